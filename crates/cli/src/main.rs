@@ -1,0 +1,2 @@
+//! The `iowhy` command.
+fn main() {}

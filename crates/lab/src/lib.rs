@@ -1,0 +1,1 @@
+//! Jobs, plans, incidents, conformance and reports.

@@ -1,0 +1,187 @@
+//! Read-ahead: what a buffered read asks the file system for.
+//!
+//! Two pure state machines share the work. A [`Readahead`] is the state of one open file (`struct file`) as one kernel
+//! keeps it. A [`ReadLoop`](crate::read_loop::ReadLoop) is one `read(2)` call in progress: it walks the pages in the
+//! kernel's order, asks the policy at the kernel's places, and tells whoever drives it what to do next. The simulator
+//! drives it in time; the replayer drives it with instant I/O against recorded vectors.
+//!
+//! Windows are decided by the policy and carried out at once through [`Mapping`], because the kernels' next decision
+//! may look at the pages just added.
+
+use crate::event::{RaClose, RaKind};
+use crate::origin::{Entry, Options};
+use crate::read_loop::LoopStyle;
+use crate::units::PageIndex;
+
+/// Limits of the device and the mapping that a policy may ask for, in pages.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Read-ahead limit of the device (`read_ahead_kb / 4`); an open file copies it.
+    pub ra_pages: u64,
+    /// Largest request the device takes (`max_sectors_kb / 4`), used from 4.10 on.
+    pub io_pages: u64,
+    /// Largest folio order of the mapping; 0 without large folios.
+    pub max_folio_order: u8,
+    /// Most pages that may be read ahead at once for lack of memory (`max_sane_readahead`), until 3.14.
+    pub max_sane: u64,
+}
+
+/// A folio: `1 << order` pages from `first` on.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Folio {
+    /// First page; a multiple of the folio's size.
+    pub first: PageIndex,
+    /// Log2 of its pages.
+    pub order: u8,
+}
+
+/// A run of pages that a policy wants in the cache.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Why.
+    pub kind: RaKind,
+    /// First page.
+    pub start: PageIndex,
+    /// Pages; cached ones among them are left alone, pages after the file's last are not clipped by the mapping.
+    pub nr_pages: u64,
+    /// The lookahead argument of the call, where the kernel has one: shown in traces, not acted upon.
+    pub async_size: Option<u64>,
+    /// Page to carry the read-ahead marker if it is added by this window.
+    pub marker: Option<PageIndex>,
+}
+
+/// The page cache of one file as read-ahead sees and fills it. The driver implements it.
+pub trait Mapping {
+    /// File size in bytes.
+    fn size_bytes(&self) -> u64;
+
+    /// Device and mapping limits.
+    fn limits(&self) -> Limits;
+
+    /// Whether the read side of the device's queue is congested (until 5.x).
+    fn congested(&self) -> bool;
+
+    /// Whether the page is in the cache, up to date or not.
+    fn present(&self, page: PageIndex) -> bool;
+
+    /// Whether the page is present and its data valid.
+    fn uptodate(&self, page: PageIndex) -> bool;
+
+    /// Whether the page is present and locked for I/O (2.4 asks).
+    fn locked(&self, page: PageIndex) -> bool;
+
+    /// Whether the page is being written to the device.
+    fn under_writeback(&self, page: PageIndex) -> bool;
+
+    /// Whether the page (its folio) carries the read-ahead marker.
+    fn marked(&self, page: PageIndex) -> bool;
+
+    /// The folio that holds the page, if it is present. Without large folios every page is a folio of order 0.
+    fn folio(&self, page: PageIndex) -> Option<Folio>;
+
+    /// Pages from `page` on, at most `nr_pages`, that are present, up to date and unmarked: a run that a loop which need
+    /// not ask its policy about hits may copy in one go.
+    fn clean_run(&self, page: PageIndex, nr_pages: u64) -> u64;
+
+    /// Takes the marker off the folio of `page`.
+    fn clear_marker(&mut self, page: PageIndex);
+
+    /// Adds every absent page of the window as an order-0 folio and submits all that were new as one submission (one
+    /// call of the file system's readpages, holes and all). Returns how many were new.
+    fn read_pages(&mut self, window: &Window) -> u64;
+
+    /// Adds the given folios (all absent) and submits them as one submission. `window` describes the decision.
+    fn read_folios(&mut self, window: &Window, folios: &[Folio]);
+
+    /// The state of the policy changed in a way people want counted: read-ahead turned itself off.
+    fn closed(&mut self, _cause: RaClose) {}
+
+    /// Read-ahead turned itself on again.
+    fn reopened(&mut self) {}
+}
+
+/// One call of `read(2)` on an open file.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct ReadRequest {
+    /// First byte.
+    pub offset: u64,
+    /// Bytes asked for, at least 1.
+    pub len_bytes: u64,
+}
+
+impl ReadRequest {
+    /// Page of the first byte.
+    pub fn first_page(&self) -> PageIndex {
+        PageIndex::of(self.offset)
+    }
+
+    /// Page after the last byte asked for; not clipped to the file.
+    pub fn end_page(&self) -> PageIndex {
+        PageIndex((self.offset + self.len_bytes).div_ceil(crate::units::PAGE_BYTES))
+    }
+}
+
+/// Advice on an open file (`posix_fadvise`), and `readahead(2)`.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// The default.
+    Normal,
+    /// Reads will come in random order.
+    Random,
+    /// Reads will come in sequence.
+    Sequential,
+    /// These bytes will be wanted: read them now.
+    WillNeed {
+        /// First byte.
+        offset: u64,
+        /// Bytes; 0 means to the end of the file.
+        len_bytes: u64,
+    },
+}
+
+/// Names the state that one call holds in a policy between [`Readahead::begin`] and [`Readahead::end`].
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Token(pub u32);
+
+/// The read-ahead state of one open file, and the rules by which one kernel changes it. Pages that may be touched in
+/// several calls at once are told apart by the [`Token`].
+pub trait Readahead {
+    /// How this kernel's read loop walks the pages.
+    fn style(&self) -> LoopStyle;
+
+    /// A read call begins: kernels that work on a private copy take it here, and those that read the whole request
+    /// ahead do so.
+    fn begin(&mut self, mapping: &mut dyn Mapping, request: &ReadRequest) -> Token;
+
+    /// Page-by-page kernels: the loop has come to `page`, which may or may not be present. `remaining_bytes` counts what
+    /// is still to be copied.
+    fn on_page(&mut self, _call: Token, _mapping: &mut dyn Mapping, _page: PageIndex, _remaining_bytes: u64) {}
+
+    /// `page` is absent. `nr_requested` counts pages from it to the end of the request, as this kernel counts them. After
+    /// it the loop looks again, and reads the page alone if it is still absent.
+    fn on_miss(&mut self, _call: Token, _mapping: &mut dyn Mapping, _page: PageIndex, _nr_requested: u64) {}
+
+    /// `page`'s folio carries the marker.
+    fn on_marker(&mut self, _call: Token, _mapping: &mut dyn Mapping, _page: PageIndex, _nr_requested: u64) {}
+
+    /// Bytes before `pos` have been copied; called where this kernel moves its `prev_pos` (see each policy).
+    fn copied(&mut self, _call: Token, _pos: u64) {}
+
+    /// The read call ends, having copied up to byte `pos` (not called for reads that never began).
+    fn end(&mut self, call: Token, pos: u64);
+
+    /// Advice from the program.
+    fn advise(&mut self, mapping: &mut dyn Mapping, advice: Advice);
+
+    /// The state in the order and with the values of the golden vectors' `ra_trace` (without read and fd).
+    fn trace(&self) -> Vec<i64>;
+
+    /// Whether the policy must see every page, also those that hit. If not, runs of hits are copied in one go.
+    fn sees_hits(&self) -> bool;
+}
+
+/// Makes the state of a newly opened file.
+pub type Build = fn(&Options, &Limits) -> Box<dyn Readahead>;
+
+/// Every read-ahead policy.
+pub const READAHEADS: &[&Entry<Build>] = &[];
