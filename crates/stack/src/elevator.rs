@@ -5,7 +5,16 @@
 //! elevator which request a bio could join, gives it requests, and asks for the next one. An elevator's dispatch list,
 //! where its kernel has one, is the elevator's own.
 
-use crate::event::{IdleEnd, MergeKind, RqId};
+pub mod anticipatory;
+pub mod cfq_2_6_6;
+pub mod deadline;
+pub mod deadline_3_2;
+pub mod linus_2_4;
+pub mod mq_deadline;
+pub mod none;
+pub mod noop;
+
+use crate::event::{Dir, IdleEnd, MergeKind, RqId};
 use crate::origin::{Entry, Options};
 use crate::request::{Bio, IoContext, Requests};
 use crate::units::{Hz, Nanos};
@@ -22,6 +31,9 @@ pub struct Ctx<'a> {
     pub in_driver: u32,
     /// The queue is plugged (only the 2.4 elevator looks).
     pub plugged: bool,
+    /// Largest request of this queue in sectors (only the 2.4 elevator looks: its scan goes on past a request that
+    /// would become too large).
+    pub max_sectors: u32,
     /// Set by the elevator: run the queue soon, from the kernel's worker thread.
     pub kick: bool,
     /// Set by the elevator: a deliberate wait has begun.
@@ -33,7 +45,17 @@ pub struct Ctx<'a> {
 impl<'a> Ctx<'a> {
     /// A context in which nothing has been asked for yet.
     pub fn new(now: Nanos, hz: Hz, requests: &'a mut Requests) -> Ctx<'a> {
-        Ctx { now, hz, requests, in_driver: 0, plugged: false, kick: false, idle_started: false, idle_ended: None }
+        Ctx {
+            now,
+            hz,
+            requests,
+            in_driver: 0,
+            plugged: false,
+            max_sectors: u32::MAX,
+            kick: false,
+            idle_started: false,
+            idle_ended: None,
+        }
     }
 
     /// The current tick.
@@ -52,8 +74,8 @@ pub trait Elevator {
     /// A bio has joined `rq` at the end `kind`; the request's sector and length are already the new ones.
     fn merged(&mut self, ctx: &mut Ctx<'_>, rq: RqId, kind: MergeKind);
 
-    /// The waiting request just before (`Front`) or after (`Back`) `rq` in the elevator's order, which the queue may then
-    /// try to unite with it.
+    /// The waiting request just before (`Front`) or after (`Back`) `rq` in the elevator's order, which the queue may
+    /// then try to unite with it.
     fn neighbour(&self, ctx: &Ctx<'_>, rq: RqId, side: MergeKind) -> Option<RqId>;
 
     /// `gone` has been united with `kept` and will not be dispatched. The two requests' sectors and lengths are already
@@ -67,7 +89,8 @@ pub trait Elevator {
     /// ([`Elevator::is_empty`] tells which).
     fn next(&mut self, ctx: &mut Ctx<'_>) -> Option<RqId>;
 
-    /// The device has completed `rq`. Called before the driver asks for the next request, and before the submitter runs.
+    /// The device has completed `rq`. Called before the driver asks for the next request, and before the submitter
+    /// runs.
     fn completed(&mut self, ctx: &mut Ctx<'_>, rq: RqId);
 
     /// Nothing waits here (requests the driver has do not count).
@@ -84,8 +107,9 @@ pub trait Elevator {
     /// The time given by [`Elevator::timer`] has come. Set `ctx.kick` if the queue should be run.
     fn on_timer(&mut self, _ctx: &mut Ctx<'_>) {}
 
-    /// Whether `context` may have a request although none is free (`may_queue`), `None` for no opinion.
-    fn may_queue(&self, _context: IoContext) -> Option<bool> {
+    /// Whether `context` may have a request of direction `dir` although none is free (`may_queue`), `None` for no
+    /// opinion.
+    fn may_queue(&self, _context: IoContext, _dir: Dir) -> Option<bool> {
         None
     }
 
@@ -102,4 +126,414 @@ pub trait Elevator {
 pub type Build = fn(&Options, Hz) -> Box<dyn Elevator>;
 
 /// Every elevator.
-pub const ELEVATORS: &[&Entry<Build>] = &[];
+pub const ELEVATORS: &[&Entry<Build>] = &[
+    &linus_2_4::ENTRY,
+    &noop::ENTRY,
+    &deadline::ENTRY,
+    &deadline_3_2::ENTRY,
+    &anticipatory::ENTRY,
+    &cfq_2_6_6::ENTRY,
+    &none::ENTRY,
+    &mq_deadline::ENTRY,
+];
+
+/// A driver small enough to read, for the tests of the elevators.
+#[cfg(test)]
+mod testing {
+    use super::*;
+    use crate::event::{CallId, Content};
+    use crate::origin::find;
+    use crate::request::{BioId, Request};
+    use crate::units::Sector;
+
+    /// Every order of at most `most` of `items`.
+    pub(super) fn permutations(items: &[u64], most: usize) -> Vec<Vec<u64>> {
+        let mut all = vec![Vec::new()];
+        let mut from = 0;
+        for _ in 0..most {
+            let to = all.len();
+            for i in from..to {
+                for &item in items {
+                    if !all[i].contains(&item) {
+                        let longer: Vec<u64> = [all[i].as_slice(), &[item]].concat();
+                        all.push(longer);
+                    }
+                }
+            }
+            from = to;
+        }
+        all
+    }
+
+    pub(super) struct Driver {
+        pub(super) elevator: Box<dyn Elevator>,
+        pub(super) requests: Requests,
+        pub(super) now: Nanos,
+        pub(super) plugged: bool,
+        pub(super) max_sectors: u32,
+        pub(super) in_driver: u32,
+        pub(super) idle_started: u32,
+        pub(super) idle_ended: Vec<IdleEnd>,
+        hz: Hz,
+    }
+
+    impl Driver {
+        pub(super) fn new(name: &str, hz: u32) -> Driver {
+            Driver::with(name, hz, &[])
+        }
+
+        pub(super) fn with(name: &str, hz: u32, settings: &[(&str, i64)]) -> Driver {
+            let entry = find(ELEVATORS, name).expect("an elevator of this name");
+            let mut options = entry.defaults();
+            settings.iter().for_each(|&(name, value)| options.set(name, value));
+            Driver {
+                elevator: (entry.build)(&options, Hz(hz)),
+                requests: Requests::default(),
+                now: Nanos::ZERO,
+                plugged: false,
+                max_sectors: 1024,
+                in_driver: 0,
+                idle_started: 0,
+                idle_ended: Vec::new(),
+                hz: Hz(hz),
+            }
+        }
+
+        /// Runs `act` with a context and keeps what the elevator asked for.
+        fn call<R>(&mut self, act: impl FnOnce(&mut dyn Elevator, &mut Ctx<'_>) -> R) -> R {
+            let mut ctx = Ctx::new(self.now, self.hz, &mut self.requests);
+            (ctx.in_driver, ctx.plugged, ctx.max_sectors) = (self.in_driver, self.plugged, self.max_sectors);
+            let result = act(&mut *self.elevator, &mut ctx);
+            self.idle_started += u32::from(ctx.idle_started);
+            self.idle_ended.extend(ctx.idle_ended);
+            result
+        }
+
+        pub(super) fn submit(&mut self, dir: Dir, sector: u64, nr_sectors: u32, task: u32) {
+            let bio = Bio {
+                sector: Sector(sector),
+                nr_sectors,
+                dir,
+                content: Content::Data,
+                sync: dir == Dir::Read,
+                flush: false,
+                context: IoContext { task, thread_group: task },
+                call: CallId::NONE,
+                queued: self.now,
+                token: 0,
+                next: BioId::NONE,
+            };
+            self.submit_bio(&bio);
+        }
+
+        pub(super) fn submit_flush(&mut self) {
+            let bio = Bio {
+                sector: Sector(0),
+                nr_sectors: 0,
+                dir: Dir::Write,
+                content: Content::Data,
+                sync: true,
+                flush: true,
+                context: IoContext::default(),
+                call: CallId::NONE,
+                queued: self.now,
+                token: 0,
+                next: BioId::NONE,
+            };
+            self.submit_bio(&bio);
+        }
+
+        /// What a queue does with a bio. Returns the request it is in and those that vanished into that one.
+        pub(super) fn submit_bio(&mut self, bio: &Bio) -> (RqId, Option<RqId>) {
+            if let Some((rq, kind)) = self.call(|elevator, ctx| elevator.merge(ctx, bio)) {
+                let request = &mut self.requests[rq];
+                assert!(!request.started && !request.flush && !request.no_merge && request.dir == bio.dir);
+                match kind {
+                    MergeKind::Back => assert_eq!(request.end(), bio.sector),
+                    MergeKind::Front => assert_eq!(bio.sector.plus(u64::from(bio.nr_sectors)), request.sector),
+                }
+                if request.nr_sectors + bio.nr_sectors <= self.max_sectors {
+                    request.nr_sectors += bio.nr_sectors;
+                    if kind == MergeKind::Front {
+                        request.sector = bio.sector;
+                    }
+                    self.call(|elevator, ctx| elevator.merged(ctx, rq, kind));
+                    return self.unite(rq, kind);
+                }
+                request.no_merge = true;
+            }
+            let rq = self.requests.insert(Request {
+                sector: bio.sector,
+                nr_sectors: bio.nr_sectors,
+                dir: bio.dir,
+                content: bio.content,
+                sync: bio.sync,
+                flush: bio.flush,
+                started: false,
+                no_merge: false,
+                context: bio.context,
+                call: bio.call,
+                nr_bios: 1,
+                first: BioId::NONE,
+                last: BioId::NONE,
+                queued: self.now,
+                allocated: self.now,
+                inserted: self.now,
+                issued: Nanos::ZERO,
+            });
+            self.call(|elevator, ctx| elevator.add(ctx, rq));
+            (rq, None)
+        }
+
+        /// Tries to unite `rq` with its neighbour.
+        fn unite(&mut self, rq: RqId, side: MergeKind) -> (RqId, Option<RqId>) {
+            let Some(other) = self.call(|elevator, ctx| elevator.neighbour(ctx, rq, side)) else {
+                return (rq, None);
+            };
+            let (kept, gone) = if side == MergeKind::Back { (rq, other) } else { (other, rq) };
+            let (low, high) = (self.requests[kept], self.requests[gone]);
+            let fits = low.nr_sectors + high.nr_sectors <= self.max_sectors;
+            let free = ![low, high].iter().any(|request| request.started || request.flush || request.no_merge);
+            if !fits || !free || low.end() != high.sector || low.dir != high.dir {
+                return (rq, None);
+            }
+            self.requests[kept].nr_sectors += high.nr_sectors;
+            self.call(|elevator, ctx| elevator.merged_requests(ctx, kept, gone));
+            self.requests.release(gone);
+            (kept, Some(gone))
+        }
+
+        /// What the elevator gives out now.
+        pub(super) fn try_start(&mut self) -> Option<RqId> {
+            let rq = self.call(|elevator, ctx| elevator.next(ctx))?;
+            assert!(!self.requests[rq].started, "request {} is given out twice", rq.0);
+            self.requests[rq].started = true;
+            self.in_driver += 1;
+            Some(rq)
+        }
+
+        /// What it gives out, waiting for its timer if need be; `None` if nothing is left.
+        pub(super) fn start(&mut self) -> Option<RqId> {
+            for _ in 0..10 {
+                if let Some(rq) = self.try_start() {
+                    return Some(rq);
+                }
+                if self.elevator.is_empty() {
+                    return None;
+                }
+                if let Some(at) = self.elevator.timer() {
+                    self.now = self.now.max(at);
+                    self.call(|elevator, ctx| elevator.on_timer(ctx));
+                }
+            }
+            panic!("{} requests wait, and nothing makes the elevator give one out", self.elevator.len());
+        }
+
+        pub(super) fn complete(&mut self, rq: RqId) {
+            self.in_driver -= 1;
+            self.call(|elevator, ctx| elevator.completed(ctx, rq));
+            self.requests.release(rq);
+        }
+
+        /// Starts and completes one request; its first sector.
+        pub(super) fn step(&mut self) -> u64 {
+            let rq = self.start().expect("something waits");
+            self.complete(rq);
+            self.requests[rq].sector.0
+        }
+
+        /// Serves everything one by one: (first sector, sectors).
+        pub(super) fn starts(&mut self) -> Vec<(u64, u32)> {
+            let mut served = Vec::new();
+            while let Some(rq) = self.start() {
+                served.push((self.requests[rq].sector.0, self.requests[rq].nr_sectors));
+                self.complete(rq);
+            }
+            served
+        }
+
+        /// Serves everything one by one: first sectors.
+        pub(super) fn drain(&mut self) -> Vec<u64> {
+            self.starts().into_iter().map(|(sector, _)| sector).collect()
+        }
+
+        /// Lets time pass, with the timers that fall into it.
+        pub(super) fn wait_ms(&mut self, ms: u64) {
+            let until = self.now + Nanos::from_ms(ms);
+            while let Some(at) = self.elevator.timer().filter(|&at| at <= until) {
+                self.now = self.now.max(at);
+                self.call(|elevator, ctx| elevator.on_timer(ctx));
+            }
+            self.now = until;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::Driver;
+    use super::*;
+    use crate::event::{CallId, Content};
+    use crate::request::BioId;
+    use crate::units::Sector;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn every_file_is_listed_and_says_where_it_comes_from() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/elevator");
+        let mut files: Vec<String> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|file| file.unwrap().file_name().into_string().unwrap())
+            .filter(|name| name.ends_with(".rs"))
+            .collect();
+        files.sort();
+        let table = include_str!("elevator.rs");
+        for file in &files {
+            let text = std::fs::read_to_string(format!("{folder}/{file}")).unwrap();
+            assert!(
+                table.contains(&format!("&{}::ENTRY,", file.trim_end_matches(".rs"))),
+                "{file} is not in the table"
+            );
+            assert!(text.starts_with("//! ") && text.contains("//! Source: Linux "), "{file} does not name its source");
+        }
+        assert_eq!(files.len(), ELEVATORS.len());
+        for entry in ELEVATORS {
+            let origin = entry.origin.first().expect("an origin");
+            assert!(origin.file.ends_with(".c") && !origin.function.is_empty(), "{} cites no function", entry.name);
+            assert_eq!(ELEVATORS.iter().filter(|other| other.name == entry.name).count(), 1, "{}", entry.name);
+        }
+    }
+
+    /// One step of a workload.
+    #[derive(Clone, Debug)]
+    enum Step {
+        Bio { write: bool, sync: bool, block: u64, blocks: u32, task: u32 },
+        Flush,
+        Start,
+        Complete(usize),
+        Wait(u64),
+        Exit(u32),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            12 => (any::<bool>(), any::<bool>(), 0u64..60, 1u32..4, 0u32..5)
+                .prop_map(|(write, sync, block, blocks, task)| Step::Bio { write, sync, block, blocks, task }),
+            1 => Just(Step::Flush),
+            6 => Just(Step::Start),
+            6 => (0usize..100).prop_map(Step::Complete),
+            4 => (0u64..300).prop_map(Step::Wait),
+            1 => (0u32..5).prop_map(Step::Exit),
+        ]
+    }
+
+    /// What a request carries: numbers of bios and flushes in the order they were queued.
+    type Load = BTreeMap<u32, Vec<u64>>;
+
+    /// Takes a request from the elevator and checks it against what was queued.
+    fn served(driver: &Driver, rq: RqId, loads: &mut Load, flushes: &mut Vec<u64>, name: &str) {
+        let load = loads.remove(&rq.0).unwrap_or_else(|| panic!("{name}: request {} was not queued", rq.0));
+        assert!(!load.is_empty());
+        let request = &driver.requests[rq];
+        if request.flush {
+            let flush = load[0];
+            flushes.retain(|&other| other != flush);
+            let earliest = loads.values().flatten().min().copied().unwrap_or(u64::MAX);
+            assert!(earliest > flush, "{name}: flush {flush} overtakes {earliest}");
+        }
+    }
+
+    fn play(name: &str, hz: u32, depth: u32, steps: &[Step]) {
+        let mut driver = Driver::new(name, hz);
+        driver.max_sectors = 64;
+        let (mut loads, mut flushes, mut at_device) = (Load::new(), Vec::new(), Vec::new());
+        let mut queued_sectors = 0u64;
+        for (turn, step) in steps.iter().enumerate() {
+            driver.plugged = driver.in_driver == 0 && turn % 3 == 0;
+            match *step {
+                Step::Bio { .. } | Step::Flush => {
+                    let (dir, sync, sector, nr_sectors, task, flush) = match *step {
+                        Step::Bio { write, sync, block, blocks, task } => (
+                            if write { Dir::Write } else { Dir::Read },
+                            sync || !write,
+                            block * 8,
+                            blocks * 8,
+                            task,
+                            false,
+                        ),
+                        _ => (Dir::Write, true, 0, 0, 0, true),
+                    };
+                    let bio = Bio {
+                        sector: Sector(sector),
+                        nr_sectors,
+                        dir,
+                        content: Content::Data,
+                        sync,
+                        flush,
+                        context: IoContext { task, thread_group: task / 2 },
+                        call: CallId::NONE,
+                        queued: driver.now,
+                        token: turn as u64,
+                        next: BioId::NONE,
+                    };
+                    queued_sectors += u64::from(nr_sectors);
+                    let (rq, gone) = driver.submit_bio(&bio);
+                    loads.entry(rq.0).or_default().push(turn as u64);
+                    if let Some(gone) = gone {
+                        // The bio may have gone into either of the two, so both loads are now with the survivor.
+                        let moved = loads.remove(&gone.0).unwrap_or_default();
+                        loads.entry(rq.0).or_default().extend(moved);
+                    }
+                    if flush {
+                        flushes.push(turn as u64);
+                    }
+                }
+                Step::Start if driver.in_driver < depth => {
+                    if let Some(rq) = driver.try_start() {
+                        served(&driver, rq, &mut loads, &mut flushes, name);
+                        queued_sectors -= u64::from(driver.requests[rq].nr_sectors);
+                        at_device.push(rq);
+                    }
+                }
+                Step::Complete(which) if !at_device.is_empty() => {
+                    let rq = at_device.remove(which % at_device.len());
+                    driver.complete(rq);
+                }
+                Step::Wait(tenths) => {
+                    driver.now += Nanos::from_us(100 * tenths % 50);
+                    driver.wait_ms(tenths / 10);
+                }
+                Step::Exit(task) => driver.elevator.task_exited(IoContext { task, thread_group: task / 2 }),
+                Step::Start | Step::Complete(_) => {}
+            }
+            assert_eq!(driver.elevator.len(), loads.len(), "{name}");
+            assert_eq!(driver.elevator.is_empty(), loads.is_empty(), "{name}");
+        }
+        at_device.drain(..).for_each(|rq| driver.complete(rq));
+        while let Some(rq) = driver.start() {
+            served(&driver, rq, &mut loads, &mut flushes, name);
+            queued_sectors -= u64::from(driver.requests[rq].nr_sectors);
+            driver.complete(rq);
+        }
+        assert!(loads.is_empty() && flushes.is_empty() && driver.requests.is_empty(), "{name} has lost {loads:?}");
+        assert_eq!(queued_sectors, 0, "{name}");
+        assert_eq!(driver.idle_started as usize, driver.idle_ended.len(), "{name}: a wait has no end, or two");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(300))]
+
+        /// Whatever is queued leaves exactly once, a flush after everything before it, and everything leaves.
+        #[test]
+        fn nothing_is_lost_doubled_or_stuck(
+            steps in proptest::collection::vec(step(), 1..250),
+            hz in prop_oneof![Just(100u32), Just(250), Just(1000)],
+            depth in 1u32..5,
+        ) {
+            for entry in ELEVATORS {
+                play(entry.name, hz, depth, &steps);
+            }
+        }
+    }
+}

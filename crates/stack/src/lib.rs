@@ -2,14 +2,33 @@
 //!
 //! Nothing here opens a file, reads a clock, spawns a thread, iterates over a hash map or uses floating point for
 //! simulated time. Same seed, same bytes.
+//!
+//! What is modelled: see [`sim`], and the tables of [`kernel`], [`readahead`], [`plug`], [`elevator`], [`filesystem`],
+//! [`writeback`], [`machine`] and [`device`]; each entry says where it comes from and how it is held to its source.
 
+pub mod block;
 pub mod device;
 pub mod elevator;
 pub mod event;
+pub mod filesystem;
+pub mod histogram;
+pub mod kernel;
+pub mod layers;
+pub mod machine;
 pub mod origin;
+pub mod outcome;
+pub mod page_cache;
+pub mod plug;
 pub mod queue;
 pub mod read_loop;
 pub mod readahead;
+pub mod reclaim;
+pub mod record;
+pub mod replay;
 pub mod request;
 pub mod rng;
+pub mod sim;
+pub mod sorted;
 pub mod units;
+pub mod workload;
+pub mod writeback;

@@ -8,6 +8,23 @@
 //! Windows are decided by the policy and carried out at once through [`Mapping`], because the kernels' next decision
 //! may look at the pages just added.
 
+pub mod folios_6_1;
+pub mod folios_6_12;
+pub mod folios_6_18;
+pub mod lazy_2_6_5;
+pub mod lazy_2_6_7;
+pub mod linux_2_4;
+pub mod off;
+pub mod ondemand_2_6_23;
+pub mod ondemand_4_19;
+pub mod ondemand_4_4;
+pub mod private_copy;
+pub mod read_populate;
+pub mod simplified_2_6_10;
+pub mod stream_table;
+
+mod parts;
+
 use crate::event::{RaClose, RaKind};
 use crate::origin::{Entry, Options};
 use crate::read_loop::LoopStyle;
@@ -46,7 +63,8 @@ pub struct Window {
     pub nr_pages: u64,
     /// The lookahead argument of the call, where the kernel has one: shown in traces, not acted upon.
     pub async_size: Option<u64>,
-    /// Page to carry the read-ahead marker if it is added by this window.
+    /// Page to carry the read-ahead marker if it is added by this window. Among folios: the first page of the folio
+    /// that carries it.
     pub marker: Option<PageIndex>,
 }
 
@@ -79,8 +97,8 @@ pub trait Mapping {
     /// The folio that holds the page, if it is present. Without large folios every page is a folio of order 0.
     fn folio(&self, page: PageIndex) -> Option<Folio>;
 
-    /// Pages from `page` on, at most `nr_pages`, that are present, up to date and unmarked: a run that a loop which need
-    /// not ask its policy about hits may copy in one go.
+    /// Pages from `page` on, at most `nr_pages`, that are present, up to date and unmarked: a run that a loop which
+    /// need not ask its policy about hits may copy in one go.
     fn clean_run(&self, page: PageIndex, nr_pages: u64) -> u64;
 
     /// Takes the marker off the folio of `page`.
@@ -153,18 +171,27 @@ pub trait Readahead {
     /// ahead do so.
     fn begin(&mut self, mapping: &mut dyn Mapping, request: &ReadRequest) -> Token;
 
-    /// Page-by-page kernels: the loop has come to `page`, which may or may not be present. `remaining_bytes` counts what
-    /// is still to be copied.
-    fn on_page(&mut self, _call: Token, _mapping: &mut dyn Mapping, _page: PageIndex, _remaining_bytes: u64) {}
+    /// Page-by-page kernels: the loop has come to `page`, which may or may not be present. `remaining_bytes` counts
+    /// what is still to be copied. Returns the only page of this call at which the policy wants to be asked next.
+    fn on_page(
+        &mut self,
+        _call: Token,
+        _mapping: &mut dyn Mapping,
+        page: PageIndex,
+        _remaining_bytes: u64,
+    ) -> PageIndex {
+        page.plus(1)
+    }
 
-    /// `page` is absent. `nr_requested` counts pages from it to the end of the request, as this kernel counts them. After
-    /// it the loop looks again, and reads the page alone if it is still absent.
+    /// `page` is absent. `nr_requested` counts pages from it to the end of the request, as this kernel counts them.
+    /// After it the loop looks again, and reads the page alone if it is still absent.
     fn on_miss(&mut self, _call: Token, _mapping: &mut dyn Mapping, _page: PageIndex, _nr_requested: u64) {}
 
     /// `page`'s folio carries the marker.
     fn on_marker(&mut self, _call: Token, _mapping: &mut dyn Mapping, _page: PageIndex, _nr_requested: u64) {}
 
-    /// Bytes before `pos` have been copied; called where this kernel moves its `prev_pos` (see each policy).
+    /// Bytes before `pos` have been copied; called where this kernel moves its `prev_pos`: after every batch if the
+    /// loop's style says so, otherwise once at the end of a call that copied anything.
     fn copied(&mut self, _call: Token, _pos: u64) {}
 
     /// The read call ends, having copied up to byte `pos` (not called for reads that never began).
@@ -175,13 +202,68 @@ pub trait Readahead {
 
     /// The state in the order and with the values of the golden vectors' `ra_trace` (without read and fd).
     fn trace(&self) -> Vec<i64>;
-
-    /// Whether the policy must see every page, also those that hit. If not, runs of hits are copied in one go.
-    fn sees_hits(&self) -> bool;
 }
 
 /// Makes the state of a newly opened file.
 pub type Build = fn(&Options, &Limits) -> Box<dyn Readahead>;
 
-/// Every read-ahead policy.
-pub const READAHEADS: &[&Entry<Build>] = &[];
+/// Every read-ahead policy, by age.
+pub const READAHEADS: &[&Entry<Build>] = &[
+    &linux_2_4::ENTRY,
+    &lazy_2_6_5::ENTRY,
+    &read_populate::ENTRY_AS_POSTED,
+    &read_populate::ENTRY_AS_MEANT,
+    &private_copy::ENTRY,
+    &lazy_2_6_7::ENTRY,
+    &simplified_2_6_10::ENTRY,
+    &ondemand_2_6_23::ENTRY,
+    &ondemand_4_4::ENTRY,
+    &ondemand_4_19::ENTRY,
+    &folios_6_1::ENTRY,
+    &folios_6_12::ENTRY,
+    &folios_6_18::ENTRY,
+    &off::ENTRY,
+    &stream_table::ENTRY,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    /// Helpers that several policies share; no policy themselves.
+    const NOT_A_POLICY: &[&str] = &["parts"];
+
+    #[test]
+    fn every_file_of_the_folder_is_listed_and_every_entry_names_its_source() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/readahead");
+        let table = include_str!("readahead.rs");
+        let mut files = 0;
+        for file in std::fs::read_dir(folder).expect("the sources are there when tests run") {
+            let path = file.expect("readable").path();
+            let Some(stem) = path.file_stem().and_then(|stem| stem.to_str()) else { continue };
+            if path.extension().is_none_or(|extension| extension != "rs") || NOT_A_POLICY.contains(&stem) {
+                continue;
+            }
+            files += 1;
+            assert!(table.contains(&format!("    &{stem}::ENTRY")), "{stem}.rs is not in READAHEADS");
+            let text = std::fs::read_to_string(&path).expect("readable");
+            assert!(text.starts_with("//!"), "{stem}.rs does not explain its algorithm");
+        }
+        assert!(files >= 14 && READAHEADS.len() > files, "{files} files, {} entries", READAHEADS.len());
+        for entry in READAHEADS {
+            assert!(!entry.origin.is_empty(), "{} has no origin", entry.name);
+            for origin in entry.origin {
+                assert!(!origin.function.is_empty() && !origin.file.is_empty(), "{}: {origin:?}", entry.name);
+            }
+            assert!(!entry.conformance.is_empty(), "{} says nothing about conformance", entry.name);
+        }
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let names: BTreeSet<&str> = READAHEADS.iter().map(|entry| entry.name).collect();
+        assert_eq!(names.len(), READAHEADS.len());
+    }
+}

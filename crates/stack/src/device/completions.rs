@@ -1,0 +1,142 @@
+//! What the devices share: commands on their way to completion in order of time, and a latency with a little spread.
+//!
+//! Not a model of its own and in no table. Ties in time are broken by the order in which the commands were given, so
+//! that the same commands always give the same completions. Source: none, plain book-keeping.
+
+use std::collections::VecDeque;
+
+use crate::device::Completion;
+use crate::rng::Rng;
+use crate::units::{Nanos, SECTOR_BYTES};
+
+/// How far from the end of the queue a new completion is looked for step by step.
+const NEAR_END: usize = 8;
+
+/// Completions whose time is known, in order of time, then of age. A command given later is seldom done much earlier,
+/// so that a new one belongs near the end and a sorted queue is quicker than a heap. No memory is allocated once
+/// `nr_expected` have been outstanding together.
+#[derive(Clone, Debug)]
+pub(super) struct Completions {
+    queue: VecDeque<(Nanos, Completion)>,
+}
+
+impl Completions {
+    /// Room for `nr_expected` at once.
+    pub(super) fn new(nr_expected: u32) -> Completions {
+        Completions { queue: VecDeque::with_capacity(nr_expected as usize) }
+    }
+
+    /// `completion` will happen at `at`.
+    #[inline]
+    pub(super) fn push(&mut self, at: Nanos, completion: Completion) {
+        // Its place is looked for step by step where it probably is, and by halves if it is not there.
+        let nr_later = self.queue.iter().rev().take(NEAR_END).take_while(|(due, _)| *due > at).count();
+        match nr_later {
+            0 => self.queue.push_back((at, completion)),
+            NEAR_END => self.queue.insert(self.queue.partition_point(|(due, _)| *due <= at), (at, completion)),
+            _ => self.queue.insert(self.queue.len() - nr_later, (at, completion)),
+        }
+    }
+
+    /// When the next one happens.
+    #[inline]
+    pub(super) fn next(&self) -> Option<Nanos> {
+        self.queue.front().map(|(due, _)| *due)
+    }
+
+    /// The next one that has happened by `now`.
+    #[inline]
+    pub(super) fn pop(&mut self, now: Nanos) -> Option<Completion> {
+        self.queue.pop_front_if(|(due, _)| *due <= now).map(|(_, completion)| completion)
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.queue.len()
+    }
+}
+
+/// Quantiles of a triangular distribution between -1000 and 1000 (per mille of the spread): entry `i` is the value
+/// below which (2 i + 1) / 64 of the draws lie.
+const TRIANGLE: [i64; 32] = [
+    -823, -694, -605, -532, -470, -414, -363, -315, -271, -229, -190, -152, -116, -81, -48, -16, 16, 48, 81, 116, 152,
+    190, 229, 271, 315, 363, 414, 470, 532, 605, 694, 823,
+];
+
+/// A latency that varies by at most a given percentage either way, its mean unchanged.
+#[derive(Clone, Debug)]
+pub(super) struct Spread {
+    times: [u64; TRIANGLE.len()],
+}
+
+impl Spread {
+    /// `mean` with a spread of `percent` either way.
+    pub(super) fn new(mean: Nanos, percent: u64) -> Spread {
+        let mean = mean.0 as i64;
+        Spread { times: TRIANGLE.map(|quantile| (mean + mean * percent as i64 * quantile / 100_000) as u64) }
+    }
+
+    /// One draw.
+    #[inline]
+    pub(super) fn draw(&self, rng: &mut Rng) -> u64 {
+        self.times[(rng.next_u64() >> 59) as usize]
+    }
+}
+
+/// How long `nr_sectors` take at `rate_kb_s` thousand bytes a second.
+#[inline]
+pub(super) fn transfer(nr_sectors: u64, rate_kb_s: u64) -> u64 {
+    nr_sectors * SECTOR_BYTES * 1_000_000 / rate_kb_s
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn completions_come_in_order_of_time_then_of_age() {
+        let completion = |tag| Completion { tag, media: false, seek: Nanos::ZERO, rotation: Nanos::ZERO };
+        let mut completions = Completions::new(4);
+        for (at, tag) in [(30, 1), (10, 2), (10, 3), (20, 4)] {
+            completions.push(Nanos(at), completion(tag));
+        }
+        assert_eq!(completions.pop(Nanos(9)), None);
+        let order: Vec<u32> = std::iter::from_fn(|| completions.pop(Nanos(20))).map(|done| done.tag).collect();
+        assert_eq!((order, completions.len(), completions.next()), (vec![2, 3, 4], 1, Some(Nanos(30))));
+        // Many, near and far from the end and with ties, against a stable sort.
+        let mut rng = Rng::stream(1, "times");
+        let mut completions = Completions::new(500);
+        let mut expected: Vec<(u64, u32)> = (0..500).map(|tag| (u64::from(tag) / 4 + rng.below(40), tag)).collect();
+        for &(at, tag) in &expected {
+            completions.push(Nanos(at), completion(tag));
+        }
+        expected.sort();
+        for (at, tag) in expected {
+            assert_eq!(completions.next(), Some(Nanos(at)));
+            assert_eq!(completions.pop(Nanos(at)).map(|done| done.tag), Some(tag));
+        }
+    }
+
+    #[test]
+    fn the_spread_table_is_the_triangular_distribution_it_says() {
+        // The distribution function on the lower half is (1000 + x)^2 / 2 per million.
+        for (i, &x) in TRIANGLE[..16].iter().enumerate() {
+            let below = (1000 + x) * (1000 + x) * 32;
+            let wanted = (2 * i as i64 + 1) * 1_000_000;
+            assert!((below - wanted).abs() <= 32_000, "entry {i} = {x}: {below} against {wanted}");
+            assert_eq!(TRIANGLE[31 - i], -x);
+        }
+    }
+
+    #[test]
+    fn a_spread_keeps_the_mean_and_its_bounds() {
+        let spread = Spread::new(Nanos::from_us(80), 10);
+        let mut rng = Rng::stream(1, "spread");
+        let draws: Vec<u64> = (0..32_000).map(|_| spread.draw(&mut rng)).collect();
+        assert!(draws.iter().all(|&time| (72_000..=88_000).contains(&time)));
+        assert!(draws.iter().any(|&time| time < 74_000) && draws.iter().any(|&time| time > 86_000));
+        let mean = draws.iter().sum::<u64>() / draws.len() as u64;
+        assert!(mean.abs_diff(80_000) < 200, "{mean}");
+        assert_eq!(Spread::new(Nanos(77), 0).draw(&mut rng), 77);
+    }
+}

@@ -1,0 +1,235 @@
+//! A cloud volume behind virtio-blk: an exit to the host, a network away, perhaps with caps.
+//!
+//! A command costs the exit, waits for its turn under the caps on operations and on bytes (two token buckets, kept as
+//! the time at which the next token is due), and then takes the backend's latency with some spread. The backend serves
+//! any number at once. A flush has a latency of its own and waits for all writes given before it.
+//!
+//! Source: usual depth of the virtio-blk ring (128) and cost of an exit (5-20 us); backend latencies are guesses, and
+//! caps are what volumes of this kind are sold by. Known deviations: providers' rules for counting large operations as
+//! several and for saving up credit over minutes are not modelled; the link is inside the latency.
+
+use crate::device::completions::{Completions, Spread};
+use crate::device::{Build, Command, Completion, Device, DeviceStats};
+use crate::event::Dir;
+use crate::origin::{Entry, OptionSpec, Options, Origin};
+use crate::rng::Rng;
+use crate::units::{Nanos, SECTOR_BYTES};
+
+/// The table entry.
+pub const ENTRY: Entry<Build> = Entry {
+    name: "virtio",
+    summary: "cloud volume behind virtio-blk, with optional caps on operations and bytes",
+    origin: &[Origin {
+        kernels: "3.17 .. 6.x",
+        file: "drivers/block/virtio_blk.c",
+        function: "virtio_queue_rq",
+        notes: "One queue; no particular provider; latencies are guesses.",
+    }],
+    options: OPTIONS,
+    conformance: "its own tests: latency, and both caps obeyed over any interval",
+    build: |options, rng| Box::new(Virtio::new(options, rng)),
+};
+
+const OPTIONS: &[OptionSpec] = &[
+    OptionSpec::number("queue_depth", 128, (1, 32_768), "Commands accepted at once. Source: usual size of the ring."),
+    OptionSpec::number(
+        "nr_sectors",
+        209_715_200,
+        (1 << 20, 1 << 40),
+        "Capacity. Source: choice of the model, 100 GiB.",
+    ),
+    OptionSpec::number("host_exit_us", 15, (0, 10_000), "Kick, exit and way back. Source: assumed, 5 to 20 us."),
+    OptionSpec::number(
+        "read_us",
+        500,
+        (0, 10_000_000),
+        "Latency of a read in the backend. Source: assumed, below 1 ms.",
+    ),
+    OptionSpec::number("write_us", 700, (0, 10_000_000), "Latency of a write. Source: assumed, below 1 ms."),
+    OptionSpec::number("flush_us", 700, (0, 10_000_000), "Latency of a flush. Source: assumed, as a write."),
+    OptionSpec::number("spread_percent", 10, (0, 90), "Spread of read_us and write_us either way. Source: assumed."),
+    OptionSpec::number("iops", 0, (0, 10_000_000), "Operations a second; 0: no cap. Source: choice of the model, off."),
+    OptionSpec::number("iops_burst", 1, (1, 100_000_000), "Operations that may come at once. Source: assumed."),
+    OptionSpec::number(
+        "rate_kb_s",
+        0,
+        (0, 100_000_000),
+        "Bytes a second, in thousands; 0: no cap. Source: choice of the model, off.",
+    ),
+    OptionSpec::number("rate_burst_kb", 1024, (0, 1_000_000_000), "KiB that may come at once. Source: assumed."),
+];
+
+/// A token bucket as a time: when the bucket will be full again.
+#[derive(Copy, Clone, Debug)]
+struct Bucket {
+    /// Units a second; 0: no limit.
+    rate: u64,
+    /// How long the full bucket takes to fill.
+    depth: u64,
+    full_at: u64,
+}
+
+impl Bucket {
+    fn new(rate: u64, burst: u64) -> Bucket {
+        let depth = (burst * 1_000_000_000).checked_div(rate).unwrap_or(0);
+        Bucket { rate, depth, full_at: 0 }
+    }
+
+    /// The earliest time from `now` on at which `units` may pass: the bucket must not have been overdrawn before.
+    fn take(&mut self, now: u64, units: u64) -> u64 {
+        if self.rate == 0 {
+            return now;
+        }
+        // Rounded up, so that the cap is never exceeded.
+        let cost = (units * 1_000_000_000).div_ceil(self.rate);
+        let full_at = self.full_at.max(now) + cost;
+        self.full_at = full_at;
+        now.max(full_at.saturating_sub(self.depth.max(cost)))
+    }
+}
+
+/// A cloud volume.
+#[derive(Clone, Debug)]
+struct Virtio {
+    queue_depth: u32,
+    nr_sectors: u64,
+    host_exit: u64,
+    read: Spread,
+    write: Spread,
+    flush: u64,
+    operations: Bucket,
+    bytes: Bucket,
+    /// The last write given so far is done.
+    written: u64,
+    rng: Rng,
+    completions: Completions,
+    stats: DeviceStats,
+}
+
+impl Virtio {
+    fn new(options: &Options, rng: Rng) -> Virtio {
+        let queue_depth = options.unsigned("queue_depth") as u32;
+        let us = |name: &str| Nanos::from_us(options.unsigned(name));
+        let percent = options.unsigned("spread_percent");
+        Virtio {
+            queue_depth,
+            nr_sectors: options.unsigned("nr_sectors"),
+            host_exit: us("host_exit_us").0,
+            read: Spread::new(us("read_us"), percent),
+            write: Spread::new(us("write_us"), percent),
+            flush: us("flush_us").0,
+            operations: Bucket::new(options.unsigned("iops"), options.unsigned("iops_burst")),
+            bytes: Bucket::new(options.unsigned("rate_kb_s") * 1_000, options.unsigned("rate_burst_kb") * 1024),
+            written: 0,
+            rng,
+            completions: Completions::new(queue_depth),
+            stats: DeviceStats::default(),
+        }
+    }
+}
+
+impl Device for Virtio {
+    fn queue_depth(&self) -> u32 {
+        self.queue_depth
+    }
+
+    fn nr_sectors(&self) -> u64 {
+        self.nr_sectors
+    }
+
+    fn submit(&mut self, now: Nanos, command: Command) {
+        assert!(self.completions.len() < self.queue_depth as usize, "the volume takes {} commands", self.queue_depth);
+        assert!(command.sector.0 + u64::from(command.nr_sectors) <= self.nr_sectors);
+        let mut done = now.0 + self.host_exit;
+        if command.flush {
+            done = done.max(self.written) + self.flush;
+        }
+        if command.nr_sectors > 0 {
+            let turn = self.operations.take(done, 1);
+            let turn = turn.max(self.bytes.take(done, u64::from(command.nr_sectors) * SECTOR_BYTES));
+            let latency = match command.dir {
+                Dir::Read => self.read.draw(&mut self.rng),
+                Dir::Write => self.write.draw(&mut self.rng),
+            };
+            done = turn + latency;
+            if command.dir == Dir::Write {
+                if command.fua {
+                    done += self.flush;
+                }
+                self.written = self.written.max(done);
+            }
+            self.stats.media_accesses += 1;
+            self.stats.busy += Nanos(latency);
+        }
+        let media = command.nr_sectors > 0;
+        let completion = Completion { tag: command.tag, media, seek: Nanos::ZERO, rotation: Nanos::ZERO };
+        self.completions.push(Nanos(done), completion);
+    }
+
+    fn next(&self) -> Option<Nanos> {
+        self.completions.next()
+    }
+
+    fn advance(&mut self, now: Nanos) -> Option<Completion> {
+        self.completions.pop(now)
+    }
+
+    fn stats(&self) -> DeviceStats {
+        self.stats
+    }
+
+    fn rotational(&self) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::testing::{build, closed_loop, flush, read, run, write};
+
+    #[test]
+    fn without_caps_a_read_takes_the_exit_and_the_latency() {
+        let mut device = build(&ENTRY, &[("spread_percent", 0)]);
+        assert_eq!(run(&mut *device, Nanos::ZERO, read(1, 0, 8)).0, Nanos::from_us(515));
+    }
+
+    #[test]
+    fn caps_are_reached_and_never_exceeded() {
+        const BYTES: u64 = 131_072;
+        // The tunables, and the cap that rules: units a second, units a command, units that may come at once.
+        for (options, per_second, units, burst) in [
+            ([("iops", 3_000), ("rate_kb_s", 0)], 3_000, 1, 1),
+            ([("iops", 0), ("rate_kb_s", 125_000)], 125_000_000, BYTES, 1 << 20),
+            ([("iops", 3_000), ("rate_kb_s", 125_000)], 125_000_000, BYTES, 1 << 20),
+            ([("iops", 500), ("rate_kb_s", 125_000)], 500, 1, 1),
+        ] {
+            let mut device = build(&ENTRY, &options);
+            let done = closed_loop(&mut *device, 64, 6_000, |i| read(0, (i * 7919 % 1000) * 256, 256));
+            for (i, at) in done.iter().enumerate() {
+                let allowed = at.0 * per_second / 1_000_000_000 + burst;
+                assert!(i as u64 * units <= allowed, "{options:?}: {i} commands in {at}");
+            }
+            let offered = done[5_999].0 * per_second / 1_000_000_000;
+            assert!(6_000 * units * 100 >= offered * 99, "{options:?}: only 6000 in {}", done[5_999]);
+        }
+    }
+
+    #[test]
+    fn a_burst_passes_at_once_and_the_rest_at_the_rate() {
+        let mut bucket = Bucket::new(1_000, 10);
+        let times: Vec<u64> = (0..13).map(|_| bucket.take(0, 1) / 1_000_000).collect();
+        assert_eq!(times, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3]);
+        assert_eq!(bucket.take(1_000_000_000, 1), 1_000_000_000);
+    }
+
+    #[test]
+    fn a_flush_waits_for_the_writes_before_it() {
+        let mut device = build(&ENTRY, &[("spread_percent", 0)]);
+        device.submit(Nanos::ZERO, write(1, 0, 8));
+        device.submit(Nanos::ZERO, flush(2));
+        let first = device.next().expect("a write is under way");
+        assert_eq!((first, device.advance(first).map(|done| done.tag)), (Nanos::from_us(715), Some(1)));
+        assert_eq!(device.next(), Some(Nanos::from_us(1_415)));
+    }
+}

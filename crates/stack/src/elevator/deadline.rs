@@ -1,0 +1,461 @@
+//! The deadline elevator of Linux 2.6.0 .. 2.6.18, and the core that its successors share.
+//!
+//! Reads and writes wait in a tree by sector and a list by age each. A batch goes on with the next higher sector of the
+//! same direction. Here only contiguous requests count as one batch, so with random I/O the direction is chosen anew
+//! for every request: reads, except that writes get their turn after being passed over `writes_starved` times. Within
+//! the chosen direction comes first the oldest request if it has expired, else the next higher sector if the direction
+//! did not change, else the lowest sector of all. A new request with the start sector of a waiting one sends the old
+//! one to the dispatch list. A flush sends everything there.
+//!
+//! Source: Linux 2.6.6 and 2.6.18, `drivers/block/deadline-iosched.c`, `deadline_dispatch_requests`. Deviations: none
+//! known.
+
+use super::{Build, Ctx, Elevator};
+use crate::event::{Dir, MergeKind, RqId};
+use crate::origin::{Entry, OptionSpec, Options, Origin};
+use crate::request::{Bio, Requests};
+use crate::sorted::{Fifo, MergeHints, Sorted, joins, slot};
+use crate::units::Hz;
+use std::collections::VecDeque;
+
+/// The tunables that all deadline elevators have.
+pub(super) const OPTIONS: &[OptionSpec] = &[
+    OptionSpec::number("read_expire_ms", 500, (0, 1_000_000), "age at which a read is overdue"),
+    OptionSpec::number("write_expire_ms", 5000, (0, 1_000_000), "age at which a write is overdue"),
+    OptionSpec::number("writes_starved", 2, (0, 1_000_000), "how often reads may go before writes"),
+    OptionSpec::number("fifo_batch", 16, (0, 1_000_000), "requests in a batch"),
+    OptionSpec::switch("front_merges", true, "look for requests that start where a bio ends"),
+];
+
+/// The table line.
+pub const ENTRY: Entry<Build> = Entry {
+    name: "deadline",
+    summary: "sorted reads and writes with expiry; only contiguous requests form a batch (Linux 2.6.0 .. 2.6.18)",
+    origin: &[Origin {
+        kernels: "2.6.0 .. 2.6.18",
+        file: "drivers/block/deadline-iosched.c",
+        function: "deadline_dispatch_requests",
+        notes: "dispatch, aliases, one-hit cache and hash as in the source",
+    }],
+    options: OPTIONS,
+    conformance: "order tables, and every small world against a naive list; no kernel vectors",
+    build,
+};
+
+fn build(options: &Options, hz: Hz) -> Box<dyn Elevator> {
+    let rules = Rules { contiguous_batches: true, restart_at_lowest: true, alias_leaves: true, due_is_expired: false };
+    Box::new(Deadline::new(options, hz, rules))
+}
+
+/// What distinguishes the deadline elevators of different kernels.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Rules {
+    /// A request that does not continue the last one uses up the whole batch.
+    pub(super) contiguous_batches: bool,
+    /// A sweep starts at the lowest sector (else with the oldest request).
+    pub(super) restart_at_lowest: bool,
+    /// Of two requests with one start sector the old one is dispatched at once (else both wait).
+    pub(super) alias_leaves: bool,
+    /// A request is overdue at its time, not only after it.
+    pub(super) due_is_expired: bool,
+}
+
+#[derive(Copy, Clone, Debug, Default)]
+struct Data {
+    /// Sector under which it stands in the tree.
+    key: u64,
+    /// Tick of its expiry.
+    expires: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Deadline {
+    rules: Rules,
+    /// Ticks until a read or write expires.
+    expire: [u64; 2],
+    writes_starved: u64,
+    fifo_batch: u64,
+    front_merges: bool,
+    trees: [Sorted; 2],
+    fifos: [Fifo; 2],
+    hints: MergeHints,
+    data: Vec<Data>,
+    /// Continuation of the sweep, at most one of the two.
+    next: [Option<RqId>; 2],
+    last_sector: u64,
+    batching: u64,
+    starved: u64,
+    dispatch: VecDeque<RqId>,
+}
+
+impl Deadline {
+    pub(super) fn new(options: &Options, hz: Hz, rules: Rules) -> Deadline {
+        Deadline {
+            rules,
+            expire: ["read_expire_ms", "write_expire_ms"].map(|name| hz.from_ms(options.unsigned(name))),
+            writes_starved: options.unsigned("writes_starved"),
+            fifo_batch: options.unsigned("fifo_batch"),
+            front_merges: options.is_on("front_merges"),
+            trees: Default::default(),
+            fifos: Default::default(),
+            hints: MergeHints::default(),
+            data: Vec::new(),
+            next: [None; 2],
+            last_sector: 0,
+            batching: 0,
+            starved: 0,
+            dispatch: VecDeque::new(),
+        }
+    }
+
+    fn tree_insert(&mut self, requests: &Requests, rq: RqId) {
+        let request = &requests[rq];
+        let (dir, key) = (request.dir as usize, request.sector.0);
+        if self.rules.alias_leaves {
+            // The loop ends because every turn takes one request out of the tree.
+            while let Some(alias) = self.trees[dir].at(key) {
+                self.move_to_dispatch(requests, alias);
+            }
+        }
+        slot(&mut self.data, rq).key = key;
+        self.trees[dir].insert(key, rq);
+    }
+
+    /// Takes `rq` out of its tree and returns the request after it.
+    fn tree_remove(&mut self, requests: &Requests, rq: RqId) -> Option<RqId> {
+        let dir = requests[rq].dir as usize;
+        let after = self.trees[dir].take(self.data[rq.0 as usize].key, rq);
+        if self.next[dir] == Some(rq) {
+            self.next[dir] = after;
+        }
+        after
+    }
+
+    fn remove(&mut self, requests: &Requests, rq: RqId) -> Option<RqId> {
+        self.fifos[requests[rq].dir as usize].remove(rq);
+        self.hints.removed(rq);
+        self.tree_remove(requests, rq)
+    }
+
+    fn reposition(&mut self, requests: &Requests, rq: RqId) {
+        self.hints.merged(requests, rq);
+        if self.data[rq.0 as usize].key != requests[rq].sector.0 {
+            self.tree_remove(requests, rq);
+            self.tree_insert(requests, rq);
+        }
+    }
+
+    /// Makes `rq` the end of the sweep and puts it on the dispatch list.
+    fn move_to_dispatch(&mut self, requests: &Requests, rq: RqId) {
+        let dir = requests[rq].dir as usize;
+        let after = self.remove(requests, rq);
+        self.next = [None; 2];
+        self.next[dir] = after;
+        self.last_sector = requests[rq].end().0;
+        self.dispatch.push_back(rq);
+    }
+
+    fn has_expired(&self, dir: usize, now: u64) -> bool {
+        self.fifos[dir].first().is_some_and(|rq| {
+            let expires = self.data[rq.0 as usize].expires;
+            if self.rules.due_is_expired { now >= expires } else { now > expires }
+        })
+    }
+
+    /// Puts the next request on the dispatch list, if there is one.
+    fn dispatch_one(&mut self, requests: &Requests, now: u64) -> bool {
+        let rq = match self.continuing(requests) {
+            Some(rq) => rq,
+            None => match self.choose(now) {
+                Some(rq) => rq,
+                None => return false,
+            },
+        };
+        self.batching += 1;
+        self.move_to_dispatch(requests, rq);
+        true
+    }
+
+    /// The next request of the current batch.
+    fn continuing(&mut self, requests: &Requests) -> Option<RqId> {
+        let rq = self.next[Dir::Write as usize].or(self.next[Dir::Read as usize])?;
+        if self.rules.contiguous_batches && requests[rq].sector.0 != self.last_sector {
+            self.batching += self.fifo_batch;
+        }
+        (self.batching < self.fifo_batch).then_some(rq)
+    }
+
+    /// The first request after a decision between reads and writes.
+    fn choose(&mut self, now: u64) -> Option<RqId> {
+        let [reads, writes] = [0, 1].map(|dir| !self.trees[dir].is_empty());
+        let mut dir = Dir::Read;
+        if reads {
+            if writes {
+                let passed_over = self.starved;
+                self.starved += 1;
+                if passed_over >= self.writes_starved {
+                    dir = Dir::Write;
+                }
+            }
+        } else if writes {
+            dir = Dir::Write;
+        } else {
+            return None;
+        }
+        if dir == Dir::Write {
+            self.starved = 0;
+        }
+        let dir = dir as usize;
+        let expired = self.has_expired(dir, now);
+        match self.next[dir] {
+            Some(next) if !expired => {
+                // The old elevator goes on counting here, so that a long sweep ends even contiguous batches.
+                if !self.rules.contiguous_batches {
+                    self.batching = 0;
+                }
+                Some(next)
+            }
+            _ => {
+                self.batching = 0;
+                if expired || !self.rules.restart_at_lowest { self.fifos[dir].first() } else { self.trees[dir].first() }
+            }
+        }
+    }
+}
+
+impl Elevator for Deadline {
+    fn merge(&mut self, ctx: &mut Ctx<'_>, bio: &Bio) -> Option<(RqId, MergeKind)> {
+        if bio.flush {
+            return None;
+        }
+        if let Some(found) = self.hints.last(ctx.requests, bio) {
+            return Some(found);
+        }
+        if let Some(rq) = self.hints.back(ctx.requests, bio) {
+            return Some((rq, MergeKind::Back));
+        }
+        if !self.front_merges {
+            return None;
+        }
+        let rq = self.trees[bio.dir as usize].at(bio.sector.plus(u64::from(bio.nr_sectors)).0)?;
+        (joins(&ctx.requests[rq], bio) == Some(MergeKind::Front)).then_some((rq, MergeKind::Front))
+    }
+
+    fn merged(&mut self, ctx: &mut Ctx<'_>, rq: RqId, _kind: MergeKind) {
+        self.reposition(ctx.requests, rq);
+    }
+
+    fn neighbour(&self, ctx: &Ctx<'_>, rq: RqId, side: MergeKind) -> Option<RqId> {
+        let tree = &self.trees[ctx.requests[rq].dir as usize];
+        let key = self.data[rq.0 as usize].key;
+        match side {
+            MergeKind::Back => tree.after(key, rq),
+            MergeKind::Front => tree.before(key, rq),
+        }
+    }
+
+    fn merged_requests(&mut self, ctx: &mut Ctx<'_>, kept: RqId, gone: RqId) {
+        let expires = self.data[gone.0 as usize].expires;
+        if expires < self.data[kept.0 as usize].expires {
+            self.data[kept.0 as usize].expires = expires;
+            self.fifos[ctx.requests[kept].dir as usize].move_before(kept, gone);
+        }
+        self.remove(ctx.requests, gone);
+        self.reposition(ctx.requests, kept);
+    }
+
+    fn add(&mut self, ctx: &mut Ctx<'_>, rq: RqId) {
+        let now = ctx.jiffies();
+        if ctx.requests[rq].flush {
+            while self.dispatch_one(ctx.requests, now) {}
+            self.hints.forget_last();
+            self.dispatch.push_back(rq);
+            return;
+        }
+        let dir = ctx.requests[rq].dir as usize;
+        self.tree_insert(ctx.requests, rq);
+        self.data[rq.0 as usize].expires = now + self.expire[dir];
+        self.fifos[dir].push_back(rq);
+        self.hints.added(ctx.requests, rq);
+    }
+
+    fn next(&mut self, ctx: &mut Ctx<'_>) -> Option<RqId> {
+        if self.dispatch.is_empty() {
+            self.dispatch_one(ctx.requests, ctx.jiffies());
+        }
+        self.dispatch.pop_front()
+    }
+
+    fn completed(&mut self, _ctx: &mut Ctx<'_>, _rq: RqId) {}
+
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn len(&self) -> usize {
+        self.dispatch.len() + self.trees[0].len() + self.trees[1].len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Driver, permutations};
+    use crate::event::Dir::{Read, Write};
+    use crate::rng::Rng;
+
+    /// Which directions `name` serves when 100 reads and 100 writes wait at random places: `R16 R16 W16` and so on.
+    pub(in super::super) fn runs(name: &str) -> Vec<(char, usize)> {
+        let mut rng = Rng::stream(1, "deadline");
+        let mut driver = Driver::new(name, 1000);
+        for _ in 0..100 {
+            for dir in [Read, Write] {
+                driver.submit(dir, rng.below(1 << 30) * 64, 8, 0);
+            }
+        }
+        let mut runs: Vec<(char, usize)> = Vec::new();
+        while let Some(rq) = driver.start() {
+            let letter = if driver.requests[rq].dir == Read { 'R' } else { 'W' };
+            match runs.last_mut() {
+                Some(last) if last.0 == letter => last.1 += 1,
+                _ => runs.push((letter, 1)),
+            }
+            driver.complete(rq);
+        }
+        runs
+    }
+
+    #[test]
+    fn random_reads_and_writes_go_two_to_one() {
+        let mut expected = [('R', 2), ('W', 1)].repeat(50);
+        expected.push(('W', 50));
+        // The 50th write and those left over are one run.
+        expected[99] = ('W', 51);
+        expected.truncate(100);
+        assert_eq!(runs("deadline"), expected);
+    }
+
+    #[test]
+    fn every_change_of_direction_restarts_at_the_lowest_sector() {
+        let mut driver = Driver::new("deadline", 1000);
+        for sector in [400, 300, 200, 100] {
+            driver.submit(Read, sector, 8, 0);
+            driver.submit(Write, sector + 50, 8, 0);
+        }
+        assert_eq!(driver.drain(), [100, 200, 150, 300, 400, 250, 350, 450]);
+    }
+
+    #[test]
+    fn after_a_write_reads_below_come_first() {
+        let mut driver = Driver::new("deadline", 1000);
+        for sector in [100, 200, 300] {
+            driver.submit(Read, sector, 8, 0);
+        }
+        driver.submit(Write, 1000, 8, 0);
+        assert_eq!([driver.step(), driver.step(), driver.step()], [100, 200, 1000]);
+        driver.submit(Read, 40, 8, 0);
+        assert_eq!(driver.drain(), [40, 300]);
+    }
+
+    #[test]
+    fn an_expired_read_goes_first_only_after_its_tick() {
+        for (ms, first) in [(500, 100), (501, 900)] {
+            let mut driver = Driver::new("deadline", 1000);
+            driver.submit(Read, 900, 8, 0);
+            driver.submit(Read, 100, 8, 0);
+            driver.wait_ms(ms);
+            assert_eq!(driver.step(), first, "after {ms} ms");
+        }
+    }
+
+    #[test]
+    fn of_two_requests_for_one_sector_the_old_one_leaves_at_once() {
+        let mut driver = Driver::new("deadline", 1000);
+        driver.submit(Read, 100, 8, 0);
+        driver.submit(Read, 500, 8, 0);
+        driver.submit(Read, 500, 4, 0);
+        assert_eq!(driver.starts(), [(500, 8), (100, 8), (500, 4)]);
+    }
+
+    #[test]
+    fn of_two_united_requests_the_earlier_expiry_holds() {
+        // The read at 1116 is the oldest; the bio at 1108 unites it with the one at 1100.
+        let mut driver = Driver::new("deadline", 1000);
+        driver.submit(Read, 1116, 8, 0);
+        driver.wait_ms(100);
+        driver.submit(Read, 900, 8, 0);
+        driver.submit(Read, 1100, 8, 0);
+        driver.submit(Read, 1108, 8, 0);
+        driver.submit(Read, 100, 8, 0);
+        driver.wait_ms(401);
+        assert_eq!(driver.starts()[0], (1100, 24), "overdue since the oldest part is");
+    }
+
+    #[test]
+    fn the_sweep_steps_over_a_request_that_grows_at_its_front() {
+        let mut driver = Driver::new("deadline", 1000);
+        for sector in [100, 200, 216, 400] {
+            driver.submit(Read, sector, 8, 0);
+        }
+        assert_eq!(driver.step(), 100);
+        // The next of the sweep, 200, grows at its front and so moves in the tree: taking it out advances the sweep.
+        driver.submit(Read, 192, 8, 0);
+        driver.submit(Read, 50, 8, 0);
+        assert_eq!(driver.drain(), [216, 400, 50, 192], "the sweep has left the request that moved");
+    }
+
+    #[test]
+    fn front_merges_can_be_turned_off() {
+        for (on, requests) in [(1, 2), (0, 3)] {
+            let mut driver = Driver::with("deadline", 1000, &[("front_merges", on)]);
+            // The first request stays in the one-hit cache, which does not know of the switch.
+            for sector in [1000, 108, 100] {
+                driver.submit(Read, sector, 8, 0);
+            }
+            assert_eq!(driver.elevator.len(), requests);
+        }
+    }
+
+    /// Dispatch over a plain list of (arrival, sector, is write), 8 sectors each, nothing contiguous or expired.
+    fn naive(arrivals: &[(u64, bool)]) -> Vec<u64> {
+        let mut waiting: Vec<(u64, bool)> = arrivals.to_vec();
+        let (mut out, mut starved, mut sweep) = (Vec::new(), 0, None::<(u64, bool)>);
+        while !waiting.is_empty() {
+            let reads = waiting.iter().any(|request| !request.1);
+            let writes = waiting.iter().any(|request| request.1);
+            let write = if reads && writes {
+                starved += 1;
+                starved > 2
+            } else {
+                writes
+            };
+            starved = if write { 0 } else { starved };
+            let of_dir = |request: &&(u64, bool)| request.1 == write;
+            let above = sweep
+                .filter(|last| last.1 == write)
+                .and_then(|last| waiting.iter().filter(of_dir).filter(|request| request.0 > last.0).min().copied());
+            let chosen = above.unwrap_or_else(|| *waiting.iter().filter(of_dir).min().unwrap());
+            waiting.retain(|request| *request != chosen);
+            sweep = Some(chosen);
+            out.push(chosen.0);
+        }
+        out
+    }
+
+    #[test]
+    fn every_small_world_agrees_with_a_naive_list() {
+        let mut worlds = 0;
+        for sectors in permutations(&[100, 200, 300, 400, 500, 600], 5) {
+            for mask in 0..1u32 << sectors.len() {
+                let arrivals: Vec<(u64, bool)> =
+                    sectors.iter().enumerate().map(|(i, &sector)| (sector, mask >> i & 1 == 1)).collect();
+                let mut driver = Driver::new("deadline", 1000);
+                for &(sector, write) in &arrivals {
+                    driver.submit(if write { Write } else { Read }, sector, 8, 0);
+                }
+                assert_eq!(driver.drain(), naive(&arrivals), "{arrivals:?}");
+                worlds += 1;
+            }
+        }
+        assert_eq!(worlds, 1 + 6 * 2 + 30 * 4 + 120 * 8 + 360 * 16 + 720 * 32);
+    }
+}

@@ -1,0 +1,241 @@
+//! File systems: where the blocks of a file lie, and what makes them durable.
+//!
+//! A file system is a value of rules ([`Rules`]); the simulator carries them out. Files are laid out one after the other
+//! as sysbench's `prepare` leaves them on a fresh file system.
+
+mod ext3;
+mod ext4;
+
+use crate::origin::{Entry, Options};
+use crate::units::{PAGE_SECTORS, PageIndex, Sector};
+
+/// How a file's pages are found on disk.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum BlockMap {
+    /// Direct blocks, then indirect blocks that lie in line with the data they map.
+    Indirect,
+    /// Extents that fit into the inode.
+    Extents,
+}
+
+/// Which data a commit writes before its own blocks.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Ordered {
+    /// Everything overwritten or newly written since the last commit.
+    Written,
+    /// Only newly allocated blocks: nothing, for files that exist.
+    Allocated,
+}
+
+/// What `fsync` does.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum FsyncRule {
+    /// Forces a commit, also for a clean file; data is written by the commit (2.4).
+    AlwaysCommit,
+    /// Writes the file's dirty pages, then commits if the inode is dirty (2.6 and later).
+    CommitIfDirty,
+}
+
+/// How a task that forces a commit waits for others to join.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum GroupCommit {
+    /// Yields the CPU until nobody joined (2.4).
+    Yield,
+    /// Sleeps a tick at a time until nobody joined (2.6).
+    Tick,
+    /// Does not wait.
+    Never,
+}
+
+/// When reading changes the inode.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Atime {
+    /// Once a second (the time stamp's granularity).
+    EverySecond,
+    /// Practically never (`relatime`, `noatime`).
+    Rarely,
+}
+
+/// The rules of one file system of one kernel.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// First sector of the file system.
+    pub start: Sector,
+    /// Blocks of the journal, which lies at `start`.
+    pub journal_blocks: u64,
+    /// Blocks between the end of the journal and the first file.
+    pub gap_blocks: u64,
+    /// How files are mapped.
+    pub block_map: BlockMap,
+    /// What commits write.
+    pub ordered: Ordered,
+    /// What fsync does.
+    pub fsync: FsyncRule,
+    /// How forced commits are shared.
+    pub group_commit: GroupCommit,
+    /// When reads dirty the inode.
+    pub atime: Atime,
+    /// Inode times change at most once a second rather than with every tick.
+    pub time_in_seconds: bool,
+    /// The drive's cache is emptied before the commit block, and the commit block is forced to the medium.
+    pub barriers: bool,
+    /// Inodes in a block of the inode table.
+    pub inodes_per_block: u32,
+    /// Time between commits that nobody asks for, in seconds.
+    pub commit_interval_s: u64,
+    /// Pages are submitted one by one (2.4) rather than as multi-page bios.
+    pub page_by_page: bool,
+}
+
+/// Direct blocks of an inode.
+const DIRECT: u64 = 12;
+/// Pointers in an indirect block.
+const POINTERS: u64 = 1024;
+/// Blocks reserved for the inode tables of the files' directory.
+const INODE_TABLE_BLOCKS: u64 = 512;
+
+impl Rules {
+    /// Blocks that a file of `nr_pages` pages takes on disk, mapping blocks included.
+    pub fn file_blocks(&self, nr_pages: u64) -> u64 {
+        match self.block_map {
+            BlockMap::Extents => nr_pages,
+            BlockMap::Indirect if nr_pages == 0 => 0,
+            BlockMap::Indirect => self.position(PageIndex(nr_pages - 1)) + 1,
+        }
+    }
+
+    /// Place of a page among the blocks of its file.
+    fn position(&self, page: PageIndex) -> u64 {
+        match self.block_map {
+            BlockMap::Extents => page.0,
+            BlockMap::Indirect => match page.0 {
+                p if p < DIRECT => p,
+                p if p < DIRECT + POINTERS => p + 1,
+                // The double indirect block, and one indirect block before each run of 1024.
+                p => p + 3 + (p - DIRECT - POINTERS) / POINTERS,
+            },
+        }
+    }
+
+    /// The mapping blocks needed to find a page, in the order they are read: numbers among the mapping blocks of the file
+    /// (0 the first indirect block, 1 the double indirect block, 2.. those below it).
+    pub fn mapping_of(&self, page: PageIndex) -> [Option<u32>; 2] {
+        match self.block_map {
+            BlockMap::Extents => [None, None],
+            BlockMap::Indirect if page.0 < DIRECT => [None, None],
+            BlockMap::Indirect if page.0 < DIRECT + POINTERS => [Some(0), None],
+            BlockMap::Indirect => [Some(1), Some(2 + ((page.0 - DIRECT - POINTERS) / POINTERS) as u32)],
+        }
+    }
+
+    /// Place of a mapping block among the blocks of its file.
+    fn mapping_position(&self, block: u32) -> u64 {
+        match block {
+            0 => DIRECT,
+            1 => DIRECT + POINTERS + 1,
+            deep => DIRECT + POINTERS + 2 + u64::from(deep - 2) * (POINTERS + 1),
+        }
+    }
+
+    /// Mapping blocks of a file of `nr_pages` pages.
+    pub fn nr_mapping_blocks(&self, nr_pages: u64) -> u32 {
+        match self.block_map {
+            BlockMap::Extents => 0,
+            BlockMap::Indirect if nr_pages <= DIRECT => 0,
+            BlockMap::Indirect if nr_pages <= DIRECT + POINTERS => 1,
+            BlockMap::Indirect => 2 + (nr_pages - DIRECT - POINTERS).div_ceil(POINTERS) as u32,
+        }
+    }
+
+    /// Pages from `page` on that are mapped by the same block as it: an I/O ends there.
+    pub fn pages_to_boundary(&self, page: PageIndex) -> u64 {
+        match self.block_map {
+            BlockMap::Extents => u64::MAX,
+            BlockMap::Indirect if page.0 < DIRECT => DIRECT - page.0,
+            BlockMap::Indirect => POINTERS - (page.0 - DIRECT) % POINTERS,
+        }
+    }
+
+    fn files_start(&self) -> u64 {
+        self.journal_blocks + INODE_TABLE_BLOCKS + self.gap_blocks
+    }
+
+    fn sector(&self, block: u64) -> Sector {
+        self.start.plus(block * PAGE_SECTORS)
+    }
+
+    /// Where a page of file number `file` lies, if all files have `file_blocks` blocks.
+    pub fn sector_of(&self, file: u32, file_blocks: u64, page: PageIndex) -> Sector {
+        self.sector(self.files_start() + u64::from(file) * file_blocks + self.position(page))
+    }
+
+    /// Where a mapping block lies.
+    pub fn mapping_sector(&self, file: u32, file_blocks: u64, block: u32) -> Sector {
+        self.sector(self.files_start() + u64::from(file) * file_blocks + self.mapping_position(block))
+    }
+
+    /// Where a block of the journal lies.
+    pub fn journal_sector(&self, block: u64) -> Sector {
+        self.sector(block % self.journal_blocks)
+    }
+
+    /// The block of the inode table that holds a file's inode.
+    pub fn inode_block(&self, file: u32) -> u32 {
+        file / self.inodes_per_block
+    }
+
+    /// Where a block of the inode table lies.
+    pub fn inode_sector(&self, block: u32) -> Sector {
+        self.sector(self.journal_blocks + u64::from(block) % INODE_TABLE_BLOCKS)
+    }
+
+    /// The sector after the last file.
+    pub fn end(&self, nr_files: u32, file_blocks: u64) -> Sector {
+        self.sector(self.files_start() + u64::from(nr_files) * file_blocks)
+    }
+}
+
+/// Makes the rules.
+pub type Build = fn(&Options) -> Rules;
+
+/// Every file system.
+pub const FILESYSTEMS: &[&Entry<Build>] = &[&ext3::ENTRY_2_4, &ext3::ENTRY_2_6, &ext4::ENTRY];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ext3() -> Rules {
+        (ext3::ENTRY_2_6.build)(&ext3::ENTRY_2_6.defaults())
+    }
+
+    #[test]
+    fn a_file_of_24_mib_has_7_mapping_blocks_in_line_with_its_data() {
+        let rules = ext3();
+        assert_eq!(rules.nr_mapping_blocks(6144), 7);
+        assert_eq!(rules.file_blocks(6144), 6144 + 7);
+        let mut places: Vec<u64> = (0..6144).map(|page| rules.position(PageIndex(page))).collect();
+        places.extend((0..7).map(|block| rules.mapping_position(block)));
+        places.sort_unstable();
+        assert_eq!(places, (0..6151).collect::<Vec<u64>>(), "every block is used exactly once");
+        for (block, first_page) in [(0, 12), (2, 1036), (3, 2060)] {
+            let page = rules.position(PageIndex(first_page));
+            assert_eq!(rules.mapping_position(block) + 1, page, "a mapping block lies before the data it maps");
+        }
+    }
+
+    #[test]
+    fn aligned_16_kib_reads_never_straddle_a_boundary() {
+        let rules = ext3();
+        for first in (0..6144).step_by(4) {
+            assert!(rules.pages_to_boundary(PageIndex(first)) >= 4, "page {first}");
+        }
+    }
+
+    #[test]
+    fn extents_need_no_mapping_blocks() {
+        let rules = (ext4::ENTRY.build)(&ext4::ENTRY.defaults());
+        assert_eq!((rules.nr_mapping_blocks(6144), rules.file_blocks(6144)), (0, 6144));
+        assert_eq!(rules.mapping_of(PageIndex(5000)), [None, None]);
+    }
+}

@@ -1,0 +1,210 @@
+//! Latency histogram: 64 buckets to a power of two, exact count, sum, minimum and maximum.
+//!
+//! The scheme is fio's: values below 128 have a bucket each; above, the seven leading bits choose the bucket. A bucket
+//! is at most 1/64 of its lowest value wide, and a quantile is reported as the middle of its bucket (kept within the
+//! exact minimum and maximum), so it is off by less than 1/128 of the true order statistic, and not at all below 128.
+//! Integers only, so equal data give equal quantiles on every machine. Memory grows with the largest value seen: 15 KiB
+//! up to 34 seconds in nanoseconds, 30 KiB at most.
+
+/// Leading bits that choose the bucket, apart from the first.
+const BITS: u32 = 6;
+/// Buckets to a power of two.
+const PER_OCTAVE: usize = 1 << BITS;
+
+/// Counts of values by size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Histogram {
+    /// Values in each bucket; a whole number of octaves, the last of which was needed.
+    counts: Vec<u64>,
+    sum: u128,
+    min: u64,
+    max: u64,
+}
+
+/// How far to shift `value` so that its leading bits remain.
+#[inline]
+fn shift_of(value: u64) -> u32 {
+    (value | PER_OCTAVE as u64).ilog2() - BITS
+}
+
+/// The bucket of `value`.
+#[inline]
+fn bucket_of(value: u64) -> usize {
+    let shift = shift_of(value);
+    shift as usize * PER_OCTAVE + (value >> shift) as usize
+}
+
+/// The lowest value of a bucket, and how many values it has.
+fn range_of(bucket: usize) -> (u64, u64) {
+    let shift = (bucket / PER_OCTAVE).saturating_sub(1);
+    (((bucket - shift * PER_OCTAVE) as u64) << shift, 1 << shift)
+}
+
+impl Default for Histogram {
+    fn default() -> Histogram {
+        Histogram { counts: Vec::new(), sum: 0, min: u64::MAX, max: 0 }
+    }
+}
+
+impl Histogram {
+    /// Adds `value`.
+    #[inline]
+    pub fn record(&mut self, value: u64) {
+        let bucket = bucket_of(value);
+        if bucket >= self.counts.len() {
+            self.grow(bucket);
+        }
+        self.counts[bucket] += 1;
+        self.sum += u128::from(value);
+        self.min = self.min.min(value);
+        self.max = self.max.max(value);
+    }
+
+    /// Adds everything that `other` has counted.
+    pub fn merge(&mut self, other: &Histogram) {
+        if self.counts.len() < other.counts.len() {
+            self.counts.resize(other.counts.len(), 0);
+        }
+        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
+            *count += more;
+        }
+        self.sum += other.sum;
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+    }
+
+    /// How many values there are.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// Sum of the values.
+    pub fn sum(&self) -> u128 {
+        self.sum
+    }
+
+    /// The smallest value, if there is one.
+    pub fn min(&self) -> Option<u64> {
+        (!self.counts.is_empty()).then_some(self.min)
+    }
+
+    /// The largest value, if there is one.
+    pub fn max(&self) -> Option<u64> {
+        (!self.counts.is_empty()).then_some(self.max)
+    }
+
+    /// The value below or at which `numerator / denominator` of the values lie (nearest rank), within 1/128 of it.
+    /// `None` if there are no values.
+    ///
+    /// # Panics
+    /// If the fraction is above 1 or the denominator is 0.
+    pub fn quantile(&self, numerator: u64, denominator: u64) -> Option<u64> {
+        assert!(
+            denominator > 0 && numerator <= denominator,
+            "{numerator}/{denominator} is not a fraction of the values"
+        );
+        let wanted = (u128::from(self.count()) * u128::from(numerator)).div_ceil(u128::from(denominator)).max(1);
+        let mut seen = 0u128;
+        let bucket = self.counts.iter().position(|count| {
+            seen += u128::from(*count);
+            seen >= wanted
+        })?;
+        let (lowest, width) = range_of(bucket);
+        Some((lowest + (width - 1) / 2).clamp(self.min, self.max))
+    }
+
+    /// Buckets that hold values: lowest value, how many values the bucket spans, how many were recorded.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
+        self.counts.iter().enumerate().filter(|(_, count)| **count > 0).map(|(bucket, count)| {
+            let (lowest, width) = range_of(bucket);
+            (lowest, width, *count)
+        })
+    }
+
+    /// Makes room up to the end of the octave that has `bucket`.
+    #[cold]
+    fn grow(&mut self, bucket: usize) {
+        self.counts.resize((bucket / PER_OCTAVE + 1) * PER_OCTAVE, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn buckets_tile_the_numbers_without_gap_or_overlap() {
+        let last = bucket_of(u64::MAX);
+        let mut next = 0u128;
+        for bucket in 0..=last {
+            let (lowest, width) = range_of(bucket);
+            assert_eq!(u128::from(lowest), next, "bucket {bucket}");
+            assert_eq!((bucket_of(lowest), bucket_of(lowest + (width - 1))), (bucket, bucket));
+            assert!(width == 1 || u128::from(width) * 64 <= u128::from(lowest), "bucket {bucket} is too wide");
+            next = u128::from(lowest) + u128::from(width);
+        }
+        assert_eq!(next, 1 << 64, "the last bucket ends where the numbers do");
+    }
+
+    #[test]
+    fn small_values_and_extremes_are_exact() {
+        let mut histogram = Histogram::default();
+        assert_eq!((histogram.quantile(1, 2), histogram.min(), histogram.max()), (None, None, None));
+        [3, 90, 100, 101, u64::MAX].into_iter().for_each(|value| histogram.record(value));
+        let quantiles: Vec<_> = (0..=5).map(|fifth| histogram.quantile(fifth, 5).unwrap()).collect();
+        assert_eq!(quantiles[..5], [3, 3, 90, 100, 101]);
+        assert!(u64::MAX - quantiles[5] <= u64::MAX / 128, "{}", quantiles[5]);
+        assert_eq!((histogram.min(), histogram.max()), (Some(3), Some(u64::MAX)));
+        assert_eq!(histogram.sum(), 294 + u128::from(u64::MAX));
+    }
+
+    #[test]
+    fn latencies_up_to_half_a_minute_fit_fifteen_kibibytes() {
+        let mut histogram = Histogram::default();
+        histogram.record((1 << 35) - 1);
+        assert!(histogram.counts.len() * size_of::<u64>() <= 15 * 1024, "{} buckets", histogram.counts.len());
+    }
+
+    /// Values of every size, not only large ones.
+    fn value() -> impl Strategy<Value = u64> {
+        (any::<u64>(), 0..64u32).prop_map(|(value, shift)| value >> shift)
+    }
+
+    proptest! {
+        #[test]
+        fn quantiles_stay_within_the_stated_error(
+            mut values in prop::collection::vec(value(), 1..300),
+            (numerator, denominator) in (1..1000u64).prop_flat_map(|d| (0..=d, Just(d))),
+        ) {
+            let mut histogram = Histogram::default();
+            values.iter().for_each(|value| histogram.record(*value));
+            values.sort_unstable();
+            prop_assert_eq!(histogram.count(), values.len() as u64);
+            prop_assert_eq!(histogram.sum(), values.iter().map(|value| u128::from(*value)).sum::<u128>());
+            prop_assert_eq!((histogram.min(), histogram.max()), (values.first().copied(), values.last().copied()));
+            let rank = (values.len() as u64 * numerator).div_ceil(denominator).max(1);
+            let exact = values[rank as usize - 1];
+            let estimate = histogram.quantile(numerator, denominator).unwrap();
+            prop_assert!(
+                u128::from(estimate.abs_diff(exact)) * 128 <= u128::from(exact),
+                "{} for {}", estimate, exact
+            );
+        }
+
+        #[test]
+        fn merging_is_recording_everything_in_one(
+            left in prop::collection::vec(value(), 0..50),
+            right in prop::collection::vec(value(), 0..50),
+        ) {
+            let of = |values: &[u64]| {
+                let mut histogram = Histogram::default();
+                values.iter().for_each(|value| histogram.record(*value));
+                histogram
+            };
+            let mut merged = of(&left);
+            merged.merge(&of(&right));
+            prop_assert_eq!(merged, of(&[left, right].concat()));
+        }
+    }
+}

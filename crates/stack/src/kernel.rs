@@ -1,0 +1,618 @@
+//! Named kernels and patches: nothing but a composition of policies and tunables, and the [`Stack`] a run is made on.
+//!
+//! A kernel names one entry of each policy table and the defaults of its queue. A patch changes some of these. Any
+//! single policy of another kernel can be mixed in (`readahead=linux-2.4.25`), and every tunable is a key.
+
+use crate::device::{self, DEVICES};
+use crate::elevator::{self, ELEVATORS};
+use crate::filesystem::{self, FILESYSTEMS};
+use crate::machine::{self, MACHINES};
+use crate::origin::{Entry, OptionSpec, Options, Origin, find};
+use crate::plug::{self, PLUGS};
+use crate::readahead::{self, READAHEADS};
+use crate::units::Hz;
+use crate::writeback::{self, WRITEBACKS};
+
+/// Kinds of policy that a kernel is composed of, in the order of the path. A key `KIND=NAME` picks another entry, a key
+/// `KIND.OPTION=VALUE` sets a tunable.
+pub const KINDS: &[&str] = &["readahead", "plug", "elevator", "filesystem", "writeback", "machine"];
+
+/// A kernel as a composition.
+#[derive(Copy, Clone, Debug)]
+pub struct Kernel {
+    /// Name, for example `linux-2.6.6-rc3`.
+    pub name: &'static str,
+    /// Other names that mean the same composition.
+    pub aliases: &'static [&'static str],
+    /// One line for lists.
+    pub summary: &'static str,
+    /// Sources of the composition itself.
+    pub origin: &'static [Origin],
+    /// Tunables of its request queue and clock.
+    pub options: &'static [OptionSpec],
+    /// Entry of [`READAHEADS`].
+    pub readahead: &'static str,
+    /// Entry of [`PLUGS`].
+    pub plug: &'static str,
+    /// Entry of [`ELEVATORS`] used by default.
+    pub elevator: &'static str,
+    /// What short elevator names mean in this kernel: (`cfq`, `cfq-2.6.6`).
+    pub elevator_names: &'static [(&'static str, &'static str)],
+    /// Entry of [`FILESYSTEMS`].
+    pub filesystem: &'static str,
+    /// Entry of [`WRITEBACKS`].
+    pub writeback: &'static str,
+    /// Entry of [`MACHINES`].
+    pub machine: &'static str,
+    /// Device that a machine of its time would have.
+    pub device: &'static str,
+}
+
+/// A change to a kernel.
+#[derive(Copy, Clone, Debug)]
+pub struct Patch {
+    /// Name without the `+`.
+    pub name: &'static str,
+    /// One line for lists.
+    pub summary: &'static str,
+    /// Where it comes from.
+    pub origin: &'static [Origin],
+    /// Kernels it was made for; empty if it applies to all.
+    pub kernels: &'static [&'static str],
+    /// Keys it sets.
+    pub sets: &'static [(&'static str, &'static str)],
+}
+
+/// Tunables that every kernel's queue has, with that kernel's defaults.
+const fn queue(
+    hz: i64,
+    nr_requests: i64,
+    max_sectors_kb: i64,
+    max_segments: i64,
+) -> [OptionSpec; 9] {
+    [
+        OptionSpec::number("hz", hz, (24, 10_000), "timer ticks a second (CONFIG_HZ)"),
+        OptionSpec::number("read_ahead_kb", 128, (0, 1 << 20), "read-ahead limit of the device; open files copy it"),
+        OptionSpec::number("nr_requests", nr_requests, (4, 1 << 20), "requests the queue holds (each direction in 2.6)"),
+        OptionSpec::number("max_sectors_kb", max_sectors_kb, (4, 1 << 20), "largest request"),
+        OptionSpec::number("max_segments", max_segments, (1, 1 << 16), "most page-sized segments in a request"),
+        OptionSpec::number("batch_requests", 32, (0, 1 << 16), "requests a task may take after having waited for one"),
+        OptionSpec::number("batch_time_ms", 20, (0, 10_000), "for how long it may (HZ/50)"),
+        OptionSpec::number("max_queue_kb", 0, (0, 1 << 20), "bytes queued at which writers wait (2.4: 4096; 0: no limit)"),
+        OptionSpec::number("kblockd_us", 15, (0, 100_000), "time until the kernel's worker thread runs the queue"),
+    ]
+}
+
+const QUEUE_2_4: &[OptionSpec] = &{
+    let mut options = queue(100, 1024, 64, 128);
+    options[7] = OptionSpec::number("max_queue_kb", 4096, (0, 1 << 20), "bytes queued at which writers wait");
+    options
+};
+const QUEUE_2_6: &[OptionSpec] = &queue(1000, 128, 128, 256);
+const QUEUE_2_6_18: &[OptionSpec] = &queue(1000, 128, 512, 128);
+const QUEUE_2_6_38: &[OptionSpec] = &queue(250, 128, 512, 168);
+const QUEUE_4: &[OptionSpec] = &queue(250, 128, 1280, 168);
+const QUEUE_MQ: &[OptionSpec] = &queue(250, 256, 1280, 168);
+const QUEUE_6_18: &[OptionSpec] = &queue(250, 256, 4096, 168);
+
+const NAMES_2_4: &[(&str, &str)] = &[];
+const NAMES_2_6: &[(&str, &str)] = &[("cfq", "cfq-2.6.6"), ("as", "anticipatory")];
+const NAMES_LEGACY: &[(&str, &str)] = &[("deadline", "deadline-3.2"), ("as", "anticipatory")];
+const NAMES_MQ: &[(&str, &str)] = &[("noop", "none"), ("deadline", "mq-deadline")];
+
+const COMPOSED: &str = "the composition follows the profile table of the block-layer study";
+
+/// Every kernel.
+pub const KERNELS: &[Kernel] = &[
+    Kernel {
+        name: "linux-2.4.25",
+        aliases: &["linux-2.4.24"],
+        summary: "2.4.25 (stands for 2.4.24 too): one task queue unplugs, one sorted list of requests, forced commits",
+        origin: &[Origin {
+            kernels: "2.4.24 .. 2.4.27",
+            file: "drivers/block/ll_rw_blk.c",
+            function: "__make_request",
+            notes: COMPOSED,
+        }],
+        options: QUEUE_2_4,
+        readahead: "linux-2.4.25",
+        plug: "queue-2.4",
+        elevator: "linus",
+        elevator_names: NAMES_2_4,
+        filesystem: "ext3-2.4",
+        writeback: "bdflush-2.4",
+        machine: "athlon-2004",
+        device: "ide-2004",
+    },
+    kernel_2_6("linux-2.6.5-bk2", "2.6.5 with two days of patches; the same models as 2.6.6-rc3", &[], "linux-2.6.6-rc3"),
+    kernel_2_6(
+        "linux-2.6.6-rc3",
+        "2.6.6-rc3: lazy read-ahead, anticipatory elevator, plugged queue",
+        &["linux-2.6.6-rc3-mm1"],
+        "linux-2.6.6-rc3",
+    ),
+    kernel_2_6("linux-2.6.6", "2.6.6: the same models as 2.6.6-rc3", &[], "linux-2.6.6-rc3"),
+    kernel_2_6(
+        "linux-2.6.7",
+        "2.6.7: read-ahead on a private copy, window from the average run length",
+        &[],
+        "linux-2.6.7",
+    ),
+    legacy("linux-2.6.22", "2.6.22: simplified read-ahead with a current and an ahead window", QUEUE_2_6_18, "linux-2.6.22", "queue-2.6.13", "pdflush-2.6", "sata-2010"),
+    legacy("linux-2.6.38", "2.6.38: on-demand read-ahead, the queue still plugs itself", QUEUE_2_6_38, "linux-2.6.38", "queue-2.6.13", "flusher", "sata-2010"),
+    legacy("linux-2.6.39", "2.6.39: the plug moves to the task and is held for the whole read call", QUEUE_2_6_38, "linux-2.6.38", "task-2.6.39", "flusher", "sata-2010"),
+    legacy("linux-3.2.0", "3.2.0: as 2.6.39, with the plug flushed at 16 requests", QUEUE_2_6_38, "linux-2.6.38", "task-3.1", "flusher", "sata-2010"),
+    legacy("linux-3.3", "3.3: the plug is held for one submission only", QUEUE_2_6_38, "linux-2.6.38", "task-3.3", "flusher", "sata-2010"),
+    legacy("linux-4.4", "4.4: legacy queue, 16-request plug", QUEUE_4, "linux-4.4", "task-3.3", "flusher", "sata-2014"),
+    legacy("linux-4.19", "4.19: legacy queue, read-ahead that knows the largest request", QUEUE_4, "linux-4.19", "task-3.3", "flusher", "sata-2014"),
+    multi_queue("linux-6.1", "6.1: blk-mq, folios of ext4 are single pages", QUEUE_MQ, "linux-6.1"),
+    multi_queue("linux-6.12", "6.12: blk-mq, folios of ext4 are single pages", QUEUE_MQ, "linux-6.12"),
+    multi_queue("linux-6.18", "6.18: blk-mq, large folios", QUEUE_6_18, "linux-6.18"),
+];
+
+const fn kernel_2_6(
+    name: &'static str,
+    summary: &'static str,
+    aliases: &'static [&'static str],
+    readahead: &'static str,
+) -> Kernel {
+    Kernel {
+        name,
+        aliases,
+        summary,
+        origin: &[Origin {
+            kernels: "2.6.5 .. 2.6.7",
+            file: "drivers/block/ll_rw_blk.c",
+            function: "__make_request",
+            notes: COMPOSED,
+        }],
+        options: QUEUE_2_6,
+        readahead,
+        plug: "queue-2.6",
+        elevator: "anticipatory",
+        elevator_names: NAMES_2_6,
+        filesystem: "ext3-2.6",
+        writeback: "pdflush-2.6",
+        machine: "athlon-2004",
+        device: "ide-2004",
+    }
+}
+
+const fn legacy(
+    name: &'static str,
+    summary: &'static str,
+    options: &'static [OptionSpec],
+    readahead: &'static str,
+    plug: &'static str,
+    writeback: &'static str,
+    device: &'static str,
+) -> Kernel {
+    Kernel {
+        name,
+        aliases: &[],
+        summary,
+        origin: &[Origin {
+            kernels: "2.6.22 .. 4.19",
+            file: "block/blk-core.c",
+            function: "__make_request, blk_queue_bio",
+            notes: "deadline is the default until the CFQ of these kernels is modelled; read-ahead is exact",
+        }],
+        options,
+        readahead,
+        plug,
+        elevator: "deadline-3.2",
+        elevator_names: NAMES_LEGACY,
+        filesystem: "ext3-2.6",
+        writeback,
+        machine: "xeon-2012",
+        device,
+    }
+}
+
+const fn multi_queue(
+    name: &'static str,
+    summary: &'static str,
+    options: &'static [OptionSpec],
+    readahead: &'static str,
+) -> Kernel {
+    Kernel {
+        name,
+        aliases: &[],
+        summary,
+        origin: &[Origin {
+            kernels: "6.1 .. 6.18",
+            file: "block/blk-mq.c",
+            function: "blk_mq_submit_bio",
+            notes: "one software and one hardware queue, no tags yet; read-ahead is exact",
+        }],
+        options,
+        readahead,
+        plug: "task-5.16",
+        elevator: "none",
+        elevator_names: NAMES_MQ,
+        filesystem: "ext4",
+        writeback: "flusher",
+        machine: "server-2024",
+        device: "nvme",
+    }
+}
+
+const LKML_2004: &str = "linux-kernel mailing list";
+
+/// Every patch.
+pub const PATCHES: &[Patch] = &[
+    Patch {
+        name: "read-populate",
+        summary: "reads the whole request window before the page loop (N. Piggin, 2004-05-03), as posted",
+        origin: &[Origin {
+            kernels: "2.6.6-rc3",
+            file: "mm/filemap.c",
+            function: "do_generic_mapping_read",
+            notes: LKML_2004,
+        }],
+        kernels: KERNELS_2_6_6,
+        sets: &[("readahead", "linux-2.6.6-rc3+read-populate")],
+    },
+    Patch {
+        name: "read-populate-pages",
+        summary: "the same with its byte count converted to pages, as it was meant; never posted",
+        origin: &[Origin {
+            kernels: "2.6.6-rc3",
+            file: "mm/filemap.c",
+            function: "do_generic_mapping_read",
+            notes: LKML_2004,
+        }],
+        kernels: KERNELS_2_6_6,
+        sets: &[("readahead", "linux-2.6.6-rc3+read-populate-pages")],
+    },
+    Patch {
+        name: "private-copy",
+        summary: "each read call works on a private copy of the read-ahead state (adopted for 2.6.7)",
+        origin: &[Origin {
+            kernels: "2.6.7-rc1",
+            file: "mm/filemap.c",
+            function: "do_generic_mapping_read",
+            notes: "\"readahead: keep file->f_ra sane\", 2004-05-10",
+        }],
+        kernels: KERNELS_2_6_6,
+        sets: &[("readahead", "linux-2.6.6+private-copy")],
+    },
+    Patch {
+        name: "stream-table",
+        summary: "a small table of recent sequential streams per open file, as readers of the 2004 report proposed",
+        origin: &[Origin {
+            kernels: "never merged",
+            file: "a comment under the published report",
+            function: "small table of structs, least recently used entry replaced",
+            notes: "our design of a proposal in words",
+        }],
+        kernels: &[],
+        sets: &[("readahead", "stream-table")],
+    },
+];
+
+const KERNELS_2_6_6: &[&str] = &["linux-2.6.5-bk2", "linux-2.6.6-rc3", "linux-2.6.6"];
+
+/// The kernel called `name`, also by another name it has.
+pub fn find_kernel(name: &str) -> Option<&'static Kernel> {
+    KERNELS.iter().find(|kernel| kernel.name == name || kernel.aliases.contains(&name))
+}
+
+/// An entry of a table with values for its tunables.
+#[derive(Clone, Debug)]
+pub struct Chosen<B: Copy + 'static> {
+    /// The entry.
+    pub entry: &'static Entry<B>,
+    /// Its tunables.
+    pub options: Options,
+}
+
+impl<B: Copy> Chosen<B> {
+    /// `entry` with its defaults.
+    pub fn new(entry: &'static Entry<B>) -> Chosen<B> {
+        Chosen { entry, options: entry.defaults() }
+    }
+
+    fn by_name(table: &'static [&'static Entry<B>], name: &str) -> Chosen<B> {
+        match find(table, name) {
+            Some(entry) => Chosen::new(entry),
+            None => panic!("a kernel names `{name}`, which no table has"),
+        }
+    }
+}
+
+/// Why a key could not be set. [`fmt::Display`](std::fmt::Display) gives the sentence; `nearest` what was perhaps meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyError {
+    /// The key or value as typed.
+    pub word: String,
+    /// What is wrong with it.
+    pub message: String,
+    /// All names that would have been accepted in its place.
+    pub accepted: Vec<String>,
+}
+
+impl std::fmt::Display for KeyError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for KeyError {}
+
+/// Everything between the program and the platters: what a run is made on.
+#[derive(Clone, Debug)]
+pub struct Stack {
+    /// The kernel it started from.
+    pub kernel: &'static Kernel,
+    /// Patches applied, in order.
+    pub patches: Vec<&'static Patch>,
+    /// Clock and queue tunables.
+    pub options: Options,
+    /// Read-ahead policy.
+    pub readahead: Chosen<readahead::Build>,
+    /// Plugging.
+    pub plug: Chosen<plug::Build>,
+    /// Elevator.
+    pub elevator: Chosen<elevator::Build>,
+    /// File system.
+    pub filesystem: Chosen<filesystem::Build>,
+    /// Writeback.
+    pub writeback: Chosen<writeback::Build>,
+    /// CPUs, memory and what code costs.
+    pub machine: Chosen<machine::Build>,
+    /// The device.
+    pub device: Chosen<device::Build>,
+}
+
+impl Stack {
+    /// `kernel` with its defaults, on the device of its time.
+    pub fn new(kernel: &'static Kernel) -> Stack {
+        Stack {
+            kernel,
+            patches: Vec::new(),
+            options: Options::defaults(kernel.options),
+            readahead: Chosen::by_name(READAHEADS, kernel.readahead),
+            plug: Chosen::by_name(PLUGS, kernel.plug),
+            elevator: Chosen::by_name(ELEVATORS, kernel.elevator),
+            filesystem: Chosen::by_name(FILESYSTEMS, kernel.filesystem),
+            writeback: Chosen::by_name(WRITEBACKS, kernel.writeback),
+            machine: Chosen::by_name(MACHINES, kernel.machine),
+            device: Chosen::by_name(DEVICES, kernel.device),
+        }
+    }
+
+    /// Tick rate.
+    pub fn hz(&self) -> Hz {
+        Hz(self.options.unsigned("hz") as u32)
+    }
+
+    /// Applies a patch.
+    ///
+    /// # Errors
+    /// If it was made for other kernels.
+    pub fn patch(&mut self, patch: &'static Patch) -> Result<(), KeyError> {
+        if !patch.kernels.is_empty() && !patch.kernels.contains(&self.kernel.name) {
+            return Err(KeyError {
+                word: patch.name.to_owned(),
+                message: format!(
+                    "patch `+{}` was made for {}; to try it on {} mix in what it changes: {}",
+                    patch.name,
+                    patch.kernels.join(", "),
+                    self.kernel.name,
+                    patch.sets.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(","),
+                ),
+                accepted: Vec::new(),
+            });
+        }
+        for (key, value) in patch.sets {
+            self.set(key, value)?;
+        }
+        self.patches.push(patch);
+        Ok(())
+    }
+
+    /// Sets one key to a value as typed: `elevator=deadline`, `elevator.fifo_batch=4`, `read_ahead_kb=512`.
+    ///
+    /// # Errors
+    /// If the key or the value is unknown or out of range. Nothing has changed then.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), KeyError> {
+        match key {
+            "readahead" => choose(&mut self.readahead, READAHEADS, key, value, |k| k.readahead, &[]),
+            "plug" => choose(&mut self.plug, PLUGS, key, value, |k| k.plug, &[]),
+            "elevator" => {
+                choose(&mut self.elevator, ELEVATORS, key, value, |k| k.elevator, self.kernel.elevator_names)
+            }
+            "filesystem" => choose(&mut self.filesystem, FILESYSTEMS, key, value, |k| k.filesystem, &[]),
+            "writeback" => choose(&mut self.writeback, WRITEBACKS, key, value, |k| k.writeback, &[]),
+            "machine" => choose(&mut self.machine, MACHINES, key, value, |k| k.machine, &[]),
+            _ => match key.split_once('.') {
+                Some((kind, option)) => match self.options_of(kind) {
+                    Some(options) => set_option(options, option, value, kind),
+                    None => Err(KeyError {
+                        word: key.to_owned(),
+                        message: format!("unknown kind `{kind}` in key `{key}`"),
+                        accepted: KINDS.iter().map(|kind| (*kind).to_owned()).collect(),
+                    }),
+                },
+                None => self.set_bare(key, value),
+            },
+        }
+    }
+
+    /// Picks a device by name.
+    ///
+    /// # Errors
+    /// If there is no such device.
+    pub fn set_device(&mut self, name: &str) -> Result<(), KeyError> {
+        choose(&mut self.device, DEVICES, "disk", name, |k| k.device, &[])
+    }
+
+    /// Sets a parameter of the device.
+    ///
+    /// # Errors
+    /// If the device has no such parameter or the value is out of range.
+    pub fn set_device_option(&mut self, key: &str, value: &str) -> Result<(), KeyError> {
+        let key = key.strip_prefix("device.").unwrap_or(key);
+        set_option(&mut self.device.options, key, value, "device")
+    }
+
+    /// Every key that [`Stack::set`] takes, as it is typed.
+    pub fn keys(&self) -> Vec<String> {
+        let mut keys: Vec<String> = KINDS.iter().map(|kind| (*kind).to_owned()).collect();
+        keys.extend(self.options.specs().iter().map(|spec| spec.name.to_owned()));
+        let kinds: [(&str, &Options); 6] = [
+            ("readahead", &self.readahead.options),
+            ("plug", &self.plug.options),
+            ("elevator", &self.elevator.options),
+            ("filesystem", &self.filesystem.options),
+            ("writeback", &self.writeback.options),
+            ("machine", &self.machine.options),
+        ];
+        for (kind, options) in kinds {
+            keys.extend(options.specs().iter().map(|spec| format!("{kind}.{}", spec.name)));
+        }
+        keys
+    }
+
+    /// One line that names the composition: kernel, patches, and whatever differs from its defaults.
+    pub fn describe(&self) -> String {
+        let base = Stack::new(self.kernel);
+        let mut text = self.kernel.name.to_owned();
+        for patch in &self.patches {
+            text.push('+');
+            text.push_str(patch.name);
+        }
+        if self.elevator.entry.name != base.elevator.entry.name {
+            text.push_str(&format!(",elevator={}", self.elevator.entry.name));
+        }
+        if self.patches.is_empty() && self.readahead.entry.name != base.readahead.entry.name {
+            text.push_str(&format!(",readahead={}", self.readahead.entry.name));
+        }
+        for (kind, name, default) in [
+            ("plug", self.plug.entry.name, base.plug.entry.name),
+            ("filesystem", self.filesystem.entry.name, base.filesystem.entry.name),
+            ("writeback", self.writeback.entry.name, base.writeback.entry.name),
+            ("machine", self.machine.entry.name, base.machine.entry.name),
+        ] {
+            if name != default {
+                text.push_str(&format!(",{kind}={name}"));
+            }
+        }
+        let mut changed = |prefix: &str, options: &Options| {
+            for (spec, value) in options.iter().filter(|(spec, value)| spec.default != *value) {
+                text.push_str(&format!(",{prefix}{}={}", spec.name, spec.show(value)));
+            }
+        };
+        changed("", &self.options);
+        changed("readahead.", &self.readahead.options);
+        changed("plug.", &self.plug.options);
+        changed("elevator.", &self.elevator.options);
+        changed("filesystem.", &self.filesystem.options);
+        changed("writeback.", &self.writeback.options);
+        changed("machine.", &self.machine.options);
+        text
+    }
+
+    fn options_of(&mut self, kind: &str) -> Option<&mut Options> {
+        Some(match kind {
+            "readahead" => &mut self.readahead.options,
+            "plug" => &mut self.plug.options,
+            "elevator" => &mut self.elevator.options,
+            "filesystem" => &mut self.filesystem.options,
+            "writeback" => &mut self.writeback.options,
+            "machine" => &mut self.machine.options,
+            _ => return None,
+        })
+    }
+
+    /// A key without its kind: the queue's own, or the one policy that has it.
+    fn set_bare(&mut self, key: &str, value: &str) -> Result<(), KeyError> {
+        if self.options.specs().iter().any(|spec| spec.name == key) {
+            return set_option(&mut self.options, key, value, "queue");
+        }
+        let owners: Vec<&str> = KINDS
+            .iter()
+            .copied()
+            .filter(|kind| {
+                self.options_of(kind).is_some_and(|options| options.specs().iter().any(|spec| spec.name == key))
+            })
+            .collect();
+        match owners.as_slice() {
+            [kind] => {
+                let kind = *kind;
+                match self.options_of(kind) {
+                    Some(options) => set_option(options, key, value, kind),
+                    None => unreachable!("the owner of a key is one of the kinds"),
+                }
+            }
+            [] => Err(KeyError {
+                word: key.to_owned(),
+                message: format!("{} has no key `{key}`", self.kernel.name),
+                accepted: self.keys(),
+            }),
+            several => Err(KeyError {
+                word: key.to_owned(),
+                message: format!(
+                    "`{key}` is a key of {}: say which, as in `{}.{key}={value}`",
+                    several.join(" and "),
+                    several[0]
+                ),
+                accepted: several.iter().map(|kind| format!("{kind}.{key}")).collect(),
+            }),
+        }
+    }
+}
+
+fn choose<B: Copy>(
+    chosen: &mut Chosen<B>,
+    table: &'static [&'static Entry<B>],
+    kind: &str,
+    name: &str,
+    of_kernel: fn(&Kernel) -> &'static str,
+    short_names: &[(&str, &'static str)],
+) -> Result<(), KeyError> {
+    let short = short_names.iter().find(|(short, _)| *short == name).map(|(_, full)| *full);
+    let wanted = short.unwrap_or(name);
+    let entry = find(table, wanted).or_else(|| find_kernel(wanted).and_then(|kernel| find(table, of_kernel(kernel))));
+    match entry {
+        Some(entry) => {
+            if chosen.entry.name != entry.name {
+                *chosen = Chosen::new(entry);
+            }
+            Ok(())
+        }
+        None => Err(KeyError {
+            word: name.to_owned(),
+            message: format!("unknown {kind} `{name}`"),
+            accepted: table
+                .iter()
+                .map(|entry| entry.name.to_owned())
+                .chain(short_names.iter().map(|(short, _)| (*short).to_owned()))
+                .collect(),
+        }),
+    }
+}
+
+fn set_option(options: &mut Options, key: &str, value: &str, kind: &str) -> Result<(), KeyError> {
+    match options.specs().iter().find(|spec| spec.name == key) {
+        Some(spec) => {
+            let number = spec.parse(value).map_err(|message| KeyError {
+                word: value.to_owned(),
+                message,
+                accepted: spec.choices.iter().map(|choice| (*choice).to_owned()).collect(),
+            })?;
+            options.set(key, number);
+            Ok(())
+        }
+        None => Err(KeyError {
+            word: key.to_owned(),
+            message: if options.specs().is_empty() {
+                format!("this {kind} has no tunables, so no `{key}`")
+            } else {
+                format!("this {kind} has no tunable `{key}`")
+            },
+            accepted: options.specs().iter().map(|spec| spec.name.to_owned()).collect(),
+        }),
+    }
+}

@@ -1,0 +1,187 @@
+//! What a run is asked for, and what it yields.
+
+use crate::event::Op;
+use crate::histogram::Histogram;
+use crate::kernel::Stack;
+use crate::layers::Layers;
+use crate::units::Nanos;
+use crate::workload::FileIo;
+
+/// What the page cache holds when the clock starts.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum CacheStart {
+    /// Nothing.
+    Cold,
+    /// The last bytes written by the preparation of the files, as many as given (clipped to what memory holds), clean; the
+    /// blocks that map them too.
+    Tail {
+        /// Bytes at the end of the last files.
+        bytes: u64,
+    },
+}
+
+/// Everything about a run that is not the stack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// The program.
+    pub fileio: FileIo,
+    /// Each thread opens its own descriptors (default: all threads share one descriptor per file).
+    pub own_descriptors: bool,
+    /// Each thread is a thread group of its own, as under LinuxThreads.
+    pub linux_threads: bool,
+    /// Page cache at the start.
+    pub cache: CacheStart,
+    /// The blocks that map file data to disk are cached at the start.
+    pub mapping_cached: bool,
+    /// Past the page cache (`O_DIRECT`).
+    pub direct: bool,
+    /// Calls that one thread keeps in flight (asynchronous direct I/O); 1 for synchronous.
+    pub in_flight: u32,
+    /// Time before this is not counted in the report.
+    pub warmup: Nanos,
+    /// Length of a report interval; zero for none.
+    pub interval: Nanos,
+    /// Seed of every random stream of the run.
+    pub seed: u64,
+}
+
+/// Operations done in some time.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Read calls.
+    pub reads: u64,
+    /// Write calls.
+    pub writes: u64,
+    /// Sync calls.
+    pub syncs: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+}
+
+impl Counts {
+    /// Counts one call.
+    pub fn add(&mut self, op: Op, len_bytes: u64) {
+        match op {
+            Op::Read => {
+                self.reads += 1;
+                self.read_bytes += len_bytes;
+            }
+            Op::Write => {
+                self.writes += 1;
+                self.written_bytes += len_bytes;
+            }
+            Op::Fsync | Op::Fdatasync => self.syncs += 1,
+        }
+    }
+
+    /// All calls.
+    pub fn total(&self) -> u64 {
+        self.reads + self.writes + self.syncs
+    }
+}
+
+/// One report interval.
+#[derive(Clone, Debug)]
+pub struct Interval {
+    /// Its end.
+    pub end: Nanos,
+    /// What was done in it.
+    pub counts: Counts,
+    /// Latencies of the calls that ended in it, ns.
+    pub latency: Histogram,
+}
+
+/// What one thread did.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct ThreadTotals {
+    /// Calls.
+    pub events: u64,
+    /// Time spent in them.
+    pub busy: Nanos,
+}
+
+/// The result of a run.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// From the first call to the end of the last.
+    pub elapsed: Nanos,
+    /// Calls done after the warm-up.
+    pub counts: Counts,
+    /// Latency of those calls, from when they were due, ns.
+    pub latency: Histogram,
+    /// Each thread's share.
+    pub threads: Vec<ThreadTotals>,
+    /// Report intervals, if asked for.
+    pub intervals: Vec<Interval>,
+    /// What every layer did.
+    pub layers: Layers,
+    /// Hash of the event stream.
+    pub event_hash: u64,
+    /// Events in it.
+    pub nr_events: u64,
+    /// Time the CPUs worked.
+    pub cpu_busy: Nanos,
+}
+
+/// Why a run could not be made, or not to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RunError {
+    /// The files do not fit on the device.
+    TooLarge {
+        /// Bytes the files need, mapping blocks included.
+        need_bytes: u64,
+        /// Bytes the device has for files.
+        have_bytes: u64,
+    },
+    /// The job cannot be run as described; the text says why.
+    Job(String),
+    /// So many events happened that the run was given up, at this simulated time.
+    Endless {
+        /// Simulated time reached.
+        at: Nanos,
+        /// Events processed.
+        nr_events: u64,
+    },
+    /// Tasks wait for each other, or for something that will never happen: a mistake in a model.
+    Stuck {
+        /// Simulated time at which nothing was left to happen.
+        at: Nanos,
+        /// Tasks that still waited.
+        nr_tasks: u32,
+    },
+}
+
+impl std::fmt::Display for RunError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            RunError::TooLarge { need_bytes, have_bytes } => write!(
+                f,
+                "the files need {} MiB on disk, and the device has room for {} MiB: make --file-total-size smaller or pick \
+                 a larger --disk",
+                need_bytes.div_ceil(1 << 20),
+                have_bytes >> 20
+            ),
+            RunError::Job(text) => f.write_str(text),
+            RunError::Endless { at, nr_events } => write!(
+                f,
+                "given up after {nr_events} events at {at} of simulated time: set --events or a shorter --time"
+            ),
+            RunError::Stuck { at, nr_tasks } => {
+                write!(f, "{nr_tasks} tasks wait for something that will not happen, at {at}: this is a mistake in a model")
+            }
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
+
+/// A stack and a job: all that determines a run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What it runs on.
+    pub stack: Stack,
+    /// What runs.
+    pub job: Job,
+}

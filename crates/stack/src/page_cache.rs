@@ -1,0 +1,553 @@
+//! The page cache: which pages of which files are in memory, and in what state.
+//!
+//! Pages are kept in chunks of 64 with one bitmap per flag, so that a run of pages is tested or changed a word at a time
+//! and an absent page costs nothing. Replacement is the two-list LRU of 2.4 and later:
+//! ```text
+//! add        at the head of the inactive list
+//! touch      first: referenced; again: to the head of the active list, no longer referenced
+//! reclaim    from the tail of the inactive list: clean pages go (referenced or not, as nothing here is mapped), dirty ones
+//!            are reported for writeback and go back to the head, locked ones go back to the head
+//! balance    while the active list is longer than the inactive one, its tail moves to the inactive list
+//! ```
+//! Source: 2.4.27 and 2.6.6-rc3 `mm/vmscan.c` (`shrink_cache`, `refill_inactive_zone`), `mm/swap.c`
+//! (`mark_page_accessed`). Known deviations: one zone, no mapped pages, no swap; later kernels' shadow entries and
+//! generations are not modelled here.
+
+use crate::event::FileId;
+use crate::readahead::Folio;
+use crate::units::PageIndex;
+
+/// Flags of pages.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Flag {
+    /// In the cache.
+    Present,
+    /// Its data is valid.
+    Uptodate,
+    /// Being read.
+    Locked,
+    /// Carries the read-ahead marker.
+    Marked,
+    /// Changed since it was last written.
+    Dirty,
+    /// Being written.
+    Writeback,
+    /// Touched once since it was added or last aged.
+    Referenced,
+    /// On the active list.
+    Active,
+    /// Not the first page of its folio.
+    Tail,
+}
+
+const NR_FLAGS: usize = 9;
+const NIL: u32 = u32::MAX;
+
+/// 64 pages.
+#[derive(Clone, Debug)]
+struct Chunk {
+    flags: [u64; NR_FLAGS],
+    /// LRU entry of each page (of the first page of a folio).
+    entries: [u32; 64],
+}
+
+impl Chunk {
+    fn new() -> Box<Chunk> {
+        Box::new(Chunk { flags: [0; NR_FLAGS], entries: [NIL; 64] })
+    }
+}
+
+/// A page or folio on one of the lists.
+#[derive(Copy, Clone, Debug)]
+struct Entry {
+    file: u32,
+    order: u8,
+    page: u64,
+    previous: u32,
+    next: u32,
+}
+
+#[derive(Copy, Clone, Debug)]
+struct List {
+    head: u32,
+    tail: u32,
+    nr_pages: u64,
+}
+
+impl Default for List {
+    fn default() -> List {
+        List { head: NIL, tail: NIL, nr_pages: 0 }
+    }
+}
+
+const INACTIVE: usize = 0;
+const ACTIVE: usize = 1;
+
+/// Pages taken out by one reclaim.
+pub const RECLAIM_BATCH: u64 = 32;
+
+/// What reclaim did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reclaimed {
+    /// Folios that went: file, first page, pages.
+    pub gone: Vec<(FileId, PageIndex, u64)>,
+    /// Dirty pages met: they must be written before they can go.
+    pub dirty: Vec<(FileId, PageIndex)>,
+}
+
+/// The page cache of one machine.
+#[derive(Clone, Debug)]
+pub struct PageCache {
+    files: Vec<Vec<Option<Box<Chunk>>>>,
+    entries: Vec<Entry>,
+    free_entries: Vec<u32>,
+    lists: [List; 2],
+    capacity: u64,
+    nr_dirty: u64,
+    nr_writeback: u64,
+}
+
+/// The bits `from ..` of a word, at most `nr` of them.
+fn mask(from: u64, nr: u64) -> u64 {
+    if nr >= 64 { u64::MAX << from } else { ((1 << nr) - 1) << from }
+}
+
+impl PageCache {
+    /// An empty cache of `capacity` pages for `nr_files` files.
+    pub fn new(nr_files: u32, capacity: u64) -> PageCache {
+        PageCache {
+            files: vec![Vec::new(); nr_files as usize],
+            entries: Vec::new(),
+            free_entries: Vec::new(),
+            lists: [List::default(); 2],
+            capacity,
+            nr_dirty: 0,
+            nr_writeback: 0,
+        }
+    }
+
+    /// Pages in the cache.
+    pub fn nr_pages(&self) -> u64 {
+        self.lists[INACTIVE].nr_pages + self.lists[ACTIVE].nr_pages
+    }
+
+    /// Pages it can hold.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// Dirty pages.
+    pub fn nr_dirty(&self) -> u64 {
+        self.nr_dirty
+    }
+
+    /// Pages being written.
+    pub fn nr_writeback(&self) -> u64 {
+        self.nr_writeback
+    }
+
+    #[inline]
+    fn chunk(&self, file: FileId, page: PageIndex) -> Option<&Chunk> {
+        self.files[file.0 as usize].get((page.0 / 64) as usize)?.as_deref()
+    }
+
+    fn chunk_mut(&mut self, file: FileId, page: PageIndex) -> &mut Chunk {
+        let chunks = &mut self.files[file.0 as usize];
+        let index = (page.0 / 64) as usize;
+        if index >= chunks.len() {
+            chunks.resize(index + 1, None);
+        }
+        chunks[index].get_or_insert_with(Chunk::new)
+    }
+
+    /// Whether a page has a flag.
+    #[inline]
+    pub fn is(&self, file: FileId, page: PageIndex, flag: Flag) -> bool {
+        self.chunk(file, page).is_some_and(|chunk| chunk.flags[flag as usize] >> (page.0 % 64) & 1 == 1)
+    }
+
+    /// Sets or clears a flag of a run of present pages. [`Flag::Present`], [`Flag::Active`] and [`Flag::Tail`] are the
+    /// cache's own.
+    pub fn set(&mut self, file: FileId, page: PageIndex, nr_pages: u64, flag: Flag, on: bool) {
+        debug_assert!(!matches!(flag, Flag::Present | Flag::Active | Flag::Tail));
+        let mut changed = 0;
+        self.words(file, page, nr_pages, |chunk, bits| {
+            debug_assert_eq!(chunk.flags[Flag::Present as usize] & bits, bits, "flag of an absent page");
+            let word = &mut chunk.flags[flag as usize];
+            let new = if on { *word | bits } else { *word & !bits };
+            changed += u64::from((*word ^ new).count_ones());
+            *word = new;
+        });
+        let counter = match flag {
+            Flag::Dirty => &mut self.nr_dirty,
+            Flag::Writeback => &mut self.nr_writeback,
+            _ => return,
+        };
+        *counter = if on { *counter + changed } else { *counter - changed };
+    }
+
+    /// Calls `change` with each chunk of a run and the bits of it that belong to the run.
+    fn words(&mut self, file: FileId, page: PageIndex, nr_pages: u64, mut change: impl FnMut(&mut Chunk, u64)) {
+        let (mut at, end) = (page.0, page.0 + nr_pages);
+        while at < end {
+            let nr = (64 - at % 64).min(end - at);
+            change(self.chunk_mut(file, PageIndex(at)), mask(at % 64, nr));
+            at += nr;
+        }
+    }
+
+    /// Pages from `page` on, at most `nr_pages`, that are up to date and unmarked.
+    #[inline]
+    pub fn clean_run(&self, file: FileId, page: PageIndex, nr_pages: u64) -> u64 {
+        let (mut at, end) = (page.0, page.0 + nr_pages);
+        while at < end {
+            let Some(chunk) = self.chunk(file, PageIndex(at)) else { break };
+            let good = chunk.flags[Flag::Uptodate as usize] & !chunk.flags[Flag::Marked as usize];
+            let run = u64::from((!(good >> (at % 64))).trailing_zeros()).min(64 - at % 64);
+            at += run;
+            if run < 64 - (at - run) % 64 {
+                break;
+            }
+        }
+        at.min(end) - page.0
+    }
+
+    /// The run of absent pages that begins at or after `page` and before `end`: its first page and its length.
+    pub fn next_absent_run(&self, file: FileId, page: PageIndex, end: PageIndex) -> Option<(PageIndex, u64)> {
+        let present = |at: u64| {
+            self.chunk(file, PageIndex(at)).map_or(0, |chunk| chunk.flags[Flag::Present as usize]) >> (at % 64)
+        };
+        let mut at = page.0;
+        while at < end.0 {
+            let skip = u64::from(present(at).trailing_ones()).min(64 - at % 64);
+            if skip == 0 {
+                break;
+            }
+            at += skip;
+        }
+        let first = at;
+        while at < end.0 {
+            let run = u64::from(present(at).trailing_zeros()).min(64 - at % 64);
+            if run == 0 {
+                break;
+            }
+            at += run;
+        }
+        let at = at.min(end.0);
+        (first < at).then(|| (PageIndex(first), at - first))
+    }
+
+    /// The next page at or after `page` that has `flag`.
+    pub fn next_with(&self, file: FileId, page: PageIndex, flag: Flag) -> Option<PageIndex> {
+        let chunks = &self.files[file.0 as usize];
+        let mut at = page.0;
+        while ((at / 64) as usize) < chunks.len() {
+            if let Some(chunk) = &chunks[(at / 64) as usize] {
+                let word = chunk.flags[flag as usize] >> (at % 64);
+                if word != 0 {
+                    return Some(PageIndex(at + u64::from(word.trailing_zeros())));
+                }
+            }
+            at = (at / 64 + 1) * 64;
+        }
+        None
+    }
+
+    /// The folio that holds a present page.
+    pub fn folio(&self, file: FileId, page: PageIndex) -> Option<Folio> {
+        if !self.is(file, page, Flag::Present) {
+            return None;
+        }
+        let mut first = page.0;
+        while self.is(file, PageIndex(first), Flag::Tail) {
+            first -= 1;
+        }
+        let chunk = self.chunk(file, PageIndex(first))?;
+        let entry = chunk.entries[(first % 64) as usize];
+        Some(Folio { first: PageIndex(first), order: self.entries[entry as usize].order })
+    }
+
+    /// Adds an absent folio at the head of the inactive list, locked or up to date.
+    pub fn add(&mut self, file: FileId, folio: Folio, uptodate: bool) {
+        let nr_pages = 1u64 << folio.order;
+        let entry = Entry { file: file.0, order: folio.order, page: folio.first.0, previous: NIL, next: NIL };
+        let slot = match self.free_entries.pop() {
+            Some(slot) => {
+                self.entries[slot as usize] = entry;
+                slot
+            }
+            None => {
+                self.entries.push(entry);
+                (self.entries.len() - 1) as u32
+            }
+        };
+        let state = if uptodate { Flag::Uptodate } else { Flag::Locked };
+        self.words(file, folio.first, nr_pages, |chunk, bits| {
+            debug_assert_eq!(chunk.flags[Flag::Present as usize] & bits, 0, "a page was added twice");
+            chunk.flags[Flag::Present as usize] |= bits;
+            chunk.flags[state as usize] |= bits;
+        });
+        if nr_pages > 1 {
+            self.words(file, folio.first.plus(1), nr_pages - 1, |chunk, bits| {
+                chunk.flags[Flag::Tail as usize] |= bits;
+            });
+        }
+        self.chunk_mut(file, folio.first).entries[(folio.first.0 % 64) as usize] = slot;
+        self.push_head(INACTIVE, slot);
+    }
+
+    /// Takes a page's folio out of the cache. Returns its first page and length.
+    pub fn remove(&mut self, file: FileId, page: PageIndex) -> Option<(PageIndex, u64)> {
+        let folio = self.folio(file, page)?;
+        let nr_pages = 1u64 << folio.order;
+        if self.next_with(file, folio.first, Flag::Dirty).is_some_and(|dirty| dirty.0 < folio.first.0 + nr_pages) {
+            self.set(file, folio.first, nr_pages, Flag::Dirty, false);
+        }
+        let slot = self.chunk_mut(file, folio.first).entries[(folio.first.0 % 64) as usize];
+        let active = self.is(file, folio.first, Flag::Active);
+        self.unlink(if active { ACTIVE } else { INACTIVE }, slot);
+        self.words(file, folio.first, nr_pages, |chunk, bits| {
+            for word in &mut chunk.flags {
+                *word &= !bits;
+            }
+        });
+        self.free_entries.push(slot);
+        Some((folio.first, nr_pages))
+    }
+
+    /// Pages were used: the first use marks them, the second moves them to the active list.
+    #[inline]
+    pub fn touch(&mut self, file: FileId, page: PageIndex, nr_pages: u64) {
+        let (mut at, end) = (page.0, page.0 + nr_pages);
+        while at < end {
+            let nr = (64 - at % 64).min(end - at);
+            let bits = mask(at % 64, nr);
+            let chunk = self.chunk_mut(file, PageIndex(at));
+            let flags = &mut chunk.flags;
+            let again = flags[Flag::Referenced as usize] & !flags[Flag::Active as usize] & bits;
+            flags[Flag::Referenced as usize] |= bits;
+            if again != 0 {
+                self.activate(file, at & !63, again);
+            }
+            at += nr;
+        }
+    }
+
+    /// Moves the folios of the given pages of a chunk to the active list.
+    fn activate(&mut self, file: FileId, base: u64, mut pages: u64) {
+        while pages != 0 {
+            let page = PageIndex(base + u64::from(pages.trailing_zeros()));
+            let Some(folio) = self.folio(file, page) else { unreachable!("a referenced page is present") };
+            let nr_pages = 1u64 << folio.order;
+            let slot = self.chunk_mut(file, folio.first).entries[(folio.first.0 % 64) as usize];
+            self.unlink(INACTIVE, slot);
+            self.push_head(ACTIVE, slot);
+            self.words(file, folio.first, nr_pages, |chunk, bits| {
+                chunk.flags[Flag::Active as usize] |= bits;
+                chunk.flags[Flag::Referenced as usize] &= !bits;
+            });
+            let last = folio.first.0 + nr_pages - base;
+            pages &= if last >= 64 { 0 } else { u64::MAX << last };
+        }
+    }
+
+    /// Pages over capacity if `more` were added.
+    pub fn shortage(&self, more: u64) -> u64 {
+        (self.nr_pages() + more).saturating_sub(self.capacity)
+    }
+
+    /// Frees at least `want` pages if enough can go, looking at no page twice.
+    pub fn reclaim(&mut self, want: u64) -> Reclaimed {
+        let mut result = Reclaimed::default();
+        let mut freed = 0;
+        let mut to_scan = self.nr_pages();
+        while freed < want && to_scan > 0 {
+            self.balance();
+            let slot = self.lists[INACTIVE].tail;
+            if slot == NIL {
+                break;
+            }
+            let Entry { file, order, page, .. } = self.entries[slot as usize];
+            let (file, first, nr_pages) = (FileId(file), PageIndex(page), 1u64 << order);
+            to_scan = to_scan.saturating_sub(nr_pages);
+            let busy = self.any(file, first, nr_pages, Flag::Locked) || self.any(file, first, nr_pages, Flag::Writeback);
+            let dirty = self.any(file, first, nr_pages, Flag::Dirty);
+            if busy || dirty {
+                if dirty && !busy {
+                    result.dirty.push((file, first));
+                }
+                self.unlink(INACTIVE, slot);
+                self.push_head(INACTIVE, slot);
+                continue;
+            }
+            self.remove(file, first);
+            result.gone.push((file, first, nr_pages));
+            freed += nr_pages;
+        }
+        result
+    }
+
+    fn any(&self, file: FileId, page: PageIndex, nr_pages: u64, flag: Flag) -> bool {
+        self.next_with(file, page, flag).is_some_and(|found| found.0 < page.0 + nr_pages)
+    }
+
+    /// Moves the tail of the active list over while it is longer than the inactive one.
+    fn balance(&mut self) {
+        while self.lists[ACTIVE].nr_pages > self.lists[INACTIVE].nr_pages {
+            let slot = self.lists[ACTIVE].tail;
+            let Entry { file, order, page, .. } = self.entries[slot as usize];
+            self.unlink(ACTIVE, slot);
+            self.push_head(INACTIVE, slot);
+            self.words(FileId(file), PageIndex(page), 1 << order, |chunk, bits| {
+                chunk.flags[Flag::Active as usize] &= !bits;
+                chunk.flags[Flag::Referenced as usize] &= !bits;
+            });
+        }
+    }
+
+    fn push_head(&mut self, list: usize, slot: u32) {
+        let head = self.lists[list].head;
+        self.entries[slot as usize].previous = NIL;
+        self.entries[slot as usize].next = head;
+        match head {
+            NIL => self.lists[list].tail = slot,
+            head => self.entries[head as usize].previous = slot,
+        }
+        self.lists[list].head = slot;
+        self.lists[list].nr_pages += 1 << self.entries[slot as usize].order;
+    }
+
+    fn unlink(&mut self, list: usize, slot: u32) {
+        let Entry { previous, next, order, .. } = self.entries[slot as usize];
+        match previous {
+            NIL => self.lists[list].head = next,
+            previous => self.entries[previous as usize].next = next,
+        }
+        match next {
+            NIL => self.lists[list].tail = previous,
+            next => self.entries[next as usize].previous = previous,
+        }
+        self.lists[list].nr_pages -= 1 << order;
+    }
+
+    /// Bytes that the state of all pages takes (tables of absent pages included).
+    pub fn state_bytes(&self) -> u64 {
+        let tables: usize = self.files.iter().map(|chunks| chunks.capacity() * size_of::<Option<Box<Chunk>>>()).sum();
+        let chunks: usize = self.files.iter().flatten().flatten().count() * size_of::<Chunk>();
+        (tables + chunks + self.entries.capacity() * size_of::<Entry>() + self.free_entries.capacity() * 4) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    const FILE: FileId = FileId(0);
+
+    fn add(cache: &mut PageCache, page: u64, order: u8) {
+        cache.add(FILE, Folio { first: PageIndex(page), order }, true);
+    }
+
+    #[test]
+    fn runs_end_at_markers_and_holes_also_across_words() {
+        let mut cache = PageCache::new(1, 1000);
+        for page in (10..70).chain(72..200) {
+            add(&mut cache, page, 0);
+        }
+        cache.set(FILE, PageIndex(150), 1, Flag::Marked, true);
+        let run = |page, nr| cache.clean_run(FILE, PageIndex(page), nr);
+        assert_eq!([run(9, 5), run(10, 5), run(10, 100), run(72, 500), run(151, 500), run(5000, 3)], [0, 5, 60, 78, 49, 0]);
+        let hole = |page, end| cache.next_absent_run(FILE, PageIndex(page), PageIndex(end)).map(|(p, n)| (p.0, n));
+        assert_eq!([hole(0, 300), hole(12, 300), hole(72, 300), hole(72, 150)], [Some((0, 10)), Some((70, 2)), Some((200, 100)), None]);
+    }
+
+    #[test]
+    fn a_large_folio_lives_and_goes_as_one() {
+        let mut cache = PageCache::new(1, 1000);
+        add(&mut cache, 64, 7);
+        assert_eq!(cache.folio(FILE, PageIndex(130)), Some(Folio { first: PageIndex(64), order: 7 }));
+        cache.touch(FILE, PageIndex(70), 1);
+        cache.touch(FILE, PageIndex(70), 1);
+        assert!(cache.is(FILE, PageIndex(191), Flag::Active));
+        assert_eq!(cache.remove(FILE, PageIndex(100)), Some((PageIndex(64), 128)));
+        assert_eq!((cache.nr_pages(), cache.is(FILE, PageIndex(64), Flag::Present)), (0, false));
+    }
+
+    #[test]
+    fn dirty_and_locked_pages_are_passed_over() {
+        let mut cache = PageCache::new(1, 4);
+        for page in 0..3 {
+            add(&mut cache, page, 0);
+        }
+        cache.add(FILE, Folio { first: PageIndex(3), order: 0 }, false);
+        cache.set(FILE, PageIndex(0), 1, Flag::Dirty, true);
+        let result = cache.reclaim(3);
+        assert_eq!(result.dirty, [(FILE, PageIndex(0))]);
+        assert_eq!(result.gone, [(FILE, PageIndex(1), 1), (FILE, PageIndex(2), 1)]);
+        assert_eq!(cache.nr_dirty(), 1);
+    }
+
+    #[test]
+    fn absent_pages_of_a_huge_file_cost_next_to_nothing() {
+        let mut cache = PageCache::new(1, 1000);
+        add(&mut cache, (64 << 30) / 4096 - 1, 0);
+        assert!(cache.state_bytes() < 4 << 20, "{} bytes for 64 GiB", cache.state_bytes());
+    }
+
+    /// The two lists as plain queues, head first.
+    #[derive(Default)]
+    struct Naive {
+        inactive: VecDeque<(u64, bool)>,
+        active: VecDeque<u64>,
+    }
+
+    impl Naive {
+        fn touch(&mut self, page: u64) {
+            if let Some(at) = self.inactive.iter().position(|&(p, _)| p == page) {
+                if self.inactive[at].1 {
+                    self.inactive.remove(at);
+                    self.active.push_front(page);
+                } else {
+                    self.inactive[at].1 = true;
+                }
+            }
+        }
+
+        fn reclaim(&mut self) -> Option<u64> {
+            while self.active.len() > self.inactive.len() {
+                let page = self.active.pop_back().expect("not empty");
+                self.inactive.push_front((page, false));
+            }
+            self.inactive.pop_back().map(|(page, _)| page)
+        }
+
+        fn holds(&self, page: u64) -> bool {
+            self.active.contains(&page) || self.inactive.iter().any(|&(p, _)| p == page)
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_lists_behave_like_plain_queues(pages in proptest::collection::vec(0u64..150, 1..400)) {
+            let mut cache = PageCache::new(1, 40);
+            let mut naive = Naive::default();
+            for page in pages {
+                prop_assert_eq!(cache.is(FILE, PageIndex(page), Flag::Present), naive.holds(page));
+                if naive.holds(page) {
+                    cache.touch(FILE, PageIndex(page), 1);
+                    naive.touch(page);
+                } else {
+                    if cache.shortage(1) > 0 {
+                        let gone = cache.reclaim(1).gone;
+                        prop_assert_eq!(gone.first().map(|g| g.1.0), naive.reclaim());
+                    }
+                    add(&mut cache, page, 0);
+                    naive.inactive.push_front((page, false));
+                }
+                prop_assert_eq!(cache.nr_pages(), (naive.active.len() + naive.inactive.len()) as u64);
+            }
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Plugging: how long requests are held back so that neighbours can join them.
+
+mod queue_2_4;
+mod queue_2_6;
+mod task;
+
+use crate::origin::{Entry, Options};
+use crate::units::Nanos;
+
+/// The rules of one kernel, as a value: who is plugged, and what pulls the plug. A waiter always does.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Plugging {
+    /// The queue plugs itself when a request comes while it is empty.
+    Queue {
+        /// Requests waiting at which it unplugs; 0 for never.
+        threshold: u32,
+        /// The threshold counts only if it is met exactly (until 2.6.12).
+        exact: bool,
+        /// Time after which it unplugs; zero for never.
+        delay: Nanos,
+    },
+    /// The task keeps its requests on a list of its own.
+    Task {
+        /// Requests on the list at which it is flushed before another is added; 0 for no limit.
+        max_requests: u32,
+        /// Size of the last request on the list, in sectors, at which it is flushed likewise; 0 for no limit.
+        flush_sectors: u32,
+        /// The list is held for the whole read call rather than for one submission.
+        whole_call: bool,
+    },
+}
+
+/// Makes the rules.
+pub type Build = fn(&Options) -> Plugging;
+
+/// Every way of plugging.
+pub const PLUGS: &[&Entry<Build>] = &[
+    &queue_2_4::ENTRY,
+    &queue_2_6::ENTRY,
+    &queue_2_6::ENTRY_2_6_13,
+    &task::ENTRY_2_6_39,
+    &task::ENTRY_3_1,
+    &task::ENTRY_3_3,
+    &task::ENTRY_5_16,
+];

@@ -1,0 +1,25 @@
+//! The queue of 2.4 plugs itself and is unplugged by the global task queue.
+//!
+//! A buffer that arrives at an empty queue plugs it and puts the unplugging on `tq_disk`. That task queue is run by whoever
+//! waits for a buffer or a page, and by whoever must wait for a free request. There is no timer and no threshold.
+//! Source: 2.4.27, `drivers/block/ll_rw_blk.c`, `generic_plug_device` and `__make_request`. Known deviations: one device,
+//! so running the task queue unplugs that one only.
+
+use super::{Build, Plugging};
+use crate::origin::{Entry, Origin};
+use crate::units::Nanos;
+
+/// The entry of this file.
+pub(super) const ENTRY: Entry<Build> = Entry {
+    name: "queue-2.4",
+    summary: "the queue plugs itself when empty; only a waiter unplugs it",
+    origin: &[Origin {
+        kernels: "2.4.0 .. 2.4.37",
+        file: "drivers/block/ll_rw_blk.c",
+        function: "generic_plug_device",
+        notes: "read in 2.4.27",
+    }],
+    options: &[],
+    conformance: "held by the tests of the request queue; no recorded traces of this kernel exist",
+    build: |_| Plugging::Queue { threshold: 0, exact: false, delay: Nanos::ZERO },
+};

@@ -1,0 +1,79 @@
+//! The plug of a task: requests stay on a list of the submitter until it is flushed.
+//!
+//! ```text
+//! submit       join the list's requests, newest first; else the elevator's; else a new request on the list
+//! list full    flushed before another request is added: 16 (3.1), 32 or a last request of 128 KiB (5.16)
+//! task sleeps  flushed
+//! finish       flushed; in 2.6.39 .. 3.2 the outermost plug is that of the whole read call, later of one submission
+//! ```
+//! Source: 3.2.7 and 4.4 `block/blk-core.c` (`blk_queue_bio`, `blk_flush_plug_list`), 6.1 `block/blk-mq.c`
+//! (`blk_add_rq_to_plug`). Known deviations: one queue, so the sorting by queue does not arise; the reversed order of
+//! 5.16 .. 6.12 for queues without an elevator is not modelled.
+
+use super::{Build, Plugging};
+use crate::origin::{Entry, OptionSpec, Options, Origin};
+
+/// Options with the given defaults: requests, KiB.
+const fn options(max_requests: i64, flush_kb: i64) -> [OptionSpec; 2] {
+    [
+        OptionSpec::number("max_requests", max_requests, (0, 1 << 16), "requests at which the list is flushed; 0: no limit"),
+        OptionSpec::number("flush_kb", flush_kb, (0, 1 << 20), "size of the last request at which it is; 0: no limit"),
+    ]
+}
+
+const ORIGIN: &[Origin] = &[Origin {
+    kernels: "2.6.39 .. 6.18",
+    file: "block/blk-core.c, block/blk-mq.c",
+    function: "blk_start_plug, blk_flush_plug_list",
+    notes: "read in 3.2.7, 4.4 and 6.1",
+}];
+
+const CONFORMANCE: &str = "held by the tests of the request queue; traces of 6.18 come with the capture layer";
+
+/// 2.6.39 and 3.0.
+pub(super) const ENTRY_2_6_39: Entry<Build> = Entry {
+    name: "task-2.6.39",
+    summary: "plug of the task, held for the whole read call, no limit",
+    origin: ORIGIN,
+    options: &options(0, 0),
+    conformance: CONFORMANCE,
+    build: |options| build(options, true),
+};
+
+/// 3.1 and 3.2 before the fix.
+pub(super) const ENTRY_3_1: Entry<Build> = Entry {
+    name: "task-3.1",
+    summary: "plug of the task, held for the whole read call, flushed at 16 requests",
+    origin: ORIGIN,
+    options: &options(16, 0),
+    conformance: CONFORMANCE,
+    build: |options| build(options, true),
+};
+
+/// 3.3 and stable kernels with the fix, until 5.15.
+pub(super) const ENTRY_3_3: Entry<Build> = Entry {
+    name: "task-3.3",
+    summary: "plug of the task for one submission, flushed at 16 requests",
+    origin: ORIGIN,
+    options: &options(16, 0),
+    conformance: CONFORMANCE,
+    build: |options| build(options, false),
+};
+
+/// 5.16 and later.
+pub(super) const ENTRY_5_16: Entry<Build> = Entry {
+    name: "task-5.16",
+    summary: "plug of the task for one submission, flushed at 32 requests or after one of 128 KiB",
+    origin: ORIGIN,
+    options: &options(32, 128),
+    conformance: CONFORMANCE,
+    build: |options| build(options, false),
+};
+
+fn build(options: &Options, whole_call: bool) -> Plugging {
+    Plugging::Task {
+        max_requests: options.unsigned("max_requests") as u32,
+        flush_sectors: options.unsigned("flush_kb") as u32 * 2,
+        whole_call,
+    }
+}

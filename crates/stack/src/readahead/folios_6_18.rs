@@ -1,0 +1,33 @@
+//! 6.18: the rules of 6.12, with the folio order kept in the open file's state.
+//!
+//! A miss resets the order to 0. Every marker adds 2 to it, and the window is cut back so that it ends where a folio of
+//! that order (or of the largest power of two that divides the limit) would end. What is left of the order after the
+//! window's size and the mapping have limited it is kept. If a page of the window is cached already, the folios stop
+//! there and the rest is read as single pages.
+//!
+//! Source: Linux 6.18, mm/readahead.c, `page_cache_sync_ra`, `page_cache_async_ra`, `page_cache_ra_order`.
+//!
+//! Known deviations: memory never fails, and block cgroups are never congested.
+
+use super::folios_6_12::{Folios, Orders};
+use super::{Build, Limits, Readahead};
+use crate::origin::{Entry, Options, Origin};
+
+/// 6.18.
+pub const ENTRY: Entry<Build> = Entry {
+    name: "linux-6.18",
+    summary: "on-demand read-ahead with markers on large folios whose order grows with the stream",
+    origin: &[Origin {
+        kernels: "6.18",
+        file: "mm/readahead.c",
+        function: "page_cache_sync_ra, page_cache_async_ra, page_cache_ra_order",
+        notes: "decisions compared case by case with the kernel's own functions and with a running 6.18",
+    }],
+    options: &[],
+    conformance: "golden vectors linux-6.18: 113 cases, every submission, folio, marker and state",
+    build,
+};
+
+fn build(_options: &Options, limits: &Limits) -> Box<dyn Readahead> {
+    Folios::boxed(limits, Orders::FromState)
+}

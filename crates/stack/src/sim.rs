@@ -1,0 +1,638 @@
+//! The simulator: turns the policies' cranks.
+//!
+//! Threads of the program, the journal's daemon and the writeback daemon are tasks, written as `async` functions and
+//! polled by hand: a task runs until it must wait for time, for a CPU or for another task, and whoever ends the wait puts
+//! it on the run queue. No executor, no threads, no wakers; the order of everything is that of the event queue.
+//!
+//! A running task goes ahead without the event queue as long as nothing else is due before it is done, which is what makes
+//! cached reads cheap. CPU time is charged to a debt that is settled before anything that others can see.
+//!
+//! What is modelled: buffered reads, writes and syncs of existing files, their page cache, read-ahead, journal, writeback,
+//! plug, elevator and device; direct I/O in its plain form. What is rejected: `mmap` access. What is not modelled yet:
+//! the CPU's own caches, NUMA, preemption inside a system call, several devices.
+
+mod direct;
+mod journal;
+mod read;
+mod tasks;
+mod vfs;
+mod write;
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use crate::block::{BlockQueue, QueueLimits, Wakeup};
+use crate::event::{CallId, Content, Dir, EventSink, FileId, Op, UnplugCause, What};
+use crate::filesystem;
+use crate::histogram::Histogram;
+use crate::machine::Machine;
+use crate::outcome::{CacheStart, Counts, Interval, Outcome, Plan, RunError, ThreadTotals};
+use crate::plug::Plugging;
+use crate::queue::EventQueue;
+use crate::readahead::Limits;
+use crate::record::Recorder;
+use crate::request::{Bio, BioId, IoContext};
+use crate::rng::Rng;
+use crate::units::{Hz, Nanos, PAGE_BYTES, PAGE_SECTORS, PageIndex, SECTOR_BYTES, Sector};
+use crate::workload::{Call, FileIoGenerator, Generator, Next};
+use crate::writeback;
+
+use journal::Journal;
+use tasks::{Sched, TaskId};
+use vfs::Vfs;
+
+/// Something that is due.
+#[derive(Copy, Clone, Debug)]
+enum Due {
+    /// A task goes on: it has a CPU.
+    Resume(TaskId),
+    /// A sleeping task's time has come, unless it was woken since.
+    Timeout(TaskId, u32),
+    /// The request queue asked for it.
+    Block(Wakeup),
+}
+
+/// Most happenings in one run, so that none is endless: more than any sensible job needs.
+const MAX_HAPPENINGS: u64 = 1 << 31;
+
+/// Daemons tick for ever: if no call has begun or ended for this long, none will.
+const MAX_STANDSTILL: Nanos = Nanos::from_secs(24 * 3600);
+
+/// Most pages in one bio.
+const BIO_MAX_PAGES: u64 = 256;
+
+/// What the end of a bio means to whoever submitted it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Done {
+    /// Pages have been read.
+    Read { file: FileId, page: PageIndex },
+    /// Pages have been written.
+    Write { file: FileId, page: PageIndex },
+    /// A mapping block has been read.
+    Mapping { file: FileId, block: u32 },
+    /// One of the bios a task waits for.
+    Counted(u32),
+}
+
+impl Done {
+    fn token(self) -> u64 {
+        let pack = |kind: u64, high: u32, low: u64| {
+            assert!(high < 1 << 26 && low < 1 << 36, "a file number or page beyond what a token holds");
+            kind << 62 | u64::from(high) << 36 | low
+        };
+        match self {
+            Done::Read { file, page } => pack(0, file.0, page.0),
+            Done::Write { file, page } => pack(1, file.0, page.0),
+            Done::Mapping { file, block } => pack(2, file.0, u64::from(block)),
+            Done::Counted(slot) => pack(3, 0, u64::from(slot)),
+        }
+    }
+
+    fn from_token(token: u64) -> Done {
+        let file = FileId((token >> 36) as u32 & ((1 << 26) - 1));
+        let low = token & ((1 << 36) - 1);
+        match token >> 62 {
+            0 => Done::Read { file, page: PageIndex(low) },
+            1 => Done::Write { file, page: PageIndex(low) },
+            2 => Done::Mapping { file, block: low as u32 },
+            _ => Done::Counted(low as u32),
+        }
+    }
+}
+
+/// What is being counted for the program's report.
+struct Report {
+    generator: FileIoGenerator,
+    warmup: Nanos,
+    interval: Nanos,
+    counts: Counts,
+    latency: Histogram,
+    threads: Vec<ThreadTotals>,
+    intervals: Vec<Interval>,
+    interval_counts: Counts,
+    interval_latency: Histogram,
+    next_call: u32,
+    running: u32,
+    end: Nanos,
+}
+
+impl Report {
+    fn close_intervals(&mut self, now: Nanos) {
+        while self.interval > Nanos::ZERO && now >= self.interval * (self.intervals.len() as u64 + 1) {
+            let end = self.interval * (self.intervals.len() as u64 + 1);
+            let counts = std::mem::take(&mut self.interval_counts);
+            let latency = std::mem::take(&mut self.interval_latency);
+            self.intervals.push(Interval { end, counts, latency });
+        }
+    }
+
+    fn completed(&mut self, thread: u32, call: &Call, len_bytes: u64, intended: Nanos, now: Nanos) {
+        self.close_intervals(now);
+        self.generator.completed(thread, call, now);
+        if now < self.warmup {
+            return;
+        }
+        let latency = now.saturating_sub(intended);
+        self.counts.add(call.op, len_bytes);
+        if self.interval > Nanos::ZERO {
+            self.interval_counts.add(call.op, len_bytes);
+            self.interval_latency.record(latency.0);
+        }
+        self.latency.record(latency.0);
+        let totals = &mut self.threads[thread as usize];
+        totals.events += 1;
+        totals.busy += latency;
+    }
+}
+
+/// The machine: everything the tasks share. Each part has its own cell; none is held across a wait.
+struct World<'p, 's> {
+    machine: Machine,
+    hz: Hz,
+    fs: filesystem::Rules,
+    writeback: writeback::Rules,
+    plugging: Plugging,
+    linux_threads: bool,
+    direct: bool,
+    own_descriptors: bool,
+    plan: &'p Plan,
+    now: Cell<Nanos>,
+    debt: Cell<u64>,
+    stolen: Cell<u64>,
+    cpu_busy: Cell<u64>,
+    happenings: Cell<u64>,
+    progress: Cell<Nanos>,
+    current: Cell<TaskId>,
+    due: RefCell<EventQueue<Due>>,
+    sched: RefCell<Sched>,
+    block: RefCell<BlockQueue>,
+    vfs: RefCell<Vfs>,
+    journal: RefCell<Journal>,
+    rec: RefCell<Recorder<'s>>,
+    report: RefCell<Report>,
+}
+
+type Task<'w> = Pin<Box<dyn Future<Output = ()> + 'w>>;
+
+/// Runs a plan.
+///
+/// # Errors
+/// If the job does not fit the device, cannot be run as described, or never ends.
+pub fn run(plan: &Plan) -> Result<Outcome, RunError> {
+    run_to(plan, None)
+}
+
+/// Runs a plan and hands every event to `sink`.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_with(plan: &Plan, sink: &mut dyn EventSink) -> Result<Outcome, RunError> {
+    run_to(plan, Some(sink))
+}
+
+fn run_to(plan: &Plan, sink: Option<&mut dyn EventSink>) -> Result<Outcome, RunError> {
+    let world = World::new(plan, sink)?;
+    let mut tasks: Vec<Option<Task<'_>>> = Vec::new();
+    let nr_threads = plan.job.fileio.threads;
+    for thread in 0..nr_threads {
+        for _ in 0..plan.job.in_flight.max(1) {
+            tasks.push(Some(Box::pin(world.thread(thread))));
+        }
+    }
+    world.report.borrow_mut().running = tasks.len() as u32;
+    tasks.push(Some(Box::pin(world.journal_daemon())));
+    tasks.push(Some(Box::pin(world.writeback_daemon())));
+    world.start_tasks(tasks.len() as u32, plan.job.in_flight.max(1));
+    world.turn(&mut tasks)?;
+    drop(tasks);
+    Ok(world.outcome())
+}
+
+impl<'p, 's> World<'p, 's> {
+    fn new(plan: &'p Plan, sink: Option<&'s mut dyn EventSink>) -> Result<World<'p, 's>, RunError> {
+        let (stack, job) = (&plan.stack, &plan.job);
+        let machine = (stack.machine.entry.build)(&stack.machine.options);
+        let fs = (stack.filesystem.entry.build)(&stack.filesystem.options);
+        let hz = stack.hz();
+        let queue = &stack.options;
+        let max_sectors = (queue.unsigned("max_sectors_kb") * 2) as u32;
+        let max_segments = queue.unsigned("max_segments") as u32;
+        let limits = QueueLimits {
+            hz,
+            max_sectors,
+            max_segments,
+            nr_requests: queue.unsigned("nr_requests") as u32,
+            batch_requests: queue.unsigned("batch_requests") as u32,
+            batch_time: Nanos::from_ms(queue.unsigned("batch_time_ms")),
+            max_queue_sectors: queue.unsigned("max_queue_kb") * 2,
+            command: machine.command,
+            interrupt: machine.interrupt,
+            kblockd: Nanos::from_us(queue.unsigned("kblockd_us")),
+        };
+        let device = (stack.device.entry.build)(&stack.device.options, Rng::stream(job.seed, "device"));
+        let elevator = (stack.elevator.entry.build)(&stack.elevator.options, hz);
+        let plugging = (stack.plug.entry.build)(&stack.plug.options);
+        let nr_sectors = device.nr_sectors();
+        let block = BlockQueue::new(limits, elevator, device, plugging);
+
+        let nr_files = job.fileio.nr_files;
+        let file_bytes = job.fileio.file_bytes();
+        let file_blocks = fs.file_blocks(file_bytes.div_ceil(PAGE_BYTES));
+        let end = fs.end(nr_files, file_blocks);
+        if end.0 > nr_sectors {
+            let start = fs.end(0, 0);
+            return Err(RunError::TooLarge {
+                need_bytes: (end.0 - start.0) * SECTOR_BYTES,
+                have_bytes: nr_sectors.saturating_sub(start.0) * SECTOR_BYTES,
+            });
+        }
+        let io_pages = u64::from(max_sectors) / PAGE_SECTORS;
+        let limits = Limits {
+            ra_pages: queue.unsigned("read_ahead_kb") / 4,
+            io_pages: io_pages.min(u64::from(max_segments)).max(1),
+            max_folio_order: stack.filesystem.entry.name.starts_with("ext4").then(|| folio_order(plan)).unwrap_or(0),
+            max_sane: machine.cache_pages / 2,
+        };
+        let nr_descriptors = if job.own_descriptors { job.fileio.threads } else { 1 } as usize * nr_files as usize;
+        let mut vfs = Vfs::new(nr_files, file_bytes, file_blocks, &fs, limits, machine.cache_pages, nr_descriptors);
+        vfs.start(job.cache, job.mapping_cached);
+        let report = Report {
+            generator: FileIoGenerator::new(job.fileio.clone(), job.seed),
+            warmup: job.warmup,
+            interval: job.interval,
+            counts: Counts::default(),
+            latency: Histogram::default(),
+            threads: vec![ThreadTotals::default(); job.fileio.threads as usize],
+            intervals: Vec::new(),
+            interval_counts: Counts::default(),
+            interval_latency: Histogram::default(),
+            next_call: 1,
+            running: 0,
+            end: Nanos::ZERO,
+        };
+        Ok(World {
+            machine,
+            hz,
+            fs,
+            writeback: (stack.writeback.entry.build)(&stack.writeback.options),
+            plugging,
+            linux_threads: job.linux_threads,
+            direct: job.direct,
+            own_descriptors: job.own_descriptors,
+            plan,
+            now: Cell::new(Nanos::ZERO),
+            debt: Cell::new(0),
+            stolen: Cell::new(0),
+            cpu_busy: Cell::new(0),
+            happenings: Cell::new(0),
+            progress: Cell::new(Nanos::ZERO),
+            current: Cell::new(0),
+            due: RefCell::new(EventQueue::default()),
+            sched: RefCell::new(Sched::new(machine.nr_cpus)),
+            block: RefCell::new(block),
+            vfs: RefCell::new(vfs),
+            journal: RefCell::new(Journal::default()),
+            rec: RefCell::new(Recorder::new(sink)),
+            report: RefCell::new(report),
+        })
+    }
+
+    /// Makes things happen until every thread of the program has ended.
+    fn turn(&self, tasks: &mut [Option<Task<'_>>]) -> Result<(), RunError> {
+        let mut context = Context::from_waker(Waker::noop());
+        while self.report.borrow().running > 0 {
+            let Some((at, due)) = self.due.borrow_mut().pop() else {
+                let nr_tasks = self.report.borrow().running;
+                return Err(RunError::Stuck { at: self.now.get(), nr_tasks });
+            };
+            self.now.set(at);
+            if at > self.progress.get() + MAX_STANDSTILL {
+                let nr_tasks = self.report.borrow().running;
+                return Err(RunError::Stuck { at, nr_tasks });
+            }
+            self.happenings.set(self.happenings.get() + 1);
+            if self.happenings.get() > MAX_HAPPENINGS {
+                return Err(RunError::Endless { at, nr_events: self.happenings.get() });
+            }
+            match due {
+                Due::Resume(task) => {
+                    self.current.set(task);
+                    let slot = &mut tasks[task as usize];
+                    if let Some(future) = slot
+                        && let Poll::Ready(()) = future.as_mut().poll(&mut context)
+                    {
+                        *slot = None;
+                        self.release_cpu();
+                    }
+                }
+                Due::Timeout(task, sleep) => self.timeout(task, sleep),
+                Due::Block(wakeup) => {
+                    if matches!(wakeup, Wakeup::Interrupt(_)) {
+                        self.steal(self.machine.interrupt);
+                    }
+                    self.block.borrow_mut().wake(at, wakeup, &mut self.rec.borrow_mut());
+                    self.after_block();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn outcome(self) -> Outcome {
+        let mut report = self.report.into_inner();
+        let end = report.end;
+        report.close_intervals(end);
+        let (hash, layers) = self.rec.into_inner().finish(end);
+        Outcome {
+            elapsed: end,
+            counts: report.counts,
+            latency: report.latency,
+            threads: report.threads,
+            intervals: report.intervals,
+            layers,
+            event_hash: hash.value(),
+            nr_events: hash.nr_events(),
+            cpu_busy: Nanos(self.cpu_busy.get()),
+        }
+    }
+
+    /// A thread of the program.
+    async fn thread(&self, thread: u32) {
+        loop {
+            let next = self.report.borrow_mut().generator.next(thread, self.now.get());
+            let (call, intended) = match next {
+                Next::Do { call, intended } => (call, intended),
+                Next::At(time) => {
+                    self.sleep_until(time).await;
+                    continue;
+                }
+                Next::Done => break,
+            };
+            self.charge(self.machine.tool);
+            self.settle().await;
+            // A call takes time on every machine, however its costs are set: otherwise a run could be endless.
+            self.charge(Nanos(self.machine.syscall.0.max(1)));
+            let mut len_bytes = self.call(thread, &call).await;
+            let mut last = call;
+            while last.continues {
+                // The rest of the same call: what O_SYNC adds to a write.
+                let Next::Do { call: rest, .. } = self.report.borrow_mut().generator.next(thread, self.now.get()) else {
+                    unreachable!("a call that continues is followed by its sync")
+                };
+                len_bytes += self.call(thread, &rest).await;
+                last = rest;
+            }
+            let now = self.now.get();
+            self.report.borrow_mut().completed(thread, &call, len_bytes, intended, now);
+        }
+        self.settle().await;
+        let context = self.context();
+        self.block.borrow_mut().task_exited(context);
+        let mut report = self.report.borrow_mut();
+        report.running -= 1;
+        report.end = report.end.max(self.now.get());
+    }
+
+    /// One call, from entry to exit. Returns the bytes read or written.
+    async fn call(&self, thread: u32, call: &Call) -> u64 {
+        let file = FileId(call.file);
+        let id = {
+            let mut report = self.report.borrow_mut();
+            let id = CallId(report.next_call);
+            report.next_call += 1;
+            id
+        };
+        self.begin_call(id);
+        self.progress.set(self.now.get());
+        self.event(What::CallStart { op: call.op, file, offset: call.offset, len_bytes: call.len_bytes });
+        let len_bytes = match (call.op, self.direct) {
+            (Op::Read, false) => self.read(self.descriptor(thread, file), file, call.offset, call.len_bytes).await,
+            (Op::Write, false) => self.write(file, call.offset, call.len_bytes).await,
+            (Op::Read | Op::Write, true) => self.direct_io(call.op, file, call.offset, call.len_bytes).await,
+            (Op::Fsync | Op::Fdatasync, _) => {
+                self.fsync(file, call.op == Op::Fdatasync).await;
+                0
+            }
+        };
+        self.flush_own_plug(UnplugCause::Finish);
+        self.settle().await;
+        self.event(What::CallEnd { op: call.op, file, len_bytes: len_bytes as u32 });
+        self.begin_call(CallId::NONE);
+        len_bytes
+    }
+
+    fn descriptor(&self, thread: u32, file: FileId) -> usize {
+        let thread = if self.own_descriptors { thread as usize } else { 0 };
+        thread * self.plan.job.fileio.nr_files as usize + file.0 as usize
+    }
+
+    /// Records an event of the current task's call.
+    fn event(&self, what: What) {
+        self.rec.borrow_mut().event(self.now.get(), self.call_id(), what);
+    }
+
+    /// The current task's context, as elevators see it.
+    fn context(&self) -> IoContext {
+        let task = self.current.get();
+        IoContext { task, thread_group: if self.linux_threads { task } else { 0 } }
+    }
+
+    /// Whether the current task keeps a plug list now.
+    fn plug_open(&self) -> bool {
+        matches!(self.plugging, Plugging::Task { .. }) && self.sched.borrow().task(self.current.get()).plug_depth > 0
+    }
+
+    /// Opens a plug of the current task, where tasks plug.
+    fn start_plug(&self) {
+        self.sched.borrow_mut().task_mut(self.current.get()).plug_depth += 1;
+    }
+
+    /// Closes it; the outermost one is flushed.
+    fn finish_plug(&self) {
+        let depth = {
+            let mut sched = self.sched.borrow_mut();
+            let task = sched.task_mut(self.current.get());
+            task.plug_depth -= 1;
+            task.plug_depth
+        };
+        if depth == 0 {
+            self.flush_own_plug(UnplugCause::Finish);
+        }
+    }
+
+    /// Gives the requests that the current task holds back to the queue.
+    fn flush_own_plug(&self, cause: UnplugCause) {
+        if !matches!(self.plugging, Plugging::Task { .. }) {
+            return;
+        }
+        let mut list = std::mem::take(&mut self.sched.borrow_mut().task_mut(self.current.get()).plug);
+        if !list.is_empty() {
+            self.block.borrow_mut().flush_plug(self.now.get(), &mut list, cause, &mut self.rec.borrow_mut());
+            self.after_block();
+        }
+        self.sched.borrow_mut().task_mut(self.current.get()).plug = list;
+    }
+
+    /// The current task is about to sleep on I/O: nothing may be held back.
+    fn kick_io(&self) {
+        match self.plugging {
+            Plugging::Task { .. } => self.flush_own_plug(UnplugCause::Schedule),
+            Plugging::Queue { .. } => {
+                self.block.borrow_mut().unplug(self.now.get(), UnplugCause::Waiter, &mut self.rec.borrow_mut());
+                self.after_block();
+            }
+        }
+    }
+
+    /// Submits a bio for the current task; sleeps if there is no free request.
+    async fn submit(&self, dir: Dir, content: Content, sector: Sector, nr_sectors: u32, flush: bool, done: Done) {
+        self.charge(self.machine.bio);
+        self.settle().await;
+        let bio = Bio {
+            sector,
+            nr_sectors,
+            dir,
+            content,
+            sync: dir == Dir::Read || self.sched.borrow().task(self.current.get()).sync_write,
+            flush,
+            context: self.context(),
+            call: self.call_id(),
+            queued: self.now.get(),
+            token: done.token(),
+            next: BioId::NONE,
+        };
+        loop {
+            let plugged = self.plug_open() && !flush;
+            let submitted = {
+                let mut sched = self.sched.borrow_mut();
+                let list = if plugged { Some(&mut sched.task_mut(self.current.get()).plug) } else { None };
+                self.block.borrow_mut().submit(self.now.get(), bio, list, &mut self.rec.borrow_mut())
+            };
+            self.after_block();
+            if submitted == crate::block::Submitted::Queued {
+                return;
+            }
+            self.kick_io();
+            self.sched.borrow_mut().request_waiters[dir as usize].push_back(self.current.get());
+            self.block_task().await;
+            self.block.borrow_mut().make_batcher(self.current.get(), self.now.get());
+        }
+    }
+
+    /// After every use of the request queue: note what it wants to be told, and finish what it has completed.
+    fn after_block(&self) {
+        let mut block = self.block.borrow_mut();
+        {
+            let mut due = self.due.borrow_mut();
+            block.wakeups(|at, wakeup| due.push(at, Due::Block(wakeup)));
+        }
+        let mut any = false;
+        while let Some(bio) = block.take_finished() {
+            any = true;
+            drop(block);
+            self.finished(&bio);
+            block = self.block.borrow_mut();
+        }
+        if any {
+            for dir in [Dir::Read, Dir::Write] {
+                let waiter = &mut self.sched.borrow_mut().request_waiters[dir as usize];
+                if waiter.is_empty() {
+                    block.no_waiters(dir);
+                }
+            }
+            drop(block);
+            self.wake_request_waiters();
+        }
+    }
+
+    fn wake_request_waiters(&self) {
+        for dir in [Dir::Read, Dir::Write] {
+            if !self.block.borrow().should_wake_waiter(dir) {
+                continue;
+            }
+            let waiter = self.sched.borrow_mut().request_waiters[dir as usize].pop_front();
+            if let Some(task) = waiter {
+                self.wake(task);
+            }
+        }
+    }
+
+    fn finished(&self, bio: &Bio) {
+        let nr_pages = u64::from(bio.nr_sectors).div_ceil(PAGE_SECTORS);
+        match Done::from_token(bio.token) {
+            Done::Read { file, page } => {
+                let woken = self.vfs.borrow_mut().read_done(file, page, nr_pages);
+                woken.into_iter().for_each(|task| self.wake(task));
+            }
+            Done::Write { file, page } => {
+                let woken = self.vfs.borrow_mut().write_done(file, page, nr_pages);
+                woken.into_iter().for_each(|task| self.wake(task));
+            }
+            Done::Mapping { file, block } => {
+                let woken = self.vfs.borrow_mut().mapping_done(file, block);
+                woken.into_iter().for_each(|task| self.wake(task));
+            }
+            Done::Counted(slot) => {
+                let woken = self.sched.borrow_mut().count_down(slot);
+                woken.into_iter().for_each(|task| self.wake(task));
+            }
+        }
+    }
+
+    /// Makes sure that the blocks which map a page are in memory, reading them one after the other.
+    async fn map(&self, file: FileId, page: PageIndex) {
+        for block in self.fs.mapping_of(page).into_iter().flatten() {
+            let state = self.vfs.borrow_mut().want_mapping(file, block);
+            if state == vfs::MapState::Cached {
+                continue;
+            }
+            if state == vfs::MapState::Absent {
+                let file_blocks = self.vfs.borrow().file_blocks();
+                let sector = self.fs.mapping_sector(file.0, file_blocks, block);
+                let done = Done::Mapping { file, block };
+                self.submit(Dir::Read, Content::Mapping, sector, PAGE_SECTORS as u32, false, done).await;
+            }
+            self.settle().await;
+            while self.vfs.borrow_mut().wait_for_mapping(file, block, self.current.get()) {
+                self.kick_io();
+                self.block_task().await;
+            }
+        }
+    }
+
+    /// Sleeps until a page is no longer being read (and is up to date, or gone).
+    async fn wait_page(&self, file: FileId, page: PageIndex) {
+        self.settle().await;
+        while self.vfs.borrow_mut().wait_for_read(file, page, self.current.get()) {
+            self.kick_io();
+            self.block_task().await;
+        }
+    }
+
+    /// Sleeps until a page is not being written.
+    async fn wait_page_written(&self, file: FileId, page: PageIndex) {
+        if !self.vfs.borrow().under_writeback(file, page) {
+            return;
+        }
+        self.settle().await;
+        while self.vfs.borrow_mut().wait_for_write(file, page, self.current.get()) {
+            self.kick_io();
+            self.block_task().await;
+        }
+    }
+}
+
+/// Largest folio order of the plan's mapping: ext4 has large folios from 6.16 on.
+fn folio_order(plan: &Plan) -> u8 {
+    if plan.stack.readahead.entry.name == "linux-6.18" { 9 } else { 0 }
+}
+
+/// Pages of cached file data at the start.
+fn tail_pages(cache: CacheStart) -> u64 {
+    match cache {
+        CacheStart::Cold => 0,
+        CacheStart::Tail { bytes } => bytes / PAGE_BYTES,
+    }
+}

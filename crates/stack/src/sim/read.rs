@@ -1,0 +1,94 @@
+//! Buffered reads: the read loop's crank, and carrying out what read-ahead decided.
+
+use super::{BIO_MAX_PAGES, Done, World};
+use crate::event::{Content, Dir, FileId, What};
+use crate::filesystem::Atime;
+use crate::plug::Plugging;
+use crate::read_loop::Step;
+use crate::readahead::ReadRequest;
+use crate::units::{PAGE_SECTORS, PageIndex};
+
+impl World<'_, '_> {
+    /// A buffered `pread`. Returns the bytes read.
+    pub(super) async fn read(&self, descriptor: usize, file: FileId, offset: u64, len_bytes: u32) -> u64 {
+        let request = ReadRequest { offset, len_bytes: u64::from(len_bytes) };
+        let mut read = self.vfs.borrow_mut().begin_read(descriptor, &self.plan.stack.readahead, request);
+        let whole_call = matches!(self.plugging, Plugging::Task { whole_call: true, .. });
+        if whole_call {
+            self.start_plug();
+        }
+        let mut missed = None;
+        let len_bytes = loop {
+            let step = {
+                let congested = self.block.borrow().congested(Dir::Read);
+                let at = (self.now.get(), self.call_id());
+                self.vfs.borrow_mut().step(&mut read, descriptor, file, congested, at, &mut self.rec.borrow_mut())
+            };
+            match step {
+                Step::SchedulingPoint => {}
+                Step::Submitted => self.carry_out().await,
+                Step::Wait(page) => {
+                    if missed != Some(page) {
+                        missed = Some(page);
+                        self.event(What::Miss { file, page });
+                    }
+                    self.wait_page(file, page).await;
+                }
+                Step::Copy { page, nr_pages, .. } => {
+                    self.vfs.borrow_mut().cache.touch(file, page, nr_pages);
+                    self.charge((self.machine.page_lookup + self.machine.page_copy) * nr_pages);
+                    let hits = nr_pages - u64::from(missed == Some(page));
+                    if hits > 0 {
+                        let first = page.plus(nr_pages - hits);
+                        self.event(What::Hit { file, page: first, nr_pages: hits as u32 });
+                    }
+                }
+                Step::Done { len_bytes } => break len_bytes,
+            }
+        };
+        if whole_call {
+            self.finish_plug();
+        }
+        if self.fs.atime == Atime::EverySecond {
+            self.touch_atime(file).await;
+        }
+        len_bytes
+    }
+
+    /// Submits what read-ahead has put into the page cache.
+    async fn carry_out(&self) {
+        let mut pending = std::mem::take(&mut self.vfs.borrow_mut().pending);
+        for submission in pending.drain(..) {
+            let nr_pages: u64 = submission.runs.iter().map(|(_, nr_pages)| nr_pages).sum();
+            self.charge(self.machine.page_add * nr_pages);
+            self.start_plug();
+            for (first, nr_pages) in submission.runs {
+                self.read_run(submission.file, first, nr_pages).await;
+            }
+            self.finish_plug();
+        }
+        if std::mem::take(&mut self.vfs.borrow_mut().reclaim_met_dirty) {
+            self.kick_writeback();
+        }
+    }
+
+    /// Submits a run of pages that are locked in the cache: a bio ends where its mapping block does, and in 2.4 with every
+    /// page.
+    pub(super) async fn read_run(&self, file: FileId, first: PageIndex, nr_pages: u64) {
+        let file_blocks = self.vfs.borrow().file_blocks();
+        let max_pages = if self.fs.page_by_page {
+            1
+        } else {
+            BIO_MAX_PAGES.min(u64::from(self.block.borrow().max_sectors()) / PAGE_SECTORS).max(1)
+        };
+        let (mut at, end) = (first, first.plus(nr_pages));
+        while at < end {
+            self.map(file, at).await;
+            let nr = (end.0 - at.0).min(max_pages).min(self.fs.pages_to_boundary(at));
+            let sector = self.fs.sector_of(file.0, file_blocks, at);
+            let done = Done::Read { file, page: at };
+            self.submit(Dir::Read, Content::Data, sector, (nr * PAGE_SECTORS) as u32, false, done).await;
+            at = at.plus(nr);
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! Tasks and CPUs: who runs, who waits, and what time it costs.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use super::{Due, World};
+use crate::block::PlugList;
+use crate::event::CallId;
+use crate::units::Nanos;
+
+/// A task: a thread of the program or a daemon, numbered from 0.
+pub(super) type TaskId = u32;
+
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum State {
+    /// Has a CPU.
+    Running,
+    /// Waits for one.
+    Ready,
+    /// Waits for something else.
+    Blocked,
+}
+
+/// What the kernel keeps of a task.
+#[derive(Clone, Debug)]
+pub(super) struct TaskInfo {
+    state: State,
+    /// Counts sleeps, so that a timeout that comes too late is recognised.
+    sleep: u32,
+    /// CPU time since it last got a CPU.
+    ran: Nanos,
+    /// The call it is in.
+    pub(super) call: CallId,
+    /// Its writes are synchronous (`PF_SYNCWRITE`).
+    pub(super) sync_write: bool,
+    /// Nested plugs.
+    pub(super) plug_depth: u32,
+    /// Requests it holds back.
+    pub(super) plug: PlugList,
+}
+
+/// A number of bios that a task waits for.
+#[derive(Copy, Clone, Debug)]
+struct Counter {
+    left: u32,
+    task: TaskId,
+}
+
+/// Run queue and wait queues.
+pub(super) struct Sched {
+    tasks: Vec<TaskInfo>,
+    ready: VecDeque<TaskId>,
+    idle_cpus: u32,
+    nr_cpus: u32,
+    counters: Vec<Counter>,
+    free_counters: Vec<u32>,
+    /// Tasks that wait for a free request, by direction.
+    pub(super) request_waiters: [VecDeque<TaskId>; 2],
+}
+
+impl Sched {
+    pub(super) fn new(nr_cpus: u32) -> Sched {
+        Sched {
+            tasks: Vec::new(),
+            ready: VecDeque::new(),
+            idle_cpus: nr_cpus,
+            nr_cpus,
+            counters: Vec::new(),
+            free_counters: Vec::new(),
+            request_waiters: [VecDeque::new(), VecDeque::new()],
+        }
+    }
+
+    pub(super) fn task(&self, id: TaskId) -> &TaskInfo {
+        &self.tasks[id as usize]
+    }
+
+    pub(super) fn task_mut(&mut self, id: TaskId) -> &mut TaskInfo {
+        &mut self.tasks[id as usize]
+    }
+
+    /// A counter of bios on behalf of `task`, at zero.
+    pub(super) fn new_counter(&mut self, task: TaskId) -> u32 {
+        let counter = Counter { left: 0, task };
+        match self.free_counters.pop() {
+            Some(slot) => {
+                self.counters[slot as usize] = counter;
+                slot
+            }
+            None => {
+                self.counters.push(counter);
+                (self.counters.len() - 1) as u32
+            }
+        }
+    }
+
+    /// One more bio to wait for.
+    pub(super) fn count_up(&mut self, slot: u32) {
+        self.counters[slot as usize].left += 1;
+    }
+
+    /// A bio has ended; the task to wake if it was the last.
+    pub(super) fn count_down(&mut self, slot: u32) -> Option<TaskId> {
+        let counter = &mut self.counters[slot as usize];
+        counter.left -= 1;
+        (counter.left == 0).then_some(counter.task)
+    }
+
+    fn counter_done(&mut self, slot: u32) -> bool {
+        if self.counters[slot as usize].left > 0 {
+            return false;
+        }
+        self.free_counters.push(slot);
+        true
+    }
+}
+
+/// Gives control back to the simulator once.
+struct Suspend {
+    suspended: bool,
+}
+
+impl Future for Suspend {
+    type Output = ();
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        if self.suspended {
+            return Poll::Ready(());
+        }
+        self.suspended = true;
+        Poll::Pending
+    }
+}
+
+fn suspend() -> Suspend {
+    Suspend { suspended: false }
+}
+
+impl World<'_, '_> {
+    /// Makes `nr_tasks` tasks runnable, in order.
+    pub(super) fn start_tasks(&self, nr_tasks: u32, _in_flight: u32) {
+        let info = TaskInfo {
+            state: State::Blocked,
+            sleep: 0,
+            ran: Nanos::ZERO,
+            call: CallId::NONE,
+            sync_write: false,
+            plug_depth: 0,
+            plug: PlugList::new(),
+        };
+        self.sched.borrow_mut().tasks = vec![info; nr_tasks as usize];
+        (0..nr_tasks).for_each(|task| self.wake(task));
+    }
+
+    pub(super) fn call_id(&self) -> CallId {
+        self.sched.borrow().task(self.current.get()).call
+    }
+
+    pub(super) fn begin_call(&self, call: CallId) {
+        self.sched.borrow_mut().task_mut(self.current.get()).call = call;
+    }
+
+    /// Adds to the CPU time that the current task owes.
+    #[inline]
+    pub(super) fn charge(&self, cost: Nanos) {
+        self.debt.set(self.debt.get() + cost.0);
+    }
+
+    /// An interrupt takes time from whoever runs, unless a CPU is idle.
+    pub(super) fn steal(&self, cost: Nanos) {
+        self.cpu_busy.set(self.cpu_busy.get() + cost.0);
+        if self.sched.borrow().idle_cpus == 0 {
+            self.stolen.set(self.stolen.get() + cost.0 / u64::from(self.machine.nr_cpus));
+        }
+    }
+
+    /// Lets the time pass that the current task owes. Afterwards anything may have changed.
+    #[inline]
+    pub(super) async fn settle(&self) {
+        while self.debt.get() > 0 {
+            let debt = Nanos(self.debt.replace(0) + self.stolen.replace(0));
+            let end = self.now.get() + debt;
+            self.cpu_busy.set(self.cpu_busy.get() + debt.0);
+            let next = self.due.borrow().next_at();
+            if next.is_none_or(|next| next > end) {
+                // Nothing else is due before: go ahead without the event queue.
+                self.now.set(end);
+                self.happenings.set(self.happenings.get() + 1);
+            } else {
+                let task = self.current.get();
+                self.due.borrow_mut().push(end, Due::Resume(task));
+                suspend().await;
+                // Interrupts may have taken time from this task meanwhile.
+                self.debt.set(self.debt.get() + self.stolen.replace(0));
+            }
+            if self.account(debt) {
+                self.yield_cpu().await;
+            }
+        }
+    }
+
+    /// Whether the current task has used up its time while others wait.
+    #[inline]
+    fn account(&self, ran: Nanos) -> bool {
+        let mut sched = self.sched.borrow_mut();
+        let current = self.current.get();
+        let others = !sched.ready.is_empty();
+        let task = sched.task_mut(current);
+        task.ran += ran;
+        task.ran >= self.machine.timeslice && others
+    }
+
+    /// Lets others run first; returns at once if nobody waits for a CPU.
+    pub(super) async fn yield_cpu(&self) {
+        let task = self.current.get();
+        {
+            let mut sched = self.sched.borrow_mut();
+            if sched.ready.is_empty() {
+                return;
+            }
+            sched.task_mut(task).state = State::Ready;
+            sched.ready.push_back(task);
+        }
+        self.release_cpu();
+        suspend().await;
+    }
+
+    /// Sleeps until somebody wakes the current task. The caller has put it where it will be found, and checks again
+    /// whatever it waits for.
+    pub(super) async fn block_task(&self) {
+        debug_assert_eq!(self.debt.get(), 0, "time must have passed before a task sleeps");
+        let task = self.current.get();
+        self.sched.borrow_mut().task_mut(task).state = State::Blocked;
+        self.release_cpu();
+        suspend().await;
+    }
+
+    /// Sleeps until `time` or until woken.
+    pub(super) async fn sleep_until(&self, time: Nanos) {
+        self.settle().await;
+        let task = self.current.get();
+        let sleep = {
+            let mut sched = self.sched.borrow_mut();
+            let task = sched.task_mut(task);
+            task.sleep = task.sleep.wrapping_add(1);
+            task.sleep
+        };
+        self.due.borrow_mut().push(time.max(self.now.get()), Due::Timeout(task, sleep));
+        self.block_task().await;
+    }
+
+    /// A timeout is due.
+    pub(super) fn timeout(&self, task: TaskId, sleep: u32) {
+        if self.sched.borrow().task(task).sleep == sleep {
+            self.wake(task);
+        }
+    }
+
+    /// Wakes a task if it is asleep.
+    pub(super) fn wake(&self, task: TaskId) {
+        let mut sched = self.sched.borrow_mut();
+        if sched.task(task).state != State::Blocked {
+            return;
+        }
+        let info = sched.task_mut(task);
+        info.sleep = info.sleep.wrapping_add(1);
+        info.state = State::Ready;
+        if sched.idle_cpus > 0 {
+            sched.idle_cpus -= 1;
+            drop(sched);
+            self.give_cpu(task);
+        } else {
+            sched.ready.push_back(task);
+        }
+    }
+
+    fn give_cpu(&self, task: TaskId) {
+        {
+            let mut sched = self.sched.borrow_mut();
+            let task = sched.task_mut(task);
+            task.state = State::Running;
+            task.ran = Nanos::ZERO;
+        }
+        let cost = self.machine.switch;
+        self.cpu_busy.set(self.cpu_busy.get() + cost.0);
+        self.due.borrow_mut().push(self.now.get() + cost, Due::Resume(task));
+    }
+
+    /// The current task gives its CPU up: to the next that waits for one, if any.
+    pub(super) fn release_cpu(&self) {
+        let next = self.sched.borrow_mut().ready.pop_front();
+        match next {
+            Some(task) => self.give_cpu(task),
+            None => {
+                let mut sched = self.sched.borrow_mut();
+                sched.idle_cpus += 1;
+                debug_assert!(sched.idle_cpus <= sched.nr_cpus);
+            }
+        }
+    }
+
+    /// Sleeps until all bios counted by `slot` have ended, and gives the counter back.
+    pub(super) async fn wait_counter(&self, slot: u32) {
+        self.settle().await;
+        while !self.sched.borrow_mut().counter_done(slot) {
+            self.kick_io();
+            self.block_task().await;
+        }
+    }
+}

@@ -1,0 +1,405 @@
+//! Files, open files, and the page cache as the read-ahead policies see it.
+
+use std::collections::BTreeMap;
+
+use super::tasks::TaskId;
+use crate::event::{CallId, Eviction, FileId, RaClose, What};
+use crate::filesystem::Rules;
+use crate::kernel::Chosen;
+use crate::outcome::CacheStart;
+use crate::page_cache::{Flag, PageCache, RECLAIM_BATCH};
+use crate::read_loop::{ReadLoop, Step};
+use crate::readahead::{Build, Folio, Limits, Mapping, ReadRequest, Readahead, Window};
+use crate::record::Recorder;
+use crate::units::{Nanos, PAGE_BYTES, PageIndex};
+
+/// A block that maps file data to disk.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum MapState {
+    /// Not in memory.
+    Absent,
+    /// Being read.
+    Reading,
+    /// In memory, for good.
+    Cached,
+}
+
+/// What is known of an inode.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Inode {
+    /// Access time, in the file system's granularity.
+    pub(super) atime: u64,
+    /// Modification time.
+    pub(super) mtime: u64,
+    /// Changed since it was last written or committed.
+    pub(super) dirty: bool,
+    /// Whoever holds its mutex (`i_sem`).
+    pub(super) holder: Option<TaskId>,
+    /// Whoever waits for it, in order.
+    pub(super) waiters: Vec<TaskId>,
+}
+
+/// A file of the workload.
+#[derive(Clone, Debug)]
+pub(super) struct File {
+    mapping: Vec<MapState>,
+    /// Its inode.
+    pub(super) inode: Inode,
+    /// When its oldest dirty page was dirtied.
+    pub(super) dirty_since: Option<Nanos>,
+}
+
+/// A decision of a read-ahead policy that has been put into the page cache and must now be submitted.
+#[derive(Clone, Debug)]
+pub(super) struct Submission {
+    /// Of which file.
+    pub(super) file: FileId,
+    /// Runs of new pages: first page, pages.
+    pub(super) runs: Vec<(PageIndex, u64)>,
+}
+
+type PageWaiters = BTreeMap<(FileId, PageIndex), Vec<TaskId>>;
+
+/// Files and their pages.
+pub(super) struct Vfs {
+    /// The page cache.
+    pub(super) cache: PageCache,
+    /// The files.
+    pub(super) files: Vec<File>,
+    /// Runs whose pages have been added and not been submitted.
+    pub(super) pending: Vec<Submission>,
+    /// Dirty pages that reclaim met: writeback should run.
+    pub(super) reclaim_met_dirty: bool,
+    descriptors: Vec<Option<Box<dyn Readahead>>>,
+    file_bytes: u64,
+    file_blocks: u64,
+    limits: Limits,
+    read_waiters: PageWaiters,
+    write_waiters: PageWaiters,
+    mapping_waiters: BTreeMap<(FileId, u32), Vec<TaskId>>,
+}
+
+impl Vfs {
+    pub(super) fn new(
+        nr_files: u32,
+        file_bytes: u64,
+        file_blocks: u64,
+        rules: &Rules,
+        limits: Limits,
+        cache_pages: u64,
+        nr_descriptors: usize,
+    ) -> Vfs {
+        let nr_mapping = rules.nr_mapping_blocks(file_bytes.div_ceil(PAGE_BYTES));
+        let file = File {
+            mapping: vec![MapState::Absent; nr_mapping as usize],
+            inode: Inode::default(),
+            dirty_since: None,
+        };
+        let mut descriptors = Vec::new();
+        descriptors.resize_with(nr_descriptors, || None);
+        Vfs {
+            cache: PageCache::new(nr_files, cache_pages),
+            files: vec![file; nr_files as usize],
+            pending: Vec::new(),
+            reclaim_met_dirty: false,
+            descriptors,
+            file_bytes,
+            file_blocks,
+            limits,
+            read_waiters: BTreeMap::new(),
+            write_waiters: BTreeMap::new(),
+            mapping_waiters: BTreeMap::new(),
+        }
+    }
+
+    /// Puts the state at the start of the run into the cache.
+    pub(super) fn start(&mut self, cache: CacheStart, mapping_cached: bool) {
+        let file_pages = self.file_bytes.div_ceil(PAGE_BYTES);
+        let total = file_pages * self.files.len() as u64;
+        let warm = super::tail_pages(cache).min(total).min(self.cache.capacity());
+        for at in total - warm..total {
+            let (file, page) = (FileId((at / file_pages) as u32), PageIndex(at % file_pages));
+            self.cache.add(file, Folio { first: page, order: 0 }, true);
+        }
+        let first_warm = ((total - warm) / file_pages.max(1)) as usize;
+        for (index, file) in self.files.iter_mut().enumerate() {
+            if mapping_cached || (warm > 0 && index >= first_warm) {
+                file.mapping.fill(MapState::Cached);
+            }
+        }
+    }
+
+    /// Bytes of a file.
+    pub(super) fn file_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    /// Blocks of a file on disk.
+    pub(super) fn file_blocks(&self) -> u64 {
+        self.file_blocks
+    }
+
+    /// Turns a read loop's crank once.
+    #[inline]
+    pub(super) fn step(
+        &mut self,
+        read: &mut ReadLoop,
+        descriptor: usize,
+        file: FileId,
+        congested: bool,
+        at: (Nanos, CallId),
+        rec: &mut Recorder<'_>,
+    ) -> Step {
+        let Some(ra) = &mut self.descriptors[descriptor] else { unreachable!("files are opened before they are read") };
+        let mut view = View {
+            cache: &mut self.cache,
+            pending: &mut self.pending,
+            met_dirty: &mut self.reclaim_met_dirty,
+            file,
+            file_bytes: self.file_bytes,
+            limits: self.limits,
+            congested,
+            at,
+            rec,
+        };
+        read.step(ra.as_mut(), &mut view)
+    }
+
+    /// Begins a read call; opens the file if this descriptor is new.
+    pub(super) fn begin_read(&mut self, descriptor: usize, ra: &Chosen<Build>, request: ReadRequest) -> ReadLoop {
+        let limits = self.limits;
+        let ra = self.descriptors[descriptor].get_or_insert_with(|| (ra.entry.build)(&ra.options, &limits));
+        ReadLoop::new(ra.as_ref(), request, false)
+    }
+
+    /// Makes room for `more` pages.
+    pub(super) fn make_room(&mut self, more: u64, at: (Nanos, CallId), rec: &mut Recorder<'_>) {
+        make_room(&mut self.cache, more, &mut self.reclaim_met_dirty, at, rec);
+    }
+
+    pub(super) fn under_writeback(&self, file: FileId, page: PageIndex) -> bool {
+        self.cache.is(file, page, Flag::Writeback)
+    }
+
+    /// Whether `task` must sleep for a page that is being read; if so it will be woken.
+    pub(super) fn wait_for_read(&mut self, file: FileId, page: PageIndex, task: TaskId) -> bool {
+        let wait = self.cache.is(file, page, Flag::Locked);
+        if wait {
+            self.read_waiters.entry((file, page)).or_default().push(task);
+        }
+        wait
+    }
+
+    /// Whether `task` must sleep for a page that is being written; if so it will be woken.
+    pub(super) fn wait_for_write(&mut self, file: FileId, page: PageIndex, task: TaskId) -> bool {
+        let wait = self.cache.is(file, page, Flag::Writeback);
+        if wait {
+            self.write_waiters.entry((file, page)).or_default().push(task);
+        }
+        wait
+    }
+
+    /// Pages have been read: who is to be woken.
+    pub(super) fn read_done(&mut self, file: FileId, page: PageIndex, nr_pages: u64) -> Vec<TaskId> {
+        self.cache.set(file, page, nr_pages, Flag::Uptodate, true);
+        self.cache.set(file, page, nr_pages, Flag::Locked, false);
+        take_waiters(&mut self.read_waiters, file, page, nr_pages)
+    }
+
+    /// Pages have been written: who is to be woken.
+    pub(super) fn write_done(&mut self, file: FileId, page: PageIndex, nr_pages: u64) -> Vec<TaskId> {
+        self.cache.set(file, page, nr_pages, Flag::Writeback, false);
+        take_waiters(&mut self.write_waiters, file, page, nr_pages)
+    }
+
+    /// The state of a mapping block; an absent one is being read from now on, by whoever asked.
+    pub(super) fn want_mapping(&mut self, file: FileId, block: u32) -> MapState {
+        let state = &mut self.files[file.0 as usize].mapping[block as usize];
+        let was = *state;
+        if was == MapState::Absent {
+            *state = MapState::Reading;
+        }
+        was
+    }
+
+    /// Whether `task` must sleep for a mapping block; if so it will be woken.
+    pub(super) fn wait_for_mapping(&mut self, file: FileId, block: u32, task: TaskId) -> bool {
+        let wait = self.files[file.0 as usize].mapping[block as usize] != MapState::Cached;
+        if wait {
+            self.mapping_waiters.entry((file, block)).or_default().push(task);
+        }
+        wait
+    }
+
+    /// A mapping block has been read: who is to be woken.
+    pub(super) fn mapping_done(&mut self, file: FileId, block: u32) -> Vec<TaskId> {
+        self.files[file.0 as usize].mapping[block as usize] = MapState::Cached;
+        self.mapping_waiters.remove(&(file, block)).unwrap_or_default()
+    }
+}
+
+fn take_waiters(waiters: &mut PageWaiters, file: FileId, page: PageIndex, nr_pages: u64) -> Vec<TaskId> {
+    let mut woken = Vec::new();
+    while !waiters.is_empty() {
+        let found = waiters.range((file, page)..(file, page.plus(nr_pages))).next().map(|(key, _)| *key);
+        let Some(key) = found else { break };
+        woken.extend(waiters.remove(&key).unwrap_or_default());
+    }
+    woken
+}
+
+fn make_room(cache: &mut PageCache, more: u64, met_dirty: &mut bool, at: (Nanos, CallId), rec: &mut Recorder<'_>) {
+    let short = cache.shortage(more);
+    if short == 0 {
+        return;
+    }
+    let reclaimed = cache.reclaim(short.max(RECLAIM_BATCH));
+    *met_dirty |= !reclaimed.dirty.is_empty();
+    for (file, page, nr_pages) in reclaimed.gone {
+        rec.event(at.0, at.1, What::PageRemove { file, page, nr_pages: nr_pages as u32, cause: Eviction::Reclaim });
+    }
+}
+
+/// One file's page cache, for the duration of one step.
+struct View<'a, 's> {
+    cache: &'a mut PageCache,
+    pending: &'a mut Vec<Submission>,
+    met_dirty: &'a mut bool,
+    file: FileId,
+    file_bytes: u64,
+    limits: Limits,
+    congested: bool,
+    at: (Nanos, CallId),
+    rec: &'a mut Recorder<'s>,
+}
+
+impl View<'_, '_> {
+    fn decided(&mut self, window: &Window, order: u8) {
+        let what = What::RaWindow {
+            file: self.file,
+            kind: window.kind,
+            order,
+            start: window.start,
+            nr_pages: window.nr_pages as u32,
+            async_size: window.async_size.unwrap_or(0) as u32,
+        };
+        self.rec.event(self.at.0, self.at.1, what);
+    }
+
+    fn added(&mut self, page: PageIndex, nr_pages: u64) {
+        let what = What::PageAdd { file: self.file, page, nr_pages: nr_pages as u32 };
+        self.rec.event(self.at.0, self.at.1, what);
+    }
+}
+
+impl Mapping for View<'_, '_> {
+    fn size_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn congested(&self) -> bool {
+        self.congested
+    }
+
+    fn present(&self, page: PageIndex) -> bool {
+        self.cache.is(self.file, page, Flag::Present)
+    }
+
+    fn uptodate(&self, page: PageIndex) -> bool {
+        self.cache.is(self.file, page, Flag::Uptodate)
+    }
+
+    fn locked(&self, page: PageIndex) -> bool {
+        self.cache.is(self.file, page, Flag::Locked)
+    }
+
+    fn under_writeback(&self, page: PageIndex) -> bool {
+        self.cache.is(self.file, page, Flag::Writeback)
+    }
+
+    fn marked(&self, page: PageIndex) -> bool {
+        self.cache.is(self.file, page, Flag::Marked)
+    }
+
+    fn folio(&self, page: PageIndex) -> Option<Folio> {
+        self.cache.folio(self.file, page)
+    }
+
+    fn clean_run(&self, page: PageIndex, nr_pages: u64) -> u64 {
+        self.cache.clean_run(self.file, page, nr_pages)
+    }
+
+    fn clear_marker(&mut self, page: PageIndex) {
+        if let Some(folio) = self.cache.folio(self.file, page) {
+            self.cache.set(self.file, folio.first, 1 << folio.order, Flag::Marked, false);
+        }
+    }
+
+    fn read_pages(&mut self, window: &Window) -> u64 {
+        self.decided(window, 0);
+        let end = window.start.plus(window.nr_pages);
+        let last_page = self.file_bytes.div_ceil(PAGE_BYTES);
+        let mut submission = Submission { file: self.file, runs: Vec::new() };
+        let mut nr_new = 0;
+        let mut at = window.start;
+        while let Some((first, nr_pages)) = self.cache.next_absent_run(self.file, at, end) {
+            make_room(self.cache, nr_pages, self.met_dirty, self.at, self.rec);
+            for page in first.0..first.0 + nr_pages {
+                let page = PageIndex(page);
+                // A page beyond the end has no block: it is zero-filled, not read.
+                self.cache.add(self.file, Folio { first: page, order: 0 }, page.0 >= last_page);
+                if window.marker == Some(page) {
+                    self.cache.set(self.file, page, 1, Flag::Marked, true);
+                }
+            }
+            self.added(first, nr_pages);
+            let on_disk = nr_pages.min(last_page.saturating_sub(first.0));
+            if on_disk > 0 {
+                submission.runs.push((first, on_disk));
+            }
+            nr_new += nr_pages;
+            at = first.plus(nr_pages);
+        }
+        if !submission.runs.is_empty() {
+            self.pending.push(submission);
+        }
+        nr_new
+    }
+
+    fn read_folios(&mut self, window: &Window, folios: &[Folio]) {
+        self.decided(window, folios.iter().map(|folio| folio.order).max().unwrap_or(0));
+        let last_page = self.file_bytes.div_ceil(PAGE_BYTES);
+        let mut runs: Vec<(PageIndex, u64)> = Vec::new();
+        for folio in folios {
+            let nr_pages = 1u64 << folio.order;
+            make_room(self.cache, nr_pages, self.met_dirty, self.at, self.rec);
+            self.cache.add(self.file, *folio, folio.first.0 >= last_page);
+            if window.marker.is_some_and(|page| page.0 >= folio.first.0 && page.0 < folio.first.0 + nr_pages) {
+                self.cache.set(self.file, folio.first, nr_pages, Flag::Marked, true);
+            }
+            match runs.last_mut() {
+                Some((first, length)) if first.plus(*length) == folio.first => *length += nr_pages,
+                _ => runs.push((folio.first, nr_pages)),
+            }
+        }
+        for &(first, nr_pages) in &runs {
+            self.added(first, nr_pages);
+        }
+        runs.retain(|(first, _)| first.0 < last_page);
+        if !runs.is_empty() {
+            self.pending.push(Submission { file: self.file, runs });
+        }
+    }
+
+    fn closed(&mut self, cause: RaClose) {
+        self.rec.event(self.at.0, self.at.1, What::RaClosed { file: self.file, cause });
+    }
+
+    fn reopened(&mut self) {
+        self.rec.event(self.at.0, self.at.1, What::RaReopened { file: self.file });
+    }
+}

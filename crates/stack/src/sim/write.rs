@@ -1,0 +1,320 @@
+//! Buffered writes, syncs, and writeback.
+
+use super::{BIO_MAX_PAGES, Done, World};
+use crate::event::{Content, Dir, FileId, What};
+use crate::filesystem::{FsyncRule, Ordered};
+use crate::page_cache::Flag;
+use crate::readahead::Folio;
+use crate::units::{Nanos, PAGE_BYTES, PAGE_SECTORS, PageIndex};
+
+impl World<'_, '_> {
+    /// Takes the inode's mutex (`i_sem`).
+    pub(super) async fn lock_inode(&self, file: FileId) {
+        self.settle().await;
+        loop {
+            {
+                let task = self.current.get();
+                let mut vfs = self.vfs.borrow_mut();
+                let inode = &mut vfs.files[file.0 as usize].inode;
+                if inode.holder.is_none() {
+                    inode.holder = Some(task);
+                    return;
+                }
+                inode.waiters.push(task);
+            }
+            self.block_task().await;
+        }
+    }
+
+    pub(super) fn unlock_inode(&self, file: FileId) {
+        let next = {
+            let mut vfs = self.vfs.borrow_mut();
+            let inode = &mut vfs.files[file.0 as usize].inode;
+            inode.holder = None;
+            if inode.waiters.is_empty() { None } else { Some(inode.waiters.remove(0)) }
+        };
+        if let Some(task) = next {
+            self.wake(task);
+        }
+    }
+
+    /// A buffered `pwrite` into existing blocks. Returns the bytes written.
+    pub(super) async fn write(&self, file: FileId, offset: u64, len_bytes: u32) -> u64 {
+        let end = offset + u64::from(len_bytes);
+        self.lock_inode(file).await;
+        self.touch_mtime(file).await;
+        let mut at = offset;
+        while at < end {
+            let page = PageIndex::of(at);
+            let page_end = (page.0 + 1) * PAGE_BYTES;
+            let whole = at.is_multiple_of(PAGE_BYTES) && end >= page_end;
+            self.write_page(file, page, whole).await;
+            at = page_end.min(end);
+        }
+        self.unlock_inode(file);
+        self.balance_dirty(len_bytes).await;
+        u64::from(len_bytes)
+    }
+
+    /// Copies into one page, which becomes dirty, within a handle of the journal.
+    async fn write_page(&self, file: FileId, page: PageIndex, whole: bool) {
+        let handle = self.start_handle().await;
+        if !whole && !self.vfs.borrow().cache.is(file, page, Flag::Uptodate) {
+            self.fill_page(file, page).await;
+        }
+        self.map(file, page).await;
+        self.wait_page(file, page).await;
+        {
+            let at = (self.now.get(), self.call_id());
+            let mut vfs = self.vfs.borrow_mut();
+            if !vfs.cache.is(file, page, Flag::Present) {
+                vfs.make_room(1, at, &mut self.rec.borrow_mut());
+                vfs.cache.add(file, Folio { first: page, order: 0 }, true);
+                self.rec.borrow_mut().event(at.0, at.1, What::PageAdd { file, page, nr_pages: 1 });
+                self.charge(self.machine.page_add);
+            }
+            vfs.cache.set(file, page, 1, Flag::Uptodate, true);
+            vfs.cache.touch(file, page, 1);
+        }
+        if self.fs.ordered == Ordered::Written {
+            self.order_data(handle, file, page).await;
+        }
+        {
+            let mut vfs = self.vfs.borrow_mut();
+            vfs.cache.set(file, page, 1, Flag::Dirty, true);
+            vfs.files[file.0 as usize].dirty_since.get_or_insert(self.now.get());
+        }
+        self.charge(self.machine.page_lookup + self.machine.page_copy);
+        self.stop_handle(handle, false).await;
+    }
+
+    /// Reads a page that is about to be changed in part.
+    async fn fill_page(&self, file: FileId, page: PageIndex) {
+        let absent = {
+            let at = (self.now.get(), self.call_id());
+            let mut vfs = self.vfs.borrow_mut();
+            let absent = !vfs.cache.is(file, page, Flag::Present);
+            if absent {
+                vfs.make_room(1, at, &mut self.rec.borrow_mut());
+                vfs.cache.add(file, Folio { first: page, order: 0 }, false);
+                self.rec.borrow_mut().event(at.0, at.1, What::PageAdd { file, page, nr_pages: 1 });
+            }
+            absent
+        };
+        if absent {
+            self.event(What::Miss { file, page });
+            self.read_run(file, page, 1).await;
+        }
+        self.wait_page(file, page).await;
+    }
+
+    /// Hands the dirty pages of a file to the block layer, at most `max_pages`. Returns how many there were.
+    pub(super) async fn write_dirty(&self, file: FileId, max_pages: u64) -> u64 {
+        let mut written = 0;
+        let mut at = PageIndex(0);
+        self.start_plug();
+        while written < max_pages {
+            let Some(page) = self.vfs.borrow().cache.next_with(file, at, Flag::Dirty) else { break };
+            let nr_pages = match self.fs.ordered {
+                // With ordered data each page goes through a handle of its own.
+                Ordered::Written => {
+                    let handle = self.start_handle().await;
+                    let nr_pages = self.write_run(file, page, 1).await;
+                    if nr_pages > 0 {
+                        self.attach(handle, file, page);
+                    }
+                    self.stop_handle(handle, false).await;
+                    nr_pages
+                }
+                Ordered::Allocated => self.write_run(file, page, BIO_MAX_PAGES).await,
+            };
+            written += nr_pages;
+            at = page.plus(nr_pages.max(1));
+        }
+        self.finish_plug();
+        let mut vfs = self.vfs.borrow_mut();
+        if vfs.cache.next_with(file, PageIndex(0), Flag::Dirty).is_none() {
+            vfs.files[file.0 as usize].dirty_since = None;
+        }
+        written
+    }
+
+    /// Submits the dirty pages from `page` on that lie together, at most `max_pages`. Pages that somebody else has begun to
+    /// write in the meantime are waited for and not written again.
+    pub(super) async fn write_run(&self, file: FileId, page: PageIndex, max_pages: u64) -> u64 {
+        self.wait_page_written(file, page).await;
+        self.settle().await;
+        let nr_pages = {
+            let mut vfs = self.vfs.borrow_mut();
+            let max_pages = max_pages
+                .min(u64::from(self.block.borrow().max_sectors()) / PAGE_SECTORS)
+                .min(self.fs.pages_to_boundary(page));
+            let ready = |page| vfs.cache.is(file, page, Flag::Dirty) && !vfs.cache.is(file, page, Flag::Writeback);
+            let mut nr_pages = 0;
+            while nr_pages < max_pages && ready(page.plus(nr_pages)) {
+                nr_pages += 1;
+            }
+            if nr_pages == 0 {
+                return 0;
+            }
+            vfs.cache.set(file, page, nr_pages, Flag::Dirty, false);
+            vfs.cache.set(file, page, nr_pages, Flag::Writeback, true);
+            nr_pages
+        };
+        self.event(What::Writeback { file, page, nr_pages: nr_pages as u32 });
+        let file_blocks = self.vfs.borrow().file_blocks();
+        let sector = self.fs.sector_of(file.0, file_blocks, page);
+        let done = Done::Write { file, page };
+        self.submit(Dir::Write, Content::Data, sector, (nr_pages * PAGE_SECTORS) as u32, false, done).await;
+        nr_pages
+    }
+
+    /// Waits until nothing of a file is being written.
+    pub(super) async fn wait_written(&self, file: FileId) {
+        loop {
+            let page = self.vfs.borrow().cache.next_with(file, PageIndex(0), Flag::Writeback);
+            match page {
+                Some(page) => self.wait_page_written(file, page).await,
+                None => return,
+            }
+        }
+    }
+
+    /// `fsync` and `fdatasync`.
+    pub(super) async fn fsync(&self, file: FileId, data_only: bool) {
+        match self.fs.fsync {
+            FsyncRule::AlwaysCommit => {
+                self.lock_inode(file).await;
+                self.force_commit().await;
+                self.unlock_inode(file);
+            }
+            FsyncRule::CommitIfDirty => {
+                self.set_sync_write(true);
+                self.write_dirty(file, u64::MAX).await;
+                if self.fs.ordered == Ordered::Allocated {
+                    self.wait_written(file).await;
+                }
+                self.lock_inode(file).await;
+                let dirty = {
+                    let mut vfs = self.vfs.borrow_mut();
+                    let inode = &mut vfs.files[file.0 as usize].inode;
+                    // Only time stamps ever change here, and fdatasync does not care about these (ext4).
+                    let dirty = inode.dirty && !(data_only && !self.fs.time_in_seconds);
+                    inode.dirty &= !dirty;
+                    dirty
+                };
+                if dirty {
+                    self.force_commit().await;
+                } else if self.fs.barriers {
+                    self.flush_device().await;
+                }
+                self.unlock_inode(file);
+                self.wait_written(file).await;
+                self.set_sync_write(false);
+            }
+        }
+    }
+
+    fn set_sync_write(&self, on: bool) {
+        self.sched.borrow_mut().task_mut(self.current.get()).sync_write = on;
+    }
+
+    fn dirty_and_limits(&self) -> (u64, u64, u64) {
+        let vfs = self.vfs.borrow();
+        let dirty = vfs.cache.nr_dirty() + vfs.cache.nr_writeback();
+        let (total, available) = (self.machine.total_pages, self.machine.cache_pages);
+        let rules = &self.writeback;
+        (dirty, rules.pages(rules.dirty_pct, total, available), rules.pages(rules.background_pct, total, available))
+    }
+
+    /// After a write: wakes the daemon above the background limit, and makes the writer write or wait above the other.
+    async fn balance_dirty(&self, len_bytes: u32) {
+        let since = {
+            let mut journal = self.journal.borrow_mut();
+            journal.dirtied_pages += u64::from(len_bytes).div_ceil(PAGE_BYTES);
+            journal.dirtied_pages
+        };
+        if since < self.writeback.check_pages {
+            return;
+        }
+        self.journal.borrow_mut().dirtied_pages = 0;
+        let (dirty, limit, background) = self.dirty_and_limits();
+        if dirty > background {
+            self.kick_writeback();
+        }
+        if dirty <= limit {
+            return;
+        }
+        self.event(What::Throttle { nr_dirty: dirty as u32 });
+        let mut written = 0;
+        while written < self.writeback.throttle_pages {
+            let (dirty, limit, _) = self.dirty_and_limits();
+            if dirty <= limit {
+                return;
+            }
+            let nr_pages = match self.oldest_dirty_file(None) {
+                Some(file) => self.write_dirty(file, self.writeback.throttle_pages - written).await,
+                None => 0,
+            };
+            if nr_pages == 0 {
+                // Everything is on its way already: wait a little for it to arrive.
+                self.sleep_until(self.now.get() + Nanos::from_ms(10)).await;
+            }
+            written += nr_pages;
+        }
+    }
+
+    /// The file that has been dirty longest, if it was dirtied before `before`.
+    fn oldest_dirty_file(&self, before: Option<Nanos>) -> Option<FileId> {
+        let vfs = self.vfs.borrow();
+        let dirty = vfs.files.iter().enumerate().filter_map(|(index, file)| Some((file.dirty_since?, index)));
+        let (since, index) = dirty.min()?;
+        before.is_none_or(|before| since <= before).then_some(FileId(index as u32))
+    }
+
+    pub(super) fn kick_writeback(&self) {
+        let task = self.nr_threads_tasks() + 1;
+        self.journal.borrow_mut().background_wanted = true;
+        self.wake(task);
+    }
+
+    /// pdflush, kupdate and bdflush in one: old pages every interval, and down to the lower limit when asked.
+    pub(super) async fn writeback_daemon(&self) {
+        let rules = self.writeback;
+        let mut next_round = rules.interval;
+        loop {
+            self.sleep_until(next_round).await;
+            let wanted = std::mem::take(&mut self.journal.borrow_mut().background_wanted);
+            if wanted {
+                let stop = rules.pages(rules.stop_pct, self.machine.total_pages, self.machine.cache_pages);
+                while self.vfs.borrow().cache.nr_dirty() > stop {
+                    let Some(file) = self.oldest_dirty_file(None) else { break };
+                    if self.write_dirty(file, rules.round_pages).await == 0 {
+                        break;
+                    }
+                    self.pause_if_congested().await;
+                }
+            }
+            if self.now.get() >= next_round {
+                let before = self.now.get().saturating_sub(rules.age);
+                if self.now.get() >= rules.age {
+                    while let Some(file) = self.oldest_dirty_file(Some(before)) {
+                        if self.write_dirty(file, rules.round_pages).await == 0 {
+                            break;
+                        }
+                        self.pause_if_congested().await;
+                    }
+                    self.write_old_metadata(before).await;
+                }
+                next_round = self.now.get() + rules.interval;
+            }
+        }
+    }
+
+    async fn pause_if_congested(&self) {
+        if self.block.borrow().congested(Dir::Write) {
+            self.kick_io();
+            self.sleep_until(self.now.get() + Nanos::from_ms(100)).await;
+        }
+    }
+}
