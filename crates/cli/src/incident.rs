@@ -1,0 +1,92 @@
+//! `iowhy incident`.
+
+use std::time::Instant;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use iowhy_lab::incident::{self, How, IncidentError, IncidentResult, Known, report};
+
+use crate::output::{self, Exit};
+
+/// Options of `iowhy incident`.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// list, all, or the name of an incident
+    #[arg(value_name = "list|ID|all", default_value = "list")]
+    which: String,
+    /// One JSON object
+    #[arg(long)]
+    json: bool,
+    /// Sequences of positions per row: the one the program saw, and seeded ones
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    seeds: u32,
+    /// Worker threads; results do not depend on them [default: one per CPU]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Option<u32>,
+}
+
+/// Lists incidents, or runs them.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let known = incident::list()?;
+    if arguments.which == "list" {
+        if arguments.json {
+            output::print_json(&report::list_json(&known))?;
+        } else {
+            output::print(&report::list_text(&known, output::bold()))?;
+        }
+        return Ok(Exit::Fine);
+    }
+    let (wanted, others): (Vec<Known>, Vec<Known>) = match arguments.which.as_str() {
+        "all" => known.into_iter().partition(|known| known.modelled),
+        _ => (known.into_iter().filter(|known| known.id == arguments.which).collect(), Vec::new()),
+    };
+    let ids: Vec<&str> = match wanted.as_slice() {
+        // Whatever was asked for is not known; running it says what is near.
+        [] => vec![arguments.which.as_str()],
+        wanted => wanted.iter().map(|known| known.id).collect(),
+    };
+    let start = Instant::now();
+    let mut results = Vec::new();
+    for id in ids {
+        match run_one(id, arguments) {
+            Ok(result) => results.push(result),
+            Err(IncidentError::Unknown(problem)) => {
+                output::complain(&problem.render());
+                return Ok(Exit::Usage);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let wall_s = start.elapsed().as_secs_f64();
+    if arguments.json {
+        output::print_json(&report::json(&results, &others, wall_s))?;
+    } else {
+        let bold = output::bold();
+        let mut text: Vec<String> = results.iter().map(|result| report::text(result, bold)).collect();
+        if !others.is_empty() {
+            let names: Vec<&str> = others.iter().map(|known| known.id).collect();
+            text.push(format!("not modelled in this release: {}\n", names.join(", ")));
+        }
+        output::print(&text.join("\n"))?;
+    }
+    Ok(if results.iter().all(IncidentResult::all_required_held) { Exit::Fine } else { Exit::Failed })
+}
+
+fn run_one(id: &str, arguments: &Arguments) -> Result<IncidentResult, IncidentError> {
+    let mut how = How { sequences: arguments.seeds, ..How::default() };
+    if let Some(threads) = arguments.threads {
+        how.threads = threads as usize;
+    }
+    // The bar shows itself on a terminal only; JSON is for programs, which need none.
+    let target = if arguments.json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+    let bar = ProgressBar::with_draw_target(None, target);
+    if let Ok(style) = ProgressStyle::with_template("{msg} {bar:40} {pos} of {len} runs, {elapsed}") {
+        bar.set_style(style);
+    }
+    bar.set_message(id.to_owned());
+    let result = incident::run(id, how, &|done, of| {
+        bar.set_length(of as u64);
+        bar.set_position(done as u64);
+    });
+    bar.finish_and_clear();
+    result
+}

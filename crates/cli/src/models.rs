@@ -1,0 +1,42 @@
+//! `iowhy models`.
+
+use iowhy_lab::models;
+
+use crate::output::{self, Exit};
+
+/// Options of `iowhy models`.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// kernel, patch, readahead, plug, elevator, device, filesystem, writeback, machine or reclaim; all if left out
+    kind: Option<String>,
+    /// One JSON object
+    #[arg(long, conflicts_with = "markdown")]
+    json: bool,
+    /// The page docs/MODELS.md
+    #[arg(long)]
+    markdown: bool,
+}
+
+/// Lists models.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let kind = arguments.kind.as_deref();
+    let models = match models::catalogue(kind) {
+        Ok(models) => models,
+        Err(problem) => {
+            output::complain(&problem.render());
+            return Ok(Exit::Usage);
+        }
+    };
+    if arguments.json {
+        output::print_json(&models::json(&models))?;
+    } else if arguments.markdown {
+        output::print(&models::markdown(&models))?;
+    } else {
+        let mut text = models::text(&models, kind.is_some(), output::bold());
+        if kind.is_none() {
+            text.push_str("\n`iowhy models KIND` shows sources and tunables.\n");
+        }
+        output::print(&text)?;
+    }
+    Ok(Exit::Fine)
+}

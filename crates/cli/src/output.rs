@@ -1,0 +1,54 @@
+//! Standard output and standard error, without panics: whoever reads may stop at any time.
+
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use serde_json::Value;
+
+/// How a command ended.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// As it should.
+    Fine,
+    /// A check failed.
+    Failed,
+    /// What was asked for makes no sense, or could not be read.
+    Usage,
+}
+
+impl Exit {
+    /// For the process.
+    pub(crate) fn code(self) -> ExitCode {
+        ExitCode::from(match self {
+            Exit::Fine => 0,
+            Exit::Failed => 1,
+            Exit::Usage => 2,
+        })
+    }
+}
+
+/// Prints `text`. A reader that has gone away has seen enough: that is no failure.
+pub(crate) fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("cannot write to standard output"),
+        _ => Ok(()),
+    }
+}
+
+/// Prints one JSON object.
+pub(crate) fn print_json(value: &Value) -> anyhow::Result<()> {
+    print(&format!("{value:#}\n"))
+}
+
+/// Prints `text` to standard error. If nobody listens there is nobody to tell.
+pub(crate) fn complain(text: &str) {
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// What makes words bold on a terminal, and leaves them alone elsewhere.
+pub(crate) fn bold() -> fn(&str) -> String {
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    if std::io::stdout().is_terminal() && !plain { |text| format!("\x1b[1m{text}\x1b[0m") } else { str::to_owned }
+}

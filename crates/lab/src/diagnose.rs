@@ -1,0 +1,216 @@
+//! What is wrong with what somebody typed: all of it at once, each with its place, the nearest names and what to try.
+
+use std::fmt::Write;
+
+/// A part of one argument: columns count characters from 0, the end is not part of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The argument as it was typed.
+    pub text: String,
+    /// First column of the part meant.
+    pub start: usize,
+    /// Column after the part meant.
+    pub end: usize,
+}
+
+impl Span {
+    /// All of `text`.
+    pub fn whole(text: &str) -> Span {
+        Span { text: text.to_owned(), start: 0, end: text.chars().count() }
+    }
+
+    /// The bytes `start .. end` of `text`.
+    pub fn bytes(text: &str, start: usize, end: usize) -> Span {
+        let column = |byte: usize| text.get(..byte).map_or(0, |before| before.chars().count());
+        Span { text: text.to_owned(), start: column(start), end: column(end) }
+    }
+}
+
+/// Whether a problem stops the command.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// It does.
+    Error,
+    /// It does not, but the user should know.
+    Warning,
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Whether it stops the command.
+    pub severity: Severity,
+    /// What is wrong, one sentence.
+    pub message: String,
+    /// Where.
+    pub span: Option<Span>,
+    /// Names that were perhaps meant, nearest first.
+    pub nearest: Vec<String>,
+    /// What to do about it.
+    pub help: Option<String>,
+}
+
+impl Problem {
+    /// An error.
+    pub fn error(message: impl Into<String>) -> Problem {
+        Problem { severity: Severity::Error, message: message.into(), span: None, nearest: Vec::new(), help: None }
+    }
+
+    /// A warning.
+    pub fn warning(message: impl Into<String>) -> Problem {
+        Problem { severity: Severity::Warning, ..Problem::error(message) }
+    }
+
+    /// The same, at a place.
+    pub fn at(mut self, span: Span) -> Problem {
+        self.span = Some(span);
+        self
+    }
+
+    /// The same, with the names of `accepted` that are nearest to `word`.
+    pub fn near<S: AsRef<str>>(mut self, word: &str, accepted: impl IntoIterator<Item = S>) -> Problem {
+        self.nearest = nearest(word, accepted);
+        self
+    }
+
+    /// The same, with advice.
+    pub fn help(mut self, help: impl Into<String>) -> Problem {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// The problem as text: message, the argument with the part underlined, names and advice.
+    pub fn render(&self) -> String {
+        let word = match self.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        let mut text = format!("{word}: {}\n", self.message);
+        if let Some(span) = &self.span {
+            let width = span.end.saturating_sub(span.start).max(1);
+            let shown: String = span.text.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+            let _ = writeln!(text, "  | {shown}");
+            let _ = writeln!(text, "  | {}{}", " ".repeat(span.start), "^".repeat(width));
+        }
+        if !self.nearest.is_empty() {
+            let _ = writeln!(text, "  = nearest: {}", self.nearest.join(", "));
+        }
+        if let Some(help) = &self.help {
+            let _ = writeln!(text, "  = try: {help}");
+        }
+        text
+    }
+}
+
+/// Problems found so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Problems {
+    /// In the order they were found.
+    pub list: Vec<Problem>,
+}
+
+impl Problems {
+    /// Adds one.
+    pub fn push(&mut self, problem: Problem) {
+        self.list.push(problem);
+    }
+
+    /// Whether any of them stops the command.
+    pub fn any_error(&self) -> bool {
+        self.list.iter().any(|problem| problem.severity == Severity::Error)
+    }
+
+    /// All of them as text.
+    pub fn render(&self) -> String {
+        self.list.iter().map(Problem::render).collect()
+    }
+}
+
+/// The names nearest to `word`, nearest first: at most five, and only those that could be a slip of it.
+pub fn nearest<S: AsRef<str>>(word: &str, accepted: impl IntoIterator<Item = S>) -> Vec<String> {
+    let lower = word.to_lowercase();
+    let limit = (lower.chars().count() / 3).clamp(2, 6);
+    let mut found: Vec<(usize, String)> = Vec::new();
+    for name in accepted {
+        let name = name.as_ref();
+        let candidate = name.to_lowercase();
+        // `elevator.slice_idle_ms` is what somebody meant who typed `slice_idle`.
+        let last = candidate.rsplit('.').next().unwrap_or(&candidate);
+        let contained = lower.len() >= 3 && (candidate.contains(&lower) || lower.contains(last) && last.len() >= 4);
+        let mut far = distance(&lower, &candidate).min(distance(&lower, last) + 1);
+        if contained {
+            far = far.min(1 + candidate.len().abs_diff(lower.len()) / 4);
+        }
+        if (far <= limit || contained) && !found.iter().any(|(_, known)| known == name) {
+            found.push((far, name.to_owned()));
+        }
+    }
+    // Stable: names equally near stay in the order of their table. Far ones are noise beside a near one.
+    found.sort_by_key(|(far, _)| *far);
+    let best = found.first().map_or(0, |(far, _)| *far);
+    found.into_iter().filter(|(far, _)| *far <= best + 1).take(5).map(|(_, name)| name).collect()
+}
+
+/// Insertions, deletions, substitutions and swaps of neighbours that turn one word into the other.
+fn distance(a: &str, b: &str) -> usize {
+    let a: Vec<char> = a.chars().take(64).collect();
+    let b: Vec<char> = b.chars().take(64).collect();
+    let mut before: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=b.len()).collect();
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let same = usize::from(a[i - 1] != b[j - 1]);
+            let mut best = (last[j] + 1).min(row[j - 1] + 1).min(last[j - 1] + same);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(before[j - 2] + 1);
+            }
+            row.push(best);
+        }
+        before = std::mem::replace(&mut last, row);
+    }
+    last[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances_count_slips_of_the_keyboard() {
+        for (a, b, expected) in
+            [("", "abc", 3), ("cfq", "cfq", 0), ("cqf", "cfq", 1), ("deadlin", "deadline", 1), ("as", "noop", 4)]
+        {
+            assert_eq!(distance(a, b), expected, "{a} -> {b}");
+            assert_eq!(distance(b, a), expected, "{b} -> {a}");
+        }
+    }
+
+    #[test]
+    fn the_nearest_names_come_first_and_strangers_not_at_all() {
+        let kernels = ["linux-2.4.25", "linux-2.6.6-rc3", "linux-2.6.6", "linux-4.4", "linux-6.18"];
+        assert_eq!(nearest("linux-2.6.6-rc4", kernels)[0], "linux-2.6.6-rc3");
+        assert_eq!(nearest("qqqqqqq", kernels), Vec::<String>::new());
+        assert_eq!(nearest("slice_idle", ["elevator.quantum", "elevator.slice_idle_ms"]), ["elevator.slice_idle_ms"]);
+    }
+
+    #[test]
+    fn a_problem_shows_where_it_is() {
+        let text = "sim:linux-4.5,elevator=cfq";
+        let problem = Problem::error("unknown kernel `linux-4.5`")
+            .at(Span::bytes(text, 4, 13))
+            .near("linux-4.5", ["linux-4.4"])
+            .help("iowhy models kernel");
+        assert_eq!(
+            problem.render(),
+            "error: unknown kernel `linux-4.5`\n  | sim:linux-4.5,elevator=cfq\n  |     ^^^^^^^^^\n  \
+             = nearest: linux-4.4\n  = try: iowhy models kernel\n"
+        );
+    }
+
+    #[test]
+    fn spans_count_characters_not_bytes() {
+        let span = Span::bytes("sim:größe=1", 4, 11);
+        assert_eq!((span.start, span.end), (4, 9));
+    }
+}

@@ -1,0 +1,357 @@
+//! The tables of models as one catalogue: what `iowhy models` lists and `docs/MODELS.md` is made from.
+
+use std::fmt::Write;
+
+use iowhy_stack::device::DEVICES;
+use iowhy_stack::elevator::ELEVATORS;
+use iowhy_stack::filesystem::FILESYSTEMS;
+use iowhy_stack::kernel::{KERNELS, PATCHES};
+use iowhy_stack::machine::MACHINES;
+use iowhy_stack::origin::{Entry, OptionSpec, Origin};
+use iowhy_stack::plug::PLUGS;
+use iowhy_stack::readahead::READAHEADS;
+use iowhy_stack::reclaim::RECLAIMS;
+use iowhy_stack::writeback::WRITEBACKS;
+use serde_json::{Map, Value, json};
+
+use crate::diagnose::{Problem, Span};
+use crate::text;
+
+/// Kinds in the order of the lists, with a line on each.
+pub const KINDS: &[(&str, &str)] = &[
+    ("kernel", "named compositions of the policies below; `--on sim:NAME`"),
+    ("patch", "changes to a kernel; `--on sim:KERNEL+NAME`"),
+    ("readahead", "which pages are read before they are asked for; key `readahead=NAME`"),
+    ("plug", "how requests are held back to be merged; key `plug=NAME`"),
+    ("elevator", "in which order requests reach the device; key `elevator=NAME`"),
+    ("device", "disks; `--disk NAME[,key=value...]`"),
+    ("filesystem", "where blocks lie, and what fsync does; key `filesystem=NAME`"),
+    ("writeback", "when dirty pages are written; key `writeback=NAME`"),
+    ("machine", "CPUs, memory and what code costs; key `machine=NAME`"),
+    ("reclaim", "which pages leave the cache when memory is short"),
+];
+
+/// Kinds of later releases.
+const LATER: &[&str] = &["engine", "rule", "statistic"];
+
+/// A tunable as it is typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tunable {
+    /// The whole key (`elevator.slice_idle_ms`).
+    pub key: String,
+    /// What the table says about it.
+    pub spec: OptionSpec,
+}
+
+/// One entry of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Model {
+    /// Kind, one of [`KINDS`].
+    pub kind: &'static str,
+    /// Stable name.
+    pub name: &'static str,
+    /// Other names for the same.
+    pub aliases: Vec<&'static str>,
+    /// One line.
+    pub summary: &'static str,
+    /// Sources.
+    pub origin: &'static [Origin],
+    /// Tunables.
+    pub options: Vec<Tunable>,
+    /// What holds it to its source.
+    pub conformance: String,
+    /// Of a kernel: its policies. Of a patch: the keys it sets.
+    pub parts: Vec<(&'static str, &'static str)>,
+}
+
+/// Every model of one kind, or of all.
+///
+/// # Errors
+/// If there is no such kind.
+pub fn catalogue(kind: Option<&str>) -> Result<Vec<Model>, Problem> {
+    if let Some(wanted) = kind {
+        if LATER.contains(&wanted) {
+            return Err(Problem::error(format!("there is no {wanted} in this release")).at(Span::whole(wanted)));
+        }
+        if !KINDS.iter().any(|(name, _)| *name == wanted) {
+            let names: Vec<&str> = KINDS.iter().map(|(name, _)| *name).collect();
+            return Err(Problem::error(format!("unknown kind `{wanted}`"))
+                .at(Span::whole(wanted))
+                .near(wanted, &names)
+                .help(format!("one of {}", names.join(", "))));
+        }
+    }
+    let mut models = Vec::new();
+    for (name, _) in KINDS.iter().filter(|(name, _)| kind.is_none_or(|wanted| wanted == *name)) {
+        match *name {
+            "kernel" => kernels(&mut models),
+            "patch" => patches(&mut models),
+            "readahead" => entries(&mut models, name, READAHEADS),
+            "plug" => entries(&mut models, name, PLUGS),
+            "elevator" => entries(&mut models, name, ELEVATORS),
+            "device" => entries(&mut models, name, DEVICES),
+            "filesystem" => entries(&mut models, name, FILESYSTEMS),
+            "writeback" => entries(&mut models, name, WRITEBACKS),
+            "machine" => entries(&mut models, name, MACHINES),
+            "reclaim" => entries(&mut models, name, RECLAIMS),
+            other => unreachable!("`{other}` is listed but has no table"),
+        }
+    }
+    Ok(models)
+}
+
+fn tunables(prefix: &str, specs: &'static [OptionSpec]) -> Vec<Tunable> {
+    specs.iter().map(|spec| Tunable { key: format!("{prefix}{}", spec.name), spec: *spec }).collect()
+}
+
+fn kernels(models: &mut Vec<Model>) {
+    for kernel in KERNELS {
+        models.push(Model {
+            kind: "kernel",
+            name: kernel.name,
+            aliases: kernel.aliases.to_vec(),
+            summary: kernel.summary,
+            origin: kernel.origin,
+            options: tunables("", kernel.options),
+            conformance: "that of its policies".to_owned(),
+            parts: vec![
+                ("readahead", kernel.readahead),
+                ("plug", kernel.plug),
+                ("elevator", kernel.elevator),
+                ("filesystem", kernel.filesystem),
+                ("writeback", kernel.writeback),
+                ("machine", kernel.machine),
+                ("device", kernel.device),
+            ],
+        });
+    }
+}
+
+fn patches(models: &mut Vec<Model>) {
+    for patch in PATCHES {
+        models.push(Model {
+            kind: "patch",
+            name: patch.name,
+            aliases: Vec::new(),
+            summary: patch.summary,
+            origin: patch.origin,
+            options: Vec::new(),
+            conformance: match patch.kernels {
+                [] => "that of what it sets; applies to every kernel".to_owned(),
+                kernels => format!("that of what it sets; applies to {}", kernels.join(", ")),
+            },
+            parts: patch.sets.to_vec(),
+        });
+    }
+}
+
+fn entries<B: Copy>(models: &mut Vec<Model>, kind: &'static str, table: &'static [&'static Entry<B>]) {
+    let prefix = if kind == "device" { String::new() } else { format!("{kind}.") };
+    for entry in table {
+        models.push(Model {
+            kind,
+            name: entry.name,
+            aliases: Vec::new(),
+            summary: entry.summary,
+            origin: entry.origin,
+            options: tunables(&prefix, entry.options),
+            conformance: entry.conformance.to_owned(),
+            parts: Vec::new(),
+        });
+    }
+}
+
+/// The catalogue as JSON (`iowhy.models/1`).
+pub fn json(models: &[Model]) -> Value {
+    json!({ "schema": "iowhy.models/1", "models": models.iter().map(model_json).collect::<Vec<_>>() })
+}
+
+fn model_json(model: &Model) -> Value {
+    let origin: Vec<Value> = model
+        .origin
+        .iter()
+        .map(|origin| {
+            json!({
+                "kernels": origin.kernels,
+                "file": origin.file,
+                "function": origin.function,
+                "notes": origin.notes,
+            })
+        })
+        .collect();
+    let options: Vec<Value> = model
+        .options
+        .iter()
+        .map(|tunable| {
+            let spec = &tunable.spec;
+            let mut option = Map::new();
+            option.insert("key".to_owned(), tunable.key.clone().into());
+            if spec.choices.is_empty() {
+                option.insert("default".to_owned(), spec.default.into());
+                option.insert("min".to_owned(), spec.min.into());
+                option.insert("max".to_owned(), spec.max.into());
+            } else {
+                option.insert("default".to_owned(), spec.show(spec.default).into());
+                option.insert("choices".to_owned(), spec.choices.into());
+            }
+            option.insert("help".to_owned(), spec.help.into());
+            Value::Object(option)
+        })
+        .collect();
+    let mut value = json!({
+        "name": model.name,
+        "summary": model.summary,
+        "kind": model.kind,
+        "origin": origin,
+        "options": options,
+        "conformance": model.conformance,
+    });
+    if let Value::Object(object) = &mut value {
+        if !model.aliases.is_empty() {
+            object.insert("aliases".to_owned(), model.aliases.clone().into());
+        }
+        if !model.parts.is_empty() {
+            let parts: Map<String, Value> =
+                model.parts.iter().map(|(key, value)| ((*key).to_owned(), (*value).into())).collect();
+            object.insert("sets".to_owned(), parts.into());
+        }
+    }
+    value
+}
+
+/// What a tunable accepts.
+fn accepts(spec: &OptionSpec) -> String {
+    if spec.choices.is_empty() { format!("{} to {}", spec.min, spec.max) } else { spec.choices.join(" or ") }
+}
+
+fn title(kind: &str) -> &'static str {
+    KINDS.iter().find(|(name, _)| *name == kind).map_or("", |(_, title)| title)
+}
+
+/// The catalogue for people, in 80 columns. `details` shows sources and tunables too. `bold` marks names.
+pub fn text(models: &[Model], details: bool, bold: fn(&str) -> String) -> String {
+    let mut out = String::new();
+    let mut kind = "";
+    for model in models {
+        if model.kind != kind {
+            kind = model.kind;
+            if !out.is_empty() {
+                out.push('\n');
+            }
+            let _ = writeln!(out, "{}: {}", bold(kind), title(kind));
+        }
+        if !details {
+            out.push_str(&text::item(model.name, model.summary, 31));
+            continue;
+        }
+        let _ = writeln!(out, "\n  {}", bold(model.name));
+        paragraph(&mut out, model.summary);
+        if !model.aliases.is_empty() {
+            paragraph(&mut out, &format!("also called {}", model.aliases.join(", ")));
+        }
+        if !model.parts.is_empty() {
+            let parts: Vec<String> = model.parts.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            paragraph(&mut out, &format!("sets {}", parts.join(" ")));
+        }
+        for origin in model.origin {
+            let notes = if origin.notes.is_empty() { String::new() } else { format!(": {}", origin.notes) };
+            paragraph(&mut out, &format!("from {} {} {}{notes}", origin.kernels, origin.file, origin.function));
+        }
+        paragraph(&mut out, &format!("held to it by: {}", model.conformance));
+        for tunable in &model.options {
+            let spec = &tunable.spec;
+            let flag = format!("  {}={}", tunable.key, spec.show(spec.default));
+            out.push_str(&text::item(&flag, &format!("{} ({})", spec.help, accepts(spec)), 37));
+        }
+    }
+    out
+}
+
+fn paragraph(out: &mut String, words: &str) {
+    for line in text::wrap(words, 76) {
+        let _ = writeln!(out, "    {line}");
+    }
+}
+
+/// The catalogue as `docs/MODELS.md`.
+pub fn markdown(models: &[Model]) -> String {
+    let mut out = String::from(
+        "# Models\n\nGenerated by `iowhy models --markdown`; do not edit. A test fails when it is stale, and\n\
+         `IOWHY_REWRITE=1 cargo test -p iowhy models` rewrites it.\n\n\
+         A key is typed after `--on sim:KERNEL,` (kinds other than device) or after `--disk NAME,` (devices).\n",
+    );
+    let mut kind = "";
+    for model in models {
+        if model.kind != kind {
+            kind = model.kind;
+            let _ = write!(out, "\n## {kind}\n\n{}\n", title(kind));
+        }
+        let _ = write!(out, "\n### {}\n\n{}\n", model.name, escape(model.summary));
+        if !model.aliases.is_empty() {
+            let _ = write!(out, "\nAlso called {}.\n", model.aliases.join(", "));
+        }
+        if !model.parts.is_empty() {
+            let parts: Vec<String> = model.parts.iter().map(|(key, value)| format!("`{key}={value}`")).collect();
+            let _ = write!(out, "\nSets {}.\n", parts.join(", "));
+        }
+        out.push('\n');
+        for origin in model.origin {
+            let notes = if origin.notes.is_empty() { String::new() } else { format!(": {}", escape(origin.notes)) };
+            let _ =
+                writeln!(out, "- source: {}, `{}`, `{}`{notes}", escape(origin.kernels), origin.file, origin.function);
+        }
+        let _ = writeln!(out, "- held to it by: {}", escape(&model.conformance));
+        if !model.options.is_empty() {
+            out.push_str("\n| key | default | accepts | |\n| --- | --- | --- | --- |\n");
+            for tunable in &model.options {
+                let spec = &tunable.spec;
+                let _ = writeln!(
+                    out,
+                    "| `{}` | {} | {} | {} |",
+                    tunable.key,
+                    spec.show(spec.default),
+                    accepts(spec),
+                    escape(spec.help)
+                );
+            }
+        }
+    }
+    out
+}
+
+/// Text that neither ends a table cell nor opens a tag.
+fn escape(text: &str) -> String {
+    text.replace('|', "\\|").replace('<', "\\<")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_entries_and_every_entry_says_where_it_comes_from() {
+        for (kind, _) in KINDS {
+            let models = catalogue(Some(kind)).expect("a kind of the list");
+            assert!(!models.is_empty(), "no {kind}");
+            for model in models {
+                let Model { name, origin, conformance, summary, .. } = &model;
+                assert!(!origin.is_empty() && !conformance.is_empty() && !summary.is_empty(), "{kind} {name}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_unique_within_a_kind() {
+        let models = catalogue(None).expect("all kinds");
+        for model in &models {
+            let same = models.iter().filter(|other| (other.kind, other.name) == (model.kind, model.name)).count();
+            assert_eq!(same, 1, "{} {}", model.kind, model.name);
+        }
+    }
+
+    #[test]
+    fn an_unknown_kind_gets_the_nearest() {
+        assert_eq!(catalogue(Some("elevators")).expect_err("plural").nearest, ["elevator"]);
+        assert!(catalogue(Some("rule")).expect_err("later").message.contains("in this release"));
+    }
+}

@@ -1,0 +1,616 @@
+//! `sysbench fileio`: its command line, its rules, its report.
+//!
+//! A command line is taken apart ([`options`]), resolved into a [`Request`] with every mistake reported at once, run by
+//! the simulator, and shown in sysbench's own shape or as JSON ([`report`]).
+
+pub mod options;
+pub mod report;
+
+use iowhy_stack::event::Op;
+use iowhy_stack::kernel::Stack;
+use iowhy_stack::outcome::{CacheStart, Job, Plan};
+use iowhy_stack::units::Nanos;
+use iowhy_stack::workload::{Dialect, FileIo, Mode, PositionSource};
+
+use crate::diagnose::{Problem, Problems, Span};
+use crate::place;
+use options::{Command, CommandLine, Given, Kind, Opt};
+
+/// How files are accessed (`--file-io-mode`).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum IoMode {
+    /// One call after the other.
+    Sync,
+    /// libaio.
+    Async,
+}
+
+/// What the report needs to know and the plan does not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// As typed: where.
+    pub on: String,
+    /// As typed: disk.
+    pub disk: Option<String>,
+    /// Print JSON.
+    pub json: bool,
+    /// Shape of 1.1 rather than 1.0.
+    pub style_1_1: bool,
+    /// Percentile, 0 for none.
+    pub percentile: u64,
+    /// Print the histogram.
+    pub histogram: bool,
+    /// Access mode.
+    pub io_mode: IoMode,
+    /// Flags as typed, normalised.
+    pub extra_flags: Vec<&'static str>,
+}
+
+/// A command line that means something.
+#[derive(Clone, Debug)]
+pub enum Request {
+    /// Print the help.
+    Help,
+    /// `prepare`: nothing to do in the simulator.
+    Prepare,
+    /// `cleanup`: nothing to do in the simulator.
+    Cleanup,
+    /// `run`.
+    Run(Box<(Plan, Settings)>),
+}
+
+/// What a command line means, or everything that is wrong with it. Warnings are left in `problems` in either case.
+pub fn resolve(arguments: &[String], problems: &mut Problems) -> Option<Request> {
+    let line = options::parse(arguments, problems);
+    if line.command == Some(Command::Help) {
+        problems.list.clear();
+        return Some(Request::Help);
+    }
+    if arguments.is_empty() {
+        problems.push(Problem::error("nothing to do").help("iowhy sysbench fileio help"));
+        return None;
+    }
+    if !line.fileio && !line.old_test {
+        problems.push(
+            Problem::error("no test is named").help("iowhy sysbench fileio OPTIONS run (or --test=fileio, as in 0.4)"),
+        );
+    }
+    if line.command.is_none() {
+        problems.push(Problem::error("no command: prepare, run or cleanup is missing").help("add the word `run`"));
+    }
+    let resolved = Resolver { dialect: dialect(&line), line: &line, problems }.run();
+    if problems.any_error() {
+        return None;
+    }
+    match line.command {
+        Some(Command::Prepare) => Some(Request::Prepare),
+        Some(Command::Cleanup) => Some(Request::Cleanup),
+        _ => resolved.map(|run| Request::Run(Box::new(run))),
+    }
+}
+
+/// Which sysbench is spoken: what `--dialect` says, else 0.4 if only old spellings are used.
+fn dialect(line: &CommandLine) -> Dialect {
+    match line.get("dialect").map(|given| given.value.as_str()) {
+        Some("0.4") => Dialect::V0_4,
+        Some(_) => Dialect::V1_0,
+        None if line.any_old().is_some() && !line.any_new() => Dialect::V0_4,
+        None => Dialect::V1_0,
+    }
+}
+
+struct Resolver<'a> {
+    line: &'a CommandLine,
+    dialect: Dialect,
+    problems: &'a mut Problems,
+}
+
+impl Resolver<'_> {
+    fn run(mut self) -> Option<(Plan, Settings)> {
+        self.dialect_is_known();
+        let running = self.line.command == Some(Command::Run);
+        let threads = self.number("threads");
+        let nr_files = self.number("file-num");
+        let block_bytes = self.size("file-block-size");
+        let total_bytes = self.size("file-total-size");
+        let mode = self.mode(running);
+        let io_mode = self.io_mode();
+        let extra_flags = self.extra_flags();
+        let rw_ratio_milli = self.milli("file-rw-ratio");
+        let fsync_freq = self.number("file-fsync-freq");
+        let fsync_all = self.switch("file-fsync-all");
+        let fsync_end = self.switch("file-fsync-end");
+        let fsync_op = match self.choice("file-fsync-mode") {
+            Some("fdatasync") => Op::Fdatasync,
+            _ => Op::Fsync,
+        };
+        let merged_requests = self.number("file-merged-requests");
+        let backlog = self.number("file-async-backlog");
+        let max_events = self.number("events");
+        let time = self.number("time");
+        let warmup = self.number("warmup-time");
+        let rate = self.number("rate");
+        let interval = self.number("report-interval");
+        let percentile = self.number("percentile");
+        let seed = self.seed();
+        let cache = self.cache();
+        let report_style = self.choice("report-style");
+        let histogram = self.switch("histogram");
+        let json = self.switch("json");
+        for option in options::OPTIONS.iter().filter(|option| option.group == options::Group::Ignored) {
+            self.ignored(option);
+        }
+        let stack = self.place(running);
+        if fsync_all && self.line.get("file-fsync-freq").is_some_and(|given| given.value != "0") {
+            self.problems.push(
+                Problem::warning("`--file-fsync-all` syncs after each write, so `--file-fsync-freq` has no effect")
+                    .help("leave one of them out"),
+            );
+        }
+        // From here on values are combined, so all that are needed must be there.
+        let (nr_files, total_bytes, block_bytes) = (nr_files?, total_bytes?, block_bytes?);
+        self.sizes(nr_files, total_bytes, block_bytes, merged_requests.unwrap_or(0));
+        let direct = extra_flags.contains(&"direct");
+        if direct && !block_bytes.is_multiple_of(512) {
+            self.error_at(
+                "file-block-size",
+                "direct I/O needs blocks of a multiple of 512 bytes",
+                "--file-block-size=4K",
+            );
+        }
+        if io_mode == IoMode::Async && !direct && running {
+            self.problems.push(
+                Problem::warning(
+                    "`--file-io-mode=async` on buffered files is synchronous: the call does not return before the data \
+                     are there",
+                )
+                .help("--file-extra-flags=direct makes it asynchronous"),
+            );
+        }
+        let (max_events, time) = (max_events?, time?);
+        if running && max_events == 0 && time == 0 {
+            self.problems.push(
+                Problem::error("with neither a number of events nor a time the run would never end")
+                    .help("--events=10000 or --time=10"),
+            );
+        }
+        let warmup = warmup?;
+        if time > 0 && warmup >= time {
+            self.error_at(
+                "warmup-time",
+                "the warm-up takes all of the time, so nothing would be reported",
+                "--warmup-time=0",
+            );
+        }
+        let synchronous_writes = if extra_flags.contains(&"sync") {
+            Some(Op::Fsync)
+        } else if extra_flags.contains(&"dsync") {
+            Some(Op::Fdatasync)
+        } else {
+            None
+        };
+        if let (Some(mode), Some(backlog)) = (mode, backlog) {
+            if self.line.get("file-rw-ratio").is_some() && mode != Mode::RandomReadWrite {
+                self.problems.push(Problem::warning("`--file-rw-ratio` has an effect in rndrw only"));
+            }
+            if self.line.get("file-merged-requests").is_some_and(|given| given.value != "0")
+                && matches!(mode, Mode::RandomRead | Mode::RandomWrite | Mode::RandomReadWrite)
+            {
+                self.problems.push(Problem::warning("`--file-merged-requests` has an effect in sequential modes only"));
+            }
+            let positions = match self.dialect {
+                // Nobody seeded the generator of 0.4, so everybody had the same positions.
+                Dialect::V0_4 if !self.wants_seed() => PositionSource::GlibcUnseeded,
+                _ => PositionSource::Seeded(seed),
+            };
+            let stack = stack?;
+            let job = Job {
+                fileio: FileIo {
+                    threads: threads? as u32,
+                    nr_files: nr_files as u32,
+                    total_bytes,
+                    block_bytes: block_bytes as u32,
+                    mode,
+                    rw_ratio_milli: rw_ratio_milli?,
+                    fsync_freq: fsync_freq?,
+                    fsync_all,
+                    fsync_end,
+                    fsync_op,
+                    synchronous_writes,
+                    merged_requests: merged_requests? as u32,
+                    max_events,
+                    max_time: Nanos::from_secs(time),
+                    rate: rate?,
+                    dialect: self.dialect,
+                    positions,
+                },
+                own_descriptors: self.switch("own-descriptors"),
+                linux_threads: self.switch("linux-threads"),
+                cache: cache?,
+                mapping_cached: self.switch("mapping-cached"),
+                direct,
+                in_flight: if direct && io_mode == IoMode::Async { backlog as u32 } else { 1 },
+                warmup: Nanos::from_secs(warmup),
+                interval: Nanos::from_secs(interval?),
+                seed,
+            };
+            let settings = Settings {
+                on: self.text("on").unwrap_or_default().to_owned(),
+                disk: self.text("disk").map(str::to_owned),
+                json,
+                style_1_1: report_style == Some("1.1"),
+                percentile: percentile?,
+                histogram,
+                io_mode,
+                extra_flags,
+            };
+            return Some((Plan { stack, job }, settings));
+        }
+        None
+    }
+
+    fn dialect_is_known(&mut self) {
+        self.choice("dialect");
+        if self.dialect == Dialect::V1_0
+            && self.line.get("dialect").is_none()
+            && let Some(old) = self.line.any_old()
+        {
+            self.problems.push(
+                Problem::warning(format!(
+                    "`--{}` is a spelling of 0.4 among others of 1.0: 1.0 is meant",
+                    old.trim_start_matches('-')
+                ))
+                .help("--dialect=0.4 if the request rules of 2004 are wanted"),
+            );
+        }
+    }
+
+    fn given(&self, name: &str) -> Option<&Given> {
+        self.line.get(name)
+    }
+
+    fn option(&self, name: &str) -> &'static Opt {
+        match options::find(name) {
+            Some((option, _)) => option,
+            None => unreachable!("`{name}` is in the table of options"),
+        }
+    }
+
+    /// The value as typed, or the default of this dialect, with the spelling used and where it stands.
+    fn value(&self, name: &str) -> (&str, &'static str, Option<Span>) {
+        let option = self.option(name);
+        match self.given(name) {
+            Some(given) => {
+                let spelling = if given.old { option.old.unwrap_or(option.name) } else { option.name };
+                (&given.value, spelling, Some(given.span.clone()))
+            }
+            None => {
+                let default = match self.dialect {
+                    Dialect::V0_4 => option.default_0_4.unwrap_or(option.default),
+                    Dialect::V1_0 => option.default,
+                };
+                (default, option.name, None)
+            }
+        }
+    }
+
+    fn report<T>(&mut self, result: Result<T, String>, span: Option<Span>, help: Option<String>) -> Option<T> {
+        match result {
+            Ok(value) => Some(value),
+            Err(message) => {
+                let mut problem = Problem::error(message);
+                problem.span = span;
+                problem.help = help;
+                self.problems.push(problem);
+                None
+            }
+        }
+    }
+
+    fn number(&mut self, name: &str) -> Option<u64> {
+        let (text, spelling, span) = self.value(name);
+        let Kind::Number(min, max) = self.option(name).kind else { unreachable!("`{name}` is a number") };
+        let mut result = options::number(text, (min, max), spelling);
+        // sysbench of 2004 took percentages and counts as signed numbers; -1 never meant anything here.
+        if text == "0" && min == 1 {
+            result = Err(format!("`--{spelling}` must be at least 1"));
+        }
+        self.report(result, span, None)
+    }
+
+    fn size(&mut self, name: &str) -> Option<u64> {
+        let (text, spelling, span) = self.value(name);
+        let Kind::Size(min, max) = self.option(name).kind else { unreachable!("`{name}` is a size") };
+        let result = options::size(text, (min, max), spelling);
+        self.report(result, span, None)
+    }
+
+    fn milli(&mut self, name: &str) -> Option<u64> {
+        let (text, spelling, span) = self.value(name);
+        let result = options::milli(text, spelling);
+        self.report(result, span, Some("--file-test-mode=rndwr for writes only, rndrd for reads only".to_owned()))
+    }
+
+    fn switch(&mut self, name: &str) -> bool {
+        let (text, spelling, span) = self.value(name);
+        let result = match text {
+            "on" | "1" | "true" | "yes" => Ok(true),
+            "off" | "0" | "false" | "no" => Ok(false),
+            _ => Err(format!("`--{spelling}` takes on or off, not `{text}`")),
+        };
+        let reported = self.problems.list.iter().any(|known| result.as_ref().err() == Some(&known.message));
+        if reported { false } else { self.report(result, span, None).unwrap_or(false) }
+    }
+
+    fn choice(&mut self, name: &str) -> Option<&'static str> {
+        let Kind::Choice(choices) = self.option(name).kind else { unreachable!("`{name}` is a choice") };
+        let (text, spelling, span) = self.value(name);
+        if text.is_empty() && span.is_none() {
+            return None;
+        }
+        match choices.iter().find(|choice| **choice == text) {
+            Some(choice) => Some(choice),
+            None => {
+                let mut problem =
+                    Problem::error(format!("`--{spelling}` takes one of {}, not `{text}`", choices.join(", ")))
+                        .near(text, choices);
+                problem.span = span;
+                self.problems.push(problem);
+                None
+            }
+        }
+    }
+
+    fn text(&self, name: &str) -> Option<&str> {
+        self.given(name).map(|given| given.value.as_str())
+    }
+
+    fn error_at(&mut self, name: &str, message: &str, help: &str) {
+        let mut problem = Problem::error(message).help(help);
+        problem.span = self.given(name).map(|given| given.span.clone());
+        self.problems.push(problem);
+    }
+
+    fn mode(&mut self, running: bool) -> Option<Mode> {
+        if self.given("file-test-mode").is_none() {
+            if running {
+                self.problems.push(
+                    Problem::error("`--file-test-mode` is missing")
+                        .help("--file-test-mode=seqwr|seqrewr|seqrd|rndrd|rndwr|rndrw"),
+                );
+            }
+            return None;
+        }
+        let name = self.choice("file-test-mode")?;
+        Mode::NAMES.iter().find(|(known, _)| *known == name).map(|(_, mode)| *mode)
+    }
+
+    fn io_mode(&mut self) -> IoMode {
+        match self.choice("file-io-mode") {
+            Some("async") => IoMode::Async,
+            Some("mmap") => {
+                self.error_at("file-io-mode", "mmap I/O is not modelled yet", "--file-io-mode=sync");
+                IoMode::Sync
+            }
+            _ => IoMode::Sync,
+        }
+    }
+
+    fn extra_flags(&mut self) -> Vec<&'static str> {
+        const FLAGS: &[&str] = &["sync", "dsync", "direct"];
+        let mut flags: Vec<&'static str> = Vec::new();
+        let Some(given) = self.given("file-extra-flags").cloned() else { return flags };
+        for word in given.value.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+            match FLAGS.iter().find(|flag| **flag == word) {
+                Some(flag) if !flags.contains(flag) => flags.push(flag),
+                Some(_) => {}
+                None => self.problems.push(
+                    Problem::error(format!("`--file-extra-flags` takes sync, dsync and direct, not `{word}`"))
+                        .at(given.span.clone())
+                        .near(word, FLAGS),
+                ),
+            }
+        }
+        if flags.contains(&"sync") && flags.contains(&"dsync") {
+            self.problems.push(Problem::warning("`sync` includes `dsync`: only `sync` counts").at(given.span));
+            flags.retain(|flag| *flag != "dsync");
+        }
+        flags
+    }
+
+    /// Whether somebody asked for positions of a seed rather than those of the unseeded generator.
+    fn wants_seed(&self) -> bool {
+        let rand_seed = self.text("rand-seed").is_some_and(|text| text != "0");
+        let switched = |name| self.text(name).is_some_and(|text| text != "off");
+        self.given("seed").is_some() || rand_seed || switched("init-rng") || switched("rand-init")
+    }
+
+    fn seed(&mut self) -> u64 {
+        let seed = self.number("seed").unwrap_or(1);
+        match self.number("rand-seed").unwrap_or(0) {
+            0 => seed,
+            rand_seed => {
+                if self.given("seed").is_some() && seed != rand_seed {
+                    self.error_at("rand-seed", "`--seed` and `--rand-seed` differ", "leave one of them out");
+                }
+                rand_seed
+            }
+        }
+    }
+
+    fn cache(&mut self) -> Option<CacheStart> {
+        let (text, _, span) = self.value("cache");
+        let result = match text.split_once(':') {
+            None if text == "cold" => Ok(CacheStart::Cold),
+            Some(("tail", size)) => {
+                options::size(size, (1, 1 << 60), "cache=tail:SIZE").map(|bytes| CacheStart::Tail { bytes })
+            }
+            _ => Err(format!("`--cache` takes cold or tail:SIZE, not `{text}`")),
+        };
+        self.report(result, span, None)
+    }
+
+    fn ignored(&mut self, option: &'static Opt) {
+        let Some(given) = self.given(option.name) else { return };
+        // These two do have an effect on the dialect and the seed; switches that are off ask for nothing.
+        if matches!(option.name, "init-rng" | "rand-init") || given.value == "off" {
+            return;
+        }
+        let spelling = given.option.name;
+        self.problems.push(Problem::warning(format!("`--{spelling}` has no effect here: {}", option.help)));
+    }
+
+    fn place(&mut self, running: bool) -> Option<Stack> {
+        let on = self.text("on").map(str::to_owned);
+        let disk = self.text("disk").map(str::to_owned);
+        match on {
+            Some(on) => place::parse(&on, disk.as_deref(), self.problems),
+            None => {
+                if running {
+                    self.problems.push(
+                        Problem::error("nothing says where to run: `--on` is missing")
+                            .help("--on sim:linux-6.18 (`iowhy models kernel` lists the kernels)"),
+                    );
+                }
+                if let Some(disk) = disk {
+                    place::check_disk(&disk, self.problems);
+                }
+                None
+            }
+        }
+    }
+
+    fn sizes(&mut self, nr_files: u64, total_bytes: u64, block_bytes: u64, merged_requests: u64) {
+        let file_bytes = total_bytes / nr_files;
+        if file_bytes == 0 {
+            self.error_at(
+                "file-total-size",
+                &format!("{total_bytes} bytes in {nr_files} files make files of length zero"),
+                "a larger --file-total-size or a smaller --file-num",
+            );
+        } else if block_bytes > file_bytes {
+            let help = format!("--file-block-size={file_bytes} or less, or a larger --file-total-size");
+            self.error_at(
+                "file-block-size",
+                &format!(
+                    "a block of {} does not fit into a file of {}",
+                    crate::text::size(block_bytes),
+                    crate::text::size(file_bytes)
+                ),
+                &help,
+            );
+        }
+        if merged_requests.saturating_mul(block_bytes) > 1 << 30 {
+            self.error_at(
+                "file-merged-requests",
+                "merged requests would be larger than 1 GiB",
+                "a smaller --file-merged-requests or --file-block-size",
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(arguments: &str) -> Result<Box<(Plan, Settings)>, Vec<String>> {
+        let arguments: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
+        let mut problems = Problems::default();
+        match resolve(&arguments, &mut problems) {
+            Some(Request::Run(run)) => Ok(run),
+            other => {
+                assert!(other.is_none(), "{other:?}");
+                Err(problems.list.into_iter().map(|problem| problem.message).collect())
+            }
+        }
+    }
+
+    #[test]
+    fn the_command_line_of_2004_means_what_it_meant() {
+        let run = check(
+            "--num-threads=16 --test=fileio --file-total-size=3G --file-test-mode=rndrw run --on=sim:linux-2.4.25",
+        );
+        let (plan, _) = *run.expect("a good command line");
+        let fileio = &plan.job.fileio;
+        assert_eq!(fileio.dialect, Dialect::V0_4);
+        assert_eq!((fileio.max_events, fileio.max_time), (10_000, Nanos::ZERO));
+        assert_eq!(fileio.positions, PositionSource::GlibcUnseeded);
+        assert_eq!((fileio.threads, fileio.nr_files, fileio.fsync_freq), (16, 128, 100));
+        assert_eq!((fileio.block_bytes, fileio.rw_ratio_milli, fileio.fsync_end), (16_384, 1500, true));
+    }
+
+    #[test]
+    fn todays_command_line_has_todays_defaults() {
+        let (plan, settings) =
+            *check("fileio --file-test-mode rndrd --on sim:linux-6.18 run --threads 4").expect("a good command line");
+        let fileio = &plan.job.fileio;
+        assert_eq!(fileio.dialect, Dialect::V1_0);
+        assert_eq!((fileio.max_events, fileio.max_time), (0, Nanos::from_secs(10)));
+        assert_eq!(fileio.positions, PositionSource::Seeded(1));
+        assert_eq!((settings.percentile, settings.json), (95, false));
+    }
+
+    #[test]
+    fn direct_and_synchronous_flags_reach_the_job() {
+        let base = "fileio --file-test-mode=rndwr --on sim:linux-6.18 run";
+        let (plan, _) =
+            *check(&format!("{base} --file-extra-flags=direct,dsync --file-io-mode=async --file-async-backlog=8"))
+                .expect("a good command line");
+        assert!(plan.job.direct);
+        assert_eq!((plan.job.in_flight, plan.job.fileio.synchronous_writes), (8, Some(Op::Fdatasync)));
+        let (plan, _) = *check(&format!("{base} --file-io-mode=async --cache=tail:64M")).expect("only a warning");
+        assert_eq!((plan.job.in_flight, plan.job.cache), (1, CacheStart::Tail { bytes: 64 << 20 }));
+    }
+
+    #[test]
+    fn everything_wrong_is_said_at_once() {
+        for (arguments, expected) in [
+            (
+                "fileio --threads=0 --file-block-size=x --file-rw-ratio=0 --on sim:linux-9.9 run",
+                vec![
+                    "`--threads` must be at least 1",
+                    "`--file-block-size` takes a size such as 16384, 16K, 512M or 3G, not `x`",
+                    "`--file-test-mode` is missing",
+                    "`--file-rw-ratio` takes a number above 0 and up to 1000000, such as 1.5, not `0`",
+                    "unknown kernel `linux-9.9`",
+                ],
+            ),
+            (
+                "fileio --file-test-mode=rndrd --file-total-size=100 --time=0 --on sim:linux-4.4 run",
+                vec![
+                    "100 bytes in 128 files make files of length zero",
+                    "with neither a number of events nor a time the run would never end",
+                ],
+            ),
+            (
+                "fileio --file-test-mode=rndrd --file-block-size=64M --file-io-mode=mmap --on live run",
+                vec![
+                    "mmap I/O is not modelled yet",
+                    "`--on live`, running on this machine's kernel, is not part of this release: runs are simulated",
+                    "a block of 64MiB does not fit into a file of 16MiB",
+                ],
+            ),
+            (
+                "fileio --file-test-mode=rndrd --seed=1 --rand-seed=2 --time=5 --max-time=6 run",
+                vec![
+                    "`--time` is 5 and `--max-time` is 6",
+                    "`--seed` and `--rand-seed` differ",
+                    "nothing says where to run: `--on` is missing",
+                ],
+            ),
+            ("--file-num=4", vec!["no test is named", "no command: prepare, run or cleanup is missing"]),
+            ("", vec!["nothing to do"]),
+        ] {
+            let problems = check(arguments).expect_err("a bad command line");
+            assert_eq!(problems, expected, "{arguments}");
+        }
+    }
+
+    #[test]
+    fn preparing_needs_nothing() {
+        let mut problems = Problems::default();
+        let arguments = ["fileio", "--file-total-size=3G", "prepare"].map(str::to_owned);
+        assert!(matches!(resolve(&arguments, &mut problems), Some(Request::Prepare)), "{problems:?}");
+    }
+}

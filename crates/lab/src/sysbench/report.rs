@@ -1,0 +1,367 @@
+//! What a run of `sysbench fileio` says at its end: sysbench's text, or JSON.
+//!
+//! The text has the shape of sysbench 1.0.20 (and of the 1.1 development series with `--report-style=1.1`). One number is
+//! made differently: the percentile comes from our histogram, whose buckets are finer than sysbench's.
+
+use std::fmt::Write;
+
+use iowhy_stack::event::Op;
+use iowhy_stack::outcome::{CacheStart, Counts, Outcome, Plan};
+use iowhy_stack::units::Nanos;
+use iowhy_stack::workload::{Dialect, Mode, PositionSource};
+use serde_json::{Value, json};
+
+use super::{IoMode, Settings};
+use crate::diagnose::Problems;
+use crate::{measure, text};
+
+const MIB: f64 = 1_048_576.0;
+
+fn mode_name(mode: Mode) -> &'static str {
+    Mode::NAMES.iter().find(|(_, known)| *known == mode).map_or("", |(name, _)| name)
+}
+
+fn mode_words(mode: Mode) -> &'static str {
+    match mode {
+        Mode::SeqWrite => "sequential write (creation)",
+        Mode::SeqRewrite => "sequential rewrite",
+        Mode::SeqRead => "sequential read",
+        Mode::RandomRead => "random read",
+        Mode::RandomWrite => "random write",
+        Mode::RandomReadWrite => "random r/w",
+    }
+}
+
+fn version() -> String {
+    format!("sysbench 1.0.20 (iowhy {}, simulated)", env!("CARGO_PKG_VERSION"))
+}
+
+/// Seconds that the counts were made in: all but the warm-up.
+fn measured_s(plan: &Plan, outcome: &Outcome) -> f64 {
+    outcome.elapsed.saturating_sub(plan.job.warmup).as_secs_f64()
+}
+
+fn per_second(n: f64, seconds: f64) -> f64 {
+    if seconds > 0.0 { n / seconds } else { 0.0 }
+}
+
+/// What `prepare` and `cleanup` say.
+pub fn nothing_to_do(command: &str) -> String {
+    format!("{}\n\n{command}: nothing to do, the files of a simulated run exist from its start.\n", version())
+}
+
+/// The text report.
+pub fn text(plan: &Plan, settings: &Settings, outcome: &Outcome) -> String {
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    let _ = header(&mut out, plan, settings);
+    let _ = intervals(&mut out, settings, outcome);
+    if settings.histogram {
+        let _ = histogram(&mut out, outcome);
+    }
+    let _ = totals(&mut out, plan, settings, outcome);
+    out
+}
+
+fn header(out: &mut String, plan: &Plan, settings: &Settings) -> std::fmt::Result {
+    let job = &plan.job;
+    let fileio = &job.fileio;
+    writeln!(out, "{}\n", version())?;
+    writeln!(out, "Running the test with following options:")?;
+    writeln!(out, "Simulated on: {}, disk {}", plan.stack.describe(), plan.stack.device.entry.name)?;
+    writeln!(out, "Number of threads: {}", fileio.threads)?;
+    if fileio.rate > 0 {
+        writeln!(out, "Target transaction rate: {}/sec", fileio.rate)?;
+    }
+    if job.interval > Nanos::ZERO {
+        writeln!(out, "Report intermediate results every {} second(s)", job.interval.0 / 1_000_000_000)?;
+    }
+    match fileio.positions {
+        PositionSource::GlibcUnseeded => writeln!(out, "Random number generator of the C library, unseeded")?,
+        PositionSource::Seeded(seed) => writeln!(out, "Initializing random number generator from seed ({seed})")?,
+    }
+    let flags: Vec<&str> =
+        settings.extra_flags.iter().map(|flag| if *flag == "direct" { "directio" } else { *flag }).collect();
+    writeln!(
+        out,
+        "\n\nExtra file open flags: {}",
+        if flags.is_empty() { "(none)".to_owned() } else { flags.join(" ") }
+    )?;
+    writeln!(out, "{} files, {} each", fileio.nr_files, text::size(fileio.file_bytes()))?;
+    writeln!(out, "{} total file size", text::size(fileio.file_bytes() * u64::from(fileio.nr_files)))?;
+    writeln!(out, "Block size {}", text::size(u64::from(fileio.block_bytes)))?;
+    if fileio.merged_requests > 0 {
+        writeln!(
+            out,
+            "Merging requests up to {} for sequential IO.",
+            text::size(u64::from(fileio.merged_requests) * u64::from(fileio.block_bytes))
+        )?;
+    }
+    if matches!(fileio.mode, Mode::RandomRead | Mode::RandomWrite | Mode::RandomReadWrite) {
+        writeln!(out, "Number of IO requests: {}", fileio.max_events)?;
+        writeln!(out, "Read/Write ratio for combined random IO test: {:.2}", fileio.rw_ratio_milli as f64 / 1000.0)?;
+    }
+    let call = if fileio.fsync_op == Op::Fdatasync { "fdatasync()" } else { "fsync()" };
+    if fileio.fsync_freq > 0 && !fileio.fsync_all {
+        writeln!(out, "Periodic FSYNC enabled, calling {call} each {} requests.", fileio.fsync_freq)?;
+    }
+    if fileio.fsync_all {
+        writeln!(out, "Calling {call} after each write operation.")?;
+    }
+    if fileio.fsync_end {
+        writeln!(out, "Calling {call} at the end of test, Enabled.")?;
+    }
+    match settings.io_mode {
+        IoMode::Sync => writeln!(out, "Using synchronous I/O mode")?,
+        IoMode::Async => writeln!(out, "Using asynchronous I/O mode")?,
+    }
+    writeln!(out, "Doing {} test", mode_words(fileio.mode))?;
+    writeln!(out, "Initializing worker threads...\n\nThreads started!\n")
+}
+
+/// A latency at the percentile asked for, ms.
+fn at_percentile(histogram: &iowhy_stack::histogram::Histogram, percentile: u64) -> f64 {
+    measure::quantile(histogram, percentile) as f64 / 1e6
+}
+
+fn intervals(out: &mut String, settings: &Settings, outcome: &Outcome) -> std::fmt::Result {
+    let mut start = Nanos::ZERO;
+    for interval in &outcome.intervals {
+        let seconds = interval.end.saturating_sub(start).as_secs_f64();
+        start = interval.end;
+        let Counts { read_bytes, written_bytes, syncs, .. } = interval.counts;
+        write!(
+            out,
+            "[ {:.0}s ] reads: {:.2} MiB/s writes: {:.2} MiB/s fsyncs: {:.2}/s",
+            interval.end.as_secs_f64(),
+            per_second(read_bytes as f64 / MIB, seconds),
+            per_second(written_bytes as f64 / MIB, seconds),
+            per_second(syncs as f64, seconds),
+        )?;
+        if settings.percentile > 0 {
+            write!(
+                out,
+                " latency (ms,{}%): {:.3}",
+                settings.percentile,
+                at_percentile(&interval.latency, settings.percentile)
+            )?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+fn histogram(out: &mut String, outcome: &Outcome) -> std::fmt::Result {
+    writeln!(out, "Latency histogram (values are in milliseconds)")?;
+    writeln!(out, "       value  ------------- distribution ------------- count")?;
+    let buckets: Vec<(u64, u64)> = outcome.latency.buckets().map(|(low, width, n)| (low + width / 2, n)).collect();
+    let largest = buckets.iter().map(|(_, n)| *n).max().unwrap_or(0).max(1);
+    for (value_ns, n) in buckets {
+        let stars = (n * 40).div_ceil(largest) as usize;
+        writeln!(out, "{:12.3} |{:<40} {n}", value_ns as f64 / 1e6, "*".repeat(stars))?;
+    }
+    writeln!(out)
+}
+
+fn totals(out: &mut String, plan: &Plan, settings: &Settings, outcome: &Outcome) -> std::fmt::Result {
+    let seconds = measured_s(plan, outcome);
+    let Counts { reads, writes, syncs, read_bytes, written_bytes } = outcome.counts;
+    let [reads, writes, syncs] = [reads, writes, syncs].map(|n| per_second(n as f64, seconds));
+    let [read, written] = [read_bytes, written_bytes].map(|n| per_second(n as f64, seconds));
+    writeln!(out)?;
+    if settings.style_1_1 {
+        writeln!(out, "Throughput:")?;
+        writeln!(out, "         read:  IOPS={reads:.2} {:.2} MiB/s ({:.2} MB/s)", read / MIB, read / 1e6)?;
+        writeln!(out, "         write: IOPS={writes:.2} {:.2} MiB/s ({:.2} MB/s)", written / MIB, written / 1e6)?;
+        writeln!(out, "         fsync: IOPS={syncs:.2}")?;
+    } else {
+        writeln!(out, "File operations:")?;
+        writeln!(out, "    reads/s:                      {reads:.2}")?;
+        writeln!(out, "    writes/s:                     {writes:.2}")?;
+        writeln!(out, "    fsyncs/s:                     {syncs:.2}")?;
+        writeln!(out, "\nThroughput:")?;
+        writeln!(out, "    read, MiB/s:                  {:.2}", read / MIB)?;
+        writeln!(out, "    written, MiB/s:               {:.2}", written / MIB)?;
+        writeln!(out, "\nGeneral statistics:")?;
+        writeln!(out, "    total time:                          {:.4}s", outcome.elapsed.as_secs_f64())?;
+        writeln!(out, "    total number of events:              {}", outcome.counts.total())?;
+    }
+    let ms = |ns: f64| ns / 1e6;
+    let latency = &outcome.latency;
+    writeln!(out, "\nLatency (ms):")?;
+    writeln!(out, "         min:                              {:10.2}", ms(measure::smallest(latency) as f64))?;
+    writeln!(out, "         avg:                              {:10.2}", ms(measure::mean(latency)))?;
+    writeln!(out, "         max:                              {:10.2}", ms(measure::largest(latency) as f64))?;
+    if settings.percentile > 0 {
+        let value = at_percentile(latency, settings.percentile);
+        writeln!(out, "        {:3}th percentile:                 {value:10.2}", settings.percentile)?;
+    } else {
+        writeln!(out, "         percentile stats:               disabled")?;
+    }
+    writeln!(out, "         sum:                              {:10.2}", ms(latency.sum() as f64))?;
+    let fairness = Fairness::of(outcome);
+    writeln!(out, "\nThreads fairness:")?;
+    writeln!(out, "    events (avg/stddev):           {:.4}/{:.2}", fairness.events.0, fairness.events.1)?;
+    writeln!(out, "    execution time (avg/stddev):   {:.4}/{:.2}\n", fairness.time_s.0, fairness.time_s.1)
+}
+
+/// Mean and standard deviation over threads.
+struct Fairness {
+    events: (f64, f64),
+    time_s: (f64, f64),
+}
+
+impl Fairness {
+    fn of(outcome: &Outcome) -> Fairness {
+        let threads = &outcome.threads;
+        let events: Vec<f64> = threads.iter().map(|thread| thread.events as f64).collect();
+        let times: Vec<f64> = threads.iter().map(|thread| thread.busy.as_secs_f64()).collect();
+        Fairness { events: mean_and_deviation(&events), time_s: mean_and_deviation(&times) }
+    }
+}
+
+fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
+    if values.is_empty() {
+        return (0.0, 0.0);
+    }
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let variance = values.iter().map(|value| (value - mean) * (value - mean)).sum::<f64>() / n;
+    (mean, variance.sqrt())
+}
+
+fn counts(counts: &Counts) -> Value {
+    json!({
+        "reads": counts.reads,
+        "writes": counts.writes,
+        "fsyncs": counts.syncs,
+        "events": counts.total(),
+        "read_bytes": counts.read_bytes,
+        "written_bytes": counts.written_bytes,
+    })
+}
+
+/// The JSON report (`iowhy.sysbench/1`).
+pub fn json(plan: &Plan, settings: &Settings, outcome: &Outcome, warnings: &Problems) -> Value {
+    let seconds = measured_s(plan, outcome);
+    let latency = &outcome.latency;
+    let fairness = Fairness::of(outcome);
+    let c = &outcome.counts;
+    let mut start = Nanos::ZERO;
+    let intervals: Vec<Value> = outcome
+        .intervals
+        .iter()
+        .map(|interval| {
+            let length = interval.end.saturating_sub(start);
+            start = interval.end;
+            json!({
+                "end_s": interval.end.as_secs_f64(),
+                "length_s": length.as_secs_f64(),
+                "counts": counts(&interval.counts),
+                "latency_percentile_ms": measure::finite(at_percentile(&interval.latency, settings.percentile)),
+            })
+        })
+        .collect();
+    json!({
+        "schema": "iowhy.sysbench/1",
+        "where": format!("sim:{}", plan.stack.describe()),
+        "disk": plan.stack.device.entry.name,
+        "stack": stack(plan),
+        "seed": plan.job.seed,
+        "options": options(plan, settings),
+        "event_hash": measure::hash(outcome.event_hash),
+        "events": outcome.nr_events,
+        "elapsed_s": outcome.elapsed.as_secs_f64(),
+        "cpu_s": outcome.cpu_busy.as_secs_f64(),
+        "counts": counts(c),
+        "rates": {
+            "reads_per_s": per_second(c.reads as f64, seconds),
+            "writes_per_s": per_second(c.writes as f64, seconds),
+            "fsyncs_per_s": per_second(c.syncs as f64, seconds),
+            "read_mib_per_s": per_second(c.read_bytes as f64 / MIB, seconds),
+            "written_mib_per_s": per_second(c.written_bytes as f64 / MIB, seconds),
+        },
+        "latency": {
+            "min_ms": measure::smallest(latency) as f64 / 1e6,
+            "avg_ms": measure::mean(latency) / 1e6,
+            "max_ms": measure::largest(latency) as f64 / 1e6,
+            "percentile": settings.percentile,
+            "percentile_ms": measure::finite(at_percentile(latency, settings.percentile)),
+            "sum_ms": latency.sum() as f64 / 1e6,
+        },
+        "threads": {
+            "n": outcome.threads.len(),
+            "events_avg": fairness.events.0,
+            "events_stddev": fairness.events.1,
+            "time_avg_s": fairness.time_s.0,
+            "time_stddev_s": fairness.time_s.1,
+        },
+        "intervals": intervals,
+        "layers": measure::layers(&outcome.layers),
+        "warnings": warnings.list.iter().map(|problem| problem.message.clone()).collect::<Vec<_>>(),
+    })
+}
+
+/// Which model of each kind the run was made with.
+fn stack(plan: &Plan) -> Value {
+    let stack = &plan.stack;
+    json!({
+        "kernel": stack.kernel.name,
+        "patches": stack.patches.iter().map(|patch| patch.name).collect::<Vec<_>>(),
+        "readahead": stack.readahead.entry.name,
+        "plug": stack.plug.entry.name,
+        "elevator": stack.elevator.entry.name,
+        "filesystem": stack.filesystem.entry.name,
+        "writeback": stack.writeback.entry.name,
+        "machine": stack.machine.entry.name,
+        "device": stack.device.entry.name,
+        "device_options": stack
+            .device
+            .options
+            .iter()
+            .map(|(spec, value)| (spec.name.to_owned(), spec.show(value).into()))
+            .collect::<serde_json::Map<_, _>>(),
+    })
+}
+
+/// The options as resolved, by their names of today.
+fn options(plan: &Plan, settings: &Settings) -> Value {
+    let job = &plan.job;
+    let fileio = &job.fileio;
+    json!({
+        "on": settings.on,
+        "disk": settings.disk,
+        "dialect": if fileio.dialect == Dialect::V0_4 { "0.4" } else { "1.0" },
+        "threads": fileio.threads,
+        "events": fileio.max_events,
+        "time": fileio.max_time.0 / 1_000_000_000,
+        "warmup-time": job.warmup.0 / 1_000_000_000,
+        "rate": fileio.rate,
+        "report-interval": job.interval.0 / 1_000_000_000,
+        "percentile": settings.percentile,
+        "file-num": fileio.nr_files,
+        "file-block-size": fileio.block_bytes,
+        "file-total-size": fileio.total_bytes,
+        "file-test-mode": mode_name(fileio.mode),
+        "file-io-mode": if settings.io_mode == IoMode::Async { "async" } else { "sync" },
+        "file-async-backlog": job.in_flight,
+        "file-extra-flags": settings.extra_flags,
+        "file-fsync-freq": fileio.fsync_freq,
+        "file-fsync-all": fileio.fsync_all,
+        "file-fsync-end": fileio.fsync_end,
+        "file-fsync-mode": if fileio.fsync_op == Op::Fdatasync { "fdatasync" } else { "fsync" },
+        "file-merged-requests": fileio.merged_requests,
+        "file-rw-ratio": fileio.rw_ratio_milli as f64 / 1000.0,
+        "positions": match fileio.positions {
+            PositionSource::GlibcUnseeded => "glibc random(), unseeded".to_owned(),
+            PositionSource::Seeded(seed) => format!("seed {seed}"),
+        },
+        "cache": match job.cache {
+            CacheStart::Cold => "cold".to_owned(),
+            CacheStart::Tail { bytes } => format!("tail:{bytes}"),
+        },
+        "mapping-cached": job.mapping_cached,
+        "own-descriptors": job.own_descriptors,
+        "linux-threads": job.linux_threads,
+    })
+}

@@ -1,0 +1,112 @@
+//! Small helpers for text that people read.
+
+/// `flag` in a column, `help` wrapped beside it (80 columns in all).
+pub fn item(flag: &str, help: &str, column: usize) -> String {
+    let mut text = format!("  {flag}");
+    let width = 80usize.saturating_sub(column + 2).max(20);
+    let lines = wrap(help, width);
+    if flag.chars().count() + 2 > column {
+        text.push('\n');
+        text.push_str(&" ".repeat(column + 2));
+    } else {
+        text.push_str(&" ".repeat(column - flag.chars().count()));
+    }
+    for (nr, line) in lines.iter().enumerate() {
+        if nr > 0 {
+            text.push_str(&" ".repeat(column + 2));
+        }
+        text.push_str(line);
+        text.push('\n');
+    }
+    text
+}
+
+/// `text` in lines of at most `width` characters, broken at spaces.
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > width {
+            lines.push(std::mem::take(&mut line));
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    if !line.is_empty() {
+        lines.push(line);
+    }
+    lines
+}
+
+/// A number of bytes as sysbench prints it: up to five significant digits and a binary unit (`16MiB`).
+pub fn size(bytes: u64) -> String {
+    const UNITS: &[&str] = &["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let mut unit = 0;
+    let mut value = bytes as f64;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    // At most 4 digits stand before the point, so at least one may follow it.
+    let before = (value.max(1.0).log10().floor() as usize) + 1;
+    let mut digits = format!("{value:.*}", 5usize.saturating_sub(before));
+    if digits.contains('.') {
+        digits.truncate(digits.trim_end_matches('0').trim_end_matches('.').len());
+    }
+    format!("{digits}{}", UNITS[unit])
+}
+
+/// A count of things: `1 read`, `2 reads`, with groups of three digits (`14,520 reads`).
+pub fn count(n: u64, singular: &str, plural: &str) -> String {
+    format!("{} {}", grouped(n), if n == 1 { singular } else { plural })
+}
+
+/// Digits in groups of three.
+pub fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_print_like_sysbench() {
+        for (bytes, expected) in [
+            (0, "0B"),
+            (16384, "16KiB"),
+            (24 << 20, "24MiB"),
+            (3 << 30, "3GiB"),
+            (1536, "1.5KiB"),
+            (1000, "1000B"),
+            (100_000_000, "95.367MiB"),
+            (u64::MAX, "16EiB"),
+        ] {
+            assert_eq!(size(bytes), expected);
+        }
+    }
+
+    #[test]
+    fn long_help_wraps_into_its_column() {
+        assert_eq!(item("--a", "b c", 6), "  --a   b c\n");
+        assert_eq!(wrap("aa bb cc", 5), ["aa bb", "cc"]);
+        assert!(item("--a-very-long-flag", "help", 6).starts_with("  --a-very-long-flag\n        help"));
+    }
+
+    #[test]
+    fn counts_are_grouped() {
+        assert_eq!(count(1, "read", "reads"), "1 read");
+        assert_eq!(count(1_234_567, "read", "reads"), "1,234,567 reads");
+        assert_eq!(grouped(0), "0");
+    }
+}

@@ -1,0 +1,112 @@
+//! The models against vectors recorded from the kernels' own functions.
+
+use std::path::{Path, PathBuf};
+
+use iowhy_lab::golden::{self, GoldenError};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
+}
+
+#[test]
+fn every_recorded_case_of_every_kernel_is_reproduced() {
+    let report = golden::check_folder(&folder()).expect("the vectors are readable");
+    for file in &report.kernels {
+        println!(
+            "{}: {}/{} cases, {}/{} submissions {}",
+            file.name,
+            file.matched,
+            file.cases,
+            file.submissions_matched,
+            file.submissions,
+            file.first_mismatch.as_deref().unwrap_or("")
+        );
+    }
+    assert_eq!(report.kernels.len(), 13);
+    assert!(report.all_matched(), "see above");
+    assert!(report.kernels.iter().all(|file| file.submissions_matched == file.submissions));
+}
+
+/// The first case of a file, as a file of its own.
+fn one_case(stem: &str) -> serde_json::Value {
+    let text = std::fs::read_to_string(folder().join(format!("{stem}.json"))).expect("a vector file");
+    let mut vectors: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    vectors["cases"].as_array_mut().expect("a list of cases").truncate(1);
+    vectors
+}
+
+fn check(name: &str, vectors: &serde_json::Value) -> golden::FileReport {
+    golden::check_text(Path::new(name), &vectors.to_string()).expect("well formed")
+}
+
+#[test]
+fn a_changed_vector_is_a_mismatch() {
+    let changes: [(&str, &str, i64); 5] = [
+        ("/cases/0/submissions/1/nr", "submission 1", 31),
+        ("/cases/0/submissions/0/kind", "submission 0", 0),
+        ("/cases/0/ra_trace/2/3", "ra_trace row 2", 99),
+        ("/cases/0/final_ra/0/average", "final_ra entry 0", 99),
+        ("/cases/0/final_cached_runs/0/1", "final_cached_runs entry 0", 99),
+    ];
+    let name = "linux-2.6.6-rc3.json";
+    let good = one_case("linux-2.6.6-rc3");
+    assert!(check(name, &good).all_matched(), "the canary must live before it is poisoned");
+    for (pointer, place, value) in changes {
+        let mut bad = good.clone();
+        let slot = bad.pointer_mut(pointer).expect("the vector has this");
+        *slot = if pointer.ends_with("kind") { "async".into() } else { value.into() };
+        let report = check(name, &bad);
+        let message = report.first_mismatch.clone().unwrap_or_default();
+        assert_eq!((report.cases, report.matched), (1, 0), "{pointer}");
+        assert!(message.contains("case `seq_4096`") && message.contains(place), "{pointer}: {message}");
+        let submissions = if place.starts_with("submission") { 1 } else { 0 };
+        assert_eq!(report.submissions - report.submissions_matched, submissions, "{pointer}");
+    }
+}
+
+#[test]
+fn a_missing_submission_is_a_mismatch_too() {
+    let mut bad = one_case("linux-6.18");
+    bad["cases"][0]["submissions"].as_array_mut().expect("a list").pop();
+    let report = check("linux-6.18.json", &bad);
+    assert_eq!((report.matched, report.submissions), (0, report.submissions_matched));
+    assert!(report.first_mismatch.expect("a message").contains("recorded nothing"));
+}
+
+#[test]
+fn the_wrong_kernel_does_not_match() {
+    let report = check("linux-6.12.json", &one_case("linux-2.6.38"));
+    assert!(!report.all_matched());
+}
+
+#[test]
+fn parts_that_are_not_modelled_are_no_success() {
+    for part in ["mmap", "reclaim"] {
+        let text = r#"{"cases":[{"name":"a"},{"name":"b"}]}"#;
+        let report = golden::check_text(Path::new(&format!("linux-6.18-{part}.json")), text).expect("well formed");
+        assert!(!report.all_matched() && report.cases == 2 && report.matched == 0);
+        assert!(report.first_mismatch.expect("a message").contains("not modelled yet"));
+    }
+}
+
+#[test]
+fn what_cannot_be_compared_says_what_to_try() {
+    let message = |name: &str, text: &str| match golden::check_text(Path::new(name), text) {
+        Ok(report) => panic!("{name}: {report:?}"),
+        Err(error) => error.to_string(),
+    };
+    let unknown = message("linux-9.9.json", "{}");
+    assert!(unknown.contains("`linux-9.9`") && unknown.contains("linux-6.18"), "{unknown}");
+    let cut = message("linux-6.18.json", "{\"page_size\": 4096,");
+    assert!(cut.contains("linux-6.18.json") && cut.contains("line 1"), "{cut}");
+    let mut odd = one_case("linux-6.18");
+    odd["cases"][0]["events"] = serde_json::json!([{"op": "reboot", "before_read": 0}]);
+    let odd = message("linux-6.18.json", &odd.to_string());
+    assert!(odd.contains("reboot") && odd.contains("evict"), "{odd}");
+    let mut group = one_case("linux-2.6.22");
+    group["cases"][0]["groups"] = serde_json::json!([[1, 1000]]);
+    let group = message("linux-2.6.22.json", &group.to_string());
+    assert!(group.contains("seq_4096") && group.contains("1000"), "{group}");
+    let missing = golden::check_folder(Path::new("no/such/folder"));
+    assert!(matches!(missing, Err(GoldenError::Read { .. })), "{missing:?}");
+}
