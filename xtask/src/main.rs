@@ -1,2 +1,79 @@
-//! Helper commands.
-fn main() {}
+//! Helper commands, run as `cargo xtask COMMAND`.
+
+mod bench;
+mod tidy;
+mod verify;
+
+use std::process::ExitCode;
+
+/// One command: name, arguments for the usage text, what it does, and the function that does it.
+struct Command {
+    name: &'static str,
+    arguments: &'static str,
+    about: &'static str,
+    run: fn(&[String]) -> Outcome,
+}
+
+/// What went wrong, as a message for a person.
+type Outcome = Result<(), String>;
+
+const COMMANDS: &[Command] = &[
+    Command {
+        name: "test",
+        arguments: "",
+        about: "everything that CI runs: all tests, formatting, clippy, tidy",
+        run: verify::test,
+    },
+    Command {
+        name: "check",
+        arguments: "",
+        about: "formatting, clippy without warnings, tidy; no tests",
+        run: verify::check,
+    },
+    Command { name: "tidy", arguments: "", about: "the house rules that a program can check", run: tidy::run },
+    Command {
+        name: "bench",
+        arguments: "[--json] [--quick] [NAME...]",
+        about: "every speed figure as a ratio against its peer (docs/BENCH.md)",
+        run: bench::run,
+    },
+];
+
+fn usage() -> String {
+    let mut text = "usage: cargo xtask COMMAND\n".to_owned();
+    for command in COMMANDS {
+        let call = format!("{} {}", command.name, command.arguments);
+        text += &format!("\n  {call:<34} {}", command.about);
+    }
+    text
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = match arguments.split_first() {
+        None => Err(usage()),
+        Some((name, rest)) => match COMMANDS.iter().find(|command| command.name == name) {
+            Some(command) => (command.run)(rest),
+            None => Err(format!("no command `{name}`\n{}", usage())),
+        },
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The root of the workspace.
+fn root() -> &'static std::path::Path {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace")
+}
+
+/// The cargo that runs us.
+fn cargo() -> std::process::Command {
+    let mut command = std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root());
+    command
+}

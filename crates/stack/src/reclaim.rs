@@ -1,7 +1,7 @@
 //! Reclaim: which cached page goes when memory is needed, and the replay of page traces against such a policy.
 //!
 //! A policy speaks of frames, the places that pages are kept in, numbered from 0. It therefore needs arrays of the size
-//! of the cache and no map, however sparse the names of the pages are; whoever drives it knows which page a frame holds.
+//! of the cache and no map, however sparse the names of the pages are; whoever drives it knows which page is where.
 //!
 //! [`replay_pages`] and [`replay_ids`] drive a policy from a trace. Since the trace is known, they look a few requests
 //! ahead and touch what those will need, so that waits for memory overlap. Looking ahead never changes a result.
@@ -28,7 +28,7 @@ pub trait Reclaim {
     fn victim(&mut self) -> Option<Frame>;
 
     /// Reads what `touched(frame)` would need and returns some value that depends on it, so that the replay can have it
-    /// fetched early. No effect.
+    /// fetched early. No effect; the policy need not know the frame.
     fn peek(&self, frame: Frame) -> u32 {
         frame.0
     }
@@ -93,11 +93,9 @@ pub fn replay_pages<R: Reclaim>(policy: R, capacity: u32, trace: &[u32]) -> u64 
     let mut batches = trace.chunks(BATCH).peekable();
     while let Some(batch) = batches.next() {
         if let Some(ahead) = batches.peek() {
-            let warmth = ahead.iter().fold(0, |warmth, page| {
-                let frame = frame_of[*page as usize];
-                warmth ^ if frame == NONE { 0 } else { frames.policy.peek(Frame(frame)) }
-            });
-            std::hint::black_box(warmth);
+            // Any frame will do for a page that is not cached: a branch would be mispredicted here and again below.
+            let peek = |page: &u32| frames.policy.peek(Frame(frame_of[*page as usize].min(capacity - 1)));
+            std::hint::black_box(ahead.iter().fold(0, |warmth, page| warmth ^ peek(page)));
         }
         for page in batch {
             let frame = frame_of[*page as usize];
@@ -118,7 +116,8 @@ pub fn replay_pages<R: Reclaim>(policy: R, capacity: u32, trace: &[u32]) -> u64 
     misses
 }
 
-/// Replays `trace`, a list of arbitrary 64-bit names, against a cache of `capacity` pages. Returns the number of misses.
+/// Replays `trace`, a list of arbitrary 64-bit names, against a cache of `capacity` pages. Returns the number of
+/// misses.
 ///
 /// # Panics
 /// If `capacity` is 0 or above 2^30.
@@ -129,11 +128,11 @@ pub fn replay_ids<R: Reclaim>(policy: R, capacity: u32, trace: &[u64]) -> u64 {
     let mut batches = trace.chunks(BATCH).peekable();
     while let Some(batch) = batches.next() {
         if let Some(ahead) = batches.peek() {
-            let warmth = ahead.iter().fold(0, |warmth, id| {
-                let guess = table.guess(*id);
-                warmth ^ if guess == NONE { 0 } else { frames.policy.peek(Frame(guess)) }
-            });
-            std::hint::black_box(warmth);
+            let peek = |id: &u64| {
+                let guess = table.guess(*id).min(capacity - 1);
+                frames.policy.peek(Frame(guess)) ^ table.ids[guess as usize] as u32
+            };
+            std::hint::black_box(ahead.iter().fold(0, |warmth, id| warmth ^ peek(id)));
         }
         for id in batch {
             if let Some(frame) = table.find(*id) {
@@ -154,34 +153,27 @@ pub fn replay_ids<R: Reclaim>(policy: R, capacity: u32, trace: &[u64]) -> u64 {
 
 /// Frames by the name of the page they hold: open addressing with linear probing, at most half full.
 ///
-/// An entry holds the frame in its low bits and as much of the hash as fits above, so that a probe seldom looks at a
-/// name that is not the one wanted. Deleting moves later entries back, so there are no tombstones. The hash is fixed:
-/// results are the same on every machine, and a hostile trace could make it slow, never wrong.
+/// An entry holds the leading half of the hash above the frame. A probe therefore seldom looks at a name that is not
+/// the one wanted, and an entry tells its home by itself, which is what deletion needs: it moves later entries back, so
+/// there are no tombstones. The hash is fixed: results are the same on every machine, and a hostile trace could make it
+/// slow, never wrong.
 struct Table {
-    /// `VACANT`, or a frame with part of its hash.
-    entries: Vec<u32>,
+    /// `VACANT`, or part of a hash and a frame.
+    entries: Vec<u64>,
     /// The name of the page in each frame.
     ids: Vec<u64>,
-    /// Which bits of an entry are the frame.
-    frame_mask: u32,
     /// `64 - log2(entries.len())`: the leading bits of a hash say where to look first.
     shift: u32,
 }
 
-const VACANT: u32 = u32::MAX;
+/// No entry looks like this, since there is no frame `u32::MAX`.
+const VACANT: u64 = u64::MAX;
 
 impl Table {
     fn new(capacity: u32) -> Table {
         assert!(capacity <= 1 << 30, "a cache of {capacity} frames");
-        let len = (capacity as usize * 2).next_power_of_two().max(4);
-        // One number more than there are frames, so that no entry can look like `VACANT`.
-        let frame_mask = (capacity + 1).next_power_of_two() - 1;
-        Table {
-            entries: vec![VACANT; len],
-            ids: vec![0; capacity as usize],
-            frame_mask,
-            shift: 64 - len.trailing_zeros(),
-        }
+        let len = (capacity as usize * 2).next_power_of_two();
+        Table { entries: vec![VACANT; len], ids: vec![0; capacity as usize], shift: 64 - len.trailing_zeros() }
     }
 
     /// Multiply, fold, multiply: the leading bits depend on all bits of `id`.
@@ -191,14 +183,15 @@ impl Table {
         (h ^ (h >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93)
     }
 
+    /// Where a hash, or the entry made of it, belongs.
     #[inline]
     fn home(&self, hash: u64) -> usize {
         (hash >> self.shift) as usize
     }
 
     #[inline]
-    fn entry(&self, hash: u64, frame: u32) -> u32 {
-        (hash as u32 & !self.frame_mask) | frame
+    fn entry(hash: u64, frame: u32) -> u64 {
+        (hash >> 32 << 32) | u64::from(frame)
     }
 
     #[inline]
@@ -206,11 +199,10 @@ impl Table {
         (place + 1) & (self.entries.len() - 1)
     }
 
-    /// The frame that the first probe for `id` meets, right or wrong.
+    /// The frame that the first probe for `id` meets, right or wrong, or a number that is no frame.
     #[inline]
     fn guess(&self, id: u64) -> u32 {
-        let entry = self.entries[self.home(Table::hash(id))];
-        if entry == VACANT { NONE } else { entry & self.frame_mask }
+        self.entries[self.home(Table::hash(id))] as u32
     }
 
     #[inline]
@@ -222,8 +214,8 @@ impl Table {
             if entry == VACANT {
                 return None;
             }
-            let frame = entry & self.frame_mask;
-            if entry == self.entry(hash, frame) && self.ids[frame as usize] == id {
+            let frame = entry as u32;
+            if entry >> 32 == hash >> 32 && self.ids[frame as usize] == id {
                 return Some(Frame(frame));
             }
             place = self.after(place);
@@ -237,19 +229,20 @@ impl Table {
         while self.entries[place] != VACANT {
             place = self.after(place);
         }
-        self.entries[place] = self.entry(hash, frame.0);
+        self.entries[place] = Table::entry(hash, frame.0);
         self.ids[frame.0 as usize] = id;
     }
 
     #[inline]
     fn remove(&mut self, frame: Frame) {
         let hash = Table::hash(self.ids[frame.0 as usize]);
-        let wanted = self.entry(hash, frame.0);
+        let wanted = Table::entry(hash, frame.0);
         let mut hole = self.home(hash);
         while self.entries[hole] != wanted {
             hole = self.after(hole);
         }
         // Whatever follows without a gap moves back, unless that would put it before its home.
+        let mask = self.entries.len() - 1;
         let mut place = hole;
         loop {
             place = self.after(place);
@@ -257,9 +250,7 @@ impl Table {
             if entry == VACANT {
                 break;
             }
-            let home = self.home(Table::hash(self.ids[(entry & self.frame_mask) as usize]));
-            let mask = self.entries.len() - 1;
-            if place.wrapping_sub(home) & mask >= place.wrapping_sub(hole) & mask {
+            if place.wrapping_sub(self.home(entry)) & mask >= place.wrapping_sub(hole) & mask {
                 self.entries[hole] = entry;
                 hole = place;
             }

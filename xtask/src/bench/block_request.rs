@@ -1,0 +1,100 @@
+//! A block request through the whole stack: direct 4 KiB random reads at queue depth 32, with call, bio, plug, merge
+//! search, elevator, device, completion, per-layer statistics and the event hash.
+//!
+//! The peer is SimPy's idea of the same: a resource of eight channels and a timeout. It models far less, so the ratio
+//! says what a hand-made model would cost, not that ours is that much better written. What both must agree on is how
+//! many requests were done; that ours does the same ones each time is checked by its event hash.
+
+use super::peer::Peer;
+use super::{Aim, Figure, Measure, Sample, Setting, compare, cpu_ns};
+use iowhy_stack::event::Op;
+use iowhy_stack::kernel::{Stack, find_kernel};
+use iowhy_stack::outcome::{CacheStart, Job, Plan};
+use iowhy_stack::sim;
+use iowhy_stack::units::Nanos;
+use iowhy_stack::workload::{Dialect, FileIo, Mode, PositionSource};
+use serde_json::json;
+
+const DEPTH: u32 = 32;
+const REQUESTS: u64 = 200_000;
+/// The peer does fewer: it is slow, and each of its requests costs the same.
+const PEER_PART: u64 = 4;
+
+pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, String> {
+    let count = REQUESTS / setting.divisor as u64;
+    let mut plan = plan(Mode::RandomRead, 4096, 1, count)?;
+    plan.stack.set("elevator", "mq-deadline").map_err(|error| error.to_string())?;
+    plan.job.direct = true;
+    plan.job.in_flight = DEPTH;
+    let mut hash = None;
+    let mut ours = || simulate(&plan, count, 1, &mut hash).map(|ns| Sample { ns, answer: count });
+    let gaps: Vec<u64> = (0..1 << 12).map(|n| 60_000 + n * 7_919 % 40_000).collect();
+    let peer = Peer::start(setting, "simpy==4.1.2", include_str!("peers/simpy_peer.py"))
+        .and_then(|mut peer| peer.measure(&json!({ "kind": "gaps", "gaps": gaps })).map(|_| peer));
+    let mut simpy = peer.map(|mut peer| {
+        let part = (count / PEER_PART).max(1);
+        let request = json!({ "kind": "requests", "depth": DEPTH, "count": part });
+        move || {
+            let sample = peer.measure(&request)?;
+            let answer = if sample.answer == part { count } else { 0 };
+            Ok(Sample { ns: sample.ns, answer })
+        }
+    });
+    let simpy = simpy.as_mut().map(|measure| measure as Measure<'_>).map_err(|reason| reason.clone());
+    let aim = Aim { unit: "ns/request", peer_name: "simpy", goal: Some(25.0), limit: Some(150.0) };
+    compare(setting, "block request, queue depth 32".to_owned(), aim, &mut ours, simpy).map(|figure| vec![figure])
+}
+
+/// A run of `events` calls of `block_bytes` on a file of 1 GiB, on a machine and device of today.
+pub(super) fn plan(mode: Mode, block_bytes: u32, threads: u32, events: u64) -> Result<Plan, String> {
+    let kernel = find_kernel("linux-6.18").ok_or("the kernel is not listed")?;
+    let fileio = FileIo {
+        threads,
+        nr_files: 1,
+        total_bytes: 1 << 30,
+        block_bytes,
+        mode,
+        rw_ratio_milli: 1_500,
+        fsync_freq: 0,
+        fsync_all: false,
+        fsync_end: false,
+        fsync_op: Op::Fsync,
+        synchronous_writes: None,
+        merged_requests: 0,
+        max_events: events,
+        max_time: Nanos::ZERO,
+        rate: 0,
+        dialect: Dialect::V1_0,
+        positions: PositionSource::Seeded(1),
+    };
+    let job = Job {
+        fileio,
+        own_descriptors: false,
+        linux_threads: false,
+        cache: CacheStart::Cold,
+        mapping_cached: true,
+        direct: false,
+        in_flight: 1,
+        warmup: Nanos::ZERO,
+        interval: Nanos::ZERO,
+        seed: 1,
+    };
+    Ok(Plan { stack: Stack::new(kernel), job })
+}
+
+/// Runs `plan` and returns the CPU time of each of its `count` calls, divided by the operations in one. Every run must
+/// have the same event hash, which is kept in `hash`.
+pub(super) fn simulate(plan: &Plan, count: u64, per_call: u64, hash: &mut Option<u64>) -> Result<f64, String> {
+    let start = cpu_ns();
+    let outcome = sim::run(plan).map_err(|error| error.to_string())?;
+    let spent = cpu_ns() - start;
+    let done = outcome.counts.reads;
+    if done != count {
+        return Err(format!("WRONG ANSWER: {done} reads were done, {count} were asked for"));
+    }
+    let expected = *hash.get_or_insert(outcome.event_hash);
+    if expected != outcome.event_hash {
+        return Err("WRONG ANSWER: two runs of one plan had different events".to_owned());
+    }
+    Ok(spent as f64 / (count * per_call) as f64)
+}

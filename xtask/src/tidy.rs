@@ -1,0 +1,179 @@
+//! The house rules that a program can check. Also a test, so that no one can forget to run it.
+
+use crate::{Outcome, root};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Longest line, in characters.
+const MAX_WIDTH: usize = 120;
+
+/// Text that must not be in the sources, and why. Written in two halves so that this file passes its own check.
+const FORBIDDEN: &[(&str, &str, &str)] = &[
+    ("todo", "!(", "finish it or leave it out"),
+    ("unimple", "mented!(", "finish it or leave it out"),
+    ("dbg", "!(", "a leftover of debugging"),
+    ("#[ign", "ore", "a test that does not run is no test"),
+    ("/ho", "me/", "a path of somebody's machine"),
+    ("/ro", "ot/", "a path of somebody's machine"),
+    ("/wo", "rk/", "a path of somebody's machine"),
+    ("/mn", "t/", "a path of somebody's machine"),
+];
+
+/// Checks everything.
+pub(crate) fn run(arguments: &[String]) -> Outcome {
+    if !arguments.is_empty() {
+        return Err("tidy takes no arguments".to_owned());
+    }
+    let complaints = complaints();
+    if complaints.is_empty() { Ok(()) } else { Err(format!("tidy:\n  {}", complaints.join("\n  "))) }
+}
+
+fn complaints() -> Vec<String> {
+    let mut found = Vec::new();
+    let sources: Vec<(PathBuf, String)> = ["crates", "xtask"]
+        .iter()
+        .flat_map(|folder| files(&root().join(folder), "rs"))
+        .map(|path| {
+            let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            (path, text)
+        })
+        .collect();
+    assert!(sources.len() > 20, "tidy looks in the wrong place: {} sources", sources.len());
+    let figures = published_figures();
+    for (path, text) in &sources {
+        let name = path.strip_prefix(root()).unwrap_or(path).display().to_string();
+        found.extend(in_source(&name, text, &figures));
+    }
+    found.extend(unlisted_models(&root().join("crates/stack/src")));
+    found
+}
+
+/// What is wrong with one source file.
+fn in_source(name: &str, text: &str, figures: &BTreeSet<String>) -> Vec<String> {
+    let mut found = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let mut complain = |why: &str| found.push(format!("{name}:{number}: {why}"));
+        if line.chars().count() > MAX_WIDTH {
+            complain("the line is longer than 120 characters");
+        }
+        if line.ends_with([' ', '\t']) {
+            complain("the line ends in a space");
+        }
+        for (first, second, why) in FORBIDDEN {
+            if line.contains(&format!("{first}{second}")) {
+                complain(&format!("`{first}{second}`: {why}"));
+            }
+        }
+        for word in line.split(|c: char| !c.is_ascii_digit() && c != '.' && c != '_') {
+            if figures.contains(&word.replace('_', "")) {
+                complain(&format!(
+                    "{word} is a published figure: it belongs in the incident's file, which judges alone read"
+                ));
+            }
+        }
+    }
+    if !text.is_empty() && !text.ends_with('\n') {
+        found.push(format!("{name}: the last line does not end"));
+    }
+    found
+}
+
+/// Published results with four digits or more after the point or in all: enough of them that an equal number in the
+/// sources is no coincidence.
+fn published_figures() -> BTreeSet<String> {
+    let mut figures = BTreeSet::new();
+    for path in files(&root().join("crates/lab/incidents"), "toml") {
+        let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        figures.extend(figures_in(&text));
+    }
+    figures
+}
+
+fn figures_in(text: &str) -> impl Iterator<Item = String> + '_ {
+    text.lines().filter_map(|line| {
+        let (key, value) = line.split_once('=')?;
+        let value = value.split('#').next().unwrap_or_default().trim();
+        let is_figure = matches!(key.trim(), "published" | "value")
+            && value.contains('.')
+            && value.chars().all(|c| c.is_ascii_digit() || c == '.')
+            && value.chars().filter(char::is_ascii_digit).collect::<String>().trim_start_matches('0').len() >= 4;
+        is_figure.then(|| value.to_owned())
+    })
+}
+
+/// Models that no table lists, and models whose file does not say what it is. A model is a file with a constant `ENTRY`
+/// in a folder beside a file of the same name, where the table is.
+fn unlisted_models(source: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut nr_models = 0;
+    for table in files(source, "rs") {
+        let Ok(table_text) = fs::read_to_string(&table) else { continue };
+        for model in files(&table.with_extension(""), "rs") {
+            let text = fs::read_to_string(&model).unwrap_or_default();
+            if model.parent() != Some(&table.with_extension("")) || !text.contains("pub const ENTRY") {
+                continue;
+            }
+            nr_models += 1;
+            let stem = model.file_stem().unwrap_or_default().to_string_lossy();
+            let name = model.strip_prefix(root()).unwrap_or(&model).display();
+            if !table_text.contains(&format!("&{stem}::ENTRY")) {
+                found.push(format!("{name}: no table lists it"));
+            }
+            if !text.starts_with("//! ") {
+                found.push(format!("{name}: the head that explains the model is missing"));
+            }
+        }
+    }
+    assert!(nr_models > 5, "tidy looks in the wrong place: {nr_models} models");
+    found
+}
+
+/// Files below `folder` whose names end in `extension`, sorted. Empty if there is no such folder.
+fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let Ok(entries) = fs::read_dir(folder) else { return found };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(files(&path, extension));
+        } else if path.extension().is_some_and(|end| end == extension) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_workspace_is_tidy() {
+        assert_eq!(complaints(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn each_rule_finds_its_offender() {
+        let figures = BTreeSet::from(["9.8765".to_owned(), "1234.5".to_owned()]);
+        let offenders = [
+            format!("let x = {}{});", "todo", "!("),
+            "x".repeat(MAX_WIDTH + 1),
+            "let x = 1; ".to_owned(),
+            "let ratio = 9.8765;".to_owned(),
+            "let ratio = 1_234.5;".to_owned(),
+        ];
+        for line in offenders {
+            assert_eq!(in_source("a.rs", &format!("{line}\n"), &figures).len(), 1, "{line}");
+        }
+        assert_eq!(in_source("a.rs", "fn fine() {} // 19.8765 and 2.12\n", &figures), Vec::<String>::new());
+        assert_eq!(in_source("a.rs", "fn no_end() {}", &figures).len(), 1);
+    }
+
+    #[test]
+    fn figures_are_read_from_incident_files() {
+        let text = "published = 9.8765 # a ratio\nvalue = 3.54\nvalue = 12.75\nyear = 2004.25\nvalue = 0.9876\n";
+        assert_eq!(figures_in(text).collect::<Vec<_>>(), ["9.8765", "12.75", "0.9876"]);
+    }
+}
