@@ -265,9 +265,9 @@ impl BlockQueue {
                 let Plugging::Task { max_requests, flush_sectors, .. } = self.plugging else {
                     unreachable!("only kernels whose tasks plug pass a list")
                 };
-                let large = list.last().is_some_and(|last| {
-                    flush_sectors > 0 && self.requests[*last].nr_sectors >= flush_sectors
-                });
+                let large = list
+                    .last()
+                    .is_some_and(|last| flush_sectors > 0 && self.requests[*last].nr_sectors >= flush_sectors);
                 if (max_requests > 0 && list.len() >= max_requests as usize) || large {
                     self.flush_plug(now, list, UnplugCause::Threshold, rec);
                 }
@@ -549,7 +549,8 @@ impl BlockQueue {
                 self.completions.resize(tag + 1, Completion::default());
             }
             self.completions[tag] = completion;
-            self.wakeups.push((now + self.limits.interrupt, Wakeup::Interrupt(RqId(completion.tag))));
+            let done = Wakeup::Interrupt(RqId(completion.tag));
+            self.wakeups.push((now + self.limits.interrupt, done));
         }
     }
 

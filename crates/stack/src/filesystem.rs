@@ -1,7 +1,7 @@
 //! File systems: where the blocks of a file lie, and what makes them durable.
 //!
-//! A file system is a value of rules ([`Rules`]); the simulator carries them out. Files are laid out one after the other
-//! as sysbench's `prepare` leaves them on a fresh file system.
+//! A file system is a value of rules ([`Rules`]); the simulator carries them out. Files are laid out one after the
+//! other as sysbench's `prepare` leaves them on a fresh file system.
 
 mod ext3;
 mod ext4;
@@ -85,6 +85,8 @@ pub struct Rules {
     pub commit_interval_s: u64,
     /// Pages are submitted one by one (2.4) rather than as multi-page bios.
     pub page_by_page: bool,
+    /// Largest folio order of a file's page cache; 0 without large folios.
+    pub max_folio_order: u8,
 }
 
 /// Direct blocks of an inode.
@@ -117,8 +119,8 @@ impl Rules {
         }
     }
 
-    /// The mapping blocks needed to find a page, in the order they are read: numbers among the mapping blocks of the file
-    /// (0 the first indirect block, 1 the double indirect block, 2.. those below it).
+    /// The mapping blocks needed to find a page, in the order they are read: numbers among the mapping blocks of the
+    /// file (0 the first indirect block, 1 the double indirect block, 2.. those below it).
     pub fn mapping_of(&self, page: PageIndex) -> [Option<u32>; 2] {
         match self.block_map {
             BlockMap::Extents => [None, None],
@@ -199,7 +201,7 @@ impl Rules {
 pub type Build = fn(&Options) -> Rules;
 
 /// Every file system.
-pub const FILESYSTEMS: &[&Entry<Build>] = &[&ext3::ENTRY_2_4, &ext3::ENTRY_2_6, &ext4::ENTRY];
+pub const FILESYSTEMS: &[&Entry<Build>] = &[&ext3::ENTRY_2_4, &ext3::ENTRY_2_6, &ext4::ENTRY, &ext4::ENTRY_6_16];
 
 #[cfg(test)]
 mod tests {

@@ -64,21 +64,26 @@ pub struct Patch {
 }
 
 /// Tunables that every kernel's queue has, with that kernel's defaults.
-const fn queue(
-    hz: i64,
-    nr_requests: i64,
-    max_sectors_kb: i64,
-    max_segments: i64,
-) -> [OptionSpec; 9] {
+const fn queue(hz: i64, nr_requests: i64, max_sectors_kb: i64, max_segments: i64) -> [OptionSpec; 9] {
     [
         OptionSpec::number("hz", hz, (24, 10_000), "timer ticks a second (CONFIG_HZ)"),
         OptionSpec::number("read_ahead_kb", 128, (0, 1 << 20), "read-ahead limit of the device; open files copy it"),
-        OptionSpec::number("nr_requests", nr_requests, (4, 1 << 20), "requests the queue holds (each direction in 2.6)"),
+        OptionSpec::number(
+            "nr_requests",
+            nr_requests,
+            (4, 1 << 20),
+            "requests the queue holds (each direction in 2.6)",
+        ),
         OptionSpec::number("max_sectors_kb", max_sectors_kb, (4, 1 << 20), "largest request"),
         OptionSpec::number("max_segments", max_segments, (1, 1 << 16), "most page-sized segments in a request"),
         OptionSpec::number("batch_requests", 32, (0, 1 << 16), "requests a task may take after having waited for one"),
         OptionSpec::number("batch_time_ms", 20, (0, 10_000), "for how long it may (HZ/50)"),
-        OptionSpec::number("max_queue_kb", 0, (0, 1 << 20), "bytes queued at which writers wait (2.4: 4096; 0: no limit)"),
+        OptionSpec::number(
+            "max_queue_kb",
+            0,
+            (0, 1 << 20),
+            "bytes queued at which writers wait (2.4: 4096; 0: no limit)",
+        ),
         OptionSpec::number("kblockd_us", 15, (0, 100_000), "time until the kernel's worker thread runs the queue"),
     ]
 }
@@ -124,7 +129,12 @@ pub const KERNELS: &[Kernel] = &[
         machine: "athlon-2004",
         device: "ide-2004",
     },
-    kernel_2_6("linux-2.6.5-bk2", "2.6.5 with two days of patches; the same models as 2.6.6-rc3", &[], "linux-2.6.6-rc3"),
+    kernel_2_6(
+        "linux-2.6.5-bk2",
+        "2.6.5 with two days of patches; the same models as 2.6.6-rc3",
+        &[],
+        "linux-2.6.6-rc3",
+    ),
     kernel_2_6(
         "linux-2.6.6-rc3",
         "2.6.6-rc3: lazy read-ahead, anticipatory elevator, plugged queue",
@@ -138,16 +148,64 @@ pub const KERNELS: &[Kernel] = &[
         &[],
         "linux-2.6.7",
     ),
-    legacy("linux-2.6.22", "2.6.22: simplified read-ahead with a current and an ahead window", QUEUE_2_6_18, "linux-2.6.22", "queue-2.6.13", "pdflush-2.6", "sata-2010"),
-    legacy("linux-2.6.38", "2.6.38: on-demand read-ahead, the queue still plugs itself", QUEUE_2_6_38, "linux-2.6.38", "queue-2.6.13", "flusher", "sata-2010"),
-    legacy("linux-2.6.39", "2.6.39: the plug moves to the task and is held for the whole read call", QUEUE_2_6_38, "linux-2.6.38", "task-2.6.39", "flusher", "sata-2010"),
-    legacy("linux-3.2.0", "3.2.0: as 2.6.39, with the plug flushed at 16 requests", QUEUE_2_6_38, "linux-2.6.38", "task-3.1", "flusher", "sata-2010"),
-    legacy("linux-3.3", "3.3: the plug is held for one submission only", QUEUE_2_6_38, "linux-2.6.38", "task-3.3", "flusher", "sata-2010"),
+    legacy(
+        "linux-2.6.22",
+        "2.6.22: simplified read-ahead with a current and an ahead window",
+        QUEUE_2_6_18,
+        "linux-2.6.22",
+        "queue-2.6.13",
+        "pdflush-2.6",
+        "sata-2010",
+    ),
+    legacy(
+        "linux-2.6.38",
+        "2.6.38: on-demand read-ahead, the queue still plugs itself",
+        QUEUE_2_6_38,
+        "linux-2.6.38",
+        "queue-2.6.13",
+        "flusher",
+        "sata-2010",
+    ),
+    legacy(
+        "linux-2.6.39",
+        "2.6.39: the plug moves to the task and is held for the whole read call",
+        QUEUE_2_6_38,
+        "linux-2.6.38",
+        "task-2.6.39",
+        "flusher",
+        "sata-2010",
+    ),
+    legacy(
+        "linux-3.2.0",
+        "3.2.0: as 2.6.39, with the plug flushed at 16 requests",
+        QUEUE_2_6_38,
+        "linux-2.6.38",
+        "task-3.1",
+        "flusher",
+        "sata-2010",
+    ),
+    legacy(
+        "linux-3.3",
+        "3.3: the plug is held for one submission only",
+        QUEUE_2_6_38,
+        "linux-2.6.38",
+        "task-3.3",
+        "flusher",
+        "sata-2010",
+    ),
     legacy("linux-4.4", "4.4: legacy queue, 16-request plug", QUEUE_4, "linux-4.4", "task-3.3", "flusher", "sata-2014"),
-    legacy("linux-4.19", "4.19: legacy queue, read-ahead that knows the largest request", QUEUE_4, "linux-4.19", "task-3.3", "flusher", "sata-2014"),
-    multi_queue("linux-6.1", "6.1: blk-mq, folios of ext4 are single pages", QUEUE_MQ, "linux-6.1"),
-    multi_queue("linux-6.12", "6.12: blk-mq, folios of ext4 are single pages", QUEUE_MQ, "linux-6.12"),
-    multi_queue("linux-6.18", "6.18: blk-mq, large folios", QUEUE_6_18, "linux-6.18"),
+    legacy(
+        "linux-4.19",
+        "4.19: legacy queue, read-ahead that knows the largest request",
+        QUEUE_4,
+        "linux-4.19",
+        "task-3.3",
+        "flusher",
+        "sata-2014",
+    ),
+    multi_queue("linux-6.1", "6.1: blk-mq, folios of ext4 are single pages", QUEUE_MQ, "linux-6.1", "ext4"),
+    multi_queue("linux-6.12", "6.12: blk-mq, folios of ext4 are single pages", QUEUE_MQ, "linux-6.12", "ext4"),
+    multi_queue("linux-6.18", "6.18: blk-mq, large folios", QUEUE_6_18, "linux-6.18", "ext4-6.16"),
 ];
 
 const fn kernel_2_6(
@@ -214,6 +272,7 @@ const fn multi_queue(
     summary: &'static str,
     options: &'static [OptionSpec],
     readahead: &'static str,
+    filesystem: &'static str,
 ) -> Kernel {
     Kernel {
         name,
@@ -230,7 +289,7 @@ const fn multi_queue(
         plug: "task-5.16",
         elevator: "none",
         elevator_names: NAMES_MQ,
-        filesystem: "ext4",
+        filesystem,
         writeback: "flusher",
         machine: "server-2024",
         device: "nvme",
@@ -321,7 +380,8 @@ impl<B: Copy> Chosen<B> {
     }
 }
 
-/// Why a key could not be set. [`fmt::Display`](std::fmt::Display) gives the sentence; `nearest` what was perhaps meant.
+/// Why a key could not be set. [`fmt::Display`](std::fmt::Display) gives the sentence; `nearest` what was perhaps
+/// meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyError {
     /// The key or value as typed.
@@ -420,9 +480,7 @@ impl Stack {
         match key {
             "readahead" => choose(&mut self.readahead, READAHEADS, key, value, |k| k.readahead, &[]),
             "plug" => choose(&mut self.plug, PLUGS, key, value, |k| k.plug, &[]),
-            "elevator" => {
-                choose(&mut self.elevator, ELEVATORS, key, value, |k| k.elevator, self.kernel.elevator_names)
-            }
+            "elevator" => choose(&mut self.elevator, ELEVATORS, key, value, |k| k.elevator, self.kernel.elevator_names),
             "filesystem" => choose(&mut self.filesystem, FILESYSTEMS, key, value, |k| k.filesystem, &[]),
             "writeback" => choose(&mut self.writeback, WRITEBACKS, key, value, |k| k.writeback, &[]),
             "machine" => choose(&mut self.machine, MACHINES, key, value, |k| k.machine, &[]),

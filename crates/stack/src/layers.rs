@@ -1,9 +1,12 @@
 //! Per-layer statistics from events, from whichever source they come.
 //!
-//! One pass, constant memory: the observer keeps the times of requests in flight, by request number. Phases are those of
+//! One pass, constant memory: the observer keeps the times of requests in flight, by request number. Phases are those
+//! of
 //! btt: Q2G (queued to allocated), G2I (to the elevator), I2D (in the elevator), D2C (at the device), Q2C (all of it).
 
-use crate::event::{CallId, Content, Dir, Event, EventSink, IdleEnd, JournalStep, MergeKind, Op, RaClose, RaKind, What};
+use crate::event::{
+    CallId, Content, Dir, Event, EventSink, IdleEnd, JournalStep, MergeKind, Op, RaClose, RaKind, What,
+};
 use crate::histogram::Histogram;
 use crate::units::Nanos;
 
@@ -243,6 +246,7 @@ impl LayerObserver {
         self.layers
     }
 
+    #[inline]
     fn account(&mut self, now: Nanos) {
         let passed = now.saturating_sub(self.accounted);
         if self.in_driver > 0 {
@@ -252,6 +256,7 @@ impl LayerObserver {
         self.accounted = now;
     }
 
+    #[inline]
     fn times(&mut self, rq: u32) -> &mut RequestTimes {
         let index = rq as usize;
         if index >= self.requests.len() {
@@ -266,8 +271,15 @@ impl LayerObserver {
 }
 
 impl EventSink for LayerObserver {
-    #[inline]
     fn event(&mut self, event: &Event) {
+        self.observe(event);
+    }
+}
+
+impl LayerObserver {
+    /// Takes one event. Inlined, so that where the kind of event is known only its arm remains.
+    #[inline(always)]
+    pub(crate) fn observe(&mut self, event: &Event) {
         let at = event.at;
         match event.what {
             What::CallStart { .. } => {
@@ -321,8 +333,7 @@ impl EventSink for LayerObserver {
                 self.account(at);
                 self.in_queue += 1;
                 let queued = self.last_queued;
-                *self.times(rq.0) =
-                    RequestTimes { queued, allocated: at, inserted: at, issued: at };
+                *self.times(rq.0) = RequestTimes { queued, allocated: at, inserted: at, issued: at };
                 self.layers.phases.q2g.record(at.saturating_sub(queued).0);
             }
             What::Merge { kind, .. } => {

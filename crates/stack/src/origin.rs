@@ -75,8 +75,7 @@ impl OptionSpec {
             }
             return Err(format!("`{}` takes one of {}, not `{text}`", self.name, self.choices.join(", ")));
         }
-        let value: i64 =
-            text.parse().map_err(|_| format!("`{}` takes a whole number, not `{text}`", self.name))?;
+        let value: i64 = text.parse().map_err(|_| format!("`{}` takes a whole number, not `{text}`", self.name))?;
         if value < self.min || value > self.max {
             return Err(format!("`{}` must lie between {} and {}, not {value}", self.name, self.min, self.max));
         }
@@ -202,10 +201,7 @@ mod tests {
         assert_eq!(SPECS[0].parse("12"), Ok(12));
         assert_eq!(SPECS[1].parse("off"), Ok(0));
         assert_eq!(SPECS[2].parse("keep"), Ok(1));
-        assert_eq!(
-            SPECS[0].parse("4096").unwrap_err(),
-            "`slice_idle_ms` must lie between 0 and 1000, not 4096"
-        );
+        assert_eq!(SPECS[0].parse("4096").unwrap_err(), "`slice_idle_ms` must lie between 0 and 1000, not 4096");
         assert_eq!(SPECS[2].parse("x").unwrap_err(), "`cache` takes one of discard, keep, not `x`");
     }
 

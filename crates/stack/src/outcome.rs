@@ -12,8 +12,8 @@ use crate::workload::FileIo;
 pub enum CacheStart {
     /// Nothing.
     Cold,
-    /// The last bytes written by the preparation of the files, as many as given (clipped to what memory holds), clean; the
-    /// blocks that map them too.
+    /// The last bytes written by the preparation of the files, as many as given (clipped to what memory holds),
+    /// clean; the blocks that map them too.
     Tail {
         /// Bytes at the end of the last files.
         bytes: u64,
@@ -158,8 +158,8 @@ impl std::fmt::Display for RunError {
         match self {
             RunError::TooLarge { need_bytes, have_bytes } => write!(
                 f,
-                "the files need {} MiB on disk, and the device has room for {} MiB: make --file-total-size smaller or pick \
-                 a larger --disk",
+                "the files need {} MiB on disk, and the device has room for {} MiB: make --file-total-size smaller or \
+                 pick a larger --disk",
                 need_bytes.div_ceil(1 << 20),
                 have_bytes >> 20
             ),
@@ -169,7 +169,10 @@ impl std::fmt::Display for RunError {
                 "given up after {nr_events} events at {at} of simulated time: set --events or a shorter --time"
             ),
             RunError::Stuck { at, nr_tasks } => {
-                write!(f, "{nr_tasks} tasks wait for something that will not happen, at {at}: this is a mistake in a model")
+                write!(
+                    f,
+                    "{nr_tasks} tasks wait for something that will not happen, at {at}: this is a mistake in a model"
+                )
             }
         }
     }

@@ -1,11 +1,12 @@
 //! The page cache: which pages of which files are in memory, and in what state.
 //!
-//! Pages are kept in chunks of 64 with one bitmap per flag, so that a run of pages is tested or changed a word at a time
-//! and an absent page costs nothing. Replacement is the two-list LRU of 2.4 and later:
+//! Pages are kept in chunks of 64 with one bitmap per flag, so that a run of pages is tested or changed a word at a
+//! time and an absent page costs nothing. Replacement is the two-list LRU of 2.4 and later:
 //! ```text
 //! add        at the head of the inactive list
 //! touch      first: referenced; again: to the head of the active list, no longer referenced
-//! reclaim    from the tail of the inactive list: clean pages go (referenced or not, as nothing here is mapped), dirty ones
+//! reclaim    from the tail of the inactive list: clean pages go (referenced or not, as nothing here is mapped),
+//! dirty ones
 //!            are reported for writeback and go back to the head, locked ones go back to the head
 //! balance    while the active list is longer than the inactive one, its tail moves to the inactive list
 //! ```
@@ -17,25 +18,25 @@ use crate::event::FileId;
 use crate::readahead::Folio;
 use crate::units::PageIndex;
 
-/// Flags of pages.
+/// Flags of pages. The first four are all that a read of cached pages looks at.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Flag {
-    /// In the cache.
-    Present,
     /// Its data is valid.
     Uptodate,
-    /// Being read.
-    Locked,
     /// Carries the read-ahead marker.
     Marked,
-    /// Changed since it was last written.
-    Dirty,
-    /// Being written.
-    Writeback,
     /// Touched once since it was added or last aged.
     Referenced,
     /// On the active list.
     Active,
+    /// In the cache.
+    Present,
+    /// Being read.
+    Locked,
+    /// Changed since it was last written.
+    Dirty,
+    /// Being written.
+    Writeback,
     /// Not the first page of its folio.
     Tail,
 }
@@ -43,8 +44,9 @@ pub enum Flag {
 const NR_FLAGS: usize = 9;
 const NIL: u32 = u32::MAX;
 
-/// 64 pages.
+/// 64 pages. Aligned to a cache line, so that a read of cached pages touches one.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 struct Chunk {
     flags: [u64; NR_FLAGS],
     /// LRU entry of each page (of the first page of a folio).
@@ -370,7 +372,8 @@ impl PageCache {
             let Entry { file, order, page, .. } = self.entries[slot as usize];
             let (file, first, nr_pages) = (FileId(file), PageIndex(page), 1u64 << order);
             to_scan = to_scan.saturating_sub(nr_pages);
-            let busy = self.any(file, first, nr_pages, Flag::Locked) || self.any(file, first, nr_pages, Flag::Writeback);
+            let busy =
+                self.any(file, first, nr_pages, Flag::Locked) || self.any(file, first, nr_pages, Flag::Writeback);
             let dirty = self.any(file, first, nr_pages, Flag::Dirty);
             if busy || dirty {
                 if dirty && !busy {
@@ -458,9 +461,15 @@ mod tests {
         }
         cache.set(FILE, PageIndex(150), 1, Flag::Marked, true);
         let run = |page, nr| cache.clean_run(FILE, PageIndex(page), nr);
-        assert_eq!([run(9, 5), run(10, 5), run(10, 100), run(72, 500), run(151, 500), run(5000, 3)], [0, 5, 60, 78, 49, 0]);
+        assert_eq!(
+            [run(9, 5), run(10, 5), run(10, 100), run(72, 500), run(151, 500), run(5000, 3)],
+            [0, 5, 60, 78, 49, 0]
+        );
         let hole = |page, end| cache.next_absent_run(FILE, PageIndex(page), PageIndex(end)).map(|(p, n)| (p.0, n));
-        assert_eq!([hole(0, 300), hole(12, 300), hole(72, 300), hole(72, 150)], [Some((0, 10)), Some((70, 2)), Some((200, 100)), None]);
+        assert_eq!(
+            [hole(0, 300), hole(12, 300), hole(72, 300), hole(72, 150)],
+            [Some((0, 10)), Some((70, 2)), Some((200, 100)), None]
+        );
     }
 
     #[test]

@@ -120,7 +120,7 @@ impl ReadLoop {
 
     /// Goes on until something must be done outside.
     #[inline]
-    pub fn step(&mut self, ra: &mut dyn Readahead, mapping: &mut dyn Mapping) -> Step {
+    pub fn step<M: Mapping>(&mut self, ra: &mut dyn Readahead, mapping: &mut M) -> Step {
         if self.stage == Stage::Begin
             && let Some(step) = self.begin(ra, mapping)
         {
@@ -136,7 +136,7 @@ impl ReadLoop {
         }
     }
 
-    fn begin(&mut self, ra: &mut dyn Readahead, mapping: &mut dyn Mapping) -> Option<Step> {
+    fn begin<M: Mapping>(&mut self, ra: &mut dyn Readahead, mapping: &mut M) -> Option<Step> {
         let batched = matches!(self.style, LoopStyle::Batch { .. });
         // Batch kernels leave a read at or after the end of the file before they touch any state.
         if self.pos == self.end || (batched && self.pos >= mapping.size_bytes()) {
@@ -150,7 +150,7 @@ impl ReadLoop {
     }
 
     /// 2.4 reads the absent page first and then asks for more around it, before it waits.
-    fn linux_2_4(&mut self, ra: &mut dyn Readahead, mapping: &mut dyn Mapping) -> Step {
+    fn linux_2_4<M: Mapping>(&mut self, ra: &mut dyn Readahead, mapping: &mut M) -> Step {
         loop {
             let page = self.page();
             match self.stage {
@@ -178,7 +178,7 @@ impl ReadLoop {
     }
 
     /// 2.6.0 to 2.6.22: ask, look up, read alone what is still absent.
-    fn ask_first(&mut self, ra: &mut dyn Readahead, mapping: &mut dyn Mapping) -> Step {
+    fn ask_first<M: Mapping>(&mut self, ra: &mut dyn Readahead, mapping: &mut M) -> Step {
         loop {
             let page = self.page();
             match self.stage {
@@ -233,7 +233,7 @@ impl ReadLoop {
     }
 
     /// 2.6.23 to 5.x: look up; the end of the file is only looked at once a page is at hand.
-    fn on_demand(&mut self, ra: &mut dyn Readahead, mapping: &mut dyn Mapping) -> Step {
+    fn on_demand<M: Mapping>(&mut self, ra: &mut dyn Readahead, mapping: &mut M) -> Step {
         loop {
             let page = self.page();
             match self.stage {
@@ -304,10 +304,10 @@ impl ReadLoop {
     }
 
     /// 5.12 and later: a batch of folios at a time.
-    fn batch(
+    fn batch<M: Mapping>(
         &mut self,
         ra: &mut dyn Readahead,
-        mapping: &mut dyn Mapping,
+        mapping: &mut M,
         max_folios: u64,
         prev_pos_per_folio: bool,
     ) -> Step {
@@ -328,7 +328,12 @@ impl ReadLoop {
                     }
                 }
                 Stage::Lookup | Stage::AfterMiss => {
-                    let batch = collect(mapping, page, self.last_page_end().0 - page.0, max_folios);
+                    let nr_pages = self.last_page_end().0 - page.0;
+                    if !self.interleave && mapping.clean_run(page, nr_pages) == nr_pages {
+                        // Batches of clean pages ask the policy nothing, so however many there are, they are one copy.
+                        return self.copy(mapping, page.plus(nr_pages));
+                    }
+                    let batch = collect(mapping, page, nr_pages, max_folios);
                     if let Some(folio) = batch.tail {
                         let end = folio.first.plus(1 << folio.order);
                         self.stage = Stage::Tail { first: folio.first, end };
@@ -393,12 +398,12 @@ impl ReadLoop {
         self.last_page_end().0 - page.0
     }
 
-    fn copy_page(&mut self, mapping: &dyn Mapping) -> Step {
+    fn copy_page<M: Mapping>(&mut self, mapping: &M) -> Step {
         self.copy(mapping, self.page().plus(1))
     }
 
     /// Copies up to page `end`, the end of the request or the end of the file, whichever comes first.
-    fn copy(&mut self, mapping: &dyn Mapping, end: PageIndex) -> Step {
+    fn copy<M: Mapping>(&mut self, mapping: &M, end: PageIndex) -> Step {
         let page = self.page();
         let to = self.end.min(mapping.size_bytes()).min(end.0 * PAGE_BYTES);
         assert!(to > self.pos, "a copy of nothing would never end: {} to {to}", self.pos);
@@ -422,7 +427,7 @@ impl ReadLoop {
 
 /// Walks present folios upward from `page`, over at most `nr_pages` pages and `max_folios` folios, and stops after the
 /// first that is marked or not up to date (`filemap_get_read_batch`).
-fn collect(mapping: &dyn Mapping, page: PageIndex, nr_pages: u64, max_folios: u64) -> Batch {
+fn collect<M: Mapping>(mapping: &M, page: PageIndex, nr_pages: u64, max_folios: u64) -> Batch {
     // A page is at most a folio, so this many pages can never be too many folios.
     let run = mapping.clean_run(page, nr_pages.min(max_folios));
     let mut end = page.plus(run);
@@ -633,8 +638,8 @@ mod tests {
             let at_the_end = steps(name, &mut whole(10_000), 8_192, 4_096);
             assert_eq!(at_the_end[0], copy(2, 1, 1_808), "{name}");
         }
-        // A batch holds 31 folios.
-        let batches = [copy(0, 31, 31 * 4096), copy(31, 9, 9 * 4096), Step::Done { len_bytes: 40 * 4096 }];
+        // A batch holds 31 folios, but batches that ask the policy nothing are one copy.
+        let batches = [copy(0, 40, 40 * 4096), Step::Done { len_bytes: 40 * 4096 }];
         assert_eq!(steps("linux-6.18", &mut whole(1 << 20), 0, 40 * 4096), batches);
     }
 

@@ -18,12 +18,20 @@ impl<'s> Recorder<'s> {
         Recorder { hash: EventHash::default(), layers: LayerObserver::default(), sink }
     }
 
-    /// Records one event.
-    #[inline]
+    /// Records one event. Inlined everywhere, because at each place the kind of event is known and all but one arm of
+    /// what follows disappears.
+    #[inline(always)]
     pub fn event(&mut self, at: Nanos, call: CallId, what: What) {
         let event = Event { at, call, what };
         self.hash.add(&event);
-        self.layers.event(&event);
+        self.layers.observe(&event);
+        if self.sink.is_some() {
+            self.tell(event);
+        }
+    }
+
+    #[cold]
+    fn tell(&mut self, event: Event) {
         if let Some(sink) = &mut self.sink {
             sink.event(&event);
         }

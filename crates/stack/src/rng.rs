@@ -20,8 +20,8 @@ fn split_mix(state: &mut u64) -> u64 {
 }
 
 impl Rng {
-    /// The stream `name` of the run with seed `seed`. Streams of different names are independent, so that a new component
-    /// does not shift the draws of the others.
+    /// The stream `name` of the run with seed `seed`. Streams of different names are independent, so that a new
+    /// component does not shift the draws of the others.
     pub fn stream(seed: u64, name: &str) -> Rng {
         // FNV-1a over the name keeps equal names equal on every machine.
         let mut hash = 0xcbf2_9ce4_8422_2325u64;

@@ -1,13 +1,14 @@
 //! The simulator: turns the policies' cranks.
 //!
 //! Threads of the program, the journal's daemon and the writeback daemon are tasks, written as `async` functions and
-//! polled by hand: a task runs until it must wait for time, for a CPU or for another task, and whoever ends the wait puts
-//! it on the run queue. No executor, no threads, no wakers; the order of everything is that of the event queue.
+//! polled by hand: a task runs until it must wait for time, for a CPU or for another task, and whoever ends the wait
+//! puts it on the run queue. No executor, no threads, no wakers; the order of everything is that of the event queue.
 //!
-//! A running task goes ahead without the event queue as long as nothing else is due before it is done, which is what makes
-//! cached reads cheap. CPU time is charged to a debt that is settled before anything that others can see.
+//! A running task goes ahead without the event queue as long as nothing else is due before it is done, which is what
+//! makes cached reads cheap. CPU time is charged to a debt that is settled before anything that others can see.
 //!
-//! What is modelled: buffered reads, writes and syncs of existing files, their page cache, read-ahead, journal, writeback,
+//! What is modelled: buffered reads, writes and syncs of existing files, their page cache, read-ahead, journal,
+//! writeback,
 //! plug, elevator and device; direct I/O in its plain form. What is rejected: `mmap` access. What is not modelled yet:
 //! the CPU's own caches, NUMA, preemption inside a system call, several devices.
 
@@ -165,6 +166,10 @@ struct World<'p, 's> {
     happenings: Cell<u64>,
     progress: Cell<Nanos>,
     current: Cell<TaskId>,
+    /// The call that the current task is in, and the CPU time it has had since it got a CPU: copies of what the run
+    /// queue keeps, taken when a task goes on.
+    current_call: Cell<CallId>,
+    ran: Cell<Nanos>,
     due: RefCell<EventQueue<Due>>,
     sched: RefCell<Sched>,
     block: RefCell<BlockQueue>,
@@ -252,7 +257,7 @@ impl<'p, 's> World<'p, 's> {
         let limits = Limits {
             ra_pages: queue.unsigned("read_ahead_kb") / 4,
             io_pages: io_pages.min(u64::from(max_segments)).max(1),
-            max_folio_order: stack.filesystem.entry.name.starts_with("ext4").then(|| folio_order(plan)).unwrap_or(0),
+            max_folio_order: fs.max_folio_order,
             max_sane: machine.cache_pages / 2,
         };
         let nr_descriptors = if job.own_descriptors { job.fileio.threads } else { 1 } as usize * nr_files as usize;
@@ -289,6 +294,8 @@ impl<'p, 's> World<'p, 's> {
             happenings: Cell::new(0),
             progress: Cell::new(Nanos::ZERO),
             current: Cell::new(0),
+            current_call: Cell::new(CallId::NONE),
+            ran: Cell::new(Nanos::ZERO),
             due: RefCell::new(EventQueue::default()),
             sched: RefCell::new(Sched::new(machine.nr_cpus)),
             block: RefCell::new(block),
@@ -318,7 +325,7 @@ impl<'p, 's> World<'p, 's> {
             }
             match due {
                 Due::Resume(task) => {
-                    self.current.set(task);
+                    self.switch_to(task);
                     let slot = &mut tasks[task as usize];
                     if let Some(future) = slot
                         && let Poll::Ready(()) = future.as_mut().poll(&mut context)
@@ -374,16 +381,7 @@ impl<'p, 's> World<'p, 's> {
             self.settle().await;
             // A call takes time on every machine, however its costs are set: otherwise a run could be endless.
             self.charge(Nanos(self.machine.syscall.0.max(1)));
-            let mut len_bytes = self.call(thread, &call).await;
-            let mut last = call;
-            while last.continues {
-                // The rest of the same call: what O_SYNC adds to a write.
-                let Next::Do { call: rest, .. } = self.report.borrow_mut().generator.next(thread, self.now.get()) else {
-                    unreachable!("a call that continues is followed by its sync")
-                };
-                len_bytes += self.call(thread, &rest).await;
-                last = rest;
-            }
+            let len_bytes = self.call(thread, &call).await;
             let now = self.now.get();
             self.report.borrow_mut().completed(thread, &call, len_bytes, intended, now);
         }
@@ -416,6 +414,9 @@ impl<'p, 's> World<'p, 's> {
                 0
             }
         };
+        if let Some(sync) = call.then {
+            self.fsync(file, sync == Op::Fdatasync).await;
+        }
         self.flush_own_plug(UnplugCause::Finish);
         self.settle().await;
         self.event(What::CallEnd { op: call.op, file, len_bytes: len_bytes as u32 });
@@ -429,6 +430,7 @@ impl<'p, 's> World<'p, 's> {
     }
 
     /// Records an event of the current task's call.
+    #[inline(always)]
     fn event(&self, what: What) {
         self.rec.borrow_mut().event(self.now.get(), self.call_id(), what);
     }
@@ -463,15 +465,17 @@ impl<'p, 's> World<'p, 's> {
     }
 
     /// Gives the requests that the current task holds back to the queue.
+    #[inline]
     fn flush_own_plug(&self, cause: UnplugCause) {
-        if !matches!(self.plugging, Plugging::Task { .. }) {
-            return;
+        if !self.sched.borrow().task(self.current.get()).plug.is_empty() {
+            self.flush_plug_list(cause);
         }
+    }
+
+    fn flush_plug_list(&self, cause: UnplugCause) {
         let mut list = std::mem::take(&mut self.sched.borrow_mut().task_mut(self.current.get()).plug);
-        if !list.is_empty() {
-            self.block.borrow_mut().flush_plug(self.now.get(), &mut list, cause, &mut self.rec.borrow_mut());
-            self.after_block();
-        }
+        self.block.borrow_mut().flush_plug(self.now.get(), &mut list, cause, &mut self.rec.borrow_mut());
+        self.after_block();
         self.sched.borrow_mut().task_mut(self.current.get()).plug = list;
     }
 
@@ -622,11 +626,6 @@ impl<'p, 's> World<'p, 's> {
             self.block_task().await;
         }
     }
-}
-
-/// Largest folio order of the plan's mapping: ext4 has large folios from 6.16 on.
-fn folio_order(plan: &Plan) -> u8 {
-    if plan.stack.readahead.entry.name == "linux-6.18" { 9 } else { 0 }
 }
 
 /// Pages of cached file data at the start.

@@ -70,7 +70,14 @@ const fn options(dirty: i64, background: i64, stop: i64) -> [OptionSpec; 5] {
     ]
 }
 
-fn rules(options: &Options, base: Base, by_file: bool, check_pages: u64, throttle_pages: u64, round_pages: u64) -> Rules {
+fn rules(
+    options: &Options,
+    base: Base,
+    by_file: bool,
+    check_pages: u64,
+    throttle_pages: u64,
+    round_pages: u64,
+) -> Rules {
     Rules {
         base,
         dirty_pct: options.unsigned("dirty_ratio"),

@@ -49,8 +49,8 @@ fn check_schema(name: &str, value: &Value) {
     assert!(found.is_empty(), "{:#?}", &found[..found.len().min(10)]);
 }
 
-const SMALL: &str = "sysbench fileio --file-num=16 --file-total-size=64M --file-test-mode=rndrd --threads=4 --events=1000 \
-                     run --json";
+const SMALL: &str = "sysbench fileio --file-num=16 --file-total-size=64M --file-test-mode=rndrd --threads=4 \
+                     --events=1000 run --json";
 
 fn names(kind: &str) -> Vec<String> {
     let models = json(&format!("models {kind} --json"));

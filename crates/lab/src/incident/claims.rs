@@ -193,8 +193,9 @@ pub fn why(result: &IncidentResult) -> String {
     };
     let layers = &broken.layers;
     let mut words = format!(
-        "Row {broken_id} sends {} to the disk where {before_id} sends {}. {} of them are single 4 KiB pages of file data \
-         ({before_id}: {}): {} of the read calls that missed the cache were cut into pages that were waited for one by one. ",
+        "Row {broken_id} sends {} to the disk where {before_id} sends {}. {} of them are single 4 KiB pages of file \
+         data ({before_id}: {}): {} of the read calls that missed the cache were cut into pages that were waited for \
+         one by one. ",
         text::count(layers.reads.issued, "read command", "read commands"),
         text::grouped(before.layers.reads.issued),
         percent(layers.small_read_share()),

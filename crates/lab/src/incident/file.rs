@@ -4,7 +4,8 @@ use serde::Deserialize;
 
 use super::IncidentError;
 
-/// A published figure. Nothing that runs or explains may see it: it is opened by the claim checker and the printer only.
+/// A published figure. Nothing that runs or explains may see it: it is opened by the claim checker and the printer
+/// only.
 #[derive(Copy, Clone, Debug, PartialEq, Deserialize)]
 #[serde(transparent)]
 pub struct Published(f64);

@@ -148,7 +148,10 @@ pub fn json(results: &[IncidentResult], others: &[Known], wall_s: f64) -> Value 
         "claims_held": results.iter().map(IncidentResult::claims_held).sum::<usize>(),
         "not_modelled": others
             .iter()
-            .map(|known| json!({ "id": known.id, "title": known.incident.title, "claims": known.incident.claims.len() }))
+            .map(|known| {
+                let claims = known.incident.claims.len();
+                json!({ "id": known.id, "title": known.incident.title, "claims": claims })
+            })
             .collect::<Vec<_>>(),
         "event_hash": measure::hash(combine(hashes)),
         "wall_s": wall_s,

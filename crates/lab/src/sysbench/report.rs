@@ -1,7 +1,7 @@
 //! What a run of `sysbench fileio` says at its end: sysbench's text, or JSON.
 //!
-//! The text has the shape of sysbench 1.0.20 (and of the 1.1 development series with `--report-style=1.1`). One number is
-//! made differently: the percentile comes from our histogram, whose buckets are finer than sysbench's.
+//! The text has the shape of sysbench 1.0.20 (and of the 1.1 development series with `--report-style=1.1`). One
+//! number is made differently: the percentile comes from our histogram, whose buckets are finer than sysbench's.
 
 use std::fmt::Write;
 

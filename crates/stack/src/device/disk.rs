@@ -965,7 +965,7 @@ mod tests {
 
     #[test]
     fn the_seek_curve_is_the_one_of_the_replay() {
-        let disk = disk(&[("nr_sectors", 80_000_000)]);
+        let disk = disk(&[("nr_sectors", 80_000_000), ("seek_min_us", 1_000)]);
         // 1.0 ms + 14.06 ms sqrt(d / 80e6), 0.8 ms nearby, nothing where the head is.
         let expected = [(0, 0), (1, 800), (1_199, 800), (20_000_000, 8_031), (80_000_000, 15_062)];
         for (distance, us) in expected {

@@ -30,7 +30,7 @@ const OPTIONS: &[OptionSpec] = disk_options! {
     random_phase: false, "choice of the model";
     seek_track_us: 800, "assumed in the 2004 replay";
     seek_track_sectors: 1200, "assumed in the 2004 replay: two tracks";
-    seek_min_us: 1000, "calibrated in the 2004 replay on the 2.4.25 row (data sheet: 1.1 to 1.2 ms)";
+    seek_min_us: 1200, "data sheet: 1.1 to 1.2 ms; the upper end agrees best with the calibration row, 2.4.25";
     seek_avg_us: 8500, "data sheet";
     write_settle_us: 500, "assumed in the 2004 replay (data sheet: writes 1.0 ms longer)";
     media_rate_kb_s: 38_000, "assumed in the 2004 replay, near the outside of the AVER (40 MB/s)";

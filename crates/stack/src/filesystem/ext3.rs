@@ -23,10 +23,19 @@ const fn options(group_commit: usize, fsync: usize) -> [OptionSpec; 9] {
         OptionSpec::number("start_mb", 64, (0, 1 << 24), "where the file system begins on the disk"),
         OptionSpec::number("journal_mb", 32, (1, 1 << 12), "size of the journal, at the start of the file system"),
         OptionSpec::number("gap_mb", 0, (0, 1 << 24), "distance of the files from the journal"),
-        OptionSpec::choice("group_commit", &["yield", "tick", "never"], group_commit, "how forced commits wait for others"),
+        OptionSpec::choice(
+            "group_commit",
+            &["yield", "tick", "never"],
+            group_commit,
+            "how forced commits wait for others",
+        ),
         OptionSpec::choice("fsync", &["always-commit", "commit-if-dirty"], fsync, "what fsync does to a clean file"),
         OptionSpec::switch("atime", true, "reads change the inode once a second"),
-        OptionSpec::switch("barriers", false, "empty the drive's cache around the commit block (off by default in 2004)"),
+        OptionSpec::switch(
+            "barriers",
+            false,
+            "empty the drive's cache around the commit block (off by default in 2004)",
+        ),
         OptionSpec::number("commit_interval_s", 5, (1, 3600), "time between commits nobody asks for"),
         OptionSpec::number("inodes_per_block", 32, (1, 64), "inodes of 128 bytes in a block"),
     ]
@@ -83,5 +92,6 @@ fn build(options: &Options, page_by_page: bool) -> Rules {
         inodes_per_block: options.unsigned("inodes_per_block") as u32,
         commit_interval_s: options.unsigned("commit_interval_s"),
         page_by_page,
+        max_folio_order: 0,
     }
 }

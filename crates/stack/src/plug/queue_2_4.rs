@@ -1,9 +1,10 @@
 //! The queue of 2.4 plugs itself and is unplugged by the global task queue.
 //!
-//! A buffer that arrives at an empty queue plugs it and puts the unplugging on `tq_disk`. That task queue is run by whoever
+//! A buffer that arrives at an empty queue plugs it and puts the unplugging on `tq_disk`. That task queue is run by
+//! whoever
 //! waits for a buffer or a page, and by whoever must wait for a free request. There is no timer and no threshold.
-//! Source: 2.4.27, `drivers/block/ll_rw_blk.c`, `generic_plug_device` and `__make_request`. Known deviations: one device,
-//! so running the task queue unplugs that one only.
+//! Source: 2.4.27, `drivers/block/ll_rw_blk.c`, `generic_plug_device` and `__make_request`. Known deviations: one
+//! device, so running the task queue unplugs that one only.
 
 use super::{Build, Plugging};
 use crate::origin::{Entry, Origin};

@@ -16,7 +16,12 @@ use crate::origin::{Entry, OptionSpec, Options, Origin};
 /// Options with the given defaults: requests, KiB.
 const fn options(max_requests: i64, flush_kb: i64) -> [OptionSpec; 2] {
     [
-        OptionSpec::number("max_requests", max_requests, (0, 1 << 16), "requests at which the list is flushed; 0: no limit"),
+        OptionSpec::number(
+            "max_requests",
+            max_requests,
+            (0, 1 << 16),
+            "requests at which the list is flushed; 0: no limit",
+        ),
         OptionSpec::number("flush_kb", flush_kb, (0, 1 << 20), "size of the last request at which it is; 0: no limit"),
     ]
 }

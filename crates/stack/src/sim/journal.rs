@@ -345,8 +345,8 @@ impl World<'_, '_> {
         self.wake_all(|journal| &mut journal.commit_waiters);
     }
 
-    /// Writes the data of a transaction and waits for it: what is dirty is submitted, what is being written is waited for
-    /// and written again if it was changed meanwhile.
+    /// Writes the data of a transaction and waits for it: what is dirty is submitted, what is being written is waited
+    /// for and written again if it was changed meanwhile.
     async fn write_ordered(&self, tid: u32, data: &[(FileId, PageIndex)]) {
         let mine = |key: &(FileId, PageIndex)| self.journal.borrow().attached.get(key) == Some(&tid);
         for group in data.chunks(BUFFERS_AT_ONCE) {

@@ -72,8 +72,8 @@ impl World<'_, '_> {
         }
     }
 
-    /// Submits a run of pages that are locked in the cache: a bio ends where its mapping block does, and in 2.4 with every
-    /// page.
+    /// Submits a run of pages that are locked in the cache: a bio ends where its mapping block does, and in 2.4 with
+    /// every page.
     pub(super) async fn read_run(&self, file: FileId, first: PageIndex, nr_pages: u64) {
         let file_blocks = self.vfs.borrow().file_blocks();
         let max_pages = if self.fs.page_by_page {

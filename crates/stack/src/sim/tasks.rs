@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use super::{Due, World};
 use crate::block::PlugList;
-use crate::event::CallId;
+use crate::event::{CallId, UnplugCause};
 use crate::units::Nanos;
 
 /// A task: a thread of the program or a daemon, numbered from 0.
@@ -153,12 +153,34 @@ impl World<'_, '_> {
         (0..nr_tasks).for_each(|task| self.wake(task));
     }
 
-    pub(super) fn call_id(&self) -> CallId {
-        self.sched.borrow().task(self.current.get()).call
+    /// A task goes on.
+    pub(super) fn switch_to(&self, id: TaskId) {
+        self.current.set(id);
+        let sched = self.sched.borrow();
+        let task = sched.task(id);
+        self.current_call.set(task.call);
+        self.ran.set(task.ran);
     }
 
+    #[inline]
+    pub(super) fn call_id(&self) -> CallId {
+        self.current_call.get()
+    }
+
+    #[inline]
     pub(super) fn begin_call(&self, call: CallId) {
-        self.sched.borrow_mut().task_mut(self.current.get()).call = call;
+        self.current_call.set(call);
+    }
+
+    /// Gives control back to the simulator; somebody must have arranged for the task to go on.
+    async fn leave(&self) {
+        {
+            let mut sched = self.sched.borrow_mut();
+            let task = sched.task_mut(self.current.get());
+            task.call = self.current_call.get();
+            task.ran = self.ran.get();
+        }
+        suspend().await;
     }
 
     /// Adds to the CPU time that the current task owes.
@@ -176,39 +198,45 @@ impl World<'_, '_> {
     }
 
     /// Lets the time pass that the current task owes. Afterwards anything may have changed.
-    #[inline]
+    #[inline(always)]
     pub(super) async fn settle(&self) {
-        while self.debt.get() > 0 {
-            let debt = Nanos(self.debt.replace(0) + self.stolen.replace(0));
-            let end = self.now.get() + debt;
-            self.cpu_busy.set(self.cpu_busy.get() + debt.0);
-            let next = self.due.borrow().next_at();
-            if next.is_none_or(|next| next > end) {
-                // Nothing else is due before: go ahead without the event queue.
-                self.now.set(end);
-                self.happenings.set(self.happenings.get() + 1);
-            } else {
-                let task = self.current.get();
-                self.due.borrow_mut().push(end, Due::Resume(task));
-                suspend().await;
-                // Interrupts may have taken time from this task meanwhile.
-                self.debt.set(self.debt.get() + self.stolen.replace(0));
-            }
-            if self.account(debt) {
-                self.yield_cpu().await;
-            }
+        if !self.go_ahead() {
+            self.settle_with_others().await;
         }
     }
 
-    /// Whether the current task has used up its time while others wait.
-    #[inline]
-    fn account(&self, ran: Nanos) -> bool {
-        let mut sched = self.sched.borrow_mut();
-        let current = self.current.get();
-        let others = !sched.ready.is_empty();
-        let task = sched.task_mut(current);
-        task.ran += ran;
-        task.ran >= self.machine.timeslice && others
+    /// Lets the time pass if nothing else is due before it has; says whether nothing is owed any more.
+    #[inline(always)]
+    fn go_ahead(&self) -> bool {
+        let debt = self.debt.get() + self.stolen.get();
+        if debt == 0 {
+            return true;
+        }
+        let end = self.now.get() + Nanos(debt);
+        if self.due.borrow().next_at().is_some_and(|next| next <= end) || self.ran.get() >= self.machine.timeslice {
+            return false;
+        }
+        self.debt.set(0);
+        self.stolen.set(0);
+        self.now.set(end);
+        self.ran.set(self.ran.get() + Nanos(debt));
+        self.cpu_busy.set(self.cpu_busy.get() + debt);
+        self.happenings.set(self.happenings.get() + 1);
+        true
+    }
+
+    /// The same while other things happen.
+    async fn settle_with_others(&self) {
+        while self.debt.get() + self.stolen.get() > 0 {
+            let debt = Nanos(self.debt.replace(0) + self.stolen.replace(0));
+            self.cpu_busy.set(self.cpu_busy.get() + debt.0);
+            self.ran.set(self.ran.get() + debt);
+            self.due.borrow_mut().push(self.now.get() + debt, Due::Resume(self.current.get()));
+            self.leave().await;
+            if self.ran.get() >= self.machine.timeslice {
+                self.yield_cpu().await;
+            }
+        }
     }
 
     /// Lets others run first; returns at once if nobody waits for a CPU.
@@ -217,13 +245,14 @@ impl World<'_, '_> {
         {
             let mut sched = self.sched.borrow_mut();
             if sched.ready.is_empty() {
+                self.ran.set(Nanos::ZERO);
                 return;
             }
             sched.task_mut(task).state = State::Ready;
             sched.ready.push_back(task);
         }
         self.release_cpu();
-        suspend().await;
+        self.leave().await;
     }
 
     /// Sleeps until somebody wakes the current task. The caller has put it where it will be found, and checks again
@@ -231,9 +260,11 @@ impl World<'_, '_> {
     pub(super) async fn block_task(&self) {
         debug_assert_eq!(self.debt.get(), 0, "time must have passed before a task sleeps");
         let task = self.current.get();
+        // Whatever it sleeps for, a task must not take its plugged requests to sleep (schedule() flushes them).
+        self.flush_own_plug(UnplugCause::Schedule);
         self.sched.borrow_mut().task_mut(task).state = State::Blocked;
         self.release_cpu();
-        suspend().await;
+        self.leave().await;
     }
 
     /// Sleeps until `time` or until woken.

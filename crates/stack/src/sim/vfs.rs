@@ -90,11 +90,8 @@ impl Vfs {
         nr_descriptors: usize,
     ) -> Vfs {
         let nr_mapping = rules.nr_mapping_blocks(file_bytes.div_ceil(PAGE_BYTES));
-        let file = File {
-            mapping: vec![MapState::Absent; nr_mapping as usize],
-            inode: Inode::default(),
-            dirty_since: None,
-        };
+        let file =
+            File { mapping: vec![MapState::Absent; nr_mapping as usize], inode: Inode::default(), dirty_since: None };
         let mut descriptors = Vec::new();
         descriptors.resize_with(nr_descriptors, || None);
         Vfs {

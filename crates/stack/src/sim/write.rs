@@ -139,8 +139,8 @@ impl World<'_, '_> {
         written
     }
 
-    /// Submits the dirty pages from `page` on that lie together, at most `max_pages`. Pages that somebody else has begun to
-    /// write in the meantime are waited for and not written again.
+    /// Submits the dirty pages from `page` on that lie together, at most `max_pages`. Pages that somebody else has
+    /// begun to write in the meantime are waited for and not written again.
     pub(super) async fn write_run(&self, file: FileId, page: PageIndex, max_pages: u64) -> u64 {
         self.wait_page_written(file, page).await;
         self.settle().await;
@@ -199,7 +199,7 @@ impl World<'_, '_> {
                     let mut vfs = self.vfs.borrow_mut();
                     let inode = &mut vfs.files[file.0 as usize].inode;
                     // Only time stamps ever change here, and fdatasync does not care about these (ext4).
-                    let dirty = inode.dirty && !(data_only && !self.fs.time_in_seconds);
+                    let dirty = inode.dirty && (self.fs.time_in_seconds || !data_only);
                     inode.dirty &= !dirty;
                     dirty
                 };
@@ -258,6 +258,7 @@ impl World<'_, '_> {
             };
             if nr_pages == 0 {
                 // Everything is on its way already: wait a little for it to arrive.
+                self.kick_io();
                 self.sleep_until(self.now.get() + Nanos::from_ms(10)).await;
             }
             written += nr_pages;
@@ -308,6 +309,8 @@ impl World<'_, '_> {
                 }
                 next_round = self.now.get() + rules.interval;
             }
+            // The daemon's last act in a round is to run the queue (bdflush runs tq_disk).
+            self.kick_io();
         }
     }
 

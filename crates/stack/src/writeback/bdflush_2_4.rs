@@ -6,8 +6,8 @@
 //! kupdate   every 5 s, buffers older than 30 s
 //! order     the list of dirty buffers, oldest first
 //! ```
-//! Source: 2.4.27, `fs/buffer.c`, `balance_dirty`, `bdflush`, `kupdate`, `bdf_prm`. Known deviations: age is kept per file,
-//! so the order among files is that of their first dirty page, and ascending within a file.
+//! Source: 2.4.27, `fs/buffer.c`, `balance_dirty`, `bdflush`, `kupdate`, `bdf_prm`. Known deviations: age is kept per
+//! file, so the order among files is that of their first dirty page, and ascending within a file.
 
 use super::{Base, Build, options, rules};
 use crate::origin::{Entry, Origin};

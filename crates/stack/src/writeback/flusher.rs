@@ -6,7 +6,8 @@
 //! periodic  every 5 s, files first dirtied more than 30 s ago
 //! order     file by file, ascending pages
 //! ```
-//! Source: 3.2 and 6.1, `mm/page-writeback.c`, `balance_dirty_pages`; `fs/fs-writeback.c`. Known deviations: no estimate of
+//! Source: 3.2 and 6.1, `mm/page-writeback.c`, `balance_dirty_pages`; `fs/fs-writeback.c`. Known deviations: no
+//! estimate of
 //! the device's bandwidth: a writer above the limit writes pages itself instead of sleeping for a computed time.
 
 use super::{Base, Build, options, rules};

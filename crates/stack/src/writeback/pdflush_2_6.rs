@@ -6,8 +6,8 @@
 //! kupdate   every 5 s, files first dirtied more than 30 s ago
 //! order     file by file, ascending pages
 //! ```
-//! Source: 2.6.6-rc3, `mm/page-writeback.c`, `balance_dirty_pages`, `background_writeout`, `wb_kupdate`. Known deviations:
-//! one daemon instead of two to eight; waiting for congestion to end is waiting for a request.
+//! Source: 2.6.6-rc3, `mm/page-writeback.c`, `balance_dirty_pages`, `background_writeout`, `wb_kupdate`. Known
+//! deviations: one daemon instead of two to eight; waiting for congestion to end is waiting for a request.
 
 use super::{Base, Build, options, rules};
 use crate::origin::{Entry, Origin};
