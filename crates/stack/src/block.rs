@@ -98,10 +98,14 @@ pub struct BlockQueue {
     in_driver: u32,
     depth: u32,
     plugged: bool,
+    /// The elevator keeps the device idle on purpose.
+    idling: bool,
     device_at: Option<Nanos>,
     elevator_at: Option<Nanos>,
     plug_at: Option<Nanos>,
     completions: Vec<Completion>,
+    /// Done by the device, interrupt not yet handled.
+    done: Vec<RqId>,
     finished: Vec<Bio>,
     wakeups: Vec<(Nanos, Wakeup)>,
 }
@@ -133,10 +137,12 @@ impl BlockQueue {
             in_driver: 0,
             depth,
             plugged: false,
+            idling: false,
             device_at: None,
             elevator_at: None,
             plug_at: None,
             completions: Vec::new(),
+            done: Vec::new(),
             finished: Vec::new(),
             wakeups: Vec::new(),
         }
@@ -203,14 +209,18 @@ impl BlockQueue {
         if started {
             rec.event(now, CallId::NONE, What::IdleStart);
         }
+        self.idling = started || (self.idling && ended.is_none());
         if kick {
             self.wakeups.push((now + self.limits.kblockd, Wakeup::Run));
         }
-        let timer = self.elevator.timer();
-        if timer != self.elevator_at {
-            self.elevator_at = timer;
-            if let Some(at) = timer {
-                self.wakeups.push((at.max(now), Wakeup::Elevator));
+        // Only an elevator that idles has a timer to ask for.
+        if self.idling || self.elevator_at.is_some() {
+            let timer = self.elevator.timer();
+            if timer != self.elevator_at {
+                self.elevator_at = timer;
+                if let Some(at) = timer {
+                    self.wakeups.push((at.max(now), Wakeup::Elevator));
+                }
             }
         }
         answer
@@ -537,11 +547,15 @@ impl BlockQueue {
             fua: rq.flush && rq.nr_sectors > 0,
         };
         // Let the device catch up first, so that it sees its own events in order of time.
-        self.advance(now);
+        if self.device_at.is_some_and(|at| at <= now) {
+            self.advance(now);
+            self.interrupts(now);
+        }
         self.device.submit(now, command);
         self.watch_device(now);
     }
 
+    /// Takes what the device has done by now.
     fn advance(&mut self, now: Nanos) {
         while let Some(completion) = self.device.advance(now) {
             let tag = completion.tag as usize;
@@ -549,9 +563,14 @@ impl BlockQueue {
                 self.completions.resize(tag + 1, Completion::default());
             }
             self.completions[tag] = completion;
-            let done = Wakeup::Interrupt(RqId(completion.tag));
-            self.wakeups.push((now + self.limits.interrupt, done));
+            self.done.push(RqId(completion.tag));
         }
+    }
+
+    /// Has the interrupts of what is done handled in a moment.
+    fn interrupts(&mut self, now: Nanos) {
+        let at = now + self.limits.interrupt;
+        self.wakeups.extend(self.done.drain(..).map(|rq| (at, Wakeup::Interrupt(rq))));
     }
 
     fn watch_device(&mut self, now: Nanos) {
@@ -572,6 +591,13 @@ impl BlockQueue {
                     self.advance(now);
                     self.device_at = None;
                     self.watch_device(now);
+                    if self.limits.interrupt > Nanos::ZERO {
+                        self.interrupts(now);
+                    } else {
+                        let mut done = std::mem::take(&mut self.done);
+                        done.drain(..).for_each(|rq| self.complete(rq, now, rec));
+                        self.done = done;
+                    }
                 }
             }
             Wakeup::Command(rq) => self.command(rq, now),
@@ -598,19 +624,19 @@ impl BlockQueue {
     }
 
     fn complete(&mut self, id: RqId, now: Nanos, rec: &mut Recorder<'_>) {
-        let rq = self.requests[id];
+        let Request { call, dir, nr_sectors, nr_bios, first, .. } = self.requests[id];
         let Completion { media, seek, rotation, .. } = self.completions[id.0 as usize];
         if self.device.rotational() {
             let (seek_us, rotation_us) = ((seek.0 / 1000) as u32, (rotation.0 / 1000) as u32);
-            rec.event(now, rq.call, What::ServiceModel { rq: id, seek_us, rotation_us, media });
+            rec.event(now, call, What::ServiceModel { rq: id, seek_us, rotation_us, media });
         }
-        rec.event(now, rq.call, What::Complete { rq: id, dir: rq.dir, nr_sectors: rq.nr_sectors });
+        rec.event(now, call, What::Complete { rq: id, dir, nr_sectors });
         self.in_driver -= 1;
         self.elevator(now, rec, |e, ctx| e.completed(ctx, id));
-        self.allocated[rq.dir as usize] -= 1;
-        self.queued_sectors -= u64::from(rq.nr_sectors);
+        self.allocated[dir as usize] -= 1;
+        self.queued_sectors -= u64::from(nr_sectors);
         self.requests.release(id);
-        let mut next = rq.first;
+        let mut next = first;
         while next != BioId::NONE {
             let bio = self.bios[next];
             self.bios.release(next);
@@ -618,7 +644,7 @@ impl BlockQueue {
             next = bio.next;
         }
         // Bios are taken from the end, so the first must be there.
-        let nr = rq.nr_bios as usize;
+        let nr = nr_bios as usize;
         let len = self.finished.len();
         self.finished[len - nr..].reverse();
         self.run(now, rec);

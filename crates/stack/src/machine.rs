@@ -15,7 +15,7 @@ pub struct Machine {
     pub cache_pages: u64,
     /// Pages of memory (for dirty limits).
     pub total_pages: u64,
-    /// The program's own work before each call.
+    /// The program's own work for each call, within the call's latency as the program reports it.
     pub tool: Nanos,
     /// Entering and leaving a system call.
     pub syscall: Nanos,
@@ -51,7 +51,7 @@ const fn options(cpus: i64, memory_mb: i64, reserved_mb: i64, costs: [i64; 9]) -
         OptionSpec::number("cpus", cpus, (1, 256), "processors"),
         OptionSpec::number("memory_mb", memory_mb, (16, 1 << 24), "memory"),
         OptionSpec::number("reserved_mb", reserved_mb, (0, 1 << 24), "memory that the page cache cannot have"),
-        OptionSpec::number("tool_ns", costs[0], NS, "the program's own work before each call"),
+        OptionSpec::number("tool_ns", costs[0], NS, "the program's own work for each call"),
         OptionSpec::number("syscall_ns", costs[1], NS, "entering and leaving a system call"),
         OptionSpec::number("page_lookup_ns", costs[2], NS, "looking a page up"),
         OptionSpec::number("page_copy_ns", costs[3], NS, "copying a page"),

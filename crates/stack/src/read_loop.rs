@@ -118,6 +118,22 @@ impl ReadLoop {
         }
     }
 
+    /// A whole call at once, if all its pages are cached, up to date and unmarked and its kernel then asks its policy
+    /// nothing: the bytes it read. The policy is left as if the loop had been walked. `None`: walk the loop.
+    #[inline]
+    pub fn all_cached<M: Mapping>(ra: &mut dyn Readahead, mapping: &mut M, request: &ReadRequest) -> Option<u64> {
+        let end = request.offset + request.len_bytes;
+        if request.len_bytes == 0 || end > mapping.size_bytes() || !ra.asks_nothing_of_hits() {
+            return None;
+        }
+        let (first, nr_pages) = (request.first_page(), request.end_page().0 - request.first_page().0);
+        if mapping.clean_run(first, nr_pages) != nr_pages {
+            return None;
+        }
+        ra.hit(mapping, request);
+        Some(request.len_bytes)
+    }
+
     /// Goes on until something must be done outside.
     #[inline]
     pub fn step<M: Mapping>(&mut self, ra: &mut dyn Readahead, mapping: &mut M) -> Step {

@@ -171,6 +171,8 @@ struct World<'p, 's> {
     current_call: Cell<CallId>,
     ran: Cell<Nanos>,
     due: RefCell<EventQueue<Due>>,
+    /// When the next event is due, once somebody has asked; nothing is known after an event was taken.
+    next_due: Cell<Option<Nanos>>,
     sched: RefCell<Sched>,
     block: RefCell<BlockQueue>,
     vfs: RefCell<Vfs>,
@@ -297,6 +299,7 @@ impl<'p, 's> World<'p, 's> {
             current_call: Cell::new(CallId::NONE),
             ran: Cell::new(Nanos::ZERO),
             due: RefCell::new(EventQueue::default()),
+            next_due: Cell::new(None),
             sched: RefCell::new(Sched::new(machine.nr_cpus)),
             block: RefCell::new(block),
             vfs: RefCell::new(vfs),
@@ -314,6 +317,7 @@ impl<'p, 's> World<'p, 's> {
                 let nr_tasks = self.report.borrow().running;
                 return Err(RunError::Stuck { at: self.now.get(), nr_tasks });
             };
+            self.next_due.set(None);
             self.now.set(at);
             if at > self.progress.get() + MAX_STANDSTILL {
                 let nr_tasks = self.report.borrow().running;
@@ -377,10 +381,8 @@ impl<'p, 's> World<'p, 's> {
                 }
                 Next::Done => break,
             };
-            self.charge(self.machine.tool);
-            self.settle().await;
             // A call takes time on every machine, however its costs are set: otherwise a run could be endless.
-            self.charge(Nanos(self.machine.syscall.0.max(1)));
+            self.charge(Nanos((self.machine.tool + self.machine.syscall).0.max(1)));
             let len_bytes = self.call(thread, &call).await;
             let now = self.now.get();
             self.report.borrow_mut().completed(thread, &call, len_bytes, intended, now);
@@ -417,7 +419,6 @@ impl<'p, 's> World<'p, 's> {
         if let Some(sync) = call.then {
             self.fsync(file, sync == Op::Fdatasync).await;
         }
-        self.flush_own_plug(UnplugCause::Finish);
         self.settle().await;
         self.event(What::CallEnd { op: call.op, file, len_bytes: len_bytes as u32 });
         self.begin_call(CallId::NONE);
@@ -528,10 +529,7 @@ impl<'p, 's> World<'p, 's> {
     /// After every use of the request queue: note what it wants to be told, and finish what it has completed.
     fn after_block(&self) {
         let mut block = self.block.borrow_mut();
-        {
-            let mut due = self.due.borrow_mut();
-            block.wakeups(|at, wakeup| due.push(at, Due::Block(wakeup)));
-        }
+        block.wakeups(|at, wakeup| self.push_due(at, Due::Block(wakeup)));
         let mut any = false;
         while let Some(bio) = block.take_finished() {
             any = true;

@@ -160,6 +160,9 @@ impl FileIo {
 /// The generator behind [`FileIo`].
 pub struct FileIoGenerator {
     job: FileIo,
+    /// Bytes of a file, and of all files: asked for with every request.
+    file_bytes: u64,
+    total_bytes: u64,
     positions: Positions,
     arrivals: Rng,
     /// Requests handed out, syncs not counted.
@@ -215,6 +218,8 @@ impl FileIoGenerator {
             sequential: (0, 0),
             threads,
             next_arrival: Nanos::ZERO,
+            file_bytes: job.file_bytes(),
+            total_bytes: job.file_bytes() * u64::from(job.nr_files),
             job,
         }
     }
@@ -227,7 +232,7 @@ impl FileIoGenerator {
     }
 
     fn random_position(&mut self) -> u64 {
-        let total = self.job.file_bytes() * u64::from(self.job.nr_files);
+        let total = self.total_bytes;
         let position = match &mut self.positions {
             // The program scales the number to the range 0 .. 1 first, in 30 bits.
             Positions::Glibc(random) => {
@@ -278,7 +283,7 @@ impl FileIoGenerator {
 
     fn sequential_position(&mut self) -> (u32, u64, u32) {
         let (file, offset) = self.sequential;
-        let size = self.job.file_bytes();
+        let size = self.file_bytes;
         let len = u64::from(self.job.block_bytes).min(size - offset);
         let end = offset + len;
         self.sequential = if end < size { (file, end) } else { ((file + 1) % self.job.nr_files, 0) };
@@ -301,7 +306,7 @@ impl FileIoGenerator {
             }
             Mode::RandomRead | Mode::RandomWrite | Mode::RandomReadWrite => {
                 let position = self.random_position();
-                let size = self.job.file_bytes();
+                let size = self.file_bytes;
                 let offset = position % size;
                 let len = u64::from(self.job.block_bytes).min(size - offset);
                 ((position / size) as u32, offset, len as u32)

@@ -1,17 +1,23 @@
-//! A block request through the whole stack: direct 4 KiB random reads at queue depth 32, with call, bio, plug, merge
-//! search, elevator, device, completion, per-layer statistics and the event hash.
+//! A block request through every layer below the page cache: bio, task plug, merge search, elevator, device and
+//! completion, with the per-stage statistics and the event hash on, 32 outstanding 4 KiB random reads.
 //!
 //! The peer is SimPy's idea of the same: a resource of eight channels and a timeout. It models far less, so the ratio
 //! says what a hand-made model would cost, not that ours is that much better written. What both must agree on is how
-//! many requests were done; that ours does the same ones each time is checked by its event hash.
+//! many requests were done; that ours does the same ones each time is checked by its event hash. The same reads as calls
+//! of a program on eight CPUs, with what code costs there, are a second figure.
 
 use super::peer::Peer;
 use super::{Aim, Figure, Measure, Sample, Setting, compare, cpu_ns};
-use iowhy_stack::event::Op;
+use iowhy_stack::block::{BlockQueue, PlugList, QueueLimits, Wakeup};
+use iowhy_stack::event::{CallId, Content, Dir, Op, UnplugCause};
 use iowhy_stack::kernel::{Stack, find_kernel};
 use iowhy_stack::outcome::{CacheStart, Job, Plan};
+use iowhy_stack::queue::EventQueue;
+use iowhy_stack::record::Recorder;
+use iowhy_stack::request::{Bio, BioId, IoContext};
+use iowhy_stack::rng::Rng;
 use iowhy_stack::sim;
-use iowhy_stack::units::Nanos;
+use iowhy_stack::units::{Nanos, Sector};
 use iowhy_stack::workload::{Dialect, FileIo, Mode, PositionSource};
 use serde_json::json;
 
@@ -22,27 +28,100 @@ const PEER_PART: u64 = 4;
 
 pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, String> {
     let count = REQUESTS / setting.divisor as u64;
+    let mut figures = Vec::new();
+    for elevator in ["none", "mq-deadline"] {
+        let mut hash = None;
+        let mut ours = || requests(elevator, count, &mut hash).map(|ns| Sample { ns, answer: count });
+        let gaps: Vec<u64> = (0..1 << 12).map(|n| 60_000 + n * 7_919 % 40_000).collect();
+        let peer = Peer::start(setting, "simpy==4.1.2", include_str!("peers/simpy_peer.py"))
+            .and_then(|mut peer| peer.measure(&json!({ "kind": "gaps", "gaps": gaps })).map(|_| peer));
+        let mut simpy = peer.map(|mut peer| {
+            let part = (count / PEER_PART).max(1);
+            let request = json!({ "kind": "requests", "depth": DEPTH, "count": part });
+            move || {
+                let sample = peer.measure(&request)?;
+                let answer = if sample.answer == part { count } else { 0 };
+                Ok(Sample { ns: sample.ns, answer })
+            }
+        });
+        let simpy = simpy.as_mut().map(|measure| measure as Measure<'_>).map_err(|reason| reason.clone());
+        let aim = Aim { unit: "ns/request", peer_name: "simpy", goal: Some(25.0), limit: Some(150.0) };
+        figures.push(compare(setting, format!("block request, queue depth 32, {elevator}"), aim, &mut ours, simpy)?);
+    }
     let mut plan = plan(Mode::RandomRead, 4096, 1, count)?;
-    plan.stack.set("elevator", "mq-deadline").map_err(|error| error.to_string())?;
     plan.job.direct = true;
     plan.job.in_flight = DEPTH;
     let mut hash = None;
     let mut ours = || simulate(&plan, count, 1, &mut hash).map(|ns| Sample { ns, answer: count });
-    let gaps: Vec<u64> = (0..1 << 12).map(|n| 60_000 + n * 7_919 % 40_000).collect();
-    let peer = Peer::start(setting, "simpy==4.1.2", include_str!("peers/simpy_peer.py"))
-        .and_then(|mut peer| peer.measure(&json!({ "kind": "gaps", "gaps": gaps })).map(|_| peer));
-    let mut simpy = peer.map(|mut peer| {
-        let part = (count / PEER_PART).max(1);
-        let request = json!({ "kind": "requests", "depth": DEPTH, "count": part });
-        move || {
-            let sample = peer.measure(&request)?;
-            let answer = if sample.answer == part { count } else { 0 };
-            Ok(Sample { ns: sample.ns, answer })
+    let aim = Aim { unit: "ns/call", peer_name: "none", goal: None, limit: None };
+    let none = Err("no peer models all of this: shown for comparison".to_owned());
+    figures.push(compare(setting, "direct 4k read call on 8 CPUs, 32 in flight".to_owned(), aim, &mut ours, none)?);
+    Ok(figures)
+}
+
+/// CPU time of each of `count` requests, `DEPTH` of them outstanding.
+fn requests(elevator: &str, count: u64, hash: &mut Option<u64>) -> Result<f64, String> {
+    let mut stack = Stack::new(find_kernel("linux-6.18").ok_or("the kernel is not listed")?);
+    stack.set("elevator", elevator).map_err(|error| error.to_string())?;
+    let hz = stack.hz();
+    let limits = QueueLimits {
+        hz,
+        max_sectors: 2560,
+        max_segments: 168,
+        nr_requests: 256,
+        batch_requests: 32,
+        batch_time: Nanos::from_ms(20),
+        max_queue_sectors: 0,
+        command: Nanos::ZERO,
+        interrupt: Nanos::ZERO,
+        kblockd: Nanos::from_us(15),
+    };
+    let device = (stack.device.entry.build)(&stack.device.options, Rng::stream(1, "device"));
+    let elevator = (stack.elevator.entry.build)(&stack.elevator.options, hz);
+    let plugging = (stack.plug.entry.build)(&stack.plug.options);
+    let mut queue = BlockQueue::new(limits, elevator, device, plugging);
+    let mut recorder = Recorder::new(None);
+    let mut due: EventQueue<Wakeup> = EventQueue::default();
+    let mut positions = Rng::stream(1, "positions");
+    let (mut sent, mut done, mut now) = (0, 0, Nanos::ZERO);
+    let mut plug = PlugList::new();
+    let start = cpu_ns();
+    while done < count {
+        while sent < count && sent - done < u64::from(DEPTH) {
+            sent += 1;
+            let bio = Bio {
+                sector: Sector(positions.below(1 << 24) * 8),
+                nr_sectors: 8,
+                dir: Dir::Read,
+                content: Content::Data,
+                sync: true,
+                flush: false,
+                context: IoContext { task: 0, thread_group: 0 },
+                call: CallId(sent as u32),
+                queued: now,
+                token: sent,
+                next: BioId::NONE,
+            };
+            queue.submit(now, bio, Some(&mut plug), &mut recorder);
+            queue.flush_plug(now, &mut plug, UnplugCause::Finish, &mut recorder);
         }
-    });
-    let simpy = simpy.as_mut().map(|measure| measure as Measure<'_>).map_err(|reason| reason.clone());
-    let aim = Aim { unit: "ns/request", peer_name: "simpy", goal: Some(25.0), limit: Some(150.0) };
-    compare(setting, "block request, queue depth 32".to_owned(), aim, &mut ours, simpy).map(|figure| vec![figure])
+        queue.wakeups(|at, wakeup| due.push(at, wakeup));
+        let (at, wakeup) = due.pop().ok_or("WRONG ANSWER: requests are outstanding and nothing is due")?;
+        now = at;
+        queue.wake(now, wakeup, &mut recorder);
+        while queue.take_finished().is_some() {
+            done += 1;
+        }
+    }
+    let spent = cpu_ns() - start;
+    let (found, layers) = recorder.finish(now);
+    if layers.reads.completed != count {
+        return Err(format!("WRONG ANSWER: {} requests were done, {count} were asked for", layers.reads.completed));
+    }
+    if *hash.get_or_insert(found.value()) != found.value() {
+        return Err("WRONG ANSWER: two runs had different events".to_owned());
+    }
+    Ok(spent as f64 / count as f64)
 }
 
 /// A run of `events` calls of `block_bytes` on a file of 1 GiB, on a machine and device of today.

@@ -12,13 +12,32 @@ impl World<'_, '_> {
     /// A buffered `pread`. Returns the bytes read.
     pub(super) async fn read(&self, descriptor: usize, file: FileId, offset: u64, len_bytes: u32) -> u64 {
         let request = ReadRequest { offset, len_bytes: u64::from(len_bytes) };
+        let cached = {
+            let at = (self.now.get(), self.call_id());
+            self.vfs.borrow_mut().read_cached(descriptor, file, &request, at, &mut self.rec.borrow_mut())
+        };
+        if let Some((page, nr_pages)) = cached {
+            self.charge((self.machine.page_lookup + self.machine.page_copy) * nr_pages);
+            self.event(What::Hit { file, page, nr_pages: nr_pages as u32 });
+        } else {
+            self.walk(descriptor, file, request).await;
+        }
+        if self.fs.atime == Atime::EverySecond {
+            self.touch_atime(file).await;
+        }
+        let end = (offset + u64::from(len_bytes)).min(self.vfs.borrow().file_bytes());
+        end.saturating_sub(offset)
+    }
+
+    /// Walks the kernel's read loop.
+    async fn walk(&self, descriptor: usize, file: FileId, request: ReadRequest) {
         let mut read = self.vfs.borrow_mut().begin_read(descriptor, &self.plan.stack.readahead, request);
         let whole_call = matches!(self.plugging, Plugging::Task { whole_call: true, .. });
         if whole_call {
             self.start_plug();
         }
         let mut missed = None;
-        let len_bytes = loop {
+        loop {
             let step = {
                 let congested = self.block.borrow().congested(Dir::Read);
                 let at = (self.now.get(), self.call_id());
@@ -43,16 +62,12 @@ impl World<'_, '_> {
                         self.event(What::Hit { file, page: first, nr_pages: hits as u32 });
                     }
                 }
-                Step::Done { len_bytes } => break len_bytes,
+                Step::Done { .. } => break,
             }
-        };
+        }
         if whole_call {
             self.finish_plug();
         }
-        if self.fs.atime == Atime::EverySecond {
-            self.touch_atime(file).await;
-        }
-        len_bytes
     }
 
     /// Submits what read-ahead has put into the page cache.

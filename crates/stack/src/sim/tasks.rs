@@ -205,6 +205,28 @@ impl World<'_, '_> {
         }
     }
 
+    /// Puts something on the list of what is due.
+    #[inline]
+    pub(super) fn push_due(&self, at: Nanos, due: Due) {
+        if self.next_due.get().is_some_and(|next| at < next) {
+            self.next_due.set(Some(at));
+        }
+        self.due.borrow_mut().push(at, due);
+    }
+
+    /// When the next event is due; the end of time if none is.
+    #[inline(always)]
+    fn next_due(&self) -> Nanos {
+        match self.next_due.get() {
+            Some(next) => next,
+            None => {
+                let next = self.due.borrow().next_at().unwrap_or(Nanos(u64::MAX));
+                self.next_due.set(Some(next));
+                next
+            }
+        }
+    }
+
     /// Lets the time pass if nothing else is due before it has; says whether nothing is owed any more.
     #[inline(always)]
     fn go_ahead(&self) -> bool {
@@ -213,7 +235,7 @@ impl World<'_, '_> {
             return true;
         }
         let end = self.now.get() + Nanos(debt);
-        if self.due.borrow().next_at().is_some_and(|next| next <= end) || self.ran.get() >= self.machine.timeslice {
+        if self.next_due() <= end || self.ran.get() >= self.machine.timeslice {
             return false;
         }
         self.debt.set(0);
@@ -231,7 +253,7 @@ impl World<'_, '_> {
             let debt = Nanos(self.debt.replace(0) + self.stolen.replace(0));
             self.cpu_busy.set(self.cpu_busy.get() + debt.0);
             self.ran.set(self.ran.get() + debt);
-            self.due.borrow_mut().push(self.now.get() + debt, Due::Resume(self.current.get()));
+            self.push_due(self.now.get() + debt, Due::Resume(self.current.get()));
             self.leave().await;
             if self.ran.get() >= self.machine.timeslice {
                 self.yield_cpu().await;
@@ -277,7 +299,7 @@ impl World<'_, '_> {
             task.sleep = task.sleep.wrapping_add(1);
             task.sleep
         };
-        self.due.borrow_mut().push(time.max(self.now.get()), Due::Timeout(task, sleep));
+        self.push_due(time.max(self.now.get()), Due::Timeout(task, sleep));
         self.block_task().await;
     }
 
@@ -315,7 +337,7 @@ impl World<'_, '_> {
         }
         let cost = self.machine.switch;
         self.cpu_busy.set(self.cpu_busy.get() + cost.0);
-        self.due.borrow_mut().push(self.now.get() + cost, Due::Resume(task));
+        self.push_due(self.now.get() + cost, Due::Resume(task));
     }
 
     /// The current task gives its CPU up: to the next that waits for one, if any.

@@ -169,6 +169,34 @@ impl Vfs {
         ReadLoop::new(ra.as_ref(), request, false)
     }
 
+    /// A read call whose pages are all cached, in one go: the pages it touched, or `None` if it must be walked.
+    #[inline]
+    pub(super) fn read_cached(
+        &mut self,
+        descriptor: usize,
+        file: FileId,
+        request: &ReadRequest,
+        at: (Nanos, CallId),
+        rec: &mut Recorder<'_>,
+    ) -> Option<(PageIndex, u64)> {
+        let ra = self.descriptors[descriptor].as_mut()?;
+        let mut view = View {
+            cache: &mut self.cache,
+            pending: &mut self.pending,
+            met_dirty: &mut self.reclaim_met_dirty,
+            file,
+            file_bytes: self.file_bytes,
+            limits: self.limits,
+            congested: false,
+            at,
+            rec,
+        };
+        ReadLoop::all_cached(ra.as_mut(), &mut view, request)?;
+        let (first, nr_pages) = (request.first_page(), request.end_page().0 - request.first_page().0);
+        self.cache.touch(file, first, nr_pages);
+        Some((first, nr_pages))
+    }
+
     /// Makes room for `more` pages.
     pub(super) fn make_room(&mut self, more: u64, at: (Nanos, CallId), rec: &mut Recorder<'_>) {
         make_room(&mut self.cache, more, &mut self.reclaim_met_dirty, at, rec);
