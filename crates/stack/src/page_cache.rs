@@ -335,6 +335,31 @@ impl PageCache {
         }
     }
 
+    /// Touches a run of pages if all of them are up to date and unmarked; says whether they were.
+    #[inline]
+    pub fn touch_if_clean(&mut self, file: FileId, page: PageIndex, nr_pages: u64) -> bool {
+        if page.0 % 64 + nr_pages > 64 {
+            let clean = self.clean_run(file, page, nr_pages) == nr_pages;
+            if clean {
+                self.touch(file, page, nr_pages);
+            }
+            return clean;
+        }
+        // Nearly always the run lies within one chunk, and one look at it does.
+        let bits = mask(page.0 % 64, nr_pages);
+        let slot = self.files[file.0 as usize].get_mut((page.0 / 64) as usize);
+        let Some(flags) = slot.and_then(Option::as_deref_mut).map(|chunk| &mut chunk.flags) else { return false };
+        if flags[Flag::Uptodate as usize] & !flags[Flag::Marked as usize] & bits != bits {
+            return false;
+        }
+        let again = flags[Flag::Referenced as usize] & !flags[Flag::Active as usize] & bits;
+        flags[Flag::Referenced as usize] |= bits;
+        if again != 0 {
+            self.activate(file, page.0 & !63, again);
+        }
+        true
+    }
+
     /// Moves the folios of the given pages of a chunk to the active list.
     fn activate(&mut self, file: FileId, base: u64, mut pages: u64) {
         while pages != 0 {

@@ -118,22 +118,6 @@ impl ReadLoop {
         }
     }
 
-    /// A whole call at once, if all its pages are cached, up to date and unmarked and its kernel then asks its policy
-    /// nothing: the bytes it read. The policy is left as if the loop had been walked. `None`: walk the loop.
-    #[inline]
-    pub fn all_cached<M: Mapping>(ra: &mut dyn Readahead, mapping: &mut M, request: &ReadRequest) -> Option<u64> {
-        let end = request.offset + request.len_bytes;
-        if request.len_bytes == 0 || end > mapping.size_bytes() || !ra.asks_nothing_of_hits() {
-            return None;
-        }
-        let (first, nr_pages) = (request.first_page(), request.end_page().0 - request.first_page().0);
-        if mapping.clean_run(first, nr_pages) != nr_pages {
-            return None;
-        }
-        ra.hit(mapping, request);
-        Some(request.len_bytes)
-    }
-
     /// Goes on until something must be done outside.
     #[inline]
     pub fn step<M: Mapping>(&mut self, ra: &mut dyn Readahead, mapping: &mut M) -> Step {
@@ -657,6 +641,27 @@ mod tests {
         // A batch holds 31 folios, but batches that ask the policy nothing are one copy.
         let batches = [copy(0, 40, 40 * 4096), Step::Done { len_bytes: 40 * 4096 }];
         assert_eq!(steps("linux-6.18", &mut whole(1 << 20), 0, 40 * 4096), batches);
+    }
+
+    #[test]
+    fn a_read_that_hits_leaves_the_same_state_whether_its_loop_is_walked_or_not() {
+        let mut rng = crate::rng::Rng::stream(1, "hits");
+        for entry in READAHEADS {
+            let mut mapping = whole(1 << 20);
+            let make = || (entry.build)(&entry.defaults(), &mapping.limits());
+            let (mut walked, mut told) = (make(), make());
+            if !told.asks_nothing_of_hits() {
+                continue;
+            }
+            for _ in 0..200 {
+                let offset = rng.below((1 << 20) - 70_000);
+                let request = ReadRequest { offset, len_bytes: 1 + rng.below(70_000) };
+                let mut read = ReadLoop::new(walked.as_ref(), request, false);
+                while !matches!(read.step(walked.as_mut(), &mut mapping), Step::Done { .. }) {}
+                told.hit(&mut mapping, &request);
+                assert_eq!(walked.trace(), told.trace(), "{} {request:?}", entry.name);
+            }
+        }
     }
 
     #[test]

@@ -197,12 +197,13 @@ pub trait Readahead {
     /// The read call ends, having copied up to byte `pos` (not called for reads that never began).
     fn end(&mut self, call: Token, pos: u64);
 
-    /// Whether a read whose pages are all cached, up to date and unmarked goes by without a question to the policy.
+    /// Whether a read of existing bytes whose pages are all cached, up to date and unmarked goes by without a question to
+    /// the policy, so that its loop need not be walked.
     fn asks_nothing_of_hits(&self) -> bool {
         matches!(self.style(), LoopStyle::OnDemand | LoopStyle::Batch { .. })
     }
 
-    /// Such a read has happened.
+    /// Such a read has happened: the state moves as if the loop had been walked.
     fn hit(&mut self, mapping: &mut dyn Mapping, request: &ReadRequest) {
         let end = request.offset + request.len_bytes;
         let call = self.begin(mapping, request);

@@ -71,6 +71,8 @@ pub(super) struct Vfs {
     /// Dirty pages that reclaim met: writeback should run.
     pub(super) reclaim_met_dirty: bool,
     descriptors: Vec<Option<Box<dyn Readahead>>>,
+    /// This kernel's policy need not see reads that hit.
+    hits_are_silent: bool,
     file_bytes: u64,
     file_blocks: u64,
     limits: Limits,
@@ -100,6 +102,7 @@ impl Vfs {
             pending: Vec::new(),
             reclaim_met_dirty: false,
             descriptors,
+            hits_are_silent: false,
             file_bytes,
             file_blocks,
             limits,
@@ -166,6 +169,7 @@ impl Vfs {
     pub(super) fn begin_read(&mut self, descriptor: usize, ra: &Chosen<Build>, request: ReadRequest) -> ReadLoop {
         let limits = self.limits;
         let ra = self.descriptors[descriptor].get_or_insert_with(|| (ra.entry.build)(&ra.options, &limits));
+        self.hits_are_silent = ra.asks_nothing_of_hits();
         ReadLoop::new(ra.as_ref(), request, false)
     }
 
@@ -179,7 +183,15 @@ impl Vfs {
         at: (Nanos, CallId),
         rec: &mut Recorder<'_>,
     ) -> Option<(PageIndex, u64)> {
+        if !self.hits_are_silent || request.len_bytes == 0 || request.offset + request.len_bytes > self.file_bytes {
+            return None;
+        }
         let ra = self.descriptors[descriptor].as_mut()?;
+        let first = request.first_page();
+        let nr_pages = request.end_page().0 - first.0;
+        if !self.cache.touch_if_clean(file, first, nr_pages) {
+            return None;
+        }
         let mut view = View {
             cache: &mut self.cache,
             pending: &mut self.pending,
@@ -191,9 +203,7 @@ impl Vfs {
             at,
             rec,
         };
-        ReadLoop::all_cached(ra.as_mut(), &mut view, request)?;
-        let (first, nr_pages) = (request.first_page(), request.end_page().0 - request.first_page().0);
-        self.cache.touch(file, first, nr_pages);
+        ra.hit(&mut view, request);
         Some((first, nr_pages))
     }
 
