@@ -16,10 +16,10 @@ pub(crate) struct Arguments {
     /// One JSON object
     #[arg(long)]
     json: bool,
-    /// Sequences of positions per row: the one the program saw, and seeded ones
+    /// Runs per row; the first is the real sequence
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: u32,
-    /// Worker threads; results do not depend on them [default: one per CPU]
+    /// Worker threads; they change no result [default: CPUs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
 }

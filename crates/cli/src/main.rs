@@ -14,10 +14,11 @@ use clap::{Parser, Subcommand};
 
 use output::Exit;
 
-/// Tells why storage I/O got slower: runs a workload through models of the Linux I/O path of many kernels and says what
-/// every layer did.
+/// Tells why storage I/O got slower.
 #[derive(Parser)]
-#[command(name = "iowhy", version, max_term_width = 100, arg_required_else_help = true)]
+#[command(name = "iowhy", version, arg_required_else_help = true)]
+#[command(about = "Tells why storage I/O got slower: runs a workload through models of the Linux\n\
+    I/O path, kernels 2.4 to 6.18, and says what every layer did.")]
 #[command(after_help = "Exit codes: 0 fine, 1 a check failed, 2 a mistake in what was asked for.\n\
     Start with: iowhy incident 2004-random-read-split")]
 struct Arguments {
@@ -27,11 +28,11 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Run published incidents in the simulator and check what must be shown
+    /// Run published incidents in the simulator and check their claims
     Incident(incident::Arguments),
-    /// List kernels, patches, policies and devices with their sources and tunables
+    /// List kernels, patches, policies and devices; sources and tunables
     Models(models::Arguments),
-    /// sysbench's file test, with its own options: `iowhy sysbench fileio help`
+    /// sysbench's file test; its own help: `iowhy sysbench fileio help`
     #[command(disable_help_flag = true)]
     Sysbench {
         /// Options and commands as sysbench takes them
@@ -57,11 +58,12 @@ fn main() -> ExitCode {
         Verb::Conform { golden, json } => conform::run(&golden, json),
     };
     exit.unwrap_or_else(|error| {
-        let mut message = error.to_string();
-        for cause in error.chain().skip(1).map(ToString::to_string) {
+        let mut message = String::new();
+        for cause in error.chain().map(ToString::to_string) {
             // Some errors quote their cause themselves.
             if !message.contains(&cause) {
-                message.push_str(&format!(": {cause}"));
+                message.push_str(if message.is_empty() { "" } else { ": " });
+                message.push_str(&cause);
             }
         }
         output::complain(&format!("error: {message}\n"));

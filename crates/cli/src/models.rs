@@ -7,7 +7,7 @@ use crate::output::{self, Exit};
 /// Options of `iowhy models`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// kernel, patch, readahead, plug, elevator, device, filesystem, writeback, machine or reclaim; all if left out
+    /// One kind, with sources and tunables (`iowhy models` names them)
     kind: Option<String>,
     /// One JSON object
     #[arg(long, conflicts_with = "markdown")]

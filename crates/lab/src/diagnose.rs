@@ -138,6 +138,12 @@ pub fn nearest<S: AsRef<str>>(word: &str, accepted: impl IntoIterator<Item = S>)
         let last = candidate.rsplit('.').next().unwrap_or(&candidate);
         let contained = lower.len() >= 3 && (candidate.contains(&lower) || lower.contains(last) && last.len() >= 4);
         let mut far = distance(&lower, &candidate).min(distance(&lower, last) + 1);
+        // Long names are cut short when they are typed: `2004-random` is the beginning of one.
+        let typed = lower.chars().count();
+        if typed >= 6 {
+            let beginning: String = candidate.chars().take(typed).collect();
+            far = far.min(distance(&lower, &beginning) + 1);
+        }
         if contained {
             far = far.min(1 + candidate.len().abs_diff(lower.len()) / 4);
         }
@@ -191,6 +197,7 @@ mod tests {
         let kernels = ["linux-2.4.25", "linux-2.6.6-rc3", "linux-2.6.6", "linux-4.4", "linux-6.18"];
         assert_eq!(nearest("linux-2.6.6-rc4", kernels)[0], "linux-2.6.6-rc3");
         assert_eq!(nearest("qqqqqqq", kernels), Vec::<String>::new());
+        assert_eq!(nearest("2004-randm-reed", ["2010-writers", "2004-random-read-split"]), ["2004-random-read-split"]);
         assert_eq!(nearest("slice_idle", ["elevator.quantum", "elevator.slice_idle_ms"]), ["elevator.slice_idle_ms"]);
     }
 

@@ -318,25 +318,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_file_that_comes_with_the_program_parses() {
-        let known = list().expect("the files parse");
+    fn every_file_that_comes_with_the_program_parses() -> Result<(), IncidentError> {
+        let known = list()?;
         assert_eq!(known.len(), 5);
         for known in known {
             assert_eq!(known.id, known.incident.id);
             assert!(!known.incident.claims.is_empty(), "{}", known.id);
         }
+        Ok(())
     }
 
     #[test]
-    fn every_row_of_a_modelled_incident_becomes_a_plan() {
+    fn every_row_of_a_modelled_incident_becomes_a_plan() -> Result<(), IncidentError> {
         for (id, text, scenario) in INCIDENTS {
             let Some(scenario) = scenario else { continue };
-            let incident = file::parse(id, text).expect("the incident parses");
-            let scenario = scenario::parse(id, scenario).expect("the scenario parses");
-            let (rows, nr_published) = scenario.rows(&incident).expect("all rows can be mapped");
+            let incident = file::parse(id, text)?;
+            let scenario = scenario::parse(id, scenario)?;
+            let (rows, nr_published) = scenario.rows(&incident)?;
             assert_eq!(nr_published, incident.rows.len());
             assert_eq!(rows.len(), incident.rows.len() + scenario.extra.len());
         }
+        Ok(())
     }
 
     #[test]

@@ -257,15 +257,58 @@ fn the_command_of_a_row_repeats_the_row() {
     }
 }
 
+/// Holds a document to what the command prints now; with `IOWHY_REWRITE` set it is written anew first.
+fn is_fresh(path: &Path, fresh: &str) {
+    if std::env::var_os("IOWHY_REWRITE").is_some() {
+        fs::write(path, fresh).expect("the page can be written");
+    }
+    let page = fs::read_to_string(path).unwrap_or_default();
+    assert!(page == fresh, "{} is stale: IOWHY_REWRITE=1 cargo test -p iowhy fresh", path.display());
+}
+
 #[test]
 fn the_page_of_models_is_fresh() {
-    let path = root().join("docs/MODELS.md");
-    let fresh = text(&iowhy("models --markdown").stdout);
-    if std::env::var_os("IOWHY_REWRITE").is_some() {
-        fs::write(&path, &fresh).expect("the page can be written");
+    is_fresh(&root().join("docs/MODELS.md"), &text(&iowhy("models --markdown").stdout));
+}
+
+#[test]
+fn the_run_in_the_readme_is_fresh() {
+    const COMMAND: &str = "$ cargo run --release -- incident 2004-random-read-split\n";
+    let run = text(&iowhy("incident 2004-random-read-split").stdout);
+    // The README shows the table, the first claims and the cause; what is assumed and not explained is left to the run.
+    let part = |from: &str, to: &str| {
+        let (start, end) = (run.find(from).expect(from), run.find(to).expect(to));
+        &run[start..end]
+    };
+    for line in run.lines() {
+        assert!(line.chars().count() <= 80, "wider than 80 columns: {line}");
     }
-    let page = fs::read_to_string(&path).unwrap_or_default();
-    assert!(page == fresh, "docs/MODELS.md is stale: IOWHY_REWRITE=1 cargo test -p iowhy models");
+    let shown = format!(
+        "{}  ...\n{}",
+        part("2004-random-read-split", "  held      rc3-deadline/2.4.25"),
+        part("13 of 13 claims held", "\nassumed")
+    );
+    let path = root().join("README.md");
+    let page = fs::read_to_string(&path).expect("the README is there");
+    let (before, rest) = page.split_once(COMMAND).expect("the README shows the command");
+    let (_, after) = rest.split_once("```").expect("the block ends");
+    is_fresh(&path, &format!("{before}{COMMAND}{shown}```{after}"));
+}
+
+#[test]
+fn the_code_map_names_every_module() {
+    let map = fs::read_to_string(root().join("docs/ARCHITECTURE.md")).expect("the page is there");
+    for krate in ["stack", "lab"] {
+        let source = root().join(format!("crates/{krate}/src"));
+        for folder in [source.clone(), source.join("sim")] {
+            for entry in fs::read_dir(&folder).into_iter().flatten() {
+                let path = entry.expect("an entry").path();
+                let name = path.strip_prefix(&source).expect("below the source").with_extension("");
+                let is_module = path.extension().is_some_and(|extension| extension == "rs") && name != Path::new("lib");
+                assert!(!is_module || map.contains(&format!("`{}`", name.display())), "{krate}: {}", name.display());
+            }
+        }
+    }
 }
 
 #[test]
@@ -285,43 +328,137 @@ fn a_reader_that_leaves_is_no_failure() {
     }
 }
 
+/// A report with every number that has a point replaced by `*`, and the block of latencies held to its last column.
+fn shape(report: &str, last_column: usize) -> Vec<String> {
+    report
+        .lines()
+        .map(|line| {
+            let words: Vec<&str> = line.split(' ').collect();
+            let starred: Vec<String> = words.iter().map(|word| star(word)).collect();
+            let line_shape = starred.join(" ");
+            if !line.starts_with("        ") || line.contains("IOPS") {
+                return line_shape;
+            }
+            assert_eq!(line.chars().count(), last_column, "{line}");
+            line_shape.split_whitespace().collect::<Vec<_>>().join(" ")
+        })
+        .collect()
+}
+
+fn star(word: &str) -> String {
+    let mut out = String::new();
+    let mut rest = word;
+    while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
+        let end = rest[start..].find(|c: char| !c.is_ascii_digit() && c != '.').map_or(rest.len(), |n| start + n);
+        out.push_str(&rest[..start]);
+        let number = &rest[start..end];
+        out.push_str(if number.trim_end_matches('.').contains('.') { "*" } else { number });
+        rest = &rest[end..];
+    }
+    out + rest
+}
+
 #[test]
 fn the_text_report_has_the_shape_of_sysbench() {
-    let output = iowhy(
-        "sysbench fileio --file-num=4 --file-total-size=32M --file-test-mode=rndrw --events=150 --histogram run \
-         --on sim:linux-4.4",
-    );
-    let report = text(&output.stdout);
-    for line in [
-        "Number of threads: 1",
-        "Extra file open flags: (none)",
-        "4 files, 8MiB each",
-        "32MiB total file size",
-        "Block size 16KiB",
-        "Number of IO requests: 150",
-        "Read/Write ratio for combined random IO test: 1.50",
-        "Periodic FSYNC enabled, calling fsync() each 100 requests.",
-        "Calling fsync() at the end of test, Enabled.",
-        "Using synchronous I/O mode",
-        "Doing random r/w test",
-        "Threads started!",
-        "File operations:",
-        "    reads/s:                      ",
-        "Throughput:",
-        "    read, MiB/s:                  ",
-        "General statistics:",
-        "    total number of events:              ",
-        "Latency (ms):",
-        "         95th percentile: ",
-        "Threads fairness:",
-        "    execution time (avg/stddev):   ",
-        "Latency histogram (values are in milliseconds)",
+    let run = |style: &str| {
+        let output = iowhy(&format!(
+            "sysbench fileio --file-num=4 --file-total-size=32M --file-test-mode=rndrw --events=150 {style} run \
+             --on sim:linux-4.4"
+        ));
+        text(&output.stdout)
+    };
+    let head = "\n\
+Running the test with following options:
+Simulated on: linux-*, disk sata-2014
+Number of threads: 1
+Initializing random number generator from seed (1).
+
+
+Extra file open flags: (none)
+4 files, 8MiB each
+32MiB total file size
+Block size 16KiB
+Number of IO requests: 150
+Read/Write ratio for combined random IO test: *
+Periodic FSYNC enabled, calling fsync() each 100 requests.
+Calling fsync() at the end of test, Enabled.
+Using synchronous I/O mode
+Doing random r/w test
+Initializing worker threads...
+
+Threads started!
+
+
+";
+    let latency = "\n\
+Latency (ms):
+min: *
+avg: *
+max: *
+95th percentile: *
+sum: *
+
+";
+    let old = "\
+File operations:
+    reads/s:                      *
+    writes/s:                     *
+    fsyncs/s:                     *
+
+Throughput:
+    read, MiB/s:                  *
+    written, MiB/s:               *
+
+General statistics:
+    total time:                          *s
+    total number of events:              158
+";
+    let fairness = "\
+Threads fairness:
+    events (avg/stddev):           */*
+    execution time (avg/stddev):   */*
+
+";
+    let new = "\
+Throughput:
+         read:  IOPS=* * MiB/s (* MB/s)
+         write: IOPS=* * MiB/s (* MB/s)
+         fsync: IOPS=*
+";
+    for (style, last_column, expected) in [
+        ("", 53, format!("{head}{old}{latency}{fairness}")),
+        ("--report-style=1.1", 51, format!("{head}{new}{latency}")),
     ] {
-        assert!(
-            report.lines().any(|known| known.starts_with(line.trim_end()) || known.contains(line)),
-            "{line}\n{report}"
-        );
+        let report = run(style);
+        let (_, body) = report.split_once('\n').expect("a line with the version");
+        assert_eq!(shape(body, last_column), expected.lines().collect::<Vec<_>>(), "{report}");
     }
+    let histogram = run("--histogram");
+    assert!(histogram.contains(
+        "Latency histogram (values are in milliseconds)\n       value  ------------- distribution ------------- count\n"
+    ));
+}
+
+#[test]
+fn flags_and_intervals_are_printed_as_sysbench_does() {
+    let report = text(
+        &iowhy(
+            "sysbench fileio --file-num=4 --file-total-size=32M --file-test-mode=seqwr --time=2 --report-interval=1 \
+             --file-extra-flags=direct,sync --file-fsync-all --percentile=0 run --on sim:linux-4.4",
+        )
+        .stdout,
+    );
+    for line in [
+        "Extra file open flags: sync directio\n",
+        "\nCalling fsync() after each write operation.\nUsing synchronous I/O mode\n",
+        "Doing sequential write (creation) test\n",
+        "\n[ 1s ] reads: 0.00 MiB/s writes: ",
+        "/s latency (ms,0%): 0.000\n",
+        "\n         percentile stats:               disabled\n",
+    ] {
+        assert!(report.contains(line), "no {line:?} in\n{report}");
+    }
+    assert!(!report.contains("at the end of test") && !report.contains("Periodic FSYNC"), "{report}");
 }
 
 #[test]
@@ -339,7 +476,9 @@ fn help_is_there_at_every_level() {
     ] {
         let output = iowhy(line);
         assert_eq!(output.status.code(), Some(0), "{line}");
-        assert!(!output.stdout.is_empty(), "{line}");
+        let help = text(&output.stdout);
+        assert!(!help.is_empty(), "{line}");
+        assert!(help.lines().all(|line| line.chars().count() <= 80), "{line} is wider than a terminal:\n{help}");
     }
 }
 

@@ -3,7 +3,7 @@
 use iowhy_stack::layers::Layers;
 
 use super::file::Claim;
-use super::{IncidentResult, RowResult, extremes, mean};
+use super::{IncidentResult, RowResult, Sample, extremes, mean};
 use crate::measure::share;
 use crate::text;
 
@@ -134,7 +134,11 @@ fn small_share(row: &RowResult) -> f64 {
 }
 
 fn percent(share: f64) -> String {
-    if share > 0.0 && share < 0.1 { format!("{:.1}%", share * 100.0) } else { format!("{:.0}%", share * 100.0) }
+    match share * 100.0 {
+        small if small > 0.0 && small < 0.05 => "under 0.1%".to_owned(),
+        small if small > 0.0 && small < 10.0 => format!("{small:.1}%"),
+        percent => format!("{percent:.0}%"),
+    }
 }
 
 fn split(result: &IncidentResult, checked: &mut ClaimResult) {
@@ -202,15 +206,10 @@ pub fn why(result: &IncidentResult) -> String {
         percent(before.layers.small_read_share()),
         percent(layers.split_share()),
     );
-    let [interleaved, misses, hits, congestion] = layers.closes;
     words.push_str(&format!(
-        "Read-ahead had turned itself off: its window was closed {} ({} while another read was in progress on the same \
-         descriptor, {} by one reader's own misses, {} by cache hits, {} by congestion) and opened again {}. ",
+        "Read-ahead had turned itself off: its window was closed {} ({}) and opened again {}. ",
         text::count(layers.closes_total(), "time", "times"),
-        interleaved,
-        misses,
-        hits,
-        congestion,
+        causes(layers),
         text::count(layers.reopens, "time", "times"),
     ));
     if let Some((_, own)) = first(&why.own_descriptors) {
@@ -230,10 +229,31 @@ pub fn why(result: &IncidentResult) -> String {
             fixed.elapsed_s,
         ));
     }
+    let per_access_ms = |sample: &Sample| 1e3 * sample.elapsed_s / (sample.layers.media_accesses.max(1) as f64);
     words.push_str(&format!(
-        "Each extra command costs a disk access: {} of them against {}, which is where the time goes.",
+        "The time goes into disk accesses, written blocks included: {} instead of {}, at {:.1} ms of the run each \
+         ({before_id}: {:.1} ms).",
         text::grouped(layers.media_accesses),
         text::grouped(before.layers.media_accesses),
+        per_access_ms(broken),
+        per_access_ms(before),
     ));
     words
+}
+
+/// What closed the windows: the causes that did, with their numbers, and then those that never did.
+fn causes(layers: &Layers) -> String {
+    const CAUSES: [&str; 4] = [
+        "while another read was in progress on the same descriptor",
+        "by one reader's own misses",
+        "by cache hits",
+        "by congestion",
+    ];
+    let (some, none): (Vec<_>, Vec<_>) = CAUSES.iter().zip(layers.closes).partition(|(_, n)| *n > 0);
+    let mut words: Vec<String> = some.iter().map(|(cause, n)| format!("{} {cause}", text::grouped(*n))).collect();
+    if !none.is_empty() {
+        let never: Vec<&str> = none.iter().map(|(cause, _)| **cause).collect();
+        words.push(format!("none {}", never.join(" or ")));
+    }
+    words.join(", ")
 }

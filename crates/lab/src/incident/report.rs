@@ -28,8 +28,12 @@ fn write_text(out: &mut String, result: &IncidentResult, bold: fn(&str) -> Strin
     for line in text::wrap(&incident.title, 80) {
         writeln!(out, "{line}")?;
     }
-    writeln!(out, "\n                               published  simulated    ratio to first row of")?;
-    writeln!(out, "row             elevator               {unit}  mean ± half   report: pub.  sim.  error")?;
+    writeln!(out, "\n{:29}{:>10}{:>14}{:>27}", "", "published", "simulated", "ratio within its report")?;
+    writeln!(
+        out,
+        "{:<16}{:<13}{unit:>10}{:>14}{:>14}{:>6}{:>7}",
+        "row", "elevator", "mean ± half", "published", "sim.", "error"
+    )?;
     let mut variant = "";
     for (nr, row) in result.rows.iter().chain(&result.extra).enumerate() {
         if nr == result.rows.len() {
@@ -42,11 +46,9 @@ fn write_text(out: &mut String, result: &IncidentResult, bold: fn(&str) -> Strin
         }
         write_row(out, result, row)?;
     }
-    writeln!(
-        out,
-        "mean of {}; ± is half the distance of the extremes",
-        text::count(u64::from(result.sequences), "sequence of positions", "sequences of positions")
-    )?;
+    for line in text::wrap(&footnote(result), 80) {
+        writeln!(out, "{line}")?;
+    }
     writeln!(out, "\n{}", bold("claims"))?;
     for claim in &result.claims {
         write_claim(out, claim, bold)?;
@@ -72,6 +74,22 @@ fn write_text(out: &mut String, result: &IncidentResult, bold: fn(&str) -> Strin
         }
     }
     Ok(())
+}
+
+/// How the columns of the table are made.
+fn footnote(result: &IncidentResult) -> String {
+    let bases: Vec<&str> = result
+        .rows
+        .iter()
+        .filter(|row| base(result, row).is_some_and(|base| base.id == row.id))
+        .map(|row| row.id.as_str())
+        .collect();
+    format!(
+        "mean of {}, ± half the distance between the extremes; a ratio is to the calibration row of the same report \
+         ({})",
+        text::count(u64::from(result.sequences), "sequence of positions", "sequences of positions"),
+        bases.join(", ")
+    )
 }
 
 fn section(out: &mut String, title: &str, words: &str, bold: fn(&str) -> String) -> std::fmt::Result {

@@ -173,7 +173,14 @@ pub const OPTIONS: &[Opt] = &[
     ),
     opt(FileIo, "file-extra-flags", Text, "LIST", "", "flags to open with: sync, dsync, direct, comma between"),
     opt(FileIo, "file-fsync-freq", Number(0, 1 << 40), "N", "100", "requests between two passes of fsync, 0 for none"),
-    opt(FileIo, "file-fsync-all", Switch, "", "off", "fsync after each write"),
+    opt(
+        FileIo,
+        "file-fsync-all",
+        Switch,
+        "",
+        "off",
+        "fsync after each write, and then neither every so often nor at the end",
+    ),
     opt(FileIo, "file-fsync-end", Switch, "", "on", "fsync at the end"),
     opt(FileIo, "file-fsync-mode", Choice(&["fsync", "fdatasync"]), "MODE", "fsync", "fsync or fdatasync"),
     opt(FileIo, "file-merged-requests", Number(0, 65_536), "N", "0", "sequential requests made as one, 0 for none"),
@@ -392,10 +399,10 @@ pub fn help() -> String {
     let mut text = String::from(
         "The file test of sysbench, run in the simulator.\n\n\
          Usage: iowhy sysbench fileio OPTIONS prepare|run|cleanup\n       \
-         iowhy sysbench --test=fileio OPTIONS prepare|run|cleanup   (the grammar of 2004)\n\n\
+         iowhy sysbench --test=fileio OPTIONS prepare|run|cleanup   (as in 2004)\n\n\
          Options and commands may come in any order. Sizes take K, M, G or T.\n\
-         Old spellings (--test, --num-threads, --max-requests, --max-time, --init-rng) alone\n\
-         mean sysbench 0.4: its defaults, its request rules, its unseeded generator.\n",
+         Old spellings alone (--test, --num-threads, --max-requests, --max-time,\n\
+         --init-rng) mean sysbench 0.4: its defaults, rules and unseeded generator.\n",
     );
     for (group, title) in [
         (Ours, "Where and how"),
@@ -422,8 +429,8 @@ pub fn help() -> String {
         }
     }
     text.push_str(
-        "\nExample:\n  iowhy sysbench fileio --threads=4 --file-total-size=1G --file-test-mode=rndrd \\\n    \
-         --time=5 --on sim:linux-4.4,elevator=noop --disk sata-2014 run\n",
+        "\nExample:\n  iowhy sysbench fileio --threads=4 --file-total-size=1G --time=5 \\\n    \
+         --file-test-mode=rndrd --on sim:linux-4.4,elevator=noop --disk sata-2014 run\n",
     );
     text
 }

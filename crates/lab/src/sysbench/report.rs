@@ -1,11 +1,13 @@
 //! What a run of `sysbench fileio` says at its end: sysbench's text, or JSON.
 //!
-//! The text has the shape of sysbench 1.0.20 (and of the 1.1 development series with `--report-style=1.1`). One
-//! number is made differently: the percentile comes from our histogram, whose buckets are finer than sysbench's.
+//! The text has the shape of sysbench 1.0.20 (and of the 1.1 development series with `--report-style=1.1`), line by
+//! line, with one line more that says what was simulated. Percentiles and the histogram come from our histogram, whose
+//! buckets are finer than sysbench's.
 
 use std::fmt::Write;
 
 use iowhy_stack::event::Op;
+use iowhy_stack::histogram::Histogram;
 use iowhy_stack::outcome::{CacheStart, Counts, Outcome, Plan};
 use iowhy_stack::units::Nanos;
 use iowhy_stack::workload::{Dialect, Mode, PositionSource};
@@ -32,8 +34,9 @@ fn mode_words(mode: Mode) -> &'static str {
     }
 }
 
-fn version() -> String {
-    format!("sysbench 1.0.20 (iowhy {}, simulated)", env!("CARGO_PKG_VERSION"))
+fn version(style_1_1: bool) -> String {
+    let version = if style_1_1 { "1.1.0" } else { "1.0.20" };
+    format!("sysbench {version} (iowhy {}, simulated)", env!("CARGO_PKG_VERSION"))
 }
 
 /// Seconds that the counts were made in: all but the warm-up.
@@ -47,7 +50,7 @@ fn per_second(n: f64, seconds: f64) -> f64 {
 
 /// What `prepare` and `cleanup` say.
 pub fn nothing_to_do(command: &str) -> String {
-    format!("{}\n\n{command}: nothing to do, the files of a simulated run exist from its start.\n", version())
+    format!("{}\n\n{command}: nothing to do, the files of a simulated run exist from its start.\n", version(false))
 }
 
 /// The text report.
@@ -66,10 +69,13 @@ pub fn text(plan: &Plan, settings: &Settings, outcome: &Outcome) -> String {
 fn header(out: &mut String, plan: &Plan, settings: &Settings) -> std::fmt::Result {
     let job = &plan.job;
     let fileio = &job.fileio;
-    writeln!(out, "{}\n", version())?;
+    writeln!(out, "{}\n", version(settings.style_1_1))?;
     writeln!(out, "Running the test with following options:")?;
     writeln!(out, "Simulated on: {}, disk {}", plan.stack.describe(), plan.stack.device.entry.name)?;
     writeln!(out, "Number of threads: {}", fileio.threads)?;
+    if settings.style_1_1 && job.warmup > Nanos::ZERO {
+        writeln!(out, "Warmup time: {}s", job.warmup.0 / 1_000_000_000)?;
+    }
     if fileio.rate > 0 {
         writeln!(out, "Target transaction rate: {}/sec", fileio.rate)?;
     }
@@ -77,16 +83,10 @@ fn header(out: &mut String, plan: &Plan, settings: &Settings) -> std::fmt::Resul
         writeln!(out, "Report intermediate results every {} second(s)", job.interval.0 / 1_000_000_000)?;
     }
     match fileio.positions {
-        PositionSource::GlibcUnseeded => writeln!(out, "Random number generator of the C library, unseeded")?,
-        PositionSource::Seeded(seed) => writeln!(out, "Initializing random number generator from seed ({seed})")?,
+        PositionSource::GlibcUnseeded => writeln!(out, "Random number generator of the C library, unseeded.\n")?,
+        PositionSource::Seeded(seed) => writeln!(out, "Initializing random number generator from seed ({seed}).\n")?,
     }
-    let flags: Vec<&str> =
-        settings.extra_flags.iter().map(|flag| if *flag == "direct" { "directio" } else { *flag }).collect();
-    writeln!(
-        out,
-        "\n\nExtra file open flags: {}",
-        if flags.is_empty() { "(none)".to_owned() } else { flags.join(" ") }
-    )?;
+    writeln!(out, "\nExtra file open flags: {}", extra_flags(settings))?;
     writeln!(out, "{} files, {} each", fileio.nr_files, text::size(fileio.file_bytes()))?;
     writeln!(out, "{} total file size", text::size(fileio.file_bytes() * u64::from(fileio.nr_files)))?;
     writeln!(out, "Block size {}", text::size(u64::from(fileio.block_bytes)))?;
@@ -101,15 +101,15 @@ fn header(out: &mut String, plan: &Plan, settings: &Settings) -> std::fmt::Resul
         writeln!(out, "Number of IO requests: {}", fileio.max_events)?;
         writeln!(out, "Read/Write ratio for combined random IO test: {:.2}", fileio.rw_ratio_milli as f64 / 1000.0)?;
     }
-    let call = if fileio.fsync_op == Op::Fdatasync { "fdatasync()" } else { "fsync()" };
+    // sysbench says fsync() here whichever call `--file-fsync-mode` picks.
     if fileio.fsync_freq > 0 && !fileio.fsync_all {
-        writeln!(out, "Periodic FSYNC enabled, calling {call} each {} requests.", fileio.fsync_freq)?;
-    }
-    if fileio.fsync_all {
-        writeln!(out, "Calling {call} after each write operation.")?;
+        writeln!(out, "Periodic FSYNC enabled, calling fsync() each {} requests.", fileio.fsync_freq)?;
     }
     if fileio.fsync_end {
-        writeln!(out, "Calling {call} at the end of test, Enabled.")?;
+        writeln!(out, "Calling fsync() at the end of test, Enabled.")?;
+    }
+    if fileio.fsync_all {
+        writeln!(out, "Calling fsync() after each write operation.")?;
     }
     match settings.io_mode {
         IoMode::Sync => writeln!(out, "Using synchronous I/O mode")?,
@@ -119,9 +119,21 @@ fn header(out: &mut String, plan: &Plan, settings: &Settings) -> std::fmt::Resul
     writeln!(out, "Initializing worker threads...\n\nThreads started!\n")
 }
 
-/// A latency at the percentile asked for, ms.
-fn at_percentile(histogram: &iowhy_stack::histogram::Histogram, percentile: u64) -> f64 {
-    measure::quantile(histogram, percentile) as f64 / 1e6
+/// The flags in the order and spelling of sysbench, which leaves a blank behind two of them.
+fn extra_flags(settings: &Settings) -> String {
+    if settings.extra_flags.is_empty() {
+        return "(none)".to_owned();
+    }
+    [("sync", "sync "), ("dsync", "dsync "), ("direct", "directio")]
+        .iter()
+        .filter(|(flag, _)| settings.extra_flags.contains(flag))
+        .map(|(_, shown)| *shown)
+        .collect()
+}
+
+/// A latency at the percentile asked for, ms; 0 if none was.
+fn at_percentile(histogram: &Histogram, percentile: u64) -> f64 {
+    if percentile == 0 { 0.0 } else { measure::quantile(histogram, percentile) as f64 / 1e6 }
 }
 
 fn intervals(out: &mut String, settings: &Settings, outcome: &Outcome) -> std::fmt::Result {
@@ -130,23 +142,16 @@ fn intervals(out: &mut String, settings: &Settings, outcome: &Outcome) -> std::f
         let seconds = interval.end.saturating_sub(start).as_secs_f64();
         start = interval.end;
         let Counts { read_bytes, written_bytes, syncs, .. } = interval.counts;
-        write!(
+        writeln!(
             out,
-            "[ {:.0}s ] reads: {:.2} MiB/s writes: {:.2} MiB/s fsyncs: {:.2}/s",
+            "[ {:.0}s ] reads: {:.2} MiB/s writes: {:.2} MiB/s fsyncs: {:.2}/s latency (ms,{}%): {:.3}",
             interval.end.as_secs_f64(),
             per_second(read_bytes as f64 / MIB, seconds),
             per_second(written_bytes as f64 / MIB, seconds),
             per_second(syncs as f64, seconds),
+            settings.percentile,
+            at_percentile(&interval.latency, settings.percentile)
         )?;
-        if settings.percentile > 0 {
-            write!(
-                out,
-                " latency (ms,{}%): {:.3}",
-                settings.percentile,
-                at_percentile(&interval.latency, settings.percentile)
-            )?;
-        }
-        writeln!(out)?;
     }
     Ok(())
 }
@@ -157,10 +162,10 @@ fn histogram(out: &mut String, outcome: &Outcome) -> std::fmt::Result {
     let buckets: Vec<(u64, u64)> = outcome.latency.buckets().map(|(low, width, n)| (low + width / 2, n)).collect();
     let largest = buckets.iter().map(|(_, n)| *n).max().unwrap_or(0).max(1);
     for (value_ns, n) in buckets {
-        let stars = (n * 40).div_ceil(largest) as usize;
+        let stars = ((n * 40 + largest / 2) / largest) as usize;
         writeln!(out, "{:12.3} |{:<40} {n}", value_ns as f64 / 1e6, "*".repeat(stars))?;
     }
-    writeln!(out)
+    writeln!(out, " ")
 }
 
 fn totals(out: &mut String, plan: &Plan, settings: &Settings, outcome: &Outcome) -> std::fmt::Result {
@@ -186,23 +191,35 @@ fn totals(out: &mut String, plan: &Plan, settings: &Settings, outcome: &Outcome)
         writeln!(out, "    total time:                          {:.4}s", outcome.elapsed.as_secs_f64())?;
         writeln!(out, "    total number of events:              {}", outcome.counts.total())?;
     }
-    let ms = |ns: f64| ns / 1e6;
-    let latency = &outcome.latency;
-    writeln!(out, "\nLatency (ms):")?;
-    writeln!(out, "         min:                              {:10.2}", ms(measure::smallest(latency) as f64))?;
-    writeln!(out, "         avg:                              {:10.2}", ms(measure::mean(latency)))?;
-    writeln!(out, "         max:                              {:10.2}", ms(measure::largest(latency) as f64))?;
-    if settings.percentile > 0 {
-        let value = at_percentile(latency, settings.percentile);
-        writeln!(out, "        {:3}th percentile:                 {value:10.2}", settings.percentile)?;
-    } else {
-        writeln!(out, "         percentile stats:               disabled")?;
+    latency(out, settings, &outcome.latency)?;
+    // The 1.1 series no longer says how evenly the threads were served.
+    if settings.style_1_1 {
+        return writeln!(out);
     }
-    writeln!(out, "         sum:                              {:10.2}", ms(latency.sum() as f64))?;
     let fairness = Fairness::of(outcome);
     writeln!(out, "\nThreads fairness:")?;
     writeln!(out, "    events (avg/stddev):           {:.4}/{:.2}", fairness.events.0, fairness.events.1)?;
     writeln!(out, "    execution time (avg/stddev):   {:.4}/{:.2}\n", fairness.time_s.0, fairness.time_s.1)
+}
+
+/// The block of latencies. The 1.1 series ends its numbers two columns earlier.
+fn latency(out: &mut String, settings: &Settings, latency: &Histogram) -> std::fmt::Result {
+    let end = if settings.style_1_1 { 51 } else { 53 };
+    let line = |out: &mut String, name: &str, ns: f64| {
+        let value = format!("{:10.2}", ns / 1e6);
+        writeln!(out, "{name}{value:>width$}", width = end - name.len())
+    };
+    writeln!(out, "\nLatency (ms):")?;
+    line(out, "         min:", measure::smallest(latency) as f64)?;
+    line(out, "         avg:", measure::mean(latency))?;
+    line(out, "         max:", measure::largest(latency) as f64)?;
+    if settings.percentile > 0 {
+        let name = format!("        {:3}th percentile:", settings.percentile);
+        line(out, &name, 1e6 * at_percentile(latency, settings.percentile))?;
+    } else {
+        writeln!(out, "         percentile stats:               disabled")?;
+    }
+    line(out, "         sum:", latency.sum() as f64)
 }
 
 /// Mean and standard deviation over threads.
