@@ -49,7 +49,9 @@ fn usage() -> String {
 }
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let mut arguments = std::env::args();
+    arguments.next();
+    let arguments: Vec<String> = arguments.collect();
     let outcome = match arguments.split_first() {
         None => Err(usage()),
         Some((name, rest)) => match COMMANDS.iter().find(|command| command.name == name) {

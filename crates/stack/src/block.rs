@@ -92,6 +92,7 @@ pub struct BlockQueue {
     requests: Requests,
     bios: Bios,
     allocated: [u32; 2],
+    congested: [bool; 2],
     full: [bool; 2],
     batchers: Vec<Batcher>,
     queued_sectors: u64,
@@ -131,6 +132,7 @@ impl BlockQueue {
             requests: Requests::default(),
             bios: Bios::default(),
             allocated: [0; 2],
+            congested: [false; 2],
             full: [false; 2],
             batchers: Vec::new(),
             queued_sectors: 0,
@@ -165,8 +167,21 @@ impl BlockQueue {
 
     /// Whether one direction has so many requests that read-ahead and writeback should hold back.
     pub fn congested(&self, dir: Dir) -> bool {
+        self.congested[dir as usize]
+    }
+
+    /// A request of this direction was allocated: a queue of 128 counts as congested from 113 on.
+    fn note_allocated(&mut self, dir: Dir) {
         let n = self.limits.nr_requests;
-        self.allocated[dir as usize] > n - n / 8
+        self.allocated[dir as usize] += 1;
+        self.congested[dir as usize] |= self.allocated[dir as usize] > n - n / 8;
+    }
+
+    /// One was freed: it no longer does below 111.
+    fn note_freed(&mut self, dir: Dir) {
+        let n = self.limits.nr_requests;
+        self.allocated[dir as usize] -= 1;
+        self.congested[dir as usize] &= self.allocated[dir as usize] + 1 >= n - n / 8;
     }
 
     /// Hands over what the queue wants to be told and when, in the order it came up.
@@ -364,7 +379,7 @@ impl BlockQueue {
         kept.allocated = kept.allocated.min(b.allocated);
         self.elevator(now, rec, |e, ctx| e.merged_requests(ctx, front, back));
         rec.event(now, a.call, What::MergeRequests { rq: front, gone: back });
-        self.allocated[b.dir as usize] -= 1;
+        self.note_freed(b.dir);
         self.requests.release(back);
     }
 
@@ -426,7 +441,7 @@ impl BlockQueue {
     }
 
     fn allocate(&mut self, bio: Bio, now: Nanos, rec: &mut Recorder<'_>) -> RqId {
-        self.allocated[bio.dir as usize] += 1;
+        self.note_allocated(bio.dir);
         self.queued_sectors += u64::from(bio.nr_sectors);
         let id = self.bios.insert(bio);
         let rq = self.requests.insert(Request {
@@ -633,7 +648,7 @@ impl BlockQueue {
         rec.event(now, call, What::Complete { rq: id, dir, nr_sectors });
         self.in_driver -= 1;
         self.elevator(now, rec, |e, ctx| e.completed(ctx, id));
-        self.allocated[dir as usize] -= 1;
+        self.note_freed(dir);
         self.queued_sectors -= u64::from(nr_sectors);
         self.requests.release(id);
         let mut next = first;

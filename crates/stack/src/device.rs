@@ -147,10 +147,16 @@ pub(crate) mod testing {
         None
     }
 
+    /// The same where there must be one.
+    pub(crate) fn done(device: &mut dyn Device) -> (Nanos, Completion) {
+        let Some(done) = wait(device) else { panic!("no command is under way") };
+        done
+    }
+
     /// One command by itself: when it is done, and how.
     pub(crate) fn run(device: &mut dyn Device, now: Nanos, command: Command) -> (Nanos, Completion) {
         device.submit(now, command);
-        let (at, completion) = wait(device).expect("a command is completed");
+        let (at, completion) = done(device);
         assert_eq!(completion.tag, command.tag);
         (at, completion)
     }
@@ -311,14 +317,14 @@ mod tests {
     }
 
     #[test]
-    fn every_file_is_listed_and_names_its_sources() {
+    fn every_file_is_listed_and_names_its_sources() -> std::io::Result<()> {
         const SHARED: &[&str] = &["completions", "disk"];
         let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/src/device");
         let mut listed = 0;
-        for file in std::fs::read_dir(directory).expect("the directory of device models") {
-            let path = file.expect("an entry of it").path();
-            let stem = path.file_stem().and_then(|stem| stem.to_str()).expect("a file of a module").to_owned();
-            let text = std::fs::read_to_string(&path).expect("its text");
+        for file in std::fs::read_dir(directory)? {
+            let path = file?.path();
+            let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+            let text = std::fs::read_to_string(&path)?;
             let head: String = text.lines().map_while(|line| line.strip_prefix("//!")).collect();
             assert!(head.contains("Source: "), "{stem}: the head names no source");
             if SHARED.contains(&stem.as_str()) {
@@ -343,6 +349,7 @@ mod tests {
             assert_eq!(device.nr_sectors(), entry.defaults().unsigned("nr_sectors"));
             assert_eq!(device.rotational(), entry.options.iter().any(|spec| spec.name == "rpm"), "{}", entry.name);
         }
+        Ok(())
     }
 
     #[test]

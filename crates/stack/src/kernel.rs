@@ -129,172 +129,151 @@ pub const KERNELS: &[Kernel] = &[
         machine: "athlon-2004",
         device: "ide-2004",
     },
-    kernel_2_6(
-        "linux-2.6.5-bk2",
-        "2.6.5 with two days of patches; the same models as 2.6.6-rc3",
-        &[],
-        "linux-2.6.6-rc3",
-    ),
-    kernel_2_6(
-        "linux-2.6.6-rc3",
-        "2.6.6-rc3: lazy read-ahead, anticipatory elevator, plugged queue",
-        &["linux-2.6.6-rc3-mm1"],
-        "linux-2.6.6-rc3",
-    ),
-    kernel_2_6("linux-2.6.6", "2.6.6: the same models as 2.6.6-rc3", &[], "linux-2.6.6-rc3"),
-    kernel_2_6(
-        "linux-2.6.7",
-        "2.6.7: read-ahead on a private copy, window from the average run length",
-        &[],
-        "linux-2.6.7",
-    ),
-    legacy(
-        "linux-2.6.22",
-        "2.6.22: simplified read-ahead with a current and an ahead window",
-        QUEUE_2_6_18,
-        "linux-2.6.22",
-        "queue-2.6.13",
-        "pdflush-2.6",
-        "sata-2010",
-    ),
-    legacy(
-        "linux-2.6.38",
-        "2.6.38: on-demand read-ahead, the queue still plugs itself",
-        QUEUE_2_6_38,
-        "linux-2.6.38",
-        "queue-2.6.13",
-        "flusher",
-        "sata-2010",
-    ),
-    legacy(
-        "linux-2.6.39",
-        "2.6.39: the plug moves to the task and is held for the whole read call",
-        QUEUE_2_6_38,
-        "linux-2.6.38",
-        "task-2.6.39",
-        "flusher",
-        "sata-2010",
-    ),
-    legacy(
-        "linux-3.2.0",
-        "3.2.0: as 2.6.39, with the plug flushed at 16 requests",
-        QUEUE_2_6_38,
-        "linux-2.6.38",
-        "task-3.1",
-        "flusher",
-        "sata-2010",
-    ),
-    legacy(
-        "linux-3.3",
-        "3.3: the plug is held for one submission only",
-        QUEUE_2_6_38,
-        "linux-2.6.38",
-        "task-3.3",
-        "flusher",
-        "sata-2010",
-    ),
-    legacy("linux-4.4", "4.4: legacy queue, 16-request plug", QUEUE_4, "linux-4.4", "task-3.3", "flusher", "sata-2014"),
-    legacy(
-        "linux-4.19",
-        "4.19: legacy queue, read-ahead that knows the largest request",
-        QUEUE_4,
-        "linux-4.19",
-        "task-3.3",
-        "flusher",
-        "sata-2014",
-    ),
-    multi_queue("linux-6.1", "6.1: blk-mq, folios of ext4 are single pages", QUEUE_MQ, "linux-6.1", "ext4"),
-    multi_queue("linux-6.12", "6.12: blk-mq, folios of ext4 are single pages", QUEUE_MQ, "linux-6.12", "ext4"),
-    multi_queue("linux-6.18", "6.18: blk-mq, large folios", QUEUE_6_18, "linux-6.18", "ext4-6.16"),
-];
-
-const fn kernel_2_6(
-    name: &'static str,
-    summary: &'static str,
-    aliases: &'static [&'static str],
-    readahead: &'static str,
-) -> Kernel {
     Kernel {
-        name,
-        aliases,
-        summary,
-        origin: &[Origin {
-            kernels: "2.6.5 .. 2.6.7",
-            file: "drivers/block/ll_rw_blk.c",
-            function: "__make_request",
-            notes: COMPOSED,
-        }],
-        options: QUEUE_2_6,
-        readahead,
-        plug: "queue-2.6",
-        elevator: "anticipatory",
-        elevator_names: NAMES_2_6,
+        name: "linux-2.6.5-bk2",
+        summary: "2.6.5 with two days of patches: the same models as 2.6.6-rc3",
+        ..SERIES_2_6_6
+    },
+    Kernel {
+        name: "linux-2.6.6-rc3",
+        aliases: &["linux-2.6.6-rc3-mm1"],
+        summary: "2.6.6-rc3: lazy read-ahead, anticipatory elevator, plugged queue",
+        ..SERIES_2_6_6
+    },
+    Kernel { name: "linux-2.6.6", summary: "2.6.6: the same models as 2.6.6-rc3", ..SERIES_2_6_6 },
+    Kernel {
+        name: "linux-2.6.7",
+        summary: "2.6.7: read-ahead on a private copy, window from the average run length",
+        readahead: "linux-2.6.7",
+        ..SERIES_2_6_6
+    },
+    Kernel {
+        name: "linux-2.6.22",
+        summary: "2.6.22: simplified read-ahead with a current and an ahead window, ext3",
+        options: QUEUE_2_6_18,
+        readahead: "linux-2.6.22",
+        plug: "queue-2.6.13",
         filesystem: "ext3-2.6",
         writeback: "pdflush-2.6",
-        machine: "athlon-2004",
-        device: "ide-2004",
-    }
-}
-
-const fn legacy(
-    name: &'static str,
-    summary: &'static str,
-    options: &'static [OptionSpec],
-    readahead: &'static str,
-    plug: &'static str,
-    writeback: &'static str,
-    device: &'static str,
-) -> Kernel {
+        ..LEGACY
+    },
     Kernel {
-        name,
-        aliases: &[],
-        summary,
-        origin: &[Origin {
-            kernels: "2.6.22 .. 4.19",
-            file: "block/blk-core.c",
-            function: "__make_request, blk_queue_bio",
-            notes: "deadline is the default until the CFQ of these kernels is modelled; read-ahead is exact",
-        }],
-        options,
-        readahead,
-        plug,
-        elevator: "deadline-3.2",
-        elevator_names: NAMES_LEGACY,
-        filesystem: "ext3-2.6",
-        writeback,
-        machine: "xeon-2012",
-        device,
-    }
-}
-
-const fn multi_queue(
-    name: &'static str,
-    summary: &'static str,
-    options: &'static [OptionSpec],
-    readahead: &'static str,
-    filesystem: &'static str,
-) -> Kernel {
+        name: "linux-2.6.38",
+        summary: "2.6.38: on-demand read-ahead, the queue still plugs itself",
+        plug: "queue-2.6.13",
+        ..LEGACY
+    },
     Kernel {
-        name,
-        aliases: &[],
-        summary,
-        origin: &[Origin {
-            kernels: "6.1 .. 6.18",
-            file: "block/blk-mq.c",
-            function: "blk_mq_submit_bio",
-            notes: "one software and one hardware queue, no tags yet; read-ahead is exact",
-        }],
-        options,
-        readahead,
-        plug: "task-5.16",
-        elevator: "none",
-        elevator_names: NAMES_MQ,
-        filesystem,
-        writeback: "flusher",
-        machine: "server-2024",
-        device: "nvme",
-    }
-}
+        name: "linux-2.6.39",
+        summary: "2.6.39: the plug moves to the task and is held for the whole read call",
+        plug: "task-2.6.39",
+        ..LEGACY
+    },
+    Kernel {
+        name: "linux-3.2.0",
+        summary: "3.2.0: as 2.6.39, with the plug flushed at 16 requests",
+        plug: "task-3.1",
+        ..LEGACY
+    },
+    Kernel { name: "linux-3.3", summary: "3.3: the plug is held for one submission only", ..LEGACY },
+    Kernel {
+        name: "linux-4.4",
+        summary: "4.4: legacy queue, 16-request plug",
+        options: QUEUE_4,
+        readahead: "linux-4.4",
+        device: "sata-2014",
+        ..LEGACY
+    },
+    Kernel {
+        name: "linux-4.19",
+        summary: "4.19: legacy queue, read-ahead that knows the largest request",
+        options: QUEUE_4,
+        readahead: "linux-4.19",
+        device: "sata-2014",
+        ..LEGACY
+    },
+    Kernel { name: "linux-6.1", summary: "6.1: blk-mq, folios of ext4 are single pages", ..MULTI_QUEUE },
+    Kernel {
+        name: "linux-6.12",
+        summary: "6.12: blk-mq, folios of ext4 are single pages",
+        readahead: "linux-6.12",
+        ..MULTI_QUEUE
+    },
+    Kernel {
+        name: "linux-6.18",
+        summary: "6.18: blk-mq, large folios",
+        options: QUEUE_6_18,
+        readahead: "linux-6.18",
+        filesystem: "ext4-6.16",
+        ..MULTI_QUEUE
+    },
+];
+
+/// What 2.6.5 to 2.6.7 have in common.
+const SERIES_2_6_6: Kernel = Kernel {
+    name: "",
+    aliases: &[],
+    summary: "",
+    origin: &[Origin {
+        kernels: "2.6.5 .. 2.6.7",
+        file: "drivers/block/ll_rw_blk.c",
+        function: "__make_request",
+        notes: COMPOSED,
+    }],
+    options: QUEUE_2_6,
+    readahead: "linux-2.6.6-rc3",
+    plug: "queue-2.6",
+    elevator: "anticipatory",
+    elevator_names: NAMES_2_6,
+    filesystem: "ext3-2.6",
+    writeback: "pdflush-2.6",
+    machine: "athlon-2004",
+    device: "ide-2004",
+};
+
+/// What later kernels with a single request queue have in common.
+const LEGACY: Kernel = Kernel {
+    name: "",
+    aliases: &[],
+    summary: "",
+    origin: &[Origin {
+        kernels: "2.6.22 .. 4.19",
+        file: "block/blk-core.c",
+        function: "__make_request, blk_queue_bio",
+        notes: "deadline is the default until the CFQ of these kernels is modelled; read-ahead is exact",
+    }],
+    options: QUEUE_2_6_38,
+    readahead: "linux-2.6.38",
+    plug: "task-3.3",
+    elevator: "deadline-3.2",
+    elevator_names: NAMES_LEGACY,
+    filesystem: "ext4",
+    writeback: "flusher",
+    machine: "xeon-2012",
+    device: "sata-2010",
+};
+
+/// What kernels with blk-mq only have in common.
+const MULTI_QUEUE: Kernel = Kernel {
+    name: "",
+    aliases: &[],
+    summary: "",
+    origin: &[Origin {
+        kernels: "6.1 .. 6.18",
+        file: "block/blk-mq.c",
+        function: "blk_mq_submit_bio",
+        notes: "one software and one hardware queue, no tags yet; read-ahead is exact",
+    }],
+    options: QUEUE_MQ,
+    readahead: "linux-6.1",
+    plug: "task-5.16",
+    elevator: "none",
+    elevator_names: NAMES_MQ,
+    filesystem: "ext4",
+    writeback: "flusher",
+    machine: "server-2024",
+    device: "nvme",
+};
 
 const LKML_2004: &str = "linux-kernel mailing list";
 

@@ -1,7 +1,7 @@
 //! Machines: CPUs, memory, and what kernel code costs on them.
 //!
 //! Costs are charged to the CPU that runs the task. On the 2004 machine scaling all of them by 0.3 or 3 moves no
-//! result of the 2004 incident by more than 2 %, so they are round numbers, not measurements.
+//! result of the 2004 incident by more than about 3 %, so they are round numbers, not measurements.
 
 use crate::origin::{Entry, OptionSpec, Options, Origin};
 use crate::units::Nanos;

@@ -88,6 +88,9 @@ const ACTIVE: usize = 1;
 /// Pages taken out by one reclaim.
 pub const RECLAIM_BATCH: u64 = 32;
 
+/// Pages looked at for each page wanted.
+const SCAN_FACTOR: u64 = 8;
+
 /// What reclaim did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reclaimed {
@@ -383,11 +386,13 @@ impl PageCache {
         (self.nr_pages() + more).saturating_sub(self.capacity)
     }
 
-    /// Frees at least `want` pages if enough can go, looking at no page twice.
+    /// Frees at least `want` pages if they are found among a limited number at the tail. A cache full of dirty or busy
+    /// pages thus grows beyond its capacity for a while: whoever dirties pages is held back by the dirty limits, not
+    /// here.
     pub fn reclaim(&mut self, want: u64) -> Reclaimed {
         let mut result = Reclaimed::default();
         let mut freed = 0;
-        let mut to_scan = self.nr_pages();
+        let mut to_scan = self.nr_pages().min(SCAN_FACTOR * want);
         while freed < want && to_scan > 0 {
             self.balance();
             let slot = self.lists[INACTIVE].tail;

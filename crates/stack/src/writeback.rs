@@ -29,7 +29,7 @@ pub struct Rules {
     pub stop_pct: u64,
     /// Pages between two checks by a writer.
     pub check_pages: u64,
-    /// Pages a throttled writer writes before it may go on.
+    /// Pages a throttled writer writes before it may go on; no limit: it waits until enough is clean.
     pub throttle_pages: u64,
     /// Pages the daemon takes in one round.
     pub round_pages: u64,

@@ -3,8 +3,8 @@
 //!
 //! The peer is SimPy's idea of the same: a resource of eight channels and a timeout. It models far less, so the ratio
 //! says what a hand-made model would cost, not that ours is that much better written. What both must agree on is how
-//! many requests were done; that ours does the same ones each time is checked by its event hash. The same reads as calls
-//! of a program on eight CPUs, with what code costs there, are a second figure.
+//! many requests were done; that ours does the same ones each time is checked by its event hash. The same reads as
+//! calls of a program on eight CPUs, with what code costs there, are a second figure.
 
 use super::peer::Peer;
 use super::{Aim, Figure, Measure, Sample, Setting, compare, cpu_ns};

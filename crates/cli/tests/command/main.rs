@@ -411,7 +411,7 @@ Throughput:
 
 General statistics:
     total time:                          *s
-    total number of events:              158
+    total number of events:              150
 ";
     let fairness = "\
 Threads fairness:

@@ -1,11 +1,13 @@
-//! What the devices share: commands on their way to completion in order of time, and a latency with a little spread.
+//! What the devices share: commands on their way to completion in order of time, the device that knows these times as
+//! soon as it is given a command, and a latency with a little spread.
 //!
 //! Not a model of its own and in no table. Ties in time are broken by the order in which the commands were given, so
 //! that the same commands always give the same completions. Source: none, plain book-keeping.
 
 use std::collections::VecDeque;
 
-use crate::device::Completion;
+use crate::device::{Command, Completion, Device, DeviceStats};
+use crate::origin::Options;
 use crate::rng::Rng;
 use crate::units::{Nanos, SECTOR_BYTES};
 
@@ -53,6 +55,68 @@ impl Completions {
     /// How many there are.
     pub(super) fn len(&self) -> usize {
         self.queue.len()
+    }
+}
+
+/// When the commands of a device without moving parts are done. Nothing that happens later changes such a time, so that
+/// it can be told as soon as the command is given.
+pub(super) trait Timing {
+    /// When `command`, given at `now`, will be done, and whether the medium was needed for it.
+    fn time(&mut self, now: Nanos, command: &Command) -> (u64, bool);
+
+    /// Counters so far.
+    fn stats(&self) -> DeviceStats;
+}
+
+/// A device that is nothing but its [`Timing`]: what all of them do with a command besides.
+#[derive(Clone, Debug)]
+pub(super) struct Electronic<T> {
+    queue_depth: u32,
+    nr_sectors: u64,
+    completions: Completions,
+    timing: T,
+}
+
+impl<T: Timing> Electronic<T> {
+    /// Depth and capacity are those of `options`, the rest is `timing`.
+    pub(super) fn new(options: &Options, timing: T) -> Electronic<T> {
+        let queue_depth = options.unsigned("queue_depth") as u32;
+        let nr_sectors = options.unsigned("nr_sectors");
+        Electronic { queue_depth, nr_sectors, completions: Completions::new(queue_depth), timing }
+    }
+}
+
+impl<T: Timing> Device for Electronic<T> {
+    fn queue_depth(&self) -> u32 {
+        self.queue_depth
+    }
+
+    fn nr_sectors(&self) -> u64 {
+        self.nr_sectors
+    }
+
+    fn submit(&mut self, now: Nanos, command: Command) {
+        assert!(self.completions.len() < self.queue_depth as usize, "the device takes {} commands", self.queue_depth);
+        assert!(command.sector.0 + u64::from(command.nr_sectors) <= self.nr_sectors);
+        let (done, media) = self.timing.time(now, &command);
+        let completion = Completion { tag: command.tag, media, seek: Nanos::ZERO, rotation: Nanos::ZERO };
+        self.completions.push(Nanos(done), completion);
+    }
+
+    fn next(&self) -> Option<Nanos> {
+        self.completions.next()
+    }
+
+    fn advance(&mut self, now: Nanos) -> Option<Completion> {
+        self.completions.pop(now)
+    }
+
+    fn stats(&self) -> DeviceStats {
+        self.timing.stats()
+    }
+
+    fn rotational(&self) -> bool {
+        false
     }
 }
 

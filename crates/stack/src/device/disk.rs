@@ -308,11 +308,15 @@ impl Dirty {
         let distance = |i: usize| self.extents[i].start.abs_diff(head);
         if by_arrival {
             let oldest = (0..self.extents.len()).min_by_key(|&i| self.extents[i].number);
-            return oldest.expect("only a cache with dirty data is asked");
+            let Some(oldest) = oldest else { unreachable!("only a cache with dirty data is asked") };
+            return oldest;
         }
         if let Some(number) = number {
             let wanted = (0..self.extents.len()).filter(|&i| self.extents[i].number <= number);
-            return wanted.min_by_key(|&i| distance(i)).expect("a flush waits only while older data is dirty");
+            let Some(nearest) = wanted.min_by_key(|&i| distance(i)) else {
+                unreachable!("a flush waits only while older data is dirty")
+            };
+            return nearest;
         }
         // Sorted by sector: the nearest start is one of the two around the head.
         let behind = self.extents.partition_point(|extent| extent.start < head);
@@ -534,7 +538,8 @@ impl Disk {
         let continued = self.segments.iter().position(|s| s.used > 0 && s.start <= start && start <= s.filled);
         let index = continued.unwrap_or_else(|| {
             let oldest = (0..self.segments.len()).min_by_key(|&i| self.segments[i].used);
-            oldest.expect("there is at least one segment")
+            let Some(oldest) = oldest else { unreachable!("there is at least one segment") };
+            oldest
         });
         let segment = &mut self.segments[index];
         let first = if continued.is_some() { segment.start } else { start };
@@ -898,7 +903,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::device::testing::{build, closed_loop, flush, read, run, wait, write};
+    use crate::device::testing::{build, closed_loop, done, flush, read, run, write};
     use crate::device::{Device, ide_2004, ide_2004_tcq, sata_2010, sata_2014};
     use crate::rng::Rng;
 
@@ -1101,7 +1106,7 @@ mod tests {
         let start = now + Nanos::from_ms(2);
         assert_eq!(device.advance(start), None);
         assert_eq!(device.stats().destages, 1);
-        let until = device.next().expect("the destage in progress");
+        let Some(until) = device.next() else { panic!("the destage is not in progress") };
         let (done, _) = run(&mut *device, start + Nanos(1), read(9, 40_000_000, 8));
         assert!(done > until);
         assert_eq!((device.stats().destages, device.next()), (1, Some(done + Nanos::from_ms(2))));
@@ -1156,7 +1161,7 @@ mod tests {
             let done = closed_loop(&mut *device, 1, 50, |i| Command { fua, ..write(0, i * 128, 128) });
             // The next record's place comes round one turn after the end of this one.
             let expected = REVOLUTION + 128 * REVOLUTION / 618;
-            for pair in done.windows(2).skip(1) {
+            for pair in done[1..].windows(2) {
                 assert!((pair[1] - pair[0]).0.abs_diff(expected) <= 2, "{} for {expected}", pair[1] - pair[0]);
             }
             assert_eq!((device.stats().media_accesses, device.stats().destages), (50, 0));
@@ -1181,8 +1186,9 @@ mod tests {
         device.submit(Nanos::ZERO, read(1_001, 79_000_000, 8));
         let mut order = Vec::new();
         for i in 0..40 {
-            device.submit(device.next().expect("work"), read(i, u64::from(i + 1) * 618 * 3, 8));
-            order.push(wait(&mut *device).expect("done").1.tag);
+            let Some(now) = device.next() else { panic!("nothing to do before read {i}") };
+            device.submit(now, read(i, u64::from(i + 1) * 618 * 3, 8));
+            order.push(done(&mut *device).1.tag);
         }
         assert_eq!(order.iter().position(|&tag| tag == 1_001), Some(17));
     }
@@ -1193,8 +1199,8 @@ mod tests {
         let mut device = build(&ide_2004_tcq::ENTRY, &options);
         device.submit(Nanos::ZERO, read(1, 40_000_000, 8));
         device.submit(Nanos::ZERO, read(2, 10_000_000, 8));
-        let (first, _) = wait(&mut *device).expect("the first");
-        let (second, completion) = wait(&mut *device).expect("the second");
+        let (first, _) = done(&mut *device);
+        let (second, completion) = done(&mut *device);
         let mechanics = completion.seek + completion.rotation + Nanos(8 * REVOLUTION / 618);
         assert!((second - first).0.abs_diff(mechanics.0) <= 2);
     }
@@ -1207,7 +1213,7 @@ mod tests {
         let mut others = 0;
         for i in 10..200u32 {
             device.submit(now, read(i, u64::from(i % 7) * 5_000, 8));
-            let (at, completion) = wait(&mut *device).expect("done");
+            let (at, completion) = done(&mut *device);
             now = at;
             if completion.tag == 2 {
                 break;

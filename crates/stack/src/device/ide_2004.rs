@@ -1,9 +1,10 @@
 //! A 40 GB IDE drive of 2001-04 (IBM IC35L040): 7200 rpm, 2 MB buffer, one command at a time.
 //!
 //! The algorithm is that of `disk.rs`. Source: IBM Deskstar 120GXP specification, as quoted by search results, for
-//! seek and overheads; the rest was assumed and tried by replaying published tests of 2004, calibrated on one row
-//! (2.4.25). Known deviations: one media rate over the whole disk, as in that replay (set `inner_rate_kb_s` for
-//! zones); sequential segments are all of one size.
+//! seek and overheads; the rest was assumed and tried by replaying published tests of 2004. The shortest seek was
+//! chosen within the data sheet's 1.1-1.2 ms with row 2.4.25 (the calibration row) in view. Known deviations: one
+//! media rate over the whole disk, as in that replay (set `inner_rate_kb_s` for zones); sequential segments are all of
+//! one size.
 
 use super::disk::{Disk, disk_options};
 use crate::device::Build;
@@ -24,7 +25,8 @@ pub const ENTRY: Entry<Build> = Entry {
     build: |options, rng| Box::new(Disk::new(options, rng)),
 };
 
-const OPTIONS: &[OptionSpec] = disk_options! {
+/// The tunables, those of every `disk.rs` drive.
+pub(super) const OPTIONS: &[OptionSpec; 26] = disk_options! {
     queue_depth: 1, "IDE without tagged queueing";
     age_cap_passes: 16, "assumed";
     nr_sectors: 80_418_240, "usual LBA count of 40 GB (41.17 x 10^9 bytes) drives, not looked up";

@@ -10,8 +10,8 @@
 //! sheet was consulted); depth of a queue as the Linux driver has it. Known deviations: no garbage collection, no read
 //! of buffered data, no conflict of reads with programming; the link is shared in order of arrival; one queue.
 
-use crate::device::completions::{Completions, Spread, transfer};
-use crate::device::{Build, Command, Completion, Device, DeviceStats};
+use crate::device::completions::{Electronic, Spread, Timing, transfer};
+use crate::device::{Build, Command, DeviceStats};
 use crate::event::Dir;
 use crate::origin::{Entry, OptionSpec, Options, Origin};
 use crate::rng::Rng;
@@ -29,7 +29,7 @@ pub const ENTRY: Entry<Build> = Entry {
     }],
     options: OPTIONS,
     conformance: "its own tests: latency at depth 1, rate of the link, throughput of the units",
-    build: |options, rng| Box::new(Nvme::new(options, rng)),
+    build: |options, rng| Box::new(Electronic::new(options, Nvme::new(options, rng))),
 };
 
 const OPTIONS: &[OptionSpec] = &[
@@ -74,8 +74,6 @@ const OPTIONS: &[OptionSpec] = &[
 /// An NVMe drive.
 #[derive(Clone, Debug)]
 struct Nvme {
-    queue_depth: u32,
-    nr_sectors: u64,
     overhead: u64,
     read: Spread,
     write: u64,
@@ -88,18 +86,14 @@ struct Nvme {
     link_free: u64,
     programmed: u64,
     rng: Rng,
-    completions: Completions,
     stats: DeviceStats,
 }
 
 impl Nvme {
     fn new(options: &Options, rng: Rng) -> Nvme {
-        let queue_depth = options.unsigned("queue_depth") as u32;
         let us = |name: &str| Nanos::from_us(options.unsigned(name));
         let write_rate = options.unsigned("write_rate_kb_s");
         Nvme {
-            queue_depth,
-            nr_sectors: options.unsigned("nr_sectors"),
             overhead: us("overhead_us").0,
             read: Spread::new(us("read_us"), options.unsigned("spread_percent")),
             write: us("write_us").0,
@@ -111,7 +105,6 @@ impl Nvme {
             link_free: 0,
             programmed: 0,
             rng,
-            completions: Completions::new(queue_depth),
             stats: DeviceStats::default(),
         }
     }
@@ -137,18 +130,8 @@ impl Nvme {
     }
 }
 
-impl Device for Nvme {
-    fn queue_depth(&self) -> u32 {
-        self.queue_depth
-    }
-
-    fn nr_sectors(&self) -> u64 {
-        self.nr_sectors
-    }
-
-    fn submit(&mut self, now: Nanos, command: Command) {
-        assert!(self.completions.len() < self.queue_depth as usize, "the drive takes {} commands", self.queue_depth);
-        assert!(command.sector.0 + u64::from(command.nr_sectors) <= self.nr_sectors);
+impl Timing for Nvme {
+    fn time(&mut self, now: Nanos, command: &Command) -> (u64, bool) {
         let mut start = now.0 + self.overhead;
         let mut media = false;
         if command.flush {
@@ -162,7 +145,7 @@ impl Device for Nvme {
             done = match command.dir {
                 Dir::Read => {
                     media = true;
-                    self.read_flash(start, &command) + sent
+                    self.read_flash(start, command) + sent
                 }
                 Dir::Write => {
                     let program = transfer(u64::from(command.nr_sectors), self.write_rate);
@@ -177,24 +160,11 @@ impl Device for Nvme {
             self.stats.busy += Nanos(sent);
         }
         self.stats.media_accesses += u64::from(media);
-        let completion = Completion { tag: command.tag, media, seek: Nanos::ZERO, rotation: Nanos::ZERO };
-        self.completions.push(Nanos(done), completion);
-    }
-
-    fn next(&self) -> Option<Nanos> {
-        self.completions.next()
-    }
-
-    fn advance(&mut self, now: Nanos) -> Option<Completion> {
-        self.completions.pop(now)
+        (done, media)
     }
 
     fn stats(&self) -> DeviceStats {
         self.stats
-    }
-
-    fn rotational(&self) -> bool {
-        false
     }
 }
 

@@ -12,8 +12,8 @@
 //! collection; buffered data is not read from the buffer; one sequential stream is followed; the doze is off by
 //! default because no source gives its times.
 
-use crate::device::completions::{Completions, transfer};
-use crate::device::{Build, Command, Completion, Device, DeviceStats};
+use crate::device::completions::{Electronic, Timing, transfer};
+use crate::device::{Build, Command, DeviceStats};
 use crate::event::Dir;
 use crate::origin::{Entry, OptionSpec, Options, Origin};
 use crate::units::Nanos;
@@ -30,7 +30,7 @@ pub const ENTRY: Entry<Build> = Entry {
     }],
     options: OPTIONS,
     conformance: "its own tests: one small read, rate of the link, sustained programming, waking",
-    build: |options, _rng| Box::new(Ssd::new(options)),
+    build: |options, _rng| Box::new(Electronic::new(options, Ssd::new(options))),
 };
 
 const OPTIONS: &[OptionSpec] = &[
@@ -73,7 +73,6 @@ const OPTIONS: &[OptionSpec] = &[
 /// A SATA solid-state drive.
 #[derive(Clone, Debug)]
 struct Ssd {
-    queue_depth: u32,
     nr_sectors: u64,
     page_sectors: u64,
     read: u64,
@@ -101,19 +100,16 @@ struct Ssd {
     /// Sectors in the page that is being filled.
     open_sectors: u64,
     last_done: u64,
-    completions: Completions,
     stats: DeviceStats,
 }
 
 impl Ssd {
     fn new(options: &Options) -> Ssd {
-        let queue_depth = options.unsigned("queue_depth") as u32;
         let us = |name: &str| Nanos::from_us(options.unsigned(name)).0;
         let pages = |name: &str| (options.unsigned(name) / options.unsigned("page_kb")) as usize;
         let channels = options.unsigned("channels") as usize;
         let dies = channels * options.unsigned("dies") as usize;
         Ssd {
-            queue_depth,
             nr_sectors: options.unsigned("nr_sectors"),
             page_sectors: options.unsigned("page_kb") * 2,
             read: us("read_us"),
@@ -134,7 +130,6 @@ impl Ssd {
             nr_written: 0,
             open_sectors: 0,
             last_done: 0,
-            completions: Completions::new(queue_depth),
             stats: DeviceStats::default(),
         }
     }
@@ -217,18 +212,8 @@ impl Ssd {
     }
 }
 
-impl Device for Ssd {
-    fn queue_depth(&self) -> u32 {
-        self.queue_depth
-    }
-
-    fn nr_sectors(&self) -> u64 {
-        self.nr_sectors
-    }
-
-    fn submit(&mut self, now: Nanos, command: Command) {
-        assert!(self.completions.len() < self.queue_depth as usize, "the drive takes {} commands", self.queue_depth);
-        assert!(command.sector.0 + u64::from(command.nr_sectors) <= self.nr_sectors);
+impl Timing for Ssd {
+    fn time(&mut self, now: Nanos, command: &Command) -> (u64, bool) {
         let mut start = now.0 + self.overhead;
         if self.idle_threshold > 0 && now.0 >= self.last_done + self.idle_threshold {
             start += self.idle_exit;
@@ -245,7 +230,7 @@ impl Device for Ssd {
             self.link_free = self.link_free.max(start) + transfer(u64::from(command.nr_sectors), self.link_rate);
             done = self.link_free;
             if command.dir == Dir::Read {
-                let (ready, needed) = self.read_flash(start, &command);
+                let (ready, needed) = self.read_flash(start, command);
                 media = needed;
                 done = done.max(ready);
                 self.stats.media_accesses += u64::from(needed);
@@ -257,24 +242,11 @@ impl Device for Ssd {
             }
         }
         self.last_done = self.last_done.max(done);
-        let completion = Completion { tag: command.tag, media, seek: Nanos::ZERO, rotation: Nanos::ZERO };
-        self.completions.push(Nanos(done), completion);
-    }
-
-    fn next(&self) -> Option<Nanos> {
-        self.completions.next()
-    }
-
-    fn advance(&mut self, now: Nanos) -> Option<Completion> {
-        self.completions.pop(now)
+        (done, media)
     }
 
     fn stats(&self) -> DeviceStats {
         self.stats
-    }
-
-    fn rotational(&self) -> bool {
-        false
     }
 }
 
@@ -293,8 +265,8 @@ mod tests {
     #[test]
     fn two_windows_in_flight_reach_the_link_and_small_sequential_reads_hit_the_prefetch() {
         let mut device = build(&ENTRY, &[]);
-        let last = *closed_loop(&mut *device, 2, 1_000, |i| read(0, i * 256, 256)).last().expect("done");
-        let rate = 1_000 * 131_072 * 1_000_000 / last.0;
+        let done = closed_loop(&mut *device, 2, 1_000, |i| read(0, i * 256, 256));
+        let rate = 1_000 * 131_072 * 1_000_000 / done[999].0;
         assert!((267_000..=275_000).contains(&rate), "{rate} kB/s");
         let mut device = build(&ENTRY, &[]);
         closed_loop(&mut *device, 1, 1_000, |i| read(0, i * 8, 8));

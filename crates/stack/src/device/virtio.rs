@@ -8,8 +8,8 @@
 //! caps are what volumes of this kind are sold by. Known deviations: providers' rules for counting large operations as
 //! several and for saving up credit over minutes are not modelled; the link is inside the latency.
 
-use crate::device::completions::{Completions, Spread};
-use crate::device::{Build, Command, Completion, Device, DeviceStats};
+use crate::device::completions::{Electronic, Spread, Timing};
+use crate::device::{Build, Command, DeviceStats};
 use crate::event::Dir;
 use crate::origin::{Entry, OptionSpec, Options, Origin};
 use crate::rng::Rng;
@@ -27,7 +27,7 @@ pub const ENTRY: Entry<Build> = Entry {
     }],
     options: OPTIONS,
     conformance: "its own tests: latency, and both caps obeyed over any interval",
-    build: |options, rng| Box::new(Virtio::new(options, rng)),
+    build: |options, rng| Box::new(Electronic::new(options, Virtio::new(options, rng))),
 };
 
 const OPTIONS: &[OptionSpec] = &[
@@ -91,8 +91,6 @@ impl Bucket {
 /// A cloud volume.
 #[derive(Clone, Debug)]
 struct Virtio {
-    queue_depth: u32,
-    nr_sectors: u64,
     host_exit: u64,
     read: Spread,
     write: Spread,
@@ -102,18 +100,14 @@ struct Virtio {
     /// The last write given so far is done.
     written: u64,
     rng: Rng,
-    completions: Completions,
     stats: DeviceStats,
 }
 
 impl Virtio {
     fn new(options: &Options, rng: Rng) -> Virtio {
-        let queue_depth = options.unsigned("queue_depth") as u32;
         let us = |name: &str| Nanos::from_us(options.unsigned(name));
         let percent = options.unsigned("spread_percent");
         Virtio {
-            queue_depth,
-            nr_sectors: options.unsigned("nr_sectors"),
             host_exit: us("host_exit_us").0,
             read: Spread::new(us("read_us"), percent),
             write: Spread::new(us("write_us"), percent),
@@ -122,24 +116,13 @@ impl Virtio {
             bytes: Bucket::new(options.unsigned("rate_kb_s") * 1_000, options.unsigned("rate_burst_kb") * 1024),
             written: 0,
             rng,
-            completions: Completions::new(queue_depth),
             stats: DeviceStats::default(),
         }
     }
 }
 
-impl Device for Virtio {
-    fn queue_depth(&self) -> u32 {
-        self.queue_depth
-    }
-
-    fn nr_sectors(&self) -> u64 {
-        self.nr_sectors
-    }
-
-    fn submit(&mut self, now: Nanos, command: Command) {
-        assert!(self.completions.len() < self.queue_depth as usize, "the volume takes {} commands", self.queue_depth);
-        assert!(command.sector.0 + u64::from(command.nr_sectors) <= self.nr_sectors);
+impl Timing for Virtio {
+    fn time(&mut self, now: Nanos, command: &Command) -> (u64, bool) {
         let mut done = now.0 + self.host_exit;
         if command.flush {
             done = done.max(self.written) + self.flush;
@@ -161,32 +144,18 @@ impl Device for Virtio {
             self.stats.media_accesses += 1;
             self.stats.busy += Nanos(latency);
         }
-        let media = command.nr_sectors > 0;
-        let completion = Completion { tag: command.tag, media, seek: Nanos::ZERO, rotation: Nanos::ZERO };
-        self.completions.push(Nanos(done), completion);
-    }
-
-    fn next(&self) -> Option<Nanos> {
-        self.completions.next()
-    }
-
-    fn advance(&mut self, now: Nanos) -> Option<Completion> {
-        self.completions.pop(now)
+        (done, command.nr_sectors > 0)
     }
 
     fn stats(&self) -> DeviceStats {
         self.stats
-    }
-
-    fn rotational(&self) -> bool {
-        false
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::testing::{build, closed_loop, flush, read, run, write};
+    use crate::device::testing::{build, closed_loop, done, flush, read, run, write};
 
     #[test]
     fn without_caps_a_read_takes_the_exit_and_the_latency() {
@@ -228,8 +197,8 @@ mod tests {
         let mut device = build(&ENTRY, &[("spread_percent", 0)]);
         device.submit(Nanos::ZERO, write(1, 0, 8));
         device.submit(Nanos::ZERO, flush(2));
-        let first = device.next().expect("a write is under way");
-        assert_eq!((first, device.advance(first).map(|done| done.tag)), (Nanos::from_us(715), Some(1)));
+        let (first, completion) = done(&mut *device);
+        assert_eq!((first, completion.tag), (Nanos::from_us(715), 1));
         assert_eq!(device.next(), Some(Nanos::from_us(1_415)));
     }
 }

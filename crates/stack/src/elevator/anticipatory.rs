@@ -747,10 +747,16 @@ mod tests {
         elevator
     }
 
+    /// Task `task` of an idle device reads 8 sectors, and the read is started.
+    fn start_read(driver: &mut Driver, sector: u64, task: u32) -> RqId {
+        driver.submit(Read, sector, 8, task);
+        let Some(rq) = driver.start() else { panic!("the read at {sector} is not started") };
+        rq
+    }
+
     fn read_at(sector: u64) -> Request {
         let mut driver = Driver::new("anticipatory", 1000);
-        driver.submit(Read, sector, 8, 1);
-        let rq = driver.start().unwrap();
+        let rq = start_read(&mut driver, sector, 1);
         driver.requests[rq]
     }
 
@@ -853,8 +859,7 @@ mod tests {
             (6, IdleEnd::Timeout, [10_000_000, 136]),
         ] {
             let mut driver = sequential_reader(&[]);
-            driver.submit(Read, 128, 8, 0);
-            let own = driver.start().unwrap();
+            let own = start_read(&mut driver, 128, 0);
             driver.submit(Read, 10_000_000, 8, 1);
             driver.complete(own);
             assert_eq!(driver.try_start(), None, "it waits");
@@ -889,8 +894,7 @@ mod tests {
                 driver.step();
                 driver.wait_ms(1);
             }
-            driver.submit(Read, 128, 8, 0);
-            let own = driver.start().unwrap();
+            let own = start_read(&mut driver, 128, 0);
             driver.submit(Read, other, 8, 1);
             driver.complete(own);
             assert_eq!(driver.try_start().is_none(), waits, "{why}");
@@ -905,8 +909,7 @@ mod tests {
             driver.step();
             driver.wait_ms(12);
         }
-        driver.submit(Read, 128, 8, 0);
-        let own = driver.start().unwrap();
+        let own = start_read(&mut driver, 128, 0);
         driver.submit(Read, 10_000_000, 8, 1);
         driver.complete(own);
         assert!(driver.try_start().is_some());
@@ -915,8 +918,7 @@ mod tests {
     #[test]
     fn a_task_that_has_ended_is_not_waited_for() {
         let mut driver = sequential_reader(&[]);
-        driver.submit(Read, 128, 8, 0);
-        let own = driver.start().unwrap();
+        let own = start_read(&mut driver, 128, 0);
         driver.submit(Read, 10_000_000, 8, 1);
         driver.elevator.task_exited(IoContext { task: 0, thread_group: 0 });
         driver.complete(own);
@@ -926,8 +928,7 @@ mod tests {
     #[test]
     fn while_it_waits_the_anticipated_task_may_have_a_request() {
         let mut driver = sequential_reader(&[]);
-        driver.submit(Read, 128, 8, 0);
-        let own = driver.start().unwrap();
+        let own = start_read(&mut driver, 128, 0);
         driver.submit(Read, 10_000_000, 8, 1);
         driver.complete(own);
         assert_eq!(driver.try_start(), None);
@@ -945,7 +946,7 @@ mod tests {
         let mut last = usize::MAX;
         let mut decided = None;
         while driver.now < Nanos::from_ms(5_000) {
-            let rq = decided.or_else(|| driver.start()).expect("both readers always want something");
+            let Some(rq) = decided.or_else(|| driver.start()) else { panic!("a reader waits for nothing") };
             let task = driver.requests[rq].context.task as usize;
             if task != last {
                 turns.push(driver.now);

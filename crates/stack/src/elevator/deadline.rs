@@ -298,7 +298,7 @@ impl Elevator for Deadline {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::testing::{Driver, permutations};
     use crate::event::Dir::{Read, Write};
     use crate::rng::Rng;
@@ -322,6 +322,23 @@ mod tests {
             driver.complete(rq);
         }
         runs
+    }
+
+    /// Which directions the successor `name` serves, and that it starts a sweep with the oldest, not the lowest.
+    pub(in super::super) fn check_batches(name: &str, hz: u32) {
+        let mut driver = Driver::new(name, hz);
+        for i in 0..64 {
+            driver.submit(Read, 1000 * i, 8, 0);
+            driver.submit(Write, 1000 * i + 500, 8, 0);
+        }
+        let dirs: String = (0..128).map(|_| if driver.step().is_multiple_of(1000) { 'R' } else { 'W' }).collect();
+        let [r, w] = ["R", "W"].map(|dir| dir.repeat(16));
+        assert_eq!(dirs, [&*r, &*r, &*w, &*r, &*r, &*w, &*w, &*w].concat(), "{name}");
+        let mut driver = Driver::new(name, hz);
+        for sector in [500, 100, 900, 300] {
+            driver.submit(Read, sector, 8, 0);
+        }
+        assert_eq!(driver.drain(), [500, 900, 100, 300], "{name}");
     }
 
     #[test]
@@ -433,7 +450,8 @@ mod tests {
             let above = sweep
                 .filter(|last| last.1 == write)
                 .and_then(|last| waiting.iter().filter(of_dir).filter(|request| request.0 > last.0).min().copied());
-            let chosen = above.unwrap_or_else(|| *waiting.iter().filter(of_dir).min().unwrap());
+            let lowest = waiting.iter().filter(of_dir).min().copied();
+            let Some(chosen) = above.or(lowest) else { unreachable!("the direction was chosen for its requests") };
             waiting.retain(|request| *request != chosen);
             sweep = Some(chosen);
             out.push(chosen.0);

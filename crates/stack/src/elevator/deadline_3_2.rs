@@ -35,28 +35,13 @@ fn build(options: &Options, hz: Hz) -> Box<dyn Elevator> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::deadline::tests::check_batches;
     use super::super::testing::Driver;
-    use crate::event::Dir::{Read, Write};
+    use crate::event::Dir::Read;
 
     #[test]
-    fn batches_of_sixteen_go_two_to_one() {
-        let mut driver = Driver::new("deadline-3.2", 1000);
-        for i in 0..64 {
-            driver.submit(Read, 1000 * i, 8, 0);
-            driver.submit(Write, 1000 * i + 500, 8, 0);
-        }
-        let dirs: String = (0..128).map(|_| if driver.step().is_multiple_of(1000) { 'R' } else { 'W' }).collect();
-        let [r, w] = ["R", "W"].map(|dir| dir.repeat(16));
-        assert_eq!(dirs, [&*r, &*r, &*w, &*r, &*r, &*w, &*w, &*w].concat());
-    }
-
-    #[test]
-    fn a_batch_starts_with_the_oldest_and_sweeps_upwards() {
-        let mut driver = Driver::new("deadline-3.2", 1000);
-        for sector in [500, 100, 900, 300] {
-            driver.submit(Read, sector, 8, 0);
-        }
-        assert_eq!(driver.drain(), [500, 900, 100, 300]);
+    fn batches_of_sixteen_start_with_the_oldest_and_go_two_to_one() {
+        check_batches("deadline-3.2", 1000);
     }
 
     #[test]

@@ -52,6 +52,9 @@ impl World<'_, '_> {
             at = page_end.min(end);
         }
         self.unlock_inode(file);
+        if std::mem::take(&mut self.vfs.borrow_mut().reclaim_met_dirty) {
+            self.kick_writeback();
+        }
         self.balance_dirty(len_bytes).await;
         u64::from(len_bytes)
     }
@@ -253,7 +256,10 @@ impl World<'_, '_> {
                 return;
             }
             let nr_pages = match self.oldest_dirty_file(None) {
-                Some(file) => self.write_dirty(file, self.writeback.throttle_pages - written).await,
+                Some(file) => {
+                    let max_pages = (self.writeback.throttle_pages - written).min(self.writeback.round_pages);
+                    self.write_dirty(file, max_pages).await
+                }
                 None => 0,
             };
             if nr_pages == 0 {

@@ -25,5 +25,5 @@ pub(super) const ENTRY: Entry<Build> = Entry {
     }],
     options: &options(20, 10, 10),
     conformance: "held by the tests of the simulator; traces of 6.18 come with the capture layer",
-    build: |options| rules(options, Base::Available, true, 32, 64, 1024),
+    build: |options| rules(options, Base::Available, true, 32, u64::MAX, 1024),
 };
