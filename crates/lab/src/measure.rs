@@ -1,5 +1,6 @@
 //! Simulated measurements as JSON: one shape for every verb that shows them. Every number is finite.
 
+use iowhy_stack::device::DeviceStats;
 use iowhy_stack::histogram::Histogram;
 use iowhy_stack::layers::{Commands, IostatDir, Layers};
 use serde_json::{Map, Value, json};
@@ -49,6 +50,18 @@ pub fn share(part: u64, whole: u64) -> f64 {
 /// A hash as 16 hexadecimal digits: JSON readers that keep numbers as floats would round it.
 pub fn hash(value: u64) -> String {
     format!("{value:016x}")
+}
+
+/// What the device counted: accesses in number, times in seconds.
+pub fn device(stats: &DeviceStats) -> Value {
+    json!({
+        "media_accesses": stats.media_accesses,
+        "destages": stats.destages,
+        "cache_hits": stats.cache_hits,
+        "seek_s": stats.seek.as_secs_f64(),
+        "rotation_s": stats.rotation.as_secs_f64(),
+        "busy_s": stats.busy.as_secs_f64(),
+    })
 }
 
 /// What every layer did.

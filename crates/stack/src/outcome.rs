@@ -1,5 +1,6 @@
 //! What a run is asked for, and what it yields.
 
+use crate::device::DeviceStats;
 use crate::event::Op;
 use crate::histogram::Histogram;
 use crate::kernel::Stack;
@@ -117,6 +118,8 @@ pub struct Outcome {
     pub intervals: Vec<Interval>,
     /// What every layer did.
     pub layers: Layers,
+    /// What the device counted, its own work (emptying its write cache) included.
+    pub device: DeviceStats,
     /// Hash of the event stream.
     pub event_hash: u64,
     /// Events in it.

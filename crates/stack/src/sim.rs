@@ -155,9 +155,6 @@ struct World<'p, 's> {
     fs: filesystem::Rules,
     writeback: writeback::Rules,
     plugging: Plugging,
-    linux_threads: bool,
-    direct: bool,
-    own_descriptors: bool,
     plan: &'p Plan,
     now: Cell<Nanos>,
     debt: Cell<u64>,
@@ -211,7 +208,7 @@ fn run_to(plan: &Plan, sink: Option<&mut dyn EventSink>) -> Result<Outcome, RunE
     world.report.borrow_mut().running = tasks.len() as u32;
     tasks.push(Some(Box::pin(world.journal_daemon())));
     tasks.push(Some(Box::pin(world.writeback_daemon())));
-    world.start_tasks(tasks.len() as u32, plan.job.in_flight.max(1));
+    world.start_tasks(tasks.len() as u32);
     world.turn(&mut tasks)?;
     drop(tasks);
     Ok(world.outcome())
@@ -285,9 +282,6 @@ impl<'p, 's> World<'p, 's> {
             fs,
             writeback: (stack.writeback.entry.build)(&stack.writeback.options),
             plugging,
-            linux_threads: job.linux_threads,
-            direct: job.direct,
-            own_descriptors: job.own_descriptors,
             plan,
             now: Cell::new(Nanos::ZERO),
             debt: Cell::new(0),
@@ -363,6 +357,7 @@ impl<'p, 's> World<'p, 's> {
             threads: report.threads,
             intervals: report.intervals,
             layers,
+            device: self.block.borrow().device().stats(),
             event_hash: hash.value(),
             nr_events: hash.nr_events(),
             cpu_busy: Nanos(self.cpu_busy.get()),
@@ -407,7 +402,7 @@ impl<'p, 's> World<'p, 's> {
         self.begin_call(id);
         self.progress.set(self.now.get());
         self.event(What::CallStart { op: call.op, file, offset: call.offset, len_bytes: call.len_bytes });
-        let len_bytes = match (call.op, self.direct) {
+        let len_bytes = match (call.op, self.plan.job.direct) {
             (Op::Read, false) => self.read(self.descriptor(thread, file), file, call.offset, call.len_bytes).await,
             (Op::Write, false) => self.write(file, call.offset, call.len_bytes).await,
             (Op::Read | Op::Write, true) => self.direct_io(call.op, file, call.offset, call.len_bytes).await,
@@ -426,7 +421,7 @@ impl<'p, 's> World<'p, 's> {
     }
 
     fn descriptor(&self, thread: u32, file: FileId) -> usize {
-        let thread = if self.own_descriptors { thread as usize } else { 0 };
+        let thread = if self.plan.job.own_descriptors { thread as usize } else { 0 };
         thread * self.plan.job.fileio.nr_files as usize + file.0 as usize
     }
 
@@ -439,7 +434,7 @@ impl<'p, 's> World<'p, 's> {
     /// The current task's context, as elevators see it.
     fn context(&self) -> IoContext {
         let task = self.current.get();
-        IoContext { task, thread_group: if self.linux_threads { task } else { 0 } }
+        IoContext { task, thread_group: if self.plan.job.linux_threads { task } else { 0 } }
     }
 
     /// Whether the current task keeps a plug list now.

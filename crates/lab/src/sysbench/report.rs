@@ -315,6 +315,7 @@ pub fn json(plan: &Plan, settings: &Settings, outcome: &Outcome, warnings: &Prob
         },
         "intervals": intervals,
         "layers": measure::layers(&outcome.layers),
+        "device": measure::device(&outcome.device),
         "warnings": warnings.list.iter().map(|problem| problem.message.clone()).collect::<Vec<_>>(),
     })
 }

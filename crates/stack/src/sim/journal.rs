@@ -48,10 +48,6 @@ pub(super) struct Journal {
     update_waiters: Vec<TaskId>,
     commit_waiters: Vec<TaskId>,
     log_waiters: Vec<TaskId>,
-    /// Pages dirtied since a writer last looked at the limits.
-    pub(super) dirtied_pages: u64,
-    /// Somebody asked the writeback daemon to work.
-    pub(super) background_wanted: bool,
 }
 
 /// An open handle: the transaction it belongs to.

@@ -139,7 +139,7 @@ fn suspend() -> Suspend {
 
 impl World<'_, '_> {
     /// Makes `nr_tasks` tasks runnable, in order.
-    pub(super) fn start_tasks(&self, nr_tasks: u32, _in_flight: u32) {
+    pub(super) fn start_tasks(&self, nr_tasks: u32) {
         let info = TaskInfo {
             state: State::Blocked,
             sleep: 0,

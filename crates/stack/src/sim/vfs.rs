@@ -70,6 +70,10 @@ pub(super) struct Vfs {
     pub(super) pending: Vec<Submission>,
     /// Dirty pages that reclaim met: writeback should run.
     pub(super) reclaim_met_dirty: bool,
+    /// Pages dirtied since a writer last looked at the limits.
+    pub(super) dirtied_pages: u64,
+    /// Somebody asked the writeback daemon to work.
+    pub(super) background_wanted: bool,
     descriptors: Vec<Option<Box<dyn Readahead>>>,
     /// This kernel's policy need not see reads that hit.
     hits_are_silent: bool,
@@ -101,6 +105,8 @@ impl Vfs {
             files: vec![file; nr_files as usize],
             pending: Vec::new(),
             reclaim_met_dirty: false,
+            dirtied_pages: 0,
+            background_wanted: false,
             descriptors,
             hits_are_silent: false,
             file_bytes,

@@ -233,14 +233,14 @@ impl World<'_, '_> {
     /// After a write: wakes the daemon above the background limit, and makes the writer write or wait above the other.
     async fn balance_dirty(&self, len_bytes: u32) {
         let since = {
-            let mut journal = self.journal.borrow_mut();
-            journal.dirtied_pages += u64::from(len_bytes).div_ceil(PAGE_BYTES);
-            journal.dirtied_pages
+            let mut vfs = self.vfs.borrow_mut();
+            vfs.dirtied_pages += u64::from(len_bytes).div_ceil(PAGE_BYTES);
+            vfs.dirtied_pages
         };
         if since < self.writeback.check_pages {
             return;
         }
-        self.journal.borrow_mut().dirtied_pages = 0;
+        self.vfs.borrow_mut().dirtied_pages = 0;
         let (dirty, limit, background) = self.dirty_and_limits();
         if dirty > background {
             self.kick_writeback();
@@ -281,7 +281,7 @@ impl World<'_, '_> {
 
     pub(super) fn kick_writeback(&self) {
         let task = self.nr_threads_tasks() + 1;
-        self.journal.borrow_mut().background_wanted = true;
+        self.vfs.borrow_mut().background_wanted = true;
         self.wake(task);
     }
 
@@ -291,7 +291,7 @@ impl World<'_, '_> {
         let mut next_round = rules.interval;
         loop {
             self.sleep_until(next_round).await;
-            let wanted = std::mem::take(&mut self.journal.borrow_mut().background_wanted);
+            let wanted = std::mem::take(&mut self.vfs.borrow_mut().background_wanted);
             if wanted {
                 let stop = rules.pages(rules.stop_pct, self.machine.total_pages, self.machine.cache_pages);
                 while self.vfs.borrow().cache.nr_dirty() > stop {
