@@ -216,6 +216,7 @@ impl BlockQueue {
         ctx.in_driver = self.in_driver;
         ctx.plugged = self.plugged;
         ctx.max_sectors = self.limits.max_sectors;
+        ctx.rotational = self.device.rotational();
         let answer = ask(self.elevator.as_mut(), &mut ctx);
         let (kick, started, ended) = (ctx.kick, ctx.idle_started, ctx.idle_ended);
         if let Some(cause) = ended {
@@ -450,6 +451,8 @@ impl BlockQueue {
             dir: bio.dir,
             content: bio.content,
             sync: bio.sync,
+            no_idle: bio.no_idle,
+            prio: bio.prio,
             flush: bio.flush,
             started: false,
             no_merge: false,
@@ -663,6 +666,11 @@ impl BlockQueue {
         let len = self.finished.len();
         self.finished[len - nr..].reverse();
         self.run(now, rec);
+    }
+
+    /// A task of this context begins, with that many long seeks behind it.
+    pub fn task_started(&mut self, context: IoContext, startup_seeks: u32) {
+        self.elevator.task_started(context, startup_seeks);
     }
 
     /// A task of this context has ended.

@@ -34,6 +34,8 @@ pub struct Ctx<'a> {
     /// Largest request of this queue in sectors (only the 2.4 elevator looks: its scan goes on past a request that
     /// would become too large).
     pub max_sectors: u32,
+    /// Seeks cost time on this device (CFQ and BFQ judge distances by it).
+    pub rotational: bool,
     /// Set by the elevator: run the queue soon, from the kernel's worker thread.
     pub kick: bool,
     /// Set by the elevator: a deliberate wait has begun.
@@ -52,6 +54,7 @@ impl<'a> Ctx<'a> {
             in_driver: 0,
             plugged: false,
             max_sectors: u32::MAX,
+            rotational: true,
             kick: false,
             idle_started: false,
             idle_ended: None,
@@ -112,6 +115,10 @@ pub trait Elevator {
     fn may_queue(&self, _context: IoContext, _dir: Dir) -> Option<bool> {
         None
     }
+
+    /// A task begins that has made `startup_seeks` long seeks on this device already (loading its program and libraries
+    /// from a cache that was dropped). Called before its first request; CFQ and BFQ keep seek histories.
+    fn task_started(&mut self, _context: IoContext, _startup_seeks: u32) {}
 
     /// A task has ended.
     fn task_exited(&mut self, _context: IoContext) {}
@@ -216,6 +223,8 @@ mod testing {
                 dir,
                 content: Content::Data,
                 sync: dir == Dir::Read,
+                no_idle: false,
+                prio: false,
                 flush: false,
                 context: IoContext { task, thread_group: task },
                 call: CallId::NONE,
@@ -233,6 +242,8 @@ mod testing {
                 dir: Dir::Write,
                 content: Content::Data,
                 sync: true,
+                no_idle: false,
+                prio: false,
                 flush: true,
                 context: IoContext::default(),
                 call: CallId::NONE,
@@ -268,6 +279,8 @@ mod testing {
                 dir: bio.dir,
                 content: bio.content,
                 sync: bio.sync,
+                no_idle: bio.no_idle,
+                prio: bio.prio,
                 flush: bio.flush,
                 started: false,
                 no_merge: false,
@@ -470,6 +483,8 @@ mod tests {
                         dir,
                         content: Content::Data,
                         sync,
+                        no_idle: false,
+                        prio: false,
                         flush,
                         context: IoContext { task, thread_group: task / 2 },
                         call: CallId::NONE,

@@ -38,6 +38,11 @@ pub struct Bio {
     pub content: Content,
     /// Synchronous in the elevator's sense: a read, or a write that somebody waits for.
     pub sync: bool,
+    /// Nobody follows up on it, so that waiting for the next one of its task is pointless (`REQ_NOIDLE`: journal and
+    /// fsync writes).
+    pub no_idle: bool,
+    /// Metadata that others wait for (`REQ_PRIO`).
+    pub prio: bool,
     /// Must not leave before everything queued earlier has (empties the drive's cache first).
     pub flush: bool,
     /// Who submitted it.
@@ -65,6 +70,10 @@ pub struct Request {
     pub content: Content,
     /// Synchronous in the elevator's sense.
     pub sync: bool,
+    /// Waiting for the next one of its task is pointless (`REQ_NOIDLE`).
+    pub no_idle: bool,
+    /// Metadata that others wait for (`REQ_PRIO`).
+    pub prio: bool,
     /// A flush: not sorted, not merged.
     pub flush: bool,
     /// Given to the driver: no longer merged into.

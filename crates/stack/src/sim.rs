@@ -496,6 +496,8 @@ impl<'p, 's> World<'p, 's> {
             dir,
             content,
             sync: dir == Dir::Read || self.sched.borrow().task(self.current.get()).sync_write,
+            no_idle: false,
+            prio: false,
             flush,
             context: self.context(),
             call: self.call_id(),

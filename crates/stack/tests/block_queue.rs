@@ -111,6 +111,8 @@ impl Driver {
             dir,
             content: Content::Data,
             sync: self.sync,
+            no_idle: false,
+            prio: false,
             flush,
             context: IoContext { task: self.task, thread_group: 0 },
             call: CallId(1),

@@ -101,6 +101,8 @@ fn requests(elevator: &str, count: u64, hash: &mut Option<u64>) -> Result<f64, S
                 dir: Dir::Read,
                 content: Content::Data,
                 sync: true,
+                no_idle: false,
+                prio: false,
                 flush: false,
                 context: IoContext { task: 0, thread_group: 0 },
                 call: CallId(sent as u32),
