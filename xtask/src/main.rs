@@ -1,6 +1,7 @@
 //! Helper commands, run as `cargo xtask COMMAND`.
 
 mod bench;
+mod fuzz;
 mod tidy;
 mod verify;
 
@@ -36,6 +37,12 @@ const COMMANDS: &[Command] = &[
         arguments: "[--json] [--quick] [NAME...]",
         about: "every speed figure as a ratio against its peer (docs/BENCH.md)",
         run: bench::run,
+    },
+    Command {
+        name: "fuzz",
+        arguments: "smoke [--seconds 60] [--seed 1]",
+        about: "changed job files and command lines against their parsers",
+        run: fuzz::run,
     },
 ];
 

@@ -267,8 +267,9 @@ fn plan_of(plan: &Plan, sequence: u32) -> Plan {
     let mut plan = plan.clone();
     let seed = u64::from(sequence) + 1;
     plan.job.seed = seed;
-    plan.job.fileio.positions =
-        if sequence == 0 { PositionSource::GlibcUnseeded } else { PositionSource::Seeded(seed) };
+    if let Some(fileio) = plan.job.fileio_mut() {
+        fileio.positions = if sequence == 0 { PositionSource::GlibcUnseeded } else { PositionSource::Seeded(seed) };
+    }
     plan
 }
 

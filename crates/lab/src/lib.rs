@@ -3,6 +3,7 @@
 
 pub mod conform;
 pub mod diagnose;
+pub mod fio;
 pub mod golden;
 pub mod incident;
 pub mod measure;

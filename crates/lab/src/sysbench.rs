@@ -7,8 +7,9 @@ pub mod options;
 pub mod report;
 
 use iowhy_stack::event::Op;
+use iowhy_stack::job::{CacheStart, Job, Workload};
 use iowhy_stack::kernel::Stack;
-use iowhy_stack::outcome::{CacheStart, Job, Plan};
+use iowhy_stack::outcome::Plan;
 use iowhy_stack::units::Nanos;
 use iowhy_stack::workload::{Dialect, FileIo, Mode, PositionSource};
 
@@ -205,35 +206,35 @@ impl Resolver<'_> {
                 _ => PositionSource::Seeded(seed),
             };
             let stack = stack?;
-            let job = Job {
-                fileio: FileIo {
-                    threads: threads? as u32,
-                    nr_files: nr_files as u32,
-                    total_bytes,
-                    block_bytes: block_bytes as u32,
-                    mode,
-                    rw_ratio_milli: rw_ratio_milli?,
-                    fsync_freq: fsync_freq?,
-                    fsync_all,
-                    fsync_end,
-                    fsync_op,
-                    synchronous_writes,
-                    merged_requests: merged_requests? as u32,
-                    max_events,
-                    max_time: Nanos::from_secs(time),
-                    rate: rate?,
-                    dialect: self.dialect,
-                    positions,
-                },
+            let fileio = FileIo {
+                threads: threads? as u32,
+                nr_files: nr_files as u32,
+                total_bytes,
+                block_bytes: block_bytes as u32,
+                mode,
+                rw_ratio_milli: rw_ratio_milli?,
+                fsync_freq: fsync_freq?,
+                fsync_all,
+                fsync_end,
+                fsync_op,
+                synchronous_writes,
+                merged_requests: merged_requests? as u32,
+                max_events,
+                max_time: Nanos::from_secs(time),
+                rate: rate?,
+                dialect: self.dialect,
+                positions,
                 own_descriptors: self.switch("own-descriptors"),
                 linux_threads: self.switch("linux-threads"),
-                cache: cache?,
-                mapping_cached: self.switch("mapping-cached"),
                 direct,
                 in_flight: if direct && io_mode == IoMode::Async { backlog as u32 } else { 1 },
+            };
+            let job = Job {
+                cache: cache?,
+                mapping_cached: self.switch("mapping-cached"),
                 warmup: Nanos::from_secs(warmup),
                 interval: Nanos::from_secs(interval?),
-                seed,
+                ..Job::new(Workload::FileIo(fileio), seed)
             };
             let settings = Settings {
                 on: self.text("on").unwrap_or_default().to_owned(),
@@ -543,7 +544,7 @@ mod tests {
         let (plan, _) = accepted(
             "--num-threads=16 --test=fileio --file-total-size=3G --file-test-mode=rndrw run --on=sim:linux-2.4.25",
         );
-        let fileio = &plan.job.fileio;
+        let fileio = plan.job.fileio().expect("a sysbench job");
         assert_eq!(fileio.dialect, Dialect::V0_4);
         assert_eq!((fileio.max_events, fileio.max_time), (10_000, Nanos::ZERO));
         assert_eq!(fileio.positions, PositionSource::GlibcUnseeded);
@@ -554,7 +555,7 @@ mod tests {
     #[test]
     fn todays_command_line_has_todays_defaults() {
         let (plan, settings) = accepted("fileio --file-test-mode rndrd --on sim:linux-6.18 run --threads 4");
-        let fileio = &plan.job.fileio;
+        let fileio = plan.job.fileio().expect("a sysbench job");
         assert_eq!(fileio.dialect, Dialect::V1_0);
         assert_eq!((fileio.max_events, fileio.max_time), (0, Nanos::from_secs(10)));
         assert_eq!(fileio.positions, PositionSource::Seeded(1));
@@ -566,12 +567,15 @@ mod tests {
         let base = "fileio --file-test-mode=rndwr --on sim:linux-6.18 run";
         let (plan, _) =
             accepted(&format!("{base} --file-extra-flags=direct,dsync --file-io-mode=async --file-async-backlog=8"));
-        assert!(plan.job.direct);
-        assert_eq!((plan.job.in_flight, plan.job.fileio.synchronous_writes), (8, Some(Op::Fdatasync)));
+        let fileio = plan.job.fileio().expect("a sysbench job");
+        assert!(fileio.direct);
+        assert_eq!((fileio.in_flight, fileio.synchronous_writes), (8, Some(Op::Fdatasync)));
         let (plan, _) = accepted(&format!("{base} --file-io-mode=async --cache=tail:64M"));
-        assert_eq!((plan.job.in_flight, plan.job.cache), (1, CacheStart::Tail { bytes: 64 << 20 }));
+        let fileio = plan.job.fileio().expect("a sysbench job");
+        assert_eq!((fileio.in_flight, plan.job.cache), (1, CacheStart::Tail { bytes: 64 << 20 }));
         let (plan, _) = accepted(&format!("{base} --file-fsync-all"));
-        assert!(plan.job.fileio.fsync_all && !plan.job.fileio.fsync_end);
+        let fileio = plan.job.fileio().expect("a sysbench job");
+        assert!(fileio.fsync_all && !fileio.fsync_end);
     }
 
     #[test]

@@ -9,10 +9,14 @@ mod disk;
 pub mod ide_2004;
 pub mod ide_2004_tcq;
 pub mod nvme;
+pub mod sas_2010;
 pub mod sata_2010;
 pub mod sata_2014;
 pub mod ssd_sata_2011;
+#[cfg(test)]
+mod studies;
 pub mod virtio;
+mod write_slots;
 pub mod zero;
 
 use crate::event::Dir;
@@ -69,8 +73,19 @@ pub struct DeviceStats {
 
 /// The rules of one device.
 pub trait Device {
-    /// Commands it takes at once; the driver never exceeds this.
+    /// Commands each of its queues takes at once; the driver never exceeds this.
     fn queue_depth(&self) -> u32;
+
+    /// Queues through which a driver may give it commands. A driver uses no more than there are processors.
+    fn nr_hw_queues(&self) -> u32 {
+        1
+    }
+
+    /// Whether it takes bios as they come: no request queue, no elevator, no tags, no statistics of requests. Then
+    /// the depth is only what the device has room for.
+    fn bio_based(&self) -> bool {
+        false
+    }
 
     /// Capacity in sectors. Commands beyond it are never sent.
     fn nr_sectors(&self) -> u64;
@@ -100,6 +115,7 @@ pub const DEVICES: &[&Entry<Build>] = &[
     &ide_2004::ENTRY,
     &ide_2004_tcq::ENTRY,
     &sata_2010::ENTRY,
+    &sas_2010::ENTRY,
     &sata_2014::ENTRY,
     &ssd_sata_2011::ENTRY,
     &nvme::ENTRY,
@@ -282,7 +298,8 @@ mod tests {
                     ("write_cache_extents", 3), ("write_cache_kb", 300), ("write_cache", 0), ("destage_order", 1),
                     ("lookahead_kb", 0), ("lookahead_interrupted", 1), ("lookahead_during_decode", 1),
                     ("age_cap_passes", 0), ("destage_idle_ms", 3_600_000), ("inner_rate_kb_s", 20_000),
-                    ("write_buffer_kb", 64), ("iops", 500), ("idle_threshold_us", 100), ("random_phase", 1),
+                    ("write_buffer_kb", 64), ("iops_limit", 500), ("idle_threshold_us", 100), ("random_phase", 1),
+                    ("write_cache_slots", 4), ("coalesce", 1), ("tlat_us", 30), ("tfw_us", 70), ("tsw_us", 110),
                 ];
                 for (i, (name, value)) in changes.iter().enumerate() {
                     if variant > 0 && (i + variant) % 3 != 0 && entry.options.iter().any(|spec| spec.name == *name) {
@@ -318,7 +335,7 @@ mod tests {
 
     #[test]
     fn every_file_is_listed_and_names_its_sources() -> std::io::Result<()> {
-        const SHARED: &[&str] = &["completions", "disk"];
+        const SHARED: &[&str] = &["completions", "disk", "studies", "write_slots"];
         let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/src/device");
         let mut listed = 0;
         for file in std::fs::read_dir(directory)? {
@@ -347,6 +364,9 @@ mod tests {
             let device = build(entry, &[]);
             assert_eq!(i64::from(device.queue_depth()), entry.defaults().get("queue_depth"));
             assert_eq!(device.nr_sectors(), entry.defaults().unsigned("nr_sectors"));
+            assert_eq!(device.bio_based(), entry.name == "zero");
+            let nr_queues = entry.options.iter().find(|spec| spec.name == "nr_queues").map_or(1, |spec| spec.default);
+            assert_eq!(i64::from(device.nr_hw_queues()), nr_queues);
             assert_eq!(device.rotational(), entry.options.iter().any(|spec| spec.name == "rpm"), "{}", entry.name);
         }
         Ok(())

@@ -6,6 +6,10 @@
 //! where its kernel has one, is the elevator's own.
 
 pub mod anticipatory;
+pub mod cfq_2_6_18;
+pub mod cfq_2_6_18_186;
+pub mod cfq_2_6_18_194_sync;
+pub mod cfq_2_6_18_198;
 pub mod cfq_2_6_6;
 pub mod deadline;
 pub mod deadline_3_2;
@@ -140,6 +144,10 @@ pub const ELEVATORS: &[&Entry<Build>] = &[
     &deadline_3_2::ENTRY,
     &anticipatory::ENTRY,
     &cfq_2_6_6::ENTRY,
+    &cfq_2_6_18::ENTRY,
+    &cfq_2_6_18_186::ENTRY,
+    &cfq_2_6_18_194_sync::ENTRY,
+    &cfq_2_6_18_198::ENTRY,
     &none::ENTRY,
     &mq_deadline::ENTRY,
 ];
@@ -533,6 +541,8 @@ mod tests {
         }
         assert!(loads.is_empty() && flushes.is_empty() && driver.requests.is_empty(), "{name} has lost {loads:?}");
         assert_eq!(queued_sectors, 0, "{name}");
+        // CFQ also waits for a task when nothing else is to be done.
+        driver.wait_ms(1_000);
         assert_eq!(driver.idle_started as usize, driver.idle_ended.len(), "{name}: a wait has no end, or two");
     }
 

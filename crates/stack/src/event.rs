@@ -72,6 +72,12 @@ pub enum RaKind {
     Force,
     /// One page, read alone because read-ahead did not bring it.
     Single,
+    /// The pages around one that a page fault missed.
+    Around,
+    /// What follows a page that a page fault missed in an executable mapping.
+    Exec,
+    /// Huge folios for a page fault in a mapping that asks for them.
+    Huge,
 }
 
 /// Why read-ahead turned itself off for an open file.

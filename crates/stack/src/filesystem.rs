@@ -1,10 +1,11 @@
 //! File systems: where the blocks of a file lie, and what makes them durable.
 //!
 //! A file system is a value of rules ([`Rules`]); the simulator carries them out. Files are laid out one after the
-//! other as sysbench's `prepare` leaves them on a fresh file system.
+//! other as programs leave them on a fresh file system.
 
 mod ext3;
 mod ext4;
+mod xfs;
 
 use crate::origin::{Entry, Options};
 use crate::units::{PAGE_SECTORS, PageIndex, Sector};
@@ -14,6 +15,9 @@ use crate::units::{PAGE_SECTORS, PageIndex, Sector};
 pub enum BlockMap {
     /// Direct blocks, then indirect blocks that lie in line with the data they map.
     Indirect,
+    /// The same, but the file is allocated in chunks of so many blocks, and the indirect blocks that become necessary
+    /// inside a chunk lie behind its end (a growing file under the allocator of ext4).
+    IndirectBehind(u64),
     /// Extents that fit into the inode.
     Extents,
 }
@@ -79,6 +83,8 @@ pub struct Rules {
     pub time_in_seconds: bool,
     /// The drive's cache is emptied before the commit block, and the commit block is forced to the medium.
     pub barriers: bool,
+    /// The journal's own writes are marked synchronous.
+    pub journal_sync: bool,
     /// Inodes in a block of the inode table.
     pub inodes_per_block: u32,
     /// Time between commits that nobody asks for, in seconds.
@@ -99,10 +105,18 @@ const INODE_TABLE_BLOCKS: u64 = 512;
 impl Rules {
     /// Blocks that a file of `nr_pages` pages takes on disk, mapping blocks included.
     pub fn file_blocks(&self, nr_pages: u64) -> u64 {
+        let Some(last) = nr_pages.checked_sub(1) else { return 0 };
         match self.block_map {
             BlockMap::Extents => nr_pages,
-            BlockMap::Indirect if nr_pages == 0 => 0,
-            BlockMap::Indirect => self.position(PageIndex(nr_pages - 1)) + 1,
+            BlockMap::Indirect => self.position(PageIndex(last)) + 1,
+            BlockMap::IndirectBehind(chunk) => {
+                let data = self.position(PageIndex(last)) + 1;
+                // The mapping blocks of the last chunk lie behind where it would end if it were full.
+                match self.nr_mapping_blocks(nr_pages) {
+                    0 => data,
+                    nr => data.max(self.mapping_position(nr - 1) + 1).max((last / chunk + 1) * chunk),
+                }
+            }
         }
     }
 
@@ -116,6 +130,7 @@ impl Rules {
                 // The double indirect block, and one indirect block before each run of 1024.
                 p => p + 3 + (p - DIRECT - POINTERS) / POINTERS,
             },
+            BlockMap::IndirectBehind(chunk) => page.0 + mapping_blocks_before(page.0 / chunk * chunk),
         }
     }
 
@@ -124,14 +139,20 @@ impl Rules {
     pub fn mapping_of(&self, page: PageIndex) -> [Option<u32>; 2] {
         match self.block_map {
             BlockMap::Extents => [None, None],
-            BlockMap::Indirect if page.0 < DIRECT => [None, None],
-            BlockMap::Indirect if page.0 < DIRECT + POINTERS => [Some(0), None],
-            BlockMap::Indirect => [Some(1), Some(2 + ((page.0 - DIRECT - POINTERS) / POINTERS) as u32)],
+            _ if page.0 < DIRECT => [None, None],
+            _ if page.0 < DIRECT + POINTERS => [Some(0), None],
+            _ => [Some(1), Some(2 + ((page.0 - DIRECT - POINTERS) / POINTERS) as u32)],
         }
     }
 
     /// Place of a mapping block among the blocks of its file.
     fn mapping_position(&self, block: u32) -> u64 {
+        if let BlockMap::IndirectBehind(chunk) = self.block_map {
+            let first_page = first_page_of(block);
+            let end = (first_page / chunk + 1) * chunk;
+            // Behind the chunk's data, in the order in which they became necessary.
+            return end + u64::from(block);
+        }
         match block {
             0 => DIRECT,
             1 => DIRECT + POINTERS + 1,
@@ -143,9 +164,7 @@ impl Rules {
     pub fn nr_mapping_blocks(&self, nr_pages: u64) -> u32 {
         match self.block_map {
             BlockMap::Extents => 0,
-            BlockMap::Indirect if nr_pages <= DIRECT => 0,
-            BlockMap::Indirect if nr_pages <= DIRECT + POINTERS => 1,
-            BlockMap::Indirect => 2 + (nr_pages - DIRECT - POINTERS).div_ceil(POINTERS) as u32,
+            BlockMap::Indirect | BlockMap::IndirectBehind(_) => mapping_blocks_before(nr_pages) as u32,
         }
     }
 
@@ -153,8 +172,8 @@ impl Rules {
     pub fn pages_to_boundary(&self, page: PageIndex) -> u64 {
         match self.block_map {
             BlockMap::Extents => u64::MAX,
-            BlockMap::Indirect if page.0 < DIRECT => DIRECT - page.0,
-            BlockMap::Indirect => POINTERS - (page.0 - DIRECT) % POINTERS,
+            _ if page.0 < DIRECT => DIRECT - page.0,
+            _ => POINTERS - (page.0 - DIRECT) % POINTERS,
         }
     }
 
@@ -166,14 +185,14 @@ impl Rules {
         self.start.plus(block * PAGE_SECTORS)
     }
 
-    /// Where a page of file number `file` lies, if all files have `file_blocks` blocks.
-    pub fn sector_of(&self, file: u32, file_blocks: u64, page: PageIndex) -> Sector {
-        self.sector(self.files_start() + u64::from(file) * file_blocks + self.position(page))
+    /// Where a page lies of a file that begins `base` blocks behind the first one.
+    pub fn sector_of(&self, base: u64, page: PageIndex) -> Sector {
+        self.sector(self.files_start() + base + self.position(page))
     }
 
-    /// Where a mapping block lies.
-    pub fn mapping_sector(&self, file: u32, file_blocks: u64, block: u32) -> Sector {
-        self.sector(self.files_start() + u64::from(file) * file_blocks + self.mapping_position(block))
+    /// Where a mapping block of it lies.
+    pub fn mapping_sector(&self, base: u64, block: u32) -> Sector {
+        self.sector(self.files_start() + base + self.mapping_position(block))
     }
 
     /// Where a block of the journal lies.
@@ -191,9 +210,27 @@ impl Rules {
         self.sector(self.journal_blocks + u64::from(block) % INODE_TABLE_BLOCKS)
     }
 
-    /// The sector after the last file.
-    pub fn end(&self, nr_files: u32, file_blocks: u64) -> Sector {
-        self.sector(self.files_start() + u64::from(nr_files) * file_blocks)
+    /// The sector after the last file, if all files together take `nr_blocks`.
+    pub fn end(&self, nr_blocks: u64) -> Sector {
+        self.sector(self.files_start() + nr_blocks)
+    }
+}
+
+/// Mapping blocks that the pages before `page` make necessary.
+fn mapping_blocks_before(page: u64) -> u64 {
+    match page {
+        p if p <= DIRECT => 0,
+        p if p <= DIRECT + POINTERS => 1,
+        p => 2 + (p - DIRECT - POINTERS).div_ceil(POINTERS),
+    }
+}
+
+/// The page that makes a mapping block necessary.
+fn first_page_of(block: u32) -> u64 {
+    match block {
+        0 => DIRECT,
+        1 | 2 => DIRECT + POINTERS,
+        deep => DIRECT + POINTERS + u64::from(deep - 2) * POINTERS,
     }
 }
 
@@ -201,7 +238,15 @@ impl Rules {
 pub type Build = fn(&Options) -> Rules;
 
 /// Every file system.
-pub const FILESYSTEMS: &[&Entry<Build>] = &[&ext3::ENTRY_2_4, &ext3::ENTRY_2_6, &ext4::ENTRY, &ext4::ENTRY_6_16];
+pub const FILESYSTEMS: &[&Entry<Build>] = &[
+    &ext3::ENTRY_2_4,
+    &ext3::ENTRY_2_6,
+    &ext4::ENTRY_EXT3,
+    &ext4::ENTRY,
+    &ext4::ENTRY_6_16,
+    &xfs::ENTRY,
+    &xfs::ENTRY_5_18,
+];
 
 #[cfg(test)]
 mod tests {
@@ -224,6 +269,22 @@ mod tests {
             let page = rules.position(PageIndex(first_page));
             assert_eq!(rules.mapping_position(block) + 1, page, "a mapping block lies before the data it maps");
         }
+    }
+
+    #[test]
+    fn behind_each_chunk_of_8_mib_lie_its_two_mapping_blocks() {
+        let rules = (ext4::ENTRY_EXT3.build)(&ext4::ENTRY_EXT3.defaults());
+        for nr_pages in [5, 12, 13, 1036, 1037, 2048, 2061, 6144, 20_000] {
+            let mut places: Vec<u64> = (0..nr_pages).map(|page| rules.position(PageIndex(page))).collect();
+            places.extend((0..rules.nr_mapping_blocks(nr_pages)).map(|block| rules.mapping_position(block)));
+            let nr = places.len();
+            places.sort_unstable();
+            places.dedup();
+            assert_eq!(places.len(), nr, "no block of a file of {nr_pages} pages is used twice");
+            assert!(places.last().is_none_or(|last| *last < rules.file_blocks(nr_pages)), "{nr_pages}");
+        }
+        // Pages 2060.. need mapping block 3, which lies behind the second chunk: 2048 + 2048 pages, 3 blocks before.
+        assert_eq!((rules.position(PageIndex(2048)), rules.mapping_position(3)), (2048 + 3, 4096 + 3));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! single policy of another kernel can be mixed in (`readahead=linux-2.4.25`), and every tunable is a key.
 
 use crate::device::{self, DEVICES};
+use crate::direct_io::{self, DIRECT_IOS};
 use crate::elevator::{self, ELEVATORS};
 use crate::filesystem::{self, FILESYSTEMS};
 use crate::machine::{self, MACHINES};
@@ -15,7 +16,7 @@ use crate::writeback::{self, WRITEBACKS};
 
 /// Kinds of policy that a kernel is composed of, in the order of the path. A key `KIND=NAME` picks another entry, a key
 /// `KIND.OPTION=VALUE` sets a tunable.
-pub const KINDS: &[&str] = &["readahead", "plug", "elevator", "filesystem", "writeback", "machine"];
+pub const KINDS: &[&str] = &["readahead", "plug", "elevator", "direct", "filesystem", "writeback", "machine"];
 
 /// A kernel as a composition.
 #[derive(Copy, Clone, Debug)]
@@ -38,6 +39,8 @@ pub struct Kernel {
     pub elevator: &'static str,
     /// What short elevator names mean in this kernel: (`cfq`, `cfq-2.6.6`).
     pub elevator_names: &'static [(&'static str, &'static str)],
+    /// Entry of [`DIRECT_IOS`].
+    pub direct: &'static str,
     /// Entry of [`FILESYSTEMS`].
     pub filesystem: &'static str,
     /// Entry of [`WRITEBACKS`].
@@ -124,6 +127,7 @@ pub const KERNELS: &[Kernel] = &[
         plug: "queue-2.4",
         elevator: "linus",
         elevator_names: NAMES_2_4,
+        direct: "dio-2.6.6",
         filesystem: "ext3-2.4",
         writeback: "bdflush-2.4",
         machine: "athlon-2004",
@@ -225,6 +229,7 @@ const SERIES_2_6_6: Kernel = Kernel {
     plug: "queue-2.6",
     elevator: "anticipatory",
     elevator_names: NAMES_2_6,
+    direct: "dio-2.6.6",
     filesystem: "ext3-2.6",
     writeback: "pdflush-2.6",
     machine: "athlon-2004",
@@ -247,6 +252,7 @@ const LEGACY: Kernel = Kernel {
     plug: "task-3.3",
     elevator: "deadline-3.2",
     elevator_names: NAMES_LEGACY,
+    direct: "dio-3.2",
     filesystem: "ext4",
     writeback: "flusher",
     machine: "xeon-2012",
@@ -269,6 +275,7 @@ const MULTI_QUEUE: Kernel = Kernel {
     plug: "task-5.16",
     elevator: "none",
     elevator_names: NAMES_MQ,
+    direct: "dio-4.20",
     filesystem: "ext4",
     writeback: "flusher",
     machine: "server-2024",
@@ -394,6 +401,8 @@ pub struct Stack {
     pub plug: Chosen<plug::Build>,
     /// Elevator.
     pub elevator: Chosen<elevator::Build>,
+    /// Direct I/O.
+    pub direct: Chosen<direct_io::Build>,
     /// File system.
     pub filesystem: Chosen<filesystem::Build>,
     /// Writeback.
@@ -414,6 +423,7 @@ impl Stack {
             readahead: Chosen::by_name(READAHEADS, kernel.readahead),
             plug: Chosen::by_name(PLUGS, kernel.plug),
             elevator: Chosen::by_name(ELEVATORS, kernel.elevator),
+            direct: Chosen::by_name(DIRECT_IOS, kernel.direct),
             filesystem: Chosen::by_name(FILESYSTEMS, kernel.filesystem),
             writeback: Chosen::by_name(WRITEBACKS, kernel.writeback),
             machine: Chosen::by_name(MACHINES, kernel.machine),
@@ -460,6 +470,7 @@ impl Stack {
             "readahead" => choose(&mut self.readahead, READAHEADS, key, value, |k| k.readahead, &[]),
             "plug" => choose(&mut self.plug, PLUGS, key, value, |k| k.plug, &[]),
             "elevator" => choose(&mut self.elevator, ELEVATORS, key, value, |k| k.elevator, self.kernel.elevator_names),
+            "direct" => choose(&mut self.direct, DIRECT_IOS, key, value, |k| k.direct, &[]),
             "filesystem" => choose(&mut self.filesystem, FILESYSTEMS, key, value, |k| k.filesystem, &[]),
             "writeback" => choose(&mut self.writeback, WRITEBACKS, key, value, |k| k.writeback, &[]),
             "machine" => choose(&mut self.machine, MACHINES, key, value, |k| k.machine, &[]),
@@ -498,10 +509,11 @@ impl Stack {
     pub fn keys(&self) -> Vec<String> {
         let mut keys: Vec<String> = KINDS.iter().map(|kind| (*kind).to_owned()).collect();
         keys.extend(self.options.specs().iter().map(|spec| spec.name.to_owned()));
-        let kinds: [(&str, &Options); 6] = [
+        let kinds: [(&str, &Options); 7] = [
             ("readahead", &self.readahead.options),
             ("plug", &self.plug.options),
             ("elevator", &self.elevator.options),
+            ("direct", &self.direct.options),
             ("filesystem", &self.filesystem.options),
             ("writeback", &self.writeback.options),
             ("machine", &self.machine.options),
@@ -528,6 +540,7 @@ impl Stack {
         }
         for (kind, name, default) in [
             ("plug", self.plug.entry.name, base.plug.entry.name),
+            ("direct", self.direct.entry.name, base.direct.entry.name),
             ("filesystem", self.filesystem.entry.name, base.filesystem.entry.name),
             ("writeback", self.writeback.entry.name, base.writeback.entry.name),
             ("machine", self.machine.entry.name, base.machine.entry.name),
@@ -545,6 +558,7 @@ impl Stack {
         changed("readahead.", &self.readahead.options);
         changed("plug.", &self.plug.options);
         changed("elevator.", &self.elevator.options);
+        changed("direct.", &self.direct.options);
         changed("filesystem.", &self.filesystem.options);
         changed("writeback.", &self.writeback.options);
         changed("machine.", &self.machine.options);
@@ -556,6 +570,7 @@ impl Stack {
             "readahead" => &mut self.readahead.options,
             "plug" => &mut self.plug.options,
             "elevator" => &mut self.elevator.options,
+            "direct" => &mut self.direct.options,
             "filesystem" => &mut self.filesystem.options,
             "writeback" => &mut self.writeback.options,
             "machine" => &mut self.machine.options,

@@ -8,10 +8,13 @@
 
 pub mod block;
 pub mod device;
+pub mod direct_io;
 pub mod elevator;
 pub mod event;
+pub mod fault;
 pub mod filesystem;
 pub mod histogram;
+pub mod job;
 pub mod kernel;
 pub mod layers;
 pub mod machine;

@@ -35,6 +35,12 @@ pub struct Machine {
     pub switch: Nanos,
     /// How long a task may run while others wait.
     pub timeslice: Nanos,
+    /// How long an idle CPU takes to wake up, uniform between the two.
+    pub wake: (Nanos, Nanos),
+    /// Fetching the completion of an asynchronous call.
+    pub fetch: Nanos,
+    /// By how much every cost may be off, percent to both sides.
+    pub noise_pct: u64,
 }
 
 /// Makes a machine.
@@ -45,7 +51,7 @@ pub const MACHINES: &[&Entry<Build>] = &[&ATHLON_2004, &XEON_2012, &SERVER_2024]
 
 /// CPUs, memory in MB, kernel's own share of it in MB, then costs in ns: tool, system call, lookup, copy, add, bio,
 /// command, interrupt, switch.
-const fn options(cpus: i64, memory_mb: i64, reserved_mb: i64, costs: [i64; 9]) -> [OptionSpec; 13] {
+const fn options(cpus: i64, memory_mb: i64, reserved_mb: i64, costs: [i64; 9]) -> [OptionSpec; 17] {
     const NS: (i64, i64) = (0, 10_000_000);
     [
         OptionSpec::number("cpus", cpus, (1, 256), "processors"),
@@ -61,6 +67,10 @@ const fn options(cpus: i64, memory_mb: i64, reserved_mb: i64, costs: [i64; 9]) -
         OptionSpec::number("interrupt_ns", costs[7], NS, "handling an interrupt"),
         OptionSpec::number("switch_ns", costs[8], NS, "waking a task up and switching to it"),
         OptionSpec::number("timeslice_ms", 100, (1, 10_000), "how long a task may run while others wait"),
+        OptionSpec::number("wake_min_us", 0, (0, 10_000), "least time an idle CPU takes to wake up"),
+        OptionSpec::number("wake_max_us", 0, (0, 10_000), "most time it takes; uniform in between"),
+        OptionSpec::number("fetch_ns", 0, NS, "fetching the completion of an asynchronous call"),
+        OptionSpec::number("noise_pct", 0, (0, 100), "by how much each cost may be off, to both sides"),
     ]
 }
 
@@ -118,5 +128,8 @@ fn build(options: &Options) -> Machine {
         interrupt: ns("interrupt_ns"),
         switch: ns("switch_ns"),
         timeslice: Nanos::from_ms(options.unsigned("timeslice_ms")),
+        wake: (Nanos::from_us(options.unsigned("wake_min_us")), Nanos::from_us(options.unsigned("wake_max_us"))),
+        fetch: ns("fetch_ns"),
+        noise_pct: options.unsigned("noise_pct"),
     }
 }

@@ -1,50 +1,12 @@
-//! What a run is asked for, and what it yields.
+//! What a run yields.
 
 use crate::device::DeviceStats;
 use crate::event::Op;
 use crate::histogram::Histogram;
+use crate::job::Job;
 use crate::kernel::Stack;
 use crate::layers::Layers;
 use crate::units::Nanos;
-use crate::workload::FileIo;
-
-/// What the page cache holds when the clock starts.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum CacheStart {
-    /// Nothing.
-    Cold,
-    /// The last bytes written by the preparation of the files, as many as given (clipped to what memory holds),
-    /// clean; the blocks that map them too.
-    Tail {
-        /// Bytes at the end of the last files.
-        bytes: u64,
-    },
-}
-
-/// Everything about a run that is not the stack.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Job {
-    /// The program.
-    pub fileio: FileIo,
-    /// Each thread opens its own descriptors (default: all threads share one descriptor per file).
-    pub own_descriptors: bool,
-    /// Each thread is a thread group of its own, as under LinuxThreads.
-    pub linux_threads: bool,
-    /// Page cache at the start.
-    pub cache: CacheStart,
-    /// The blocks that map file data to disk are cached at the start.
-    pub mapping_cached: bool,
-    /// Past the page cache (`O_DIRECT`).
-    pub direct: bool,
-    /// Calls that one thread keeps in flight (asynchronous direct I/O); 1 for synchronous.
-    pub in_flight: u32,
-    /// Time before this is not counted in the report.
-    pub warmup: Nanos,
-    /// Length of a report interval; zero for none.
-    pub interval: Nanos,
-    /// Seed of every random stream of the run.
-    pub seed: u64,
-}
 
 /// Operations done in some time.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -101,6 +63,43 @@ pub struct ThreadTotals {
     pub events: u64,
     /// Time spent in them.
     pub busy: Nanos,
+    /// The same by kind.
+    pub counts: Counts,
+    /// When it began.
+    pub start: Nanos,
+    /// When its last call had ended.
+    pub end: Nanos,
+}
+
+impl ThreadTotals {
+    /// From its beginning to its end.
+    pub fn elapsed(&self) -> Nanos {
+        self.end.saturating_sub(self.start)
+    }
+}
+
+/// What the threads of one line of the report did together.
+#[derive(Clone, Debug, Default)]
+pub struct JobTotals {
+    /// Calls.
+    pub counts: Counts,
+    /// Latencies of reads, writes and syncs, from when they were due, ns.
+    pub latency: [Histogram; 3],
+    /// When the first of its threads began.
+    pub start: Nanos,
+    /// When the last had ended.
+    pub end: Nanos,
+}
+
+/// What the opening of a device led to.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct OpeningTotals {
+    /// Two threads opened it at once, and one had to close it again.
+    pub raced: bool,
+    /// Probes that ran.
+    pub probes: u32,
+    /// Pages of the device that probes left in the page cache and that were there at the end.
+    pub stale_pages: u64,
 }
 
 /// The result of a run.
@@ -114,6 +113,10 @@ pub struct Outcome {
     pub latency: Histogram,
     /// Each thread's share.
     pub threads: Vec<ThreadTotals>,
+    /// Lines of the report.
+    pub jobs: Vec<JobTotals>,
+    /// What the opening of the device led to.
+    pub opening: OpeningTotals,
     /// Report intervals, if asked for.
     pub intervals: Vec<Interval>,
     /// What every layer did.

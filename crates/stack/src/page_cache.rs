@@ -14,6 +14,8 @@
 //! (`mark_page_accessed`). Known deviations: one zone, no mapped pages, no swap; later kernels' shadow entries and
 //! generations are not modelled here.
 
+use std::collections::BTreeMap;
+
 use crate::event::FileId;
 use crate::readahead::Folio;
 use crate::units::PageIndex;
@@ -100,10 +102,54 @@ pub struct Reclaimed {
     pub dirty: Vec<(FileId, PageIndex)>,
 }
 
+/// Chunks up to here are found by their number, those beyond (of huge devices, where few pages are cached) in a tree.
+const NEAR: u64 = 1 << 22;
+
+/// The chunks of one file.
+#[derive(Clone, Debug, Default)]
+struct Chunks {
+    near: Vec<Option<Box<Chunk>>>,
+    far: BTreeMap<u64, Box<Chunk>>,
+    /// Pages in them.
+    nr_pages: u64,
+    /// Counts additions and removals.
+    changes: u64,
+}
+
+impl Chunks {
+    #[inline]
+    fn get(&self, index: u64) -> Option<&Chunk> {
+        if index < NEAR { self.near.get(index as usize)?.as_deref() } else { self.far.get(&index).map(Box::as_ref) }
+    }
+
+    fn get_mut(&mut self, index: u64) -> &mut Chunk {
+        if index >= NEAR {
+            return self.far.entry(index).or_insert_with(Chunk::new);
+        }
+        let index = index as usize;
+        if index >= self.near.len() {
+            self.near.resize(index + 1, None);
+        }
+        self.near[index].get_or_insert_with(Chunk::new)
+    }
+
+    /// The first chunk at or after `index`, and its number.
+    fn next(&self, index: u64) -> Option<(u64, &Chunk)> {
+        let mut at = index;
+        while (at as usize) < self.near.len() {
+            if let Some(chunk) = &self.near[at as usize] {
+                return Some((at, chunk));
+            }
+            at += 1;
+        }
+        self.far.range(index.max(NEAR)..).next().map(|(index, chunk)| (*index, chunk.as_ref()))
+    }
+}
+
 /// The page cache of one machine.
 #[derive(Clone, Debug)]
 pub struct PageCache {
-    files: Vec<Vec<Option<Box<Chunk>>>>,
+    files: Vec<Chunks>,
     entries: Vec<Entry>,
     free_entries: Vec<u32>,
     lists: [List; 2],
@@ -121,7 +167,7 @@ impl PageCache {
     /// An empty cache of `capacity` pages for `nr_files` files.
     pub fn new(nr_files: u32, capacity: u64) -> PageCache {
         PageCache {
-            files: vec![Vec::new(); nr_files as usize],
+            files: vec![Chunks::default(); nr_files as usize],
             entries: Vec::new(),
             free_entries: Vec::new(),
             lists: [List::default(); 2],
@@ -153,16 +199,11 @@ impl PageCache {
 
     #[inline]
     fn chunk(&self, file: FileId, page: PageIndex) -> Option<&Chunk> {
-        self.files[file.0 as usize].get((page.0 / 64) as usize)?.as_deref()
+        self.files[file.0 as usize].get(page.0 / 64)
     }
 
     fn chunk_mut(&mut self, file: FileId, page: PageIndex) -> &mut Chunk {
-        let chunks = &mut self.files[file.0 as usize];
-        let index = (page.0 / 64) as usize;
-        if index >= chunks.len() {
-            chunks.resize(index + 1, None);
-        }
-        chunks[index].get_or_insert_with(Chunk::new)
+        self.files[file.0 as usize].get_mut(page.0 / 64)
     }
 
     /// Whether a page has a flag.
@@ -244,18 +285,35 @@ impl PageCache {
 
     /// The next page at or after `page` that has `flag`.
     pub fn next_with(&self, file: FileId, page: PageIndex, flag: Flag) -> Option<PageIndex> {
+        self.next_with_before(file, page, PageIndex(u64::MAX), flag)
+    }
+
+    /// The same, looking only before `end`.
+    pub fn next_with_before(&self, file: FileId, page: PageIndex, end: PageIndex, flag: Flag) -> Option<PageIndex> {
         let chunks = &self.files[file.0 as usize];
         let mut at = page.0;
-        while ((at / 64) as usize) < chunks.len() {
-            if let Some(chunk) = &chunks[(at / 64) as usize] {
-                let word = chunk.flags[flag as usize] >> (at % 64);
-                if word != 0 {
-                    return Some(PageIndex(at + u64::from(word.trailing_zeros())));
-                }
+        while at < end.0
+            && let Some((index, chunk)) = chunks.next(at / 64)
+        {
+            at = at.max(index * 64);
+            let word = chunk.flags[flag as usize] >> (at % 64);
+            if word != 0 {
+                let found = at + u64::from(word.trailing_zeros());
+                return (found < end.0).then_some(PageIndex(found));
             }
-            at = (at / 64 + 1) * 64;
+            at = (index + 1) * 64;
         }
         None
+    }
+
+    /// Pages of one file in the cache.
+    pub fn file_pages(&self, file: FileId) -> u64 {
+        self.files[file.0 as usize].nr_pages
+    }
+
+    /// A number that is another whenever a page of the file has come or gone.
+    pub fn file_changes(&self, file: FileId) -> u64 {
+        self.files[file.0 as usize].changes
     }
 
     /// The folio that holds a present page.
@@ -299,13 +357,16 @@ impl PageCache {
         }
         self.chunk_mut(file, folio.first).entries[(folio.first.0 % 64) as usize] = slot;
         self.push_head(INACTIVE, slot);
+        let chunks = &mut self.files[file.0 as usize];
+        chunks.nr_pages += nr_pages;
+        chunks.changes += 1;
     }
 
     /// Takes a page's folio out of the cache. Returns its first page and length.
     pub fn remove(&mut self, file: FileId, page: PageIndex) -> Option<(PageIndex, u64)> {
         let folio = self.folio(file, page)?;
         let nr_pages = 1u64 << folio.order;
-        if self.next_with(file, folio.first, Flag::Dirty).is_some_and(|dirty| dirty.0 < folio.first.0 + nr_pages) {
+        if self.any(file, folio.first, nr_pages, Flag::Dirty) {
             self.set(file, folio.first, nr_pages, Flag::Dirty, false);
         }
         let slot = self.chunk_mut(file, folio.first).entries[(folio.first.0 % 64) as usize];
@@ -317,6 +378,9 @@ impl PageCache {
             }
         });
         self.free_entries.push(slot);
+        let chunks = &mut self.files[file.0 as usize];
+        chunks.nr_pages -= nr_pages;
+        chunks.changes += 1;
         Some((folio.first, nr_pages))
     }
 
@@ -350,7 +414,7 @@ impl PageCache {
         }
         // Nearly always the run lies within one chunk, and one look at it does.
         let bits = mask(page.0 % 64, nr_pages);
-        let slot = self.files[file.0 as usize].get_mut((page.0 / 64) as usize);
+        let slot = self.files[file.0 as usize].near.get_mut((page.0 / 64) as usize);
         let Some(flags) = slot.and_then(Option::as_deref_mut).map(|chunk| &mut chunk.flags) else { return false };
         if flags[Flag::Uptodate as usize] & !flags[Flag::Marked as usize] & bits != bits {
             return false;
@@ -421,7 +485,7 @@ impl PageCache {
     }
 
     fn any(&self, file: FileId, page: PageIndex, nr_pages: u64, flag: Flag) -> bool {
-        self.next_with(file, page, flag).is_some_and(|found| found.0 < page.0 + nr_pages)
+        self.next_with_before(file, page, page.plus(nr_pages), flag).is_some()
     }
 
     /// Moves the tail of the active list over while it is longer than the inactive one.
@@ -465,8 +529,10 @@ impl PageCache {
 
     /// Bytes that the state of all pages takes (tables of absent pages included).
     pub fn state_bytes(&self) -> u64 {
-        let tables: usize = self.files.iter().map(|chunks| chunks.capacity() * size_of::<Option<Box<Chunk>>>()).sum();
-        let chunks: usize = self.files.iter().flatten().flatten().count() * size_of::<Chunk>();
+        let table = |chunks: &Chunks| chunks.near.capacity() * size_of::<Option<Box<Chunk>>>();
+        let tables: usize = self.files.iter().map(table).sum();
+        let nr_chunks = |chunks: &Chunks| chunks.near.iter().flatten().count() + chunks.far.len();
+        let chunks: usize = self.files.iter().map(nr_chunks).sum::<usize>() * size_of::<Chunk>();
         (tables + chunks + self.entries.capacity() * size_of::<Entry>() + self.free_entries.capacity() * 4) as u64
     }
 }

@@ -526,6 +526,10 @@ impl Mapping for Watch<'_> {
         self.inner.read_folios(window, folios);
     }
 
+    fn decided(&mut self, decision: crate::readahead::Decision) {
+        self.inner.decided(decision);
+    }
+
     fn closed(&mut self, cause: crate::event::RaClose) {
         self.inner.closed(cause);
     }

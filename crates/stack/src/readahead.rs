@@ -68,6 +68,50 @@ pub struct Window {
     pub marker: Option<PageIndex>,
 }
 
+/// A window that a page fault decides on, not the state's own rules.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct FaultWindow {
+    /// Why.
+    pub kind: RaKind,
+    /// First page.
+    pub start: PageIndex,
+    /// Pages.
+    pub size: u64,
+    /// Those of its asynchronous tail.
+    pub async_size: u64,
+    /// Folio order to try.
+    pub order: u8,
+    /// The state goes on to say that its window starts where the one before did (6.x, huge folios).
+    pub keeps_start: bool,
+}
+
+/// A call of one of the kernel's two functions that submit windows, as their trace events show it (6.x).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// `page_cache_ra_order`: a window to be cut into folios.
+    Ordered {
+        /// First page.
+        start: PageIndex,
+        /// Preferred order, before the limits.
+        order: u8,
+        /// Pages.
+        size: u64,
+        /// Asynchronous tail.
+        async_size: u64,
+        /// Limit of the open file.
+        max: u64,
+    },
+    /// `page_cache_ra_unbounded`: pages of order 0.
+    Unbounded {
+        /// First page.
+        start: PageIndex,
+        /// Pages, clipped to the file.
+        nr_pages: u64,
+        /// Asynchronous tail.
+        lookahead: u64,
+    },
+}
+
 /// The page cache of one file as read-ahead sees and fills it. The driver implements it.
 pub trait Mapping {
     /// File size in bytes.
@@ -110,6 +154,9 @@ pub trait Mapping {
 
     /// Adds the given folios (all absent) and submits them as one submission. `window` describes the decision.
     fn read_folios(&mut self, window: &Window, folios: &[Folio]);
+
+    /// A window is about to be read; for those who compare with trace events.
+    fn decided(&mut self, _decision: Decision) {}
 
     /// The state of the policy changed in a way people want counted: read-ahead turned itself off.
     fn closed(&mut self, _cause: RaClose) {}
@@ -196,6 +243,19 @@ pub trait Readahead {
 
     /// The read call ends, having copied up to byte `pos` (not called for reads that never began).
     fn end(&mut self, call: Token, pos: u64);
+
+    /// The limit of the open file in pages, which page faults ask about (0 where the policy has none).
+    fn max_pages(&self) -> u64 {
+        0
+    }
+
+    /// The page where the previous read ended as this kernel counts it; all ones if there was none.
+    fn prev_page(&self) -> u64 {
+        u64::MAX
+    }
+
+    /// Makes a page fault's window the state's own, and reads it. Policies without limits of their own read nothing.
+    fn fault_window(&mut self, _mapping: &mut dyn Mapping, _window: &FaultWindow) {}
 
     /// Whether a read of existing bytes whose pages are all cached, up to date and unmarked goes by without a
     /// question to the policy, so that its loop need not be walked.

@@ -7,13 +7,15 @@
 //! A running task goes ahead without the event queue as long as nothing else is due before it is done, which is what
 //! makes cached reads cheap. CPU time is charged to a debt that is settled before anything that others can see.
 //!
-//! What is modelled: buffered reads, writes and syncs of existing files, their page cache, read-ahead, journal,
-//! writeback,
-//! plug, elevator and device; direct I/O in its plain form. What is rejected: `mmap` access. What is not modelled yet:
-//! the CPU's own caches, NUMA, preemption inside a system call, several devices.
+//! What is modelled: buffered and direct reads and writes and syncs of existing files and of the bare device, one by
+//! one or many in flight, their page cache, read-ahead, journal, writeback, plug, elevator and device; the opening of a
+//! device by several threads and what a device manager does about it. What is not modelled: the CPU's own caches, NUMA,
+//! preemption inside a system call, several devices.
 
+mod aio;
 mod direct;
 mod journal;
+mod open;
 mod read;
 mod tasks;
 mod vfs;
@@ -25,11 +27,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use crate::block::{BlockQueue, QueueLimits, Wakeup};
+use crate::direct_io;
 use crate::event::{CallId, Content, Dir, EventSink, FileId, Op, UnplugCause, What};
 use crate::filesystem;
 use crate::histogram::Histogram;
+use crate::job::{CacheStart, Engine, Place, ThreadSpec};
 use crate::machine::Machine;
-use crate::outcome::{CacheStart, Counts, Interval, Outcome, Plan, RunError, ThreadTotals};
+use crate::outcome::{Counts, Interval, JobTotals, Outcome, Plan, RunError, ThreadTotals};
 use crate::plug::Plugging;
 use crate::queue::EventQueue;
 use crate::readahead::Limits;
@@ -37,7 +41,7 @@ use crate::record::Recorder;
 use crate::request::{Bio, BioId, IoContext};
 use crate::rng::Rng;
 use crate::units::{Hz, Nanos, PAGE_BYTES, PAGE_SECTORS, PageIndex, SECTOR_BYTES, Sector};
-use crate::workload::{Call, FileIoGenerator, Generator, Next};
+use crate::workload::{Call, Generator, Next};
 use crate::writeback;
 
 use journal::Journal;
@@ -80,8 +84,8 @@ enum Done {
 impl Done {
     fn token(self) -> u64 {
         let pack = |kind: u64, high: u32, low: u64| {
-            assert!(high < 1 << 26 && low < 1 << 36, "a file number or page beyond what a token holds");
-            kind << 62 | u64::from(high) << 36 | low
+            assert!(high < 1 << 22 && low < 1 << 40, "a file number or page beyond what a token holds");
+            kind << 62 | u64::from(high) << 40 | low
         };
         match self {
             Done::Read { file, page } => pack(0, file.0, page.0),
@@ -92,8 +96,8 @@ impl Done {
     }
 
     fn from_token(token: u64) -> Done {
-        let file = FileId((token >> 36) as u32 & ((1 << 26) - 1));
-        let low = token & ((1 << 36) - 1);
+        let file = FileId((token >> 40) as u32 & ((1 << 22) - 1));
+        let low = token & ((1 << 40) - 1);
         match token >> 62 {
             0 => Done::Read { file, page: PageIndex(low) },
             1 => Done::Write { file, page: PageIndex(low) },
@@ -105,12 +109,13 @@ impl Done {
 
 /// What is being counted for the program's report.
 struct Report {
-    generator: FileIoGenerator,
+    generator: Box<dyn Generator>,
     warmup: Nanos,
     interval: Nanos,
     counts: Counts,
     latency: Histogram,
     threads: Vec<ThreadTotals>,
+    jobs: Vec<JobTotals>,
     intervals: Vec<Interval>,
     interval_counts: Counts,
     interval_latency: Histogram,
@@ -120,6 +125,25 @@ struct Report {
 }
 
 impl Report {
+    fn new(plan: &Plan, threads: &[ThreadSpec]) -> Report {
+        let nr_jobs = threads.iter().map(|thread| thread.job + 1).max().unwrap_or(0);
+        Report {
+            generator: plan.job.workload.generator(plan.job.seed),
+            warmup: plan.job.warmup,
+            interval: plan.job.interval,
+            counts: Counts::default(),
+            latency: Histogram::default(),
+            threads: vec![ThreadTotals::default(); threads.len()],
+            jobs: vec![JobTotals::default(); nr_jobs as usize],
+            intervals: Vec::new(),
+            interval_counts: Counts::default(),
+            interval_latency: Histogram::default(),
+            next_call: 1,
+            running: threads.len() as u32,
+            end: Nanos::ZERO,
+        }
+    }
+
     fn close_intervals(&mut self, now: Nanos) {
         while self.interval > Nanos::ZERO && now >= self.interval * (self.intervals.len() as u64 + 1) {
             let end = self.interval * (self.intervals.len() as u64 + 1);
@@ -129,7 +153,7 @@ impl Report {
         }
     }
 
-    fn completed(&mut self, thread: u32, call: &Call, len_bytes: u64, intended: Nanos, now: Nanos) {
+    fn completed(&mut self, (thread, job): (u32, u32), call: &Call, len_bytes: u64, intended: Nanos, now: Nanos) {
         self.close_intervals(now);
         self.generator.completed(thread, call, now);
         if now < self.warmup || !call.counted {
@@ -145,6 +169,32 @@ impl Report {
         let totals = &mut self.threads[thread as usize];
         totals.events += 1;
         totals.busy += latency;
+        totals.counts.add(call.op, len_bytes);
+        let job = &mut self.jobs[job as usize];
+        job.counts.add(call.op, len_bytes);
+        let kind = match call.op {
+            Op::Read => 0,
+            Op::Write => 1,
+            Op::Fsync | Op::Fdatasync => 2,
+        };
+        job.latency[kind].record(latency.0);
+    }
+
+    /// A thread begins.
+    fn begun(&mut self, thread: u32, now: Nanos) {
+        self.threads[thread as usize].start = now;
+    }
+
+    /// A thread has ended.
+    fn ended(&mut self, thread: u32, spec: &ThreadSpec, now: Nanos) {
+        let totals = &mut self.threads[thread as usize];
+        totals.end = now;
+        let job = &mut self.jobs[spec.job as usize];
+        let first = job.end == Nanos::ZERO;
+        job.start = if first { totals.start } else { job.start.min(totals.start) };
+        job.end = job.end.max(now);
+        self.running -= 1;
+        self.end = self.end.max(now);
     }
 }
 
@@ -154,8 +204,11 @@ struct World<'p, 's> {
     hz: Hz,
     fs: filesystem::Rules,
     writeback: writeback::Rules,
+    direct: direct_io::Rules,
     plugging: Plugging,
     plan: &'p Plan,
+    threads: Vec<ThreadSpec>,
+    nr_files: usize,
     now: Cell<Nanos>,
     debt: Cell<u64>,
     stolen: Cell<u64>,
@@ -174,8 +227,43 @@ struct World<'p, 's> {
     block: RefCell<BlockQueue>,
     vfs: RefCell<Vfs>,
     journal: RefCell<Journal>,
+    groups: RefCell<Groups>,
+    aio: RefCell<aio::Aio>,
+    opening: RefCell<open::OpeningState>,
+    /// Pages of the device that were cached when its last descriptor was closed.
+    stale_pages: Cell<u64>,
+    /// Cached runs of devices, for the cost of looking for pages: as of which change, and the runs.
+    cached_runs: RefCell<Vec<(u64, Vec<(u64, u64)>)>>,
+    host_rng: RefCell<Rng>,
     rec: RefCell<Recorder<'s>>,
     report: RefCell<Report>,
+}
+
+/// Groups of threads that run one after the other.
+struct Groups {
+    /// Threads of each group that have not ended.
+    left: Vec<u32>,
+    /// The group that runs, and since when.
+    current: usize,
+    since: Nanos,
+    waiters: Vec<TaskId>,
+}
+
+impl Groups {
+    fn new(threads: &[ThreadSpec]) -> Groups {
+        let nr_groups = threads.iter().map(|thread| thread.group as usize + 1).max().unwrap_or(0);
+        let mut left = vec![0; nr_groups];
+        threads.iter().for_each(|thread| left[thread.group as usize] += 1);
+        let current = left.iter().position(|nr| *nr > 0).unwrap_or(0);
+        Groups { left, current, since: Nanos::ZERO, waiters: Vec::new() }
+    }
+}
+
+/// How the elevator should see a bio.
+#[derive(Copy, Clone, Debug)]
+struct Class {
+    sync: bool,
+    no_idle: bool,
 }
 
 type Task<'w> = Pin<Box<dyn Future<Output = ()> + 'w>>;
@@ -199,15 +287,14 @@ pub fn run_with(plan: &Plan, sink: &mut dyn EventSink) -> Result<Outcome, RunErr
 fn run_to(plan: &Plan, sink: Option<&mut dyn EventSink>) -> Result<Outcome, RunError> {
     let world = World::new(plan, sink)?;
     let mut tasks: Vec<Option<Task<'_>>> = Vec::new();
-    let nr_threads = plan.job.fileio.threads;
-    for thread in 0..nr_threads {
-        for _ in 0..plan.job.in_flight.max(1) {
-            tasks.push(Some(Box::pin(world.thread(thread))));
-        }
+    for thread in 0..world.threads.len() as u32 {
+        tasks.push(Some(Box::pin(world.thread(thread))));
     }
-    world.report.borrow_mut().running = tasks.len() as u32;
     tasks.push(Some(Box::pin(world.journal_daemon())));
     tasks.push(Some(Box::pin(world.writeback_daemon())));
+    for number in 0..world.nr_probes() {
+        tasks.push(Some(Box::pin(world.probe(number))));
+    }
     world.start_tasks(tasks.len() as u32);
     world.turn(&mut tasks)?;
     drop(tasks);
@@ -241,17 +328,8 @@ impl<'p, 's> World<'p, 's> {
         let nr_sectors = device.nr_sectors();
         let block = BlockQueue::new(limits, elevator, device, plugging);
 
-        let nr_files = job.fileio.nr_files;
-        let file_bytes = job.fileio.file_bytes();
-        let file_blocks = fs.file_blocks(file_bytes.div_ceil(PAGE_BYTES));
-        let end = fs.end(nr_files, file_blocks);
-        if end.0 > nr_sectors {
-            let start = fs.end(0, 0);
-            return Err(RunError::TooLarge {
-                need_bytes: (end.0 - start.0) * SECTOR_BYTES,
-                have_bytes: nr_sectors.saturating_sub(start.0) * SECTOR_BYTES,
-            });
-        }
+        job.check().map_err(RunError::Job)?;
+        let (files, threads) = (job.workload.files(), job.workload.threads());
         let io_pages = u64::from(max_sectors) / PAGE_SECTORS;
         let limits = Limits {
             ra_pages: queue.unsigned("read_ahead_kb") / 4,
@@ -259,30 +337,44 @@ impl<'p, 's> World<'p, 's> {
             max_folio_order: fs.max_folio_order,
             max_sane: machine.cache_pages / 2,
         };
-        let nr_descriptors = if job.own_descriptors { job.fileio.threads } else { 1 } as usize * nr_files as usize;
-        let mut vfs = Vfs::new(nr_files, file_bytes, file_blocks, &fs, limits, machine.cache_pages, nr_descriptors);
+        let nr_sets = threads.iter().map(|thread| thread.descriptors as usize + 1).max().unwrap_or(1);
+        let (mut vfs, nr_blocks) = Vfs::new(&files, &fs, limits, machine.cache_pages, nr_sets * files.len());
+        let end = fs.end(nr_blocks);
+        if nr_blocks > 0 && end.0 > nr_sectors {
+            let start = fs.end(0);
+            return Err(RunError::TooLarge {
+                need_bytes: (end.0 - start.0) * SECTOR_BYTES,
+                have_bytes: nr_sectors.saturating_sub(start.0) * SECTOR_BYTES,
+            });
+        }
+        for file in &files {
+            if let Place::Device { start } = file.place
+                && start.0 + file.bytes.div_ceil(SECTOR_BYTES) > nr_sectors
+            {
+                return Err(RunError::TooLarge {
+                    need_bytes: start.0 * SECTOR_BYTES + file.bytes,
+                    have_bytes: nr_sectors * SECTOR_BYTES,
+                });
+            }
+        }
         vfs.start(job.cache, job.mapping_cached);
-        let report = Report {
-            generator: FileIoGenerator::new(job.fileio.clone(), job.seed),
-            warmup: job.warmup,
-            interval: job.interval,
-            counts: Counts::default(),
-            latency: Histogram::default(),
-            threads: vec![ThreadTotals::default(); job.fileio.threads as usize],
-            intervals: Vec::new(),
-            interval_counts: Counts::default(),
-            interval_latency: Histogram::default(),
-            next_call: 1,
-            running: 0,
-            end: Nanos::ZERO,
-        };
+        let report = Report::new(plan, &threads);
         Ok(World {
             machine,
             hz,
             fs,
             writeback: (stack.writeback.entry.build)(&stack.writeback.options),
+            direct: (stack.direct.entry.build)(&stack.direct.options),
             plugging,
             plan,
+            nr_files: files.len(),
+            groups: RefCell::new(Groups::new(&threads)),
+            aio: RefCell::new(aio::Aio::new(threads.len())),
+            opening: RefCell::new(open::OpeningState::new(job)),
+            stale_pages: Cell::new(0),
+            cached_runs: RefCell::new(vec![(0, Vec::new()); files.len()]),
+            host_rng: RefCell::new(Rng::stream(job.seed, "host")),
+            threads,
             now: Cell::new(Nanos::ZERO),
             debt: Cell::new(0),
             stolen: Cell::new(0),
@@ -346,6 +438,7 @@ impl<'p, 's> World<'p, 's> {
     }
 
     fn outcome(self) -> Outcome {
+        let opening = self.opening_totals();
         let mut report = self.report.into_inner();
         let end = report.end;
         report.close_intervals(end);
@@ -355,6 +448,8 @@ impl<'p, 's> World<'p, 's> {
             counts: report.counts,
             latency: report.latency,
             threads: report.threads,
+            jobs: report.jobs,
+            opening,
             intervals: report.intervals,
             layers,
             device: self.block.borrow().device().stats(),
@@ -366,6 +461,77 @@ impl<'p, 's> World<'p, 's> {
 
     /// A thread of the program.
     async fn thread(&self, thread: u32) {
+        let spec = &self.threads[thread as usize];
+        self.wait_for_group(spec).await;
+        self.open_device(thread).await;
+        self.report.borrow_mut().begun(thread, self.now.get());
+        let context = self.context();
+        self.block.borrow_mut().task_started(context, spec.startup_seeks);
+        self.advise_at_open(thread).await;
+        match spec.engine {
+            Engine::Sync | Engine::Mmap => self.one_by_one(thread).await,
+            Engine::Aio { depth, batch_submit, batch_complete } => {
+                self.many_in_flight(thread, depth, batch_submit, batch_complete).await;
+            }
+        }
+        self.settle().await;
+        self.close_device(thread);
+        self.block.borrow_mut().task_exited(context);
+        self.report.borrow_mut().ended(thread, spec, self.now.get());
+        self.leave_group(spec);
+    }
+
+    /// Sleeps until the groups before a thread's own have ended, and then its delay.
+    async fn wait_for_group(&self, spec: &ThreadSpec) {
+        let group = spec.group as usize;
+        while self.groups.borrow().current < group {
+            self.groups.borrow_mut().waiters.push(self.current.get());
+            self.block_task().await;
+        }
+        if spec.start_delay > Nanos::ZERO {
+            let since = self.groups.borrow().since;
+            self.sleep_until(since + spec.start_delay).await;
+        }
+    }
+
+    /// A thread has ended; if it was the last of its group, the next one begins.
+    fn leave_group(&self, spec: &ThreadSpec) {
+        let woken = {
+            let mut groups = self.groups.borrow_mut();
+            groups.left[spec.group as usize] -= 1;
+            let mut next = groups.current;
+            while next < groups.left.len() && groups.left[next] == 0 {
+                next += 1;
+            }
+            if next == groups.current {
+                return;
+            }
+            groups.current = next;
+            groups.since = self.now.get();
+            std::mem::take(&mut groups.waiters)
+        };
+        woken.into_iter().for_each(|task| self.wake(task));
+    }
+
+    /// What the program says about its files after opening them.
+    async fn advise_at_open(&self, thread: u32) {
+        let Some(advice) = self.threads[thread as usize].advice else { return };
+        for file in 0..self.nr_files as u32 {
+            let file = FileId(file);
+            let descriptor = self.descriptor(thread, file);
+            {
+                let at = (self.now.get(), self.call_id());
+                let (ra, rec) = (&self.plan.stack.readahead, &mut self.rec.borrow_mut());
+                self.vfs.borrow_mut().advise(descriptor, file, ra, advice, at, rec);
+            }
+            self.carry_out().await;
+        }
+    }
+
+    /// A thread's calls one after the other.
+    async fn one_by_one(&self, thread: u32) {
+        let spec = &self.threads[thread as usize];
+        let tool = spec.tool.unwrap_or(self.machine.tool);
         loop {
             let next = self.report.borrow_mut().generator.next(thread, self.now.get());
             let (call, intended) = match next {
@@ -374,25 +540,23 @@ impl<'p, 's> World<'p, 's> {
                     self.sleep_until(time).await;
                     continue;
                 }
+                Next::Compute(time) => {
+                    self.charge(time);
+                    self.settle().await;
+                    continue;
+                }
                 Next::Done => break,
             };
             // A call takes time on every machine, however its costs are set: otherwise a run could be endless.
-            self.charge(Nanos((self.machine.tool + self.machine.syscall).0.max(1)));
+            self.charge(Nanos((tool + self.machine.syscall).0.max(1)));
             let len_bytes = self.call(thread, &call).await;
             let now = self.now.get();
-            self.report.borrow_mut().completed(thread, &call, len_bytes, intended, now);
+            self.report.borrow_mut().completed((thread, spec.job), &call, len_bytes, intended, now);
         }
-        self.settle().await;
-        let context = self.context();
-        self.block.borrow_mut().task_exited(context);
-        let mut report = self.report.borrow_mut();
-        report.running -= 1;
-        report.end = report.end.max(self.now.get());
     }
 
-    /// One call, from entry to exit. Returns the bytes read or written.
-    async fn call(&self, thread: u32, call: &Call) -> u64 {
-        let file = FileId(call.file);
+    /// Numbers a call that begins.
+    fn start_call(&self, call: &Call) -> CallId {
         let id = {
             let mut report = self.report.borrow_mut();
             let id = CallId(report.next_call);
@@ -401,8 +565,16 @@ impl<'p, 's> World<'p, 's> {
         };
         self.begin_call(id);
         self.progress.set(self.now.get());
+        let file = FileId(call.file);
         self.event(What::CallStart { op: call.op, file, offset: call.offset, len_bytes: call.len_bytes });
-        let len_bytes = match (call.op, self.plan.job.direct) {
+        id
+    }
+
+    /// One call, from entry to exit. Returns the bytes read or written.
+    async fn call(&self, thread: u32, call: &Call) -> u64 {
+        let file = FileId(call.file);
+        self.start_call(call);
+        let len_bytes = match (call.op, self.threads[thread as usize].direct) {
             (Op::Read, false) => self.read(self.descriptor(thread, file), file, call.offset, call.len_bytes).await,
             (Op::Write, false) => self.write(file, call.offset, call.len_bytes).await,
             (Op::Read | Op::Write, true) => self.direct_io(call.op, file, call.offset, call.len_bytes).await,
@@ -421,8 +593,7 @@ impl<'p, 's> World<'p, 's> {
     }
 
     fn descriptor(&self, thread: u32, file: FileId) -> usize {
-        let thread = if self.plan.job.own_descriptors { thread as usize } else { 0 };
-        thread * self.plan.job.fileio.nr_files as usize + file.0 as usize
+        self.threads[thread as usize].descriptors as usize * self.nr_files + file.0 as usize
     }
 
     /// Records an event of the current task's call.
@@ -434,7 +605,9 @@ impl<'p, 's> World<'p, 's> {
     /// The current task's context, as elevators see it.
     fn context(&self) -> IoContext {
         let task = self.current.get();
-        IoContext { task, thread_group: if self.plan.job.linux_threads { task } else { 0 } }
+        // Daemons and probes are processes of their own.
+        let thread_group = self.threads.get(task as usize).map_or(task, |thread| thread.process);
+        IoContext { task, thread_group }
     }
 
     /// Whether the current task keeps a plug list now.
@@ -488,6 +661,24 @@ impl<'p, 's> World<'p, 's> {
 
     /// Submits a bio for the current task; sleeps if there is no free request.
     async fn submit(&self, dir: Dir, content: Content, sector: Sector, nr_sectors: u32, flush: bool, done: Done) {
+        let sync_write = dir == Dir::Write
+            && (self.sched.borrow().task(self.current.get()).sync_write
+                || (content == Content::Journal && self.fs.journal_sync));
+        // Nobody follows up on what fsync and the journal write.
+        let class = Class { sync: dir == Dir::Read || sync_write, no_idle: sync_write };
+        self.submit_as(class, dir, content, (sector, nr_sectors), flush, done).await;
+    }
+
+    /// The same with the class given.
+    async fn submit_as(
+        &self,
+        class: Class,
+        dir: Dir,
+        content: Content,
+        (sector, nr_sectors): (Sector, u32),
+        flush: bool,
+        done: Done,
+    ) {
         self.charge(self.machine.bio);
         self.settle().await;
         let bio = Bio {
@@ -495,8 +686,8 @@ impl<'p, 's> World<'p, 's> {
             nr_sectors,
             dir,
             content,
-            sync: dir == Dir::Read || self.sched.borrow().task(self.current.get()).sync_write,
-            no_idle: false,
+            sync: class.sync,
+            no_idle: class.no_idle,
             prio: false,
             flush,
             context: self.context(),
@@ -573,10 +764,7 @@ impl<'p, 's> World<'p, 's> {
                 let woken = self.vfs.borrow_mut().mapping_done(file, block);
                 woken.into_iter().for_each(|task| self.wake(task));
             }
-            Done::Counted(slot) => {
-                let woken = self.sched.borrow_mut().count_down(slot);
-                woken.into_iter().for_each(|task| self.wake(task));
-            }
+            Done::Counted(slot) => self.count_down(slot),
         }
     }
 
@@ -588,8 +776,7 @@ impl<'p, 's> World<'p, 's> {
                 continue;
             }
             if state == vfs::MapState::Absent {
-                let file_blocks = self.vfs.borrow().file_blocks();
-                let sector = self.fs.mapping_sector(file.0, file_blocks, block);
+                let sector = self.vfs.borrow().mapping_sector(&self.fs, file, block);
                 let done = Done::Mapping { file, block };
                 self.submit(Dir::Read, Content::Mapping, sector, PAGE_SECTORS as u32, false, done).await;
             }

@@ -16,8 +16,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use iowhy_stack::event::Op;
+use iowhy_stack::job::{CacheStart, Job, Workload};
 use iowhy_stack::kernel::{PATCHES, Stack, find_kernel};
-use iowhy_stack::outcome::{CacheStart, Job, Plan};
+use iowhy_stack::outcome::Plan;
 use iowhy_stack::sim;
 use iowhy_stack::units::Nanos;
 use iowhy_stack::workload::{Dialect, FileIo, Mode, PositionSource};
@@ -189,6 +190,11 @@ const ABLATIONS: &[Ablation] = &[
         [O, Wide(87.0, 8.0), O, O, Wide(81.0, 8.0), O, O]),
 ];
 
+/// The program of a sysbench job.
+fn program(job: &mut Job) -> &mut FileIo {
+    job.fileio_mut().expect("a sysbench job")
+}
+
 const NR_SEQUENCES: u64 = 2;
 
 fn plan(row: &Row, changes: &[Change], sequence: u64) -> Plan {
@@ -217,28 +223,21 @@ fn plan(row: &Row, changes: &[Change], sequence: u64) -> Plan {
         rate: 0,
         dialect: Dialect::V0_4,
         positions: if sequence == 1 { PositionSource::GlibcUnseeded } else { PositionSource::Seeded(sequence) },
-    };
-    let mut job = Job {
-        fileio,
         own_descriptors: false,
         linux_threads: true,
-        cache: CacheStart::Cold,
-        mapping_cached: false,
         direct: false,
         in_flight: 1,
-        warmup: Nanos::ZERO,
-        interval: Nanos::ZERO,
-        seed: sequence,
     };
+    let mut job = Job::new(Workload::FileIo(fileio), sequence);
     for change in changes {
         match *change {
             Key(key, value) => stack.set(key, value).expect("a key of the stack"),
             Disk(key, value) => stack.set_device_option(key, value).expect("a parameter of the drive"),
             MappingCached => job.mapping_cached = true,
             TailMb(mb) => job.cache = CacheStart::Tail { bytes: mb << 20 },
-            OneThreadGroup => job.linux_threads = false,
-            OwnDescriptors => job.own_descriptors = true,
-            Threads(threads) => job.fileio.threads = threads,
+            OneThreadGroup => program(&mut job).linux_threads = false,
+            OwnDescriptors => program(&mut job).own_descriptors = true,
+            Threads(threads) => program(&mut job).threads = threads,
             CpuTimes3 => {
                 let costs = stack.machine.options.clone();
                 for (spec, value) in costs.iter().filter(|(spec, _)| spec.name.ends_with("_ns")) {

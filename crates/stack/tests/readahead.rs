@@ -24,6 +24,7 @@ fn words(replayed: &Replayed) -> String {
         RaKind::Async => "a",
         RaKind::Force => "f",
         RaKind::Single => ".",
+        RaKind::Around | RaKind::Exec | RaKind::Huge => unreachable!("no page faults here"),
     };
     let words: Vec<String> =
         replayed.submissions.iter().map(|s| format!("{}+{}{}", s.start, s.nr_pages, letter(s.kind))).collect();

@@ -7,8 +7,9 @@ use iowhy_stack::device::DEVICES;
 use iowhy_stack::elevator::ELEVATORS;
 use iowhy_stack::event::{CallId, Content, Dir, Event, FileId, JournalStep, Op, What};
 use iowhy_stack::filesystem::FILESYSTEMS;
+use iowhy_stack::job::{CacheStart, Job, Workload};
 use iowhy_stack::kernel::{KERNELS, PATCHES, Stack, find_kernel};
-use iowhy_stack::outcome::{CacheStart, Job, Outcome, Plan};
+use iowhy_stack::outcome::{Outcome, Plan};
 use iowhy_stack::plug::PLUGS;
 use iowhy_stack::readahead::READAHEADS;
 use iowhy_stack::sim;
@@ -37,28 +38,26 @@ fn small_job(mode: Mode) -> Job {
         rate: 0,
         dialect: Dialect::V1_0,
         positions: PositionSource::Seeded(1),
+        own_descriptors: false,
+        linux_threads: false,
+        direct: false,
+        in_flight: 1,
     };
     job(fileio)
 }
 
+/// The program of a sysbench job.
+fn program(job: &Job) -> &FileIo {
+    job.fileio().expect("a sysbench job")
+}
+
 fn job(fileio: FileIo) -> Job {
-    Job {
-        fileio,
-        own_descriptors: false,
-        linux_threads: false,
-        cache: CacheStart::Cold,
-        mapping_cached: false,
-        direct: false,
-        in_flight: 1,
-        warmup: Nanos::ZERO,
-        interval: Nanos::ZERO,
-        seed: 1,
-    }
+    Job::new(Workload::FileIo(fileio), 1)
 }
 
 /// The job of the 2004 report.
 fn job_2004() -> Job {
-    let small = small_job(Mode::RandomReadWrite).fileio;
+    let small = program(&small_job(Mode::RandomReadWrite)).clone();
     let fileio = FileIo {
         threads: 16,
         nr_files: 128,
@@ -66,9 +65,10 @@ fn job_2004() -> Job {
         max_events: 10_000,
         dialect: Dialect::V0_4,
         positions: PositionSource::GlibcUnseeded,
+        linux_threads: true,
         ..small
     };
-    Job { linux_threads: true, ..job(fileio) }
+    job(fileio)
 }
 
 /// A kernel with keys set; `disk=` picks a device, `disk.KEY` sets one of its parameters.
@@ -214,7 +214,7 @@ fn check(plan: &Plan, outcome: &Outcome, events: &[Event]) {
     assert_eq!(outcome.nr_events, events.len() as u64);
     if plan.job.warmup == Nanos::ZERO {
         // 1.0 leaves the last syncs, one per thread and file, out of its report.
-        let job = &plan.job.fileio;
+        let job = program(&plan.job);
         let last_syncs = job.dialect == Dialect::V1_0 && job.fsync_end && job.mode.writes();
         let left_out = if last_syncs { u64::from(job.threads * job.nr_files) } else { 0 };
         assert_eq!(outcome.counts.total() + left_out, u64::from(last_call));
@@ -228,7 +228,7 @@ fn check(plan: &Plan, outcome: &Outcome, events: &[Event]) {
 /// Pages in the cache at the start.
 fn warm_pages(plan: &Plan) -> BTreeSet<(FileId, u64)> {
     let CacheStart::Tail { bytes } = plan.job.cache else { return BTreeSet::new() };
-    let fileio = &plan.job.fileio;
+    let fileio = program(&plan.job);
     let per_file = fileio.file_bytes().div_ceil(PAGE_BYTES);
     let total = per_file * u64::from(fileio.nr_files);
     let machine = (plan.stack.machine.entry.build)(&plan.stack.machine.options);
@@ -278,6 +278,7 @@ fn plan_from(choices: &[u16]) -> Plan {
     let nr_files = [1, 3, 16, 128][pick(4)];
     let modes =
         [Mode::SeqRead, Mode::RandomRead, Mode::RandomReadWrite, Mode::SeqWrite, Mode::RandomWrite, Mode::SeqRewrite];
+    let direct = pick(5) == 4;
     let fileio = FileIo {
         threads: [1, 2, 4, 17, 64][pick(5)],
         nr_files,
@@ -296,15 +297,14 @@ fn plan_from(choices: &[u16]) -> Plan {
         rate: [0, 0, 100][pick(3)],
         dialect: [Dialect::V1_0, Dialect::V0_4][pick(2)],
         positions: PositionSource::Seeded(pick(1 << 16) as u64),
-    };
-    let direct = pick(5) == 4;
-    let job = Job {
         own_descriptors: pick(2) == 1,
         linux_threads: pick(2) == 1,
-        cache: [CacheStart::Cold, CacheStart::Cold, CacheStart::Tail { bytes: 10 << 20 }][pick(3)],
-        mapping_cached: pick(2) == 1,
         direct,
         in_flight: if direct { [1, 2, 4, 32][pick(4)] } else { 1 },
+    };
+    let job = Job {
+        cache: [CacheStart::Cold, CacheStart::Cold, CacheStart::Tail { bytes: 10 << 20 }][pick(3)],
+        mapping_cached: pick(2) == 1,
         ..job(fileio)
     };
     Plan { stack: stack(kernel, &keys), job }
@@ -324,7 +324,7 @@ fn nothing_is_lost_on_any_kernel() {
     for kernel in KERNELS {
         for mode in [Mode::RandomReadWrite, Mode::SeqRead, Mode::SeqWrite] {
             for direct in [false, true] {
-                let job = Job { direct, ..small_job(mode) };
+                let job = job(FileIo { direct, ..program(&small_job(mode)).clone() });
                 run_and_check(&Plan { stack: Stack::new(kernel), job });
             }
         }
@@ -387,9 +387,9 @@ fn the_same_plan_gives_the_same_events_again_and_in_two_threads_at_once() {
         let outcome = sim::run_with(&plan, &mut events).expect("the job ends");
         assert_eq!((outcome.event_hash, outcome.nr_events), (first.0, first.1), "{kernel}");
         // Other positions are another run.
-        job.fileio.positions = PositionSource::Seeded(2);
+        job.fileio_mut().expect("a sysbench job").positions = PositionSource::Seeded(2);
         assert_ne!(run(kernel, &[("disk", disk)], &job).event_hash, first.0, "{kernel}");
-        job.fileio.positions = PositionSource::Seeded(1);
+        job.fileio_mut().expect("a sysbench job").positions = PositionSource::Seeded(1);
     }
 }
 
@@ -401,7 +401,7 @@ fn littles_law_holds_to_one_per_cent() {
         for (mode, direct, in_flight) in
             [(Mode::RandomRead, false, 1), (Mode::RandomRead, true, 8), (Mode::RandomReadWrite, true, 4)]
         {
-            let job = Job { direct, in_flight, ..small_job(mode) };
+            let job = job(FileIo { direct, in_flight, ..program(&small_job(mode)).clone() });
             let layers = run(kernel, &[("disk", disk)], &job).layers;
             assert_eq!(layers.reads.issued, layers.reads.completed);
             let row = layers.iostat();
@@ -434,7 +434,7 @@ fn a_cold_run_reads_every_mapping_block_once() {
 
 #[test]
 fn the_mapping_blocks_of_a_24_mib_file_lie_in_line_with_its_data() {
-    let small = small_job(Mode::SeqRead).fileio;
+    let small = program(&small_job(Mode::SeqRead)).clone();
     let one_file = FileIo { threads: 1, nr_files: 1, total_bytes: 24 << 20, max_events: 1536, ..small };
     let plan = Plan { stack: stack("linux-2.6.6-rc3", &[]), job: job(one_file) };
     let (_, events) = run_and_check(&plan);
@@ -452,7 +452,7 @@ fn the_mapping_blocks_of_a_24_mib_file_lie_in_line_with_its_data() {
 #[test]
 fn shared_descriptors_split_reads_in_2_6_and_own_ones_do_not() {
     let shared = job_2004();
-    let own = Job { own_descriptors: true, ..job_2004() };
+    let own = job(FileIo { own_descriptors: true, ..program(&job_2004()).clone() });
     let of = |kernel, keys, job| run(kernel, keys, job).layers;
     let noop = of("linux-2.6.6-rc3", NOOP, &shared);
     assert!(noop.small_read_share() > 0.5, "{}", noop.small_read_share());
@@ -468,7 +468,7 @@ fn shared_descriptors_split_reads_in_2_6_and_own_ones_do_not() {
 
 #[test]
 fn an_fsync_of_a_clean_file_commits_in_2_4_and_not_in_2_6() {
-    let small = small_job(Mode::RandomWrite).fileio;
+    let small = program(&small_job(Mode::RandomWrite)).clone();
     let one_write = FileIo { threads: 1, nr_files: 4, max_events: 1, fsync_freq: 0, dialect: Dialect::V0_4, ..small };
     for (kernel, commits) in [("linux-2.4.25", 4), ("linux-2.6.6-rc3", 1)] {
         let outcome = run(kernel, &[], &job(one_write.clone()));
@@ -524,7 +524,7 @@ fn reads_that_leave_the_inode_alone_need_fewer_commits() {
 #[test]
 fn reads_at_the_end_of_a_file_are_short() {
     // 3 files of 12345 bytes in blocks of 5000: two whole reads and one of 2345 bytes each; a page, and two and a bit.
-    let small = small_job(Mode::SeqRead).fileio;
+    let small = program(&small_job(Mode::SeqRead)).clone();
     for kernel in KERNELS {
         let fileio = FileIo { nr_files: 3, total_bytes: 3 * 12345, block_bytes: 5000, max_events: 18, ..small.clone() };
         let (outcome, events) = run_and_check(&Plan { stack: Stack::new(kernel), job: job(fileio) });
@@ -539,7 +539,7 @@ fn reads_at_the_end_of_a_file_are_short() {
 
 #[test]
 fn files_smaller_than_a_page_are_read_and_written() {
-    let small = small_job(Mode::RandomReadWrite).fileio;
+    let small = program(&small_job(Mode::RandomReadWrite)).clone();
     for kernel in KERNELS {
         let fileio = FileIo { nr_files: 5, total_bytes: 500, block_bytes: 4096, ..small.clone() };
         let (outcome, _) = run_and_check(&Plan { stack: Stack::new(kernel), job: job(fileio) });
@@ -552,7 +552,7 @@ fn files_smaller_than_a_page_are_read_and_written() {
 fn one_event_is_one_event() {
     for kernel in KERNELS {
         for mode in [Mode::SeqRead, Mode::RandomWrite] {
-            let fileio = FileIo { threads: 1, max_events: 1, fsync_end: false, ..small_job(mode).fileio };
+            let fileio = FileIo { threads: 1, max_events: 1, fsync_end: false, ..program(&small_job(mode)).clone() };
             let (outcome, _) = run_and_check(&Plan { stack: Stack::new(kernel), job: job(fileio) });
             assert_eq!(outcome.counts.total(), 1, "{}", kernel.name);
         }
@@ -561,7 +561,7 @@ fn one_event_is_one_event() {
 
 #[test]
 fn ten_thousand_threads_come_to_an_end() {
-    let small = small_job(Mode::RandomReadWrite).fileio;
+    let small = program(&small_job(Mode::RandomReadWrite)).clone();
     for kernel in ["linux-2.4.25", "linux-2.6.6-rc3", "linux-6.18"] {
         let fileio =
             FileIo { threads: 10_000, max_events: 12_000, fsync_freq: 0, dialect: Dialect::V0_4, ..small.clone() };
@@ -572,7 +572,7 @@ fn ten_thousand_threads_come_to_an_end() {
 
 #[test]
 fn a_small_memory_throttles_a_long_write_and_evicts_what_was_written() {
-    let small = small_job(Mode::SeqWrite).fileio;
+    let small = program(&small_job(Mode::SeqWrite)).clone();
     for kernel in ["linux-2.4.25", "linux-2.6.6-rc3", "linux-3.3", "linux-6.18"] {
         let fileio = FileIo {
             threads: 1,
@@ -593,7 +593,7 @@ fn a_small_memory_throttles_a_long_write_and_evicts_what_was_written() {
 
 #[test]
 fn a_write_to_a_synchronous_file_is_on_disk_when_the_call_ends() {
-    let small = small_job(Mode::RandomWrite).fileio;
+    let small = program(&small_job(Mode::RandomWrite)).clone();
     for kernel in ["linux-2.4.25", "linux-2.6.6-rc3", "linux-3.3", "linux-6.18"] {
         let fileio = FileIo {
             threads: 1,
@@ -622,10 +622,11 @@ fn a_write_to_a_synchronous_file_is_on_disk_when_the_call_ends() {
 
 #[test]
 fn asynchronous_direct_reads_keep_as_many_commands_at_the_device_as_asked() {
-    let small = small_job(Mode::RandomRead).fileio;
+    let small = program(&small_job(Mode::RandomRead)).clone();
     for in_flight in [1, 4, 32] {
-        let fileio = FileIo { threads: 1, block_bytes: 4096, max_events: 2000, ..small.clone() };
-        let job = Job { direct: true, in_flight, mapping_cached: true, ..job(fileio) };
+        let fileio =
+            FileIo { threads: 1, block_bytes: 4096, max_events: 2000, direct: true, in_flight, ..small.clone() };
+        let job = Job { mapping_cached: true, ..job(fileio) };
         let (outcome, events) = run_and_check(&Plan { stack: stack("linux-6.18", &[]), job });
         let most = events.iter().filter_map(|event| match event.what {
             What::Issue { in_flight, .. } => Some(in_flight),
@@ -639,7 +640,7 @@ fn asynchronous_direct_reads_keep_as_many_commands_at_the_device_as_asked() {
 
 #[test]
 fn a_job_with_a_rate_keeps_it() {
-    let small = small_job(Mode::RandomRead).fileio;
+    let small = program(&small_job(Mode::RandomRead)).clone();
     for rate in [50, 500] {
         let fileio = FileIo { rate, max_events: 5000, ..small.clone() };
         let outcome = run("linux-6.18", &[], &job(fileio));
@@ -663,7 +664,7 @@ fn a_machine_and_a_device_without_costs_come_to_an_end() {
             assert_eq!(outcome.counts.total(), 500, "{kernel}, {mode:?}");
         }
         // A limit of time alone must be reached although nothing takes any.
-        let small = small_job(Mode::RandomRead).fileio;
+        let small = program(&small_job(Mode::RandomRead)).clone();
         let fileio = FileIo { max_events: 0, max_time: Nanos::from_us(100), ..small };
         let outcome = run_with_stack(&free, job(fileio));
         assert!(outcome.elapsed >= Nanos::from_us(100) && outcome.counts.reads > 0, "{kernel}");
@@ -678,7 +679,7 @@ fn run_with_stack(stack: &Stack, job: Job) -> Outcome {
 
 #[test]
 fn a_plug_held_for_the_whole_call_makes_larger_requests_and_no_more_throughput() {
-    let small = small_job(Mode::SeqRead).fileio;
+    let small = program(&small_job(Mode::SeqRead)).clone();
     let fileio =
         FileIo { threads: 1, nr_files: 1, total_bytes: 256 << 20, block_bytes: 1 << 20, max_events: 256, ..small };
     let keys = [("disk", "ssd-sata-2011")];

@@ -11,7 +11,8 @@ use super::{Aim, Figure, Measure, Sample, Setting, compare, cpu_ns};
 use iowhy_stack::block::{BlockQueue, PlugList, QueueLimits, Wakeup};
 use iowhy_stack::event::{CallId, Content, Dir, Op, UnplugCause};
 use iowhy_stack::kernel::{Stack, find_kernel};
-use iowhy_stack::outcome::{CacheStart, Job, Plan};
+use iowhy_stack::job::{Job, Workload};
+use iowhy_stack::outcome::Plan;
 use iowhy_stack::queue::EventQueue;
 use iowhy_stack::record::Recorder;
 use iowhy_stack::request::{Bio, BioId, IoContext};
@@ -55,8 +56,10 @@ pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, String> {
         figures.push(compare(setting, format!("block request, queue depth 32, {elevator}"), aim, &mut ours, simpy)?);
     }
     let mut plan = plan(Mode::RandomRead, 4096, 1, count)?;
-    plan.job.direct = true;
-    plan.job.in_flight = DEPTH;
+    if let Some(fileio) = plan.job.fileio_mut() {
+        fileio.direct = true;
+        fileio.in_flight = DEPTH;
+    }
     let mut hash = None;
     let mut ours = || simulate(&plan, count, 1, &mut hash).map(|ns| Sample { ns, answer: count });
     let aim = Aim { unit: "ns/call", peer_name: "none", goal: None, limit: None };
@@ -153,19 +156,12 @@ pub(super) fn plan(mode: Mode, block_bytes: u32, threads: u32, events: u64) -> R
         rate: 0,
         dialect: Dialect::V1_0,
         positions: PositionSource::Seeded(1),
-    };
-    let job = Job {
-        fileio,
         own_descriptors: false,
         linux_threads: false,
-        cache: CacheStart::Cold,
-        mapping_cached: true,
         direct: false,
         in_flight: 1,
-        warmup: Nanos::ZERO,
-        interval: Nanos::ZERO,
-        seed: 1,
     };
+    let job = Job { mapping_cached: true, ..Job::new(Workload::FileIo(fileio), 1) };
     Ok(Plan { stack: Stack::new(kernel), job })
 }
 

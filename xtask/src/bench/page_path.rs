@@ -6,7 +6,7 @@
 use super::block_request::{plan, simulate};
 use super::{Aim, Figure, Sample, Setting, compare};
 use iowhy_stack::event::FileId;
-use iowhy_stack::outcome::CacheStart;
+use iowhy_stack::job::CacheStart;
 use iowhy_stack::page_cache::PageCache;
 use iowhy_stack::readahead::Folio;
 use iowhy_stack::units::PageIndex;
@@ -30,10 +30,13 @@ pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, String> {
         let calls = calls / setting.divisor as u64;
         let mut plan = plan(*mode, *block_bytes, *threads, calls)?;
         if *cached {
-            plan.job.cache = CacheStart::Tail { bytes: plan.job.fileio.total_bytes };
+            let bytes = plan.job.fileio().map_or(0, |fileio| fileio.total_bytes);
+            plan.job.cache = CacheStart::Tail { bytes };
         }
         let mut short = plan.clone();
-        short.job.fileio.max_events = calls / 10;
+        if let Some(fileio) = short.job.fileio_mut() {
+            fileio.max_events = calls / 10;
+        }
         let (mut hash, mut short_hash) = (None, None);
         // Set-up (filling the cache beforehand) is taken out by the difference of two lengths of the same job.
         let mut ours = || {

@@ -125,7 +125,7 @@ fn is_2_4(row: &RowResult) -> bool {
 
 /// A 2.6 kernel as it was, with shared descriptors.
 fn is_broken(row: &RowResult) -> bool {
-    !is_2_4(row) && row.plan.stack.patches.is_empty() && !row.plan.job.own_descriptors
+    !is_2_4(row) && row.plan.stack.patches.is_empty() && !row.plan.job.fileio().is_some_and(|fileio| fileio.own_descriptors)
 }
 
 /// Single-page data reads among the read commands of all sequences.
@@ -144,7 +144,7 @@ fn percent(share: f64) -> String {
 fn split(result: &IncidentResult, checked: &mut ClaimResult) {
     let mut held = true;
     let mut seen: [Vec<String>; 2] = [Vec::new(), Vec::new()];
-    for row in result.rows.iter().chain(&result.extra).filter(|row| !row.plan.job.own_descriptors) {
+    for row in result.rows.iter().chain(&result.extra).filter(|row| !row.plan.job.fileio().is_some_and(|fileio| fileio.own_descriptors)) {
         let small = small_share(row);
         let broken = is_broken(row);
         held &= if broken { small > MOST } else { small < NONE };

@@ -8,9 +8,10 @@ use std::fmt::Write;
 
 use iowhy_stack::event::Op;
 use iowhy_stack::histogram::Histogram;
-use iowhy_stack::outcome::{CacheStart, Counts, Outcome, Plan};
+use iowhy_stack::job::CacheStart;
+use iowhy_stack::outcome::{Counts, Outcome, Plan};
 use iowhy_stack::units::Nanos;
-use iowhy_stack::workload::{Dialect, Mode, PositionSource};
+use iowhy_stack::workload::{Dialect, FileIo, Mode, PositionSource};
 use serde_json::{Value, json};
 
 use super::{IoMode, Settings};
@@ -66,9 +67,17 @@ pub fn text(plan: &Plan, settings: &Settings, outcome: &Outcome) -> String {
     out
 }
 
+/// The job of a sysbench plan.
+fn fileio(plan: &Plan) -> &FileIo {
+    match plan.job.fileio() {
+        Some(fileio) => fileio,
+        None => unreachable!("this report is made of sysbench plans only"),
+    }
+}
+
 fn header(out: &mut String, plan: &Plan, settings: &Settings) -> std::fmt::Result {
     let job = &plan.job;
-    let fileio = &job.fileio;
+    let fileio = fileio(plan);
     writeln!(out, "{}\n", version(settings.style_1_1))?;
     writeln!(out, "Running the test with following options:")?;
     writeln!(out, "Simulated on: {}, disk {}", plan.stack.describe(), plan.stack.device.entry.name)?;
@@ -345,7 +354,7 @@ fn stack(plan: &Plan) -> Value {
 /// The options as resolved, by their names of today.
 fn options(plan: &Plan, settings: &Settings) -> Value {
     let job = &plan.job;
-    let fileio = &job.fileio;
+    let fileio = fileio(plan);
     json!({
         "on": settings.on,
         "disk": settings.disk,
@@ -362,7 +371,7 @@ fn options(plan: &Plan, settings: &Settings) -> Value {
         "file-total-size": fileio.total_bytes,
         "file-test-mode": mode_name(fileio.mode),
         "file-io-mode": if settings.io_mode == IoMode::Async { "async" } else { "sync" },
-        "file-async-backlog": job.in_flight,
+        "file-async-backlog": fileio.in_flight,
         "file-extra-flags": settings.extra_flags,
         "file-fsync-freq": fileio.fsync_freq,
         "file-fsync-all": fileio.fsync_all,
@@ -379,7 +388,7 @@ fn options(plan: &Plan, settings: &Settings) -> Value {
             CacheStart::Tail { bytes } => format!("tail:{bytes}"),
         },
         "mapping-cached": job.mapping_cached,
-        "own-descriptors": job.own_descriptors,
-        "linux-threads": job.linux_threads,
+        "own-descriptors": fileio.own_descriptors,
+        "linux-threads": fileio.linux_threads,
     })
 }

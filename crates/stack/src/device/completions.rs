@@ -72,17 +72,23 @@ pub(super) trait Timing {
 #[derive(Clone, Debug)]
 pub(super) struct Electronic<T> {
     queue_depth: u32,
+    nr_queues: u32,
     nr_sectors: u64,
     completions: Completions,
     timing: T,
 }
 
 impl<T: Timing> Electronic<T> {
-    /// Depth and capacity are those of `options`, the rest is `timing`.
+    /// Depth and capacity are those of `options`, the rest is `timing`; one queue.
     pub(super) fn new(options: &Options, timing: T) -> Electronic<T> {
         let queue_depth = options.unsigned("queue_depth") as u32;
         let nr_sectors = options.unsigned("nr_sectors");
-        Electronic { queue_depth, nr_sectors, completions: Completions::new(queue_depth), timing }
+        Electronic { queue_depth, nr_queues: 1, nr_sectors, completions: Completions::new(queue_depth), timing }
+    }
+
+    /// The same with the number of queues that `options` has.
+    pub(super) fn with_queues(options: &Options, timing: T) -> Electronic<T> {
+        Electronic { nr_queues: options.unsigned("nr_queues") as u32, ..Electronic::new(options, timing) }
     }
 }
 
@@ -91,12 +97,17 @@ impl<T: Timing> Device for Electronic<T> {
         self.queue_depth
     }
 
+    fn nr_hw_queues(&self) -> u32 {
+        self.nr_queues
+    }
+
     fn nr_sectors(&self) -> u64 {
         self.nr_sectors
     }
 
     fn submit(&mut self, now: Nanos, command: Command) {
-        assert!(self.completions.len() < self.queue_depth as usize, "the device takes {} commands", self.queue_depth);
+        let room = self.queue_depth as usize * self.nr_queues as usize;
+        assert!(self.completions.len() < room, "the device takes {room} commands");
         assert!(command.sector.0 + u64::from(command.nr_sectors) <= self.nr_sectors);
         let (done, media) = self.timing.time(now, &command);
         let completion = Completion { tag: command.tag, media, seek: Nanos::ZERO, rotation: Nanos::ZERO };

@@ -2,26 +2,31 @@
 //!
 //! Every position has a *platter time*, the time the head needs to stream there from the first sector; its remainder
 //! by the revolution is the sector's angle, and the platters' angle is the clock's remainder, so rotation is exact and
-//! all arithmetic is in integers. An access is: overhead, seek (a curve in the square root of the distance), wait for
-//! the sector, transfer. After a read from the medium the head goes on reading ahead into a segment until that is full
-//! or something else needs the arm; sectors it is about to pass are answered as it passes them. Writes go to a cache
-//! of so many bytes and extents and reach the medium when the drive has been idle for a while, when a write does not
-//! fit, or on a flush. With a queue, the access whose transfer can begin first is next, unless another has been passed
-//! over too often.
+//! all arithmetic is in integers. A command costs a latency that overlaps with others and firmware time that does not
+//! (more of it if the stream changes). An access is: overhead, seek (a curve in the square root of the distance), wait
+//! for the sector, transfer. After a read from the medium the head goes on reading ahead into a segment until that is
+//! full or something else needs the arm; sectors it is about to pass are answered as it passes them. Writes go to a
+//! cache and reach the medium when the drive has been idle for a while, when a write does not fit, or on a flush. Its
+//! budget is so many bytes, and extents or commands (`write_slots.rs`); commands are accepted while the arm moves, and
+//! one that does not fit waits inside the drive. Without the cache, and for writes that are forced, a write is done at
+//! the end of its transfer, so that a lone stream has a record a revolution. With a queue, the access whose transfer
+//! can begin first is next, with the angle as it is when the command is decoded, unless another has been passed over
+//! too often.
 //!
 //! Shared by the drive profiles beside it, which give the values and their sources; itself in no table. Source: the
 //! mechanics are textbook (Ruemmler and Wilkes, "An Introduction to Disk Drive Modeling", 1994, cited from memory);
 //! look-ahead in progress, its interruption and the destage rules are assumptions, tried and (discarding) chosen by
-//! replaying the published random-read tests of 2004.
+//! replaying the published random-read tests of 2004; slots and firmware time are inferred from two reports of 2010.
 //!
 //! Known deviations: the media rate is the sustained one, so that head and track switches and skew are inside it; a
 //! track buffer whose look-ahead has ended does not resume it on a hit; a read that is only partly cached is read in
-//! full; data in segments is assumed to be kept up to date by writes; firmware time that does not overlap is not
-//! modelled.
+//! full; data in segments is assumed to be kept up to date by writes; the cable is given out in the order in which
+//! commands were accepted.
 
 use std::collections::VecDeque;
 
 use crate::device::completions::{Completions, transfer};
+use crate::device::write_slots::{Order, Slots};
 use crate::device::{Command, Completion, Device, DeviceStats};
 use crate::event::Dir;
 use crate::origin::Options;
@@ -89,6 +94,18 @@ macro_rules! disk_options {
     (@ write_overhead_us, $value:expr, $source:literal) => {
         disk_options!(@number "write_overhead_us", $value, (0, 100_000), "Before a write, cached or not", $source)
     };
+    (@ tlat_us, $value:expr, $source:literal) => {
+        disk_options!(@number "tlat_us", $value, (0, 100_000),
+            "Before every command; overlaps with other commands", $source)
+    };
+    (@ tfw_us, $value:expr, $source:literal) => {
+        disk_options!(@number "tfw_us", $value, (0, 100_000),
+            "Firmware time of every command, one after the other", $source)
+    };
+    (@ tsw_us, $value:expr, $source:literal) => {
+        disk_options!(@number "tsw_us", $value, (0, 100_000),
+            "More firmware time for a command that does not continue the one before it", $source)
+    };
     (@ lookahead_kb, $value:expr, $source:literal) => {
         disk_options!(@number "lookahead_kb", $value, (0, 65_536),
             "Read beyond the last sector asked for; 0: none", $source)
@@ -118,9 +135,17 @@ macro_rules! disk_options {
         disk_options!(@number "write_cache_extents", $value, (1, 65_536),
             "Separate dirty extents the cache holds", $source)
     };
+    (@ write_cache_slots, $value:expr, $source:literal) => {
+        disk_options!(@number "write_cache_slots", $value, (0, 4_096),
+            "Commands the cache holds, each until it is on the medium; 0: write_cache_extents counts instead", $source)
+    };
+    (@ coalesce, $value:expr, $source:literal) => {
+        OptionSpec::switch("coalesce", $value,
+            concat!("With write_cache_slots: commands that continue one another share a slot. Source: ", $source, "."))
+    };
     (@ destage_order, $value:expr, $source:literal) => {
-        OptionSpec::choice("destage_order", &["nearest", "arrival"], $value,
-            concat!("Which dirty extent is written first. Source: ", $source, "."))
+        OptionSpec::choice("destage_order", &["nearest", "arrival", "round-robin"], $value,
+            concat!("Which dirty extent or run of slots is written first. Source: ", $source, "."))
     };
     (@ destage_idle_ms, $value:expr, $source:literal) => {
         disk_options!(@number "destage_idle_ms", $value, (0, 3_600_000),
@@ -207,6 +232,8 @@ impl Geometry {
 struct Waiting {
     command: Command,
     arrival: u64,
+    /// When the drive has looked at it, save for the overhead of its kind.
+    decoded: u64,
     number: u64,
     passes: u64,
 }
@@ -239,6 +266,7 @@ struct Dirty {
     destaging: Option<Extent>,
     max_sectors: u64,
     max_extents: usize,
+    order: Order,
 }
 
 impl Dirty {
@@ -304,19 +332,26 @@ impl Dirty {
     }
 
     /// The extent to write next from `head`; with `number`, among those that hold data as old as that.
-    fn choose(&self, head: u64, by_arrival: bool, number: Option<u64>) -> usize {
+    fn choose(&self, head: u64, number: Option<u64>) -> usize {
         let distance = |i: usize| self.extents[i].start.abs_diff(head);
-        if by_arrival {
+        if self.order == Order::Arrival {
             let oldest = (0..self.extents.len()).min_by_key(|&i| self.extents[i].number);
             let Some(oldest) = oldest else { unreachable!("only a cache with dirty data is asked") };
             return oldest;
         }
         if let Some(number) = number {
             let wanted = (0..self.extents.len()).filter(|&i| self.extents[i].number <= number);
-            let Some(nearest) = wanted.min_by_key(|&i| distance(i)) else {
-                unreachable!("a flush waits only while older data is dirty")
+            let round = |i: usize| (self.extents[i].start < head, self.extents[i].start);
+            let nearest = match self.order {
+                Order::RoundRobin => wanted.min_by_key(|&i| round(i)),
+                _ => wanted.min_by_key(|&i| distance(i)),
             };
+            let Some(nearest) = nearest else { unreachable!("a flush waits only while older data is dirty") };
             return nearest;
+        }
+        if self.order == Order::RoundRobin {
+            let next = self.extents.partition_point(|extent| extent.start < head);
+            return next % self.extents.len();
         }
         // Sorted by sector: the nearest start is one of the two around the head.
         let behind = self.extents.partition_point(|extent| extent.start < head);
@@ -325,6 +360,109 @@ impl Dirty {
             (Some(before), false) => before,
             (_, true) => behind,
             (None, false) => unreachable!("only a cache with dirty data is asked"),
+        }
+    }
+}
+
+/// The write cache: its budget counts extents or commands.
+#[derive(Clone, Debug)]
+enum Cache {
+    Extents(Dirty),
+    Slots(Slots),
+}
+
+impl Cache {
+    fn new(options: &Options) -> Cache {
+        let max_sectors = options.unsigned("write_cache_kb") * 2;
+        let order = match options.get("destage_order") {
+            0 => Order::Nearest,
+            1 => Order::Arrival,
+            _ => Order::RoundRobin,
+        };
+        let max_slots = options.unsigned("write_cache_slots") as usize;
+        if max_slots > 0 {
+            return Cache::Slots(Slots::new(max_slots, max_sectors, options.is_on("coalesce"), order));
+        }
+        let max_extents = options.unsigned("write_cache_extents") as usize;
+        let extents = Vec::with_capacity(max_extents.min(1024) + 2);
+        Cache::Extents(Dirty { extents, nr_sectors: 0, destaging: None, max_sectors, max_extents, order })
+    }
+
+    fn max_sectors(&self) -> u64 {
+        match self {
+            Cache::Extents(dirty) => dirty.max_sectors,
+            Cache::Slots(slots) => slots.max_sectors,
+        }
+    }
+
+    fn holds(&self, start: u64, end: u64) -> bool {
+        match self {
+            Cache::Extents(dirty) => dirty.holds(start, end),
+            Cache::Slots(slots) => slots.holds(start, end),
+        }
+    }
+
+    fn has_older(&self, number: u64) -> bool {
+        match self {
+            Cache::Extents(dirty) => dirty.has_older(number),
+            Cache::Slots(slots) => slots.has_older(number),
+        }
+    }
+
+    fn subtract(&mut self, start: u64, end: u64) {
+        match self {
+            Cache::Extents(dirty) => dirty.subtract(start, end),
+            Cache::Slots(slots) => {
+                slots.subtract(start, end);
+            }
+        }
+    }
+
+    /// What to write next from `head` if anything can be written at `now`.
+    fn choose(&self, now: u64, head: u64, flush: Option<u64>) -> Option<usize> {
+        match self {
+            Cache::Extents(dirty) => (!dirty.extents.is_empty()).then(|| dirty.choose(head, flush)),
+            Cache::Slots(slots) => slots.choose(now, head, flush),
+        }
+    }
+
+    /// First sector of what `choose` chose.
+    fn start(&self, index: usize) -> u64 {
+        match self {
+            Cache::Extents(dirty) => dirty.extents[index].start,
+            Cache::Slots(slots) => slots.start(index),
+        }
+    }
+
+    /// Takes what `choose` chose to the medium: its sectors.
+    fn begin(&mut self, index: usize) -> (u64, u64) {
+        match self {
+            Cache::Extents(dirty) => {
+                let extent = dirty.extents.remove(index);
+                dirty.nr_sectors -= extent.end - extent.start;
+                dirty.destaging = Some(extent);
+                (extent.start, extent.end)
+            }
+            Cache::Slots(slots) => {
+                let slot = slots.begin(index);
+                (slot.start, slot.end)
+            }
+        }
+    }
+
+    /// It is on the medium.
+    fn written(&mut self) {
+        match self {
+            Cache::Extents(dirty) => dirty.destaging = None,
+            Cache::Slots(slots) => slots.written(),
+        }
+    }
+
+    /// When, idle time apart, the arm may begin to write: 0 if it may at any time.
+    fn ready_at(&self) -> Option<u64> {
+        match self {
+            Cache::Extents(dirty) => (!dirty.extents.is_empty()).then_some(0),
+            Cache::Slots(slots) => slots.first_ready(),
         }
     }
 }
@@ -353,7 +491,7 @@ enum Work {
 
 #[derive(Copy, Clone, Debug)]
 struct Access {
-    /// The command; `None` writes the extent `Dirty::destaging`.
+    /// The command; `None` writes what is under way in the cache.
     command: Option<Waiting>,
     seek: u64,
     rotation: u64,
@@ -408,8 +546,10 @@ pub(super) struct Disk {
     keep_interrupted: bool,
     during_decode: bool,
     write_cache: bool,
-    by_arrival: bool,
     destage_idle: u64,
+    latency: u64,
+    firmware: u64,
+    switch: u64,
 
     work: Work,
     /// Where the arm rests.
@@ -417,7 +557,13 @@ pub(super) struct Disk {
     /// The last access was a write: another write right behind it needs no settling.
     wrote: bool,
     segments: Vec<Segment>,
-    dirty: Dirty,
+    cache: Cache,
+    /// When the last destage ended, behind the sector where the head is: its run may go on then.
+    run_ended: u64,
+    /// The firmware is busy until then.
+    firmware_free: u64,
+    /// Behind the last sector of the command given last.
+    stream: u64,
     /// Commands that need the arm, oldest first.
     queue: Vec<Waiting>,
     /// Writes that do not fit into the cache, oldest first.
@@ -440,7 +586,6 @@ impl Disk {
         let us = |name: &str| Nanos::from_us(options.unsigned(name)).0;
         let sectors = |name: &str| options.unsigned(name) * 2;
         let queue_depth = options.unsigned("queue_depth") as u32;
-        let max_extents = options.unsigned("write_cache_extents") as usize;
         Disk {
             geometry: Geometry::new(options, &mut rng),
             queue_depth,
@@ -460,19 +605,18 @@ impl Disk {
             keep_interrupted: options.is_on("lookahead_interrupted"),
             during_decode: options.is_on("lookahead_during_decode"),
             write_cache: options.is_on("write_cache"),
-            by_arrival: options.is_on("destage_order"),
             destage_idle: Nanos::from_ms(options.unsigned("destage_idle_ms")).0,
+            latency: us("tlat_us"),
+            firmware: us("tfw_us"),
+            switch: us("tsw_us"),
             work: Work::Still,
             head: 0,
             wrote: false,
             segments: vec![Segment::default(); options.unsigned("read_segments") as usize],
-            dirty: Dirty {
-                extents: Vec::with_capacity(max_extents.min(1024) + 2),
-                nr_sectors: 0,
-                destaging: None,
-                max_sectors: sectors("write_cache_kb"),
-                max_extents,
-            },
+            cache: Cache::new(options),
+            run_ended: u64::MAX,
+            firmware_free: 0,
+            stream: 0,
             queue: Vec::with_capacity(queue_depth as usize),
             blocked: VecDeque::with_capacity(queue_depth as usize),
             flushes: VecDeque::with_capacity(queue_depth as usize),
@@ -553,7 +697,7 @@ impl Disk {
     /// Whether the look-ahead in progress at `now` passes all that the read `waiting` wants, and if so which.
     fn passed_by_ahead(&self, now: u64, waiting: &Waiting) -> Option<Ahead> {
         let Work::Ahead(ahead) = self.work else { return None };
-        let decoded = waiting.arrival + self.cached_overhead;
+        let decoded = waiting.decoded + self.cached_overhead;
         let ends = self.ahead_ends(&ahead);
         let reached = self.segments[ahead.segment].start <= waiting.start() && waiting.start() <= ahead.target;
         // What lies beyond the planned end is read only if the drive knows of the command by then.
@@ -580,7 +724,7 @@ impl Disk {
     /// Answers the read `waiting` from the buffer, which has its last sector at `ready`.
     fn hit(&mut self, waiting: &Waiting, ready: u64) {
         self.stats.cache_hits += 1;
-        let sent = self.over_bus(waiting.arrival + self.cached_overhead, waiting.command.nr_sectors);
+        let sent = self.over_bus(waiting.decoded + self.cached_overhead, waiting.command.nr_sectors);
         self.complete(sent.max(ready), waiting, false, 0, 0);
     }
 
@@ -600,10 +744,10 @@ impl Disk {
     fn accept(&mut self, now: u64, waiting: Waiting) {
         let nr_sectors = u64::from(waiting.command.nr_sectors);
         if nr_sectors == 0 {
-            self.complete(now.max(waiting.arrival + self.cached_overhead), &waiting, now > waiting.arrival, 0, 0);
+            self.complete(now.max(waiting.decoded + self.cached_overhead), &waiting, now > waiting.arrival, 0, 0);
         } else if waiting.command.dir == Dir::Read {
             self.accept_read(now, waiting);
-        } else if !self.write_cache || waiting.command.fua || nr_sectors > self.dirty.max_sectors {
+        } else if !self.write_cache || waiting.command.fua || nr_sectors > self.cache.max_sectors() {
             self.queue.push(waiting);
         } else if !self.blocked.is_empty() || !self.absorb(now, &waiting) {
             self.blocked.push_back(waiting);
@@ -612,7 +756,7 @@ impl Disk {
 
     fn accept_read(&mut self, now: u64, waiting: Waiting) {
         let (start, end) = (waiting.start(), waiting.end());
-        if self.dirty.holds(start, end) {
+        if self.cache.holds(start, end) {
             return self.hit(&waiting, now);
         }
         if let Some(ahead) = self.passed_by_ahead(now, &waiting) {
@@ -639,11 +783,18 @@ impl Disk {
 
     /// Puts a write into the cache if it fits.
     fn absorb(&mut self, now: u64, waiting: &Waiting) -> bool {
-        if !self.dirty.absorb(waiting.start(), waiting.end(), waiting.number) {
+        let room = match &mut self.cache {
+            Cache::Extents(dirty) => dirty.absorb(waiting.start(), waiting.end(), waiting.number),
+            Cache::Slots(slots) => slots.admits(waiting.start(), waiting.end()),
+        };
+        if !room {
             return false;
         }
-        let ready = now.max(waiting.arrival + self.write_overhead);
+        let ready = now.max(waiting.decoded + self.write_overhead);
         let sent = self.over_bus(ready, waiting.command.nr_sectors);
+        if let Cache::Slots(slots) = &mut self.cache {
+            slots.take(waiting.start(), waiting.end(), waiting.number, sent);
+        }
         self.complete(sent, waiting, now > waiting.arrival, 0, 0);
         true
     }
@@ -656,7 +807,7 @@ impl Disk {
             self.blocked.pop_front();
         }
         while let Some(&waiting) = self.flushes.front()
-            && !self.dirty.has_older(waiting.number)
+            && !self.cache.has_older(waiting.number)
         {
             self.flushes.pop_front();
             self.accept(now, waiting);
@@ -670,7 +821,11 @@ impl Disk {
 
     /// When the drive will have been quiet for long enough to write dirty data.
     fn idle_at(&self) -> u64 {
-        self.last_activity + self.destage_idle
+        match &self.cache {
+            // Slots are so few that a drive may write them without waiting for quiet.
+            Cache::Slots(_) if self.destage_idle == 0 => 0,
+            _ => self.last_activity + self.destage_idle,
+        }
     }
 
     /// How an access to `sector` would go if the arm were free at `now` and the command decoded at `ready`.
@@ -690,32 +845,53 @@ impl Disk {
     fn position_for(&self, now: u64, waiting: &Waiting) -> Position {
         let write = waiting.command.dir == Dir::Write;
         let overhead = if write { self.write_overhead } else { self.read_overhead };
-        self.position(now, waiting.arrival + overhead, waiting.start(), write)
+        self.position(now, waiting.decoded + overhead, waiting.start(), write)
     }
 
-    /// The dirty extent to write next.
-    fn choose_extent(&self, now: u64) -> usize {
+    /// What to write from the cache if the arm is free at `now`.
+    fn choose_destage(&self, now: u64) -> Option<usize> {
         let head = match &self.work {
             Work::Ahead(ahead) => self.ahead_at(ahead, now),
             _ => self.head,
         };
-        self.dirty.choose(head, self.by_arrival, self.flushes.front().map(|waiting| waiting.number))
+        self.cache.choose(now, head, self.flushes.front().map(|waiting| waiting.number))
+    }
+
+    /// What continues, at `now`, the run of slots that the head has just written.
+    fn run_goes_on(&self, now: u64) -> Option<usize> {
+        let Cache::Slots(slots) = &self.cache else { return None };
+        if self.run_ended != now {
+            return None;
+        }
+        // Commands that need the arm come first unless somebody waits for a slot, and then before too long.
+        let urgent = |waiting: &Waiting| !self.destage_wanted() || waiting.passes >= self.age_cap;
+        if self.queue.iter().any(urgent) {
+            return None;
+        }
+        slots.continues(now, self.head, self.flushes.front().map(|waiting| waiting.number))
     }
 
     /// Gives the arm, free at `now`, something to do if there is anything.
     fn pick(&mut self, now: u64) {
         self.settle(now);
-        let wanted = self.destage_wanted();
-        if self.queue.is_empty() {
-            if wanted || (!self.dirty.extents.is_empty() && now >= self.idle_at()) {
-                self.begin_destage(now);
-            }
-            return;
-        }
-        let chosen = if self.queue.len() == 1 && !wanted { Some(0) } else { self.choose(now, wanted) };
-        let Some(index) = chosen else {
+        if let Some(index) = self.run_goes_on(now) {
             self.pass_over(usize::MAX);
-            return self.begin_destage(now);
+            let here = Position { start: now, seek: 0, rotation: 0, begin: now };
+            return self.begin_destage(now, index, here);
+        }
+        let wanted = self.destage_wanted();
+        let chosen = match self.queue.len() {
+            0 if wanted || now >= self.idle_at() => None,
+            0 => return,
+            1 if !wanted => Some(0),
+            _ => self.choose(now, wanted),
+        };
+        let Some(index) = chosen else {
+            let Some(index) = self.choose_destage(now) else { return };
+            self.pass_over(usize::MAX);
+            self.stats.destages += 1;
+            let position = self.position(now, now, self.cache.start(index), true);
+            return self.begin_destage(now, index, position);
         };
         self.pass_over(index);
         self.destage_passes += u64::from(wanted);
@@ -739,7 +915,8 @@ impl Disk {
     /// The queued command to serve next; `None` for a destage.
     fn choose(&self, now: u64, wanted: bool) -> Option<usize> {
         let oldest_wanted = self.blocked.front().into_iter().chain(self.flushes.front()).map(|waiting| waiting.number);
-        let destage = if wanted { oldest_wanted.min() } else { None };
+        let target = if wanted { self.choose_destage(now) } else { None };
+        let destage = target.and(oldest_wanted.min());
         // Whoever has waited too long goes first, the oldest of them before the others.
         let aged = self.queue.iter().enumerate().filter(|(_, waiting)| waiting.passes >= self.age_cap);
         let aged = aged.map(|(i, waiting)| (waiting.number, Some(i)));
@@ -756,21 +933,16 @@ impl Disk {
             self.position_for(now, waiting).begin
         };
         let commands = self.queue.iter().enumerate().map(|(i, waiting)| (cost(waiting), waiting.number, Some(i)));
-        let destage = destage.map(|number| {
-            let extent = self.dirty.extents[self.choose_extent(now)];
-            (self.position(now, now, extent.start, true).begin, number, None)
-        });
+        let destage = destage
+            .zip(target)
+            .map(|(number, index)| (self.position(now, now, self.cache.start(index), true).begin, number, None));
         commands.chain(destage).min().and_then(|(_, _, chosen)| chosen)
     }
 
-    fn begin_destage(&mut self, now: u64) {
-        let extent = self.dirty.extents.remove(self.choose_extent(now));
-        self.dirty.nr_sectors -= extent.end - extent.start;
-        self.dirty.destaging = Some(extent);
+    fn begin_destage(&mut self, now: u64, index: usize, position: Position) {
+        let (start, end) = self.cache.begin(index);
         self.destage_passes = 0;
-        self.stats.destages += 1;
-        let position = self.position(now, now, extent.start, true);
-        self.begin_access(now, position, None, extent.start, extent.end);
+        self.begin_access(now, position, None, start, end);
     }
 
     fn begin_access(&mut self, now: u64, position: Position, command: Option<Waiting>, start: u64, end: u64) {
@@ -789,13 +961,14 @@ impl Disk {
         self.head = access.end;
         let Some(waiting) = &access.command else {
             self.wrote = true;
-            self.dirty.destaging = None;
+            self.run_ended = now;
+            self.cache.written();
             return self.release(now);
         };
         self.wrote = waiting.command.dir == Dir::Write;
         let mut done = now;
         if self.wrote {
-            self.dirty.subtract(waiting.start(), waiting.end());
+            self.cache.subtract(waiting.start(), waiting.end());
             self.release(now);
         } else {
             // The bus works while the head reads; it can only be the slower of the two.
@@ -812,13 +985,11 @@ impl Disk {
             Work::Ahead(ahead) => ahead.committed,
             Work::Still => 0,
         };
-        if !self.queue.is_empty() || self.destage_wanted() {
-            Some(free)
-        } else if !self.dirty.extents.is_empty() {
-            Some(free.max(self.idle_at()))
-        } else {
-            None
+        if !self.queue.is_empty() {
+            return Some(free);
         }
+        let quiet = if self.destage_wanted() { 0 } else { self.idle_at() };
+        self.cache.ready_at().map(|ready| free.max(ready).max(quiet))
     }
 
     /// Does what the arm does at `now`, a time given by `arm_event`.
@@ -827,6 +998,21 @@ impl Disk {
             self.finish(now, &access);
         }
         self.pick(now);
+    }
+
+    /// When the firmware is through with `command`, which arrives at `now`.
+    fn decode(&mut self, now: u64, command: &Command) -> u64 {
+        let arrived = now + self.latency;
+        let elsewhere = command.nr_sectors > 0 && command.sector.0 != self.stream;
+        if command.nr_sectors > 0 {
+            self.stream = command.sector.0 + u64::from(command.nr_sectors);
+        }
+        let work = self.firmware + if elsewhere { self.switch } else { 0 };
+        if work == 0 {
+            return arrived;
+        }
+        self.firmware_free = self.firmware_free.max(arrived) + work;
+        self.firmware_free
     }
 
     fn nr_outstanding(&self) -> usize {
@@ -856,8 +1042,9 @@ impl Device for Disk {
         self.settle(now);
         self.number += 1;
         self.last_activity = self.last_activity.max(now);
-        let waiting = Waiting { command, arrival: now, number: self.number, passes: 0 };
-        if command.flush && self.dirty.has_older(self.number) {
+        let decoded = self.decode(now, &command);
+        let waiting = Waiting { command, arrival: now, decoded, number: self.number, passes: 0 };
+        if command.flush && self.cache.has_older(self.number) {
             self.flushes.push_back(waiting);
         } else {
             self.accept(now, waiting);
@@ -931,8 +1118,8 @@ mod tests {
             (&ide_2004::ENTRY, &[][..], 1_000_000, 38_000),
             (&ide_2004::ENTRY, &zoned, 0, 37_437),
             (&ide_2004::ENTRY, &zoned, inner - 256_000, 20_562),
-            (&sata_2010::ENTRY, &[], 0, 108_281),
-            (&sata_2014::ENTRY, &[], 0, 137_812),
+            (&sata_2010::ENTRY, &[], 0, 80_000),
+            (&sata_2014::ENTRY, &[], 0, 149_981),
         ] {
             let mut device = build(entry, options);
             let done = closed_loop(&mut *device, 1, 2_000, |i| read(0, from + i * 128, 128));
@@ -947,7 +1134,7 @@ mod tests {
         let mut device = build(&sata_2014::ENTRY, &[]);
         let done = closed_loop(&mut *device, 8, 2_000, |i| read(0, i * 128, 128));
         let measured = 1_900 * 65_536 * 1_000_000 / (done[1_999] - done[99]).0;
-        assert!(measured.abs_diff(137_812) < 137_812 * 3 / 100, "{measured} kB/s");
+        assert!(measured.abs_diff(149_981) < 149_981 * 3 / 100, "{measured} kB/s");
     }
 
     #[test]
@@ -1122,7 +1309,8 @@ mod tests {
 
     #[test]
     fn dirty_data_is_destaged_nearest_first_or_in_order_of_arrival() {
-        for (order, expected) in [(0, [10, 20, 30, 60, 70]), (1, [30, 70, 10, 60, 20])] {
+        let orders = [(0, [10, 20, 30, 60, 70]), (1, [30, 70, 10, 60, 20]), (2, [10, 20, 30, 60, 70])];
+        for (order, expected) in orders {
             let mut disk = disk(&[("destage_order", order), ("destage_idle_ms", 2)]);
             let mut now = Nanos::ZERO;
             for place in [30, 70, 10, 60, 20] {
@@ -1131,7 +1319,8 @@ mod tests {
             let mut order = Vec::new();
             while let Some(at) = disk.next() {
                 disk.advance(at);
-                order.extend(disk.dirty.destaging.map(|extent| extent.start / 1_000_000));
+                let Cache::Extents(dirty) = &disk.cache else { panic!("extents are counted") };
+                order.extend(dirty.destaging.map(|extent| extent.start / 1_000_000));
             }
             assert_eq!(order, expected);
         }
@@ -1239,6 +1428,177 @@ mod tests {
         }
     }
 
+    /// Looks inside a drive whose cache counts commands, after everything that happens.
+    struct Watch {
+        disk: Disk,
+        revolution: u64,
+        now: Nanos,
+        /// Commands under way, their numbers, and which numbers were under way when they were given.
+        outstanding: Vec<(Command, u64, Vec<u64>)>,
+        nr_given: u64,
+        access: Option<u64>,
+        last_end: u64,
+        /// The sectors of the last access.
+        range: Option<(u64, u64)>,
+        /// For each sector: data was in the cache and not on the medium.
+        dirty: Vec<bool>,
+        log: Vec<(Nanos, u32)>,
+    }
+
+    impl Watch {
+        fn new(options: &[(&'static str, i64)]) -> Watch {
+            let mut values = sata_2010::ENTRY.defaults();
+            for (name, value) in options {
+                values.set(name, *value);
+            }
+            Watch {
+                disk: Disk::new(&values, Rng::stream(1, "device")),
+                revolution: 60_000_000_000 / values.unsigned("rpm"),
+                now: Nanos::ZERO,
+                outstanding: Vec::new(),
+                nr_given: 0,
+                access: None,
+                last_end: 0,
+                range: None,
+                dirty: vec![false; 1 << 12],
+                log: Vec::new(),
+            }
+        }
+
+        fn look(&mut self) {
+            let Cache::Slots(slots) = &self.disk.cache else { panic!("slots are counted") };
+            let (occupied, room) = slots.occupied();
+            assert!(occupied <= room, "{occupied} of {room} slots");
+            for sector in 0..self.dirty.len() as u64 {
+                let cached = slots.holds(sector, sector + 1);
+                let written = self.range.is_some_and(|(start, end)| (start..end).contains(&sector));
+                assert!(!self.dirty[sector as usize] || cached || written, "sector {sector} is lost");
+                self.dirty[sector as usize] = cached;
+            }
+            let Work::Access(access) = &self.disk.work else { return };
+            if self.access == Some(access.until) {
+                return;
+            }
+            // A new access: after the one before it, and each sector under the head where it belongs.
+            self.access = Some(access.until);
+            assert!(access.begin >= self.last_end && access.until > access.begin);
+            self.last_end = access.until;
+            let turned = self.disk.geometry.turned(access.end) - (access.until - access.begin);
+            self.range = Some((self.disk.geometry.reached(turned), access.end));
+            let error = (access.begin + 2 * self.revolution - turned % self.revolution) % self.revolution;
+            assert!(error <= 200 || self.revolution - error <= 200, "the head is {error} ns away");
+        }
+
+        /// Carries on until `to`, or until one command less is outstanding.
+        fn carry_on(&mut self, to: Option<Nanos>) {
+            while let Some(at) = self.disk.next().filter(|at| to.is_none_or(|to| *at <= to)) {
+                assert!(at >= self.now, "time went back");
+                self.now = at;
+                let done = self.disk.advance(at);
+                self.look();
+                let Some(done) = done else { continue };
+                let place = self.outstanding.iter().position(|(command, ..)| command.tag == done.tag);
+                let Some(place) = place else { panic!("{} was not outstanding", done.tag) };
+                let (command, number, beside) = self.outstanding.swap_remove(place);
+                self.log.push((at, done.tag));
+                if command.flush {
+                    // Only what was done before it was given is promised.
+                    let Cache::Slots(slots) = &self.disk.cache else { panic!("slots are counted") };
+                    let mut left = slots.numbers().filter(|left| *left < number && !beside.contains(left));
+                    assert_eq!(left.next(), None, "flush {number} is done before its data");
+                }
+                if command.fua && command.dir == Dir::Write {
+                    assert!(done.media, "a forced write was not on the medium");
+                }
+                if to.is_none() {
+                    return;
+                }
+            }
+            self.now = to.unwrap_or(self.now);
+        }
+
+        fn give(&mut self, command: Command) {
+            while self.outstanding.len() >= 31 {
+                self.carry_on(None);
+            }
+            self.carry_on(Some(self.now));
+            self.nr_given += 1;
+            let command = Command { tag: self.nr_given as u32, ..command };
+            let beside = self.outstanding.iter().map(|(_, number, _)| *number).collect();
+            self.outstanding.push((command, self.nr_given, beside));
+            self.disk.submit(self.now, command);
+            self.look();
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        /// Reads, writes, flushes and forced writes near one another, so that slots run out and data is overwritten.
+        #[test]
+        fn a_cache_of_slots_loses_nothing_and_keeps_its_promises(
+            steps in prop::collection::vec((0u64..500, 1u32..40, 0u8..16, 0u64..3_000), 1..80),
+            slots in 1i64..6, order in 0i64..3, coalesce in 0i64..2, idle_ms in 0i64..2,
+        ) {
+            let options = [
+                ("write_cache_slots", slots), ("destage_order", order), ("coalesce", coalesce),
+                ("destage_idle_ms", idle_ms), ("write_cache_kb", 40),
+            ];
+            let mut watch = Watch::new(&options);
+            for (place, nr_sectors, kind, gap_us) in &steps {
+                // Half of the gaps are none.
+                watch.carry_on(Some(watch.now + Nanos::from_us(gap_us.saturating_sub(1_500))));
+                let sector = place * 8;
+                watch.give(match kind {
+                    0 => flush(0),
+                    1 => Command { fua: true, ..write(0, sector, *nr_sectors) },
+                    2 => Command { flush: true, ..write(0, sector, *nr_sectors) },
+                    3..=6 => read(0, sector, *nr_sectors),
+                    _ => write(0, sector, *nr_sectors),
+                });
+            }
+            watch.give(flush(0));
+            while !watch.outstanding.is_empty() {
+                watch.carry_on(None);
+            }
+            prop_assert_eq!(watch.log.len(), steps.len() + 1);
+            prop_assert!(watch.log.is_sorted_by_key(|(at, _)| *at));
+            // The last command was a flush: nothing is left to write.
+            prop_assert_eq!(watch.disk.cache.ready_at(), None);
+        }
+    }
+
+    #[test]
+    fn a_lone_stream_through_slots_misses_a_revolution_whenever_it_runs_dry() {
+        // A naive account of the same: records of 4 KB, each 1 us after the one before it has been taken.
+        const SECTORS: u64 = 80_000_000 / 120 / 512;
+        let spin = |sectors: u64| sectors * REVOLUTION / SECTORS;
+        for slots in [4usize, 32] {
+            let mut device = build(&sata_2010::ENTRY, &[("write_cache_slots", slots as i64)]);
+            let measured = closed_loop(&mut *device, 1, 3_000, |i| write(0, i * 8, 8));
+            let (mut arrived, mut written): (Vec<u64>, Vec<u64>) = (Vec::new(), Vec::new());
+            let mut given = 0;
+            for i in 0..3_000 {
+                // It has a slot when the one so many before it is on the medium, and crosses the cable then.
+                let decoded: u64 = given + 105_000;
+                let slot = if i >= slots { written[i - slots] } else { 0 };
+                arrived.push(decoded.max(slot) + 16_384);
+                given = arrived[i];
+                // On the medium: the head passes its place every revolution.
+                let begin = spin(i as u64 * 8);
+                let settled = if i == 0 { arrived[0] + 700_000 } else { arrived[i].max(written[i - 1] - 2) };
+                let turns = settled.saturating_sub(begin).div_ceil(REVOLUTION);
+                written.push(begin + turns * REVOLUTION + spin(8));
+            }
+            for (i, (measured, expected)) in measured.iter().zip(&arrived).enumerate() {
+                assert!(
+                    measured.0.abs_diff(*expected) < 1_000,
+                    "{slots} slots, record {i}: {measured}, not {expected}"
+                );
+            }
+        }
+    }
+
     proptest! {
         /// The extents against a plain table of sectors.
         #[test]
@@ -1246,7 +1606,7 @@ mod tests {
             steps in prop::collection::vec((0usize..90, 1usize..10, 0u8..8), 1..80)
         ) {
             let mut dirty =
-                Dirty { extents: Vec::new(), nr_sectors: 0, destaging: None, max_sectors: 50, max_extents: 5 };
+                Dirty { extents: Vec::new(), nr_sectors: 0, destaging: None, max_sectors: 50, max_extents: 5, order: Order::Nearest };
             let mut table = [false; 100];
             for (number, (start, len, kind)) in steps.into_iter().enumerate() {
                 let end = start + len;

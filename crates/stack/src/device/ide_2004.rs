@@ -26,7 +26,7 @@ pub const ENTRY: Entry<Build> = Entry {
 };
 
 /// The tunables, those of every `disk.rs` drive.
-pub(super) const OPTIONS: &[OptionSpec; 26] = disk_options! {
+pub(super) const OPTIONS: &[OptionSpec; 31] = disk_options! {
     queue_depth: 1, "IDE without tagged queueing";
     age_cap_passes: 16, "assumed";
     nr_sectors: 80_418_240, "usual LBA count of 40 GB (41.17 x 10^9 bytes) drives, not looked up";
@@ -53,4 +53,9 @@ pub(super) const OPTIONS: &[OptionSpec; 26] = disk_options! {
     write_cache_extents: 64, "assumed";
     destage_order: 0, "assumed; see the ablations of the 2004 replay";
     destage_idle_ms: 2, "assumed; see the ablations of the 2004 replay";
+    write_cache_slots: 0, "choice of the model: bytes and extents count";
+    coalesce: false, "choice of the model, without effect at 0 slots";
+    tlat_us: 0, "choice of the model: the overheads above are all there is";
+    tfw_us: 0, "choice of the model, as tlat_us";
+    tsw_us: 0, "choice of the model, as tlat_us";
 };

@@ -8,7 +8,8 @@
 //!
 //! Source: guesses for the class of TLC drives of 2018-22 (overhead 10-20 us, read 70-90 us, 3 GB/s and more; no data
 //! sheet was consulted); depth of a queue as the Linux driver has it. Known deviations: no garbage collection, no read
-//! of buffered data, no conflict of reads with programming; the link is shared in order of arrival; one queue.
+//! of buffered data, no conflict of reads with programming; the link is shared in order of arrival; the queues (one
+//! for each processor, as far as the drive has them) are served as one, without arbitration.
 
 use crate::device::completions::{Electronic, Spread, Timing, transfer};
 use crate::device::{Build, Command, DeviceStats};
@@ -29,11 +30,17 @@ pub const ENTRY: Entry<Build> = Entry {
     }],
     options: OPTIONS,
     conformance: "its own tests: latency at depth 1, rate of the link, throughput of the units",
-    build: |options, rng| Box::new(Electronic::new(options, Nvme::new(options, rng))),
+    build: |options, rng| Box::new(Electronic::with_queues(options, Nvme::new(options, rng))),
 };
 
 const OPTIONS: &[OptionSpec] = &[
-    OptionSpec::number("queue_depth", 1023, (1, 65_535), "Commands accepted at once. Source: Linux driver, one queue."),
+    OptionSpec::number("queue_depth", 1023, (1, 65_535), "Commands each queue accepts. Source: Linux driver."),
+    OptionSpec::number(
+        "nr_queues",
+        8,
+        (1, 1024),
+        "Queues for commands, of which a driver uses one for each processor. Source: assumed, 8 to 128 are usual.",
+    ),
     OptionSpec::number("nr_sectors", 1_953_525_168, (1 << 20, 1 << 40), "Capacity. Source: IDEMA formula for 1 TB."),
     OptionSpec::number(
         "overhead_us",
@@ -179,6 +186,18 @@ mod tests {
         let (done, completion) = run(&mut *device, Nanos::ZERO, read(1, 800, 8));
         // 15 + 80 us, and 4 KB at 3.2 GB/s.
         assert_eq!((done, completion.media), (Nanos(95_000 + 1_280), true));
+    }
+
+    #[test]
+    fn every_queue_has_its_own_depth() {
+        let mut device = build(&ENTRY, &[("queue_depth", 4), ("nr_queues", 3)]);
+        assert_eq!((device.queue_depth(), device.nr_hw_queues()), (4, 3));
+        for i in 0..12u32 {
+            device.submit(Nanos::ZERO, read(i, u64::from(i) * 8, 8));
+        }
+        let over =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| device.submit(Nanos::ZERO, read(12, 0, 8))));
+        assert!(over.is_err(), "a thirteenth command has no place");
     }
 
     #[test]

@@ -89,6 +89,7 @@ fn build(options: &Options, page_by_page: bool) -> Rules {
         atime: if options.is_on("atime") { Atime::EverySecond } else { Atime::Rarely },
         time_in_seconds: true,
         barriers: options.is_on("barriers"),
+        journal_sync: false,
         inodes_per_block: options.unsigned("inodes_per_block") as u32,
         commit_interval_s: options.unsigned("commit_interval_s"),
         page_by_page,

@@ -40,7 +40,47 @@ const ORIGIN: &[Origin] = &[Origin {
     notes: "files that exist, in one extent each",
 }];
 
+/// Tunables of ext3 under this code.
+const OPTIONS_EXT3: &[OptionSpec] = &[
+    OptionSpec::number("start_mb", 1, (0, 1 << 24), "where the file system begins on the disk"),
+    OptionSpec::number("journal_mb", 128, (1, 1 << 12), "size of the journal, at the start of the file system"),
+    OptionSpec::number("gap_mb", 0, (0, 1 << 24), "distance of the files from the journal"),
+    OptionSpec::switch("barriers", true, "empty the drive's cache around the commit block"),
+    OptionSpec::number("commit_interval_s", 5, (1, 3600), "time between commits nobody asks for"),
+    OptionSpec::number("inodes_per_block", 16, (1, 64), "inodes of 256 bytes in a block"),
+    OptionSpec::choice(
+        "indirect",
+        &["chunk-end", "in-line"],
+        0,
+        "where indirect blocks lie: behind each 8 MiB chunk of a growing file, or in line with the data",
+    ),
+];
+
+/// Blocks of a chunk that a growing file is given at a time.
+const CHUNK: u64 = 2048;
+
 const CONFORMANCE: &str = "no recorded traces yet; held by the tests of the simulator";
+
+/// ext3 file systems from 4.3 on.
+pub(super) const ENTRY_EXT3: Entry<Build> = Entry {
+    name: "ext3-4.3",
+    summary: "an ext3 file system served by ext4's code (4.3 and later): indirect blocks behind each 8 MiB",
+    origin: &[Origin {
+        kernels: "4.3 .. 6.18",
+        file: "fs/ext4/indirect.c, fs/ext4/mballoc.c",
+        function: "ext4_ind_map_blocks, ext4_mb_normalize_request",
+        notes: "placement from the allocator's rules, not from a disk image",
+    }],
+    options: OPTIONS_EXT3,
+    conformance: CONFORMANCE,
+    build: |options| Rules {
+        block_map: match options.get("indirect") {
+            0 => BlockMap::IndirectBehind(CHUNK),
+            _ => BlockMap::Indirect,
+        },
+        ..rules(options, 0)
+    },
+};
 
 /// Until 6.15.
 pub(super) const ENTRY: Entry<Build> = Entry {
@@ -63,6 +103,10 @@ pub(super) const ENTRY_6_16: Entry<Build> = Entry {
 };
 
 fn build(options: &Options) -> Rules {
+    rules(options, options.unsigned("max_folio_order") as u8)
+}
+
+fn rules(options: &Options, max_folio_order: u8) -> Rules {
     Rules {
         start: Sector(options.unsigned("start_mb") * 2048),
         journal_blocks: options.unsigned("journal_mb") * 256,
@@ -74,9 +118,10 @@ fn build(options: &Options) -> Rules {
         atime: Atime::Rarely,
         time_in_seconds: false,
         barriers: options.is_on("barriers"),
+        journal_sync: true,
         inodes_per_block: options.unsigned("inodes_per_block") as u32,
         commit_interval_s: options.unsigned("commit_interval_s"),
         page_by_page: false,
-        max_folio_order: options.unsigned("max_folio_order") as u8,
+        max_folio_order,
     }
 }

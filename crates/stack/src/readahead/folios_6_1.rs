@@ -14,7 +14,7 @@
 use super::parts::folios::{Cut, FolioState};
 use super::parts::next_size;
 use super::parts::probe::{cached_run_before, first_miss_from};
-use super::{Advice, Build, Folio, Limits, Mapping, ReadRequest, Readahead, Token};
+use super::{Advice, Build, FaultWindow, Folio, Limits, Mapping, ReadRequest, Readahead, Token};
 use crate::event::RaKind;
 use crate::origin::{Entry, Options, Origin};
 use crate::read_loop::LoopStyle;
@@ -106,6 +106,7 @@ impl Folios61 {
 
     fn submit(&mut self, mapping: &mut dyn Mapping, kind: RaKind, hint: u8) {
         let state = &mut self.state;
+        state.announce(mapping, hint);
         let large = mapping.limits().max_folio_order > 0;
         if !large || state.size < MIN_FOLIO_WINDOW {
             FolioState::plain(mapping, kind, PageIndex(state.start), state.size, state.async_size);
@@ -164,6 +165,20 @@ impl Readahead for Folios61 {
     }
 
     fn end(&mut self, _call: Token, _pos: u64) {}
+
+    fn max_pages(&self) -> u64 {
+        self.state.max
+    }
+
+    fn prev_page(&self) -> u64 {
+        self.state.prev_page()
+    }
+
+    fn fault_window(&mut self, mapping: &mut dyn Mapping, window: &FaultWindow) {
+        let start = self.state.take_over(window);
+        self.submit(mapping, window.kind, window.order);
+        self.state.start = start;
+    }
 
     fn advise(&mut self, mapping: &mut dyn Mapping, advice: Advice) {
         self.state.advise(mapping, advice);

@@ -14,7 +14,7 @@
 
 use super::parts::{clipped, force_chunks, init_size, marker, max_sane, next_size, pages_touched, read_at_once};
 use super::parts::{read_runs, word};
-use super::{Advice, Build, Limits, Mapping, ReadRequest, Readahead, Token};
+use super::{Advice, Build, FaultWindow, Limits, Mapping, ReadRequest, Readahead, Token};
 use crate::event::RaKind;
 use crate::origin::{Entry, Options, Origin};
 use crate::read_loop::LoopStyle;
@@ -86,7 +86,7 @@ impl OnDemand {
         let max = self.effective_max(mapping.limits(), nr_requested);
         let (at, req) = (page.0, nr_requested);
         let window_end = self.start + self.size;
-        let prev_page = (self.prev_pos as i64 >> PAGE_BYTES.trailing_zeros()) as u64;
+        let prev_page = self.prev_page();
         if at == 0 {
             self.initial(at, req, max);
         } else if at == window_end.wrapping_sub(self.async_size) || at == window_end {
@@ -203,6 +203,19 @@ impl Readahead for OnDemand {
     }
 
     fn end(&mut self, _call: Token, _pos: u64) {}
+
+    fn max_pages(&self) -> u64 {
+        self.max
+    }
+
+    fn prev_page(&self) -> u64 {
+        (self.prev_pos as i64 >> PAGE_BYTES.trailing_zeros()) as u64
+    }
+
+    fn fault_window(&mut self, mapping: &mut dyn Mapping, window: &FaultWindow) {
+        (self.start, self.size, self.async_size) = (window.start.0, window.size, window.async_size);
+        self.plain(mapping, window.kind, window.start, window.size, window.async_size);
+    }
 
     fn advise(&mut self, mapping: &mut dyn Mapping, advice: Advice) {
         match advice {

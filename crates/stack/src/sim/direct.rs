@@ -1,57 +1,129 @@
-//! Direct I/O, in its plain form: the cached pages of the range are written and dropped, then the device is used.
+//! Direct I/O: the cached pages of the range are written and dropped as the kernel's rules say, then the device is used.
 
-use super::{BIO_MAX_PAGES, Done, World};
-use crate::event::{Content, Dir, Eviction, FileId, Op, What};
+use super::{BIO_MAX_PAGES, Class, Done, World};
+use crate::direct_io::After;
+use crate::event::{Content, Dir, Eviction, FileId, Op, UnplugCause, What};
 use crate::page_cache::Flag;
-use crate::units::{PAGE_BYTES, PAGE_SECTORS, PageIndex};
+use crate::plug::Plugging;
+use crate::units::{PAGE_BYTES, PAGE_SECTORS, PageIndex, SECTOR_BYTES};
 
 impl World<'_, '_> {
-    /// A read or write past the page cache. Returns the bytes moved.
+    /// A read or write past the page cache, to its end. Returns the bytes moved.
     pub(super) async fn direct_io(&self, op: Op, file: FileId, offset: u64, len_bytes: u32) -> u64 {
+        let counter = self.sched.borrow_mut().new_counter(self.current.get());
+        let moved = self.direct_submit(op, file, offset, len_bytes, counter, false).await;
+        self.wait_counter(counter).await;
+        if op == Op::Write {
+            self.invalidate(file, offset, moved).await;
+        }
+        moved
+    }
+
+    /// The submission of such a call; each of its bios is counted by `counter`. Returns the bytes it will move.
+    pub(super) async fn direct_submit(
+        &self,
+        op: Op,
+        file: FileId,
+        offset: u64,
+        len_bytes: u32,
+        counter: u32,
+        asynchronous: bool,
+    ) -> u64 {
         let dir = if op == Op::Read { Dir::Read } else { Dir::Write };
-        let end_offset = (offset + u64::from(len_bytes)).min(self.vfs.borrow().file_bytes());
+        let end_offset = (offset + u64::from(len_bytes)).min(self.vfs.borrow().file_bytes(file));
         let (first, end) = (PageIndex::of(offset), PageIndex(end_offset.div_ceil(PAGE_BYTES)));
         self.settle().await;
         if dir == Dir::Write {
             self.touch_mtime(file).await;
         }
-        for page in first.0..end.0 {
-            let page = PageIndex(page);
-            if self.vfs.borrow().cache.is(file, page, Flag::Dirty) {
-                self.write_run(file, page, 1).await;
-            }
-            self.wait_page_written(file, page).await;
-        }
+        self.write_and_wait(file, first, end).await;
         if dir == Dir::Write {
-            self.invalidate(file, first, end);
+            self.invalidate(file, offset, end_offset.saturating_sub(offset)).await;
         }
-        let counter = self.sched.borrow_mut().new_counter(self.current.get());
-        let file_blocks = self.vfs.borrow().file_blocks();
+        self.charge(self.direct.page * end.0.saturating_sub(first.0));
+        let plug = self.direct.plug;
+        if plug {
+            self.start_plug();
+        }
         let max_pages = BIO_MAX_PAGES.min(u64::from(self.block.borrow().max_sectors()) / PAGE_SECTORS).max(1);
-        self.start_plug();
-        let mut at = first;
-        while at < end {
-            self.map(file, at).await;
-            let nr = (end.0 - at.0).min(max_pages).min(self.fs.pages_to_boundary(at));
-            let sector = self.fs.sector_of(file.0, file_blocks, at);
+        let class = Class { sync: dir == Dir::Read || self.direct.sync, no_idle: false };
+        let mut at = offset;
+        while at < end_offset {
+            let page = PageIndex::of(at);
+            self.map(file, page).await;
+            let nr_pages = {
+                let vfs = self.vfs.borrow();
+                max_pages.min(vfs.pages_to_boundary(&self.fs, file, page)).min(end.0 - page.0)
+            };
+            let next = ((page.0 + nr_pages) * PAGE_BYTES).min(end_offset);
+            let sector = self.vfs.borrow().sector_of(&self.fs, file, page).plus(at % PAGE_BYTES / SECTOR_BYTES);
+            let nr_sectors = (next - at).div_ceil(SECTOR_BYTES) as u32;
             self.sched.borrow_mut().count_up(counter);
-            self.submit(dir, Content::Data, sector, (nr * PAGE_SECTORS) as u32, false, Done::Counted(counter)).await;
-            at = at.plus(nr);
+            self.submit_as(class, dir, Content::Data, (sector, nr_sectors), false, Done::Counted(counter)).await;
+            if class.sync && dir == Dir::Write && matches!(self.plugging, Plugging::Queue { .. }) {
+                // A bio that is marked synchronous does not wait for others to join it.
+                self.block.borrow_mut().unplug(self.now.get(), UnplugCause::Waiter, &mut self.rec.borrow_mut());
+                self.after_block();
+            }
+            at = next;
         }
-        self.finish_plug();
-        self.wait_counter(counter).await;
-        if dir == Dir::Write {
-            self.invalidate(file, first, end);
+        if plug {
+            self.finish_plug();
+        }
+        if asynchronous && dir == Dir::Write && self.direct.after == After::Always {
+            self.invalidate(file, offset, end_offset.saturating_sub(offset)).await;
         }
         end_offset.saturating_sub(offset)
     }
 
-    /// Drops the cached pages of a range that nobody is using.
-    fn invalidate(&self, file: FileId, first: PageIndex, end: PageIndex) {
+    /// Writes the dirty cached pages of a range and waits for them (`filemap_write_and_wait_range`).
+    async fn write_and_wait(&self, file: FileId, first: PageIndex, end: PageIndex) {
+        if self.vfs.borrow().cache.file_pages(file) == 0 {
+            return;
+        }
         let mut at = first;
         loop {
-            let next = self.vfs.borrow().cache.next_with(file, at, Flag::Present);
-            let Some(page) = next.filter(|page| *page < end) else { return };
+            let next = self.vfs.borrow().cache.next_with_before(file, at, end, Flag::Dirty);
+            let Some(page) = next else { break };
+            self.write_run(file, page, 1).await;
+            at = page.plus(1);
+        }
+        let mut at = first;
+        loop {
+            let next = self.vfs.borrow().cache.next_with_before(file, at, end, Flag::Writeback);
+            let Some(page) = next else { break };
+            self.wait_page_written(file, page).await;
+            at = page.plus(1);
+        }
+    }
+
+    /// Drops the cached pages of a range that nobody is using; pays for looking for them if there are any in the file.
+    async fn invalidate(&self, file: FileId, offset: u64, len_bytes: u64) {
+        if len_bytes == 0 || self.vfs.borrow().cache.file_pages(file) == 0 {
+            return;
+        }
+        let (first, end) = (PageIndex::of(offset), PageIndex((offset + len_bytes).div_ceil(PAGE_BYTES)));
+        self.charge_lookup(file, first, end);
+        self.drop_pages(file, first, end);
+        self.settle().await;
+    }
+
+    fn charge_lookup(&self, file: FileId, first: PageIndex, end: PageIndex) {
+        let changes = self.vfs.borrow().cache.file_changes(file);
+        let mut cached = self.cached_runs.borrow_mut();
+        let cached = &mut cached[file.0 as usize];
+        if cached.0 != changes {
+            *cached = (changes, self.vfs.borrow().cached_runs(file));
+        }
+        self.charge(self.direct.lookup_cost(&cached.1, first.0, end.0 - first.0));
+    }
+
+    /// Drops the clean pages of a range that nobody is using.
+    pub(super) fn drop_pages(&self, file: FileId, first: PageIndex, end: PageIndex) {
+        let mut at = first;
+        loop {
+            let next = self.vfs.borrow().cache.next_with_before(file, at, end, Flag::Present);
+            let Some(page) = next else { return };
             at = page.plus(1);
             let gone = {
                 let mut vfs = self.vfs.borrow_mut();

@@ -57,7 +57,7 @@ pub(super) struct Handle(u32);
 impl World<'_, '_> {
     /// Tasks that are threads of the program; the journal's daemon comes after them, then the writeback daemon.
     pub(super) fn nr_threads_tasks(&self) -> TaskId {
-        self.plan.job.fileio.threads * self.plan.job.in_flight.max(1)
+        self.threads.len() as TaskId
     }
 
     fn wake_all(&self, which: impl Fn(&mut Journal) -> &mut Vec<TaskId>) {
@@ -187,6 +187,9 @@ impl World<'_, '_> {
 
     /// Reading a file changes its access time.
     pub(super) async fn touch_atime(&self, file: FileId) {
+        if self.vfs.borrow().is_device(file) {
+            return;
+        }
         let stamp = self.time_stamp();
         let changed = {
             let mut vfs = self.vfs.borrow_mut();
@@ -200,6 +203,9 @@ impl World<'_, '_> {
 
     /// Writing a file changes its modification time.
     pub(super) async fn touch_mtime(&self, file: FileId) {
+        if self.vfs.borrow().is_device(file) {
+            return;
+        }
         let stamp = self.time_stamp();
         let changed = {
             let mut vfs = self.vfs.borrow_mut();

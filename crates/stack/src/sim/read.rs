@@ -25,7 +25,7 @@ impl World<'_, '_> {
         if self.fs.atime == Atime::EverySecond {
             self.touch_atime(file).await;
         }
-        let end = (offset + u64::from(len_bytes)).min(self.vfs.borrow().file_bytes());
+        let end = (offset + u64::from(len_bytes)).min(self.vfs.borrow().file_bytes(file));
         end.saturating_sub(offset)
     }
 
@@ -71,7 +71,7 @@ impl World<'_, '_> {
     }
 
     /// Submits what read-ahead has put into the page cache.
-    async fn carry_out(&self) {
+    pub(super) async fn carry_out(&self) {
         let mut pending = std::mem::take(&mut self.vfs.borrow_mut().pending);
         for submission in pending.drain(..) {
             let nr_pages: u64 = submission.runs.iter().map(|(_, nr_pages)| nr_pages).sum();
@@ -90,7 +90,6 @@ impl World<'_, '_> {
     /// Submits a run of pages that are locked in the cache: a bio ends where its mapping block does, and in 2.4 with
     /// every page.
     pub(super) async fn read_run(&self, file: FileId, first: PageIndex, nr_pages: u64) {
-        let file_blocks = self.vfs.borrow().file_blocks();
         let max_pages = if self.fs.page_by_page {
             1
         } else {
@@ -99,8 +98,8 @@ impl World<'_, '_> {
         let (mut at, end) = (first, first.plus(nr_pages));
         while at < end {
             self.map(file, at).await;
-            let nr = (end.0 - at.0).min(max_pages).min(self.fs.pages_to_boundary(at));
-            let sector = self.fs.sector_of(file.0, file_blocks, at);
+            let nr = (end.0 - at.0).min(max_pages).min(self.vfs.borrow().pages_to_boundary(&self.fs, file, at));
+            let sector = self.vfs.borrow().sector_of(&self.fs, file, at);
             let done = Done::Read { file, page: at };
             self.submit(Dir::Read, Content::Data, sector, (nr * PAGE_SECTORS) as u32, false, done).await;
             at = at.plus(nr);

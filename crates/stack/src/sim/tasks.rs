@@ -46,6 +46,17 @@ pub(super) struct TaskInfo {
 struct Counter {
     left: u32,
     task: TaskId,
+    /// The asynchronous call that it belongs to; the task is not asleep for it.
+    call: Option<u32>,
+}
+
+/// What the end of the last bio of a counter means.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Counted {
+    /// This task goes on.
+    Task(TaskId),
+    /// This asynchronous call is done.
+    Call(u32),
 }
 
 /// Run queue and wait queues.
@@ -83,7 +94,12 @@ impl Sched {
 
     /// A counter of bios on behalf of `task`, at zero.
     pub(super) fn new_counter(&mut self, task: TaskId) -> u32 {
-        let counter = Counter { left: 0, task };
+        self.counter_for(task, None)
+    }
+
+    /// A counter of bios of an asynchronous call.
+    pub(super) fn counter_for(&mut self, task: TaskId, call: Option<u32>) -> u32 {
+        let counter = Counter { left: 0, task, call };
         match self.free_counters.pop() {
             Some(slot) => {
                 self.counters[slot as usize] = counter;
@@ -101,11 +117,20 @@ impl Sched {
         self.counters[slot as usize].left += 1;
     }
 
-    /// A bio has ended; the task to wake if it was the last.
-    pub(super) fn count_down(&mut self, slot: u32) -> Option<TaskId> {
+    /// A bio has ended; what follows if it was the last.
+    pub(super) fn count_down(&mut self, slot: u32) -> Option<Counted> {
         let counter = &mut self.counters[slot as usize];
         counter.left -= 1;
-        (counter.left == 0).then_some(counter.task)
+        if counter.left > 0 {
+            return None;
+        }
+        match counter.call {
+            Some(call) => {
+                self.free_counters.push(slot);
+                Some(Counted::Call(call))
+            }
+            None => Some(Counted::Task(counter.task)),
+        }
     }
 
     fn counter_done(&mut self, slot: u32) -> bool {
@@ -186,7 +211,7 @@ impl World<'_, '_> {
     /// Adds to the CPU time that the current task owes.
     #[inline]
     pub(super) fn charge(&self, cost: Nanos) {
-        self.debt.set(self.debt.get() + cost.0);
+        self.debt.set(self.debt.get() + self.noisy(cost).0);
     }
 
     /// An interrupt takes time from whoever runs, unless a CPU is idle.
@@ -322,34 +347,66 @@ impl World<'_, '_> {
         if sched.idle_cpus > 0 {
             sched.idle_cpus -= 1;
             drop(sched);
-            self.give_cpu(task);
+            self.give_cpu(task, self.idle_exit());
         } else {
             sched.ready.push_back(task);
         }
     }
 
-    fn give_cpu(&self, task: TaskId) {
+    /// Gives a task a CPU that needs `idle_exit` to wake up.
+    fn give_cpu(&self, task: TaskId, idle_exit: Nanos) {
         {
             let mut sched = self.sched.borrow_mut();
             let task = sched.task_mut(task);
             task.state = State::Running;
             task.ran = Nanos::ZERO;
         }
-        let cost = self.machine.switch;
+        let cost = self.noisy(self.machine.switch);
         self.cpu_busy.set(self.cpu_busy.get() + cost.0);
-        self.push_due(self.now.get() + cost, Due::Resume(task));
+        self.push_due(self.now.get() + cost + idle_exit, Due::Resume(task));
+    }
+
+    /// How long an idle CPU takes to wake up.
+    fn idle_exit(&self) -> Nanos {
+        let (least, most) = self.machine.wake;
+        if most == Nanos::ZERO {
+            return Nanos::ZERO;
+        }
+        least + Nanos(self.host_rng.borrow_mut().below(most.0.saturating_sub(least.0) + 1))
+    }
+
+    /// A cost, off by as much as this machine's times vary.
+    #[inline(always)]
+    fn noisy(&self, cost: Nanos) -> Nanos {
+        if self.machine.noise_pct == 0 { cost } else { self.with_noise(cost) }
+    }
+
+    fn with_noise(&self, cost: Nanos) -> Nanos {
+        let noise = self.machine.noise_pct;
+        let factor = 1000 - 10 * noise + self.host_rng.borrow_mut().below(20 * noise + 1);
+        Nanos(cost.0 * factor / 1000)
     }
 
     /// The current task gives its CPU up: to the next that waits for one, if any.
     pub(super) fn release_cpu(&self) {
         let next = self.sched.borrow_mut().ready.pop_front();
         match next {
-            Some(task) => self.give_cpu(task),
+            Some(task) => self.give_cpu(task, Nanos::ZERO),
             None => {
                 let mut sched = self.sched.borrow_mut();
                 sched.idle_cpus += 1;
                 debug_assert!(sched.idle_cpus <= sched.nr_cpus);
             }
+        }
+    }
+
+    /// A bio that somebody counts has ended.
+    pub(super) fn count_down(&self, slot: u32) {
+        let counted = self.sched.borrow_mut().count_down(slot);
+        match counted {
+            Some(Counted::Task(task)) => self.wake(task),
+            Some(Counted::Call(call)) => self.aio_done(call),
+            None => {}
         }
     }
 

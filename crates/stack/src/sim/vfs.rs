@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use super::tasks::TaskId;
 use crate::event::{CallId, Eviction, FileId, RaClose, What};
 use crate::filesystem::Rules;
+use crate::job::{CacheStart, FileSpec, Place};
 use crate::kernel::Chosen;
-use crate::outcome::CacheStart;
 use crate::page_cache::{Flag, PageCache, RECLAIM_BATCH};
 use crate::read_loop::{ReadLoop, Step};
-use crate::readahead::{Build, Folio, Limits, Mapping, ReadRequest, Readahead, Window};
+use crate::readahead::{Advice, Build, Folio, Limits, Mapping, ReadRequest, Readahead, Window};
 use crate::record::Recorder;
-use crate::units::{Nanos, PAGE_BYTES, PageIndex};
+use crate::units::{Nanos, PAGE_BYTES, PAGE_SECTORS, PageIndex, Sector};
 
 /// A block that maps file data to disk.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -42,7 +42,15 @@ pub(super) struct Inode {
 /// A file of the workload.
 #[derive(Clone, Debug)]
 pub(super) struct File {
+    /// Its size.
+    pub(super) bytes: u64,
+    /// On the bare device: its first sector.
+    pub(super) device: Option<Sector>,
+    /// Blocks between the first file of the file system and this one.
+    base: u64,
     mapping: Vec<MapState>,
+    /// Open descriptors of the device; the pages go with the last.
+    pub(super) openers: u32,
     /// Its inode.
     pub(super) inode: Inode,
     /// When its oldest dirty page was dirtied.
@@ -77,8 +85,6 @@ pub(super) struct Vfs {
     descriptors: Vec<Option<Box<dyn Readahead>>>,
     /// This kernel's policy need not see reads that hit.
     hits_are_silent: bool,
-    file_bytes: u64,
-    file_blocks: u64,
     limits: Limits,
     read_waiters: PageWaiters,
     write_waiters: PageWaiters,
@@ -86,63 +92,146 @@ pub(super) struct Vfs {
 }
 
 impl Vfs {
+    /// Files as the job describes them, none of them cached. Returns the blocks that the file system needs, too.
     pub(super) fn new(
-        nr_files: u32,
-        file_bytes: u64,
-        file_blocks: u64,
+        specs: &[FileSpec],
         rules: &Rules,
         limits: Limits,
         cache_pages: u64,
         nr_descriptors: usize,
-    ) -> Vfs {
-        let nr_mapping = rules.nr_mapping_blocks(file_bytes.div_ceil(PAGE_BYTES));
-        let file =
-            File { mapping: vec![MapState::Absent; nr_mapping as usize], inode: Inode::default(), dirty_since: None };
+    ) -> (Vfs, u64) {
+        let mut nr_blocks = 0;
+        let files = specs
+            .iter()
+            .map(|spec| {
+                let nr_pages = spec.bytes.div_ceil(PAGE_BYTES);
+                let (device, nr_mapping) = match spec.place {
+                    Place::FileSystem => (None, rules.nr_mapping_blocks(nr_pages)),
+                    Place::Device { start } => (Some(start), 0),
+                };
+                let base = nr_blocks;
+                if device.is_none() {
+                    nr_blocks += rules.file_blocks(nr_pages);
+                }
+                File {
+                    bytes: spec.bytes,
+                    device,
+                    base,
+                    mapping: vec![MapState::Absent; nr_mapping as usize],
+                    openers: 0,
+                    inode: Inode::default(),
+                    dirty_since: None,
+                }
+            })
+            .collect();
         let mut descriptors = Vec::new();
         descriptors.resize_with(nr_descriptors, || None);
-        Vfs {
-            cache: PageCache::new(nr_files, cache_pages),
-            files: vec![file; nr_files as usize],
+        let vfs = Vfs {
+            cache: PageCache::new(specs.len() as u32, cache_pages),
+            files,
             pending: Vec::new(),
             reclaim_met_dirty: false,
             dirtied_pages: 0,
             background_wanted: false,
             descriptors,
             hits_are_silent: false,
-            file_bytes,
-            file_blocks,
             limits,
             read_waiters: BTreeMap::new(),
             write_waiters: BTreeMap::new(),
             mapping_waiters: BTreeMap::new(),
-        }
+        };
+        (vfs, nr_blocks)
     }
 
     /// Puts the state at the start of the run into the cache.
     pub(super) fn start(&mut self, cache: CacheStart, mapping_cached: bool) {
-        let file_pages = self.file_bytes.div_ceil(PAGE_BYTES);
-        let total = file_pages * self.files.len() as u64;
-        let warm = super::tail_pages(cache).min(total).min(self.cache.capacity());
-        for at in total - warm..total {
-            let (file, page) = (FileId((at / file_pages) as u32), PageIndex(at % file_pages));
-            self.cache.add(file, Folio { first: page, order: 0 }, true);
-        }
-        let first_warm = ((total - warm) / file_pages.max(1)) as usize;
-        for (index, file) in self.files.iter_mut().enumerate() {
-            if mapping_cached || (warm > 0 && index >= first_warm) {
+        let mut warm = super::tail_pages(cache).min(self.cache.capacity());
+        let mut warm_of = vec![0; self.files.len()];
+        for (file, warm_pages) in self.files.iter_mut().zip(&mut warm_of).rev() {
+            *warm_pages = warm.min(file.bytes.div_ceil(PAGE_BYTES));
+            warm -= *warm_pages;
+            if mapping_cached || *warm_pages > 0 {
                 file.mapping.fill(MapState::Cached);
+            }
+        }
+        for (index, warm_pages) in warm_of.into_iter().enumerate() {
+            let nr_pages = self.files[index].bytes.div_ceil(PAGE_BYTES);
+            for page in nr_pages - warm_pages..nr_pages {
+                self.cache.add(FileId(index as u32), Folio { first: PageIndex(page), order: 0 }, true);
             }
         }
     }
 
     /// Bytes of a file.
-    pub(super) fn file_bytes(&self) -> u64 {
-        self.file_bytes
+    #[inline]
+    pub(super) fn file_bytes(&self, file: FileId) -> u64 {
+        self.files[file.0 as usize].bytes
     }
 
-    /// Blocks of a file on disk.
-    pub(super) fn file_blocks(&self) -> u64 {
-        self.file_blocks
+    /// Whether a file is a bare device.
+    #[inline]
+    pub(super) fn is_device(&self, file: FileId) -> bool {
+        self.files[file.0 as usize].device.is_some()
+    }
+
+    /// Where a page of a file lies.
+    pub(super) fn sector_of(&self, rules: &Rules, file: FileId, page: PageIndex) -> Sector {
+        let file = &self.files[file.0 as usize];
+        match file.device {
+            Some(start) => start.plus(page.0 * PAGE_SECTORS),
+            None => rules.sector_of(file.base, page),
+        }
+    }
+
+    /// Where a mapping block of a file lies.
+    pub(super) fn mapping_sector(&self, rules: &Rules, file: FileId, block: u32) -> Sector {
+        rules.mapping_sector(self.files[file.0 as usize].base, block)
+    }
+
+    /// Pages from `page` on that one bio may carry as far as the file's layout is concerned.
+    pub(super) fn pages_to_boundary(&self, rules: &Rules, file: FileId, page: PageIndex) -> u64 {
+        if self.is_device(file) { u64::MAX } else { rules.pages_to_boundary(page) }
+    }
+
+    /// Something the program says about an open file.
+    pub(super) fn advise(
+        &mut self,
+        descriptor: usize,
+        file: FileId,
+        ra: &Chosen<Build>,
+        advice: Advice,
+        at: (Nanos, CallId),
+        rec: &mut Recorder<'_>,
+    ) {
+        let limits = self.limits;
+        let file_bytes = self.file_bytes(file);
+        let ra = self.descriptors[descriptor].get_or_insert_with(|| (ra.entry.build)(&ra.options, &limits));
+        let mut view = View {
+            cache: &mut self.cache,
+            pending: &mut self.pending,
+            met_dirty: &mut self.reclaim_met_dirty,
+            file,
+            file_bytes,
+            limits,
+            congested: false,
+            at,
+            rec,
+        };
+        ra.advise(&mut view, advice);
+    }
+
+    /// Cached runs of a file: first page, pages.
+    pub(super) fn cached_runs(&self, file: FileId) -> Vec<(u64, u64)> {
+        let mut runs: Vec<(u64, u64)> = Vec::new();
+        let mut at = PageIndex(0);
+        while let Some(page) = self.cache.next_with(file, at, Flag::Present) {
+            match runs.last_mut() {
+                Some((start, length)) if *start + *length == page.0 => *length += 1,
+                _ => runs.push((page.0, 1)),
+            }
+            at = page.plus(1);
+        }
+        runs
     }
 
     /// Turns a read loop's crank once.
@@ -156,13 +245,14 @@ impl Vfs {
         at: (Nanos, CallId),
         rec: &mut Recorder<'_>,
     ) -> Step {
+        let file_bytes = self.file_bytes(file);
         let Some(ra) = &mut self.descriptors[descriptor] else { unreachable!("files are opened before they are read") };
         let mut view = View {
             cache: &mut self.cache,
             pending: &mut self.pending,
             met_dirty: &mut self.reclaim_met_dirty,
             file,
-            file_bytes: self.file_bytes,
+            file_bytes,
             limits: self.limits,
             congested,
             at,
@@ -189,7 +279,8 @@ impl Vfs {
         at: (Nanos, CallId),
         rec: &mut Recorder<'_>,
     ) -> Option<(PageIndex, u64)> {
-        if !self.hits_are_silent || request.len_bytes == 0 || request.offset + request.len_bytes > self.file_bytes {
+        let file_bytes = self.file_bytes(file);
+        if !self.hits_are_silent || request.len_bytes == 0 || request.offset + request.len_bytes > file_bytes {
             return None;
         }
         let ra = self.descriptors[descriptor].as_mut()?;
@@ -203,7 +294,7 @@ impl Vfs {
             pending: &mut self.pending,
             met_dirty: &mut self.reclaim_met_dirty,
             file,
-            file_bytes: self.file_bytes,
+            file_bytes,
             limits: self.limits,
             congested: false,
             at,

@@ -61,7 +61,8 @@ impl World<'_, '_> {
 
     /// Copies into one page, which becomes dirty, within a handle of the journal.
     async fn write_page(&self, file: FileId, page: PageIndex, whole: bool) {
-        let handle = self.start_handle().await;
+        let device = self.vfs.borrow().is_device(file);
+        let handle = if device { None } else { Some(self.start_handle().await) };
         if !whole && !self.vfs.borrow().cache.is(file, page, Flag::Uptodate) {
             self.fill_page(file, page).await;
         }
@@ -79,7 +80,9 @@ impl World<'_, '_> {
             vfs.cache.set(file, page, 1, Flag::Uptodate, true);
             vfs.cache.touch(file, page, 1);
         }
-        if self.fs.ordered == Ordered::Written {
+        if let Some(handle) = handle
+            && self.fs.ordered == Ordered::Written
+        {
             self.order_data(handle, file, page).await;
         }
         {
@@ -88,11 +91,13 @@ impl World<'_, '_> {
             vfs.files[file.0 as usize].dirty_since.get_or_insert(self.now.get());
         }
         self.charge(self.machine.page_lookup + self.machine.page_copy);
-        self.stop_handle(handle, false).await;
+        if let Some(handle) = handle {
+            self.stop_handle(handle, false).await;
+        }
     }
 
     /// Reads a page that is about to be changed in part.
-    async fn fill_page(&self, file: FileId, page: PageIndex) {
+    pub(super) async fn fill_page(&self, file: FileId, page: PageIndex) {
         let absent = {
             let at = (self.now.get(), self.call_id());
             let mut vfs = self.vfs.borrow_mut();
@@ -118,7 +123,8 @@ impl World<'_, '_> {
         self.start_plug();
         while written < max_pages {
             let Some(page) = self.vfs.borrow().cache.next_with(file, at, Flag::Dirty) else { break };
-            let nr_pages = match self.fs.ordered {
+            let ordered = if self.vfs.borrow().is_device(file) { Ordered::Allocated } else { self.fs.ordered };
+            let nr_pages = match ordered {
                 // With ordered data each page goes through a handle of its own.
                 Ordered::Written => {
                     let handle = self.start_handle().await;
@@ -151,7 +157,7 @@ impl World<'_, '_> {
             let mut vfs = self.vfs.borrow_mut();
             let max_pages = max_pages
                 .min(u64::from(self.block.borrow().max_sectors()) / PAGE_SECTORS)
-                .min(self.fs.pages_to_boundary(page));
+                .min(vfs.pages_to_boundary(&self.fs, file, page));
             let ready = |page| vfs.cache.is(file, page, Flag::Dirty) && !vfs.cache.is(file, page, Flag::Writeback);
             let mut nr_pages = 0;
             while nr_pages < max_pages && ready(page.plus(nr_pages)) {
@@ -165,8 +171,7 @@ impl World<'_, '_> {
             nr_pages
         };
         self.event(What::Writeback { file, page, nr_pages: nr_pages as u32 });
-        let file_blocks = self.vfs.borrow().file_blocks();
-        let sector = self.fs.sector_of(file.0, file_blocks, page);
+        let sector = self.vfs.borrow().sector_of(&self.fs, file, page);
         let done = Done::Write { file, page };
         self.submit(Dir::Write, Content::Data, sector, (nr_pages * PAGE_SECTORS) as u32, false, done).await;
         nr_pages
@@ -185,6 +190,14 @@ impl World<'_, '_> {
 
     /// `fsync` and `fdatasync`.
     pub(super) async fn fsync(&self, file: FileId, data_only: bool) {
+        if self.vfs.borrow().is_device(file) {
+            self.set_sync_write(true);
+            self.write_dirty(file, u64::MAX).await;
+            self.wait_written(file).await;
+            self.flush_device().await;
+            self.set_sync_write(false);
+            return;
+        }
         match self.fs.fsync {
             FsyncRule::AlwaysCommit => {
                 self.lock_inode(file).await;

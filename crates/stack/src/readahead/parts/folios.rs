@@ -2,7 +2,7 @@
 
 use super::{clipped, force_chunks, init_size, last_page, marker, pages_touched, read_runs, word};
 use crate::event::RaKind;
-use crate::readahead::{Advice, Folio, Limits, Mapping, Window};
+use crate::readahead::{Advice, Decision, FaultWindow, Folio, Limits, Mapping, Window};
 use crate::units::{PAGE_BYTES, PageIndex};
 
 /// The read-ahead state of an open file (`struct file_ra_state` and its random flag).
@@ -76,6 +76,10 @@ impl FolioState {
         lookahead: u64,
     ) {
         let nr_pages = clipped(mapping, start, nr_pages);
+        if nr_pages == 0 {
+            return;
+        }
+        mapping.decided(Decision::Unbounded { start, nr_pages, lookahead });
         read_runs(mapping, kind, start, nr_pages, lookahead, marker(start, nr_pages, Some(lookahead)));
     }
 
@@ -127,6 +131,19 @@ impl FolioState {
         }
         self.folios = folios;
         (page, page <= limit)
+    }
+
+    /// Tells who listens that the window of the state is about to be cut into folios of about `order`.
+    pub(in crate::readahead) fn announce(&self, mapping: &mut dyn Mapping, order: u8) {
+        let &FolioState { start, size, async_size, max, .. } = self;
+        mapping.decided(Decision::Ordered { start: PageIndex(start), order, size, async_size, max });
+    }
+
+    /// Takes over the window of a page fault. Returns the start to put back once it is read.
+    pub(in crate::readahead) fn take_over(&mut self, window: &FaultWindow) -> u64 {
+        let before = std::mem::replace(&mut self.start, window.start.0);
+        (self.size, self.async_size, self.order) = (window.size, window.async_size, window.order);
+        if window.keeps_start { before } else { self.start }
     }
 
     /// Starts a window of a stream at `page`; the tail is what the request does not need.

@@ -1,0 +1,313 @@
+//! Jobs: everything about a run that is not the stack. Who runs, on which files, in which state the page cache is.
+
+use crate::event::Op;
+use crate::units::{Nanos, Sector};
+use crate::workload::{FileIo, FileIoGenerator, Generator, Stream, StreamGenerator};
+
+/// What the page cache holds when the clock starts.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum CacheStart {
+    /// Nothing.
+    Cold,
+    /// The last bytes written by the preparation of the files, as many as given (clipped to what memory holds),
+    /// clean; the blocks that map them too.
+    Tail {
+        /// Bytes at the end of the last files.
+        bytes: u64,
+    },
+}
+
+/// Where the blocks of a file are.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In the file system, laid out behind the files before it.
+    FileSystem,
+    /// On the bare device (the device node itself, or a partition), from this sector on.
+    Device {
+        /// First sector.
+        start: Sector,
+    },
+}
+
+/// A file of the workload.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct FileSpec {
+    /// Its size.
+    pub bytes: u64,
+    /// Where it is.
+    pub place: Place,
+}
+
+/// How a thread makes its calls.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// One after the other (`read`, `pread`, `readv` and their like).
+    Sync,
+    /// Several in flight (`libaio`, `io_uring`). Buffered calls and syncs are carried out as they are submitted.
+    Aio {
+        /// Calls in flight at most.
+        depth: u32,
+        /// Calls handed in with one system call, at most.
+        batch_submit: u32,
+        /// Completions waited for when the depth is reached.
+        batch_complete: u32,
+    },
+    /// Through a mapping of the file: reads and writes are touches of pages.
+    Mmap,
+}
+
+/// What a program says about a file it has opened (`posix_fadvise`).
+pub use crate::readahead::Advice;
+
+/// One thread of a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadSpec {
+    /// Its process (thread group).
+    pub process: u32,
+    /// Which line of the report it belongs to.
+    pub job: u32,
+    /// Groups run one after the other: it starts when all threads of earlier groups have ended.
+    pub group: u32,
+    /// Time from the start of its group to its own.
+    pub start_delay: Nanos,
+    /// How it makes calls.
+    pub engine: Engine,
+    /// Past the page cache (`O_DIRECT`).
+    pub direct: bool,
+    /// Number of its set of descriptors: threads with the same number share open files.
+    pub descriptors: u32,
+    /// The program's own work for each call, if not the machine's `tool_ns`.
+    pub tool: Option<Nanos>,
+    /// Long seeks on this device that the start of the program has cost (loading its binary from a dropped cache); known
+    /// to schedulers that keep a history.
+    pub startup_seeks: u32,
+    /// Said about each file after opening it.
+    pub advice: Option<Advice>,
+}
+
+impl ThreadSpec {
+    /// A synchronous, buffered thread of process `process` with descriptors of its own.
+    pub fn new(process: u32) -> ThreadSpec {
+        ThreadSpec {
+            process,
+            job: 0,
+            group: 0,
+            start_delay: Nanos::ZERO,
+            engine: Engine::Sync,
+            direct: false,
+            descriptors: process,
+            tool: None,
+            startup_seeks: 0,
+            advice: None,
+        }
+    }
+}
+
+/// A thread and what it does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadJob {
+    /// Who it is.
+    pub spec: ThreadSpec,
+    /// What it does.
+    pub stream: Stream,
+}
+
+/// The program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Workload {
+    /// sysbench fileio.
+    FileIo(FileIo),
+    /// Threads with a stream of calls each.
+    Threads {
+        /// Files they work on.
+        files: Vec<FileSpec>,
+        /// The threads.
+        threads: Vec<ThreadJob>,
+    },
+}
+
+impl Workload {
+    /// The files.
+    pub fn files(&self) -> Vec<FileSpec> {
+        match self {
+            Workload::FileIo(fileio) => {
+                let file = FileSpec { bytes: fileio.file_bytes(), place: Place::FileSystem };
+                vec![file; fileio.nr_files as usize]
+            }
+            Workload::Threads { files, .. } => files.clone(),
+        }
+    }
+
+    /// The threads.
+    pub fn threads(&self) -> Vec<ThreadSpec> {
+        match self {
+            Workload::FileIo(fileio) => (0..fileio.threads)
+                .map(|thread| ThreadSpec {
+                    process: if fileio.linux_threads { thread } else { 0 },
+                    descriptors: if fileio.own_descriptors { thread } else { 0 },
+                    direct: fileio.direct,
+                    engine: match fileio.in_flight {
+                        0 | 1 => Engine::Sync,
+                        depth => Engine::Aio { depth, batch_submit: 1, batch_complete: 1 },
+                    },
+                    ..ThreadSpec::new(0)
+                })
+                .collect(),
+            Workload::Threads { threads, .. } => threads.iter().map(|thread| thread.spec.clone()).collect(),
+        }
+    }
+
+    /// What hands out the calls.
+    pub fn generator(&self, seed: u64) -> Box<dyn Generator> {
+        match self {
+            Workload::FileIo(fileio) => Box::new(FileIoGenerator::new(fileio.clone(), seed)),
+            Workload::Threads { threads, .. } => {
+                let streams = threads.iter().map(|thread| thread.stream.clone()).collect();
+                Box::new(StreamGenerator::new(streams, seed))
+            }
+        }
+    }
+}
+
+/// What the device manager (udev) does when a descriptor of the device that was open for writing is closed: it has a
+/// probe (blkid) read a few pages at both ends through the page cache.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// Time from the close to the probe's open: uniform between these.
+    pub delay: (Nanos, Nanos),
+    /// Pages read at the start of the device.
+    pub first_pages: u32,
+    /// Pages read at its end.
+    pub last_pages: u32,
+}
+
+/// How the program avoids that two of its threads open the same device at once.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OpenFix {
+    /// Not at all: look up the name, open, add the name; who finds it added meanwhile closes and opens again.
+    None,
+    /// One lock over look-up, open and add.
+    Serialise,
+    /// Who finds the name already there drops the device's cached pages once more.
+    InvalidateWhenFound,
+    /// Threads start only after the probe that the look at the device's size set off has gone.
+    WaitForProbe,
+}
+
+/// How a multi-threaded program opens a device (fio).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Opening {
+    /// The device is opened and closed once before, to learn its size.
+    pub size_probe: bool,
+    /// Time from that to the start of the threads.
+    pub settle: Nanos,
+    /// Time between the starts of two threads: uniform up to this.
+    pub stagger: Nanos,
+    /// Time that one open takes, in which another thread may look up the name.
+    pub open: Nanos,
+    /// What is done about the race.
+    pub fix: OpenFix,
+    /// With [`OpenFix::InvalidateWhenFound`]: time from finding the name to the dropping of pages.
+    pub found_delay: Nanos,
+    /// Cached pages of the device are dropped after opening (`BLKFLSBUF`).
+    pub invalidate: bool,
+    /// The device manager, if there is one.
+    pub probe: Option<Probe>,
+}
+
+/// Everything about a run that is not the stack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// The program.
+    pub workload: Workload,
+    /// How it opens the device; `None`: files are open when the clock starts.
+    pub opening: Option<Opening>,
+    /// Page cache at the start.
+    pub cache: CacheStart,
+    /// The blocks that map file data to disk are cached at the start.
+    pub mapping_cached: bool,
+    /// Time before this is not counted in the report.
+    pub warmup: Nanos,
+    /// Length of a report interval; zero for none.
+    pub interval: Nanos,
+    /// Seed of every random stream of the run.
+    pub seed: u64,
+}
+
+impl Job {
+    /// `workload` from a cold cache.
+    pub fn new(workload: Workload, seed: u64) -> Job {
+        Job {
+            workload,
+            opening: None,
+            cache: CacheStart::Cold,
+            mapping_cached: false,
+            warmup: Nanos::ZERO,
+            interval: Nanos::ZERO,
+            seed,
+        }
+    }
+
+    /// The sysbench job, if it is one.
+    pub fn fileio(&self) -> Option<&FileIo> {
+        match &self.workload {
+            Workload::FileIo(fileio) => Some(fileio),
+            Workload::Threads { .. } => None,
+        }
+    }
+
+    /// The same, to change it.
+    pub fn fileio_mut(&mut self) -> Option<&mut FileIo> {
+        match &mut self.workload {
+            Workload::FileIo(fileio) => Some(fileio),
+            Workload::Threads { .. } => None,
+        }
+    }
+
+    /// Why the job cannot be run on anything, if it cannot.
+    ///
+    /// # Errors
+    /// The reason, as a sentence.
+    pub fn check(&self) -> Result<(), String> {
+        let Workload::Threads { files, threads } = &self.workload else { return Ok(()) };
+        if threads.is_empty() {
+            return Err("the job has no threads".to_owned());
+        }
+        if files.is_empty() || files.iter().any(|file| file.bytes == 0) {
+            return Err("the job has no files, or an empty one".to_owned());
+        }
+        for (index, ThreadJob { spec, stream }) in threads.iter().enumerate() {
+            if stream.targets.is_empty() {
+                return Err(format!("thread {index} works on nothing"));
+            }
+            let log = stream.log.map(|log| log.target);
+            for target in stream.targets.iter().copied().chain(log) {
+                let fits = files
+                    .get(target.file as usize)
+                    .is_some_and(|file| target.len_bytes > 0 && target.start + target.len_bytes <= file.bytes);
+                if !fits {
+                    return Err(format!(
+                        "thread {index} works on bytes {} + {} of file {}, which has no such region",
+                        target.start, target.len_bytes, target.file
+                    ));
+                }
+            }
+            let endless = stream.limit_bytes == 0
+                && stream.limit_calls == 0
+                && stream.passes == 0
+                && stream.max_time == Nanos::ZERO;
+            if endless {
+                return Err(format!("thread {index} has no end: give it a time, a size or a number of calls"));
+            }
+            if spec.engine == Engine::Mmap && spec.direct {
+                return Err(format!("thread {index} cannot read a mapping past the page cache"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether an operation moves data.
+pub(crate) fn is_data(op: Op) -> bool {
+    matches!(op, Op::Read | Op::Write)
+}

@@ -1,0 +1,350 @@
+//! A fuzzer for everything that reads what people type: fio job files, fio and sysbench command lines.
+//!
+//! It takes a text of the corpus (the shipped jobs, and command lines below), changes it in a few places and hands it
+//! to a parser. The changes follow from a seed and a counter, so that a crash can be repeated. A parser may refuse a
+//! text, it may not panic; a text that makes it panic is saved.
+
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use iowhy_lab::diagnose::Problems;
+use iowhy_lab::{fio, sysbench};
+
+use crate::{Outcome, cargo, root};
+
+/// Command lines to start from, words separated by blanks.
+const COMMAND_LINES: &[&str] = &[
+    "--num-threads=16 --test=fileio --file-total-size=3G --file-test-mode=rndrw run --on=sim:linux-2.4.25",
+    "fileio --file-test-mode rndrd --on sim:linux-6.18 run --threads 4",
+    "fileio --file-test-mode=rndwr --on sim:linux-6.18 run --file-extra-flags=direct,dsync --file-io-mode=async \
+     --file-async-backlog=8 --cache=tail:64M",
+    "fileio --threads=0 --file-block-size=x --file-rw-ratio=0 --on sim:linux-9.9 run",
+    "fileio --file-total-size=3G prepare --time=5 --max-time=6 --seed=1 --rand-seed=2 --disk ide-2004,rpm=7200",
+    "--output-format=json,normal --on sim:linux-6.18 --bs=8k --name=a --size=64k --rw randread --time_based \
+     --runtime=5",
+    "--name=a --size=50% --bssplit=4k/50:8k/50,16k/100 --bsrange=1k-4k,2k-8k --rate=1m,2m --section=a -- job.fio",
+];
+
+/// Pieces that mean something to a parser, to be put in where they may not fit.
+const PIECES: &[&str] = &[
+    "=",
+    ",",
+    ":",
+    "/",
+    "-",
+    "%",
+    "(",
+    ")",
+    "^",
+    "*",
+    "$pagesize",
+    "$ncpus",
+    "${HOME}",
+    "${",
+    "0x",
+    "18446744073709551616",
+    "-9223372036854775808",
+    "k",
+    "kib",
+    "GiB",
+    "ms",
+    "[",
+    "]",
+    "[global]\n",
+    ";",
+    "#",
+    "\n",
+    "\r\n",
+    "include ",
+    "\u{feff}",
+    "ü",
+    "\0",
+    " ",
+    "--",
+    "bs=",
+    "bssplit=",
+    "zipf:",
+    "iodepth=",
+    "4k/50:",
+    "1e9",
+    ".5",
+    "tail:",
+    "sim:",
+    "+",
+];
+
+/// What is handed to a text.
+type Target = fn(&str);
+
+/// The parsers by name.
+const TARGETS: &[(&str, Target)] =
+    &[("fio-job", fio_job), ("fio-arguments", fio_arguments), ("sysbench", sysbench_line)];
+
+/// `cargo xtask fuzz smoke [--seconds N] [--seed N]`.
+pub(crate) fn run(arguments: &[String]) -> Outcome {
+    let usage = || "usage: cargo xtask fuzz smoke [--seconds N] [--seed N]".to_owned();
+    let Some(("smoke", rest)) = arguments.split_first().map(|(word, rest)| (word.as_str(), rest)) else {
+        return Err(usage());
+    };
+    let (mut seconds, mut seed, mut optimised) = (60, 1, false);
+    let mut words = rest.iter();
+    while let Some(word) = words.next() {
+        if word == OPTIMISED {
+            optimised = true;
+            continue;
+        }
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (word.as_str(), words.next().cloned()),
+        };
+        let value = value.and_then(|value| value.parse::<u64>().ok()).ok_or_else(usage)?;
+        match name {
+            "--seconds" => seconds = value,
+            "--seed" => seed = value,
+            _ => return Err(usage()),
+        }
+    }
+    if !optimised {
+        return again_optimised(rest);
+    }
+    let corpus = corpus()?;
+    println!("fuzz: {} texts, {} parsers, seed {seed}, {seconds} s", corpus.len(), TARGETS.len());
+    let smoke = smoke(&corpus, TARGETS, seed, Duration::from_secs(seconds));
+    let rate = smoke.executions as f64 / smoke.elapsed.as_secs_f64().max(0.001);
+    println!("fuzz: {} executions, {rate:.0} a second, longest text {} bytes", smoke.executions, smoke.longest);
+    match smoke.crash {
+        None => Ok(()),
+        Some((name, text)) => {
+            let path = save(name, &text)?;
+            Err(format!("{name} panics; the text is in {}", path.display()))
+        }
+    }
+}
+
+/// Says that this program was built by [`again_optimised`].
+const OPTIMISED: &str = "--optimised";
+
+/// Runs the same command in a build of its own: optimised, because a slow fuzzer finds nothing, yet with the checks of
+/// a debug build, because an overflow is a mistake as well.
+fn again_optimised(arguments: &[String]) -> Outcome {
+    let status = cargo()
+        .args([
+            "run",
+            "--quiet",
+            "--package",
+            "xtask",
+            "--target-dir",
+            "target/fuzz/build",
+            "--",
+            "fuzz",
+            "smoke",
+            OPTIMISED,
+        ])
+        .args(arguments)
+        .env("CARGO_PROFILE_DEV_OPT_LEVEL", "2")
+        .status()
+        .map_err(|error| format!("cargo does not start: {error}"))?;
+    if status.success() { Ok(()) } else { Err("fuzz: failed".to_owned()) }
+}
+
+/// What came out of a run.
+struct Smoke {
+    executions: u64,
+    longest: usize,
+    elapsed: Duration,
+    crash: Option<(&'static str, String)>,
+}
+
+/// Runs every parser on changed texts until the time is over or one of them panics.
+fn smoke(corpus: &[String], targets: &[(&'static str, Target)], seed: u64, time: Duration) -> Smoke {
+    let started = Instant::now();
+    let mut result = Smoke { executions: 0, longest: 0, elapsed: Duration::ZERO, crash: None };
+    let mut random = Random(seed);
+    // Texts that were changed already are changed again, so that mistakes add up.
+    let mut pool: Vec<String> = corpus.to_vec();
+    while result.crash.is_none() && (started.elapsed() < time || result.executions == 0) {
+        let picked = random.below(pool.len());
+        let other = random.below(pool.len());
+        let text = mutate(&pool[picked], &pool[other], &mut random);
+        result.longest = result.longest.max(text.len());
+        for (name, target) in targets {
+            result.executions += 1;
+            if catch_unwind(AssertUnwindSafe(|| target(&text))).is_err() {
+                result.crash = Some((name, text.clone()));
+                break;
+            }
+        }
+        if random.below(16) == 0 {
+            let slot = random.below(corpus.len() * 8);
+            // The corpus itself stays; what is behind it is replaced in turn.
+            match pool.get_mut(corpus.len() + slot) {
+                Some(place) => *place = text,
+                None => pool.push(text),
+            }
+        }
+    }
+    result.elapsed = started.elapsed();
+    result
+}
+
+fn fio_job(text: &str) {
+    // A file that includes itself is part of the game.
+    let load = |name: &str| {
+        if name.len().is_multiple_of(3) { Ok("bs=4k\ninclude abc\n".to_owned()) } else { Err(String::new()) }
+    };
+    let variable = |name: &str| name.len().is_multiple_of(2).then(|| "4k".to_owned());
+    let world = fio::World { load: &load, variable: &variable, ..fio::World::empty() };
+    let mut problems = Problems::default();
+    if let Some(file) = fio::parse("fuzz", text, &world, &mut problems) {
+        for job in &file.jobs {
+            // What is printed must be read again, unless a value became more than a file can hold.
+            let _ = fio::parse("again", &job.to_text(), &world, &mut Problems::default());
+            let _ = job.to_arguments(false).len() + job.file_names(0).len().min(1);
+        }
+    }
+    assert!(problems.list.len() <= text.len() + 1024, "more problems than text");
+    let _ = problems.render().len();
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split([' ', '\n']).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+}
+
+fn fio_arguments(text: &str) {
+    let mut problems = Problems::default();
+    let _ = fio::command_line(&words(text), &fio::World::empty(), &mut problems);
+    let _ = problems.render().len();
+}
+
+fn sysbench_line(text: &str) {
+    let mut problems = Problems::default();
+    let _ = sysbench::resolve(&words(text), &mut problems);
+    let _ = problems.render().len();
+}
+
+/// The shipped jobs in the order of their names, and the command lines.
+fn corpus() -> Result<Vec<String>, String> {
+    let folder = root().join("jobs");
+    let entries = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    let mut texts = Vec::new();
+    for path in paths.iter().filter(|path| path.extension().is_some_and(|end| end == "fio")) {
+        texts.push(fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?);
+    }
+    texts.extend(COMMAND_LINES.iter().map(|&line| line.to_owned()));
+    Ok(texts)
+}
+
+/// Keeps a text that made a parser panic.
+fn save(name: &str, text: &str) -> Result<PathBuf, String> {
+    let folder = root().join("target/fuzz");
+    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let path = folder.join(format!("crash-{name}.txt"));
+    fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(path)
+}
+
+/// splitmix64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `bound`; 0 if there is none.
+    fn below(&mut self, bound: usize) -> usize {
+        if bound == 0 { 0 } else { (self.next() % bound as u64) as usize }
+    }
+}
+
+/// Longest text that is made.
+const MAX_TEXT: usize = 8192;
+
+/// `text` changed in one to eight places, with parts of `other`.
+fn mutate(text: &str, other: &str, random: &mut Random) -> String {
+    let mut bytes = text.as_bytes().to_vec();
+    for _ in 0..=random.below(8) {
+        let at = random.below(bytes.len() + 1);
+        let length = random.below(16).min(bytes.len() - at);
+        match random.below(9) {
+            0 => drop(bytes.drain(at..at + length)),
+            1 => {
+                let piece = PIECES[random.below(PIECES.len())];
+                bytes.splice(at..at, piece.bytes());
+            }
+            2 => {
+                let piece = PIECES[random.below(PIECES.len())];
+                bytes.splice(at..at + length, piece.bytes());
+            }
+            3 => {
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte ^= 1 << random.below(8);
+                }
+            }
+            4 => {
+                // A run of the same, which finds what counts or nests.
+                let piece = PIECES[random.below(PIECES.len())].repeat(1 + random.below(64));
+                bytes.splice(at..at, piece.bytes());
+            }
+            5 => {
+                let part = bytes[at..at + length].to_vec();
+                let to = random.below(bytes.len() + 1);
+                bytes.splice(to..to, part);
+            }
+            6 => {
+                let from = random.below(other.len() + 1);
+                let end = (from + random.below(64)).min(other.len());
+                bytes.splice(at..at, other.as_bytes()[from..end].iter().copied());
+            }
+            7 => {
+                let digits = (random.next() >> random.below(64)).to_string();
+                bytes.splice(at..at + length, digits.bytes());
+            }
+            _ => bytes.truncate(at.max(bytes.len() / 2)),
+        }
+    }
+    bytes.truncate(MAX_TEXT);
+    // Bytes that are no text are refused before any parser sees them.
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_makes_the_same_texts() {
+        let make = |seed| {
+            let mut random = Random(seed);
+            (0..50).map(|_| mutate("[a]\nbs=4k\n", "size=1g", &mut random)).collect::<Vec<_>>()
+        };
+        assert_eq!(make(7), make(7));
+        assert_ne!(make(7), make(8));
+    }
+
+    #[test]
+    fn a_panic_is_found_and_its_text_kept() {
+        fn fragile(text: &str) {
+            assert!(!text.contains("zipf"), "as planned");
+        }
+        let corpus = ["[a]\nsize=4k\n".to_owned()];
+        let found = smoke(&corpus, &[("fragile", fragile)], 1, Duration::from_secs(20));
+        assert!(found.crash.is_some_and(|(name, text)| name == "fragile" && text.contains("zipf")));
+    }
+
+    #[test]
+    fn the_parsers_survive_a_moment() {
+        let corpus = corpus().expect("the corpus");
+        assert!(corpus.len() > 30);
+        let smoke = smoke(&corpus, TARGETS, 1, Duration::from_millis(500));
+        assert!(smoke.crash.is_none(), "{:?}", smoke.crash);
+    }
+}
