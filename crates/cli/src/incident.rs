@@ -16,9 +16,9 @@ pub(crate) struct Arguments {
     /// One JSON object
     #[arg(long)]
     json: bool,
-    /// Runs per row; the first is the real sequence
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    seeds: u32,
+    /// Runs per row [default: as its scenario says]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    seeds: Option<u32>,
     /// Worker threads; they change no result [default: CPUs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,

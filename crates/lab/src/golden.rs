@@ -14,6 +14,8 @@ use iowhy_stack::readahead::{Advice, READAHEADS};
 use iowhy_stack::replay::{Case, Happening, IoModel, Read, Replayed, Submission, replay};
 use serde::{Deserialize, Serialize};
 
+use crate::{golden_mmap, golden_reclaim};
+
 /// What was compared and how it went, a line for every file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GoldenReport {
@@ -46,6 +48,22 @@ pub struct FileReport {
 }
 
 impl FileReport {
+    /// A report of a file of which no case has been compared yet.
+    pub(crate) fn new(name: String, cases: usize) -> FileReport {
+        FileReport { name, cases, matched: 0, submissions: 0, submissions_matched: 0, first_mismatch: None }
+    }
+
+    /// Counts a case that has been compared.
+    pub(crate) fn count(&mut self, case: &str, difference: Option<String>) {
+        match difference {
+            None => self.matched += 1,
+            Some(difference) if self.first_mismatch.is_none() => {
+                self.first_mismatch = Some(format!("case `{case}`: {difference}"));
+            }
+            Some(_) => {}
+        }
+    }
+
     /// Whether every case matched.
     pub fn all_matched(&self) -> bool {
         self.cases > 0 && self.matched == self.cases && self.first_mismatch.is_none()
@@ -119,16 +137,11 @@ pub fn check_file(path: &Path) -> Result<FileReport, GoldenError> {
 pub fn check_text(path: &Path, text: &str) -> Result<FileReport, GoldenError> {
     let malformed = |message: String| GoldenError::Format { path: path.to_owned(), message };
     let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-    if let Some(part) = ["mmap", "reclaim"].into_iter().find(|part| name.ends_with(&format!("-{part}"))) {
-        let header: CountedCases = serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
-        return Ok(FileReport {
-            name,
-            cases: header.cases.len(),
-            matched: 0,
-            submissions: 0,
-            submissions_matched: 0,
-            first_mismatch: Some(format!("not compared: {part} is not modelled yet")),
-        });
+    if let Some(kernel) = name.strip_suffix(golden_mmap::SUFFIX) {
+        return golden_mmap::check(path, kernel, text);
+    }
+    if let Some(kernel) = name.strip_suffix(golden_reclaim::SUFFIX) {
+        return golden_reclaim::check(path, kernel, text);
     }
     let Some(entry) = origin::find(READAHEADS, &name) else {
         let known: Vec<&str> = READAHEADS.iter().map(|entry| entry.name).collect();
@@ -141,35 +154,16 @@ pub fn check_text(path: &Path, text: &str) -> Result<FileReport, GoldenError> {
     let Some(columns) = vectors.ra_trace_columns.strip_prefix(&["read".to_owned(), "fd".to_owned()]) else {
         return Err(malformed("`ra_trace_columns` must start with `read`, `fd`".to_owned()));
     };
-    let mut report = FileReport {
-        name,
-        cases: vectors.cases.len(),
-        matched: 0,
-        submissions: 0,
-        submissions_matched: 0,
-        first_mismatch: None,
-    };
+    let mut report = FileReport::new(name, vectors.cases.len());
     for vector in &vectors.cases {
         let case = vector.case().map_err(|message| malformed(format!("case `{}`: {message}", vector.name)))?;
         let replayed = replay(entry, &entry.defaults(), &case);
         report.submissions += vector.submissions.len();
         let expected: Vec<Submission> = vector.submissions.iter().map(GoldenSubmission::submission).collect();
         report.submissions_matched += expected.iter().zip(&replayed.submissions).filter(|(a, b)| a == b).count();
-        match vector.difference(columns, &expected, &replayed) {
-            None => report.matched += 1,
-            Some(difference) if report.first_mismatch.is_none() => {
-                report.first_mismatch = Some(format!("case `{}`: {difference}", vector.name));
-            }
-            Some(_) => {}
-        }
+        report.count(&vector.name, vector.difference(columns, &expected, &replayed));
     }
     Ok(report)
-}
-
-/// Just the number of cases of a file that cannot be compared.
-#[derive(Deserialize)]
-struct CountedCases {
-    cases: Vec<serde::de::IgnoredAny>,
 }
 
 /// A vector file.
@@ -381,7 +375,7 @@ impl Vector {
 }
 
 /// Where two lists differ first.
-fn first_difference<T: PartialEq + Debug>(what: &str, recorded: &[T], ours: &[T]) -> Option<String> {
+pub(crate) fn first_difference<T: PartialEq + Debug>(what: &str, recorded: &[T], ours: &[T]) -> Option<String> {
     (0..recorded.len().max(ours.len())).find(|&index| recorded.get(index) != ours.get(index)).map(|index| {
         let show = |item: Option<&T>| item.map_or("nothing".to_owned(), |item| format!("{item:?}"));
         format!("{what} {index}: recorded {}, modelled {}", show(recorded.get(index)), show(ours.get(index)))

@@ -1,41 +1,88 @@
 //! Published incidents, run in the simulator and held against what was published.
 //!
 //! ```text
-//! incidents/ID.toml            what was published: workload, hardware, rows, claims
+//! incidents/ID.toml            what was published: workload, hardware, rows, tables, claims
 //! incidents/scenarios/ID.toml  how a row becomes a run, and every circumstance that had to be assumed
+//! incident/claims/ID.rs        checks of claims that are not a matter of two rows, and the cause in words
 //! ```
-//! A row is run with several sequences of positions: the one that the program really saw, and seeded ones. A simulated
-//! value is the mean over them; a ratio is taken sequence by sequence and then averaged. Published values are behind
-//! [`file::Published`], which only the claim checker and the printer open.
+//! A run is a command line, made several times: as the program really was, and with seeds. A row is a metric of one or
+//! more runs; its value is the mean over the repetitions. A ratio is taken repetition by repetition and then averaged,
+//! or of the means, as the scenario says. Published values are behind [`file::Published`], which only the claim checker
+//! and the printer open.
 
 pub mod claims;
+pub mod command;
 pub mod file;
+pub mod metric;
 pub mod report;
 pub mod scenario;
+pub mod tables;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use iowhy_stack::layers::Layers;
-use iowhy_stack::outcome::{Plan, RunError};
+use iowhy_stack::outcome::{Outcome, Plan, RunError};
 use iowhy_stack::sim;
-use iowhy_stack::workload::PositionSource;
 
 use crate::diagnose::Problem;
-use claims::ClaimResult;
-use file::{Incident, Published};
-use scenario::Scenario;
+use crate::stats::Statistic;
+use claims::{Checks, ClaimResult, Why};
+use file::{Figure, Incident, Row};
+use metric::Metric;
+use scenario::{Average, Scenario};
 
-/// Every incident: its name, its file, and the scenario if it can be run.
-const INCIDENTS: &[(&str, &str, Option<&str>)] = &[
-    (
-        "2004-random-read-split",
-        include_str!("../incidents/2004-random-read-split.toml"),
-        Some(include_str!("../incidents/scenarios/2004-random-read-split.toml")),
-    ),
-    ("2010-cfq-direct-writers", include_str!("../incidents/2010-cfq-direct-writers.toml"), None),
-    ("2012-direct-io-stale-cache", include_str!("../incidents/2012-direct-io-stale-cache.toml"), None),
-    ("2012-plugged-readahead", include_str!("../incidents/2012-plugged-readahead.toml"), None),
-    ("2018-readahead-window", include_str!("../incidents/2018-readahead-window.toml"), None),
+/// An incident: what comes with the program about it.
+struct Entry {
+    /// Its name.
+    id: &'static str,
+    /// What was published.
+    file: &'static str,
+    /// How it is run, if it can be.
+    scenario: Option<&'static str>,
+    /// What checks its claims, beyond what two rows tell.
+    checks: Checks,
+    /// What tells the cause from the events.
+    why: Option<Why>,
+}
+
+/// Every incident.
+const INCIDENTS: &[Entry] = &[
+    Entry {
+        id: "2004-random-read-split",
+        file: include_str!("../incidents/2004-random-read-split.toml"),
+        scenario: Some(include_str!("../incidents/scenarios/2004-random-read-split.toml")),
+        checks: claims::random_read_split::CHECKS,
+        why: Some(claims::random_read_split::why),
+    },
+    Entry {
+        id: "2010-cfq-direct-writers",
+        file: include_str!("../incidents/2010-cfq-direct-writers.toml"),
+        scenario: None,
+        checks: claims::cfq_direct_writers::CHECKS,
+        why: None,
+    },
+    Entry {
+        id: "2012-direct-io-stale-cache",
+        file: include_str!("../incidents/2012-direct-io-stale-cache.toml"),
+        scenario: None,
+        checks: claims::stale_cache::CHECKS,
+        why: None,
+    },
+    Entry {
+        id: "2012-plugged-readahead",
+        file: include_str!("../incidents/2012-plugged-readahead.toml"),
+        scenario: None,
+        checks: claims::plugged_readahead::CHECKS,
+        why: None,
+    },
+    Entry {
+        id: "2018-readahead-window",
+        file: include_str!("../incidents/2018-readahead-window.toml"),
+        scenario: None,
+        checks: claims::readahead_window::CHECKS,
+        why: None,
+    },
 ];
 
 /// An incident that is known.
@@ -56,7 +103,10 @@ pub struct Known {
 pub fn list() -> Result<Vec<Known>, IncidentError> {
     INCIDENTS
         .iter()
-        .map(|(id, text, scenario)| Ok(Known { id, incident: file::parse(id, text)?, modelled: scenario.is_some() }))
+        .map(|entry| {
+            let incident = file::parse(entry.id, entry.file)?;
+            Ok(Known { id: entry.id, incident, modelled: entry.scenario.is_some() })
+        })
         .collect()
 }
 
@@ -92,30 +142,86 @@ pub enum IncidentError {
 /// How to run an incident.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct How {
-    /// Sequences of positions per row.
-    pub sequences: u32,
+    /// Repetitions of each run; none for what the scenario says.
+    pub sequences: Option<u32>,
     /// Worker threads; they change nothing but the time it takes.
     pub threads: usize,
 }
 
 impl Default for How {
     fn default() -> How {
-        How { sequences: 4, threads: std::thread::available_parallelism().map_or(1, usize::from) }
+        How { sequences: None, threads: std::thread::available_parallelism().map_or(1, usize::from) }
     }
 }
 
-/// One run of a row.
+/// One repetition of a run.
 #[derive(Clone, Debug)]
 pub struct Sample {
     /// Seconds it took.
     pub elapsed_s: f64,
-    /// What every layer did.
-    pub layers: Layers,
-    /// Hash of its events.
-    pub event_hash: u64,
+    /// Everything that the simulator reports.
+    pub outcome: Outcome,
 }
 
-/// A row that was run.
+impl Sample {
+    /// What every layer did.
+    pub fn layers(&self) -> &Layers {
+        &self.outcome.layers
+    }
+}
+
+/// A run with its repetitions.
+#[derive(Clone, Debug)]
+pub struct RunResult {
+    /// Its name.
+    pub id: String,
+    /// The kernel as the incident calls it.
+    pub variant: String,
+    /// The scheduler as the incident calls it; none where the kernel had no choice.
+    pub scheduler: Option<String>,
+    /// Which report of the incident it belongs to.
+    pub report: String,
+    /// Runs that belong together.
+    pub group: String,
+    /// Words after `iowhy` that repeat the first sequence.
+    pub command: String,
+    /// Why it is made.
+    pub note: Option<String>,
+    /// What is measured.
+    pub metric: &'static Metric,
+    /// What it ran on.
+    pub plan: Plan,
+    /// One for each repetition.
+    pub samples: Vec<Sample>,
+}
+
+impl RunResult {
+    /// A figure of each repetition.
+    pub fn values(&self, metric: &Metric) -> Vec<f64> {
+        self.samples.iter().map(|sample| (metric.of)(&sample.outcome)).collect()
+    }
+
+    /// Whether its command has this word.
+    pub fn has_word(&self, word: &str) -> bool {
+        self.command.split_whitespace().any(|own| own == word)
+    }
+}
+
+/// Where the values of a row come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The mean over runs, by their numbers.
+    Runs(Vec<usize>),
+    /// The change of one row against another.
+    Change {
+        /// The row that changed.
+        of: String,
+        /// The row it is compared with.
+        to: String,
+    },
+}
+
+/// A row: a figure that was published or that a claim needs.
 #[derive(Clone, Debug)]
 pub struct RowResult {
     /// Its name.
@@ -124,46 +230,67 @@ pub struct RowResult {
     pub variant: String,
     /// The scheduler as published; none where the kernel had no choice.
     pub scheduler: Option<String>,
-    /// Which report of the incident it belongs to.
+    /// Which report or table of the incident it belongs to.
     pub report: String,
-    /// calibration, prediction, context; `extra` for runs nobody published.
+    /// Rows that belong together.
+    pub group: String,
+    /// calibration, prediction, context; `extra` for rows nobody published.
     pub role: String,
     /// What was published, if anything.
-    pub published: Option<Published>,
-    /// Words after `iowhy sysbench` that repeat the first sequence.
-    pub command: String,
-    /// Why an extra run is made.
+    pub published: Option<Figure>,
+    /// Why an extra row is made.
     pub note: Option<String>,
-    /// What it ran on.
-    pub plan: Plan,
-    /// One run for each sequence.
-    pub samples: Vec<Sample>,
+    /// What is measured.
+    pub metric: &'static Metric,
+    /// Which statistic of the repetitions it is.
+    pub statistic: Statistic,
+    /// Where its values come from.
+    pub source: Source,
+    /// Its runs.
+    pub runs: Vec<Arc<RunResult>>,
+    /// One value for each repetition.
+    pub values: Vec<f64>,
 }
 
 impl RowResult {
-    /// Mean of the simulated seconds.
-    pub fn mean_s(&self) -> f64 {
-        mean(self.samples.iter().map(|sample| sample.elapsed_s))
+    /// The simulated figure, 0 of nothing.
+    pub fn simulated(&self) -> f64 {
+        crate::measure::finite(self.statistic.of(&self.values, self.metric.better))
     }
 
-    /// Smallest and largest of them.
-    pub fn spread_s(&self) -> (f64, f64) {
-        extremes(self.samples.iter().map(|sample| sample.elapsed_s))
+    /// Smallest and largest of the repetitions.
+    pub fn spread(&self) -> (f64, f64) {
+        extremes(self.values.iter().copied())
     }
 
-    /// Ratios to another row, sequence by sequence.
+    /// Ratios to another row, repetition by repetition.
     pub fn ratios(&self, to: &RowResult) -> Vec<f64> {
-        self.samples
-            .iter()
-            .zip(&to.samples)
-            .map(|(a, b)| if b.elapsed_s > 0.0 { a.elapsed_s / b.elapsed_s } else { 0.0 })
-            .collect()
+        self.values.iter().zip(&to.values).map(|(a, b)| if *b > 0.0 { a / b } else { 0.0 }).collect()
     }
 
-    /// A sum over all sequences.
-    pub fn sum(&self, of: impl Fn(&Layers) -> u64) -> u64 {
-        self.samples.iter().map(|sample| of(&sample.layers)).sum()
+    /// The run of the row, the first if there are several.
+    pub fn run(&self) -> Option<&RunResult> {
+        self.runs.first().map(Arc::as_ref)
     }
+
+    /// All repetitions of all its runs.
+    pub fn samples(&self) -> impl Iterator<Item = &Sample> {
+        self.runs.iter().flat_map(|run| &run.samples)
+    }
+
+    /// A sum over all repetitions.
+    pub fn sum(&self, of: impl Fn(&Layers) -> u64) -> u64 {
+        self.samples().map(|sample| of(sample.layers())).sum()
+    }
+}
+
+/// One row against another.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub struct Ratio {
+    /// The ratio, averaged as the scenario says.
+    pub value: f64,
+    /// Smallest and largest of the repetitions' ratios.
+    pub spread: (f64, f64),
 }
 
 /// Mean, 0 of nothing.
@@ -188,12 +315,16 @@ pub struct IncidentResult {
     pub incident: Incident,
     /// What was assumed.
     pub scenario: Scenario,
-    /// Sequences per row.
+    /// Repetitions of each run.
     pub sequences: u32,
-    /// Published rows, in their order.
+    /// Every run in order.
+    pub runs: Vec<Arc<RunResult>>,
+    /// Published rows and cells, in their order.
     pub rows: Vec<RowResult>,
-    /// Runs nobody published.
+    /// Rows nobody published.
     pub extra: Vec<RowResult>,
+    /// Published rows that are only shown.
+    pub context: Vec<Row>,
     /// Claims, in their order.
     pub claims: Vec<ClaimResult>,
     /// The cause, told by this run's own layers.
@@ -216,10 +347,35 @@ impl IncidentResult {
         self.rows.iter().chain(&self.extra).find(|row| row.id == id)
     }
 
-    /// Hash over the event hashes of all rows in order.
+    /// The row that plays this part in the explanation.
+    pub fn part(&self, part: &str) -> Option<&RowResult> {
+        self.row(self.scenario.why.get(part)?)
+    }
+
+    /// One row against another, averaged as the scenario says.
+    pub fn ratio(&self, of: &RowResult, to: &RowResult) -> Ratio {
+        let ratios = of.ratios(to);
+        let spread = extremes(ratios.iter().copied());
+        let value = match self.scenario.average {
+            Average::MeanOfRatios => mean(ratios.into_iter()),
+            Average::RatioOfMeans if to.simulated() > 0.0 => of.simulated() / to.simulated(),
+            Average::RatioOfMeans => 0.0,
+        };
+        Ratio { value, spread }
+    }
+
+    /// Whether a cell of a published table shows this run.
+    pub fn is_in_a_table(&self, row: &RowResult) -> bool {
+        let Source::Runs(own) = &row.source else { return false };
+        let cells = self.rows.iter().filter(|cell| self.incident.tables.iter().any(|table| table.id() == cell.report));
+        cells
+            .filter_map(|cell| if let Source::Runs(runs) = &cell.source { Some(runs) } else { None })
+            .any(|runs| own.iter().all(|run| runs.contains(run)))
+    }
+
+    /// Hash over the event hashes of all runs in order.
     pub fn event_hash(&self) -> u64 {
-        let hashes = self.rows.iter().chain(&self.extra).flat_map(|row| row.samples.iter().map(|s| s.event_hash));
-        combine(hashes)
+        combine(self.runs.iter().flat_map(|run| run.samples.iter().map(|sample| sample.outcome.event_hash)))
     }
 }
 
@@ -236,61 +392,96 @@ pub fn combine(hashes: impl Iterator<Item = u64>) -> u64 {
 /// # Errors
 /// If the incident is unknown or not modelled, or a run fails.
 pub fn run(id: &str, how: How, progress: &(dyn Fn(usize, usize) + Sync)) -> Result<IncidentResult, IncidentError> {
-    let Some((id, text, scenario)) = INCIDENTS.iter().find(|(known, _, _)| *known == id) else {
-        let names = INCIDENTS.iter().map(|(known, _, _)| *known);
+    let Some(entry) = INCIDENTS.iter().find(|entry| entry.id == id) else {
+        let names = INCIDENTS.iter().map(|entry| entry.id);
         return Err(IncidentError::Unknown(
             Problem::error(format!("unknown incident `{id}`")).near(id, names).help("`iowhy incident list` lists them"),
         ));
     };
-    let scenario = scenario.ok_or_else(|| IncidentError::NotModelled((*id).to_owned()))?;
-    let incident = file::parse(id, text)?;
-    let scenario = scenario::parse(id, scenario)?;
-    let (mut rows, nr_published) = scenario.rows(&incident)?;
-    run_rows(&mut rows, how, progress)?;
-    let extra = rows.split_off(nr_published);
+    let scenario = entry.scenario.ok_or_else(|| IncidentError::NotModelled(id.to_owned()))?;
+    run_entry(entry, scenario, how, progress)
+}
+
+fn run_entry(
+    entry: &Entry,
+    scenario: &str,
+    how: How,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> Result<IncidentResult, IncidentError> {
+    let incident = file::parse(entry.id, entry.file)?;
+    let scenario = scenario::parse(entry.id, scenario)?;
+    let mut planned = scenario.plan(&incident)?;
+    let sequences = how.sequences.unwrap_or(scenario.sequences).max(1);
+    run_all(&mut planned.runs, sequences, how.threads, progress)?;
+    let runs: Vec<Arc<RunResult>> = planned.runs.into_iter().map(Arc::new).collect();
     let mut result = IncidentResult {
         incident,
         scenario,
-        sequences: how.sequences,
-        rows,
-        extra,
+        sequences,
+        runs,
+        rows: planned.rows,
+        extra: planned.extra,
+        context: planned.context,
         claims: Vec::new(),
         why: String::new(),
     };
-    result.claims = claims::check(&result);
-    result.why = claims::why(&result);
+    result.take_values();
+    result.claims = claims::check(&result, entry.checks);
+    result.why = entry.why.map_or_else(String::new, |why| why(&result));
     Ok(result)
 }
 
-/// The plan of one sequence: the first one is what the program saw, the others are seeded.
-fn plan_of(plan: &Plan, sequence: u32) -> Plan {
-    let mut plan = plan.clone();
-    let seed = u64::from(sequence) + 1;
-    plan.job.seed = seed;
-    if let Some(fileio) = plan.job.fileio_mut() {
-        fileio.positions = if sequence == 0 { PositionSource::GlibcUnseeded } else { PositionSource::Seeded(seed) };
+impl IncidentResult {
+    /// Gives every row its runs and values: first those of runs, then those that are made of other rows.
+    fn take_values(&mut self) {
+        for row in self.rows.iter_mut().chain(&mut self.extra) {
+            let Source::Runs(numbers) = &row.source else { continue };
+            row.runs = numbers.iter().filter_map(|nr| self.runs.get(*nr).cloned()).collect();
+            let values: Vec<Vec<f64>> = row.runs.iter().map(|run| run.values(row.metric)).collect();
+            row.values = (0..self.sequences as usize)
+                .map(|nr| mean(values.iter().filter_map(|values| values.get(nr).copied())))
+                .collect();
+        }
+        let change = |row: &RowResult| -> Option<Vec<f64>> {
+            let Source::Change { of, to } = &row.source else { return None };
+            let (of, to) = (self.row(of)?, self.row(to)?);
+            let ratios = match self.scenario.average {
+                Average::MeanOfRatios => of.ratios(to),
+                Average::RatioOfMeans => vec![self.ratio(of, to).value],
+            };
+            Some(ratios.into_iter().map(|ratio| 100.0 * (ratio - 1.0)).collect())
+        };
+        let changes: Vec<Option<Vec<f64>>> = self.rows.iter().chain(&self.extra).map(change).collect();
+        for (row, values) in self.rows.iter_mut().chain(&mut self.extra).zip(changes) {
+            if let Some(values) = values {
+                row.values = values;
+            }
+        }
     }
-    plan
 }
 
-fn run_rows(rows: &mut [RowResult], how: How, progress: &(dyn Fn(usize, usize) + Sync)) -> Result<(), IncidentError> {
-    let sequences = how.sequences.max(1);
+fn run_all(
+    runs: &mut [RunResult],
+    sequences: u32,
+    threads: usize,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> Result<(), IncidentError> {
     let steps: Vec<(usize, u32)> =
-        (0..rows.len()).flat_map(|row| (0..sequences).map(move |sequence| (row, sequence))).collect();
+        (0..runs.len()).flat_map(|run| (0..sequences).map(move |sequence| (run, sequence))).collect();
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let known: &[RowResult] = rows;
+    let known: &[RunResult] = runs;
     let work = || {
         let mut results = Vec::new();
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some((row, sequence)) = steps.get(index).copied() else { return results };
-            results.push((index, sim::run(&plan_of(&known[row].plan, sequence))));
+            let Some((run, sequence)) = steps.get(index).copied() else { return results };
+            results.push((index, sim::run(&command::repetition(&known[run].plan, sequence))));
             progress(done.fetch_add(1, Ordering::Relaxed) + 1, steps.len());
         }
     };
     progress(0, steps.len());
     let mut results: Vec<_> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..how.threads.clamp(1, steps.len())).map(|_| scope.spawn(work)).collect();
+        let workers: Vec<_> = (0..threads.clamp(1, steps.len().max(1))).map(|_| scope.spawn(work)).collect();
         workers
             .into_iter()
             .flat_map(|worker| match worker.join() {
@@ -300,16 +491,12 @@ fn run_rows(rows: &mut [RowResult], how: How, progress: &(dyn Fn(usize, usize) +
             })
             .collect()
     });
-    // Whoever was faster: results are taken in the order of the rows.
+    // Whoever was faster: results are taken in the order of the runs.
     results.sort_by_key(|(index, _)| *index);
     for (index, outcome) in results {
-        let (row, sequence) = steps[index];
-        let outcome = outcome.map_err(|error| IncidentError::Run { row: rows[row].id.clone(), sequence, error })?;
-        rows[row].samples.push(Sample {
-            elapsed_s: outcome.elapsed.as_secs_f64(),
-            layers: outcome.layers,
-            event_hash: outcome.event_hash,
-        });
+        let (run, sequence) = steps[index];
+        let outcome = outcome.map_err(|error| IncidentError::Run { row: runs[run].id.clone(), sequence, error })?;
+        runs[run].samples.push(Sample { elapsed_s: outcome.elapsed.as_secs_f64(), outcome });
     }
     Ok(())
 }
@@ -331,13 +518,14 @@ mod tests {
 
     #[test]
     fn every_row_of_a_modelled_incident_becomes_a_plan() -> Result<(), IncidentError> {
-        for (id, text, scenario) in INCIDENTS {
-            let Some(scenario) = scenario else { continue };
-            let incident = file::parse(id, text)?;
-            let scenario = scenario::parse(id, scenario)?;
-            let (rows, nr_published) = scenario.rows(&incident)?;
-            assert_eq!(nr_published, incident.rows.len());
-            assert_eq!(rows.len(), incident.rows.len() + scenario.extra.len());
+        for entry in INCIDENTS {
+            let Some(scenario) = entry.scenario else { continue };
+            let incident = file::parse(entry.id, entry.file)?;
+            let planned = scenario::parse(entry.id, scenario)?.plan(&incident)?;
+            let cells = |row: &&RowResult| incident.rows.iter().all(|published| published.id != row.id);
+            let nr_cells = planned.rows.iter().filter(cells).count();
+            assert_eq!(planned.rows.len() + planned.context.len(), incident.rows.len() + nr_cells, "{}", entry.id);
+            assert!(!planned.runs.is_empty(), "{}", entry.id);
         }
         Ok(())
     }
@@ -352,7 +540,7 @@ mod tests {
 
     #[test]
     fn an_unknown_name_gets_the_nearest() {
-        let how = How { sequences: 1, threads: 1 };
+        let how = How { sequences: Some(1), threads: 1 };
         match run("2004-random-read", how, &|_, _| {}) {
             Err(IncidentError::Unknown(problem)) => assert_eq!(problem.nearest[0], "2004-random-read-split"),
             other => panic!("{other:?}"),

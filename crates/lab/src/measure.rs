@@ -66,7 +66,7 @@ pub fn device(stats: &DeviceStats) -> Value {
 
 /// What every layer did.
 pub fn layers(layers: &Layers) -> Value {
-    let [sync, asynchronous, force, single] = layers.windows;
+    let [sync, asynchronous, force, single, around, exec, huge] = layers.windows;
     let [interleaved, misses, hits, congestion] = layers.closes;
     let [idle_hit, idle_broken, idle_timeout] = layers.idles;
     let phases = &layers.phases;
@@ -74,18 +74,23 @@ pub fn layers(layers: &Layers) -> Value {
         "cache": {
             "hits": layers.hits,
             "misses": layers.misses,
+            "faults": { "minor": layers.faults[0], "major": layers.faults[1] },
             "pages_added": layers.pages_added,
             "pages_removed": layers.pages_removed,
             "writeback_pages": layers.writeback_pages,
             "throttles": layers.throttles,
         },
         "readahead": {
-            "windows": { "sync": sync, "async": asynchronous, "force": force, "single": single },
+            "windows": { "sync": sync, "async": asynchronous, "force": force, "single": single,
+                         "around": around, "exec": exec, "huge": huge },
             "window_pages": {
                 "sync": layers.window_pages[0],
                 "async": layers.window_pages[1],
                 "force": layers.window_pages[2],
                 "single": layers.window_pages[3],
+                "around": layers.window_pages[4],
+                "exec": layers.window_pages[5],
+                "huge": layers.window_pages[6],
             },
             "closes": {
                 "interleaved_misses": interleaved,

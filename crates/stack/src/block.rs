@@ -8,18 +8,45 @@
 //! run         while the device has room: the elevator's next request is issued
 //! complete    the elevator is told, the request is freed, the next one is issued; only then is anybody woken
 //! ```
+//! Files beside this one: `legacy` (pools of requests), `mq` (tags of blk-mq), `flush` (flushes in steps), `wbt`
+//! (throttled writeback), `rules` (which kernel has what). With blk-mq:
+//!
+//! ```text
+//! submit      join the newest request of the plug list, or one of the scheduler's or of the newest 8 of the software
+//!             queue; wait for the writeback throttle; take a tag
+//! no plug     with a scheduler: insert, run; without: straight to the driver, to `dispatch` if that refuses
+//! flush plug  with a scheduler: inserted in the order they came; without: straight to the driver, until 6.12 the newest
+//!             first; from a task that goes to sleep: software queue, and the worker thread runs it
+//! run         what the driver refused first, then the scheduler, one at a time; a software queue in bulk unless the
+//!             driver has been refusing
+//! ```
 //! A merge that is refused for its size bars the request from further merging (2.6.6). Source: 2.6.6-rc3
 //! `drivers/block/ll_rw_blk.c` (`__make_request`, `get_request`, `attempt_merge`), 2.4.27 the same file, later kernels
-//! `block/blk-core.c`; see the block-layer specification, section 1. Known deviations: one segment per page; segments'
-//! 64 KiB boundaries and soft barriers are not modelled; blk-mq's tags are a plain count of requests.
+//! `block/blk-core.c`, 6.1 `block/blk-mq.c`, `block/blk-mq-sched.c`; see the block-layer specification, section 1. Known
+//! deviations: one segment per page; segments' 64 KiB boundaries and soft barriers are not modelled; the 3 ms retry after
+//! a lost budget is not needed, because every completion runs the queue.
+
+mod flush;
+mod legacy;
+mod mq;
+pub mod rules;
+mod wbt;
+
+use flush::{FlushQueue, Step, Steps};
+use legacy::Pools;
+use mq::Tags;
+use rules::{Budget, Flushes, Kind, QueueRules};
+use wbt::Wbt;
 
 use crate::device::{Command, Completion, Device};
 use crate::elevator::{Ctx, Elevator};
-use crate::event::{CallId, Dir, MergeKind, RqId, UnplugCause, What};
-use crate::plug::Plugging;
+use crate::event::{CallId, Content, Dir, MergeKind, RqId, UnplugCause, What};
+use crate::plug::{PlugOrder, Plugging};
 use crate::record::Recorder;
 use crate::request::{Bio, BioId, Bios, IoContext, Request, Requests};
-use crate::units::{Hz, Nanos, PAGE_SECTORS};
+use crate::sorted::slot;
+use crate::units::{Hz, Nanos, PAGE_SECTORS, Sector};
+use std::collections::VecDeque;
 
 /// Something that the queue wants to be told at a later time.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -47,7 +74,7 @@ pub struct QueueLimits {
     pub max_sectors: u32,
     /// Most pages in a request.
     pub max_segments: u32,
-    /// Requests (each direction, or together if `max_queue_sectors` is set).
+    /// Requests (each class, or together if `max_queue_sectors` is set). 0: 128, or with blk-mq what the tags allow.
     pub nr_requests: u32,
     /// Requests a task may take beyond that after having waited.
     pub batch_requests: u32,
@@ -75,26 +102,53 @@ pub enum Submitted {
 /// Requests that a task holds back.
 pub type PlugList = Vec<RqId>;
 
-/// A task that may take requests although there are none left.
-#[derive(Copy, Clone, Debug)]
-struct Batcher {
-    task: u32,
-    left: u32,
-    until: Nanos,
+/// Requests of a legacy queue where nothing else is said (`BLKDEV_MAX_RQ`).
+const DEFAULT_REQUESTS: u32 = 128;
+
+/// Devices of at most so many commands are taken for SCSI or SATA.
+const SCSI_DEPTH: u32 = 32;
+
+/// What the queue keeps of a request beside what elevators see.
+#[derive(Copy, Clone, Debug, Default)]
+struct Extra {
+    /// Hardware queue whose tag it holds.
+    hw_queue: u32,
+    /// The elevator has had it.
+    elevated: bool,
+    /// Counted by the writeback throttle.
+    throttled: bool,
+    /// Goes through the flush machinery.
+    sequenced: bool,
+    /// Its data must pass the drive's cache.
+    fua: bool,
 }
 
 /// The queue of one device, its elevator, and the device.
 pub struct BlockQueue {
     limits: QueueLimits,
+    /// `nr_requests` as asked for.
+    asked_requests: u32,
     elevator: Box<dyn Elevator>,
     device: Box<dyn Device>,
     plugging: Plugging,
     requests: Requests,
     bios: Bios,
-    allocated: [u32; 2],
-    congested: [bool; 2],
-    full: [bool; 2],
-    batchers: Vec<Batcher>,
+    extra: Vec<Extra>,
+    rules: QueueRules,
+    pools: Pools,
+    tags: Tags,
+    wbt: Option<Wbt>,
+    flush: FlushQueue,
+    /// Requests that go before anything of the elevator's: refused by the driver, or of the flush machinery.
+    dispatch: VecDeque<RqId>,
+    /// blk-mq.
+    multi: bool,
+    /// The elevator schedules (all but `none`).
+    scheduled: bool,
+    /// The elevator is asked only while the device has room.
+    budgeted: bool,
+    bio_based: bool,
+    rotational: bool,
     queued_sectors: u64,
     in_driver: u32,
     depth: u32,
@@ -119,22 +173,28 @@ impl BlockQueue {
         device: Box<dyn Device>,
         plugging: Plugging,
     ) -> BlockQueue {
-        let mut limits = limits;
-        if let Some(nr_requests) = elevator.nr_requests() {
-            limits.nr_requests = limits.nr_requests.max(nr_requests);
-        }
         let depth = device.queue_depth();
-        BlockQueue {
+        let rotational = device.rotational();
+        let mut queue = BlockQueue {
             limits,
+            asked_requests: limits.nr_requests,
             elevator,
             device,
             plugging,
             requests: Requests::default(),
             bios: Bios::default(),
-            allocated: [0; 2],
-            congested: [false; 2],
-            full: [false; 2],
-            batchers: Vec::new(),
+            extra: Vec::new(),
+            rules: QueueRules::V2_6_0,
+            pools: Pools::default(),
+            tags: Tags::default(),
+            wbt: None,
+            flush: FlushQueue::default(),
+            dispatch: VecDeque::new(),
+            multi: false,
+            scheduled: true,
+            budgeted: false,
+            bio_based: false,
+            rotational,
             queued_sectors: 0,
             in_driver: 0,
             depth,
@@ -147,6 +207,80 @@ impl BlockQueue {
             done: Vec::new(),
             finished: Vec::new(),
             wakeups: Vec::new(),
+        };
+        queue.set_rules(QueueRules { bio_based: false, ..QueueRules::V2_6_0 });
+        queue
+    }
+
+    /// The same queue under the rules of another kernel. Must be called before it is used.
+    pub fn with_rules(mut self, rules: QueueRules) -> BlockQueue {
+        assert!(self.is_idle(), "the rules of a queue are those of its kernel");
+        self.set_rules(rules);
+        self
+    }
+
+    fn set_rules(&mut self, rules: QueueRules) {
+        self.rules = rules;
+        self.multi = rules.kind == Kind::Multi;
+        self.bio_based = rules.bio_based && self.device.bio_based();
+        self.scheduled = self.elevator.schedules();
+        self.pools = Pools::new(&rules);
+        if self.multi {
+            let per_queue = self.device.queue_depth();
+            let nr_hw_queues = match rules.nr_hw_queues {
+                0 => self.device.nr_hw_queues(),
+                nr => nr.min(self.device.nr_hw_queues()),
+            };
+            self.depth = per_queue * nr_hw_queues;
+            let automatic = if self.scheduled { 2 * per_queue.min(128) } else { per_queue };
+            let limit = match self.asked_requests {
+                0 => automatic,
+                // Without a scheduler the tags are the driver's, and it has no more of them.
+                nr if !self.scheduled => nr.min(per_queue),
+                nr => nr,
+            };
+            self.limits.nr_requests = limit;
+            self.tags = Tags::new(nr_hw_queues, limit);
+            self.budgeted = match rules.budget {
+                Budget::Auto => per_queue <= SCSI_DEPTH,
+                Budget::Tags => false,
+                Budget::Device => true,
+            };
+            let throttles = rules.wbt && !self.elevator.regulates_writeback();
+            self.wbt = throttles.then(|| Wbt::new(&rules, self.rotational, per_queue));
+        } else {
+            self.limits.nr_requests = if self.asked_requests == 0 { DEFAULT_REQUESTS } else { self.asked_requests };
+            if let Some(nr_requests) = self.elevator.nr_requests() {
+                self.limits.nr_requests = self.limits.nr_requests.max(nr_requests);
+            }
+        }
+    }
+
+    /// The rules it works by.
+    pub fn rules(&self) -> &QueueRules {
+        &self.rules
+    }
+
+    /// Tags of the hardware queue that has most of them in use, and how many there are (blk-mq; else zeroes).
+    pub fn tags(&self) -> (u32, u32) {
+        let used = (0..self.tags.nr_hw_queues() as u32).map(|queue| self.tags.used(queue)).max();
+        (used.unwrap_or(0), self.tags.limit())
+    }
+
+    /// Whose waiters a bio joins when there is no request for it: [`Dir::Read`] stands for the first pool of a legacy
+    /// queue (reads, or everything synchronous), [`Dir::Write`] for the second. What
+    /// [`BlockQueue::should_wake_waiter`] and [`BlockQueue::no_waiters`] are asked about.
+    pub fn waiter_class(&self, bio: &Bio) -> Dir {
+        if self.multi {
+            return bio.dir;
+        }
+        if self.pools.class(bio.dir, bio.sync) == 0 { Dir::Read } else { Dir::Write }
+    }
+
+    /// A task has been stopped because too much is dirty: the writeback throttle lets more through for a while.
+    pub fn note_dirty_wait(&mut self, now: Nanos) {
+        if let Some(wbt) = &mut self.wbt {
+            wbt.dirty_wait(now);
         }
     }
 
@@ -167,21 +301,38 @@ impl BlockQueue {
 
     /// Whether one direction has so many requests that read-ahead and writeback should hold back.
     pub fn congested(&self, dir: Dir) -> bool {
-        self.congested[dir as usize]
+        // Tags know no congestion.
+        !self.multi && self.pools.congested(dir)
     }
 
-    /// A request of this direction was allocated: a queue of 128 counts as congested from 113 on.
-    fn note_allocated(&mut self, dir: Dir) {
-        let n = self.limits.nr_requests;
-        self.allocated[dir as usize] += 1;
-        self.congested[dir as usize] |= self.allocated[dir as usize] > n - n / 8;
+    /// A request was allocated for a bio of this kind.
+    #[inline]
+    fn note_allocated(&mut self, id: RqId, bio: &Bio) {
+        let mut extra = Extra::default();
+        if self.multi {
+            extra.hw_queue = self.tags.queue_of(bio.context.task);
+            self.tags.take(extra.hw_queue);
+            if let Some(wbt) = &mut self.wbt
+                && Wbt::concerns(bio)
+            {
+                extra.throttled = true;
+                wbt.wrote();
+            }
+        } else {
+            self.pools.took(self.pools.class(bio.dir, bio.sync), &self.limits);
+        }
+        *slot(&mut self.extra, id) = extra;
     }
 
-    /// One was freed: it no longer does below 111.
-    fn note_freed(&mut self, dir: Dir) {
-        let n = self.limits.nr_requests;
-        self.allocated[dir as usize] -= 1;
-        self.congested[dir as usize] &= self.allocated[dir as usize] + 1 >= n - n / 8;
+    /// A request is to be freed.
+    #[inline]
+    fn note_freed(&mut self, id: RqId) {
+        if self.multi {
+            self.tags.give(self.extra[id.0 as usize].hw_queue);
+        } else {
+            let Request { dir, sync, .. } = self.requests[id];
+            self.pools.gave(self.pools.class(dir, sync), &self.limits);
+        }
     }
 
     /// Hands over what the queue wants to be told and when, in the order it came up.
@@ -216,7 +367,7 @@ impl BlockQueue {
         ctx.in_driver = self.in_driver;
         ctx.plugged = self.plugged;
         ctx.max_sectors = self.limits.max_sectors;
-        ctx.rotational = self.device.rotational();
+        ctx.rotational = self.rotational;
         let answer = ask(self.elevator.as_mut(), &mut ctx);
         let (kick, started, ended) = (ctx.kick, ctx.idle_started, ctx.idle_ended);
         if let Some(cause) = ended {
@@ -254,6 +405,18 @@ impl BlockQueue {
         bio.next = BioId::NONE;
         let what =
             What::BioQueue { dir: bio.dir, content: bio.content, sector: bio.sector, nr_sectors: bio.nr_sectors };
+        if self.bio_based {
+            // No request, no statistics, no time: the target ends the bio as it is handed in.
+            self.finished.push(bio);
+            return Submitted::Queued;
+        }
+        if bio.flush && self.rules.flushes == Flushes::Sequenced && !self.rules.write_cache {
+            if bio.nr_sectors == 0 {
+                self.finished.push(bio);
+                return Submitted::Queued;
+            }
+            bio.flush = false;
+        }
         let mut plug = plug;
         if let Some(list) = plug.as_deref_mut()
             && let Some((rq, kind)) = self.plug_candidate(list, &bio)
@@ -282,26 +445,21 @@ impl BlockQueue {
             return Submitted::NoRequest;
         }
         rec.event(now, bio.call, what);
+        if self.multi {
+            self.queue_multi(bio, plug, now, rec);
+            return Submitted::Queued;
+        }
         if was_empty && let Plugging::Queue { delay, .. } = self.plugging {
             self.set_plug(now, delay, bio.call, rec);
         }
         let rq = self.allocate(bio, now, rec);
+        if bio.flush && self.rules.flushes == Flushes::Sequenced {
+            self.begin_flush(rq, now, rec);
+            self.run(now, rec);
+            return Submitted::Queued;
+        }
         match plug {
-            Some(list) => {
-                let Plugging::Task { max_requests, flush_sectors, .. } = self.plugging else {
-                    unreachable!("only kernels whose tasks plug pass a list")
-                };
-                let large = list
-                    .last()
-                    .is_some_and(|last| flush_sectors > 0 && self.requests[*last].nr_sectors >= flush_sectors);
-                if (max_requests > 0 && list.len() >= max_requests as usize) || large {
-                    self.flush_plug(now, list, UnplugCause::Threshold, rec);
-                }
-                if list.is_empty() {
-                    rec.event(now, bio.call, What::Plug);
-                }
-                list.push(rq);
-            }
+            Some(list) => self.add_to_plug(rq, list, now, rec),
             None => {
                 self.insert(rq, now, rec);
                 match self.plugging {
@@ -313,12 +471,64 @@ impl BlockQueue {
         Submitted::Queued
     }
 
+    /// Takes a bio into a request of blk-mq and sends that on.
+    #[inline]
+    fn queue_multi(&mut self, bio: Bio, plug: Option<&mut PlugList>, now: Nanos, rec: &mut Recorder<'_>) {
+        let rq = self.allocate(bio, now, rec);
+        if bio.flush && self.rules.flushes == Flushes::Sequenced {
+            self.begin_flush(rq, now, rec);
+            self.run(now, rec);
+        } else if let Some(list) = plug {
+            self.add_to_plug(rq, list, now, rec);
+        } else if self.scheduled || (self.tags.is_busy() && (self.tags.nr_hw_queues() == 1 || !bio.sync)) {
+            self.insert(rq, now, rec);
+            self.run(now, rec);
+        } else {
+            self.issue_directly(rq, now, rec);
+        }
+    }
+
+    /// Past the software queue to the driver.
+    #[inline]
+    fn issue_directly(&mut self, rq: RqId, now: Nanos, rec: &mut Recorder<'_>) {
+        let request = &mut self.requests[rq];
+        request.inserted = now;
+        rec.event(now, request.call, What::Insert { rq });
+        let room = self.in_driver < self.depth;
+        if room {
+            self.issue(rq, now, rec);
+        } else {
+            self.requests[rq].started = true;
+            self.dispatch.push_back(rq);
+        }
+        self.tags.driver_was(!room);
+    }
+
+    /// Puts a request on a task's list, which is flushed first if it is full.
+    #[inline]
+    fn add_to_plug(&mut self, rq: RqId, list: &mut PlugList, now: Nanos, rec: &mut Recorder<'_>) {
+        let Plugging::Task { max_requests, flush_sectors, .. } = self.plugging else {
+            unreachable!("only kernels whose tasks plug pass a list")
+        };
+        let large =
+            list.last().is_some_and(|last| flush_sectors > 0 && self.requests[*last].nr_sectors >= flush_sectors);
+        if (max_requests > 0 && list.len() >= max_requests as usize) || large {
+            self.flush_plug(now, list, UnplugCause::Threshold, rec);
+        }
+        if list.is_empty() {
+            rec.event(now, self.requests[rq].call, What::Plug);
+        }
+        list.push(rq);
+    }
+
     /// A request of a plug list that the bio could join, newest first.
     fn plug_candidate(&self, list: &PlugList, bio: &Bio) -> Option<(RqId, MergeKind)> {
         if bio.flush {
             return None;
         }
-        list.iter().rev().find_map(|&id| {
+        // blk-mq looks at the newest only.
+        let looked_at = if self.multi { 1 } else { list.len() };
+        list.iter().rev().take(looked_at).find_map(|&id| {
             let rq = &self.requests[id];
             if rq.dir != bio.dir || rq.flush || rq.no_merge || !self.size_allows(id, bio.nr_sectors) {
                 None
@@ -371,78 +581,66 @@ impl BlockQueue {
         if !fits {
             return;
         }
-        self.bios[a.last].next = b.first;
-        let kept = &mut self.requests[front];
-        kept.nr_sectors += b.nr_sectors;
-        kept.nr_bios += b.nr_bios;
-        kept.last = b.last;
-        kept.queued = kept.queued.min(b.queued);
-        kept.allocated = kept.allocated.min(b.allocated);
+        self.append(front, back);
         self.elevator(now, rec, |e, ctx| e.merged_requests(ctx, front, back));
         rec.event(now, a.call, What::MergeRequests { rq: front, gone: back });
-        self.note_freed(b.dir);
+        self.note_united(back);
         self.requests.release(back);
+    }
+
+    /// `gone` has been united with another request.
+    fn note_united(&mut self, gone: RqId) {
+        self.note_freed(gone);
+        if self.extra[gone.0 as usize].throttled
+            && let Some(wbt) = &mut self.wbt
+        {
+            wbt.dropped();
+        }
     }
 
     /// Whether this bio's submitter can have a request now.
     fn has_request(&mut self, bio: &Bio, now: Nanos) -> bool {
-        let limits = &self.limits;
-        if limits.max_queue_sectors > 0 {
-            // 2.4: one pool; writers wait for bytes, readers may go a quarter beyond.
-            let room = match bio.dir {
-                Dir::Write => limits.max_queue_sectors,
-                Dir::Read => limits.max_queue_sectors + limits.max_queue_sectors / 4,
-            };
-            return self.allocated[0] + self.allocated[1] < limits.nr_requests && self.queued_sectors <= room;
-        }
-        let dir = bio.dir as usize;
-        let task = bio.context.task;
-        if self.allocated[dir] + 1 >= limits.nr_requests && !self.full[dir] {
-            self.full[dir] = true;
-            self.make_batcher(task, now);
-        }
-        if !self.full[dir] || self.elevator.may_queue(bio.context, bio.dir) == Some(true) {
-            return true;
-        }
-        let batch = self.batchers.iter_mut().find(|b| b.task == task && b.left > 0 && b.until >= now);
-        match batch {
-            Some(batch) => {
-                batch.left -= 1;
-                true
+        if self.multi {
+            if let Some(wbt) = &mut self.wbt
+                && Wbt::concerns(bio)
+                && !wbt.may_write(bio, now)
+            {
+                return false;
             }
-            None => false,
+            let all = self.tags.limit();
+            let limit = if self.scheduled { self.elevator.depth_limit(bio, all).clamp(1, all) } else { all };
+            return self.tags.used(self.tags.queue_of(bio.context.task)) < limit;
         }
+        let elevator = &self.elevator;
+        self.pools.has_request(bio, now, &self.limits, self.queued_sectors, || {
+            elevator.may_queue(bio.context, bio.dir) == Some(true)
+        })
     }
 
     /// A task that has waited for a request may take several.
     pub fn make_batcher(&mut self, task: u32, now: Nanos) {
-        let batcher = Batcher { task, left: self.limits.batch_requests, until: now + self.limits.batch_time };
-        match self.batchers.iter_mut().find(|b| b.task == task) {
-            Some(known) => *known = batcher,
-            None => self.batchers.push(batcher),
+        if !self.multi {
+            self.pools.make_batcher(task, now, &self.limits);
         }
     }
 
-    /// Whether a task that waits for a request of this direction should be woken.
-    pub fn should_wake_waiter(&self, dir: Dir) -> bool {
-        if self.limits.max_queue_sectors > 0 {
-            let free = self.limits.nr_requests - self.allocated[0] - self.allocated[1];
-            let quarter = self.limits.max_queue_sectors / 4;
-            return free >= self.limits.batch_requests.min(self.limits.nr_requests / 4)
-                && self.queued_sectors <= self.limits.max_queue_sectors - quarter;
+    /// Whether a task that waits for a request of this class should be woken.
+    pub fn should_wake_waiter(&self, class: Dir) -> bool {
+        if self.multi {
+            let throttled = class == Dir::Write && self.wbt.as_ref().is_some_and(|wbt| !wbt.has_room());
+            return self.tags.any_free() && !throttled;
         }
-        self.allocated[dir as usize] < self.limits.nr_requests
+        self.pools.should_wake_waiter(class as usize, &self.limits, self.queued_sectors)
     }
 
-    /// Nobody waits for a request of this direction any more.
-    pub fn no_waiters(&mut self, dir: Dir) {
-        if self.allocated[dir as usize] + 1 < self.limits.nr_requests {
-            self.full[dir as usize] = false;
+    /// Nobody waits for a request of this class any more.
+    pub fn no_waiters(&mut self, class: Dir) {
+        if !self.multi {
+            self.pools.no_waiters(class as usize, &self.limits);
         }
     }
 
     fn allocate(&mut self, bio: Bio, now: Nanos, rec: &mut Recorder<'_>) -> RqId {
-        self.note_allocated(bio.dir);
         self.queued_sectors += u64::from(bio.nr_sectors);
         let id = self.bios.insert(bio);
         let rq = self.requests.insert(Request {
@@ -466,6 +664,7 @@ impl BlockQueue {
             inserted: now,
             issued: now,
         });
+        self.note_allocated(rq, &bio);
         rec.event(now, bio.call, What::GetRequest { rq });
         rq
     }
@@ -474,7 +673,42 @@ impl BlockQueue {
         let rq = &mut self.requests[id];
         rq.inserted = now;
         rec.event(now, rq.call, What::Insert { rq: id });
+        self.extra[id.0 as usize].elevated = true;
         self.elevator(now, rec, |e, ctx| e.add(ctx, id));
+    }
+
+    /// Gives a request from a plug list to the elevator, or unites it with one that it continues.
+    fn insert_or_unite(&mut self, id: RqId, now: Nanos, rec: &mut Recorder<'_>) {
+        if self.is_empty() || !self.elevator.merges_on_insert() {
+            return self.insert(id, now, rec);
+        }
+        let request = self.requests[id];
+        let as_bio = Bio { sector: request.sector, nr_sectors: request.nr_sectors, ..self.bios[request.first] };
+        let found = self.elevator(now, rec, |e, ctx| e.merge(ctx, &as_bio));
+        let Some((kept, MergeKind::Back)) = found.filter(|(kept, _)| self.size_allows(*kept, request.nr_sectors))
+        else {
+            return self.insert(id, now, rec);
+        };
+        rec.event(now, request.call, What::Insert { rq: id });
+        self.append(kept, id);
+        let call = self.requests[kept].call;
+        self.elevator(now, rec, |e, ctx| e.merged(ctx, kept, MergeKind::Back));
+        rec.event(now, call, What::MergeRequests { rq: kept, gone: id });
+        self.note_united(id);
+        self.requests.release(id);
+    }
+
+    /// Moves the bios of `gone` behind those of `kept`, which ends where it starts.
+    fn append(&mut self, kept: RqId, gone: RqId) {
+        let b = self.requests[gone];
+        let a = &mut self.requests[kept];
+        let last = a.last;
+        a.nr_sectors += b.nr_sectors;
+        a.nr_bios += b.nr_bios;
+        a.last = b.last;
+        a.queued = a.queued.min(b.queued);
+        a.allocated = a.allocated.min(b.allocated);
+        self.bios[last].next = b.first;
     }
 
     fn set_plug(&mut self, now: Nanos, delay: Nanos, call: CallId, rec: &mut Recorder<'_>) {
@@ -500,7 +734,7 @@ impl BlockQueue {
         if !self.plugged {
             return;
         }
-        let waiting = self.allocated[0] + self.allocated[1] - self.in_driver;
+        let waiting = self.pools.in_use().saturating_sub(self.in_driver);
         let reached = threshold > 0 && if exact { waiting == threshold } else { waiting >= threshold };
         if reached {
             self.unplug(now, UnplugCause::Threshold, rec);
@@ -519,36 +753,211 @@ impl BlockQueue {
         self.run(now, rec);
     }
 
-    /// Gives the requests of a task's list to the elevator and runs the queue.
+    /// Gives the requests of a task's list to the elevator, or past it to the driver, and runs the queue.
     pub fn flush_plug(&mut self, now: Nanos, list: &mut PlugList, cause: UnplugCause, rec: &mut Recorder<'_>) {
         if list.is_empty() {
             return;
         }
-        let nr_requests = list.len() as u32;
-        rec.event(now, self.requests[list[0]].call, What::Unplug { cause, nr_requests });
-        let requests = &self.requests;
-        list.sort_by_key(|&rq| requests[rq].sector);
-        for rq in list.drain(..) {
-            self.insert(rq, now, rec);
+        if self.multi && !self.scheduled {
+            let nr_requests = list.len() as u32;
+            rec.event(now, self.requests[list[0]].call, What::Unplug { cause, nr_requests });
+            if matches!(self.plugging, Plugging::Task { order: PlugOrder::Newest, .. }) {
+                list.reverse();
+            }
+            list.drain(..).for_each(|rq| self.issue_directly(rq, now, rec));
+            return;
         }
+        self.unload_plug(now, list, cause, rec);
         self.run(now, rec);
     }
 
+    /// The same for a task that goes to sleep without waiting for I/O: the kernel's worker thread runs the queue.
+    pub fn flush_plug_from_schedule(&mut self, now: Nanos, list: &mut PlugList, rec: &mut Recorder<'_>) {
+        if list.is_empty() {
+            return;
+        }
+        self.unload_plug(now, list, UnplugCause::Schedule, rec);
+        self.wakeups.push((now + self.limits.kblockd, Wakeup::Run));
+    }
+
+    /// Gives the requests of a task's list to the elevator.
+    fn unload_plug(&mut self, now: Nanos, list: &mut PlugList, cause: UnplugCause, rec: &mut Recorder<'_>) {
+        let nr_requests = list.len() as u32;
+        rec.event(now, self.requests[list[0]].call, What::Unplug { cause, nr_requests });
+        if let Plugging::Task { order: PlugOrder::Sector, .. } = self.plugging {
+            let requests = &self.requests;
+            list.sort_by_key(|&rq| requests[rq].sector);
+        }
+        for rq in list.drain(..) {
+            self.insert_or_unite(rq, now, rec);
+        }
+    }
+
     /// Issues requests while the queue is unplugged and the device has room.
+    #[inline]
     pub fn run(&mut self, now: Nanos, rec: &mut Recorder<'_>) {
-        while !self.plugged && self.in_driver < self.depth && !self.elevator.is_empty() {
+        if self.multi {
+            if !self.dispatch.is_empty() && !self.drain_dispatch(now, rec) {
+                return;
+            }
+            if !self.elevator.is_empty() {
+                self.run_multi(now, rec);
+            }
+            return;
+        }
+        while !self.plugged && self.in_driver < self.depth {
+            let id = match self.dispatch.pop_front() {
+                Some(id) => id,
+                None if self.elevator.is_empty() => break,
+                None => match self.elevator(now, rec, |e, ctx| e.next(ctx)) {
+                    Some(id) => id,
+                    None => break,
+                },
+            };
+            self.issue(id, now, rec);
+        }
+    }
+
+    /// Gives the driver what it refused before. Says whether it took everything.
+    fn drain_dispatch(&mut self, now: Nanos, rec: &mut Recorder<'_>) -> bool {
+        while self.in_driver < self.depth {
+            let Some(id) = self.dispatch.pop_front() else { break };
+            self.issue(id, now, rec);
+        }
+        let empty = self.dispatch.is_empty();
+        self.tags.driver_was(!empty);
+        empty
+    }
+
+    /// Asks the scheduler, or empties the software queue.
+    fn run_multi(&mut self, now: Nanos, rec: &mut Recorder<'_>) {
+        if !self.scheduled && !self.tags.is_busy() {
+            while let Some(id) = self.elevator(now, rec, |e, ctx| e.next(ctx)) {
+                self.requests[id].started = true;
+                self.dispatch.push_back(id);
+            }
+            self.drain_dispatch(now, rec);
+            return;
+        }
+        while !self.elevator.is_empty() && (self.in_driver < self.depth || (self.scheduled && !self.budgeted)) {
             let Some(id) = self.elevator(now, rec, |e, ctx| e.next(ctx)) else { break };
-            self.in_driver += 1;
+            if self.in_driver == self.depth {
+                // It has no driver tag and has left the elevator all the same.
+                self.requests[id].started = true;
+                self.dispatch.push_back(id);
+                self.tags.driver_was(true);
+                return;
+            }
+            self.issue(id, now, rec);
+            self.tags.driver_was(false);
+        }
+    }
+
+    /// A flush of 2.6.37 and later sets out.
+    fn begin_flush(&mut self, id: RqId, now: Nanos, rec: &mut Recorder<'_>) {
+        let data = self.requests[id].nr_sectors > 0;
+        rec.event(now, self.requests[id].call, What::Insert { rq: id });
+        let extra = &mut self.extra[id.0 as usize];
+        extra.sequenced = true;
+        extra.fua = data && self.rules.fua;
+        let after = data && !self.rules.fua;
+        *slot(&mut self.flush.steps, id) = Steps { before: true, data, after };
+        self.next_step(id, now, rec);
+    }
+
+    /// Sends a request of the flush machinery on.
+    fn next_step(&mut self, id: RqId, now: Nanos, rec: &mut Recorder<'_>) {
+        match self.flush.steps[id.0 as usize].take() {
+            Step::Flush => {
+                self.flush.wants(id, now);
+                self.kick_flush(now);
+            }
+            Step::Data => {
+                self.flush.data_in_flight += 1;
+                self.dispatch.push_back(id);
+            }
+            Step::Done => self.finish(id, now, rec),
+        }
+    }
+
+    /// Makes a flush command if one is due.
+    fn kick_flush(&mut self, now: Nanos) {
+        if !self.flush.is_due(now) {
+            return;
+        }
+        let command = self.requests.insert(Request {
+            sector: Sector(0),
+            nr_sectors: 0,
+            dir: Dir::Write,
+            content: Content::Data,
+            sync: true,
+            no_idle: true,
+            prio: false,
+            flush: true,
+            started: true,
+            no_merge: true,
+            context: IoContext::default(),
+            call: CallId::NONE,
+            nr_bios: 0,
+            first: BioId::NONE,
+            last: BioId::NONE,
+            queued: now,
+            allocated: now,
+            inserted: now,
+            issued: now,
+        });
+        *slot(&mut self.extra, command) = Extra::default();
+        self.flush.start(command);
+        self.dispatch.push_back(command);
+    }
+
+    /// A request of the machinery, or its command, is done at the device.
+    fn flush_step_done(&mut self, id: RqId, now: Nanos, rec: &mut Recorder<'_>) {
+        if self.flush.is_command(id) {
+            self.requests.release(id);
+            for served in self.flush.finish() {
+                self.next_step(served, now, rec);
+            }
+        } else {
+            self.flush.data_in_flight -= 1;
+            self.next_step(id, now, rec);
+        }
+        self.kick_flush(now);
+    }
+
+    /// Starts a command.
+    #[inline]
+    fn issue(&mut self, id: RqId, now: Nanos, rec: &mut Recorder<'_>) {
+        self.in_driver += 1;
+        let in_flight = self.in_driver as u16;
+        if self.flush.is_command(id) {
+            self.issue_flush(now, rec);
+        } else {
             let rq = &mut self.requests[id];
             rq.started = true;
             rq.issued = now;
             let Request { sector, nr_sectors, dir, content, call, .. } = *rq;
-            let in_flight = self.in_driver as u16;
             rec.event(now, call, What::Issue { rq: id, dir, content, sector, nr_sectors, in_flight });
-            if self.limits.command == Nanos::ZERO {
-                self.command(id, now);
-            } else {
-                self.wakeups.push((now + self.limits.command, Wakeup::Command(id)));
+            if let Some(wbt) = &mut self.wbt {
+                wbt.issued(id.0, dir, now);
+            }
+        }
+        if self.limits.command == Nanos::ZERO {
+            self.command(id, now);
+        } else {
+            self.wakeups.push((now + self.limits.command, Wakeup::Command(id)));
+        }
+    }
+
+    /// The flush command starts: for the empty requests that it serves this is all there is.
+    fn issue_flush(&mut self, now: Nanos, rec: &mut Recorder<'_>) {
+        let in_flight = self.in_driver as u16;
+        for &served in self.flush.running() {
+            let rq = &mut self.requests[served];
+            if rq.nr_sectors == 0 {
+                rq.issued = now;
+                let Request { sector, nr_sectors, dir, content, call, .. } = *rq;
+                rec.event(now, call, What::Issue { rq: served, dir, content, sector, nr_sectors, in_flight });
             }
         }
     }
@@ -561,8 +970,10 @@ impl BlockQueue {
             sector: rq.sector,
             nr_sectors: rq.nr_sectors,
             dir: rq.dir,
-            flush: rq.flush,
-            fua: rq.flush && rq.nr_sectors > 0,
+            // In steps, the flush is a command of its own.
+            flush: rq.flush && !self.extra[id.0 as usize].sequenced,
+            fua: (rq.flush && rq.nr_sectors > 0 && !self.extra[id.0 as usize].sequenced)
+                || self.extra[id.0 as usize].fua,
         };
         // Let the device catch up first, so that it sees its own events in order of time.
         if self.device_at.is_some_and(|at| at <= now) {
@@ -642,16 +1053,33 @@ impl BlockQueue {
     }
 
     fn complete(&mut self, id: RqId, now: Nanos, rec: &mut Recorder<'_>) {
-        let Request { call, dir, nr_sectors, nr_bios, first, .. } = self.requests[id];
-        let Completion { media, seek, rotation, .. } = self.completions[id.0 as usize];
-        if self.device.rotational() {
-            let (seek_us, rotation_us) = ((seek.0 / 1000) as u32, (rotation.0 / 1000) as u32);
-            rec.event(now, call, What::ServiceModel { rq: id, seek_us, rotation_us, media });
-        }
-        rec.event(now, call, What::Complete { rq: id, dir, nr_sectors });
         self.in_driver -= 1;
-        self.elevator(now, rec, |e, ctx| e.completed(ctx, id));
-        self.note_freed(dir);
+        if self.extra[id.0 as usize].sequenced || self.flush.is_command(id) {
+            self.flush_step_done(id, now, rec);
+        } else {
+            if self.rotational {
+                let Completion { media, seek, rotation, .. } = self.completions[id.0 as usize];
+                let (seek_us, rotation_us) = ((seek.0 / 1000) as u32, (rotation.0 / 1000) as u32);
+                rec.event(now, self.requests[id].call, What::ServiceModel { rq: id, seek_us, rotation_us, media });
+            }
+            self.finish(id, now, rec);
+        }
+        self.run(now, rec);
+    }
+
+    /// A request is done: its bios go back to whoever sent them.
+    #[inline]
+    fn finish(&mut self, id: RqId, now: Nanos, rec: &mut Recorder<'_>) {
+        let Request { call, dir, nr_sectors, nr_bios, first, issued, .. } = self.requests[id];
+        rec.event(now, call, What::Complete { rq: id, dir, nr_sectors });
+        let Extra { elevated, throttled, .. } = self.extra[id.0 as usize];
+        if elevated {
+            self.elevator(now, rec, |e, ctx| e.completed(ctx, id));
+        }
+        if let Some(wbt) = &mut self.wbt {
+            wbt.completed(id.0, dir, now.saturating_sub(issued), throttled, now);
+        }
+        self.note_freed(id);
         self.queued_sectors -= u64::from(nr_sectors);
         self.requests.release(id);
         let mut next = first;
@@ -662,10 +1090,10 @@ impl BlockQueue {
             next = bio.next;
         }
         // Bios are taken from the end, so the first must be there.
-        let nr = nr_bios as usize;
-        let len = self.finished.len();
-        self.finished[len - nr..].reverse();
-        self.run(now, rec);
+        if nr_bios > 1 {
+            let len = self.finished.len();
+            self.finished[len - nr_bios as usize..].reverse();
+        }
     }
 
     /// A task of this context begins, with that many long seeks behind it.

@@ -6,13 +6,18 @@
 //! where its kernel has one, is the elevator's own.
 
 pub mod anticipatory;
+pub mod bfq;
 pub mod cfq_2_6_18;
 pub mod cfq_2_6_18_186;
 pub mod cfq_2_6_18_194_sync;
 pub mod cfq_2_6_18_198;
+pub mod cfq_2_6_33;
 pub mod cfq_2_6_6;
+pub mod cfq_3_2;
+pub mod cfq_4_4;
 pub mod deadline;
 pub mod deadline_3_2;
+pub mod kyber;
 pub mod linus_2_4;
 pub mod mq_deadline;
 pub mod none;
@@ -22,6 +27,7 @@ use crate::event::{Dir, IdleEnd, MergeKind, RqId};
 use crate::origin::{Entry, Options};
 use crate::request::{Bio, IoContext, Requests};
 use crate::units::{Hz, Nanos};
+use std::collections::VecDeque;
 
 /// What an elevator may look at, and what it may ask for.
 pub struct Ctx<'a> {
@@ -127,9 +133,62 @@ pub trait Elevator {
     /// A task has ended.
     fn task_exited(&mut self, _context: IoContext) {}
 
+    /// Whether it puts requests in an order (all but `none`, whose requests hold a tag of the driver from the start).
+    fn schedules(&self) -> bool {
+        true
+    }
+
+    /// Whether a request from a plug list is united with a waiting one that it continues.
+    fn merges_on_insert(&self) -> bool {
+        true
+    }
+
+    /// Most of the queue's `nr_tags` scheduler tags that may be in use when `bio` takes one (`limit_depth`).
+    fn depth_limit(&self, _bio: &Bio, nr_tags: u32) -> u32 {
+        nr_tags
+    }
+
+    /// Whether it looks after buffered writes itself, so that the queue does not throttle them.
+    fn regulates_writeback(&self) -> bool {
+        false
+    }
+
     /// The request limit that this elevator imposes on the queue (the first CFQ raises it), if any.
     fn nr_requests(&self) -> Option<u32> {
         None
+    }
+}
+
+/// What came after a flush, for elevators that have no order of their own between a flush and other requests: it waits
+/// until the flush has left, which waits until the elevator has nothing else.
+#[derive(Clone, Debug, Default)]
+struct Barrier {
+    /// A flush, if there is anything, and what came after it.
+    behind: VecDeque<RqId>,
+}
+
+impl Barrier {
+    /// Whether `rq` is a flush or has come after one; then it is kept here.
+    fn holds(&mut self, ctx: &Ctx<'_>, rq: RqId) -> bool {
+        let holds = !self.behind.is_empty() || ctx.requests[rq].flush;
+        if holds {
+            self.behind.push_back(rq);
+        }
+        holds
+    }
+
+    /// The flush, once nothing of before waits any more.
+    fn pop(&mut self) -> Option<RqId> {
+        self.behind.pop_front()
+    }
+
+    /// Something that waited for that flush only.
+    fn release(&mut self, ctx: &Ctx<'_>) -> Option<RqId> {
+        self.behind.pop_front_if(|rq| !ctx.requests[*rq].flush)
+    }
+
+    fn len(&self) -> usize {
+        self.behind.len()
     }
 }
 
@@ -148,8 +207,13 @@ pub const ELEVATORS: &[&Entry<Build>] = &[
     &cfq_2_6_18_186::ENTRY,
     &cfq_2_6_18_194_sync::ENTRY,
     &cfq_2_6_18_198::ENTRY,
+    &cfq_2_6_33::ENTRY,
+    &cfq_3_2::ENTRY,
+    &cfq_4_4::ENTRY,
     &none::ENTRY,
     &mq_deadline::ENTRY,
+    &kyber::ENTRY,
+    &bfq::ENTRY,
 ];
 
 /// A driver small enough to read, for the tests of the elevators.

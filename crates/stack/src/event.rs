@@ -195,6 +195,15 @@ pub enum What {
         /// The page.
         page: PageIndex,
     },
+    /// A page fault on a mapped file ended.
+    Fault {
+        /// File mapped.
+        file: FileId,
+        /// The page touched.
+        page: PageIndex,
+        /// It had to be read.
+        major: bool,
+    },
     /// A read-ahead decision: pages `start .. start + nr_pages` are wanted.
     RaWindow {
         /// File read.
@@ -467,6 +476,7 @@ impl What {
             What::Writeback { file, page, nr_pages } => [22, page.0, pair(file.0, nr_pages)],
             What::Journal { tid, step, nr_blocks } => [23 | (step as u64) << 5, u64::from(tid), u64::from(nr_blocks)],
             What::Throttle { nr_dirty } => [24, 0, u64::from(nr_dirty)],
+            What::Fault { file, page, major } => [25 | u64::from(major) << 5, page.0, pair(file.0, 0)],
         }
     }
 }

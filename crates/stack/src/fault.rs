@@ -15,6 +15,7 @@
 //! Known deviations: memory never fails; concurrent faults interleave only where a fault waits.
 
 pub mod linux_2_6_38;
+pub mod linux_2_6_6;
 pub mod linux_4_4;
 pub mod linux_6_1;
 pub mod linux_6_12;
@@ -24,9 +25,11 @@ mod mapped;
 
 pub use mapped::{MapAdvice, MappedFile, Protection, Pte, TABLE_PAGES, Vma};
 
+use std::cell::Cell;
+
 use crate::event::RaKind;
 use crate::origin::{Entry, OptionSpec, Options};
-use crate::readahead::{FaultWindow, Mapping, Readahead, Token, Window};
+use crate::readahead::{FaultWindow, Mapping, ReadRequest, Readahead, Token, Window};
 use crate::units::{PAGE_BYTES, PageIndex};
 
 /// What one kernel does in a fault, where the kernels differ.
@@ -66,6 +69,9 @@ pub struct Rules {
     pub around_has_tail: bool,
     /// A miss right after the page of the previous access counts as sequential, and faults set that page.
     pub tracks_position: bool,
+    /// A window around a page is the device's limit and leaves the state of the open file alone; faults in sequential
+    /// mappings are told to its policy as reads of one page (until 2.6.30).
+    pub ignores_state: bool,
 }
 
 /// The page cache of one file as faults see it.
@@ -119,15 +125,30 @@ pub enum FaultEnd {
 }
 
 /// Misses of an open file that faults count (`mmap_miss`). Mappings of one open file share it.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub struct MmapMiss(pub u32);
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MmapMiss(Cell<u32>);
+
+impl MmapMiss {
+    /// How many there are.
+    pub fn get(&self) -> u32 {
+        self.0.get()
+    }
+
+    fn add(&self, most: u32) {
+        self.0.set(self.0.get().max(self.0.get().saturating_add(1).min(most)));
+    }
+
+    fn take_back(&self, nr_hits: u32) {
+        self.0.set(self.0.get().saturating_sub(nr_hits));
+    }
+}
 
 /// What a fault works on.
 pub struct FaultContext<'a> {
     /// The read-ahead state of the open file.
     pub ra: &'a mut dyn Readahead,
     /// Its misses.
-    pub misses: &'a mut MmapMiss,
+    pub misses: &'a MmapMiss,
     /// The mapping.
     pub mapped: &'a mut MappedFile,
     /// The page cache of the file.
@@ -259,6 +280,13 @@ impl Fault {
         }
         context.cache.observed(FaultEvent::Fault { page });
         let vma = context.mapped.vma(page).expect("looked up when the pass began");
+        if rules.ignores_state && vma.advice == MapAdvice::Sequential && !self.tried {
+            let was_present = context.cache.present(page);
+            tell(context, page);
+            self.major = !was_present;
+            self.stage = if context.cache.present(page) { Stage::Found { retry: false } } else { Stage::Missed };
+            return Some(FaultStep::Submitted);
+        }
         if !context.cache.present(page) {
             (self.major, self.stage) = (true, Stage::Missed);
             read_window(rules, context, &vma, page);
@@ -270,7 +298,7 @@ impl Fault {
             return None;
         }
         if context.cache.uptodate(page) || rules.locked_is_hit {
-            context.misses.0 = context.misses.0.saturating_sub(1);
+            context.misses.take_back(1);
         }
         if context.cache.marked(page) {
             let FaultContext { ra, cache, .. } = context;
@@ -282,6 +310,20 @@ impl Fault {
     }
 }
 
+/// Tells the policy of a touch as if it were a read of the page.
+fn tell(context: &mut FaultContext, page: PageIndex) {
+    let FaultContext { ra, cache, .. } = context;
+    let cache: &mut dyn Mapping = *cache;
+    let request = ReadRequest { offset: page.0 * PAGE_BYTES, len_bytes: PAGE_BYTES };
+    let call = ra.begin(cache, &request);
+    ra.on_page(call, cache, page, PAGE_BYTES);
+    if !cache.present(page) {
+        ra.on_miss(call, cache, page, 1);
+    }
+    ra.copied(call, request.offset + PAGE_BYTES);
+    ra.end(call, request.offset + PAGE_BYTES);
+}
+
 /// Pages of a window for mappings that ask for huge pages: two folios, or one if access is random.
 const HUGE_ORDER: u8 = 9;
 
@@ -289,7 +331,7 @@ const HUGE_ORDER: u8 = 9;
 fn read_window(rules: &Rules, context: &mut FaultContext, vma: &Vma, page: PageIndex) {
     let FaultContext { ra, misses, cache, .. } = context;
     let cache: &mut dyn Mapping = *cache;
-    let max = ra.max_pages();
+    let max = if rules.ignores_state { cache.limits().ra_pages } else { ra.max_pages() };
     let is_random = vma.advice == MapAdvice::Random;
     if rules.huge_windows && vma.huge {
         let folio = 1 << HUGE_ORDER;
@@ -311,13 +353,12 @@ fn read_window(rules: &Rules, context: &mut FaultContext, vma: &Vma, page: PageI
     if vma.advice == MapAdvice::Sequential || follows {
         return ra.on_miss(Token::default(), cache, page, max);
     }
-    if misses.0 < rules.most_misses {
-        misses.0 += 1;
-    }
-    if misses.0 > rules.lots_of_misses {
+    misses.add(rules.most_misses);
+    if misses.get() > rules.lots_of_misses {
         return;
     }
-    let window = FaultWindow { kind: RaKind::Around, start: page, size: max, async_size: 0, order: 0, keeps_start: false };
+    let window =
+        FaultWindow { kind: RaKind::Around, start: page, size: max, async_size: 0, order: 0, keeps_start: false };
     let window = if is_exec {
         let size = (page.0 + max).min(vma.end.0) - page.0;
         FaultWindow { kind: RaKind::Exec, size, ..window }
@@ -326,6 +367,18 @@ fn read_window(rules: &Rules, context: &mut FaultContext, vma: &Vma, page: PageI
         let async_size = if rules.around_has_tail { size / 4 } else { 0 };
         FaultWindow { start: PageIndex(page.0.saturating_sub(size / 2)), size, async_size, ..window }
     };
+    if rules.ignores_state {
+        let last = cache.size_bytes().div_ceil(PAGE_BYTES);
+        let nr_pages = window.size.min(last - window.start.0);
+        cache.read_pages(&Window {
+            kind: window.kind,
+            start: window.start,
+            nr_pages,
+            async_size: None,
+            marker: None,
+        });
+        return;
+    }
     ra.fault_window(cache, &window);
 }
 
@@ -374,7 +427,7 @@ fn fault_around(rules: &Rules, context: &mut FaultContext, vma: &Vma, page: Page
         at = folio_end;
     }
     cache.observed(FaultEvent::MapPages { first: PageIndex(first), last: PageIndex(last) });
-    misses.0 = misses.0.saturating_sub(nr_hits);
+    misses.take_back(nr_hits);
     mapped.is_mapped(page)
 }
 
@@ -408,8 +461,14 @@ fn finish_fault(rules: &Rules, context: &mut FaultContext, page: PageIndex, acce
 pub type Build = fn(&Options) -> Rules;
 
 /// Every kernel's fault, by age.
-pub const FAULTS: &[&Entry<Build>] =
-    &[&linux_2_6_38::ENTRY, &linux_4_4::ENTRY, &linux_6_1::ENTRY, &linux_6_12::ENTRY, &linux_6_18::ENTRY];
+pub const FAULTS: &[&Entry<Build>] = &[
+    &linux_2_6_6::ENTRY,
+    &linux_2_6_38::ENTRY,
+    &linux_4_4::ENTRY,
+    &linux_6_1::ENTRY,
+    &linux_6_12::ENTRY,
+    &linux_6_18::ENTRY,
+];
 
 /// The tunables since fault-around exists.
 const OPTIONS: &[OptionSpec] = &[

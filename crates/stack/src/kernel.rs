@@ -3,9 +3,11 @@
 //! A kernel names one entry of each policy table and the defaults of its queue. A patch changes some of these. Any
 //! single policy of another kernel can be mixed in (`readahead=linux-2.4.25`), and every tunable is a key.
 
+use crate::block::rules::{self, QueueRules};
 use crate::device::{self, DEVICES};
 use crate::direct_io::{self, DIRECT_IOS};
 use crate::elevator::{self, ELEVATORS};
+use crate::fault::{self, FAULTS};
 use crate::filesystem::{self, FILESYSTEMS};
 use crate::machine::{self, MACHINES};
 use crate::origin::{Entry, OptionSpec, Options, Origin, find};
@@ -16,7 +18,7 @@ use crate::writeback::{self, WRITEBACKS};
 
 /// Kinds of policy that a kernel is composed of, in the order of the path. A key `KIND=NAME` picks another entry, a key
 /// `KIND.OPTION=VALUE` sets a tunable.
-pub const KINDS: &[&str] = &["readahead", "plug", "elevator", "direct", "filesystem", "writeback", "machine"];
+pub const KINDS: &[&str] = &["readahead", "fault", "plug", "elevator", "direct", "filesystem", "writeback", "machine"];
 
 /// A kernel as a composition.
 #[derive(Copy, Clone, Debug)]
@@ -33,6 +35,8 @@ pub struct Kernel {
     pub options: &'static [OptionSpec],
     /// Entry of [`READAHEADS`].
     pub readahead: &'static str,
+    /// Entry of [`FAULTS`]: that of its own version or the nearest there is.
+    pub fault: &'static str,
     /// Entry of [`PLUGS`].
     pub plug: &'static str,
     /// Entry of [`ELEVATORS`] used by default.
@@ -67,15 +71,22 @@ pub struct Patch {
 }
 
 /// Tunables that every kernel's queue has, with that kernel's defaults.
-const fn queue(hz: i64, nr_requests: i64, max_sectors_kb: i64, max_segments: i64) -> [OptionSpec; 9] {
+const fn queue(
+    hz: i64,
+    nr_requests: i64,
+    max_sectors_kb: i64,
+    max_segments: i64,
+    rules: QueueRules,
+) -> [OptionSpec; 9 + rules::NR_OPTIONS] {
+    let [kind, classes, cap, flush, cache, fua, hw_queues, budget, wbt, wbt_lat, wbt_window, bios] = rules.specs();
     [
         OptionSpec::number("hz", hz, (24, 10_000), "timer ticks a second (CONFIG_HZ)"),
         OptionSpec::number("read_ahead_kb", 128, (0, 1 << 20), "read-ahead limit of the device; open files copy it"),
         OptionSpec::number(
             "nr_requests",
             nr_requests,
-            (4, 1 << 20),
-            "requests the queue holds (each direction in 2.6)",
+            (0, 1 << 20),
+            "requests the queue holds (each class in 2.6; 0: 128, or what the device's tags make of it in blk-mq)",
         ),
         OptionSpec::number("max_sectors_kb", max_sectors_kb, (4, 1 << 20), "largest request"),
         OptionSpec::number("max_segments", max_segments, (1, 1 << 16), "most page-sized segments in a request"),
@@ -88,24 +99,40 @@ const fn queue(hz: i64, nr_requests: i64, max_sectors_kb: i64, max_segments: i64
             "bytes queued at which writers wait (2.4: 4096; 0: no limit)",
         ),
         OptionSpec::number("kblockd_us", 15, (0, 100_000), "time until the kernel's worker thread runs the queue"),
+        kind,
+        classes,
+        cap,
+        flush,
+        cache,
+        fua,
+        hw_queues,
+        budget,
+        wbt,
+        wbt_lat,
+        wbt_window,
+        bios,
     ]
 }
 
 const QUEUE_2_4: &[OptionSpec] = &{
-    let mut options = queue(100, 1024, 64, 128);
+    let mut options = queue(100, 1024, 64, 128, QueueRules::V2_6_0);
     options[7] = OptionSpec::number("max_queue_kb", 4096, (0, 1 << 20), "bytes queued at which writers wait");
     options
 };
-const QUEUE_2_6: &[OptionSpec] = &queue(1000, 128, 128, 256);
-const QUEUE_2_6_18: &[OptionSpec] = &queue(1000, 128, 512, 128);
-const QUEUE_2_6_38: &[OptionSpec] = &queue(250, 128, 512, 168);
-const QUEUE_4: &[OptionSpec] = &queue(250, 128, 1280, 168);
-const QUEUE_MQ: &[OptionSpec] = &queue(250, 256, 1280, 168);
-const QUEUE_6_18: &[OptionSpec] = &queue(250, 256, 4096, 168);
+const QUEUE_2_6: &[OptionSpec] = &queue(1000, 128, 128, 256, QueueRules::V2_6_0);
+const QUEUE_2_6_18: &[OptionSpec] = &queue(1000, 128, 512, 128, QueueRules::V2_6_18);
+const QUEUE_2_6_38: &[OptionSpec] = &queue(250, 128, 512, 168, QueueRules::V2_6_38);
+const QUEUE_4: &[OptionSpec] = &queue(250, 128, 1280, 168, QueueRules::V2_6_38);
+const QUEUE_MQ: &[OptionSpec] = &queue(250, 0, 1280, 168, QueueRules::MULTI);
+const QUEUE_6_18: &[OptionSpec] = &queue(250, 0, 4096, 168, QueueRules::MULTI);
 
 const NAMES_2_4: &[(&str, &str)] = &[];
 const NAMES_2_6: &[(&str, &str)] = &[("cfq", "cfq-2.6.6"), ("as", "anticipatory")];
-const NAMES_LEGACY: &[(&str, &str)] = &[("deadline", "deadline-3.2"), ("as", "anticipatory")];
+const NAMES_EL5_164: &[(&str, &str)] = &[("cfq", "cfq-2.6.18-164"), ("as", "anticipatory")];
+const NAMES_EL5_186: &[(&str, &str)] = &[("cfq", "cfq-2.6.18-186"), ("as", "anticipatory")];
+const NAMES_EL5_198: &[(&str, &str)] = &[("cfq", "cfq-2.6.18-198"), ("as", "anticipatory")];
+const NAMES_LEGACY: &[(&str, &str)] = &[("cfq", "cfq-3.2"), ("deadline", "deadline-3.2")];
+const NAMES_4: &[(&str, &str)] = &[("cfq", "cfq-4.4"), ("deadline", "deadline-3.2")];
 const NAMES_MQ: &[(&str, &str)] = &[("noop", "none"), ("deadline", "mq-deadline")];
 
 const COMPOSED: &str = "the composition follows the profile table of the block-layer study";
@@ -124,6 +151,7 @@ pub const KERNELS: &[Kernel] = &[
         }],
         options: QUEUE_2_4,
         readahead: "linux-2.4.25",
+        fault: "linux-2.6.6",
         plug: "queue-2.4",
         elevator: "linus",
         elevator_names: NAMES_2_4,
@@ -156,6 +184,7 @@ pub const KERNELS: &[Kernel] = &[
         summary: "2.6.22: simplified read-ahead with a current and an ahead window, ext3",
         options: QUEUE_2_6_18,
         readahead: "linux-2.6.22",
+        fault: "linux-2.6.6",
         plug: "queue-2.6.13",
         filesystem: "ext3-2.6",
         writeback: "pdflush-2.6",
@@ -185,15 +214,19 @@ pub const KERNELS: &[Kernel] = &[
         summary: "4.4: legacy queue, 16-request plug",
         options: QUEUE_4,
         readahead: "linux-4.4",
+        fault: "linux-4.4",
         device: "sata-2014",
+        plug: "task-3.9",
         ..LEGACY
     },
     Kernel {
         name: "linux-4.19",
-        summary: "4.19: legacy queue, read-ahead that knows the largest request",
+        summary: "4.19: legacy queue, read-ahead that knows the largest request; CFQ of 4.4 stands in for its own",
         options: QUEUE_4,
         readahead: "linux-4.19",
+        fault: "linux-4.4",
         device: "sata-2014",
+        plug: "task-3.9",
         ..LEGACY
     },
     Kernel { name: "linux-6.1", summary: "6.1: blk-mq, folios of ext4 are single pages", ..MULTI_QUEUE },
@@ -201,6 +234,7 @@ pub const KERNELS: &[Kernel] = &[
         name: "linux-6.12",
         summary: "6.12: blk-mq, folios of ext4 are single pages",
         readahead: "linux-6.12",
+        fault: "linux-6.12",
         ..MULTI_QUEUE
     },
     Kernel {
@@ -208,7 +242,9 @@ pub const KERNELS: &[Kernel] = &[
         summary: "6.18: blk-mq, large folios",
         options: QUEUE_6_18,
         readahead: "linux-6.18",
+        fault: "linux-6.18",
         filesystem: "ext4-6.16",
+        plug: "task-6.13",
         ..MULTI_QUEUE
     },
 ];
@@ -226,6 +262,7 @@ const SERIES_2_6_6: Kernel = Kernel {
     }],
     options: QUEUE_2_6,
     readahead: "linux-2.6.6-rc3",
+    fault: "linux-2.6.6",
     plug: "queue-2.6",
     elevator: "anticipatory",
     elevator_names: NAMES_2_6,
@@ -234,6 +271,29 @@ const SERIES_2_6_6: Kernel = Kernel {
     writeback: "pdflush-2.6",
     machine: "athlon-2004",
     device: "ide-2004",
+};
+
+/// What the kernels of RHEL 5 have in common.
+const RHEL_5: Kernel = Kernel {
+    name: "",
+    aliases: &[],
+    summary: "",
+    origin: &[Origin {
+        kernels: "2.6.18-128.el5 .. 2.6.18-238.el5",
+        file: "block/ll_rw_blk.c, block/cfq-iosched.c",
+        function: "__make_request",
+        notes: "profile table of the block-layer study; read-ahead of 2.6.10 .. 2.6.22 is that of 2.6.22",
+    }],
+    options: QUEUE_2_6_18,
+    readahead: "linux-2.6.22",
+    plug: "queue-2.6.13",
+    elevator: "cfq-2.6.18-164",
+    elevator_names: NAMES_EL5_164,
+    direct: "dio-2.6.18",
+    filesystem: "ext3-2.6",
+    writeback: "pdflush-2.6",
+    machine: "xeon-2009",
+    device: "sata-2010",
 };
 
 /// What later kernels with a single request queue have in common.
@@ -245,12 +305,13 @@ const LEGACY: Kernel = Kernel {
         kernels: "2.6.22 .. 4.19",
         file: "block/blk-core.c",
         function: "__make_request, blk_queue_bio",
-        notes: "deadline is the default until the CFQ of these kernels is modelled; read-ahead is exact",
+        notes: "profile table of the block-layer study; read-ahead is exact",
     }],
     options: QUEUE_2_6_38,
     readahead: "linux-2.6.38",
+    fault: "linux-2.6.38",
     plug: "task-3.3",
-    elevator: "deadline-3.2",
+    elevator: "cfq-3.2",
     elevator_names: NAMES_LEGACY,
     direct: "dio-3.2",
     filesystem: "ext4",
@@ -268,10 +329,11 @@ const MULTI_QUEUE: Kernel = Kernel {
         kernels: "6.1 .. 6.18",
         file: "block/blk-mq.c",
         function: "blk_mq_submit_bio",
-        notes: "one software and one hardware queue, no tags yet; read-ahead is exact",
+        notes: "tags of scheduler and driver, one software queue; read-ahead is exact",
     }],
     options: QUEUE_MQ,
     readahead: "linux-6.1",
+    fault: "linux-6.1",
     plug: "task-5.16",
     elevator: "none",
     elevator_names: NAMES_MQ,
@@ -323,6 +385,44 @@ pub const PATCHES: &[Patch] = &[
         sets: &[("readahead", "linux-2.6.6+private-copy")],
     },
     Patch {
+        name: "without-cfq-hash-removal",
+        summary: "CFQ with its hash of queues, as before -186 (the reporter's kernel without the cfq patch)",
+        origin: RHEL_BUG,
+        kernels: KERNELS_EL5,
+        sets: &[("elevator", "cfq-2.6.18-164")],
+    },
+    Patch {
+        name: "sync-flag",
+        summary: "CFQ honours the sync flag of direct writes (the test patch of the bug)",
+        origin: RHEL_BUG,
+        kernels: KERNELS_EL5,
+        sets: &[("elevator", "cfq-2.6.18-194+sync")],
+    },
+    Patch {
+        name: "no-outer-plug",
+        summary: "no plug around the whole buffered read (the fix of 2012)",
+        origin: &[Origin {
+            kernels: "3.3",
+            file: "mm/filemap.c",
+            function: "generic_file_aio_read",
+            notes: "upstream 3deaa7190a8d, \"readahead: fix pipeline break caused by block plug\"",
+        }],
+        kernels: &["linux-2.6.39", "linux-3.2.0"],
+        sets: &[("plug", "task-3.3")],
+    },
+    Patch {
+        name: "readahead-512k",
+        summary: "the default limit of read-ahead is 512 KiB instead of 128",
+        origin: &[Origin {
+            kernels: "posted for 4.4",
+            file: "include/linux/mm.h",
+            function: "VM_MAX_READAHEAD",
+            notes: "shipped by a distribution",
+        }],
+        kernels: &[],
+        sets: &[("read_ahead_kb", "512")],
+    },
+    Patch {
         name: "stream-table",
         summary: "a small table of recent sequential streams per open file, as readers of the 2004 report proposed",
         origin: &[Origin {
@@ -335,6 +435,16 @@ pub const PATCHES: &[Patch] = &[
         sets: &[("readahead", "stream-table")],
     },
 ];
+
+const RHEL_BUG: &[Origin] = &[Origin {
+    kernels: "2.6.18-186.el5 .. 2.6.18-194.el5",
+    file: "block/cfq-iosched.c",
+    function: "cfq_get_queue",
+    notes: "Red Hat bug 574285",
+}];
+
+const KERNELS_EL5: &[&str] =
+    &["linux-2.6.18-164.el5", "linux-2.6.18-186.el5", "linux-2.6.18-193.el5", "linux-2.6.18-198.el5"];
 
 const KERNELS_2_6_6: &[&str] = &["linux-2.6.5-bk2", "linux-2.6.6-rc3", "linux-2.6.6"];
 
@@ -397,6 +507,8 @@ pub struct Stack {
     pub options: Options,
     /// Read-ahead policy.
     pub readahead: Chosen<readahead::Build>,
+    /// Page faults on mapped files.
+    pub fault: Chosen<fault::Build>,
     /// Plugging.
     pub plug: Chosen<plug::Build>,
     /// Elevator.
@@ -421,6 +533,7 @@ impl Stack {
             patches: Vec::new(),
             options: Options::defaults(kernel.options),
             readahead: Chosen::by_name(READAHEADS, kernel.readahead),
+            fault: Chosen::by_name(FAULTS, kernel.fault),
             plug: Chosen::by_name(PLUGS, kernel.plug),
             elevator: Chosen::by_name(ELEVATORS, kernel.elevator),
             direct: Chosen::by_name(DIRECT_IOS, kernel.direct),
@@ -468,6 +581,7 @@ impl Stack {
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), KeyError> {
         match key {
             "readahead" => choose(&mut self.readahead, READAHEADS, key, value, |k| k.readahead, &[]),
+            "fault" => choose(&mut self.fault, FAULTS, key, value, |k| k.fault, &[]),
             "plug" => choose(&mut self.plug, PLUGS, key, value, |k| k.plug, &[]),
             "elevator" => choose(&mut self.elevator, ELEVATORS, key, value, |k| k.elevator, self.kernel.elevator_names),
             "direct" => choose(&mut self.direct, DIRECT_IOS, key, value, |k| k.direct, &[]),
@@ -509,8 +623,9 @@ impl Stack {
     pub fn keys(&self) -> Vec<String> {
         let mut keys: Vec<String> = KINDS.iter().map(|kind| (*kind).to_owned()).collect();
         keys.extend(self.options.specs().iter().map(|spec| spec.name.to_owned()));
-        let kinds: [(&str, &Options); 7] = [
+        let kinds: [(&str, &Options); 8] = [
             ("readahead", &self.readahead.options),
+            ("fault", &self.fault.options),
             ("plug", &self.plug.options),
             ("elevator", &self.elevator.options),
             ("direct", &self.direct.options),
@@ -539,6 +654,7 @@ impl Stack {
             text.push_str(&format!(",readahead={}", self.readahead.entry.name));
         }
         for (kind, name, default) in [
+            ("fault", self.fault.entry.name, base.fault.entry.name),
             ("plug", self.plug.entry.name, base.plug.entry.name),
             ("direct", self.direct.entry.name, base.direct.entry.name),
             ("filesystem", self.filesystem.entry.name, base.filesystem.entry.name),
@@ -556,6 +672,7 @@ impl Stack {
         };
         changed("", &self.options);
         changed("readahead.", &self.readahead.options);
+        changed("fault.", &self.fault.options);
         changed("plug.", &self.plug.options);
         changed("elevator.", &self.elevator.options);
         changed("direct.", &self.direct.options);
@@ -568,6 +685,7 @@ impl Stack {
     fn options_of(&mut self, kind: &str) -> Option<&mut Options> {
         Some(match kind {
             "readahead" => &mut self.readahead.options,
+            "fault" => &mut self.fault.options,
             "plug" => &mut self.plug.options,
             "elevator" => &mut self.elevator.options,
             "direct" => &mut self.direct.options,

@@ -66,14 +66,16 @@ pub struct Layers {
     pub hits: u64,
     /// Pages not found.
     pub misses: u64,
+    /// Page faults that ended without a read, and those that had to wait for one.
+    pub faults: [u64; 2],
     /// Pages added.
     pub pages_added: u64,
     /// Pages evicted.
     pub pages_removed: u64,
-    /// Read-ahead decisions by kind: sync, async, force, single.
-    pub windows: [u64; 4],
+    /// Read-ahead decisions by kind: sync, async, force, single, around, exec, huge.
+    pub windows: [u64; 7],
     /// Pages in these windows.
-    pub window_pages: [u64; 4],
+    pub window_pages: [u64; 7],
     /// Windows closed, by cause: interleaved misses, misses, hits, congestion.
     pub closes: [u64; 4],
     /// Windows reopened.
@@ -308,6 +310,7 @@ impl LayerObserver {
                     call.missed = true;
                 }
             }
+            What::Fault { major, .. } => self.layers.faults[usize::from(major)] += 1,
             What::RaWindow { kind, nr_pages, .. } => {
                 self.layers.windows[kind as usize] += 1;
                 self.layers.window_pages[kind as usize] += u64::from(nr_pages);

@@ -6,6 +6,7 @@
 //! What is modelled: see [`sim`], and the tables of [`kernel`], [`readahead`], [`plug`], [`elevator`], [`filesystem`],
 //! [`writeback`], [`machine`] and [`device`]; each entry says where it comes from and how it is held to its source.
 
+pub mod advice;
 pub mod block;
 pub mod device;
 pub mod direct_io;
@@ -28,6 +29,8 @@ pub mod readahead;
 pub mod reclaim;
 pub mod record;
 pub mod replay;
+pub mod replay_mmap;
+pub mod replay_reclaim;
 pub mod request;
 pub mod rng;
 pub mod sim;

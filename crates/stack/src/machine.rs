@@ -39,6 +39,10 @@ pub struct Machine {
     pub wake: (Nanos, Nanos),
     /// Fetching the completion of an asynchronous call.
     pub fetch: Nanos,
+    /// Entering and leaving a page fault.
+    pub fault: Nanos,
+    /// Mapping one page.
+    pub map_page: Nanos,
     /// By how much every cost may be off, percent to both sides.
     pub noise_pct: u64,
 }
@@ -47,11 +51,11 @@ pub struct Machine {
 pub type Build = fn(&Options) -> Machine;
 
 /// Every machine.
-pub const MACHINES: &[&Entry<Build>] = &[&ATHLON_2004, &XEON_2012, &SERVER_2024];
+pub const MACHINES: &[&Entry<Build>] = &[&ATHLON_2004, &XEON_2009, &LAPTOP_2011, &XEON_2012, &DESKTOP_2015, &SERVER_2024];
 
 /// CPUs, memory in MB, kernel's own share of it in MB, then costs in ns: tool, system call, lookup, copy, add, bio,
-/// command, interrupt, switch.
-const fn options(cpus: i64, memory_mb: i64, reserved_mb: i64, costs: [i64; 9]) -> [OptionSpec; 17] {
+/// command, interrupt, switch, fault, page mapped.
+const fn options(cpus: i64, memory_mb: i64, reserved_mb: i64, costs: [i64; 11]) -> [OptionSpec; 19] {
     const NS: (i64, i64) = (0, 10_000_000);
     [
         OptionSpec::number("cpus", cpus, (1, 256), "processors"),
@@ -70,6 +74,8 @@ const fn options(cpus: i64, memory_mb: i64, reserved_mb: i64, costs: [i64; 9]) -
         OptionSpec::number("wake_min_us", 0, (0, 10_000), "least time an idle CPU takes to wake up"),
         OptionSpec::number("wake_max_us", 0, (0, 10_000), "most time it takes; uniform in between"),
         OptionSpec::number("fetch_ns", 0, NS, "fetching the completion of an asynchronous call"),
+        OptionSpec::number("fault_ns", costs[9], NS, "entering and leaving a page fault"),
+        OptionSpec::number("map_page_ns", costs[10], NS, "mapping a page"),
         OptionSpec::number("noise_pct", 0, (0, 100), "by how much each cost may be off, to both sides"),
     ]
 }
@@ -85,8 +91,28 @@ pub const ATHLON_2004: Entry<Build> = Entry {
     name: "athlon-2004",
     summary: "Athlon 800 MHz, 640 MB (the first report of 2004)",
     origin: &origin("results page of the 2004 report; costs from the study of that incident"),
-    options: &options(1, 640, 100, [15_000, 10_000, 0, 20_000, 4_000, 12_000, 20_000, 25_000, 8_000]),
+    options: &options(1, 640, 100, [15_000, 10_000, 0, 20_000, 4_000, 12_000, 20_000, 25_000, 8_000, 0, 0]),
     conformance: NO_VECTORS,
+    build,
+};
+
+/// The server of the first report of 2010.
+pub const XEON_2009: Entry<Build> = Entry {
+    name: "xeon-2009",
+    summary: "two Xeons of 2.27 GHz, 8 CPUs, 4 GB (the first report of 2010)",
+    origin: &origin("host times of the study of that incident: wake 8 us, dispatch 6 us, completion 10 us"),
+    options: &options(8, 4_096, 256, [10_000, 5_000, 300, 700, 500, 5_000, 6_000, 10_000, 8_000, 1_000, 80]),
+    conformance: NO_VECTORS,
+    build,
+};
+
+/// The laptop of the reports of 2012.
+pub const LAPTOP_2011: Entry<Build> = Entry {
+    name: "laptop-2011",
+    summary: "laptop with 2 CPUs and 4 GB (the plug report of 2012)",
+    origin: &origin("the kernel-list thread: 21.7 s of system time for 20 GiB, 1.06 ms per MiB, most of it per page"),
+    options: &options(2, 4_096, 512, [300, 500, 500, 2_400, 1_000, 2_000, 3_000, 5_000, 4_000, 800, 60]),
+    conformance: "per MiB as published; the split between copying and adding is an assumption",
     build,
 };
 
@@ -95,7 +121,17 @@ pub const XEON_2012: Entry<Build> = Entry {
     name: "xeon-2012",
     summary: "8 CPUs of 2012, 8 GB",
     origin: &origin("order of magnitude of published system call and copy costs of the time"),
-    options: &options(8, 8_192, 512, [300, 400, 60, 500, 250, 800, 1_000, 2_500, 2_000]),
+    options: &options(8, 8_192, 512, [300, 400, 60, 500, 250, 800, 1_000, 2_500, 2_000, 500, 40]),
+    conformance: NO_VECTORS,
+    build,
+};
+
+/// The machine with one socket of the report on the read-ahead window.
+pub const DESKTOP_2015: Entry<Build> = Entry {
+    name: "desktop-2015",
+    summary: "8 CPUs of 2015, 16 GB (the UMA machine of the 2018 report)",
+    origin: &origin("8 cores: the report; 16 GB and the costs: the study of that incident (1 us per page added)"),
+    options: &options(8, 16_384, 1_024, [150, 250, 100, 300, 1_000, 1_000, 1_500, 3_000, 2_000, 400, 30]),
     conformance: NO_VECTORS,
     build,
 };
@@ -105,7 +141,7 @@ pub const SERVER_2024: Entry<Build> = Entry {
     name: "server-2024",
     summary: "8 CPUs of 2024, 32 GB",
     origin: &origin("a cached 4 KiB pread takes 1.0 us on such a machine: 0.13 entry, 0.44 page cache, 0.43 copy"),
-    options: &options(8, 32_768, 1_024, [100, 130, 440, 430, 300, 500, 400, 1_000, 1_200]),
+    options: &options(8, 32_768, 1_024, [100, 130, 440, 430, 300, 500, 400, 1_000, 1_200, 250, 25]),
     conformance: NO_VECTORS,
     build,
 };
@@ -130,6 +166,8 @@ fn build(options: &Options) -> Machine {
         timeslice: Nanos::from_ms(options.unsigned("timeslice_ms")),
         wake: (Nanos::from_us(options.unsigned("wake_min_us")), Nanos::from_us(options.unsigned("wake_max_us"))),
         fetch: ns("fetch_ns"),
+        fault: ns("fault_ns"),
+        map_page: ns("map_page_ns"),
         noise_pct: options.unsigned("noise_pct"),
     }
 }

@@ -27,7 +27,20 @@ pub enum Plugging {
         flush_sectors: u32,
         /// The list is held for the whole read call rather than for one submission.
         whole_call: bool,
+        /// In which order its requests leave.
+        order: PlugOrder,
     },
+}
+
+/// In which order the requests of a task's list leave it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum PlugOrder {
+    /// As they came.
+    Arrival,
+    /// By sector (3.9 .. 5.15).
+    Sector,
+    /// The newest first where no elevator puts them in order again (5.16 .. 6.12); as they came through an elevator.
+    Newest,
 }
 
 /// Makes the rules.
@@ -41,5 +54,7 @@ pub const PLUGS: &[&Entry<Build>] = &[
     &task::ENTRY_2_6_39,
     &task::ENTRY_3_1,
     &task::ENTRY_3_3,
+    &task::ENTRY_3_9,
     &task::ENTRY_5_16,
+    &task::ENTRY_6_13,
 ];

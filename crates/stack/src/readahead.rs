@@ -31,7 +31,7 @@ use crate::read_loop::LoopStyle;
 use crate::units::PageIndex;
 
 /// Limits of the device and the mapping that a policy may ask for, in pages.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Read-ahead limit of the device (`read_ahead_kb / 4`); an open file copies it.
     pub ra_pages: u64,
@@ -85,7 +85,7 @@ pub struct FaultWindow {
     pub keeps_start: bool,
 }
 
-/// A call of one of the kernel's two functions that submit windows, as their trace events show it (6.x).
+/// A call of one of the kernel's functions that decide on windows or submit them, as their trace events show it (6.x).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// `page_cache_ra_order`: a window to be cut into folios.
@@ -100,6 +100,16 @@ pub enum Decision {
         async_size: u64,
         /// Limit of the open file.
         max: u64,
+    },
+    /// `page_cache_sync_ra`: a miss. Told by those who know the whole state of the open file.
+    Sync {
+        /// The columns of its trace event.
+        fields: [i64; 8],
+    },
+    /// `page_cache_async_ra`: a marker. Told by those who know the whole state of the open file.
+    Async {
+        /// The columns of its trace event.
+        fields: [i64; 8],
     },
     /// `page_cache_ra_unbounded`: pages of order 0.
     Unbounded {
@@ -256,6 +266,11 @@ pub trait Readahead {
 
     /// Makes a page fault's window the state's own, and reads it. Policies without limits of their own read nothing.
     fn fault_window(&mut self, _mapping: &mut dyn Mapping, _window: &FaultWindow) {}
+
+    /// Whether this kernel pulls the queue's plug after submitting a window ahead of the reader (2.6.31 .. 2.6.38).
+    fn kicks_queue(&self) -> bool {
+        false
+    }
 
     /// Whether a read of existing bytes whose pages are all cached, up to date and unmarked goes by without a
     /// question to the policy, so that its loop need not be walked.

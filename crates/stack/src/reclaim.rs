@@ -9,6 +9,7 @@
 pub mod clock;
 pub mod fifo;
 pub mod lru;
+pub mod two_list;
 
 use crate::origin::{Entry, Options};
 

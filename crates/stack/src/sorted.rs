@@ -85,6 +85,17 @@ impl Sorted {
         }
     }
 
+    /// The last request that starts before `sector`, and the first that starts at it or behind.
+    pub fn around(&self, sector: u64) -> (Option<RqId>, Option<RqId>) {
+        let (block, index) = self.lower_bound(sector);
+        let behind = self.blocks.get(block).map(|entries| entries[index].1);
+        let before = match index.checked_sub(1) {
+            Some(index) => Some(self.blocks[block][index].1),
+            None => block.checked_sub(1).and_then(|block| self.blocks[block].last()).map(|entry| entry.1),
+        };
+        (before, behind)
+    }
+
     /// Puts in `rq`, behind those with the same sector.
     #[inline]
     pub fn insert(&mut self, sector: u64, rq: RqId) {
@@ -544,6 +555,9 @@ mod tests {
                 prop_assert_eq!(sorted.first(), tree.values().next().copied());
                 let equal = tree.range((sector, 0)..=(sector, u32::MAX)).next().map(|(_, &rq)| rq);
                 prop_assert_eq!(sorted.at(sector), equal);
+                let before = tree.range(..(sector, 0)).next_back().map(|(_, &rq)| rq);
+                let behind = tree.range((sector, 0)..).next().map(|(_, &rq)| rq);
+                prop_assert_eq!(sorted.around(sector), (before, behind));
             }
             let order: Vec<_> = tree.iter().map(|(&(sector, _), &rq)| (sector, rq)).collect();
             for (place, &(sector, rq)) in order.iter().enumerate() {

@@ -1,9 +1,18 @@
-//! The request queue driven by itself: merging, plugging, allocation, without a file system above it.
+//! The request queue driven by itself: merging, plugging, allocation, tags, flushes, without a file system above it.
 
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
+
+use iowhy_stack::block::rules::{Budget, Flushes, QueueRules};
 use iowhy_stack::block::{BlockQueue, PlugList, QueueLimits, Submitted, Wakeup};
+use iowhy_stack::device::{Command, Completion, Device, DeviceStats};
+use iowhy_stack::elevator;
 use iowhy_stack::event::{CallId, Content, Dir, Event, MergeKind, UnplugCause, What};
+use iowhy_stack::kernel::KERNELS;
 use iowhy_stack::kernel::{Stack, find_kernel};
-use iowhy_stack::plug::Plugging;
+use iowhy_stack::origin::find;
+use iowhy_stack::plug::{PLUGS, PlugOrder, Plugging};
 use iowhy_stack::queue::EventQueue;
 use iowhy_stack::record::Recorder;
 use iowhy_stack::request::{Bio, BioId, IoContext};
@@ -13,7 +22,8 @@ use iowhy_stack::units::{Hz, Nanos, Sector};
 use Dir::{Read, Write};
 
 /// No plug at all: requests go straight to the elevator.
-const UNPLUGGED: Plugging = Plugging::Task { max_requests: 0, flush_sectors: 0, whole_call: false };
+const UNPLUGGED: Plugging =
+    Plugging::Task { max_requests: 0, flush_sectors: 0, whole_call: false, order: PlugOrder::Sector };
 /// A queue that only a waiter unplugs.
 const HELD: Plugging = Plugging::Queue { threshold: 0, exact: false, delay: Nanos::ZERO };
 
@@ -420,8 +430,12 @@ fn a_queue_of_128_is_congested_from_113_requests_on() {
 
 #[test]
 fn a_plug_list_is_flushed_at_its_limits_before_another_request_is_added() {
-    let lists =
-        |max_requests, flush_kb: u32| Plugging::Task { max_requests, flush_sectors: flush_kb * 2, whole_call: false };
+    let lists = |max_requests, flush_kb: u32| Plugging::Task {
+        max_requests,
+        flush_sectors: flush_kb * 2,
+        whole_call: false,
+        order: PlugOrder::Sector,
+    };
     for (plugging, nr_sectors, flushed_before) in [
         (lists(16, 0), 8, Some(16)),
         (lists(32, 128), 8, Some(32)),
@@ -499,5 +513,492 @@ fn the_device_never_has_more_than_its_depth_and_is_kept_busy() {
             assert_eq!(most.max(), Some(nr as u16), "{elevator}");
             assert_eq!(driver.finished.len(), 64, "{elevator}");
         }
+    }
+}
+
+/// A device that takes 100 us for everything, side by side, and remembers what it was given.
+struct Notebook {
+    depth: u32,
+    nr_hw_queues: u32,
+    bio_based: bool,
+    given: Rc<RefCell<Vec<(Nanos, Command)>>>,
+    done: VecDeque<(Nanos, u32)>,
+}
+
+const SERVICE: Nanos = Nanos::from_us(100);
+
+impl Device for Notebook {
+    fn queue_depth(&self) -> u32 {
+        self.depth
+    }
+
+    fn nr_hw_queues(&self) -> u32 {
+        self.nr_hw_queues
+    }
+
+    fn bio_based(&self) -> bool {
+        self.bio_based
+    }
+
+    fn nr_sectors(&self) -> u64 {
+        1 << 40
+    }
+
+    fn submit(&mut self, now: Nanos, command: Command) {
+        self.given.borrow_mut().push((now, command));
+        self.done.push_back((now + SERVICE, command.tag));
+        assert!(self.done.len() <= (self.depth * self.nr_hw_queues) as usize, "more than the device takes");
+    }
+
+    fn next(&self) -> Option<Nanos> {
+        self.done.front().map(|&(at, _)| at)
+    }
+
+    fn advance(&mut self, now: Nanos) -> Option<Completion> {
+        let (_, tag) = self.done.pop_front_if(|(at, _)| *at <= now)?;
+        Some(Completion { tag, ..Completion::default() })
+    }
+
+    fn stats(&self) -> DeviceStats {
+        DeviceStats::default()
+    }
+
+    fn rotational(&self) -> bool {
+        false
+    }
+}
+
+type Given = Rc<RefCell<Vec<(Nanos, Command)>>>;
+
+/// A queue of these rules on a notebook; 0 requests means what the rules say.
+fn noted(rules: QueueRules, elevator: &str, plug: &str, (depth, nr_hw_queues): (u32, u32)) -> (Driver, Given) {
+    let mut driver = Driver::new(SETUP);
+    let given = Given::default();
+    let device = Notebook { depth, nr_hw_queues, bio_based: false, given: Rc::clone(&given), done: VecDeque::new() };
+    let limits = QueueLimits { nr_requests: 0, max_sectors: 1024, ..limits() };
+    let entry = find(elevator::ELEVATORS, elevator).expect("a known elevator");
+    let plug = find(PLUGS, plug).expect("a known plug");
+    let built = (entry.build)(&entry.defaults(), HZ);
+    let plugging = (plug.build)(&plug.defaults());
+    driver.queue = BlockQueue::new(limits, built, Box::new(device), plugging).with_rules(rules);
+    (driver, given)
+}
+
+fn limits() -> QueueLimits {
+    QueueLimits {
+        hz: HZ,
+        max_sectors: 256,
+        max_segments: 256,
+        nr_requests: 128,
+        batch_requests: 32,
+        batch_time: Nanos::from_ms(20),
+        max_queue_sectors: 0,
+        command: Nanos::ZERO,
+        interrupt: Nanos::ZERO,
+        kblockd: Nanos::from_us(15),
+    }
+}
+
+/// First sectors of what the device was given.
+fn sectors(given: &Given) -> Vec<u64> {
+    given.borrow().iter().map(|(_, command)| command.sector.0).collect()
+}
+
+#[test]
+fn a_plug_list_leaves_in_the_order_of_its_kernel() {
+    let came = [500, 100, 900, 300];
+    for (rules, plug, elevator, expected) in [
+        (QueueRules::V2_6_38, "task-2.6.39", "noop", [500, 100, 900, 300]),
+        (QueueRules::V2_6_38, "task-3.9", "noop", [100, 300, 500, 900]),
+        (QueueRules::MULTI, "task-5.16", "none", [300, 900, 100, 500]),
+        (QueueRules::MULTI, "task-6.13", "none", [500, 100, 900, 300]),
+        (QueueRules::MULTI, "task-5.16", "kyber", [500, 100, 900, 300]),
+        (QueueRules::MULTI, "task-5.16", "mq-deadline", [500, 900, 100, 300]),
+    ] {
+        let (mut driver, given) = noted(rules, elevator, plug, (64, 1));
+        let mut list = PlugList::new();
+        for sector in came {
+            driver.submit_to(&mut list, Read, sector, 8);
+        }
+        driver.with(|queue, now, rec| queue.flush_plug(now, &mut list, UnplugCause::Finish, rec));
+        assert_eq!(sectors(&given), expected, "{plug}, {elevator}");
+        // From a task that goes to sleep the order is restored, and the worker thread issues.
+        let (mut driver, given) = noted(rules, elevator, plug, (64, 1));
+        for sector in came {
+            driver.submit_to(&mut list, Read, sector, 8);
+        }
+        driver.with(|queue, now, rec| queue.flush_plug_from_schedule(now, &mut list, rec));
+        assert_eq!(sectors(&given), []);
+        driver.run_until(Nanos::from_us(15));
+        let expected = if elevator == "none" { came } else { expected };
+        assert_eq!(sectors(&given), expected, "{plug}, {elevator}, asleep");
+    }
+}
+
+#[test]
+fn plugged_requests_are_united_with_waiting_ones_that_they_continue() {
+    for (rules, plug, elevator, commands) in [
+        (QueueRules::V2_6_38, "task-3.9", "deadline-3.2", 3),
+        (QueueRules::MULTI, "task-5.16", "mq-deadline", 3),
+        (QueueRules::MULTI, "task-5.16", "kyber", 4),
+    ] {
+        let (mut driver, given) = noted(rules, elevator, plug, (2, 1));
+        let mut list = PlugList::new();
+        driver.submit_to(&mut list, Read, 108, 8);
+        driver.submit(Read, 9000, 8);
+        driver.submit(Read, 7000, 8);
+        driver.submit(Read, 100, 8);
+        driver.with(|queue, now, rec| queue.flush_plug(now, &mut list, UnplugCause::Finish, rec));
+        driver.drain();
+        assert_eq!((given.borrow().len(), driver.finished.len()), (commands, 4), "{elevator}");
+    }
+}
+
+#[test]
+fn tags_are_what_the_device_and_the_scheduler_say() {
+    let wbt_off = QueueRules { wbt: false, ..QueueRules::MULTI };
+    for (elevator, device, tags) in [
+        ("mq-deadline", (32, 1), 64),
+        ("mq-deadline", (1023, 1), 256),
+        ("none", (32, 1), 32),
+        ("none", (1023, 1), 1023),
+        ("none", (4, 3), 4),
+        ("kyber", (8, 1), 16),
+    ] {
+        let (mut driver, given) = noted(wbt_off, elevator, "task-5.16", device);
+        let taken = (0..5000).take_while(|i| driver.submit(Read, i * 100, 8) == Submitted::Queued).count();
+        assert_eq!((taken, driver.queue.tags()), (tags, (tags as u32, tags as u32)), "{elevator} {device:?}");
+        assert!(!driver.queue.congested(Read) && !driver.queue.should_wake_waiter(Read) || device.1 > 1);
+        assert_eq!(given.borrow().len(), tags.min(device.0 as usize), "{elevator} {device:?}");
+        // Another task's tags are those of its own hardware queue.
+        driver.task = 1;
+        let other = if device.1 > 1 { Submitted::Queued } else { Submitted::NoRequest };
+        assert_eq!(driver.submit(Read, 900_000, 8), other, "{elevator} {device:?}");
+        driver.drain();
+        assert_eq!(driver.queue.tags().0, 0);
+    }
+}
+
+#[test]
+fn asynchronous_writes_may_have_fewer_tags() {
+    for (elevator, taken) in [("mq-deadline", 64), ("kyber", 48), ("bfq", 32)] {
+        let rules = QueueRules { wbt: false, ..QueueRules::MULTI };
+        let (mut driver, _) = noted(rules, elevator, "task-5.16", (32, 1));
+        driver.sync = false;
+        let found = (0..100).take_while(|i| driver.submit(Write, i * 100, 8) == Submitted::Queued).count();
+        assert_eq!(found, taken, "{elevator}");
+        driver.sync = true;
+        let reads = (0..100).take_while(|i| driver.submit(Read, 50_000 + i * 100, 8) == Submitted::Queued).count();
+        assert_eq!(reads, 64 - taken, "{elevator}");
+        driver.drain();
+    }
+}
+
+#[test]
+fn without_a_budget_one_request_more_than_fits_has_left_the_elevator() {
+    for (budget, merged) in [(Budget::Device, true), (Budget::Tags, false)] {
+        let (mut driver, given) = noted(QueueRules { budget, ..QueueRules::MULTI }, "mq-deadline", "task-5.16", (2, 1));
+        driver.submit(Read, 9000, 8);
+        driver.submit(Read, 7000, 8);
+        driver.submit(Read, 100, 8);
+        // SCSI has left it where the next bio still finds it.
+        driver.submit(Read, 108, 8);
+        driver.drain();
+        assert_eq!(given.borrow().len(), if merged { 3 } else { 4 }, "{budget:?}");
+    }
+}
+
+#[test]
+fn pools_are_by_direction_or_by_synchrony_and_capped_since_2_6_18() {
+    for (rules, shared, most) in [
+        (QueueRules::V2_6_0, false, None),
+        (QueueRules::V2_6_18, false, Some(192)),
+        (QueueRules::V2_6_38, true, Some(192)),
+    ] {
+        let plug = if shared { "task-3.9" } else { "queue-2.4" };
+        let (mut driver, _) = noted(rules, "noop", plug, (1, 1));
+        driver.sync = true;
+        let mut sector = 0;
+        let mut one = |driver: &mut Driver, dir| {
+            sector += 1000;
+            driver.submit(dir, sector, 8)
+        };
+        (0..127).for_each(|_| assert_eq!(one(&mut driver, Write), Submitted::Queued));
+        // Another task finds the pool of synchronous requests full, if reads share it.
+        driver.task = 1;
+        driver.with(|queue, now, _| queue.make_batcher(2, now));
+        assert_eq!(one(&mut driver, Read), Submitted::Queued, "a batcher itself when it fills the pool");
+        driver.task = 3;
+        assert_eq!(one(&mut driver, Read) == Submitted::NoRequest, shared);
+        // Tasks that have waited come one after the other; how far do they get?
+        let mut taken = 128;
+        for task in 100..110 {
+            driver.task = task;
+            driver.with(|queue, now, _| queue.make_batcher(task, now));
+            while one(&mut driver, Write) == Submitted::Queued {
+                taken += 1;
+            }
+        }
+        match most {
+            Some(most) => assert!((most - 1..=most + 1).contains(&taken), "{rules:?}: {taken}"),
+            None => assert!(taken > 300, "nothing stops them: {taken}"),
+        }
+    }
+}
+
+#[test]
+fn a_flush_goes_in_steps_and_one_command_serves_all_that_wait() {
+    let shape = |given: &Given| -> Vec<(u64, u32, bool, bool)> {
+        given.borrow().iter().map(|(at, c)| (at.0 / 100_000, c.nr_sectors, c.flush, c.fua)).collect()
+    };
+    for (fua, expected) in [
+        (false, vec![(0, 0, true, false), (1, 8, false, false), (2, 0, true, false)]),
+        (true, vec![(0, 0, true, false), (1, 8, false, true)]),
+    ] {
+        let (mut driver, given) = noted(QueueRules { fua, ..QueueRules::MULTI }, "mq-deadline", "task-5.16", (32, 1));
+        let bio = driver.bio(Write, 800, 8, true);
+        driver.with(|queue, now, rec| queue.submit(now, bio, None, rec));
+        driver.drain();
+        assert_eq!((shape(&given), driver.finished.len()), (expected, 1), "fua {fua}");
+    }
+    for (rules, plug, elevator) in
+        [(QueueRules::MULTI, "task-5.16", "none"), (QueueRules::V2_6_38, "task-3.9", "deadline-3.2")]
+    {
+        // One under way, three wait for the next.
+        let (mut driver, given) = noted(rules, elevator, plug, (32, 1));
+        for token in 0..4 {
+            let bio = Bio { token, ..driver.bio(Write, 0, 0, true) };
+            driver.with(|queue, now, rec| queue.submit(now, bio, None, rec));
+        }
+        driver.drain();
+        assert_eq!(shape(&given), [(0, 0, true, false), (1, 0, true, false)]);
+        assert_eq!(driver.finished.len(), 4);
+        // A drive without a cache that forgets needs no flush.
+        let (mut driver, given) = noted(QueueRules { write_cache: false, ..rules }, elevator, plug, (32, 1));
+        let bio = driver.bio(Write, 0, 0, true);
+        driver.with(|queue, now, rec| queue.submit(now, bio, None, rec));
+        assert_eq!((given.borrow().len(), driver.finished.len()), (0, 1));
+    }
+}
+
+#[test]
+fn a_device_that_takes_bios_has_no_requests() {
+    for (bio_based, events) in [(true, false), (false, true)] {
+        let mut driver = Driver::new(SETUP);
+        let device =
+            Notebook { depth: 8, nr_hw_queues: 1, bio_based: true, given: Given::default(), done: VecDeque::new() };
+        let noop = find(elevator::ELEVATORS, "none").expect("a known elevator");
+        let built = (noop.build)(&noop.defaults(), HZ);
+        let rules = QueueRules { bio_based, ..QueueRules::MULTI };
+        driver.queue = BlockQueue::new(limits(), built, Box::new(device), UNPLUGGED).with_rules(rules);
+        for i in 0..100 {
+            driver.submit(Write, i * 8, 8);
+            driver.drain();
+        }
+        assert_eq!((driver.finished.len(), driver.events.is_empty()), (100, !events));
+    }
+}
+
+#[test]
+fn buffered_writes_wait_when_reads_are_slow_and_direct_ones_never() {
+    let rules = QueueRules { wbt_latency: Nanos::from_us(50), ..QueueRules::MULTI };
+    for (elevator, sync, wbt, admitted) in
+        [("none", false, true, 4), ("none", true, true, 64), ("none", false, false, 64), ("bfq", false, true, 64)]
+    {
+        let (mut driver, _) = noted(QueueRules { wbt, ..rules }, elevator, "task-5.16", (128, 1));
+        driver.sync = sync;
+        let found = (0..64).take_while(|i| driver.submit(Write, i * 100, 8) == Submitted::Queued).count();
+        assert_eq!(found, admitted, "{elevator}, sync {sync}, wbt {wbt}");
+        assert!(driver.queue.should_wake_waiter(Read));
+        driver.drain();
+        assert!(driver.queue.should_wake_waiter(Write));
+    }
+    // Reads take 100 us and should take 50: after some windows one write at a time is left.
+    let (mut driver, _) = noted(rules, "none", "task-5.16", (128, 1));
+    for _ in 0..8_000 {
+        driver.sync = true;
+        driver.submit(Read, 1 << 20, 8);
+        driver.sync = false;
+        while driver.submit(Write, 1 << 21, 8) == Submitted::Queued {}
+        driver.drain();
+    }
+    let left = (0..64).take_while(|i| driver.submit(Write, i * 100, 8) == Submitted::Queued).count();
+    assert_eq!(left, 1);
+}
+
+/// Every order of up to six of eight neighbouring blocks through every elevator: each block goes to the device once, and
+/// elevators that unite neighbours give out whole runs.
+#[test]
+fn every_small_world_gives_every_block_once() {
+    // 2.4 and noop unite neighbours in their list only, and 2 and 0 stand there in this order.
+    let separate = ["none", "kyber", "linus", "noop"];
+    for entry in elevator::ELEVATORS {
+        let mut driver = Driver::new(Setup { elevator: entry.name, device: "nvme", depth: Some("8"), ..SETUP });
+        let mut orders: Vec<Vec<u64>> = vec![Vec::new()];
+        let mut from = 0;
+        for _ in 0..6 {
+            let to = orders.len();
+            for i in from..to {
+                for block in 0..8 {
+                    if !orders[i].contains(&block) {
+                        orders.push([orders[i].as_slice(), &[block]].concat());
+                    }
+                }
+            }
+            from = to;
+        }
+        for order in &orders {
+            driver.events.clear();
+            driver.finished.clear();
+            for block in order {
+                driver.submit(Read, block * 8, 8);
+            }
+            driver.drain();
+            let mut issued = driver.issued();
+            issued.sort_unstable();
+            let blocks: Vec<u64> = issued.iter().flat_map(|&(at, nr)| at / 8..(at + u64::from(nr)) / 8).collect();
+            let sorted: BTreeSet<u64> = order.iter().copied().collect();
+            assert!(blocks.iter().eq(sorted.iter()), "{}: {order:?} gave {issued:?}", entry.name);
+            assert_eq!(driver.finished.len(), order.len(), "{}: {order:?}", entry.name);
+            if !separate.contains(&entry.name) {
+                let runs = sorted.iter().filter(|block| **block == 0 || !sorted.contains(&(**block - 1))).count();
+                assert_eq!(issued.len(), runs, "{}: {order:?} gave {issued:?}", entry.name);
+            }
+        }
+    }
+}
+
+/// Random tasks with plug lists on random queues. Every bio is done once, limits hold, flushes are where they belong,
+/// and the counters agree with what can be counted from the events.
+#[test]
+fn identities_hold_over_random_queues() {
+    for seed in 0..400u64 {
+        identities(seed);
+    }
+}
+
+fn identities(seed: u64) {
+    let mut rng = Rng::stream(seed, "identities");
+    let mut pick = |n: u64| rng.below(n);
+    let rules = [QueueRules::V2_6_0, QueueRules::V2_6_18, QueueRules::V2_6_38, QueueRules::MULTI][pick(4) as usize];
+    let rules = QueueRules { fua: pick(2) == 0, budget: [Budget::Tags, Budget::Device][pick(2) as usize], ..rules };
+    let ordered = rules.flushes == Flushes::Ordered;
+    let multi = rules.kind == QueueRules::MULTI.kind;
+    let entry = elevator::ELEVATORS[pick(elevator::ELEVATORS.len() as u64) as usize];
+    let plugs: Vec<_> = PLUGS.iter().filter(|plug| !multi || plug.name.starts_with("task")).collect();
+    let plug = plugs[pick(plugs.len() as u64) as usize];
+    let device = [(1, 1), (4, 1), (31, 1), (3, 2)][pick(if multi { 4 } else { 3 }) as usize];
+    let name = format!("seed {seed}: {rules:?}, {}, {}, {device:?}", entry.name, plug.name);
+    let (mut driver, given) = noted(rules, entry.name, plug.name, device);
+    let by_task = plug.name.starts_with("task");
+    let mut lists = vec![PlugList::new(); 4];
+    let mut accepted: BTreeMap<u64, (u64, u32, bool)> = BTreeMap::new();
+    for token in 0..300u64 {
+        let task = pick(4);
+        driver.task = task as u32;
+        driver.sync = pick(2) == 0;
+        let dir = if pick(2) == 0 { Read } else { Write };
+        let flush = pick(25) == 0;
+        let (sector, nr_sectors) = if flush { (0, 0) } else { (pick(200) * 8, (pick(3) as u32 + 1) * 8) };
+        let mut bio = driver.bio(if flush { Write } else { dir }, sector, nr_sectors, flush);
+        bio.token = token;
+        bio.sync |= bio.dir == Read;
+        let plugged = by_task && !flush && pick(2) == 0;
+        let mut list = std::mem::take(&mut lists[task as usize]);
+        if flush && ordered {
+            // Barriers are about what the elevator has: nobody may hold anything back.
+            for list in lists.iter_mut().chain([&mut list]) {
+                driver.with(|queue, now, rec| queue.flush_plug(now, list, UnplugCause::Finish, rec));
+            }
+        }
+        let submitted =
+            driver.with(|queue, now, rec| queue.submit(now, bio, if plugged { Some(&mut list) } else { None }, rec));
+        if submitted == Submitted::Queued {
+            accepted.insert(token, (sector, nr_sectors, flush));
+        }
+        if submitted == Submitted::NoRequest || pick(6) == 0 {
+            driver.with(|queue, now, rec| queue.flush_plug(now, &mut list, UnplugCause::Schedule, rec));
+        } else if pick(20) == 0 {
+            driver.with(|queue, now, rec| queue.flush_plug_from_schedule(now, &mut list, rec));
+        }
+        lists[task as usize] = list;
+        if pick(3) == 0 {
+            let until = driver.now + Nanos::from_us(pick(300));
+            driver.run_until(until);
+            driver.now = until;
+        }
+        let (used, limit) = driver.queue.tags();
+        assert!(used <= limit, "{name}");
+    }
+    for mut list in lists {
+        driver.with(|queue, now, rec| queue.flush_plug(now, &mut list, UnplugCause::Finish, rec));
+    }
+    driver.drain();
+    let mut finished = driver.finished.clone();
+    finished.sort_unstable();
+    assert!(finished.iter().eq(accepted.keys()), "{name}: bios are lost or doubled");
+    assert_eq!(driver.queue.tags().0, 0, "{name}");
+    let sent: u64 = accepted.values().map(|bio| u64::from(bio.1)).sum();
+    let written: u64 = given.borrow().iter().map(|(_, command)| u64::from(command.nr_sectors)).sum();
+    assert_eq!(sent, written, "{name}: sectors");
+    let flushes = accepted.values().filter(|bio| bio.2).count();
+    let commands = given.borrow().iter().filter(|(_, command)| command.flush).count();
+    assert!(if ordered { commands == flushes } else { commands <= flushes }, "{name}: {commands} of {flushes} flushes");
+
+    // Counted from the events: time in the queue, time busy, and no flush before what it follows.
+    let mut layers = iowhy_stack::layers::LayerObserver::default();
+    let (mut in_queue, mut in_driver, mut last) = (0u64, 0u64, Nanos::ZERO);
+    let (mut waited, mut busy, mut nr_bios, mut waiting) = (0u128, 0u64, 0u64, BTreeSet::new());
+    for event in &driver.events {
+        iowhy_stack::event::EventSink::event(&mut layers, event);
+        let passed = event.at.saturating_sub(last).0;
+        waited += u128::from(in_queue) * u128::from(passed);
+        busy += if in_driver > 0 { passed } else { 0 };
+        last = event.at;
+        match event.what {
+            What::BioQueue { .. } => nr_bios += 1,
+            What::GetRequest { .. } => in_queue += 1,
+            What::Insert { rq } => {
+                waiting.insert(rq.0);
+            }
+            What::MergeRequests { gone, .. } => {
+                in_queue -= 1;
+                waiting.remove(&gone.0);
+            }
+            What::Issue { rq, nr_sectors, .. } => {
+                in_driver += 1;
+                waiting.remove(&rq.0);
+                if nr_sectors == 0 && ordered {
+                    // Numbers are reused, so only what waits now is known: nothing older may.
+                    assert!(in_queue >= in_driver, "{name}");
+                }
+            }
+            What::Complete { .. } => (in_queue, in_driver) = (in_queue - 1, in_driver - 1),
+            _ => {}
+        }
+    }
+    assert_eq!((in_queue, in_driver, waiting.len(), nr_bios), (0, 0, 0, accepted.len() as u64), "{name}");
+    let layers = layers.finish(last);
+    assert_eq!((layers.queue_time, layers.device_busy.0), (waited, busy), "{name}");
+    if layers.request_merges == 0 {
+        // Little: requests in the queue, over time, are the times that requests were in it.
+        let ticks = layers.reads.ticks + layers.writes.ticks;
+        assert_eq!(layers.queue_time, u128::from(ticks.0), "{name}");
+    }
+    let row = layers.iostat();
+    let rate = row.read.per_s + row.write.per_s;
+    assert!((row.svctm_ms * rate / 10.0 - row.util_pct).abs() < 1e-6 * row.util_pct.max(1.0), "{name}");
+}
+
+#[test]
+fn every_kernel_has_rules_and_its_queue_works_by_them() {
+    for kernel in KERNELS {
+        let stack = Stack::new(kernel);
+        let rules = QueueRules::from_options(&stack.options);
+        let multi = kernel.name.starts_with("linux-6");
+        assert_eq!((rules.kind == QueueRules::MULTI.kind, rules.wbt), (multi, multi), "{}", kernel.name);
+        let old = kernel.name.starts_with("linux-2.4")
+            || ["5-bk2", "6-rc3", "6.6", "6.7"].iter().any(|e| kernel.name.ends_with(e));
+        assert_eq!(rules.hard_cap, !old, "{}", kernel.name);
     }
 }

@@ -8,7 +8,9 @@
 
 use super::peer::Peer;
 use super::{Aim, Figure, Measure, Sample, Setting, compare, cpu_ns};
+use iowhy_stack::block::rules::{Kind, QueueRules};
 use iowhy_stack::block::{BlockQueue, PlugList, QueueLimits, Wakeup};
+use iowhy_stack::elevator::ELEVATORS;
 use iowhy_stack::event::{CallId, Content, Dir, Op, UnplugCause};
 use iowhy_stack::kernel::{Stack, find_kernel};
 use iowhy_stack::job::{Job, Workload};
@@ -55,6 +57,17 @@ pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, String> {
         let aim = Aim { unit: "ns/request", peer_name: "simpy", goal: Some(25.0), limit: Some(150.0) };
         figures.push(compare(setting, format!("block request, queue depth 32, {elevator}"), aim, &mut ours, simpy)?);
     }
+    // Every other elevator, under the rules of a kernel of its kind: what one costs beside another.
+    for entry in ELEVATORS.iter().filter(|entry| !["none", "mq-deadline"].contains(&entry.name)) {
+        let mut hash = None;
+        let mut ours = || {
+            requests(entry.name, count, &mut hash)?;
+            requests(entry.name, count, &mut hash).map(|ns| Sample { ns, answer: count })
+        };
+        let aim = Aim { unit: "ns/request", peer_name: "none", goal: None, limit: None };
+        let none = Err("a table of our own elevators".to_owned());
+        figures.push(compare(setting, format!("block request, {}", entry.name), aim, &mut ours, none)?);
+    }
     let mut plan = plan(Mode::RandomRead, 4096, 1, count)?;
     if let Some(fileio) = plan.job.fileio_mut() {
         fileio.direct = true;
@@ -70,14 +83,22 @@ pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, String> {
 
 /// CPU time of each of `count` requests, `DEPTH` of them outstanding.
 fn requests(elevator: &str, count: u64, hash: &mut Option<u64>) -> Result<f64, String> {
-    let mut stack = Stack::new(find_kernel("linux-6.18").ok_or("the kernel is not listed")?);
+    // blk-mq with all layers, writeback throttle included; elevators of older kernels with their kind of queue.
+    let multi = ["none", "mq-deadline", "kyber", "bfq"].contains(&elevator);
+    let kernel = if multi { "linux-6.18" } else { "linux-4.4" };
+    let mut stack = Stack::new(find_kernel(kernel).ok_or("the kernel is not listed")?);
+    stack.set_device("nvme").map_err(|error| error.to_string())?;
+    let rules = QueueRules::from_options(&stack.options);
+    if (rules.kind == Kind::Multi) != multi {
+        return Err(format!("WRONG ANSWER: {kernel} has another kind of queue"));
+    }
     stack.set("elevator", elevator).map_err(|error| error.to_string())?;
     let hz = stack.hz();
     let limits = QueueLimits {
         hz,
         max_sectors: 2560,
         max_segments: 168,
-        nr_requests: 256,
+        nr_requests: 0,
         batch_requests: 32,
         batch_time: Nanos::from_ms(20),
         max_queue_sectors: 0,
@@ -88,7 +109,7 @@ fn requests(elevator: &str, count: u64, hash: &mut Option<u64>) -> Result<f64, S
     let device = (stack.device.entry.build)(&stack.device.options, Rng::stream(1, "device"));
     let elevator = (stack.elevator.entry.build)(&stack.elevator.options, hz);
     let plugging = (stack.plug.entry.build)(&stack.plug.options);
-    let mut queue = BlockQueue::new(limits, elevator, device, plugging);
+    let mut queue = BlockQueue::new(limits, elevator, device, plugging).with_rules(rules);
     let mut recorder = Recorder::new(None);
     let mut due: EventQueue<Wakeup> = EventQueue::default();
     let mut positions = Rng::stream(1, "positions");

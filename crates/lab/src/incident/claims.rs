@@ -1,11 +1,27 @@
 //! Claims: what was published against what was simulated, and what the events say about the cause.
+//!
+//! A claim is checked by the function that its incident's table ([`Checks`]) names for it, or else by its kind: an order
+//! of rows, and ratios and bounds of one or more pairs of rows. The pairs are the claim's `of` and `to`, or those of the
+//! scenario's `[[compare]]` entry for the claim. A claim that nothing checks is not held.
 
-use iowhy_stack::layers::Layers;
+pub(super) mod cfq_direct_writers;
+pub(super) mod plugged_readahead;
+pub(super) mod random_read_split;
+pub(super) mod readahead_window;
+pub(super) mod stale_cache;
 
 use super::file::Claim;
-use super::{IncidentResult, RowResult, Sample, extremes, mean};
-use crate::measure::share;
-use crate::text;
+use super::{IncidentResult, RowResult, extremes, mean};
+use crate::stats::gain_pct;
+
+/// Checks one claim: fills in what was seen.
+pub(super) type Check = fn(&IncidentResult, &Claim, &mut ClaimResult);
+
+/// What checks the claims of an incident, by their names.
+pub(super) type Checks = &'static [(&'static str, Check)];
+
+/// Tells the cause of an incident from its events.
+pub(super) type Why = fn(&IncidentResult) -> String;
 
 /// A claim that was checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,20 +50,26 @@ pub struct ClaimResult {
     pub evidence: Vec<String>,
 }
 
-/// Share of single-page data reads above which "most" commands are.
-const MOST: f64 = 0.5;
-/// Share of single-page data reads below which there are "none". It is not zero, because whole requests can be a page
-/// long where their neighbours are cached or on their way.
-const NONE: f64 = 0.02;
-/// Share of the window closes that may remain with one descriptor per thread.
-const ALL_BUT_VANISHED: f64 = 0.05;
+impl ClaimResult {
+    /// Holds a figure against the bounds; without bounds nothing is shown.
+    pub(super) fn judge(&mut self, simulated: f64) {
+        self.simulated = Some(simulated);
+        self.held = self.is_within(simulated);
+    }
 
-/// Checks every claim of the incident.
-pub fn check(result: &IncidentResult) -> Vec<ClaimResult> {
-    result.incident.claims.iter().map(|claim| check_one(result, claim)).collect()
+    fn is_within(&self, value: f64) -> bool {
+        (self.lower.is_some() || self.upper.is_some())
+            && self.lower.is_none_or(|lower| value >= lower)
+            && self.upper.is_none_or(|upper| value <= upper)
+    }
 }
 
-fn check_one(result: &IncidentResult, claim: &Claim) -> ClaimResult {
+/// Checks every claim of the incident.
+pub(super) fn check(result: &IncidentResult, checks: Checks) -> Vec<ClaimResult> {
+    result.incident.claims.iter().map(|claim| check_one(result, claim, checks)).collect()
+}
+
+fn check_one(result: &IncidentResult, claim: &Claim, checks: Checks) -> ClaimResult {
     let mut checked = ClaimResult {
         id: claim.id.clone(),
         kind: claim.kind.clone(),
@@ -61,79 +83,157 @@ fn check_one(result: &IncidentResult, claim: &Claim) -> ClaimResult {
         held: false,
         evidence: Vec::new(),
     };
-    match claim.kind.as_str() {
-        "order" => order(result, claim, &mut checked),
-        "ratio" | "bound" => ratio(result, claim, &mut checked),
-        "mechanism" => match MECHANISMS.iter().find(|(id, _)| *id == claim.id) {
-            Some((_, check)) => check(result, &mut checked),
-            None => checked.evidence.push("nothing checks this yet".to_owned()),
-        },
-        other => checked.evidence.push(format!("claims of kind `{other}` are not checked yet")),
+    let own = checks.iter().find(|(id, _)| *id == claim.id);
+    let general = GENERAL.iter().find(|(kind, is_meant, _)| *kind == claim.kind && is_meant(claim));
+    match (own, general) {
+        (Some((_, check)), _) | (None, Some((_, _, check))) => check(result, claim, &mut checked),
+        (None, None) => checked.evidence.push("nothing checks this yet".to_owned()),
     }
     checked
 }
 
+/// Whether a general check is the one for a claim of its kind.
+type IsMeant = fn(&Claim) -> bool;
+
+/// What checks a claim by its kind and by what it demands.
+const GENERAL: &[(&str, IsMeant, Check)] = &[
+    ("order", |_| true, order),
+    ("ratio", |claim| claim.published.is_some() && claim.tolerance_pct.is_some(), ratio),
+    ("bound", |claim| claim.min_gain_pct.is_some(), least_gain),
+    ("bound", |claim| claim.max_change_pct.is_some(), largest_change),
+    ("bound", |claim| claim.min.is_some() || claim.max.is_some(), bound),
+];
+
+/// Rows are strictly better from one to the next.
 fn order(result: &IncidentResult, claim: &Claim, checked: &mut ClaimResult) {
     let rows: Vec<&RowResult> = claim.rows.iter().filter_map(|id| result.row(id)).collect();
-    if checked.text.is_empty() {
-        checked.text = format!("{} take less time in this order", claim.rows.join(", "));
-    }
-    let decreasing = |values: Vec<f64>| values.windows(2).all(|pair| pair[0] > pair[1]);
-    checked.held = rows.len() == claim.rows.len() && decreasing(rows.iter().map(|row| row.mean_s()).collect());
-    let in_order = (0..result.sequences as usize)
-        .filter(|nr| decreasing(rows.iter().filter_map(|row| row.samples.get(*nr)).map(|s| s.elapsed_s).collect()))
-        .count();
-    let means: Vec<String> = rows.iter().map(|row| format!("{} {:.1} s", row.id, row.mean_s())).collect();
-    checked.evidence.push(means.join(" > "));
-    checked.evidence.push(format!("in this order in {in_order} of {} sequences", result.sequences));
-}
-
-fn ratio(result: &IncidentResult, claim: &Claim, checked: &mut ClaimResult) {
-    let (Some(of), Some(to)) = (&claim.of, &claim.to) else {
-        checked.evidence.push("the claim names no rows".to_owned());
-        return;
-    };
-    if checked.text.is_empty() {
-        checked.text = format!("time of {of} as a multiple of {to}");
-    }
-    let (Some(of), Some(to)) = (result.row(of), result.row(to)) else {
+    let Some(first) = rows.first().filter(|_| rows.len() == claim.rows.len()) else {
         checked.evidence.push("a row it names does not exist".to_owned());
         return;
     };
+    let metric = first.metric;
+    if checked.text.is_empty() {
+        let words = if metric.unit == "s" { "take less time" } else { "are better" };
+        checked.text = format!("{} {words} in this order", claim.rows.join(", "));
+    }
+    let improving = |values: Vec<f64>| values.windows(2).all(|pair| metric.better.prefers(pair[1], pair[0]));
+    checked.held = improving(rows.iter().map(|row| row.simulated()).collect());
+    let in_order = (0..result.sequences as usize)
+        .filter(|nr| improving(rows.iter().filter_map(|row| row.values.get(*nr)).copied().collect()))
+        .count();
+    let means: Vec<String> =
+        rows.iter().map(|row| format!("{} {:.1} {}", row.id, row.simulated(), metric.unit)).collect();
+    let sign = if metric.better == crate::stats::Better::Lower { " > " } else { " < " };
+    checked.evidence.push(means.join(sign));
+    checked.evidence.push(format!("in this order in {in_order} of {} sequences", result.sequences));
+}
+
+/// Pairs of rows that a claim is about: the changed one, and the one it is compared with. If there are none, the
+/// evidence says why.
+pub(super) fn pairs<'a>(
+    result: &'a IncidentResult,
+    claim: &Claim,
+    checked: &mut ClaimResult,
+) -> Vec<(&'a RowResult, &'a RowResult)> {
+    let named: Vec<(&str, &str)> = match (&claim.of, &claim.to) {
+        (Some(of), Some(to)) => vec![(of.as_str(), to.as_str())],
+        _ => {
+            let compares = result.scenario.compares.iter().filter(|compare| compare.claim == claim.id);
+            compares.flat_map(|c| c.of.iter().map(String::as_str).zip(c.to.iter().map(String::as_str))).collect()
+        }
+    };
+    if named.is_empty() {
+        checked.evidence.push("the claim names no rows".to_owned());
+    }
+    let mut pairs = Vec::new();
+    for (of, to) in named {
+        match (result.row(of), result.row(to)) {
+            (Some(of), Some(to)) => pairs.push((of, to)),
+            _ => {
+                checked.evidence.push("a row it names does not exist".to_owned());
+                return Vec::new();
+            }
+        }
+    }
+    if checked.text.is_empty()
+        && let [(of, to)] = pairs.as_slice()
+    {
+        let what = if of.metric.unit == "s" { "time" } else { of.metric.summary };
+        checked.text = format!("{what} of {} as a multiple of {}", of.id, to.id);
+    }
+    pairs
+}
+
+/// The ratio of each pair. With several, the evidence lists them; the spread is over all.
+pub(super) fn ratios(result: &IncidentResult, claim: &Claim, checked: &mut ClaimResult) -> Vec<f64> {
+    let pairs = pairs(result, claim, checked);
+    let ratios: Vec<_> = pairs.iter().map(|(of, to)| result.ratio(of, to)).collect();
+    if ratios.is_empty() {
+        return Vec::new();
+    }
+    checked.spread = Some(extremes(ratios.iter().flat_map(|ratio| [ratio.spread.0, ratio.spread.1])));
+    if pairs.len() > 1 {
+        let seen =
+            pairs.iter().zip(&ratios).map(|((of, to), ratio)| format!("{} / {} {:.3}", of.id, to.id, ratio.value));
+        checked.evidence.push(seen.collect::<Vec<String>>().join(", "));
+    }
+    ratios.into_iter().map(|ratio| ratio.value).collect()
+}
+
+/// The mean ratio of the pairs is near the published one.
+fn ratio(result: &IncidentResult, claim: &Claim, checked: &mut ClaimResult) {
     if let (Some(published), Some(tolerance)) = (checked.published, claim.tolerance_pct) {
         checked.lower = Some(published * (1.0 - tolerance / 100.0));
         checked.upper = Some(published * (1.0 + tolerance / 100.0));
     }
-    let ratios = of.ratios(to);
-    let simulated = mean(ratios.iter().copied());
-    checked.simulated = Some(simulated);
-    checked.spread = Some(extremes(ratios.into_iter()));
-    let bounded = checked.lower.is_some() || checked.upper.is_some();
-    checked.held = bounded
-        && checked.lower.is_none_or(|lower| simulated >= lower)
-        && checked.upper.is_none_or(|upper| simulated <= upper);
+    let ratios = ratios(result, claim, checked);
+    if !ratios.is_empty() {
+        checked.judge(mean(ratios.into_iter()));
+    }
 }
 
-type Check = fn(&IncidentResult, &mut ClaimResult);
-
-/// Statements about events and what checks them.
-const MECHANISMS: &[(&str, Check)] = &[("split", split), ("instruments", instruments)];
-
-fn is_2_4(row: &RowResult) -> bool {
-    row.plan.stack.kernel.name.starts_with("linux-2.4")
+/// The ratio of every pair is within bounds; the one that is nearest to breaking them is shown.
+fn bound(result: &IncidentResult, claim: &Claim, checked: &mut ClaimResult) {
+    let ratios = ratios(result, claim, checked);
+    let room = |value: f64| {
+        let above = checked.lower.map_or(f64::INFINITY, |lower| value - lower);
+        above.min(checked.upper.map_or(f64::INFINITY, |upper| upper - value))
+    };
+    if let Some(tightest) = ratios.into_iter().min_by(|a, b| room(*a).total_cmp(&room(*b))) {
+        checked.judge(tightest);
+    }
 }
 
-/// A 2.6 kernel as it was, with shared descriptors.
-fn is_broken(row: &RowResult) -> bool {
-    !is_2_4(row) && row.plan.stack.patches.is_empty() && !row.plan.job.fileio().is_some_and(|fileio| fileio.own_descriptors)
+/// How much better the changed row of each pair is, percent; positive is better whatever the direction.
+pub(super) fn gains(result: &IncidentResult, claim: &Claim, checked: &mut ClaimResult) -> Vec<f64> {
+    let pairs = pairs(result, claim, checked);
+    let gain = |of: &RowResult, to: &RowResult| gain_pct(1.0, result.ratio(of, to).value, of.metric.better);
+    let gains: Vec<f64> = pairs.iter().map(|(of, to)| gain(of, to)).collect();
+    if pairs.len() > 1 {
+        let seen = pairs.iter().zip(&gains).map(|((of, to), gain)| format!("{} against {} {gain:+.1}%", of.id, to.id));
+        checked.evidence.push(seen.collect::<Vec<String>>().join(", "));
+    }
+    gains
 }
 
-/// Single-page data reads among the read commands of all sequences.
-fn small_share(row: &RowResult) -> f64 {
-    share(row.sum(|layers| layers.reads.small_data), row.sum(|layers| layers.reads.issued))
+/// Every pair gains so much at least.
+fn least_gain(result: &IncidentResult, claim: &Claim, checked: &mut ClaimResult) {
+    checked.lower = claim.min_gain_pct;
+    if let Some(least) = gains(result, claim, checked).into_iter().min_by(f64::total_cmp) {
+        checked.judge(least);
+    }
 }
 
-fn percent(share: f64) -> String {
+/// No pair changes by more, either way.
+fn largest_change(result: &IncidentResult, claim: &Claim, checked: &mut ClaimResult) {
+    checked.upper = claim.max_change_pct;
+    if let Some(largest) = gains(result, claim, checked).into_iter().map(f64::abs).max_by(f64::total_cmp) {
+        checked.judge(largest);
+    }
+}
+
+/// A share as people read it.
+pub(super) fn percent(share: f64) -> String {
     match share * 100.0 {
         small if small > 0.0 && small < 0.05 => "under 0.1%".to_owned(),
         small if small > 0.0 && small < 10.0 => format!("{small:.1}%"),
@@ -141,119 +241,116 @@ fn percent(share: f64) -> String {
     }
 }
 
-fn split(result: &IncidentResult, checked: &mut ClaimResult) {
-    let mut held = true;
-    let mut seen: [Vec<String>; 2] = [Vec::new(), Vec::new()];
-    for row in result.rows.iter().chain(&result.extra).filter(|row| !row.plan.job.fileio().is_some_and(|fileio| fileio.own_descriptors)) {
-        let small = small_share(row);
-        let broken = is_broken(row);
-        held &= if broken { small > MOST } else { small < NONE };
-        seen[usize::from(broken)].push(format!("{} {}", row.id, percent(small)));
-    }
-    let [whole, broken] = seen;
-    checked.held = held && !whole.is_empty() && !broken.is_empty();
-    checked.evidence = vec![
-        format!("4 KiB of data among the read commands, more than {} expected: {}", percent(MOST), broken.join(", ")),
-        format!("the same, less than {} expected: {}", percent(NONE), whole.join(", ")),
-    ];
-}
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::incident::metric;
+    use crate::incident::scenario::{self, Average};
+    use crate::incident::{Source, file};
+    use crate::stats::Statistic;
 
-fn instruments(result: &IncidentResult, checked: &mut ClaimResult) {
-    let mut held = true;
-    let mut seen = Vec::new();
-    for row in result.rows.iter().filter(|row| is_broken(row)) {
-        let closes = row.sum(Layers::closes_total);
-        let part = share(row.sum(|layers| layers.closes[0]), closes);
-        held &= closes > 0 && part > MOST;
-        seen.push(format!("{} {} ({})", row.id, closes / u64::from(result.sequences.max(1)), percent(part)));
-    }
-    held &= !seen.is_empty();
-    checked.evidence.push(format!("closes a run, and how many by interleaved misses: {}", seen.join(", ")));
-    let why = &result.scenario.why;
-    let pair = (result.row(&why.broken), result.row(&why.own_descriptors));
-    let vanished = match pair {
-        (Some(shared), Some(own)) => {
-            let (shared, own) = (shared.sum(Layers::closes_total), own.sum(Layers::closes_total));
-            let left = share(own, shared);
-            checked.evidence.push(format!(
-                "{}: {} of the closes of {} remain",
-                why.own_descriptors,
-                percent(left),
-                why.broken
-            ));
-            shared > 0 && left < ALL_BUT_VANISHED
+    /// A result without runs: rows of seconds or MB/s, and compared pairs.
+    pub(in crate::incident) fn result(metric: &str, rows: &[(&str, &[f64])]) -> IncidentResult {
+        let incident = file::parse("a", "id='a'\ntitle='t'\ndate='d'").expect("an incident");
+        let text = "incident='a'\nrule='r'\nunexplained=''\nassumption=[]\n[variants]\n";
+        let metric = metric::find(metric).expect("a metric");
+        let row = |(id, values): &(&str, &[f64])| RowResult {
+            id: (*id).to_owned(),
+            variant: String::new(),
+            scheduler: None,
+            report: String::new(),
+            group: String::new(),
+            role: "prediction".to_owned(),
+            published: None,
+            note: None,
+            metric,
+            statistic: Statistic::Amean,
+            source: Source::Runs(Vec::new()),
+            runs: Vec::new(),
+            values: values.to_vec(),
+        };
+        IncidentResult {
+            incident,
+            scenario: scenario::parse("a", text).expect("a scenario"),
+            sequences: rows.first().map_or(0, |(_, values)| values.len() as u32),
+            runs: Vec::new(),
+            rows: rows.iter().map(row).collect(),
+            extra: Vec::new(),
+            context: Vec::new(),
+            claims: Vec::new(),
+            why: String::new(),
         }
-        _ => false,
-    };
-    checked.held = held && vanished;
-}
+    }
 
-/// The cause in words, every number from this run's own layers. The first sequence speaks: the one the program saw.
-pub fn why(result: &IncidentResult) -> String {
-    let why = &result.scenario.why;
-    let first = |id: &str| result.row(id).and_then(|row| row.samples.first()).map(|sample| (id.to_owned(), sample));
-    let (Some((broken_id, broken)), Some((before_id, before))) = (first(&why.broken), first(&why.before)) else {
-        return String::new();
-    };
-    let layers = &broken.layers;
-    let mut words = format!(
-        "Row {broken_id} sends {} to the disk where {before_id} sends {}. {} of them are single 4 KiB pages of file \
-         data ({before_id}: {}): {} of the read calls that missed the cache were cut into pages that were waited for \
-         one by one. ",
-        text::count(layers.reads.issued, "read command", "read commands"),
-        text::grouped(before.layers.reads.issued),
-        percent(layers.small_read_share()),
-        percent(before.layers.small_read_share()),
-        percent(layers.split_share()),
-    );
-    words.push_str(&format!(
-        "Read-ahead had turned itself off: its window was closed {} ({}) and opened again {}. ",
-        text::count(layers.closes_total(), "time", "times"),
-        causes(layers),
-        text::count(layers.reopens, "time", "times"),
-    ));
-    if let Some((_, own)) = first(&why.own_descriptors) {
-        words.push_str(&format!(
-            "With one descriptor per thread it closes {}, and the run takes {:.1} s instead of {:.1} s. ",
-            text::count(own.layers.closes_total(), "time", "times"),
-            own.elapsed_s,
-            broken.elapsed_s,
-        ));
+    /// The pairs of claim `c`.
+    pub(in crate::incident) fn compare(result: &mut IncidentResult, pairs: &[(&str, &str)]) {
+        result.scenario.compares = vec![scenario::Compare {
+            claim: "c".to_owned(),
+            of: pairs.iter().map(|pair| pair.0.to_owned()).collect(),
+            to: pairs.iter().map(|pair| pair.1.to_owned()).collect(),
+        }];
     }
-    if let Some((_, fixed)) = first(&why.fixed) {
-        words.push_str(&format!(
-            "With a private copy of the state for each call it closes {}, {} of the read commands are single pages of \
-             data, and the run takes {:.1} s. ",
-            text::count(fixed.layers.closes_total(), "time", "times"),
-            percent(fixed.layers.small_read_share()),
-            fixed.elapsed_s,
-        ));
-    }
-    let per_access_ms = |sample: &Sample| 1e3 * sample.elapsed_s / (sample.layers.media_accesses.max(1) as f64);
-    words.push_str(&format!(
-        "The time goes into disk accesses, written blocks included: {} instead of {}, at {:.1} ms of the run each \
-         ({before_id}: {:.1} ms).",
-        text::grouped(layers.media_accesses),
-        text::grouped(before.layers.media_accesses),
-        per_access_ms(broken),
-        per_access_ms(before),
-    ));
-    words
-}
 
-/// What closed the windows: the causes that did, with their numbers, and then those that never did.
-fn causes(layers: &Layers) -> String {
-    const CAUSES: [&str; 4] = [
-        "while another read was in progress on the same descriptor",
-        "by one reader's own misses",
-        "by cache hits",
-        "by congestion",
-    ];
-    let (some, none): (Vec<_>, Vec<_>) = CAUSES.iter().zip(layers.closes).partition(|(_, n)| *n > 0);
-    let mut words: Vec<String> = some.iter().map(|(cause, n)| format!("{} {cause}", text::grouped(*n))).collect();
-    if !none.is_empty() {
-        let never: Vec<&str> = none.iter().map(|(cause, _)| **cause).collect();
-        words.push(format!("none {}", never.join(" or ")));
+    pub(in crate::incident) fn checked(result: &IncidentResult, claim: &str, checks: Checks) -> ClaimResult {
+        let claim: Claim = toml::from_str(&format!("id='c'\n{claim}")).expect("a claim");
+        check_one(result, &claim, checks)
     }
-    words.join(", ")
+
+    #[test]
+    fn claims_of_every_kind_are_held_or_not() {
+        let mut times = result("elapsed_s", &[("a", &[10.0, 12.0]), ("b", &[5.0, 6.0]), ("c", &[11.0, 11.0])]);
+        compare(&mut times, &[("b", "a"), ("c", "a")]);
+        let pair = "of='b'\nto='a'";
+        let table = [
+            ("kind='order'\nrows=['a','b']".to_owned(), true, None),
+            ("kind='order'\nrows=['b','a']".to_owned(), false, None),
+            ("kind='order'\nrows=['a','x']".to_owned(), false, None),
+            (format!("kind='ratio'\npublished=0.55\ntolerance_pct=10\n{pair}"), true, Some(0.5)),
+            (format!("kind='ratio'\npublished=0.6\ntolerance_pct=10\n{pair}"), false, Some(0.5)),
+            (format!("kind='bound'\nmin=0.4\nmax=0.5\n{pair}"), true, Some(0.5)),
+            (format!("kind='bound'\nmin=0.51\n{pair}"), false, Some(0.5)),
+            // Without rows of their own they are about the compared pairs; the worst of them counts.
+            ("kind='bound'\nmax=0.9".to_owned(), false, Some((11.0 / 10.0 + 11.0 / 12.0) / 2.0)),
+            (format!("kind='bound'\nmin_gain_pct=50\n{pair}"), true, Some(50.0)),
+            ("kind='bound'\nmin_gain_pct=10".to_owned(), false, Some(100.0 - 100.0 * (1.1 + 11.0 / 12.0) / 2.0)),
+            ("kind='bound'\nmax_change_pct=50".to_owned(), true, Some(50.0)),
+            (format!("kind='bound'\nmax_change_pct=49\n{pair}"), false, Some(50.0)),
+            ("kind='bound'\nmin=0.1\nof='b'\nto='x'".to_owned(), false, None),
+            ("kind='bound'".to_owned(), false, None),
+            ("kind='mechanism'".to_owned(), false, None),
+        ];
+        for (claim, held, simulated) in table {
+            let checked = checked(&times, &claim, &[]);
+            assert_eq!(checked.held, held, "{claim}: {checked:?}");
+            let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
+            assert_eq!(checked.simulated.is_some(), simulated.is_some(), "{claim}");
+            assert!(checked.simulated.zip(simulated).is_none_or(|(a, b)| near(a, b)), "{claim}: {checked:?}");
+            assert!(checked.simulated.is_some() || !checked.evidence.is_empty(), "{claim}");
+        }
+    }
+
+    #[test]
+    fn rates_are_better_when_higher() {
+        let rates = result("write_mb_s", &[("a", &[10.0]), ("b", &[12.0])]);
+        assert!(checked(&rates, "kind='order'\nrows=['a','b']", &[]).held);
+        let gain = checked(&rates, "kind='bound'\nmin_gain_pct=10\nof='b'\nto='a'", &[]);
+        assert!(gain.held && (gain.simulated.unwrap_or(0.0) - 20.0).abs() < 1e-9, "{gain:?}");
+    }
+
+    #[test]
+    fn a_check_of_the_incident_goes_first() {
+        let rows = result("elapsed_s", &[("a", &[1.0])]);
+        let checks: Checks = &[("c", |_, _, checked| checked.judge(7.0))];
+        assert_eq!(checked(&rows, "kind='bound'\nmin=5", checks).simulated, Some(7.0));
+        assert_eq!(checked(&rows, "kind='mechanism'", &[]).evidence, ["nothing checks this yet"]);
+    }
+
+    #[test]
+    fn near_a_threshold_the_means_are_compared() {
+        let mut rows = result("elapsed_s", &[("a", &[1.0, 3.0]), ("b", &[3.0, 1.0])]);
+        let ratio = |rows: &IncidentResult| rows.ratio(&rows.rows[0], &rows.rows[1]).value;
+        assert!((ratio(&rows) - (1.0 / 3.0 + 3.0) / 2.0).abs() < 1e-12);
+        rows.scenario.average = Average::RatioOfMeans;
+        assert_eq!(ratio(&rows), 1.0);
+    }
 }

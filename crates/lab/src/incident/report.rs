@@ -5,15 +5,18 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::claims::ClaimResult;
-use super::{IncidentResult, Known, RowResult, combine, mean};
+use super::file::Figure;
+use super::{IncidentResult, Known, RowResult, combine, tables};
 use crate::{measure, text};
 
 /// The row that others of its report are compared with: its first calibration row.
 fn base<'a>(result: &'a IncidentResult, row: &RowResult) -> Option<&'a RowResult> {
-    result.rows.iter().find(|base| base.report == row.report && base.role.starts_with("calibration"))
+    result.rows.iter().find(|base| {
+        base.report == row.report && base.role.starts_with("calibration") && base.metric.name == row.metric.name
+    })
 }
 
-/// An incident as text, in 80 columns.
+/// An incident as text, in 80 columns where its tables are not wider.
 pub fn text(result: &IncidentResult, bold: fn(&str) -> String) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
@@ -21,41 +24,29 @@ pub fn text(result: &IncidentResult, bold: fn(&str) -> String) -> String {
     out
 }
 
+/// Whether the row is a cell of a published table.
+fn is_cell(result: &IncidentResult, row: &RowResult) -> bool {
+    result.incident.tables.iter().any(|table| table.id() == row.report)
+}
+
 fn write_text(out: &mut String, result: &IncidentResult, bold: fn(&str) -> String) -> std::fmt::Result {
     let incident = &result.incident;
-    let unit = incident.metric.as_ref().map_or("", |metric| metric.unit.as_str());
     writeln!(out, "{} ({})", bold(&incident.id), incident.date)?;
     for line in text::wrap(&incident.title, 80) {
         writeln!(out, "{line}")?;
     }
-    writeln!(out, "\n{:29}{:>10}{:>14}{:>27}", "", "published", "simulated", "ratio within its report")?;
-    writeln!(
-        out,
-        "{:<16}{:<13}{unit:>10}{:>14}{:>14}{:>6}{:>7}",
-        "row", "elevator", "mean ± half", "published", "sim.", "error"
-    )?;
-    let mut variant = "";
-    for (nr, row) in result.rows.iter().chain(&result.extra).enumerate() {
-        if nr == result.rows.len() {
-            writeln!(out, "{}", bold("runs that nobody published"))?;
-            variant = "";
-        }
-        if row.variant != variant {
-            variant = &row.variant;
-            writeln!(out, "{}", bold(variant))?;
-        }
-        write_row(out, result, row)?;
-    }
-    for line in text::wrap(&footnote(result), 80) {
-        writeln!(out, "{line}")?;
-    }
+    write_tables(out, result, bold)?;
+    write_rows(out, result, bold)?;
+    write_context(out, result, bold)?;
     writeln!(out, "\n{}", bold("claims"))?;
     for claim in &result.claims {
         write_claim(out, claim, bold)?;
     }
     let required = result.claims.iter().filter(|claim| claim.required).count();
     writeln!(out, "{} of {} claims held ({required} required)", result.claims_held(), result.claims.len())?;
-    section(out, "why", &result.why, bold)?;
+    if !result.why.is_empty() {
+        section(out, "why", &result.why, bold)?;
+    }
     writeln!(out, "\n{}", bold("assumed"))?;
     for assumption in &result.scenario.assumptions {
         let words = format!("{} ({})", assumption.what, assumption.source);
@@ -64,9 +55,9 @@ fn write_text(out: &mut String, result: &IncidentResult, bold: fn(&str) -> Strin
         }
     }
     section(out, "not explained", &result.scenario.unexplained, bold)?;
-    if let Some(row) = result.row(&result.scenario.why.broken) {
+    if let Some((row, run)) = result.part("broken").and_then(|row| Some((row, row.run()?))) {
         writeln!(out, "\n{}", bold(&format!("to repeat row {}", row.id)))?;
-        let command = format!("iowhy sysbench {}", row.command);
+        let command = format!("iowhy {}", run.command);
         let lines = text::wrap(&command, 74);
         for (nr, line) in lines.iter().enumerate() {
             let end = if nr + 1 < lines.len() { " \\" } else { "" };
@@ -76,20 +67,104 @@ fn write_text(out: &mut String, result: &IncidentResult, bold: fn(&str) -> Strin
     Ok(())
 }
 
+/// Published tables that were simulated, each beside what was published; the others as they were published.
+fn write_tables(out: &mut String, result: &IncidentResult, bold: fn(&str) -> String) -> std::fmt::Result {
+    let incident = &result.incident;
+    for table in &incident.tables {
+        writeln!(out, "\n{} ({})", bold(&table.name), table.role)?;
+        if let Some(simulated) = tables::simulated_text(result, table) {
+            writeln!(out, "simulated, mean of {}", repetitions(result))?;
+            out.push_str(&simulated);
+            writeln!(out, "published")?;
+        } else {
+            writeln!(out, "published, not simulated")?;
+        }
+        out.push_str(&tables::published_text(incident, table));
+    }
+    match &incident.sign_convention {
+        Some(convention) if !incident.tables.is_empty() => {
+            text::wrap(convention, 80).iter().try_for_each(|line| writeln!(out, "{line}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn write_rows(out: &mut String, result: &IncidentResult, bold: fn(&str) -> String) -> std::fmt::Result {
+    let rows: Vec<&RowResult> = result.rows.iter().filter(|row| !is_cell(result, row)).collect();
+    let extra: Vec<&RowResult> = result.extra.iter().filter(|row| !result.is_in_a_table(row)).collect();
+    let Some(first) = rows.first().or(extra.first()) else { return Ok(()) };
+    let unit = result.incident.metric.as_ref().map_or(first.metric.unit, |metric| metric.unit.as_str());
+    let has_elevator = rows.iter().chain(&extra).any(|row| row.scheduler.is_some());
+    writeln!(out, "\n{:29}{:>10}{:>14}{:>27}", "", "published", "simulated", "ratio within its report")?;
+    writeln!(
+        out,
+        "{:<16}{:<13}{unit:>10}{:>14}{:>14}{:>6}{:>7}",
+        "row",
+        if has_elevator { "elevator" } else { "" },
+        "mean ± half",
+        "published",
+        "sim.",
+        "error"
+    )?;
+    let mut variant = "";
+    for (nr, row) in rows.iter().chain(&extra).enumerate() {
+        if nr == rows.len() {
+            writeln!(out, "{}", bold("runs that nobody published"))?;
+            variant = "";
+        }
+        if row.variant != variant {
+            variant = &row.variant;
+            writeln!(out, "{}", bold(variant))?;
+        }
+        write_row(out, result, row, has_elevator)?;
+    }
+    for line in text::wrap(&footnote(result), 80) {
+        writeln!(out, "{line}")?;
+    }
+    Ok(())
+}
+
+/// What was published and is only shown.
+fn write_context(out: &mut String, result: &IncidentResult, bold: fn(&str) -> String) -> std::fmt::Result {
+    let incident = &result.incident;
+    let rows = result.context.iter().map(|row| {
+        let figure = row.figure().map_or_else(String::new, |figure| format!(": {}", figure.text()));
+        format!("{}{figure} ({})", row.variant, row.role)
+    });
+    let statements = incident.statements.iter().map(|said| format!("{} ({})", said.text, said.role));
+    let remarks = [&incident.context.thread, &incident.context.note].into_iter().flatten().cloned();
+    let all: Vec<String> = rows.chain(statements).chain(remarks).collect();
+    if all.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{}", bold("published besides"))?;
+    for words in all {
+        for (nr, line) in text::wrap(&words, 76).iter().enumerate() {
+            writeln!(out, "{} {line}", if nr == 0 { "  -" } else { "   " })?;
+        }
+    }
+    Ok(())
+}
+
+/// `4 seeds`.
+fn repetitions(result: &IncidentResult) -> String {
+    let [one, several] = &result.scenario.repetition;
+    text::count(u64::from(result.sequences), one, several)
+}
+
 /// How the columns of the table are made.
 fn footnote(result: &IncidentResult) -> String {
     let bases: Vec<&str> = result
         .rows
         .iter()
-        .filter(|row| base(result, row).is_some_and(|base| base.id == row.id))
+        .filter(|row| !is_cell(result, row) && base(result, row).is_some_and(|base| base.id == row.id))
         .map(|row| row.id.as_str())
         .collect();
-    format!(
-        "mean of {}, ± half the distance between the extremes; a ratio is to the calibration row of the same report \
-         ({})",
-        text::count(u64::from(result.sequences), "sequence of positions", "sequences of positions"),
-        bases.join(", ")
-    )
+    let how = format!("mean of {}, ± half the distance between the extremes", repetitions(result));
+    if bases.is_empty() {
+        return how;
+    }
+    format!("{how}; a ratio is to the calibration row of the same report ({})", bases.join(", "))
 }
 
 fn section(out: &mut String, title: &str, words: &str, bold: fn(&str) -> String) -> std::fmt::Result {
@@ -100,23 +175,28 @@ fn section(out: &mut String, title: &str, words: &str, bold: fn(&str) -> String)
     Ok(())
 }
 
-fn write_row(out: &mut String, result: &IncidentResult, row: &RowResult) -> std::fmt::Result {
-    let (low, high) = row.spread_s();
-    let simulated = format!("{:.1} ± {:.1}", row.mean_s(), (high - low) / 2.0);
-    let published = row.published.map(super::file::Published::value);
-    let shown = published.map_or("-".to_owned(), |value| format!("{value:.2}"));
-    let elevator = row.scheduler.as_deref().unwrap_or("-");
+fn write_row(out: &mut String, result: &IncidentResult, row: &RowResult, has_elevator: bool) -> std::fmt::Result {
+    let (low, high) = row.spread();
+    let mean = row.simulated();
+    // Three digits at least; one after the point is enough for large figures.
+    let digits = if mean.abs() < 50.0 { 2 } else { 1 };
+    let simulated = format!("{mean:.digits$} ± {:.digits$}", (high - low) / 2.0);
+    let shown = row.published.map_or("-".to_owned(), Figure::text);
+    let elevator = if has_elevator { row.scheduler.as_deref().unwrap_or("-") } else { "" };
+    let width = if has_elevator { 13 } else { 26 };
     // A long name gets a line of its own rather than pushing the numbers aside.
-    if row.id.chars().count() > 13 {
+    if row.id.chars().count() > width {
         writeln!(out, "  {}", row.id)?;
-        write!(out, "  {:<14}", "")?;
+        write!(out, "  {:<14}{elevator:<13}", "")?;
+    } else if has_elevator {
+        write!(out, "  {:<14}{elevator:<13}", row.id)?;
     } else {
-        write!(out, "  {:<14}", row.id)?;
+        write!(out, "  {:<27}", row.id)?;
     }
-    write!(out, "{elevator:<13}{shown:>10}{simulated:>14}")?;
+    write!(out, "{shown:>10}{simulated:>14}")?;
     let Some(base) = base(result, row) else { return writeln!(out) };
-    let ratio = mean(row.ratios(base).into_iter());
-    match (published, base.published.map(super::file::Published::value)) {
+    let ratio = result.ratio(row, base).value;
+    match (row.published.and_then(Figure::value), base.published.and_then(Figure::value)) {
         (Some(value), Some(base_value)) if base_value > 0.0 => {
             let published = value / base_value;
             let error = 100.0 * (ratio / published - 1.0);
@@ -181,8 +261,10 @@ fn incident_json(result: &IncidentResult) -> Value {
     json!({
         "id": result.incident.id,
         "title": result.incident.title,
-        "rows": result.rows.iter().map(|row| row_json(result, row)).collect::<Vec<_>>(),
-        "extra": result.extra.iter().map(|row| row_json(result, row)).collect::<Vec<_>>(),
+        "rows": result.rows.iter().map(row_json).collect::<Vec<_>>(),
+        "extra": result.extra.iter().map(row_json).collect::<Vec<_>>(),
+        "tables": tables::json(result),
+        "context": context_json(result),
         "claims": result.claims.iter().map(claim_json).collect::<Vec<_>>(),
         "cause": { "rule": scenario.rule, "summary": result.why },
         "assumptions": scenario
@@ -196,29 +278,56 @@ fn incident_json(result: &IncidentResult) -> Value {
     })
 }
 
-fn row_json(result: &IncidentResult, row: &RowResult) -> Value {
-    let (low, high) = row.spread_s();
-    let unit = result.incident.metric.as_ref().map_or("", |metric| metric.unit.as_str());
-    let stack = &row.plan.stack;
+fn row_json(row: &RowResult) -> Value {
+    let (low, high) = row.spread();
+    let run = row.run();
+    // The cell of a table is the mean over several runs, which have no layers in common.
+    let one = run.filter(|_| row.runs.len() == 1);
     json!({
         "id": row.id,
         "variant": row.variant,
         "role": row.role,
-        "published": row.published.map(super::file::Published::value),
-        "simulated": row.mean_s(),
-        "unit": unit,
+        "group": row.group,
+        "published": row.published.and_then(Figure::value),
+        "published_range": row.published.and_then(Figure::range).map(|(min, max)| json!({ "min": min, "max": max })),
+        "simulated": row.simulated(),
+        "metric": row.metric.name,
+        "unit": row.metric.unit,
         "settings": {
-            "command": format!("iowhy sysbench {}", row.command),
-            "where": format!("sim:{}", stack.describe()),
-            "disk": stack.device.entry.name,
+            "command": run.map_or_else(String::new, |run| format!("iowhy {}", run.command)),
+            "where": run.map_or_else(String::new, |run| format!("sim:{}", run.plan.stack.describe())),
+            "disk": run.map_or("", |run| run.plan.stack.device.entry.name),
             "scheduler": row.scheduler,
             "report": row.report,
             "note": row.note,
         },
-        "spread": { "min": low, "max": high },
-        "samples": row.samples.iter().map(|sample| sample.elapsed_s).collect::<Vec<_>>(),
-        "event_hashes": row.samples.iter().map(|sample| measure::hash(sample.event_hash)).collect::<Vec<_>>(),
-        "layers": row.samples.first().map(|sample| measure::layers(&sample.layers)),
+        "spread": { "min": measure::finite(low), "max": measure::finite(high) },
+        "samples": row.values.iter().map(|value| measure::finite(*value)).collect::<Vec<_>>(),
+        "event_hashes": row.samples().map(|sample| measure::hash(sample.outcome.event_hash)).collect::<Vec<_>>(),
+        "layers": one.and_then(|run| run.samples.first()).map(|sample| measure::layers(sample.layers())),
+    })
+}
+
+/// What was published and is only shown.
+fn context_json(result: &IncidentResult) -> Value {
+    let incident = &result.incident;
+    let row = |row: &super::file::Row| {
+        json!({
+            "id": row.id,
+            "variant": row.variant,
+            "role": row.role,
+            "published": row.figure().and_then(Figure::value),
+        })
+    };
+    let notes: Vec<&String> = incident.context.thread.iter().chain(&incident.context.note).collect();
+    json!({
+        "rows": result.context.iter().map(row).collect::<Vec<_>>(),
+        "statements": incident
+            .statements
+            .iter()
+            .map(|said| json!({ "text": said.text, "role": said.role }))
+            .collect::<Vec<_>>(),
+        "notes": notes,
     })
 }
 

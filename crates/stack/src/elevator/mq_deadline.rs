@@ -5,18 +5,33 @@
 //! oldest request of its direction if that is overdue or if no sweep of that direction is going on.
 //!
 //! Source: Linux 6.1, `block/mq-deadline.c`, `__dd_dispatch_request`. Deviations: requests carry no I/O priority yet,
-//! so there is one class, and ageing between classes (`prio_aging_expire`) has nothing to do; `async_depth` limits
-//! tags and is the queue's affair. The kernel issues flushes past the scheduler; here a flush waits until all requests
-//! queued before it have left, and holds up nothing behind it.
+//! so there is one class, and ageing between classes (`prio_aging_expire`) has nothing to do. Flushes pass the scheduler;
+//! on a queue whose flushes are ordered, one waits until all requests queued before it have left, and holds up nothing
+//! behind it.
 
-use super::deadline::{Deadline, OPTIONS, Rules};
+use super::deadline::{self, Deadline, Rules};
 use super::{Build, Ctx, Elevator};
-use crate::event::{MergeKind, RqId};
-use crate::origin::{Entry, Options, Origin};
+use crate::event::{Dir, MergeKind, RqId};
+use crate::origin::{Entry, OptionSpec, Options, Origin};
 use crate::request::Bio;
 use crate::sorted::slot;
 use crate::units::Hz;
 use std::collections::VecDeque;
+
+/// The tunables of all deadline elevators, and the limit on tags.
+const OPTIONS: &[OptionSpec] = &[
+    deadline::OPTIONS[0],
+    deadline::OPTIONS[1],
+    deadline::OPTIONS[2],
+    deadline::OPTIONS[3],
+    deadline::OPTIONS[4],
+    OptionSpec::number(
+        "async_depth",
+        0,
+        (0, 1 << 20),
+        "scheduler tags for all but synchronous reads; 0: all of them (6.1.192; 3/4 in 5.8 and early 6.1)",
+    ),
+];
 
 /// The table line.
 pub const ENTRY: Entry<Build> = Entry {
@@ -38,6 +53,7 @@ fn build(options: &Options, hz: Hz) -> Box<dyn Elevator> {
         Rules { contiguous_batches: false, restart_at_lowest: false, alias_leaves: false, due_is_expired: true };
     Box::new(MqDeadline {
         core: Deadline::new(options, hz, rules),
+        async_depth: options.unsigned("async_depth") as u32,
         flushes: VecDeque::new(),
         waiting: VecDeque::from([0]),
         first_epoch: 0,
@@ -49,6 +65,8 @@ fn build(options: &Options, hz: Hz) -> Box<dyn Elevator> {
 #[derive(Clone, Debug)]
 struct MqDeadline {
     core: Deadline,
+    /// Tags for all but synchronous reads; 0 for no limit.
+    async_depth: u32,
     /// Flushes that wait, one at the end of each epoch but the current.
     flushes: VecDeque<RqId>,
     /// Requests that wait, by epoch.
@@ -113,6 +131,10 @@ impl Elevator for MqDeadline {
     }
 
     fn completed(&mut self, _ctx: &mut Ctx<'_>, _rq: RqId) {}
+
+    fn depth_limit(&self, bio: &Bio, nr_tags: u32) -> u32 {
+        if bio.dir == Dir::Read || self.async_depth == 0 { nr_tags } else { self.async_depth.min(nr_tags) }
+    }
 
     fn is_empty(&self) -> bool {
         self.len() == 0

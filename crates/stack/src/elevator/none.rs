@@ -82,6 +82,14 @@ impl Elevator for SoftwareQueue {
     fn len(&self) -> usize {
         self.line.entries().len()
     }
+
+    fn schedules(&self) -> bool {
+        false
+    }
+
+    fn merges_on_insert(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::origin::{Entry, Options, Origin};
 /// 2.6.38.
 pub const ENTRY: Entry<Build> = Entry {
     name: "linux-2.6.38",
-    summary: "no fault-around; faults set the position by which sequential access is known",
+    summary: "no fault-around (the nearest there is for 2.6.23 to 3.14); faults set the position by which sequential access is known",
     origin: &[Origin {
         kernels: "2.6.38",
         file: "mm/filemap.c",
@@ -28,11 +28,13 @@ pub const ENTRY: Entry<Build> = Entry {
 };
 
 fn build(_options: &Options) -> Rules {
-    Rules {
-        fault_around_pages: 1,
-        most_misses: i32::MAX as u32,
-        around_has_tail: false,
-        tracks_position: true,
-        ..linux_4_4::RULES
-    }
+    RULES
 }
+
+pub(super) const RULES: Rules = Rules {
+    fault_around_pages: 1,
+    most_misses: i32::MAX as u32,
+    around_has_tail: false,
+    tracks_position: true,
+    ..linux_4_4::RULES
+};

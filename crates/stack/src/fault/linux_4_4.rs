@@ -14,7 +14,7 @@ use crate::origin::{Entry, Options, Origin};
 /// 4.4.
 pub const ENTRY: Entry<Build> = Entry {
     name: "linux-4.4",
-    summary: "read around, or ahead by advice, on single pages; fault-around of 16 pages",
+    summary: "read around or ahead, on single pages; fault-around of 16 pages (the nearest for 4.19 too)",
     origin: &[Origin {
         kernels: "3.15 .. 4.9",
         file: "mm/filemap.c",

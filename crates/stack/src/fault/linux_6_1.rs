@@ -28,11 +28,6 @@ pub const ENTRY: Entry<Build> = Entry {
 fn build(options: &Options) -> Rules {
     super::tuned(
         options,
-        Rules {
-            workingset_is_no_hit: false,
-            end_needs_table: false,
-            tried_after_any_retry: true,
-            ..linux_6_12::RULES
-        },
+        Rules { workingset_is_no_hit: false, end_needs_table: false, tried_after_any_retry: true, ..linux_6_12::RULES },
     )
 }

@@ -51,4 +51,5 @@ pub(super) const RULES: Rules = Rules {
     exec_windows: true,
     around_has_tail: true,
     tracks_position: false,
+    ignores_state: false,
 };

@@ -71,13 +71,8 @@ pub struct MappedFile {
 impl MappedFile {
     /// Maps `nr_pages` of a file from `first` on at the virtual page `at`.
     pub fn new(first: PageIndex, nr_pages: u64, at: u64, protection: Protection) -> MappedFile {
-        let vma = Vma {
-            first,
-            end: first.plus(nr_pages),
-            advice: MapAdvice::Normal,
-            huge: false,
-            exec: protection.exec,
-        };
+        let vma =
+            Vma { first, end: first.plus(nr_pages), advice: MapAdvice::Normal, huge: false, exec: protection.exec };
         MappedFile {
             protection,
             vmas: vec![vma],
@@ -255,6 +250,11 @@ impl MappedFile {
                 self.ptes.remove(&page);
             }
         }
+    }
+
+    /// Pages mapped.
+    pub fn nr_mapped(&self) -> u64 {
+        self.ptes.len() as u64
     }
 
     /// Runs of mapped pages: first page, pages.

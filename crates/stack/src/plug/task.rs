@@ -4,17 +4,18 @@
 //! submit       join the list's requests, newest first; else the elevator's; else a new request on the list
 //! list full    flushed before another request is added: 16 (3.1), 32 or a last request of 128 KiB (5.16)
 //! task sleeps  flushed
+//! order        as they came; by sector from 3.9 on; from 5.16 to 6.12 the newest first unless an elevator gets them
 //! finish       flushed; in 2.6.39 .. 3.2 the outermost plug is that of the whole read call, later of one submission
 //! ```
 //! Source: 3.2.7 and 4.4 `block/blk-core.c` (`blk_queue_bio`, `blk_flush_plug_list`), 6.1 `block/blk-mq.c`
-//! (`blk_add_rq_to_plug`). Known deviations: one queue, so the sorting by queue does not arise; the reversed order of
-//! 5.16 .. 6.12 for queues without an elevator is not modelled.
+//! (`blk_add_rq_to_plug`, `blk_mq_flush_plug_list`). Known deviations: one queue, so the sorting by queue and the limit of
+//! 64 for lists over several queues do not arise; where order changed (3.9, 6.13) is from memory.
 
-use super::{Build, Plugging};
+use super::{Build, PlugOrder, Plugging};
 use crate::origin::{Entry, OptionSpec, Options, Origin};
 
-/// Options with the given defaults: requests, KiB.
-const fn options(max_requests: i64, flush_kb: i64) -> [OptionSpec; 2] {
+/// Options with the given defaults: requests, KiB, order.
+const fn options(max_requests: i64, flush_kb: i64, order: PlugOrder) -> [OptionSpec; 3] {
     [
         OptionSpec::number(
             "max_requests",
@@ -23,6 +24,12 @@ const fn options(max_requests: i64, flush_kb: i64) -> [OptionSpec; 2] {
             "requests at which the list is flushed; 0: no limit",
         ),
         OptionSpec::number("flush_kb", flush_kb, (0, 1 << 20), "size of the last request at which it is; 0: no limit"),
+        OptionSpec::choice(
+            "order",
+            &["arrival", "sector", "newest"],
+            order as usize,
+            "order in which its requests leave (newest: only to a driver without an elevator in between)",
+        ),
     ]
 }
 
@@ -40,7 +47,7 @@ pub(super) const ENTRY_2_6_39: Entry<Build> = Entry {
     name: "task-2.6.39",
     summary: "plug of the task, held for the whole read call, no limit",
     origin: ORIGIN,
-    options: &options(0, 0),
+    options: &options(0, 0, PlugOrder::Arrival),
     conformance: CONFORMANCE,
     build: |options| build(options, true),
 };
@@ -50,27 +57,47 @@ pub(super) const ENTRY_3_1: Entry<Build> = Entry {
     name: "task-3.1",
     summary: "plug of the task, held for the whole read call, flushed at 16 requests",
     origin: ORIGIN,
-    options: &options(16, 0),
+    options: &options(16, 0, PlugOrder::Arrival),
     conformance: CONFORMANCE,
     build: |options| build(options, true),
 };
 
-/// 3.3 and stable kernels with the fix, until 5.15.
+/// 3.3 and stable kernels with the fix, until 3.8.
 pub(super) const ENTRY_3_3: Entry<Build> = Entry {
     name: "task-3.3",
     summary: "plug of the task for one submission, flushed at 16 requests",
     origin: ORIGIN,
-    options: &options(16, 0),
+    options: &options(16, 0, PlugOrder::Arrival),
     conformance: CONFORMANCE,
     build: |options| build(options, false),
 };
 
-/// 5.16 and later.
+/// 3.9 until 5.15.
+pub(super) const ENTRY_3_9: Entry<Build> = Entry {
+    name: "task-3.9",
+    summary: "plug of the task for one submission, flushed at 16 requests, in order of sectors",
+    origin: ORIGIN,
+    options: &options(16, 0, PlugOrder::Sector),
+    conformance: CONFORMANCE,
+    build: |options| build(options, false),
+};
+
+/// 5.16 until 6.12.
 pub(super) const ENTRY_5_16: Entry<Build> = Entry {
     name: "task-5.16",
     summary: "plug of the task for one submission, flushed at 32 requests or after one of 128 KiB",
     origin: ORIGIN,
-    options: &options(32, 128),
+    options: &options(32, 128, PlugOrder::Newest),
+    conformance: CONFORMANCE,
+    build: |options| build(options, false),
+};
+
+/// 6.13 and later.
+pub(super) const ENTRY_6_13: Entry<Build> = Entry {
+    name: "task-6.13",
+    summary: "as task-5.16, and its requests leave as they came",
+    origin: ORIGIN,
+    options: &options(32, 128, PlugOrder::Arrival),
     conformance: CONFORMANCE,
     build: |options| build(options, false),
 };
@@ -80,5 +107,6 @@ fn build(options: &Options, whole_call: bool) -> Plugging {
         max_requests: options.unsigned("max_requests") as u32,
         flush_sectors: options.unsigned("flush_kb") as u32 * 2,
         whole_call,
+        order: [PlugOrder::Arrival, PlugOrder::Sector, PlugOrder::Newest][options.unsigned("order") as usize],
     }
 }

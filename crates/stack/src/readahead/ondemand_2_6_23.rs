@@ -168,6 +168,10 @@ impl OnDemand {
 }
 
 impl Readahead for OnDemand {
+    fn kicks_queue(&self) -> bool {
+        self.kernel == Kernel::V2_6_38
+    }
+
     fn style(&self) -> LoopStyle {
         LoopStyle::OnDemand
     }

@@ -1,7 +1,7 @@
 //! Buffered reads: the read loop's crank, and carrying out what read-ahead decided.
 
 use super::{BIO_MAX_PAGES, Done, World};
-use crate::event::{Content, Dir, FileId, What};
+use crate::event::{Content, Dir, FileId, UnplugCause, What};
 use crate::filesystem::Atime;
 use crate::plug::Plugging;
 use crate::read_loop::Step;
@@ -66,7 +66,17 @@ impl World<'_, '_> {
             }
         }
         if whole_call {
+            // What is left of the call is done before its plug is flushed.
+            self.settle().await;
             self.finish_plug();
+        }
+    }
+
+    /// Pulls the plug of a queue that plugs itself.
+    fn kick_queue(&self) {
+        if matches!(self.plugging, Plugging::Queue { .. }) {
+            self.block.borrow_mut().unplug(self.now.get(), UnplugCause::Waiter, &mut self.rec.borrow_mut());
+            self.after_block();
         }
     }
 
@@ -81,6 +91,9 @@ impl World<'_, '_> {
                 self.read_run(submission.file, first, nr_pages).await;
             }
             self.finish_plug();
+            if submission.ahead && self.vfs.borrow().kicks_queue {
+                self.kick_queue();
+            }
         }
         if std::mem::take(&mut self.vfs.borrow_mut().reclaim_met_dirty) {
             self.kick_writeback();

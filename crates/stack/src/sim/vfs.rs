@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::tasks::TaskId;
-use crate::event::{CallId, Eviction, FileId, RaClose, What};
+use crate::event::{CallId, Eviction, FileId, RaClose, RaKind, What};
 use crate::filesystem::Rules;
 use crate::job::{CacheStart, FileSpec, Place};
 use crate::kernel::Chosen;
@@ -64,6 +64,8 @@ pub(super) struct Submission {
     pub(super) file: FileId,
     /// Runs of new pages: first page, pages.
     pub(super) runs: Vec<(PageIndex, u64)>,
+    /// They lie ahead of the reader.
+    pub(super) ahead: bool,
 }
 
 type PageWaiters = BTreeMap<(FileId, PageIndex), Vec<TaskId>>;
@@ -85,6 +87,8 @@ pub(super) struct Vfs {
     descriptors: Vec<Option<Box<dyn Readahead>>>,
     /// This kernel's policy need not see reads that hit.
     hits_are_silent: bool,
+    /// It has the queue run after windows ahead of the reader.
+    pub(super) kicks_queue: bool,
     limits: Limits,
     read_waiters: PageWaiters,
     write_waiters: PageWaiters,
@@ -135,6 +139,7 @@ impl Vfs {
             background_wanted: false,
             descriptors,
             hits_are_silent: false,
+            kicks_queue: false,
             limits,
             read_waiters: BTreeMap::new(),
             write_waiters: BTreeMap::new(),
@@ -266,6 +271,7 @@ impl Vfs {
         let limits = self.limits;
         let ra = self.descriptors[descriptor].get_or_insert_with(|| (ra.entry.build)(&ra.options, &limits));
         self.hits_are_silent = ra.asks_nothing_of_hits();
+        self.kicks_queue = ra.kicks_queue();
         ReadLoop::new(ra.as_ref(), request, false)
     }
 
@@ -475,7 +481,7 @@ impl Mapping for View<'_, '_> {
         self.decided(window, 0);
         let end = window.start.plus(window.nr_pages);
         let last_page = self.file_bytes.div_ceil(PAGE_BYTES);
-        let mut submission = Submission { file: self.file, runs: Vec::new() };
+        let mut submission = Submission { file: self.file, runs: Vec::new(), ahead: window.kind == RaKind::Async };
         let mut nr_new = 0;
         let mut at = window.start;
         while let Some((first, nr_pages)) = self.cache.next_absent_run(self.file, at, end) {
@@ -523,7 +529,7 @@ impl Mapping for View<'_, '_> {
         }
         runs.retain(|(first, _)| first.0 < last_page);
         if !runs.is_empty() {
-            self.pending.push(Submission { file: self.file, runs });
+            self.pending.push(Submission { file: self.file, runs, ahead: window.kind == RaKind::Async });
         }
     }
 

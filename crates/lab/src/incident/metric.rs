@@ -1,0 +1,112 @@
+//! What can be measured of a run.
+
+use iowhy_stack::outcome::Outcome;
+
+use crate::diagnose::Problem;
+use crate::iostat::{DiskStats, Sample, monitor_value};
+use crate::stats::Better;
+
+/// A figure of a run.
+#[derive(Debug)]
+pub struct Metric {
+    /// Its name in scenarios.
+    pub name: &'static str,
+    /// Its unit.
+    pub unit: &'static str,
+    /// Which direction is better; sizes and the like have none, and are taken as better when larger.
+    pub better: Better,
+    /// What it is.
+    pub summary: &'static str,
+    /// Takes it from a run.
+    pub of: fn(&Outcome) -> f64,
+}
+
+const fn metric(
+    name: &'static str,
+    unit: &'static str,
+    better: Better,
+    summary: &'static str,
+    of: fn(&Outcome) -> f64,
+) -> Metric {
+    Metric { name, unit, better, summary, of }
+}
+
+use Better::{Higher, Lower};
+
+/// Every metric. The `iostat_` ones are over the whole run, in the units of the old layouts, under the names of
+/// mmtests' monitor.
+pub const METRICS: &[Metric] = &[
+    metric("elapsed_s", "s", Lower, "from the first call to the end of the last", |o| o.elapsed.as_secs_f64()),
+    metric(
+        "process_mean_s",
+        "s",
+        Lower,
+        "mean over the threads of the time from their first call to the end of their last",
+        process_mean_s,
+    ),
+    metric("read_mb_s", "MB/s", Higher, "bytes read, of 10^6", |o| per_s(o, o.counts.read_bytes as f64 / 1e6)),
+    metric("write_mb_s", "MB/s", Higher, "bytes written, of 10^6", |o| per_s(o, o.counts.written_bytes as f64 / 1e6)),
+    metric("read_mib_s", "MiB/s", Higher, "bytes read, of 2^20", |o| per_s(o, o.counts.read_bytes as f64 / MIB)),
+    metric("write_mib_s", "MiB/s", Higher, "bytes written, of 2^20", |o| per_s(o, o.counts.written_bytes as f64 / MIB)),
+    metric("calls_per_s", "1/s", Higher, "calls", |o| per_s(o, o.counts.total() as f64)),
+    metric("cpu_s", "s", Lower, "time the CPUs worked", |o| o.cpu_busy.as_secs_f64()),
+    metric("read_request_sectors", "sectors", Higher, "mean size of a read command", |o| {
+        crate::measure::share(o.layers.reads.sectors, o.layers.reads.completed)
+    }),
+    metric("iostat_avgqusz", "requests", Lower, "requests in the queue and at the device", |o| iostat(o, "avgqusz")),
+    metric("iostat_avgrqsz", "sectors", Higher, "mean size of a command", |o| iostat(o, "avgrqsz")),
+    metric("iostat_await", "ms", Lower, "mean time of a request", |o| iostat(o, "await")),
+    metric("iostat_r_await", "ms", Lower, "mean time of a read request", |o| iostat(o, "r_await")),
+    metric("iostat_w_await", "ms", Lower, "mean time of a write request", |o| iostat(o, "w_await")),
+    metric("iostat_svctm", "ms", Lower, "busy time for each command", |o| iostat(o, "svctm")),
+    metric("iostat_rrqm", "1/s", Higher, "reads merged", |o| iostat(o, "rrqm")),
+    metric("iostat_wrqm", "1/s", Higher, "writes merged", |o| iostat(o, "wrqm")),
+];
+
+/// Change of one row against another: not taken from a run but from two rows.
+pub const CHANGE_PCT: &Metric =
+    &metric("change_pct", "%", Higher, "change against another row, in percent of it", |_| 0.0);
+
+const MIB: f64 = 1_048_576.0;
+
+fn per_s(outcome: &Outcome, n: f64) -> f64 {
+    let seconds = outcome.elapsed.as_secs_f64();
+    if seconds > 0.0 { n / seconds } else { 0.0 }
+}
+
+fn process_mean_s(outcome: &Outcome) -> f64 {
+    super::mean(outcome.threads.iter().map(|thread| thread.elapsed().as_secs_f64()))
+}
+
+fn iostat(outcome: &Outcome, name: &str) -> f64 {
+    let layers = &outcome.layers;
+    let sample = Sample { counted: DiskStats::of_layers(layers), elapsed_ms: layers.end.0 / 1_000_000 };
+    monitor_value(name, &sample).unwrap_or(0.0)
+}
+
+/// The metric called so.
+///
+/// # Errors
+/// If there is none; the problem says which are near.
+pub fn find(name: &str) -> Result<&'static Metric, Problem> {
+    METRICS.iter().find(|metric| metric.name == name).ok_or_else(|| {
+        Problem::error(format!("unknown metric `{name}`")).near(name, METRICS.iter().map(|metric| metric.name))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::iostat::monitor_names;
+
+    #[test]
+    fn every_name_is_there_once_and_every_monitor_row_has_its_metric() {
+        for metric in METRICS {
+            assert_eq!(METRICS.iter().filter(|other| other.name == metric.name).count(), 1, "{}", metric.name);
+        }
+        for name in monitor_names() {
+            assert!(find(&format!("iostat_{name}")).is_ok(), "{name}");
+        }
+        assert_eq!(find("elapsed").expect_err("unknown").nearest[0], "elapsed_s");
+    }
+}

@@ -1,0 +1,104 @@
+//! Tags of blk-mq: who may have a request, and how busy the driver has been.
+//!
+//! ```text
+//! with a scheduler   a request needs a scheduler tag: nr_requests of them, by default twice the driver's (at most 256);
+//!                    asynchronous ones may be limited to fewer (`async_depth`)
+//! without            a request holds a tag of its hardware queue from allocation to completion
+//! budget             SCSI: the elevator is not asked while the device is full, so that requests stay where they merge
+//! dispatch_busy      an average over the driver's refusals; while it is not 0 software queues are emptied one by one
+//! ```
+//! Source: Linux 6.1, `block/blk-mq.c` (`blk_mq_get_tag`, `blk_mq_update_dispatch_busy`), `block/blk-mq-sched.c`. Known
+//! deviations: a task's software and hardware queue follow from its number; there is one software queue for all; limits
+//! of a word of the tag map apply to the map as a whole; waiters are woken one by one rather than in batches.
+
+/// Weight of the average of refusals.
+const BUSY_WEIGHT: u32 = 8;
+/// What one refusal counts.
+const BUSY_ONE: u32 = 16;
+
+/// Tags of a queue.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tags {
+    /// Requests allocated, by hardware queue.
+    used: Vec<u32>,
+    /// Most of them.
+    limit: u32,
+    busy: u32,
+}
+
+impl Tags {
+    pub(super) fn new(nr_hw_queues: u32, limit: u32) -> Tags {
+        Tags { used: vec![0; nr_hw_queues.max(1) as usize], limit, busy: 0 }
+    }
+
+    /// Tags of each hardware queue.
+    #[inline]
+    pub(super) fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// The hardware queue of a task.
+    #[inline]
+    pub(super) fn queue_of(&self, task: u32) -> u32 {
+        match self.used.len() {
+            1 => 0,
+            nr => task % nr as u32,
+        }
+    }
+
+    #[inline]
+    pub(super) fn used(&self, queue: u32) -> u32 {
+        self.used[queue as usize]
+    }
+
+    #[inline]
+    pub(super) fn take(&mut self, queue: u32) {
+        let used = &mut self.used[queue as usize];
+        *used += 1;
+        debug_assert!(*used <= self.limit, "tag {used} of {}", self.limit);
+    }
+
+    #[inline]
+    pub(super) fn give(&mut self, queue: u32) {
+        self.used[queue as usize] -= 1;
+    }
+
+    /// Whether any hardware queue has a free tag.
+    pub(super) fn any_free(&self) -> bool {
+        self.used.iter().any(|used| *used < self.limit)
+    }
+
+    pub(super) fn nr_hw_queues(&self) -> usize {
+        self.used.len()
+    }
+
+    /// The driver has been refusing commands lately.
+    #[inline]
+    pub(super) fn is_busy(&self) -> bool {
+        self.busy > 0
+    }
+
+    /// The driver took what it was given, or refused some.
+    #[inline]
+    pub(super) fn driver_was(&mut self, busy: bool) {
+        if self.busy > 0 || busy {
+            self.busy = (self.busy * (BUSY_WEIGHT - 1) + if busy { BUSY_ONE } else { 0 }) / BUSY_WEIGHT;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_average_of_refusals_rises_at_once_and_decays_to_nothing() {
+        let mut tags = Tags::new(1, 8);
+        let mut seen = Vec::new();
+        for busy in [false, true, true, true, false, false, false, false, false] {
+            tags.driver_was(busy);
+            seen.push(tags.busy);
+        }
+        assert_eq!(seen, [0, 2, 3, 4, 3, 2, 1, 0, 0]);
+    }
+}

@@ -1,0 +1,175 @@
+//! What distinguishes the request queues of different kernels, apart from plugging: options of every kernel.
+//!
+//! Source: `drivers/block/ll_rw_blk.c` (2.4.27, 2.6.6, 2.6.18), `block/blk-core.c` (3.2, 4.4), `block/blk-mq.c` (6.1).
+
+use crate::origin::{OptionSpec, Options};
+use crate::units::Nanos;
+
+/// Who allocates requests.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// One queue under one lock, with a pool of requests for each class (until 4.20).
+    Legacy,
+    /// Tags of the driver and of the scheduler, software and hardware queues (blk-mq).
+    Multi,
+}
+
+/// What the pools of a legacy queue are for.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Classes {
+    /// Reads and writes (until 2.6.2x).
+    Direction,
+    /// Synchronous requests (reads and writes that somebody waits for) and the others.
+    Sync,
+}
+
+/// How a bio that empties the drive's cache is ordered.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Flushes {
+    /// It is a barrier: it leaves the elevator after everything queued before it, as one command (until 2.6.36).
+    Ordered,
+    /// Past the elevator, in up to three steps: flush, data, flush. Whoever needs order waits for it (2.6.37).
+    Sequenced,
+}
+
+/// When the elevator is asked for a request.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Budget {
+    /// As SCSI for devices of at most 32 commands, as others for the rest.
+    Auto,
+    /// Until the driver has no tag: one request more than fits has then left the elevator.
+    Tags,
+    /// Only while the device has room (SCSI).
+    Device,
+}
+
+/// The rules of one kernel.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct QueueRules {
+    /// Who allocates requests.
+    pub kind: Kind,
+    /// What the legacy pools are for.
+    pub classes: Classes,
+    /// No legacy pool hands out more than 3/2 of its size, whoever asks (2.6.18).
+    pub hard_cap: bool,
+    /// Order of flushes.
+    pub flushes: Flushes,
+    /// The drive has a cache that loses its contents with the power; without one flushes are left out.
+    pub write_cache: bool,
+    /// The drive takes writes that pass its cache.
+    pub fua: bool,
+    /// Hardware queues that are used at most (blk-mq; a driver uses no more than there are processors); 0: all.
+    pub nr_hw_queues: u32,
+    /// When the elevator is asked (blk-mq).
+    pub budget: Budget,
+    /// Buffered writes are throttled when reads become slow (blk-wbt).
+    pub wbt: bool,
+    /// Read latency that it aims at; zero: 2 ms, or 75 ms on rotating disks.
+    pub wbt_latency: Nanos,
+    /// Time it watches before it decides.
+    pub wbt_window: Nanos,
+    /// A device that takes bios (device mapper) has no requests at all.
+    pub bio_based: bool,
+}
+
+/// Options that [`QueueRules::specs`] returns.
+pub const NR_OPTIONS: usize = 12;
+
+impl QueueRules {
+    /// 2.4 and 2.6.0 .. 2.6.17.
+    pub const V2_6_0: QueueRules = QueueRules {
+        kind: Kind::Legacy,
+        classes: Classes::Direction,
+        hard_cap: false,
+        flushes: Flushes::Ordered,
+        write_cache: true,
+        fua: false,
+        nr_hw_queues: 0,
+        budget: Budget::Auto,
+        wbt: false,
+        wbt_latency: Nanos::ZERO,
+        wbt_window: Nanos::from_ms(100),
+        bio_based: true,
+    };
+    /// 2.6.18 .. 2.6.2x and RHEL 5.
+    pub const V2_6_18: QueueRules = QueueRules { hard_cap: true, ..QueueRules::V2_6_0 };
+    /// 2.6.37 .. 4.20 with a single queue.
+    pub const V2_6_38: QueueRules =
+        QueueRules { classes: Classes::Sync, flushes: Flushes::Sequenced, ..QueueRules::V2_6_18 };
+    /// blk-mq of 5.0 and later.
+    pub const MULTI: QueueRules = QueueRules { kind: Kind::Multi, wbt: true, ..QueueRules::V2_6_38 };
+
+    /// The options of a kernel whose defaults are these rules.
+    pub const fn specs(&self) -> [OptionSpec; NR_OPTIONS] {
+        [
+            OptionSpec::choice("queue", &["legacy", "blk-mq"], self.kind as usize, "who allocates requests"),
+            OptionSpec::choice(
+                "request_classes",
+                &["direction", "sync"],
+                self.classes as usize,
+                "what the two pools of a legacy queue are for",
+            ),
+            OptionSpec::switch("request_cap", self.hard_cap, "no pool hands out more than 3/2 of nr_requests (legacy)"),
+            OptionSpec::choice(
+                "flush_order",
+                &["ordered", "sequenced"],
+                self.flushes as usize,
+                "a flush is a barrier (until 2.6.36), or passes the elevator in steps",
+            ),
+            OptionSpec::switch(
+                "write_cache",
+                self.write_cache,
+                "the drive's cache is volatile: flushes are sent to it",
+            ),
+            OptionSpec::switch("fua", self.fua, "the drive takes writes that pass its cache (libata: off by default)"),
+            OptionSpec::number(
+                "nr_hw_queues",
+                self.nr_hw_queues as i64,
+                (0, 1024),
+                "hardware queues used at most (blk-mq), each with tags of its own; 0: all the device has",
+            ),
+            OptionSpec::choice(
+                "budget",
+                &["auto", "tags", "device"],
+                self.budget as usize,
+                "when blk-mq asks the elevator: until tags run out, or while the device has room (SCSI)",
+            ),
+            OptionSpec::switch(
+                "wbt",
+                self.wbt,
+                "throttle buffered writes when reads are slow (blk-mq; never with BFQ)",
+            ),
+            OptionSpec::number(
+                "wbt_lat_us",
+                (self.wbt_latency.0 / 1000) as i64,
+                (0, 100_000_000),
+                "read latency it aims at; 0: 2000, or 75000 on rotating disks",
+            ),
+            OptionSpec::number(
+                "wbt_window_ms",
+                (self.wbt_window.0 / 1_000_000) as i64,
+                (1, 100_000),
+                "time it watches before it decides",
+            ),
+            OptionSpec::switch("bio_based", self.bio_based, "devices that take bios (device mapper) have no requests"),
+        ]
+    }
+
+    /// The rules that a kernel's options say.
+    pub fn from_options(options: &Options) -> QueueRules {
+        QueueRules {
+            kind: if options.get("queue") == 0 { Kind::Legacy } else { Kind::Multi },
+            classes: if options.get("request_classes") == 0 { Classes::Direction } else { Classes::Sync },
+            hard_cap: options.is_on("request_cap"),
+            flushes: if options.get("flush_order") == 0 { Flushes::Ordered } else { Flushes::Sequenced },
+            write_cache: options.is_on("write_cache"),
+            fua: options.is_on("fua"),
+            nr_hw_queues: options.unsigned("nr_hw_queues") as u32,
+            budget: [Budget::Auto, Budget::Tags, Budget::Device][options.unsigned("budget") as usize],
+            wbt: options.is_on("wbt"),
+            wbt_latency: Nanos::from_us(options.unsigned("wbt_lat_us")),
+            wbt_window: Nanos::from_ms(options.unsigned("wbt_window_ms")),
+            bio_based: options.is_on("bio_based"),
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! Writeback throttling (blk-wbt): buffered writes wait while reads are slow.
+//!
+//! ```text
+//! throttled   writes except direct ones; limits: the whole depth (synchronous, or a task was stopped for dirty pages
+//!             within the last second), or a quarter of it (background)
+//! window      100 ms, shorter by the square root of the step; looked at when it is over:
+//!               the fastest of some reads was slower than the target, or one read is out for longer: step + 1
+//!               reads were fine, or there were only writes: step - 1, below 0 too
+//!               nothing, five times: one step towards 0
+//! depth       of min(16, device's depth): 1 + (depth - 1) >> step, below 0 (depth - 1) << -step up to 3/4 of the device;
+//!             a device of one command: 2, or 1 when throttled
+//! ```
+//! Source: Linux 6.1, `block/blk-wbt.c`, `block/blk-rq-qos.c` (`rq_depth_calc_max_depth`). Known deviations: windows are
+//! closed at the next event of the queue rather than by a timer; discards do not exist; every asynchronous write is taken
+//! for background writeback; nobody is woken because a limit has risen, only because a write has ended.
+
+use super::rules::QueueRules;
+use crate::event::Dir;
+use crate::request::Bio;
+use crate::units::Nanos;
+
+/// Depth that the steps start from.
+const DEFAULT_DEPTH: u32 = 16;
+/// Least samples of reads and writes for a judgement.
+const MIN_READS: u32 = 1;
+const MIN_WRITES: u32 = 3;
+/// Windows without a judgement after which the step drifts towards 0.
+const UNKNOWN_WINDOWS: u32 = 5;
+/// A task that was stopped for dirty pages counts for so long.
+const RECENT_WAIT: Nanos = Nanos::from_ms(1000);
+
+/// State of one queue.
+#[derive(Clone, Debug)]
+pub(super) struct Wbt {
+    target: Nanos,
+    base_window: Nanos,
+    device_depth: u32,
+    step: i32,
+    /// Deeper than this there is nothing to gain.
+    scaled_max: bool,
+    max_depth: u32,
+    unknown: u32,
+    window_start: Nanos,
+    window: Nanos,
+    reads: u32,
+    fastest_read: Nanos,
+    writes: u32,
+    inflight: u32,
+    /// A synchronous read that is watched: its number and when it was issued.
+    watched: Option<(u32, Nanos)>,
+    last_dirty_wait: Option<Nanos>,
+}
+
+/// What a window has shown.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Seen {
+    Exceeded,
+    Fine,
+    OnlyWrites,
+    Unknown,
+}
+
+impl Wbt {
+    pub(super) fn new(rules: &QueueRules, rotational: bool, device_depth: u32) -> Wbt {
+        let default = if rotational { Nanos::from_ms(75) } else { Nanos::from_ms(2) };
+        let target = if rules.wbt_latency > Nanos::ZERO { rules.wbt_latency } else { default };
+        let mut wbt = Wbt {
+            target,
+            base_window: rules.wbt_window,
+            device_depth,
+            step: 0,
+            scaled_max: false,
+            max_depth: 0,
+            unknown: 0,
+            window_start: Nanos::ZERO,
+            window: rules.wbt_window,
+            reads: 0,
+            fastest_read: Nanos::ZERO,
+            writes: 0,
+            inflight: 0,
+            watched: None,
+            last_dirty_wait: None,
+        };
+        wbt.calculate();
+        wbt
+    }
+
+    /// Whether a bio is of the kind that is throttled: direct writes (synchronous, with more to follow) are not.
+    #[inline]
+    pub(super) fn concerns(bio: &Bio) -> bool {
+        bio.dir == Dir::Write && !bio.flush && (!bio.sync || bio.no_idle)
+    }
+
+    /// Sets the depth from the step. Says at which end it is.
+    fn calculate(&mut self) {
+        self.scaled_max = false;
+        if self.device_depth == 1 {
+            self.max_depth = if self.step > 0 { 1 } else { 2 };
+            self.scaled_max = self.step <= 0;
+            return;
+        }
+        let depth = DEFAULT_DEPTH.min(self.device_depth);
+        if self.step > 0 {
+            self.max_depth = 1 + ((depth - 1) >> self.step.min(31));
+        } else {
+            let most = 3 * self.device_depth / 4;
+            let deep = 1 + ((u64::from(depth) - 1) << self.step.unsigned_abs().min(31));
+            if self.step < 0 && deep > u64::from(most) {
+                self.max_depth = most.max(1);
+                self.scaled_max = true;
+            } else {
+                self.max_depth = deep as u32;
+            }
+        }
+    }
+
+    /// Most throttled writes in flight while this bio comes.
+    pub(super) fn limit(&self, bio: &Bio, now: Nanos) -> u32 {
+        let stopped_lately = self.last_dirty_wait.is_some_and(|at| now < at + RECENT_WAIT);
+        match self.max_depth {
+            depth if bio.sync || bio.prio || stopped_lately => depth,
+            0..=2 => 1,
+            depth => depth.div_ceil(4),
+        }
+    }
+
+    pub(super) fn may_write(&mut self, bio: &Bio, now: Nanos) -> bool {
+        self.look(now);
+        self.inflight < self.limit(bio, now)
+    }
+
+    #[inline]
+    pub(super) fn wrote(&mut self) {
+        self.inflight += 1;
+    }
+
+    /// Whether a waiting writer should try again.
+    pub(super) fn has_room(&self) -> bool {
+        self.inflight < self.max_depth
+    }
+
+    /// A throttled request was united with another before it was issued.
+    pub(super) fn dropped(&mut self) {
+        self.inflight -= 1;
+    }
+
+    /// A task has been stopped because too much was dirty.
+    pub(super) fn dirty_wait(&mut self, now: Nanos) {
+        self.last_dirty_wait = Some(now);
+    }
+
+    #[inline]
+    pub(super) fn issued(&mut self, tag: u32, dir: Dir, now: Nanos) {
+        if dir == Dir::Read {
+            if self.watched.is_none() {
+                self.watched = Some((tag, now));
+            }
+        }
+    }
+
+    /// A request has ended that took so long at the device; `counted` if it was one of the throttled.
+    #[inline]
+    pub(super) fn completed(&mut self, tag: u32, dir: Dir, took: Nanos, counted: bool, now: Nanos) {
+        self.look(now);
+        match dir {
+            Dir::Read => {
+                self.fastest_read = if self.reads == 0 { took } else { self.fastest_read.min(took) };
+                self.reads += 1;
+                if self.watched.is_some_and(|(watched, _)| watched == tag) {
+                    self.watched = None;
+                }
+            }
+            Dir::Write => self.writes += 1,
+        }
+        if counted {
+            self.inflight -= 1;
+        }
+    }
+
+    /// Closes the windows that are over.
+    #[inline]
+    fn look(&mut self, now: Nanos) {
+        if now >= self.window_start + self.window {
+            self.close_windows(now);
+        }
+    }
+
+    #[cold]
+    fn close_windows(&mut self, now: Nanos) {
+        // After a long rest the step has drifted to 0 and all other windows were alike.
+        let mut left = 200;
+        while now >= self.window_start + self.window && left > 0 {
+            let end = self.window_start + self.window;
+            let seen = self.judge(end);
+            self.decide(seen);
+            (self.reads, self.writes) = (0, 0);
+            self.window_start = end;
+            left -= 1;
+        }
+        if now >= self.window_start + self.window {
+            self.window_start = now;
+        }
+    }
+
+    fn judge(&self, now: Nanos) -> Seen {
+        let out_for = self.watched.map_or(Nanos::ZERO, |(_, at)| now.saturating_sub(at));
+        if out_for > self.window || (out_for > self.target && self.reads == 0) {
+            return Seen::Exceeded;
+        }
+        if self.reads >= MIN_READS && self.writes >= MIN_WRITES {
+            if self.fastest_read > self.target { Seen::Exceeded } else { Seen::Fine }
+        } else if self.writes > 0 || self.inflight > 0 {
+            Seen::OnlyWrites
+        } else {
+            Seen::Unknown
+        }
+    }
+
+    fn decide(&mut self, seen: Seen) {
+        match seen {
+            Seen::Exceeded => self.down(),
+            Seen::Fine | Seen::OnlyWrites => self.up(),
+            Seen::Unknown => {
+                self.unknown += 1;
+                if self.unknown >= UNKNOWN_WINDOWS {
+                    // The count is kept, so that the drift goes on with every window.
+                    if self.step > 0 {
+                        self.step -= 1;
+                    } else if self.step < 0 {
+                        self.step += 1;
+                    }
+                    self.calculate();
+                }
+            }
+        }
+        if seen != Seen::Unknown {
+            self.unknown = 0;
+        }
+        if self.step > 0 {
+            // 16 times the window over the root of 256 times the step, as the kernel does without fractions.
+            let root = (u64::from(self.step.unsigned_abs() + 1) << 8).isqrt();
+            self.window = Nanos((self.base_window.0 << 4) / root);
+        } else {
+            self.window = self.base_window;
+        }
+    }
+
+    fn down(&mut self) {
+        if self.max_depth > 1 {
+            // From beyond the usual depth straight back to it.
+            self.step = if self.step < 0 { 0 } else { self.step + 1 };
+            self.calculate();
+        }
+    }
+
+    fn up(&mut self) {
+        if !self.scaled_max {
+            self.step -= 1;
+            self.calculate();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::rules::QueueRules;
+
+    /// A queue whose windows see `reads` of that latency and `writes`, one after the other; the depths it ends at.
+    fn depths(device_depth: u32, windows: &[(u32, u64, u32)]) -> Vec<u32> {
+        let mut wbt = Wbt::new(&QueueRules::MULTI, false, device_depth);
+        let mut depths = vec![wbt.max_depth];
+        for &(reads, read_us, writes) in windows {
+            let at = wbt.window_start + Nanos::from_us(1);
+            (0..reads).for_each(|tag| wbt.completed(tag, Dir::Read, Nanos::from_us(read_us), false, at));
+            (0..writes).for_each(|tag| wbt.completed(tag, Dir::Write, Nanos::from_us(50), false, at));
+            wbt.look(wbt.window_start + wbt.window);
+            depths.push(wbt.max_depth);
+        }
+        depths
+    }
+
+    #[test]
+    fn slow_reads_halve_the_depth_and_fast_ones_give_it_back() {
+        let (slow, fast) = ((5, 2_001, 10), (5, 2_000, 10));
+        assert_eq!(depths(128, &[slow, slow, slow, slow, slow]), [16, 8, 4, 2, 1, 1]);
+        assert_eq!(depths(128, &[slow, slow, fast, fast]), [16, 8, 4, 8, 16]);
+        // Without anything to protect it goes up to three quarters of the device.
+        assert_eq!(depths(128, &[(0, 0, 9); 5]), [16, 31, 61, 96, 96, 96]);
+        // The first bad window afterwards leads back to the middle.
+        assert_eq!(depths(128, &[(0, 0, 9), (0, 0, 9), slow]), [16, 31, 61, 16]);
+        // Reads alone say nothing about writes.
+        assert_eq!(depths(128, &[(5, 9_000, 0); 4]), [16; 5]);
+        assert_eq!(depths(1, &[slow, fast]), [2, 1, 2]);
+        // Nothing happens in five windows: the step goes back by one with each from then on.
+        assert_eq!(depths(128, &[slow, slow, (0, 0, 0), (0, 0, 0), (0, 0, 0), (0, 0, 0), (0, 0, 0)])[6..], [4, 8]);
+    }
+
+    #[test]
+    fn windows_shrink_by_the_root_of_the_step() {
+        let mut wbt = Wbt::new(&QueueRules::MULTI, false, 128);
+        let mut windows = vec![wbt.window.0];
+        for _ in 0..3 {
+            wbt.decide(Seen::Exceeded);
+            windows.push(wbt.window.0);
+        }
+        // 16 * 100 ms / isqrt(256 * (step + 1)): 16, 22, 27, 32.
+        assert_eq!(windows, [100_000_000, 72_727_272, 59_259_259, 50_000_000]);
+    }
+}
