@@ -4,6 +4,7 @@ mod conform;
 mod incident;
 mod models;
 mod output;
+mod run;
 mod sysbench;
 
 use std::ffi::OsString;
@@ -39,6 +40,13 @@ enum Verb {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// Run fio job files or built-in jobs; their help: `iowhy run --help`
+    #[command(disable_help_flag = true)]
+    Run {
+        /// Jobs and options
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
     /// Check the models against vectors recorded from kernels
     Conform {
         /// Folder with <kernel>.json files
@@ -55,6 +63,7 @@ fn main() -> ExitCode {
         Verb::Incident(arguments) => incident::run(&arguments),
         Verb::Models(arguments) => models::run(&arguments),
         Verb::Sysbench { arguments } => sysbench::run(&arguments),
+        Verb::Run { arguments } => run::run(&arguments),
         Verb::Conform { golden, json } => conform::run(&golden, json),
     };
     exit.unwrap_or_else(|error| {

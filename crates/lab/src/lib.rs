@@ -13,6 +13,7 @@ pub mod measure;
 pub mod mmtests;
 pub mod models;
 pub mod place;
+pub mod run;
 pub mod stats;
 pub mod sysbench;
 pub mod text;

@@ -3,18 +3,23 @@
 use std::fmt::Write;
 
 use iowhy_stack::device::DEVICES;
+use iowhy_stack::direct_io::DIRECT_IOS;
 use iowhy_stack::elevator::ELEVATORS;
+use iowhy_stack::fault::FAULTS;
 use iowhy_stack::filesystem::FILESYSTEMS;
+use iowhy_stack::job::ENGINES;
 use iowhy_stack::kernel::{KERNELS, PATCHES};
 use iowhy_stack::machine::MACHINES;
 use iowhy_stack::origin::{Entry, OptionSpec, Origin};
 use iowhy_stack::plug::PLUGS;
 use iowhy_stack::readahead::READAHEADS;
 use iowhy_stack::reclaim::RECLAIMS;
+use iowhy_stack::reclaim::two_list::TWO_LISTS;
 use iowhy_stack::writeback::WRITEBACKS;
 use serde_json::{Map, Value, json};
 
 use crate::diagnose::{Problem, Span};
+use crate::stats::STATISTICS;
 use crate::text;
 
 /// Kinds in the order of the lists, with a line on each.
@@ -22,17 +27,21 @@ pub const KINDS: &[(&str, &str)] = &[
     ("kernel", "named compositions of the policies below; `--on sim:NAME`"),
     ("patch", "changes to a kernel; `--on sim:KERNEL+NAME`"),
     ("readahead", "which pages are read before they are asked for; key `readahead=NAME`"),
+    ("fault", "what a touch of a mapped page reads and maps; key `fault=NAME`"),
     ("plug", "how requests are held back to be merged; key `plug=NAME`"),
     ("elevator", "in which order requests reach the device; key `elevator=NAME`"),
     ("device", "disks; `--disk NAME[,key=value...]`"),
+    ("direct", "what reads and writes past the page cache do to it; key `direct=NAME`"),
     ("filesystem", "where blocks lie, and what fsync does; key `filesystem=NAME`"),
     ("writeback", "when dirty pages are written; key `writeback=NAME`"),
     ("machine", "CPUs, memory and what code costs; key `machine=NAME`"),
     ("reclaim", "which pages leave the cache when memory is short"),
+    ("engine", "how a thread of a program makes its calls"),
+    ("statistic", "what tables show of samples"),
 ];
 
 /// Kinds of later releases.
-const LATER: &[&str] = &["engine", "rule", "statistic"];
+const LATER: &[&str] = &["rule"];
 
 /// A tunable as it is typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,13 +96,20 @@ pub fn catalogue(kind: Option<&str>) -> Result<Vec<Model>, Problem> {
             "kernel" => kernels(&mut models),
             "patch" => patches(&mut models),
             "readahead" => entries(&mut models, name, READAHEADS),
+            "fault" => entries(&mut models, name, FAULTS),
             "plug" => entries(&mut models, name, PLUGS),
             "elevator" => entries(&mut models, name, ELEVATORS),
             "device" => entries(&mut models, name, DEVICES),
+            "direct" => entries(&mut models, name, DIRECT_IOS),
             "filesystem" => entries(&mut models, name, FILESYSTEMS),
             "writeback" => entries(&mut models, name, WRITEBACKS),
             "machine" => entries(&mut models, name, MACHINES),
-            "reclaim" => entries(&mut models, name, RECLAIMS),
+            "reclaim" => {
+                entries(&mut models, name, RECLAIMS);
+                entries(&mut models, name, TWO_LISTS);
+            }
+            "engine" => entries(&mut models, name, ENGINES),
+            "statistic" => statistics(&mut models),
             other => unreachable!("`{other}` is listed but has no table"),
         }
     }
@@ -116,8 +132,10 @@ fn kernels(models: &mut Vec<Model>) {
             conformance: "that of its policies".to_owned(),
             parts: vec![
                 ("readahead", kernel.readahead),
+                ("fault", kernel.fault),
                 ("plug", kernel.plug),
                 ("elevator", kernel.elevator),
+                ("direct", kernel.direct),
                 ("filesystem", kernel.filesystem),
                 ("writeback", kernel.writeback),
                 ("machine", kernel.machine),
@@ -141,6 +159,27 @@ fn patches(models: &mut Vec<Model>) {
                 kernels => format!("that of what it sets; applies to {}", kernels.join(", ")),
             },
             parts: patch.sets.to_vec(),
+        });
+    }
+}
+
+fn statistics(models: &mut Vec<Model>) {
+    const ORIGIN: &[Origin] = &[Origin {
+        kernels: "-",
+        file: "lib/MMTests/Stat.pm",
+        function: "the calculation of each",
+        notes: "mmtests, as its tables are published",
+    }];
+    for &(name, summary) in STATISTICS {
+        models.push(Model {
+            kind: "statistic",
+            name,
+            aliases: Vec::new(),
+            summary,
+            origin: ORIGIN,
+            options: Vec::new(),
+            conformance: "the definitions were checked by running mmtests' own module on constructed data".to_owned(),
+            parts: Vec::new(),
         });
     }
 }
@@ -354,6 +393,9 @@ mod tests {
     #[test]
     fn an_unknown_kind_gets_the_nearest() {
         assert_eq!(catalogue(Some("elevators")).expect_err("plural").nearest, ["elevator"]);
+        let names = |kind| catalogue(Some(kind)).expect("a kind").iter().map(|model| model.name).collect::<Vec<_>>();
+        assert_eq!(names("engine"), ["sync", "aio", "mmap"]);
+        assert!(names("reclaim").contains(&"clock") && names("reclaim").contains(&"linux-2.6.6"));
         assert!(catalogue(Some("rule")).expect_err("later").message.contains("in this release"));
     }
 }

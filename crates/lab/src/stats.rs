@@ -77,6 +77,22 @@ pub enum Statistic {
     Pctile(u32),
 }
 
+/// Every statistic: its name (with a percentage N where it takes one), and what it is.
+pub const STATISTICS: &[(&str, &str)] = &[
+    ("Amean", "arithmetic mean"),
+    ("Hmean", "harmonic mean, for rates"),
+    ("Gmean", "geometric mean"),
+    ("Mean", "arithmetic mean under the name that monitors give it"),
+    ("Stddev", "deviation of a sample around the arithmetic mean"),
+    ("HStddev", "deviation around the harmonic mean"),
+    ("CoeffVar", "deviation in percent of the mean"),
+    ("Min", "smallest"),
+    ("Max", "largest"),
+    ("BAmean-N", "arithmetic mean of the best N percent"),
+    ("BHmean-N", "harmonic mean of the best N percent"),
+    ("Pctile-N", "sample below which N percent of the best-first list lie"),
+];
+
 impl Statistic {
     /// Reads a name such as `Amean` or `BAmean-95`.
     pub fn parse(name: &str) -> Option<Statistic> {
@@ -259,6 +275,14 @@ fn best(sorted: &[f64], percent: u32) -> &[f64] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_listed_statistic_can_be_asked_for() {
+        for (name, _) in STATISTICS {
+            let name = name.replace("-N", "-95");
+            assert_eq!(Statistic::parse(&name).map(Statistic::name).as_deref(), Some(name.as_str()));
+        }
+    }
 
     fn near(a: f64, b: f64) -> bool {
         (a - b).abs() < 1e-6

@@ -63,6 +63,8 @@ pub enum Wakeup {
     Plug,
     /// The kernel's worker thread runs the queue.
     Run,
+    /// The elevator has the plug pulled and the queue run.
+    Unplug,
 }
 
 /// Limits and costs of a queue.
@@ -153,8 +155,7 @@ pub struct BlockQueue {
     in_driver: u32,
     depth: u32,
     plugged: bool,
-    /// The elevator keeps the device idle on purpose.
-    idling: bool,
+
     device_at: Option<Nanos>,
     elevator_at: Option<Nanos>,
     plug_at: Option<Nanos>,
@@ -199,7 +200,7 @@ impl BlockQueue {
             in_driver: 0,
             depth,
             plugged: false,
-            idling: false,
+
             device_at: None,
             elevator_at: None,
             plug_at: None,
@@ -369,25 +370,26 @@ impl BlockQueue {
         ctx.max_sectors = self.limits.max_sectors;
         ctx.rotational = self.rotational;
         let answer = ask(self.elevator.as_mut(), &mut ctx);
-        let (kick, started, ended) = (ctx.kick, ctx.idle_started, ctx.idle_ended);
+        let (kick, unplugs, run_now) = (ctx.kick, ctx.kick_unplugs, ctx.run_now);
+        let (started, ended) = (ctx.idle_started, ctx.idle_ended);
         if let Some(cause) = ended {
             rec.event(now, CallId::NONE, What::IdleEnd { cause });
         }
         if started {
             rec.event(now, CallId::NONE, What::IdleStart);
         }
-        self.idling = started || (self.idling && ended.is_none());
-        if kick {
-            self.wakeups.push((now + self.limits.kblockd, Wakeup::Run));
+
+        if run_now {
+            self.wakeups.push((now, Wakeup::Unplug));
+        } else if kick {
+            let wakeup = if unplugs { Wakeup::Unplug } else { Wakeup::Run };
+            self.wakeups.push((now + self.limits.kblockd, wakeup));
         }
-        // Only an elevator that idles has a timer to ask for.
-        if self.idling || self.elevator_at.is_some() {
-            let timer = self.elevator.timer();
-            if timer != self.elevator_at {
-                self.elevator_at = timer;
-                if let Some(at) = timer {
-                    self.wakeups.push((at.max(now), Wakeup::Elevator));
-                }
+        let timer = self.elevator.timer();
+        if timer != self.elevator_at {
+            self.elevator_at = timer;
+            if let Some(at) = timer {
+                self.wakeups.push((at.max(now), Wakeup::Elevator));
             }
         }
         answer
@@ -1049,6 +1051,10 @@ impl BlockQueue {
                 }
             }
             Wakeup::Run => self.run(now, rec),
+            Wakeup::Unplug => {
+                self.unplug(now, UnplugCause::Waiter, rec);
+                self.run(now, rec);
+            }
         }
     }
 

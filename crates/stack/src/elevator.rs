@@ -48,6 +48,10 @@ pub struct Ctx<'a> {
     pub rotational: bool,
     /// Set by the elevator: run the queue soon, from the kernel's worker thread.
     pub kick: bool,
+    /// Set by the elevator along with that: the queue's plug is pulled as well (CFQ since 2.6.10).
+    pub kick_unplugs: bool,
+    /// Set by the elevator: run the queue at once, its plug pulled, as soon as it has done with this request.
+    pub run_now: bool,
     /// Set by the elevator: a deliberate wait has begun.
     pub idle_started: bool,
     /// Set by the elevator: a deliberate wait has ended, and how.
@@ -66,9 +70,17 @@ impl<'a> Ctx<'a> {
             max_sectors: u32::MAX,
             rotational: true,
             kick: false,
+            kick_unplugs: false,
+            run_now: false,
             idle_started: false,
             idle_ended: None,
         }
+    }
+
+    /// Have the kernel's worker thread pull the plug and run the queue soon, if `wanted`.
+    pub fn kick_unplugged(&mut self, wanted: bool) {
+        self.kick |= wanted;
+        self.kick_unplugs |= wanted;
     }
 
     /// The current tick.

@@ -370,13 +370,7 @@ fn read_window(rules: &Rules, context: &mut FaultContext, vma: &Vma, page: PageI
     if rules.ignores_state {
         let last = cache.size_bytes().div_ceil(PAGE_BYTES);
         let nr_pages = window.size.min(last - window.start.0);
-        cache.read_pages(&Window {
-            kind: window.kind,
-            start: window.start,
-            nr_pages,
-            async_size: None,
-            marker: None,
-        });
+        cache.read_pages(&Window { kind: window.kind, start: window.start, nr_pages, async_size: None, marker: None });
         return;
     }
     ra.fault_window(cache, &window);

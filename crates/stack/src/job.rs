@@ -1,6 +1,7 @@
 //! Jobs: everything about a run that is not the stack. Who runs, on which files, in which state the page cache is.
 
 use crate::event::Op;
+use crate::origin::{Entry, Origin};
 use crate::units::{Nanos, Sector};
 use crate::workload::{FileIo, FileIoGenerator, Generator, Stream, StreamGenerator};
 
@@ -55,6 +56,41 @@ pub enum Engine {
     /// Through a mapping of the file: reads and writes are touches of pages.
     Mmap,
 }
+
+const fn engine(
+    name: &'static str,
+    summary: &'static str,
+    origin: &'static [Origin],
+    conformance: &'static str,
+    build: Engine,
+) -> Entry<Engine> {
+    Entry { name, summary, origin, options: &[], conformance, build }
+}
+
+/// Every engine, as it is if nothing else is said.
+pub const ENGINES: &[&Entry<Engine>] = &[
+    &engine(
+        "sync",
+        "one call after the other: read, pread, readv and their like",
+        &[Origin { kernels: "any", file: "mm/filemap.c", function: "the read and write paths", notes: "" }],
+        "read-ahead's golden vectors; conservation tests of the simulator",
+        Engine::Sync,
+    ),
+    &engine(
+        "aio",
+        "several calls in flight: libaio, io_uring; buffered calls are carried out as they are submitted",
+        &[Origin { kernels: "2.6 and later", file: "fs/aio.c", function: "io_submit, io_getevents", notes: "" }],
+        "conservation tests of the simulator",
+        Engine::Aio { depth: 1, batch_submit: 1, batch_complete: 1 },
+    ),
+    &engine(
+        "mmap",
+        "touches of the pages of a shared mapping of each file",
+        &[Origin { kernels: "any", file: "mm/filemap.c, mm/memory.c", function: "filemap_fault", notes: "" }],
+        "golden vectors of faults; conservation tests of the simulator",
+        Engine::Mmap,
+    ),
+];
 
 /// What a program says about a file it has opened (`posix_fadvise`).
 pub use crate::readahead::Advice;

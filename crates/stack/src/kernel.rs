@@ -131,6 +131,7 @@ const NAMES_2_6: &[(&str, &str)] = &[("cfq", "cfq-2.6.6"), ("as", "anticipatory"
 const NAMES_EL5_164: &[(&str, &str)] = &[("cfq", "cfq-2.6.18-164"), ("as", "anticipatory")];
 const NAMES_EL5_186: &[(&str, &str)] = &[("cfq", "cfq-2.6.18-186"), ("as", "anticipatory")];
 const NAMES_EL5_198: &[(&str, &str)] = &[("cfq", "cfq-2.6.18-198"), ("as", "anticipatory")];
+const NAMES_2_6_38: &[(&str, &str)] = &[("cfq", "cfq-2.6.38"), ("deadline", "deadline-3.2")];
 const NAMES_LEGACY: &[(&str, &str)] = &[("cfq", "cfq-3.2"), ("deadline", "deadline-3.2")];
 const NAMES_4: &[(&str, &str)] = &[("cfq", "cfq-4.4"), ("deadline", "deadline-3.2")];
 const NAMES_MQ: &[(&str, &str)] = &[("noop", "none"), ("deadline", "mq-deadline")];
@@ -180,12 +181,43 @@ pub const KERNELS: &[Kernel] = &[
         ..SERIES_2_6_6
     },
     Kernel {
+        name: "linux-2.6.18-164.el5",
+        summary: "RHEL 5.4: CFQ that keeps all asynchronous requests, direct writes among them, in one queue",
+        ..RHEL_5
+    },
+    Kernel {
+        name: "linux-2.6.18-186.el5",
+        summary: "RHEL 5.5 beta: CFQ without its hash of queues; direct writes in an asynchronous queue per task",
+        elevator: "cfq-2.6.18-186",
+        elevator_names: NAMES_EL5_186,
+        ..RHEL_5
+    },
+    Kernel {
+        name: "linux-2.6.18-193.el5",
+        aliases: &["linux-2.6.18-194.el5"],
+        summary: "RHEL 5.5: the same CFQ as in -186",
+        elevator: "cfq-2.6.18-186",
+        elevator_names: NAMES_EL5_186,
+        ..RHEL_5
+    },
+    Kernel {
+        name: "linux-2.6.18-198.el5",
+        aliases: &["linux-2.6.18-238.el5"],
+        summary: "RHEL 5.6: CFQ that honours the sync flag of requests; asynchronous queues are shared again",
+        elevator: "cfq-2.6.18-198",
+        elevator_names: NAMES_EL5_198,
+        ..RHEL_5
+    },
+    Kernel {
         name: "linux-2.6.22",
-        summary: "2.6.22: simplified read-ahead with a current and an ahead window, ext3",
+        summary: "2.6.22: simplified read-ahead with a current and an ahead window, ext3; CFQ of 2.6.18 stands in",
         options: QUEUE_2_6_18,
         readahead: "linux-2.6.22",
         fault: "linux-2.6.6",
         plug: "queue-2.6.13",
+        elevator: "cfq-2.6.18-164",
+        elevator_names: NAMES_EL5_164,
+        direct: "dio-2.6.18",
         filesystem: "ext3-2.6",
         writeback: "pdflush-2.6",
         ..LEGACY
@@ -194,6 +226,9 @@ pub const KERNELS: &[Kernel] = &[
         name: "linux-2.6.38",
         summary: "2.6.38: on-demand read-ahead, the queue still plugs itself",
         plug: "queue-2.6.13",
+        elevator: "cfq-2.6.38",
+        elevator_names: NAMES_2_6_38,
+        direct: "dio-2.6.18",
         ..LEGACY
     },
     Kernel {
@@ -215,6 +250,10 @@ pub const KERNELS: &[Kernel] = &[
         options: QUEUE_4,
         readahead: "linux-4.4",
         fault: "linux-4.4",
+        elevator: "cfq-4.4",
+        elevator_names: NAMES_4,
+        direct: "dio-3.4",
+        machine: "desktop-2015",
         device: "sata-2014",
         plug: "task-3.9",
         ..LEGACY
@@ -225,6 +264,10 @@ pub const KERNELS: &[Kernel] = &[
         options: QUEUE_4,
         readahead: "linux-4.19",
         fault: "linux-4.4",
+        elevator: "cfq-4.4",
+        elevator_names: NAMES_4,
+        direct: "dio-3.4",
+        machine: "desktop-2015",
         device: "sata-2014",
         plug: "task-3.9",
         ..LEGACY
@@ -286,6 +329,7 @@ const RHEL_5: Kernel = Kernel {
     }],
     options: QUEUE_2_6_18,
     readahead: "linux-2.6.22",
+    fault: "linux-2.6.6",
     plug: "queue-2.6.13",
     elevator: "cfq-2.6.18-164",
     elevator_names: NAMES_EL5_164,

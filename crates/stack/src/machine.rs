@@ -51,7 +51,8 @@ pub struct Machine {
 pub type Build = fn(&Options) -> Machine;
 
 /// Every machine.
-pub const MACHINES: &[&Entry<Build>] = &[&ATHLON_2004, &XEON_2009, &LAPTOP_2011, &XEON_2012, &DESKTOP_2015, &SERVER_2024];
+pub const MACHINES: &[&Entry<Build>] =
+    &[&ATHLON_2004, &XEON_2009, &LAPTOP_2011, &XEON_2012, &DESKTOP_2015, &SERVER_2024];
 
 /// CPUs, memory in MB, kernel's own share of it in MB, then costs in ns: tool, system call, lookup, copy, add, bio,
 /// command, interrupt, switch, fault, page mapped.

@@ -5,13 +5,13 @@
 //! ```text
 //! add        at the head of the inactive list
 //! touch      first: referenced; again: to the head of the active list, no longer referenced
-//! reclaim    from the tail of the inactive list: clean pages go (referenced or not, as nothing here is mapped),
-//! dirty ones
-//!            are reported for writeback and go back to the head, locked ones go back to the head
+//! reclaim    from the tail of the inactive list: clean pages go, referenced or not; dirty ones are reported for writeback
+//!            and go back to the head, locked ones go back to the head; those used through a mapping go back to the head
+//!            the first time and to the active list the second time
 //! balance    while the active list is longer than the inactive one, its tail moves to the inactive list
 //! ```
 //! Source: 2.4.27 and 2.6.6-rc3 `mm/vmscan.c` (`shrink_cache`, `refill_inactive_zone`), `mm/swap.c`
-//! (`mark_page_accessed`). Known deviations: one zone, no mapped pages, no swap; later kernels' shadow entries and
+//! (`mark_page_accessed`). Known deviations: one zone, no swap; later kernels' shadow entries and
 //! generations are not modelled here.
 
 use std::collections::BTreeMap;
@@ -453,7 +453,11 @@ impl PageCache {
     /// Frees at least `want` pages if they are found among a limited number at the tail. A cache full of dirty or busy
     /// pages thus grows beyond its capacity for a while: whoever dirties pages is held back by the dirty limits, not
     /// here.
-    pub fn reclaim(&mut self, want: u64) -> Reclaimed {
+    ///
+    /// `take_uses` says through how many mappings a folio has been used since it was asked the last time. Such a folio
+    /// goes round once more, or to the active list if it was used before or through several of them. These do not count
+    /// as looked at: looking at them takes away what saves them.
+    pub fn reclaim(&mut self, want: u64, mut take_uses: impl FnMut(FileId, PageIndex, u64) -> u32) -> Reclaimed {
         let mut result = Reclaimed::default();
         let mut freed = 0;
         let mut to_scan = self.nr_pages().min(SCAN_FACTOR * want);
@@ -465,10 +469,21 @@ impl PageCache {
             }
             let Entry { file, order, page, .. } = self.entries[slot as usize];
             let (file, first, nr_pages) = (FileId(file), PageIndex(page), 1u64 << order);
-            to_scan = to_scan.saturating_sub(nr_pages);
             let busy =
                 self.any(file, first, nr_pages, Flag::Locked) || self.any(file, first, nr_pages, Flag::Writeback);
             let dirty = self.any(file, first, nr_pages, Flag::Dirty);
+            let uses = if busy || dirty { 0 } else { take_uses(file, first, nr_pages) };
+            if uses > 0 {
+                if uses > 1 || self.any(file, first, nr_pages, Flag::Referenced) {
+                    self.activate(file, first.0 & !63, 1 << (first.0 % 64));
+                } else {
+                    self.set(file, first, nr_pages, Flag::Referenced, true);
+                    self.unlink(INACTIVE, slot);
+                    self.push_head(INACTIVE, slot);
+                }
+                continue;
+            }
+            to_scan = to_scan.saturating_sub(nr_pages);
             if busy || dirty {
                 if dirty && !busy {
                     result.dirty.push((file, first));
@@ -588,7 +603,7 @@ mod tests {
         }
         cache.add(FILE, Folio { first: PageIndex(3), order: 0 }, false);
         cache.set(FILE, PageIndex(0), 1, Flag::Dirty, true);
-        let result = cache.reclaim(3);
+        let result = cache.reclaim(3, |_, _, _| 0);
         assert_eq!(result.dirty, [(FILE, PageIndex(0))]);
         assert_eq!(result.gone, [(FILE, PageIndex(1), 1), (FILE, PageIndex(2), 1)]);
         assert_eq!(cache.nr_dirty(), 1);
@@ -645,7 +660,7 @@ mod tests {
                     naive.touch(page);
                 } else {
                     if cache.shortage(1) > 0 {
-                        let gone = cache.reclaim(1).gone;
+                        let gone = cache.reclaim(1, |_, _, _| 0).gone;
                         prop_assert_eq!(gone.first().map(|g| g.1.0), naive.reclaim());
                     }
                     add(&mut cache, page, 0);

@@ -452,6 +452,16 @@ impl Folios for View<'_> {
         Condition::Clean
     }
 
+    fn is_mapped(&self, folio: FolioId) -> bool {
+        let Folio { first, order } = self.store.folio_of[&folio];
+        let mut pages = (first.0..first.0 + (1 << order)).map(PageIndex);
+        pages.any(|page| self.mappings.values().any(|(_, mapped)| mapped.is_mapped(page)))
+    }
+
+    fn file_is_mapped(&self, _folio: FolioId) -> bool {
+        !self.mappings.is_empty()
+    }
+
     fn evict(&mut self, folio: FolioId, shadow: Shadow) {
         let Folio { first, order } = self.store.folio_of[&folio];
         for page in first.0..first.0 + (1 << order) {

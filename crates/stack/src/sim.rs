@@ -15,6 +15,7 @@
 mod aio;
 mod direct;
 mod journal;
+mod mmap;
 mod open;
 mod read;
 mod tasks;
@@ -26,12 +27,15 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
+use crate::advice;
+use crate::block::rules::QueueRules;
 use crate::block::{BlockQueue, QueueLimits, Wakeup};
 use crate::direct_io;
 use crate::event::{CallId, Content, Dir, EventSink, FileId, Op, UnplugCause, What};
+use crate::fault;
 use crate::filesystem;
 use crate::histogram::Histogram;
-use crate::job::{CacheStart, Engine, Place, ThreadSpec};
+use crate::job::{CacheStart, Engine, Place, ThreadSpec, is_data};
 use crate::machine::Machine;
 use crate::outcome::{Counts, Interval, JobTotals, Outcome, Plan, RunError, ThreadTotals};
 use crate::plug::Plugging;
@@ -206,6 +210,8 @@ struct World<'p, 's> {
     writeback: writeback::Rules,
     direct: direct_io::Rules,
     plugging: Plugging,
+    fault: fault::Rules,
+    advice: advice::Rules,
     plan: &'p Plan,
     threads: Vec<ThreadSpec>,
     nr_files: usize,
@@ -326,7 +332,7 @@ impl<'p, 's> World<'p, 's> {
         let elevator = (stack.elevator.entry.build)(&stack.elevator.options, hz);
         let plugging = (stack.plug.entry.build)(&stack.plug.options);
         let nr_sectors = device.nr_sectors();
-        let block = BlockQueue::new(limits, elevator, device, plugging);
+        let block = BlockQueue::new(limits, elevator, device, plugging).with_rules(QueueRules::from_options(queue));
 
         job.check().map_err(RunError::Job)?;
         let (files, threads) = (job.workload.files(), job.workload.threads());
@@ -358,6 +364,8 @@ impl<'p, 's> World<'p, 's> {
             }
         }
         vfs.start(job.cache, job.mapping_cached);
+        let advice = advice::rules_of(stack.fault.entry.name).expect("every kernel's faults have rules for advice");
+        vfs.mappings.set_random_is_no_use(advice.random_is_no_use);
         let report = Report::new(plan, &threads);
         Ok(World {
             machine,
@@ -366,6 +374,8 @@ impl<'p, 's> World<'p, 's> {
             writeback: (stack.writeback.entry.build)(&stack.writeback.options),
             direct: (stack.direct.entry.build)(&stack.direct.options),
             plugging,
+            fault: (stack.fault.entry.build)(&stack.fault.options),
+            advice,
             plan,
             nr_files: files.len(),
             groups: RefCell::new(Groups::new(&threads)),
@@ -515,14 +525,19 @@ impl<'p, 's> World<'p, 's> {
 
     /// What the program says about its files after opening them.
     async fn advise_at_open(&self, thread: u32) {
-        let Some(advice) = self.threads[thread as usize].advice else { return };
+        let spec = &self.threads[thread as usize];
+        let Some(advice) = spec.advice else { return };
         for file in 0..self.nr_files as u32 {
             let file = FileId(file);
             let descriptor = self.descriptor(thread, file);
             {
                 let at = (self.now.get(), self.call_id());
                 let (ra, rec) = (&self.plan.stack.readahead, &mut self.rec.borrow_mut());
-                self.vfs.borrow_mut().advise(descriptor, file, ra, advice, at, rec);
+                let mut vfs = self.vfs.borrow_mut();
+                if spec.engine == Engine::Mmap {
+                    vfs.map_file(descriptor, file, ra);
+                }
+                vfs.advise((descriptor, file), ra, &self.advice, advice, at, rec);
             }
             self.carry_out().await;
         }
@@ -548,7 +563,9 @@ impl<'p, 's> World<'p, 's> {
                 Next::Done => break,
             };
             // A call takes time on every machine, however its costs are set: otherwise a run could be endless.
-            self.charge(Nanos((tool + self.machine.syscall).0.max(1)));
+            let touches = spec.engine == Engine::Mmap && is_data(call.op);
+            let entry = if touches { Nanos::ZERO } else { self.machine.syscall };
+            self.charge(Nanos((tool + entry).0.max(1)));
             let len_bytes = self.call(thread, &call).await;
             let now = self.now.get();
             self.report.borrow_mut().completed((thread, spec.job), &call, len_bytes, intended, now);
@@ -574,7 +591,12 @@ impl<'p, 's> World<'p, 's> {
     async fn call(&self, thread: u32, call: &Call) -> u64 {
         let file = FileId(call.file);
         self.start_call(call);
-        let len_bytes = match (call.op, self.threads[thread as usize].direct) {
+        let spec = &self.threads[thread as usize];
+        let len_bytes = match (call.op, spec.direct) {
+            (Op::Read | Op::Write, false) if spec.engine == Engine::Mmap => {
+                let descriptor = self.descriptor(thread, file);
+                self.touch_range(call.op, descriptor, file, call.offset, call.len_bytes).await
+            }
             (Op::Read, false) => self.read(self.descriptor(thread, file), file, call.offset, call.len_bytes).await,
             (Op::Write, false) => self.write(file, call.offset, call.len_bytes).await,
             (Op::Read | Op::Write, true) => self.direct_io(call.op, file, call.offset, call.len_bytes).await,
@@ -639,6 +661,17 @@ impl<'p, 's> World<'p, 's> {
         if !self.sched.borrow().task(self.current.get()).plug.is_empty() {
             self.flush_plug_list(cause);
         }
+    }
+
+    /// The same for a task that goes to sleep: the kernel's worker thread runs the queue.
+    fn flush_plug_asleep(&self) {
+        if self.sched.borrow().task(self.current.get()).plug.is_empty() {
+            return;
+        }
+        let mut list = std::mem::take(&mut self.sched.borrow_mut().task_mut(self.current.get()).plug);
+        self.block.borrow_mut().flush_plug_from_schedule(self.now.get(), &mut list, &mut self.rec.borrow_mut());
+        self.after_block();
+        self.sched.borrow_mut().task_mut(self.current.get()).plug = list;
     }
 
     fn flush_plug_list(&self, cause: UnplugCause) {
@@ -708,7 +741,8 @@ impl<'p, 's> World<'p, 's> {
                 return;
             }
             self.kick_io();
-            self.sched.borrow_mut().request_waiters[dir as usize].push_back(self.current.get());
+            let class = self.block.borrow().waiter_class(&bio);
+            self.sched.borrow_mut().request_waiters[class as usize].push_back(self.current.get());
             self.block_task().await;
             self.block.borrow_mut().make_batcher(self.current.get(), self.now.get());
         }
@@ -770,6 +804,9 @@ impl<'p, 's> World<'p, 's> {
 
     /// Makes sure that the blocks which map a page are in memory, reading them one after the other.
     async fn map(&self, file: FileId, page: PageIndex) {
+        if self.vfs.borrow().is_device(file) {
+            return;
+        }
         for block in self.fs.mapping_of(page).into_iter().flatten() {
             let state = self.vfs.borrow_mut().want_mapping(file, block);
             if state == vfs::MapState::Cached {

@@ -124,6 +124,8 @@ fn a_page_that_returns_soon_enough_is_active_at_once() {
 struct Pages {
     used: BTreeMap<FolioId, References>,
     busy: Vec<FolioId>,
+    mapped: Vec<FolioId>,
+    file_mapped: bool,
     gone: Vec<(FolioId, Shadow)>,
 }
 
@@ -134,6 +136,14 @@ impl Folios for Pages {
 
     fn condition(&self, folio: FolioId) -> Condition {
         if self.busy.contains(&folio) { Condition::Busy } else { Condition::Clean }
+    }
+
+    fn is_mapped(&self, folio: FolioId) -> bool {
+        self.mapped.contains(&folio)
+    }
+
+    fn file_is_mapped(&self, folio: FolioId) -> bool {
+        self.file_mapped || self.is_mapped(folio)
     }
 
     fn evict(&mut self, folio: FolioId, shadow: Shadow) {
@@ -274,4 +284,143 @@ proptest! {
             prop_assert_eq!(lists.nr_inactive() + lists.nr_active(), cached.len() as u64);
         }
     }
+}
+
+fn lists_of(kernel: &str) -> TwoList {
+    let entry = origin::find(TWO_LISTS, kernel).expect("a kernel");
+    (entry.build)(&entry.defaults())
+}
+
+/// Adds folios of one page and puts them on their list.
+fn add(lists: &mut TwoList, nr: usize) -> Vec<FolioId> {
+    let folios = (0..nr).map(|_| lists.add(1, None, false)).collect();
+    lists.drain();
+    folios
+}
+
+fn mark_twice(lists: &mut TwoList, folios: &[FolioId]) {
+    for _ in 0..2 {
+        folios.iter().for_each(|&folio| lists.mark_accessed(folio));
+    }
+}
+
+fn gone(pages: &Pages) -> Vec<FolioId> {
+    pages.gone.iter().map(|(folio, _)| *folio).collect()
+}
+
+#[test]
+fn counters_of_2_6_6_worked_by_hand() {
+    // 100 inactive pages: 1, 3, 6, 12, 25 are due at priorities 6 to 2, which makes 47 at priority 2.
+    let mut lists = lists_of("linux-2.6.6");
+    let folios = add(&mut lists, 100);
+    let mut pages = Pages::default();
+    assert_eq!(lists.reclaim(1, &mut pages), 47);
+    assert_eq!(gone(&pages), folios[..47]);
+    // 53 are left: 1, 3, 6, 13, 26 are due at priorities 5 to 1.
+    assert_eq!(lists.reclaim(1, &mut pages), 49);
+    assert_eq!((lists.nr_inactive(), lists.nr_active()), (4, 0));
+
+    // 64 active and 32 inactive: 32 * 64 / 66 + 1 = 32 are due at once and move; 32 * 32 / 130 + 1 = 8 at each priority
+    // from 11 on move the rest at 8; of then 96 inactive pages 1, 3, 6, 12, 24 make 46 at priority 2.
+    let mut lists = lists_of("linux-2.6.6");
+    let hot = add(&mut lists, 64);
+    mark_twice(&mut lists, &hot);
+    let cold = add(&mut lists, 32);
+    assert_eq!((lists.nr_inactive(), lists.nr_active()), (32, 64));
+    let mut pages = Pages::default();
+    assert_eq!(lists.reclaim(1, &mut pages), 46);
+    assert_eq!(gone(&pages), [&cold[..], &hot[..14]].concat());
+    assert_eq!((lists.nr_inactive(), lists.nr_active()), (50, 0));
+}
+
+#[test]
+fn what_2_6_6_does_with_used_pages_depends_on_mappings() {
+    for file_mapped in [false, true] {
+        let mut lists = lists_of("linux-2.6.6");
+        let folios = add(&mut lists, 100);
+        folios[..10].iter().for_each(|&folio| lists.mark_accessed(folio));
+        let mut pages = Pages { file_mapped, ..Pages::default() };
+        let nr_kept = if file_mapped { 10 } else { 0 };
+        assert_eq!(lists.reclaim(1, &mut pages), 47 - nr_kept);
+        assert_eq!(lists.nr_active(), nr_kept);
+    }
+    // A page in the processor's batch is not activated, however often it is marked.
+    let mut lists = lists_of("linux-2.6.6");
+    let folio = lists.add(1, None, false);
+    mark_twice(&mut lists, &[folio]);
+    lists.drain();
+    assert_eq!((lists.nr_inactive(), lists.nr_active()), (1, 0));
+    lists.mark_accessed(folio);
+    assert_eq!((lists.nr_inactive(), lists.nr_active()), (0, 1));
+}
+
+#[test]
+fn mapped_active_pages_of_2_6_6_stay_while_reclaim_is_at_ease() {
+    // 64 active pages, all mapped, and 200 others: 24 % are mapped, 12 + 0 + 60 is less than 100.
+    let mut lists = lists_of("linux-2.6.6");
+    let hot = add(&mut lists, 64);
+    mark_twice(&mut lists, &hot);
+    add(&mut lists, 200);
+    let mut pages = Pages { mapped: hot.clone(), ..Pages::default() };
+    for _ in 0..2 {
+        lists.reclaim(1, &mut pages);
+        assert_eq!(lists.nr_active(), 64);
+    }
+    // Once most of what is left is mapped, those not used go too.
+    while lists.nr_inactive() > 40 {
+        lists.reclaim(1, &mut pages);
+    }
+    for _ in 0..3 {
+        lists.reclaim(1, &mut pages);
+    }
+    assert!(lists.nr_active() < 64, "{}", lists.nr_active());
+}
+
+#[test]
+fn passes_of_2_4_worked_by_hand() {
+    // A sixth of 90, 75 and 63 pages is looked at: 15 + 12 + 5 go, in order.
+    let mut lists = lists_of("linux-2.4.25");
+    let folios = add(&mut lists, 90);
+    let mut pages = Pages::default();
+    assert_eq!(lists.reclaim(1, &mut pages), 32);
+    assert_eq!(gone(&pages), folios[..32]);
+
+    // 60 active, 30 inactive. First pass: 32 * 60 / 61 = 31 move, 15 go; second: 17 * 29 / 93 = 5 move, 12 go; third:
+    // 5 * 24 / 79 = 1 moves, 5 go.
+    let mut lists = lists_of("linux-2.4.25");
+    let hot = add(&mut lists, 60);
+    mark_twice(&mut lists, &hot);
+    let cold = add(&mut lists, 30);
+    let mut pages = Pages::default();
+    assert_eq!(lists.reclaim(1, &mut pages), 32);
+    assert_eq!(gone(&pages), [&cold[..], &hot[..2]].concat());
+    assert_eq!((lists.nr_inactive(), lists.nr_active()), (35, 23));
+    // What was moved is marked: one touch brings it back.
+    lists.mark_accessed(hot[2]);
+    assert_eq!((lists.nr_inactive(), lists.nr_active()), (34, 24));
+}
+
+#[test]
+fn pages_that_2_4_passes_over() {
+    // A referenced active page goes round once; the other two move.
+    let mut lists = lists_of("linux-2.4.25");
+    let hot = add(&mut lists, 3);
+    mark_twice(&mut lists, &hot);
+    lists.mark_accessed(hot[0]);
+    let cold = add(&mut lists, 20);
+    let mut pages = Pages { mapped: cold[..4].to_vec(), busy: cold[4..6].to_vec(), ..Pages::default() };
+    // Passes go on until a sixth of what is left is nothing.
+    lists.reclaim(1, &mut pages);
+    assert!(pages.gone.iter().all(|(folio, _)| !cold[..6].contains(folio)), "{:?}", gone(&pages));
+    assert!(pages.gone.len() >= 10, "{:?}", gone(&pages));
+    assert_eq!(lists.reclaim(1, &mut pages), 0);
+
+    // Where all are mapped, 100 * 32 are passed over; those behind them go unless they have been used.
+    let mut lists = lists_of("linux-2.4.25");
+    let folios = add(&mut lists, 20_000);
+    let used = References { nr_mappings: 1, exec: false };
+    let used = BTreeMap::from([(folios[3200], used)]);
+    let mut pages = Pages { mapped: folios.clone(), used, ..Pages::default() };
+    assert_eq!(lists.reclaim(1, &mut pages), 32);
+    assert_eq!(gone(&pages), folios[3201..3233]);
 }

@@ -289,7 +289,7 @@ impl Bfq {
     fn end_wait(&mut self, how: IdleEnd, ctx: &mut Ctx<'_>) {
         if self.idle_until.take().is_some() && std::mem::take(&mut self.noticed) {
             ctx.idle_ended = Some(how);
-            ctx.kick = true;
+            ctx.kick_unplugged(true);
         }
     }
 

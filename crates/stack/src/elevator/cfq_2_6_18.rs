@@ -327,7 +327,7 @@ impl Cfq {
     }
 
     fn schedule_dispatch(&self, ctx: &mut Ctx<'_>) {
-        ctx.kick |= self.nr_busy() > 0;
+        ctx.kick_unplugged(self.nr_busy() > 0);
     }
 
     fn is_sync(&self, request: &Request) -> bool {
@@ -759,6 +759,8 @@ impl Cfq {
         if let Some(active) = self.active {
             self.expire(ctx, active, IdleEnd::Broken);
         }
+        // Whoever drains the elevator runs the queue, too.
+        ctx.run_now = true;
     }
 
     /// A request has been queued: keeps the books of its user, and sees whether it ends a wait.
@@ -773,7 +775,7 @@ impl Cfq {
                 && let Some(active) = self.active
             {
                 self.expire(ctx, active, IdleEnd::Broken);
-                ctx.kick = true;
+                ctx.run_now = true;
             }
             return;
         }
@@ -786,7 +788,7 @@ impl Cfq {
         let small = u64::from(request.nr_sectors) <= PAGE_SECTORS;
         if !self.rules.cooperate || !small || self.nr_busy() > 1 {
             self.stop_timer(ctx, IdleEnd::Hit);
-            ctx.kick = true;
+            ctx.run_now = true;
         }
     }
 
@@ -959,7 +961,7 @@ impl Elevator for Cfq {
                 }
                 if !self.queues[active].tree.is_empty() {
                     self.queues[active].must_dispatch = true;
-                    ctx.kick = true;
+                    ctx.kick_unplugged(true);
                     return;
                 }
             }

@@ -15,7 +15,11 @@
 //!
 //! Known deviations: one processor, one group, no anonymous pages, no swap, no locked memory, no shadow shrinker.
 
+mod old;
+
 use crate::origin::{Entry, OptionSpec, Options, Origin};
+
+pub use old::{ENTRY_2_4, ENTRY_2_6_6};
 
 /// 6.18 and 6.12.
 pub const ENTRY: Entry<Build> = Entry {
@@ -66,7 +70,7 @@ pub const ENTRY_4_4: Entry<Build> = Entry {
 pub type Build = fn(&Options) -> TwoList;
 
 /// Every kernel's two lists, by age.
-pub const TWO_LISTS: &[&Entry<Build>] = &[&ENTRY_4_4, &ENTRY_6_1, &ENTRY];
+pub const TWO_LISTS: &[&Entry<Build>] = &[&ENTRY_2_4, &ENTRY_2_6_6, &ENTRY_4_4, &ENTRY_6_1, &ENTRY];
 
 const OPTIONS: &[OptionSpec] = &[OptionSpec::number(
     "min_reclaim_pages",
@@ -84,19 +88,14 @@ fn build_6_1(options: &Options) -> TwoList {
 }
 
 fn build_4_4(options: &Options) -> TwoList {
-    let rules = Rules {
-        batch: 14,
-        recency: Recency::NotSequential,
-        scaled_ratio: false,
-        refaults_deactivate: false,
-        stale: false,
-    };
-    TwoList::new(options, rules)
+    TwoList::new(options, RULES_4_4)
 }
 
 /// Where the kernels differ.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
+    /// How lists are scanned.
+    pub style: Style,
     /// Entries of a processor's batch.
     pub batch: usize,
     /// Which mappings count.
@@ -109,8 +108,34 @@ pub struct Rules {
     pub stale: bool,
 }
 
-const RULES_6_18: Rules =
-    Rules { batch: 31, recency: Recency::NotAdvised, scaled_ratio: true, refaults_deactivate: true, stale: true };
+/// How the lists are scanned, and how pages are marked.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// By priorities, with the refault distance (since 3.15).
+    Priorities,
+    /// By counters of what is due (2.6.6).
+    Counters,
+    /// By the ratio of the lists (2.4).
+    Ratio,
+}
+
+const RULES_6_18: Rules = Rules {
+    style: Style::Priorities,
+    batch: 31,
+    recency: Recency::NotAdvised,
+    scaled_ratio: true,
+    refaults_deactivate: true,
+    stale: true,
+};
+
+const RULES_4_4: Rules = Rules {
+    style: Style::Priorities,
+    batch: 14,
+    recency: Recency::NotSequential,
+    scaled_ratio: false,
+    refaults_deactivate: false,
+    stale: false,
+};
 
 /// Whose references reclaim believes.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -167,6 +192,16 @@ pub trait Folios {
 
     /// Whether the folio can go.
     fn condition(&self, folio: FolioId) -> Condition;
+
+    /// Whether any page of the folio is mapped (asked before 2.6.8).
+    fn is_mapped(&self, _folio: FolioId) -> bool {
+        false
+    }
+
+    /// Whether any page of the folio's file is, or could be: the file has a mapping (asked before 2.6.8).
+    fn file_is_mapped(&self, folio: FolioId) -> bool {
+        self.is_mapped(folio)
+    }
 
     /// Unmaps the folio and removes it from the cache; its name may be used again from now on.
     fn evict(&mut self, folio: FolioId, shadow: Shadow);
@@ -238,6 +273,7 @@ pub struct TwoList {
     /// Activations seen by the previous call of reclaim.
     activated_before: u64,
     isolated: Vec<FolioId>,
+    counters: old::Counters,
 }
 
 impl TwoList {
@@ -257,6 +293,7 @@ impl TwoList {
             folded: Statistics::default(),
             activated_before: 0,
             isolated: Vec::new(),
+            counters: old::Counters::default(),
         }
     }
 
@@ -294,6 +331,7 @@ impl TwoList {
             dropbehind,
         };
         if let Some(shadow) = shadow
+            && self.rules.style == Style::Priorities
             && self.nonresident_age.wrapping_sub(shadow.age) <= self.statistics().active
         {
             node.active = true;
@@ -320,6 +358,9 @@ impl TwoList {
 
     /// A read (or the end of a mapping that used it) marks the folio.
     pub fn mark_accessed(&mut self, folio: FolioId) {
+        if self.rules.style != Style::Priorities {
+            return self.mark_accessed_at_once(folio);
+        }
         let node = &mut self.nodes[folio.0 as usize];
         if node.dropbehind {
             return;
@@ -385,6 +426,11 @@ impl TwoList {
     pub fn reclaim(&mut self, nr_needed: u64, folios: &mut dyn Folios) -> u64 {
         self.drain();
         let target = nr_needed.max(self.target);
+        match self.rules.style {
+            Style::Priorities => {}
+            Style::Counters => return self.reclaim_by_counters(target, folios),
+            Style::Ratio => return self.reclaim_by_ratio(target, folios),
+        }
         let mut nr_freed = 0;
         for forced in [false, true] {
             let mut skipped = false;

@@ -128,7 +128,7 @@ impl World<'_, '_> {
             let gone = {
                 let mut vfs = self.vfs.borrow_mut();
                 let busy = [Flag::Locked, Flag::Writeback, Flag::Dirty].iter().any(|f| vfs.cache.is(file, page, *f));
-                if busy { None } else { vfs.cache.remove(file, page) }
+                if busy { None } else { vfs.remove(file, page) }
             };
             if let Some((page, nr_pages)) = gone {
                 let cause = Eviction::Dropped;

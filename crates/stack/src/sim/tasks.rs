@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use super::{Due, World};
 use crate::block::PlugList;
-use crate::event::{CallId, UnplugCause};
+use crate::event::CallId;
 use crate::units::Nanos;
 
 /// A task: a thread of the program or a daemon, numbered from 0.
@@ -308,7 +308,8 @@ impl World<'_, '_> {
         debug_assert_eq!(self.debt.get(), 0, "time must have passed before a task sleeps");
         let task = self.current.get();
         // Whatever it sleeps for, a task must not take its plugged requests to sleep (schedule() flushes them).
-        self.flush_own_plug(UnplugCause::Schedule);
+        // Whoever waits for I/O has flushed them before; this is any other sleep.
+        self.flush_plug_asleep();
         self.sched.borrow_mut().task_mut(task).state = State::Blocked;
         self.release_cpu();
         self.leave().await;

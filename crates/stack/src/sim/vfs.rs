@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use super::mmap::Mappings;
 use super::tasks::TaskId;
+use crate::advice::{self, FileAdvice, FileFlags};
 use crate::event::{CallId, Eviction, FileId, RaClose, RaKind, What};
+use crate::fault::{self, Access, Fault, FaultCache, FaultContext, FaultStep, MapAdvice};
 use crate::filesystem::Rules;
 use crate::job::{CacheStart, FileSpec, Place};
 use crate::kernel::Chosen;
@@ -84,6 +87,8 @@ pub(super) struct Vfs {
     pub(super) dirtied_pages: u64,
     /// Somebody asked the writeback daemon to work.
     pub(super) background_wanted: bool,
+    /// Mappings of open files.
+    pub(super) mappings: Mappings,
     descriptors: Vec<Option<Box<dyn Readahead>>>,
     /// This kernel's policy need not see reads that hit.
     hits_are_silent: bool,
@@ -132,6 +137,7 @@ impl Vfs {
         descriptors.resize_with(nr_descriptors, || None);
         let vfs = Vfs {
             cache: PageCache::new(specs.len() as u32, cache_pages),
+            mappings: Mappings::new(specs.len(), nr_descriptors),
             files,
             pending: Vec::new(),
             reclaim_met_dirty: false,
@@ -198,12 +204,12 @@ impl Vfs {
         if self.is_device(file) { u64::MAX } else { rules.pages_to_boundary(page) }
     }
 
-    /// Something the program says about an open file.
+    /// Something the program says about an open file, and about its mapping if it has one.
     pub(super) fn advise(
         &mut self,
-        descriptor: usize,
-        file: FileId,
+        (descriptor, file): (usize, FileId),
         ra: &Chosen<Build>,
+        rules: &advice::Rules,
         advice: Advice,
         at: (Nanos, CallId),
         rec: &mut Recorder<'_>,
@@ -213,6 +219,7 @@ impl Vfs {
         let ra = self.descriptors[descriptor].get_or_insert_with(|| (ra.entry.build)(&ra.options, &limits));
         let mut view = View {
             cache: &mut self.cache,
+            mappings: None,
             pending: &mut self.pending,
             met_dirty: &mut self.reclaim_met_dirty,
             file,
@@ -222,7 +229,100 @@ impl Vfs {
             at,
             rec,
         };
-        ra.advise(&mut view, advice);
+        let open = self.mappings.get_mut(descriptor);
+        let of_file = match advice {
+            Advice::Normal => FileAdvice::Normal,
+            Advice::Random => FileAdvice::Random,
+            Advice::Sequential => FileAdvice::Sequential,
+            Advice::WillNeed { .. } => FileAdvice::WillNeed,
+        };
+        match (advice, open) {
+            (Advice::WillNeed { offset, len_bytes }, Some(open)) => {
+                let end = if len_bytes == 0 { file_bytes } else { offset + len_bytes };
+                let range = (PageIndex::of(offset), PageIndex(end.div_ceil(PAGE_BYTES)));
+                advice::mapping_will_need(&open.mapped, range, ra.as_mut(), &mut view);
+            }
+            (_, open) => {
+                let range = match advice {
+                    Advice::WillNeed { offset, len_bytes } => (offset, len_bytes),
+                    _ => (0, 0),
+                };
+                rules.advise_file(of_file, range, &mut FileFlags::default(), ra.as_mut(), &mut view);
+                if let Some(open) = open {
+                    let expect = match advice {
+                        Advice::Random => MapAdvice::Random,
+                        Advice::Sequential => MapAdvice::Sequential,
+                        Advice::Normal | Advice::WillNeed { .. } => MapAdvice::Normal,
+                    };
+                    open.mapped.advise(PageIndex(0), PageIndex(u64::MAX), expect);
+                }
+            }
+        }
+        self.make_room(0, at, rec);
+    }
+
+    /// Opens the file if this descriptor is new, and maps it if it is not mapped.
+    pub(super) fn map_file(&mut self, descriptor: usize, file: FileId, ra: &Chosen<Build>) {
+        let (limits, nr_pages) = (self.limits, self.file_bytes(file).div_ceil(PAGE_BYTES));
+        let ra = self.descriptors[descriptor].get_or_insert_with(|| (ra.entry.build)(&ra.options, &limits));
+        self.kicks_queue = ra.kicks_queue();
+        self.mappings.open(descriptor, file, nr_pages);
+    }
+
+    /// The fault that a touch of a mapped file's page takes, if any.
+    pub(super) fn fault_of(&mut self, descriptor: usize, page: PageIndex, access: Access) -> Option<Fault> {
+        let Some(open) = self.mappings.get_mut(descriptor) else { unreachable!("files are mapped before touches") };
+        Fault::of_touch(&mut open.mapped, page, access)
+    }
+
+    /// Whether a page of a mapped file is mapped.
+    pub(super) fn is_mapped(&mut self, descriptor: usize, page: PageIndex) -> bool {
+        self.mappings.get_mut(descriptor).is_some_and(|open| open.mapped.is_mapped(page))
+    }
+
+    /// Turns a fault's crank once. Returns how many pages it mapped, too. Room for the pages it added is made
+    /// afterwards, when the mapping is free to be looked at.
+    pub(super) fn step_fault(
+        &mut self,
+        fault: &mut Fault,
+        rules: &fault::Rules,
+        (descriptor, file): (usize, FileId),
+        congested: bool,
+        at: (Nanos, CallId),
+        rec: &mut Recorder<'_>,
+    ) -> (FaultStep, u64) {
+        let file_bytes = self.file_bytes(file);
+        let (Some(ra), Some(open)) = (&mut self.descriptors[descriptor], self.mappings.get_mut(descriptor)) else {
+            unreachable!("files are mapped before touches")
+        };
+        let before = open.mapped.nr_mapped();
+        let mut view = View {
+            cache: &mut self.cache,
+            mappings: None,
+            pending: &mut self.pending,
+            met_dirty: &mut self.reclaim_met_dirty,
+            file,
+            file_bytes,
+            limits: self.limits,
+            congested,
+            at,
+            rec,
+        };
+        let mut context =
+            FaultContext { ra: ra.as_mut(), misses: &open.misses, mapped: &mut open.mapped, cache: &mut view };
+        let step = fault.step(rules, &mut context);
+        let nr_mapped = open.mapped.nr_mapped().saturating_sub(before);
+        self.make_room(0, at, rec);
+        (step, nr_mapped)
+    }
+
+    /// Takes a page's folio out of the cache and out of all mappings. Returns its first page and length.
+    pub(super) fn remove(&mut self, file: FileId, page: PageIndex) -> Option<(PageIndex, u64)> {
+        let gone = self.cache.remove(file, page);
+        if let Some((first, nr_pages)) = gone {
+            self.mappings.unmap(file, first, nr_pages);
+        }
+        gone
     }
 
     /// Cached runs of a file: first page, pages.
@@ -254,6 +354,7 @@ impl Vfs {
         let Some(ra) = &mut self.descriptors[descriptor] else { unreachable!("files are opened before they are read") };
         let mut view = View {
             cache: &mut self.cache,
+            mappings: Some(&mut self.mappings),
             pending: &mut self.pending,
             met_dirty: &mut self.reclaim_met_dirty,
             file,
@@ -297,6 +398,7 @@ impl Vfs {
         }
         let mut view = View {
             cache: &mut self.cache,
+            mappings: Some(&mut self.mappings),
             pending: &mut self.pending,
             met_dirty: &mut self.reclaim_met_dirty,
             file,
@@ -312,7 +414,7 @@ impl Vfs {
 
     /// Makes room for `more` pages.
     pub(super) fn make_room(&mut self, more: u64, at: (Nanos, CallId), rec: &mut Recorder<'_>) {
-        make_room(&mut self.cache, more, &mut self.reclaim_met_dirty, at, rec);
+        make_room(&mut self.cache, &mut self.mappings, more, &mut self.reclaim_met_dirty, at, rec);
     }
 
     pub(super) fn under_writeback(&self, file: FileId, page: PageIndex) -> bool {
@@ -386,14 +488,23 @@ fn take_waiters(waiters: &mut PageWaiters, file: FileId, page: PageIndex, nr_pag
     woken
 }
 
-fn make_room(cache: &mut PageCache, more: u64, met_dirty: &mut bool, at: (Nanos, CallId), rec: &mut Recorder<'_>) {
+fn make_room(
+    cache: &mut PageCache,
+    mappings: &mut Mappings,
+    more: u64,
+    met_dirty: &mut bool,
+    at: (Nanos, CallId),
+    rec: &mut Recorder<'_>,
+) {
     let short = cache.shortage(more);
     if short == 0 {
         return;
     }
-    let reclaimed = cache.reclaim(short.max(RECLAIM_BATCH));
+    let take_uses = |file, first, nr_pages| mappings.take_uses(file, first, nr_pages);
+    let reclaimed = cache.reclaim(short.max(RECLAIM_BATCH), take_uses);
     *met_dirty |= !reclaimed.dirty.is_empty();
     for (file, page, nr_pages) in reclaimed.gone {
+        mappings.unmap(file, page, nr_pages);
         rec.event(at.0, at.1, What::PageRemove { file, page, nr_pages: nr_pages as u32, cause: Eviction::Reclaim });
     }
 }
@@ -401,6 +512,8 @@ fn make_room(cache: &mut PageCache, more: u64, met_dirty: &mut bool, at: (Nanos,
 /// One file's page cache, for the duration of one step.
 struct View<'a, 's> {
     cache: &'a mut PageCache,
+    /// None while a fault has one of them: room is made after it then.
+    mappings: Option<&'a mut Mappings>,
     pending: &'a mut Vec<Submission>,
     met_dirty: &'a mut bool,
     file: FileId,
@@ -424,11 +537,19 @@ impl View<'_, '_> {
         self.rec.event(self.at.0, self.at.1, what);
     }
 
+    fn make_room(&mut self, more: u64) {
+        if let Some(mappings) = &mut self.mappings {
+            make_room(self.cache, mappings, more, self.met_dirty, self.at, self.rec);
+        }
+    }
+
     fn added(&mut self, page: PageIndex, nr_pages: u64) {
         let what = What::PageAdd { file: self.file, page, nr_pages: nr_pages as u32 };
         self.rec.event(self.at.0, self.at.1, what);
     }
 }
+
+impl FaultCache for View<'_, '_> {}
 
 impl Mapping for View<'_, '_> {
     fn size_bytes(&self) -> u64 {
@@ -485,7 +606,7 @@ impl Mapping for View<'_, '_> {
         let mut nr_new = 0;
         let mut at = window.start;
         while let Some((first, nr_pages)) = self.cache.next_absent_run(self.file, at, end) {
-            make_room(self.cache, nr_pages, self.met_dirty, self.at, self.rec);
+            self.make_room(nr_pages);
             for page in first.0..first.0 + nr_pages {
                 let page = PageIndex(page);
                 // A page beyond the end has no block: it is zero-filled, not read.
@@ -514,7 +635,7 @@ impl Mapping for View<'_, '_> {
         let mut runs: Vec<(PageIndex, u64)> = Vec::new();
         for folio in folios {
             let nr_pages = 1u64 << folio.order;
-            make_room(self.cache, nr_pages, self.met_dirty, self.at, self.rec);
+            self.make_room(nr_pages);
             self.cache.add(self.file, *folio, folio.first.0 >= last_page);
             if window.marker.is_some_and(|page| page.0 >= folio.first.0 && page.0 < folio.first.0 + nr_pages) {
                 self.cache.set(self.file, folio.first, nr_pages, Flag::Marked, true);

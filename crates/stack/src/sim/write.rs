@@ -244,7 +244,7 @@ impl World<'_, '_> {
     }
 
     /// After a write: wakes the daemon above the background limit, and makes the writer write or wait above the other.
-    async fn balance_dirty(&self, len_bytes: u32) {
+    pub(super) async fn balance_dirty(&self, len_bytes: u32) {
         let since = {
             let mut vfs = self.vfs.borrow_mut();
             vfs.dirtied_pages += u64::from(len_bytes).div_ceil(PAGE_BYTES);
@@ -262,6 +262,7 @@ impl World<'_, '_> {
             return;
         }
         self.event(What::Throttle { nr_dirty: dirty as u32 });
+        self.block.borrow_mut().note_dirty_wait(self.now.get());
         let mut written = 0;
         while written < self.writeback.throttle_pages {
             let (dirty, limit, _) = self.dirty_and_limits();

@@ -887,7 +887,7 @@ impl Cfq {
         self.put_on_tree(id, true, false, now);
         self.queues[id].slice_end = 0;
         self.queues[id].slice_new = true;
-        ctx.kick = true;
+        ctx.run_now = true;
     }
 
     /// Looks at a new request: statistics, the end of a wait, preemption.
@@ -916,7 +916,7 @@ impl Cfq {
                 if u64::from(request.nr_sectors) > PAGE_SECTORS || self.busy > 1 {
                     self.stop_waiting(ctx, IdleEnd::Hit);
                     self.queues[id].wait_request = false;
-                    ctx.kick = true;
+                    ctx.run_now = true;
                 } else {
                     // A small request may still grow: the plug decides when it leaves, or else the wait's end. The
                     // timer goes on.
@@ -985,11 +985,11 @@ impl Cfq {
                 }
                 self.expire(ctx, false, then);
             }
-            ctx.kick |= self.busy > 0;
+            ctx.kick_unplugged(self.busy > 0);
         }
         if std::mem::take(&mut self.active_exited) {
             self.expire(ctx, false, ctx.jiffies());
-            ctx.kick |= self.busy > 0;
+            ctx.kick_unplugged(self.busy > 0);
         }
     }
 

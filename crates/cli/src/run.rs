@@ -1,0 +1,79 @@
+//! `iowhy run`.
+
+use std::ffi::OsString;
+use std::io::Read;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use iowhy_lab::diagnose::{Problem, Problems};
+use iowhy_lab::fio::World;
+use iowhy_lab::run::{self, Request, report};
+
+use crate::output::{self, Exit};
+
+/// A job file, or standard input.
+fn load(name: &str) -> Result<String, String> {
+    if name == "-" {
+        let mut text = String::new();
+        return match std::io::stdin().lock().read_to_string(&mut text) {
+            Ok(_) => Ok(text),
+            Err(error) => Err(error.to_string()),
+        };
+    }
+    std::fs::read_to_string(name).map_err(|error| error.to_string())
+}
+
+/// Does what the command line says.
+pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
+    let mut problems = Problems::default();
+    let mut words = Vec::new();
+    for argument in arguments {
+        match argument.to_str() {
+            Some(word) => words.push(word.to_owned()),
+            None => problems.push(Problem::error(format!("`{}` is not UTF-8", argument.to_string_lossy()))),
+        }
+    }
+    // Standard input can be read once, and a job is read for each place it runs on.
+    let input = std::cell::OnceCell::new();
+    let load = |name: &str| match name {
+        "-" => input.get_or_init(|| load("-")).clone(),
+        name => load(name),
+    };
+    let world = World { load: &load, variable: &|name| std::env::var(name).ok(), ..World::empty() };
+    let request = run::resolve(&words, &world, &mut problems).filter(|_| !problems.any_error());
+    output::complain(&problems.render());
+    let request = match request {
+        None => return Ok(Exit::Usage),
+        Some(Request::Help(text)) => {
+            output::print(&text)?;
+            return Ok(Exit::Fine);
+        }
+        Some(Request::Run(request)) => request,
+    };
+    // The bar shows itself on a terminal only; JSON is for programs, which need none.
+    let target = if request.json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+    let bar = ProgressBar::with_draw_target(None, target);
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {bar:40} {pos} of {len} runs, {elapsed}") {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(200));
+    let result = run::execute(&request, &|done, of| {
+        bar.set_length(of as u64);
+        bar.set_position(done as u64);
+    });
+    bar.finish_and_clear();
+    match result {
+        Err((on, error)) => {
+            output::complain(&Problem::error(format!("{on}: {error}")).render());
+            Ok(Exit::Usage)
+        }
+        Ok(runs) => {
+            if request.json {
+                output::print_json(&report::json(&request, &runs, &problems))?;
+            } else {
+                output::print(&report::text(&request, &runs, output::bold()))?;
+            }
+            Ok(Exit::Fine)
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! What command lines mean, and what the jobs become.
+
+use iowhy_stack::event::Op;
+use iowhy_stack::job::{CacheStart, Engine, Place, ThreadJob};
+use iowhy_stack::workload::{BlockSizes, Distribution, Mix, Order, Service};
+
+use super::*;
+
+fn words(line: &str) -> Vec<String> {
+    line.split_whitespace().map(str::to_owned).collect()
+}
+
+/// The plan of a line, with the text of the job file `x.fio`.
+fn variants(line: &str, file: &str) -> Result<(Vec<Variant>, Vec<String>), String> {
+    let load = |name: &str| match name {
+        "x.fio" => Ok(file.to_owned()),
+        _ => Err("no such file".to_owned()),
+    };
+    let world = World { load: &load, ..World::empty() };
+    let mut problems = Problems::default();
+    match resolve(&words(line), &world, &mut problems) {
+        Some(Request::Run(run)) => {
+            Ok((run.variants, problems.list.into_iter().map(|problem| problem.message).collect()))
+        }
+        Some(Request::Help(text)) => Err(text),
+        None => Err(problems.render()),
+    }
+}
+
+fn threads(plan: &Plan) -> Vec<ThreadJob> {
+    match &plan.job.workload {
+        Workload::Threads { threads, .. } => threads.clone(),
+        Workload::FileIo(_) => Vec::new(),
+    }
+}
+
+/// The plan of one job of fio, given by its options.
+fn fio_job(options: &str) -> (Plan, Vec<String>) {
+    let file = format!("[job]\n{}\n", options.replace(' ', "\n"));
+    fio_file(&file)
+}
+
+fn fio_file(file: &str) -> (Plan, Vec<String>) {
+    let (mut variants, warnings) = variants("x.fio --on sim:linux-4.4", file).expect("a plan");
+    (variants.remove(0).plan, warnings)
+}
+
+fn builtin(line: &str) -> Plan {
+    variants(&format!("{line} --on sim:linux-4.4"), "").expect(line).0.remove(0).plan
+}
+
+#[test]
+fn every_mistake_is_told_at_once() {
+    let message = variants("dd bs=0 of=/dev/x cuont=1 --on sim:linux-4.5 --disk floppy --repeat 0 --labl", "");
+    let message = message.expect_err("mistakes");
+    for expected in ["`bs` must lie", "nearest: count", "linux-4.4", "unknown disk", "`--repeat` takes", "nearest: --label"] {
+        assert!(message.contains(expected), "no {expected} in\n{message}");
+    }
+}
+
+#[test]
+fn odd_lines_are_refused_with_a_reason() {
+    for (line, expected) in [
+        ("", "there is no job"),
+        ("dd of=/dev/x count=1", "`--on` is missing"),
+        ("ddd --on sim:linux-4.4", "nearest: dd"),
+        ("x.toml --on sim:linux-4.4", "does not take yet"),
+        ("x.fio dd --on sim:linux-4.4", "comes first"),
+        ("dd --on sim:linux-4.4", "nothing to read or write"),
+        ("dd of=/dev/x --on sim:linux-4.4", "when to end"),
+        ("dd if=a of=b count=1 --on sim:linux-4.4", "a copy is two jobs"),
+        ("dd of=a count=1 bs=1000 oflag=direct --on sim:linux-4.4", "whole sectors"),
+        ("dd of=/dev/a size=3g writers=2 --on sim:linux-4.4", "overlap"),
+        ("aio-stress size=2m distance_mb=1 --on sim:linux-4.4", "overlap"),
+        ("dd of=a count=1 --store x --on sim:linux-4.4", "`--store` is not part of this release"),
+        ("dd of=a count=1 --trace --on sim:linux-4.4", "`--trace` is not part of this release"),
+        ("dd of=a count=1 --blind --on sim:linux-4.4", "`--blind` is not part of this release"),
+        ("dd of=a count=1 --on live", "not part of this release"),
+        ("dd of=a count=1 --on", "needs a value"),
+        ("dd of=a count=1 --on sim:linux-4.4 --disk zero --disk nvme", "2 times"),
+        ("dd of=a count=1 --json=1 --on sim:linux-4.4", "takes no value"),
+        ("dd of=a count=1 -x --on sim:linux-4.4", "unknown option `-x`"),
+    ] {
+        let message = variants(line, "").expect_err(line);
+        assert!(message.contains(expected), "{line}: no {expected} in\n{message}");
+    }
+}
+
+#[test]
+fn the_help_comes_from_the_tables() {
+    let help = variants("--help", "").expect_err("help");
+    assert!(BUILTINS.iter().all(|builtin| help.contains(builtin.name)), "{help}");
+    for builtin in BUILTINS {
+        let help = variants(&format!("{} --help", builtin.name), "").expect_err("help");
+        assert!(builtin.options.iter().all(|option| help.contains(option.name)), "{help}");
+        assert!(help.lines().all(|line| line.chars().count() <= 80), "{help}");
+    }
+}
+
+#[test]
+fn small_buffered_calls_of_dd_are_folded_at_the_cost_of_all() {
+    let machine = machine(&builtin("dd if=a size=1m").stack);
+    let folded = threads(&builtin("dd if=a size=1m"));
+    assert_eq!(folded[0].stream.blocks[0], BlockSizes::Fixed(4096));
+    let cost = machine.tool * 8 + (machine.syscall + machine.page_lookup) * 7;
+    assert_eq!(folded[0].spec.tool, Some(cost));
+    for line in ["dd if=a size=1m fold=0", "dd if=a size=1m iflag=direct"] {
+        let plain = threads(&builtin(line));
+        assert_eq!((&plain[0].stream.blocks[0], plain[0].spec.tool), (&BlockSizes::Fixed(512), None), "{line}");
+    }
+}
+
+#[test]
+fn the_writers_of_dd_have_a_region_each() {
+    let plan = builtin("dd of=/dev/sdb bs=4k oflag=direct count=16 seek=2 writers=2 distance=1g start=1m");
+    let starts: Vec<Place> = plan.job.workload.files().iter().map(|file| file.place).collect();
+    let at = |bytes: u64| Place::Device { start: iowhy_stack::units::Sector(bytes / 512) };
+    assert_eq!(starts, [at(1 << 20), at((1 << 20) + (1 << 30))]);
+    let threads = threads(&plan);
+    assert_eq!(threads[1].stream.targets[0].start, 8192);
+    assert_eq!(threads[1].stream.targets[0].len_bytes, 65536);
+    assert!(threads[1].spec.direct && threads[0].spec.process != threads[1].spec.process);
+}
+
+#[test]
+fn a_thread_of_aio_stress_with_two_files_submits_pairs() {
+    let one = threads(&builtin("aio-stress files=2 depth=1 size=1m"));
+    assert_eq!(one.len(), 1);
+    assert_eq!(one[0].spec.engine, Engine::Aio { depth: 2, batch_submit: 2, batch_complete: 2 });
+    assert_eq!(one[0].stream.service, Service::RoundRobin(1));
+    let two = threads(&builtin("aio-stress files=2 threads=3 depth=1 size=1m"));
+    assert_eq!(two.len(), 2);
+    assert!(two.iter().all(|thread| {
+        thread.spec.engine == Engine::Aio { depth: 1, batch_submit: 1, batch_complete: 1 }
+            && thread.stream.targets.len() == 1
+    }));
+    let stages = threads(&builtin("aio-stress stage=write,rread size=1m"));
+    assert_eq!(stages.iter().map(|thread| thread.spec.group).collect::<Vec<_>>(), [0, 1]);
+}
+
+#[test]
+fn every_built_in_runs_on_old_and_new_kernels() {
+    for job in [
+        "dd of=/dev/sda bs=4k oflag=direct count=64 writers=2 distance=64m",
+        "dd if=a size=256k startup_seeks=3",
+        "paralleldd readers=3 size=512k files=multi",
+        "aio-stress files=2 threads=2 depth=2 size=1m stage=write,read,rwrite,rread",
+        "bonnie size=2m seeks=60",
+        "pgbench clients=2 size=4m transactions=20",
+    ] {
+        for on in ["sim:linux-2.4.25", "sim:linux-3.2.0", "sim:linux-6.18"] {
+            let line = format!("{job} --on {on} --repeat 2");
+            let Some(Request::Run(run)) = resolve(&words(&line), &World::empty(), &mut Problems::default()) else {
+                panic!("{line} is refused");
+            };
+            let runs = execute(&run, &|_, _| {}).unwrap_or_else(|(on, error)| panic!("{job} on {on}: {error}"));
+            for figure in &run.variants[0].shape.figures {
+                let value = (figure.of)(&runs[0].outcome.jobs[figure.line]);
+                assert!(value > 0.0, "{line}: {} is {value}", figure.name);
+            }
+            let metrics = report::metrics(&run.variants[0], &runs[0]);
+            let names: std::collections::BTreeSet<&String> = metrics.iter().map(|(name, _)| name).collect();
+            assert_eq!(names.len(), metrics.len(), "{line}: a metric comes twice");
+        }
+    }
+}
+
+#[test]
+fn bonnie_fills_twice_the_memory_unless_told_otherwise() {
+    let plan = builtin("bonnie");
+    assert_eq!(plan.job.workload.files()[0].bytes, 2 * machine(&plan.stack).total_pages * PAGE_BYTES);
+}
+
+#[test]
+fn files_of_fio_have_the_size_that_jobs_need() {
+    for (options, expected) in [
+        ("size=1m", vec![1 << 20]),
+        ("size=1m nrfiles=2", vec![1 << 19, 1 << 19]),
+        ("size=12k nrfiles=2", vec![8192, 4096]),
+        ("filesize=64k nrfiles=2", vec![65536, 65536]),
+        ("size=1m numjobs=2", vec![1 << 20, 1 << 20]),
+        ("size=1m numjobs=2 filename=a", vec![1 << 20]),
+        ("size=1m numjobs=2 filename=a offset_increment=1m", vec![2 << 20]),
+        ("size=1m filename=a:b offset=4k", vec![(1 << 19) + 4096, (1 << 19) + 4096]),
+    ] {
+        let plan = fio_job(options).0;
+        let sizes: Vec<u64> = plan.job.workload.files().iter().map(|file| file.bytes).collect();
+        assert_eq!(sizes, expected, "{options}");
+        assert_eq!(plan.job.check(), Ok(()), "{options}");
+    }
+    let plan = fio_job("filename=/dev/sda size=1m offset=8k direct=1").0;
+    let disk = device_bytes(&plan.stack);
+    assert_eq!(plan.job.workload.files()[0].bytes, disk);
+    assert_eq!(threads(&plan)[0].stream.targets[0].start, 8192);
+    assert_eq!(threads(&fio_job("filename=/dev/sda size=50%").0)[0].stream.targets[0].len_bytes, disk / 2);
+}
+
+#[test]
+fn options_of_fio_become_properties_of_streams() {
+    let stream = |options: &str| threads(&fio_job(options).0).remove(0).stream;
+    let random = stream("rw=randrw:8 rwmixread=70 size=1m percentage_random=80");
+    assert_eq!(random.mix, Mix::Mixed(70));
+    assert_eq!(
+        random.order,
+        Order::Random { distribution: Distribution::Uniform, once: false, run: 8, random_pct: 80 }
+    );
+    let zipf = stream("rw=randread size=1m random_distribution=zipf:1.2");
+    let expected = Order::Random { distribution: Distribution::Zipf(1200), once: false, run: 1, random_pct: 100 };
+    assert_eq!(zipf.order, expected);
+    let whole = stream("rw=randread size=1m");
+    let expected = Order::Random { distribution: Distribution::Uniform, once: true, run: 1, random_pct: 100 };
+    assert_eq!((whole.order, whole.passes), (expected, 1));
+    assert_eq!(stream("rw=read:48k size=1m").order, Order::Sequential { hole_bytes: 48 << 10 });
+    assert_eq!(stream("size=1m bsrange=4k-16k").blocks[0], BlockSizes::Range(4096, 16384));
+    assert_eq!(stream("size=1m bs=4k,8k").blocks, [BlockSizes::Fixed(4096), BlockSizes::Fixed(8192)]);
+    let split = BlockSizes::Split(vec![(4096, 6000), (65536, 4000)]);
+    assert_eq!(stream("size=1m bssplit=4k/60:64k/40").blocks[0], split);
+    assert_eq!(stream("size=1m loops=3").passes, 3);
+    let more = stream("size=1m io_size=3m");
+    assert_eq!((more.passes, more.limit_bytes), (0, 3 << 20));
+    let timed = stream("size=1m time_based runtime=3 ramp_time=1");
+    assert_eq!((timed.passes, timed.max_time.0), (0, 4_000_000_000));
+    assert_eq!(
+        stream("rw=write size=1m fdatasync=4").sync.map(|sync| (sync.writes, sync.op)),
+        Some((4, Op::Fdatasync))
+    );
+    assert_eq!(stream("rw=write size=1m sync=dsync end_fsync=1").synchronous_writes, Some(Op::Fdatasync));
+    assert_eq!(stream("rw=read size=1m fsync=4 end_fsync=1").sync, None);
+    let rate = stream("rw=rw size=1m rate_iops=50,20 rate_process=poisson").rate.expect("a rate");
+    assert_eq!((rate.calls, rate.bytes, rate.poisson), (70, 0, true));
+    let think = stream("size=1m thinktime=2ms thinktime_spin=500 thinktime_blocks=4").think.expect("pauses");
+    assert_eq!((think.calls, think.time.0, think.spin.0), (4, 2_000_000, 500_000));
+}
+
+#[test]
+fn options_of_fio_become_properties_of_threads() {
+    let specs = |options: &str| threads(&fio_job(options).0).into_iter().map(|thread| thread.spec).collect::<Vec<_>>();
+    let engine = specs("size=1m direct=1 ioengine=io_uring iodepth=32 iodepth_batch=8").remove(0).engine;
+    assert_eq!(engine, Engine::Aio { depth: 32, batch_submit: 8, batch_complete: 1 });
+    assert_eq!(specs("size=1m ioengine=mmap")[0].engine, Engine::Mmap);
+    assert_eq!(specs("size=1m ioengine=psync iodepth=4")[0].engine, Engine::Sync);
+    let processes = |options: &str| specs(options).iter().map(|spec| spec.process).collect::<Vec<_>>();
+    assert_eq!(processes("size=1m numjobs=2 thread"), [0, 0]);
+    assert_eq!(processes("size=1m numjobs=2"), [1, 2]);
+    assert_eq!(processes("size=1m numjobs=2 thread iowhy_process=own"), [1, 2]);
+    let descriptors = |options: &str| specs(options).iter().map(|spec| spec.descriptors).collect::<Vec<_>>();
+    assert_eq!(descriptors("size=1m numjobs=2 thread"), [0, 1]);
+    assert_eq!(descriptors("size=1m numjobs=2 thread iowhy_descriptors=shared"), [0, 0]);
+    assert_eq!(specs("size=1m startdelay=3")[0].start_delay.0, 3_000_000_000);
+    assert_eq!(specs("size=1m iowhy_startup_seeks=4 iowhy_tool_ns=90")[0].startup_seeks, 4);
+    assert_eq!(fio_job("size=1m ioscheduler=deadline").0.stack.elevator.entry.name, "deadline-3.2");
+}
+
+#[test]
+fn groups_of_fio_run_one_after_the_other() {
+    let file =
+        "[a]\nsize=1m\n[b]\nsize=1m\nstonewall\n[c]\nsize=1m\n[d]\nsize=1m\nwait_for=a\n[e]\nsize=1m\nstonewall\n";
+    let (plan, warnings) = fio_file(file);
+    assert_eq!(threads(&plan).iter().map(|thread| thread.spec.group).collect::<Vec<_>>(), [0, 1, 1, 1, 2]);
+    assert_eq!(warnings, Vec::<String>::new());
+}
+
+#[test]
+fn what_is_cached_at_the_start_comes_last() {
+    let file = "[tables]\nsize=2m\nfilename=t\niowhy_cache=warm\n[log]\nsize=1m\nfilename=l\n";
+    let (plan, _) = fio_file(file);
+    assert_eq!(plan.job.cache, CacheStart::Tail { bytes: 2 << 20 });
+    assert_eq!(plan.job.workload.files().iter().map(|file| file.bytes).collect::<Vec<_>>(), [1 << 20, 2 << 20]);
+    assert_eq!(threads(&plan)[0].stream.targets[0].file, 1);
+}
+
+#[test]
+fn what_cannot_be_simulated_is_refused_or_told() {
+    for (options, expected) in [
+        ("rw=trim size=1m", "trims"),
+        ("ioengine=null size=1m", "makes no I/O"),
+        ("ioengine=mmap direct=1 size=1m", "past the page cache"),
+        ("rw=read:-8k size=1m", "backwards"),
+        ("filename=a", "how large"),
+        ("size=1m ioscheduler=deadlin", "nearest: deadline"),
+        ("read_iolog=x", "replays"),
+    ] {
+        let file = format!("[job]\n{}\n", options.replace(' ', "\n"));
+        let message = variants("x.fio --on sim:linux-4.4", &file).expect_err(options);
+        assert!(message.contains(expected), "{options}: {message}");
+    }
+    for (options, expected) in [
+        ("size=1m exitall", "own end"),
+        ("size=1m ioengine=posixaio", "simulated as libaio"),
+        ("size=1m write_bw_log=x", "logs are not written"),
+        ("size=1m rw=randread random_distribution=zoned:50/10:50/90", "zones are not modelled"),
+    ] {
+        let warnings = fio_job(options).1;
+        assert!(warnings.len() == 1 && warnings[0].contains(expected), "{options}: {warnings:?}");
+    }
+}
+
+#[test]
+fn positions_are_the_same_in_each_run_where_fio_says_so() {
+    let positions = |options: &str, seed: u64| {
+        let (variants, _) =
+            variants("x.fio --on sim:linux-4.4", &format!("[j]\nrw=randread\nsize=1m\n{options}\n")).expect("a plan");
+        let plan = variants[0].shape.seeded(&variants[0].plan, seed);
+        let mut generator = plan.job.workload.generator(plan.job.seed);
+        format!("{:?}", generator.next(0, iowhy_stack::units::Nanos::ZERO))
+    };
+    assert_eq!(positions("randrepeat=1", 1), positions("randrepeat=1", 2));
+    assert_ne!(positions("randrepeat=0", 1), positions("randrepeat=0", 2));
+    assert_ne!(positions("randseed=5", 1), positions("randseed=6", 1));
+}
+
+#[test]
+fn runs_of_several_places_are_made_in_blocks_of_random_order() {
+    let line = "dd of=a count=1 --on sim:linux-4.4 --on sim:linux-6.1 --on sim:linux-6.18 --repeat 20 --label x";
+    let Some(Request::Run(run)) = resolve(&words(line), &World::empty(), &mut Problems::default()) else {
+        panic!("{line} is refused");
+    };
+    let order = schedule(&run);
+    assert_eq!(order, schedule(&run));
+    let blocks: Vec<Vec<usize>> = order.chunks(3).map(|block| block.iter().map(|run| run.0).collect()).collect();
+    assert!(blocks.iter().any(|block| *block != blocks[0]));
+    for (nr, block) in order.chunks(3).enumerate() {
+        let mut variants: Vec<usize> = block.iter().map(|run| run.0).collect();
+        variants.sort_unstable();
+        assert_eq!(variants, [0, 1, 2]);
+        assert!(block.iter().all(|run| run.1 == 1 + nr as u64));
+    }
+    assert_eq!(run.variants[1].label, "x/sim:linux-6.1");
+}
+
+#[test]
+fn a_plan_is_one_run() {
+    let mut problems = Problems::default();
+    let (plan, shape) =
+        super::plan(&words("dd of=a count=8 --on sim:linux-4.4 --seed 7"), &mut problems).expect("a plan");
+    assert_eq!((plan.job.seed, shape.lines), (7, vec!["dd".to_owned()]));
+    for line in ["dd of=a count=8 --on sim:linux-4.4 --repeat 2", "dd --help", "dd of=a --on sim:linux-4.4"] {
+        let mut problems = Problems::default();
+        assert!(super::plan(&words(line), &mut problems).is_none() && problems.any_error(), "{line}");
+    }
+}
