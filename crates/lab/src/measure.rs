@@ -81,8 +81,15 @@ pub fn layers(layers: &Layers) -> Value {
             "throttles": layers.throttles,
         },
         "readahead": {
-            "windows": { "sync": sync, "async": asynchronous, "force": force, "single": single,
-                         "around": around, "exec": exec, "huge": huge },
+            "windows": {
+                "sync": sync,
+                "async": asynchronous,
+                "force": force,
+                "single": single,
+                "around": around,
+                "exec": exec,
+                "huge": huge,
+            },
             "window_pages": {
                 "sync": layers.window_pages[0],
                 "async": layers.window_pages[1],

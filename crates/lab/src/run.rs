@@ -154,6 +154,9 @@ const OPTIONS: &[(&str, bool, &str)] = &[
 const LATER: &[(&str, &str)] =
     &[("store", "keeping runs"), ("trace", "keeping traces of runs"), ("blind", "runs stored without their names")];
 
+/// The word that makes the words behind it those of fio's command line.
+const FIO: &str = "fio";
+
 /// What the words behind `iowhy run` ask for, or everything that is wrong with them. Files are read through `world`,
 /// whose numbers of the machine are replaced by those of the simulated one. Warnings are left in `problems` in either
 /// case.
@@ -208,6 +211,7 @@ pub fn resolve(words: &[String], world: &World<'_>, problems: &mut Problems) -> 
                 let values = options::parse(builtin.name, builtin.options, &line.job[1..], &mut found);
                 if found.any_error() { None } else { (builtin.build)(&values, &mut stack, &mut found) }
             }
+            None if line.job[0] == FIO => of_words(&line.job[1..], world, &mut stack, &mut found),
             None => of_files(&line.job, world, &mut stack, &mut found),
         };
         let (Some((job, shape)), Some(on)) = (built, ons.get(nr)) else { continue };
@@ -303,6 +307,11 @@ fn take_apart(words: &[String], problems: &mut Problems) -> Line {
             Some((name, value)) => (name, Some(value.to_owned())),
             None => (body, None),
         };
+        let is_fio = line.job.first().is_some_and(|job| job == FIO);
+        if is_fio && OPTIONS.iter().all(|(known, ..)| *known != name) {
+            line.job.push(word.clone());
+            continue;
+        }
         if let Some((_, what)) = LATER.iter().find(|(later, _)| *later == name) {
             let text = format!("`--{name}` is not part of this release: {what} comes later");
             problems.push(Problem::error(text).at(Span::whole(word)).help("leave it out"));
@@ -370,17 +379,32 @@ fn of_files(names: &[String], world: &World<'_>, stack: &mut Stack, problems: &m
     let built = if found.any_error() {
         None
     } else {
-        let machine = machine(stack);
-        let world = World {
-            page_bytes: PAGE_BYTES,
-            memory_mib: machine.total_pages * PAGE_BYTES >> 20,
-            cpus: u64::from(machine.nr_cpus),
-            ..*world
-        };
+        let world = world_of(stack, world);
         fio_jobs::parse_files(names, &world, &mut found).and_then(|file| fio::build(&file, stack, &mut found))
     };
     problems.list.append(&mut found.list);
     built
+}
+
+/// The job of words of fio's command line.
+fn of_words(words: &[String], world: &World<'_>, stack: &mut Stack, problems: &mut Problems) -> Option<(Job, Shape)> {
+    let invocation = fio_jobs::command_line(words, &world_of(stack, world), problems)?;
+    if invocation.settings.action != fio_jobs::Action::Run {
+        problems.push(Problem::error("these words of fio describe no run").help("--name=.. --rw=.. --size=.."));
+        return None;
+    }
+    fio::build(&invocation.file, stack, problems)
+}
+
+/// The world as it is on the simulated machine.
+fn world_of<'a>(stack: &Stack, world: &World<'a>) -> World<'a> {
+    let machine = machine(stack);
+    World {
+        page_bytes: PAGE_BYTES,
+        memory_mib: machine.total_pages * PAGE_BYTES >> 20,
+        cpus: u64::from(machine.nr_cpus),
+        ..*world
+    }
 }
 
 /// The machine of a stack.
@@ -443,7 +467,7 @@ pub fn execute(request: &RunRequest, progress: &dyn Fn(usize, usize)) -> Result<
 fn help() -> String {
     let mut out = String::from(
         "iowhy run JOB.. --on WHERE [--on WHERE2 ..] [OPTIONS]\n\nRuns a job in the simulator. JOB is one or more fio job \
-         files (- is standard\ninput), or a built-in job with key=value words:\n\n",
+         files (- is standard\ninput), `fio` with words of fio's command line, or a built-in job with key=value words:\n\n",
     );
     for builtin in BUILTINS {
         out.push_str(&text::item(builtin.name, builtin.summary, 14));

@@ -117,8 +117,10 @@ pub struct ThreadSpec {
     /// Long seeks on this device that the start of the program has cost (loading its binary from a dropped cache); known
     /// to schedulers that keep a history.
     pub startup_seeks: u32,
-    /// Said about each file after opening it.
+    /// Said about each of its files after opening it.
     pub advice: Option<Advice>,
+    /// The clean cached pages of its files are dropped when it starts.
+    pub invalidate: bool,
 }
 
 impl ThreadSpec {
@@ -135,6 +137,7 @@ impl ThreadSpec {
             tool: None,
             startup_seeks: 0,
             advice: None,
+            invalidate: false,
         }
     }
 }
@@ -190,6 +193,21 @@ impl Workload {
                 })
                 .collect(),
             Workload::Threads { threads, .. } => threads.iter().map(|thread| thread.spec.clone()).collect(),
+        }
+    }
+
+    /// The files that a thread works on.
+    pub fn files_of(&self, thread: u32) -> Vec<u32> {
+        match self {
+            Workload::FileIo(fileio) => (0..fileio.nr_files).collect(),
+            Workload::Threads { threads, .. } => {
+                let stream = &threads[thread as usize].stream;
+                let log = stream.log.map(|log| log.target);
+                let mut files: Vec<u32> = stream.targets.iter().copied().chain(log).map(|target| target.file).collect();
+                files.sort_unstable();
+                files.dedup();
+                files
+            }
         }
     }
 

@@ -107,6 +107,8 @@ pub struct OpeningTotals {
 pub struct Outcome {
     /// From the first call to the end of the last.
     pub elapsed: Nanos,
+    /// From when on calls were counted: the end of the warm-up, or the first thread's beginning if that is later.
+    pub counted_from: Nanos,
     /// Calls done after the warm-up.
     pub counts: Counts,
     /// Latency of those calls, from when they were due, ns.
@@ -164,8 +166,8 @@ impl std::fmt::Display for RunError {
         match self {
             RunError::TooLarge { need_bytes, have_bytes } => write!(
                 f,
-                "the files need {} MiB on disk, and the device has room for {} MiB: make --file-total-size smaller or \
-                 pick a larger --disk",
+                "the files need {} MiB on disk, and the device has room for {} MiB: make them smaller or pick a \
+                 larger --disk",
                 need_bytes.div_ceil(1 << 20),
                 have_bytes >> 20
             ),

@@ -133,16 +133,20 @@ impl Chunks {
         self.near[index].get_or_insert_with(Chunk::new)
     }
 
-    /// The first chunk at or after `index`, and its number.
-    fn next(&self, index: u64) -> Option<(u64, &Chunk)> {
+    /// The first chunk at or after `index` and before `end`, and its number.
+    fn next(&self, index: u64, end: u64) -> Option<(u64, &Chunk)> {
         let mut at = index;
-        while (at as usize) < self.near.len() {
+        while at < end && (at as usize) < self.near.len() {
             if let Some(chunk) = &self.near[at as usize] {
                 return Some((at, chunk));
             }
             at += 1;
         }
-        self.far.range(index.max(NEAR)..).next().map(|(index, chunk)| (*index, chunk.as_ref()))
+        let far = index.max(NEAR);
+        if far >= end {
+            return None;
+        }
+        self.far.range(far..end).next().map(|(index, chunk)| (*index, chunk.as_ref()))
     }
 }
 
@@ -293,7 +297,7 @@ impl PageCache {
         let chunks = &self.files[file.0 as usize];
         let mut at = page.0;
         while at < end.0
-            && let Some((index, chunk)) = chunks.next(at / 64)
+            && let Some((index, chunk)) = chunks.next(at / 64, end.0.div_ceil(64))
         {
             at = at.max(index * 64);
             let word = chunk.flags[flag as usize] >> (at % 64);

@@ -7,10 +7,10 @@
 //! A running task goes ahead without the event queue as long as nothing else is due before it is done, which is what
 //! makes cached reads cheap. CPU time is charged to a debt that is settled before anything that others can see.
 //!
-//! What is modelled: buffered and direct reads and writes and syncs of existing files and of the bare device, one by
-//! one or many in flight, their page cache, read-ahead, journal, writeback, plug, elevator and device; the opening of a
-//! device by several threads and what a device manager does about it. What is not modelled: the CPU's own caches, NUMA,
-//! preemption inside a system call, several devices.
+//! What is modelled: buffered, mapped and direct reads and writes and syncs of existing files and of the bare device,
+//! one by one or many in flight, their page cache, faults, read-ahead, journal, writeback, plug, elevator and device;
+//! the opening of a device by several threads and what a device manager does about it. What is not modelled: the CPU's
+//! own caches, NUMA, preemption inside a system call, several devices.
 
 mod aio;
 mod direct;
@@ -453,8 +453,10 @@ impl<'p, 's> World<'p, 's> {
         let end = report.end;
         report.close_intervals(end);
         let (hash, layers) = self.rec.into_inner().finish(end);
+        let first = report.threads.iter().map(|thread| thread.start).min().unwrap_or_default();
         Outcome {
             elapsed: end,
+            counted_from: first.max(report.warmup),
             counts: report.counts,
             latency: report.latency,
             threads: report.threads,

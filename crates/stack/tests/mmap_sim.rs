@@ -47,6 +47,8 @@ fn stack(kernel: &str, keys: &[(&str, &str)]) -> Stack {
 /// Runs a job and checks that nothing is lost: what is added and not removed is cached, each page is added only when
 /// it is absent, and the device reads what was added.
 fn run(stack: Stack, job: Job) -> (Outcome, Vec<Event>) {
+    // A read(2) holds on to the pages of its batch while it makes room for others, so it may use what has left.
+    let all_mapped = job.workload.threads().iter().all(|thread| thread.engine == Engine::Mmap);
     let plan = Plan { stack, job };
     let mut events = Vec::new();
     let outcome = sim::run_with(&plan, &mut events).expect("the job ends");
@@ -63,7 +65,7 @@ fn run(stack: Stack, job: Job) -> (Outcome, Vec<Event>) {
                     assert!(cached.remove(&(file, page)), "page {page} left and was not there");
                 }
             }
-            What::Hit { file, page, nr_pages } => {
+            What::Hit { file, page, nr_pages } if all_mapped => {
                 for page in page.0..page.0 + u64::from(nr_pages) {
                     assert!(cached.contains(&(file, page)), "page {page} was used and not there");
                 }
@@ -289,6 +291,7 @@ proptest! {
         readahead in 0..READAHEADS.len(),
         limit in prop::sample::select(vec!["0", "4", "16", "128", "1024"]),
         memory in prop::sample::select(vec!["20", "32", "640"]),
+        reader in any::<bool>(),
     ) {
         let keys: &[(&str, &str)] = &[
             ("fault", FAULTS[fault].name),
@@ -297,7 +300,11 @@ proptest! {
             ("memory_mb", memory),
             ("reserved_mb", "16"),
         ];
-        run(stack(KERNELS[kernel].name, keys), mixed_job(false, 4 * MIB + 5));
+        let mut job = mixed_job(false, 4 * MIB + 5);
+        if !reader && let Workload::Threads { threads, .. } = &mut job.workload {
+            threads.pop();
+        }
+        run(stack(KERNELS[kernel].name, keys), job);
     }
 }
 

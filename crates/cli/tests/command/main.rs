@@ -1,5 +1,6 @@
 //! The command from outside: exit codes, messages, JSON, text.
 
+mod run;
 mod schema_check;
 
 use std::fs;

@@ -199,6 +199,27 @@ pub struct Ours {
     pub shared_descriptors: bool,
     /// The actor `blkid` reacts to closes.
     pub blkid: bool,
+    /// How it and the program open a device.
+    pub opening: Opening,
+}
+
+/// How a watched device is opened. Times are in microseconds.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Opening {
+    /// From a close to the actor's first read.
+    pub probe_delay_us: (u64, u64),
+    /// Pages it reads at the start and at the end.
+    pub probe_pages: (u32, u32),
+    /// From the look at the device's size to the start of the threads.
+    pub settle_us: u64,
+    /// Longest time between the starts of two threads.
+    pub stagger_us: u64,
+    /// What one open takes.
+    pub open_us: u64,
+    /// `none`, `serialise`, `invalidate` or `wait`.
+    pub fix: &'static str,
+    /// From finding the name to dropping the pages.
+    pub found_delay_us: u64,
 }
 
 /// A job: one section, or one `--name`, with all its clones.
@@ -877,6 +898,18 @@ impl Reader<'_> {
                 mapping_cached: self.switch("iowhy_mapping_cached"),
                 shared_descriptors: self.word("iowhy_descriptors") == "shared",
                 blkid: self.word("iowhy_actor") == "blkid",
+                opening: Opening {
+                    probe_delay_us: match self.value("iowhy_probe_delay") {
+                        Some(Value::Range(least, most)) => (least, most),
+                        _ => (0, 0),
+                    },
+                    probe_pages: (self.small("iowhy_probe_first_pages"), self.small("iowhy_probe_last_pages")),
+                    settle_us: self.micros("iowhy_open_settle"),
+                    stagger_us: self.micros("iowhy_open_stagger"),
+                    open_us: self.micros("iowhy_open_time"),
+                    fix: self.word("iowhy_open_fix"),
+                    found_delay_us: self.micros("iowhy_found_delay"),
+                },
             },
             name,
             filenames,

@@ -1294,6 +1294,57 @@ pub const OPTIONS: &[Opt] = &[
         Modelled,
         "a process that reacts to the close of a device that was written",
     ),
+    opt(
+        Ours,
+        "iowhy_probe_delay",
+        TimeRange,
+        "5ms-100ms",
+        Modelled,
+        "time from such a close to the actor's first read",
+    ),
+    opt(Ours, "iowhy_probe_first_pages", Int(0, 1 << 20), "13", Modelled, "pages that the actor reads at the start"),
+    opt(Ours, "iowhy_probe_last_pages", Int(0, 1 << 20), "12", Modelled, "pages that the actor reads at the end"),
+    opt(
+        Ours,
+        "iowhy_open_settle",
+        Time(Micros),
+        "100ms",
+        Modelled,
+        "time from the look at the size of a watched device to the start of the threads",
+    ),
+    opt(
+        Ours,
+        "iowhy_open_stagger",
+        Time(Micros),
+        "50",
+        Modelled,
+        "longest time between the starts of two threads that open a watched device",
+    ),
+    opt(
+        Ours,
+        "iowhy_open_time",
+        Time(Micros),
+        "30",
+        Modelled,
+        "time that opening a watched device takes, in which another thread can look its name up",
+    ),
+    opt(
+        Ours,
+        "iowhy_open_fix",
+        Choice(&["none", "serialise", "invalidate", "wait"]),
+        "none",
+        Modelled,
+        "cure for two threads that open a device at once: one lock; dropping its pages where its name is found already; \
+         waiting for the actor before the start",
+    ),
+    opt(
+        Ours,
+        "iowhy_found_delay",
+        Time(Micros),
+        "0",
+        Modelled,
+        "with invalidate: time from finding the name to dropping the pages",
+    ),
 ];
 
 /// The option called `name`, by any of its names.

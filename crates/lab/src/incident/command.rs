@@ -7,7 +7,7 @@ use crate::diagnose::{Problem, Problems};
 use crate::sysbench::{self, Request};
 
 /// Verbs that describe a run.
-const VERBS: &[&str] = &["sysbench"];
+const VERBS: &[&str] = &["sysbench", "run"];
 
 /// The plan that a command line stands for. Its first word is a verb of `iowhy`.
 ///
@@ -21,6 +21,7 @@ pub fn plan_of_command(words: &[String]) -> Result<Plan, Problems> {
             Some(Request::Run(run)) => Some(run.0),
             _ => None,
         },
+        "run" => crate::run::plan(arguments, &mut problems).map(|(plan, _)| plan),
         _ => None,
     };
     plan.ok_or_else(|| {
@@ -32,9 +33,11 @@ pub fn plan_of_command(words: &[String]) -> Result<Plan, Problems> {
 }
 
 /// The plan of one repetition: the first one of sysbench has the positions that the program saw, all others are seeded.
+/// Other jobs have the seed of their command line first, and then the ones behind it.
 pub fn repetition(plan: &Plan, sequence: u32) -> Plan {
     let mut plan = plan.clone();
-    let seed = u64::from(sequence) + 1;
+    let first = if plan.job.fileio().is_some() { 1 } else { plan.job.seed };
+    let seed = first + u64::from(sequence);
     plan.job.seed = seed;
     if let Some(fileio) = plan.job.fileio_mut() {
         fileio.positions = if sequence == 0 { PositionSource::GlibcUnseeded } else { PositionSource::Seeded(seed) };

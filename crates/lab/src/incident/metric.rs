@@ -48,6 +48,16 @@ pub const METRICS: &[Metric] = &[
     metric("write_mb_s", "MB/s", Higher, "bytes written, of 10^6", |o| per_s(o, o.counts.written_bytes as f64 / 1e6)),
     metric("read_mib_s", "MiB/s", Higher, "bytes read, of 2^20", |o| per_s(o, o.counts.read_bytes as f64 / MIB)),
     metric("write_mib_s", "MiB/s", Higher, "bytes written, of 2^20", |o| per_s(o, o.counts.written_bytes as f64 / MIB)),
+    metric(
+        "counted_write_mb_s",
+        "MB/s",
+        Higher,
+        "bytes of 10^6 written after the warm-up, over the time since then",
+        |o| {
+            let seconds = o.elapsed.saturating_sub(o.counted_from).as_secs_f64();
+            if seconds > 0.0 { o.counts.written_bytes as f64 / 1e6 / seconds } else { 0.0 }
+        },
+    ),
     metric("calls_per_s", "1/s", Higher, "calls", |o| per_s(o, o.counts.total() as f64)),
     metric("cpu_s", "s", Lower, "time the CPUs worked", |o| o.cpu_busy.as_secs_f64()),
     metric("read_request_sectors", "sectors", Higher, "mean size of a read command", |o| {

@@ -284,15 +284,25 @@ impl Mapping<'_> {
         if self.files.list.iter().filter(|file| file.device).count() > 1 {
             self.warn("`iowhy_actor=blkid` looks at the first device only");
         }
+        let opening = watched.ours.opening;
+        let (least, most) = opening.probe_delay_us;
+        let (first_pages, last_pages) = opening.probe_pages;
         Some(Opening {
             size_probe: true,
-            settle: Nanos::from_ms(20),
-            stagger: Nanos::from_us(50),
-            open: Nanos::from_us(30),
-            fix: OpenFix::None,
-            found_delay: Nanos::ZERO,
+            settle: Nanos::from_us(opening.settle_us),
+            stagger: Nanos::from_us(opening.stagger_us),
+            open: Nanos::from_us(opening.open_us),
+            fix: match opening.fix {
+                "serialise" => OpenFix::Serialise,
+                "invalidate" => OpenFix::InvalidateWhenFound,
+                "wait" => OpenFix::WaitForProbe,
+                // Processes have tables of their own: nobody finds a name that another has added, as with a lock.
+                _ if !watched.thread => OpenFix::Serialise,
+                _ => OpenFix::None,
+            },
+            found_delay: Nanos::from_us(opening.found_delay_us),
             invalidate: watched.invalidate,
-            probe: Some(Probe { delay: (Nanos::from_ms(5), Nanos::from_ms(100)), first_pages: 13, last_pages: 12 }),
+            probe: Some(Probe { delay: (Nanos::from_us(least), Nanos::from_us(most)), first_pages, last_pages }),
         })
     }
 

@@ -37,7 +37,7 @@ const OPTIONS: &[OptionSpec] = &[
     OptionSpec::number(
         "nr_sectors",
         1 << 32,
-        (1, 1 << 40),
+        (1, 1 << 50),
         "Capacity. Source: choice of the model, 2 TiB; a table of dm-zero may have any.",
     ),
 ];

@@ -312,7 +312,10 @@ impl Vfs {
             FaultContext { ra: ra.as_mut(), misses: &open.misses, mapped: &mut open.mapped, cache: &mut view };
         let step = fault.step(rules, &mut context);
         let nr_mapped = open.mapped.nr_mapped().saturating_sub(before);
-        self.make_room(0, at, rec);
+        // A fault that has ended added nothing, and its page must not go before it was used.
+        if !matches!(step, FaultStep::Done(_)) {
+            self.make_room(0, at, rec);
+        }
         (step, nr_mapped)
     }
 

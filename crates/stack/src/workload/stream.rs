@@ -394,7 +394,16 @@ impl State {
                 self.current = (self.current + 1) % nr_targets;
                 self.in_a_row = 0;
             }
-            Service::Random if nr_targets > 1 => self.current = self.rng.below(nr_targets as u64) as usize,
+            Service::Random if nr_targets > 1 => {
+                self.current = self.rng.below(nr_targets as u64) as usize;
+                // A file that has been gone through is not chosen again while there are others.
+                let over = |target: usize| {
+                    matches!(stream.order, Order::Sequential { .. })
+                        && self.cursors[target].next.iter().sum::<u64>() >= stream.targets[target].len_bytes
+                };
+                let fresh = (0..nr_targets).map(|step| (self.current + step) % nr_targets).find(|target| !over(*target));
+                self.current = fresh.unwrap_or(self.current);
+            }
             _ => {}
         }
         self.in_a_row = self.in_a_row.saturating_add(1);

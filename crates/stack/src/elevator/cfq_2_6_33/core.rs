@@ -1066,6 +1066,8 @@ impl Elevator for Cfq {
         if request.flush {
             self.drain(ctx, now);
             self.dispatch.push_back(rq);
+            // Whoever drains the elevator runs the queue, too.
+            ctx.run_now = true;
             return;
         }
         let sync = request.sync || request.dir == Dir::Read;
