@@ -119,7 +119,8 @@ pub struct ThreadSpec {
     pub startup_seeks: u32,
     /// Said about each of its files after opening it.
     pub advice: Option<Advice>,
-    /// The clean cached pages of its files are dropped when it starts.
+    /// The clean cached pages of its files are dropped when it starts (`POSIX_FADV_DONTNEED`; mapped ones too, which the
+    /// kernel would keep).
     pub invalidate: bool,
 }
 

@@ -528,8 +528,14 @@ impl<'p, 's> World<'p, 's> {
     /// What the program says about its files after opening them.
     async fn advise_at_open(&self, thread: u32) {
         let spec = &self.threads[thread as usize];
+        let files = if spec.invalidate || spec.advice.is_some() { self.plan.job.workload.files_of(thread) } else { vec![] };
+        if spec.invalidate {
+            for file in &files {
+                self.drop_pages(FileId(*file), PageIndex(0), PageIndex(u64::MAX));
+            }
+        }
         let Some(advice) = spec.advice else { return };
-        for file in 0..self.nr_files as u32 {
+        for file in files {
             let file = FileId(file);
             let descriptor = self.descriptor(thread, file);
             {

@@ -341,11 +341,11 @@ const FROZEN: &[(&str, &str, Mode, u64, u64)] = &[
     ("linux-2.4.25", "ide-2004", Mode::RandomReadWrite, 0x5cbf2628bf123ce9, 11276),
     ("linux-2.6.6-rc3", "ide-2004", Mode::RandomReadWrite, 0x27df0b3534a82cbc, 12201),
     ("linux-2.6.7", "ide-2004-tcq", Mode::RandomRead, 0xb09a4b0a714a62da, 7828),
-    ("linux-2.6.22", "sata-2010", Mode::SeqRead, 0x60ab0afdef08e361, 6998),
-    ("linux-3.2.0", "ssd-sata-2011", Mode::RandomReadWrite, 0x9f70fd3e8ab61167, 6438),
-    ("linux-4.4", "sata-2014", Mode::SeqWrite, 0x239db5b8952d7550, 3897),
-    ("linux-6.1", "virtio", Mode::RandomReadWrite, 0xc67331f899f21360, 6474),
-    ("linux-6.18", "nvme", Mode::RandomReadWrite, 0x97a7faee9222cfd3, 6467),
+    ("linux-2.6.22", "sata-2010", Mode::SeqRead, 0x35e1009f173e7af0, 4881),
+    ("linux-3.2.0", "ssd-sata-2011", Mode::RandomReadWrite, 0x92ecdbfd58cbee49, 6462),
+    ("linux-4.4", "sata-2014", Mode::SeqWrite, 0x2775f5738bb7cda4, 3787),
+    ("linux-6.1", "virtio", Mode::RandomReadWrite, 0x5c968891f91681f4, 6440),
+    ("linux-6.18", "nvme", Mode::RandomReadWrite, 0xecab355a8db88464, 6457),
 ];
 
 #[test]

@@ -82,9 +82,12 @@ fn every_elevator_and_every_patch_runs_mixed_reads_and_writes() {
         assert_eq!(run["stack"]["elevator"], elevator.as_str());
         assert!(run["counts"]["fsyncs"].as_u64() > Some(0), "{elevator}");
     }
-    for patch in names("patch") {
-        let run = json(&format!("{job} --on sim:linux-2.6.6-rc3+{patch}"));
-        assert_eq!(run["stack"]["patches"][0], patch.as_str());
+    for patch in json("models patch --json")["models"].as_array().expect("a list") {
+        let (name, conformance) = (&patch["name"], patch["conformance"].as_str().expect("a text"));
+        let kernels = conformance.split_once("applies to ").expect("which kernels").1;
+        let kernel = kernels.split(", ").next().filter(|name| name.starts_with("linux")).unwrap_or("linux-2.6.6-rc3");
+        let run = json(&format!("{job} --on sim:{kernel}+{}", name.as_str().expect("a name")));
+        assert_eq!(&run["stack"]["patches"][0], name);
     }
 }
 

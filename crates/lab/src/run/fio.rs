@@ -50,7 +50,6 @@ pub(super) fn build(file: &FioFile, stack: &mut Stack, problems: &mut Problems) 
         mapping.notices(job);
         mapping.job(number, job, groups[number as usize]);
     }
-    mapping.stale_pages(&file.jobs, &groups);
     let warmup = mapping.warmup(&file.jobs, &groups);
     let opening = mapping.opening(&file.jobs);
     let (cache, order) = mapping.cache(&file.jobs);
@@ -253,27 +252,6 @@ impl Mapping<'_> {
         Nanos::from_us(longest)
     }
 
-    /// Pages that an earlier group leaves in the cache are still there, whatever `invalidate` says.
-    fn stale_pages(&mut self, jobs: &[FioJob], groups: &[u32]) {
-        let buffered = |job: &FioJob| !job.direct;
-        for (job, group) in jobs.iter().zip(groups) {
-            if !job.invalidate || !job.mode.read || job.direct {
-                continue;
-            }
-            let names: BTreeSet<String> = (0..job.numjobs).flat_map(|clone| job.file_names(clone)).collect();
-            let earlier = jobs.iter().zip(groups).filter(|(other, g)| *g < group && buffered(other));
-            let shared = earlier
-                .flat_map(|(other, _)| (0..other.numjobs).flat_map(|clone| other.file_names(clone)))
-                .any(|name| names.contains(&name));
-            if shared {
-                self.warn(format!(
-                    "job `{}` finds what earlier jobs left in the page cache: `invalidate` works at the start of the run",
-                    job.name
-                ));
-            }
-        }
-    }
-
     /// The opening of a device while a device manager watches.
     fn opening(&mut self, jobs: &[FioJob]) -> Option<Opening> {
         let watched = jobs.iter().find(|job| job.ours.blkid)?;
@@ -367,6 +345,8 @@ impl Mapping<'_> {
                 tool: job.ours.tool_ns.map(Nanos),
                 startup_seeks: job.ours.startup_seeks as u32,
                 advice: advice(job),
+                // A cache that was asked for is left alone; a watched device is dropped by whoever opens it.
+                invalidate: job.invalidate && job.ours.cache.is_none() && !job.ours.blkid,
             };
             self.threads.push(ThreadJob { spec, stream });
         }
