@@ -191,7 +191,7 @@ pub fn slot_tests(runs: &[(u64, u64)], index: u64, wanted: u64) -> u64 {
                 at = slot_start + (slots_to_go << shift);
             }
         }
-        let node_end = (at >> LEVEL_BITS) + 1 << LEVEL_BITS;
+        let node_end = ((at >> LEVEL_BITS) + 1) << LEVEL_BITS;
         while at < node_end && found < wanted {
             tests += 1;
             found += u64::from(next(at) == Some(at));

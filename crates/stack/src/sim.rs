@@ -238,8 +238,8 @@ struct World<'p, 's> {
     opening: RefCell<open::OpeningState>,
     /// Pages of the device that were cached when its last descriptor was closed.
     stale_pages: Cell<u64>,
-    /// Cached runs of devices, for the cost of looking for pages: as of which change, and the runs.
-    cached_runs: RefCell<Vec<(u64, Vec<(u64, u64)>)>>,
+    /// What is cached of each file, for the cost of looking for its pages.
+    cached_runs: RefCell<Vec<direct::CachedRuns>>,
     host_rng: RefCell<Rng>,
     rec: RefCell<Recorder<'s>>,
     report: RefCell<Report>,
@@ -382,7 +382,7 @@ impl<'p, 's> World<'p, 's> {
             aio: RefCell::new(aio::Aio::new(threads.len())),
             opening: RefCell::new(open::OpeningState::new(job)),
             stale_pages: Cell::new(0),
-            cached_runs: RefCell::new(vec![(0, Vec::new()); files.len()]),
+            cached_runs: RefCell::new(vec![direct::CachedRuns::default(); files.len()]),
             host_rng: RefCell::new(Rng::stream(job.seed, "host")),
             threads,
             now: Cell::new(Nanos::ZERO),
@@ -528,7 +528,8 @@ impl<'p, 's> World<'p, 's> {
     /// What the program says about its files after opening them.
     async fn advise_at_open(&self, thread: u32) {
         let spec = &self.threads[thread as usize];
-        let files = if spec.invalidate || spec.advice.is_some() { self.plan.job.workload.files_of(thread) } else { vec![] };
+        let files =
+            if spec.invalidate || spec.advice.is_some() { self.plan.job.workload.files_of(thread) } else { vec![] };
         if spec.invalidate {
             for file in &files {
                 self.drop_pages(FileId(*file), PageIndex(0), PageIndex(u64::MAX));

@@ -151,10 +151,8 @@ impl Wbt {
 
     #[inline]
     pub(super) fn issued(&mut self, tag: u32, dir: Dir, now: Nanos) {
-        if dir == Dir::Read {
-            if self.watched.is_none() {
-                self.watched = Some((tag, now));
-            }
+        if dir == Dir::Read && self.watched.is_none() {
+            self.watched = Some((tag, now));
         }
     }
 

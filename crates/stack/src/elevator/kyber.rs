@@ -117,7 +117,7 @@ impl Kyber {
         self.waiting += 1;
     }
 
-    fn from_domain(&mut self) -> Option<RqId> {
+    fn next_of_domain(&mut self) -> Option<RqId> {
         let domain = self.domain;
         if self.in_use[domain] >= self.tokens[domain] {
             return None;
@@ -218,14 +218,14 @@ impl Elevator for Kyber {
             return Some(flush);
         }
         if self.batching < BATCH[self.domain]
-            && let Some(rq) = self.from_domain()
+            && let Some(rq) = self.next_of_domain()
         {
             return Some(rq);
         }
         self.batching = 0;
         for _ in 0..DOMAINS {
             self.domain = (self.domain + 1) % DOMAINS;
-            if let Some(rq) = self.from_domain() {
+            if let Some(rq) = self.next_of_domain() {
                 return Some(rq);
             }
         }

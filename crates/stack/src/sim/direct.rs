@@ -7,6 +7,14 @@ use crate::page_cache::Flag;
 use crate::plug::Plugging;
 use crate::units::{PAGE_BYTES, PAGE_SECTORS, PageIndex, SECTOR_BYTES};
 
+/// The cached pages of a file as of one of its changes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CachedRuns {
+    changes: u64,
+    /// First page, pages.
+    runs: Vec<(u64, u64)>,
+}
+
 impl World<'_, '_> {
     /// A read or write past the page cache, to its end. Returns the bytes moved.
     pub(super) async fn direct_io(&self, op: Op, file: FileId, offset: u64, len_bytes: u32) -> u64 {
@@ -112,10 +120,10 @@ impl World<'_, '_> {
         let changes = self.vfs.borrow().cache.file_changes(file);
         let mut cached = self.cached_runs.borrow_mut();
         let cached = &mut cached[file.0 as usize];
-        if cached.0 != changes {
-            *cached = (changes, self.vfs.borrow().cached_runs(file));
+        if cached.changes != changes {
+            *cached = CachedRuns { changes, runs: self.vfs.borrow().cached_runs(file) };
         }
-        self.charge(self.direct.lookup_cost(&cached.1, first.0, end.0 - first.0));
+        self.charge(self.direct.lookup_cost(&cached.runs, first.0, end.0 - first.0));
     }
 
     /// Drops the clean pages of a range that nobody is using.

@@ -91,14 +91,16 @@ impl World<'_, '_> {
             self.settle().await;
             self.descriptor_closed(true);
         }
-        let start = self.opening.borrow().starts[thread as usize];
-        self.sleep_until(start).await;
+        let mut start = self.opening.borrow().starts[thread as usize];
         if opening.fix == OpenFix::WaitForProbe {
             while self.opening.borrow().finished < u32::from(opening.size_probe && opening.probe.is_some()) {
                 self.opening.borrow_mut().finish_waiters.push(self.current.get());
                 self.block_task().await;
             }
+            // The program starts its threads later then, as far apart as ever.
+            start = start.max(self.now.get() + start.saturating_sub(opening.settle));
         }
+        self.sleep_until(start).await;
         loop {
             if opening.fix == OpenFix::Serialise {
                 self.lock_table().await;

@@ -200,14 +200,14 @@ impl Places {
             Shape::Pareto(exponent) => {
                 let u = (rng.next_u64() >> 32).max(1);
                 let minus_log = 32 * ONE - log2(u);
-                let scaled = (u128::from(minus_log) * u128::from(*exponent) >> 32).min(u128::from(u64::MAX)) as u64;
+                let scaled = ((u128::from(minus_log) * u128::from(*exponent)) >> 32).min(u128::from(u64::MAX)) as u64;
                 let rank = (u128::from(self.n - 1) * u128::from(exp2_neg(scaled))) >> 40;
                 self.spread.at(rank as u64)
             }
             Shape::Normal(deviation) => {
                 // Twelve uniform numbers have mean 6 and variance 1.
                 let sum: u128 = (0..12).map(|_| u128::from(rng.next_u64() >> 32)).sum();
-                let away = (sum as i128 - 6 * i128::from(ONE)) * i128::from(*deviation) >> 32;
+                let away = ((sum as i128 - 6 * i128::from(ONE)) * i128::from(*deviation)) >> 32;
                 let place = i128::from(self.n / 2) + away;
                 place.clamp(0, i128::from(self.n - 1)) as u64
             }

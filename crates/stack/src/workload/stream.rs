@@ -366,7 +366,7 @@ impl State {
         let due = match self.due {
             Some(due) => due,
             None => {
-                let by_calls = if rate.calls == 0 { 0 } else { 1_000_000_000 / rate.calls };
+                let by_calls = 1_000_000_000u64.checked_div(rate.calls).unwrap_or(0);
                 let by_bytes = if rate.bytes == 0 {
                     0
                 } else {
