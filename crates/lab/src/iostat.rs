@@ -98,7 +98,7 @@ impl DiskStats {
         DiskStats {
             read: direction(&layers.reads),
             write: direction(&layers.writes),
-            io_ticks_ms: ms(layers.device_busy.0),
+            io_ticks_ms: ms(layers.queue_busy.0),
             weighted_ms: u64::try_from(layers.queue_time / 1_000_000).unwrap_or(u64::MAX),
             ..DiskStats::default()
         }

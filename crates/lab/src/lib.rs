@@ -12,6 +12,7 @@ pub mod iostat;
 pub mod measure;
 pub mod mmtests;
 pub mod models;
+pub mod modes;
 pub mod place;
 pub mod run;
 pub mod stats;

@@ -36,12 +36,9 @@ struct Setting<'a> {
 /// The stack that `on` and `disk` describe. Without a usable kernel there is none, and `problems` says why.
 pub fn parse(on: &str, disk: Option<&str>, problems: &mut Problems) -> Option<Stack> {
     let before = problems.list.len();
-    let mut stack = parse_on(on, problems);
-    if let Some(disk) = disk {
-        // Without a kernel the disk is still checked, on any kernel, so that its problems are reported too.
-        let mut any = Stack::new(&KERNELS[0]);
-        set_disk(stack.as_mut().unwrap_or(&mut any), disk, problems);
-    }
+    let mut of_disk = Problems::default();
+    let stack = parse_on(on, disk, problems, &mut of_disk);
+    problems.list.append(&mut of_disk.list);
     let clean = problems.list[before..].iter().all(|p| p.severity != crate::diagnose::Severity::Error);
     if clean { stack } else { None }
 }
@@ -51,9 +48,12 @@ pub fn check_disk(disk: &str, problems: &mut Problems) {
     set_disk(&mut Stack::new(&KERNELS[0]), disk, problems);
 }
 
-fn parse_on(on: &str, problems: &mut Problems) -> Option<Stack> {
+/// The disk comes before the settings, because the default elevator goes with it. Without a kernel it is still checked,
+/// on any kernel, so that its problems are reported too.
+fn parse_on(on: &str, disk: Option<&str>, problems: &mut Problems, of_disk: &mut Problems) -> Option<Stack> {
     let Some(rest) = on.strip_prefix("sim:") else {
         problems.push(not_simulated(on));
+        disk.iter().for_each(|disk| check_disk(disk, of_disk));
         return None;
     };
     let offset = on.len() - rest.len();
@@ -78,6 +78,7 @@ fn parse_on(on: &str, problems: &mut Problems) -> Option<Stack> {
     let meant =
         kernel.or_else(|| problems.list.last().and_then(|p| p.nearest.first()).and_then(|name| find_kernel(name)));
     let mut stack = Stack::new(meant.unwrap_or(&KERNELS[KERNELS.len() - 1]));
+    disk.iter().for_each(|disk| set_disk(&mut stack, disk, of_disk));
     let mut seen: Vec<&str> = Vec::new();
     for name in names {
         match PATCHES.iter().find(|patch| patch.name == name.text) {

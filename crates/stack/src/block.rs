@@ -40,7 +40,7 @@ use wbt::Wbt;
 
 use crate::device::{Command, Completion, Device};
 use crate::elevator::{Ctx, Elevator};
-use crate::event::{CallId, Content, Dir, MergeKind, RqId, UnplugCause, What};
+use crate::event::{CallId, Content, Dir, IdleEnd, MergeKind, RqId, UnplugCause, What};
 use crate::plug::{PlugOrder, Plugging};
 use crate::record::Recorder;
 use crate::request::{Bio, BioId, Bios, IoContext, Request, Requests};
@@ -125,6 +125,15 @@ struct Extra {
     fua: bool,
 }
 
+/// What an elevator has asked for in a call (see [`Ctx`]).
+struct Asked {
+    kick: bool,
+    unplugs: bool,
+    run_now: bool,
+    idle_started: bool,
+    idle_ended: Option<IdleEnd>,
+}
+
 /// The queue of one device, its elevator, and the device.
 pub struct BlockQueue {
     limits: QueueLimits,
@@ -147,11 +156,17 @@ pub struct BlockQueue {
     multi: bool,
     /// The elevator schedules (all but `none`).
     scheduled: bool,
+    /// The elevator may set a timer.
+    timed: bool,
+    /// The elevator minds completions.
+    minds_completions: bool,
     /// The elevator is asked only while the device has room.
     budgeted: bool,
     bio_based: bool,
     rotational: bool,
     queued_sectors: u64,
+    /// Requests that wait in the elevator: its own `len`, without having to ask.
+    waiting: u32,
     in_driver: u32,
     depth: u32,
     plugged: bool,
@@ -159,9 +174,10 @@ pub struct BlockQueue {
     device_at: Option<Nanos>,
     elevator_at: Option<Nanos>,
     plug_at: Option<Nanos>,
+    /// What rotating disks say about each request's last command, by request.
     completions: Vec<Completion>,
     /// Done by the device, interrupt not yet handled.
-    done: Vec<RqId>,
+    done: Vec<Completion>,
     finished: Vec<Bio>,
     wakeups: Vec<(Nanos, Wakeup)>,
 }
@@ -193,10 +209,13 @@ impl BlockQueue {
             dispatch: VecDeque::new(),
             multi: false,
             scheduled: true,
+            timed: false,
+            minds_completions: true,
             budgeted: false,
             bio_based: false,
             rotational,
             queued_sectors: 0,
+            waiting: 0,
             in_driver: 0,
             depth,
             plugged: false,
@@ -225,6 +244,8 @@ impl BlockQueue {
         self.multi = rules.kind == Kind::Multi;
         self.bio_based = rules.bio_based && self.device.bio_based();
         self.scheduled = self.elevator.schedules();
+        self.timed = self.elevator.has_timer();
+        self.minds_completions = self.elevator.minds_completions();
         self.pools = Pools::new(&rules);
         if self.multi {
             let per_queue = self.device.queue_depth();
@@ -307,7 +328,7 @@ impl BlockQueue {
     }
 
     /// A request was allocated for a bio of this kind.
-    #[inline]
+    #[inline(always)]
     fn note_allocated(&mut self, id: RqId, bio: &Bio) {
         let mut extra = Extra::default();
         if self.multi {
@@ -337,10 +358,12 @@ impl BlockQueue {
     }
 
     /// Hands over what the queue wants to be told and when, in the order it came up.
+    #[inline]
     pub fn wakeups(&mut self, mut take: impl FnMut(Nanos, Wakeup)) {
-        for (at, wakeup) in self.wakeups.drain(..) {
+        for &(at, wakeup) in &self.wakeups {
             take(at, wakeup);
         }
+        self.wakeups.clear();
     }
 
     /// Takes a completed bio.
@@ -354,10 +377,14 @@ impl BlockQueue {
     }
 
     /// Nothing waits. A drive that takes one command at a time keeps the one in progress on the list.
+    #[inline]
     fn is_empty(&self) -> bool {
-        self.elevator.is_empty() && !(self.depth == 1 && self.in_driver > 0)
+        debug_assert_eq!(self.waiting as usize, self.elevator.len(), "the elevator counts otherwise");
+        self.waiting == 0 && !(self.depth == 1 && self.in_driver > 0)
     }
 
+    /// Asks the elevator, then does what it has asked for.
+    #[inline(always)]
     fn elevator<R>(
         &mut self,
         now: Nanos,
@@ -370,21 +397,42 @@ impl BlockQueue {
         ctx.max_sectors = self.limits.max_sectors;
         ctx.rotational = self.rotational;
         let answer = ask(self.elevator.as_mut(), &mut ctx);
-        let (kick, unplugs, run_now) = (ctx.kick, ctx.kick_unplugs, ctx.run_now);
-        let (started, ended) = (ctx.idle_started, ctx.idle_ended);
-        if let Some(cause) = ended {
+        if ctx.asks() {
+            let asked = Asked {
+                kick: ctx.kick,
+                unplugs: ctx.kick_unplugs,
+                run_now: ctx.run_now,
+                idle_started: ctx.idle_started,
+                idle_ended: ctx.idle_ended,
+            };
+            self.heed(asked, now, rec);
+        }
+        if self.timed {
+            self.watch_elevator(now);
+        }
+        debug_assert!(self.timed || self.elevator.timer().is_none(), "an elevator with a timer says so");
+        answer
+    }
+
+    /// Does what the elevator has asked for.
+    #[inline(never)]
+    fn heed(&mut self, asked: Asked, now: Nanos, rec: &mut Recorder<'_>) {
+        if let Some(cause) = asked.idle_ended {
             rec.event(now, CallId::NONE, What::IdleEnd { cause });
         }
-        if started {
+        if asked.idle_started {
             rec.event(now, CallId::NONE, What::IdleStart);
         }
-
-        if run_now {
+        if asked.run_now {
             self.wakeups.push((now, Wakeup::Unplug));
-        } else if kick {
-            let wakeup = if unplugs { Wakeup::Unplug } else { Wakeup::Run };
+        } else if asked.kick {
+            let wakeup = if asked.unplugs { Wakeup::Unplug } else { Wakeup::Run };
             self.wakeups.push((now + self.limits.kblockd, wakeup));
         }
+    }
+
+    #[inline(never)]
+    fn watch_elevator(&mut self, now: Nanos) {
         let timer = self.elevator.timer();
         if timer != self.elevator_at {
             self.elevator_at = timer;
@@ -392,7 +440,14 @@ impl BlockQueue {
                 self.wakeups.push((at.max(now), Wakeup::Elevator));
             }
         }
-        answer
+    }
+
+    /// The request that the elevator lets go next.
+    #[inline]
+    fn next_of_elevator(&mut self, now: Nanos, rec: &mut Recorder<'_>) -> Option<RqId> {
+        let next = self.elevator(now, rec, |e, ctx| e.next(ctx));
+        self.waiting -= u32::from(next.is_some());
+        next
     }
 
     /// Hands in a bio. `plug` is the submitter's list if it has one.
@@ -454,27 +509,30 @@ impl BlockQueue {
         if was_empty && let Plugging::Queue { delay, .. } = self.plugging {
             self.set_plug(now, delay, bio.call, rec);
         }
+        self.queue_legacy(bio, plug, now, rec);
+        Submitted::Queued
+    }
+
+    /// Takes a bio into a request of a legacy queue.
+    #[inline(never)]
+    fn queue_legacy(&mut self, bio: Bio, plug: Option<&mut PlugList>, now: Nanos, rec: &mut Recorder<'_>) {
         let rq = self.allocate(bio, now, rec);
         if bio.flush && self.rules.flushes == Flushes::Sequenced {
             self.begin_flush(rq, now, rec);
             self.run(now, rec);
-            return Submitted::Queued;
-        }
-        match plug {
-            Some(list) => self.add_to_plug(rq, list, now, rec),
-            None => {
-                self.insert(rq, now, rec);
-                match self.plugging {
-                    Plugging::Queue { .. } => self.after_queueing(now, rec),
-                    Plugging::Task { .. } => self.run(now, rec),
-                }
+        } else if let Some(list) = plug {
+            self.add_to_plug(rq, list, now, rec);
+        } else {
+            self.insert(rq, now, rec);
+            match self.plugging {
+                Plugging::Queue { .. } => self.after_queueing(now, rec),
+                Plugging::Task { .. } => self.run(now, rec),
             }
         }
-        Submitted::Queued
     }
 
     /// Takes a bio into a request of blk-mq and sends that on.
-    #[inline]
+    #[inline(always)]
     fn queue_multi(&mut self, bio: Bio, plug: Option<&mut PlugList>, now: Nanos, rec: &mut Recorder<'_>) {
         let rq = self.allocate(bio, now, rec);
         if bio.flush && self.rules.flushes == Flushes::Sequenced {
@@ -491,7 +549,6 @@ impl BlockQueue {
     }
 
     /// Past the software queue to the driver.
-    #[inline]
     fn issue_directly(&mut self, rq: RqId, now: Nanos, rec: &mut Recorder<'_>) {
         let request = &mut self.requests[rq];
         request.inserted = now;
@@ -507,7 +564,7 @@ impl BlockQueue {
     }
 
     /// Puts a request on a task's list, which is flushed first if it is full.
-    #[inline]
+    #[inline(always)]
     fn add_to_plug(&mut self, rq: RqId, list: &mut PlugList, now: Nanos, rec: &mut Recorder<'_>) {
         let Plugging::Task { max_requests, flush_sectors, .. } = self.plugging else {
             unreachable!("only kernels whose tasks plug pass a list")
@@ -585,6 +642,7 @@ impl BlockQueue {
         }
         self.append(front, back);
         self.elevator(now, rec, |e, ctx| e.merged_requests(ctx, front, back));
+        self.waiting -= 1;
         rec.event(now, a.call, What::MergeRequests { rq: front, gone: back });
         self.note_united(back);
         self.requests.release(back);
@@ -642,6 +700,7 @@ impl BlockQueue {
         }
     }
 
+    #[inline(always)]
     fn allocate(&mut self, bio: Bio, now: Nanos, rec: &mut Recorder<'_>) -> RqId {
         self.queued_sectors += u64::from(bio.nr_sectors);
         let id = self.bios.insert(bio);
@@ -677,19 +736,28 @@ impl BlockQueue {
         rec.event(now, rq.call, What::Insert { rq: id });
         self.extra[id.0 as usize].elevated = true;
         self.elevator(now, rec, |e, ctx| e.add(ctx, id));
+        self.waiting += 1;
     }
 
     /// Gives a request from a plug list to the elevator, or unites it with one that it continues.
+    #[inline]
     fn insert_or_unite(&mut self, id: RqId, now: Nanos, rec: &mut Recorder<'_>) {
-        if self.is_empty() || !self.elevator.merges_on_insert() {
-            return self.insert(id, now, rec);
+        if self.is_empty() || !self.unite_with_waiting(id, now, rec) {
+            self.insert(id, now, rec);
+        }
+    }
+
+    /// Unites a request from a plug list with one that it continues, if there is one.
+    fn unite_with_waiting(&mut self, id: RqId, now: Nanos, rec: &mut Recorder<'_>) -> bool {
+        if !self.elevator.merges_on_insert() {
+            return false;
         }
         let request = self.requests[id];
         let as_bio = Bio { sector: request.sector, nr_sectors: request.nr_sectors, ..self.bios[request.first] };
         let found = self.elevator(now, rec, |e, ctx| e.merge(ctx, &as_bio));
         let Some((kept, MergeKind::Back)) = found.filter(|(kept, _)| self.size_allows(*kept, request.nr_sectors))
         else {
-            return self.insert(id, now, rec);
+            return false;
         };
         rec.event(now, request.call, What::Insert { rq: id });
         self.append(kept, id);
@@ -698,6 +766,7 @@ impl BlockQueue {
         rec.event(now, call, What::MergeRequests { rq: kept, gone: id });
         self.note_united(id);
         self.requests.release(id);
+        true
     }
 
     /// Moves the bios of `gone` behind those of `kept`, which ends where it starts.
@@ -750,7 +819,7 @@ impl BlockQueue {
         }
         self.plugged = false;
         self.plug_at = None;
-        let nr_requests = self.elevator.len() as u32;
+        let nr_requests = self.waiting;
         rec.event(now, CallId::NONE, What::Unplug { cause, nr_requests });
         self.run(now, rec);
     }
@@ -763,6 +832,10 @@ impl BlockQueue {
         if self.multi && !self.scheduled {
             let nr_requests = list.len() as u32;
             rec.event(now, self.requests[list[0]].call, What::Unplug { cause, nr_requests });
+            if let [rq] = list[..] {
+                list.clear();
+                return self.issue_directly(rq, now, rec);
+            }
             if matches!(self.plugging, Plugging::Task { order: PlugOrder::Newest, .. }) {
                 list.reverse();
             }
@@ -786,6 +859,10 @@ impl BlockQueue {
     fn unload_plug(&mut self, now: Nanos, list: &mut PlugList, cause: UnplugCause, rec: &mut Recorder<'_>) {
         let nr_requests = list.len() as u32;
         rec.event(now, self.requests[list[0]].call, What::Unplug { cause, nr_requests });
+        if let [rq] = list[..] {
+            list.clear();
+            return self.insert_or_unite(rq, now, rec);
+        }
         if let Plugging::Task { order: PlugOrder::Sector, .. } = self.plugging {
             let requests = &self.requests;
             list.sort_by_key(|&rq| requests[rq].sector);
@@ -798,11 +875,17 @@ impl BlockQueue {
     /// Issues requests while the queue is unplugged and the device has room.
     #[inline]
     pub fn run(&mut self, now: Nanos, rec: &mut Recorder<'_>) {
+        if self.waiting > 0 || !self.dispatch.is_empty() {
+            self.run_waiting(now, rec);
+        }
+    }
+
+    fn run_waiting(&mut self, now: Nanos, rec: &mut Recorder<'_>) {
         if self.multi {
             if !self.dispatch.is_empty() && !self.drain_dispatch(now, rec) {
                 return;
             }
-            if !self.elevator.is_empty() {
+            if self.waiting > 0 {
                 self.run_multi(now, rec);
             }
             return;
@@ -810,13 +893,13 @@ impl BlockQueue {
         while !self.plugged && self.in_driver < self.depth {
             let id = match self.dispatch.pop_front() {
                 Some(id) => id,
-                None if self.elevator.is_empty() => break,
-                None => match self.elevator(now, rec, |e, ctx| e.next(ctx)) {
+                None if self.waiting == 0 => break,
+                None => match self.next_of_elevator(now, rec) {
                     Some(id) => id,
                     None => break,
                 },
             };
-            self.issue(id, now, rec);
+            self.issue_waiting(id, now, rec);
         }
     }
 
@@ -824,7 +907,7 @@ impl BlockQueue {
     fn drain_dispatch(&mut self, now: Nanos, rec: &mut Recorder<'_>) -> bool {
         while self.in_driver < self.depth {
             let Some(id) = self.dispatch.pop_front() else { break };
-            self.issue(id, now, rec);
+            self.issue_waiting(id, now, rec);
         }
         let empty = self.dispatch.is_empty();
         self.tags.driver_was(!empty);
@@ -832,17 +915,18 @@ impl BlockQueue {
     }
 
     /// Asks the scheduler, or empties the software queue.
+    #[inline]
     fn run_multi(&mut self, now: Nanos, rec: &mut Recorder<'_>) {
         if !self.scheduled && !self.tags.is_busy() {
-            while let Some(id) = self.elevator(now, rec, |e, ctx| e.next(ctx)) {
+            while let Some(id) = self.next_of_elevator(now, rec) {
                 self.requests[id].started = true;
                 self.dispatch.push_back(id);
             }
             self.drain_dispatch(now, rec);
             return;
         }
-        while !self.elevator.is_empty() && (self.in_driver < self.depth || (self.scheduled && !self.budgeted)) {
-            let Some(id) = self.elevator(now, rec, |e, ctx| e.next(ctx)) else { break };
+        while self.waiting > 0 && (self.in_driver < self.depth || (self.scheduled && !self.budgeted)) {
+            let Some(id) = self.next_of_elevator(now, rec) else { break };
             if self.in_driver == self.depth {
                 // It has no driver tag and has left the elevator all the same.
                 self.requests[id].started = true;
@@ -878,8 +962,14 @@ impl BlockQueue {
                 self.flush.data_in_flight += 1;
                 self.dispatch.push_back(id);
             }
-            Step::Done => self.finish(id, now, rec),
+            Step::Done => self.finish_sequenced(id, now, rec),
         }
+    }
+
+    /// A request of the flush machinery has been through all its steps.
+    #[cold]
+    fn finish_sequenced(&mut self, id: RqId, now: Nanos, rec: &mut Recorder<'_>) {
+        self.finish(id, now, rec);
     }
 
     /// Makes a flush command if one is due.
@@ -927,8 +1017,14 @@ impl BlockQueue {
         self.kick_flush(now);
     }
 
+    /// The same as `issue`, once in the program rather than at every place.
+    #[inline(never)]
+    fn issue_waiting(&mut self, id: RqId, now: Nanos, rec: &mut Recorder<'_>) {
+        self.issue(id, now, rec);
+    }
+
     /// Starts a command.
-    #[inline]
+    #[inline(always)]
     fn issue(&mut self, id: RqId, now: Nanos, rec: &mut Recorder<'_>) {
         self.in_driver += 1;
         let in_flight = self.in_driver as u16;
@@ -965,6 +1061,7 @@ impl BlockQueue {
     }
 
     /// The command of a request reaches the device.
+    #[inline(always)]
     fn command(&mut self, id: RqId, now: Nanos) {
         let rq = &self.requests[id];
         let command = Command {
@@ -982,30 +1079,31 @@ impl BlockQueue {
             self.advance(now);
             self.interrupts(now);
         }
-        self.device.submit(now, command);
-        self.watch_device(now);
+        let next = self.device.submit_and_look(now, command);
+        self.watch_device(next, now);
     }
 
-    /// Takes what the device has done by now.
-    fn advance(&mut self, now: Nanos) {
-        while let Some(completion) = self.device.advance(now) {
-            let tag = completion.tag as usize;
-            if tag >= self.completions.len() {
-                self.completions.resize(tag + 1, Completion::default());
+    /// Takes what the device has done by now. Returns when something next happens inside it.
+    #[inline]
+    fn advance(&mut self, now: Nanos) -> Option<Nanos> {
+        let next = self.device.advance_all(now, &mut self.done);
+        if self.rotational {
+            for completion in &self.done {
+                *slot(&mut self.completions, RqId(completion.tag)) = *completion;
             }
-            self.completions[tag] = completion;
-            self.done.push(RqId(completion.tag));
         }
+        next
     }
 
     /// Has the interrupts of what is done handled in a moment.
     fn interrupts(&mut self, now: Nanos) {
         let at = now + self.limits.interrupt;
-        self.wakeups.extend(self.done.drain(..).map(|rq| (at, Wakeup::Interrupt(rq))));
+        self.wakeups.extend(self.done.drain(..).map(|done| (at, Wakeup::Interrupt(RqId(done.tag)))));
     }
 
-    fn watch_device(&mut self, now: Nanos) {
-        let next = self.device.next();
+    /// Asks to be woken when the device next has something to do.
+    #[inline]
+    fn watch_device(&mut self, next: Option<Nanos>, now: Nanos) {
         if next != self.device_at {
             self.device_at = next;
             if let Some(at) = next {
@@ -1019,14 +1117,17 @@ impl BlockQueue {
         match wakeup {
             Wakeup::Device => {
                 if self.device_at.is_some_and(|at| at <= now) {
-                    self.advance(now);
+                    let next = self.advance(now);
                     self.device_at = None;
-                    self.watch_device(now);
+                    self.watch_device(next, now);
                     if self.limits.interrupt > Nanos::ZERO {
                         self.interrupts(now);
+                    } else if let [Completion { tag, .. }] = self.done[..] {
+                        self.done.clear();
+                        self.complete(RqId(tag), now, rec);
                     } else {
                         let mut done = std::mem::take(&mut self.done);
-                        done.drain(..).for_each(|rq| self.complete(rq, now, rec));
+                        done.drain(..).for_each(|done| self.complete(RqId(done.tag), now, rec));
                         self.done = done;
                     }
                 }
@@ -1044,7 +1145,7 @@ impl BlockQueue {
                     self.plug_at = None;
                     if self.plugged {
                         self.plugged = false;
-                        let nr_requests = self.elevator.len() as u32;
+                        let nr_requests = self.waiting;
                         rec.event(now, CallId::NONE, What::Unplug { cause: UnplugCause::Timer, nr_requests });
                         self.wakeups.push((now + self.limits.kblockd, Wakeup::Run));
                     }
@@ -1074,12 +1175,12 @@ impl BlockQueue {
     }
 
     /// A request is done: its bios go back to whoever sent them.
-    #[inline]
+    #[inline(always)]
     fn finish(&mut self, id: RqId, now: Nanos, rec: &mut Recorder<'_>) {
         let Request { call, dir, nr_sectors, nr_bios, first, issued, .. } = self.requests[id];
         rec.event(now, call, What::Complete { rq: id, dir, nr_sectors });
         let Extra { elevated, throttled, .. } = self.extra[id.0 as usize];
-        if elevated {
+        if elevated && self.minds_completions {
             self.elevator(now, rec, |e, ctx| e.completed(ctx, id));
         }
         if let Some(wbt) = &mut self.wbt {

@@ -100,6 +100,20 @@ pub trait Device {
     /// Time is now `now`: the next command that is done, if any. Called again until it returns `None`.
     fn advance(&mut self, now: Nanos) -> Option<Completion>;
 
+    /// `submit`, then `next`, in one call: this is what a queue does for every command.
+    fn submit_and_look(&mut self, now: Nanos, command: Command) -> Option<Nanos> {
+        self.submit(now, command);
+        self.next()
+    }
+
+    /// `advance` until there is nothing more, then `next`, in one call. Appends what is done to `done`.
+    fn advance_all(&mut self, now: Nanos, done: &mut Vec<Completion>) -> Option<Nanos> {
+        while let Some(completion) = self.advance(now) {
+            done.push(completion);
+        }
+        self.next()
+    }
+
     /// Counters so far.
     fn stats(&self) -> DeviceStats;
 

@@ -20,6 +20,7 @@ pub mod deadline_3_2;
 pub mod kyber;
 pub mod linus_2_4;
 pub mod mq_deadline;
+pub mod mq_deadline_6_1;
 pub mod none;
 pub mod noop;
 
@@ -77,6 +78,12 @@ impl<'a> Ctx<'a> {
         }
     }
 
+    /// Whether the elevator has asked for something or waits on purpose.
+    #[inline]
+    pub(crate) fn asks(&self) -> bool {
+        self.kick | self.run_now | self.idle_started | self.idle_ended.is_some()
+    }
+
     /// Have the kernel's worker thread pull the plug and run the queue soon, if `wanted`.
     pub fn kick_unplugged(&mut self, wanted: bool) {
         self.kick |= wanted;
@@ -127,6 +134,16 @@ pub trait Elevator {
     /// When [`Elevator::on_timer`] wants to be called.
     fn timer(&self) -> Option<Nanos> {
         None
+    }
+
+    /// Whether [`Elevator::timer`] may ever say anything: the queue asks after every call only then.
+    fn has_timer(&self) -> bool {
+        false
+    }
+
+    /// Whether [`Elevator::completed`] does anything.
+    fn minds_completions(&self) -> bool {
+        true
     }
 
     /// The time given by [`Elevator::timer`] has come. Set `ctx.kick` if the queue should be run.
@@ -224,6 +241,7 @@ pub const ELEVATORS: &[&Entry<Build>] = &[
     &cfq_4_4::ENTRY,
     &none::ENTRY,
     &mq_deadline::ENTRY,
+    &mq_deadline_6_1::ENTRY,
     &kyber::ENTRY,
     &bfq::ENTRY,
 ];

@@ -91,6 +91,10 @@ pub struct Rules {
     pub commit_interval_s: u64,
     /// Pages are submitted one by one (2.4) rather than as multi-page bios.
     pub page_by_page: bool,
+    /// The pages of a read window enter the cache as their blocks are looked up: a task that sleeps for a mapping block
+    /// leaves a hole behind the page it looks up, where another reader may begin a window of its own. Otherwise they
+    /// enter all at once.
+    pub add_as_mapped: bool,
     /// Largest folio order of a file's page cache; 0 without large folios.
     pub max_folio_order: u8,
 }

@@ -2,7 +2,8 @@
 
 use crate::event::Op;
 use crate::origin::{Entry, Origin};
-use crate::units::{Nanos, Sector};
+use crate::rng::Rng;
+use crate::units::{Nanos, PAGE_BYTES, PAGE_SECTORS, Sector};
 use crate::workload::{FileIo, FileIoGenerator, Generator, Stream, StreamGenerator};
 
 /// What the page cache holds when the clock starts.
@@ -285,6 +286,9 @@ pub struct Job {
     pub warmup: Nanos,
     /// Length of a report interval; zero for none.
     pub interval: Nanos,
+    /// Regions of the bare device begin up to so many bytes behind their place, in steps of a page: each by a draw of its
+    /// own with the seed, so that runs differ in how regions lie to one another under the turning disk.
+    pub region_jitter: u64,
     /// Seed of every random stream of the run.
     pub seed: u64,
 }
@@ -299,8 +303,22 @@ impl Job {
             mapping_cached: false,
             warmup: Nanos::ZERO,
             interval: Nanos::ZERO,
+            region_jitter: 0,
             seed,
         }
+    }
+
+    /// The files at the places where they are in this run.
+    pub fn placed_files(&self) -> Vec<FileSpec> {
+        let mut files = self.workload.files();
+        let nr_steps = self.region_jitter / PAGE_BYTES + 1;
+        let mut rng = Rng::stream(self.seed, "regions");
+        for file in &mut files {
+            if let Place::Device { start } = &mut file.place {
+                start.0 += rng.below(nr_steps) * PAGE_SECTORS;
+            }
+        }
+        files
     }
 
     /// The sysbench job, if it is one.

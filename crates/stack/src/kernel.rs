@@ -13,6 +13,7 @@ use crate::machine::{self, MACHINES};
 use crate::origin::{Entry, OptionSpec, Options, Origin, find};
 use crate::plug::{self, PLUGS};
 use crate::readahead::{self, READAHEADS};
+use crate::rng::Rng;
 use crate::units::Hz;
 use crate::writeback::{self, WRITEBACKS};
 
@@ -77,7 +78,7 @@ const fn queue(
     max_sectors_kb: i64,
     max_segments: i64,
     rules: QueueRules,
-) -> [OptionSpec; 9 + rules::NR_OPTIONS] {
+) -> [OptionSpec; 10 + rules::NR_OPTIONS] {
     let [kind, classes, cap, flush, cache, fua, hw_queues, budget, wbt, wbt_lat, wbt_window, bios] = rules.specs();
     [
         OptionSpec::number("hz", hz, (24, 10_000), "timer ticks a second (CONFIG_HZ)"),
@@ -111,6 +112,13 @@ const fn queue(
         wbt_lat,
         wbt_window,
         bios,
+        OptionSpec::choice(
+            "page_wait",
+            &["all", "one-by-one"],
+            0,
+            "who is woken when a page has been read: all who wait, or one after the other as each has had its lock \
+             (read calls until 4.6)",
+        ),
     ]
 }
 
@@ -134,7 +142,9 @@ const NAMES_EL5_198: &[(&str, &str)] = &[("cfq", "cfq-2.6.18-198"), ("as", "anti
 const NAMES_2_6_38: &[(&str, &str)] = &[("cfq", "cfq-2.6.38"), ("deadline", "deadline-3.2")];
 const NAMES_LEGACY: &[(&str, &str)] = &[("cfq", "cfq-3.2"), ("deadline", "deadline-3.2")];
 const NAMES_4: &[(&str, &str)] = &[("cfq", "cfq-4.4"), ("deadline", "deadline-3.2")];
-const NAMES_MQ: &[(&str, &str)] = &[("noop", "none"), ("deadline", "mq-deadline")];
+const NAMES_6_1: &[(&str, &str)] =
+    &[("noop", "none"), ("mq-deadline", "mq-deadline-6.1"), ("deadline", "mq-deadline-6.1")];
+const NAMES_6_5: &[(&str, &str)] = &[("noop", "none"), ("deadline", "mq-deadline")];
 
 const COMPOSED: &str = "the composition follows the profile table of the block-layer study";
 
@@ -276,6 +286,7 @@ pub const KERNELS: &[Kernel] = &[
     Kernel {
         name: "linux-6.12",
         summary: "6.12: blk-mq, folios of ext4 are single pages",
+        elevator_names: NAMES_6_5,
         readahead: "linux-6.12",
         fault: "linux-6.12",
         ..MULTI_QUEUE
@@ -284,6 +295,7 @@ pub const KERNELS: &[Kernel] = &[
         name: "linux-6.18",
         summary: "6.18: blk-mq, large folios",
         options: QUEUE_6_18,
+        elevator_names: NAMES_6_5,
         readahead: "linux-6.18",
         fault: "linux-6.18",
         filesystem: "ext4-6.16",
@@ -380,7 +392,7 @@ const MULTI_QUEUE: Kernel = Kernel {
     fault: "linux-6.1",
     plug: "task-5.16",
     elevator: "none",
-    elevator_names: NAMES_MQ,
+    elevator_names: NAMES_6_1,
     direct: "dio-4.20",
     filesystem: "ext4",
     writeback: "flusher",
@@ -557,6 +569,8 @@ pub struct Stack {
     pub plug: Chosen<plug::Build>,
     /// Elevator.
     pub elevator: Chosen<elevator::Build>,
+    /// Whether somebody asked for this elevator; otherwise it changes with the device where the kernel does so.
+    elevator_chosen: bool,
     /// Direct I/O.
     pub direct: Chosen<direct_io::Build>,
     /// File system.
@@ -572,7 +586,7 @@ pub struct Stack {
 impl Stack {
     /// `kernel` with its defaults, on the device of its time.
     pub fn new(kernel: &'static Kernel) -> Stack {
-        Stack {
+        let mut stack = Stack {
             kernel,
             patches: Vec::new(),
             options: Options::defaults(kernel.options),
@@ -580,12 +594,30 @@ impl Stack {
             fault: Chosen::by_name(FAULTS, kernel.fault),
             plug: Chosen::by_name(PLUGS, kernel.plug),
             elevator: Chosen::by_name(ELEVATORS, kernel.elevator),
+            elevator_chosen: false,
             direct: Chosen::by_name(DIRECT_IOS, kernel.direct),
             filesystem: Chosen::by_name(FILESYSTEMS, kernel.filesystem),
             writeback: Chosen::by_name(WRITEBACKS, kernel.writeback),
             machine: Chosen::by_name(MACHINES, kernel.machine),
             device: Chosen::by_name(DEVICES, kernel.device),
+        };
+        stack.follow_device();
+        stack
+    }
+
+    /// Takes the elevator that the kernel takes by itself: with blk-mq `mq-deadline` for devices with one hardware queue,
+    /// none for those with several and those without requests (Linux 5.0 .. 6.18, `block/elevator.c`,
+    /// `elevator_get_default`). Older kernels have one for all.
+    fn follow_device(&mut self) {
+        if self.elevator_chosen || self.kernel.elevator != "none" {
+            return;
         }
+        let device = (self.device.entry.build)(&self.device.options, Rng::stream(0, "device"));
+        let single = device.nr_hw_queues() == 1 && !device.bio_based();
+        let name = if single { "mq-deadline" } else { "none" };
+        // The name is one that every kernel with blk-mq knows.
+        let known = choose(&mut self.elevator, ELEVATORS, "elevator", name, |k| k.elevator, self.kernel.elevator_names);
+        debug_assert!(known.is_ok(), "{name} is an elevator");
     }
 
     /// Tick rate.
@@ -627,7 +659,12 @@ impl Stack {
             "readahead" => choose(&mut self.readahead, READAHEADS, key, value, |k| k.readahead, &[]),
             "fault" => choose(&mut self.fault, FAULTS, key, value, |k| k.fault, &[]),
             "plug" => choose(&mut self.plug, PLUGS, key, value, |k| k.plug, &[]),
-            "elevator" => choose(&mut self.elevator, ELEVATORS, key, value, |k| k.elevator, self.kernel.elevator_names),
+            "elevator" => {
+                let of_kernel = self.kernel.elevator_names;
+                choose(&mut self.elevator, ELEVATORS, key, value, |k| k.elevator, of_kernel)?;
+                self.elevator_chosen = true;
+                Ok(())
+            }
             "direct" => choose(&mut self.direct, DIRECT_IOS, key, value, |k| k.direct, &[]),
             "filesystem" => choose(&mut self.filesystem, FILESYSTEMS, key, value, |k| k.filesystem, &[]),
             "writeback" => choose(&mut self.writeback, WRITEBACKS, key, value, |k| k.writeback, &[]),
@@ -651,7 +688,9 @@ impl Stack {
     /// # Errors
     /// If there is no such device.
     pub fn set_device(&mut self, name: &str) -> Result<(), KeyError> {
-        choose(&mut self.device, DEVICES, "disk", name, |k| k.device, &[])
+        choose(&mut self.device, DEVICES, "disk", name, |k| k.device, &[])?;
+        self.follow_device();
+        Ok(())
     }
 
     /// Sets a parameter of the device.
@@ -660,7 +699,9 @@ impl Stack {
     /// If the device has no such parameter or the value is out of range.
     pub fn set_device_option(&mut self, key: &str, value: &str) -> Result<(), KeyError> {
         let key = key.strip_prefix("device.").unwrap_or(key);
-        set_option(&mut self.device.options, key, value, "device")
+        set_option(&mut self.device.options, key, value, "device")?;
+        self.follow_device();
+        Ok(())
     }
 
     /// Every key that [`Stack::set`] takes, as it is typed.

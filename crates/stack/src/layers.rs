@@ -122,6 +122,8 @@ pub struct Layers {
     pub media_accesses: u64,
     /// Time during which the device had at least one request.
     pub device_busy: Nanos,
+    /// Time during which there was at least one request, in the queue or at the device: what `%util` is made of.
+    pub queue_busy: Nanos,
     /// Integral of requests in the queue and at the device over time, ns.
     pub queue_time: u128,
     /// Last event seen.
@@ -161,7 +163,7 @@ impl Layers {
             await_ms: if c.completed > 0 { c.ticks.as_ms_f64() / c.completed as f64 } else { 0.0 },
             areq_sz_kb: ratio(c.sectors, c.completed) / 2.0,
         };
-        let busy = self.device_busy.as_secs_f64();
+        let busy = self.queue_busy.as_secs_f64();
         Iostat {
             read: direction(&self.reads),
             write: direction(&self.writes),
@@ -250,9 +252,16 @@ impl LayerObserver {
 
     #[inline]
     fn account(&mut self, now: Nanos) {
+        // Most events come in groups of one time.
+        if now == self.accounted {
+            return;
+        }
         let passed = now.saturating_sub(self.accounted);
         if self.in_driver > 0 {
             self.layers.device_busy += passed;
+        }
+        if self.in_queue > 0 {
+            self.layers.queue_busy += passed;
         }
         self.layers.queue_time += u128::from(self.in_queue) * u128::from(passed.0);
         self.accounted = now;
@@ -262,9 +271,14 @@ impl LayerObserver {
     fn times(&mut self, rq: u32) -> &mut RequestTimes {
         let index = rq as usize;
         if index >= self.requests.len() {
-            self.requests.resize(index + 1, RequestTimes::default());
+            self.make_room(index);
         }
         &mut self.requests[index]
+    }
+
+    #[cold]
+    fn make_room(&mut self, index: usize) {
+        self.requests.resize(index + 1, RequestTimes::default());
     }
 
     fn call(&mut self, id: CallId) -> Option<&mut OpenCall> {

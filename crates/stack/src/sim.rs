@@ -335,7 +335,7 @@ impl<'p, 's> World<'p, 's> {
         let block = BlockQueue::new(limits, elevator, device, plugging).with_rules(QueueRules::from_options(queue));
 
         job.check().map_err(RunError::Job)?;
-        let (files, threads) = (job.workload.files(), job.workload.threads());
+        let (files, threads) = (job.placed_files(), job.workload.threads());
         let io_pages = u64::from(max_sectors) / PAGE_SECTORS;
         let limits = Limits {
             ra_pages: queue.unsigned("read_ahead_kb") / 4,
@@ -364,6 +364,7 @@ impl<'p, 's> World<'p, 's> {
             }
         }
         vfs.start(job.cache, job.mapping_cached);
+        vfs.wakes_one = queue.get("page_wait") == 1;
         let advice = advice::rules_of(stack.fault.entry.name).expect("every kernel's faults have rules for advice");
         vfs.mappings.set_random_is_no_use(advice.random_is_no_use);
         let report = Report::new(plan, &threads);
@@ -840,6 +841,14 @@ impl<'p, 's> World<'p, 's> {
         while self.vfs.borrow_mut().wait_for_read(file, page, self.current.get()) {
             self.kick_io();
             self.block_task().await;
+        }
+        // Whoever has had the lock passes it on.
+        let next = {
+            let mut vfs = self.vfs.borrow_mut();
+            if vfs.wakes_one { vfs.next_read_waiter(file, page) } else { None }
+        };
+        if let Some(task) = next {
+            self.wake(task);
         }
     }
 

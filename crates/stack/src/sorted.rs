@@ -15,18 +15,24 @@ const BLOCK: usize = 64;
 const NONE: u32 = u32::MAX;
 
 /// The record of `rq` in a vector indexed by request number, which grows as numbers appear.
+#[inline]
 pub fn slot<T: Clone + Default>(records: &mut Vec<T>, rq: RqId) -> &mut T {
     let index = rq.0 as usize;
     if index >= records.len() {
-        records.resize(index + 1, T::default());
+        make_room(records, index);
     }
     &mut records[index]
+}
+
+#[cold]
+fn make_room<T: Clone + Default>(records: &mut Vec<T>, index: usize) {
+    records.resize(index + 1, T::default());
 }
 
 /// Requests in order of their start sector, equal ones in order of insertion.
 #[derive(Clone, Debug, Default)]
 pub struct Sorted {
-    /// Blocks in order, none of them empty.
+    /// Blocks in order, none of them empty unless there is only one.
     blocks: Vec<Vec<(u64, RqId)>>,
     /// Emptied blocks, kept for their memory.
     spare: Vec<Vec<(u64, RqId)>>,
@@ -49,7 +55,7 @@ impl Sorted {
     /// The one with the lowest start sector.
     #[inline]
     pub fn first(&self) -> Option<RqId> {
-        self.blocks.first().map(|block| block[0].1)
+        self.blocks.first()?.first().map(|entry| entry.1)
     }
 
     /// The earliest inserted of those that start at `sector`.
@@ -85,6 +91,16 @@ impl Sorted {
         }
     }
 
+    /// The first request that starts at `sector` or behind.
+    #[inline]
+    pub fn at_or_behind(&self, sector: u64) -> Option<RqId> {
+        if let [only] = self.blocks.as_slice() {
+            return only.get(only.partition_point(|entry| entry.0 < sector)).map(|entry| entry.1);
+        }
+        let (block, index) = self.lower_bound(sector);
+        self.blocks.get(block).map(|entries| entries[index].1)
+    }
+
     /// The last request that starts before `sector`, and the first that starts at it or behind.
     pub fn around(&self, sector: u64) -> (Option<RqId>, Option<RqId>) {
         let (block, index) = self.lower_bound(sector);
@@ -100,11 +116,17 @@ impl Sorted {
     #[inline]
     pub fn insert(&mut self, sector: u64, rq: RqId) {
         self.len += 1;
+        match self.blocks.as_mut_slice() {
+            [only] if only.len() + 1 < BLOCK => insert_into(only, sector, rq),
+            _ => self.insert_into_many(sector, rq),
+        }
+    }
+
+    /// The same where there is no block yet, or the only one will be full, or there are several.
+    #[inline(never)]
+    fn insert_into_many(&mut self, sector: u64, rq: RqId) {
         if self.blocks.is_empty() {
-            let mut block = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(BLOCK));
-            block.push((sector, rq));
-            self.blocks.push(block);
-            return;
+            self.blocks.push(Vec::with_capacity(BLOCK));
         }
         let last = self.blocks.len() - 1;
         let block = if last == 0 {
@@ -113,8 +135,7 @@ impl Sorted {
             self.blocks.partition_point(|entries| entries[entries.len() - 1].0 <= sector).min(last)
         };
         let entries = &mut self.blocks[block];
-        let index = entries.partition_point(|entry| entry.0 <= sector);
-        entries.insert(index, (sector, rq));
+        insert_into(entries, sector, rq);
         if entries.len() == BLOCK {
             let mut upper = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(BLOCK));
             upper.extend(entries.drain(BLOCK / 2..));
@@ -135,6 +156,19 @@ impl Sorted {
     /// Takes out `rq`, which was inserted with `sector`, and returns the request after it.
     #[inline]
     pub fn take(&mut self, sector: u64, rq: RqId) -> Option<RqId> {
+        if let [only] = self.blocks.as_mut_slice() {
+            let first = only.partition_point(|entry| entry.0 < sector);
+            let behind = only[first..].iter().position(|entry| entry.1 == rq);
+            debug_assert!(behind.is_some_and(|behind| only[first + behind].0 == sector), "{rq:?} does not wait here");
+            let index = first + behind?;
+            self.len -= 1;
+            return remove_from(only, index);
+        }
+        self.take_from_many(sector, rq)
+    }
+
+    #[inline(never)]
+    fn take_from_many(&mut self, sector: u64, rq: RqId) -> Option<RqId> {
         let place = self.find(sector, rq);
         debug_assert!(place.is_some(), "request {} does not wait here", rq.0);
         let (block, index) = place?;
@@ -142,16 +176,14 @@ impl Sorted {
     }
 
     /// Takes out the entry at a place and returns the one that moved up.
-    #[inline]
     fn take_at(&mut self, block: usize, index: usize) -> Option<RqId> {
         self.len -= 1;
-        let entries = &mut self.blocks[block];
-        entries.remove(index);
-        if let Some(entry) = entries.get(index) {
-            return Some(entry.1);
+        let after = remove_from(&mut self.blocks[block], index);
+        if after.is_some() || self.blocks.len() == 1 {
+            return after;
         }
         let mut behind = block + 1;
-        if entries.is_empty() {
+        if self.blocks[block].is_empty() {
             let empty = self.blocks.remove(block);
             self.spare.push(empty);
             behind = block;
@@ -190,6 +222,28 @@ impl Sorted {
             }
         }
     }
+}
+
+/// Puts an entry into its place in a block, behind those with the same sector.
+#[inline]
+fn insert_into(entries: &mut Vec<(u64, RqId)>, sector: u64, rq: RqId) {
+    let index = entries.partition_point(|entry| entry.0 <= sector);
+    if index == entries.len() {
+        entries.push((sector, rq));
+    } else {
+        entries.insert(index, (sector, rq));
+    }
+}
+
+/// Takes an entry out of a block and returns the request that moved up, if it was not the last.
+#[inline]
+fn remove_from(entries: &mut Vec<(u64, RqId)>, index: usize) -> Option<RqId> {
+    if index + 1 == entries.len() {
+        entries.pop();
+        return None;
+    }
+    entries.remove(index);
+    Some(entries[index].1)
 }
 
 /// A doubly linked list of requests: anything can be taken out of its middle.
@@ -558,6 +612,7 @@ mod tests {
                 let before = tree.range(..(sector, 0)).next_back().map(|(_, &rq)| rq);
                 let behind = tree.range((sector, 0)..).next().map(|(_, &rq)| rq);
                 prop_assert_eq!(sorted.around(sector), (before, behind));
+                prop_assert_eq!(sorted.at_or_behind(sector), behind);
             }
             let order: Vec<_> = tree.iter().map(|(&(sector, _), &rq)| (sector, rq)).collect();
             for (place, &(sector, rq)) in order.iter().enumerate() {

@@ -165,6 +165,35 @@ impl Hz {
     }
 }
 
+/// A tick count that is asked for again and again at times that hardly differ: it divides only when the tick has
+/// changed, since a division costs as much as everything else an elevator does with the time.
+#[derive(Copy, Clone, Debug)]
+pub struct TickClock {
+    hz: Hz,
+    tick: Jiffies,
+    /// When that tick happens, and when the next one does.
+    from: Nanos,
+    until: Nanos,
+}
+
+impl TickClock {
+    /// A clock at this rate.
+    pub const fn new(hz: Hz) -> TickClock {
+        TickClock { hz, tick: Jiffies(0), from: Nanos::ZERO, until: hz.start(Jiffies(1)) }
+    }
+
+    /// The tick that has last happened at `now`: [`Hz::at`].
+    #[inline]
+    pub fn at(&mut self, now: Nanos) -> Jiffies {
+        if now < self.from || now >= self.until {
+            self.tick = self.hz.at(now);
+            self.from = self.hz.start(self.tick);
+            self.until = self.hz.start(Jiffies(self.tick.0.saturating_add(1)));
+        }
+        self.tick
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,6 +205,17 @@ mod tests {
         assert_eq!(hz.timer(Nanos(1_500_000), 3), Nanos(4_000_000));
         assert_eq!(Hz(100).from_ms(3), 1);
         assert_eq!(Hz(100).from_ms(0), 0);
+    }
+
+    #[test]
+    fn a_tick_clock_agrees_with_the_division_whichever_way_time_goes() {
+        for hz in [Hz(100), Hz(250), Hz(1000), Hz(1024)] {
+            let mut clock = TickClock::new(hz);
+            let tick = hz.start(Jiffies(1)).0;
+            for at in [0, 1, tick - 1, tick, tick + 1, 7 * tick, 7 * tick - 1, 3 * tick, 1 << 60, 5] {
+                assert_eq!(clock.at(Nanos(at)), hz.at(Nanos(at)), "{at} at {hz:?}");
+            }
+        }
     }
 
     #[test]

@@ -613,7 +613,7 @@ fn a_plug_list_leaves_in_the_order_of_its_kernel() {
         (QueueRules::MULTI, "task-5.16", "none", [300, 900, 100, 500]),
         (QueueRules::MULTI, "task-6.13", "none", [500, 100, 900, 300]),
         (QueueRules::MULTI, "task-5.16", "kyber", [500, 100, 900, 300]),
-        (QueueRules::MULTI, "task-5.16", "mq-deadline", [500, 900, 100, 300]),
+        (QueueRules::MULTI, "task-5.16", "mq-deadline-6.1", [500, 900, 100, 300]),
     ] {
         let (mut driver, given) = noted(rules, elevator, plug, (64, 1));
         let mut list = PlugList::new();

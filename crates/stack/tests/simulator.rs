@@ -344,7 +344,7 @@ const FROZEN: &[(&str, &str, Mode, u64, u64)] = &[
     ("linux-2.6.22", "sata-2010", Mode::SeqRead, 0x35e1009f173e7af0, 4881),
     ("linux-3.2.0", "ssd-sata-2011", Mode::RandomReadWrite, 0x92ecdbfd58cbee49, 6462),
     ("linux-4.4", "sata-2014", Mode::SeqWrite, 0x2775f5738bb7cda4, 3787),
-    ("linux-6.1", "virtio", Mode::RandomReadWrite, 0x5c968891f91681f4, 6440),
+    ("linux-6.1", "virtio", Mode::RandomReadWrite, 0xb84cdd8d6f55b8f8, 6440),
     ("linux-6.18", "nvme", Mode::RandomReadWrite, 0xecab355a8db88464, 6457),
 ];
 

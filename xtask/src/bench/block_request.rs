@@ -84,7 +84,7 @@ pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, String> {
 /// CPU time of each of `count` requests, `DEPTH` of them outstanding.
 fn requests(elevator: &str, count: u64, hash: &mut Option<u64>) -> Result<f64, String> {
     // blk-mq with all layers, writeback throttle included; elevators of older kernels with their kind of queue.
-    let multi = ["none", "mq-deadline", "kyber", "bfq"].contains(&elevator);
+    let multi = ["none", "mq-deadline", "mq-deadline-6.1", "kyber", "bfq"].contains(&elevator);
     let kernel = if multi { "linux-6.18" } else { "linux-4.4" };
     let mut stack = Stack::new(find_kernel(kernel).ok_or("the kernel is not listed")?);
     stack.set_device("nvme").map_err(|error| error.to_string())?;

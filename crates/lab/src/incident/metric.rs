@@ -1,6 +1,6 @@
 //! What can be measured of a run.
 
-use iowhy_stack::outcome::Outcome;
+use iowhy_stack::outcome::{Outcome, ThreadTotals};
 
 use crate::diagnose::Problem;
 use crate::iostat::{DiskStats, Sample, monitor_value};
@@ -48,6 +48,9 @@ pub const METRICS: &[Metric] = &[
     metric("write_mb_s", "MB/s", Higher, "bytes written, of 10^6", |o| per_s(o, o.counts.written_bytes as f64 / 1e6)),
     metric("read_mib_s", "MiB/s", Higher, "bytes read, of 2^20", |o| per_s(o, o.counts.read_bytes as f64 / MIB)),
     metric("write_mib_s", "MiB/s", Higher, "bytes written, of 2^20", |o| per_s(o, o.counts.written_bytes as f64 / MIB)),
+    metric("read_k_s", "KiB/s", Higher, "KiB read", |o| per_s(o, o.counts.read_bytes as f64 / 1024.0)),
+    metric("write_k_s", "KiB/s", Higher, "KiB written", |o| per_s(o, o.counts.written_bytes as f64 / 1024.0)),
+    metric("reads_per_s", "1/s", Higher, "read calls", |o| per_s(o, o.counts.reads as f64)),
     metric(
         "counted_write_mb_s",
         "MB/s",
@@ -58,6 +61,13 @@ pub const METRICS: &[Metric] = &[
             if seconds > 0.0 { o.counts.written_bytes as f64 / 1e6 / seconds } else { 0.0 }
         },
     ),
+    metric("sum_of_write_mb_s", "MB/s", Higher, "sum over the threads of what each wrote, over its own time", |o| {
+        let rate = |thread: &ThreadTotals| {
+            let seconds = thread.end.saturating_sub(thread.start.max(o.counted_from)).as_secs_f64();
+            if seconds > 0.0 { thread.counts.written_bytes as f64 / 1e6 / seconds } else { 0.0 }
+        };
+        o.threads.iter().map(rate).sum()
+    }),
     metric("calls_per_s", "1/s", Higher, "calls", |o| per_s(o, o.counts.total() as f64)),
     metric("cpu_s", "s", Lower, "time the CPUs worked", |o| o.cpu_busy.as_secs_f64()),
     metric("read_request_sectors", "sectors", Higher, "mean size of a read command", |o| {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::claims::ClaimResult;
 use super::file::Figure;
 use super::{IncidentResult, Known, RowResult, combine, tables};
-use crate::{measure, text};
+use crate::{measure, modes, text};
 
 /// The row that others of its report are compared with: its first calibration row.
 fn base<'a>(result: &'a IncidentResult, row: &RowResult) -> Option<&'a RowResult> {
@@ -160,7 +160,18 @@ fn footnote(result: &IncidentResult) -> String {
         .filter(|row| !is_cell(result, row) && base(result, row).is_some_and(|base| base.id == row.id))
         .map(|row| row.id.as_str())
         .collect();
-    let how = format!("mean of {}, ± half the distance between the extremes", repetitions(result));
+    // Rows of a kind have as many: those whose names begin alike.
+    let mut more: Vec<String> = Vec::new();
+    let rows = result.rows.iter().chain(&result.extra).filter(|row| !is_cell(result, row));
+    for row in rows.filter(|row| !row.values.is_empty() && row.values.len() != result.sequences as usize) {
+        let kind = row.id.split_once('/').map_or_else(|| row.id.clone(), |(kind, _)| format!("{kind}/.."));
+        let words = format!("{kind}: {}", row.values.len());
+        if !more.contains(&words) {
+            more.push(words);
+        }
+    }
+    let more = if more.is_empty() { String::new() } else { format!(" ({})", more.join(", ")) };
+    let how = format!("mean of {}{more}, ± half the distance between the extremes", repetitions(result));
     if bases.is_empty() {
         return how;
     }
@@ -176,11 +187,11 @@ fn section(out: &mut String, title: &str, words: &str, bold: fn(&str) -> String)
 }
 
 fn write_row(out: &mut String, result: &IncidentResult, row: &RowResult, has_elevator: bool) -> std::fmt::Result {
-    let (low, high) = row.spread();
-    let mean = row.simulated();
-    // Three digits at least; one after the point is enough for large figures.
-    let digits = if mean.abs() < 50.0 { 2 } else { 1 };
-    let simulated = format!("{mean:.digits$} ± {:.digits$}", (high - low) / 2.0);
+    let modes = modes::two(&row.values);
+    let simulated = match &modes {
+        Some(_) => "two modes".to_owned(),
+        None => mean_and_half(row.simulated(), row.spread()),
+    };
     let shown = row.published.map_or("-".to_owned(), Figure::text);
     let elevator = if has_elevator { row.scheduler.as_deref().unwrap_or("-") } else { "" };
     let width = if has_elevator { 13 } else { 26 };
@@ -194,6 +205,18 @@ fn write_row(out: &mut String, result: &IncidentResult, row: &RowResult, has_ele
         write!(out, "  {:<27}", row.id)?;
     }
     write!(out, "{shown:>10}{simulated:>14}")?;
+    write_ratio(out, result, row)?;
+    for mode in modes.iter().flatten() {
+        // Not to be taken for a ratio of the row's mean.
+        let part = format!("{} of {} runs", mode.members.len(), row.values.len());
+        let simulated = mean_and_half(mode.mean, (mode.min, mode.max));
+        writeln!(out, "    {part:<25}{:>10}{simulated:>14}", "")?;
+    }
+    Ok(())
+}
+
+/// The last columns: the row against the calibration row of its report.
+fn write_ratio(out: &mut String, result: &IncidentResult, row: &RowResult) -> std::fmt::Result {
     let Some(base) = base(result, row) else { return writeln!(out) };
     let ratio = result.ratio(row, base).value;
     match (row.published.and_then(Figure::value), base.published.and_then(Figure::value)) {
@@ -202,8 +225,19 @@ fn write_row(out: &mut String, result: &IncidentResult, row: &RowResult, has_ele
             let error = 100.0 * (ratio / published - 1.0);
             writeln!(out, "{published:>14.2}{ratio:>6.2}{error:>+6.0}%")
         }
+        _ if modes::two(&row.values).is_some() => writeln!(out),
         _ => writeln!(out, "{:>14}{ratio:>6.2}", "-"),
     }
+}
+
+/// `3804.8 ± 1.1`: three digits at least; one after the point is enough for large figures, and none for very large ones.
+fn mean_and_half(mean: f64, (low, high): (f64, f64)) -> String {
+    let digits = match mean.abs() {
+        small if small < 50.0 => 2,
+        large if large < 10_000.0 => 1,
+        _ => 0,
+    };
+    format!("{mean:.digits$} ± {:.digits$}", (high - low) / 2.0)
 }
 
 fn write_claim(out: &mut String, claim: &ClaimResult, bold: fn(&str) -> String) -> std::fmt::Result {
@@ -303,6 +337,7 @@ fn row_json(row: &RowResult) -> Value {
         },
         "spread": { "min": measure::finite(low), "max": measure::finite(high) },
         "samples": row.values.iter().map(|value| measure::finite(*value)).collect::<Vec<_>>(),
+        "modes": modes::json(modes::two(&row.values).as_ref()),
         "event_hashes": row.samples().map(|sample| measure::hash(sample.outcome.event_hash)).collect::<Vec<_>>(),
         "layers": one.and_then(|run| run.samples.first()).map(|sample| measure::layers(sample.layers())),
     })

@@ -77,6 +77,10 @@ fn elapsed() -> String {
     "elapsed_s".to_owned()
 }
 
+fn once() -> u32 {
+    1
+}
+
 fn four() -> u32 {
     4
 }
@@ -140,6 +144,14 @@ pub struct Run {
     pub group: String,
     /// What it is for.
     pub note: Option<String>,
+    /// Repetitions it needs at least, whatever is asked for: for what happens by chance.
+    #[serde(default)]
+    pub least_sequences: u32,
+    /// Repetitions that are enough for it, whatever is asked for: for what hardly varies.
+    pub most_sequences: Option<u32>,
+    /// How often it was made in what was published, for cells of monitors, which see each run in proportion.
+    #[serde(default = "once")]
+    pub times: u32,
     /// Parameters with several values: one run for each combination. They are taken in the order of
     /// their names, the last one changing fastest.
     #[serde(default)]
@@ -169,6 +181,10 @@ pub struct Cells {
     pub run: String,
     /// What is measured, with `{column}` and `{key}`.
     pub metric: String,
+    /// The figures are those of a monitor that takes samples at regular intervals: in the mean over the runs each
+    /// counts by the time it takes, and by how often it was made.
+    #[serde(default)]
+    pub sampled: bool,
     /// Rows that are simulated, if not all are.
     pub keys: Option<Vec<String>>,
 }
@@ -252,8 +268,9 @@ impl Scenario {
             planned.runs.push(self.run(run, parameters)?);
             planned.extra.push(self.row_of_run(&planned.runs, "extra", None)?);
         }
+        let times: BTreeMap<String, u32> = expanded.iter().map(|(run, _)| (run.id.clone(), run.times)).collect();
         for cells in &self.tables {
-            self.cells(incident, cells, &mut planned)?;
+            self.cells(incident, cells, &times, &mut planned)?;
         }
         for derived in &self.derived {
             if incident.rows.iter().all(|row| row.id != derived.id) {
@@ -313,6 +330,9 @@ impl Scenario {
             metric: None,
             group: String::new(),
             note: None,
+            least_sequences: 0,
+            most_sequences: None,
+            times: 1,
             each: BTreeMap::new(),
         }
     }
@@ -360,7 +380,13 @@ impl Scenario {
         }
     }
 
-    fn cells(&self, incident: &Incident, cells: &Cells, planned: &mut Planned) -> Result<(), IncidentError> {
+    fn cells(
+        &self,
+        incident: &Incident,
+        cells: &Cells,
+        times_of: &BTreeMap<String, u32>,
+        planned: &mut Planned,
+    ) -> Result<(), IncidentError> {
         let Some(table) = incident.tables.iter().find(|table| table.name == cells.name) else {
             return Err(self.damaged(format!("no table `{}` was published", cells.name)));
         };
@@ -388,6 +414,12 @@ impl Scenario {
                 if runs.is_empty() {
                     return Err(self.damaged(format!("cell {id}: there is no run `{pattern}`")));
                 }
+                let source = if cells.sampled {
+                    let times = |nr: usize| (nr, times_of.get(&planned.runs[nr].id).copied().unwrap_or(1));
+                    Source::Sampled(runs.into_iter().map(times).collect())
+                } else {
+                    Source::Runs(runs)
+                };
                 planned.rows.push(RowResult {
                     id,
                     variant: (*column).to_owned(),
@@ -399,7 +431,7 @@ impl Scenario {
                     note: None,
                     metric: self.metric(&metric)?,
                     statistic,
-                    source: Source::Runs(runs),
+                    source,
                     runs: Vec::new(),
                     values: Vec::new(),
                 });
@@ -503,6 +535,8 @@ impl Scenario {
             command,
             note: run.note.clone(),
             metric: self.metric(metric)?,
+            least_sequences: run.least_sequences,
+            most_sequences: run.most_sequences.unwrap_or(u32::MAX),
             plan,
             samples: Vec::new(),
         })

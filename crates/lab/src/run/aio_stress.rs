@@ -17,7 +17,7 @@ use iowhy_stack::kernel::Stack;
 use iowhy_stack::units::{Nanos, SECTOR_BYTES, Sector};
 use iowhy_stack::workload::{Distribution, Mix, Order, Service, Stream, Target};
 
-use super::options::{Kind, Opt, STARTUP_SEEKS, TOOL_NS, Values, opt};
+use super::options::{JITTER, Kind, Opt, STARTUP_SEEKS, TOOL_NS, Values, opt};
 use super::{Builtin, Shape};
 use crate::diagnose::Problems;
 
@@ -40,6 +40,7 @@ const OPTIONS: &[Opt] = &[
     ),
     opt("start_mb", Kind::Number(0, 1 << 40), "0", "where the first region of the device begins, MiB"),
     opt("distance_mb", Kind::Number(0, 1 << 40), "0", "from one region to the next, MiB; 0: no gap between them"),
+    JITTER,
     opt("fsync", Kind::Switch, "1", "sync after each stage (off: -n)"),
     TOOL_NS,
     STARTUP_SEEKS,
@@ -69,9 +70,14 @@ fn build(values: &Values<'_>, _stack: &mut Stack, problems: &mut Problems) -> Op
     if record > size {
         values.error("record", "a record is larger than a file", "a smaller record= or a larger size=", problems);
     }
-    if distance < size {
-        let message = format!("regions of {} MiB overlap if they are {} MiB apart", size >> 20, distance >> 20);
-        values.error("distance_mb", message, "a larger distance_mb=, or 0", problems);
+    let (jitter, device) = (values.number("jitter"), values.text("place") == "device");
+    if nr_files > 1 && distance < size.saturating_add(jitter) {
+        let longest = size.saturating_add(jitter) >> 20;
+        let message = format!("regions of {longest} MiB overlap if they are {} MiB apart", distance >> 20);
+        values.error("distance_mb", message, "a larger distance_mb=", problems);
+    }
+    if !device && values.given("jitter") {
+        values.error("jitter", "only regions of a device begin elsewhere", "place=device", problems);
     }
     if problems.list.len() > before {
         return None;
@@ -79,7 +85,6 @@ fn build(values: &Values<'_>, _stack: &mut Stack, problems: &mut Problems) -> Op
     let files: Vec<FileSpec> = (0..u64::from(nr_files))
         .map(|file| {
             let start = ((values.number("start_mb") << 20) + file * distance) / SECTOR_BYTES;
-            let device = values.text("place") == "device";
             let place = if device { Place::Device { start: Sector(start) } } else { Place::FileSystem };
             FileSpec { bytes: size, place }
         })
@@ -124,5 +129,6 @@ fn build(values: &Values<'_>, _stack: &mut Stack, problems: &mut Problems) -> Op
             threads.push(ThreadJob { spec, stream });
         }
     }
-    Some((Job::new(Workload::Threads { files, threads }, 1), Shape::of(stages)))
+    let job = Job { region_jitter: jitter, ..Job::new(Workload::Threads { files, threads }, 1) };
+    Some((job, Shape::of(stages)))
 }

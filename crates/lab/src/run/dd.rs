@@ -15,9 +15,9 @@ use iowhy_stack::event::Op;
 use iowhy_stack::job::{FileSpec, Job, Place, ThreadJob, ThreadSpec, Workload};
 use iowhy_stack::kernel::Stack;
 use iowhy_stack::units::{Nanos, PAGE_BYTES, SECTOR_BYTES, Sector};
-use iowhy_stack::workload::{Mix, Stream, Target};
+use iowhy_stack::workload::{Mix, Stream, Target, Think};
 
-use super::options::{Kind, Opt, STARTUP_SEEKS, TOOL_NS, Values, opt};
+use super::options::{JITTER, Kind, Opt, STARTUP_SEEKS, TOOL_NS, Values, opt};
 use super::{Builtin, Shape, machine};
 use crate::diagnose::Problems;
 
@@ -37,8 +37,11 @@ const OPTIONS: &[Opt] = &[
     opt("writers", Kind::Number(1, 10_000), "1", "processes, each with a region or file of its own"),
     opt("start", Kind::Size(0, 1 << 60), "0", "where the first region of a device begins"),
     opt("distance", Kind::Size(512, 1 << 60), "2g", "from the start of one region of a device to the next"),
+    JITTER,
     opt("fold", Kind::Switch, "1", "fold calls smaller than a page into one with the CPU cost of all"),
     TOOL_NS,
+    opt("pause_us", Kind::Number(0, 10_000_000), "0", "microseconds each process is held up after pause_calls calls"),
+    opt("pause_calls", Kind::Number(1, 1 << 31), "64", "calls from one such pause to the next"),
     STARTUP_SEEKS,
 ];
 
@@ -114,9 +117,14 @@ fn build(values: &Values<'_>, stack: &mut Stack, problems: &mut Problems) -> Opt
     let (device, writers) = (is_device(name), values.small("writers"));
     let (start, distance) = (values.number("start"), values.number("distance"));
     let file_bytes = from.saturating_add(bytes);
-    if device && writers > 1 && file_bytes > distance {
-        let message = format!("regions of {file_bytes} bytes overlap if they are {distance} bytes apart");
+    let jitter = values.number("jitter");
+    if device && writers > 1 && file_bytes.saturating_add(jitter) > distance {
+        let longest = file_bytes.saturating_add(jitter);
+        let message = format!("regions of {longest} bytes overlap if they are {distance} bytes apart");
         values.error("distance", message, "a larger distance=", problems);
+    }
+    if !device && values.given("jitter") {
+        values.error("jitter", "only regions of a device begin elsewhere", "if= or of=/dev/NAME", problems);
     }
     if file_bytes > 1 << 60 {
         values.error("count", "that is more than any device holds", "a smaller count=", problems);
@@ -126,6 +134,13 @@ fn build(values: &Values<'_>, stack: &mut Stack, problems: &mut Problems) -> Opt
     }
     let tool = values.given("tool_ns").then(|| values.number("tool_ns"));
     let (block, tool) = folded(stack, block, tool, values.on("fold") && !direct);
+    // After as many bytes if calls are folded.
+    let pause_calls = (values.number("pause_calls") * values.number("bs") / block).max(1) as u32;
+    let think = Some(Nanos::from_us(values.number("pause_us"))).filter(|time| *time > Nanos::ZERO).map(|time| Think {
+        calls: pause_calls,
+        time,
+        spin: Nanos::ZERO,
+    });
     let mut files = Vec::new();
     let mut threads = Vec::new();
     for writer in 0..writers {
@@ -136,6 +151,7 @@ fn build(values: &Values<'_>, stack: &mut Stack, problems: &mut Problems) -> Opt
         let mix = if write { Mix::Write } else { Mix::Read };
         let mut stream = Stream::sequential(mix, vec![target], block.min(1 << 30) as u32);
         stream.seed = u64::from(writer);
+        stream.think = think;
         stream.synchronous_writes = match (flags.contains(&"sync"), flags.contains(&"dsync")) {
             (true, _) => Some(Op::Fsync),
             (false, true) => Some(Op::Fdatasync),
@@ -150,5 +166,6 @@ fn build(values: &Values<'_>, stack: &mut Stack, problems: &mut Problems) -> Opt
         let startup_seeks = values.small("startup_seeks");
         threads.push(ThreadJob { spec: ThreadSpec { direct, tool, startup_seeks, ..ThreadSpec::new(writer) }, stream });
     }
-    Some((Job::new(Workload::Threads { files, threads }, 1), Shape::of(["dd"])))
+    let job = Job { region_jitter: jitter, ..Job::new(Workload::Threads { files, threads }, 1) };
+    Some((job, Shape::of(["dd"])))
 }

@@ -55,6 +55,14 @@ pub const STARTUP_SEEKS: Opt = opt(
     "long seeks of each process before it starts (its program is loaded from a dropped cache)",
 );
 
+/// The draw of where regions of a bare device begin, for jobs that have regions.
+pub const JITTER: Opt = opt(
+    "jitter",
+    Kind::Size(0, 1 << 40),
+    "0",
+    "each region of a device begins up to so many bytes later, drawn with the seed: other angles of the disk in each run",
+);
+
 /// Words that were given, checked against a table.
 #[derive(Debug)]
 pub struct Values<'a> {

@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Finished, RunRequest, Variant};
 use crate::diagnose::Problems;
+use crate::modes::{self, Mode};
 use crate::{measure, text};
 
 const MIB: f64 = 1_048_576.0;
@@ -103,11 +104,13 @@ pub fn metrics(variant: &Variant, run: &Finished) -> Metrics {
 }
 
 /// A metric over several runs.
-#[derive(Copy, Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 struct Spread {
     mean: f64,
     min: f64,
     max: f64,
+    /// If the runs fall into two groups, of which the mean describes neither.
+    modes: Option<[Mode; 2]>,
 }
 
 /// The metrics of all runs of a variant.
@@ -125,6 +128,7 @@ fn spreads(request: &RunRequest, runs: &[Finished], variant: usize) -> Vec<(Stri
         mean: values.iter().sum::<f64>() / values.len() as f64,
         min: values.iter().copied().fold(f64::INFINITY, f64::min),
         max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        modes: modes::two(values),
     };
     found.into_iter().map(|(name, values)| (name, spread(&values))).collect()
 }
@@ -184,7 +188,10 @@ pub fn json(request: &RunRequest, runs: &[Finished], warnings: &Problems) -> Val
         .map(|(number, variant)| {
             let metrics: Map<String, Value> = spreads(request, runs, number)
                 .into_iter()
-                .map(|(name, spread)| (name, json!({ "mean": spread.mean, "min": spread.min, "max": spread.max })))
+                .map(|(name, spread)| {
+                    let modes = modes::json(spread.modes.as_ref());
+                    (name, json!({ "mean": spread.mean, "min": spread.min, "max": spread.max, "modes": modes }))
+                })
                 .collect();
             json!({ "label": variant.label, "on": variant.on, "runs": request.repeat, "metrics": metrics })
         })
@@ -402,6 +409,20 @@ fn summary(
     writeln!(out, "{:<width$} {:>14} {:>14} {:>14}", "", "mean", "min", "max")?;
     for (name, spread) in spreads.iter().filter(|(_, spread)| spread.max != 0.0) {
         writeln!(out, "{name:<width$} {:>14.3} {:>14.3} {:>14.3}", spread.mean, spread.min, spread.max)?;
+    }
+    let mut modal = spreads.iter().filter_map(|(name, spread)| Some((name, spread.modes.as_ref()?))).peekable();
+    if modal.peek().is_some() {
+        writeln!(out, "\n{}", bold("two modes: the mean describes neither"))?;
+    }
+    for (name, [low, high]) in modal {
+        writeln!(
+            out,
+            "{name:<width$} {} runs at {:.3}, {} at {:.3}",
+            low.members.len(),
+            low.mean,
+            high.members.len(),
+            high.mean
+        )?;
     }
     Ok(())
 }

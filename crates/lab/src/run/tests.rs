@@ -73,7 +73,11 @@ fn odd_lines_are_refused_with_a_reason() {
         ("dd if=a of=b count=1 --on sim:linux-4.4", "a copy is two jobs"),
         ("dd of=a count=1 bs=1000 oflag=direct --on sim:linux-4.4", "whole sectors"),
         ("dd of=/dev/a size=3g writers=2 --on sim:linux-4.4", "overlap"),
-        ("aio-stress size=2m distance_mb=1 --on sim:linux-4.4", "overlap"),
+        ("dd of=/dev/a size=1g writers=2 distance=1g jitter=4k --on sim:linux-4.4", "overlap"),
+        ("dd of=a count=1 jitter=4k --on sim:linux-4.4", "only regions of a device"),
+        ("aio-stress files=2 size=2m distance_mb=1 --on sim:linux-4.4", "overlap"),
+        ("aio-stress files=2 size=2m jitter=4k --on sim:linux-4.4", "overlap"),
+        ("aio-stress size=2m place=fs jitter=4k --on sim:linux-4.4", "only regions of a device"),
         ("dd of=a count=1 --store x --on sim:linux-4.4", "`--store` is not part of this release"),
         ("dd of=a count=1 --trace --on sim:linux-4.4", "`--trace` is not part of this release"),
         ("dd of=a count=1 --blind --on sim:linux-4.4", "`--blind` is not part of this release"),
@@ -113,6 +117,24 @@ fn small_buffered_calls_of_dd_are_folded_at_the_cost_of_all() {
 }
 
 #[test]
+fn a_dd_may_be_held_up_after_so_many_calls() {
+    let think = |line: &str| {
+        threads(&builtin(line))[0].stream.think.map(|think| (think.calls, think.time.0, think.spin.0))
+    };
+    for (line, expected) in [
+        ("dd if=a size=4m bs=1m", None),
+        ("dd if=a size=4m bs=1m pause_calls=3", None),
+        ("dd if=a size=4m bs=1m pause_us=20", Some((64, 20_000, 0))),
+        ("dd if=a size=4m bs=1m pause_us=20 pause_calls=3", Some((3, 20_000, 0))),
+        // Eight calls are folded into one.
+        ("dd if=a size=4m bs=512 pause_us=20 pause_calls=16", Some((2, 20_000, 0))),
+        ("dd if=a size=4m bs=512 pause_us=20 pause_calls=3", Some((1, 20_000, 0))),
+    ] {
+        assert_eq!(think(line), expected, "{line}");
+    }
+}
+
+#[test]
 fn the_writers_of_dd_have_a_region_each() {
     let plan = builtin("dd of=/dev/sdb bs=4k oflag=direct count=16 seek=2 writers=2 distance=1g start=1m");
     let starts: Vec<Place> = plan.job.workload.files().iter().map(|file| file.place).collect();
@@ -122,6 +144,32 @@ fn the_writers_of_dd_have_a_region_each() {
     assert_eq!(threads[1].stream.targets[0].start, 8192);
     assert_eq!(threads[1].stream.targets[0].len_bytes, 65536);
     assert!(threads[1].spec.direct && threads[0].spec.process != threads[1].spec.process);
+}
+
+#[test]
+fn regions_begin_elsewhere_with_each_seed() {
+    for job in
+        ["dd of=/dev/sdb bs=4k count=1 writers=2 distance=1g", "aio-stress files=2 threads=2 size=64k distance_mb=1024"]
+    {
+        assert_eq!(builtin(job).job.region_jitter, 0, "{job}");
+        let mut job = builtin(&format!("{job} jitter=64k")).job;
+        let mut starts = |seed: u64| {
+            job.seed = seed;
+            let places = job.placed_files().into_iter().map(|file| file.place);
+            places
+                .map(|place| match place {
+                    Place::Device { start } => start.0 * 512 % (1 << 30),
+                    Place::FileSystem => panic!("a region of the device"),
+                })
+                .collect::<Vec<u64>>()
+        };
+        assert_eq!(starts(1), starts(1));
+        let drawn: Vec<u64> = (1..200).flat_map(&mut starts).collect();
+        assert!(drawn.iter().all(|start| *start <= 65536 && start % 4096 == 0), "{drawn:?}");
+        // Every step occurs, the last one too, and the regions of a run are drawn one by one.
+        assert_eq!(drawn.iter().collect::<std::collections::BTreeSet<_>>().len(), 17);
+        assert!(drawn.chunks(2).any(|pair| pair[0] != pair[1]));
+    }
 }
 
 #[test]

@@ -40,10 +40,9 @@ impl Tags {
     /// The hardware queue of a task.
     #[inline]
     pub(super) fn queue_of(&self, task: u32) -> u32 {
-        match self.used.len() {
-            1 => 0,
-            nr => task % nr as u32,
-        }
+        let nr = self.used.len() as u32;
+        // The first tasks have a queue each: no division for them.
+        if task < nr { task } else { task % nr }
     }
 
     #[inline]

@@ -4,57 +4,70 @@
 //! Not a model of its own and in no table. Ties in time are broken by the order in which the commands were given, so
 //! that the same commands always give the same completions. Source: none, plain book-keeping.
 
-use std::collections::VecDeque;
-
 use crate::device::{Command, Completion, Device, DeviceStats};
 use crate::origin::Options;
 use crate::rng::Rng;
 use crate::units::{Nanos, SECTOR_BYTES};
 
-/// How far from the end of the queue a new completion is looked for step by step.
+/// How many at the end of the queue a new completion is compared with before it is looked for by halves.
 const NEAR_END: usize = 8;
+
+/// So much room at the front of the queue, and at least as much as there are completions, is worth moving them.
+const ROOM: usize = 64;
 
 /// Completions whose time is known, in order of time, then of age. A command given later is seldom done much earlier,
 /// so that a new one belongs near the end and a sorted queue is quicker than a heap. No memory is allocated once
 /// `nr_expected` have been outstanding together.
 #[derive(Clone, Debug)]
 pub(super) struct Completions {
-    queue: VecDeque<(Nanos, Completion)>,
+    /// The queue is what begins at `head`; before it are those that have happened.
+    entries: Vec<(Nanos, Completion)>,
+    head: usize,
 }
 
 impl Completions {
     /// Room for `nr_expected` at once.
     pub(super) fn new(nr_expected: u32) -> Completions {
-        Completions { queue: VecDeque::with_capacity(nr_expected as usize) }
+        Completions { entries: Vec::with_capacity(2 * nr_expected as usize + ROOM), head: 0 }
     }
 
     /// `completion` will happen at `at`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(&mut self, at: Nanos, completion: Completion) {
-        // Its place is looked for step by step where it probably is, and by halves if it is not there.
-        let nr_later = self.queue.iter().rev().take(NEAR_END).take_while(|(due, _)| *due > at).count();
-        match nr_later {
-            0 => self.queue.push_back((at, completion)),
-            NEAR_END => self.queue.insert(self.queue.partition_point(|(due, _)| *due <= at), (at, completion)),
-            _ => self.queue.insert(self.queue.len() - nr_later, (at, completion)),
+        let queue = &self.entries[self.head..];
+        let nr_later = match queue.last_chunk::<NEAR_END>() {
+            // It probably belongs here. All are compared, since where a search would end is a toss-up.
+            Some(last) if last[0].0 <= at => last.iter().filter(|(due, _)| *due > at).count(),
+            _ => queue.len() - queue.partition_point(|(due, _)| *due <= at),
+        };
+        if nr_later == 0 {
+            self.entries.push((at, completion));
+        } else {
+            self.entries.insert(self.entries.len() - nr_later, (at, completion));
         }
     }
 
     /// When the next one happens.
     #[inline]
     pub(super) fn next(&self) -> Option<Nanos> {
-        self.queue.front().map(|(due, _)| *due)
+        self.entries.get(self.head).map(|(due, _)| *due)
     }
 
     /// The next one that has happened by `now`.
     #[inline]
     pub(super) fn pop(&mut self, now: Nanos) -> Option<Completion> {
-        self.queue.pop_front_if(|(due, _)| *due <= now).map(|(_, completion)| completion)
+        let &(_, completion) = self.entries.get(self.head).filter(|(due, _)| *due <= now)?;
+        self.head += 1;
+        if self.head >= ROOM && 2 * self.head >= self.entries.len() {
+            self.entries.drain(..self.head);
+            self.head = 0;
+        }
+        Some(completion)
     }
 
     /// How many there are.
     pub(super) fn len(&self) -> usize {
-        self.queue.len()
+        self.entries.len() - self.head
     }
 }
 
@@ -105,6 +118,7 @@ impl<T: Timing> Device for Electronic<T> {
         self.nr_sectors
     }
 
+    #[inline]
     fn submit(&mut self, now: Nanos, command: Command) {
         let room = self.queue_depth as usize * self.nr_queues as usize;
         assert!(self.completions.len() < room, "the device takes {room} commands");
@@ -158,6 +172,53 @@ impl Spread {
     }
 }
 
+/// How long sectors take at a rate. Most commands are as long as the one before, so that the division is seldom needed.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Rate {
+    kb_s: u64,
+    /// Length asked for last, and the answer.
+    last: (u32, u64),
+}
+
+impl Rate {
+    /// This many thousand bytes a second.
+    pub(super) fn new(kb_s: u64) -> Rate {
+        Rate { kb_s, last: (0, 0) }
+    }
+
+    /// How long `nr_sectors` take.
+    #[inline]
+    pub(super) fn time(&mut self, nr_sectors: u32) -> u64 {
+        if self.last.0 != nr_sectors {
+            self.last = (nr_sectors, transfer(u64::from(nr_sectors), self.kb_s));
+        }
+        self.last.1
+    }
+}
+
+/// A divisor that is mostly a power of two, for which a shift will do.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Divisor {
+    value: u64,
+    shift: Option<u32>,
+}
+
+impl Divisor {
+    /// By `value`, which must not be 0.
+    pub(super) fn new(value: u64) -> Divisor {
+        Divisor { value, shift: value.is_power_of_two().then(|| value.trailing_zeros()) }
+    }
+
+    /// Quotient and remainder.
+    #[inline]
+    pub(super) fn divide(self, number: u64) -> (u64, u64) {
+        match self.shift {
+            Some(shift) => (number >> shift, number & (self.value - 1)),
+            None => (number / self.value, number % self.value),
+        }
+    }
+}
+
 /// How long `nr_sectors` take at `rate_kb_s` thousand bytes a second.
 #[inline]
 pub(super) fn transfer(nr_sectors: u64, rate_kb_s: u64) -> u64 {
@@ -189,6 +250,19 @@ mod tests {
         for (at, tag) in expected {
             assert_eq!(completions.next(), Some(Nanos(at)));
             assert_eq!(completions.pop(Nanos(at)).map(|done| done.tag), Some(tag));
+        }
+    }
+
+    #[test]
+    fn rates_and_divisors_are_what_dividing_gives() {
+        let mut rate = Rate::new(3_200_000);
+        for nr_sectors in [8, 8, 0, 2560, 8, 7, 7] {
+            assert_eq!(rate.time(nr_sectors), transfer(u64::from(nr_sectors), 3_200_000), "{nr_sectors}");
+        }
+        for value in [1, 2, 3, 32, 63, 64, 1 << 40] {
+            for number in [0, 1, 31, 32, 33, 1 << 40, u64::MAX] {
+                assert_eq!(Divisor::new(value).divide(number), (number / value, number % value), "{number} by {value}");
+            }
         }
     }
 

@@ -8,10 +8,11 @@
 //! full or something else needs the arm; sectors it is about to pass are answered as it passes them. Writes go to a
 //! cache and reach the medium when the drive has been idle for a while, when a write does not fit, or on a flush. Its
 //! budget is so many bytes, and extents or commands (`write_slots.rs`); commands are accepted while the arm moves, and
-//! one that does not fit waits inside the drive. Without the cache, and for writes that are forced, a write is done at
-//! the end of its transfer, so that a lone stream has a record a revolution. With a queue, the access whose transfer
-//! can begin first is next, with the angle as it is when the command is decoded, unless another has been passed over
-//! too often.
+//! one that does not fit waits inside the drive. With slots the firmware stays with a write until its data has crossed
+//! the cable: those behind one that does not fit are not looked at. Without the cache, and for writes that are forced,
+//! a write is done at the end of its transfer, so that a lone stream has a record a revolution. With a queue, the
+//! access whose transfer can begin first is next, with the angle as it is when the command is decoded, unless another
+//! has been passed over too often.
 //!
 //! Shared by the drive profiles beside it, which give the values and their sources; itself in no table. Source: the
 //! mechanics are textbook (Ruemmler and Wilkes, "An Introduction to Disk Drive Modeling", 1994, cited from memory);
@@ -232,8 +233,10 @@ impl Geometry {
 struct Waiting {
     command: Command,
     arrival: u64,
-    /// When the drive has looked at it, save for the overhead of its kind.
+    /// When the drive has looked at it, save for the overhead of its kind; of one that is held, when it may.
     decoded: u64,
+    /// The firmware has not come to it yet.
+    held: bool,
     number: u64,
     passes: u64,
 }
@@ -790,10 +793,12 @@ impl Disk {
         if !room {
             return false;
         }
-        let ready = now.max(waiting.decoded + self.write_overhead);
+        let decoded = if waiting.held { self.work_on(waiting.decoded, &waiting.command) } else { waiting.decoded };
+        let ready = now.max(decoded + self.write_overhead);
         let sent = self.over_bus(ready, waiting.command.nr_sectors);
         if let Cache::Slots(slots) = &mut self.cache {
             slots.take(waiting.start(), waiting.end(), waiting.number, sent);
+            self.firmware_free = self.firmware_free.max(sent);
         }
         self.complete(sent, waiting, now > waiting.arrival, 0, 0);
         true
@@ -1000,9 +1005,18 @@ impl Disk {
         self.pick(now);
     }
 
-    /// When the firmware is through with `command`, which arrives at `now`.
-    fn decode(&mut self, now: u64, command: &Command) -> u64 {
-        let arrived = now + self.latency;
+    /// Whether `command` is a write for which there is no slot yet, or that is behind one.
+    fn is_held(&self, command: &Command) -> bool {
+        let (start, nr_sectors) = (command.sector.0, u64::from(command.nr_sectors));
+        let cached = self.write_cache && command.dir == Dir::Write && !command.fua && nr_sectors > 0;
+        let Cache::Slots(slots) = &self.cache else { return false };
+        cached
+            && nr_sectors <= slots.max_sectors
+            && (!self.blocked.is_empty() || !slots.admits(start, start + nr_sectors))
+    }
+
+    /// When the firmware is through with `command`, which has arrived at `arrived`.
+    fn work_on(&mut self, arrived: u64, command: &Command) -> u64 {
         let elsewhere = command.nr_sectors > 0 && command.sector.0 != self.stream;
         if command.nr_sectors > 0 {
             self.stream = command.sector.0 + u64::from(command.nr_sectors);
@@ -1042,8 +1056,9 @@ impl Device for Disk {
         self.settle(now);
         self.number += 1;
         self.last_activity = self.last_activity.max(now);
-        let decoded = self.decode(now, &command);
-        let waiting = Waiting { command, arrival: now, decoded, number: self.number, passes: 0 };
+        let (arrived, held) = (now + self.latency, self.is_held(&command));
+        let decoded = if held { arrived } else { self.work_on(arrived, &command) };
+        let waiting = Waiting { command, arrival: now, decoded, held, number: self.number, passes: 0 };
         if command.flush && self.cache.has_older(self.number) {
             self.flushes.push_back(waiting);
         } else {

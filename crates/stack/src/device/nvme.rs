@@ -11,7 +11,7 @@
 //! of buffered data, no conflict of reads with programming; the link is shared in order of arrival; the queues (one
 //! for each processor, as far as the drive has them) are served as one, without arbitration.
 
-use crate::device::completions::{Electronic, Spread, Timing, transfer};
+use crate::device::completions::{Divisor, Electronic, Rate, Spread, Timing, transfer};
 use crate::device::{Build, Command, DeviceStats};
 use crate::event::Dir;
 use crate::origin::{Entry, OptionSpec, Options, Origin};
@@ -85,8 +85,11 @@ struct Nvme {
     read: Spread,
     write: u64,
     stripe_sectors: u64,
-    link_rate: u64,
-    write_rate: u64,
+    /// By the sectors of a stripe, and by the number of units.
+    stripes: Divisor,
+    modulo_units: Divisor,
+    link_rate: Rate,
+    write_rate: Rate,
     /// How long the full buffer takes to be programmed.
     buffer_time: u64,
     units: Vec<u64>,
@@ -100,15 +103,19 @@ impl Nvme {
     fn new(options: &Options, rng: Rng) -> Nvme {
         let us = |name: &str| Nanos::from_us(options.unsigned(name));
         let write_rate = options.unsigned("write_rate_kb_s");
+        let stripe_sectors = options.unsigned("stripe_kb") * 2;
+        let nr_units = options.unsigned("units");
         Nvme {
             overhead: us("overhead_us").0,
             read: Spread::new(us("read_us"), options.unsigned("spread_percent")),
             write: us("write_us").0,
-            stripe_sectors: options.unsigned("stripe_kb") * 2,
-            link_rate: options.unsigned("link_rate_kb_s"),
-            write_rate,
+            stripe_sectors,
+            stripes: Divisor::new(stripe_sectors),
+            modulo_units: Divisor::new(nr_units),
+            link_rate: Rate::new(options.unsigned("link_rate_kb_s")),
+            write_rate: Rate::new(write_rate),
             buffer_time: transfer(options.unsigned("write_buffer_kb") * 2, write_rate),
-            units: vec![0; options.unsigned("units") as usize],
+            units: vec![0; nr_units as usize],
             link_free: 0,
             programmed: 0,
             rng,
@@ -117,12 +124,13 @@ impl Nvme {
     }
 
     /// When the flash has delivered all of a read that starts at `start`.
+    #[inline]
     fn read_flash(&mut self, start: u64, command: &Command) -> u64 {
-        let first = command.sector.0 / self.stripe_sectors;
+        let (first, _) = self.stripes.divide(command.sector.0);
         // The next stripe's first sector; most commands end before it.
         let mut boundary = (first + 1) * self.stripe_sectors;
         let end = command.sector.0 + u64::from(command.nr_sectors);
-        let mut unit = (first % self.units.len() as u64) as usize;
+        let mut unit = self.modulo_units.divide(first).1 as usize;
         let mut ready = start;
         loop {
             let free = &mut self.units[unit];
@@ -138,6 +146,7 @@ impl Nvme {
 }
 
 impl Timing for Nvme {
+    #[inline]
     fn time(&mut self, now: Nanos, command: &Command) -> (u64, bool) {
         let mut start = now.0 + self.overhead;
         let mut media = false;
@@ -147,7 +156,7 @@ impl Timing for Nvme {
         }
         let mut done = start;
         if command.nr_sectors > 0 {
-            let sent = transfer(u64::from(command.nr_sectors), self.link_rate);
+            let sent = self.link_rate.time(command.nr_sectors);
             self.link_free = self.link_free.max(start) + sent;
             done = match command.dir {
                 Dir::Read => {
@@ -155,7 +164,7 @@ impl Timing for Nvme {
                     self.read_flash(start, command) + sent
                 }
                 Dir::Write => {
-                    let program = transfer(u64::from(command.nr_sectors), self.write_rate);
+                    let program = self.write_rate.time(command.nr_sectors);
                     self.programmed = self.programmed.max(start) + program;
                     media |= command.fua;
                     let room = self.programmed.saturating_sub(self.buffer_time);

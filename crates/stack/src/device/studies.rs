@@ -176,12 +176,14 @@ fn streams_share_a_budget_of_slots() {
         assert_near(dd(&options, 1, ALL), one, 2, "one writer");
         let [old_2, old_4, new_2, new_4] =
             [(2, ALL), (4, ALL), (2, Gate::Depth(1)), (4, Gate::Depth(1))].map(|(n, gate)| dd(&options, n, gate));
-        for (measured, expected) in [(old_2, old[0]), (old_4, old[1]), (new_2, new[0]), (new_4, new[1])] {
-            assert_near(measured, expected, 18, "several writers");
+        for (measured, expected, percent) in
+            [(old_2, old[0], 18), (old_4, old[1], 7), (new_2, new[0], 8), (new_4, new[1], 7)]
+        {
+            assert_near(measured, expected, percent, "several writers");
         }
         // A constant budget: half of it for each halves the rate of all.
         assert!((1_700..2_300).contains(&(old_2 * 1_000 / old_4)), "{old_2} and {old_4}");
-        for (new, old, bounds) in [(new_2, old_2, 720..=1_020), (new_4, old_4, 760..=1_000)] {
+        for (new, old, bounds) in [(new_2, old_2, 720..=1_020), (new_4, old_4, 800..=960)] {
             assert!(bounds.contains(&(new * 1_000 / old)), "{slots} slots: {new} after {old}");
         }
         // Each writer alone for a while is the better way to use such a disk.
@@ -192,18 +194,20 @@ fn streams_share_a_budget_of_slots() {
 
 #[test]
 fn two_commands_at_once_are_enough_and_a_shared_slot_ends_the_shortage() {
-    let [one, two, many] = [1, 2, 31].map(|depth| dd(&[], 2, Gate::Depth(depth)));
-    assert_eq!(two, many);
-    assert!(one * 100 < two * 90, "{one} and {two}");
-    // With one slot for a contiguous run only the firmware limits: 60 us, or 45 and the rest of the cycle more.
+    for nr_writers in [2, 4] {
+        let [one, two, many] = [1, 2, 31].map(|depth| dd(&[], nr_writers, Gate::Depth(depth)));
+        assert_near(two, many, 1, "two at once");
+        assert!(one * 100 < two * 90, "{one} and {two}");
+    }
+    // With one slot for a contiguous run only the firmware limits, 60 us and 16 of the cable; alone, the cycle does.
     let options = [("coalesce", 1)];
     assert_near(dd(&options, 1, ALL), 24_800, 2, "one writer");
-    assert_near(dd(&options, 4, ALL), 4_096_000 / 62, 5, "four writers at once");
+    assert_near(dd(&options, 4, ALL), 4_096_000 / 76, 5, "four writers at once");
     // The other reading of the report: no shortage, and 110 us whenever the stream changes.
     let options = [("coalesce", 1), ("tsw_us", 110)];
     assert_near(dd(&options, 1, ALL), 24_800, 2, "one writer");
     for nr_writers in [2, 4] {
-        assert_near(dd(&options, nr_writers, ALL), 22_000, 12, "several at once");
+        assert_near(dd(&options, nr_writers, ALL), 22_000, 2, "several at once");
         assert_near(dd(&options, nr_writers, Gate::Depth(1)), 16_600, 5, "several, one at a time");
     }
 }

@@ -675,6 +675,10 @@ impl Elevator for Anticipatory {
         (self.status == Status::WaitNext).then(|| self.hz.start(Jiffies(self.antic_start + self.antic_expire)))
     }
 
+    fn has_timer(&self) -> bool {
+        true
+    }
+
     fn on_timer(&mut self, ctx: &mut Ctx<'_>) {
         if self.waiting() {
             self.stop_waiting(ctx, IdleEnd::Timeout);

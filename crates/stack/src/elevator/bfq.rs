@@ -599,6 +599,10 @@ impl Elevator for Bfq {
         self.idle_until.filter(|_| self.noticed)
     }
 
+    fn has_timer(&self) -> bool {
+        true
+    }
+
     fn on_timer(&mut self, ctx: &mut Ctx<'_>) {
         if let (Some(index), Some(_)) = (self.serving, self.idle_until) {
             self.expire(index, Expiry::Idle, ctx);

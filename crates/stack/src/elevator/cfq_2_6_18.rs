@@ -946,6 +946,10 @@ impl Elevator for Cfq {
         self.idle_until.map(|tick| self.hz.start(Jiffies(tick)))
     }
 
+    fn has_timer(&self) -> bool {
+        true
+    }
+
     fn on_timer(&mut self, ctx: &mut Ctx<'_>) {
         self.settle_exits(ctx);
         let now = ctx.jiffies();

@@ -235,6 +235,10 @@ impl Elevator for Cfq {
 
     fn completed(&mut self, _ctx: &mut Ctx<'_>, _rq: RqId) {}
 
+    fn minds_completions(&self) -> bool {
+        false
+    }
+
     fn is_empty(&self) -> bool {
         self.len == 0
     }

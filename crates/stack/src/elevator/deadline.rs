@@ -15,7 +15,7 @@ use crate::event::{Dir, MergeKind, RqId};
 use crate::origin::{Entry, OptionSpec, Options, Origin};
 use crate::request::{Bio, Requests};
 use crate::sorted::{Fifo, MergeHints, Sorted, joins, slot};
-use crate::units::Hz;
+use crate::units::{Hz, Nanos, TickClock};
 use std::collections::VecDeque;
 
 /// The tunables that all deadline elevators have.
@@ -43,7 +43,13 @@ pub const ENTRY: Entry<Build> = Entry {
 };
 
 fn build(options: &Options, hz: Hz) -> Box<dyn Elevator> {
-    let rules = Rules { contiguous_batches: true, restart_at_lowest: true, alias_leaves: true, due_is_expired: false };
+    let rules = Rules {
+        contiguous_batches: true,
+        restart_at_lowest: true,
+        alias_leaves: true,
+        due_is_expired: false,
+        sweep_is_position: false,
+    };
     Box::new(Deadline::new(options, hz, rules))
 }
 
@@ -58,6 +64,9 @@ pub(super) struct Rules {
     pub(super) alias_leaves: bool,
     /// A request is overdue at its time, not only after it.
     pub(super) due_is_expired: bool,
+    /// Each direction remembers the place of its last request and goes on with whatever waits there or behind it (else
+    /// the request that came next when the last one left, in the last direction only).
+    pub(super) sweep_is_position: bool,
 }
 
 #[derive(Copy, Clone, Debug, Default)]
@@ -71,6 +80,7 @@ struct Data {
 #[derive(Clone, Debug)]
 pub(super) struct Deadline {
     rules: Rules,
+    clock: TickClock,
     /// Ticks until a read or write expires.
     expire: [u64; 2],
     writes_starved: u64,
@@ -82,6 +92,9 @@ pub(super) struct Deadline {
     data: Vec<Data>,
     /// Continuation of the sweep, at most one of the two.
     next: [Option<RqId>; 2],
+    /// Start of the last request of each direction, and the direction of the last one of all.
+    latest: [u64; 2],
+    last_dir: Dir,
     last_sector: u64,
     batching: u64,
     starved: u64,
@@ -92,6 +105,7 @@ impl Deadline {
     pub(super) fn new(options: &Options, hz: Hz, rules: Rules) -> Deadline {
         Deadline {
             rules,
+            clock: TickClock::new(hz),
             expire: ["read_expire_ms", "write_expire_ms"].map(|name| hz.from_ms(options.unsigned(name))),
             writes_starved: options.unsigned("writes_starved"),
             fifo_batch: options.unsigned("fifo_batch"),
@@ -101,6 +115,8 @@ impl Deadline {
             hints: MergeHints::default(),
             data: Vec::new(),
             next: [None; 2],
+            latest: [0; 2],
+            last_dir: Dir::Write,
             last_sector: 0,
             batching: 0,
             starved: 0,
@@ -108,33 +124,30 @@ impl Deadline {
         }
     }
 
+    #[inline]
     fn tree_insert(&mut self, requests: &Requests, rq: RqId) {
         let request = &requests[rq];
         let (dir, key) = (request.dir as usize, request.sector.0);
         if self.rules.alias_leaves {
-            // The loop ends because every turn takes one request out of the tree.
-            while let Some(alias) = self.trees[dir].at(key) {
-                self.move_to_dispatch(requests, alias);
-            }
+            self.send_aliases(requests, dir, key);
         }
         slot(&mut self.data, rq).key = key;
         self.trees[dir].insert(key, rq);
     }
 
-    /// Takes `rq` out of its tree and returns the request after it.
-    fn tree_remove(&mut self, requests: &Requests, rq: RqId) -> Option<RqId> {
+    /// Takes `rq` out of its tree; the sweep goes on behind it.
+    fn tree_remove(&mut self, requests: &Requests, rq: RqId) {
         let dir = requests[rq].dir as usize;
         let after = self.trees[dir].take(self.data[rq.0 as usize].key, rq);
         if self.next[dir] == Some(rq) {
             self.next[dir] = after;
         }
-        after
     }
 
-    fn remove(&mut self, requests: &Requests, rq: RqId) -> Option<RqId> {
+    fn remove(&mut self, requests: &Requests, rq: RqId) {
         self.fifos[requests[rq].dir as usize].remove(rq);
         self.hints.removed(rq);
-        self.tree_remove(requests, rq)
+        self.tree_remove(requests, rq);
     }
 
     fn reposition(&mut self, requests: &Requests, rq: RqId) {
@@ -145,40 +158,71 @@ impl Deadline {
         }
     }
 
-    /// Makes `rq` the end of the sweep and puts it on the dispatch list.
-    fn move_to_dispatch(&mut self, requests: &Requests, rq: RqId) {
-        let dir = requests[rq].dir as usize;
-        let after = self.remove(requests, rq);
+    /// Makes `rq` the end of the sweep and takes it out, to be dispatched.
+    fn take_out(&mut self, requests: &Requests, rq: RqId) {
+        let request = &requests[rq];
+        let dir = request.dir as usize;
+        self.fifos[dir].remove(rq);
+        self.hints.removed(rq);
+        let after = self.trees[dir].take(self.data[rq.0 as usize].key, rq);
         self.next = [None; 2];
         self.next[dir] = after;
-        self.last_sector = requests[rq].end().0;
-        self.dispatch.push_back(rq);
+        self.latest[dir] = request.sector.0;
+        self.last_dir = request.dir;
+        self.last_sector = request.end().0;
     }
 
-    fn has_expired(&self, dir: usize, now: u64) -> bool {
+    /// Sends away what waits at this sector.
+    fn send_aliases(&mut self, requests: &Requests, dir: usize, key: u64) {
+        // The loop ends because every turn takes one request out of the tree.
+        while let Some(alias) = self.trees[dir].at(key) {
+            self.take_out(requests, alias);
+            self.dispatch.push_back(alias);
+        }
+    }
+
+    fn has_expired(&mut self, dir: usize, now: Nanos) -> bool {
+        let now = self.clock.at(now).0;
         self.fifos[dir].first().is_some_and(|rq| {
             let expires = self.data[rq.0 as usize].expires;
             if self.rules.due_is_expired { now >= expires } else { now > expires }
         })
     }
 
-    /// Puts the next request on the dispatch list, if there is one.
-    fn dispatch_one(&mut self, requests: &Requests, now: u64) -> bool {
+    /// Everything queued so far goes before a flush.
+    #[cold]
+    fn add_flush(&mut self, ctx: &Ctx<'_>, flush: RqId) {
+        while let Some(rq) = self.select(ctx.requests, ctx.now) {
+            self.dispatch.push_back(rq);
+        }
+        self.hints.forget_last();
+        self.dispatch.push_back(flush);
+    }
+
+    /// Takes out the request whose turn it is, if there is one.
+    #[inline]
+    fn select(&mut self, requests: &Requests, now: Nanos) -> Option<RqId> {
         let rq = match self.continuing(requests) {
             Some(rq) => rq,
-            None => match self.choose(now) {
-                Some(rq) => rq,
-                None => return false,
-            },
+            None => self.choose(now)?,
         };
         self.batching += 1;
-        self.move_to_dispatch(requests, rq);
-        true
+        self.take_out(requests, rq);
+        Some(rq)
+    }
+
+    /// Where the sweep of a direction goes on.
+    #[inline]
+    fn sweep(&self, dir: usize) -> Option<RqId> {
+        if self.rules.sweep_is_position { self.trees[dir].at_or_behind(self.latest[dir]) } else { self.next[dir] }
     }
 
     /// The next request of the current batch.
     fn continuing(&mut self, requests: &Requests) -> Option<RqId> {
-        let rq = self.next[Dir::Write as usize].or(self.next[Dir::Read as usize])?;
+        if self.batching >= self.fifo_batch && !self.rules.contiguous_batches {
+            return None;
+        }
+        let rq = self.sweep(self.last_dir as usize)?;
         if self.rules.contiguous_batches && requests[rq].sector.0 != self.last_sector {
             self.batching += self.fifo_batch;
         }
@@ -186,7 +230,7 @@ impl Deadline {
     }
 
     /// The first request after a decision between reads and writes.
-    fn choose(&mut self, now: u64) -> Option<RqId> {
+    fn choose(&mut self, now: Nanos) -> Option<RqId> {
         let [reads, writes] = [0, 1].map(|dir| !self.trees[dir].is_empty());
         let mut dir = Dir::Read;
         if reads {
@@ -207,7 +251,7 @@ impl Deadline {
         }
         let dir = dir as usize;
         let expired = self.has_expired(dir, now);
-        match self.next[dir] {
+        match self.sweep(dir) {
             Some(next) if !expired => {
                 // The old elevator goes on counting here, so that a long sweep ends even contiguous batches.
                 if !self.rules.contiguous_batches {
@@ -264,29 +308,31 @@ impl Elevator for Deadline {
         self.reposition(ctx.requests, kept);
     }
 
+    #[inline]
     fn add(&mut self, ctx: &mut Ctx<'_>, rq: RqId) {
-        let now = ctx.jiffies();
         if ctx.requests[rq].flush {
-            while self.dispatch_one(ctx.requests, now) {}
-            self.hints.forget_last();
-            self.dispatch.push_back(rq);
-            return;
+            return self.add_flush(ctx, rq);
         }
         let dir = ctx.requests[rq].dir as usize;
         self.tree_insert(ctx.requests, rq);
-        self.data[rq.0 as usize].expires = now + self.expire[dir];
+        self.data[rq.0 as usize].expires = self.clock.at(ctx.now).0 + self.expire[dir];
         self.fifos[dir].push_back(rq);
         self.hints.added(ctx.requests, rq);
     }
 
+    #[inline]
     fn next(&mut self, ctx: &mut Ctx<'_>) -> Option<RqId> {
-        if self.dispatch.is_empty() {
-            self.dispatch_one(ctx.requests, ctx.jiffies());
+        match self.dispatch.pop_front() {
+            None => self.select(ctx.requests, ctx.now),
+            dispatched => dispatched,
         }
-        self.dispatch.pop_front()
     }
 
     fn completed(&mut self, _ctx: &mut Ctx<'_>, _rq: RqId) {}
+
+    fn minds_completions(&self) -> bool {
+        false
+    }
 
     fn is_empty(&self) -> bool {
         self.len() == 0
@@ -302,6 +348,7 @@ pub(super) mod tests {
     use super::super::testing::{Driver, permutations};
     use crate::event::Dir::{Read, Write};
     use crate::rng::Rng;
+    use proptest::prelude::*;
 
     /// Which directions `name` serves when 100 reads and 100 writes wait at random places: `R16 R16 W16` and so on.
     pub(in super::super) fn runs(name: &str) -> Vec<(char, usize)> {
@@ -475,5 +522,118 @@ pub(super) mod tests {
             }
         }
         assert_eq!(worlds, 1 + 6 * 2 + 30 * 4 + 120 * 8 + 360 * 16 + 720 * 32);
+    }
+
+    /// A request of the list that [`Naive`] keeps.
+    #[derive(Copy, Clone, Debug, PartialEq, Eq)]
+    struct Waiting {
+        sector: u64,
+        write: bool,
+        expires: u64,
+    }
+
+    /// Dispatch with expiry over a plain list: what the head of this file says, without trees, lists or hints. Requests
+    /// never touch each other, so none is contiguous with another.
+    struct Naive {
+        name: &'static str,
+        waiting: Vec<Waiting>,
+        /// The request after the last one, as of when that one left.
+        sweep: Option<Waiting>,
+        /// Since 6.5: where the last request of each direction was, and which direction was the last.
+        latest: [u64; 2],
+        last_is_write: bool,
+        batching: u64,
+        starved: u64,
+    }
+
+    impl Naive {
+        fn oldest(&self, write: bool) -> Option<Waiting> {
+            self.waiting.iter().find(|request| request.write == write).copied()
+        }
+
+        fn lowest(&self, write: bool, above: Option<u64>) -> Option<Waiting> {
+            let of_dir = self.waiting.iter().filter(|request| request.write == write);
+            of_dir.filter(|request| above.is_none_or(|last| request.sector > last)).min_by_key(|r| r.sector).copied()
+        }
+
+        fn sweep_of(&self, write: bool) -> Option<Waiting> {
+            if self.name == "mq-deadline" {
+                let from = self.latest[usize::from(write)];
+                let of_dir = self.waiting.iter().filter(|request| request.write == write && request.sector >= from);
+                of_dir.min_by_key(|request| request.sector).copied()
+            } else {
+                self.sweep.filter(|next| next.write == write)
+            }
+        }
+
+        fn dispatch(&mut self, now: u64) -> Option<u64> {
+            let batch = if self.name == "deadline" { 1 } else { 16 };
+            let chosen = match self.sweep_of(self.last_is_write).filter(|_| self.batching < batch) {
+                Some(next) => next,
+                None => {
+                    let (reads, writes) = (self.oldest(false).is_some(), self.oldest(true).is_some());
+                    let write = writes && (!reads || self.starved >= 2);
+                    self.starved = if write { 0 } else { self.starved + u64::from(writes) };
+                    self.batching = 0;
+                    let oldest = self.oldest(write)?;
+                    let overdue =
+                        if self.name.starts_with("mq") { now >= oldest.expires } else { now > oldest.expires };
+                    match self.sweep_of(write) {
+                        _ if overdue => oldest,
+                        Some(next) => next,
+                        None if self.name == "deadline" => self.lowest(write, None)?,
+                        None => oldest,
+                    }
+                }
+            };
+            self.batching += 1;
+            self.waiting.retain(|request| *request != chosen);
+            self.sweep = self.lowest(chosen.write, Some(chosen.sector));
+            (self.latest[usize::from(chosen.write)], self.last_is_write) = (chosen.sector, chosen.write);
+            Some(chosen.sector)
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+
+        /// Expiry is honoured as the naive list does, whatever arrives when. A step is a submission (sector, write) or a
+        /// dispatch after a wait.
+        #[test]
+        fn expiry_is_that_of_a_naive_list(
+            steps in proptest::collection::vec((0..3u8, 0..40u64, any::<bool>(), 0..400u64), 1..250),
+        ) {
+            for name in ["deadline", "deadline-3.2", "mq-deadline-6.1", "mq-deadline"] {
+                let expire = [("read_expire_ms", 300), ("write_expire_ms", 1500)];
+                let mut driver = Driver::with(name, 1000, &expire);
+                let mut naive = Naive {
+                    name,
+                    waiting: vec![],
+                    sweep: None,
+                    latest: [0; 2],
+                    last_is_write: true,
+                    batching: 0,
+                    starved: 0,
+                };
+                for &(kind, place, write, wait) in &steps {
+                    let (sector, now) = (place * 100 + u64::from(write) * 50, driver.now.0 / 1_000_000);
+                    if kind > 0 && !naive.waiting.iter().any(|request| request.sector == sector) {
+                        driver.submit(if write { Write } else { Read }, sector, 8, 0);
+                        let expires = now + expire[usize::from(write)].1 as u64;
+                        naive.waiting.push(Waiting { sector, write, expires });
+                    } else if kind == 0 {
+                        driver.wait_ms(wait);
+                        let now = driver.now.0 / 1_000_000;
+                        let wanted = naive.dispatch(now);
+                        let got = driver.start().map(|rq| {
+                            let sector = driver.requests[rq].sector.0;
+                            driver.complete(rq);
+                            sector
+                        });
+                        prop_assert_eq!(got, wanted, "{} at {} ms", name, now);
+                    }
+                }
+            }
+        }
     }
 }

@@ -28,8 +28,13 @@ pub const ENTRY: Entry<Build> = Entry {
 };
 
 fn build(options: &Options, hz: Hz) -> Box<dyn Elevator> {
-    let rules =
-        Rules { contiguous_batches: false, restart_at_lowest: false, alias_leaves: false, due_is_expired: false };
+    let rules = Rules {
+        contiguous_batches: false,
+        restart_at_lowest: false,
+        alias_leaves: false,
+        due_is_expired: false,
+        sweep_is_position: false,
+    };
     Box::new(Deadline::new(options, hz, rules))
 }
 

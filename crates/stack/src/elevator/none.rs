@@ -75,6 +75,10 @@ impl Elevator for SoftwareQueue {
 
     fn completed(&mut self, _ctx: &mut Ctx<'_>, _rq: RqId) {}
 
+    fn minds_completions(&self) -> bool {
+        false
+    }
+
     fn is_empty(&self) -> bool {
         self.line.entries().is_empty()
     }

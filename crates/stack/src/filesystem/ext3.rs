@@ -93,6 +93,7 @@ fn build(options: &Options, page_by_page: bool) -> Rules {
         inodes_per_block: options.unsigned("inodes_per_block") as u32,
         commit_interval_s: options.unsigned("commit_interval_s"),
         page_by_page,
+        add_as_mapped: false,
         max_folio_order: 0,
     }
 }

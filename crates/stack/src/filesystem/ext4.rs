@@ -78,6 +78,7 @@ pub(super) const ENTRY_EXT3: Entry<Build> = Entry {
             0 => BlockMap::IndirectBehind(CHUNK),
             _ => BlockMap::Indirect,
         },
+        add_as_mapped: true,
         ..rules(options, 0)
     },
 };
@@ -122,6 +123,7 @@ fn rules(options: &Options, max_folio_order: u8) -> Rules {
         inodes_per_block: options.unsigned("inodes_per_block") as u32,
         commit_interval_s: options.unsigned("commit_interval_s"),
         page_by_page: false,
+        add_as_mapped: false,
         max_folio_order,
     }
 }

@@ -85,10 +85,16 @@ impl World<'_, '_> {
         let mut pending = std::mem::take(&mut self.vfs.borrow_mut().pending);
         for submission in pending.drain(..) {
             let nr_pages: u64 = submission.runs.iter().map(|(_, nr_pages)| nr_pages).sum();
-            self.charge(self.machine.page_add * nr_pages);
+            if !submission.planned {
+                self.charge(self.machine.page_add * nr_pages);
+            }
             self.start_plug();
             for (first, nr_pages) in submission.runs {
-                self.read_run(submission.file, first, nr_pages).await;
+                if submission.planned {
+                    self.read_planned(submission.file, first, nr_pages, submission.marker).await;
+                } else {
+                    self.read_run(submission.file, first, nr_pages).await;
+                }
             }
             self.finish_plug();
             if submission.ahead && self.vfs.borrow().kicks_queue {
@@ -98,6 +104,46 @@ impl World<'_, '_> {
         if std::mem::take(&mut self.vfs.borrow_mut().reclaim_met_dirty) {
             self.kick_writeback();
         }
+    }
+
+    /// Adds pages as their blocks are looked up, and submits those that nobody else has added meanwhile.
+    async fn read_planned(&self, file: FileId, first: PageIndex, nr_pages: u64, marker: Option<PageIndex>) {
+        let (mut at, end) = (first, first.plus(nr_pages));
+        while at < end {
+            let (same_block, known) = {
+                let vfs = self.vfs.borrow();
+                (vfs.pages_to_boundary(&self.fs, file, at), vfs.mapping_is_cached(&self.fs, file, at))
+            };
+            // Up to the first page whose block must be waited for: that one is added, the others are not yet.
+            let next = if known { at.plus(same_block.min(end.0 - at.0)) } else { at.plus(1) };
+            let mut runs = self.add_planned(file, (at, next), marker);
+            at = next;
+            if let (false, Some((page, nr_pages))) = (known, runs.first_mut()) {
+                self.map(file, *page).await;
+                // What follows joins it, if it is still absent.
+                let stop = at.plus((same_block - 1).min(end.0 - at.0));
+                let rest = self.add_planned(file, (at, stop), marker);
+                at = stop;
+                let joins = rest.first().is_some_and(|(first, _)| *first == page.plus(1));
+                *nr_pages += rest.first().filter(|_| joins).map_or(0, |(_, nr_pages)| *nr_pages);
+                runs.extend(rest.into_iter().skip(usize::from(joins)));
+            }
+            for (first, nr_pages) in runs {
+                self.read_run(file, first, nr_pages).await;
+            }
+        }
+    }
+
+    fn add_planned(
+        &self,
+        file: FileId,
+        range: (PageIndex, PageIndex),
+        marker: Option<PageIndex>,
+    ) -> Vec<(PageIndex, u64)> {
+        let at = (self.now.get(), self.call_id());
+        let runs = self.vfs.borrow_mut().add_planned(file, range, marker, at, &mut self.rec.borrow_mut());
+        self.charge(self.machine.page_add * runs.iter().map(|(_, nr_pages)| nr_pages).sum::<u64>());
+        runs
     }
 
     /// Submits a run of pages that are locked in the cache: a bio ends where its mapping block does, and in 2.4 with

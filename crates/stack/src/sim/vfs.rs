@@ -69,6 +69,10 @@ pub(super) struct Submission {
     pub(super) runs: Vec<(PageIndex, u64)>,
     /// They lie ahead of the reader.
     pub(super) ahead: bool,
+    /// Its pages have not been added yet: that is up to whoever looks up their blocks.
+    pub(super) planned: bool,
+    /// The page that gets the marker of a planned submission.
+    pub(super) marker: Option<PageIndex>,
 }
 
 type PageWaiters = BTreeMap<(FileId, PageIndex), Vec<TaskId>>;
@@ -95,6 +99,9 @@ pub(super) struct Vfs {
     /// It has the queue run after windows ahead of the reader.
     pub(super) kicks_queue: bool,
     limits: Limits,
+    add_as_mapped: bool,
+    /// Who waits for a page is woken when the one before it has had the page's lock.
+    pub(super) wakes_one: bool,
     read_waiters: PageWaiters,
     write_waiters: PageWaiters,
     mapping_waiters: BTreeMap<(FileId, u32), Vec<TaskId>>,
@@ -147,6 +154,8 @@ impl Vfs {
             hits_are_silent: false,
             kicks_queue: false,
             limits,
+            add_as_mapped: rules.add_as_mapped,
+            wakes_one: false,
             read_waiters: BTreeMap::new(),
             write_waiters: BTreeMap::new(),
             mapping_waiters: BTreeMap::new(),
@@ -221,6 +230,7 @@ impl Vfs {
             cache: &mut self.cache,
             mappings: None,
             pending: &mut self.pending,
+            add_as_mapped: self.add_as_mapped,
             met_dirty: &mut self.reclaim_met_dirty,
             file,
             file_bytes,
@@ -300,6 +310,8 @@ impl Vfs {
             cache: &mut self.cache,
             mappings: None,
             pending: &mut self.pending,
+            // A fault has the mapping in hand, and its pages at once.
+            add_as_mapped: false,
             met_dirty: &mut self.reclaim_met_dirty,
             file,
             file_bytes,
@@ -359,6 +371,7 @@ impl Vfs {
             cache: &mut self.cache,
             mappings: Some(&mut self.mappings),
             pending: &mut self.pending,
+            add_as_mapped: self.add_as_mapped,
             met_dirty: &mut self.reclaim_met_dirty,
             file,
             file_bytes,
@@ -403,6 +416,7 @@ impl Vfs {
             cache: &mut self.cache,
             mappings: Some(&mut self.mappings),
             pending: &mut self.pending,
+            add_as_mapped: self.add_as_mapped,
             met_dirty: &mut self.reclaim_met_dirty,
             file,
             file_bytes,
@@ -418,6 +432,39 @@ impl Vfs {
     /// Makes room for `more` pages.
     pub(super) fn make_room(&mut self, more: u64, at: (Nanos, CallId), rec: &mut Recorder<'_>) {
         make_room(&mut self.cache, &mut self.mappings, more, &mut self.reclaim_met_dirty, at, rec);
+    }
+
+    /// Adds the pages of a planned submission from `first` to `end` that nobody else has added. Returns them as runs.
+    pub(super) fn add_planned(
+        &mut self,
+        file: FileId,
+        (first, end): (PageIndex, PageIndex),
+        marker: Option<PageIndex>,
+        at: (Nanos, CallId),
+        rec: &mut Recorder<'_>,
+    ) -> Vec<(PageIndex, u64)> {
+        self.make_room(end.0 - first.0, at, rec);
+        let mut runs = Vec::new();
+        let mut from = first;
+        while let Some((start, nr_pages)) = self.cache.next_absent_run(file, from, end) {
+            from = start.plus(nr_pages);
+            for page in (start.0..from.0).map(PageIndex) {
+                self.cache.add(file, Folio { first: page, order: 0 }, false);
+                if marker == Some(page) {
+                    self.cache.set(file, page, 1, Flag::Marked, true);
+                }
+            }
+            rec.event(at.0, at.1, What::PageAdd { file, page: start, nr_pages: nr_pages as u32 });
+            runs.push((start, nr_pages));
+        }
+        runs
+    }
+
+    /// Whether the blocks that map a page are in memory.
+    pub(super) fn mapping_is_cached(&self, rules: &Rules, file: FileId, page: PageIndex) -> bool {
+        let file = &self.files[file.0 as usize];
+        let is_cached = |block: u32| file.mapping[block as usize] == MapState::Cached;
+        file.device.is_some() || rules.mapping_of(page).into_iter().flatten().all(is_cached)
     }
 
     pub(super) fn under_writeback(&self, file: FileId, page: PageIndex) -> bool {
@@ -446,7 +493,22 @@ impl Vfs {
     pub(super) fn read_done(&mut self, file: FileId, page: PageIndex, nr_pages: u64) -> Vec<TaskId> {
         self.cache.set(file, page, nr_pages, Flag::Uptodate, true);
         self.cache.set(file, page, nr_pages, Flag::Locked, false);
-        take_waiters(&mut self.read_waiters, file, page, nr_pages)
+        if !self.wakes_one {
+            return take_waiters(&mut self.read_waiters, file, page, nr_pages);
+        }
+        let pages = (file, page)..(file, page.plus(nr_pages));
+        let keys: Vec<(FileId, PageIndex)> = self.read_waiters.range(pages).map(|(key, _)| *key).collect();
+        keys.into_iter().filter_map(|(file, page)| self.next_read_waiter(file, page)).collect()
+    }
+
+    /// The task that has waited longest for a page, if any: it waits no more.
+    pub(super) fn next_read_waiter(&mut self, file: FileId, page: PageIndex) -> Option<TaskId> {
+        let waiters = self.read_waiters.get_mut(&(file, page))?;
+        let first = waiters.remove(0);
+        if waiters.is_empty() {
+            self.read_waiters.remove(&(file, page));
+        }
+        Some(first)
     }
 
     /// Pages have been written: who is to be woken.
@@ -518,6 +580,7 @@ struct View<'a, 's> {
     /// None while a fault has one of them: room is made after it then.
     mappings: Option<&'a mut Mappings>,
     pending: &'a mut Vec<Submission>,
+    add_as_mapped: bool,
     met_dirty: &'a mut bool,
     file: FileId,
     file_bytes: u64,
@@ -605,10 +668,23 @@ impl Mapping for View<'_, '_> {
         self.decided(window, 0);
         let end = window.start.plus(window.nr_pages);
         let last_page = self.file_bytes.div_ceil(PAGE_BYTES);
-        let mut submission = Submission { file: self.file, runs: Vec::new(), ahead: window.kind == RaKind::Async };
+        let mut submission = Submission {
+            file: self.file,
+            runs: Vec::new(),
+            ahead: window.kind == RaKind::Async,
+            planned: self.add_as_mapped,
+            marker: window.marker,
+        };
         let mut nr_new = 0;
         let mut at = window.start;
-        while let Some((first, nr_pages)) = self.cache.next_absent_run(self.file, at, end) {
+        while let Some((first, mut nr_pages)) = self.cache.next_absent_run(self.file, at, end) {
+            if submission.planned && first.0 < last_page {
+                nr_pages = nr_pages.min(last_page - first.0);
+                submission.runs.push((first, nr_pages));
+                nr_new += nr_pages;
+                at = first.plus(nr_pages);
+                continue;
+            }
             self.make_room(nr_pages);
             for page in first.0..first.0 + nr_pages {
                 let page = PageIndex(page);
@@ -653,7 +729,8 @@ impl Mapping for View<'_, '_> {
         }
         runs.retain(|(first, _)| first.0 < last_page);
         if !runs.is_empty() {
-            self.pending.push(Submission { file: self.file, runs, ahead: window.kind == RaKind::Async });
+            let ahead = window.kind == RaKind::Async;
+            self.pending.push(Submission { file: self.file, runs, ahead, planned: false, marker: None });
         }
     }
 

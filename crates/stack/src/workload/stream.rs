@@ -401,7 +401,8 @@ impl State {
                     matches!(stream.order, Order::Sequential { .. })
                         && self.cursors[target].next.iter().sum::<u64>() >= stream.targets[target].len_bytes
                 };
-                let fresh = (0..nr_targets).map(|step| (self.current + step) % nr_targets).find(|target| !over(*target));
+                let fresh =
+                    (0..nr_targets).map(|step| (self.current + step) % nr_targets).find(|target| !over(*target));
                 self.current = fresh.unwrap_or(self.current);
             }
             _ => {}

@@ -1,8 +1,11 @@
 //! 2018: a larger read-ahead window.
 
+use iowhy_stack::layers::Layers;
+
 use super::{Checks, ClaimResult, gains};
 use crate::incident::file::Claim;
-use crate::incident::{IncidentResult, RowResult};
+use crate::incident::{IncidentResult, RowResult, mean};
+use crate::text;
 
 /// What checks the claims that are not a matter of two rows.
 pub(in crate::incident) const CHECKS: Checks = &[("bonnie-sys", falls), ("shape", shape)];
@@ -50,6 +53,62 @@ fn shape(result: &IncidentResult, _: &Claim, checked: &mut ClaimResult) {
         100.0 * many,
         100.0 * flat
     ));
+}
+
+/// The cause in words, every number from this run's own layers: means over the repetitions.
+pub(in crate::incident) fn why(result: &IncidentResult) -> String {
+    let (Some(broken), Some(fixed), Some(alone)) = (result.part("broken"), result.part("fixed"), result.part("alone"))
+    else {
+        return String::new();
+    };
+    let per_run = |row: &RowResult, of: fn(&Layers) -> f64| mean(row.samples().map(|sample| of(sample.layers())));
+    let waited = |row: &RowResult| per_run(row, |layers| layers.idle_time.as_secs_f64());
+    let whole = |number: f64| text::grouped(number.round() as u64);
+    let mut words = format!(
+        "In row {} three readers of one file take {:.2} s where one takes {:.2} s ({}). They send no more to the disk: {} \
+         read commands in the mean of {} runs, {} of one reader. The time is lost while CFQ keeps the disk idle on \
+         purpose: {:.2} s a run ({}: {:.2} s). ",
+        broken.id,
+        broken.simulated(),
+        alone.simulated(),
+        alone.id,
+        whole(per_run(broken, |layers| layers.reads.issued as f64)),
+        broken.samples().count(),
+        whole(per_run(alone, |layers| layers.reads.issued as f64)),
+        waited(broken),
+        alone.id,
+        waited(alone),
+    );
+    words.push_str(&format!(
+        "It waits for the next request of the reader that has led last, but the lead changes, and what all readers wait \
+         for may already stand in the queue of another: {} waits of a run ended because their time was over, {} because \
+         somebody else's request took the turn, and only {} with the request they were for. ",
+        whole(per_run(broken, |layers| layers.idles[2] as f64)),
+        whole(per_run(broken, |layers| layers.idles[1] as f64)),
+        whole(per_run(broken, |layers| layers.idles[0] as f64)),
+    ));
+    words.push_str(&format!(
+        "With windows of 512 KiB a reader that was passed by once comes back 1,024 sectors further on, which is more than \
+         the 800 that CFQ takes for a seek: it does not wait for such a reader ({:.2} s a run), and {} takes {:.2} s. ",
+        waited(fixed),
+        fixed.id,
+        fixed.simulated(),
+    ));
+    if let Some(no_idling) = result.part("no_idling") {
+        words.push_str(&format!(
+            "The same without larger windows: with slice_idle=0 {} takes {:.2} s. ",
+            no_idling.id,
+            no_idling.simulated()
+        ));
+    }
+    if let Some(no_seeks) = result.part("no_seeks") {
+        words.push_str(&format!(
+            "And if the readers come without seeks on record, CFQ merges their queues into one, and {} takes {:.2} s.",
+            no_seeks.id,
+            no_seeks.simulated()
+        ));
+    }
+    words
 }
 
 #[cfg(test)]

@@ -1152,6 +1152,10 @@ impl Elevator for Cfq {
         self.idle_until
     }
 
+    fn has_timer(&self) -> bool {
+        true
+    }
+
     fn on_timer(&mut self, ctx: &mut Ctx<'_>) {
         self.catch_up(ctx);
     }
