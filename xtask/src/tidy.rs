@@ -111,7 +111,7 @@ fn unlisted_models(source: &Path) -> Vec<String> {
         let Ok(table_text) = fs::read_to_string(&table) else { continue };
         for model in files(&table.with_extension(""), "rs") {
             let text = fs::read_to_string(&model).unwrap_or_default();
-            if model.parent() != Some(&table.with_extension("")) || !text.contains("pub const ENTRY") {
+            if model.parent() != Some(&table.with_extension("")) || !text.contains("pub const ENTRY:") {
                 continue;
             }
             nr_models += 1;

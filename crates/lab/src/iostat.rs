@@ -13,8 +13,8 @@
 //! - `avgrq-sz` of the old layouts is in sectors, `rareq-sz` and the like of the newer ones in KiB.
 //!
 //! Source: the columns, their definitions and the keys of the JSON are those of sysstat (the JSON keys as 12.6.1 writes
-//! them). Known deviations: the widths of the columns are as remembered from published reports and were not held against
-//! a run of iostat; the JSON has no CPU times and no date.
+//! them). Known deviations: the widths of the columns are as remembered from published reports and were not held
+//! against a run of iostat; the JSON has no CPU times and no date.
 
 use iowhy_stack::layers::{Commands, Layers};
 use serde_json::{Map, Value, json};
@@ -362,7 +362,8 @@ pub struct Host {
 pub fn json(host: &Host, intervals: &[Vec<(&str, Sample)>]) -> Value {
     let statistics: Vec<Value> = intervals
         .iter()
-        .map(|devices| json!({ "disk": devices.iter().map(|(name, sample)| disk_json(name, sample)).collect::<Vec<_>>() }))
+        .map(|devices| devices.iter().map(|(name, sample)| disk_json(name, sample)).collect::<Vec<_>>())
+        .map(|disks| json!({ "disk": disks }))
         .collect();
     json!({
         "sysstat": {
@@ -468,8 +469,8 @@ sda             50.00   10.00   6400.00    160.00    25.00     2.50  33.33  20.0
 ";
         assert_eq!(text(Version::V11, &[("sda", busy())]), expected);
         let expected = "\
-Device            r/s     rkB/s   rrqm/s  %rrqm r_await rareq-sz     w/s     wkB/s   wrqm/s  %wrqm w_await wareq-sz     \
-                        d/s     dkB/s   drqm/s  %drqm d_await dareq-sz     f/s f_await  aqu-sz  %util
+Device            r/s     rkB/s   rrqm/s  %rrqm r_await rareq-sz     w/s     wkB/s   wrqm/s  %wrqm w_await wareq-sz \
+                        \x20   d/s     dkB/s   drqm/s  %drqm d_await dareq-sz     f/s f_await  aqu-sz  %util
 sda             50.00   6400.00    25.00  33.33    4.00   128.00   10.00    160.00     2.50  20.00  100.00    16.00    \
                         2.00   2048.00     0.00   0.00    2.00  1024.00    5.00    3.00    1.20  15.00
 ";

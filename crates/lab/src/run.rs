@@ -401,7 +401,7 @@ fn world_of<'a>(stack: &Stack, world: &World<'a>) -> World<'a> {
     let machine = machine(stack);
     World {
         page_bytes: PAGE_BYTES,
-        memory_mib: machine.total_pages * PAGE_BYTES >> 20,
+        memory_mib: (machine.total_pages * PAGE_BYTES) >> 20,
         cpus: u64::from(machine.nr_cpus),
         ..*world
     }
@@ -466,8 +466,9 @@ pub fn execute(request: &RunRequest, progress: &dyn Fn(usize, usize)) -> Result<
 /// The help of the verb.
 fn help() -> String {
     let mut out = String::from(
-        "iowhy run JOB.. --on WHERE [--on WHERE2 ..] [OPTIONS]\n\nRuns a job in the simulator. JOB is one or more fio job \
-         files (- is standard\ninput), `fio` with words of fio's command line, or a built-in job with key=value words:\n\n",
+        "iowhy run JOB.. --on WHERE [--on WHERE2 ..] [OPTIONS]\n\nRuns a job in the simulator. JOB is one or more fio \
+         job files (- is standard\ninput), `fio` with words of fio's command line, or a built-in job with key=value \
+          words:\n\n",
     );
     for builtin in BUILTINS {
         out.push_str(&text::item(builtin.name, builtin.summary, 14));

@@ -5,7 +5,8 @@
 //! the policy makes too: silently no more than the larger of the file's read-ahead limit and the device's largest
 //! request (4.4: than the device's read-ahead limit), in submissions of 512 pages without a marker. `DONTNEED` names
 //! pages to drop, of which mapped, dirty and locked ones stay. `NOREUSE` is a flag of the open file that takes the
-//! second chance from pages referenced through its mappings. Offset and length count only for `WILLNEED` and `DONTNEED`.
+//! second chance from pages referenced through its mappings. Offset and length count only for `WILLNEED` and
+//! `DONTNEED`.
 //!
 //! Sources: mm/fadvise.c, `generic_fadvise`; mm/readahead.c, `ksys_readahead`; mm/madvise.c, `madvise_willneed`; Linux
 //! 6.18, 6.12, 6.1, 4.4.

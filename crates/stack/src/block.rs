@@ -15,16 +15,16 @@
 //! submit      join the newest request of the plug list, or one of the scheduler's or of the newest 8 of the software
 //!             queue; wait for the writeback throttle; take a tag
 //! no plug     with a scheduler: insert, run; without: straight to the driver, to `dispatch` if that refuses
-//! flush plug  with a scheduler: inserted in the order they came; without: straight to the driver, until 6.12 the newest
-//!             first; from a task that goes to sleep: software queue, and the worker thread runs it
+//! flush plug  with a scheduler: inserted in the order they came; without: straight to the driver, until 6.12 the
+//!             newest first; from a task that goes to sleep: software queue, and the worker thread runs it
 //! run         what the driver refused first, then the scheduler, one at a time; a software queue in bulk unless the
 //!             driver has been refusing
 //! ```
 //! A merge that is refused for its size bars the request from further merging (2.6.6). Source: 2.6.6-rc3
 //! `drivers/block/ll_rw_blk.c` (`__make_request`, `get_request`, `attempt_merge`), 2.4.27 the same file, later kernels
-//! `block/blk-core.c`, 6.1 `block/blk-mq.c`, `block/blk-mq-sched.c`; see the block-layer specification, section 1. Known
-//! deviations: one segment per page; segments' 64 KiB boundaries and soft barriers are not modelled; the 3 ms retry after
-//! a lost budget is not needed, because every completion runs the queue.
+//! `block/blk-core.c`, 6.1 `block/blk-mq.c`, `block/blk-mq-sched.c`; see the block-layer specification, section 1.
+//! Known deviations: one segment per page; segments' 64 KiB boundaries and soft barriers are not modelled; the 3 ms
+//! retry after a lost budget is not needed, because every completion runs the queue.
 
 mod flush;
 mod legacy;

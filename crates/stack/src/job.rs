@@ -115,13 +115,13 @@ pub struct ThreadSpec {
     pub descriptors: u32,
     /// The program's own work for each call, if not the machine's `tool_ns`.
     pub tool: Option<Nanos>,
-    /// Long seeks on this device that the start of the program has cost (loading its binary from a dropped cache); known
-    /// to schedulers that keep a history.
+    /// Long seeks on this device that the start of the program has cost (loading its binary from a dropped cache);
+    /// known to schedulers that keep a history.
     pub startup_seeks: u32,
     /// Said about each of its files after opening it.
     pub advice: Option<Advice>,
-    /// The clean cached pages of its files are dropped when it starts (`POSIX_FADV_DONTNEED`; mapped ones too, which the
-    /// kernel would keep).
+    /// The clean cached pages of its files are dropped when it starts (`POSIX_FADV_DONTNEED`; mapped ones too, which
+    /// the kernel would keep).
     pub invalidate: bool,
 }
 
@@ -286,8 +286,8 @@ pub struct Job {
     pub warmup: Nanos,
     /// Length of a report interval; zero for none.
     pub interval: Nanos,
-    /// Regions of the bare device begin up to so many bytes behind their place, in steps of a page: each by a draw of its
-    /// own with the seed, so that runs differ in how regions lie to one another under the turning disk.
+    /// Regions of the bare device begin up to so many bytes behind their place, in steps of a page: each by a draw of
+    /// its own with the seed, so that runs differ in how regions lie to one another under the turning disk.
     pub region_jitter: u64,
     /// Seed of every random stream of the run.
     pub seed: u64,

@@ -605,8 +605,8 @@ impl Stack {
         stack
     }
 
-    /// Takes the elevator that the kernel takes by itself: with blk-mq `mq-deadline` for devices with one hardware queue,
-    /// none for those with several and those without requests (Linux 5.0 .. 6.18, `block/elevator.c`,
+    /// Takes the elevator that the kernel takes by itself: with blk-mq `mq-deadline` for devices with one hardware
+    /// queue, none for those with several and those without requests (Linux 5.0 .. 6.18, `block/elevator.c`,
     /// `elevator_get_default`). Older kernels have one for all.
     fn follow_device(&mut self) {
         if self.elevator_chosen || self.kernel.elevator != "none" {

@@ -5,9 +5,9 @@
 //! ```text
 //! add        at the head of the inactive list
 //! touch      first: referenced; again: to the head of the active list, no longer referenced
-//! reclaim    from the tail of the inactive list: clean pages go, referenced or not; dirty ones are reported for writeback
-//!            and go back to the head, locked ones go back to the head; those used through a mapping go back to the head
-//!            the first time and to the active list the second time
+//! reclaim    from the tail of the inactive list: clean pages go, referenced or not; dirty ones are reported for
+//!            writeback and go back to the head, locked ones go back to the head; those used through a mapping go back
+//!            to the head the first time and to the active list the second time
 //! balance    while the active list is longer than the inactive one, its tail moves to the inactive list
 //! ```
 //! Source: 2.4.27 and 2.6.6-rc3 `mm/vmscan.c` (`shrink_cache`, `refill_inactive_zone`), `mm/swap.c`

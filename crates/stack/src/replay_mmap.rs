@@ -1,9 +1,10 @@
 //! Replays recorded accesses through mappings, and the advice between them, with I/O that settles.
 //!
 //! A [`Case`] says what a file, its open files and its mappings were like and what a program did with them.
-//! [`replay`] drives [`Fault`], [`ReadLoop`] and the read-ahead policy over them. I/O is settled between touches: what a
-//! touch started is up to date at the next one. Within a touch, a read that nobody waited for is still in flight; a wait
-//! for a page ends what was submitted together with it and all before it. `MADV_POPULATE_READ` counts as one touch.
+//! [`replay`] drives [`Fault`], [`ReadLoop`] and the read-ahead policy over them. I/O is settled between touches: what
+//! a touch started is up to date at the next one. Within a touch, a read that nobody waited for is still in flight; a
+//! wait for a page ends what was submitted together with it and all before it. `MADV_POPULATE_READ` counts as one
+//! touch.
 //!
 //! The result has everything that was submitted, the trace events of the kernel in their order, and what is cached and
 //! mapped in the end.

@@ -826,8 +826,8 @@ fn buffered_writes_wait_when_reads_are_slow_and_direct_ones_never() {
     assert_eq!(left, 1);
 }
 
-/// Every order of up to six of eight neighbouring blocks through every elevator: each block goes to the device once, and
-/// elevators that unite neighbours give out whole runs.
+/// Every order of up to six of eight neighbouring blocks through every elevator: each block goes to the device once,
+/// and elevators that unite neighbours give out whole runs.
 #[test]
 fn every_small_world_gives_every_block_once() {
     // 2.4 and noop unite neighbours in their list only, and 2 and 0 stand there in this order.

@@ -221,7 +221,8 @@ fn a_held_plug_stalls_a_reader_who_consumes_between_large_reads() {
         let job = on_device(bytes, vec![ThreadJob { spec: ThreadSpec { tool, ..ThreadSpec::new(0) }, stream }]);
         bytes as f64 / run(&Plan { stack, job }).0.elapsed.as_secs_f64()
     };
-    let (before, held, fixed) = (rate("linux-2.6.38", 1 << 20), rate("linux-2.6.39", 1 << 20), rate("linux-3.3", 1 << 20));
+    let (before, held, fixed) =
+        (rate("linux-2.6.38", 1 << 20), rate("linux-2.6.39", 1 << 20), rate("linux-3.3", 1 << 20));
     assert!((0.6..0.85).contains(&(held / before)), "{held} of {before}");
     assert!((0.97..1.03).contains(&(fixed / before)), "{fixed} of {before}");
     let small = rate("linux-2.6.39", 128 << 10) / rate("linux-2.6.38", 128 << 10);

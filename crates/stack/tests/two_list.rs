@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use iowhy_stack::fault::{FAULTS, MapAdvice, Protection};
 use iowhy_stack::origin;
 use iowhy_stack::readahead::{Limits, READAHEADS};
-use iowhy_stack::reclaim::two_list::{Condition, ENTRY, FolioId, Folios, References, Shadow, TWO_LISTS, TwoList};
+use iowhy_stack::reclaim::two_list::{Condition, ENTRY_6_18, FolioId, Folios, References, Shadow, TWO_LISTS, TwoList};
 use iowhy_stack::replay_reclaim::{Case, MemoryAdvice, Models, Op, Replayed, replay};
 use iowhy_stack::units::PAGE_BYTES;
 use proptest::prelude::*;
@@ -96,7 +96,7 @@ fn statistics_decide_as_they_were_folded() {
 
 #[test]
 fn a_page_that_returns_soon_enough_is_active_at_once() {
-    let mut lists = (ENTRY.build)(&ENTRY.defaults());
+    let mut lists = (ENTRY_6_18.build)(&ENTRY_6_18.defaults());
     let mut pages = Pages::default();
     let hot: Vec<FolioId> = (0..40).map(|_| lists.add(1, None, false)).collect();
     for _ in 0..2 {

@@ -177,7 +177,6 @@ fn odd_requests_are_refused_with_advice() {
         "models nonsense",
         "models rule",
         "incident nonsense",
-        "incident 2018-readahead-window",
         "incident list --seeds 0",
         "conform",
         "conform --golden /nonexistent/folder",

@@ -1334,8 +1334,8 @@ pub const OPTIONS: &[Opt] = &[
         Choice(&["none", "serialise", "invalidate", "wait"]),
         "none",
         Modelled,
-        "cure for two threads that open a device at once: one lock; dropping its pages where its name is found already; \
-         waiting for the actor before the start",
+        "cure for two threads that open a device at once: one lock; dropping its pages where its name is found \
+         already; waiting for the actor before the start",
     ),
     opt(
         Ours,

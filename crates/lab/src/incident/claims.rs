@@ -1,8 +1,8 @@
 //! Claims: what was published against what was simulated, and what the events say about the cause.
 //!
-//! A claim is checked by the function that its incident's table ([`Checks`]) names for it, or else by its kind: an order
-//! of rows, and ratios and bounds of one or more pairs of rows. The pairs are the claim's `of` and `to`, or those of the
-//! scenario's `[[compare]]` entry for the claim. A claim that nothing checks is not held.
+//! A claim is checked by the function that its incident's table ([`Checks`]) names for it, or else by its kind: an
+//! order of rows, and ratios and bounds of one or more pairs of rows. The pairs are the claim's `of` and `to`, or those
+//! of the scenario's `[[compare]]` entry for the claim. A claim that nothing checks is not held.
 
 pub(super) mod cfq_direct_writers;
 pub(super) mod plugged_readahead;

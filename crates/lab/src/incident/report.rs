@@ -230,7 +230,8 @@ fn write_ratio(out: &mut String, result: &IncidentResult, row: &RowResult) -> st
     }
 }
 
-/// `3804.8 ± 1.1`: three digits at least; one after the point is enough for large figures, and none for very large ones.
+/// `3804.8 ± 1.1`: three digits at least; one after the point is enough for large figures, and none for very large
+/// ones.
 fn mean_and_half(mean: f64, (low, high): (f64, f64)) -> String {
     let digits = match mean.abs() {
         small if small < 50.0 => 2,

@@ -176,8 +176,8 @@ pub struct Derived {
 pub struct Cells {
     /// The table's name.
     pub name: String,
-    /// The run of a cell: its id, with `{column}` and `{key}`. With a `*` at the end, all runs that begin so; the cell is
-    /// the mean over them.
+    /// The run of a cell: its id, with `{column}` and `{key}`. With a `*` at the end, all runs that begin so; the cell
+    /// is the mean over them.
     pub run: String,
     /// What is measured, with `{column}` and `{key}`.
     pub metric: String,
@@ -638,7 +638,9 @@ kind = "mechanism"
     const SCENARIO: &str = r#"
 incident = "a"
 rule = "r"
-command = "sysbench fileio --file-test-mode=rndrd --file-num=1 --file-total-size=8M --events=20 --time=0 --threads={threads} {options} run"
+command = """
+sysbench fileio --file-test-mode=rndrd --file-num=1 --file-total-size=8M --events=20 --time=0 --threads={threads} \
+{options} run"""
 average = "ratio-of-means"
 sequences = 3
 unexplained = ""
@@ -699,8 +701,8 @@ source = "s"
         assert_eq!(ids(&planned.extra), extra);
         assert_eq!(
             ids(&planned.rows),
-            "old-2 new-2 change reads-ext3/vanilla/1 reads-ext3/vanilla/2 reads-ext3/readahead/1 reads-ext3/readahead/2 \
-             reads-ext3-iostat-of-sda/vanilla/avgrqsz reads-ext3-iostat-of-sda/readahead/avgrqsz"
+            "old-2 new-2 change reads-ext3/vanilla/1 reads-ext3/vanilla/2 reads-ext3/readahead/1 \
+             reads-ext3/readahead/2 reads-ext3-iostat-of-sda/vanilla/avgrqsz reads-ext3-iostat-of-sda/readahead/avgrqsz"
         );
         assert_eq!(planned.rows[8].source, Source::Runs(vec![3, 5]));
         assert_eq!(planned.context.len(), 1);

@@ -50,8 +50,8 @@ const OPTIONS: &[Opt] = &[
 pub(super) const ENTRY: Builtin = Builtin {
     name: "aio-stress",
     summary: "asynchronous records on several files, from one or several threads",
-    notes: "A thread with several files submits records of all of them with one call. Its throughput is that of a stage: \
-            write.write_mib_s, read.read_mib_s. No thread is stopped early when another one ends.",
+    notes: "A thread with several files submits records of all of them with one call. Its throughput is that of a \
+            stage: write.write_mib_s, read.read_mib_s. No thread is stopped early when another one ends.",
     options: OPTIONS,
     build,
 };

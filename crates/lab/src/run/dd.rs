@@ -49,8 +49,8 @@ const OPTIONS: &[Opt] = &[
 pub(super) const ENTRY: Builtin = Builtin {
     name: "dd",
     summary: "processes that read or write a file or device from one end to the other",
-    notes: "if= alone reads, of= alone writes. Buffered calls smaller than a page are folded (fold=0 does not): the CPU \
-            cost is that of all of them.",
+    notes: "if= alone reads, of= alone writes. Buffered calls smaller than a page are folded (fold=0 does not): the \
+            CPU cost is that of all of them.",
     options: OPTIONS,
     build,
 };

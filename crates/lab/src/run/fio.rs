@@ -7,10 +7,10 @@
 //! groups     a stonewall, or wait_for, begins a group that runs when the groups before have ended
 //! report     one line for each clone, or for each group with group_reporting
 //! ```
-//! Source: fio's manual, through the compatibility study. Known deviations: all files exist and have their blocks before
-//! the run; a wait_for waits for the whole group of the job that it names; a rate limits reads and writes together; what
-//! is warmed up (`ramp_time`) is the start of the run; cached pages are dropped at the start of the run only. Where an
-//! option is not modelled the table of options says so, and the user is told once.
+//! Source: fio's manual, through the compatibility study. Known deviations: all files exist and have their blocks
+//! before the run; a wait_for waits for the whole group of the job that it names; a rate limits reads and writes
+//! together; what is warmed up (`ramp_time`) is the start of the run; cached pages are dropped at the start of the run
+//! only. Where an option is not modelled the table of options says so, and the user is told once.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -4,11 +4,11 @@
 //! client     for each transaction reads `reads` pages of 8 KiB at random from the data files, through the page cache;
 //!            then appends `wal` bytes to the log and waits for fdatasync; then computes for `cpu_us`
 //! ```
-//! What it is: the reads that miss the page cache, and the commit that waits for the log, which are what storage can make
-//! slower. What it is not: there are no shared buffers, no locks between clients, no group commit (each client appends
-//! to a part of the log of its own and syncs by itself), no checkpoints and no writes of tables. `tps` compares kernels
-//! with one another; it is no forecast of what PostgreSQL reaches. Size of the data: about 15 MiB for each unit of scale.
-//! Source: the manual of pgbench (its default transaction changes three tables and adds a row to a fourth).
+//! What it is: the reads that miss the page cache, and the commit that waits for the log, which are what storage can
+//! make slower. What it is not: there are no shared buffers, no locks between clients, no group commit (each client
+//! appends to a part of the log of its own and syncs by itself), no checkpoints and no writes of tables. `tps` compares
+//! kernels with one another; it is no forecast of what PostgreSQL reaches. Size of the data: about 15 MiB for each unit
+//! of scale. Source: the manual of pgbench (its default transaction changes three tables and adds a row to a fourth).
 
 use iowhy_stack::job::{FileSpec, Job, Place, ThreadJob, ThreadSpec, Workload};
 use iowhy_stack::kernel::Stack;
@@ -40,8 +40,8 @@ const OPTIONS: &[Opt] = &[
 pub(super) const ENTRY: Builtin = Builtin {
     name: "pgbench",
     summary: "a profile of the I/O of pgbench: random reads of tables, a log with fdatasync",
-    notes: "It is not PostgreSQL: no shared buffers, locks, group commit, checkpoints or writes of tables. Its metric tps \
-            compares kernels, and says nothing about a server.",
+    notes: "It is not PostgreSQL: no shared buffers, locks, group commit, checkpoints or writes of tables. Its metric \
+            tps compares kernels, and says nothing about a server.",
     options: OPTIONS,
     build,
 };

@@ -1,8 +1,8 @@
 //! What runs say at their end: metrics, text, JSON (`iowhy.run/1`).
 //!
 //! Metrics are flat numbers with their unit in the name. Those of a line of the report have its name and a point in
-//! front. Rates are over the time in which their threads worked, without the warm-up. Several runs are shown as mean and
-//! range: a mean alone would not say whether two of them differ.
+//! front. Rates are over the time in which their threads worked, without the warm-up. Several runs are shown as mean
+//! and range: a mean alone would not say whether two of them differ.
 
 use std::fmt::Write;
 

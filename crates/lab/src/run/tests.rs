@@ -118,9 +118,8 @@ fn small_buffered_calls_of_dd_are_folded_at_the_cost_of_all() {
 
 #[test]
 fn a_dd_may_be_held_up_after_so_many_calls() {
-    let think = |line: &str| {
-        threads(&builtin(line))[0].stream.think.map(|think| (think.calls, think.time.0, think.spin.0))
-    };
+    let think =
+        |line: &str| threads(&builtin(line))[0].stream.think.map(|think| (think.calls, think.time.0, think.spin.0));
     for (line, expected) in [
         ("dd if=a size=4m bs=1m", None),
         ("dd if=a size=4m bs=1m pause_calls=3", None),

@@ -1,8 +1,8 @@
 //! Flushes since 2.6.37: past the elevator, in steps, several requests served by one command.
 //!
 //! ```text
-//! steps     flush the cache (if the drive has one that forgets), write the data, flush again unless the drive could write
-//!           past its cache; an empty flush has the first step only
+//! steps     flush the cache (if the drive has one that forgets), write the data, flush again unless the drive could
+//!           write past its cache; an empty flush has the first step only
 //! pending   who needs a flush waits on a list; while one command is under way the next ones gather
 //! command   issued when none is under way and no data of the machinery is (or after 5 s of waiting); it serves
 //!           everybody who was pending

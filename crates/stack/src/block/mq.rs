@@ -1,8 +1,8 @@
 //! Tags of blk-mq: who may have a request, and how busy the driver has been.
 //!
 //! ```text
-//! with a scheduler   a request needs a scheduler tag: nr_requests of them, by default twice the driver's (at most 256);
-//!                    asynchronous ones may be limited to fewer (`async_depth`)
+//! with a scheduler   a request needs a scheduler tag: nr_requests of them, by default twice the driver's (at most
+//!                    256); asynchronous ones may be limited to fewer (`async_depth`)
 //! without            a request holds a tag of its hardware queue from allocation to completion
 //! budget             SCSI: the elevator is not asked while the device is full, so that requests stay where they merge
 //! dispatch_busy      an average over the driver's refusals; while it is not 0 software queues are emptied one by one

@@ -7,12 +7,12 @@
 //!               the fastest of some reads was slower than the target, or one read is out for longer: step + 1
 //!               reads were fine, or there were only writes: step - 1, below 0 too
 //!               nothing, five times: one step towards 0
-//! depth       of min(16, device's depth): 1 + (depth - 1) >> step, below 0 (depth - 1) << -step up to 3/4 of the device;
-//!             a device of one command: 2, or 1 when throttled
+//! depth       of min(16, device's depth): 1 + (depth - 1) >> step, below 0 (depth - 1) << -step up to 3/4 of the
+//!             device; a device of one command: 2, or 1 when throttled
 //! ```
-//! Source: Linux 6.1, `block/blk-wbt.c`, `block/blk-rq-qos.c` (`rq_depth_calc_max_depth`). Known deviations: windows are
-//! closed at the next event of the queue rather than by a timer; discards do not exist; every asynchronous write is taken
-//! for background writeback; nobody is woken because a limit has risen, only because a write has ended.
+//! Source: Linux 6.1, `block/blk-wbt.c`, `block/blk-rq-qos.c` (`rq_depth_calc_max_depth`). Known deviations: windows
+//! are closed at the next event of the queue rather than by a timer; discards do not exist; every asynchronous write is
+//! taken for background writeback; nobody is woken because a limit has risen, only because a write has ended.
 
 use super::rules::QueueRules;
 use crate::event::Dir;

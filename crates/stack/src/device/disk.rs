@@ -1620,8 +1620,14 @@ mod tests {
         fn the_write_cache_agrees_with_a_table_of_sectors(
             steps in prop::collection::vec((0usize..90, 1usize..10, 0u8..8), 1..80)
         ) {
-            let mut dirty =
-                Dirty { extents: Vec::new(), nr_sectors: 0, destaging: None, max_sectors: 50, max_extents: 5, order: Order::Nearest };
+            let mut dirty = Dirty {
+                extents: Vec::new(),
+                nr_sectors: 0,
+                destaging: None,
+                max_sectors: 50,
+                max_extents: 5,
+                order: Order::Nearest,
+            };
             let mut table = [false; 100];
             for (number, (start, len, kind)) in steps.into_iter().enumerate() {
                 let end = start + len;

@@ -2,19 +2,19 @@
 //!
 //! ```text
 //! queues    one for each task's synchronous requests, one for all asynchronous ones; each a tree and a list by age
-//! service   the queue with the smallest virtual finish time among those whose start has come; until its budget is used,
-//!           125 ms are over, or it is empty and waiting for more is not worth it
-//! charge    sectors served (async: times 3); slow or late queues pay for their time; over weight this moves the queue's
-//!           start and over all weights the common clock
-//! budget    doubled when used up, a quarter less after waiting in vain, else what was used; at most what the device does
-//!           in 125 ms
+//! service   the queue with the smallest virtual finish time among those whose start has come; until its budget is
+//!           used, 125 ms are over, or it is empty and waiting for more is not worth it
+//! charge    sectors served (async: times 3); slow or late queues pay for their time; over weight this moves the
+//!           queue's start and over all weights the common clock
+//! budget    doubled when used up, a quarter less after waiting in vain, else what was used; at most what the device
+//!           does in 125 ms
 //! raising   weight times 30 for new queues and those back after 2 s (interactive), and for queues that ask little
 //!           (soft real time, 300 ms); not when more than 8 queues appear in a burst
-//! idling    8 ms for sequential tasks (2 ms for seeking ones among equals, 20 ms if raised); on flash with queueing only
-//!           for raised queues; meanwhile up to `inject_limit` requests of others go to the device
+//! idling    8 ms for sequential tasks (2 ms for seeking ones among equals, 20 ms if raised); on flash with queueing
+//!           only for raised queues; meanwhile up to `inject_limit` requests of others go to the device
 //! ```
-//! Source: Linux 6.1, `block/bfq-iosched.c`, constants and rules. Deviations: an approximation. No groups, priorities or
-//! merging of cooperating queues; one level of B-WF2Q+ by linear search; the peak rate is an average over long slots
+//! Source: Linux 6.1, `block/bfq-iosched.c`, constants and rules. Deviations: an approximation. No groups, priorities
+//! or merging of cooperating queues; one level of B-WF2Q+ by linear search; the peak rate is an average over long slots
 //! instead of over filtered samples; budgets follow fewer cases; injection compares single service times. On a queue
 //! whose flushes are ordered everything behind a flush waits until it has left.
 

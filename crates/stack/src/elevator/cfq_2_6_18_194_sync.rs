@@ -1,10 +1,10 @@
 //! The time-sliced CFQ of RHEL 5.5 with a test patch that honours the sync flag of writes.
 //!
-//! As [`super::cfq_2_6_18_186`], but a write with the sync flag (direct I/O, fsync) goes to its task's sync queue: slices of
-//! 100 ms, and waiting for the task's next request.
+//! As [`super::cfq_2_6_18_186`], but a write with the sync flag (direct I/O, fsync) goes to its task's sync queue:
+//! slices of 100 ms, and waiting for the task's next request.
 //!
-//! Source: Linux 2.6.18-194.el5, `block/cfq-iosched.c`, `cfq_set_request`, and the description of the patch. Deviations:
-//! those of [`super::cfq_2_6_18_186`].
+//! Source: Linux 2.6.18-194.el5, `block/cfq-iosched.c`, `cfq_set_request`, and the description of the patch.
+//! Deviations: those of [`super::cfq_2_6_18_186`].
 
 use super::cfq_2_6_18::{Cfq, OPTIONS, Rules, Sharing, Writes};
 use super::{Build, Elevator};

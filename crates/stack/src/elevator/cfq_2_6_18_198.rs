@@ -1,7 +1,8 @@
 //! The time-sliced CFQ of RHEL 5.6: the sync flag counts, async requests are shared again.
 //!
-//! As [`super::cfq_2_6_18_186`], but a request knows whether its bio was sync: a write with the flag (direct I/O, fsync) goes
-//! to its task's sync queue. Other writes of all tasks of one priority share a queue, which is never given up.
+//! As [`super::cfq_2_6_18_186`], but a request knows whether its bio was sync: a write with the flag (direct I/O,
+//! fsync) goes to its task's sync queue. Other writes of all tasks of one priority share a queue, which is never given
+//! up.
 //!
 //! Source: Linux 2.6.18-238.el5, `block/cfq-iosched.c`, `cfq_get_queue` and `cfq_set_request`. Deviations: those of
 //! [`super::cfq_2_6_18`]; a task that is waited for may always have a request for a write, with or without the flag.

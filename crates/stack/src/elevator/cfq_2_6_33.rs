@@ -36,7 +36,7 @@ pub const ENTRY: Entry<Build> = Entry {
         kernels: "2.6.38",
         file: "block/cfq-iosched.c",
         function: "cfq_select_queue",
-        notes: "read in 2.6.38; one group, class and priority; earlier 2.6.3x differ in details that were not looked up",
+        notes: "read in 2.6.38; one group, class and priority; earlier 2.6.3x differ in details not looked up",
     }],
     options: OPTIONS,
     conformance: "turns, waits, merging, limits and preemption in tables; the property test; no kernel traces",

@@ -597,8 +597,8 @@ pub(super) mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
 
-        /// Expiry is honoured as the naive list does, whatever arrives when. A step is a submission (sector, write) or a
-        /// dispatch after a wait.
+        /// Expiry is honoured as the naive list does, whatever arrives when. A step is a submission (sector, write) or
+        /// a dispatch after a wait.
         #[test]
         fn expiry_is_that_of_a_naive_list(
             steps in proptest::collection::vec((0..3u8, 0..40u64, any::<bool>(), 0..400u64), 1..250),

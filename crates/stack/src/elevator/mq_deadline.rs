@@ -5,10 +5,10 @@
 //! to the reads unless writes have been passed over `writes_starved` times; it starts with the oldest request of its
 //! direction if that is overdue or if nothing waits behind the place where that direction's sweep was.
 //!
-//! Source: Linux 6.5 .. 6.18, `block/mq-deadline.c`, `__dd_dispatch_request` and `deadline_from_pos`, as the change that
-//! introduced the latter describes it (June 2023). Deviations: requests carry no I/O priority yet, so there is one class,
-//! and ageing between classes (`prio_aging_expire`) has nothing to do. Flushes pass the scheduler; on a queue whose
-//! flushes are ordered, one waits until all requests queued before it have left, and holds up nothing behind it.
+//! Source: Linux 6.5 .. 6.18, `block/mq-deadline.c`, `__dd_dispatch_request` and `deadline_from_pos`, as the change
+//! that introduced the latter describes it (June 2023). Deviations: requests carry no I/O priority yet, so there is one
+//! class, and ageing between classes (`prio_aging_expire`) has nothing to do. Flushes pass the scheduler; on a queue
+//! whose flushes are ordered, one waits until all requests queued before it have left, and holds up nothing behind it.
 
 use super::deadline::{self, Deadline, Rules};
 use super::{Build, Ctx, Elevator};

@@ -15,7 +15,8 @@ use crate::origin::{Entry, Options, Origin};
 /// 2.6.38.
 pub const ENTRY: Entry<Build> = Entry {
     name: "linux-2.6.38",
-    summary: "no fault-around (the nearest there is for 2.6.23 to 3.14); faults set the position by which sequential access is known",
+    summary: "no fault-around (the nearest there is for 2.6.23 to 3.14); faults set the position by which sequential \
+              access is known",
     origin: &[Origin {
         kernels: "2.6.38",
         file: "mm/filemap.c",

@@ -54,6 +54,48 @@ pub struct Pte {
     pub copy: bool,
 }
 
+/// Entries of pages in tables of [`TABLE_PAGES`], found by the number of the table.
+#[derive(Clone, Debug, Default)]
+struct Ptes {
+    tables: BTreeMap<u64, Box<[Option<Pte>; TABLE_PAGES as usize]>>,
+    nr_mapped: u64,
+}
+
+impl Ptes {
+    fn get(&self, page: u64) -> Option<&Pte> {
+        self.tables.get(&(page / TABLE_PAGES))?[(page % TABLE_PAGES) as usize].as_ref()
+    }
+
+    fn get_mut(&mut self, page: u64) -> Option<&mut Pte> {
+        self.tables.get_mut(&(page / TABLE_PAGES))?[(page % TABLE_PAGES) as usize].as_mut()
+    }
+
+    /// Puts an entry in; whether there was none.
+    fn insert(&mut self, page: u64, pte: Pte) -> bool {
+        let table = self.tables.entry(page / TABLE_PAGES).or_insert_with(|| Box::new([None; TABLE_PAGES as usize]));
+        let new = table[(page % TABLE_PAGES) as usize].replace(pte).is_none();
+        self.nr_mapped += u64::from(new);
+        new
+    }
+
+    /// Takes an entry out. Its table stays, as the kernel's does.
+    fn remove(&mut self, page: u64) -> Option<Pte> {
+        let gone = self.tables.get_mut(&(page / TABLE_PAGES))?[(page % TABLE_PAGES) as usize].take();
+        self.nr_mapped -= u64::from(gone.is_some());
+        gone
+    }
+
+    /// Entries from `first` to before `end`, in order.
+    fn range(&self, first: u64, end: u64) -> impl Iterator<Item = (u64, Pte)> + '_ {
+        let tables = first / TABLE_PAGES..end.max(first).div_ceil(TABLE_PAGES);
+        let tables = tables.start..tables.end.max(tables.start);
+        self.tables.range(tables).flat_map(move |(&table, entries)| {
+            let pages = (table * TABLE_PAGES..).zip(entries.iter());
+            pages.filter_map(move |(page, pte)| Some((page, (*pte)?)).filter(|_| first <= page && page < end))
+        })
+    }
+}
+
 /// A mapping and its page tables.
 #[derive(Clone, Debug)]
 pub struct MappedFile {
@@ -62,7 +104,7 @@ pub struct MappedFile {
     vmas: Vec<Vma>,
     /// First page of the file, and the virtual page where it is mapped.
     origin: (PageIndex, u64),
-    ptes: BTreeMap<u64, Pte>,
+    ptes: Ptes,
     tables: BTreeSet<u64>,
     /// Tables' worth of address space mapped by one entry.
     huge: BTreeSet<u64>,
@@ -77,7 +119,7 @@ impl MappedFile {
             protection,
             vmas: vec![vma],
             origin: (first, at),
-            ptes: BTreeMap::new(),
+            ptes: Ptes::default(),
             tables: BTreeSet::new(),
             huge: BTreeSet::new(),
         }
@@ -184,11 +226,7 @@ impl MappedFile {
 
     /// Maps a page of the cache; whether it was not mapped before.
     pub(super) fn map(&mut self, page: PageIndex, accessed: bool) -> bool {
-        let new = !self.ptes.contains_key(&page.0);
-        if new {
-            self.ptes.insert(page.0, Pte { accessed, writable: false, copy: false });
-        }
-        new
+        self.ptes.get(page.0).is_none() && self.ptes.insert(page.0, Pte { accessed, writable: false, copy: false })
     }
 
     /// Maps a private copy of a page.
@@ -198,7 +236,7 @@ impl MappedFile {
 
     /// The processor touches a page. Whether it can: the page is mapped, and a store finds a page it may write to.
     pub fn access(&mut self, page: PageIndex, write: bool) -> bool {
-        match self.ptes.get_mut(&page.0) {
+        match self.ptes.get_mut(page.0) {
             Some(pte) if !write || pte.writable || self.protection.shared => {
                 pte.accessed = true;
                 pte.writable |= write;
@@ -210,21 +248,21 @@ impl MappedFile {
 
     /// Whether the page is mapped (to the page cache or to a copy).
     pub fn is_mapped(&self, page: PageIndex) -> bool {
-        self.ptes.contains_key(&page.0)
+        self.ptes.get(page.0).is_some()
     }
 
     /// The entry that maps this page of the page cache, if there is one.
     pub fn cache_entry(&mut self, page: PageIndex) -> Option<&mut Pte> {
-        self.ptes.get_mut(&page.0).filter(|pte| !pte.copy)
+        self.ptes.get_mut(page.0).filter(|pte| !pte.copy)
     }
 
     /// Removes the entry of a page of the cache, for reclaim; what it was.
     pub fn remove_entry(&mut self, page: PageIndex) -> Option<Pte> {
-        if self.ptes.get(&page.0)?.copy {
+        if self.ptes.get(page.0)?.copy {
             return None;
         }
         self.split_huge(page);
-        self.ptes.remove(&page.0)
+        self.ptes.remove(page.0)
     }
 
     /// Removes the entries from `first` to before `end`, in the order of their addresses (`munmap`, `MADV_DONTNEED`).
@@ -233,9 +271,9 @@ impl MappedFile {
             self.split_huge(edge);
         }
         let gone: Vec<(PageIndex, Pte)> =
-            self.ptes.range(first.0..end.0.max(first.0)).map(|(&page, &pte)| (PageIndex(page), pte)).collect();
+            self.ptes.range(first.0, end.0).map(|(page, pte)| (PageIndex(page), pte)).collect();
         for (page, _) in &gone {
-            self.ptes.remove(&page.0);
+            self.ptes.remove(page.0);
             self.huge.remove(&self.table_of(*page));
         }
         gone
@@ -247,20 +285,20 @@ impl MappedFile {
         let start = edge.0.wrapping_sub(self.virtual_page(edge) % TABLE_PAGES);
         if start != edge.0 && self.huge.remove(&table) {
             for page in start..start + TABLE_PAGES {
-                self.ptes.remove(&page);
+                self.ptes.remove(page);
             }
         }
     }
 
     /// Pages mapped.
     pub fn nr_mapped(&self) -> u64 {
-        self.ptes.len() as u64
+        self.ptes.nr_mapped
     }
 
     /// Runs of mapped pages: first page, pages.
     pub fn runs(&self) -> Vec<(u64, u64)> {
         let mut runs: Vec<(u64, u64)> = Vec::new();
-        for &page in self.ptes.keys() {
+        for (page, _) in self.ptes.range(0, u64::MAX) {
             match runs.last_mut() {
                 Some((start, nr_pages)) if *start + *nr_pages == page => *nr_pages += 1,
                 _ => runs.push((page, 1)),

@@ -3,7 +3,8 @@
 //! ```text
 //! layout   extents inside the inode: no mapping blocks are read; journal before the files
 //! write    overwritten data is not ordered (only newly allocated blocks are); the inode changes with every tick
-//! read     the access time practically never changes (relatime)
+//! read     the access time practically never changes (relatime); ext3 under this code adds a window's pages to the
+//!          cache as it looks up their blocks: a reader that sleeps for an indirect block leaves a hole behind it
 //! fsync    write the file's pages, wait, commit if the inode is dirty, else empty the drive's cache
 //! commit   lock -> descriptor, metadata copies -> flush -> commit block with FUA
 //! ```

@@ -8,8 +8,8 @@
 //! finish       flushed; in 2.6.39 .. 3.2 the outermost plug is that of the whole read call, later of one submission
 //! ```
 //! Source: 3.2.7 and 4.4 `block/blk-core.c` (`blk_queue_bio`, `blk_flush_plug_list`), 6.1 `block/blk-mq.c`
-//! (`blk_add_rq_to_plug`, `blk_mq_flush_plug_list`). Known deviations: one queue, so the sorting by queue and the limit of
-//! 64 for lists over several queues do not arise; where order changed (3.9, 6.13) is from memory.
+//! (`blk_add_rq_to_plug`, `blk_mq_flush_plug_list`). Known deviations: one queue, so the sorting by queue and the limit
+//! of 64 for lists over several queues do not arise; where order changed (3.9, 6.13) is from memory.
 
 use super::{Build, PlugOrder, Plugging};
 use crate::origin::{Entry, OptionSpec, Options, Origin};

@@ -3,10 +3,10 @@
 //! A new folio goes to the head of the inactive list, by way of a small batch of its processor. `read(2)` marks it: the
 //! first time as referenced, the second time it is to be activated, also by way of a batch. References through mappings
 //! set bits in page tables, which only reclaim looks at (and clears). A call of reclaim drains the batches and scans
-//! the tails at priority 12 (a 4096th of each list), then 11, and so on until 32 pages are free. Of the inactive list it
-//! takes what no page table has used; what was used goes round once more, and to the active list when used again, used
-//! by two mappings, or executable. The active list's tail is moved to the inactive head, but only if the inactive list
-//! is low or evicted folios came back early. A folio that is evicted leaves its age; if it returns before as many
+//! the tails at priority 12 (a 4096th of each list), then 11, and so on until 32 pages are free. Of the inactive list
+//! it takes what no page table has used; what was used goes round once more, and to the active list when used again,
+//! used by two mappings, or executable. The active list's tail is moved to the inactive head, but only if the inactive
+//! list is low or evicted folios came back early. A folio that is evicted leaves its age; if it returns before as many
 //! evictions and activations as there are active pages, it becomes active at once.
 //! What decides about moving and returning are statistics that a worker folds every two seconds: see [`TwoList::fold`].
 //!
@@ -22,7 +22,7 @@ use crate::origin::{Entry, OptionSpec, Options, Origin};
 pub use old::{ENTRY_2_4, ENTRY_2_6_6};
 
 /// 6.18 and 6.12.
-pub const ENTRY: Entry<Build> = Entry {
+pub const ENTRY_6_18: Entry<Build> = Entry {
     name: "linux-6.18",
     summary: "two lists with second chance, refault distance and stale statistics; advised mappings do not count",
     origin: &[Origin {
@@ -70,7 +70,7 @@ pub const ENTRY_4_4: Entry<Build> = Entry {
 pub type Build = fn(&Options) -> TwoList;
 
 /// Every kernel's two lists, by age.
-pub const TWO_LISTS: &[&Entry<Build>] = &[&ENTRY_2_4, &ENTRY_2_6_6, &ENTRY_4_4, &ENTRY_6_1, &ENTRY];
+pub const TWO_LISTS: &[&Entry<Build>] = &[&ENTRY_2_4, &ENTRY_2_6_6, &ENTRY_4_4, &ENTRY_6_1, &ENTRY_6_18];
 
 const OPTIONS: &[OptionSpec] = &[OptionSpec::number(
     "min_reclaim_pages",
@@ -140,8 +140,8 @@ const RULES_4_4: Rules = Rules {
 /// Whose references reclaim believes.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Recency {
-    /// Not those through mappings with random or sequential advice, or of open files with `NOREUSE`; their accessed bits
-    /// are not even looked at.
+    /// Not those through mappings with random or sequential advice, or of open files with `NOREUSE`; their accessed
+    /// bits are not even looked at.
     NotAdvised,
     /// Not those through sequential mappings, whose accessed bits are cleared all the same.
     NotSequential,

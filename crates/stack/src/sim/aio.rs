@@ -1,8 +1,8 @@
 //! Calls of which one thread keeps many in flight (`io_submit` and `io_getevents`, or a ring).
 //!
-//! A thread fills a batch, hands it in with one system call, and waits for completions only when its depth is reached or
-//! nothing is left to hand in. Direct reads and writes are in flight; whatever else is asked for is carried out while
-//! it is handed in, as the kernel does with buffered calls.
+//! A thread fills a batch, hands it in with one system call, and waits for completions only when its depth is reached
+//! or nothing is left to hand in. Direct reads and writes are in flight; whatever else is asked for is carried out
+//! while it is handed in, as the kernel does with buffered calls.
 
 use std::collections::VecDeque;
 

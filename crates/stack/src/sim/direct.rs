@@ -1,4 +1,5 @@
-//! Direct I/O: the cached pages of the range are written and dropped as the kernel's rules say, then the device is used.
+//! Direct I/O: the cached pages of the range are written and dropped as the kernel's rules say, then the device is
+//! used.
 
 use super::{BIO_MAX_PAGES, Class, Done, World};
 use crate::direct_io::After;

@@ -5,15 +5,15 @@
 //! fault    the kernel's model of it is turned: its windows are submitted, its waits are slept
 //! write    the same with stores; a page that was clean becomes dirty (a write fault if it was mapped), the file's time
 //!          changes, and the dirty limits hold the writer back; the flusher writes the page like any other
-//! reclaim  a folio used through a mapping since the last look goes round once more, and becomes active when used again;
-//!          a folio that leaves the cache is unmapped, so that the next touch takes a fault
+//! reclaim  a folio used through a mapping since the last look goes round once more, and becomes active when used
+//!          again; a folio that leaves the cache is unmapped, so that the next touch takes a fault
 //! ```
 //! Source: mm/filemap.c (`filemap_fault`), mm/memory.c (`do_shared_fault`), mm/vmscan.c (`folio_check_references`);
 //! [`crate::fault`] and [`crate::advice`] say what the kernels do differently.
 //!
-//! Known deviations: one shared mapping of the whole file for each set of descriptors, aligned to page tables, made when
-//! it is first needed and never unmapped; stores to clean pages fault on every kernel (since 2.6.19; before, msync and
-//! reclaim looked for them); a store joins the running transaction of ext3 at once, not when
+//! Known deviations: one shared mapping of the whole file for each set of descriptors, aligned to page tables, made
+//! when it is first needed and never unmapped; stores to clean pages fault on every kernel (since 2.6.19; before, msync
+//! and reclaim looked for them); a store joins the running transaction of ext3 at once, not when
 //! the page is written; processes that share descriptors share page tables; the accessed bits of pages that move
 //! from the active to the inactive list stay as they are; a page that is being written may be stored to.
 

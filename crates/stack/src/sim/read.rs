@@ -1,4 +1,7 @@
 //! Buffered reads: the read loop's crank, and carrying out what read-ahead decided.
+//!
+//! Known deviation: only file systems with [`add_as_mapped`](crate::filesystem::Rules::add_as_mapped) look up blocks
+//! page by page while a window is added; with the others all its pages are there before the first block is looked up.
 
 use super::{BIO_MAX_PAGES, Done, World};
 use crate::event::{Content, Dir, FileId, UnplugCause, What};

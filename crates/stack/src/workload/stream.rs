@@ -7,7 +7,8 @@
 //! what      reads, writes, a random mix of both, or reads of which some are written back
 //! how much  until so many bytes, calls or passes are done, or for some time
 //! when      as fast as possible, at a rate (fixed or Poisson), with thinking in between
-//! syncs     after every n writes, with each write (O_SYNC), at the end; a log that is appended and synced every n calls
+//! syncs     after every n writes, with each write (O_SYNC), at the end; a log that is appended and synced every n
+//!           calls
 //! ```
 //! Source: fio's manual and `io_u.c`, through the compatibility study 4.1 and 4.2. Known deviations: positions are not
 //! fio's own numbers (coverage and mix are); a rate limits reads and writes together.

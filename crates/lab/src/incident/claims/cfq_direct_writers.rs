@@ -95,9 +95,10 @@ pub(in crate::incident) fn why(result: &IncidentResult) -> String {
     let rate = |row: &RowResult| format!("{:.1} {}", row.simulated(), row.metric.unit);
     let mut words = format!(
         "In {} the two writers have {:.1} requests on their way, but never more than {} at the disk; in {} {} of the \
-         commands are issued while another one is there. The direct writes count as asynchronous. Once each task has an \
-         asynchronous queue of its own, a writer's next request waits until the other's has come back: nothing else is \
-         dispatched while the active queue has a request in flight. No timer runs meanwhile: the scheduler idles {}. ",
+         commands are issued while another one is there. The direct writes count as asynchronous. Once each task has \
+         an asynchronous queue of its own, a writer's next request waits until the other's has come back: nothing else \
+         is dispatched while the active queue has a request in flight. No timer runs meanwhile: the scheduler idles \
+          {}. ",
         broken.id,
         outstanding(broken),
         text::count(depths(broken).1, "command", "commands"),

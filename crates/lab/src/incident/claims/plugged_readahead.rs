@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn slow_downs_lie_together_or_apart() {
-        let rows: [(&str, &[f64]); 4] = [("new", &[250.0]), ("a", &[50.0]), ("b", &[51.0]), ("c", &[60.0])];
+        let rows: [(&str, &[f64]); 4] = [("new", &[256.0]), ("a", &[50.0]), ("b", &[51.0]), ("c", &[60.0])];
         let mut result = result("read_mb_s", &rows);
         let checks: Checks = &[("c", any_scheduler)];
         compare(&mut result, &[("a", "new"), ("b", "new")]);

@@ -65,8 +65,8 @@ pub(in crate::incident) fn why(result: &IncidentResult) -> String {
     let waited = |row: &RowResult| per_run(row, |layers| layers.idle_time.as_secs_f64());
     let whole = |number: f64| text::grouped(number.round() as u64);
     let mut words = format!(
-        "In row {} three readers of one file take {:.2} s where one takes {:.2} s ({}). They send no more to the disk: {} \
-         read commands in the mean of {} runs, {} of one reader. The time is lost while CFQ keeps the disk idle on \
+        "In row {} three readers of one file take {:.2} s where one takes {:.2} s ({}). They send no more to the disk: \
+         {} read commands in the mean of {} runs, {} of one reader. The time is lost while CFQ keeps the disk idle on \
          purpose: {:.2} s a run ({}: {:.2} s). ",
         broken.id,
         broken.simulated(),
@@ -80,16 +80,17 @@ pub(in crate::incident) fn why(result: &IncidentResult) -> String {
         waited(alone),
     );
     words.push_str(&format!(
-        "It waits for the next request of the reader that has led last, but the lead changes, and what all readers wait \
-         for may already stand in the queue of another: {} waits of a run ended because their time was over, {} because \
-         somebody else's request took the turn, and only {} with the request they were for. ",
+        "It waits for the next request of the reader that has led last, but the lead changes, and what all readers \
+         wait for may already stand in the queue of another: {} waits of a run ended because their time was over, {} \
+         because somebody else's request took the turn, and only {} with the request they were for. ",
         whole(per_run(broken, |layers| layers.idles[2] as f64)),
         whole(per_run(broken, |layers| layers.idles[1] as f64)),
         whole(per_run(broken, |layers| layers.idles[0] as f64)),
     ));
     words.push_str(&format!(
-        "With windows of 512 KiB a reader that was passed by once comes back 1,024 sectors further on, which is more than \
-         the 800 that CFQ takes for a seek: it does not wait for such a reader ({:.2} s a run), and {} takes {:.2} s. ",
+        "With windows of 512 KiB a reader that was passed by once comes back 1,024 sectors further on, which is more \
+         than the 800 that CFQ takes for a seek: it does not wait for such a reader ({:.2} s a run), and {} takes \
+          {:.2} s. ",
         waited(fixed),
         fixed.id,
         fixed.simulated(),

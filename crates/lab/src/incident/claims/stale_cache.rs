@@ -160,11 +160,11 @@ pub(in crate::incident) fn why(result: &IncidentResult) -> String {
     };
     let mut words = format!(
         "In row {} both threads open the device at once; one finds that the other has entered it meanwhile, closes its \
-         descriptor, which could have written, and opens again. The close makes the device manager run blkid, which reads \
-         the device through the page cache: {} are there during the writes, because a descriptor is open all the time. \
-         Every direct write looks for cached pages in its range, twice, and from a random place the old look-up walks \
-         through empty slots up to the pages at the end of the device. A write takes a thread {:.2} us instead of {:.2} us \
-         ({}: no race, {}). ",
+         descriptor, which could have written, and opens again. The close makes the device manager run blkid, which \
+         reads the device through the page cache: {} are there during the writes, because a descriptor is open all the \
+         time. Every direct write looks for cached pages in its range, twice, and from a random place the old look-up \
+         walks through empty slots up to the pages at the end of the device. A write takes a thread {:.2} us instead \
+         of {:.2} us ({}: no race, {}). ",
         broken_row.id,
         text::count(stale_pages(broken), "page", "pages"),
         per_write(broken),
@@ -190,7 +190,8 @@ pub(in crate::incident) fn why(result: &IncidentResult) -> String {
     }
     if let Some((row, outcome)) = first("start_only") {
         words.push_str(&format!(
-            "If blkid reads as many pages at the start only ({}: {}), the look-up ends at once, and the rate is {:.0} {}. ",
+            "If blkid reads as many pages at the start only ({}: {}), the look-up ends at once, and the rate is {:.0} \
+             {}. ",
             row.id,
             text::count(stale_pages(outcome), "page", "pages"),
             row.simulated(),

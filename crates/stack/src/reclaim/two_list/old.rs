@@ -9,15 +9,16 @@
 //!
 //! 2.4.25: up to 60 passes until 32 pages are free. Each moves `n * active / (2 * inactive + 1)` pages from the active
 //! tail, where `n` is what is still wanted; a referenced one goes to the active head instead, a moved one is marked
-//! referenced, so that one touch brings it back. Then at most a sixth of both lists is looked at from the inactive tail:
-//! what is busy or mapped is passed over, the rest goes, referenced or not. After `100 * n` mapped pages, those that no
-//! page table has used go too.
+//! referenced, so that one touch brings it back. Then at most a sixth of both lists is looked at from the inactive
+//! tail: what is busy or mapped is passed over, the rest goes, referenced or not. After `100 * n` mapped pages, those
+//! that no page table has used go too.
 //!
 //! Source: Linux 2.6.6 and 2.4.25, mm/vmscan.c (`shrink_zone`, `refill_inactive_zone`, `shrink_list`;
 //! `shrink_caches`, `refill_inactive`, `shrink_cache`), mm/swap.c (`mark_page_accessed`).
 //!
-//! Known deviations: one zone; a driver marks pages as it likes, while these kernels mark a page only when its first byte
-//! is copied; the walk over page tables of 2.4 (`swap_out`) unmaps nothing ahead; busy pages are not examined for use.
+//! Known deviations: one zone; a driver marks pages as it likes, while these kernels mark a page only when its first
+//! byte is copied; the walk over page tables of 2.4 (`swap_out`) unmaps nothing ahead; busy pages are not examined for
+//! use.
 
 use super::{Build, Condition, FolioId, Folios, Home, ISOLATE, NONE, OPTIONS, RULES_4_4, Rules, Style, TwoList};
 use crate::origin::{Entry, Options, Origin};
