@@ -389,7 +389,7 @@ fn shipped_jobs_are_accepted_and_documented() {
             let bounded = job.number_ios * u64::from(job.numjobs);
             let block = if job.mode.write { job.blocks.write.min } else { job.blocks.read.min };
             let ios = if bounded > 0 { bounded } else { bytes / block };
-            assert!(ios <= 50_000 || (job.time_based && paced), "{name}: {ios} I/Os");
+            assert!(ios <= 150_000 || (job.time_based && paced), "{name}: {ios} I/Os");
             assert!(!job.time_based || paced, "{name}: as many I/Os as a fast device can do");
         }
         count += 1;
