@@ -486,6 +486,65 @@ fn bios_join_requests_on_the_plug_list_which_nobody_else_sees() {
     assert_eq!(driver.finished.len(), 6);
 }
 
+/// Bios on a plug list against a plain list of (direction, first sector, sectors), for every order in which lists leave:
+/// which request each bio joins, when the list is full, and what the elevator gets in which order.
+#[test]
+fn plug_lists_agree_with_a_naive_list() {
+    let mut merged = 0;
+    for seed in 0..2_000u64 {
+        let mut rng = Rng::stream(seed, "plug lists");
+        let order = [PlugOrder::Arrival, PlugOrder::Sector][rng.below(2) as usize];
+        let (max_requests, flush_sectors) = ([0, 3, 16][rng.below(3) as usize], [0, 32][rng.below(2) as usize]);
+        let plugging = Plugging::Task { max_requests, flush_sectors, whole_call: false, order };
+        let max_sectors = [16, 40, 256][rng.below(3) as usize];
+        // An elevator that merges nothing and keeps the order, and a device that takes everything at once.
+        let mut driver = Driver::new(Setup { elevator: "none", device: "nvme", plugging, max_sectors, ..SETUP });
+        let mut list = PlugList::new();
+        let (mut naive, mut expected): (Vec<(Dir, u64, u32)>, Vec<(u64, u32)>) = (Vec::new(), Vec::new());
+        let flush = |naive: &mut Vec<(Dir, u64, u32)>, expected: &mut Vec<(u64, u32)>| {
+            if order == PlugOrder::Sector {
+                naive.sort_by_key(|request| request.1);
+            }
+            expected.extend(naive.drain(..).map(|(_, sector, nr)| (sector, nr)));
+        };
+        for _ in 0..rng.below(60) {
+            let dir = if rng.below(4) == 0 { Write } else { Read };
+            let (sector, nr) = (rng.below(24) * 8, (1 + rng.below(2) as u32) * 8);
+            let place = naive.iter().rposition(|&(its, start, len)| {
+                its == dir
+                    && len + nr <= max_sectors
+                    && (start + u64::from(len) == sector || sector + u64::from(nr) == start)
+            });
+            match place {
+                Some(place) => {
+                    let request = &mut naive[place];
+                    // An end that fits is looked at before a beginning.
+                    if request.1 + u64::from(request.2) != sector {
+                        request.1 = sector;
+                    }
+                    request.2 += nr;
+                    merged += 1;
+                }
+                None => {
+                    let full = max_requests > 0 && naive.len() >= max_requests as usize;
+                    let large = flush_sectors > 0 && naive.last().is_some_and(|last| last.2 >= flush_sectors);
+                    if full || large {
+                        flush(&mut naive, &mut expected);
+                    }
+                    naive.push((dir, sector, nr));
+                }
+            }
+            assert_eq!(driver.submit_to(&mut list, dir, sector, nr), Submitted::Queued);
+            assert_eq!(list.len(), naive.len(), "seed {seed}");
+        }
+        flush(&mut naive, &mut expected);
+        driver.with(|queue, now, rec| queue.flush_plug(now, &mut list, UnplugCause::Finish, rec));
+        driver.drain();
+        assert_eq!(driver.issued(), expected, "seed {seed}: {plugging:?}, {max_sectors} sectors at most");
+    }
+    assert!(merged > 5_000, "{merged} bios have joined a request");
+}
+
 #[test]
 fn a_task_that_is_refused_a_request_has_lost_nothing() {
     let mut driver = Driver::new(Setup { nr_requests: 4, batch_requests: 0, ..SETUP });
