@@ -486,8 +486,8 @@ fn bios_join_requests_on_the_plug_list_which_nobody_else_sees() {
     assert_eq!(driver.finished.len(), 6);
 }
 
-/// Bios on a plug list against a plain list of (direction, first sector, sectors), for every order in which lists leave:
-/// which request each bio joins, when the list is full, and what the elevator gets in which order.
+/// Bios on a plug list against a plain list of (direction, first sector, sectors): which request each bio joins, when
+/// the list is full, and what the elevator gets in which order.
 #[test]
 fn plug_lists_agree_with_a_naive_list() {
     let mut merged = 0;
@@ -500,7 +500,8 @@ fn plug_lists_agree_with_a_naive_list() {
         // An elevator that merges nothing and keeps the order, and a device that takes everything at once.
         let mut driver = Driver::new(Setup { elevator: "none", device: "nvme", plugging, max_sectors, ..SETUP });
         let mut list = PlugList::new();
-        let (mut naive, mut expected): (Vec<(Dir, u64, u32)>, Vec<(u64, u32)>) = (Vec::new(), Vec::new());
+        let mut naive: Vec<(Dir, u64, u32)> = Vec::new();
+        let mut expected: Vec<(u64, u32)> = Vec::new();
         let flush = |naive: &mut Vec<(Dir, u64, u32)>, expected: &mut Vec<(u64, u32)>| {
             if order == PlugOrder::Sector {
                 naive.sort_by_key(|request| request.1);
