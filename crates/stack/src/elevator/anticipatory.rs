@@ -14,7 +14,7 @@
 //! off the list earlier); front merges look into the class of the bio. `seek_break`, `close_rule` and
 //! `clamp_seek_samples` are switches of ours that take a rule away.
 
-use super::{Build, Ctx, Elevator};
+use super::{Build, Ctx, Elevator, is_nearer};
 use crate::event::{Dir, IdleEnd, MergeKind, RqId};
 use crate::origin::{Entry, OptionSpec, Options, Origin};
 use crate::request::{Bio, IoContext, Request, Requests};
@@ -283,23 +283,8 @@ impl Anticipatory {
             return a.or(b);
         };
         let last = self.last_sector[class(&requests[first])];
-        // `None` for one too far behind: it is for the next round.
-        let cost = |sector: u64| {
-            if sector >= last {
-                Some(sector - last)
-            } else if sector + self.back_seek >= last {
-                Some((last - sector) * self.back_penalty)
-            } else {
-                None
-            }
-        };
         let (from, to) = (requests[first].sector.0, requests[second].sector.0);
-        let first_wins = match (cost(from), cost(to)) {
-            (Some(_), None) => true,
-            (None, Some(_)) => false,
-            (None, None) => from <= to,
-            (Some(x), Some(y)) => x < y || (x == y && from >= to),
-        };
+        let first_wins = is_nearer(last, from, to, self.back_seek, self.back_penalty);
         Some(if first_wins { first } else { second })
     }
 

@@ -18,7 +18,7 @@
 //! of its tree). The slice of a task that ends is given up with the next event of the queue, not at once. What
 //! the kernel's insertion runs at once, the worker thread runs here.
 
-use super::{Build, Ctx, Elevator};
+use super::{Build, Ctx, Elevator, is_nearer};
 use crate::event::{Dir, IdleEnd, MergeKind, RqId};
 use crate::origin::{Entry, OptionSpec, Options, Origin};
 use crate::request::{Bio, IoContext, Request, Requests};
@@ -479,23 +479,8 @@ impl Cfq {
             return a.or(b);
         };
         let last = self.last_position;
-        // `None` for one too far behind: it is for the next round.
-        let cost = |sector: u64| {
-            if sector >= last {
-                Some(sector - last)
-            } else if sector + self.back_max >= last {
-                Some((last - sector) * self.back_penalty)
-            } else {
-                None
-            }
-        };
         let (from, to) = (requests[first].sector.0, requests[second].sector.0);
-        let first_wins = match (cost(from), cost(to)) {
-            (Some(_), None) => true,
-            (None, Some(_)) => false,
-            (None, None) => from <= to,
-            (Some(x), Some(y)) => x < y || (x == y && from >= to),
-        };
+        let first_wins = is_nearer(last, from, to, self.back_max, self.back_penalty);
         Some(if first_wins { first } else { second })
     }
 

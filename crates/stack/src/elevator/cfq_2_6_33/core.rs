@@ -1,6 +1,6 @@
 //! The queues, the trees, and the rules that every kernel of the family shares.
 
-use super::super::{Ctx, Elevator};
+use super::super::{Ctx, Elevator, is_nearer};
 use super::Rules;
 use crate::event::{Dir, IdleEnd, MergeKind, RqId};
 use crate::origin::Options;
@@ -401,23 +401,8 @@ impl Cfq {
         if requests[first].prio != requests[second].prio {
             return if requests[first].prio { a } else { b };
         }
-        // `None` for one too far behind: it is for the next round.
-        let cost = |sector: u64| {
-            if sector >= last {
-                Some(sector - last)
-            } else if sector + self.back_seek >= last {
-                Some((last - sector) * self.back_penalty)
-            } else {
-                None
-            }
-        };
         let (from, to) = (requests[first].sector.0, requests[second].sector.0);
-        let first_wins = match (cost(from), cost(to)) {
-            (Some(_), None) => true,
-            (None, Some(_)) => false,
-            (None, None) => from <= to,
-            (Some(x), Some(y)) => x < y || (x == y && from >= to),
-        };
+        let first_wins = is_nearer(last, from, to, self.back_seek, self.back_penalty);
         if first_wins { a } else { b }
     }
 
