@@ -574,8 +574,9 @@ pub(super) mod tests {
                     let (reads, writes) = (self.oldest(false).is_some(), self.oldest(true).is_some());
                     let write = writes && (!reads || self.starved >= 2);
                     self.starved = if write { 0 } else { self.starved + u64::from(writes) };
-                    self.batching = 0;
+                    // A batch ends when another one begins, not when there is nothing to dispatch.
                     let oldest = self.oldest(write)?;
+                    self.batching = 0;
                     let overdue =
                         if self.name.starts_with("mq") { now >= oldest.expires } else { now > oldest.expires };
                     match self.sweep_of(write) {
