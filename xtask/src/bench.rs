@@ -8,6 +8,7 @@ mod block_request;
 mod cache_replay;
 mod event_core;
 mod histogram_record;
+mod live;
 mod page_path;
 mod peer;
 
@@ -28,6 +29,7 @@ const BENCHES: &[Bench] = &[
     Bench { name: "histogram", run: histogram_record::run },
     Bench { name: "block-request", run: block_request::run },
     Bench { name: "page-path", run: page_path::run },
+    Bench { name: "live", run: live::run },
 ];
 
 /// How much to measure.

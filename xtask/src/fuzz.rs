@@ -1,6 +1,7 @@
-//! A fuzzer for everything that reads what people type: fio job files, fio and sysbench command lines.
+//! A fuzzer for everything that reads what people type or hand over: fio job files, fio and sysbench command lines, and
+//! fio's logs.
 //!
-//! It takes a text of the corpus (the shipped jobs, and command lines below), changes it in a few places and hands it
+//! It takes a text of the corpus (the shipped jobs, and those below), changes it in a few places and hands it
 //! to a parser. The changes follow from a seed and a counter, so that a crash can be repeated. A parser may refuse a
 //! text, it may not panic; a text that makes it panic is saved.
 
@@ -10,6 +11,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use iowhy_lab::diagnose::Problems;
+use iowhy_lab::fio::job::Replay;
+use iowhy_lab::format::fio_logs::{self, Columns};
+use iowhy_lab::format::iolog::Iolog;
 use iowhy_lab::{fio, sysbench};
 
 use crate::{Outcome, cargo, root};
@@ -25,6 +29,13 @@ const COMMAND_LINES: &[&str] = &[
     "--output-format=json,normal --on sim:linux-6.18 --bs=8k --name=a --size=64k --rw randread --time_based \
      --runtime=5",
     "--name=a --size=50% --bssplit=4k/50:8k/50,16k/100 --bsrange=1k-4k,2k-8k --rate=1m,2m --section=a -- job.fio",
+];
+
+/// Logs to start from.
+const LOGS: &[&str] = &[
+    "fio version 2 iolog\na add\na open\na read 0 4096\na wait 300 0\na write 512 4096\na datasync 0 0\na close\n",
+    "fio version 3 iolog\n1 a add\n1 b add\n2 a open\n500 a read 0 512\n700 b trim 0 4096\n600 b sync 0 0\n9 a close\n",
+    "500, 34504, 0, 0, 0, 0\n500, 35200, 1, 0, 0, 0x4001\n1000, 32905, 2, 4096, 65536, 0, 77\n",
 ];
 
 /// Pieces that mean something to a parser, to be put in where they may not fit.
@@ -79,8 +90,13 @@ const PIECES: &[&str] = &[
 type Target = fn(&str);
 
 /// The parsers by name.
-const TARGETS: &[(&str, Target)] =
-    &[("fio-job", fio_job), ("fio-arguments", fio_arguments), ("sysbench", sysbench_line)];
+const TARGETS: &[(&str, Target)] = &[
+    ("fio-job", fio_job),
+    ("fio-arguments", fio_arguments),
+    ("sysbench", sysbench_line),
+    ("iolog", iolog_text),
+    ("fio-log", fio_log_text),
+];
 
 /// `cargo xtask fuzz smoke [--seconds N] [--seed N]`.
 pub(crate) fn run(arguments: &[String]) -> Outcome {
@@ -224,7 +240,40 @@ fn sysbench_line(text: &str) {
     let _ = problems.render().len();
 }
 
-/// The shipped jobs in the order of their names, and the command lines.
+fn iolog_text(text: &str) {
+    let options = Replay {
+        logs: vec!["log".to_owned()],
+        no_stall: false,
+        redirect: None,
+        scale: 3,
+        align: 512,
+        time_scale: 7,
+        skip: vec!["write"],
+    };
+    let mut problems = Problems::default();
+    if let Some(log) = Iolog::parse("log", text, None, &mut problems) {
+        let mut again = Vec::new();
+        // What was read can be written, and is the same again.
+        assert!(log.write(&mut again).is_ok());
+        let again = Iolog::parse("again", &String::from_utf8_lossy(&again), None, &mut Problems::default());
+        assert!(again.as_ref() == Some(&log));
+        let replayed = log.replay(&options, &mut problems);
+        let numbers: Vec<u32> = (0..).take(replayed.files.len()).collect();
+        assert_eq!(replayed.stream(&numbers).is_none(), replayed.calls.is_empty());
+    }
+    let _ = problems.render().len();
+}
+
+fn fio_log_text(text: &str) {
+    let mut problems = Problems::default();
+    for number in 0..8_u32 {
+        let columns = Columns { both: number & 1 > 0, offset: number & 2 > 0, issued: number & 4 > 0 };
+        let _ = fio_logs::parse("log", text, columns, &mut problems).len();
+    }
+    let _ = problems.render().len();
+}
+
+/// The shipped jobs in the order of their names, the command lines and the logs.
 fn corpus() -> Result<Vec<String>, String> {
     let folder = root().join("jobs");
     let entries = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -234,7 +283,7 @@ fn corpus() -> Result<Vec<String>, String> {
     for path in paths.iter().filter(|path| path.extension().is_some_and(|end| end == "fio")) {
         texts.push(fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?);
     }
-    texts.extend(COMMAND_LINES.iter().map(|&line| line.to_owned()));
+    texts.extend(COMMAND_LINES.iter().chain(LOGS).map(|&text| text.to_owned()));
     Ok(texts)
 }
 

@@ -51,9 +51,61 @@ impl Steps {
     }
 }
 
+/// Programs that tests hold iowhy against or need, and the Debian packages that have them.
+const PROGRAMS: &[(&str, &str)] = &[
+    ("fio", "fio"),
+    ("sysbench", "sysbench"),
+    ("bonnie++", "bonnie++"),
+    ("mkfs.ext4", "e2fsprogs"),
+    ("losetup", "util-linux"),
+];
+
+/// Whether a program is where programs are, those for administrators included.
+fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(std::path::PathBuf::from));
+    folders.into_iter().any(|folder| folder.join(program).is_file())
+}
+
+fn is_root() -> bool {
+    Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0")
+}
+
+/// Installs what is missing in CI as root; says elsewhere how to. Tests that lack a program skip loudly, and fail in
+/// CI.
+fn install_programs() {
+    let missing: Vec<&str> =
+        PROGRAMS.iter().filter(|(program, _)| !is_installed(program)).map(|(_, package)| *package).collect();
+    if missing.is_empty() {
+        return;
+    }
+    let in_ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
+    if !in_ci || !is_root() {
+        eprintln!("xtask: some tests will be SKIPPED; to run them: sudo apt-get install -y {}", missing.join(" "));
+        return;
+    }
+    // A stale list of packages is the usual reason why an installation fails.
+    for update in [false, true] {
+        let apt = |arguments: &[&str]| {
+            let mut command = Command::new("apt-get");
+            command.env("DEBIAN_FRONTEND", "noninteractive").arg("-qq").args(arguments);
+            command.status().is_ok_and(|status| status.success())
+        };
+        if update && !apt(&["update"]) {
+            eprintln!("xtask: apt-get update failed");
+        }
+        let install = ["install", "-y", "--no-install-recommends"];
+        if apt(&[&install[..], &missing[..]].concat()) {
+            return;
+        }
+    }
+    eprintln!("xtask: could not install {}: their tests will fail", missing.join(" "));
+}
+
 /// Everything. `tidy` is one of xtask's own tests, so that plain `cargo test --workspace` has it too.
 pub(crate) fn test(arguments: &[String]) -> Outcome {
     none(arguments)?;
+    install_programs();
     let mut steps = Steps::default();
     steps.run("tests", cargo().args(["test", "--workspace", "--locked", "--no-fail-fast"]));
     steps.lint();

@@ -1,6 +1,8 @@
 //! The `iowhy` command: reads the command line, shows progress, prints what the laboratory returns.
 
 mod conform;
+mod doctor;
+mod fio;
 mod incident;
 mod models;
 mod output;
@@ -47,6 +49,15 @@ enum Verb {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// fio's jobs on the running kernel; its own help: `iowhy fio --help`
+    #[command(disable_help_flag = true, disable_version_flag = true)]
+    Fio {
+        /// Job files and options as fio takes them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+    /// What this machine allows, what would disturb, what earlier runs left
+    Doctor(doctor::Arguments),
     /// Check the models against vectors recorded from kernels
     Conform {
         /// Folder with <kernel>.json files
@@ -64,6 +75,8 @@ fn main() -> ExitCode {
         Verb::Models(arguments) => models::run(&arguments),
         Verb::Sysbench { arguments } => sysbench::run(&arguments),
         Verb::Run { arguments } => run::run(&arguments),
+        Verb::Fio { arguments } => fio::run(&arguments),
+        Verb::Doctor(arguments) => doctor::run(&arguments),
         Verb::Conform { golden, json } => conform::run(&golden, json),
     };
     exit.unwrap_or_else(|error| {

@@ -7,12 +7,12 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iowhy_lab::diagnose::{Problem, Problems};
 use iowhy_lab::fio::World;
-use iowhy_lab::run::{self, Request, report};
+use iowhy_lab::run::{self, Made, Request, Task, report};
 
 use crate::output::{self, Exit};
 
 /// A job file, or standard input.
-fn load(name: &str) -> Result<String, String> {
+pub(crate) fn load(name: &str) -> Result<String, String> {
     if name == "-" {
         let mut text = String::new();
         return match std::io::stdin().lock().read_to_string(&mut text) {
@@ -50,6 +50,9 @@ pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
         }
         Some(Request::Run(request)) => request,
     };
+    if request.variants.iter().any(|variant| !matches!(variant.task, Task::Simulated(_))) {
+        crate::doctor::tidy();
+    }
     // The bar shows itself on a terminal only; JSON is for programs, which need none.
     let target = if request.json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
     let bar = ProgressBar::with_draw_target(None, target);
@@ -57,23 +60,29 @@ pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
         bar.set_style(style);
     }
     bar.enable_steady_tick(Duration::from_millis(200));
-    let result = run::execute(&request, &|done, of| {
+    let executed = run::execute(&request, &|done, of| {
         bar.set_length(of as u64);
         bar.set_position(done as u64);
     });
     bar.finish_and_clear();
-    match result {
-        Err((on, error)) => {
-            output::complain(&Problem::error(format!("{on}: {error}")).render());
-            Ok(Exit::Usage)
-        }
-        Ok(runs) => {
-            if request.json {
-                output::print_json(&report::json(&request, &runs, &problems))?;
-            } else {
-                output::print(&report::text(&request, &runs, output::bold()))?;
-            }
-            Ok(Exit::Fine)
+    for (label, refusal) in &executed.refused {
+        output::complain(&Problem::error(format!("{label}: {refusal}")).render());
+    }
+    let runs = &executed.runs;
+    if runs.is_empty() {
+        return Ok(Exit::Usage);
+    }
+    let mut failed = executed.interrupted || !executed.refused.is_empty();
+    for finished in runs {
+        if let Made::Live(live) = &finished.made {
+            failed |= live.failed();
+            output::complain(&live.complaints().render());
         }
     }
+    if request.json {
+        output::print_json(&report::json(&request, runs, &problems))?;
+    } else {
+        output::print(&report::text(&request, runs, output::bold()))?;
+    }
+    Ok(if failed { Exit::Failed } else { Exit::Fine })
 }

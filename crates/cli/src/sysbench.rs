@@ -1,9 +1,12 @@
 //! `iowhy sysbench`.
 
 use std::ffi::OsString;
+use std::path::Path;
 
+use iowhy_lab::backend::Live;
 use iowhy_lab::diagnose::{Problem, Problems};
-use iowhy_lab::sysbench::{self, Request, options, report};
+use iowhy_lab::sysbench::report::Measured;
+use iowhy_lab::sysbench::{self, Request, Settings, live, options, report};
 use iowhy_stack::sim;
 
 use crate::output::{self, Exit};
@@ -20,26 +23,63 @@ pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
     }
     let request = sysbench::resolve(&words, &mut problems).filter(|_| !problems.any_error());
     output::complain(&problems.render());
+    let here = Path::new("");
     match request {
         None => return Ok(Exit::Usage),
         Some(Request::Help) => output::print(&options::help())?,
-        Some(Request::Prepare) => output::print(&report::nothing_to_do("prepare"))?,
-        Some(Request::Cleanup) => output::print(&report::nothing_to_do("cleanup"))?,
+        Some(Request::Prepare(None)) => output::print(&report::nothing_to_do("prepare"))?,
+        Some(Request::Cleanup(None)) => output::print(&report::nothing_to_do("cleanup"))?,
+        Some(Request::Prepare(Some(files))) => {
+            crate::doctor::tidy();
+            match files.prepare(here) {
+                Ok(text) => output::print(&text)?,
+                Err(error) => return Ok(refused(&error)),
+            }
+        }
+        Some(Request::Cleanup(Some(files))) => match files.cleanup(here) {
+            Ok(text) => output::print(&text)?,
+            Err(error) => return Ok(refused(&error)),
+        },
         Some(Request::Run(run)) => {
             let (plan, settings) = *run;
-            let outcome = match sim::run(&plan) {
-                Ok(outcome) => outcome,
-                Err(error) => {
-                    output::complain(&Problem::error(error.to_string()).render());
-                    return Ok(Exit::Usage);
-                }
+            match sim::run(&plan) {
+                Ok(outcome) => show(&Measured::simulated(&plan, &outcome), &settings, &problems)?,
+                Err(error) => return Ok(refused(&error)),
+            }
+        }
+        Some(Request::RunLive(run)) => {
+            let Some(fileio) = run.job.fileio() else { unreachable!("a job of sysbench") };
+            crate::doctor::tidy();
+            let made = match run.files.ready(here, fileio.mode, run.settings.io_mode) {
+                Ok(made) => made,
+                Err(error) => return Ok(refused(&error)),
             };
-            if settings.json {
-                output::print_json(&report::json(&plan, &settings, &outcome, &problems))?;
-            } else {
-                output::print(&report::text(&plan, &settings, &outcome))?;
+            let plan = live::plan(&run.job, &run.settings, run.cache, here);
+            match Live::make(plan, &|_| ()) {
+                Ok(done) => {
+                    made.map(iowhy_live::ledger::Guard::keep).transpose()?;
+                    show(&Measured::live(&done), &run.settings, &problems)?;
+                    output::complain(&done.complaints().render());
+                    if done.failed() {
+                        return Ok(Exit::Failed);
+                    }
+                }
+                Err(error) => return Ok(refused(&error)),
             }
         }
     }
     Ok(Exit::Fine)
+}
+
+fn refused(error: &dyn std::error::Error) -> Exit {
+    output::complain(&Problem::error(error.to_string()).render());
+    Exit::Usage
+}
+
+fn show(run: &Measured<'_>, settings: &Settings, problems: &Problems) -> anyhow::Result<()> {
+    if settings.json {
+        output::print_json(&report::json(run, settings, problems))
+    } else {
+        output::print(&report::text(run, settings))
+    }
 }

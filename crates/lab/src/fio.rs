@@ -6,8 +6,12 @@
 
 mod expr;
 pub mod job;
+pub mod json;
 mod lex;
+pub mod live;
+pub mod normal;
 pub mod options;
+pub mod result;
 pub mod value;
 
 pub use job::{FioJob, Written};
@@ -29,6 +33,8 @@ pub struct World<'a> {
     pub memory_mib: u64,
     /// `$ncpus`.
     pub cpus: u64,
+    /// Jobs are for the running kernel rather than for the simulator: what is told about options differs.
+    pub live: bool,
 }
 
 impl World<'static> {
@@ -40,6 +46,7 @@ impl World<'static> {
             page_bytes: 4096,
             memory_mib: 1024,
             cpus: 1,
+            live: false,
         }
     }
 }
@@ -152,6 +159,8 @@ pub struct Settings {
     pub seed: Option<u64>,
     /// Refuse jobs that write.
     pub readonly: bool,
+    /// Devices and files that may be written whatever they hold.
+    pub allow_write: Vec<String>,
 }
 
 /// A command line that means something.
@@ -186,13 +195,14 @@ const GENERAL: &[(&str, Takes, Option<&str>)] = &[
     ("showcmd", Takes::Maybe, None),
     ("section", Takes::Value, None),
     ("readonly", Takes::Nothing, None),
+    ("allow-write", Takes::Value, None),
     ("help", Takes::Nothing, None),
     ("version", Takes::Nothing, None),
     ("cmdhelp", Takes::Maybe, None),
     ("enghelp", Takes::Maybe, None),
-    ("eta", Takes::Value, Some("a simulated run shows no estimate")),
-    ("eta-newline", Takes::Value, Some("a simulated run shows no estimate")),
-    ("eta-interval", Takes::Value, Some("a simulated run shows no estimate")),
+    ("eta", Takes::Value, Some("no estimate is shown")),
+    ("eta-newline", Takes::Value, Some("no estimate is shown")),
+    ("eta-interval", Takes::Value, Some("no estimate is shown")),
     ("status-interval", Takes::Value, Some("results are shown at the end")),
     ("bandwidth-log", Takes::Maybe, Some("use write_bw_log in the job")),
     ("debug", Takes::Value, Some("there is nothing of fio to debug")),
@@ -229,12 +239,17 @@ pub fn command_line(arguments: &[String], world: &World<'_>, problems: &mut Prob
         }
         sections.retain(|section| section.global || wanted.contains(&section.name));
     }
-    let file = if arguments.is_empty() {
-        found.push(Problem::error("nothing to do").help("iowhy fio JOBFILE --on sim:linux-6.18, or iowhy fio --help"));
+    let mut file = if arguments.is_empty() {
+        found.push(Problem::error("nothing to do").help("iowhy fio JOBFILE, or iowhy fio --help"));
         None
     } else {
         finish(&sections, world, &mut found, "the command line")
     };
+    if settings.readonly {
+        // As fio: a recorded list may have writes, which are left out.
+        let replays = file.iter_mut().flat_map(|file| &mut file.jobs).filter_map(|job| job.replay.as_mut());
+        replays.for_each(|replay| replay.skip.extend(["write", "trim"]));
+    }
     if let Some(file) = &file
         && settings.readonly
         && let Some(job) = file.jobs.iter().find(|job| job.mode.write || job.mode.trim)
@@ -266,6 +281,7 @@ impl<'a> Arguments<'a> {
             disk: None,
             seed: None,
             readonly: false,
+            allow_write: Vec::new(),
         };
         Arguments { settings, sections: Vec::new(), files: Vec::new(), wanted: Vec::new(), problems }
     }
@@ -375,6 +391,7 @@ impl<'a> Arguments<'a> {
             },
             "section" => self.wanted.push(text()),
             "readonly" => self.settings.readonly = true,
+            "allow-write" => self.settings.allow_write.push(text()),
             "minimal" => self.format(Format::Terse),
             "output-format" => {
                 for word in text().split(',') {

@@ -1,9 +1,12 @@
 //! What stands between the simulator and whoever asks: command lines as plans, incidents, conformance, and the reports
 //! of all of them as values, text or JSON. Nothing here prints, exits or reads the command line of the process.
 
+pub mod backend;
 pub mod conform;
 pub mod diagnose;
+pub mod doctor;
 pub mod fio;
+pub mod format;
 pub mod golden;
 pub mod golden_mmap;
 pub mod golden_reclaim;

@@ -1,19 +1,26 @@
-//! `iowhy run`: jobs of fio and built-in jobs on simulated stacks.
+//! `iowhy run`: jobs of fio and built-in jobs on simulated stacks and on the running kernel.
 //!
-//! The words behind `run` become a [`RunRequest`] with every mistake reported at once: which job, on which stacks, how
-//! often. Each stack has a [`Variant`] with the plan made for it. [`execute`] makes the runs, those of several variants
-//! in blocks of random order; [`report`] shows them.
+//! The words behind `run` become a [`RunRequest`] with every mistake reported at once: which job, at which places, how
+//! often. Each place has a [`Variant`] with the plan made for it. [`execute`] makes the runs, those of several variants
+//! in blocks of random order; [`report`] shows them. Files of live runs are in one directory ([`Folder`]); nothing is
+//! touched before the first run.
 
 mod aio_stress;
 mod bonnie;
 mod dd;
-mod fio;
+pub(crate) mod fio;
+mod limit;
 pub mod options;
 mod paralleldd;
 mod pgbench;
+pub mod program;
 pub mod report;
 
-use iowhy_stack::job::{Job, Workload};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use iowhy_live::plan::Cache;
+use iowhy_stack::job::{Job, ThreadJob, Workload};
 use iowhy_stack::kernel::Stack;
 use iowhy_stack::machine::Machine;
 use iowhy_stack::outcome::{JobTotals, Outcome, Plan, RunError};
@@ -21,10 +28,16 @@ use iowhy_stack::rng::Rng;
 use iowhy_stack::sim;
 use iowhy_stack::units::{PAGE_BYTES, SECTOR_BYTES};
 
+use crate::backend::{self, Live};
 use crate::diagnose::{Problem, Problems, Severity, Span};
 use crate::fio::World;
 use crate::{fio as fio_jobs, place, text};
+use limit::Limit;
 use options::{Opt, Values};
+use program::{Program, Ran};
+
+/// Makes the command line of a program from the options of a job and the directory.
+type Tell = fn(&Values<'_>, &Path, &mut Problems) -> Option<Program>;
 
 /// A built-in job.
 #[derive(Debug)]
@@ -39,6 +52,8 @@ pub struct Builtin {
     pub options: &'static [Opt],
     /// Makes the job.
     build: fn(&Values<'_>, &mut Stack, &mut Problems) -> Option<(Job, Shape)>,
+    /// The program that is run on the running kernel, if the job only imitates one.
+    program: Option<Tell>,
 }
 
 /// Every built-in job.
@@ -65,6 +80,8 @@ pub struct Shape {
     pub figures: Vec<Figure>,
     /// Seeds of streams that are the same in every run (fio's `randrepeat`), by thread; the others change.
     pub fixed_seeds: Vec<Option<u64>>,
+    /// Names of the files of the job, as the job has them.
+    pub files: Vec<String>,
 }
 
 impl Shape {
@@ -84,11 +101,10 @@ impl Shape {
         shape
     }
 
-    /// The plan with another seed.
-    pub fn seeded(&self, plan: &Plan, seed: u64) -> Plan {
-        let mut plan = plan.clone();
-        plan.job.seed = seed;
-        if let Workload::Threads { threads, .. } = &mut plan.job.workload {
+    /// The job with another seed.
+    fn seed(&self, job: &mut Job, seed: u64) {
+        job.seed = seed;
+        if let Workload::Threads { threads, .. } = &mut job.workload {
             for (thread, fixed) in threads.iter_mut().zip(&self.fixed_seeds) {
                 if let Some(fixed) = fixed {
                     // The generator mixes the seed of the run in like this; here it must cancel out.
@@ -96,8 +112,25 @@ impl Shape {
                 }
             }
         }
+    }
+
+    /// The plan with another seed.
+    pub fn seeded(&self, plan: &Plan, seed: u64) -> Plan {
+        let mut plan = plan.clone();
+        self.seed(&mut plan.job, seed);
         plan
     }
+}
+
+/// What is run at a place.
+#[derive(Clone, Debug)]
+pub enum Task {
+    /// A job in the simulator.
+    Simulated(Box<Plan>),
+    /// A job on the running kernel.
+    Live(Box<iowhy_live::Plan>),
+    /// Another program on the running kernel.
+    Program(Program),
 }
 
 /// One place to run the job on.
@@ -110,9 +143,18 @@ pub struct Variant {
     /// What its runs are called.
     pub label: String,
     /// What is run, with the first seed.
-    pub plan: Plan,
+    pub task: Task,
     /// What the report needs to know.
     pub shape: Shape,
+}
+
+/// The directory of live runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Folder {
+    /// Where it is.
+    pub path: PathBuf,
+    /// It is made for these runs, and removed after them.
+    pub temporary: bool,
 }
 
 /// A command line that means something.
@@ -128,6 +170,8 @@ pub struct RunRequest {
     pub seed: u64,
     /// Print JSON.
     pub json: bool,
+    /// Where the files of live runs are.
+    pub folder: Folder,
 }
 
 /// What is asked for.
@@ -141,11 +185,16 @@ pub enum Request {
 
 /// Options of the verb: name, whether it takes a value, help.
 const OPTIONS: &[(&str, bool, &str)] = &[
-    ("on", true, "sim:KERNEL[+PATCH..][,key=value..]; several times to compare"),
-    ("disk", true, "NAME[,key=value..]: the device; once, or once for each --on"),
+    ("on", true, "live, or sim:KERNEL[+PATCH..][,key=value..]; several times to compare"),
+    ("disk", true, "NAME[,key=value..]: the simulated device; once, or once for each --on sim:"),
     ("repeat", true, "runs on each, with seeds S, S+1, .. [1]"),
     ("seed", true, "seed of the first run [1]"),
     ("label", true, "name of the runs; once, or once for each --on"),
+    ("dir", true, "live: where the files are [a new directory here, removed afterwards]"),
+    ("cache", true, "live: cold, warm or as-found: the files' pages at the start [as the job says]"),
+    ("allow-write", true, "live: a device or file that may be written whatever it holds; may be repeated"),
+    ("size-limit", true, "bytes that each job works on at most, such as 4m"),
+    ("time-limit", true, "seconds that each job works at most"),
     ("json", false, "one JSON object (iowhy.run/1)"),
     ("help", false, "this text; with a built-in job, its options"),
 ];
@@ -168,12 +217,17 @@ pub fn resolve(words: &[String], world: &World<'_>, problems: &mut Problems) -> 
         return Some(Request::Help(builtin.map_or_else(help, |builtin| help_of(builtin))));
     }
     let mut found = Problems::default();
+    let folder = match line.all("dir").first() {
+        Some(dir) => Folder { path: PathBuf::from(dir), temporary: false },
+        None => Folder { path: PathBuf::from(format!("iowhy-run-{}", std::process::id())), temporary: true },
+    };
     let mut request = RunRequest {
         job: line.job.clone(),
         variants: Vec::new(),
         repeat: line.number("repeat", (1, 10_000), 1, &mut found) as u32,
         seed: line.number("seed", (0, u64::MAX / 2), 1, &mut found),
         json: line.json,
+        folder,
     };
     if line.job.is_empty() {
         let names: Vec<&str> = BUILTINS.iter().map(|builtin| builtin.name).collect();
@@ -183,40 +237,55 @@ pub fn resolve(words: &[String], world: &World<'_>, problems: &mut Problems) -> 
     }
     let (ons, disks, labels) = (line.all("on"), line.all("disk"), line.all("label"));
     if ons.is_empty() {
-        found.push(Problem::error("`--on` is missing").help("--on sim:linux-6.18 (`iowhy models kernel` lists them)"));
+        let help = "--on live, or --on sim:linux-6.18 (`iowhy models kernel` lists them)";
+        found.push(Problem::error("`--on` is missing").help(help));
         disks.iter().for_each(|disk| place::check_disk(disk, &mut found));
     }
-    for (name, list) in [("disk", &disks), ("label", &labels)] {
-        if list.len() > 1 && list.len() != ons.len() {
-            let text = format!("`--{name}` is given {} times, `--on` {} times", list.len(), ons.len());
-            found.push(Problem::error(text).help(format!("one `--{name}` for all, or one for each `--on`")));
+    // A disk is simulated, so places on the running kernel are passed over.
+    let nr_simulated = ons.iter().filter(|on| **on != LIVE).count();
+    for (name, list, of) in [("disk", &disks, nr_simulated), ("label", &labels, ons.len())] {
+        if list.len() > 1 && list.len() != of {
+            let places = if name == "disk" { "`--on sim:`" } else { "`--on`" };
+            let text = format!("`--{name}` is given {} times, {places} {of} times", list.len());
+            found.push(Problem::error(text).help(format!("one `--{name}` for all, or one for each {places}")));
         }
     }
-    let mut stacks: Vec<Option<Stack>> = Vec::new();
-    for (nr, on) in ons.iter().enumerate() {
-        let disk = disks.get(nr).or(disks.first());
-        stacks.push(place::parse(on, disk.copied(), &mut found));
+    if nr_simulated == 0 && !ons.is_empty() && !disks.is_empty() {
+        let text = "`--disk` is for simulated places, and there is none";
+        found.push(Problem::error(text).help("--on sim:linux-6.18, or no `--disk`"));
+    }
+    let live = line.live(&request.folder, &mut found);
+    let limit = line.limit(&mut found);
+    let mut disks_left = disks.iter();
+    let mut spots: Vec<(&str, Option<&str>, Option<Spot>)> = Vec::new();
+    for on in &ons {
+        if *on == LIVE {
+            spots.push((on, None, Some(Spot::Live)));
+            continue;
+        }
+        let disk = if disks.len() > 1 { disks_left.next() } else { disks.first() }.copied();
+        let stack = place::parse(on, disk, &mut found);
+        spots.push((on, disk, stack.map(|stack| Spot::Simulated(Box::new(stack)))));
     }
     // Without a place the job is still checked, on any, so that its mistakes are told too.
-    let elsewhere = [Some(Stack::new(&iowhy_stack::kernel::KERNELS[iowhy_stack::kernel::KERNELS.len() - 1]))];
-    let tried = if stacks.iter().any(Option::is_some) { &stacks[..] } else { &elsewhere[..] };
-    for (nr, stack) in tried.iter().enumerate() {
-        let Some(stack) = stack else { continue };
-        let mut stack = stack.clone();
+    let elsewhere = [("", None, Some(Spot::Simulated(Box::new(any_stack()))))];
+    let tried = if spots.iter().any(|(.., spot)| spot.is_some()) { &spots[..] } else { &elsewhere[..] };
+    for (nr, (on, disk, spot)) in tried.iter().enumerate() {
+        let Some(spot) = spot else { continue };
         if line.job.is_empty() {
             break;
         }
-        let built = match builtin {
-            Some(builtin) => {
-                let values = options::parse(builtin.name, builtin.options, &line.job[1..], &mut found);
-                if found.any_error() { None } else { (builtin.build)(&values, &mut stack, &mut found) }
+        let built = match spot {
+            Spot::Simulated(stack) => {
+                simulated(&line.job, builtin, world, stack, &limit, &mut found).map(|(plan, shape)| {
+                    let plan = shape.seeded(&plan, request.seed);
+                    (Task::Simulated(Box::new(plan)), shape)
+                })
             }
-            None if line.job[0] == FIO => of_words(&line.job[1..], world, &mut stack, &mut found),
-            None => of_files(&line.job, world, &mut stack, &mut found),
+            Spot::Live => on_this_kernel(&line.job, builtin, world, &live, &limit, &mut found),
         };
-        let (Some((job, shape)), Some(on)) = (built, ons.get(nr)) else { continue };
-        if let Err(text) = job.check() {
-            found.push(Problem::error(text));
+        let (Some((task, shape)), false) = (built, ons.is_empty()) else { continue };
+        if ons.get(nr) != Some(on) {
             continue;
         }
         let label = match labels.get(nr).or(labels.first()) {
@@ -224,9 +293,7 @@ pub fn resolve(words: &[String], world: &World<'_>, problems: &mut Problems) -> 
             Some(label) => format!("{label}/{on}"),
             None => (*on).to_owned(),
         };
-        let plan = shape.seeded(&Plan { stack, job }, request.seed);
-        let disk = disks.get(nr).or(disks.first()).map(|disk| (*disk).to_owned());
-        request.variants.push(Variant { on: (*on).to_owned(), disk, label, plan, shape });
+        request.variants.push(Variant { on: (*on).to_owned(), disk: disk.map(str::to_owned), label, task, shape });
     }
     for problem in found.list {
         // Every stack says the same about the job.
@@ -235,6 +302,124 @@ pub fn resolve(words: &[String], world: &World<'_>, problems: &mut Problems) -> 
         }
     }
     if problems.any_error() { None } else { Some(Request::Run(Box::new(request))) }
+}
+
+/// The word for the running kernel.
+const LIVE: &str = "live";
+
+/// A place as it is named.
+enum Spot {
+    Simulated(Box<Stack>),
+    Live,
+}
+
+/// What a live run is told on the command line.
+struct LiveOptions {
+    folder: PathBuf,
+    cache: Option<Cache>,
+    allow: Vec<PathBuf>,
+}
+
+/// A stack to check jobs with that are not simulated.
+fn any_stack() -> Stack {
+    Stack::new(&iowhy_stack::kernel::KERNELS[iowhy_stack::kernel::KERNELS.len() - 1])
+}
+
+/// The plan of a job on a simulated stack.
+fn simulated(
+    words: &[String],
+    builtin: Option<&&'static Builtin>,
+    world: &World<'_>,
+    stack: &Stack,
+    limit: &Limit,
+    problems: &mut Problems,
+) -> Option<(Plan, Shape)> {
+    let mut stack = stack.clone();
+    let (mut job, shape) = match builtin {
+        Some(builtin) => {
+            let values = options::parse(builtin.name, builtin.options, &words[1..], problems);
+            if problems.any_error() { None } else { (builtin.build)(&values, &mut stack, problems) }
+        }
+        None => {
+            let world = world_of(&stack, world);
+            fio_file(words, &world, problems).and_then(|file| fio::build(&file, &world, &mut stack, problems))
+        }
+    }?;
+    let _ = limit.apply(&mut job);
+    checked(&job, problems).then_some((Plan { stack, job }, shape))
+}
+
+/// What is run of a job on the running kernel.
+fn on_this_kernel(
+    words: &[String],
+    builtin: Option<&&'static Builtin>,
+    world: &World<'_>,
+    live: &LiveOptions,
+    limit: &Limit,
+    problems: &mut Problems,
+) -> Option<(Task, Shape)> {
+    let (mut plan, shape) = match builtin {
+        Some(builtin) => {
+            let mut words = words[1..].to_vec();
+            // Real calls are as small as they are.
+            let folds = builtin.options.iter().any(|option| option.name == "fold");
+            if folds && !words.iter().any(|word| word.starts_with("fold=")) {
+                words.push("fold=0".to_owned());
+            }
+            let values = options::parse(builtin.name, builtin.options, &words, problems);
+            if problems.any_error() {
+                return None;
+            }
+            if let Some(program) = builtin.program {
+                return program(&values, &live.folder, problems)
+                    .map(|program| (Task::Program(program), Shape::default()));
+            }
+            let (job, shape) = (builtin.build)(&values, &mut any_stack(), problems)?;
+            (backend::live_plan(&job, &shape.files, &live.folder, problems)?, shape)
+        }
+        None => {
+            let file = fio_file(words, world, problems)?;
+            let file = backend::moved(file, &live.folder, problems)?;
+            let jobs = fio_jobs::live::jobs(file, Some(0), world, problems)?;
+            let fixed = |origin: &fio_jobs::live::ThreadOf, thread: &ThreadJob| {
+                jobs.file.jobs[origin.job].rand_repeat.then_some(thread.stream.seed)
+            };
+            let mut shape = Shape::of(&jobs.lines);
+            if let Workload::Threads { threads, .. } = &jobs.plan.job.workload {
+                shape.fixed_seeds =
+                    jobs.threads.iter().zip(threads).map(|(origin, thread)| fixed(origin, thread)).collect();
+            }
+            let mut plan = jobs.plan;
+            plan.allow.directory = Some(live.folder.clone());
+            // What the run makes goes with it, whatever the directory is.
+            plan.files.iter_mut().filter(|file| file.may_create).for_each(|file| file.remove = true);
+            // Threads drop pages as they start; so that nothing is left that was written just before, all is written
+            // back and dropped first.
+            let dropped = plan.job.workload.threads().iter().any(|thread| thread.invalidate);
+            if plan.cache == Cache::AsFound && dropped {
+                plan.cache = Cache::Cold;
+            }
+            (plan, shape)
+        }
+    };
+    let kept = limit.apply(&mut plan.job);
+    let mut used = kept.iter();
+    plan.files.retain(|_| used.next() == Some(&true));
+    if let Some(cache) = live.cache {
+        plan.cache = cache;
+    }
+    plan.allow.write.extend(live.allow.iter().cloned());
+    checked(&plan.job, problems).then_some((Task::Live(Box::new(plan)), shape))
+}
+
+fn checked(job: &Job, problems: &mut Problems) -> bool {
+    match job.check() {
+        Ok(()) => true,
+        Err(text) => {
+            problems.push(Problem::error(text));
+            false
+        }
+    }
 }
 
 /// The plan of a command line with one `--on`, for rows of incidents; files cannot be named.
@@ -254,7 +439,14 @@ pub fn plan(words: &[String], problems: &mut Problems) -> Option<(Plan, Shape)> 
         return None;
     }
     problems.list[before..].iter().all(|problem| problem.severity == Severity::Warning).then_some(())?;
-    run.variants.into_iter().next().map(|variant| (variant.plan, variant.shape))
+    let variant = run.variants.into_iter().next()?;
+    match variant.task {
+        Task::Simulated(plan) => Some((*plan, variant.shape)),
+        Task::Live(_) | Task::Program(_) => {
+            problems.push(Problem::error("a simulated run is meant here").help("--on sim:linux-6.18"));
+            None
+        }
+    }
 }
 
 /// Options and job of a command line.
@@ -286,6 +478,43 @@ impl Line {
                 default
             }
         }
+    }
+}
+
+impl Line {
+    /// The options of live runs.
+    fn live(&self, folder: &Folder, problems: &mut Problems) -> LiveOptions {
+        let cache = self.given.iter().find(|(known, ..)| *known == "cache").and_then(|(_, value, span)| {
+            let known = [Cache::AsFound, Cache::Cold, Cache::Warm];
+            let found = known.into_iter().find(|cache| backend::cache_name(*cache) == value);
+            if found.is_none() {
+                let text = format!("`--cache` takes cold, warm or as-found, not `{value}`");
+                problems.push(Problem::error(text).at(span.clone()));
+            }
+            found
+        });
+        if !self.all("on").contains(&LIVE) {
+            for name in ["dir", "cache", "allow-write"].iter().filter(|name| !self.all(name).is_empty()) {
+                let text = format!("`--{name}` is for live runs, and there is none");
+                problems.push(Problem::warning(text).help("--on live"));
+            }
+        }
+        let allow = self.all("allow-write").into_iter().map(PathBuf::from).collect();
+        LiveOptions { folder: folder.path.clone(), cache, allow }
+    }
+
+    /// The limits of jobs.
+    fn limit(&self, problems: &mut Problems) -> Limit {
+        let bytes = self.given.iter().find(|(known, ..)| *known == "size-limit").and_then(|(_, value, span)| {
+            let bytes = crate::fio::value::integer(value, 1024, (4096, 1 << 60)).map(i64::unsigned_abs);
+            if bytes.is_err() {
+                let text = format!("`--size-limit` takes a size of at least 4k, such as 4m, not `{value}`");
+                problems.push(Problem::error(text).at(span.clone()));
+            }
+            bytes.ok()
+        });
+        let seconds = self.number("time-limit", (1, 1_000_000), 0, problems);
+        Limit { bytes, time: (seconds > 0).then(|| Duration::from_secs(seconds)) }
     }
 }
 
@@ -353,8 +582,16 @@ fn take_apart(words: &[String], problems: &mut Problems) -> Line {
     line
 }
 
-/// The job of fio job files.
-fn of_files(names: &[String], world: &World<'_>, stack: &mut Stack, problems: &mut Problems) -> Option<(Job, Shape)> {
+/// The jobs of fio job files, or of words of fio's command line.
+fn fio_file(words: &[String], world: &World<'_>, problems: &mut Problems) -> Option<fio_jobs::FioFile> {
+    match words.split_first() {
+        Some((first, rest)) if first == FIO => of_words(rest, world, problems),
+        _ => of_files(words, world, problems),
+    }
+}
+
+/// The jobs of fio job files.
+fn of_files(names: &[String], world: &World<'_>, problems: &mut Problems) -> Option<fio_jobs::FioFile> {
     let mut found = Problems::default();
     for name in names {
         let known = BUILTINS.iter().map(|builtin| builtin.name);
@@ -376,24 +613,19 @@ fn of_files(names: &[String], world: &World<'_>, stack: &mut Stack, problems: &m
             );
         }
     }
-    let built = if found.any_error() {
-        None
-    } else {
-        let world = world_of(stack, world);
-        fio_jobs::parse_files(names, &world, &mut found).and_then(|file| fio::build(&file, stack, &mut found))
-    };
+    let file = if found.any_error() { None } else { fio_jobs::parse_files(names, world, &mut found) };
     problems.list.append(&mut found.list);
-    built
+    file
 }
 
-/// The job of words of fio's command line.
-fn of_words(words: &[String], world: &World<'_>, stack: &mut Stack, problems: &mut Problems) -> Option<(Job, Shape)> {
-    let invocation = fio_jobs::command_line(words, &world_of(stack, world), problems)?;
+/// The jobs of words of fio's command line.
+fn of_words(words: &[String], world: &World<'_>, problems: &mut Problems) -> Option<fio_jobs::FioFile> {
+    let invocation = fio_jobs::command_line(words, world, problems)?;
     if invocation.settings.action != fio_jobs::Action::Run {
         problems.push(Problem::error("these words of fio describe no run").help("--name=.. --rw=.. --size=.."));
         return None;
     }
-    fio::build(&invocation.file, stack, problems)
+    Some(invocation.file)
 }
 
 /// The world as it is on the simulated machine.
@@ -424,10 +656,55 @@ pub struct Finished {
     pub variant: usize,
     /// With which seed.
     pub seed: u64,
-    /// What was run.
-    pub plan: Plan,
     /// What came of it.
-    pub outcome: Outcome,
+    pub made: Made,
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub enum Made {
+    /// In the simulator.
+    Simulated(Box<(Plan, Outcome)>),
+    /// On the running kernel.
+    Live(Box<Live>),
+    /// By another program.
+    Program(Ran),
+}
+
+/// Why a run could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// In the simulator.
+    #[error("{0}")]
+    Simulated(RunError),
+    /// On the running kernel.
+    #[error(transparent)]
+    Live(#[from] iowhy_live::run::LiveError),
+    /// By another program.
+    #[error(transparent)]
+    Program(#[from] program::ProgramError),
+    /// The ledger of what is made is not to be had.
+    #[error(transparent)]
+    Ledger(#[from] iowhy_live::ledger::LedgerError),
+    /// There is no directory for the files.
+    #[error("cannot make the directory `{}`: {source}", path.display())]
+    Folder {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+}
+
+/// What was done of a request.
+#[derive(Debug, Default)]
+pub struct Executed {
+    /// Runs that were made.
+    pub runs: Vec<Finished>,
+    /// Places at which a run could not be made, and why; each is told once.
+    pub refused: Vec<(String, Refusal)>,
+    /// A signal ended it early.
+    pub interrupted: bool,
 }
 
 /// The runs in the order in which they are made: a run of each variant makes a block, and each block has an order of
@@ -445,30 +722,112 @@ pub fn schedule(request: &RunRequest) -> Vec<(usize, u64)> {
     runs
 }
 
-/// Makes the runs. `progress` is told how many are done, and of how many.
-///
-/// # Errors
-/// The first run that could not be made, with its place.
-pub fn execute(request: &RunRequest, progress: &dyn Fn(usize, usize)) -> Result<Vec<Finished>, (String, RunError)> {
+/// The directory of live runs while it is needed. A temporary one is in the ledger, so that it goes whatever happens.
+struct Held {
+    temporary: Option<(PathBuf, iowhy_live::ledger::Guard)>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let Some((path, guard)) = self.temporary.take() else { return };
+        // The ledger removes empty directories only; what programs left in ours is not worth more than the run.
+        for entry in std::fs::read_dir(&path).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            let _ = if folder { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
+        }
+        // If it cannot be removed now, the next start tries again and `iowhy doctor` tells.
+        drop(guard);
+    }
+}
+
+/// Makes the directory of live runs, if there are any.
+fn hold(request: &RunRequest) -> Result<Held, Refusal> {
+    let live = |variant: &Variant| !matches!(variant.task, Task::Simulated(_));
+    let Folder { path, temporary } = &request.folder;
+    if !request.variants.iter().any(live) {
+        return Ok(Held { temporary: None });
+    }
+    if *temporary {
+        let (ledger, _) = iowhy_live::ledger::Ledger::open()?;
+        let guard = ledger.create_scratch_directory(path)?;
+        return Ok(Held { temporary: Some((path.clone(), guard)) });
+    }
+    std::fs::create_dir_all(path).map_err(|source| Refusal::Folder { path: path.clone(), source })?;
+    Ok(Held { temporary: None })
+}
+
+/// Makes the runs. A place that refuses is left out from then on; the others go on. `progress` is told how many runs
+/// are done, and of how many.
+pub fn execute(request: &RunRequest, progress: &dyn Fn(usize, usize)) -> Executed {
     let runs = schedule(request);
-    let mut finished = Vec::new();
+    let mut executed = Executed::default();
+    let _held = match hold(request) {
+        Ok(held) => held,
+        Err(refusal) => {
+            executed.refused.push((LIVE.to_owned(), refusal));
+            return executed;
+        }
+    };
+    // A signal between two live runs, or in a simulated one beside them, ends the rest as well.
+    let live = |variant: &Variant| !matches!(variant.task, Task::Simulated(_));
+    let signals = request.variants.iter().any(live).then(iowhy_live::signal::Guard::take);
+    let mut out: Vec<usize> = Vec::new();
     for (done, (number, seed)) in runs.iter().enumerate() {
         progress(done, runs.len());
+        if out.contains(number) {
+            continue;
+        }
         let variant = &request.variants[*number];
-        let plan = variant.shape.seeded(&variant.plan, *seed);
-        let outcome = sim::run(&plan).map_err(|error| (variant.on.clone(), error))?;
-        finished.push(Finished { variant: *number, seed: *seed, plan, outcome });
+        match variant.make(*seed) {
+            Ok(made) => {
+                executed.interrupted |= match &made {
+                    Made::Simulated(_) => false,
+                    Made::Live(live) => live.outcome.interrupted,
+                    Made::Program(ran) => ran.interrupted,
+                };
+                executed.runs.push(Finished { variant: *number, seed: *seed, made });
+            }
+            Err(refusal) => {
+                executed.interrupted |= matches!(refusal, Refusal::Live(iowhy_live::run::LiveError::Interrupted));
+                executed.refused.push((variant.label.clone(), refusal));
+                out.push(*number);
+            }
+        }
+        executed.interrupted |= signals.is_some() && iowhy_live::signal::raised();
+        if executed.interrupted {
+            break;
+        }
     }
     progress(runs.len(), runs.len());
-    Ok(finished)
+    executed
+}
+
+impl Variant {
+    /// Makes a run.
+    fn make(&self, seed: u64) -> Result<Made, Refusal> {
+        Ok(match &self.task {
+            Task::Simulated(plan) => {
+                let plan = self.shape.seeded(plan, seed);
+                let outcome = sim::run(&plan).map_err(Refusal::Simulated)?;
+                Made::Simulated(Box::new((plan, outcome)))
+            }
+            Task::Live(plan) => {
+                let mut plan = (**plan).clone();
+                self.shape.seed(&mut plan.job, seed);
+                Made::Live(Box::new(Live::make(plan, &|_| ())?))
+            }
+            Task::Program(program) => Made::Program(program.run()?),
+        })
+    }
 }
 
 /// The help of the verb.
 fn help() -> String {
     let mut out = String::from(
-        "iowhy run JOB.. --on WHERE [--on WHERE2 ..] [OPTIONS]\n\nRuns a job in the simulator. JOB is one or more fio \
-         job files (- is standard\ninput), `fio` with words of fio's command line, or a built-in job with key=value \
-          words:\n\n",
+        "iowhy run JOB.. --on WHERE [--on WHERE2 ..] [OPTIONS]\n\nRuns a job on the running kernel (--on live) or in \
+         the simulator. JOB is one or\nmore fio job files (- is standard input), `fio` with words of fio's command \
+         line,\nor a built-in job with key=value words:\n\n",
     );
     for builtin in BUILTINS {
         out.push_str(&text::item(builtin.name, builtin.summary, 14));
@@ -479,7 +838,8 @@ fn help() -> String {
         out.push_str(&text::item(&format!("--{name}{value}"), help, 18));
     }
     out.push_str(
-        "\nExamples:\n  iowhy run jobs/randread-qd32.fio --on sim:linux-6.18 --disk nvme\n  \
+        "\nExamples:\n  iowhy run jobs/randread-qd32.fio --on live --on sim:linux-6.18 --disk nvme\n  \
+         iowhy run paralleldd size=64m readers=3 --on live --cache cold --repeat 5\n  \
          iowhy run dd of=/dev/sda bs=4k oflag=direct count=4096 writers=2 \\\n    \
          --on sim:linux-2.6.18-164.el5 --on sim:linux-2.6.18-186.el5 --repeat 5\n",
     );

@@ -1,11 +1,14 @@
 //! `sysbench fileio`: its command line, its rules, its report.
 //!
-//! A command line is taken apart ([`options`]), resolved into a [`Request`] with every mistake reported at once, run by
-//! the simulator, and shown in sysbench's own shape or as JSON ([`report`]).
+//! A command line is taken apart ([`options`]), resolved into a [`Request`] with every mistake reported at once, run on
+//! real files ([`live`], as sysbench does, and if nothing else is said) or by the simulator (`--on sim:..`), and shown
+//! in sysbench's own shape or as JSON ([`report`]).
 
+pub mod live;
 pub mod options;
 pub mod report;
 
+use iowhy_live::plan::Cache;
 use iowhy_stack::event::Op;
 use iowhy_stack::job::{CacheStart, Job, Workload};
 use iowhy_stack::kernel::Stack;
@@ -15,6 +18,7 @@ use iowhy_stack::workload::{Dialect, FileIo, Mode, PositionSource};
 
 use crate::diagnose::{Problem, Problems, Span};
 use crate::place;
+use live::FileSet;
 use options::{Command, CommandLine, Given, Kind, Opt};
 
 /// How files are accessed (`--file-io-mode`).
@@ -24,6 +28,8 @@ pub enum IoMode {
     Sync,
     /// libaio.
     Async,
+    /// A mapping of each file.
+    Mmap,
 }
 
 /// What the report needs to know and the plan does not.
@@ -52,12 +58,41 @@ pub struct Settings {
 pub enum Request {
     /// Print the help.
     Help,
-    /// `prepare`: nothing to do in the simulator.
-    Prepare,
-    /// `cleanup`: nothing to do in the simulator.
-    Cleanup,
-    /// `run`.
+    /// `prepare` of these files; none in the simulator, where there is nothing to do.
+    Prepare(Option<FileSet>),
+    /// `cleanup` of these files; none in the simulator, where there is nothing to do.
+    Cleanup(Option<FileSet>),
+    /// `run` in the simulator.
     Run(Box<(Plan, Settings)>),
+    /// `run` on real files.
+    RunLive(Box<LiveRun>),
+}
+
+/// A run on real files.
+#[derive(Clone, Debug)]
+pub struct LiveRun {
+    /// What is run.
+    pub job: Job,
+    /// How it is reported.
+    pub settings: Settings,
+    /// Its files.
+    pub files: FileSet,
+    /// What is in the page cache at its start.
+    pub cache: Cache,
+}
+
+/// Where a run happens.
+enum Where {
+    Simulated(Box<Stack>),
+    Live,
+}
+
+/// What a command line comes to.
+struct Resolved {
+    place: Option<Where>,
+    files: FileSet,
+    /// For a run only.
+    job: Option<(Job, Settings, Cache)>,
 }
 
 /// What a command line means, or everything that is wrong with it. Warnings are left in `problems` in either case.
@@ -83,10 +118,18 @@ pub fn resolve(arguments: &[String], problems: &mut Problems) -> Option<Request>
     if problems.any_error() {
         return None;
     }
+    let Resolved { place, files, job } = resolved?;
+    let live = matches!(place, Some(Where::Live));
     match line.command {
-        Some(Command::Prepare) => Some(Request::Prepare),
-        Some(Command::Cleanup) => Some(Request::Cleanup),
-        _ => resolved.map(|run| Request::Run(Box::new(run))),
+        Some(Command::Prepare) => Some(Request::Prepare(live.then_some(files))),
+        Some(Command::Cleanup) => Some(Request::Cleanup(live.then_some(files))),
+        _ => {
+            let (job, settings, cache) = job?;
+            Some(match place? {
+                Where::Simulated(stack) => Request::Run(Box::new((Plan { stack: *stack, job }, settings))),
+                Where::Live => Request::RunLive(Box::new(LiveRun { job, settings, files, cache })),
+            })
+        }
     }
 }
 
@@ -107,15 +150,16 @@ struct Resolver<'a> {
 }
 
 impl Resolver<'_> {
-    fn run(mut self) -> Option<(Plan, Settings)> {
+    fn run(mut self) -> Option<Resolved> {
         self.dialect_is_known();
         let running = self.line.command == Some(Command::Run);
+        let on_files = self.line.get("on").is_none_or(|on| on.value == "live");
         let threads = self.number("threads");
         let nr_files = self.number("file-num");
         let block_bytes = self.size("file-block-size");
         let total_bytes = self.size("file-total-size");
         let mode = self.mode(running);
-        let io_mode = self.io_mode();
+        let io_mode = self.io_mode(on_files);
         let extra_flags = self.extra_flags();
         let rw_ratio_milli = self.milli("file-rw-ratio");
         let fsync_freq = self.number("file-fsync-freq");
@@ -135,14 +179,18 @@ impl Resolver<'_> {
         let interval = self.number("report-interval");
         let percentile = self.number("percentile");
         let seed = self.seed();
-        let cache = self.cache();
+        let cache = if on_files { CacheStart::Cold } else { self.cache().unwrap_or(CacheStart::Cold) };
+        let cache_of_files = if on_files { self.cache_of_files() } else { Cache::AsFound };
         let report_style = self.choice("report-style");
         let histogram = self.switch("histogram");
         let json = self.switch("json");
         for option in options::OPTIONS.iter().filter(|option| option.group == options::Group::Ignored) {
             self.ignored(option);
         }
-        let stack = self.place(running);
+        let place = self.place();
+        if on_files {
+            self.of_the_simulator();
+        }
         if fsync_all && self.line.get("file-fsync-freq").is_some_and(|given| given.value != "0") {
             self.problems.push(
                 Problem::warning("`--file-fsync-all` syncs after each write, so `--file-fsync-freq` has no effect")
@@ -169,6 +217,13 @@ impl Resolver<'_> {
                 .help("--file-extra-flags=direct makes it asynchronous"),
             );
         }
+        let files = FileSet {
+            nr_files: nr_files as u32,
+            file_bytes: total_bytes / nr_files,
+            total_bytes,
+            block_bytes,
+            extra_flags: extra_flags.clone(),
+        };
         let (max_events, time) = (max_events?, time?);
         if running && max_events == 0 && time == 0 {
             self.problems.push(
@@ -205,7 +260,6 @@ impl Resolver<'_> {
                 Dialect::V0_4 if !self.wants_seed() => PositionSource::GlibcUnseeded,
                 _ => PositionSource::Seeded(seed),
             };
-            let stack = stack?;
             let fileio = FileIo {
                 threads: threads? as u32,
                 nr_files: nr_files as u32,
@@ -227,17 +281,18 @@ impl Resolver<'_> {
                 own_descriptors: self.switch("own-descriptors"),
                 linux_threads: self.switch("linux-threads"),
                 direct,
-                in_flight: if direct && io_mode == IoMode::Async { backlog as u32 } else { 1 },
+                // A simulated buffered call is never in flight; real ones are handed to the kernel all the same.
+                in_flight: if io_mode == IoMode::Async && (direct || on_files) { backlog as u32 } else { 1 },
             };
             let job = Job {
-                cache: cache?,
+                cache,
                 mapping_cached: self.switch("mapping-cached"),
                 warmup: Nanos::from_secs(warmup),
                 interval: Nanos::from_secs(interval?),
                 ..Job::new(Workload::FileIo(fileio), seed)
             };
             let settings = Settings {
-                on: self.text("on").unwrap_or_default().to_owned(),
+                on: self.text("on").unwrap_or("live").to_owned(),
                 disk: self.text("disk").map(str::to_owned),
                 json,
                 style_1_1: report_style == Some("1.1"),
@@ -246,9 +301,9 @@ impl Resolver<'_> {
                 io_mode,
                 extra_flags,
             };
-            return Some((Plan { stack, job }, settings));
+            return Some(Resolved { place, files, job: Some((job, settings, cache_of_files)) });
         }
-        None
+        Some(Resolved { place, files, job: None })
     }
 
     fn dialect_is_known(&mut self) {
@@ -387,9 +442,10 @@ impl Resolver<'_> {
         Mode::NAMES.iter().find(|(known, _)| *known == name).map(|(_, mode)| *mode)
     }
 
-    fn io_mode(&mut self) -> IoMode {
+    fn io_mode(&mut self, on_files: bool) -> IoMode {
         match self.choice("file-io-mode") {
             Some("async") => IoMode::Async,
+            Some("mmap") if on_files => IoMode::Mmap,
             Some("mmap") => {
                 self.error_at(
                     "file-io-mode",
@@ -446,6 +502,9 @@ impl Resolver<'_> {
 
     fn cache(&mut self) -> Option<CacheStart> {
         let (text, _, span) = self.value("cache");
+        if span.is_none() {
+            return Some(CacheStart::Cold);
+        }
         let result = match text.split_once(':') {
             None if text == "cold" => Ok(CacheStart::Cold),
             Some(("tail", size)) => {
@@ -454,6 +513,29 @@ impl Resolver<'_> {
             _ => Err(format!("`--cache` takes cold or tail:SIZE, not `{text}`")),
         };
         self.report(result, span, None)
+    }
+
+    fn cache_of_files(&mut self) -> Cache {
+        match self.text("cache") {
+            None | Some("as-found") => Cache::AsFound,
+            Some("cold") => Cache::Cold,
+            Some("warm") => Cache::Warm,
+            Some(other) => {
+                let message = format!("`--cache` takes as-found, cold or warm on real files, not `{other}`");
+                self.error_at("cache", &message, "--cache=cold");
+                Cache::AsFound
+            }
+        }
+    }
+
+    /// What only a simulated machine has.
+    fn of_the_simulator(&mut self) {
+        for name in ["mapping-cached", "linux-threads"] {
+            if self.text(name).is_some_and(|value| value != "off") {
+                let text = format!("`--{name}` has an effect in the simulator only");
+                self.problems.push(Problem::warning(text).help("--on sim:linux-6.18"));
+            }
+        }
     }
 
     fn ignored(&mut self, option: &'static Opt) {
@@ -466,23 +548,22 @@ impl Resolver<'_> {
         self.problems.push(Problem::warning(format!("`--{spelling}` has no effect here: {}", option.help)));
     }
 
-    fn place(&mut self, running: bool) -> Option<Stack> {
+    fn place(&mut self) -> Option<Where> {
         let on = self.text("on").map(str::to_owned);
         let disk = self.text("disk").map(str::to_owned);
-        match on {
-            Some(on) => place::parse(&on, disk.as_deref(), self.problems),
-            None => {
-                if running {
-                    self.problems.push(
-                        Problem::error("nothing says where to run: `--on` is missing")
-                            .help("--on sim:linux-6.18 (`iowhy models kernel` lists the kernels)"),
-                    );
-                }
+        match on.as_deref() {
+            None | Some("live") => {
                 if let Some(disk) = disk {
                     place::check_disk(&disk, self.problems);
+                    self.error_at(
+                        "disk",
+                        "`--disk` is for simulated runs: real files are where they are",
+                        "--on sim:..",
+                    );
                 }
-                None
+                Some(Where::Live)
             }
+            Some(on) => place::parse(on, disk.as_deref(), self.problems).map(|stack| Where::Simulated(Box::new(stack))),
         }
     }
 
@@ -599,20 +680,24 @@ mod tests {
                 ],
             ),
             (
-                "fileio --file-test-mode=rndrd --file-block-size=64M --file-io-mode=mmap --on live run",
+                "fileio --file-test-mode=rndrd --file-block-size=64M --file-io-mode=mmap --on sim:linux-9.9 run",
                 vec![
                     "mmap I/O is not modelled yet: a page fault reads around its page, a read call ahead of it",
-                    "`--on live`, running on this machine's kernel, is not part of this release: runs are simulated",
+                    "unknown kernel `linux-9.9`",
                     "a block of 64MiB does not fit into a file of 16MiB",
                 ],
             ),
             (
-                "fileio --file-test-mode=rndrd --seed=1 --rand-seed=2 --time=5 --max-time=6 run",
+                "fileio --file-test-mode=rndrd --seed=1 --rand-seed=2 --time=5 --max-time=6 --cache=tail:1M run",
                 vec![
                     "`--time` is 5 and `--max-time` is 6",
                     "`--seed` and `--rand-seed` differ",
-                    "nothing says where to run: `--on` is missing",
+                    "`--cache` takes as-found, cold or warm on real files, not `tail:1M`",
                 ],
+            ),
+            (
+                "fileio --file-test-mode=rndrd --disk nvme run",
+                vec!["`--disk` is for simulated runs: real files are where they are"],
             ),
             ("--file-num=4", vec!["no test is named", "no command: prepare, run or cleanup is missing"]),
             ("", vec!["nothing to do"]),
@@ -623,9 +708,33 @@ mod tests {
     }
 
     #[test]
-    fn preparing_needs_nothing() {
-        let mut problems = Problems::default();
-        let arguments = ["fileio", "--file-total-size=3G", "prepare"].map(str::to_owned);
-        assert!(matches!(resolve(&arguments, &mut problems), Some(Request::Prepare)), "{problems:?}");
+    fn files_are_made_unless_a_simulator_is_named() {
+        let prepared = |words: &[&str]| {
+            let mut problems = Problems::default();
+            let arguments: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            match resolve(&arguments, &mut problems) {
+                Some(Request::Prepare(files)) => files.map(|files| (files.nr_files, files.file_bytes)),
+                other => panic!("{words:?}: {other:?} {problems:?}"),
+            }
+        };
+        let line = ["fileio", "--file-total-size=3G", "prepare"];
+        assert_eq!(prepared(&line), Some((128, 24 << 20)));
+        assert_eq!(prepared(&[&line[..], &["--on", "live"]].concat()), Some((128, 24 << 20)));
+        assert_eq!(prepared(&[&line[..], &["--on", "sim:linux-6.18"]].concat()), None);
+    }
+
+    #[test]
+    fn a_run_without_a_place_is_on_real_files() {
+        let arguments: Vec<String> =
+            "fileio --file-test-mode=rndrw --file-io-mode=async --cache=cold --file-extra-flags=dsync run"
+                .split(' ')
+                .map(str::to_owned)
+                .collect();
+        let Some(Request::RunLive(run)) = resolve(&arguments, &mut Problems::default()) else { panic!("a live run") };
+        let plan = live::plan(&run.job, &run.settings, run.cache, std::path::Path::new("dir"));
+        assert_eq!((plan.threads.len(), plan.threads[0].engine, plan.threads[0].depth), (1, "libaio", 128));
+        assert_eq!(plan.threads[0].open_sync, Some(iowhy_live::plan::OpenSync::Dsync));
+        assert_eq!((plan.files.len(), plan.cache), (128, Cache::Cold));
+        assert_eq!(plan.files[7].path, std::path::Path::new("dir/test_file.7"));
     }
 }

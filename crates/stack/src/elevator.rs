@@ -247,8 +247,8 @@ pub const ELEVATORS: &[&Entry<Build>] = &[
 ];
 
 /// Whether the head, which is at `last`, had better go to `a` than to `b` (sectors): the shorter way, where each sector
-/// backwards counts as `back_penalty`; what lies more than `back_max` sectors behind is for the next round, which begins
-/// at the lowest (`as_choose_req`, `cfq_choose_req`).
+/// backwards counts as `back_penalty`; what lies more than `back_max` sectors behind is for the next round, which
+/// begins at the lowest (`as_choose_req`, `cfq_choose_req`).
 fn is_nearer(last: u64, a: u64, b: u64, back_max: u64, back_penalty: u64) -> bool {
     let cost = |sector: u64| {
         if sector >= last {

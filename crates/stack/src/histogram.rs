@@ -16,7 +16,9 @@ const PER_OCTAVE: usize = 1 << BITS;
 pub struct Histogram {
     /// Values in each bucket; a whole number of octaves, the last of which was needed.
     counts: Vec<u64>,
-    sum: u128,
+    /// Sum of the values: the low half, and how often it has run over. One number of 128 bits costs twice as much.
+    sum: u64,
+    carries: u64,
     min: u64,
     max: u64,
 }
@@ -42,7 +44,7 @@ fn range_of(bucket: usize) -> (u64, u64) {
 
 impl Default for Histogram {
     fn default() -> Histogram {
-        Histogram { counts: Vec::new(), sum: 0, min: u64::MAX, max: 0 }
+        Histogram { counts: Vec::new(), sum: 0, carries: 0, min: u64::MAX, max: 0 }
     }
 }
 
@@ -51,13 +53,22 @@ impl Histogram {
     #[inline]
     pub fn record(&mut self, value: u64) {
         let bucket = bucket_of(value);
-        if bucket >= self.counts.len() {
-            self.grow(bucket);
+        match self.counts.get_mut(bucket) {
+            Some(count) => *count += 1,
+            None => self.grow(bucket),
         }
-        self.counts[bucket] += 1;
-        self.sum += u128::from(value);
-        self.min = self.min.min(value);
-        self.max = self.max.max(value);
+        let (sum, carry) = self.sum.overflowing_add(value);
+        self.sum = sum;
+        // Carries and new extremes are rare: a branch that is never taken is cheaper than work with each value.
+        if carry {
+            self.carry();
+        }
+        if value < self.min {
+            self.lower(value);
+        }
+        if value > self.max {
+            self.raise(value);
+        }
     }
 
     /// Adds everything that `other` has counted.
@@ -68,7 +79,9 @@ impl Histogram {
         for (count, more) in self.counts.iter_mut().zip(&other.counts) {
             *count += more;
         }
-        self.sum += other.sum;
+        let (sum, carry) = self.sum.overflowing_add(other.sum);
+        self.sum = sum;
+        self.carries += other.carries + u64::from(carry);
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
     }
@@ -80,7 +93,7 @@ impl Histogram {
 
     /// Sum of the values.
     pub fn sum(&self) -> u128 {
-        self.sum
+        u128::from(self.carries) << 64 | u128::from(self.sum)
     }
 
     /// The smallest value, if there is one.
@@ -121,10 +134,26 @@ impl Histogram {
         })
     }
 
-    /// Makes room up to the end of the octave that has `bucket`.
+    /// Makes room up to the end of the octave that has `bucket`, and counts a value in it.
     #[cold]
     fn grow(&mut self, bucket: usize) {
         self.counts.resize((bucket / PER_OCTAVE + 1) * PER_OCTAVE, 0);
+        self.counts[bucket] += 1;
+    }
+
+    #[cold]
+    fn carry(&mut self) {
+        self.carries += 1;
+    }
+
+    #[cold]
+    fn lower(&mut self, value: u64) {
+        self.min = value;
+    }
+
+    #[cold]
+    fn raise(&mut self, value: u64) {
+        self.max = value;
     }
 }
 

@@ -365,12 +365,17 @@ impl Job {
                     ));
                 }
             }
-            let endless = stream.limit_bytes == 0
+            let endless = stream.script.is_none()
+                && stream.limit_bytes == 0
                 && stream.limit_calls == 0
                 && stream.passes == 0
                 && stream.max_time == Nanos::ZERO;
             if endless {
                 return Err(format!("thread {index} has no end: give it a time, a size or a number of calls"));
+            }
+            let known = |file: u32| stream.targets.iter().any(|target| target.file == file);
+            if stream.script.iter().any(|script| script.iter().any(|step| !known(step.call.file))) {
+                return Err(format!("thread {index} has a script with calls on a file that is none of its targets"));
             }
             if spec.engine == Engine::Mmap && spec.direct {
                 return Err(format!("thread {index} cannot read a mapping past the page cache"));

@@ -9,7 +9,9 @@ mod stream;
 
 pub use draw::Distribution;
 pub use fileio::{Dialect, FileIo, FileIoGenerator, Mode, PositionSource};
-pub use stream::{BlockSizes, Log, Mix, Order, Rate, Service, Stream, StreamGenerator, SyncEvery, Target, Think};
+pub use stream::{
+    BlockSizes, Log, Mix, Order, Rate, Scripted, Service, Stream, StreamGenerator, SyncEvery, Target, Think,
+};
 
 use crate::event::Op;
 use crate::units::Nanos;

@@ -24,7 +24,7 @@ pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, String> {
             Err("histogram: WRONG ANSWER: the sum is not exact".to_owned())
         }
     };
-    let aim = Aim { unit: "ns/record", peer_name: "none", goal: None, limit: Some(1.6) };
+    let aim = Aim { unit: "ns/record", peer_name: "none", goal: None, limit: Some(1.1) };
     compare(setting, "histogram record".to_owned(), aim, &mut ours, Err("no peer: an absolute limit".to_owned()))
         .map(|figure| vec![figure])
 }

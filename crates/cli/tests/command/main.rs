@@ -1,5 +1,9 @@
 //! The command from outside: exit codes, messages, JSON, text.
 
+mod doctor;
+mod fio;
+mod killed;
+mod live;
 mod run;
 mod schema_check;
 
@@ -112,7 +116,7 @@ fn the_spelling_of_2004_means_the_sysbench_of_2004() {
          --on=sim:linux-2.4.25 --json",
     );
     assert_eq!(new["options"]["dialect"], "1.0");
-    let preparation = iowhy("sysbench --test=fileio --file-total-size=3G prepare");
+    let preparation = iowhy("sysbench --test=fileio --file-total-size=3G prepare --on=sim:linux-2.4.25");
     assert_eq!(preparation.status.code(), Some(0));
     assert!(text(&preparation.stdout).contains("nothing to do"));
 }

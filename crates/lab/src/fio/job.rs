@@ -584,11 +584,16 @@ impl Builder<'_, '_> {
 
     /// What the user should know although the option is right.
     fn notices(&mut self, option: &'static Opt, raw: &RawOption, value: &Value, kb_base: u64) {
-        if let Model::Missing(why) = option.model
+        let (done, why) = match option.model {
+            _ if self.world.live => ("carried out", super::live::not_carried_out(option.name)),
+            Model::Missing(why) => ("modelled", Some(why)),
+            Model::Modelled | Model::Harmless(_) => ("modelled", None),
+        };
+        if let Some(why) = why
             && option.kind.parse(option.default, kb_base).as_ref() != Ok(value)
             && self.warned.insert(option.name)
         {
-            let problem = Problem::warning(format!("option `{}` is accepted but not modelled: {why}", raw.name));
+            let problem = Problem::warning(format!("option `{}` is accepted but not {done}: {why}", raw.name));
             self.problems.push(raw.line.problem(problem, raw.name_at));
         }
         let blank = raw.line.text.get(..raw.value_at.0).is_some_and(|before| before.ends_with(char::is_whitespace));

@@ -19,6 +19,7 @@ use iowhy_stack::workload::{Distribution, Mix, Order, Service, Stream, Target};
 
 use super::options::{JITTER, Kind, Opt, STARTUP_SEEKS, TOOL_NS, Values, opt};
 use super::{Builtin, Shape};
+use crate::backend::ANY_DEVICE;
 use crate::diagnose::Problems;
 
 const STAGES: &[&str] = &["write", "read", "rwrite", "rread"];
@@ -38,6 +39,7 @@ const OPTIONS: &[Opt] = &[
         "device",
         "files are regions of the bare device, or in a file system",
     ),
+    opt("device", Kind::Text, "", "live: the device with the regions [a file iowhy-disk in the directory]"),
     opt("start_mb", Kind::Number(0, 1 << 40), "0", "where the first region of the device begins, MiB"),
     opt("distance_mb", Kind::Number(0, 1 << 40), "0", "from one region to the next, MiB; 0: no gap between them"),
     JITTER,
@@ -54,6 +56,7 @@ pub(super) const ENTRY: Builtin = Builtin {
             stage: write.write_mib_s, read.read_mib_s. No thread is stopped early when another one ends.",
     options: OPTIONS,
     build,
+    program: None,
 };
 
 fn build(values: &Values<'_>, _stack: &mut Stack, problems: &mut Problems) -> Option<(Job, Shape)> {
@@ -70,13 +73,13 @@ fn build(values: &Values<'_>, _stack: &mut Stack, problems: &mut Problems) -> Op
     if record > size {
         values.error("record", "a record is larger than a file", "a smaller record= or a larger size=", problems);
     }
-    let (jitter, device) = (values.number("jitter"), values.text("place") == "device");
+    let (jitter, place_is_device) = (values.number("jitter"), values.text("place") == "device");
     if nr_files > 1 && distance < size.saturating_add(jitter) {
         let longest = size.saturating_add(jitter) >> 20;
         let message = format!("regions of {longest} MiB overlap if they are {} MiB apart", distance >> 20);
         values.error("distance_mb", message, "a larger distance_mb=", problems);
     }
-    if !device && values.given("jitter") {
+    if !place_is_device && values.given("jitter") {
         values.error("jitter", "only regions of a device begin elsewhere", "place=device", problems);
     }
     if problems.list.len() > before {
@@ -85,7 +88,7 @@ fn build(values: &Values<'_>, _stack: &mut Stack, problems: &mut Problems) -> Op
     let files: Vec<FileSpec> = (0..u64::from(nr_files))
         .map(|file| {
             let start = ((values.number("start_mb") << 20) + file * distance) / SECTOR_BYTES;
-            let place = if device { Place::Device { start: Sector(start) } } else { Place::FileSystem };
+            let place = if place_is_device { Place::Device { start: Sector(start) } } else { Place::FileSystem };
             FileSpec { bytes: size, place }
         })
         .collect();
@@ -130,5 +133,9 @@ fn build(values: &Values<'_>, _stack: &mut Stack, problems: &mut Problems) -> Op
         }
     }
     let job = Job { region_jitter: jitter, ..Job::new(Workload::Threads { files, threads }, 1) };
-    Some((job, Shape::of(stages)))
+    let mut shape = Shape::of(stages);
+    let device = Some(values.text("device")).filter(|name| !name.is_empty()).unwrap_or(ANY_DEVICE);
+    let name = |file: u32| if place_is_device { device.to_owned() } else { format!("aio-stress.{file}") };
+    shape.files = (0..nr_files).map(name).collect();
+    Some((job, shape))
 }

@@ -9,7 +9,10 @@
 //! Source: the manual of bonnie++. Metrics `seqout_block_k_s`, `rewrite_k_s`, `seqin_block_k_s` are KiB of the file a
 //! second (a chunk that is read and written back counts once, as there), `seeks_per_s` seeks a second. Known
 //! deviations: no phases of single characters and of files that are created and deleted; one file rather than pieces of
-//! 1 GiB; the CPU column is of the whole run (`system_cpu_pct`), in percent of one CPU.
+//! 1 GiB; the CPU column is of the whole run (`system_cpu_pct`), in percent of one CPU. On the running kernel the
+//! installed program is run, and its line of CSV read.
+
+use std::path::Path;
 
 use iowhy_stack::event::Op;
 use iowhy_stack::job::{FileSpec, Job, Place, ThreadJob, ThreadSpec, Workload};
@@ -19,8 +22,9 @@ use iowhy_stack::units::{Nanos, PAGE_BYTES};
 use iowhy_stack::workload::{Mix, Stream, Target};
 
 use super::options::{Kind, Opt, TOOL_NS, Values, opt};
+use super::program::{Figures, Program};
 use super::{Builtin, Figure, Shape, machine};
-use crate::diagnose::Problems;
+use crate::diagnose::{Problem, Problems};
 
 const PHASES: &[&str] = &["seqout_block", "rewrite", "seqin_block", "seeks"];
 
@@ -38,10 +42,51 @@ const OPTIONS: &[Opt] = &[
 pub(super) const ENTRY: Builtin = Builtin {
     name: "bonnie",
     summary: "the block phases of bonnie++: write, rewrite, read, seek",
-    notes: "Its metrics are seqout_block_k_s, rewrite_k_s, seqin_block_k_s, seeks_per_s and system_cpu_pct.",
+    notes: "Its metrics are seqout_block_k_s, rewrite_k_s, seqin_block_k_s, seeks_per_s and system_cpu_pct. Live, the \
+            installed bonnie++ is run in the directory.",
     options: OPTIONS,
     build,
+    program: Some(program),
 };
+
+/// The real bonnie++: the whole of it, without the phases of single characters and of small files.
+fn program(values: &Values<'_>, dir: &Path, problems: &mut Problems) -> Option<Program> {
+    for name in ["phases", "seeks", "seekers", "fsync", "tool_ns"] {
+        if values.given(name) {
+            let text = format!("`{name}` has no effect on a live run: bonnie++ has its own way");
+            problems.push(Problem::warning(text));
+        }
+    }
+    let mut arguments: Vec<String> =
+        ["-q", "-f", "-n", "0", "-m", "iowhy", "-d"].iter().map(|word| (*word).to_owned()).collect();
+    arguments.push(dir.to_string_lossy().into_owned());
+    if values.given("size") {
+        // It takes MiB only, and wants to be told that the file may be smaller than memory.
+        let mib = (values.number("size") >> 20).max(1);
+        arguments.extend(["-r".to_owned(), "0".to_owned(), "-s".to_owned()]);
+        arguments.push(format!("{mib}:{}", values.number("chunk")));
+    }
+    // It refuses to run as root unless it is told to.
+    arguments.extend(["-u".to_owned(), "root".to_owned()]);
+    Some(Program { name: "bonnie++", package: "bonnie++", arguments, import })
+}
+
+/// The figures in the line of CSV that bonnie++ 1.9 and later end with.
+fn import(text: &str) -> Result<Figures, String> {
+    let line = text.lines().rev().find(|line| line.matches(',').count() > 20).ok_or("there is no line of CSV in it")?;
+    let fields: Vec<&str> = line.split(',').collect();
+    // Version, name and size come first; a phase that was too quick to be measured is a row of plus signs.
+    let at = |nr: usize| fields.get(nr).and_then(|field| field.parse::<f64>().ok());
+    let columns = [
+        (9, "seqout_per_chr_k_s"),
+        (11, "seqout_block_k_s"),
+        (13, "rewrite_k_s"),
+        (15, "seqin_per_chr_k_s"),
+        (17, "seqin_block_k_s"),
+        (19, "seeks_per_s"),
+    ];
+    Ok(columns.iter().filter_map(|(nr, name)| Some(((*name).to_owned(), at(*nr)?))).collect())
+}
 
 fn kib_per_s(bytes: u64, totals: &JobTotals) -> f64 {
     let seconds = totals.end.saturating_sub(totals.start).as_secs_f64();
@@ -97,4 +142,30 @@ fn build(values: &Values<'_>, stack: &mut Stack, problems: &mut Problems) -> Opt
     }
     let files = vec![FileSpec { bytes: size, place: Place::FileSystem }];
     Some((Job::new(Workload::Threads { files, threads }, 1), shape))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_csv_of_bonnie_is_read() {
+        // The first line is from 2.00a; a phase of rows of plus signs was too quick.
+        let quick = "1.98,2.00a,iowhy,1,1795278761,16M,,8192,5,,,+++++,+++,+++++,+++,,,+++++,+++,+++++,+++,,,,,,,,,,,,,\
+                     ,,,,,,4067us,67us,,46us,12436us,,,,,,";
+        assert_eq!(import(quick), Ok(Vec::new()));
+        let slow = "1.98,2.00a,iowhy,1,1795278761,16G,,8192,5,612,99,90210,12,45001,9,1800,98,110003,10,98.5,3,,,,,,\
+                    ,,,,,,,,,,,,,4067us,67us,,46us,12436us,,,,,,";
+        let figures = import(&format!("some text\n{slow}\n")).expect("figures");
+        let expected = [
+            ("seqout_per_chr_k_s", 612.0),
+            ("seqout_block_k_s", 90210.0),
+            ("rewrite_k_s", 45001.0),
+            ("seqin_per_chr_k_s", 1800.0),
+            ("seqin_block_k_s", 110_003.0),
+            ("seeks_per_s", 98.5),
+        ];
+        assert_eq!(figures, expected.map(|(name, value)| (name.to_owned(), value)));
+        assert!(import("Can't open file\n").is_err());
+    }
 }

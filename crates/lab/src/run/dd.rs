@@ -53,6 +53,7 @@ pub(super) const ENTRY: Builtin = Builtin {
             CPU cost is that of all of them.",
     options: OPTIONS,
     build,
+    program: None,
 };
 
 /// Whether a name is that of a bare device.
@@ -167,5 +168,11 @@ fn build(values: &Values<'_>, stack: &mut Stack, problems: &mut Problems) -> Opt
         threads.push(ThreadJob { spec: ThreadSpec { direct, tool, startup_seeks, ..ThreadSpec::new(writer) }, stream });
     }
     let job = Job { region_jitter: jitter, ..Job::new(Workload::Threads { files, threads }, 1) };
-    Some((job, Shape::of(["dd"])))
+    let mut shape = Shape::of(["dd"]);
+    shape.files = match writers {
+        1 => vec![name.to_owned()],
+        _ if device => vec![name.to_owned(); writers as usize],
+        _ => (0..writers).map(|writer| format!("{name}.{writer}")).collect(),
+    };
+    Some((job, shape))
 }

@@ -1,4 +1,4 @@
-//! Jobs of fio as simulated jobs.
+//! Jobs of fio as jobs of ours: those for the simulator and, with [`map`], those for the running kernel.
 //!
 //! ```text
 //! files      one for each name; jobs that name the same file share it; a name under /dev/ is the bare device
@@ -6,6 +6,7 @@
 //! clones     threads of one process (thread), or processes; each has descriptors of its own unless told otherwise
 //! groups     a stonewall, or wait_for, begins a group that runs when the groups before have ended
 //! report     one line for each clone, or for each group with group_reporting
+//! syncs      as fio makes them (`Stream::fio_syncs`); a region ends with its last whole block
 //! ```
 //! Source: fio's manual, through the compatibility study. Known deviations: all files exist and have their blocks
 //! before the run; a wait_for waits for the whole group of the job that it names; a rate limits reads and writes
@@ -21,20 +22,98 @@ use iowhy_stack::job::{
 use iowhy_stack::kernel::Stack;
 use iowhy_stack::rng::Rng;
 use iowhy_stack::units::{Nanos, Sector};
-use iowhy_stack::workload::{BlockSizes, Distribution, Mix, Order, Rate, Service, Stream, SyncEvery, Target, Think};
+use iowhy_stack::workload::{
+    BlockSizes, Call, Distribution, Mix, Order, Rate, Scripted, Service, Stream, SyncEvery, Target, Think,
+};
 
 use super::{Shape, device_bytes};
 use crate::diagnose::{Problem, Problems};
 use crate::fio::job::{self, Blocks, SyncMode};
 use crate::fio::options::Engine as FioEngine;
 use crate::fio::value::{self, Amount, CacheState, ModeSuffix, ServiceKind};
-use crate::fio::{FioFile, FioJob};
+use crate::fio::{FioFile, FioJob, World};
+use crate::format::iolog::{self, Replayed};
 
-/// The simulated job that the jobs of a file are. `ioscheduler` changes the stack's elevator.
-pub(super) fn build(file: &FioFile, stack: &mut Stack, problems: &mut Problems) -> Option<(Job, Shape)> {
+/// Where the jobs are to run, as far as names of files and their sizes go.
+pub(crate) trait Ground {
+    /// Whether this names a block device.
+    fn is_device(&self, name: &str) -> bool;
+
+    /// Bytes of what is there under this name; nothing if it is to be made.
+    fn bytes(&self, name: &str) -> Option<u64>;
+
+    /// Reads a file with a recorded list of calls.
+    fn loader(&self) -> &dyn Fn(&str) -> Result<String, String>;
+
+    /// It is a simulated stack.
+    fn simulated(&self) -> bool {
+        false
+    }
+}
+
+/// A simulated stack: names under /dev/ are its one device, and every file is made.
+struct Simulated<'a> {
+    device_bytes: u64,
+    load: &'a dyn Fn(&str) -> Result<String, String>,
+}
+
+impl Ground for Simulated<'_> {
+    fn is_device(&self, name: &str) -> bool {
+        super::dd::is_device(name)
+    }
+
+    fn bytes(&self, name: &str) -> Option<u64> {
+        self.is_device(name).then_some(self.device_bytes)
+    }
+
+    fn loader(&self) -> &dyn Fn(&str) -> Result<String, String> {
+        self.load
+    }
+
+    fn simulated(&self) -> bool {
+        true
+    }
+}
+
+/// What the jobs of a file come to.
+pub(crate) struct Mapped {
+    /// The job; its files are in the order of `names`.
+    pub(crate) job: Job,
+    /// Names of the files.
+    pub(crate) names: Vec<String>,
+    /// Lines of the report.
+    pub(crate) lines: Vec<String>,
+    /// Seeds of threads that are the same in every run.
+    pub(crate) seeds: Vec<Option<u64>>,
+    /// Which job each thread is of, and which clone of it.
+    pub(crate) origins: Vec<(usize, u32)>,
+}
+
+/// The simulated job that the jobs of a file are. `ioscheduler` changes the stack's elevator; recorded lists of calls
+/// are read through `world`.
+pub(super) fn build(
+    file: &FioFile,
+    world: &World<'_>,
+    stack: &mut Stack,
+    problems: &mut Problems,
+) -> Option<(Job, Shape)> {
+    let ground = Simulated { device_bytes: device_bytes(stack), load: world.load };
+    let Mapped { job, lines, seeds, .. } = map(file, &ground, Some(stack), problems)?;
+    let mut shape = Shape::of(lines);
+    shape.fixed_seeds = seeds;
+    Some((job, shape))
+}
+
+/// What the jobs of a file come to on this ground; nothing if there is an error.
+pub(crate) fn map(
+    file: &FioFile,
+    ground: &dyn Ground,
+    stack: Option<&mut Stack>,
+    problems: &mut Problems,
+) -> Option<Mapped> {
     let before = problems.list.len();
     let mut mapping = Mapping {
-        device_bytes: device_bytes(stack),
+        ground,
         problems,
         warned: BTreeSet::new(),
         files: Files::default(),
@@ -42,23 +121,29 @@ pub(super) fn build(file: &FioFile, stack: &mut Stack, problems: &mut Problems) 
         line_of_group: BTreeMap::new(),
         threads: Vec::new(),
         seeds: Vec::new(),
+        origins: Vec::new(),
+        replays: BTreeMap::new(),
     };
     let groups = mapping.groups(&file.jobs);
     mapping.lay_out(&file.jobs);
+    if let Some(stack) = stack {
+        file.jobs.iter().for_each(|job| mapping.scheduler(job, stack));
+    }
     for (number, job) in (0..).zip(&file.jobs) {
-        mapping.scheduler(job, stack);
         mapping.notices(job);
+        if ground.simulated() {
+            mapping.not_simulated(job);
+        }
         mapping.job(number, job, groups[number as usize]);
     }
     let warmup = mapping.warmup(&file.jobs, &groups);
     let opening = mapping.opening(&file.jobs);
     let (cache, order) = mapping.cache(&file.jobs);
-    let Mapping { problems, files, lines, threads, seeds, .. } = mapping;
+    let Mapping { problems, files, lines, threads, seeds, origins, .. } = mapping;
     if problems.list[before..].iter().any(|problem| problem.severity == crate::diagnose::Severity::Error) {
         return None;
     }
-    let mut shape = Shape::of(lines);
-    shape.fixed_seeds = seeds;
+    let names = order.iter().map(|number| files.list[*number].name.clone()).collect();
     let job = Job {
         opening,
         cache,
@@ -66,7 +151,7 @@ pub(super) fn build(file: &FioFile, stack: &mut Stack, problems: &mut Problems) 
         warmup,
         ..Job::new(files.workload(threads, &order), 1)
     };
-    Some((job, shape))
+    Some(Mapped { job, names, lines, seeds, origins })
 }
 
 /// A file that jobs name.
@@ -85,12 +170,12 @@ struct Files {
 }
 
 impl Files {
-    fn number(&mut self, name: &str, device_bytes: u64) -> usize {
+    fn number(&mut self, name: &str, ground: &dyn Ground) -> usize {
         if let Some(known) = self.by_name.get(name) {
             return *known;
         }
-        let device = super::dd::is_device(name);
-        let bytes = if device { device_bytes } else { 0 };
+        let device = ground.is_device(name);
+        let bytes = ground.bytes(name).filter(|_| device).unwrap_or(0);
         self.list.push(Named { name: name.to_owned(), bytes, device, warm: false });
         self.by_name.insert(name.to_owned(), self.list.len() - 1);
         self.list.len() - 1
@@ -104,6 +189,13 @@ impl Files {
         }
         for thread in &mut threads {
             thread.stream.targets.iter_mut().for_each(|target| target.file = moved[target.file as usize]);
+            thread.stream.script = thread.stream.script.take().map(|script| {
+                let place = |step: &Scripted| {
+                    let call = Call { file: moved[step.call.file as usize], ..step.call };
+                    Scripted { call, ..*step }
+                };
+                script.iter().map(place).collect()
+            });
         }
         let files = order
             .iter()
@@ -119,7 +211,7 @@ impl Files {
 
 /// Jobs being turned into threads.
 struct Mapping<'a> {
-    device_bytes: u64,
+    ground: &'a dyn Ground,
     problems: &'a mut Problems,
     /// What the user was told already.
     warned: BTreeSet<String>,
@@ -128,6 +220,9 @@ struct Mapping<'a> {
     line_of_group: BTreeMap<u32, u32>,
     threads: Vec<ThreadJob>,
     seeds: Vec<Option<u64>>,
+    origins: Vec<(usize, u32)>,
+    /// What clones replay, with the numbers of its files; by number of the job and of the clone.
+    replays: BTreeMap<(usize, u32), (Replayed, Vec<u32>)>,
 }
 
 impl Mapping<'_> {
@@ -169,17 +264,19 @@ impl Mapping<'_> {
 
     /// How large every file is, as far as jobs say.
     fn lay_out(&mut self, jobs: &[FioJob]) {
-        for job in jobs {
+        for (number, job) in jobs.iter().enumerate() {
             for clone in 0..job.numjobs {
+                if job.replay.is_some() {
+                    self.lay_out_replay(number, job, clone);
+                    continue;
+                }
                 for (nr, name) in (0..).zip(job.file_names(clone)) {
-                    let number = self.files.number(&name, self.device_bytes);
+                    let number = self.files.number(&name, self.ground);
                     if self.files.list[number].device {
                         continue;
                     }
-                    let bytes = match file_bytes(job, clone, nr) {
-                        Some(bytes) => bytes,
-                        None => continue,
-                    };
+                    // Without a size, or with a part of one, it is the file that says how large it is.
+                    let Some(bytes) = file_bytes(job, clone, nr).or_else(|| self.ground.bytes(&name)) else { continue };
                     let file = &mut self.files.list[number];
                     file.bytes = file.bytes.max(bytes);
                 }
@@ -190,6 +287,22 @@ impl Mapping<'_> {
         for name in missing {
             self.error(format!("nothing says how large the file `{name}` is"), "size=1g, or filesize=1g");
         }
+    }
+
+    /// The files of a recorded list, as large as its calls need.
+    fn lay_out_replay(&mut self, number: usize, job: &FioJob, clone: u32) {
+        let Some(options) = &job.replay else { return };
+        let Some(replayed) = iolog::load(options, clone, self.ground.loader(), self.problems) else { return };
+        let mut numbers = Vec::new();
+        for file in &replayed.files {
+            let number = self.files.number(&file.name, self.ground);
+            let known = &mut self.files.list[number];
+            if !known.device {
+                known.bytes = known.bytes.max(file.bytes).max(1);
+            }
+            numbers.push(number as u32);
+        }
+        self.replays.insert((number, clone), (replayed, numbers));
     }
 
     fn scheduler(&mut self, job: &FioJob, stack: &mut Stack) {
@@ -207,20 +320,34 @@ impl Mapping<'_> {
         }
     }
 
-    /// What of a job cannot be, or is not, simulated.
+    /// What of a job can be done nowhere.
     fn notices(&mut self, job: &FioJob) {
         let name = &job.name;
         if job.mode.trim {
-            self.error(format!("job `{name}` trims, which is not modelled"), "rw=write");
-        }
-        if job.replay.is_some() {
-            self.error(format!("job `{name}` replays I/O, which this release does not do"), "rw= and size=");
-        }
-        if job.engine == FioEngine::Null {
-            self.error(format!("job `{name}` makes no I/O, so there is nothing to simulate"), "ioengine=psync");
+            self.error(format!("job `{name}` trims, which this release does not do"), "rw=write");
         }
         if job.engine == FioEngine::Mmap && job.direct {
             self.error(format!("job `{name}` cannot read a mapping past the page cache"), "direct=0");
+        }
+        if let ModeSuffix::Hole(hole) = job.mode.suffix
+            && hole < 0
+        {
+            let text = format!("job `{name}` goes backwards, which this release does not do");
+            self.error(text, "a positive number behind rw=");
+        }
+        if matches!(job.size, Some(Amount::Zones(_))) || matches!(job.io_size, Some(Amount::Zones(_))) {
+            self.error(format!("job `{name}` counts in zones, and devices have none"), "size=1g");
+        }
+        if job.fsync > 0 && job.fdatasync > 0 {
+            self.warn("`fsync` and `fdatasync` together: fsync is what is called");
+        }
+    }
+
+    /// What of a job cannot be, or is not, simulated.
+    fn not_simulated(&mut self, job: &FioJob) {
+        let name = &job.name;
+        if job.engine == FioEngine::Null {
+            self.error(format!("job `{name}` makes no I/O, so there is nothing to simulate"), "ioengine=psync");
         }
         if job.engine == FioEngine::Posixaio {
             self.warn("`posixaio` is simulated as libaio: there are no helper threads");
@@ -228,17 +355,6 @@ impl Mapping<'_> {
         let logs = &job.logs;
         if [&logs.bandwidth, &logs.latency, &logs.iops, &logs.histogram, &job.write_iolog].iter().any(|l| l.is_some()) {
             self.warn("logs are not written");
-        }
-        if let ModeSuffix::Hole(hole) = job.mode.suffix
-            && hole < 0
-        {
-            self.error(format!("job `{name}` goes backwards, which is not modelled"), "a positive number behind rw=");
-        }
-        if matches!(job.size, Some(Amount::Zones(_))) || matches!(job.io_size, Some(Amount::Zones(_))) {
-            self.error(format!("job `{name}` counts in zones, and devices have none"), "size=1g");
-        }
-        if job.fsync > 0 && job.fdatasync > 0 {
-            self.warn("`fsync` and `fdatasync` together: fsync is what is called");
         }
     }
 
@@ -255,7 +371,7 @@ impl Mapping<'_> {
     /// The opening of a device while a device manager watches.
     fn opening(&mut self, jobs: &[FioJob]) -> Option<Opening> {
         let watched = jobs.iter().find(|job| job.ours.blkid)?;
-        if !watched.file_names(0).iter().any(|name| super::dd::is_device(name)) {
+        if !watched.file_names(0).iter().any(|name| self.ground.is_device(name)) {
             self.warn("`iowhy_actor=blkid` has no effect on files: it looks at devices");
             return None;
         }
@@ -318,15 +434,18 @@ impl Mapping<'_> {
     /// The threads of a job.
     fn job(&mut self, number: u32, job: &FioJob, group: u32) {
         for clone in 0..job.numjobs {
-            let Some(mut targets) = self.targets(job, clone) else { return };
-            let service = self.service(job, &mut targets, clone);
+            let stream = match (&job.replay, self.replays.remove(&(number as usize, clone))) {
+                (None, _) => self.stream(job, clone),
+                (Some(_), Some((replayed, numbers))) => replayed.stream(&numbers),
+                // It could not be read, which was told.
+                (Some(_), None) => None,
+            };
+            let Some(mut stream) = stream else { return };
             let line = self.line(job, clone);
             let index = self.threads.len() as u32;
-            let mut stream = Stream { service, ..Stream::sequential(mix(job), targets, 4096) };
-            self.pattern(job, &mut stream);
-            amount(job, &mut stream, self.device_bytes);
-            pace(job, &mut stream);
-            syncs(job, &mut stream);
+            if job.runtime_us > 0 {
+                stream.max_time = Nanos::from_us(job.runtime_us + job.ramp_us);
+            }
             stream.seed =
                 job.rand_seed ^ (u64::from(number) << 40 | u64::from(clone)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             self.seeds.push(job.rand_repeat.then_some(stream.seed));
@@ -349,24 +468,43 @@ impl Mapping<'_> {
                 invalidate: job.invalidate && job.ours.cache.is_none() && !job.ours.blkid,
             };
             self.threads.push(ThreadJob { spec, stream });
+            self.origins.push((number as usize, clone));
         }
+    }
+
+    /// What a clone does.
+    fn stream(&mut self, job: &FioJob, clone: u32) -> Option<Stream> {
+        let mut targets = self.targets(job, clone)?;
+        let service = self.service(job, &mut targets, clone);
+        let mut stream = Stream { service, ..Stream::sequential(mix(job), targets, 4096) };
+        self.pattern(job, &mut stream);
+        amount(job, &mut stream);
+        pace(job, &mut stream);
+        syncs(job, &mut stream);
+        Some(stream)
     }
 
     /// The regions a clone works on.
     fn targets(&mut self, job: &FioJob, clone: u32) -> Option<Vec<Target>> {
         let mut targets = Vec::new();
         for (nr, name) in (0..).zip(job.file_names(clone)) {
-            let number = self.files.number(&name, self.device_bytes);
+            let number = self.files.number(&name, self.ground);
             let file = &self.files.list[number];
             let (whole, device) = (file.bytes, file.device);
             let start = offset(job, clone, whole);
-            let wanted = match (file_bytes(job, clone, nr), device) {
-                (Some(bytes), false) => bytes.min(whole).saturating_sub(start),
-                (None, false) => whole.saturating_sub(start),
-                (_, true) => {
-                    let share = |size: Amount| size.of(whole).map(|bytes| bytes / u64::from(job.nr_files));
-                    job.size.and_then(share).unwrap_or(u64::MAX).min(whole.saturating_sub(start))
-                }
+            let rest = whole.saturating_sub(start);
+            let share = |size: Amount| size.of(whole).map(|bytes| bytes / u64::from(job.nr_files));
+            let wanted = match (file_bytes(job, clone, nr), device, job.size) {
+                (Some(bytes), false, _) => bytes.min(whole).saturating_sub(start),
+                // A part of each file.
+                (None, false, Some(size)) => size.of(whole).unwrap_or(whole).min(rest),
+                (None, false, None) => rest,
+                (_, true, size) => size.and_then(share).unwrap_or(u64::MAX).min(rest),
+            };
+            // What is left behind the last whole block is not touched.
+            let wanted = match least_block(job) {
+                least if wanted > least => wanted / least * least,
+                _ => wanted,
             };
             if wanted == 0 {
                 self.error(
@@ -466,15 +604,18 @@ fn file_bytes(job: &FioJob, clone: u32, nr: u32) -> Option<u64> {
         return Some(least + Rng::stream(seed, "filesize").below(most.saturating_sub(least) + 1));
     }
     let Some(Amount::Bytes(size)) = job.size else { return None };
-    let (nr_files, block) = (u64::from(job.nr_files), if job.mode.read { &job.blocks.read } else { &job.blocks.write });
-    if nr_files == 1 {
-        return Some(offset(job, clone, size) + size);
+    // As fio: equal shares, and what is left over is in no file.
+    Some(offset(job, clone, size) + size / u64::from(job.nr_files))
+}
+
+/// The smallest block of the directions that a job has.
+fn least_block(job: &FioJob) -> u64 {
+    match (job.mode.read, job.mode.write) {
+        (true, true) => job.blocks.read.min.min(job.blocks.write.min),
+        (false, true) => job.blocks.write.min,
+        _ => job.blocks.read.min,
     }
-    // Whole blocks for each file; the first ones get what is left.
-    let share = size / nr_files / block.min * block.min;
-    let left = (size - share * nr_files) / block.min;
-    let bytes = share + if u64::from(nr) < left { block.min } else { 0 };
-    Some(offset(job, clone, size) + bytes)
+    .max(1)
 }
 
 /// Where the region of a clone begins in a file of this size.
@@ -509,19 +650,30 @@ fn blocks(blocks: &Blocks) -> BlockSizes {
 }
 
 /// How much there is to do.
-fn amount(job: &FioJob, stream: &mut Stream, device_bytes: u64) {
+fn amount(job: &FioJob, stream: &mut Stream) {
     let whole = stream.targets.iter().map(|target| target.len_bytes).sum::<u64>();
     stream.passes = if job.time_based || job.io_size.is_some() { 0 } else { job.loops };
+    // What lies in holes does not count: fio goes on from the start until it has moved the size.
+    if let Order::Sequential { hole_bytes: 1.. } = stream.order
+        && stream.passes > 0
+    {
+        stream.passes = 0;
+        stream.limit_bytes = whole.saturating_mul(job.loops);
+    }
+    // Beside the sizes of the files the size is that of what is moved.
+    if let (Some(_), Some(Amount::Bytes(size))) = (job.file_size, job.size)
+        && stream.passes > 0
+        && size < whole
+    {
+        stream.passes = 0;
+        stream.limit_bytes = size.saturating_mul(job.loops);
+    }
     if !job.time_based
         && let Some(io_size) = job.io_size
     {
-        let base = if job.size.is_some() { whole } else { device_bytes };
-        stream.limit_bytes = io_size.of(base).unwrap_or(whole).saturating_mul(job.loops).max(1);
+        stream.limit_bytes = io_size.of(whole).unwrap_or(whole).saturating_mul(job.loops).max(1);
     }
     stream.limit_calls = job.number_ios;
-    if job.runtime_us > 0 {
-        stream.max_time = Nanos::from_us(job.runtime_us + job.ramp_us);
-    }
 }
 
 /// Pauses and rates.
@@ -560,6 +712,7 @@ fn syncs(job: &FioJob, stream: &mut Stream) {
         SyncMode::Dsync => Some(Op::Fdatasync),
     };
     stream.end_sync = (job.end_fsync || job.fsync_on_close).then_some(Op::Fsync);
+    stream.fio_syncs = true;
 }
 
 fn engine(job: &FioJob) -> Engine {

@@ -31,6 +31,7 @@ pub(super) const ENTRY: Builtin = Builtin {
     notes: "The metric of mmtests is mean_process_elapsed_s. Calls of 512 bytes are folded, eight to a page.",
     options: OPTIONS,
     build,
+    program: None,
 };
 
 fn build(values: &Values<'_>, stack: &mut Stack, _problems: &mut Problems) -> Option<(Job, Shape)> {
@@ -51,5 +52,7 @@ fn build(values: &Values<'_>, stack: &mut Stack, _problems: &mut Problems) -> Op
             }
         })
         .collect();
-    Some((Job::new(Workload::Threads { files, threads }, 1), Shape::of(["dd"])))
+    let mut shape = Shape::of(["dd"]);
+    shape.files = (0..nr_files).map(|file| format!("paralleldd.{file}")).collect();
+    Some((Job::new(Workload::Threads { files, threads }, 1), shape))
 }

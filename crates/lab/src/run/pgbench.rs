@@ -10,6 +10,8 @@
 //! kernels with one another; it is no forecast of what PostgreSQL reaches. Size of the data: about 15 MiB for each unit
 //! of scale. Source: the manual of pgbench (its default transaction changes three tables and adds a row to a fourth).
 
+use std::path::Path;
+
 use iowhy_stack::job::{FileSpec, Job, Place, ThreadJob, ThreadSpec, Workload};
 use iowhy_stack::kernel::Stack;
 use iowhy_stack::outcome::JobTotals;
@@ -17,8 +19,9 @@ use iowhy_stack::units::Nanos;
 use iowhy_stack::workload::{Distribution, Log, Mix, Order, Stream, Target, Think};
 
 use super::options::{Kind, Opt, Values, opt};
+use super::program::{Figures, Program};
 use super::{Builtin, Figure, Shape};
-use crate::diagnose::Problems;
+use crate::diagnose::{Problem, Problems};
 
 const BYTES_PER_SCALE: u64 = 15 << 20;
 const LOG_BYTES: u64 = 16 << 20;
@@ -33,6 +36,7 @@ const OPTIONS: &[Opt] = &[
     opt("wal", Kind::Size(512, 1 << 20), "8k", "bytes appended to the log for a transaction"),
     opt("zipf", Kind::Number(0, 5000), "0", "skew of the pages, thousandths of theta; 0: all equally often"),
     opt("cpu_us", Kind::Number(0, 1_000_000), "200", "microseconds of computing for a transaction"),
+    opt("db", Kind::Text, "", "live: the database [as for psql: PGDATABASE, or the user's name]"),
     opt("cached", Kind::Switch, "0", "as much of the data as fits is in the page cache at the start"),
 ];
 
@@ -41,10 +45,43 @@ pub(super) const ENTRY: Builtin = Builtin {
     name: "pgbench",
     summary: "a profile of the I/O of pgbench: random reads of tables, a log with fdatasync",
     notes: "It is not PostgreSQL: no shared buffers, locks, group commit, checkpoints or writes of tables. Its metric \
-            tps compares kernels, and says nothing about a server.",
+            tps compares kernels, and says nothing about a server. Live, the installed pgbench is run on a database \
+            that `pgbench -i` has made.",
     options: OPTIONS,
     build,
+    program: Some(program),
 };
+
+/// The real pgbench, on a database that `pgbench -i` has made.
+fn program(values: &Values<'_>, _dir: &Path, problems: &mut Problems) -> Option<Program> {
+    for name in ["scale", "size", "reads", "wal", "zipf", "cpu_us", "cached"] {
+        if values.given(name) {
+            let text = format!("`{name}` has no effect on a live run: the database is as it is");
+            problems.push(Problem::warning(text).help("pgbench -i -s SCALE makes it"));
+        }
+    }
+    let mut arguments = vec!["-c".to_owned(), values.text("clients").to_owned()];
+    if values.given("transactions") {
+        arguments.extend(["-t".to_owned(), values.text("transactions").to_owned()]);
+    } else {
+        arguments.extend(["-T".to_owned(), values.text("time").to_owned()]);
+    }
+    arguments.extend(Some(values.text("db")).filter(|name| !name.is_empty()).map(str::to_owned));
+    Some(Program { name: "pgbench", package: "postgresql", arguments, import })
+}
+
+/// What pgbench says: transactions a second (without the time to connect where it says both) and their latency.
+fn import(text: &str) -> Result<Figures, String> {
+    let number = |text: &str| text.split_whitespace().next().and_then(|word| word.parse::<f64>().ok());
+    let after = |begin: &str| text.lines().find_map(|line| number(line.trim().strip_prefix(begin)?));
+    let lines = text.lines().filter(|line| line.starts_with("tps = "));
+    let tps = lines.min_by_key(|line| line.contains("including")).and_then(|line| number(&line[6..]));
+    let mut figures = vec![("tps".to_owned(), tps.ok_or("there is no line `tps = ..` in it")?)];
+    figures.extend(after("latency average = ").map(|ms| ("mean_ns".to_owned(), ms * 1e6)));
+    figures.extend(after("latency stddev = ").map(|ms| ("stddev_ns".to_owned(), ms * 1e6)));
+    figures.extend(after("number of failed transactions: ").map(|n| ("failed".to_owned(), n)));
+    Ok(figures)
+}
 
 fn build(values: &Values<'_>, _stack: &mut Stack, _problems: &mut Problems) -> Option<(Job, Shape)> {
     let size = if values.given("size") {
@@ -88,4 +125,23 @@ fn build(values: &Values<'_>, _stack: &mut Stack, _problems: &mut Problems) -> O
     let mut shape = Shape::of(["clients"]);
     shape.figures.push(Figure { name: "tps".to_owned(), line: 0, of: tps });
     Some((job, shape))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_pgbench_says_is_read() {
+        let said = "pgbench (15.18)\ntransaction type: <builtin: TPC-B (sort of)>\nscaling factor: 1\n\
+                    number of clients: 1\nnumber of failed transactions: 0 (0.000%)\nlatency average = 1.250 ms\n\
+                    initial connection time = 2.310 ms\ntps = 800.125000 (without initial connection time)\n";
+        let figures = import(said).expect("figures");
+        let expected = [("tps", 800.125), ("mean_ns", 1_250_000.0), ("failed", 0.0)];
+        assert_eq!(figures, expected.map(|(name, value)| (name.to_owned(), value)));
+        // Until version 13 there were two lines, and the one without connections is the one that means something.
+        let old = "tps = 85.1 (including connections establishing)\ntps = 85.9 (excluding connections establishing)\n";
+        assert_eq!(import(old), Ok(vec![("tps".to_owned(), 85.9)]));
+        assert!(import("no server\n").is_err());
+    }
 }

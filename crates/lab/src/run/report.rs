@@ -2,20 +2,25 @@
 //!
 //! Metrics are flat numbers with their unit in the name. Those of a line of the report have its name and a point in
 //! front. Rates are over the time in which their threads worked, without the warm-up. Several runs are shown as mean
-//! and range: a mean alone would not say whether two of them differ.
+//! and range: a mean alone would not say whether two of them differ. Several places are set side by side at the end.
+//! What only a real run has (pages cached before and after, CPU time and context switches of each call, the harness's
+//! own cost) are metrics of it; what only a simulated one has (layers, the events' hash) is null there.
 
 use std::fmt::Write;
 
 use iowhy_stack::histogram::Histogram;
+use iowhy_stack::job::Job;
 use iowhy_stack::layers::Layers;
 use iowhy_stack::outcome::{Counts, JobTotals, Outcome, ThreadTotals};
 use iowhy_stack::units::Nanos;
 use serde_json::{Map, Value, json};
 
-use super::{Finished, RunRequest, Variant};
+use super::program::Ran;
+use super::{Finished, Made, RunRequest, Variant};
+use crate::backend::Live;
 use crate::diagnose::Problems;
 use crate::modes::{self, Mode};
-use crate::{measure, text};
+use crate::{backend, measure, text};
 
 const MIB: f64 = 1_048_576.0;
 
@@ -61,51 +66,148 @@ fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
     if n == 0 { 0.0 } else { values.sum::<f64>() / n as f64 }
 }
 
+/// What a run of a job has, wherever it was made.
+struct Totals<'a> {
+    job: &'a Job,
+    elapsed: Nanos,
+    /// When the last call had ended, by the clock of the threads. A real run's clock starts before its first call.
+    end: Nanos,
+    counts: &'a Counts,
+    latency: &'a Histogram,
+    threads: Vec<ThreadTotals>,
+    lines: &'a [JobTotals],
+    cpu_s: f64,
+}
+
+impl Made {
+    fn totals(&self) -> Option<Totals<'_>> {
+        match self {
+            Made::Simulated(run) => {
+                let (plan, outcome) = &**run;
+                Some(Totals {
+                    job: &plan.job,
+                    elapsed: outcome.elapsed,
+                    end: outcome.elapsed,
+                    counts: &outcome.counts,
+                    latency: &outcome.latency,
+                    threads: outcome.threads.clone(),
+                    lines: &outcome.jobs,
+                    cpu_s: outcome.cpu_busy.as_secs_f64(),
+                })
+            }
+            Made::Live(live) => Some(Totals {
+                job: &live.plan.job,
+                elapsed: live.outcome.elapsed,
+                end: live.outcome.threads.iter().map(|thread| thread.totals.end).max().unwrap_or_default(),
+                counts: &live.outcome.counts,
+                latency: &live.outcome.latency,
+                threads: live.outcome.threads.iter().map(|thread| thread.totals).collect(),
+                lines: &live.outcome.jobs,
+                cpu_s: live.cpu_s(),
+            }),
+            Made::Program(_) => None,
+        }
+    }
+
+    fn simulated(&self) -> Option<&Outcome> {
+        match self {
+            Made::Simulated(run) => Some(&run.1),
+            Made::Live(_) | Made::Program(_) => None,
+        }
+    }
+}
+
 /// Everything that was measured of a run.
 pub fn metrics(variant: &Variant, run: &Finished) -> Metrics {
-    let outcome = &run.outcome;
-    let warmup = run.plan.job.warmup;
-    let mut metrics = vec![("elapsed_s".to_owned(), outcome.elapsed.as_secs_f64())];
-    let elapsed = |thread: &ThreadTotals| thread.elapsed().as_secs_f64();
-    metrics.push(("mean_process_elapsed_s".to_owned(), mean(outcome.threads.iter().map(elapsed))));
-    let first = outcome.threads.iter().map(|thread| thread.start).min().unwrap_or_default();
-    rates(&mut metrics, "", &outcome.counts, outcome.elapsed.saturating_sub(first.max(warmup)));
-    let sum = |bytes: fn(&ThreadTotals) -> u64| {
-        let of = |thread: &ThreadTotals| {
-            per_second(bytes(thread) as f64 / 1e6, thread.end.saturating_sub(thread.start.max(warmup)))
-        };
-        outcome.threads.iter().map(of).sum::<f64>()
+    let mut metrics = match (&run.made, run.made.totals()) {
+        (_, Some(totals)) => of_job(variant, &totals),
+        (Made::Program(ran), None) => of_program(ran),
+        (_, None) => Vec::new(),
     };
-    metrics.push(("sum_of_read_mb_s".to_owned(), sum(|thread| thread.counts.read_bytes)));
-    metrics.push(("sum_of_write_mb_s".to_owned(), sum(|thread| thread.counts.written_bytes)));
-    latencies(&mut metrics, "", &outcome.latency);
-    metrics.push(("cpu_s".to_owned(), outcome.cpu_busy.as_secs_f64()));
-    metrics.push(("system_cpu_pct".to_owned(), 100.0 * per_second(outcome.cpu_busy.as_secs_f64(), outcome.elapsed)));
-    if run.plan.job.opening.is_some() {
-        let opening = &outcome.opening;
-        metrics.push(("open_races".to_owned(), f64::from(u8::from(opening.raced))));
-        metrics.push(("stale_pages".to_owned(), opening.stale_pages as f64));
-    }
-    for figure in &variant.shape.figures {
-        if let Some(totals) = outcome.jobs.get(figure.line) {
-            metrics.push((figure.name.clone(), (figure.of)(totals)));
+    match &run.made {
+        Made::Simulated(made) if made.0.job.opening.is_some() => {
+            let opening = &made.1.opening;
+            metrics.push(("open_races".to_owned(), f64::from(u8::from(opening.raced))));
+            metrics.push(("stale_pages".to_owned(), opening.stale_pages as f64));
         }
-    }
-    for (name, totals) in variant.shape.lines.iter().zip(&outcome.jobs) {
-        let time = measured(totals, warmup);
-        metrics.push((format!("{name}.elapsed_s"), totals.end.saturating_sub(totals.start).as_secs_f64()));
-        rates(&mut metrics, &format!("{name}."), &totals.counts, time);
-        for (direction, histogram) in ["read", "write", "sync"].iter().zip(&totals.latency) {
-            latencies(&mut metrics, &format!("{name}.{direction}_"), histogram);
-        }
+        Made::Live(live) => of_machine(&mut metrics, live),
+        Made::Simulated(_) | Made::Program(_) => {}
     }
     metrics.retain(|(_, value)| value.is_finite());
     metrics
 }
 
+fn of_job(variant: &Variant, totals: &Totals<'_>) -> Metrics {
+    let warmup = totals.job.warmup;
+    let mut metrics = vec![("elapsed_s".to_owned(), totals.elapsed.as_secs_f64())];
+    let elapsed = |thread: &ThreadTotals| thread.elapsed().as_secs_f64();
+    metrics.push(("mean_process_elapsed_s".to_owned(), mean(totals.threads.iter().map(elapsed))));
+    let first = totals.threads.iter().map(|thread| thread.start).min().unwrap_or_default();
+    rates(&mut metrics, "", totals.counts, totals.end.saturating_sub(first.max(warmup)));
+    let sum = |bytes: fn(&ThreadTotals) -> u64| {
+        let of = |thread: &ThreadTotals| {
+            per_second(bytes(thread) as f64 / 1e6, thread.end.saturating_sub(thread.start.max(warmup)))
+        };
+        totals.threads.iter().map(of).sum::<f64>()
+    };
+    metrics.push(("sum_of_read_mb_s".to_owned(), sum(|thread| thread.counts.read_bytes)));
+    metrics.push(("sum_of_write_mb_s".to_owned(), sum(|thread| thread.counts.written_bytes)));
+    latencies(&mut metrics, "", totals.latency);
+    metrics.push(("cpu_s".to_owned(), totals.cpu_s));
+    metrics.push(("system_cpu_pct".to_owned(), 100.0 * per_second(totals.cpu_s, totals.elapsed)));
+    for figure in &variant.shape.figures {
+        if let Some(line) = totals.lines.get(figure.line) {
+            metrics.push((figure.name.clone(), (figure.of)(line)));
+        }
+    }
+    for (name, line) in variant.shape.lines.iter().zip(totals.lines) {
+        let time = measured(line, warmup);
+        metrics.push((format!("{name}.elapsed_s"), line.end.saturating_sub(line.start).as_secs_f64()));
+        rates(&mut metrics, &format!("{name}."), &line.counts, time);
+        for (direction, histogram) in ["read", "write", "sync"].iter().zip(&line.latency) {
+            latencies(&mut metrics, &format!("{name}.{direction}_"), histogram);
+        }
+    }
+    metrics
+}
+
+/// What another program has measured. Its own names stay; those that every run has are there, too.
+fn of_program(ran: &Ran) -> Metrics {
+    let elapsed = ran.elapsed.as_secs_f64();
+    let mut metrics = vec![("elapsed_s".to_owned(), elapsed), ("mean_process_elapsed_s".to_owned(), elapsed)];
+    let iops = ran.figures.iter().find(|(name, _)| matches!(name.as_str(), "seeks_per_s" | "tps"));
+    metrics.push(("iops".to_owned(), iops.map_or(0.0, |(_, value)| *value)));
+    metrics.extend(ran.figures.iter().cloned());
+    metrics
+}
+
+/// What only a real run has.
+fn of_machine(metrics: &mut Metrics, live: &Live) {
+    let calls = live.sum(|thread| thread.totals.events).max(1) as f64;
+    let switches = [live.sum(|thread| thread.usage.voluntary), live.sum(|thread| thread.usage.involuntary)];
+    let resident = &live.outcome.resident;
+    let pages = [resident.iter().map(|file| file.before).sum::<u64>(), resident.iter().map(|file| file.after).sum()];
+    let mut put = |name: &str, value: f64| metrics.push((name.to_owned(), value));
+    put("cpu_ns_per_io", 1e9 * live.cpu_s() / calls);
+    put("voluntary_switches", switches[0] as f64);
+    put("involuntary_switches", switches[1] as f64);
+    put("switches_per_io", (switches[0] + switches[1]) as f64 / calls);
+    put("minor_faults", live.sum(|thread| thread.usage.minor_faults) as f64);
+    put("major_faults", live.sum(|thread| thread.usage.major_faults) as f64);
+    put("resident_pages_before", pages[0] as f64);
+    put("resident_pages_after", pages[1] as f64);
+    put("set_up_s", live.outcome.set_up.as_secs_f64());
+    put("short_calls", live.sum(|thread| thread.short) as f64);
+    put("failed_calls", live.sum(|thread| thread.nr_errors) as f64);
+    if let Some(harness) = live.outcome.harness_ns {
+        put("harness_ns", harness);
+    }
+}
+
 /// A metric over several runs.
 #[derive(Clone, Debug, PartialEq)]
 struct Spread {
+    n: usize,
     mean: f64,
     min: f64,
     max: f64,
@@ -125,6 +227,7 @@ fn spreads(request: &RunRequest, runs: &[Finished], variant: usize) -> Vec<(Stri
         }
     }
     let spread = |values: &[f64]| Spread {
+        n: values.len(),
         mean: values.iter().sum::<f64>() / values.len() as f64,
         min: values.iter().copied().fold(f64::INFINITY, f64::min),
         max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
@@ -134,14 +237,22 @@ fn spreads(request: &RunRequest, runs: &[Finished], variant: usize) -> Vec<(Stri
 }
 
 /// A name for a run that another run has only if it is the same one.
-fn run_id(request: &RunRequest, variant: &Variant, run: &Finished) -> String {
+fn run_id(request: &RunRequest, nr: usize, run: &Finished) -> String {
+    let variant = &request.variants[run.variant];
+    // Real runs have no hash of events: when they were made, and the how manieth they were, tells them apart.
+    let started = match &run.made {
+        Made::Live(live) => live.outcome.started.duration_since(std::time::UNIX_EPOCH).ok(),
+        Made::Program(ran) => ran.started.duration_since(std::time::UNIX_EPOCH).ok(),
+        Made::Simulated(_) => None,
+    };
+    let nr = format!("{nr}/{:?}", started.map(|since| since.as_nanos()));
     let parts = [
         request.job.join("\u{0}"),
         variant.label.clone(),
         variant.on.clone(),
         variant.disk.clone().unwrap_or_default(),
         run.seed.to_string(),
-        measure::hash(run.outcome.event_hash),
+        run.made.simulated().map_or_else(|| nr.to_string(), |outcome| measure::hash(outcome.event_hash)),
     ];
     // FNV-1a, with the parts apart from one another.
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
@@ -156,29 +267,42 @@ pub fn json(request: &RunRequest, runs: &[Finished], warnings: &Problems) -> Val
     let warnings: Vec<&str> = warnings.list.iter().map(|problem| problem.message.as_str()).collect();
     let shown: Vec<Value> = runs
         .iter()
-        .map(|run| {
+        .enumerate()
+        .map(|(nr, run)| {
             let variant = &request.variants[run.variant];
             let metrics: Map<String, Value> =
                 metrics(variant, run).into_iter().map(|(name, value)| (name, json!(value))).collect();
-            let opening = &run.outcome.opening;
-            json!({
-                "run_id": run_id(request, variant, run),
+            let simulated = run.made.simulated();
+            let stack = match &run.made {
+                Made::Simulated(made) => Some(&made.0.stack),
+                Made::Live(_) | Made::Program(_) => None,
+            };
+            let opening = simulated.map(|outcome| {
+                let opening = &outcome.opening;
+                json!({ "raced": opening.raced, "probes": opening.probes, "stale_pages": opening.stale_pages })
+            });
+            let mut shown = json!({
+                "run_id": run_id(request, nr, run),
                 "label": variant.label,
-                "where": format!("sim:{}", run.plan.stack.describe()),
-                "disk": run.plan.stack.device.entry.name,
+                "where": stack.map_or_else(|| "live".to_owned(), |stack| format!("sim:{}", stack.describe())),
+                "disk": stack.map(|stack| stack.device.entry.name),
                 "seed": run.seed,
-                "event_hash": measure::hash(run.outcome.event_hash),
-                "events": run.outcome.nr_events,
+                "event_hash": simulated.map(|outcome| measure::hash(outcome.event_hash)),
+                "events": simulated.map(|outcome| outcome.nr_events),
                 "metrics": metrics,
-                "layers": measure::layers(&run.outcome.layers),
-                "device": measure::device(&run.outcome.device),
-                "opening": {
-                    "raced": opening.raced,
-                    "probes": opening.probes,
-                    "stale_pages": opening.stale_pages,
-                },
+                "layers": simulated.map(|outcome| measure::layers(&outcome.layers)),
+                "device": simulated.map(|outcome| measure::device(&outcome.device)),
+                "opening": opening,
                 "warnings": warnings,
-            })
+            });
+            match &run.made {
+                Made::Simulated(_) => {}
+                Made::Live(live) => shown["live"] = live.json(),
+                Made::Program(ran) => {
+                    shown["live"] = json!({ "interrupted": ran.interrupted, "command": ran.command });
+                }
+            }
+            shown
         })
         .collect();
     let summary: Vec<Value> = request
@@ -193,7 +317,8 @@ pub fn json(request: &RunRequest, runs: &[Finished], warnings: &Problems) -> Val
                     (name, json!({ "mean": spread.mean, "min": spread.min, "max": spread.max, "modes": modes }))
                 })
                 .collect();
-            json!({ "label": variant.label, "on": variant.on, "runs": request.repeat, "metrics": metrics })
+            let made = runs.iter().filter(|run| run.variant == number).count();
+            json!({ "label": variant.label, "on": variant.on, "runs": made, "metrics": metrics })
         })
         .collect();
     json!({ "schema": "iowhy.run/1", "job": request.job, "runs": shown, "summary": summary })
@@ -202,12 +327,11 @@ pub fn json(request: &RunRequest, runs: &[Finished], warnings: &Problems) -> Val
 /// The text report: a run in detail, or several as mean and range.
 pub fn text(request: &RunRequest, runs: &[Finished], bold: fn(&str) -> String) -> String {
     let mut out = String::new();
-    let mut first = true;
     for (number, variant) in request.variants.iter().enumerate() {
-        if !std::mem::take(&mut first) {
+        let mut own = runs.iter().filter(|run| run.variant == number).peekable();
+        if own.peek().is_some() && !out.is_empty() {
             out.push('\n');
         }
-        let mut own = runs.iter().filter(|run| run.variant == number);
         // Writing to a string cannot fail.
         let _ = match (own.next(), request.repeat) {
             (Some(run), 1) => detail(&mut out, request, variant, run, bold),
@@ -215,7 +339,72 @@ pub fn text(request: &RunRequest, runs: &[Finished], bold: fn(&str) -> String) -
             (None, _) => Ok(()),
         };
     }
+    if request.variants.len() > 1 {
+        let _ = side_by_side(&mut out, request, runs, bold);
+    }
     out
+}
+
+/// Columns that fit beside the names.
+const WIDTH: usize = 80;
+
+/// The places beside one another: means of what most of them have.
+fn side_by_side(
+    out: &mut String,
+    request: &RunRequest,
+    runs: &[Finished],
+    bold: fn(&str) -> String,
+) -> std::fmt::Result {
+    let tables: Vec<Vec<(String, Spread)>> =
+        (0..request.variants.len()).map(|number| spreads(request, runs, number)).collect();
+    let mut names: Vec<&String> = Vec::new();
+    for (name, spread) in tables.iter().flatten() {
+        let line = name.split_once('.').map_or(name.as_str(), |(_, metric)| metric);
+        let wanted = matches!(
+            line,
+            "elapsed_s"
+                | "mean_process_elapsed_s"
+                | "read_mib_s"
+                | "write_mib_s"
+                | "read_iops"
+                | "write_iops"
+                | "syncs_per_s"
+                | "mean_ns"
+                | "p50_ns"
+                | "p99_ns"
+                | "cpu_s"
+                | "tps"
+                | "seeks_per_s"
+        ) || line.ends_with("_k_s")
+            || line.ends_with("_p99_ns");
+        if wanted && spread.mean != 0.0 && !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    writeln!(out, "\n{}", bold("side by side (means)"))?;
+    let letter = |nr: usize| format!("[{}]", nr + 1);
+    for (nr, variant) in request.variants.iter().enumerate() {
+        writeln!(out, "{} {}", letter(nr), variant.label)?;
+    }
+    let longest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    let width = longest.clamp(20, WIDTH - 16);
+    let columns = ((WIDTH - width) / 15).max(1);
+    for first in (0..tables.len()).step_by(columns) {
+        let shown = first..tables.len().min(first + columns);
+        let heads: String = shown.clone().map(|nr| format!("{:>15}", letter(nr))).collect();
+        writeln!(out, "{:<width$}{heads}", "")?;
+        for name in &names {
+            let cells: String = shown
+                .clone()
+                .map(|nr| {
+                    let found = tables[nr].iter().find(|(known, _)| known == *name);
+                    found.map_or_else(|| format!("{:>15}", "-"), |(_, spread)| format!("{:>15.3}", spread.mean))
+                })
+                .collect();
+            writeln!(out, "{name:<width$}{cells}")?;
+        }
+    }
+    Ok(())
 }
 
 fn heading(
@@ -225,13 +414,30 @@ fn heading(
     run: &Finished,
     bold: fn(&str) -> String,
 ) -> std::fmt::Result {
-    let stack = &run.plan.stack;
-    writeln!(out, "{}", bold(&request.job.join(" ")))?;
-    writeln!(out, "on sim:{}, disk {}", stack.describe(), stack.device.entry.name)?;
+    for line in text::wrap(&request.job.join(" "), WIDTH) {
+        writeln!(out, "{}", bold(&line))?;
+    }
+    match &run.made {
+        Made::Simulated(made) => {
+            let stack = &made.0.stack;
+            writeln!(out, "on sim:{}, disk {}", stack.describe(), stack.device.entry.name)?;
+        }
+        Made::Live(live) => writeln!(out, "on live, {}", place(live))?,
+        Made::Program(ran) => writeln!(out, "on live, {}: {}", backend::kernel(), ran.command.join(" "))?,
+    }
     if variant.label != variant.on {
         writeln!(out, "label {}", variant.label)?;
     }
     Ok(())
+}
+
+/// The kernel and the disk of a real run.
+fn place(live: &Live) -> String {
+    let mut words = vec![backend::kernel()];
+    words.extend(live.disk.name.clone());
+    words.extend(live.disk.filesystem.clone());
+    words.extend(live.disk.queue.scheduler.clone());
+    words.join(", ")
 }
 
 /// Nanoseconds with a unit that suits them.
@@ -251,25 +457,84 @@ fn detail(
     bold: fn(&str) -> String,
 ) -> std::fmt::Result {
     heading(out, request, variant, run, bold)?;
-    let outcome = &run.outcome;
-    writeln!(out, "seed {}, event hash {}\n", run.seed, measure::hash(outcome.event_hash))?;
-    for (nr, (name, totals)) in variant.shape.lines.iter().zip(&outcome.jobs).enumerate() {
-        let threads = run.plan.job.workload.threads().iter().filter(|thread| thread.job as usize == nr).count();
-        let elapsed = totals.end.saturating_sub(totals.start).as_secs_f64();
-        writeln!(out, "{name}: {}, {elapsed:.3} s", text::count(threads as u64, "thread", "threads"))?;
-        line(out, totals, run.plan.job.warmup)?;
-    }
-    for figure in &variant.shape.figures {
-        if let Some(totals) = outcome.jobs.get(figure.line) {
-            writeln!(out, "{:<24}{:.1}", figure.name, (figure.of)(totals))?;
+    match &run.made {
+        Made::Simulated(made) => writeln!(out, "seed {}, event hash {}\n", run.seed, measure::hash(made.1.event_hash))?,
+        Made::Live(live) if live.outcome.interrupted => writeln!(out, "seed {}, ended early by a signal\n", run.seed)?,
+        Made::Live(_) => writeln!(out, "seed {}\n", run.seed)?,
+        Made::Program(ran) => {
+            let early = if ran.interrupted { ", ended early by a signal" } else { "" };
+            writeln!(out, "{:.3} s{early}\n", ran.elapsed.as_secs_f64())?;
+            for (name, value) in &ran.figures {
+                writeln!(out, "{name:<24}{value:.1}")?;
+            }
         }
     }
-    if outcome.threads.len() > 1 {
-        let elapsed = mean(outcome.threads.iter().map(|thread| thread.elapsed().as_secs_f64()));
-        writeln!(out, "all: {:.3} s, mean of the threads {elapsed:.3} s", outcome.elapsed.as_secs_f64())?;
+    let Some(totals) = run.made.totals() else { return Ok(()) };
+    let specs = totals.job.workload.threads();
+    for (nr, (name, of_line)) in variant.shape.lines.iter().zip(totals.lines).enumerate() {
+        let threads = specs.iter().filter(|thread| thread.job as usize == nr).count();
+        let elapsed = of_line.end.saturating_sub(of_line.start).as_secs_f64();
+        writeln!(out, "{name}: {}, {elapsed:.3} s", text::count(threads as u64, "thread", "threads"))?;
+        line(out, of_line, totals.job.warmup)?;
     }
-    device(out, &outcome.layers)?;
-    layers(out, outcome)
+    for figure in &variant.shape.figures {
+        if let Some(of_line) = totals.lines.get(figure.line) {
+            writeln!(out, "{:<24}{:.1}", figure.name, (figure.of)(of_line))?;
+        }
+    }
+    if totals.threads.len() > 1 {
+        let elapsed = mean(totals.threads.iter().map(|thread| thread.elapsed().as_secs_f64()));
+        writeln!(out, "all: {:.3} s, mean of the threads {elapsed:.3} s", totals.elapsed.as_secs_f64())?;
+    }
+    match &run.made {
+        Made::Simulated(made) => {
+            device(out, &made.1.layers)?;
+            layers(out, &made.1)
+        }
+        Made::Live(live) => machine(out, live),
+        Made::Program(_) => Ok(()),
+    }
+}
+
+/// What the machine says of a real run.
+fn machine(out: &mut String, live: &Live) -> std::fmt::Result {
+    let mut metrics = Metrics::new();
+    of_machine(&mut metrics, live);
+    let of = |name: &str| metrics.iter().find(|(known, _)| known == name).map_or(0.0, |(_, value)| *value);
+    writeln!(out, "\nmachine")?;
+    writeln!(
+        out,
+        "  page cache   {}: {} pages of the files before, {} after",
+        backend::cache_name(live.plan.cache),
+        text::grouped(of("resident_pages_before") as u64),
+        text::grouped(of("resident_pages_after") as u64)
+    )?;
+    write!(out, "  CPU          {:.3} s, {} for each call", live.cpu_s(), time(of("cpu_ns_per_io")))?;
+    match live.outcome.harness_ns {
+        Some(harness) => writeln!(out, "; the harness itself takes {}", time(harness))?,
+        None => writeln!(out)?,
+    }
+    writeln!(
+        out,
+        "  switches     {} because it waited, {} because others had to run",
+        text::grouped(of("voluntary_switches") as u64),
+        text::grouped(of("involuntary_switches") as u64)
+    )?;
+    let odd = [("short_calls", "calls moved less than asked for"), ("failed_calls", "calls failed")];
+    for (name, words) in odd.iter().filter(|(name, _)| of(name) > 0.0) {
+        writeln!(out, "  {:<12} {} {words}", "", text::grouped(of(name) as u64))?;
+    }
+    for disk in &live.disks {
+        writeln!(
+            out,
+            "  {:<12} {} reads, {} writes, {:.0} % busy (set-up included)",
+            disk.name,
+            text::grouped(disk.ios[0]),
+            text::grouped(disk.ios[1]),
+            disk.util_pct
+        )?;
+    }
+    Ok(())
 }
 
 fn line(out: &mut String, totals: &JobTotals, warmup: Nanos) -> std::fmt::Result {
@@ -404,7 +669,10 @@ fn summary(
 ) -> std::fmt::Result {
     heading(out, request, variant, run, bold)?;
     let last = request.seed + u64::from(request.repeat) - 1;
-    writeln!(out, "{} runs, seeds {} to {last}\n", request.repeat, request.seed)?;
+    // A signal, or a place that refuses, may have left some out.
+    let made = spreads.iter().map(|(_, spread)| spread.n).max().unwrap_or(0);
+    let of = if made == request.repeat as usize { String::new() } else { format!("{made} of ") };
+    writeln!(out, "{of}{} runs, seeds {} to {last}\n", request.repeat, request.seed)?;
     let width = spreads.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).max(20);
     writeln!(out, "{:<width$} {:>14} {:>14} {:>14}", "", "mean", "min", "max")?;
     for (name, spread) in spreads.iter().filter(|(_, spread)| spread.max != 0.0) {

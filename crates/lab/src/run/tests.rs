@@ -42,11 +42,25 @@ fn fio_job(options: &str) -> (Plan, Vec<String>) {
 
 fn fio_file(file: &str) -> (Plan, Vec<String>) {
     let (mut variants, warnings) = variants("x.fio --on sim:linux-4.4", file).expect("a plan");
-    (variants.remove(0).plan, warnings)
+    (simulated_plan(variants.remove(0)), warnings)
 }
 
 fn builtin(line: &str) -> Plan {
-    variants(&format!("{line} --on sim:linux-4.4"), "").expect(line).0.remove(0).plan
+    simulated_plan(variants(&format!("{line} --on sim:linux-4.4"), "").expect(line).0.remove(0))
+}
+
+fn simulated_plan(variant: Variant) -> Plan {
+    match variant.task {
+        Task::Simulated(plan) => *plan,
+        Task::Live(_) | Task::Program(_) => panic!("{} is not simulated", variant.on),
+    }
+}
+
+fn live_plan(line: &str, file: &str) -> iowhy_live::Plan {
+    match variants(&format!("{line} --on live --dir place"), file).expect(line).0.remove(0).task {
+        Task::Live(plan) => *plan,
+        other => panic!("{line} is {other:?}"),
+    }
 }
 
 #[test]
@@ -81,7 +95,12 @@ fn odd_lines_are_refused_with_a_reason() {
         ("dd of=a count=1 --store x --on sim:linux-4.4", "`--store` is not part of this release"),
         ("dd of=a count=1 --trace --on sim:linux-4.4", "`--trace` is not part of this release"),
         ("dd of=a count=1 --blind --on sim:linux-4.4", "`--blind` is not part of this release"),
-        ("dd of=a count=1 --on live", "not part of this release"),
+        ("dd of=a count=1 --on live --disk nvme", "`--disk` is for simulated places"),
+        ("dd of=a count=1 --on live --cache lukewarm", "`--cache` takes"),
+        ("dd of=/tmp/a count=1 --on live", "outside of the directory"),
+        ("dd of=../a count=1 --on live", "outside of the directory"),
+        ("dd of=/dev/no-such-device count=1 --on live", "this machine has no"),
+        ("dd of=a count=1 --size-limit 1 --on sim:linux-4.4", "`--size-limit` takes"),
         ("dd of=a count=1 --on", "needs a value"),
         ("dd of=a count=1 --on sim:linux-4.4 --disk zero --disk nvme", "2 times"),
         ("dd of=a count=1 --json=1 --on sim:linux-4.4", "takes no value"),
@@ -202,9 +221,12 @@ fn every_built_in_runs_on_old_and_new_kernels() {
             let Some(Request::Run(run)) = resolve(&words(&line), &World::empty(), &mut Problems::default()) else {
                 panic!("{line} is refused");
             };
-            let runs = execute(&run, &|_, _| {}).unwrap_or_else(|(on, error)| panic!("{job} on {on}: {error}"));
+            let executed = execute(&run, &|_, _| {});
+            assert!(executed.refused.is_empty(), "{job} on {on}: {:?}", executed.refused);
+            let runs = executed.runs;
+            let Made::Simulated(made) = &runs[0].made else { panic!("{line} is not simulated") };
             for figure in &run.variants[0].shape.figures {
-                let value = (figure.of)(&runs[0].outcome.jobs[figure.line]);
+                let value = (figure.of)(&made.1.jobs[figure.line]);
                 assert!(value > 0.0, "{line}: {} is {value}", figure.name);
             }
             let metrics = report::metrics(&run.variants[0], &runs[0]);
@@ -225,7 +247,7 @@ fn files_of_fio_have_the_size_that_jobs_need() {
     for (options, expected) in [
         ("size=1m", vec![1 << 20]),
         ("size=1m nrfiles=2", vec![1 << 19, 1 << 19]),
-        ("size=12k nrfiles=2", vec![8192, 4096]),
+        ("size=12k nrfiles=2", vec![6144, 6144]),
         ("filesize=64k nrfiles=2", vec![65536, 65536]),
         ("size=1m numjobs=2", vec![1 << 20, 1 << 20]),
         ("size=1m numjobs=2 filename=a", vec![1 << 20]),
@@ -327,7 +349,7 @@ fn what_cannot_be_simulated_is_refused_or_told() {
         ("rw=read:-8k size=1m", "backwards"),
         ("filename=a", "how large"),
         ("size=1m ioscheduler=deadlin", "nearest: deadline"),
-        ("read_iolog=x", "replays"),
+        ("read_iolog=x", "cannot read the iolog `x`"),
     ] {
         let file = format!("[job]\n{}\n", options.replace(' ', "\n"));
         let message = variants("x.fio --on sim:linux-4.4", &file).expect_err(options);
@@ -349,7 +371,8 @@ fn positions_are_the_same_in_each_run_where_fio_says_so() {
     let positions = |options: &str, seed: u64| {
         let (variants, _) =
             variants("x.fio --on sim:linux-4.4", &format!("[j]\nrw=randread\nsize=1m\n{options}\n")).expect("a plan");
-        let plan = variants[0].shape.seeded(&variants[0].plan, seed);
+        let Task::Simulated(plan) = &variants[0].task else { panic!("{options} is not simulated") };
+        let plan = variants[0].shape.seeded(plan, seed);
         let mut generator = plan.job.workload.generator(plan.job.seed);
         format!("{:?}", generator.next(0, iowhy_stack::units::Nanos::ZERO))
     };
@@ -387,4 +410,65 @@ fn a_plan_is_one_run() {
         let mut problems = Problems::default();
         assert!(super::plan(&words(line), &mut problems).is_none() && problems.any_error(), "{line}");
     }
+}
+
+#[test]
+fn names_of_live_jobs_are_inside_the_directory_and_regions_move() {
+    let paths = |plan: &iowhy_live::Plan| -> Vec<String> {
+        plan.files.iter().map(|file| file.path.display().to_string()).collect()
+    };
+    let starts = |plan: &iowhy_live::Plan| -> Vec<(u32, u64)> {
+        let Workload::Threads { threads, .. } = &plan.job.workload else { panic!("threads") };
+        threads.iter().map(|thread| (thread.stream.targets[0].file, thread.stream.targets[0].start)).collect()
+    };
+    let plan = live_plan("dd of=/dev/iowhy-disk bs=4k oflag=direct,dsync count=16 writers=2 distance=1m start=2m", "");
+    assert_eq!((paths(&plan), starts(&plan)), (vec!["place/iowhy-disk".to_owned()], vec![(0, 2 << 20), (0, 3 << 20)]));
+    assert_eq!(plan.job.workload.files()[0].bytes, (3 << 20) + 65536);
+    assert_eq!(plan.threads[0].open_sync, Some(iowhy_live::plan::OpenSync::Dsync));
+    let plan = live_plan("dd if=a bs=512 count=16 writers=2", "");
+    assert_eq!(
+        (paths(&plan), starts(&plan)),
+        (vec!["place/a.0".to_owned(), "place/a.1".to_owned()], vec![(0, 0), (1, 0)])
+    );
+    assert_eq!(threads_of(&plan)[0].stream.blocks[0], BlockSizes::Fixed(512), "real calls are not folded");
+    let plan = live_plan("aio-stress files=2 depth=4 size=1m place=fs direct=0", "");
+    assert_eq!(paths(&plan), ["place/aio-stress.0", "place/aio-stress.1"]);
+    assert_eq!((plan.threads[0].engine, plan.threads[0].depth), ("libaio", 8));
+    let plan = live_plan("x.fio", "[j]\nfilename=/dev/iowhy-disk\nsize=1m\n[k]\nsize=1m\ndirectory=sub\n");
+    assert_eq!(paths(&plan), ["place/iowhy-disk", "place/sub/k.0.0"]);
+    assert_eq!(plan.cache, Cache::Cold);
+    assert!(plan.files.iter().all(|file| file.may_create && file.remove));
+    assert_eq!(plan.allow.directory.as_deref(), Some(Path::new("place")));
+    let plan = live_plan("x.fio --cache warm --allow-write=/dev/loop7 --size-limit 64k", "[j]\nsize=1m\n");
+    assert_eq!((plan.cache, plan.job.workload.files()[0].bytes), (Cache::Warm, 65536));
+    assert_eq!(plan.allow.write, [PathBuf::from("/dev/loop7")]);
+}
+
+fn threads_of(plan: &iowhy_live::Plan) -> Vec<ThreadJob> {
+    match &plan.job.workload {
+        Workload::Threads { threads, .. } => threads.clone(),
+        Workload::FileIo(_) => Vec::new(),
+    }
+}
+
+#[test]
+fn disks_go_to_the_simulated_places() {
+    let (variants, _) =
+        variants("dd of=a count=1 --on live --on sim:linux-4.4 --on sim:linux-6.18 --disk ide-2004 --disk nvme", "")
+            .expect("a plan");
+    let disks: Vec<Option<&str>> = variants.iter().map(|variant| variant.disk.as_deref()).collect();
+    assert_eq!(disks, [None, Some("ide-2004"), Some("nvme")]);
+    assert!(matches!(variants[0].task, Task::Live(_)));
+}
+
+#[test]
+fn programs_are_told_what_they_can_be_told() {
+    let program =
+        |line: &str| match variants(&format!("{line} --on live --dir place"), "").expect(line).0.remove(0).task {
+            Task::Program(program) => program.command().join(" "),
+            other => panic!("{line} is {other:?}"),
+        };
+    assert_eq!(program("bonnie size=16m chunk=4k"), "bonnie++ -q -f -n 0 -m iowhy -d place -r 0 -s 16:4096 -u root");
+    assert_eq!(program("pgbench clients=4 time=5 db=test"), "pgbench -c 4 -T 5 test");
+    assert_eq!(program("pgbench transactions=10"), "pgbench -c 1 -t 10");
 }

@@ -89,7 +89,7 @@ use Kind::{Choice, Milli, Number, Size, Switch, Text};
 
 /// Every option.
 pub const OPTIONS: &[Opt] = &[
-    opt(Ours, "on", Text, "WHERE", "", "where to run: sim:KERNEL[+PATCH...][,key=value...]"),
+    opt(Ours, "on", Text, "WHERE", "live", "live: on real files here; or sim:KERNEL[+PATCH...][,key=value...]"),
     opt(Ours, "disk", Text, "NAME", "", "device, with ,key=value parameters; default: the one of the kernel's time"),
     opt(Ours, "seed", Number(0, u64::MAX), "N", "1", "seed of every random stream"),
     opt(Ours, "json", Switch, "", "off", "one JSON object instead of the report"),
@@ -107,8 +107,9 @@ pub const OPTIONS: &[Opt] = &[
         "cache",
         Text,
         "STATE",
-        "cold",
-        "page cache at the start: cold, or tail:SIZE for the last SIZE bytes prepared",
+        "",
+        "page cache at the start. live: as-found, cold or warm [as-found]; sim: cold, or tail:SIZE for the last SIZE \
+         bytes prepared [cold]",
     ),
     opt(Ours, "mapping-cached", Switch, "", "off", "the blocks that map files to the disk are cached at the start"),
     opt(
@@ -127,7 +128,7 @@ pub const OPTIONS: &[Opt] = &[
         Some("10000"),
     ),
     old(
-        opt(General, "time", Number(0, MAX_SECONDS), "SECONDS", "10", "simulated seconds, 0 for no limit"),
+        opt(General, "time", Number(0, MAX_SECONDS), "SECONDS", "10", "seconds, 0 for no limit"),
         "max-time",
         Some("0"),
     ),
@@ -155,21 +156,14 @@ pub const OPTIONS: &[Opt] = &[
         "",
         "seqwr, seqrewr, seqrd, rndrd, rndwr or rndrw; needed to run",
     ),
-    opt(
-        FileIo,
-        "file-io-mode",
-        Choice(&["sync", "async", "mmap"]),
-        "MODE",
-        "sync",
-        "sync or async (mmap is not modelled yet)",
-    ),
+    opt(FileIo, "file-io-mode", Choice(&["sync", "async", "mmap"]), "MODE", "sync", "sync, async, or (live only) mmap"),
     opt(
         FileIo,
         "file-async-backlog",
         Number(1, 65_536),
         "N",
         "128",
-        "requests in flight per thread with async direct I/O",
+        "requests in flight per thread with async I/O (sim: if direct)",
     ),
     opt(FileIo, "file-extra-flags", Text, "LIST", "", "flags to open with: sync, dsync, direct, comma between"),
     opt(FileIo, "file-fsync-freq", Number(0, 1 << 40), "N", "100", "requests between two passes of fsync, 0 for none"),
@@ -185,14 +179,14 @@ pub const OPTIONS: &[Opt] = &[
     opt(FileIo, "file-fsync-mode", Choice(&["fsync", "fdatasync"]), "MODE", "fsync", "fsync or fdatasync"),
     opt(FileIo, "file-merged-requests", Number(0, 65_536), "N", "0", "sequential requests made as one, 0 for none"),
     opt(FileIo, "file-rw-ratio", Milli, "N", "1.5", "reads per write in rndrw"),
-    opt(Ignored, "validate", Switch, "", "off", "data are not simulated, so there is nothing to validate"),
+    opt(Ignored, "validate", Switch, "", "off", "data are not checked here; `iowhy fio --verify` does that"),
     opt(Ignored, "report-checkpoints", Text, "LIST", "", "use --report-interval"),
     opt(Ignored, "init-rng", Switch, "", "off", "0.4: seed the generator from the clock; here: from --seed"),
     opt(Ignored, "rand-init", Switch, "", "off", "an old name of init-rng"),
     opt(Ignored, "rand-type", Text, "NAME", "", "positions of fileio are uniform in any case"),
-    opt(Ignored, "thread-stack-size", Text, "SIZE", "", "simulated threads have no stack"),
-    opt(Ignored, "thread-init-timeout", Text, "SECONDS", "", "simulated threads start at once"),
-    opt(Ignored, "forced-shutdown", Text, "SECONDS", "", "a simulated run always ends"),
+    opt(Ignored, "thread-stack-size", Text, "SIZE", "", "threads need little of it"),
+    opt(Ignored, "thread-init-timeout", Text, "SECONDS", "", "threads start at once"),
+    opt(Ignored, "forced-shutdown", Text, "SECONDS", "", "a signal ends a run, and it is reported"),
     opt(Ignored, "verbosity", Number(0, 5), "N", "3", "the report is always complete"),
     opt(Ignored, "debug", Switch, "", "off", "the report is always complete"),
 ];
@@ -397,7 +391,7 @@ fn word(argument: &str, line: &mut CommandLine, problems: &mut Problems) {
 /// The help, from the table.
 pub fn help() -> String {
     let mut text = String::from(
-        "The file test of sysbench, run in the simulator.\n\n\
+        "The file test of sysbench, on the files in the current directory or, with\n--on sim:.., in the simulator.\n\n\
          Usage: iowhy sysbench fileio OPTIONS prepare|run|cleanup\n       \
          iowhy sysbench --test=fileio OPTIONS prepare|run|cleanup   (as in 2004)\n\n\
          Options and commands may come in any order. Sizes take K, M, G or T.\n\
@@ -429,7 +423,9 @@ pub fn help() -> String {
         }
     }
     text.push_str(
-        "\nExample:\n  iowhy sysbench fileio --threads=4 --file-total-size=1G --time=5 \\\n    \
+        "\nExamples:\n  iowhy sysbench fileio --file-total-size=1G prepare\n  \
+         iowhy sysbench fileio --file-total-size=1G --file-test-mode=rndrd --time=5 run\n  \
+         iowhy sysbench fileio --threads=4 --file-total-size=1G --time=5 \\\n    \
          --file-test-mode=rndrd --on sim:linux-4.4,elevator=noop --disk sata-2014 run\n",
     );
     text

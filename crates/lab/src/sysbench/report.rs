@@ -1,22 +1,24 @@
 //! What a run of `sysbench fileio` says at its end: sysbench's text, or JSON.
 //!
 //! The text has the shape of sysbench 1.0.20 (and of the 1.1 development series with `--report-style=1.1`), line by
-//! line, with one line more that says what was simulated. Percentiles and the histogram come from our histogram, whose
-//! buckets are finer than sysbench's.
+//! line, with one line more that says where it ran. Percentiles and the histogram come from our histogram, whose
+//! buckets are finer than sysbench's. As there, the syncs at the end count as calls a second and not as events, and a
+//! write that `--file-fsync-all` syncs is one event (but two calls in the latencies, which is not so there).
 
 use std::fmt::Write;
 
 use iowhy_stack::event::Op;
 use iowhy_stack::histogram::Histogram;
-use iowhy_stack::job::CacheStart;
-use iowhy_stack::outcome::{Counts, Outcome, Plan};
+use iowhy_stack::job::{CacheStart, Job};
+use iowhy_stack::outcome::{Counts, Interval, Outcome, Plan, ThreadTotals};
 use iowhy_stack::units::Nanos;
 use iowhy_stack::workload::{Dialect, FileIo, Mode, PositionSource};
 use serde_json::{Value, json};
 
 use super::{IoMode, Settings};
+use crate::backend::Live;
 use crate::diagnose::Problems;
-use crate::{measure, text};
+use crate::{backend, measure, text};
 
 const MIB: f64 = 1_048_576.0;
 
@@ -35,14 +37,84 @@ fn mode_words(mode: Mode) -> &'static str {
     }
 }
 
-fn version(style_1_1: bool) -> String {
+/// The line that names the program.
+pub(super) fn version(style_1_1: bool, place: &str) -> String {
     let version = if style_1_1 { "1.1.0" } else { "1.0.20" };
-    format!("sysbench {version} (iowhy {}, simulated)", env!("CARGO_PKG_VERSION"))
+    format!("sysbench {version} (iowhy {}, {place})", env!("CARGO_PKG_VERSION"))
 }
 
-/// Seconds that the counts were made in: all but the warm-up.
-fn measured_s(plan: &Plan, outcome: &Outcome) -> f64 {
-    outcome.elapsed.saturating_sub(plan.job.warmup).as_secs_f64()
+/// What a run measured, wherever it was made.
+pub struct Measured<'a> {
+    job: &'a Job,
+    origin: Origin<'a>,
+    elapsed: Nanos,
+    counts: Counts,
+    latency: &'a Histogram,
+    threads: Vec<ThreadTotals>,
+    intervals: Vec<Interval>,
+}
+
+/// Where it was made.
+enum Origin<'a> {
+    Simulated(&'a Plan, &'a Outcome),
+    Live(&'a Live),
+}
+
+impl<'a> Measured<'a> {
+    /// A run of the simulator.
+    pub fn simulated(plan: &'a Plan, outcome: &'a Outcome) -> Measured<'a> {
+        Measured {
+            job: &plan.job,
+            origin: Origin::Simulated(plan, outcome),
+            elapsed: outcome.elapsed,
+            counts: outcome.counts,
+            latency: &outcome.latency,
+            threads: outcome.threads.clone(),
+            intervals: outcome.intervals.clone(),
+        }
+    }
+
+    /// A run on real files.
+    pub fn live(live: &'a Live) -> Measured<'a> {
+        let outcome = &live.outcome;
+        Measured {
+            job: &live.plan.job,
+            origin: Origin::Live(live),
+            elapsed: outcome.elapsed,
+            counts: outcome.counts,
+            latency: &outcome.latency,
+            threads: outcome.threads.iter().map(|thread| thread.totals).collect(),
+            intervals: live.intervals(),
+        }
+    }
+
+    /// The job of a sysbench plan.
+    fn fileio(&self) -> &'a FileIo {
+        match self.job.fileio() {
+            Some(fileio) => fileio,
+            None => unreachable!("this report is made of sysbench plans only"),
+        }
+    }
+
+    /// Seconds that the counts were made in: all but the warm-up.
+    fn seconds(&self) -> f64 {
+        self.elapsed.saturating_sub(self.job.warmup).as_secs_f64()
+    }
+
+    /// Syncs in the rates of 1.0: those at the end too, which are no events.
+    fn syncs(&self) -> u64 {
+        let fileio = self.fileio();
+        let last = fileio.fsync_end && fileio.mode.writes() && fileio.dialect == Dialect::V1_0;
+        let last = if last { u64::from(fileio.threads) * u64::from(fileio.nr_files) } else { 0 };
+        self.counts.syncs + last
+    }
+
+    /// Events among some calls.
+    fn events(&self, counts: &Counts) -> u64 {
+        let fileio = self.fileio();
+        let folded = fileio.fsync_all && fileio.dialect == Dialect::V1_0;
+        if folded { counts.reads + counts.writes } else { counts.total() }
+    }
 }
 
 fn per_second(n: f64, seconds: f64) -> f64 {
@@ -51,36 +123,38 @@ fn per_second(n: f64, seconds: f64) -> f64 {
 
 /// What `prepare` and `cleanup` say.
 pub fn nothing_to_do(command: &str) -> String {
-    format!("{}\n\n{command}: nothing to do, the files of a simulated run exist from its start.\n", version(false))
+    let version = version(false, "simulated");
+    format!("{version}\n\n{command}: nothing to do, the files of a simulated run exist from its start.\n")
 }
 
 /// The text report.
-pub fn text(plan: &Plan, settings: &Settings, outcome: &Outcome) -> String {
+pub fn text(run: &Measured<'_>, settings: &Settings) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
-    let _ = header(&mut out, plan, settings);
-    let _ = intervals(&mut out, settings, outcome);
+    let _ = header(&mut out, run, settings);
+    let _ = intervals(&mut out, settings, run);
     if settings.histogram {
-        let _ = histogram(&mut out, outcome);
+        let _ = histogram(&mut out, run.latency);
     }
-    let _ = totals(&mut out, plan, settings, outcome);
+    let _ = totals(&mut out, run, settings);
     out
 }
 
-/// The job of a sysbench plan.
-fn fileio(plan: &Plan) -> &FileIo {
-    match plan.job.fileio() {
-        Some(fileio) => fileio,
-        None => unreachable!("this report is made of sysbench plans only"),
-    }
-}
-
-fn header(out: &mut String, plan: &Plan, settings: &Settings) -> std::fmt::Result {
-    let job = &plan.job;
-    let fileio = fileio(plan);
-    writeln!(out, "{}\n", version(settings.style_1_1))?;
+fn header(out: &mut String, run: &Measured<'_>, settings: &Settings) -> std::fmt::Result {
+    let job = run.job;
+    let fileio = run.fileio();
+    let place = if matches!(run.origin, Origin::Live(_)) { "live" } else { "simulated" };
+    writeln!(out, "{}\n", version(settings.style_1_1, place))?;
     writeln!(out, "Running the test with following options:")?;
-    writeln!(out, "Simulated on: {}, disk {}", plan.stack.describe(), plan.stack.device.entry.name)?;
+    match run.origin {
+        Origin::Simulated(plan, _) => {
+            writeln!(out, "Simulated on: {}, disk {}", plan.stack.describe(), plan.stack.device.entry.name)?;
+        }
+        Origin::Live(live) => {
+            let pages: u64 = live.outcome.resident.iter().map(|file| file.before).sum();
+            writeln!(out, "Running on: {}, {} of the files cached", backend::kernel(), text::size(pages * 4096))?;
+        }
+    }
     writeln!(out, "Number of threads: {}", fileio.threads)?;
     if settings.style_1_1 && job.warmup > Nanos::ZERO {
         writeln!(out, "Warmup time: {}s", job.warmup.0 / 1_000_000_000)?;
@@ -95,7 +169,7 @@ fn header(out: &mut String, plan: &Plan, settings: &Settings) -> std::fmt::Resul
         PositionSource::GlibcUnseeded => writeln!(out, "Random number generator of the C library, unseeded.\n")?,
         PositionSource::Seeded(seed) => writeln!(out, "Initializing random number generator from seed ({seed}).\n")?,
     }
-    writeln!(out, "\nExtra file open flags: {}", extra_flags(settings))?;
+    writeln!(out, "\nExtra file open flags: {}", extra_flags(&settings.extra_flags))?;
     writeln!(out, "{} files, {} each", fileio.nr_files, text::size(fileio.file_bytes()))?;
     writeln!(out, "{} total file size", text::size(fileio.file_bytes() * u64::from(fileio.nr_files)))?;
     writeln!(out, "Block size {}", text::size(u64::from(fileio.block_bytes)))?;
@@ -123,19 +197,20 @@ fn header(out: &mut String, plan: &Plan, settings: &Settings) -> std::fmt::Resul
     match settings.io_mode {
         IoMode::Sync => writeln!(out, "Using synchronous I/O mode")?,
         IoMode::Async => writeln!(out, "Using asynchronous I/O mode")?,
+        IoMode::Mmap => writeln!(out, "Using fast mmaped I/O mode")?,
     }
     writeln!(out, "Doing {} test", mode_words(fileio.mode))?;
     writeln!(out, "Initializing worker threads...\n\nThreads started!\n")
 }
 
 /// The flags in the order and spelling of sysbench, which leaves a blank behind two of them.
-fn extra_flags(settings: &Settings) -> String {
-    if settings.extra_flags.is_empty() {
+pub(super) fn extra_flags(flags: &[&str]) -> String {
+    if flags.is_empty() {
         return "(none)".to_owned();
     }
     [("sync", "sync "), ("dsync", "dsync "), ("direct", "directio")]
         .iter()
-        .filter(|(flag, _)| settings.extra_flags.contains(flag))
+        .filter(|(flag, _)| flags.contains(flag))
         .map(|(_, shown)| *shown)
         .collect()
 }
@@ -145,9 +220,11 @@ fn at_percentile(histogram: &Histogram, percentile: u64) -> f64 {
     if percentile == 0 { 0.0 } else { measure::quantile(histogram, percentile) as f64 / 1e6 }
 }
 
-fn intervals(out: &mut String, settings: &Settings, outcome: &Outcome) -> std::fmt::Result {
+fn intervals(out: &mut String, settings: &Settings, run: &Measured<'_>) -> std::fmt::Result {
+    // Real runs keep no latencies of intervals; sysbench writes so when it was told to keep none.
+    let percentile = if matches!(run.origin, Origin::Live(_)) { 0 } else { settings.percentile };
     let mut start = Nanos::ZERO;
-    for interval in &outcome.intervals {
+    for interval in &run.intervals {
         let seconds = interval.end.saturating_sub(start).as_secs_f64();
         start = interval.end;
         let Counts { read_bytes, written_bytes, syncs, .. } = interval.counts;
@@ -158,17 +235,17 @@ fn intervals(out: &mut String, settings: &Settings, outcome: &Outcome) -> std::f
             per_second(read_bytes as f64 / MIB, seconds),
             per_second(written_bytes as f64 / MIB, seconds),
             per_second(syncs as f64, seconds),
-            settings.percentile,
-            at_percentile(&interval.latency, settings.percentile)
+            percentile,
+            at_percentile(&interval.latency, percentile)
         )?;
     }
     Ok(())
 }
 
-fn histogram(out: &mut String, outcome: &Outcome) -> std::fmt::Result {
+fn histogram(out: &mut String, latency: &Histogram) -> std::fmt::Result {
     writeln!(out, "Latency histogram (values are in milliseconds)")?;
     writeln!(out, "       value  ------------- distribution ------------- count")?;
-    let buckets: Vec<(u64, u64)> = outcome.latency.buckets().map(|(low, width, n)| (low + width / 2, n)).collect();
+    let buckets: Vec<(u64, u64)> = latency.buckets().map(|(low, width, n)| (low + width / 2, n)).collect();
     let largest = buckets.iter().map(|(_, n)| *n).max().unwrap_or(0).max(1);
     for (value_ns, n) in buckets {
         let stars = ((n * 40 + largest / 2) / largest) as usize;
@@ -177,10 +254,10 @@ fn histogram(out: &mut String, outcome: &Outcome) -> std::fmt::Result {
     writeln!(out, " ")
 }
 
-fn totals(out: &mut String, plan: &Plan, settings: &Settings, outcome: &Outcome) -> std::fmt::Result {
-    let seconds = measured_s(plan, outcome);
-    let Counts { reads, writes, syncs, read_bytes, written_bytes } = outcome.counts;
-    let [reads, writes, syncs] = [reads, writes, syncs].map(|n| per_second(n as f64, seconds));
+fn totals(out: &mut String, run: &Measured<'_>, settings: &Settings) -> std::fmt::Result {
+    let seconds = run.seconds();
+    let Counts { reads, writes, read_bytes, written_bytes, .. } = run.counts;
+    let [reads, writes, syncs] = [reads, writes, run.syncs()].map(|n| per_second(n as f64, seconds));
     let [read, written] = [read_bytes, written_bytes].map(|n| per_second(n as f64, seconds));
     writeln!(out)?;
     if settings.style_1_1 {
@@ -197,15 +274,15 @@ fn totals(out: &mut String, plan: &Plan, settings: &Settings, outcome: &Outcome)
         writeln!(out, "    read, MiB/s:                  {:.2}", read / MIB)?;
         writeln!(out, "    written, MiB/s:               {:.2}", written / MIB)?;
         writeln!(out, "\nGeneral statistics:")?;
-        writeln!(out, "    total time:                          {:.4}s", outcome.elapsed.as_secs_f64())?;
-        writeln!(out, "    total number of events:              {}", outcome.counts.total())?;
+        writeln!(out, "    total time:                          {:.4}s", run.elapsed.as_secs_f64())?;
+        writeln!(out, "    total number of events:              {}", run.events(&run.counts))?;
     }
-    latency(out, settings, &outcome.latency)?;
+    latency(out, settings, run.latency)?;
     // The 1.1 series no longer says how evenly the threads were served.
     if settings.style_1_1 {
         return writeln!(out);
     }
-    let fairness = Fairness::of(outcome);
+    let fairness = Fairness::of(run);
     writeln!(out, "\nThreads fairness:")?;
     writeln!(out, "    events (avg/stddev):           {:.4}/{:.2}", fairness.events.0, fairness.events.1)?;
     writeln!(out, "    execution time (avg/stddev):   {:.4}/{:.2}\n", fairness.time_s.0, fairness.time_s.1)
@@ -238,9 +315,9 @@ struct Fairness {
 }
 
 impl Fairness {
-    fn of(outcome: &Outcome) -> Fairness {
-        let threads = &outcome.threads;
-        let events: Vec<f64> = threads.iter().map(|thread| thread.events as f64).collect();
+    fn of(run: &Measured<'_>) -> Fairness {
+        let threads = &run.threads;
+        let events: Vec<f64> = threads.iter().map(|thread| run.events(&thread.counts) as f64).collect();
         let times: Vec<f64> = threads.iter().map(|thread| thread.busy.as_secs_f64()).collect();
         Fairness { events: mean_and_deviation(&events), time_s: mean_and_deviation(&times) }
     }
@@ -256,25 +333,25 @@ fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
     (mean, variance.sqrt())
 }
 
-fn counts(counts: &Counts) -> Value {
+fn counts(run: &Measured<'_>, counts: &Counts) -> Value {
     json!({
         "reads": counts.reads,
         "writes": counts.writes,
         "fsyncs": counts.syncs,
-        "events": counts.total(),
+        "events": run.events(counts),
         "read_bytes": counts.read_bytes,
         "written_bytes": counts.written_bytes,
     })
 }
 
 /// The JSON report (`iowhy.sysbench/1`).
-pub fn json(plan: &Plan, settings: &Settings, outcome: &Outcome, warnings: &Problems) -> Value {
-    let seconds = measured_s(plan, outcome);
-    let latency = &outcome.latency;
-    let fairness = Fairness::of(outcome);
-    let c = &outcome.counts;
+pub fn json(run: &Measured<'_>, settings: &Settings, warnings: &Problems) -> Value {
+    let seconds = run.seconds();
+    let latency = run.latency;
+    let fairness = Fairness::of(run);
+    let c = &run.counts;
     let mut start = Nanos::ZERO;
-    let intervals: Vec<Value> = outcome
+    let intervals: Vec<Value> = run
         .intervals
         .iter()
         .map(|interval| {
@@ -283,27 +360,43 @@ pub fn json(plan: &Plan, settings: &Settings, outcome: &Outcome, warnings: &Prob
             json!({
                 "end_s": interval.end.as_secs_f64(),
                 "length_s": length.as_secs_f64(),
-                "counts": counts(&interval.counts),
-                "latency_percentile_ms": measure::finite(at_percentile(&interval.latency, settings.percentile)),
+                "counts": counts(run, &interval.counts),
+                "latency_percentile_ms": match run.origin {
+                    Origin::Simulated(..) => {
+                        Some(measure::finite(at_percentile(&interval.latency, settings.percentile)))
+                    }
+                    Origin::Live(_) => None,
+                },
             })
         })
         .collect();
-    json!({
+    let simulated = match run.origin {
+        Origin::Simulated(plan, outcome) => Some((plan, outcome)),
+        Origin::Live(_) => None,
+    };
+    let live = match run.origin {
+        Origin::Simulated(..) => None,
+        Origin::Live(live) => Some(live),
+    };
+    let mut report = json!({
         "schema": "iowhy.sysbench/1",
-        "where": format!("sim:{}", plan.stack.describe()),
-        "disk": plan.stack.device.entry.name,
-        "stack": stack(plan),
-        "seed": plan.job.seed,
-        "options": options(plan, settings),
-        "event_hash": measure::hash(outcome.event_hash),
-        "events": outcome.nr_events,
-        "elapsed_s": outcome.elapsed.as_secs_f64(),
-        "cpu_s": outcome.cpu_busy.as_secs_f64(),
-        "counts": counts(c),
+        "where": simulated.map_or_else(|| "live".to_owned(), |(plan, _)| format!("sim:{}", plan.stack.describe())),
+        "disk": simulated.map(|(plan, _)| plan.stack.device.entry.name),
+        "stack": simulated.map(|(plan, _)| stack(plan)),
+        "seed": run.job.seed,
+        "options": options(run, settings),
+        "event_hash": simulated.map(|(_, outcome)| measure::hash(outcome.event_hash)),
+        "events": simulated.map(|(_, outcome)| outcome.nr_events),
+        "elapsed_s": run.elapsed.as_secs_f64(),
+        "cpu_s": match (simulated, live) {
+            (Some((_, outcome)), _) => outcome.cpu_busy.as_secs_f64(),
+            (None, live) => live.map_or(0.0, Live::cpu_s),
+        },
+        "counts": counts(run, c),
         "rates": {
             "reads_per_s": per_second(c.reads as f64, seconds),
             "writes_per_s": per_second(c.writes as f64, seconds),
-            "fsyncs_per_s": per_second(c.syncs as f64, seconds),
+            "fsyncs_per_s": per_second(run.syncs() as f64, seconds),
             "read_mib_per_s": per_second(c.read_bytes as f64 / MIB, seconds),
             "written_mib_per_s": per_second(c.written_bytes as f64 / MIB, seconds),
         },
@@ -316,17 +409,21 @@ pub fn json(plan: &Plan, settings: &Settings, outcome: &Outcome, warnings: &Prob
             "sum_ms": latency.sum() as f64 / 1e6,
         },
         "threads": {
-            "n": outcome.threads.len(),
+            "n": run.threads.len(),
             "events_avg": fairness.events.0,
             "events_stddev": fairness.events.1,
             "time_avg_s": fairness.time_s.0,
             "time_stddev_s": fairness.time_s.1,
         },
         "intervals": intervals,
-        "layers": measure::layers(&outcome.layers),
-        "device": measure::device(&outcome.device),
+        "layers": simulated.map(|(_, outcome)| measure::layers(&outcome.layers)),
+        "device": simulated.map(|(_, outcome)| measure::device(&outcome.device)),
         "warnings": warnings.list.iter().map(|problem| problem.message.clone()).collect::<Vec<_>>(),
-    })
+    });
+    if let Some(live) = live {
+        report["live"] = live.json();
+    }
+    report
 }
 
 /// Which model of each kind the run was made with.
@@ -352,9 +449,9 @@ fn stack(plan: &Plan) -> Value {
 }
 
 /// The options as resolved, by their names of today.
-fn options(plan: &Plan, settings: &Settings) -> Value {
-    let job = &plan.job;
-    let fileio = fileio(plan);
+fn options(run: &Measured<'_>, settings: &Settings) -> Value {
+    let job = run.job;
+    let fileio = run.fileio();
     json!({
         "on": settings.on,
         "disk": settings.disk,
@@ -370,7 +467,11 @@ fn options(plan: &Plan, settings: &Settings) -> Value {
         "file-block-size": fileio.block_bytes,
         "file-total-size": fileio.total_bytes,
         "file-test-mode": mode_name(fileio.mode),
-        "file-io-mode": if settings.io_mode == IoMode::Async { "async" } else { "sync" },
+        "file-io-mode": match settings.io_mode {
+            IoMode::Sync => "sync",
+            IoMode::Async => "async",
+            IoMode::Mmap => "mmap",
+        },
         "file-async-backlog": fileio.in_flight,
         "file-extra-flags": settings.extra_flags,
         "file-fsync-freq": fileio.fsync_freq,
@@ -383,9 +484,10 @@ fn options(plan: &Plan, settings: &Settings) -> Value {
             PositionSource::GlibcUnseeded => "glibc random(), unseeded".to_owned(),
             PositionSource::Seeded(seed) => format!("seed {seed}"),
         },
-        "cache": match job.cache {
-            CacheStart::Cold => "cold".to_owned(),
-            CacheStart::Tail { bytes } => format!("tail:{bytes}"),
+        "cache": match (&run.origin, job.cache) {
+            (Origin::Live(live), _) => backend::cache_name(live.plan.cache).to_owned(),
+            (_, CacheStart::Cold) => "cold".to_owned(),
+            (_, CacheStart::Tail { bytes }) => format!("tail:{bytes}"),
         },
         "mapping-cached": job.mapping_cached,
         "own-descriptors": fileio.own_descriptors,

@@ -9,9 +9,12 @@
 //! when      as fast as possible, at a rate (fixed or Poisson), with thinking in between
 //! syncs     after every n writes, with each write (O_SYNC), at the end; a log that is appended and synced every n
 //!           calls
+//! script    or none of this: a list of calls with their times, as a recorded one is replayed
 //! ```
 //! Source: fio's manual and `io_u.c`, through the compatibility study 4.1 and 4.2. Known deviations: positions are not
 //! fio's own numbers (coverage and mix are); a rate limits reads and writes together.
+
+use std::sync::Arc;
 
 use super::draw::{Distribution, Permutation, Places, exponential};
 use super::{Call, Generator, Next};
@@ -156,6 +159,15 @@ pub struct Log {
     pub len_bytes: u32,
 }
 
+/// A call of a script.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Scripted {
+    /// When it is due, from the thread's first look at the script on; zero for as soon as possible.
+    pub at: Nanos,
+    /// The call.
+    pub call: Call,
+}
+
 /// What one thread does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stream {
@@ -183,6 +195,9 @@ pub struct Stream {
     pub synchronous_writes: Option<Op>,
     /// Sync of each file at the end.
     pub end_sync: Option<Op>,
+    /// Syncs as fio makes them: none behind the last write, another one after each read that follows a sync directly,
+    /// and those at the end are not counted.
+    pub fio_syncs: bool,
     /// Pauses.
     pub think: Option<Think>,
     /// Speed limit.
@@ -191,6 +206,8 @@ pub struct Stream {
     pub log: Option<Log>,
     /// Seed of its draws; threads with equal seeds draw equal places.
     pub seed: u64,
+    /// Calls to make instead of drawn ones; of the limits only the time counts then.
+    pub script: Option<Arc<[Scripted]>>,
 }
 
 impl Stream {
@@ -209,10 +226,12 @@ impl Stream {
             sync: None,
             synchronous_writes: None,
             end_sync: None,
+            fio_syncs: false,
             think: None,
             rate: None,
             log: None,
             seed: 0,
+            script: None,
         }
     }
 
@@ -257,8 +276,10 @@ struct State {
     calls: u64,
     pass_bytes: u64,
     passes: u64,
-    unsynced: u32,
+    unsynced: u64,
     last_written: u32,
+    /// The call before was one of the syncs in between.
+    synced: bool,
     owed_sync: Option<(Op, u32)>,
     write_back: Option<(u32, u64, u32)>,
     log_at: u64,
@@ -324,6 +345,7 @@ impl State {
             passes: 0,
             unsynced: 0,
             last_written: 0,
+            synced: false,
             owed_sync: None,
             write_back: None,
             log_at: 0,
@@ -515,12 +537,35 @@ impl State {
         self.unsynced += 1;
         self.last_written = file;
         if let Some(sync) = stream.sync
-            && self.unsynced >= sync.writes.max(1)
+            && !stream.fio_syncs
+            && self.unsynced >= u64::from(sync.writes.max(1))
         {
             self.unsynced = 0;
             self.owed_sync = Some((sync.op, file));
         }
         Call { op: Op::Write, file, offset, len_bytes, then: stream.synchronous_writes, counted: true }
+    }
+
+    /// The sync that fio makes before its next call, if there is one: it looks whether the number of writes so far can
+    /// be divided, not whether there was a write since.
+    fn fio_sync(&mut self, stream: &Stream) -> Option<Call> {
+        let sync = stream.sync.filter(|_| stream.fio_syncs)?;
+        let due = self.unsynced > 0 && self.unsynced.is_multiple_of(u64::from(sync.writes.max(1)));
+        self.synced = due && !self.synced;
+        self.synced.then(|| sync_call(sync.op, self.last_written))
+    }
+
+    /// The next call of a script.
+    fn scripted(&mut self, stream: &Stream, script: &[Scripted], now: Nanos) -> Next {
+        let started = *self.started.get_or_insert(now);
+        let over = stream.max_time > Nanos::ZERO && now.saturating_sub(started) >= stream.max_time;
+        let Some(step) = script.get(self.calls as usize).filter(|_| !over) else { return Next::Done };
+        let due = started + step.at;
+        if due > now {
+            return Next::At(due);
+        }
+        self.calls += 1;
+        Next::Do { call: step.call, intended: if step.at == Nanos::ZERO { now } else { due } }
     }
 
     /// A part of a log append that is owed: the write, then its sync.
@@ -558,6 +603,9 @@ fn sync_call(op: Op, file: u32) -> Call {
 impl Generator for StreamGenerator {
     fn next(&mut self, thread: u32, now: Nanos) -> Next {
         let (stream, state) = (&self.streams[thread as usize], &mut self.states[thread as usize]);
+        if let Some(script) = &stream.script {
+            return state.scripted(stream, script, now);
+        }
         state.started.get_or_insert(now);
         if let Some((op, file)) = state.owed_sync.take() {
             return Next::Do { call: sync_call(op, file), intended: now };
@@ -573,9 +621,13 @@ impl Generator for StreamGenerator {
                     && let Some(target) = stream.targets.get(state.end_synced)
                 {
                     state.end_synced += 1;
-                    return Next::Do { call: sync_call(op, target.file), intended: now };
+                    let call = Call { counted: !stream.fio_syncs, ..sync_call(op, target.file) };
+                    return Next::Do { call, intended: now };
                 }
                 return Next::Done;
+            }
+            if let Some(call) = state.fio_sync(stream) {
+                return Next::Do { call, intended: now };
             }
             if let Some(think) = stream.think
                 && let Some(next) = state.thinking(think, now)
@@ -650,6 +702,48 @@ mod tests {
         stream.log = Some(Log { target: target(9, 8192), calls: 4, len_bytes: 8192 });
         let story: String = calls(stream).iter().map(|call| call.0).collect();
         assert_eq!(story, "wwdwwdwd");
+    }
+
+    #[test]
+    fn fio_syncs_between_writes_only_and_again_after_a_read() {
+        let mut stream = Stream::sequential(Mix::Write, vec![target(0, 16384)], 4096);
+        stream.fio_syncs = true;
+        stream.sync = Some(SyncEvery { writes: 2, op: Op::Fsync });
+        stream.end_sync = Some(Op::Fsync);
+        let story = |stream: Stream| calls(stream).iter().map(|call| call.0).collect::<String>();
+        assert_eq!(story(stream.clone()), "wwswws", "the last one is that of the end");
+        let mut generator = StreamGenerator::new(vec![stream.clone()], 1);
+        let counted = std::iter::from_fn(|| match generator.next(0, Nanos::ZERO) {
+            Next::Do { call, .. } => Some(call.counted),
+            _ => None,
+        });
+        assert_eq!(counted.collect::<Vec<_>>(), [true, true, true, true, true, false]);
+        stream.mix = Mix::Mixed(50);
+        stream.targets[0].len_bytes = 64 * 4096;
+        stream.end_sync = None;
+        let story = story(stream);
+        let (mut writes, mut before) = (0, 's');
+        for (at, call) in story.char_indices() {
+            let due = writes > 0 && writes % 2 == 0 && before != 's';
+            assert_eq!(call == 's', due, "call {at} of {story}");
+            writes += i32::from(call == 'w');
+            before = call;
+        }
+        assert!(story.contains("srs"), "{story}");
+    }
+
+    #[test]
+    fn a_script_is_kept_to_the_letter_and_to_the_clock() {
+        let read = Call { op: Op::Read, file: 0, offset: 8192, len_bytes: 512, then: None, counted: true };
+        let steps =
+            [Scripted { at: Nanos(100), call: read }, Scripted { at: Nanos(100), call: sync_call(Op::Fsync, 0) }];
+        let mut stream = Stream::sequential(Mix::Read, vec![target(0, 16384)], 4096);
+        stream.script = Some(Arc::from(steps));
+        let mut generator = StreamGenerator::new(vec![stream], 1);
+        assert_eq!(generator.next(0, Nanos(7)), Next::At(Nanos(107)));
+        assert_eq!(generator.next(0, Nanos(150)), Next::Do { call: read, intended: Nanos(107) });
+        let sync = Next::Do { call: sync_call(Op::Fsync, 0), intended: Nanos(107) };
+        assert_eq!((generator.next(0, Nanos(200)), generator.next(0, Nanos(300))), (sync, Next::Done));
     }
 
     #[test]

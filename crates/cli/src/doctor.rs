@@ -1,0 +1,45 @@
+//! `iowhy doctor`.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use iowhy_lab::diagnose::Problem;
+use iowhy_lab::doctor;
+use iowhy_live::ledger;
+
+use crate::output::{self, Exit};
+
+/// Options of `iowhy doctor`.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Folder whose disk is looked at
+    #[arg(value_name = "DIR", default_value = ".")]
+    directory: PathBuf,
+    /// Undo what earlier runs left behind
+    #[arg(long)]
+    fix: bool,
+    /// One JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Looks at the machine. It fails if something is left behind.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let directory = std::fs::canonicalize(&arguments.directory)
+        .with_context(|| format!("cannot look at {}", arguments.directory.display()))?;
+    let report = iowhy_live::doctor::examine(&directory, arguments.fix)?;
+    if arguments.json {
+        output::print_json(&doctor::json(&report))?;
+    } else {
+        output::print(&doctor::text(&report, output::bold()))?;
+    }
+    Ok(if report.is_clean() { Exit::Fine } else { Exit::Failed })
+}
+
+/// Undoes what killed runs left behind before another one begins, and says so.
+pub(crate) fn tidy() {
+    // If the folder cannot be read the run itself finds that out, and says what to do.
+    for left in ledger::sweep(&ledger::state_directory()).unwrap_or_default() {
+        output::complain(&Problem::warning(format!("an earlier run left something behind: {left}")).render());
+    }
+}

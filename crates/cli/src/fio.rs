@@ -1,0 +1,189 @@
+//! `iowhy fio`.
+
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::time::Duration;
+
+use anyhow::Context;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use iowhy_lab::diagnose::{Problem, Problems};
+use iowhy_lab::fio::live::{self, LiveJobs};
+use iowhy_lab::fio::result::{self, Results};
+use iowhy_lab::fio::{self, Action, Format, Settings, World, json, normal};
+
+use crate::output::{self, Exit};
+use crate::run;
+
+const HELP: &str = "iowhy fio [OPTIONS] [JOBFILE ..] [--name=JOB --OPTION=VALUE ..]
+
+Runs fio's jobs on the running kernel, and reports as fio does. Options of jobs are
+those of fio: `iowhy fio --cmdhelp` lists them. Jobs on simulated kernels:
+`iowhy run JOBFILE --on sim:linux-6.18`.
+
+  --output-format=F   normal, json or json+, comma between several [normal]
+  --output=FILE       the report goes there
+  --parse-only        only check the jobs
+  --showcmd[=FILE]    print the jobs as a command line
+  --section=NAME      only this section of the job file; may be repeated
+  --readonly          refuse jobs that write
+  --allow-write=PATH  a device or file that may be written whatever it holds
+  --seed=N            other random numbers, the same in each run with the same N
+  --cmdhelp[=OPTION]  options of jobs
+  --enghelp           ways of making I/O
+  --version           the version
+
+Exit codes: 0 fine, 1 a job had errors, 2 a mistake in what was asked for.
+Example: iowhy fio --name=r --rw=randread --size=64m --runtime=5 --time_based
+";
+
+/// The machine as job files see it.
+fn world<'a>(load: &'a dyn Fn(&str) -> Result<String, String>) -> World<'a> {
+    let memory = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
+        let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
+        line.split_whitespace().nth(1)?.parse::<u64>().ok()
+    });
+    World {
+        load,
+        variable: &|name| std::env::var(name).ok(),
+        memory_mib: memory.map_or(1024, |kib| kib / 1024),
+        cpus: std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64),
+        live: true,
+        ..World::empty()
+    }
+}
+
+/// Does what the command line says.
+pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
+    let mut problems = Problems::default();
+    let mut words = Vec::new();
+    for argument in arguments {
+        match argument.to_str() {
+            Some(word) => words.push(word.to_owned()),
+            None => problems.push(Problem::error(format!("`{}` is not UTF-8", argument.to_string_lossy()))),
+        }
+    }
+    let world = world(&run::load);
+    let invocation = fio::command_line(&words, &world, &mut problems).filter(|_| !problems.any_error());
+    let Some(invocation) = invocation else {
+        output::complain(&problems.render());
+        return Ok(Exit::Usage);
+    };
+    let settings = invocation.settings;
+    check(&settings, &mut problems);
+    if problems.any_error() {
+        output::complain(&problems.render());
+        return Ok(Exit::Usage);
+    }
+    let text = match &settings.action {
+        Action::Run => None,
+        Action::ParseOnly => Some(String::new()),
+        Action::ShowCommand => {
+            let words = invocation.file.jobs.iter().flat_map(|job| job.to_arguments(true));
+            let words: Vec<String> = words.map(|word| quoted(&word)).collect();
+            Some(format!("fio {}\n", words.join(" ")))
+        }
+        Action::Help => Some(HELP.to_owned()),
+        Action::Version => Some(format!("{}\n", json::VERSION)),
+        Action::Options(name) => match live::help(name.as_deref()) {
+            Some(text) => Some(text),
+            None => {
+                let name = name.clone().unwrap_or_default();
+                let problem = Problem::error(format!("there is no option `{name}`"));
+                output::complain(&problem.near(&name, fio::options::names()).render());
+                return Ok(Exit::Usage);
+            }
+        },
+        Action::Engines => Some(normal::engines()),
+    };
+    if let Some(text) = text {
+        output::complain(&problems.render());
+        output::print(&text)?;
+        return Ok(Exit::Fine);
+    }
+    let jobs = live::jobs(invocation.file, settings.seed, &world, &mut problems);
+    output::complain(&problems.render());
+    match jobs {
+        None => Ok(Exit::Usage),
+        Some(mut jobs) => {
+            jobs.plan.allow.write = settings.allow_write.iter().map(Into::into).collect();
+            measure(&jobs, &settings)
+        }
+    }
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,+%@".contains(c);
+    if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+}
+
+/// What only the simulator, or only fio, has.
+fn check(settings: &Settings, problems: &mut Problems) {
+    if let Some(on) = settings.on.as_ref().filter(|on| *on != "live") {
+        let problem = Problem::error(format!("`iowhy fio` runs on the running kernel, not on `{on}`"));
+        problems.push(problem.help(format!("iowhy run JOBFILE --on {on}, or iowhy run fio --name=.. --on {on}")));
+    }
+    if settings.disk.is_some() {
+        let problem = Problem::error("`--disk` is for simulated runs: here the disk is the one below the files");
+        problems.push(problem.help("filename=, directory="));
+    }
+    if settings.formats.contains(&Format::Terse) {
+        let problem = Problem::error("the terse format is not written");
+        problems.push(problem.help("--output-format=json"));
+    }
+}
+
+fn measure(jobs: &LiveJobs, settings: &Settings) -> anyhow::Result<Exit> {
+    let human = settings.formats.contains(&Format::Normal);
+    let mut text = String::new();
+    if human {
+        text.push_str(&normal::banner(&jobs.file.jobs));
+    }
+    // The bar shows itself on a terminal only; JSON is for programs, which need none.
+    let target = if human { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let bar = ProgressBar::with_draw_target(None, target);
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed} {msg}") {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(200));
+    crate::doctor::tidy();
+    let made = live::run(jobs, &|progress| bar.set_message(live::shown(&progress)));
+    bar.finish_and_clear();
+    let (outcome, disks) = match made {
+        Ok(made) => made,
+        Err(obstacle) => {
+            output::complain(&Problem::error(obstacle.message).render());
+            if obstacle.usage {
+                return Ok(Exit::Usage);
+            }
+            report(text, &result::not_begun(jobs, obstacle.errno), settings)?;
+            return Ok(Exit::Failed);
+        }
+    };
+    output::complain(&live::complaints(jobs, &outcome).render());
+    let results = result::results(jobs, &outcome, disks);
+    let failed = results.any_error() || outcome.interrupted;
+    report(text, &results, settings)?;
+    if let Err(error) = live::write_logs(jobs, &outcome) {
+        output::complain(&Problem::error(error.to_string()).render());
+        return Ok(Exit::Failed);
+    }
+    Ok(if failed { Exit::Failed } else { Exit::Fine })
+}
+
+/// Prints the report in every shape that was asked for.
+fn report(mut text: String, results: &Results<'_>, settings: &Settings) -> anyhow::Result<()> {
+    for format in &settings.formats {
+        match format {
+            Format::Normal => text.push_str(&normal::report(results)),
+            Format::Json => writeln!(text, "{:#}", json::document(results, false))?,
+            // One document is enough, and json+ has everything that is in json.
+            Format::JsonPlus => writeln!(text, "{:#}", json::document(results, true))?,
+            Format::Terse => {}
+        }
+    }
+    match &settings.output {
+        Some(name) => std::fs::write(name, text).with_context(|| format!("cannot write the report to `{name}`")),
+        None => output::print(&text),
+    }
+}

@@ -1,0 +1,282 @@
+//! Every engine on a real file: the same pattern goes in and comes out, errors are the system's own numbers, and the
+//! three verbs keep their promises.
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+
+use iowhy_stack::origin::find;
+
+use super::*;
+use crate::testing::Scratch;
+
+const BLOCK: usize = 4096;
+
+/// A file of so many blocks, each filled with its number, open for both.
+fn file_of(scratch: &Scratch, blocks: u8) -> File {
+    let path = scratch.path("data");
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path).expect("a file");
+    for block in 0..blocks {
+        file.write_all_at(&[block; BLOCK], u64::from(block) * BLOCK as u64).expect("its data");
+    }
+    file
+}
+
+/// An engine, the file it works on, and the buffers of its slots.
+struct Bench {
+    engine: Box<dyn Engine>,
+    file: File,
+    memory: Box<[u8]>,
+    start: *mut u8,
+    synchronous: bool,
+    depth: u32,
+}
+
+impl Bench {
+    fn new(name: &str, depth: u32, file: File, change: impl Fn(&mut Setup<'_>)) -> Bench {
+        let entry = find(ENGINES, name).expect("an engine of the table");
+        let mut memory = vec![0u8; BLOCK * (depth as usize + 1)].into_boxed_slice();
+        let start = memory.as_mut_ptr();
+        let start = start.wrapping_add(start.align_offset(BLOCK));
+        let bytes = file.metadata().expect("its size").len();
+        let files = [OpenFile { fd: file.as_raw_fd(), bytes, writable: true, direct: false }];
+        let mut setup = Setup {
+            depth,
+            files: &files,
+            memory: (start, BLOCK * depth as usize),
+            fixed_buffers: false,
+            registered_files: false,
+            poll: false,
+            advice: None,
+        };
+        change(&mut setup);
+        let engine = (entry.build.open)(&setup).expect("the engine is made");
+        let synchronous = engine.synchronous();
+        Bench { engine, file, memory, start, synchronous, depth }
+    }
+
+    fn io(&self, slot: u32, op: Op, block: u64) -> Io {
+        let buffer = self.start.wrapping_add(slot as usize * BLOCK);
+        let len_bytes = if matches!(op, Op::Read | Op::Write) { BLOCK as u32 } else { 0 };
+        Io { slot, op, file: 0, fd: self.file.as_raw_fd(), offset: block * BLOCK as u64, buffer, len_bytes }
+    }
+
+    fn buffer(&mut self, slot: u32) -> &mut [u8] {
+        let skew = self.start as usize - self.memory.as_ptr() as usize;
+        &mut self.memory[skew + slot as usize * BLOCK..][..BLOCK]
+    }
+
+    /// One call from submission to completion.
+    fn call(&mut self, io: &Io) -> i32 {
+        match self.engine.submit(io) {
+            Submit::Done(completion) => {
+                assert_eq!(completion.slot, io.slot);
+                completion.result
+            }
+            Submit::Queued => {
+                assert!(!self.synchronous, "a synchronous engine answers Done");
+                assert_eq!(self.engine.commit().expect("a commit"), 1);
+                let mut done = Vec::new();
+                self.engine.reap(1, 1, None, &mut done).expect("a reap");
+                assert_eq!(done.len(), 1);
+                assert_eq!(done[0].slot, io.slot);
+                done[0].result
+            }
+            Submit::Full => panic!("nothing is in flight"),
+        }
+    }
+}
+
+/// Engines that move data.
+const REAL: [&str; 7] = ["psync", "sync", "pvsync2", "libaio", "io_uring", "mmap", "skeleton"];
+/// Those that can have several calls in flight.
+const DEEP: [&str; 3] = ["libaio", "io_uring", "skeleton"];
+
+#[test]
+fn the_table_has_every_engine_once() {
+    let names: Vec<_> = ENGINES.iter().map(|entry| entry.name).collect();
+    assert_eq!(names, ["null", "psync", "sync", "pvsync2", "libaio", "io_uring", "mmap", "skeleton"]);
+}
+
+#[test]
+fn what_is_written_is_read_back_and_is_in_the_file() {
+    for name in REAL {
+        let scratch = Scratch::new();
+        let mut bench = Bench::new(name, 1, file_of(&scratch, 8), |_| ());
+        // Forwards, backwards, and the same place twice: a file position must not get lost.
+        for block in [0, 1, 2, 7, 3, 3] {
+            bench.buffer(0).fill(100 + block as u8);
+            let write = bench.io(0, Op::Write, block);
+            assert_eq!(bench.call(&write), BLOCK as i32, "{name}: write of block {block}");
+            bench.buffer(0).fill(0);
+            let read = bench.io(0, Op::Read, block);
+            assert_eq!(bench.call(&read), BLOCK as i32, "{name}: read of block {block}");
+            assert!(bench.buffer(0).iter().all(|byte| *byte == 100 + block as u8), "{name}: block {block}");
+        }
+        for op in [Op::Fsync, Op::Fdatasync] {
+            let sync = bench.io(0, op, 0);
+            assert_eq!(bench.call(&sync), 0, "{name}: {op:?}");
+        }
+        let found: Vec<u8> = (0..8)
+            .map(|block| {
+                let mut byte = [0];
+                bench.file.read_exact_at(&mut byte, block * BLOCK as u64).expect("the block");
+                byte[0]
+            })
+            .collect();
+        assert_eq!(found, [100, 101, 102, 103, 4, 5, 6, 107], "{name}");
+    }
+}
+
+#[test]
+fn the_end_of_the_file_is_a_short_read() {
+    for name in REAL {
+        let scratch = Scratch::new();
+        let file = file_of(&scratch, 2);
+        file.set_len(BLOCK as u64 + 100).expect("a size");
+        let mut bench = Bench::new(name, 1, file, |_| ());
+        let (last, behind) = (bench.io(0, Op::Read, 1), bench.io(0, Op::Read, 5));
+        assert_eq!((bench.call(&last), bench.call(&behind)), (100, 0), "{name}");
+    }
+}
+
+#[test]
+fn errors_are_the_numbers_of_the_system() {
+    for name in REAL.into_iter().filter(|name| *name != "mmap") {
+        let scratch = Scratch::new();
+        let mut bench = Bench::new(name, 2, file_of(&scratch, 2), |_| ());
+        let bad = Io { fd: 1_000_000, ..bench.io(1, Op::Read, 0) };
+        assert_eq!(bench.call(&bad), -libc::EBADF, "{name}");
+        let good = bench.io(0, Op::Read, 1);
+        assert_eq!(bench.call(&good), BLOCK as i32, "{name}: an error must not spoil the next call");
+    }
+}
+
+#[test]
+fn many_calls_are_in_flight_and_each_slot_comes_back_once() {
+    for name in DEEP {
+        let (scratch, depth) = (Scratch::new(), 16);
+        let mut bench = Bench::new(name, depth, file_of(&scratch, 32), |_| ());
+        for round in 0..4u64 {
+            for slot in 0..depth {
+                let io = bench.io(slot, Op::Read, (u64::from(slot) * 7 + round) % 32);
+                assert_eq!(bench.engine.submit(&io), Submit::Queued, "{name}: slot {slot}");
+            }
+            let one_more = bench.io(0, Op::Read, 0);
+            assert_eq!(bench.engine.submit(&one_more), Submit::Full, "{name}: the depth is {depth}");
+            assert_eq!(bench.engine.commit().expect("a commit"), depth, "{name}");
+            let mut done = Vec::new();
+            bench.engine.reap(3, 5, None, &mut done).expect("a reap");
+            assert!((3..=5).contains(&done.len()), "{name}: asked for 3 to 5, got {}", done.len());
+            while done.len() < depth as usize {
+                bench.engine.reap(1, depth, None, &mut done).expect("a reap");
+            }
+            let mut slots: Vec<_> = done.iter().map(|done| (done.slot, done.result)).collect();
+            slots.sort_unstable();
+            assert_eq!(slots, (0..depth).map(|slot| (slot, BLOCK as i32)).collect::<Vec<_>>(), "{name}");
+            for slot in 0..depth {
+                let block = ((u64::from(slot) * 7 + round) % 32) as u8;
+                assert!(bench.buffer(slot).iter().all(|byte| *byte == block), "{name}: slot {slot}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_bad_call_in_a_batch_takes_no_other_with_it() {
+    for name in DEEP {
+        let scratch = Scratch::new();
+        let mut bench = Bench::new(name, 8, file_of(&scratch, 8), |_| ());
+        for slot in 0..8 {
+            let mut io = bench.io(slot, Op::Read, u64::from(slot));
+            if slot == 3 {
+                io.fd = 1_000_000;
+            }
+            assert_eq!(bench.engine.submit(&io), Submit::Queued, "{name}");
+        }
+        assert!(bench.engine.commit().is_ok(), "{name}");
+        let mut done = Vec::new();
+        for _ in 0..100 {
+            bench.engine.commit().expect("a commit");
+            bench.engine.reap(1, 8, None, &mut done).expect("a reap");
+            if done.len() == 8 {
+                break;
+            }
+        }
+        done.sort_by_key(|done| done.slot);
+        let results: Vec<_> = done.iter().map(|done| done.result).collect();
+        let whole = BLOCK as i32;
+        assert_eq!(results, [whole, whole, whole, -libc::EBADF, whole, whole, whole, whole], "{name}");
+    }
+}
+
+#[test]
+fn waiting_with_nothing_in_flight_or_with_a_timeout_returns() {
+    for name in DEEP {
+        let scratch = Scratch::new();
+        let mut bench = Bench::new(name, 4, file_of(&scratch, 2), |_| ());
+        let mut done = Vec::new();
+        bench.engine.reap(1, 4, None, &mut done).expect("nothing is in flight");
+        bench.engine.reap(0, 4, None, &mut done).expect("a look");
+        bench.engine.reap(1, 4, Some(Duration::from_millis(1)), &mut done).expect("a timeout");
+        assert_eq!(done, [], "{name}");
+        assert_eq!(bench.depth, 4);
+    }
+}
+
+#[test]
+fn a_ring_works_the_same_with_buffers_and_files_registered() {
+    for (fixed_buffers, registered_files) in [(true, false), (false, true), (true, true)] {
+        let scratch = Scratch::new();
+        let mut bench = Bench::new("io_uring", 4, file_of(&scratch, 8), |setup| {
+            setup.fixed_buffers = fixed_buffers;
+            setup.registered_files = registered_files;
+        });
+        assert_eq!(bench.engine.notes(), Vec::<String>::new(), "both can be had everywhere");
+        bench.buffer(2).fill(200);
+        let (write, read) = (bench.io(2, Op::Write, 5), bench.io(1, Op::Read, 5));
+        assert_eq!((bench.call(&write), bench.call(&read)), (BLOCK as i32, BLOCK as i32));
+        assert!(bench.buffer(1).iter().all(|byte| *byte == 200));
+        let sync = bench.io(0, Op::Fdatasync, 0);
+        assert_eq!(bench.call(&sync), 0);
+    }
+}
+
+#[test]
+fn polling_of_what_cannot_be_polled_is_left_out_and_said() {
+    for name in ["io_uring", "pvsync2"] {
+        let scratch = Scratch::new();
+        let mut bench = Bench::new(name, 1, file_of(&scratch, 4), |setup| setup.poll = true);
+        let read = bench.io(0, Op::Read, 3);
+        assert_eq!(bench.call(&read), BLOCK as i32, "{name}");
+        assert!(bench.buffer(0).iter().all(|byte| *byte == 3), "{name}");
+        // Buffered calls through a ring are never polled; a file system may take RWF_HIPRI and not heed it.
+        assert!(name == "pvsync2" || bench.engine.notes()[0].contains("polled"), "{name}");
+    }
+}
+
+#[test]
+fn a_mapping_survives_a_file_that_is_cut_off_behind_its_back() {
+    let scratch = Scratch::new();
+    let mut bench = Bench::new("mmap", 1, file_of(&scratch, 8), |_| ());
+    let (first, last) = (bench.io(0, Op::Read, 0), bench.io(0, Op::Read, 7));
+    assert_eq!((bench.call(&first), bench.call(&last)), (BLOCK as i32, BLOCK as i32));
+    bench.file.set_len(BLOCK as u64).expect("a size");
+    assert_eq!((bench.call(&last), bench.call(&first)), (-libc::EIO, BLOCK as i32));
+    bench.file.set_len(8 * BLOCK as u64).expect("a size");
+    assert_eq!(bench.call(&last), BLOCK as i32, "it is mapped afresh");
+}
+
+#[test]
+fn null_moves_nothing_at_any_depth() {
+    let scratch = Scratch::new();
+    for depth in [1, 4] {
+        let mut bench = Bench::new("null", depth, file_of(&scratch, 1), |_| ());
+        assert_eq!(bench.synchronous, depth == 1);
+        for slot in 0..depth {
+            let read = bench.io(slot, Op::Read, 1000);
+            assert_eq!(bench.call(&read), BLOCK as i32);
+        }
+        assert!(bench.buffer(0).iter().all(|byte| *byte == 0));
+    }
+}

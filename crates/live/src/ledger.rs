@@ -1,0 +1,675 @@
+//! What a run made or changed on the machine, so that it is undone whatever happens to the run.
+//!
+//! Before anything is made, a line about it is written and synced to a ledger: one file for each process in
+//! [`state_directory`]. After it has been undone another line says so; a ledger without open entries is removed.
+//! [`Guard`]s undo when they are dropped: at the end, after an error, and after a signal that ended the run. Whoever
+//! opens a ledger first undoes what dead processes (their number is free, or belongs to a process that started later)
+//! left open in theirs.
+//!
+//! Only what is provably ours is undone. A file is made under a name with a random part, its device, inode and time of
+//! birth are written down, and only then it gets its own name: at every moment either the random name or the inode
+//! tells that it is ours. A setting is restored if it still has the value that was set, a mount is taken away if the
+//! same thing is mounted there, a loop device if it is on the same file.
+
+mod item;
+mod text;
+
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsString};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::machine;
+
+pub(crate) use item::is_marked;
+pub use item::{Identity, Item, State};
+use text::Line;
+
+/// What went wrong with a ledger, or with something that is written down in one.
+#[derive(Debug, thiserror::Error)]
+pub enum LedgerError {
+    /// A system call failed.
+    #[error("cannot {attempt} {}: {error}{advice}", path.display())]
+    Io {
+        /// What was attempted.
+        attempt: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+        /// What to try.
+        advice: &'static str,
+    },
+    /// Somebody else could write there, and so make us remove what they like.
+    #[error(
+        "{} is not a folder of this user alone; remove it, or set XDG_STATE_HOME to a folder of your own", .0.display()
+    )]
+    Untrusted(PathBuf),
+    /// Something is mounted there already.
+    #[error("{} is a mount point already", .0.display())]
+    Mounted(PathBuf),
+    /// It could not be undone; the entry stays for the next start.
+    #[error("cannot undo: {item}: {reason}; `iowhy doctor --fix` tries again")]
+    Undo {
+        /// What.
+        item: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// For `map_err`: what was attempted, on what, what to try.
+fn io(attempt: &'static str, path: &Path, advice: &'static str) -> impl FnOnce(io::Error) -> LedgerError {
+    let path = path.to_owned();
+    move |error| LedgerError::Io { attempt, path, error, advice }
+}
+
+/// Where ledgers are kept: `$XDG_STATE_HOME/iowhy`, or `/var/tmp/iowhy-UID`, which outlives a restart.
+pub fn state_directory() -> PathBuf {
+    match std::env::var_os("XDG_STATE_HOME").map(PathBuf::from) {
+        Some(home) if home.is_absolute() => home.join("iowhy"),
+        _ => PathBuf::from(format!("/var/tmp/iowhy-{}", user())),
+    }
+}
+
+fn user() -> u32 {
+    // SAFETY: geteuid has no preconditions and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// Who wrote a ledger.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Owner {
+    /// Identity of the system's start; empty if the kernel does not say.
+    boot: String,
+    /// Number of the process.
+    pid: u32,
+    /// When it started, in ticks since the system did.
+    start: u64,
+}
+
+impl Owner {
+    fn me() -> Owner {
+        let pid = std::process::id();
+        Owner { boot: boot(), pid, start: started(pid).unwrap_or(0) }
+    }
+
+    /// A name for a ledger; the random part tells those of one process apart.
+    fn name(&self) -> String {
+        format!("{}-{}-{:016x}.ledger", self.pid, self.start, random())
+    }
+}
+
+/// Number and start of the process that wrote the ledger of this name.
+fn writer(path: &Path) -> Option<(u32, u64)> {
+    let mut parts = path.file_name()?.to_str()?.strip_suffix(".ledger")?.split('-');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+fn boot() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
+/// When a process started; none if there is none, or only what its parent has not collected yet.
+fn started(pid: u32) -> Option<u64> {
+    start_in_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// The 22nd field of `/proc/PID/stat`. The second, the name, may contain anything, so it is counted from its end.
+fn start_in_stat(stat: &str) -> Option<u64> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let fields: Vec<&str> = rest.split_whitespace().collect();
+    (!matches!(*fields.first()?, "Z" | "X")).then(|| fields.get(19)?.parse().ok())?
+}
+
+/// An entry of a process that is dead, and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// Number of the process that made it.
+    pub pid: u32,
+    /// What it is, in words.
+    pub what: String,
+    /// What is known about it, or what was done.
+    pub state: State,
+}
+
+impl std::fmt::Display for Left {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} (of process {}): {}", self.what, self.pid, self.state)
+    }
+}
+
+/// What dead processes left behind, without touching it. Entries of which nothing is left any more are not listed.
+///
+/// # Errors
+/// If the folder cannot be read, or is not ours.
+pub fn left_behind(directory: &Path) -> Result<Vec<Left>, LedgerError> {
+    survey(directory, false)
+}
+
+/// Undoes what dead processes left behind; yields everything that was looked at, but for entries of which nothing was
+/// left.
+///
+/// # Errors
+/// If the folder cannot be read, or is not ours.
+pub fn sweep(directory: &Path) -> Result<Vec<Left>, LedgerError> {
+    survey(directory, true)
+}
+
+/// Numbers of the living processes that have a ledger, other than this one.
+pub fn running(directory: &Path) -> Vec<u32> {
+    let names = ledgers(directory).unwrap_or_default();
+    let alive = names.iter().filter_map(|path| writer(path)).filter(|(pid, start)| started(*pid) == Some(*start));
+    let mut pids: Vec<u32> = alive.map(|(pid, _)| pid).filter(|pid| *pid != std::process::id()).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    pids
+}
+
+/// The ledgers in a folder, the one last written to first: what it speaks of may be in what another speaks of. A folder
+/// that is not there has none.
+fn ledgers(directory: &Path) -> Result<Vec<PathBuf>, LedgerError> {
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(io("read the folder", directory, ""))?,
+    };
+    trusted(directory)?;
+    let mut found: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    found.retain(|path| path.extension().is_some_and(|extension| extension == "ledger"));
+    let written = |path: &PathBuf| fs::symlink_metadata(path).and_then(|metadata| metadata.modified()).ok();
+    found.sort_by_cached_key(|path| (std::cmp::Reverse(written(path)), path.clone()));
+    Ok(found)
+}
+
+/// Fails if anybody but this user can write to the folder.
+fn trusted(directory: &Path) -> Result<(), LedgerError> {
+    let metadata = fs::symlink_metadata(directory).map_err(io("look at", directory, ""))?;
+    let ours = metadata.is_dir() && metadata.uid() == user() && metadata.permissions().mode() & 0o022 == 0;
+    ours.then_some(()).ok_or_else(|| LedgerError::Untrusted(directory.to_owned()))
+}
+
+fn survey(directory: &Path, undo: bool) -> Result<Vec<Left>, LedgerError> {
+    let mut left = Vec::new();
+    for path in ledgers(directory)? {
+        let Some((pid, start)) = writer(&path) else {
+            let state = State::Stuck("its name is not that of a ledger; look at it, then remove it".to_owned());
+            left.push(Left { pid: 0, what: format!("the file {}", path.display()), state });
+            continue;
+        };
+        if started(pid) == Some(start) {
+            continue;
+        }
+        // Whoever has the lock is at work on it: its owner in another name space of processes, or another sweep.
+        let Ok(mut file) = OpenOptions::new().read(true).append(true).custom_flags(libc::O_NOFOLLOW).open(&path) else {
+            continue;
+        };
+        if !lock(&file) || file.metadata().map_or(true, |metadata| metadata.nlink() == 0 || metadata.uid() != user()) {
+            continue;
+        }
+        let mut bytes = Vec::new();
+        if file.read_to_end(&mut bytes).is_err() {
+            continue;
+        }
+        match text::parse(&bytes) {
+            Ok((head, open)) => {
+                let same_boot = head.is_none_or(|head| head.boot == boot());
+                let all_settled = settle(&mut file, pid, open, same_boot, undo, &mut left);
+                if undo && all_settled {
+                    // If it stays, the next start finds nothing open in it and removes it.
+                    let _ = fs::remove_file(&path);
+                }
+            }
+            Err(line) => left.push(Left {
+                pid,
+                what: format!("the ledger {}", path.display()),
+                state: State::Stuck(format!("line {line} is not one of a ledger; look at it, then remove it")),
+            }),
+        }
+    }
+    Ok(left)
+}
+
+/// Looks at the open entries of a dead ledger, the latest first, and undoes them if asked to. Whether none is open any
+/// more.
+fn settle(file: &mut File, pid: u32, open: text::Open, same_boot: bool, undo: bool, left: &mut Vec<Left>) -> bool {
+    let mut all = true;
+    for (id, (item, identity)) in open.into_iter().rev() {
+        let state =
+            if undo { item.undo(identity.as_ref(), same_boot) } else { item.state(identity.as_ref(), same_boot) };
+        match &state {
+            State::Stuck(_) | State::There => all = false,
+            // A line that cannot be written only means that the next sweep looks once more.
+            State::Gone | State::Undone | State::NotOurs(_) if undo => {
+                let _ = file.write_all(Line::Settled(id).to_text().as_bytes());
+            }
+            State::Gone | State::Undone | State::NotOurs(_) => {}
+        }
+        if state != State::Gone {
+            left.push(Left { pid, what: item.to_string(), state });
+        }
+    }
+    all
+}
+
+/// Takes the lock on a ledger; false if somebody else has it.
+fn lock(file: &File) -> bool {
+    // SAFETY: the descriptor is open for as long as `file` lives.
+    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
+}
+
+/// The entries of this process.
+#[derive(Debug)]
+struct Book {
+    directory: PathBuf,
+    /// The ledger's file; made with the first entry.
+    file: Option<(File, PathBuf)>,
+    next: u64,
+    open: BTreeMap<u64, (Item, Option<Identity>)>,
+}
+
+impl Book {
+    /// Appends lines; on the disk when this returns, if `sync`.
+    fn write(&mut self, lines: &[Line<'_>], sync: bool) -> Result<(), LedgerError> {
+        let mut text = String::new();
+        if self.file.is_none() {
+            let owner = Owner::me();
+            let path = make_state_directory(&self.directory)?.join(owner.name());
+            let advice = "; set XDG_STATE_HOME to a folder that can be written";
+            let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path).map_err(io(
+                "make the ledger",
+                &path,
+                advice,
+            ))?;
+            lock(&file);
+            text.push_str(&Line::Head(&owner).to_text());
+            self.file = Some((file, path));
+        }
+        lines.iter().for_each(|line| text.push_str(&line.to_text()));
+        let Some((file, path)) = &mut self.file else { return Ok(()) };
+        let advice = "; is its disk full?";
+        file.write_all(text.as_bytes()).map_err(io("write to the ledger", path, advice))?;
+        if sync { file.sync_data().map_err(io("sync the ledger", path, advice)) } else { Ok(()) }
+    }
+
+    /// Writes down what is about to be made.
+    fn intend(&mut self, items: Vec<Item>) -> Result<Vec<u64>, LedgerError> {
+        let first = self.next;
+        self.next += items.len() as u64;
+        let lines: Vec<Line<'_>> = items.iter().zip(first..).map(|(item, id)| Line::Intent(id, item)).collect();
+        self.write(&lines, true)?;
+        self.open.extend(items.into_iter().zip(first..).map(|(item, id)| (id, (item, None))));
+        Ok((first..self.next).collect())
+    }
+
+    /// Writes down how what has been made is to be recognised.
+    fn identify(&mut self, identities: Vec<(u64, Identity)>) -> Result<(), LedgerError> {
+        let lines: Vec<Line<'_>> =
+            identities.iter().map(|(id, identity)| Line::Identified(*id, identity.clone())).collect();
+        self.write(&lines, true)?;
+        for (id, identity) in identities {
+            if let Some(entry) = self.open.get_mut(&id) {
+                entry.1 = Some(identity);
+            }
+        }
+        Ok(())
+    }
+
+    /// Strikes out an entry. Losing this line is harmless if the thing is gone: then the next start finds nothing.
+    fn settle(&mut self, ids: &[u64], sync: bool) -> Result<(), LedgerError> {
+        ids.iter().for_each(|id| drop(self.open.remove(id)));
+        if self.open.is_empty()
+            && let Some((_, path)) = self.file.take()
+        {
+            return fs::remove_file(&path).map_err(io("remove the ledger", &path, ""));
+        }
+        let lines: Vec<Line<'_>> = ids.iter().map(|id| Line::Settled(*id)).collect();
+        self.write(&lines, sync)
+    }
+
+    /// Undoes entries, the latest first.
+    fn undo(&mut self, ids: &[u64]) -> Result<(), LedgerError> {
+        let mut failed = None;
+        let mut done = Vec::new();
+        for id in ids.iter().rev() {
+            let Some((item, identity)) = self.open.get(id) else { continue };
+            match item.undo(identity.as_ref(), true) {
+                State::Stuck(reason) => failed = Some(LedgerError::Undo { item: item.to_string(), reason }),
+                _ => done.push(*id),
+            }
+        }
+        let settled = self.settle(&done, false);
+        failed.map_or(settled, Err)
+    }
+}
+
+/// Makes the folder for ledgers, for this user alone.
+fn make_state_directory(directory: &Path) -> Result<&Path, LedgerError> {
+    let advice = "; set XDG_STATE_HOME to a folder that can be written";
+    if let Some(parent) = directory.parent() {
+        fs::create_dir_all(parent).map_err(io("make the folder", parent, advice))?;
+    }
+    match DirBuilder::new().mode(0o700).create(directory) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(io("make the folder", directory, advice)(error));
+        }
+        _ => {}
+    }
+    trusted(directory)?;
+    Ok(directory)
+}
+
+/// The ledger of this process. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    book: Arc<Mutex<Book>>,
+}
+
+/// What has been made stays as long as this lives, and is undone when it is dropped; it stays for good after
+/// [`keep`](Guard::keep).
+#[must_use = "what was made is undone when this is dropped"]
+#[derive(Debug)]
+pub struct Guard {
+    book: Arc<Mutex<Book>>,
+    ids: Vec<u64>,
+}
+
+fn locked(book: &Mutex<Book>) -> MutexGuard<'_, Book> {
+    // A thread that panicked while it held the book may have left an entry too many, which is harmless.
+    book.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Guard {
+    /// Both as one: what was made later is undone first.
+    pub fn and(mut self, mut later: Guard) -> Guard {
+        self.ids.append(&mut later.ids);
+        self
+    }
+
+    /// Undoes now, and says if that fails.
+    ///
+    /// # Errors
+    /// If something could not be undone; its entry stays, and the next start tries again.
+    pub fn undo(mut self) -> Result<(), LedgerError> {
+        let ids = std::mem::take(&mut self.ids);
+        locked(&self.book).undo(&ids)
+    }
+
+    /// Leaves everything as it is, for good.
+    ///
+    /// # Errors
+    /// If that could not be written down: then the next start would undo it.
+    pub fn keep(mut self) -> Result<(), LedgerError> {
+        let ids = std::mem::take(&mut self.ids);
+        locked(&self.book).settle(&ids, true)
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if !self.ids.is_empty() {
+            // What fails stays in the ledger, and the next start reports it.
+            let _ = locked(&self.book).undo(&self.ids);
+        }
+    }
+}
+
+/// How a loop device is attached.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoopOptions {
+    /// It goes round the page cache of the file below.
+    pub direct_io: bool,
+    /// Logical block size; 0 for the kernel's choice.
+    pub block_bytes: u32,
+}
+
+impl Ledger {
+    /// Undoes what dead processes left behind, and opens the ledger of this process. Its file is made with the first
+    /// entry only, so a run that changes nothing leaves no trace.
+    ///
+    /// # Errors
+    /// If the folder for ledgers is not ours, or cannot be read.
+    pub fn open() -> Result<(Ledger, Vec<Left>), LedgerError> {
+        Ledger::open_in(&state_directory())
+    }
+
+    /// The same with another folder for ledgers.
+    ///
+    /// # Errors
+    /// As for [`open`](Ledger::open).
+    pub fn open_in(directory: &Path) -> Result<(Ledger, Vec<Left>), LedgerError> {
+        let left = sweep(directory)?;
+        let book = Book { directory: directory.to_owned(), file: None, next: 1, open: BTreeMap::new() };
+        Ok((Ledger { book: Arc::new(Mutex::new(book)) }, left))
+    }
+
+    fn guard(&self, ids: Vec<u64>) -> Guard {
+        Guard { book: Arc::clone(&self.book), ids }
+    }
+
+    /// Makes empty files, open for reading and writing; with two syncs of the ledger, however many there are. They
+    /// carry a mark by which [`guard`](crate::guard) knows them as ours in later runs.
+    ///
+    /// # Errors
+    /// If one exists already or cannot be made; then none is.
+    pub fn create_files(&self, paths: &[PathBuf]) -> Result<(Vec<File>, Guard), LedgerError> {
+        let paths = paths.iter().map(|path| absolute(path)).collect::<Result<Vec<_>, _>>()?;
+        let temporaries: Vec<PathBuf> = paths.iter().map(|path| temporary(path)).collect();
+        let items = paths.iter().zip(&temporaries);
+        let items = items.map(|(path, temporary)| Item::File { path: path.clone(), temporary: temporary.clone() });
+        let mut book = locked(&self.book);
+        let guard = self.guard(book.intend(items.collect())?);
+        let made = (|| {
+            let mut files = Vec::with_capacity(paths.len());
+            let mut identities = Vec::with_capacity(paths.len());
+            for ((path, temporary), id) in paths.iter().zip(&temporaries).zip(&guard.ids) {
+                let file = OpenOptions::new().read(true).write(true).create_new(true).open(temporary).map_err(io(
+                    "make the file",
+                    path,
+                    "",
+                ))?;
+                identities.push((*id, Identity::of_file(&file).map_err(io("look at", path, ""))?));
+                item::mark(&file);
+                files.push(file);
+            }
+            book.identify(identities)?;
+            for (path, temporary) in paths.iter().zip(&temporaries) {
+                rename_new(temporary, path).map_err(io("make the file", path, ""))?;
+            }
+            Ok(files)
+        })();
+        // The guard takes the book when it is dropped.
+        drop(book);
+        made.map(|files| (files, guard))
+    }
+
+    /// Makes one empty file; see [`create_files`](Ledger::create_files).
+    ///
+    /// # Errors
+    /// If it exists already or cannot be made.
+    pub fn create_file(&self, path: &Path) -> Result<(File, Guard), LedgerError> {
+        let (mut files, guard) = self.create_files(&[path.to_owned()])?;
+        Ok((files.remove(0), guard))
+    }
+
+    /// Makes a folder. It is removed again if it is empty then.
+    ///
+    /// # Errors
+    /// If it exists already or cannot be made.
+    pub fn create_directory(&self, path: &Path) -> Result<Guard, LedgerError> {
+        self.make_directory(path, false)
+    }
+
+    /// Makes a folder for one run. It is removed with all that is in it, whoever put it there.
+    ///
+    /// # Errors
+    /// If it exists already or cannot be made.
+    pub fn create_scratch_directory(&self, path: &Path) -> Result<Guard, LedgerError> {
+        self.make_directory(path, true)
+    }
+
+    fn make_directory(&self, path: &Path, scratch: bool) -> Result<Guard, LedgerError> {
+        let path = absolute(path)?;
+        let temporary = temporary(&path);
+        let mut book = locked(&self.book);
+        let item = Item::Directory { path: path.clone(), temporary: temporary.clone(), scratch };
+        let guard = self.guard(book.intend(vec![item])?);
+        let made = (|| {
+            fs::create_dir(&temporary).map_err(io("make the folder", &path, ""))?;
+            let folder = File::open(&temporary).map_err(io("open", &temporary, ""))?;
+            let identity = Identity::of_file(&folder).map_err(io("look at", &temporary, ""))?;
+            book.identify(guard.ids.iter().map(|id| (*id, identity.clone())).collect())?;
+            rename_new(&temporary, &path).map_err(io("make the folder", &path, ""))
+        })();
+        drop(book);
+        made.map(|()| guard)
+    }
+
+    /// Mounts `source` (a device, or any word for file systems without one) on an existing folder.
+    ///
+    /// # Errors
+    /// If something is mounted there already, or the kernel refuses.
+    pub fn mount(&self, source: &Path, target: &Path, filesystem: &str, data: &str) -> Result<Guard, LedgerError> {
+        let target = fs::canonicalize(target).map_err(io("find the folder", target, ""))?;
+        if machine::current_mounts().iter().any(|mount| mount.point == target) {
+            return Err(LedgerError::Mounted(target));
+        }
+        let item = Item::Mount { source: source.to_owned(), target: target.clone(), filesystem: filesystem.to_owned() };
+        let guard = self.guard(locked(&self.book).intend(vec![item])?);
+        let call = || -> io::Result<()> {
+            let (source, place) = (c_path(source)?, c_path(&target)?);
+            let (filesystem, data) = (CString::new(filesystem)?, CString::new(data)?);
+            // SAFETY: all four are strings that end with a zero and live until the call is over.
+            let failed = unsafe {
+                libc::mount(source.as_ptr(), place.as_ptr(), filesystem.as_ptr(), 0, data.as_ptr().cast()) != 0
+            };
+            if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
+        };
+        call().map_err(io("mount something on", &target, "; only root may"))?;
+        Ok(guard)
+    }
+
+    /// Attaches a loop device, with a number that none had before, to a file; yields its node.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn attach_loop(&self, backing: &Path, options: LoopOptions) -> Result<(PathBuf, Guard), LedgerError> {
+        let file = OpenOptions::new().read(true).write(true).open(backing).map_err(io("open", backing, ""))?;
+        let metadata = file.metadata().map_err(io("look at", backing, ""))?;
+        for index in FIRST_LOOP..LAST_LOOP {
+            if Path::new(&format!("/sys/block/loop{index}")).exists() {
+                continue;
+            }
+            let node = PathBuf::from(format!("/dev/loop{index}"));
+            let item = Item::Loop { index, device: metadata.dev(), inode: metadata.ino() };
+            let guard = self.guard(locked(&self.book).intend(vec![item])?);
+            match item::add_loop(index) {
+                // Somebody else was quicker: the number is theirs.
+                Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {
+                    guard.keep()?;
+                    continue;
+                }
+                added => added.map_err(io("make the loop device", &node, "; only root may"))?,
+            }
+            item::configure_loop(&node, &file, options).map_err(io("attach a file to", &node, ""))?;
+            return Ok((node, guard));
+        }
+        let error = io::Error::from(io::ErrorKind::QuotaExceeded);
+        Err(io("find a free loop device, for", backing, "")(error))
+    }
+
+    /// Writes a value to a file of sysfs or procfs; none if it is that already.
+    ///
+    /// # Errors
+    /// If it cannot be read or written.
+    pub fn set(&self, path: &Path, value: &str) -> Result<Option<Guard>, LedgerError> {
+        let advice = "; only root may change most settings";
+        let path = &absolute(path)?;
+        let old = item::setting(path).map_err(io("read the setting", path, ""))?;
+        if old == value {
+            return Ok(None);
+        }
+        let item = Item::Setting { path: path.to_owned(), old, new: value.to_owned() };
+        let guard = self.guard(locked(&self.book).intend(vec![item])?);
+        item::write_setting(path, value).map_err(io("write the setting", path, advice))?;
+        // The kernel may have rounded it; what it made of it is what we have set.
+        let now = item::setting(path).map_err(io("read the setting", path, ""))?;
+        if now != value {
+            let identity = Identity::Value(now);
+            locked(&self.book).identify(guard.ids.iter().map(|id| (*id, identity.clone())).collect())?;
+        }
+        Ok(Some(guard))
+    }
+
+    /// Makes an instance of tracefs (mounted at `tracefs`), and yields its folder.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn create_trace_instance(&self, tracefs: &Path) -> Result<(PathBuf, Guard), LedgerError> {
+        let path = absolute(tracefs)?.join("instances").join(format!("iowhy-{:016x}", random()));
+        let guard = self.guard(locked(&self.book).intend(vec![Item::TraceInstance { path: path.clone() }])?);
+        fs::create_dir(&path).map_err(io("make the trace instance", &path, "; only root may"))?;
+        Ok((path, guard))
+    }
+}
+
+/// Loop devices of ours begin here: others count from 0.
+const FIRST_LOOP: u32 = 640;
+/// And end before this.
+const LAST_LOOP: u32 = 896;
+
+fn absolute(path: &Path) -> Result<PathBuf, LedgerError> {
+    std::path::absolute(path).map_err(io("find", path, ""))
+}
+
+/// A name beside `path` that nobody else can have.
+fn temporary(path: &Path) -> PathBuf {
+    let mut name = OsString::from(".iowhy-");
+    name.push(format!("{:016x}", random()));
+    path.with_file_name(name)
+}
+
+fn random() -> u64 {
+    let mut bytes = [0_u8; 8];
+    // SAFETY: the buffer is as long as said.
+    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    assert_eq!(got, 8, "the kernel always has eight random bytes");
+    u64::from_ne_bytes(bytes)
+}
+
+fn c_path(path: &Path) -> io::Result<CString> {
+    Ok(CString::new(path.as_os_str().as_bytes())?)
+}
+
+/// Renames, but never onto something that exists.
+fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    let (c_from, c_to) = (c_path(from)?, c_path(to)?);
+    // SAFETY: both are strings that end with a zero and live until the call is over.
+    let renamed = unsafe {
+        libc::renameat2(libc::AT_FDCWD, c_from.as_ptr(), libc::AT_FDCWD, c_to.as_ptr(), libc::RENAME_NOREPLACE) == 0
+    };
+    if renamed {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    if !matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) {
+        return Err(error);
+    }
+    // Some file systems do not know that flag. A link does not replace either; folders have no links.
+    if from.is_dir() {
+        return if to.symlink_metadata().is_ok() {
+            Err(io::ErrorKind::AlreadyExists.into())
+        } else {
+            fs::rename(from, to)
+        };
+    }
+    fs::hard_link(from, to)?;
+    fs::remove_file(from)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,416 @@
+//! What can be in a ledger: how it is recognised as ours, and how it is undone.
+
+use std::ffi::CStr;
+use std::fmt;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+
+use super::{LoopOptions, c_path};
+use crate::machine;
+
+/// A thing that a run made, or changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Item {
+    /// A file.
+    File {
+        /// Its name.
+        path: PathBuf,
+        /// The name under which it is made; nobody else can have it.
+        temporary: PathBuf,
+    },
+    /// A folder.
+    Directory {
+        /// Its name.
+        path: PathBuf,
+        /// The name under which it is made.
+        temporary: PathBuf,
+        /// It was made for one run: all that is in it goes, too. Otherwise it is removed only if it is empty.
+        scratch: bool,
+    },
+    /// A mount.
+    Mount {
+        /// What is mounted.
+        source: PathBuf,
+        /// On which folder; nothing was mounted there before.
+        target: PathBuf,
+        /// Type of the file system.
+        filesystem: String,
+    },
+    /// A loop device. None of this number existed before.
+    Loop {
+        /// Its number.
+        index: u32,
+        /// Device of the file that it is attached to.
+        device: u64,
+        /// Inode of that file.
+        inode: u64,
+    },
+    /// A value in sysfs or procfs.
+    Setting {
+        /// Its file.
+        path: PathBuf,
+        /// What it was.
+        old: String,
+        /// What it was set to.
+        new: String,
+    },
+    /// An instance of tracefs; its name has a random part.
+    TraceInstance {
+        /// Its folder.
+        path: PathBuf,
+    },
+}
+
+/// How a thing is recognised once it has been made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// A file or a folder.
+    File {
+        /// Its device.
+        device: u64,
+        /// Its inode.
+        inode: u64,
+        /// When it was made, ns since 1970; -1 where the file system does not say. It tells a file from a later one
+        /// that got the same inode.
+        born_ns: i128,
+    },
+    /// A setting: what the kernel made of the value.
+    Value(String),
+}
+
+/// What is known about an entry, or was done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It is there, and ours.
+    There,
+    /// There is nothing to undo.
+    Gone,
+    /// It has been undone.
+    Undone,
+    /// What is there is not, or no longer, ours; it is left alone.
+    NotOurs(String),
+    /// It could not be undone, or not even looked at.
+    Stuck(String),
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            State::There => f.write_str("still there"),
+            State::Gone => f.write_str("gone"),
+            State::Undone => f.write_str("undone"),
+            State::NotOurs(why) => write!(f, "left alone: {why}"),
+            State::Stuck(why) => write!(f, "cannot be undone: {why}"),
+        }
+    }
+}
+
+impl fmt::Display for Item {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Item::File { path, .. } => write!(f, "the file {}", path.display()),
+            Item::Directory { path, .. } => write!(f, "the folder {}", path.display()),
+            Item::Mount { source, target, .. } => {
+                write!(f, "the mount of {} on {}", source.display(), target.display())
+            }
+            Item::Loop { index, .. } => write!(f, "the loop device /dev/loop{index}"),
+            Item::Setting { path, old, .. } => write!(f, "the setting {}, which was {old:?}", path.display()),
+            Item::TraceInstance { path } => write!(f, "the trace instance {}", path.display()),
+        }
+    }
+}
+
+impl Identity {
+    /// Of an open file or folder.
+    pub(super) fn of_file(file: &File) -> io::Result<Identity> {
+        file.metadata().map(|metadata| Identity::of(&metadata))
+    }
+
+    fn of(metadata: &Metadata) -> Identity {
+        let born = metadata.created().ok().and_then(|born| born.duration_since(UNIX_EPOCH).ok());
+        let born_ns = born.map_or(-1, |born| i128::try_from(born.as_nanos()).unwrap_or(-1));
+        Identity::File { device: metadata.dev(), inode: metadata.ino(), born_ns }
+    }
+}
+
+/// What there is to find at a path, without following symlinks; `None` if there is nothing.
+fn look(path: &Path) -> Result<Option<Metadata>, State> {
+    match fs::symlink_metadata(path) {
+        Ok(metadata) => Ok(Some(metadata)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+        Err(error) => Err(State::Stuck(error.to_string())),
+    }
+}
+
+impl Item {
+    /// What has become of it. `identity` is known if it had been made; after a restart of the system (not `same_boot`)
+    /// only files and folders can be left.
+    pub(super) fn state(&self, identity: Option<&Identity>, same_boot: bool) -> State {
+        match self {
+            Item::File { path, temporary } | Item::Directory { path, temporary, .. } => {
+                either(named_state(path, temporary, identity))
+            }
+            _ if !same_boot => State::Gone,
+            Item::Mount { source, target, filesystem } => {
+                // The last one mounted hides those before it.
+                match machine::current_mounts().iter().rfind(|mount| mount.point == *target) {
+                    None => State::Gone,
+                    Some(mount) if mount.source == *source && mount.filesystem == *filesystem => State::There,
+                    Some(mount) => State::NotOurs(format!("{} is mounted there", mount.source.display())),
+                }
+            }
+            Item::Loop { index, device, inode } => loop_state(*index, *device, *inode),
+            Item::Setting { path, old, new } => match setting(path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => State::Gone,
+                Err(error) => State::Stuck(error.to_string()),
+                Ok(now) if now == *old => State::Gone,
+                Ok(now) if now == *new || identity == Some(&Identity::Value(now.clone())) => State::There,
+                Ok(now) => State::NotOurs(format!("it is {now:?} now")),
+            },
+            Item::TraceInstance { path } => match look(path) {
+                Ok(None) => State::Gone,
+                Ok(Some(_)) => State::There,
+                Err(stuck) => stuck,
+            },
+        }
+    }
+
+    /// Undoes it if it is there and ours. Doing so again does no harm.
+    pub(super) fn undo(&self, identity: Option<&Identity>, same_boot: bool) -> State {
+        match self.state(identity, same_boot) {
+            State::There => match self.remove(identity) {
+                Ok(()) => State::Undone,
+                Err(error) => State::Stuck(error.to_string()),
+            },
+            state => state,
+        }
+    }
+
+    fn remove(&self, identity: Option<&Identity>) -> io::Result<()> {
+        match self {
+            Item::File { path, temporary } => {
+                places(path, temporary, identity).into_iter().try_for_each(fs::remove_file)
+            }
+            Item::Directory { path, temporary, scratch: false } => {
+                places(path, temporary, identity).into_iter().try_for_each(fs::remove_dir)
+            }
+            Item::Directory { path, temporary, scratch: true } => {
+                // What is mounted below is not in the folder.
+                if let Some(mount) = machine::current_mounts().iter().find(|mount| mount.point.starts_with(path)) {
+                    return Err(io::Error::other(format!("something is mounted on {}", mount.point.display())));
+                }
+                places(path, temporary, identity).into_iter().try_for_each(fs::remove_dir_all)
+            }
+            Item::Mount { target, .. } => {
+                let target = c_path(target)?;
+                // SAFETY: the path is a string that ends with a zero and lives until the call is over.
+                check(unsafe { libc::umount2(target.as_ptr(), libc::UMOUNT_NOFOLLOW) })
+            }
+            Item::Loop { index, .. } => remove_loop(*index),
+            Item::Setting { path, old, .. } => {
+                write_setting(path, old)?;
+                let now = setting(path)?;
+                if now == *old { Ok(()) } else { Err(io::Error::other(format!("the kernel made {now:?} of it"))) }
+            }
+            Item::TraceInstance { path } => fs::remove_dir(path),
+        }
+    }
+}
+
+fn either(state: Result<State, State>) -> State {
+    state.unwrap_or_else(|state| state)
+}
+
+fn named_state(path: &Path, temporary: &Path, identity: Option<&Identity>) -> Result<State, State> {
+    if look(temporary)?.is_some() {
+        return Ok(State::There);
+    }
+    // Before its identity was written down it had its temporary name only: what is at `path` then is not ours.
+    Ok(match (look(path)?, identity) {
+        (None, _) | (_, None) => State::Gone,
+        (Some(metadata), Some(identity)) if Identity::of(&metadata) == *identity => State::There,
+        _ => State::NotOurs("it has been replaced since".to_owned()),
+    })
+}
+
+/// The names that are to be removed.
+fn places<'a>(path: &'a Path, temporary: &'a Path, identity: Option<&Identity>) -> Vec<&'a Path> {
+    let mut places = Vec::new();
+    if temporary.symlink_metadata().is_ok() {
+        places.push(temporary);
+    }
+    if path.symlink_metadata().is_ok_and(|metadata| Some(&Identity::of(&metadata)) == identity) {
+        places.push(path);
+    }
+    places
+}
+
+/// The value of a setting: of a list the chosen word.
+pub(super) fn setting(path: &Path) -> io::Result<String> {
+    Ok(machine::chosen(&fs::read_to_string(path)?).to_owned())
+}
+
+/// Writes a setting with a single call, as sysfs wants it: it is the old or the new one at every moment.
+pub(super) fn write_setting(path: &Path, value: &str) -> io::Result<()> {
+    use std::io::Write;
+    OpenOptions::new().write(true).open(path)?.write_all(value.as_bytes())
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Attribute of the files that we made. Its value is the inode, so that a copy does not pass for ours.
+const MARK: &CStr = c"user.iowhy";
+
+/// Marks a file as made by us. Where the file system has no attributes, it stays without.
+pub(super) fn mark(file: &File) {
+    let Ok(metadata) = file.metadata() else { return };
+    let value = metadata.ino().to_string();
+    // SAFETY: name and value live until the call is over, the name ends with a zero, and the length is the value's.
+    unsafe { libc::fsetxattr(file.as_raw_fd(), MARK.as_ptr(), value.as_ptr().cast(), value.len(), 0) };
+}
+
+/// Whether a file carries our mark.
+pub(crate) fn is_marked(path: &Path) -> bool {
+    let (Ok(metadata), Ok(path)) = (fs::metadata(path), c_path(path)) else { return false };
+    let mut value = [0_u8; 32];
+    // SAFETY: name and path end with a zero, and the kernel writes at most as many bytes as the buffer has.
+    let n = unsafe { libc::getxattr(path.as_ptr(), MARK.as_ptr(), value.as_mut_ptr().cast(), value.len()) };
+    usize::try_from(n).is_ok_and(|n| value[..n] == *metadata.ino().to_string().as_bytes())
+}
+
+/// `linux/loop.h`: what is known of a loop device.
+#[repr(C)]
+#[derive(Copy, Clone)]
+struct LoopInfo {
+    device: u64,
+    inode: u64,
+    rdevice: u64,
+    offset: u64,
+    sizelimit: u64,
+    number: u32,
+    encrypt_type: u32,
+    encrypt_key_size: u32,
+    flags: u32,
+    file_name: [u8; 64],
+    crypt_name: [u8; 64],
+    encrypt_key: [u8; 32],
+    init: [u64; 2],
+}
+
+/// `linux/loop.h`: a device attached and configured in one call (since Linux 5.8).
+#[repr(C)]
+struct LoopConfig {
+    fd: u32,
+    block_size: u32,
+    info: LoopInfo,
+    reserved: [u64; 8],
+}
+
+const _: () = assert!(size_of::<LoopInfo>() == 232 && size_of::<LoopConfig>() == 304);
+
+const LOOP_CLR_FD: libc::Ioctl = 0x4c01;
+const LOOP_GET_STATUS64: libc::Ioctl = 0x4c05;
+const LOOP_CONFIGURE: libc::Ioctl = 0x4c0a;
+const LOOP_CTL_ADD: libc::Ioctl = 0x4c80;
+const LOOP_CTL_REMOVE: libc::Ioctl = 0x4c81;
+const LO_FLAGS_DIRECT_IO: u32 = 16;
+
+impl LoopInfo {
+    const ZERO: LoopInfo = LoopInfo {
+        device: 0,
+        inode: 0,
+        rdevice: 0,
+        offset: 0,
+        sizelimit: 0,
+        number: 0,
+        encrypt_type: 0,
+        encrypt_key_size: 0,
+        flags: 0,
+        file_name: [0; 64],
+        crypt_name: [0; 64],
+        encrypt_key: [0; 32],
+        init: [0; 2],
+    };
+}
+
+fn control(request: libc::Ioctl, index: u32) -> io::Result<()> {
+    let control = OpenOptions::new().read(true).write(true).open("/dev/loop-control")?;
+    // SAFETY: both requests take a number and touch no memory of ours.
+    check(unsafe { libc::ioctl(control.as_raw_fd(), request, libc::c_ulong::from(index)) })
+}
+
+/// Makes the loop device of a number that there is none of yet.
+pub(super) fn add_loop(index: u32) -> io::Result<()> {
+    control(LOOP_CTL_ADD, index)
+}
+
+/// Attaches it.
+pub(super) fn configure_loop(node: &Path, backing: &File, options: LoopOptions) -> io::Result<()> {
+    let device = OpenOptions::new().read(true).write(true).open(node)?;
+    let flags = if options.direct_io { LO_FLAGS_DIRECT_IO } else { 0 };
+    let config = LoopConfig {
+        fd: u32::try_from(backing.as_raw_fd()).map_err(io::Error::other)?,
+        block_size: options.block_bytes,
+        info: LoopInfo { flags, ..LoopInfo::ZERO },
+        reserved: [0; 8],
+    };
+    // SAFETY: the request reads one such structure, which lives until the call is over.
+    check(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, &raw const config) })
+}
+
+/// The file that a loop device is attached to, if it is.
+fn backing(fd: RawFd) -> io::Result<Option<(u64, u64)>> {
+    let mut info = LoopInfo::ZERO;
+    // SAFETY: the request writes one such structure, which has room for it and may hold any bytes.
+    match check(unsafe { libc::ioctl(fd, LOOP_GET_STATUS64, &raw mut info) }) {
+        Ok(()) => Ok(Some((info.device, info.inode))),
+        Err(error) if error.raw_os_error() == Some(libc::ENXIO) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn loop_state(index: u32, device: u64, inode: u64) -> State {
+    // Opening the node of a device that does not exist could make it.
+    if !Path::new(&format!("/sys/block/loop{index}")).exists() {
+        return State::Gone;
+    }
+    let look = || backing(File::open(format!("/dev/loop{index}"))?.as_raw_fd());
+    match look() {
+        Ok(Some(found)) if found == (device, inode) => State::There,
+        // We died between making and attaching it. It holds nothing, and the kernel refuses to remove it if it is used.
+        Ok(None) => State::There,
+        Ok(Some(_)) => State::NotOurs("it is attached to another file".to_owned()),
+        Err(error) => State::Stuck(error.to_string()),
+    }
+}
+
+/// How long a loop device may take to come loose: the kernel waits for what is in flight.
+const LOOP_PATIENCE: Duration = Duration::from_secs(2);
+
+fn remove_loop(index: u32) -> io::Result<()> {
+    {
+        let device = File::open(format!("/dev/loop{index}"))?;
+        if backing(device.as_raw_fd())?.is_some() {
+            // SAFETY: the request takes no argument.
+            check(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CLR_FD, 0) })?;
+        }
+    }
+    let mut waited = Duration::ZERO;
+    let step = Duration::from_millis(5);
+    loop {
+        match control(LOOP_CTL_REMOVE, index) {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && waited < LOOP_PATIENCE => {
+                std::thread::sleep(step);
+                waited += step;
+            }
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Ok(()),
+            result => return result,
+        }
+    }
+}

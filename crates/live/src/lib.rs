@@ -1,0 +1,26 @@
+//! Jobs on the running kernel.
+//!
+//! A [`Plan`] says which files are worked on and what each thread does, in the terms of the simulator's jobs: the same
+//! generators hand out the calls. [`run`](run::run) makes the run and yields an [`Outcome`] in the simulator's terms,
+//! too, with what only a real machine has besides. Nothing here interprets anything.
+//!
+//! This is the one crate with unsafe code. Each unsafe block says why it is sound.
+
+pub mod cache;
+pub mod clock;
+pub mod doctor;
+pub mod engine;
+mod files;
+pub mod guard;
+pub mod ledger;
+pub mod machine;
+pub mod outcome;
+pub mod plan;
+pub mod run;
+pub mod signal;
+#[cfg(test)]
+mod testing;
+pub mod verify;
+
+pub use outcome::Outcome;
+pub use plan::Plan;

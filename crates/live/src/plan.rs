@@ -1,0 +1,167 @@
+//! What is run: files, and what each thread does that a job of the simulator does not say.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use iowhy_stack::job::Job;
+
+/// A run on the running kernel.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Who makes which calls. Its files are those of `files`, in the same order; of its `ThreadSpec`s everything counts
+    /// but what only a simulator needs (`startup_seeks`, processes: all threads are in this process).
+    pub job: Job,
+    /// Where the files of the job are.
+    pub files: Vec<File>,
+    /// What each thread of the job does besides.
+    pub threads: Vec<Thread>,
+    /// Length of the samples of bandwidth and IOPS.
+    pub sample: Duration,
+    /// What is in the page cache when the clock starts.
+    pub cache: Cache,
+    /// What may be written besides what the run makes itself.
+    pub allow: Allow,
+}
+
+/// What the user allows to be written; see [`guard`](crate::guard).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Allow {
+    /// Devices and files that may be written whatever they hold (`--allow-write=/dev/loop7`).
+    pub write: Vec<PathBuf>,
+    /// The directory of the job: nothing outside is written. `None` if each file was named with its own.
+    pub directory: Option<PathBuf>,
+}
+
+/// A file or a block device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct File {
+    /// Its path.
+    pub path: PathBuf,
+    /// It may be made, or made longer, before the run.
+    pub may_create: bool,
+    /// It is removed after the run if the run made it.
+    pub remove: bool,
+    /// The user gave its name (fio's `filename`); otherwise it was made from the job's, and what is there under such a
+    /// name is from an earlier run.
+    pub named: bool,
+}
+
+/// The state of the page cache at the start, as far as the files of the job are concerned.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum Cache {
+    /// Whatever is there.
+    #[default]
+    AsFound,
+    /// Clean pages of the files are dropped first (`POSIX_FADV_DONTNEED`, after a sync of the file).
+    Cold,
+    /// The files are read from end to end first.
+    Warm,
+}
+
+/// What is written.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum Fill {
+    /// One buffer of random bytes, a little of it changed with each write (fio's `scramble_buffers`).
+    #[default]
+    Scrambled,
+    /// The same random bytes each time.
+    Same,
+    /// Zeroes.
+    Zeroes,
+    /// New random bytes with each write (fio's `refill_buffers`).
+    Fresh,
+    /// What [`Verify`] wants.
+    Checked,
+}
+
+/// Checking of data.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Verify {
+    /// Which sum the header of each block carries.
+    pub sum: Sum,
+    /// Bytes between two headers; 0 for one to a call.
+    pub interval_bytes: u32,
+    /// After the writes of a thread everything it wrote is read and checked. Otherwise reads are checked as they come.
+    pub after_writes: bool,
+    /// The first mismatch ends the thread.
+    pub fatal: bool,
+}
+
+/// Sums over a block.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Sum {
+    /// CRC-32C.
+    Crc32c,
+    /// CRC-32 (IEEE).
+    Crc32,
+    /// 64 bits of XXH64.
+    Xxh64,
+    /// The header alone: file, offset and generation.
+    Header,
+}
+
+/// What a thread of a live run needs besides its `ThreadSpec` and stream.
+#[derive(Clone, Debug)]
+pub struct Thread {
+    /// Name of its engine in [`ENGINES`](crate::engine::ENGINES).
+    pub engine: &'static str,
+    /// Calls in flight at most; 1 for synchronous engines.
+    pub depth: u32,
+    /// Calls handed in with one system call at most.
+    pub batch_submit: u32,
+    /// Completions waited for at least when the depth is reached, and taken at most (0: as many as there are).
+    pub batch_complete: (u32, u32),
+    /// io_uring: buffers registered with the ring.
+    pub fixed_buffers: bool,
+    /// io_uring: files registered with the ring.
+    pub registered_files: bool,
+    /// io_uring, pvsync2: completions are polled for (`IORING_SETUP_IOPOLL`, `RWF_HIPRI`).
+    pub poll: bool,
+    /// Files are opened with `O_SYNC` or `O_DSYNC`.
+    pub open_sync: Option<OpenSync>,
+    /// What is written.
+    pub fill: Fill,
+    /// Alignment of buffers.
+    pub align: u32,
+    /// Data are checked.
+    pub verify: Option<Verify>,
+    /// Every call is kept in [`ThreadOutcome::calls`](crate::outcome::ThreadOutcome::calls).
+    pub keep_calls: bool,
+    /// Submission and completion are measured apart (else only the whole).
+    pub split_latency: bool,
+    /// Errors of calls that do not end the thread.
+    pub go_on: bool,
+    /// CPUs it may run on; empty for all.
+    pub cpus: Vec<usize>,
+}
+
+/// Flags for opening.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum OpenSync {
+    /// `O_SYNC`.
+    Sync,
+    /// `O_DSYNC`.
+    Dsync,
+}
+
+impl Default for Thread {
+    fn default() -> Thread {
+        Thread {
+            engine: "psync",
+            depth: 1,
+            batch_submit: 1,
+            batch_complete: (1, 0),
+            fixed_buffers: false,
+            registered_files: false,
+            poll: false,
+            open_sync: None,
+            fill: Fill::Scrambled,
+            align: 4096,
+            verify: None,
+            keep_calls: false,
+            split_latency: true,
+            go_on: false,
+            cpus: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,721 @@
+//! The run itself.
+//!
+//! ```text
+//! set-up    files are laid out, the page cache is brought into the state asked for; none of this is timed
+//! groups    one after the other; files are opened, threads make their engines, and begin together; the warm-up is
+//!           counted from the beginning of each group
+//! clock     starts with the first group; cached pages are counted just before, and after the last call
+//! end       by the streams themselves, by an error (of that thread alone), or by SIGINT or SIGTERM: then what has been
+//!           measured so far is the result, marked as interrupted
+//! after     files that the run has made are removed if the plan says so; a short run of the null engine with the
+//!           first thread's calls shows what the harness costs
+//! ```
+
+mod buffers;
+mod meter;
+mod source;
+#[cfg(test)]
+mod tests;
+mod worker;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use iowhy_stack::job::{ThreadSpec, Workload};
+use iowhy_stack::origin::{Entry, find};
+use iowhy_stack::outcome::{Counts, JobTotals};
+use iowhy_stack::readahead::Advice;
+use iowhy_stack::units::Nanos;
+use iowhy_stack::workload::{BlockSizes, FileIo, FileIoGenerator, Mix, Stream, StreamGenerator};
+
+use crate::engine::{Build, ENGINES, OpenFile};
+use crate::files::{self, Flags, LayOutError, Need};
+use crate::ledger::{self, Ledger, LedgerError};
+use crate::outcome::{Outcome, Resident, ThreadOutcome};
+use crate::plan::{Cache, Plan, Thread};
+use crate::{cache, guard, signal};
+
+pub use worker::Worker;
+pub(crate) use worker::drive;
+
+use meter::Published;
+use worker::{Calls, Gate, Obstacle};
+
+/// How far a run is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// A file is being laid out.
+    SetUp {
+        /// Its number.
+        file: u32,
+        /// Bytes that are there.
+        done_bytes: u64,
+        /// Bytes that will be.
+        total_bytes: u64,
+    },
+    /// Threads run.
+    Running {
+        /// Since the clock started.
+        elapsed: Nanos,
+        /// Which group.
+        group: u32,
+        /// Its threads that have not ended.
+        threads: u32,
+        /// What all threads have done, a twentieth of a second old at most.
+        counts: Counts,
+    },
+}
+
+impl std::fmt::Display for Progress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Progress::SetUp { file, done_bytes, total_bytes } => {
+                write!(f, "laying out file {file}: {} of {} MiB", done_bytes >> 20, total_bytes.div_ceil(1 << 20))
+            }
+            Progress::Running { elapsed, threads, counts, .. } => {
+                let Counts { reads, writes, syncs, .. } = counts;
+                let seconds = elapsed.0 / 1_000_000_000;
+                write!(f, "{seconds} s, {threads} threads, {reads} reads, {writes} writes, {syncs} syncs")
+            }
+        }
+    }
+}
+
+/// Why a run could not be made. Errors of calls are no such reason: they are in the [`Outcome`].
+#[derive(Debug, thiserror::Error)]
+pub enum LiveError {
+    /// The job is not one that can be run.
+    #[error("the job cannot be run: {0}")]
+    Job(String),
+    /// No such engine.
+    #[error("there is no engine `{name}`; there are {known}")]
+    Engine {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// A file could not be prepared.
+    #[error("{action} {path}: {source}{}", hint(source.raw_os_error().unwrap_or(0)))]
+    File {
+        /// What was attempted.
+        action: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A device is too small.
+    #[error("{path} has {have_bytes} bytes, and the job works on {need_bytes}: make the job's size smaller")]
+    Small {
+        /// The device.
+        path: PathBuf,
+        /// Its size.
+        have_bytes: u64,
+        /// What the job needs.
+        need_bytes: u64,
+    },
+    /// A thread could not be started.
+    #[error("thread {thread} could not be started: {source}: try fewer threads, or raise `ulimit -u`")]
+    Spawn {
+        /// Its number.
+        thread: u32,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file that somebody may miss would be written.
+    #[error(transparent)]
+    Refused(#[from] guard::Refused),
+    /// What the run makes could not be written down, or not be undone.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// A signal came before the clock had started.
+    #[error("interrupted by a signal while the files were being laid out; nothing was measured")]
+    Interrupted,
+}
+
+/// What to try after an error of the system, as a clause to put behind its name.
+fn hint(errno: i32) -> &'static str {
+    match errno {
+        libc::ENOSPC => ": free some space, or make the job's files smaller",
+        libc::EDQUOT => ": the quota is used up; free some space, or make the job's files smaller",
+        libc::EACCES | libc::EPERM => ": try as root, or with files of your own",
+        libc::EROFS => ": the file system is read-only; remount it, or put the files elsewhere",
+        libc::ENOENT => ": the file is not there, or has vanished",
+        libc::EINVAL => ": with direct I/O, sizes and offsets must be multiples of the logical block size",
+        libc::EMFILE => ": raise `ulimit -n`",
+        libc::ENOSYS => ": this kernel does not have it; see `iowhy doctor`",
+        libc::EIO => ": see the kernel's log (`dmesg`)",
+        libc::ESTALE => ": the file has vanished on the server",
+        _ => "",
+    }
+}
+
+/// How often the caller hears of the progress.
+const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+/// How long the null engine runs to measure the harness.
+const HARNESS_TIME: Nanos = Nanos::from_ms(5);
+
+/// What is known of a thread before it runs.
+struct Part<'p> {
+    spec: ThreadSpec,
+    thread: &'p Thread,
+    engine: &'static Entry<Build>,
+    files: Vec<u32>,
+    /// It reads, it writes.
+    directions: (bool, bool),
+    call_bytes: u32,
+    rated: bool,
+}
+
+/// Makes the run.
+///
+/// # Errors
+/// If it could not begin. What happens to its calls is in the outcome.
+pub fn run(plan: &Plan, progress: &dyn Fn(Progress)) -> Result<Outcome, LiveError> {
+    let parts = parts(plan)?;
+    let _signals = signal::Guard::take();
+    guard::check(plan)?;
+    let specs = plan.job.workload.files();
+    let set_up_from = Instant::now();
+    let made = make_files(plan)?;
+    set_up(plan, &parts, progress)?;
+    let set_up = set_up_from.elapsed();
+    if signal::raised() {
+        return Err(LiveError::Interrupted);
+    }
+    let shared = match &plan.job.workload {
+        Workload::FileIo(fileio) => Some(Mutex::new(FileIoGenerator::new(fileio.clone(), plan.job.seed))),
+        Workload::Threads { .. } => None,
+    };
+    let published: Vec<Published> = parts.iter().map(|_| Published::default()).collect();
+    let mut run = Run {
+        plan,
+        parts: &parts,
+        shared: shared.as_ref(),
+        published: &published,
+        progress,
+        descriptors: BTreeMap::new(),
+        started: None,
+        resident: vec![Resident::default(); specs.len()],
+        outcomes: vec![ThreadOutcome::default(); parts.len()],
+        interrupted: false,
+    };
+    let nr_groups = parts.iter().map(|part| part.spec.group + 1).max().unwrap_or(0);
+    for group in 0..nr_groups {
+        if signal::raised() {
+            run.interrupted = true;
+            break;
+        }
+        run.group(group)?;
+    }
+    run.interrupted |= signal::raised();
+    for (resident, pages) in run.resident.iter_mut().zip(resident_pages(plan)) {
+        resident.after = pages;
+    }
+    made.removed.map(ledger::Guard::undo).transpose()?;
+    // Not before: the next start removes what a killed run has made, complete or not.
+    made.kept.map(ledger::Guard::keep).transpose()?;
+    let harness_ns = (!run.interrupted).then(|| harness(plan, &parts)).flatten();
+    Ok(run.outcome(set_up, harness_ns))
+}
+
+/// Looks at every thread of the plan, and at whether the plan fits together.
+fn parts(plan: &Plan) -> Result<Vec<Part<'_>>, LiveError> {
+    plan.job.check().map_err(LiveError::Job)?;
+    let specs = plan.job.workload.threads();
+    if specs.len() != plan.threads.len() {
+        let (have, want) = (plan.threads.len(), specs.len());
+        return Err(LiveError::Job(format!("it has {want} threads, and {have} of them are described")));
+    }
+    let nr_files = plan.job.workload.files().len();
+    if nr_files != plan.files.len() {
+        return Err(LiveError::Job(format!("it has {nr_files} files, and {} of them have paths", plan.files.len())));
+    }
+    let mut parts = Vec::with_capacity(specs.len());
+    for (number, (spec, thread)) in specs.into_iter().zip(&plan.threads).enumerate() {
+        let engine = find(ENGINES, thread.engine).ok_or_else(|| LiveError::Engine {
+            name: thread.engine.to_owned(),
+            known: ENGINES.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", "),
+        })?;
+        let (directions, call_bytes, rated) = match &plan.job.workload {
+            Workload::FileIo(fileio) => {
+                let merged = fileio.block_bytes.saturating_mul(fileio.merged_requests.max(1));
+                ((!fileio.mode.writes() || reads_too(fileio), fileio.mode.writes()), merged, fileio.rate > 0)
+            }
+            Workload::Threads { threads, .. } => {
+                let stream = &threads[number].stream;
+                (directions_of(stream), largest_call(stream), stream.rate.is_some() || stream.script.is_some())
+            }
+        };
+        // Data are read back to be checked.
+        let directions = (directions.0 || thread.verify.is_some(), directions.1);
+        let files = plan.job.workload.files_of(number as u32);
+        parts.push(Part { spec, thread, engine, files, directions, call_bytes, rated });
+    }
+    Ok(parts)
+}
+
+fn reads_too(fileio: &FileIo) -> bool {
+    fileio.mode == iowhy_stack::workload::Mode::RandomReadWrite
+}
+
+/// Whether a stream reads, and whether it writes.
+fn directions_of(stream: &Stream) -> (bool, bool) {
+    use iowhy_stack::event::Op;
+    if let Some(script) = &stream.script {
+        let has = |op: Op| script.iter().any(|step| step.call.op == op);
+        return (has(Op::Read), has(Op::Write));
+    }
+    let (reads, writes) = match stream.mix {
+        Mix::Read => (true, false),
+        Mix::Write => (false, true),
+        Mix::Mixed(_) | Mix::ReadAndWriteBack(_) => (true, true),
+    };
+    (reads, writes || stream.log.is_some())
+}
+
+/// Bytes of the largest call of a stream.
+fn largest_call(stream: &Stream) -> u32 {
+    let largest = |sizes: &BlockSizes| match sizes {
+        BlockSizes::Fixed(size) => *size,
+        BlockSizes::Range(low, high) => *low.max(high),
+        BlockSizes::Split(sizes) => sizes.iter().map(|(size, _)| *size).max().unwrap_or(0),
+    };
+    let scripted = stream.script.iter().flat_map(|script| script.iter()).map(|step| step.call.len_bytes);
+    let drawn = stream.blocks.iter().map(largest);
+    let log = stream.log.iter().map(|log| log.len_bytes);
+    scripted.chain(drawn).chain(log).max().unwrap_or(0).max(4096)
+}
+
+/// What the run has made.
+#[derive(Default)]
+struct Made {
+    /// Files and folders that go after the run. They are the first to go after an error, too: they may be in folders
+    /// that would have stayed.
+    removed: Option<ledger::Guard>,
+    /// Files that stay, and the folders that they need.
+    kept: Option<ledger::Guard>,
+}
+
+/// Makes the files that are missing, empty as yet. Whatever happens to the process, they are found by the next one.
+fn make_files(plan: &Plan) -> Result<Made, LiveError> {
+    let (ledger, _) = Ledger::open()?;
+    let missing: Vec<_> = plan.files.iter().filter(|file| file.may_create && !file.path.exists()).collect();
+    let mut made = Made::default();
+    let mut folders: Vec<&Path> = missing.iter().flat_map(|file| file.path.ancestors().skip(1)).collect();
+    folders.retain(|folder| !folder.as_os_str().is_empty() && !folder.exists());
+    folders.sort_unstable();
+    folders.dedup();
+    for folder in folders {
+        let stays = missing.iter().any(|file| !file.remove && file.path.starts_with(folder));
+        made.add(stays, ledger.create_directory(folder)?);
+    }
+    for stays in [true, false] {
+        let mut paths: Vec<PathBuf> =
+            missing.iter().filter(|file| file.remove != stays).map(|file| file.path.clone()).collect();
+        paths.sort_unstable();
+        paths.dedup();
+        if !paths.is_empty() {
+            made.add(stays, ledger.create_files(&paths)?.1);
+        }
+    }
+    Ok(made)
+}
+
+impl Made {
+    fn add(&mut self, stays: bool, guard: ledger::Guard) {
+        let whole = if stays { &mut self.kept } else { &mut self.removed };
+        *whole = Some(match whole.take() {
+            Some(earlier) => earlier.and(guard),
+            None => guard,
+        });
+    }
+}
+
+/// Lays the files out and brings the page cache into the state asked for.
+fn set_up(plan: &Plan, parts: &[Part<'_>], progress: &dyn Fn(Progress)) -> Result<(), LiveError> {
+    for (number, (file, spec)) in plan.files.iter().zip(plan.job.workload.files()).enumerate() {
+        if signal::raised() {
+            return Err(LiveError::Interrupted);
+        }
+        let number = number as u32;
+        let need = need(number, spec.bytes, plan, parts);
+        let mut report = |done_bytes: u64| {
+            progress(Progress::SetUp { file: number, done_bytes, total_bytes: need.bytes });
+        };
+        files::lay_out(file, number, &need, &mut report).map_err(|error| match error {
+            LayOutError::Io(source) => LiveError::File { action: "laying out", path: file.path.clone(), source },
+            LayOutError::Small(have_bytes) => {
+                LiveError::Small { path: file.path.clone(), have_bytes, need_bytes: need.bytes }
+            }
+        })?;
+    }
+    for file in &plan.files {
+        let failed = |action| move |source| LiveError::File { action, path: file.path.clone(), source };
+        // A file that is not there is reported by the threads that work on it.
+        let Ok(open) = File::open(&file.path) else { continue };
+        match plan.cache {
+            Cache::AsFound => {}
+            Cache::Cold => cache::make_cold(&open).map_err(failed("dropping the cached pages of"))?,
+            Cache::Warm => {
+                let bytes = files::size_of(&open).map_err(failed("looking at"))?;
+                cache::make_warm(&open, bytes).map_err(failed("reading"))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a file is needed for.
+fn need(number: u32, bytes: u64, plan: &Plan, parts: &[Part<'_>]) -> Need {
+    let mut need = Need { bytes, data: false, checked: None };
+    for (index, part) in parts.iter().enumerate().filter(|(_, part)| part.files.contains(&number)) {
+        let writes_first = part.thread.verify.is_some_and(|verify| verify.after_writes) && part.directions.1;
+        let reads = match &plan.job.workload {
+            Workload::FileIo(fileio) => !fileio.mode.writes() || reads_too(fileio),
+            Workload::Threads { threads, .. } => directions_of(&threads[index].stream).0,
+        };
+        need.data |= reads;
+        if let Some(verify) = part.thread.verify
+            && reads
+            && !writes_first
+        {
+            let block = match (&plan.job.workload, verify.interval_bytes) {
+                (Workload::FileIo(fileio), 0) => fileio.block_bytes,
+                (Workload::Threads { threads, .. }, 0) => threads[index].stream.blocks[0].smallest(),
+                (_, interval) => interval,
+            };
+            need.checked = Some((verify, block));
+        }
+    }
+    need
+}
+
+/// Cached pages of each file of the plan.
+fn resident_pages(plan: &Plan) -> Vec<u64> {
+    let pages = |file: &crate::plan::File| {
+        let open = File::open(&file.path).ok()?;
+        let bytes = files::size_of(&open).ok()?;
+        cache::resident_pages(open.as_raw_fd(), bytes)
+    };
+    plan.files.iter().map(|file| pages(file).unwrap_or(0)).collect()
+}
+
+/// A run in progress.
+struct Run<'r> {
+    plan: &'r Plan,
+    parts: &'r [Part<'r>],
+    shared: Option<&'r Mutex<FileIoGenerator>>,
+    published: &'r [Published],
+    progress: &'r dyn Fn(Progress),
+    /// Open files by set of descriptors, number and flags.
+    descriptors: BTreeMap<(u32, u32, Flags), (File, u64)>,
+    started: Option<(crate::clock::Clock, SystemTime)>,
+    resident: Vec<Resident>,
+    outcomes: Vec<ThreadOutcome>,
+    interrupted: bool,
+}
+
+impl Run<'_> {
+    /// Runs the threads of one group.
+    fn group(&mut self, group: u32) -> Result<(), LiveError> {
+        let members: Vec<u32> =
+            (0..self.parts.len() as u32).filter(|number| self.parts[*number as usize].spec.group == group).collect();
+        if members.is_empty() {
+            return Ok(());
+        }
+        let opened: Vec<_> = members.iter().map(|number| self.open_files(*number)).collect();
+        for number in &members {
+            self.prepare_cache(*number);
+        }
+        let gate = Gate::default();
+        let left = (Mutex::new(members.len() as u32), Condvar::new());
+        let (plan, parts) = (self.plan, self.parts);
+        let mut workers: Vec<Worker<'_>> = members
+            .iter()
+            .zip(opened)
+            .map(|(number, (files, obstacle))| {
+                let part = &parts[*number as usize];
+                let calls = match (&plan.job.workload, self.shared) {
+                    (Workload::Threads { threads, .. }, _) => {
+                        let stream = threads[*number as usize].stream.clone();
+                        Calls::Stream(Box::new(StreamGenerator::new(vec![stream], plan.job.seed)))
+                    }
+                    (Workload::FileIo(_), Some(shared)) => Calls::Shared(shared),
+                    (Workload::FileIo(_), None) => unreachable!("sysbench jobs have a shared generator"),
+                };
+                worker(plan, part, *number, files, obstacle, calls, Some(&gate), &self.published[*number as usize])
+            })
+            .collect();
+        std::thread::scope(|scope| {
+            for worker in &mut workers {
+                let (number, left, gate) = (worker.number, &left, &gate);
+                let drive = parts[number as usize].engine.build.drive;
+                let thread = std::thread::Builder::new().name(format!("iowhy-{number}"));
+                let spawned = thread.spawn_scoped(scope, move || {
+                    let _leaving = Leaving(left, gate);
+                    drive(worker);
+                });
+                if let Err(source) = spawned {
+                    gate.open(None);
+                    return Err(LiveError::Spawn { thread: number, source });
+                }
+            }
+            gate.wait_for(members.len() as u32);
+            let (clock, since) = self.start_clock();
+            gate.open(Some((clock, since)));
+            self.watch(group, clock, &left);
+            Ok(())
+        })?;
+        for worker in workers {
+            self.outcomes[worker.number as usize] = worker.outcome;
+        }
+        Ok(())
+    }
+
+    /// The clock of the run, and what it shows now.
+    fn start_clock(&mut self) -> (crate::clock::Clock, Nanos) {
+        if let Some((clock, _)) = self.started {
+            return (clock, clock.now());
+        }
+        for (resident, pages) in self.resident.iter_mut().zip(resident_pages(self.plan)) {
+            resident.before = pages;
+        }
+        // The first clock of a process measures the rate of the counter, which takes a while.
+        crate::clock::Clock::start();
+        let started = SystemTime::now();
+        let clock = crate::clock::Clock::start();
+        self.started = Some((clock, started));
+        (clock, Nanos::ZERO)
+    }
+
+    /// Reports until the last thread has ended.
+    fn watch(&self, group: u32, clock: crate::clock::Clock, (left, ended): &(Mutex<u32>, Condvar)) {
+        let mut threads = left.lock().unwrap_or_else(PoisonError::into_inner);
+        while *threads > 0 {
+            let waited = ended.wait_timeout(threads, PROGRESS_EVERY).unwrap_or_else(PoisonError::into_inner);
+            threads = waited.0;
+            if waited.1.timed_out() {
+                let mut counts = Counts::default();
+                self.published.iter().for_each(|published| add(&mut counts, &published.get()));
+                (self.progress)(Progress::Running { elapsed: clock.now(), group, threads: *threads, counts });
+            }
+        }
+    }
+
+    /// Opens the files of a thread, or takes what its set of descriptors has open.
+    fn open_files(&mut self, number: u32) -> (Vec<OpenFile>, Option<Obstacle>) {
+        let part = &self.parts[number as usize];
+        let nothing = OpenFile { fd: -1, bytes: 0, writable: false, direct: false };
+        let mut open = vec![nothing; self.plan.files.len()];
+        let mut obstacle = None;
+        if part.thread.engine == "null" {
+            return (open, None);
+        }
+        let set = self.set_of(number);
+        for file in &part.files {
+            let key = (set, *file, self.flags_of(number, *file));
+            if !self.descriptors.contains_key(&key) {
+                let path = &self.plan.files[*file as usize].path;
+                let opened = files::open(path, key.2);
+                let opened = match opened {
+                    Err(error) if error.raw_os_error() == Some(libc::EMFILE) && files::raise_limit() => {
+                        files::open(path, key.2)
+                    }
+                    other => other,
+                };
+                let opened = opened.and_then(|file| {
+                    let bytes = files::size_of(&file)?;
+                    Ok((file, bytes))
+                });
+                match opened {
+                    Ok(opened) => {
+                        self.descriptors.insert(key, opened);
+                    }
+                    Err(error) => {
+                        let errno = error.raw_os_error().unwrap_or(libc::EIO);
+                        let message = format!("opening {}: {error}{}", path.display(), hint(errno));
+                        obstacle = obstacle.or(Some(Obstacle { file: *file, errno, message }));
+                        continue;
+                    }
+                }
+            }
+            if let Some((opened, bytes)) = self.descriptors.get(&key) {
+                open[*file as usize] =
+                    OpenFile { fd: opened.as_raw_fd(), bytes: *bytes, writable: key.2.write, direct: key.2.direct };
+            }
+        }
+        (open, obstacle)
+    }
+
+    /// The set of descriptors of a thread. The position of a file is part of the open file, so threads that use it
+    /// have sets of their own.
+    fn set_of(&self, number: u32) -> u32 {
+        let part = &self.parts[number as usize];
+        if part.thread.engine == "sync" { u32::MAX - number } else { part.spec.descriptors }
+    }
+
+    /// A file is open for writing if any thread of the set writes to it.
+    fn flags_of(&self, number: u32, file: u32) -> Flags {
+        let part = &self.parts[number as usize];
+        let write = (0..self.parts.len() as u32).any(|other| {
+            let its = &self.parts[other as usize];
+            self.set_of(other) == self.set_of(number) && its.directions.1 && its.files.contains(&file)
+        });
+        Flags::new(write, part.spec.direct, part.thread.open_sync)
+    }
+
+    /// What a thread says about its files when it has opened them.
+    fn prepare_cache(&self, number: u32) {
+        let part = &self.parts[number as usize];
+        for file in &part.files {
+            let key = (self.set_of(number), *file, self.flags_of(number, *file));
+            let Some((open, _)) = self.descriptors.get(&key) else { continue };
+            let fd = open.as_raw_fd();
+            // Advice is only that: a file system that does not take it is no reason not to run.
+            if part.spec.invalidate {
+                let _ = cache::drop_clean(fd);
+            }
+            let _ = match part.spec.advice {
+                None => Ok(()),
+                Some(Advice::Normal) => cache::advise(fd, 0, 0, libc::POSIX_FADV_NORMAL),
+                Some(Advice::Random) => cache::advise(fd, 0, 0, libc::POSIX_FADV_RANDOM),
+                Some(Advice::Sequential) => cache::advise(fd, 0, 0, libc::POSIX_FADV_SEQUENTIAL),
+                Some(Advice::WillNeed { offset, len_bytes }) => {
+                    cache::advise(fd, offset, len_bytes, libc::POSIX_FADV_WILLNEED)
+                }
+            };
+        }
+    }
+
+    /// Puts the threads' shares together.
+    fn outcome(self, set_up: Duration, harness_ns: Option<f64>) -> Outcome {
+        let nr_jobs = self.parts.iter().map(|part| part.spec.job + 1).max().unwrap_or(0);
+        let mut jobs = vec![JobTotals::default(); nr_jobs as usize];
+        let mut seen = vec![false; nr_jobs as usize];
+        let (mut counts, mut latency) = (Counts::default(), iowhy_stack::histogram::Histogram::default());
+        for (thread, part) in self.outcomes.iter().zip(self.parts) {
+            let job = &mut jobs[part.spec.job as usize];
+            let first = !std::mem::replace(&mut seen[part.spec.job as usize], true);
+            job.start = if first { thread.totals.start } else { job.start.min(thread.totals.start) };
+            job.end = job.end.max(thread.totals.end);
+            add(&mut job.counts, &thread.totals.counts);
+            add(&mut counts, &thread.totals.counts);
+            for (mine, its) in job.latency.iter_mut().zip(&thread.latency) {
+                mine.merge(&its.total);
+                latency.merge(&its.total);
+            }
+        }
+        let start = self.outcomes.iter().map(|thread| thread.totals.start).min().unwrap_or_default();
+        let end = self.outcomes.iter().map(|thread| thread.totals.end).max().unwrap_or_default();
+        Outcome {
+            started: self.started.map_or_else(SystemTime::now, |(_, started)| started),
+            elapsed: end.saturating_sub(start),
+            counts,
+            latency,
+            threads: self.outcomes,
+            jobs,
+            interrupted: self.interrupted,
+            resident: self.resident,
+            set_up,
+            harness_ns,
+        }
+    }
+}
+
+/// Tells the main thread that one has ended, even if it panics.
+struct Leaving<'a>(&'a (Mutex<u32>, Condvar), &'a Gate);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.0.1.notify_all();
+        self.1.leave();
+    }
+}
+
+fn add(sum: &mut Counts, more: &Counts) {
+    sum.reads += more.reads;
+    sum.writes += more.writes;
+    sum.syncs += more.syncs;
+    sum.read_bytes += more.read_bytes;
+    sum.written_bytes += more.written_bytes;
+}
+
+#[expect(clippy::too_many_arguments, reason = "one call for the run and one for the harness")]
+fn worker<'w>(
+    plan: &'w Plan,
+    part: &'w Part<'_>,
+    number: u32,
+    files: Vec<OpenFile>,
+    obstacle: Option<Obstacle>,
+    calls: Calls<'w>,
+    gate: Option<&'w Gate>,
+    published: &'w Published,
+) -> Worker<'w> {
+    Worker {
+        number,
+        spec: &part.spec,
+        thread: part.thread,
+        paths: &plan.files,
+        files,
+        obstacle,
+        calls,
+        rated: part.rated,
+        call_bytes: part.call_bytes,
+        directions: part.directions,
+        seed: plan.job.seed << 16 | u64::from(number),
+        sample: Nanos(u64::try_from(plan.sample.as_nanos()).unwrap_or(u64::MAX)),
+        warmup: plan.job.warmup,
+        gate,
+        published,
+        outcome: ThreadOutcome::default(),
+    }
+}
+
+/// What the harness takes for each call of the first thread: the same calls with the null engine, as fast as they
+/// come.
+fn harness(plan: &Plan, parts: &[Part<'_>]) -> Option<f64> {
+    let part = parts.first()?;
+    let thread = Thread { engine: "null", verify: None, keep_calls: false, cpus: Vec::new(), ..part.thread.clone() };
+    let engine = find(ENGINES, "null")?;
+    let spec = ThreadSpec { start_delay: Nanos::ZERO, ..part.spec.clone() };
+    let part = Part { spec, thread: &thread, engine, files: Vec::new(), rated: false, ..*part };
+    let shared;
+    let calls = match &plan.job.workload {
+        Workload::FileIo(fileio) => {
+            let endless = FileIo { max_events: 0, max_time: HARNESS_TIME, rate: 0, ..fileio.clone() };
+            shared = Mutex::new(FileIoGenerator::new(endless, plan.job.seed));
+            Calls::Shared(&shared)
+        }
+        Workload::Threads { threads, .. } => {
+            let endless = Stream {
+                limit_bytes: 0,
+                limit_calls: 0,
+                passes: 0,
+                max_time: HARNESS_TIME,
+                end_sync: None,
+                think: None,
+                rate: None,
+                script: None,
+                ..threads.first()?.stream.clone()
+            };
+            Calls::Stream(Box::new(StreamGenerator::new(vec![endless], plan.job.seed)))
+        }
+    };
+    let published = Published::default();
+    let files = vec![OpenFile { fd: -1, bytes: 0, writable: false, direct: false }; plan.files.len()];
+    let mut worker = worker(plan, &part, 0, files, None, calls, None, &published);
+    worker.warmup = Nanos::ZERO;
+    worker.sample = Nanos::ZERO;
+    // A thread of its own: what threads change about themselves must not stay with the caller.
+    std::thread::scope(|scope| scope.spawn(|| (engine.build.drive)(&mut worker)).join()).ok()?;
+    let totals = &worker.outcome.totals;
+    (totals.events > 0).then(|| totals.elapsed().0 as f64 / totals.events as f64)
+}

@@ -1,0 +1,305 @@
+//! What is counted and timed while a thread runs.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use iowhy_stack::event::Op;
+use iowhy_stack::outcome::Counts;
+use iowhy_stack::units::Nanos;
+use iowhy_stack::workload::Call;
+
+use crate::outcome::{CallError, CallRecord, Latency, MAX_ERRORS, Sample, ThreadOutcome, Usage};
+use crate::plan::Thread;
+
+/// How often a thread publishes what it has done.
+const PUBLISHED_EVERY: Nanos = Nanos::from_ms(50);
+
+/// Classes of the depths: 1, 2, 4, 8, 16, 32, 64 or more.
+#[inline]
+fn depth_class(in_flight: u32) -> usize {
+    in_flight.max(1).ilog2().min(6) as usize
+}
+
+/// Classes of the batches: 0, 1..4, ..8, ..16, ..32, ..64, more.
+#[inline]
+fn batch_class(calls: u32) -> usize {
+    match calls {
+        0 => 0,
+        1..=4 => 1,
+        _ => ((calls - 1).ilog2() as usize).min(6),
+    }
+}
+
+fn kind_of(op: Op) -> usize {
+    match op {
+        Op::Read => 0,
+        Op::Write => 1,
+        Op::Fsync | Op::Fdatasync => 2,
+    }
+}
+
+/// What a thread has done so far, for others to look at.
+#[derive(Debug, Default)]
+pub(crate) struct Published {
+    reads: AtomicU64,
+    writes: AtomicU64,
+    syncs: AtomicU64,
+    read_bytes: AtomicU64,
+    written_bytes: AtomicU64,
+}
+
+impl Published {
+    fn set(&self, counts: &Counts) {
+        self.reads.store(counts.reads, Ordering::Relaxed);
+        self.writes.store(counts.writes, Ordering::Relaxed);
+        self.syncs.store(counts.syncs, Ordering::Relaxed);
+        self.read_bytes.store(counts.read_bytes, Ordering::Relaxed);
+        self.written_bytes.store(counts.written_bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> Counts {
+        Counts {
+            reads: self.reads.load(Ordering::Relaxed),
+            writes: self.writes.load(Ordering::Relaxed),
+            syncs: self.syncs.load(Ordering::Relaxed),
+            read_bytes: self.read_bytes.load(Ordering::Relaxed),
+            written_bytes: self.written_bytes.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// When what happened to a call.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Times {
+    /// It should have begun.
+    pub due: Nanos,
+    /// It was prepared.
+    pub begin: Nanos,
+    /// The kernel had it.
+    pub handed: Nanos,
+    /// It was done.
+    pub end: Nanos,
+}
+
+pub(crate) struct Meter<'a> {
+    /// Everything that is reported of the thread.
+    pub out: ThreadOutcome,
+    published: &'a Published,
+    counts: Counts,
+    latency: [Latency; 3],
+    /// Nothing is counted before.
+    warm_at: Nanos,
+    /// Calls are handed in and done at different times.
+    asynchronous: bool,
+    /// The parts of the latency are recorded call by call (else they are made from the whole at the end).
+    parts: bool,
+    keep_calls: bool,
+    sample: Nanos,
+    sampled: Counts,
+    sample_from: Nanos,
+    next_sample: Nanos,
+    next_publication: Nanos,
+    /// The earlier of the two.
+    next_tick: Nanos,
+}
+
+impl<'a> Meter<'a> {
+    /// `rated`: calls may be due before they begin.
+    pub(crate) fn new(
+        thread: &Thread,
+        sample: Nanos,
+        (asynchronous, rated): (bool, bool),
+        published: &'a Published,
+    ) -> Meter<'a> {
+        Meter {
+            out: ThreadOutcome::default(),
+            published,
+            counts: Counts::default(),
+            latency: <[Latency; 3]>::default(),
+            warm_at: Nanos::ZERO,
+            asynchronous,
+            parts: (asynchronous || rated) && thread.split_latency,
+            keep_calls: thread.keep_calls,
+            sample,
+            sampled: Counts::default(),
+            sample_from: Nanos::ZERO,
+            next_sample: Nanos(u64::MAX),
+            next_publication: Nanos::ZERO,
+            next_tick: Nanos::ZERO,
+        }
+    }
+
+    /// The thread begins; calls that end before `warm_at` do not count.
+    pub(crate) fn begin(&mut self, now: Nanos, warm_at: Nanos) {
+        self.out.totals.start = now;
+        self.warm_at = warm_at;
+        self.sample_from = now.max(warm_at);
+        if self.sample > Nanos::ZERO {
+            self.next_sample = self.sample_from + self.sample;
+        }
+        self.next_publication = now + PUBLISHED_EVERY;
+        self.next_tick = self.next_publication.min(self.next_sample);
+    }
+
+    /// A call is done; so many bytes were moved.
+    #[inline(always)]
+    pub(crate) fn count(&mut self, call: &Call, moved: u32, times: &Times) {
+        let now = times.end;
+        if now >= self.next_tick {
+            self.tick(now);
+        }
+        if self.keep_calls {
+            self.keep(call, times);
+        }
+        if !call.counted || now < self.warm_at {
+            return;
+        }
+        self.counts.add(call.op, u64::from(moved));
+        let latency = &mut self.latency[kind_of(call.op)];
+        let total = now.saturating_sub(times.due).0;
+        latency.total.record(total);
+        latency.squares[2] += total as f64 * total as f64;
+        if self.parts {
+            let completion = now.saturating_sub(times.handed).0;
+            latency.completion.record(completion);
+            latency.squares[1] += completion as f64 * completion as f64;
+            if self.asynchronous {
+                let submission = times.handed.saturating_sub(times.begin).0;
+                latency.submission.record(submission);
+                latency.squares[0] += submission as f64 * submission as f64;
+            }
+        }
+    }
+
+    #[cold]
+    fn keep(&mut self, call: &Call, times: &Times) {
+        self.out.calls.push(CallRecord {
+            at: times.begin,
+            took: times.end.saturating_sub(times.due),
+            late: times.begin.saturating_sub(times.due),
+            submission: times.handed.saturating_sub(times.begin),
+            op: call.op,
+            file: call.file,
+            offset: call.offset,
+            len_bytes: call.len_bytes,
+        });
+    }
+
+    /// A call begins while so many are in flight, itself included.
+    #[inline(always)]
+    pub(crate) fn depth(&mut self, in_flight: u32) {
+        self.out.depths[depth_class(in_flight)] += 1;
+    }
+
+    /// So many calls were handed in at once.
+    #[inline(always)]
+    pub(crate) fn submitted(&mut self, calls: u32) {
+        self.out.submitted[batch_class(calls)] += 1;
+    }
+
+    /// So many completions were taken at once.
+    #[inline(always)]
+    pub(crate) fn completed(&mut self, calls: u32) {
+        self.out.completed[batch_class(calls)] += 1;
+    }
+
+    /// What an error is told of.
+    #[cold]
+    pub(crate) fn error(&mut self, call: &Call, at: Nanos, errno: i32, message: String) {
+        self.out.nr_errors += 1;
+        if self.out.errors.len() < MAX_ERRORS {
+            let Call { op, file, offset, len_bytes, .. } = *call;
+            self.out.errors.push(CallError { file, op, offset, len_bytes, at, errno, message });
+        }
+    }
+
+    #[cold]
+    fn tick(&mut self, now: Nanos) {
+        while now >= self.next_sample {
+            let end = self.next_sample;
+            self.close_sample(end);
+            self.next_sample = end + self.sample;
+        }
+        if now >= self.next_publication {
+            self.published.set(&self.counts);
+            self.next_publication = now + PUBLISHED_EVERY;
+        }
+        self.next_tick = self.next_publication.min(self.next_sample);
+    }
+
+    fn close_sample(&mut self, end: Nanos) {
+        let (all, before) = (&self.counts, &self.sampled);
+        let counts = Counts {
+            reads: all.reads - before.reads,
+            writes: all.writes - before.writes,
+            syncs: all.syncs - before.syncs,
+            read_bytes: all.read_bytes - before.read_bytes,
+            written_bytes: all.written_bytes - before.written_bytes,
+        };
+        self.out.samples.push(Sample { end, length: end.saturating_sub(self.sample_from), counts });
+        self.sampled = self.counts;
+        self.sample_from = end;
+    }
+
+    /// The thread has ended.
+    pub(crate) fn end(mut self, now: Nanos, split: bool, usage: Usage) -> ThreadOutcome {
+        if self.sample > Nanos::ZERO && now >= self.warm_at {
+            self.tick(now);
+            if now > self.sample_from {
+                self.close_sample(now);
+            }
+        }
+        self.published.set(&self.counts);
+        let mut out = self.out;
+        let total = self.counts.total();
+        if !self.asynchronous {
+            out.depths[0] = total;
+            out.submitted[1] = total;
+            out.completed[1] = total;
+            if split && !self.parts {
+                for latency in &mut self.latency {
+                    latency.completion = latency.total.clone();
+                    latency.squares[1] = latency.squares[2];
+                }
+            }
+        }
+        out.totals.events = total;
+        out.totals.counts = self.counts;
+        out.totals.busy = Nanos(self.latency.iter().map(|latency| latency.total.sum() as u64).sum());
+        out.totals.end = now;
+        out.latency = self.latency;
+        out.usage = usage;
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_are_those_of_the_report() {
+        let depths = [1, 2, 3, 4, 7, 8, 16, 32, 63, 64, 1000].map(depth_class);
+        assert_eq!(depths, [0, 1, 1, 2, 2, 3, 4, 5, 5, 6, 6]);
+        let batches = [0, 1, 4, 5, 8, 9, 16, 17, 32, 33, 64, 65, 1000].map(batch_class);
+        assert_eq!(batches, [0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6]);
+    }
+
+    #[test]
+    fn samples_tile_the_run_and_add_up() {
+        let published = Published::default();
+        let mut meter = Meter::new(&Thread::default(), Nanos(100), (false, false), &published);
+        meter.begin(Nanos(10), Nanos(50));
+        let call = Call { op: Op::Read, file: 0, offset: 0, len_bytes: 4096, then: None, counted: true };
+        for end in [40, 60, 149, 150, 420] {
+            let begin = Nanos(end - 5);
+            meter.count(&call, 4096, &Times { due: begin, begin, handed: begin, end: Nanos(end) });
+        }
+        let out = meter.end(Nanos(430), true, Usage::default());
+        let samples: Vec<_> = out.samples.iter().map(|s| (s.end.0, s.length.0, s.counts.reads)).collect();
+        // The first call is part of the warm-up; the stall shows as an empty sample.
+        assert_eq!(samples, [(150, 100, 2), (250, 100, 1), (350, 100, 0), (430, 80, 1)]);
+        assert_eq!((out.totals.events, out.latency[0].total.count()), (4, 4));
+        assert_eq!(out.latency[0].completion, out.latency[0].total);
+        assert_eq!(published.get(), out.totals.counts);
+    }
+}

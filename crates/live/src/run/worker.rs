@@ -1,0 +1,727 @@
+//! A thread of a run: the loop that asks for calls, hands them to the engine, and times them.
+//!
+//! ```text
+//! one by one   a call begins when the one before has ended: the same time stamp serves for both, and what the harness
+//!              takes in between (`harness_ns`) is part of the latency. Where preparing a call takes long (new data,
+//!              a shared generator) the clock is read again before it
+//! in flight    calls are handed in until the depth or the batch is reached, then completions are taken; all that are
+//!              taken at once have ended at the same time
+//! due          a call that is late because the program was busy has begun when it was due, not when it got its turn
+//! short        the rest is asked for again, as part of the same call; at the end of the file nothing more comes
+//! ```
+
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use iowhy_stack::event::Op;
+use iowhy_stack::job::ThreadSpec;
+use iowhy_stack::units::Nanos;
+use iowhy_stack::workload::{Call, FileIoGenerator, Next, StreamGenerator};
+
+use super::buffers::Buffers;
+use super::meter::{Meter, Published, Times};
+use super::source::{Shared, Source, Written};
+use crate::clock::Clock;
+use crate::engine::{Completion, Engine, Io, Open, OpenFile, Setup, Submit};
+use crate::outcome::{ThreadOutcome, Usage};
+use crate::{plan, signal, verify};
+
+/// Waits shorter than this are spent looking at the clock: a sleeping thread does not wake up on time.
+const SPIN: Nanos = Nanos::from_us(80);
+/// A sleeping thread looks for a signal this often.
+const NAP: Nanos = Nanos::from_ms(50);
+
+/// An engine that is full and has nothing to reap is asked so often before it is given up.
+const MAX_TRIES: u32 = 100_000;
+
+/// Lets the threads of a group begin together.
+#[derive(Default)]
+pub(crate) struct Gate {
+    state: Mutex<GateState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct GateState {
+    /// Threads that wait, or have left.
+    waiting: u32,
+    /// The clock, and when the group began; or that it will not.
+    opened: Option<Option<(Clock, Nanos)>>,
+}
+
+impl Gate {
+    fn state(&self) -> MutexGuard<'_, GateState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A thread waits until the gate is opened; none if its group will not run.
+    fn pass(&self) -> Option<(Clock, Nanos)> {
+        let mut state = self.state();
+        state.waiting += 1;
+        self.changed.notify_all();
+        loop {
+            if let Some(opened) = state.opened {
+                return opened;
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// A thread will not come, or not any more.
+    pub(crate) fn leave(&self) {
+        self.state().waiting += 1;
+        self.changed.notify_all();
+    }
+
+    /// Waits until so many threads wait, or have left.
+    pub(crate) fn wait_for(&self, threads: u32) {
+        let mut state = self.state();
+        while state.waiting < threads {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Lets all threads go, or ends them.
+    pub(crate) fn open(&self, started: Option<(Clock, Nanos)>) {
+        self.state().opened = Some(started);
+        self.changed.notify_all();
+    }
+}
+
+/// Who hands out the thread's calls.
+pub(crate) enum Calls<'a> {
+    Stream(Box<StreamGenerator>),
+    Shared(&'a Mutex<FileIoGenerator>),
+}
+
+/// A file that could not be opened, or another reason not to begin.
+pub(crate) struct Obstacle {
+    pub file: u32,
+    pub errno: i32,
+    pub message: String,
+}
+
+/// Everything that a thread needs.
+pub struct Worker<'a> {
+    pub(super) number: u32,
+    pub(super) spec: &'a ThreadSpec,
+    pub(super) thread: &'a plan::Thread,
+    pub(super) paths: &'a [plan::File],
+    pub(super) files: Vec<OpenFile>,
+    pub(super) obstacle: Option<Obstacle>,
+    pub(super) calls: Calls<'a>,
+    /// It has a rate: calls may be due before they begin.
+    pub(super) rated: bool,
+    /// Largest call, and whether it reads and writes.
+    pub(super) call_bytes: u32,
+    pub(super) directions: (bool, bool),
+    pub(super) seed: u64,
+    pub(super) sample: Nanos,
+    pub(super) warmup: Nanos,
+    /// None: it begins at once, and alone.
+    pub(super) gate: Option<&'a Gate>,
+    pub(super) published: &'a Published,
+    /// What came of it.
+    pub(super) outcome: ThreadOutcome,
+}
+
+/// What the loops share.
+struct Loop<'a> {
+    clock: Clock,
+    meter: Meter<'a>,
+    buffers: Buffers,
+    files: Vec<OpenFile>,
+    paths: &'a [plan::File],
+    thread: &'a plan::Thread,
+    /// Each read's data are checked now.
+    checking: bool,
+    written: Option<Written>,
+    /// The thread has ended because of an error.
+    failed: bool,
+}
+
+/// Makes the engine, and runs the thread with it.
+pub(crate) fn drive<E: Open>(worker: &mut Worker<'_>) {
+    let prepared = worker.prepare::<E>();
+    let (clock, since) = match worker.gate {
+        None => (Clock::start(), Nanos::ZERO),
+        Some(gate) => match gate.pass() {
+            Some(started) => started,
+            None => return,
+        },
+    };
+    let (mut engine, buffers) = match prepared {
+        Ok(prepared) => prepared,
+        Err(obstacle) => {
+            worker.give_up(obstacle, clock.now());
+            return;
+        }
+    };
+    let synchronous = engine.synchronous();
+    let mut state = Loop {
+        clock,
+        meter: Meter::new(worker.thread, worker.sample, (!synchronous, worker.rated), worker.published),
+        buffers,
+        files: std::mem::take(&mut worker.files),
+        paths: worker.paths,
+        thread: worker.thread,
+        checking: worker.thread.verify.is_some_and(|verify| !verify.after_writes),
+        written: worker.thread.verify.filter(|verify| verify.after_writes).map(|_| Written::default()),
+        failed: false,
+    };
+    if worker.spec.start_delay > Nanos::ZERO {
+        state.wait_until(since + worker.spec.start_delay);
+    }
+    let before = usage();
+    state.meter.begin(clock.now(), since + worker.warmup);
+    match &mut worker.calls {
+        Calls::Stream(stream) => state.run(&mut engine, stream.as_mut()),
+        Calls::Shared(generator) => state.run(&mut engine, &mut Shared { generator, thread: worker.number }),
+    }
+    if let Some(mut recheck) = state.written.as_ref().map(Written::recheck)
+        && !state.failed
+        && !signal::raised()
+    {
+        state.checking = true;
+        state.run(&mut engine, &mut recheck);
+    }
+    let end = clock.now();
+    let used = difference(&usage(), &before);
+    let notes = engine.notes();
+    // Calls that an error of the engine has left in flight end with it, before their buffers go.
+    drop(engine);
+    let mut outcome = state.meter.end(end, worker.thread.split_latency, used);
+    outcome.notes = std::mem::take(&mut worker.outcome.notes);
+    outcome.notes.extend(notes);
+    outcome.tid = thread_id();
+    worker.outcome = outcome;
+}
+
+impl Worker<'_> {
+    /// Everything that takes time before the clock starts.
+    fn prepare<E: Open>(&mut self) -> Result<(E, Buffers), Obstacle> {
+        if let Some(obstacle) = self.obstacle.take() {
+            return Err(obstacle);
+        }
+        // Sleeps end when they should, not up to 50 us later.
+        // SAFETY: the call takes numbers only.
+        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
+        // A table of descriptors that nobody shares: as in a program of one thread, the kernel need not count who uses
+        // a file during each call. Where it cannot be had, calls are a little dearer.
+        // SAFETY: the call takes numbers only; the open files stay those of before.
+        unsafe { libc::unshare(libc::CLONE_FILES) };
+        if let Err(error) = pin(&self.thread.cpus) {
+            self.outcome.notes.push(format!("the thread could not be bound to CPUs {:?}: {error}", self.thread.cpus));
+        }
+        let failed = |what: &str, error: &std::io::Error| Obstacle {
+            file: 0,
+            errno: error.raw_os_error().unwrap_or(libc::EIO),
+            message: format!("{what}: {error}"),
+        };
+        let thread = self.thread;
+        let fill = if thread.verify.is_some() { plan::Fill::Checked } else { thread.fill };
+        let depth = thread.depth.max(1);
+        let buffers =
+            Buffers::new(depth, self.call_bytes, thread.align, self.directions, fill, thread.verify, self.seed)
+                .map_err(|error| failed("memory for the buffers", &error))?;
+        let setup = Setup {
+            depth,
+            files: &self.files,
+            memory: buffers.memory(),
+            fixed_buffers: thread.fixed_buffers,
+            registered_files: thread.registered_files,
+            poll: thread.poll,
+            advice: self.spec.advice,
+        };
+        let engine = E::open(&setup).map_err(|error| failed(&format!("engine {}", thread.engine), &error))?;
+        Ok((engine, buffers))
+    }
+
+    /// The thread never began.
+    fn give_up(&mut self, obstacle: Obstacle, now: Nanos) {
+        let op = if self.directions.1 && !self.directions.0 { Op::Write } else { Op::Read };
+        self.outcome.totals.start = now;
+        self.outcome.totals.end = now;
+        self.outcome.nr_errors = 1;
+        self.outcome.tid = thread_id();
+        self.outcome.errors.push(crate::outcome::CallError {
+            file: obstacle.file,
+            op,
+            offset: 0,
+            len_bytes: 0,
+            at: now,
+            errno: obstacle.errno,
+            message: obstacle.message,
+        });
+    }
+}
+
+/// A call in flight.
+#[derive(Copy, Clone)]
+struct Pending {
+    call: Call,
+    /// What the engine has of it now: the rest of the call, or its sync.
+    io: Io,
+    moved: u32,
+    /// Which write of the thread it is.
+    generation: u64,
+    due: Nanos,
+    begin: Nanos,
+    handed: Nanos,
+}
+
+impl Loop<'_> {
+    fn run<E: Engine, S: Source>(&mut self, engine: &mut E, source: &mut S) {
+        if engine.synchronous() {
+            self.one_by_one(engine, source);
+        } else {
+            self.in_flight(engine, source);
+        }
+    }
+
+    /// Sleeps, and spins for the last bit.
+    #[cold]
+    fn wait_until(&self, time: Nanos) {
+        loop {
+            let left = time.saturating_sub(self.clock.now());
+            if left == Nanos::ZERO || signal::raised() {
+                return;
+            }
+            if left > SPIN {
+                std::thread::sleep(Duration::from_nanos((left.0 - SPIN.0).min(NAP.0)));
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    #[cold]
+    fn compute(&self, time: Nanos) {
+        let until = self.clock.now() + time;
+        while self.clock.now() < until && !signal::raised() {
+            std::hint::spin_loop();
+        }
+    }
+
+    /// The call as the engine gets it, with its data. Says whether that took long.
+    #[inline(always)]
+    fn io(&mut self, call: &Call, slot: u32) -> (Io, bool) {
+        let (buffer, long) = match call.op {
+            Op::Write => (self.buffers.write(slot, call), !matches!(self.thread.fill, plan::Fill::Same)),
+            _ => (self.buffers.read(slot), false),
+        };
+        let fd = self.files[call.file as usize].fd;
+        let Call { op, file, offset, len_bytes, .. } = *call;
+        (Io { slot, op, file, fd, offset, buffer, len_bytes }, long)
+    }
+
+    fn one_by_one<E: Engine, S: Source>(&mut self, engine: &mut E, source: &mut S) {
+        let mut now = self.clock.now();
+        while !signal::raised() {
+            let (call, intended) = match source.next(now) {
+                Next::Do { call, intended } => (call, intended),
+                Next::At(time) => {
+                    self.wait_until(time);
+                    now = self.clock.now();
+                    continue;
+                }
+                Next::Compute(time) => {
+                    self.compute(time);
+                    now = self.clock.now();
+                    continue;
+                }
+                Next::Done => return,
+            };
+            let (io, long) = self.io(&call, 0);
+            let begin = if S::SLOW || long { self.clock.now() } else { now };
+            let due = if intended == now { begin } else { intended };
+            let result = done(engine.submit(&io));
+            let moved = if result == io.len_bytes as i32 && call.then.is_none() {
+                io.len_bytes
+            } else {
+                match self.finish(engine, &call, io, result) {
+                    Ok(moved) => moved,
+                    Err(errno) => {
+                        now = self.clock.now();
+                        self.fail(&call, now, errno);
+                        if self.failed {
+                            return;
+                        }
+                        source.completed(&call, now);
+                        continue;
+                    }
+                }
+            };
+            now = self.clock.now();
+            self.meter.count(&call, moved, &Times { due, begin, handed: begin, end: now });
+            if self.checking || self.written.is_some() {
+                self.look_at(&call, 0, (moved, self.buffers.generation()), now);
+                if self.failed {
+                    return;
+                }
+            }
+            source.completed(&call, now);
+        }
+    }
+
+    /// The rest of a call that was short or has a sync of its own.
+    #[cold]
+    fn finish<E: Engine>(&mut self, engine: &mut E, call: &Call, mut io: Io, mut result: i32) -> Result<u32, i32> {
+        let mut pending = Pending {
+            call: *call,
+            io,
+            moved: 0,
+            generation: 0,
+            due: Nanos::ZERO,
+            begin: Nanos::ZERO,
+            handed: Nanos::ZERO,
+        };
+        while let Some(rest) = self.rest_of(&mut pending, result)? {
+            io = rest;
+            result = done(engine.submit(&io));
+        }
+        Ok(pending.moved)
+    }
+
+    /// What is still to be done of a call whose last part had this result.
+    fn rest_of(&mut self, pending: &mut Pending, result: i32) -> Result<Option<Io>, i32> {
+        let (call, io) = (&pending.call, &mut pending.io);
+        if result == -libc::EINTR {
+            return Ok(Some(*io));
+        }
+        if result < 0 {
+            return Err(-result);
+        }
+        if matches!(io.op, Op::Fsync | Op::Fdatasync) {
+            return Ok(None);
+        }
+        let result = result as u32;
+        if pending.moved == 0 && result < io.len_bytes {
+            self.meter.out.short += 1;
+        }
+        pending.moved += result;
+        // A direct call that ends within a sector has met the end of the file; another one from there is not allowed.
+        let at_end = result == 0 || (self.files[io.file as usize].direct && !result.is_multiple_of(512));
+        if result < io.len_bytes && !at_end {
+            io.offset += u64::from(result);
+            io.len_bytes -= result;
+            io.buffer = io.buffer.wrapping_add(result as usize);
+            return Ok(Some(*io));
+        }
+        match call.then {
+            Some(op) if self.thread.open_sync.is_none() => {
+                *io = Io { op, len_bytes: 0, ..*io };
+                Ok(Some(*io))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    #[cold]
+    fn fail(&mut self, call: &Call, now: Nanos, errno: i32) {
+        let path = self.paths.get(call.file as usize).map(|file| file.path.display().to_string()).unwrap_or_default();
+        let what = match call.op {
+            Op::Read => format!("read of {} bytes at {} of {path}", call.len_bytes, call.offset),
+            Op::Write => format!("write of {} bytes at {} of {path}", call.len_bytes, call.offset),
+            Op::Fsync => format!("fsync of {path}"),
+            Op::Fdatasync => format!("fdatasync of {path}"),
+        };
+        let hint = super::hint(errno);
+        let message = format!("{what}: {}{hint}", std::io::Error::from_raw_os_error(errno));
+        self.meter.error(call, now, errno, message);
+        self.failed |= !self.thread.go_on;
+    }
+
+    /// Remembers what was written, or checks what was read.
+    #[cold]
+    fn look_at(&mut self, call: &Call, slot: u32, (moved, generation): (u32, u64), now: Nanos) {
+        if let (Op::Write, Some(written)) = (call.op, &mut self.written) {
+            written.add((call.file, call.offset, moved), generation);
+        }
+        let (Op::Read, true, Some(verify)) = (call.op, self.checking, &self.thread.verify) else { return };
+        let data = self.buffers.data(slot, moved);
+        let wrong = match verify::check(data, verify, call.file, call.offset) {
+            Ok(found) => {
+                let block = if verify.interval_bytes == 0 { moved } else { verify.interval_bytes };
+                self.meter.out.verified += u64::from(moved.div_ceil(block.max(1)));
+                let expected = self.written.as_ref().and_then(|written| written.generation(call.file, call.offset));
+                expected.filter(|expected| Buffers::is_older(found, *expected)).map(|_| {
+                    format!("the last write of {moved} bytes at {} is lost: an earlier one is there", call.offset)
+                })
+            }
+            Err(mismatch) => Some(mismatch.to_string()),
+        };
+        if let Some(wrong) = wrong {
+            let path = self.paths.get(call.file as usize).map(|file| file.path.display().to_string());
+            self.meter.error(call, now, 0, format!("{}: {wrong}", path.unwrap_or_default()));
+            self.failed |= verify.fatal;
+        }
+    }
+
+    fn in_flight<E: Engine, S: Source>(&mut self, engine: &mut E, source: &mut S) {
+        let depth = self.thread.depth.max(1);
+        let batch_submit = self.thread.batch_submit.clamp(1, depth);
+        let (min_complete, max_complete) = self.thread.batch_complete;
+        let max_complete = if max_complete == 0 { depth } else { max_complete };
+        let mut flight = Flight {
+            free: (0..depth).rev().collect(),
+            pending: vec![None; depth as usize],
+            queued: Vec::with_capacity(depth as usize),
+            done: Vec::with_capacity(depth as usize),
+        };
+        let mut now = self.clock.now();
+        let mut over = false;
+        loop {
+            over |= self.failed || signal::raised();
+            let mut pause = None;
+            let mut batch = 0;
+            while !over && batch < batch_submit && !flight.free.is_empty() {
+                match source.next(now) {
+                    Next::Do { call, intended } => {
+                        let Some(slot) = flight.free.pop() else { unreachable!("a slot was free just now") };
+                        let (io, long) = self.io(&call, slot);
+                        let begin = if S::SLOW || long { self.clock.now() } else { now };
+                        let due = if intended == now { begin } else { intended };
+                        let generation = self.buffers.generation();
+                        flight.pending[slot as usize] =
+                            Some(Pending { call, io, moved: 0, generation, due, begin, handed: begin });
+                        self.meter.depth(depth - flight.free.len() as u32);
+                        batch += 1;
+                        self.submit(engine, source, &mut flight, io);
+                    }
+                    Next::At(time) => {
+                        pause = Some(time);
+                        break;
+                    }
+                    Next::Compute(time) => {
+                        self.commit(engine, &mut flight);
+                        self.compute(time);
+                        now = self.clock.now();
+                    }
+                    Next::Done => over = true,
+                }
+            }
+            self.commit(engine, &mut flight);
+            let in_flight = depth - flight.free.len() as u32;
+            if in_flight == 0 && flight.done.is_empty() {
+                match pause {
+                    _ if over => return,
+                    Some(time) => self.wait_until(time),
+                    None => {}
+                }
+                now = self.clock.now();
+                continue;
+            }
+            let (min, timeout) = match pause {
+                _ if over || flight.free.is_empty() => (min_complete.clamp(1, in_flight.max(1)), None),
+                // Wakes up a little early, and then looks again and again.
+                Some(time) => {
+                    let left = time.saturating_sub(self.clock.now()).saturating_sub(SPIN);
+                    (u32::from(left > Nanos::ZERO), Some(Duration::from_nanos(left.min(NAP).0)))
+                }
+                None => (0, None),
+            };
+            if flight.done.is_empty()
+                && let Err(error) = engine.reap(min, max_complete.max(min), timeout, &mut flight.done)
+            {
+                now = self.clock.now();
+                self.engine_failed("waiting for completions", &error, now, &mut flight);
+                return;
+            }
+            now = self.clock.now();
+            if min > 0 || !flight.done.is_empty() {
+                self.meter.completed(flight.done.len() as u32);
+            }
+            self.take(engine, source, &mut flight, now);
+        }
+    }
+
+    /// Hands one call to the engine, making room if there is none.
+    fn submit<E: Engine, S: Source>(&mut self, engine: &mut E, source: &mut S, flight: &mut Flight, io: Io) {
+        let mut tries = 0;
+        loop {
+            match engine.submit(&io) {
+                Submit::Queued => {
+                    flight.queued.push(io.slot);
+                    return;
+                }
+                Submit::Done(completion) => {
+                    let now = self.clock.now();
+                    self.meter.completed(1);
+                    flight.done.push(completion);
+                    self.take(engine, source, flight, now);
+                    return;
+                }
+                Submit::Full => {
+                    self.commit(engine, flight);
+                    let mut done = std::mem::take(&mut flight.done);
+                    let result = engine.reap(1, u32::MAX, None, &mut done);
+                    let now = self.clock.now();
+                    flight.done = done;
+                    tries = if flight.done.is_empty() { tries + 1 } else { 0 };
+                    let stuck = tries > MAX_TRIES;
+                    if let Err(error) = result.and(if stuck { Err(ErrorKind::WouldBlock.into()) } else { Ok(()) }) {
+                        self.engine_failed("waiting for completions", &error, now, flight);
+                        return;
+                    }
+                    self.take(engine, source, flight, now);
+                }
+            }
+        }
+    }
+
+    fn commit<E: Engine>(&mut self, engine: &mut E, flight: &mut Flight) {
+        if flight.queued.is_empty() {
+            return;
+        }
+        match engine.commit() {
+            Ok(nr_calls) => {
+                let now = self.clock.now();
+                self.meter.submitted(nr_calls);
+                for slot in flight.queued.drain(..) {
+                    if let Some(pending) = &mut flight.pending[slot as usize] {
+                        pending.handed = now;
+                    }
+                }
+            }
+            Err(error) => {
+                let now = self.clock.now();
+                self.engine_failed("handing calls in", &error, now, flight);
+            }
+        }
+    }
+
+    /// Completions that have been taken from the engine.
+    fn take<E: Engine, S: Source>(&mut self, engine: &mut E, source: &mut S, flight: &mut Flight, now: Nanos) {
+        let mut done = std::mem::take(&mut flight.done);
+        for Completion { slot, result } in done.drain(..) {
+            let Some(pending) = &mut flight.pending[slot as usize] else { continue };
+            let whole = result == pending.io.len_bytes as i32 && pending.moved == 0 && pending.call.then.is_none();
+            if whole {
+                pending.moved = result as u32;
+            } else {
+                match self.rest_of(pending, result) {
+                    Ok(None) => {}
+                    Ok(Some(rest)) => {
+                        self.submit(engine, source, flight, rest);
+                        continue;
+                    }
+                    Err(errno) => {
+                        let call = pending.call;
+                        flight.release(slot);
+                        self.fail(&call, now, errno);
+                        source.completed(&call, now);
+                        continue;
+                    }
+                }
+            }
+            let Pending { call, moved, generation, due, begin, handed, .. } = *pending;
+            flight.release(slot);
+            self.meter.count(&call, moved, &Times { due, begin, handed, end: now });
+            if self.checking || self.written.is_some() {
+                self.look_at(&call, slot, (moved, generation), now);
+            }
+            source.completed(&call, now);
+        }
+        // Completions that came in meanwhile, while room was made for the rest of a call, have been handled there.
+        if flight.done.is_empty() {
+            flight.done = done;
+        }
+    }
+
+    /// The engine itself has failed: nothing can be said of the calls in flight.
+    #[cold]
+    fn engine_failed(&mut self, what: &str, error: &std::io::Error, now: Nanos, flight: &mut Flight) {
+        let none = Call { op: Op::Read, file: 0, offset: 0, len_bytes: 0, then: None, counted: false };
+        let call = flight.pending.iter().flatten().map(|pending| pending.call).next().unwrap_or(none);
+        let message = format!("engine {}: {what}: {error}", self.thread.engine);
+        self.meter.error(&call, now, error.raw_os_error().unwrap_or(libc::EIO), message);
+        self.failed = true;
+        flight.queued.clear();
+        flight.done.clear();
+        for slot in 0..flight.pending.len() as u32 {
+            if flight.pending[slot as usize].is_some() {
+                flight.release(slot);
+            }
+        }
+    }
+}
+
+/// The slots of a thread with calls in flight.
+struct Flight {
+    /// Used last, used first: their buffers are still in the processor's cache.
+    free: Vec<u32>,
+    pending: Vec<Option<Pending>>,
+    queued: Vec<u32>,
+    done: Vec<Completion>,
+}
+
+impl Flight {
+    fn release(&mut self, slot: u32) {
+        self.pending[slot as usize] = None;
+        self.free.push(slot);
+    }
+}
+
+/// The answer of an engine that is synchronous.
+#[inline(always)]
+fn done(answer: Submit) -> i32 {
+    match answer {
+        Submit::Done(completion) => completion.result,
+        Submit::Queued | Submit::Full => unreachable!("a synchronous engine answers Done"),
+    }
+}
+
+fn thread_id() -> u32 {
+    // SAFETY: the call has no arguments.
+    unsafe { libc::gettid() as u32 }
+}
+
+/// Binds the thread to CPUs.
+fn pin(cpus: &[usize]) -> std::io::Result<()> {
+    if cpus.is_empty() {
+        return Ok(());
+    }
+    let known: BTreeSet<usize> = cpus.iter().copied().filter(|cpu| *cpu < libc::CPU_SETSIZE as usize).collect();
+    // SAFETY: a set of zeroes is an empty one; every number is below its size; the set lives through the call.
+    let result = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        for cpu in known {
+            libc::CPU_SET(cpu, &mut set);
+        }
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set)
+    };
+    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+}
+
+/// What the thread has used so far.
+fn usage() -> Usage {
+    // SAFETY: a structure of zeroes is valid, and it lives through the call.
+    let used = unsafe {
+        let mut used: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_THREAD, &raw mut used);
+        used
+    };
+    let time = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
+    Usage {
+        user: time(used.ru_utime),
+        system: time(used.ru_stime),
+        voluntary: used.ru_nvcsw as u64,
+        involuntary: used.ru_nivcsw as u64,
+        minor_faults: used.ru_minflt as u64,
+        major_faults: used.ru_majflt as u64,
+    }
+}
+
+fn difference(after: &Usage, before: &Usage) -> Usage {
+    Usage {
+        user: after.user.saturating_sub(before.user),
+        system: after.system.saturating_sub(before.system),
+        voluntary: after.voluntary - before.voluntary,
+        involuntary: after.involuntary - before.involuntary,
+        minor_faults: after.minor_faults - before.minor_faults,
+        major_faults: after.major_faults - before.major_faults,
+    }
+}

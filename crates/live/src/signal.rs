@@ -1,0 +1,71 @@
+//! SIGINT and SIGTERM end a run cleanly: the handler only sets a flag that every thread looks at between two calls.
+//!
+//! Who measures holds a [`Guard`]; the handlers of before come back when the last one goes. The third signal gives up
+//! waiting and ends the process: a call may hang in the kernel for ever.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Signals since the first guard was taken.
+static RAISED: AtomicU32 = AtomicU32::new(0);
+/// Guards alive, and what the signals did before.
+static HELD: Mutex<(u32, Option<[libc::sigaction; 2]>)> = Mutex::new((0, None));
+
+const SIGNALS: [libc::c_int; 2] = [libc::SIGINT, libc::SIGTERM];
+/// So many signals end the process at once.
+const IMPATIENT: u32 = 3;
+
+/// Whether a signal has asked for the end.
+#[inline(always)]
+pub fn raised() -> bool {
+    RAISED.load(Ordering::Relaxed) != 0
+}
+
+extern "C" fn on_signal(signal: libc::c_int) {
+    if RAISED.fetch_add(1, Ordering::Relaxed) + 1 >= IMPATIENT {
+        // SAFETY: _exit may be called in a signal handler.
+        unsafe { libc::_exit(128 + signal) };
+    }
+}
+
+/// The two signals set the flag as long as there is one of these.
+#[derive(Debug)]
+pub struct Guard(());
+
+impl Guard {
+    /// Takes the signals over.
+    pub fn take() -> Guard {
+        let mut held = HELD.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if held.0 == 0 {
+            RAISED.store(0, Ordering::Relaxed);
+            // SAFETY: a sigaction of zeroes is a valid value of the C structure (default action, empty mask).
+            let mut before: [libc::sigaction; 2] = unsafe { std::mem::zeroed() };
+            // SAFETY: as above.
+            let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+            action.sa_sigaction = on_signal as extern "C" fn(libc::c_int) as usize;
+            action.sa_flags = libc::SA_RESTART;
+            for (signal, before) in SIGNALS.iter().zip(&mut before) {
+                // SAFETY: both structures live through the call; the handler only touches an atomic.
+                unsafe { libc::sigaction(*signal, &raw const action, before) };
+            }
+            held.1 = Some(before);
+        }
+        held.0 += 1;
+        Guard(())
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let mut held = HELD.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        held.0 -= 1;
+        if held.0 > 0 {
+            return;
+        }
+        RAISED.store(0, Ordering::Relaxed);
+        for (signal, before) in SIGNALS.iter().zip(held.1.take().iter().flatten()) {
+            // SAFETY: `before` is what sigaction itself has stored.
+            unsafe { libc::sigaction(*signal, before, std::ptr::null_mut()) };
+        }
+    }
+}
