@@ -71,21 +71,21 @@ const fn engine(
 /// Every engine, as it is if nothing else is said.
 pub const ENGINES: &[&Entry<Engine>] = &[
     &engine(
-        "sync",
+        "simulated-sync",
         "one call after the other: read, pread, readv and their like",
         &[Origin { kernels: "any", file: "mm/filemap.c", function: "the read and write paths", notes: "" }],
         "read-ahead's golden vectors; conservation tests of the simulator",
         Engine::Sync,
     ),
     &engine(
-        "aio",
+        "simulated-aio",
         "several calls in flight: libaio, io_uring; buffered calls are carried out as they are submitted",
         &[Origin { kernels: "2.6 and later", file: "fs/aio.c", function: "io_submit, io_getevents", notes: "" }],
         "conservation tests of the simulator",
         Engine::Aio { depth: 1, batch_submit: 1, batch_complete: 1 },
     ),
     &engine(
-        "mmap",
+        "simulated-mmap",
         "touches of the pages of a shared mapping of each file",
         &[Origin { kernels: "any", file: "mm/filemap.c, mm/memory.c", function: "filemap_fault", notes: "" }],
         "golden vectors of faults; conservation tests of the simulator",

@@ -21,14 +21,14 @@ use std::io;
 use std::time::Duration;
 
 use iowhy_stack::event::Op;
-use iowhy_stack::origin::Entry;
+use iowhy_stack::origin::{Entry, Origin};
 
 use super::{Build, Completion, Engine, Io, Open, Setup, Submit, result_of, sync_now};
 
 pub(super) const ENTRY: Entry<Build> = Entry {
     name: "skeleton",
     summary: "an example of an engine: queued calls are carried out by pread and pwrite when they are committed",
-    origin: &[],
+    origin: &[Origin { kernels: "any", file: "fs/read_write.c", function: "pread64, pwrite64", notes: "an example" }],
     options: &[],
     conformance: "engine tests on a real file",
     build: Build::of::<Skeleton>(),
