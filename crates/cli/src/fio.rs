@@ -55,13 +55,7 @@ fn world<'a>(load: &'a dyn Fn(&str) -> Result<String, String>) -> World<'a> {
 /// Does what the command line says.
 pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
     let mut problems = Problems::default();
-    let mut words = Vec::new();
-    for argument in arguments {
-        match argument.to_str() {
-            Some(word) => words.push(word.to_owned()),
-            None => problems.push(Problem::error(format!("`{}` is not UTF-8", argument.to_string_lossy()))),
-        }
-    }
+    let words = output::words(arguments, &mut problems);
     let world = world(&run::load);
     let invocation = fio::command_line(&words, &world, &mut problems).filter(|_| !problems.any_error());
     let Some(invocation) = invocation else {

@@ -1,10 +1,25 @@
-//! Standard output and standard error, without panics: whoever reads may stop at any time.
+//! What a verb is given and gives: the words behind it, standard output and standard error, without panics: whoever
+//! reads may stop at any time.
 
+use std::ffi::OsString;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
+use iowhy_lab::diagnose::{Problem, Problems};
 use serde_json::Value;
+
+/// The words behind a verb that reads them itself. What is not UTF-8 is a problem.
+pub(crate) fn words(arguments: &[OsString], problems: &mut Problems) -> Vec<String> {
+    let mut words = Vec::new();
+    for argument in arguments {
+        match argument.to_str() {
+            Some(word) => words.push(word.to_owned()),
+            None => problems.push(Problem::error(format!("`{}` is not UTF-8", argument.to_string_lossy()))),
+        }
+    }
+    words
+}
 
 /// How a command ended.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

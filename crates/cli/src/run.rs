@@ -26,13 +26,7 @@ pub(crate) fn load(name: &str) -> Result<String, String> {
 /// Does what the command line says.
 pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
     let mut problems = Problems::default();
-    let mut words = Vec::new();
-    for argument in arguments {
-        match argument.to_str() {
-            Some(word) => words.push(word.to_owned()),
-            None => problems.push(Problem::error(format!("`{}` is not UTF-8", argument.to_string_lossy()))),
-        }
-    }
+    let words = output::words(arguments, &mut problems);
     // Standard input can be read once, and a job is read for each place it runs on.
     let input = std::cell::OnceCell::new();
     let load = |name: &str| match name {

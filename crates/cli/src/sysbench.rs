@@ -14,13 +14,7 @@ use crate::output::{self, Exit};
 /// Does what the command line says.
 pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
     let mut problems = Problems::default();
-    let mut words = Vec::new();
-    for argument in arguments {
-        match argument.to_str() {
-            Some(word) => words.push(word.to_owned()),
-            None => problems.push(Problem::error(format!("`{}` is not UTF-8", argument.to_string_lossy()))),
-        }
-    }
+    let words = output::words(arguments, &mut problems);
     let request = sysbench::resolve(&words, &mut problems).filter(|_| !problems.any_error());
     output::complain(&problems.render());
     let here = Path::new("");

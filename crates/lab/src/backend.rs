@@ -148,8 +148,7 @@ pub fn live_plan(job: &Job, names: &[String], dir: &Path, problems: &mut Problem
         moved.push((at as u32, shift));
     }
     for thread in threads.iter_mut() {
-        let log = thread.stream.log.as_mut().map(|log| &mut log.target);
-        for target in thread.stream.targets.iter_mut().chain(log) {
+        for target in thread.stream.targets_mut() {
             let (file, shift) = moved[target.file as usize];
             target.file = file;
             target.start += shift;
@@ -215,9 +214,7 @@ fn without(plan: &Plan, path: &Path) -> Option<(Plan, usize)> {
     threads.retain(|_| left.next() == Some(&false));
     let mut left = uses.iter();
     plan.threads.retain(|_| left.next() == Some(&false));
-    for target in threads.iter_mut().flat_map(|thread| {
-        thread.stream.targets.iter_mut().chain(thread.stream.log.as_mut().map(|log| &mut log.target))
-    }) {
+    for target in threads.iter_mut().flat_map(|thread| thread.stream.targets_mut()) {
         target.file -= u32::from(target.file > file);
     }
     files.remove(file as usize);
@@ -296,12 +293,7 @@ impl Live {
                     Interval { end: Nanos::ZERO, counts: Counts::default(), latency: Histogram::default() };
                 for sample in self.outcome.threads.iter().filter_map(|thread| thread.samples.get(nr)) {
                     interval.end = interval.end.max(sample.end);
-                    let (all, one) = (&mut interval.counts, &sample.counts);
-                    all.reads += one.reads;
-                    all.writes += one.writes;
-                    all.syncs += one.syncs;
-                    all.read_bytes += one.read_bytes;
-                    all.written_bytes += one.written_bytes;
+                    interval.counts.merge(&sample.counts);
                 }
                 interval
             })

@@ -246,7 +246,7 @@ fn parts(plan: &Plan) -> Result<Vec<Part<'_>>, LiveError> {
         let (directions, call_bytes, rated) = match &plan.job.workload {
             Workload::FileIo(fileio) => {
                 let merged = fileio.block_bytes.saturating_mul(fileio.merged_requests.max(1));
-                ((!fileio.mode.writes() || reads_too(fileio), fileio.mode.writes()), merged, fileio.rate > 0)
+                ((fileio.mode.reads(), fileio.mode.writes()), merged, fileio.rate > 0)
             }
             Workload::Threads { threads, .. } => {
                 let stream = &threads[number].stream;
@@ -259,10 +259,6 @@ fn parts(plan: &Plan) -> Result<Vec<Part<'_>>, LiveError> {
         parts.push(Part { spec, thread, engine, files, directions, call_bytes, rated });
     }
     Ok(parts)
-}
-
-fn reads_too(fileio: &FileIo) -> bool {
-    fileio.mode == iowhy_stack::workload::Mode::RandomReadWrite
 }
 
 /// Whether a stream reads, and whether it writes.
@@ -282,13 +278,8 @@ fn directions_of(stream: &Stream) -> (bool, bool) {
 
 /// Bytes of the largest call of a stream.
 fn largest_call(stream: &Stream) -> u32 {
-    let largest = |sizes: &BlockSizes| match sizes {
-        BlockSizes::Fixed(size) => *size,
-        BlockSizes::Range(low, high) => *low.max(high),
-        BlockSizes::Split(sizes) => sizes.iter().map(|(size, _)| *size).max().unwrap_or(0),
-    };
     let scripted = stream.script.iter().flat_map(|script| script.iter()).map(|step| step.call.len_bytes);
-    let drawn = stream.blocks.iter().map(largest);
+    let drawn = stream.blocks.iter().map(BlockSizes::largest);
     let log = stream.log.iter().map(|log| log.len_bytes);
     scripted.chain(drawn).chain(log).max().unwrap_or(0).max(4096)
 }
@@ -378,7 +369,7 @@ fn need(number: u32, bytes: u64, plan: &Plan, parts: &[Part<'_>]) -> Need {
     for (index, part) in parts.iter().enumerate().filter(|(_, part)| part.files.contains(&number)) {
         let writes_first = part.thread.verify.is_some_and(|verify| verify.after_writes) && part.directions.1;
         let reads = match &plan.job.workload {
-            Workload::FileIo(fileio) => !fileio.mode.writes() || reads_too(fileio),
+            Workload::FileIo(fileio) => fileio.mode.reads(),
             Workload::Threads { threads, .. } => directions_of(&threads[index].stream).0,
         };
         need.data |= reads;
@@ -503,7 +494,7 @@ impl Run<'_> {
             threads = waited.0;
             if waited.1.timed_out() {
                 let mut counts = Counts::default();
-                self.published.iter().for_each(|published| add(&mut counts, &published.get()));
+                self.published.iter().for_each(|published| counts.merge(&published.get()));
                 (self.progress)(Progress::Running { elapsed: clock.now(), group, threads: *threads, counts });
             }
         }
@@ -605,8 +596,8 @@ impl Run<'_> {
             let first = !std::mem::replace(&mut seen[part.spec.job as usize], true);
             job.start = if first { thread.totals.start } else { job.start.min(thread.totals.start) };
             job.end = job.end.max(thread.totals.end);
-            add(&mut job.counts, &thread.totals.counts);
-            add(&mut counts, &thread.totals.counts);
+            job.counts.merge(&thread.totals.counts);
+            counts.merge(&thread.totals.counts);
             for (mine, its) in job.latency.iter_mut().zip(&thread.latency) {
                 mine.merge(&its.total);
                 latency.merge(&its.total);
@@ -638,14 +629,6 @@ impl Drop for Leaving<'_> {
         self.0.1.notify_all();
         self.1.leave();
     }
-}
-
-fn add(sum: &mut Counts, more: &Counts) {
-    sum.reads += more.reads;
-    sum.writes += more.writes;
-    sum.syncs += more.syncs;
-    sum.read_bytes += more.read_bytes;
-    sum.written_bytes += more.written_bytes;
 }
 
 #[expect(clippy::too_many_arguments, reason = "one call for the run and one for the harness")]

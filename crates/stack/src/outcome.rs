@@ -39,6 +39,15 @@ impl Counts {
         }
     }
 
+    /// Counts what somebody else has counted.
+    pub fn merge(&mut self, more: &Counts) {
+        self.reads += more.reads;
+        self.writes += more.writes;
+        self.syncs += more.syncs;
+        self.read_bytes += more.read_bytes;
+        self.written_bytes += more.written_bytes;
+    }
+
     /// All calls.
     pub fn total(&self) -> u64 {
         self.reads + self.writes + self.syncs

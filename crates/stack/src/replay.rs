@@ -10,7 +10,7 @@ use crate::event::{RaClose, RaKind};
 use crate::origin::{Entry, Options};
 use crate::read_loop::{LoopStyle, ReadLoop, Step};
 use crate::readahead::{Advice, Build, Folio, Limits, Mapping, ReadRequest, Readahead, Window};
-use crate::units::{PAGE_BYTES, PageIndex};
+use crate::units::{self, PAGE_BYTES, PageIndex};
 
 /// When I/O ends.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -381,14 +381,7 @@ impl Cache {
     }
 
     fn runs(&self) -> Vec<(u64, u64)> {
-        let mut runs: Vec<(u64, u64)> = Vec::new();
-        for &page in self.pages.keys() {
-            match runs.last_mut() {
-                Some((start, nr_pages)) if *start + *nr_pages == page => *nr_pages += 1,
-                _ => runs.push((page, 1)),
-            }
-        }
-        runs
+        units::runs(self.pages.keys().copied())
     }
 }
 

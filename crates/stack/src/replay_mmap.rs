@@ -23,7 +23,7 @@ use crate::read_loop::{LoopStyle, ReadLoop, Step};
 use crate::readahead::{
     self, Advice, Decision, FaultWindow, Folio, Limits, Mapping, ReadRequest, Readahead, Token, Window,
 };
-use crate::units::{PAGE_BYTES, PageIndex};
+use crate::units::{self, PAGE_BYTES, PageIndex};
 
 /// A mapping of a case.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -633,14 +633,7 @@ impl Cache {
     }
 
     fn runs(&self) -> Vec<(u64, u64)> {
-        let mut runs: Vec<(u64, u64)> = Vec::new();
-        for &page in self.pages.keys() {
-            match runs.last_mut() {
-                Some((start, nr_pages)) if *start + *nr_pages == page => *nr_pages += 1,
-                _ => runs.push((page, 1)),
-            }
-        }
-        runs
+        units::runs(self.pages.keys().copied())
     }
 }
 

@@ -436,6 +436,15 @@ impl MergeHints {
         }
     }
 
+    /// The request that the two look-ups find, in their order.
+    #[inline]
+    pub fn find(&mut self, requests: &Requests, bio: &Bio) -> Option<(RqId, MergeKind)> {
+        match self.last(requests, bio) {
+            Some(found) => Some(found),
+            None => self.back(requests, bio).map(|rq| (rq, MergeKind::Back)),
+        }
+    }
+
     /// `rq` has grown.
     #[inline]
     pub fn merged(&mut self, requests: &Requests, rq: RqId) {

@@ -194,6 +194,18 @@ impl TickClock {
     }
 }
 
+/// Ascending page numbers as runs: first page, pages.
+pub fn runs(pages: impl IntoIterator<Item = u64>) -> Vec<(u64, u64)> {
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    for page in pages {
+        match runs.last_mut() {
+            Some((start, nr_pages)) if *start + *nr_pages == page => *nr_pages += 1,
+            _ => runs.push((page, 1)),
+        }
+    }
+    runs
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use iowhy_stack::job::{Job, Workload};
 use iowhy_stack::units::Nanos;
-use iowhy_stack::workload::{BlockSizes, Stream, Target};
+use iowhy_stack::workload::BlockSizes;
 
 /// What jobs may do at most.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -26,11 +26,7 @@ pub(super) struct Limit {
 }
 
 fn largest(blocks: &[BlockSizes; 2]) -> u64 {
-    let of = |blocks: &BlockSizes| match blocks {
-        BlockSizes::Fixed(size) | BlockSizes::Range(_, size) => *size,
-        BlockSizes::Split(sizes) => sizes.iter().map(|(size, _)| *size).max().unwrap_or(4096),
-    };
-    u64::from(of(&blocks[0]).max(of(&blocks[1])))
+    u64::from(blocks[0].largest().max(blocks[1].largest()))
 }
 
 /// The smaller of two limits of which 0 is none.
@@ -39,10 +35,6 @@ fn smaller(one: u64, other: u64) -> u64 {
         (0, n) | (n, 0) => n,
         (one, other) => one.min(other),
     }
-}
-
-fn targets(stream: &mut Stream) -> impl Iterator<Item = &mut Target> {
-    stream.targets.iter_mut().chain(stream.log.as_mut().map(|log| &mut log.target))
 }
 
 impl Limit {
@@ -75,7 +67,7 @@ impl Limit {
             // As many places of the log as there are calls would be too fine: it is written round and round.
             let log = stream.log.map_or(block, |log| u64::from(log.len_bytes));
             let last = stream.targets.len();
-            for (nr, target) in targets(stream).enumerate() {
+            for (nr, target) in stream.targets_mut().enumerate() {
                 let cap = if nr == last { (bytes / log * log).max(log) } else { share };
                 target.len_bytes = target.len_bytes.min(cap);
                 let length = regions.entry((target.file, target.start)).or_default();
@@ -92,7 +84,7 @@ impl Limit {
         }
         let mut sizes: BTreeMap<u32, u64> = BTreeMap::new();
         for thread in threads.iter_mut() {
-            for target in targets(&mut thread.stream) {
+            for target in thread.stream.targets_mut() {
                 if let Some(place) = places.get(&(target.file, target.start)) {
                     target.start = *place;
                 }
@@ -107,7 +99,7 @@ impl Limit {
             file.bytes = sizes.get(&nr).copied().unwrap_or(file.bytes);
         }
         for thread in threads.iter_mut() {
-            targets(&mut thread.stream).for_each(|target| target.file = moved[target.file as usize]);
+            thread.stream.targets_mut().for_each(|target| target.file = moved[target.file as usize]);
         }
         let mut used = left.iter();
         files.retain(|_| used.next() == Some(&true));
@@ -119,7 +111,7 @@ impl Limit {
 mod tests {
     use super::*;
     use iowhy_stack::job::{FileSpec, Place, ThreadJob, ThreadSpec};
-    use iowhy_stack::workload::Mix;
+    use iowhy_stack::workload::{Mix, Stream, Target};
 
     fn job(regions: &[(u64, u64)]) -> Job {
         let files = vec![FileSpec { bytes: 1 << 40, place: Place::FileSystem }];

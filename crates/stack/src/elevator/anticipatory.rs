@@ -538,11 +538,8 @@ impl Elevator for Anticipatory {
         if bio.flush {
             return None;
         }
-        if let Some(found) = self.hints.last(ctx.requests, bio) {
+        if let Some(found) = self.hints.find(ctx.requests, bio) {
             return Some(found);
-        }
-        if let Some(rq) = self.hints.back(ctx.requests, bio) {
-            return Some((rq, MergeKind::Back));
         }
         let class = if bio.sync || bio.dir == Dir::Read { SYNC } else { ASYNC };
         let rq = self.trees[class].at(bio.sector.plus(u64::from(bio.nr_sectors)).0)?;

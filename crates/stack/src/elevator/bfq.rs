@@ -459,11 +459,8 @@ impl Elevator for Bfq {
         if bio.flush {
             return None;
         }
-        if let Some(found) = self.hints.last(ctx.requests, bio) {
+        if let Some(found) = self.hints.find(ctx.requests, bio) {
             return Some(found);
-        }
-        if let Some(rq) = self.hints.back(ctx.requests, bio) {
-            return Some((rq, MergeKind::Back));
         }
         let index = if bio.sync || bio.dir == Dir::Read { bio.context.task as usize + 1 } else { 0 };
         let rq = self.queues.get(index)?.tree.at(bio.sector.plus(u64::from(bio.nr_sectors)).0)?;

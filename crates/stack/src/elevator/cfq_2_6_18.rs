@@ -806,11 +806,8 @@ impl Elevator for Cfq {
         if bio.flush {
             return None;
         }
-        if let Some(found) = self.hints.last(ctx.requests, bio) {
+        if let Some(found) = self.hints.find(ctx.requests, bio) {
             return Some(found);
-        }
-        if let Some(rq) = self.hints.back(ctx.requests, bio) {
-            return Some((rq, MergeKind::Back));
         }
         let sync = bio.dir == Dir::Read || (bio.sync && self.rules.writes != Writes::Async);
         let queue = match (sync, self.rules.sharing) {

@@ -173,11 +173,8 @@ impl Elevator for Cfq {
         if bio.flush {
             return None;
         }
-        if let Some(found) = self.hints.last(ctx.requests, bio) {
+        if let Some(found) = self.hints.find(ctx.requests, bio) {
             return Some(found);
-        }
-        if let Some(rq) = self.hints.back(ctx.requests, bio) {
-            return Some((rq, MergeKind::Back));
         }
         // A request is joined at its front only by its own thread group.
         let queue = self.queues.get(bio.context.thread_group as usize)?;

@@ -272,11 +272,8 @@ impl Elevator for Deadline {
         if bio.flush {
             return None;
         }
-        if let Some(found) = self.hints.last(ctx.requests, bio) {
+        if let Some(found) = self.hints.find(ctx.requests, bio) {
             return Some(found);
-        }
-        if let Some(rq) = self.hints.back(ctx.requests, bio) {
-            return Some((rq, MergeKind::Back));
         }
         if !self.front_merges {
             return None;

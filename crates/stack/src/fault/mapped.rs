@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::units::PageIndex;
+use crate::units::{self, PageIndex};
 
 /// Pages that one page table maps (2 MiB).
 pub const TABLE_PAGES: u64 = 512;
@@ -297,13 +297,6 @@ impl MappedFile {
 
     /// Runs of mapped pages: first page, pages.
     pub fn runs(&self) -> Vec<(u64, u64)> {
-        let mut runs: Vec<(u64, u64)> = Vec::new();
-        for (page, _) in self.ptes.range(0, u64::MAX) {
-            match runs.last_mut() {
-                Some((start, nr_pages)) if *start + *nr_pages == page => *nr_pages += 1,
-                _ => runs.push((page, 1)),
-            }
-        }
-        runs
+        units::runs(self.ptes.range(0, u64::MAX).map(|(page, _)| page))
     }
 }

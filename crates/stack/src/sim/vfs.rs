@@ -14,7 +14,7 @@ use crate::page_cache::{Flag, PageCache, RECLAIM_BATCH};
 use crate::read_loop::{ReadLoop, Step};
 use crate::readahead::{Advice, Build, Folio, Limits, Mapping, ReadRequest, Readahead, Window};
 use crate::record::Recorder;
-use crate::units::{Nanos, PAGE_BYTES, PAGE_SECTORS, PageIndex, Sector};
+use crate::units::{self, Nanos, PAGE_BYTES, PAGE_SECTORS, PageIndex, Sector};
 
 /// A block that maps file data to disk.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -342,16 +342,8 @@ impl Vfs {
 
     /// Cached runs of a file: first page, pages.
     pub(super) fn cached_runs(&self, file: FileId) -> Vec<(u64, u64)> {
-        let mut runs: Vec<(u64, u64)> = Vec::new();
-        let mut at = PageIndex(0);
-        while let Some(page) = self.cache.next_with(file, at, Flag::Present) {
-            match runs.last_mut() {
-                Some((start, length)) if *start + *length == page.0 => *length += 1,
-                _ => runs.push((page.0, 1)),
-            }
-            at = page.plus(1);
-        }
-        runs
+        let next = |from: PageIndex| self.cache.next_with(file, from, Flag::Present);
+        units::runs(std::iter::successors(next(PageIndex(0)), |page| next(page.plus(1))).map(|page| page.0))
     }
 
     /// Turns a read loop's crank once.

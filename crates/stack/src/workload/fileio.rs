@@ -49,6 +49,11 @@ impl Mode {
         ("rndrw", Mode::RandomReadWrite),
     ];
 
+    /// Whether it reads at all.
+    pub fn reads(self) -> bool {
+        !self.writes() || self == Mode::RandomReadWrite
+    }
+
     /// Whether it writes at all.
     pub fn writes(self) -> bool {
         !matches!(self, Mode::SeqRead | Mode::RandomRead)

@@ -98,6 +98,15 @@ impl BlockSizes {
         }
     }
 
+    /// The largest size.
+    pub fn largest(&self) -> u32 {
+        match self {
+            BlockSizes::Fixed(size) => *size,
+            BlockSizes::Range(low, high) => *low.max(high),
+            BlockSizes::Split(sizes) => sizes.iter().map(|(size, _)| *size).max().unwrap_or(4096),
+        }
+    }
+
     fn draw(&self, rng: &mut Rng) -> u32 {
         match self {
             BlockSizes::Fixed(size) => *size,
@@ -211,6 +220,11 @@ pub struct Stream {
 }
 
 impl Stream {
+    /// Every region that it works on, that of its log last.
+    pub fn targets_mut(&mut self) -> impl Iterator<Item = &mut Target> {
+        self.targets.iter_mut().chain(self.log.as_mut().map(|log| &mut log.target))
+    }
+
     /// Reads or writes of `targets` one behind the other, once.
     pub fn sequential(mix: Mix, targets: Vec<Target>, block_bytes: u32) -> Stream {
         Stream {
