@@ -6,11 +6,14 @@
 
 mod block_request;
 mod cache_replay;
+mod change_points;
 mod event_core;
 mod histogram_record;
 mod live;
 mod page_path;
 mod peer;
+mod statistics;
+mod table;
 
 use crate::{Outcome, cargo, root};
 use serde_json::{Value, json};
@@ -29,6 +32,9 @@ const BENCHES: &[Bench] = &[
     Bench { name: "histogram", run: histogram_record::run },
     Bench { name: "block-request", run: block_request::run },
     Bench { name: "page-path", run: page_path::run },
+    Bench { name: "change-points", run: change_points::run },
+    Bench { name: "table", run: table::run },
+    Bench { name: "statistics", run: statistics::run },
     Bench { name: "live", run: live::run },
 ];
 

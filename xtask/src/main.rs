@@ -2,6 +2,7 @@
 
 mod bench;
 mod fuzz;
+mod methods;
 mod tidy;
 mod verify;
 
@@ -37,6 +38,12 @@ const COMMANDS: &[Command] = &[
         arguments: "[--json] [--quick] [NAME...]",
         about: "every speed figure as a ratio against its peer (docs/BENCH.md)",
         run: bench::run,
+    },
+    Command {
+        name: "methods",
+        arguments: "",
+        about: "how often comparisons are wrong: thousands of trials into docs/METHODS.md",
+        run: methods::run,
     },
     Command {
         name: "fuzz",

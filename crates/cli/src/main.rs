@@ -1,12 +1,17 @@
 //! The `iowhy` command: reads the command line, shows progress, prints what the laboratory returns.
 
+mod calibrate;
+mod check;
+mod compare;
 mod conform;
 mod doctor;
 mod fio;
+mod history;
 mod incident;
 mod models;
 mod output;
 mod run;
+mod store;
 mod sysbench;
 
 use std::ffi::OsString;
@@ -22,7 +27,8 @@ use output::Exit;
 #[command(name = "iowhy", version, arg_required_else_help = true)]
 #[command(about = "Tells why storage I/O got slower: runs a workload through models of the Linux\n\
     I/O path, kernels 2.4 to 6.18, and says what every layer did.")]
-#[command(after_help = "Exit codes: 0 fine, 1 a check failed, 2 a mistake in what was asked for.\n\
+#[command(after_help = "Exit codes: 0 fine, 1 a regression or a failed check, 2 a mistake in what was\n    \
+    asked for, 3 not enough evidence.\n\
     Start with: iowhy incident 2004-random-read-split")]
 struct Arguments {
     #[command(subcommand)]
@@ -56,7 +62,17 @@ enum Verb {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
-    /// What this machine allows, what would disturb, what earlier runs left
+    /// Two sets of runs: regression, improvement, same, or cannot tell
+    Compare(compare::Arguments),
+    /// Gate: fail when runs are worse than a baseline
+    Check(check::Arguments),
+    /// Where metrics changed over the runs in the store
+    History(history::Arguments),
+    /// This machine's own false alarms, from runs of one configuration
+    Calibrate(calibrate::Arguments),
+    /// Runs that were kept: list, show, tag, merge, export
+    Store(store::Arguments),
+    /// What this machine allows, what disturbs, what earlier runs left
     Doctor(doctor::Arguments),
     /// Check the models against vectors recorded from kernels
     Conform {
@@ -76,6 +92,11 @@ fn main() -> ExitCode {
         Verb::Sysbench { arguments } => sysbench::run(&arguments),
         Verb::Run { arguments } => run::run(&arguments),
         Verb::Fio { arguments } => fio::run(&arguments),
+        Verb::Compare(arguments) => compare::run(&arguments),
+        Verb::Check(arguments) => check::run(&arguments),
+        Verb::History(arguments) => history::run(&arguments),
+        Verb::Calibrate(arguments) => calibrate::run(&arguments),
+        Verb::Store(arguments) => store::run(&arguments),
         Verb::Doctor(arguments) => doctor::run(&arguments),
         Verb::Conform { golden, json } => conform::run(&golden, json),
     };

@@ -30,6 +30,8 @@ pub(crate) enum Exit {
     Failed,
     /// What was asked for makes no sense, or could not be read.
     Usage,
+    /// There is not enough evidence to say.
+    Inconclusive,
 }
 
 impl Exit {
@@ -39,6 +41,7 @@ impl Exit {
             Exit::Fine => 0,
             Exit::Failed => 1,
             Exit::Usage => 2,
+            Exit::Inconclusive => 3,
         })
     }
 }

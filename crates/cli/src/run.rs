@@ -7,7 +7,8 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iowhy_lab::diagnose::{Problem, Problems};
 use iowhy_lab::fio::World;
-use iowhy_lab::run::{self, Made, Request, Task, report};
+use iowhy_lab::run::{self, Executed, Keep, Made, Request, RunRequest, Task, report};
+use iowhy_lab::store::Store;
 
 use crate::output::{self, Exit};
 
@@ -23,8 +24,23 @@ pub(crate) fn load(name: &str) -> Result<String, String> {
     std::fs::read_to_string(name).map_err(|error| error.to_string())
 }
 
-/// Does what the command line says.
-pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
+/// The store that runs are kept in. Where nobody asked for one in so many words, runs are worth making without.
+fn open(keep: &Keep) -> anyhow::Result<Option<Store>> {
+    match Store::open(&keep.directory) {
+        Ok(store) => Ok(Some(store)),
+        Err(error) if keep.asked => Err(error.into()),
+        Err(error) => {
+            output::complain(&Problem::warning(format!("these runs are not kept: {error}")).render());
+            Ok(None)
+        }
+    }
+}
+
+/// What was asked for and done, and what there is to be said of it; or how the command ends without any runs.
+type Done = Result<(Box<RunRequest>, Executed, Problems), Exit>;
+
+/// Makes the runs that the command line asks for.
+fn make(arguments: &[OsString]) -> anyhow::Result<Done> {
     let mut problems = Problems::default();
     let words = output::words(arguments, &mut problems);
     // Standard input can be read once, and a job is read for each place it runs on.
@@ -37,12 +53,16 @@ pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
     let request = run::resolve(&words, &world, &mut problems).filter(|_| !problems.any_error());
     output::complain(&problems.render());
     let request = match request {
-        None => return Ok(Exit::Usage),
+        None => return Ok(Err(Exit::Usage)),
         Some(Request::Help(text)) => {
             output::print(&text)?;
-            return Ok(Exit::Fine);
+            return Ok(Err(Exit::Fine));
         }
         Some(Request::Run(request)) => request,
+    };
+    let store = match &request.keep {
+        Some(keep) => open(keep)?,
+        None => None,
     };
     if request.variants.iter().any(|variant| !matches!(variant.task, Task::Simulated(_))) {
         crate::doctor::tidy();
@@ -54,7 +74,7 @@ pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
         bar.set_style(style);
     }
     bar.enable_steady_tick(Duration::from_millis(200));
-    let executed = run::execute(&request, &|done, of| {
+    let executed = run::execute_into(&request, store.as_ref(), &|done, of| {
         bar.set_length(of as u64);
         bar.set_position(done as u64);
     });
@@ -62,21 +82,60 @@ pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
     for (label, refusal) in &executed.refused {
         output::complain(&Problem::error(format!("{label}: {refusal}")).render());
     }
-    let runs = &executed.runs;
-    if runs.is_empty() {
-        return Ok(Exit::Usage);
+    if executed.runs.is_empty() {
+        return Ok(Err(Exit::Usage));
     }
-    let mut failed = executed.interrupted || !executed.refused.is_empty();
-    for finished in runs {
+    if let Some(error) = &executed.unrecorded {
+        let text = format!("a run could not be kept, and no more were made: {error}");
+        output::complain(&Problem::error(text).render());
+    }
+    for finished in &executed.runs {
         if let Made::Live(live) = &finished.made {
-            failed |= live.failed();
             output::complain(&live.complaints().render());
         }
     }
+    Ok(Ok((request, executed, problems)))
+}
+
+/// Whether something went wrong with the runs.
+fn failed(executed: &Executed) -> bool {
+    let live = |finished: &run::Finished| matches!(&finished.made, Made::Live(live) if live.failed());
+    executed.interrupted
+        || !executed.refused.is_empty()
+        || executed.unrecorded.is_some()
+        || executed.runs.iter().any(live)
+}
+
+/// Runs that are in the store now.
+pub(crate) struct Recorded {
+    /// Their ids, in the order in which they were made.
+    pub(crate) ids: Vec<String>,
+    /// At how many places.
+    pub(crate) places: usize,
+    /// Something went wrong with them.
+    pub(crate) failed: bool,
+}
+
+/// Makes runs for another verb, and prints nothing of them; or how the command ends without any.
+pub(crate) fn record(arguments: &[OsString]) -> anyhow::Result<Result<Recorded, Exit>> {
+    Ok(make(arguments)?.map(|(request, executed, _)| Recorded {
+        ids: executed.runs.iter().filter_map(|run| run.id.as_ref().map(ToString::to_string)).collect(),
+        places: request.variants.len(),
+        failed: failed(&executed),
+    }))
+}
+
+/// Does what the command line says.
+pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
+    let (request, executed, problems) = match make(arguments)? {
+        Ok(done) => done,
+        Err(exit) => return Ok(exit),
+    };
+    let runs = &executed.runs;
     if request.json {
         output::print_json(&report::json(&request, runs, &problems))?;
     } else {
         output::print(&report::text(&request, runs, output::bold()))?;
     }
-    Ok(if failed { Exit::Failed } else { Exit::Fine })
+    Ok(if failed(&executed) { Exit::Failed } else { Exit::Fine })
 }

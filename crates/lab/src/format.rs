@@ -5,3 +5,4 @@
 
 pub mod fio_logs;
 pub mod iolog;
+pub mod samples;

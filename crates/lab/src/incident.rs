@@ -26,7 +26,7 @@ use iowhy_stack::outcome::{Outcome, Plan, RunError};
 use iowhy_stack::sim;
 
 use crate::diagnose::Problem;
-use crate::stats::Statistic;
+use crate::stats::mmtests::Statistic;
 use claims::{Checks, ClaimResult, Why};
 use file::{Figure, Incident, Row};
 use metric::Metric;

@@ -2,6 +2,8 @@
 //! of all of them as values, text or JSON. Nothing here prints, exits or reads the command line of the process.
 
 pub mod backend;
+pub mod calibrate;
+pub mod compare;
 pub mod conform;
 pub mod diagnose;
 pub mod doctor;
@@ -10,14 +12,16 @@ pub mod format;
 pub mod golden;
 pub mod golden_mmap;
 pub mod golden_reclaim;
+pub mod history;
 pub mod incident;
 pub mod iostat;
 pub mod measure;
+pub mod metric;
 pub mod mmtests;
 pub mod models;
-pub mod modes;
 pub mod place;
 pub mod run;
 pub mod stats;
+pub mod store;
 pub mod sysbench;
 pub mod text;

@@ -19,7 +19,8 @@ use iowhy_stack::writeback::WRITEBACKS;
 use serde_json::{Map, Value, json};
 
 use crate::diagnose::{Problem, Span};
-use crate::stats::STATISTICS;
+use crate::stats::METHODS;
+use crate::stats::mmtests::STATISTICS;
 use crate::text;
 
 /// Kinds in the order of the lists, with a line on each.
@@ -37,7 +38,7 @@ pub const KINDS: &[(&str, &str)] = &[
     ("machine", "CPUs, memory and what code costs; key `machine=NAME`"),
     ("reclaim", "which pages leave the cache when memory is short"),
     ("engine", "how a thread of a program makes its calls"),
-    ("statistic", "what tables show of samples"),
+    ("statistic", "what tables show of samples, and what comparisons decide by"),
 ];
 
 /// Kinds of later releases.
@@ -173,6 +174,12 @@ fn statistics(models: &mut Vec<Model>) {
         function: "the calculation of each",
         notes: "mmtests, as its tables are published",
     }];
+    const PUBLISHED: &[Origin] = &[Origin {
+        kernels: "-",
+        file: "-",
+        function: "-",
+        notes: "as published; the publications are under conformance",
+    }];
     for &(name, summary) in STATISTICS {
         models.push(Model {
             kind: "statistic",
@@ -182,6 +189,18 @@ fn statistics(models: &mut Vec<Model>) {
             origin: ORIGIN,
             options: Vec::new(),
             conformance: "the definitions were checked by running mmtests' own module on constructed data".to_owned(),
+            parts: Vec::new(),
+        });
+    }
+    for method in METHODS {
+        models.push(Model {
+            kind: "statistic",
+            name: method.name,
+            aliases: Vec::new(),
+            summary: method.summary,
+            origin: PUBLISHED,
+            options: Vec::new(),
+            conformance: format!("{}; held against {}", method.reference, method.checked),
             parts: Vec::new(),
         });
     }

@@ -2,22 +2,24 @@
 //!
 //! The words behind `run` become a [`RunRequest`] with every mistake reported at once: which job, at which places, how
 //! often. Each place has a [`Variant`] with the plan made for it. [`execute`] makes the runs, those of several variants
-//! in blocks of random order; [`report`] shows them. Files of live runs are in one directory ([`Folder`]); nothing is
-//! touched before the first run.
+//! in blocks of random order ([`design`]), and records each as soon as it has ended ([`record`]); [`report`] shows
+//! them. Files of live runs are in one directory ([`Folder`]); nothing is touched before the first run.
 
 mod aio_stress;
 mod bonnie;
 mod dd;
+pub mod design;
 pub(crate) mod fio;
 mod limit;
 pub mod options;
 mod paralleldd;
 mod pgbench;
 pub mod program;
+pub mod record;
 pub mod report;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use iowhy_live::plan::Cache;
 use iowhy_stack::job::{Job, ThreadJob, Workload};
@@ -31,7 +33,9 @@ use iowhy_stack::units::{PAGE_BYTES, SECTOR_BYTES};
 use crate::backend::{self, Live};
 use crate::diagnose::{Problem, Problems, Severity, Span};
 use crate::fio::World;
+use crate::store::{self, DataFile, EventWriter, RunId, Sampler, Store, StoreError};
 use crate::{fio as fio_jobs, place, text};
+pub use design::{Slot, Until, schedule};
 use limit::Limit;
 use options::{Opt, Values};
 use program::{Program, Ran};
@@ -172,6 +176,28 @@ pub struct RunRequest {
     pub json: bool,
     /// Where the files of live runs are.
     pub folder: Folder,
+    /// Blocks that only warm up.
+    pub warm_up: u32,
+    /// When there are enough runs; otherwise there are as many as `repeat` says.
+    pub until: Option<Until>,
+    /// Where the runs are kept, if they are.
+    pub keep: Option<Keep>,
+    /// What was warned of when the command line was read.
+    pub warnings: Vec<String>,
+}
+
+/// How runs are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keep {
+    /// The directory of the store.
+    pub directory: PathBuf,
+    /// Keeping them was asked for in so many words; otherwise it follows from the label, and runs are made even if they
+    /// cannot be kept.
+    pub asked: bool,
+    /// With everything that happened in simulated ones.
+    pub trace: bool,
+    /// Without a word of what they were made on.
+    pub blind: bool,
 }
 
 /// What is asked for.
@@ -189,7 +215,13 @@ const OPTIONS: &[(&str, bool, &str)] = &[
     ("disk", true, "NAME[,key=value..]: the simulated device; once, or once for each --on sim:"),
     ("repeat", true, "runs on each, with seeds S, S+1, .. [1]"),
     ("seed", true, "seed of the first run [1]"),
-    ("label", true, "name of the runs; once, or once for each --on"),
+    ("warm-up", true, "blocks of runs that only warm up, and are in no comparison [0]"),
+    ("until", true, "go on until the median, or the shift between places, is known to so many percent (level 99 %)"),
+    ("budget", true, "with --until: most runs on each"),
+    ("label", true, "name of the runs, which are kept; once, or once for each --on"),
+    ("store", true, "keep the runs in this directory [IOWHY_STORE; with --label, else the user's data directory]"),
+    ("trace", false, "keep all events of simulated runs, too"),
+    ("blind", false, "keep runs without a word of kernel, policies, tunables, disk and place"),
     ("dir", true, "live: where the files are [a new directory here, removed afterwards]"),
     ("cache", true, "live: cold, warm or as-found: the files' pages at the start [as the job says]"),
     ("allow-write", true, "live: a device or file that may be written whatever it holds; may be repeated"),
@@ -198,10 +230,6 @@ const OPTIONS: &[(&str, bool, &str)] = &[
     ("json", false, "one JSON object (iowhy.run/1)"),
     ("help", false, "this text; with a built-in job, its options"),
 ];
-
-/// Options that later releases will have.
-const LATER: &[(&str, &str)] =
-    &[("store", "keeping runs"), ("trace", "keeping traces of runs"), ("blind", "runs stored without their names")];
 
 /// The word that makes the words behind it those of fio's command line.
 const FIO: &str = "fio";
@@ -228,6 +256,10 @@ pub fn resolve(words: &[String], world: &World<'_>, problems: &mut Problems) -> 
         seed: line.number("seed", (0, u64::MAX / 2), 1, &mut found),
         json: line.json,
         folder,
+        warm_up: line.number("warm-up", (0, 10_000), 0, &mut found) as u32,
+        until: line.until(&mut found),
+        keep: line.keep(world, &mut found),
+        warnings: Vec::new(),
     };
     if line.job.is_empty() {
         let names: Vec<&str> = BUILTINS.iter().map(|builtin| builtin.name).collect();
@@ -267,6 +299,7 @@ pub fn resolve(words: &[String], world: &World<'_>, problems: &mut Problems) -> 
         let stack = place::parse(on, disk, &mut found);
         spots.push((on, disk, stack.map(|stack| Spot::Simulated(Box::new(stack)))));
     }
+    let derived = labels.len() != ons.len();
     // Without a place the job is still checked, on any, so that its mistakes are told too.
     let elsewhere = [("", None, Some(Spot::Simulated(Box::new(any_stack()))))];
     let tried = if spots.iter().any(|(.., spot)| spot.is_some()) { &spots[..] } else { &elsewhere[..] };
@@ -288,12 +321,17 @@ pub fn resolve(words: &[String], world: &World<'_>, problems: &mut Problems) -> 
         if ons.get(nr) != Some(on) {
             continue;
         }
+        let name = if line.blind { format!("{}", nr + 1) } else { (*on).to_owned() };
         let label = match labels.get(nr).or(labels.first()) {
-            Some(label) if labels.len() == ons.len() => (*label).to_owned(),
-            Some(label) => format!("{label}/{on}"),
-            None => (*on).to_owned(),
+            Some(label) if !derived => (*label).to_owned(),
+            Some(label) => format!("{label}/{name}"),
+            None if line.blind => format!("blind/{name}"),
+            None => name,
         };
         request.variants.push(Variant { on: (*on).to_owned(), disk: disk.map(str::to_owned), label, task, shape });
+    }
+    if derived {
+        distinguish(&mut request.variants);
     }
     for problem in found.list {
         // Every stack says the same about the job.
@@ -301,7 +339,28 @@ pub fn resolve(words: &[String], world: &World<'_>, problems: &mut Problems) -> 
             problems.push(problem);
         }
     }
+    request.warnings = problems.list.iter().map(|problem| problem.message.clone()).collect();
     if problems.any_error() { None } else { Some(Request::Run(Box::new(request))) }
+}
+
+/// Makes labels that were derived from places differ, so that runs of different disks are not taken for one another:
+/// with the disk, and with a number if that is the same, too.
+fn distinguish(variants: &mut [Variant]) {
+    let plain: Vec<String> = variants.iter().map(|variant| variant.label.clone()).collect();
+    for (nr, variant) in variants.iter_mut().enumerate() {
+        if plain.iter().filter(|label| **label == plain[nr]).count() > 1
+            && let Some(disk) = &variant.disk
+        {
+            variant.label = format!("{}@{disk}", plain[nr]);
+        }
+    }
+    let with_disk: Vec<String> = variants.iter().map(|variant| variant.label.clone()).collect();
+    for (nr, variant) in variants.iter_mut().enumerate() {
+        let before = with_disk[..nr].iter().filter(|label| **label == with_disk[nr]).count();
+        if before > 0 {
+            variant.label = format!("{}#{}", with_disk[nr], before + 1);
+        }
+    }
 }
 
 /// The word for the running kernel.
@@ -456,6 +515,8 @@ struct Line {
     given: Vec<(&'static str, String, Span)>,
     json: bool,
     help: bool,
+    trace: bool,
+    blind: bool,
 }
 
 impl Line {
@@ -503,6 +564,48 @@ impl Line {
         LiveOptions { folder: folder.path.clone(), cache, allow }
     }
 
+    /// The stopping rule.
+    fn until(&self, problems: &mut Problems) -> Option<Until> {
+        let given = |name: &str| self.given.iter().find(|(known, ..)| *known == name);
+        let budget = given("budget").map(|_| self.number("budget", (2, 10_000), 2, problems) as u32);
+        let Some((_, value, span)) = given("until") else {
+            if budget.is_some() {
+                problems.push(Problem::error("`--budget` is for `--until`, which is missing").help("--repeat N"));
+            }
+            return None;
+        };
+        let pct = value.trim_end_matches('%').parse().ok().filter(|pct: &f64| *pct > 0.0 && *pct <= 1000.0);
+        if pct.is_none() {
+            let text = format!("`--until` takes percent above 0, such as 2, not `{value}`");
+            problems.push(Problem::error(text).at(span.clone()));
+        }
+        if budget.is_none() {
+            let help = "--budget 40: it ends there even if the interval is still wide";
+            problems.push(Problem::error("`--until` needs `--budget`").at(span.clone()).help(help));
+        }
+        Some(Until { pct: pct?, budget: budget? })
+    }
+
+    /// Where runs are kept: if a store is named, or if what is asked for makes sense of kept runs only.
+    fn keep(&self, world: &World<'_>, problems: &mut Problems) -> Option<Keep> {
+        let named = self.all("store").first().map(PathBuf::from);
+        let variable = (world.variable)(store::VARIABLE).is_some_and(|value| !value.is_empty());
+        let asked = named.is_some() || variable || self.trace || self.blind;
+        if !asked && self.all("label").is_empty() {
+            return None;
+        }
+        let Some(directory) = store::directory(named.as_deref(), world.variable) else {
+            let text = StoreError::NoPlace.to_string();
+            problems.push(if asked { Problem::error(text) } else { Problem::warning(text) });
+            return None;
+        };
+        if self.trace && self.all("on").contains(&LIVE) {
+            let text = "`--trace` keeps events of simulated runs; of live ones there are samples only";
+            problems.push(Problem::warning(text));
+        }
+        Some(Keep { directory, asked, trace: self.trace, blind: self.blind })
+    }
+
     /// The limits of jobs.
     fn limit(&self, problems: &mut Problems) -> Limit {
         let bytes = self.given.iter().find(|(known, ..)| *known == "size-limit").and_then(|(_, value, span)| {
@@ -541,15 +644,6 @@ fn take_apart(words: &[String], problems: &mut Problems) -> Line {
             line.job.push(word.clone());
             continue;
         }
-        if let Some((_, what)) = LATER.iter().find(|(later, _)| *later == name) {
-            let text = format!("`--{name}` is not part of this release: {what} comes later");
-            problems.push(Problem::error(text).at(Span::whole(word)).help("leave it out"));
-            // Its value is no job.
-            if inline.is_none() && name == "store" {
-                rest.next_if(|next| !next.starts_with("--"));
-            }
-            continue;
-        }
         let Some((name, takes_value, _)) = OPTIONS.iter().find(|(known, ..)| *known == name) else {
             let names = OPTIONS.iter().map(|(name, ..)| format!("--{name}"));
             problems.push(
@@ -567,6 +661,8 @@ fn take_apart(words: &[String], problems: &mut Problems) -> Line {
             }
             line.json |= *name == "json";
             line.help |= *name == "help";
+            line.trace |= *name == "trace";
+            line.blind |= *name == "blind";
             continue;
         }
         let separate = inline.is_none();
@@ -652,12 +748,16 @@ fn device_bytes(stack: &Stack) -> u64 {
 /// A run that was made.
 #[derive(Debug)]
 pub struct Finished {
-    /// On which variant.
-    pub variant: usize,
-    /// With which seed.
-    pub seed: u64,
+    /// Its place among the others, and its seed.
+    pub slot: Slot,
+    /// When it began, ns since 1970.
+    pub started_ns: u64,
+    /// When it ended.
+    pub finished_ns: u64,
     /// What came of it.
     pub made: Made,
+    /// Its id in the store, if it was recorded.
+    pub id: Option<RunId>,
 }
 
 /// What came of a run.
@@ -705,21 +805,8 @@ pub struct Executed {
     pub refused: Vec<(String, Refusal)>,
     /// A signal ended it early.
     pub interrupted: bool,
-}
-
-/// The runs in the order in which they are made: a run of each variant makes a block, and each block has an order of
-/// its own.
-pub fn schedule(request: &RunRequest) -> Vec<(usize, u64)> {
-    let mut rng = Rng::stream(request.seed, "order of runs");
-    let mut runs = Vec::new();
-    for repetition in 0..u64::from(request.repeat) {
-        let mut block: Vec<usize> = (0..request.variants.len()).collect();
-        for last in (1..block.len()).rev() {
-            block.swap(last, rng.below(last as u64 + 1) as usize);
-        }
-        runs.extend(block.into_iter().map(|variant| (variant, request.seed + repetition)));
-    }
-    runs
+    /// Why a run could not be recorded. It was made all the same, and is the last.
+    pub unrecorded: Option<StoreError>,
 }
 
 /// The directory of live runs while it is needed. A temporary one is in the ledger, so that it goes whatever happens.
@@ -757,10 +844,15 @@ fn hold(request: &RunRequest) -> Result<Held, Refusal> {
     Ok(Held { temporary: None })
 }
 
-/// Makes the runs. A place that refuses is left out from then on; the others go on. `progress` is told how many runs
-/// are done, and of how many.
+/// Makes the runs, and keeps none. See [`execute_into`].
 pub fn execute(request: &RunRequest, progress: &dyn Fn(usize, usize)) -> Executed {
-    let runs = schedule(request);
+    execute_into(request, None, progress)
+}
+
+/// Makes the runs. A place that refuses is left out from then on; the others go on. Each is recorded in the store, if
+/// there is one, before the next is made; if one cannot be recorded, no more are made. `progress` is told how many runs
+/// are done, and of how many (at most).
+pub fn execute_into(request: &RunRequest, store: Option<&Store>, progress: &dyn Fn(usize, usize)) -> Executed {
     let mut executed = Executed::default();
     let _held = match hold(request) {
         Ok(held) => held,
@@ -772,54 +864,119 @@ pub fn execute(request: &RunRequest, progress: &dyn Fn(usize, usize)) -> Execute
     // A signal between two live runs, or in a simulated one beside them, ends the rest as well.
     let live = |variant: &Variant| !matches!(variant.task, Task::Simulated(_));
     let signals = request.variants.iter().any(live).then(iowhy_live::signal::Guard::take);
+    let session = session(request);
+    let mut order = design::Order::new(request);
+    let most = (request.blocks() as usize) * request.variants.len();
     let mut out: Vec<usize> = Vec::new();
-    for (done, (number, seed)) in runs.iter().enumerate() {
-        progress(done, runs.len());
-        if out.contains(number) {
-            continue;
-        }
-        let variant = &request.variants[*number];
-        match variant.make(*seed) {
-            Ok(made) => {
-                executed.interrupted |= match &made {
-                    Made::Simulated(_) => false,
-                    Made::Live(live) => live.outcome.interrupted,
-                    Made::Program(ran) => ran.interrupted,
-                };
-                executed.runs.push(Finished { variant: *number, seed: *seed, made });
-            }
-            Err(refusal) => {
-                executed.interrupted |= matches!(refusal, Refusal::Live(iowhy_live::run::LiveError::Interrupted));
-                executed.refused.push((variant.label.clone(), refusal));
-                out.push(*number);
-            }
-        }
-        executed.interrupted |= signals.is_some() && iowhy_live::signal::raised();
-        if executed.interrupted {
+    let mut done = 0;
+    'blocks: for block in 0..request.blocks() {
+        if enough(request, &executed, block) {
             break;
         }
+        for slot in order.block() {
+            progress(done, most);
+            done += 1;
+            if out.contains(&slot.variant) {
+                continue;
+            }
+            let variant = &request.variants[slot.variant];
+            let started_ns = store::nanoseconds(SystemTime::now());
+            let trace = request.keep.as_ref().is_some_and(|keep| keep.trace);
+            match variant.make(slot.seed, store, trace) {
+                Ok((made, files)) => {
+                    executed.interrupted |= match &made {
+                        Made::Simulated(_) => false,
+                        Made::Live(live) => live.outcome.interrupted,
+                        Made::Program(ran) => ran.interrupted,
+                    };
+                    let finished_ns = store::nanoseconds(SystemTime::now());
+                    let mut run = Finished { slot, started_ns, finished_ns, made, id: None };
+                    if let Some(store) = store {
+                        let recorded =
+                            files.and_then(|files| store.record(&record::row(request, &run, &session, files)));
+                        match recorded {
+                            Ok(id) => run.id = Some(id),
+                            Err(error) => executed.unrecorded = Some(error),
+                        }
+                    }
+                    executed.runs.push(run);
+                }
+                Err(refusal) => {
+                    executed.interrupted |= matches!(refusal, Refusal::Live(iowhy_live::run::LiveError::Interrupted));
+                    executed.refused.push((variant.label.clone(), refusal));
+                    out.push(slot.variant);
+                }
+            }
+            executed.interrupted |= signals.is_some() && iowhy_live::signal::raised();
+            if executed.interrupted || executed.unrecorded.is_some() {
+                break 'blocks;
+            }
+        }
     }
-    progress(runs.len(), runs.len());
+    progress(most, most);
     executed
 }
 
+/// Whether the stopping rule says that the blocks before this one are enough. It is asked between blocks only, so that
+/// all places have as many runs.
+fn enough(request: &RunRequest, executed: &Executed, block: u64) -> bool {
+    let Some(until) = request.until else { return false };
+    block >= u64::from(request.warm_up) + u64::from(request.repeat)
+        && design::precision(request, &executed.runs, until.pct).is_some_and(|precision| precision.reached())
+}
+
+/// An id for all runs of one command: of no other command, on this machine or another.
+fn session(request: &RunRequest) -> String {
+    let now = store::nanoseconds(SystemTime::now());
+    let text = format!("{:?} {} {now} {}", request.job, request.seed, std::process::id());
+    blake3::hash(text.as_bytes()).to_hex().as_str()[..16].to_owned()
+}
+
+/// A run, and what is kept of it besides its row. That this could not be written is no reason to lose the run.
+type MadeAndKept = (Made, Result<Vec<DataFile>, StoreError>);
+
 impl Variant {
-    /// Makes a run.
-    fn make(&self, seed: u64) -> Result<Made, Refusal> {
+    /// Makes a run, and writes its samples (and its events) to a store.
+    fn make(&self, seed: u64, store: Option<&Store>, trace: bool) -> Result<MadeAndKept, Refusal> {
         Ok(match &self.task {
             Task::Simulated(plan) => {
                 let plan = self.shape.seeded(plan, seed);
-                let outcome = sim::run(&plan).map_err(Refusal::Simulated)?;
-                Made::Simulated(Box::new((plan, outcome)))
+                let (outcome, files) = simulate(&plan, store, trace)?;
+                (Made::Simulated(Box::new((plan, outcome))), files)
             }
             Task::Live(plan) => {
                 let mut plan = (**plan).clone();
                 self.shape.seed(&mut plan.job, seed);
-                Made::Live(Box::new(Live::make(plan, &|_| ())?))
+                let live = Live::make(plan, &|_| ())?;
+                let samples = |store| store::live_samples(&live, store).map(|file| vec![file]);
+                let files = store.map_or(Ok(Vec::new()), samples);
+                (Made::Live(Box::new(live)), files)
             }
-            Task::Program(program) => Made::Program(program.run()?),
+            Task::Program(program) => (Made::Program(program.run()?), Ok(Vec::new())),
         })
     }
+}
+
+/// A simulated run, and what is kept of it.
+fn simulate(
+    plan: &Plan,
+    store: Option<&Store>,
+    trace: bool,
+) -> Result<(Outcome, Result<Vec<DataFile>, StoreError>), Refusal> {
+    let Some(store) = store else {
+        return Ok((sim::run(plan).map_err(Refusal::Simulated)?, Ok(Vec::new())));
+    };
+    if trace {
+        let mut writer = match EventWriter::new(store) {
+            Ok(writer) => writer,
+            Err(error) => return Ok((sim::run(plan).map_err(Refusal::Simulated)?, Err(error))),
+        };
+        let outcome = sim::run_with(plan, &mut writer).map_err(Refusal::Simulated)?;
+        return Ok((outcome, writer.finish(store).map(Vec::from)));
+    }
+    let mut sampler = Sampler::default();
+    let outcome = sim::run_with(plan, &mut sampler).map_err(Refusal::Simulated)?;
+    Ok((outcome, sampler.finish(store).map(|file| vec![file])))
 }
 
 /// The help of the verb.

@@ -1,11 +1,16 @@
 //! The command from outside: exit codes, messages, JSON, text.
 
+mod calibrate;
+mod check;
+mod compare;
 mod doctor;
 mod fio;
+mod history;
 mod killed;
 mod live;
 mod run;
 mod schema_check;
+mod store;
 
 use std::fs;
 use std::io::Read;

@@ -12,7 +12,7 @@ pub(super) mod stale_cache;
 
 use super::file::Claim;
 use super::{IncidentResult, RowResult, extremes, mean};
-use crate::stats::gain_pct;
+use crate::stats::mmtests::gain_pct;
 
 /// Checks one claim: fills in what was seen.
 pub(super) type Check = fn(&IncidentResult, &Claim, &mut ClaimResult);
@@ -247,7 +247,7 @@ pub(super) mod tests {
     use crate::incident::metric;
     use crate::incident::scenario::{self, Average};
     use crate::incident::{Source, file};
-    use crate::stats::Statistic;
+    use crate::stats::mmtests::Statistic;
 
     /// A result without runs: rows of seconds or MB/s, and compared pairs.
     pub(in crate::incident) fn result(metric: &str, rows: &[(&str, &[f64])]) -> IncidentResult {

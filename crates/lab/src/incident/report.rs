@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use super::claims::ClaimResult;
 use super::file::Figure;
 use super::{IncidentResult, Known, RowResult, combine, tables};
-use crate::{measure, modes, text};
+use crate::stats::modes;
+use crate::{measure, text};
 
 /// The row that others of its report are compared with: its first calibration row.
 fn base<'a>(result: &'a IncidentResult, row: &RowResult) -> Option<&'a RowResult> {

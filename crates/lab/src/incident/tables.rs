@@ -155,7 +155,7 @@ mod tests {
         let incident = window()?;
         let mut ids = Vec::new();
         for table in &incident.tables {
-            assert!(crate::stats::Statistic::parse(&table.statistic).is_some(), "{}", table.name);
+            assert!(crate::stats::mmtests::Statistic::parse(&table.statistic).is_some(), "{}", table.name);
             for (column, key) in Table::COLUMNS.iter().flat_map(|c| table.keys.iter().map(move |k| (c, k))) {
                 ids.push(table.cell_id(column, key));
             }

@@ -16,10 +16,10 @@ use iowhy_stack::units::Nanos;
 use serde_json::{Map, Value, json};
 
 use super::program::Ran;
-use super::{Finished, Made, RunRequest, Variant};
+use super::{Finished, Made, RunRequest, Until, Variant, design};
 use crate::backend::Live;
 use crate::diagnose::Problems;
-use crate::modes::{self, Mode};
+use crate::stats::modes::{self, Mode};
 use crate::{backend, measure, text};
 
 const MIB: f64 = 1_048_576.0;
@@ -218,7 +218,7 @@ struct Spread {
 /// The metrics of all runs of a variant.
 fn spreads(request: &RunRequest, runs: &[Finished], variant: usize) -> Vec<(String, Spread)> {
     let mut found: Vec<(String, Vec<f64>)> = Vec::new();
-    for run in runs.iter().filter(|run| run.variant == variant) {
+    for run in runs.iter().filter(|run| run.slot.variant == variant && !run.slot.warm_up) {
         for (name, value) in metrics(&request.variants[variant], run) {
             match found.iter_mut().find(|(known, _)| *known == name) {
                 Some((_, values)) => values.push(value),
@@ -236,9 +236,17 @@ fn spreads(request: &RunRequest, runs: &[Finished], variant: usize) -> Vec<(Stri
     found.into_iter().map(|(name, values)| (name, spread(&values))).collect()
 }
 
-/// A name for a run that another run has only if it is the same one.
+/// Runs of a variant that count.
+fn counted(runs: &[Finished], variant: usize) -> usize {
+    runs.iter().filter(|run| run.slot.variant == variant && !run.slot.warm_up).count()
+}
+
+/// The id of a run: that of the store, or a name that another run has only if it is the same one.
 fn run_id(request: &RunRequest, nr: usize, run: &Finished) -> String {
-    let variant = &request.variants[run.variant];
+    if let Some(id) = &run.id {
+        return id.0.clone();
+    }
+    let variant = &request.variants[run.slot.variant];
     // Real runs have no hash of events: when they were made, and the how manieth they were, tells them apart.
     let started = match &run.made {
         Made::Live(live) => live.outcome.started.duration_since(std::time::UNIX_EPOCH).ok(),
@@ -251,7 +259,7 @@ fn run_id(request: &RunRequest, nr: usize, run: &Finished) -> String {
         variant.label.clone(),
         variant.on.clone(),
         variant.disk.clone().unwrap_or_default(),
-        run.seed.to_string(),
+        run.slot.seed.to_string(),
         run.made.simulated().map_or_else(|| nr.to_string(), |outcome| measure::hash(outcome.event_hash)),
     ];
     // FNV-1a, with the parts apart from one another.
@@ -269,7 +277,7 @@ pub fn json(request: &RunRequest, runs: &[Finished], warnings: &Problems) -> Val
         .iter()
         .enumerate()
         .map(|(nr, run)| {
-            let variant = &request.variants[run.variant];
+            let variant = &request.variants[run.slot.variant];
             let metrics: Map<String, Value> =
                 metrics(variant, run).into_iter().map(|(name, value)| (name, json!(value))).collect();
             let simulated = run.made.simulated();
@@ -286,7 +294,11 @@ pub fn json(request: &RunRequest, runs: &[Finished], warnings: &Problems) -> Val
                 "label": variant.label,
                 "where": stack.map_or_else(|| "live".to_owned(), |stack| format!("sim:{}", stack.describe())),
                 "disk": stack.map(|stack| stack.device.entry.name),
-                "seed": run.seed,
+                "seed": run.slot.seed,
+                "block": run.slot.block,
+                "position": run.slot.position,
+                "warm_up": run.slot.warm_up,
+                "stored": run.id.is_some(),
                 "event_hash": simulated.map(|outcome| measure::hash(outcome.event_hash)),
                 "events": simulated.map(|outcome| outcome.nr_events),
                 "metrics": metrics,
@@ -317,23 +329,70 @@ pub fn json(request: &RunRequest, runs: &[Finished], warnings: &Problems) -> Val
                     (name, json!({ "mean": spread.mean, "min": spread.min, "max": spread.max, "modes": modes }))
                 })
                 .collect();
-            let made = runs.iter().filter(|run| run.variant == number).count();
+            let made = counted(runs, number);
             json!({ "label": variant.label, "on": variant.on, "runs": made, "metrics": metrics })
         })
         .collect();
-    json!({ "schema": "iowhy.run/1", "job": request.job, "runs": shown, "summary": summary })
+    json!({
+        "schema": "iowhy.run/1",
+        "job": request.job,
+        "runs": shown,
+        "summary": summary,
+        "design": design_json(request, runs),
+    })
+}
+
+/// In which order the runs were made, and whether there are enough of them.
+fn design_json(request: &RunRequest, runs: &[Finished]) -> Value {
+    let precision = request.until.and_then(|until| {
+        let precision = design::precision(request, runs, until.pct)?;
+        let places: Vec<Value> = precision
+            .places
+            .iter()
+            .map(|known| {
+                let half = known.half_width_pct;
+                json!({
+                    "label": known.label,
+                    "runs": known.runs,
+                    // JSON has no infinite numbers: null is an interval that has no end.
+                    "half_width_pct": half.is_finite().then_some(half),
+                    "runs_needed": known.more,
+                })
+            })
+            .collect();
+        Some(json!({
+            "metric": precision.metric,
+            "level": design::LEVEL,
+            "wanted_pct": precision.pct,
+            "reached": precision.reached(),
+            "runs_needed": precision.more(),
+            "places": places,
+        }))
+    });
+    json!({
+        "order_seed": request.seed,
+        "blocks": runs.iter().map(|run| run.slot.block + 1).max().unwrap_or(0),
+        "warm_up_blocks": request.warm_up,
+        "budget": request.until.map(|until| until.budget),
+        "precision": precision,
+    })
 }
 
 /// The text report: a run in detail, or several as mean and range.
 pub fn text(request: &RunRequest, runs: &[Finished], bold: fn(&str) -> String) -> String {
     let mut out = String::new();
     for (number, variant) in request.variants.iter().enumerate() {
-        let mut own = runs.iter().filter(|run| run.variant == number).peekable();
-        if own.peek().is_some() && !out.is_empty() {
+        // If a signal came before one that counts, what there is is shown.
+        let mut own: Vec<&Finished> = runs.iter().filter(|run| run.slot.variant == number).collect();
+        if counted(runs, number) > 0 {
+            own.retain(|run| !run.slot.warm_up);
+        }
+        if !own.is_empty() && !out.is_empty() {
             out.push('\n');
         }
         // Writing to a string cannot fail.
-        let _ = match (own.next(), request.repeat) {
+        let _ = match (own.first(), request.blocks() - u64::from(request.warm_up)) {
+            (Some(run), _) if run.slot.warm_up => detail(&mut out, request, variant, run, bold),
             (Some(run), 1) => detail(&mut out, request, variant, run, bold),
             (Some(run), _) => summary(&mut out, request, variant, run, &spreads(request, runs, number), bold),
             (None, _) => Ok(()),
@@ -342,7 +401,42 @@ pub fn text(request: &RunRequest, runs: &[Finished], bold: fn(&str) -> String) -
     if request.variants.len() > 1 {
         let _ = side_by_side(&mut out, request, runs, bold);
     }
+    if let Some(until) = request.until {
+        let _ = enough(&mut out, request, runs, until);
+    }
+    if let Some(keep) = request.keep.as_ref().filter(|_| runs.iter().any(|run| run.id.is_some())) {
+        let stored = runs.iter().filter(|run| run.id.is_some()).count();
+        let kept = text::count(stored as u64, "run", "runs");
+        let _ = writeln!(out, "\n{kept} kept in {}", keep.directory.display());
+    }
     out
+}
+
+/// What the stopping rule says of the runs that were made.
+fn enough(out: &mut String, request: &RunRequest, runs: &[Finished], until: Until) -> std::fmt::Result {
+    let made = (0..request.variants.len()).map(|number| counted(runs, number)).max().unwrap_or(0);
+    let mut sentence = format!("\n{} made", text::count(made as u64, "run", "runs"));
+    if request.variants.len() > 1 {
+        sentence.push_str(" on each");
+    }
+    let Some(precision) = design::precision(request, runs, until.pct) else {
+        return writeln!(out, "{sentence}; they have no metric that tells whether they are enough");
+    };
+    match precision.more() {
+        Some(0) => sentence.push_str(&format!("; enough to see {} %", until.pct)),
+        Some(more) => sentence.push_str(&format!("; {more} more needed to see {} %", until.pct)),
+        None => sentence.push_str(&format!("; too few to tell how many it takes to see {} %", until.pct)),
+    }
+    writeln!(out, "{sentence} of {}", precision.metric)?;
+    for known in &precision.places {
+        let of = if request.variants.len() > 1 { "shift from the first place" } else { "median" };
+        let label = &known.label;
+        match known.half_width_pct.is_finite() {
+            true => writeln!(out, "  {label}: {of} known to +-{:.2} % (level 99 %)", known.half_width_pct)?,
+            false => writeln!(out, "  {label}: {of} not bounded by so few runs (level 99 %)")?,
+        }
+    }
+    Ok(())
 }
 
 /// Columns that fit beside the names.
@@ -458,9 +552,13 @@ fn detail(
 ) -> std::fmt::Result {
     heading(out, request, variant, run, bold)?;
     match &run.made {
-        Made::Simulated(made) => writeln!(out, "seed {}, event hash {}\n", run.seed, measure::hash(made.1.event_hash))?,
-        Made::Live(live) if live.outcome.interrupted => writeln!(out, "seed {}, ended early by a signal\n", run.seed)?,
-        Made::Live(_) => writeln!(out, "seed {}\n", run.seed)?,
+        Made::Simulated(made) => {
+            writeln!(out, "seed {}, event hash {}\n", run.slot.seed, measure::hash(made.1.event_hash))?
+        }
+        Made::Live(live) if live.outcome.interrupted => {
+            writeln!(out, "seed {}, ended early by a signal\n", run.slot.seed)?
+        }
+        Made::Live(_) => writeln!(out, "seed {}\n", run.slot.seed)?,
         Made::Program(ran) => {
             let early = if ran.interrupted { ", ended early by a signal" } else { "" };
             writeln!(out, "{:.3} s{early}\n", ran.elapsed.as_secs_f64())?;
@@ -668,11 +766,17 @@ fn summary(
     bold: fn(&str) -> String,
 ) -> std::fmt::Result {
     heading(out, request, variant, run, bold)?;
-    let last = request.seed + u64::from(request.repeat) - 1;
-    // A signal, or a place that refuses, may have left some out.
-    let made = spreads.iter().map(|(_, spread)| spread.n).max().unwrap_or(0);
-    let of = if made == request.repeat as usize { String::new() } else { format!("{made} of ") };
-    writeln!(out, "{of}{} runs, seeds {} to {last}\n", request.repeat, request.seed)?;
+    // A signal, or a place that refuses, may have left some out; a stopping rule may have made more or fewer.
+    let made = spreads.iter().map(|(_, spread)| spread.n).max().unwrap_or(0) as u64;
+    let meant = request.blocks() - u64::from(request.warm_up);
+    let of = if made == meant { String::new() } else { format!("{made} of ") };
+    let most = if request.until.is_some() { "at most " } else { "" };
+    let last = request.seed + if request.until.is_some() { made } else { meant }.saturating_sub(1);
+    let warm = match request.warm_up {
+        0 => String::new(),
+        n => format!(", after {} to warm up", text::count(u64::from(n), "run", "runs")),
+    };
+    writeln!(out, "{of}{most}{meant} runs, seeds {} to {last}{warm}\n", request.seed)?;
     let width = spreads.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).max(20);
     writeln!(out, "{:<width$} {:>14} {:>14} {:>14}", "", "mean", "min", "max")?;
     for (name, spread) in spreads.iter().filter(|(_, spread)| spread.max != 0.0) {

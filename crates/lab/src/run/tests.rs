@@ -92,9 +92,13 @@ fn odd_lines_are_refused_with_a_reason() {
         ("aio-stress files=2 size=2m distance_mb=1 --on sim:linux-4.4", "overlap"),
         ("aio-stress files=2 size=2m jitter=4k --on sim:linux-4.4", "overlap"),
         ("aio-stress size=2m place=fs jitter=4k --on sim:linux-4.4", "only regions of a device"),
-        ("dd of=a count=1 --store x --on sim:linux-4.4", "`--store` is not part of this release"),
-        ("dd of=a count=1 --trace --on sim:linux-4.4", "`--trace` is not part of this release"),
-        ("dd of=a count=1 --blind --on sim:linux-4.4", "`--blind` is not part of this release"),
+        ("dd of=a count=1 --trace --on sim:linux-4.4", "no place for a store"),
+        ("dd of=a count=1 --blind=1 --on sim:linux-4.4", "takes no value"),
+        ("dd of=a count=1 --until 0 --budget 9 --on sim:linux-4.4", "`--until` takes percent"),
+        ("dd of=a count=1 --until nan --budget 9 --on sim:linux-4.4", "`--until` takes percent"),
+        ("dd of=a count=1 --until 2 --on sim:linux-4.4", "`--until` needs `--budget`"),
+        ("dd of=a count=1 --budget 2 --on sim:linux-4.4", "`--budget` is for `--until`"),
+        ("dd of=a count=1 --warm-up x --on sim:linux-4.4", "`--warm-up` takes"),
         ("dd of=a count=1 --on live --disk nvme", "`--disk` is for simulated places"),
         ("dd of=a count=1 --on live --cache lukewarm", "`--cache` takes"),
         ("dd of=/tmp/a count=1 --on live", "outside of the directory"),
@@ -389,13 +393,15 @@ fn runs_of_several_places_are_made_in_blocks_of_random_order() {
     };
     let order = schedule(&run);
     assert_eq!(order, schedule(&run));
-    let blocks: Vec<Vec<usize>> = order.chunks(3).map(|block| block.iter().map(|run| run.0).collect()).collect();
+    let blocks: Vec<Vec<usize>> =
+        order.chunks(3).map(|block| block.iter().map(|slot| slot.variant).collect()).collect();
     assert!(blocks.iter().any(|block| *block != blocks[0]));
     for (nr, block) in order.chunks(3).enumerate() {
-        let mut variants: Vec<usize> = block.iter().map(|run| run.0).collect();
+        let mut variants: Vec<usize> = block.iter().map(|slot| slot.variant).collect();
         variants.sort_unstable();
         assert_eq!(variants, [0, 1, 2]);
-        assert!(block.iter().all(|run| run.1 == 1 + nr as u64));
+        assert!(block.iter().all(|slot| slot.seed == 1 + nr as u64 && slot.block == nr as u64 && !slot.warm_up));
+        assert_eq!(block.iter().map(|slot| slot.position).collect::<Vec<_>>(), [0, 1, 2]);
     }
     assert_eq!(run.variants[1].label, "x/sim:linux-6.1");
 }
@@ -471,4 +477,66 @@ fn programs_are_told_what_they_can_be_told() {
     assert_eq!(program("bonnie size=16m chunk=4k"), "bonnie++ -q -f -n 0 -m iowhy -d place -r 0 -s 16:4096 -u root");
     assert_eq!(program("pgbench clients=4 time=5 db=test"), "pgbench -c 4 -T 5 test");
     assert_eq!(program("pgbench transactions=10"), "pgbench -c 1 -t 10");
+}
+
+fn request(line: &str) -> RunRequest {
+    let mut problems = Problems::default();
+    match resolve(&words(line), &World::empty(), &mut problems) {
+        Some(Request::Run(run)) => *run,
+        other => panic!("{line} is {other:?}: {}", problems.render()),
+    }
+}
+
+#[test]
+fn blocks_to_warm_up_leave_the_others_as_they_are() {
+    let line = "dd of=a count=1 --on sim:linux-4.4 --on sim:linux-6.18 --repeat 12 --seed 5";
+    let plain = schedule(&request(line));
+    let warmed = schedule(&request(&format!("{line} --warm-up 3")));
+    assert_eq!(warmed.len(), plain.len() + 6);
+    assert!(warmed[..6].iter().all(|slot| slot.warm_up && slot.seed == 5 + slot.block && slot.block < 3));
+    let later = |slot: &Slot| Slot { block: slot.block + 3, ..*slot };
+    assert_eq!(warmed[6..], plain.iter().map(later).collect::<Vec<_>>());
+}
+
+#[test]
+fn labels_of_places_differ_where_their_disks_do() {
+    let labels =
+        |line: &str| -> Vec<String> { request(line).variants.into_iter().map(|variant| variant.label).collect() };
+    let on = "--on sim:linux-4.4 --on sim:linux-4.4";
+    assert_eq!(
+        labels(&format!("dd of=a count=1 {on} --disk nvme --disk sata-2014 --label x")),
+        ["x/sim:linux-4.4@nvme", "x/sim:linux-4.4@sata-2014"]
+    );
+    assert_eq!(labels(&format!("dd of=a count=1 {on}")), ["sim:linux-4.4", "sim:linux-4.4#2"]);
+    assert_eq!(labels(&format!("dd of=a count=1 {on} --label x --label y")), ["x", "y"]);
+}
+
+#[test]
+fn the_stopping_rule_stops_on_width_and_not_on_difference() {
+    // Two kernels that differ a lot: the shift is far from nothing after few runs, but not yet known so well.
+    let line = "x.fio --on sim:linux-4.4 --on sim:linux-2.6.18-164.el5 --disk sata-2010";
+    let file = "[j]\nrw=randread\nsize=64m\nio_size=256k\ndirect=1\nrandrepeat=0\n";
+    let load = |_: &str| Ok(file.to_owned());
+    let world = World { load: &load, ..World::empty() };
+    let made = |more: &str| {
+        let mut problems = Problems::default();
+        let Some(Request::Run(run)) = resolve(&words(&format!("{line} {more}")), &world, &mut problems) else {
+            panic!("{}", problems.render());
+        };
+        let executed = execute(&run, &|_, _| ());
+        let precision = executed.runs.len().checked_div(2).map(|_| {
+            let until = run.until.expect("a rule");
+            design::precision(&run, &executed.runs, until.pct).expect("runs that tell")
+        });
+        (executed.runs.len(), precision.expect("runs"))
+    };
+    let (few, wide) = made("--until 40 --budget 30");
+    let (many, narrow) = made("--until 6 --budget 60");
+    let (all, never) = made("--until 0.01 --budget 12");
+    assert!(wide.reached() && narrow.reached() && !never.reached(), "{wide:?} {narrow:?} {never:?}");
+    // Five and five are the fewest that bound a shift at 99 %.
+    assert!((10..many).contains(&few), "{few} and {many} runs");
+    assert_eq!(all, 24);
+    assert!(never.more() > Some(12) && narrow.more() == Some(0), "{never:?}");
+    assert!(narrow.places[0].half_width_pct <= 6.0 && narrow.places.len() == 1);
 }

@@ -8,7 +8,7 @@ use iowhy_stack::outcome::{Outcome, ThreadTotals};
 use super::{Checks, ClaimResult, gains, pairs, ratios};
 use crate::incident::file::Claim;
 use crate::incident::{IncidentResult, RowResult, Sample, mean};
-use crate::modes::{self, Mode};
+use crate::stats::modes::{self, Mode};
 use crate::text;
 
 /// What checks the claims that are not a matter of two rows.

@@ -1,0 +1,358 @@
+//! `iowhy compare`.
+
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use iowhy_lab::compare::text::Style;
+use iowhy_lab::compare::{self, Adjust, Calibration, Comparison, Settings, Verdict, benchstat, gate};
+use iowhy_lab::diagnose::{Problem, Problems};
+use iowhy_lab::format::samples;
+use iowhy_lab::format::samples::benchstat::Benchmarks;
+use iowhy_lab::metric::Group;
+use iowhy_lab::stats::Better;
+use iowhy_lab::stats::autocorrelation::Order;
+use iowhy_lab::store::{self, Store, StoreError};
+
+use crate::output::{self, Exit};
+
+/// What it is told.
+#[derive(clap::Args)]
+#[command(about = "Two sets of runs: regression, improvement, same, or cannot tell")]
+#[command(after_help = "Exit codes: 0 the same or better, 1 a regression, 2 a mistake in what was asked\nfor, 3 \
+    the samples do not say.\n\nFormats of sample files: numbers (one a line), csv, fio (JSON), benchstat,\nsysbench, \
+    iowhy (run --json); seen in the text unless --format names one.")]
+pub(crate) struct Arguments {
+    /// The base, then the candidate: labels, tags or run ids in the store; files with
+    /// --samples. Tables of mmtests and benchstat take more than two
+    #[arg(required = true, num_args = 1.., value_name = "A B")]
+    what: Vec<String>,
+    #[command(flatten)]
+    input: Input,
+    /// How it is printed; --json is short for json
+    #[arg(long = "as", value_enum, default_value_t = Form::Text, value_name = "FORM")]
+    form: Form,
+    /// One JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is compared, and how.
+#[derive(clap::Args)]
+pub(crate) struct Input {
+    /// The words are files with samples, not names in the store
+    #[arg(long)]
+    pub(crate) samples: bool,
+    /// Format of the files [default: as it looks]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) format: Option<String>,
+    /// A metric to compare; may be given again [default: what every job has]
+    #[arg(long, value_name = "M")]
+    pub(crate) metric: Vec<String>,
+    /// Compare every metric that both sides have
+    #[arg(long, conflicts_with = "metric")]
+    pub(crate) all_metrics: bool,
+    /// Share of false alarms over all metrics; intervals have the level 1 - alpha
+    #[arg(long, default_value = "0.01", value_parser = alpha)]
+    pub(crate) alpha: f64,
+    /// Changes up to this count as none
+    #[arg(long, default_value = "1%", value_parser = percent, value_name = "PERCENT")]
+    pub(crate) margin: f64,
+    /// Which direction is better, of all metrics [default: as their names tell]
+    #[arg(long, value_enum)]
+    pub(crate) better: Option<Direction>,
+    /// How p-values of several metrics are adjusted
+    #[arg(long, value_enum, default_value_t = Adjustment::Bh)]
+    pub(crate) adjust: Adjustment,
+    /// In which order samples were taken, where the store does not know
+    #[arg(long, value_enum, default_value_t = Taken::Unknown)]
+    pub(crate) order: Taken,
+    /// Draws of every resampling
+    #[arg(long, default_value_t = 9_999, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u32).range(99..=1_000_000))]
+    pub(crate) draws: u32,
+    /// Seed of the draws
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(crate) seed: u64,
+    /// The store [default: IOWHY_STORE, or iowhy in the user's data directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) store: Option<PathBuf>,
+}
+
+/// How a comparison is printed.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// For people
+    Text,
+    /// mmtests' table
+    Mmtests,
+    /// benchstat's table
+    Benchstat,
+    /// JUnit's XML
+    Junit,
+    /// Annotations of GitHub's workflows
+    Github,
+    /// One JSON object
+    Json,
+}
+
+/// Which direction is better.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Direction {
+    /// Less: times
+    Lower,
+    /// More: rates
+    Higher,
+}
+
+/// In which order samples were taken.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Taken {
+    /// Nobody knows: dependence of neighbours counts where it shows
+    Unknown,
+    /// Both sides in random order, or from runs that cannot influence one another
+    Random,
+    /// One side after the other, on a machine that remembers
+    Serial,
+}
+
+/// How p-values of several metrics are adjusted.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Adjustment {
+    /// Benjamini and Hochberg
+    Bh,
+    /// Holm
+    Holm,
+}
+
+pub(crate) fn alpha(word: &str) -> Result<f64, String> {
+    match word.parse::<f64>() {
+        Ok(alpha) if (1e-6..=0.5).contains(&alpha) => Ok(alpha),
+        _ => Err("it takes a number from 0.000001 to 0.5, such as 0.01".to_owned()),
+    }
+}
+
+/// A percentage, with or without its sign.
+pub(crate) fn percent(word: &str) -> Result<f64, String> {
+    match word.trim().trim_end_matches('%').trim_end().parse::<f64>() {
+        Ok(percent) if (0.0..=1000.0).contains(&percent) => Ok(percent),
+        _ => Err("it takes a percentage from 0 to 1000, such as 5%".to_owned()),
+    }
+}
+
+impl Input {
+    /// What is asked of a comparison of some groups.
+    fn settings(&self, groups: [&Group; 2]) -> Settings {
+        let mut metrics = self.metric.clone();
+        if self.all_metrics {
+            for column in groups.into_iter().flat_map(|group| &group.columns) {
+                if !metrics.contains(&column.metric.name) {
+                    metrics.push(column.metric.name.clone());
+                }
+            }
+        }
+        Settings {
+            alpha: self.alpha,
+            margin_pct: self.margin,
+            adjust: match self.adjust {
+                Adjustment::Bh => Adjust::Discoveries,
+                Adjustment::Holm => Adjust::Family,
+            },
+            order: match self.order {
+                Taken::Unknown => Order::Unknown,
+                Taken::Random => Order::Random,
+                Taken::Serial => Order::Serial,
+            },
+            metrics,
+            draws: self.draws,
+            seed: self.seed,
+            ..Settings::default()
+        }
+    }
+
+    /// The store that is meant.
+    pub(crate) fn open(&self) -> Result<Store, StoreError> {
+        let variable = |name: &str| std::env::var(name).ok();
+        let directory = store::directory(self.store.as_deref(), &variable).ok_or(StoreError::NoPlace)?;
+        Store::open_existing(&directory)
+    }
+
+    /// The groups that `names` are: of files, or of the store.
+    pub(crate) fn groups(&self, names: &[String], problems: &mut Problems) -> Vec<Group> {
+        let mut groups: Vec<Group> = if self.samples {
+            let read = |name: &String, problems: &mut Problems| {
+                let text = load(name, problems)?;
+                samples::read(name, &text, self.format.as_deref(), problems)
+            };
+            names.iter().filter_map(|name| read(name, problems)).collect()
+        } else {
+            let store = match self.open() {
+                Ok(store) => store,
+                Err(error) => {
+                    problems.push(about_files(Problem::error(error.to_string()), names));
+                    return Vec::new();
+                }
+            };
+            let find = |name: &String, problems: &mut Problems| match store.group(name) {
+                Ok(group) => Some(group),
+                Err(error) => {
+                    problems.push(about_files(Problem::error(error.to_string()), std::slice::from_ref(name)));
+                    None
+                }
+            };
+            names.iter().filter_map(|name| find(name, problems)).collect()
+        };
+        if let Some(direction) = self.better {
+            let better = match direction {
+                Direction::Lower => Better::Lower,
+                Direction::Higher => Better::Higher,
+            };
+            groups.iter_mut().flat_map(|group| &mut group.columns).for_each(|column| column.metric.better = better);
+        }
+        for metric in &self.metric {
+            let known = || groups.iter().flat_map(|group| group.columns.iter().map(|column| &column.metric.name));
+            if !problems.any_error() && known().all(|name| name != metric) {
+                problems.push(
+                    Problem::error(format!("neither side has a metric `{metric}`"))
+                        .near(metric, known())
+                        .help("--all-metrics shows what there is"),
+                );
+            }
+        }
+        groups
+    }
+
+    /// Compares base and candidate. Without `--samples` the calibrations that the store has of the machine and the job
+    /// are quoted.
+    pub(crate) fn compare(&self, a: &Group, b: &Group) -> Comparison {
+        let settings = self.settings([a, b]);
+        let mut comparison = compare::compare(a, b, &settings);
+        if !self.samples {
+            comparison.calibration.extend(self.calibrations(b, &comparison));
+        }
+        comparison
+    }
+
+    fn calibrations(&self, group: &Group, comparison: &Comparison) -> Vec<Calibration> {
+        let Some(run) = group.runs.first().filter(|run| !run.machine.is_empty()) else { return Vec::new() };
+        // What a store does not tell about noise is no reason not to compare.
+        let known = self.open().and_then(|store| store.calibrations(&run.machine, &run.job)).unwrap_or_default();
+        let shown = |known: &Calibration| comparison.rows.iter().any(|row| row.metric.name == known.metric);
+        known.into_iter().filter(shown).collect()
+    }
+}
+
+/// A text file; what is none is a problem.
+pub(crate) fn load(name: &str, problems: &mut Problems) -> Option<String> {
+    crate::run::load(name)
+        .map_err(|error| {
+            let help = "with --samples the words are names of files; without it, of runs in the store";
+            problems.push(Problem::error(format!("`{name}` cannot be read: {error}")).help(help));
+        })
+        .ok()
+}
+
+/// Advice where names that are not in the store are files.
+fn about_files(problem: Problem, names: &[String]) -> Problem {
+    match names.iter().find(|name| Path::new(name).is_file()) {
+        Some(name) => problem.help(format!("`{name}` is a file: iowhy compare --samples A B")),
+        None => problem,
+    }
+}
+
+/// For a process.
+pub(crate) fn exit(verdict: Verdict) -> Exit {
+    match verdict {
+        Verdict::Same | Verdict::Improvement => Exit::Fine,
+        Verdict::Regression => Exit::Failed,
+        Verdict::Inconclusive => Exit::Inconclusive,
+    }
+}
+
+/// Colours where bold words are wanted, too.
+pub(crate) fn style() -> Style {
+    Style { colour: !output::bold()("").is_empty() }
+}
+
+/// Does what the command line says.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let form = if arguments.json { Form::Json } else { arguments.form };
+    let tables = matches!(form, Form::Mmtests | Form::Benchstat);
+    let (input, names) = (&arguments.input, &arguments.what);
+    if names.len() != 2 && !tables {
+        let problem = Problem::error(format!("a comparison has a base and a candidate, not {}", names.len()));
+        output::complain(&problem.help("iowhy compare A B; --as mmtests|benchstat takes any number").render());
+        return Ok(Exit::Usage);
+    }
+    let mut problems = Problems::default();
+    if form == Form::Benchstat
+        && input.samples
+        && let Some(table) = table_of_files(input, names, &mut problems)
+    {
+        output::print(&table)?;
+        return Ok(Exit::Fine);
+    }
+    if problems.any_error() {
+        output::complain(&problems.render());
+        return Ok(Exit::Usage);
+    }
+    let groups = input.groups(names, &mut problems);
+    output::complain(&problems.render());
+    if problems.any_error() {
+        return Ok(Exit::Usage);
+    }
+    let mut groups = groups;
+    if tables && !input.metric.is_empty() {
+        groups.iter_mut().for_each(|group| group.columns.retain(|of| input.metric.contains(&of.metric.name)));
+    }
+    if form == Form::Benchstat {
+        let sides: Vec<benchstat::Side<'_>> = groups.iter().map(benchstat::Side::of).collect();
+        output::print(&benchstat::text(&sides))?;
+        return Ok(Exit::Fine);
+    }
+    if form == Form::Mmtests {
+        output::print(&compare::mmtests::text(&groups, &input.metric))?;
+        return Ok(Exit::Fine);
+    }
+    let [a, b] = groups.as_slice() else { return Ok(Exit::Usage) };
+    let comparison = input.compare(a, b);
+    let gate = gate::by_verdict(&comparison);
+    match form {
+        Form::Json => output::print_json(&compare::json::compare(&comparison))?,
+        Form::Junit => output::print(&compare::junit::text(&comparison, &gate))?,
+        Form::Github => output::print(&compare::github::text(&comparison, &gate))?,
+        Form::Text | Form::Mmtests | Form::Benchstat => {
+            output::print(&compare::text::text(&comparison, None, style()))?;
+        }
+    }
+    Ok(exit(comparison.verdict))
+}
+
+/// benchstat's table of files that are in benchstat's format; nothing is computed that it does not show. `None` if a
+/// file is in another one, or cannot be read.
+fn table_of_files(input: &Input, names: &[String], problems: &mut Problems) -> Option<String> {
+    let ours = |text: &str| match &input.format {
+        Some(name) => name == samples::benchstat::FORMAT.name,
+        None => (samples::benchstat::FORMAT.detect)(text),
+    };
+    if !input.metric.is_empty() || input.better.is_some() {
+        return None;
+    }
+    let mut texts = Vec::new();
+    for name in names {
+        let text = load(name, problems)?;
+        if !ours(&text) {
+            return None;
+        }
+        texts.push(text);
+    }
+    let mut sides = Vec::new();
+    for (name, text) in names.iter().zip(&texts) {
+        let benchmarks = Benchmarks::parse(text);
+        if !benchmarks.wrong.is_empty() {
+            // The reader of samples says what is wrong.
+            return None;
+        }
+        sides.push(benchstat::Side { label: name.clone(), benchmarks });
+    }
+    Some(benchstat::text(&sides))
+}

@@ -1,0 +1,148 @@
+//! `iowhy store`.
+
+use std::path::PathBuf;
+
+use clap::{Subcommand, ValueEnum};
+use iowhy_lab::store::{self, Filter, Format, Store, StoreError};
+use serde_json::Value;
+
+use crate::output::{self, Exit};
+
+/// What it is told.
+#[derive(clap::Args)]
+#[command(about = "Runs that were kept: list, show, tag, merge, export")]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+    /// The store [default: IOWHY_STORE, or iowhy in the user's data directory]
+    #[arg(long, global = true, value_name = "DIR")]
+    store: Option<PathBuf>,
+    /// One JSON object instead of text
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+/// What to do with the store.
+#[derive(Subcommand)]
+enum Action {
+    /// Runs by label and command, the oldest first
+    List {
+        /// Only those with this label, tag or id; several with commas
+        what: Option<String>,
+        /// The latest so many runs
+        #[arg(long, value_name = "N")]
+        last: Option<u64>,
+    },
+    /// All that is known of runs
+    Show {
+        /// A label, a tag, an id or its beginning; several with commas
+        what: String,
+    },
+    /// Give runs a name of your own, which stands for them from then on
+    Tag {
+        /// A label, a tag, an id or its beginning; several with commas
+        what: String,
+        /// The tag
+        tag: String,
+        /// Take it away instead
+        #[arg(long)]
+        remove: bool,
+    },
+    /// Take in the runs of other stores; twice is as good as once
+    Merge {
+        /// Their directories
+        #[arg(required = true, value_name = "DIR")]
+        from: Vec<PathBuf>,
+    },
+    /// Remove files that belong to no run; never runs
+    Gc {
+        /// Only say which
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Write runs, metrics and samples as CSV or JSON files
+    Export {
+        /// A label, a tag, an id or its beginning; several with commas [default: all]
+        what: Option<String>,
+        /// Where to
+        #[arg(long, value_name = "DIR")]
+        to: PathBuf,
+        /// How
+        #[arg(long, value_enum, default_value_t = Kind::Csv)]
+        format: Kind,
+    },
+}
+
+/// Formats of files.
+#[derive(Copy, Clone, ValueEnum)]
+enum Kind {
+    /// Comma-separated values
+    Csv,
+    /// JSON
+    Json,
+}
+
+/// Does what the command line says.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let variable = |name: &str| std::env::var(name).ok();
+    let directory = store::directory(arguments.store.as_deref(), &variable).ok_or(StoreError::NoPlace)?;
+    let store = match &arguments.action {
+        // Runs of others can be brought to a place that has none yet.
+        Action::Merge { .. } => Store::open(&directory)?,
+        _ => Store::open_existing(&directory)?,
+    };
+    let (json, text) = act(&store, &arguments.action)?;
+    if arguments.json {
+        output::print_json(&json)?;
+    } else {
+        output::print(&text)?;
+    }
+    Ok(Exit::Fine)
+}
+
+/// What was done, as JSON and as text.
+fn act(store: &Store, action: &Action) -> anyhow::Result<(Value, String)> {
+    Ok(match action {
+        Action::List { what: None, last } => {
+            let runs = store.runs(&Filter { last: *last, ..Filter::default() })?;
+            (store::runs_json(store, "list", &runs), store::list_text(store, &runs, output::bold()))
+        }
+        Action::List { what: Some(what), last } => {
+            let mut runs = store.find(what)?;
+            let left_out = last.map_or(0, |last| runs.len().saturating_sub(last as usize));
+            runs.drain(..left_out);
+            (store::runs_json(store, "list", &runs), store::list_text(store, &runs, output::bold()))
+        }
+        Action::Show { what } => {
+            let runs = store.find(what)?;
+            (store::runs_json(store, "show", &runs), store::show_text(&runs, output::bold()))
+        }
+        Action::Tag { what, tag, remove } => {
+            let changed = store.tag(what, tag, *remove)?;
+            (store::tagged_json(store, tag, *remove, changed), store::tagged_text(tag, *remove, changed))
+        }
+        Action::Merge { from } => {
+            let mut all = store::Merged::default();
+            for directory in from {
+                all.add(&store.merge(directory)?);
+            }
+            (store::merged_json(store, &all), store::merged_text(store, &all))
+        }
+        Action::Gc { dry_run } => {
+            let swept = store.gc(*dry_run)?;
+            (store::swept_json(store, &swept), store::swept_text(&swept))
+        }
+        Action::Export { what, to, format } => {
+            let runs = match what {
+                Some(what) => store.find(what)?,
+                None => store.runs(&Filter::default())?,
+            };
+            let format = match format {
+                Kind::Csv => Format::Csv,
+                Kind::Json => Format::Json,
+            };
+            let exported = store.export(&runs, format, to)?;
+            (store::exported_json(store, &exported), store::exported_text(&exported, to))
+        }
+    })
+}

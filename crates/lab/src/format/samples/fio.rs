@@ -1,0 +1,120 @@
+//! fio's JSON and json+: one document or many, one after the other, with or without text around them. Each is a run.
+//!
+//! For each job and direction that did I/O: IOPS, bandwidth, and the completion latencies. Clones of a job that were
+//! not reported as a group give several values of one run, which a comparison knows to be no independent ones. What all
+//! jobs did together has the names that every run of ours has (`iops`, `read_mib_s` ..).
+
+use serde_json::Value;
+
+use super::{Format, Reader};
+use crate::metric::RunFacts;
+
+/// What it is.
+pub const FORMAT: Format = Format {
+    name: "fio",
+    summary: "fio --output-format=json or json+, one document or several",
+    detect: |text| text.contains("\"fio version\"") || text.trim_start().starts_with('{'),
+    read,
+};
+
+const MIB: f64 = 1_048_576.0;
+
+fn read(reader: &mut Reader<'_>, text: &str) {
+    let mut rest = text;
+    // Other output formats may stand before and behind a document, which begins with a brace alone on its line.
+    while let Some(start) = document(rest) {
+        let mut stream = serde_json::Deserializer::from_str(&rest[start..]).into_iter::<Value>();
+        match stream.next() {
+            Some(Ok(value)) => run(reader, &value),
+            Some(Err(error)) => {
+                let before = text[..text.len() - rest.len() + start].matches('\n').count();
+                let line = before + error.line();
+                let what = format!("this is no JSON of fio: line {line}, column {}: {error}", error.column());
+                return reader.broken(what);
+            }
+            None => break,
+        }
+        rest = &rest[start + stream.byte_offset()..];
+    }
+}
+
+/// Where a document begins.
+fn document(text: &str) -> Option<usize> {
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        let trimmed = line.trim_start();
+        if trimmed.starts_with('{') {
+            return Some(at + line.len() - trimmed.len());
+        }
+        at += line.len();
+    }
+    None
+}
+
+fn run(reader: &mut Reader<'_>, document: &Value) {
+    let Some(jobs) = document["jobs"].as_array() else {
+        return reader.broken("a document of fio has `jobs`, this one has none");
+    };
+    let name = |job: &Value| job["jobname"].as_str().unwrap_or("job").to_owned();
+    let started_ms =
+        document["timestamp_ms"].as_u64().or_else(|| document["timestamp"].as_u64().map(|seconds| 1000 * seconds));
+    let nr = reader.run(RunFacts {
+        started_ns: started_ms.unwrap_or_default().saturating_mul(1_000_000),
+        job: jobs.iter().map(name).collect::<Vec<_>>().join(" "),
+        ..RunFacts::default()
+    });
+    let mut totals: Vec<(String, f64)> = Vec::new();
+    let mut latencies: Vec<&Value> = Vec::new();
+    for job in jobs {
+        for direction in ["read", "write", "trim", "mixed"] {
+            let part = &job[direction];
+            if part["total_ios"].as_f64().is_none_or(|ios| ios == 0.0) {
+                continue;
+            }
+            let prefix = format!("{}.{direction}_", name(job));
+            let mut put = |end: &str, value: Option<f64>| {
+                if let Some(value) = value {
+                    reader.put(&format!("{prefix}{end}"), value, Some(nr));
+                }
+            };
+            let mut rate = |total: &str, value: Option<f64>| {
+                if let Some(value) = value {
+                    match totals.iter_mut().find(|(known, _)| known == total) {
+                        Some((_, sum)) => *sum += value,
+                        None => totals.push((total.to_owned(), value)),
+                    }
+                }
+                value
+            };
+            put("iops", rate("iops", part["iops"].as_f64()));
+            let bytes = part["bw_bytes"].as_f64().or_else(|| part["bw"].as_f64().map(|kib| kib * 1024.0));
+            put("mib_s", rate(&format!("{direction}_mib_s"), bytes.map(|bytes| bytes / MIB)));
+            let clat = &part["clat_ns"];
+            for (end, value) in of_latency(clat) {
+                put(&format!("{end}_ns"), value);
+            }
+            put("lat_mean_ns", part["lat_ns"]["mean"].as_f64());
+            latencies.push(clat);
+        }
+    }
+    for (name, value) in totals {
+        reader.put(&name, value, Some(nr));
+    }
+    // Percentiles of several jobs cannot be put together.
+    if let [only] = latencies.as_slice() {
+        for (end, value) in of_latency(only) {
+            if let Some(value) = value {
+                reader.put(&format!("{end}_ns"), value, Some(nr));
+            }
+        }
+    }
+}
+
+fn of_latency(clat: &Value) -> [(&'static str, Option<f64>); 4] {
+    [
+        ("mean", clat["mean"].as_f64()),
+        ("p50", clat["percentile"]["50.000000"].as_f64()),
+        ("p99", clat["percentile"]["99.000000"].as_f64()),
+        ("max", clat["max"].as_f64()),
+    ]
+}

@@ -1,0 +1,202 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::stats::Better;
+
+fn good(text: &str, format: Option<&str>) -> Group {
+    let mut problems = Problems::default();
+    let group = read("f", text, format, &mut problems);
+    assert!(!problems.any_error(), "{}\n{text}", problems.render());
+    group.expect("no error, so a group")
+}
+
+fn bad(text: &str, format: Option<&str>) -> String {
+    let mut problems = Problems::default();
+    assert_eq!(read("f", text, format, &mut problems), None, "{text}");
+    assert!(problems.any_error());
+    problems.render()
+}
+
+/// Names and values of all columns, and how many values were left out.
+fn columns(group: &Group) -> Vec<(&str, &[f64], usize)> {
+    group.columns.iter().map(|of| (of.metric.name.as_str(), of.values.as_slice(), of.left_out)).collect()
+}
+
+#[test]
+fn each_format_is_seen_in_the_text() {
+    for (text, expected) in [
+        ("1\n2\n", "numbers"),
+        ("", "numbers"),
+        ("# a comment, with commas\n1.5\n", "numbers"),
+        ("a,b\n1,2\n", "csv"),
+        ("# made by hand\nrun;ms\n1;2\n", "csv"),
+        ("goos: linux\nBenchmarkA 1 5 ns/op\n", "benchstat"),
+        ("fio: a warning\n{\n \"fio version\" : \"fio-3.33\",\n \"jobs\" : []\n}\n", "fio"),
+        ("{\"schema\": \"iowhy.run/1\", \"runs\": []}", "iowhy"),
+        ("sysbench 1.0.20 (using LuaJIT)\n\nGeneral statistics:\n", "sysbench"),
+        // A single value with a decimal comma is no table, but a mistake of numbers.
+        ("1,5\n2,5\n", "numbers"),
+    ] {
+        let format = FORMATS.iter().find(|format| (format.detect)(text)).expect("the last one takes all");
+        assert_eq!(format.name, expected, "{text}");
+    }
+    assert!(bad("1\n", Some("cvs")).contains("nearest: csv"));
+}
+
+#[test]
+fn numbers_with_comments_and_what_is_none() {
+    let group = good("\u{feff}# head\n 1.5 # first\r\n\n-2e3\nNaN\ninf\n-Infinity\n+7\n", None);
+    assert_eq!(columns(&group), [("value", &[1.5, -2000.0, 7.0][..], 3)]);
+    assert_eq!((group.label.as_str(), group.runs.len()), ("f", 0));
+    for text in ["", "\n\n", "# nothing\n", "nan\n"] {
+        let group = good(text, None);
+        assert_eq!(group.columns.len(), 1, "{text:?}");
+        assert!(group.columns[0].values.is_empty(), "{text:?}");
+    }
+}
+
+#[test]
+fn mistakes_have_a_line_and_a_column_and_come_at_once() {
+    let message = bad("1\n  12ms\n3\nx y\n", None);
+    for expected in ["f:2:3: this is no number", "  |   12ms\n  |   ^^^^\n", "f:4:1: this is no number", "CSV"] {
+        assert!(message.contains(expected), "no {expected:?} in\n{message}");
+    }
+    let many = bad(&"x\n".repeat(1_000), None);
+    assert_eq!(many.matches("this is no number").count(), MOST_PROBLEMS);
+    assert!(many.contains("992 more lines"), "{many}");
+    let long = bad(&format!("{}\u{1b}\n", "ö".repeat(100_000)), None);
+    assert!(long.len() < 1_000 && !long.contains('\u{1b}'), "{long}");
+}
+
+#[test]
+fn benchmarks_become_metrics_in_base_units() {
+    let group = good(
+        "goos: linux\nUnit B/op assume=exact\nBenchmarkRead/bs=4k-8 \t 100\t 1500 ns/op\t 2 MB/s\n\
+         BenchmarkRead/bs=4k-8 100 1600 ns/op NaN MB/s\nBenchmarkRead/bs=4k-8\nPASS\nok pkg 1s\n",
+        None,
+    );
+    assert_eq!(
+        columns(&group),
+        [("Read/bs=4k-8 sec/op", &[1500.0 * 1e-9, 1600.0 * 1e-9][..], 0), ("Read/bs=4k-8 B/s", &[2e6][..], 1)]
+    );
+    let kinds: Vec<(&str, Better)> =
+        group.columns.iter().map(|of| (of.metric.unit.as_str(), of.metric.better)).collect();
+    assert_eq!(kinds, [("sec/op", Better::Lower), ("B/s", Better::Higher)]);
+    // What differs within the file tells benchmarks of one name apart.
+    let group = good("fs: ext4\nBenchmarkA 1 5 ns/op\nfs: xfs\nBenchmarkA 1 6 ns/op\n", None);
+    assert_eq!(columns(&group).iter().map(|of| of.0).collect::<Vec<_>>(), ["A fs=ext4 sec/op", "A fs=xfs sec/op"]);
+    let message = bad("BenchmarkA 1 5 ns/op\nBenchmarkA 1 5\nBenchmarkA x 5 ns/op\nBenchmarkA 1 five ns/op\n", None);
+    for expected in ["f:2:1: the unit", "f:3:1: the number of iterations", "f:4:1: a measurement is no number"] {
+        assert!(message.contains(expected), "no {expected:?} in\n{message}");
+    }
+}
+
+#[test]
+fn units_are_tidied_above_the_line_only() {
+    for (unit, expected, factor) in [
+        ("ns/op", "sec/op", 1e-9),
+        ("MB/s", "B/s", 1e6),
+        ("p99-ns", "p99-sec", 1e-9),
+        ("x/ns", "x/ns", 1.0),
+        ("x/ns*MB", "x/ns*B", 1e6),
+        ("nsx", "nsx", 1.0),
+        ("IOPS", "IOPS", 1.0),
+        ("", "", 1.0),
+    ] {
+        let (tidied, found) = benchstat::tidy(unit);
+        assert_eq!((tidied.as_str(), found), (expected, factor), "{unit}");
+    }
+}
+
+/// A document as fio writes it, with one job and one direction.
+fn fio_document(job: &str, iops: f64) -> String {
+    format!(
+        "fio: some text\n{{\n  \"fio version\" : \"fio-3.33\",\n  \"timestamp_ms\" : 1700000000123,\n  \"jobs\" : [{{\
+         \"jobname\": \"{job}\", \"read\": {{\"total_ios\": 100, \"iops\": {iops}, \"bw_bytes\": 1048576, \"clat_ns\": \
+         {{\"mean\": 5.5, \"max\": 9, \"percentile\": {{\"50.000000\": 5, \"99.000000\": 8}}}}, \
+         \"lat_ns\": {{\"mean\": 6}}}}, \
+         \"write\": {{\"total_ios\": 0, \"iops\": 0}}}}]\n}}\n"
+    )
+}
+
+#[test]
+fn each_document_of_fio_is_a_run() {
+    let group = good(&(fio_document("a", 10.0) + &fio_document("a", 12.0) + "\nDisk stats\n"), None);
+    assert_eq!(group.runs.len(), 2);
+    assert_eq!((group.runs[0].started_ns, group.runs[0].job.as_str()), (1_700_000_000_123_000_000, "a"));
+    for (name, values) in
+        [("a.read_iops", [10.0, 12.0]), ("iops", [10.0, 12.0]), ("read_mib_s", [1.0; 2]), ("p99_ns", [8.0; 2])]
+    {
+        let column = group.column(name).unwrap_or_else(|| panic!("no {name} in {:?}", columns(&group)));
+        assert_eq!((column.values.as_slice(), column.runs.as_slice()), (&values[..], &[0, 1][..]), "{name}");
+    }
+    assert!(group.column("a.write_iops").is_none(), "nothing was written");
+    assert_eq!(group.column("p99_ns").map(|of| of.metric.better), Some(Better::Lower));
+    for text in ["{\n\"fio version\": ", "{\n\"fio version\": \"x\"}\n"] {
+        assert!(bad(text, None).contains("f: "), "{text}");
+    }
+}
+
+#[test]
+fn tables_have_runs_names_and_words_that_are_no_metrics() {
+    let group = good("label,run,kernel,\"p99, ms\",iops\na,1,new,5,10\na,2,6.1,6,\nb,2,old,NaN,12\n", None);
+    assert_eq!(
+        columns(&group),
+        [
+            ("a.p99, ms", &[5.0, 6.0][..], 0),
+            ("a.iops", &[10.0][..], 0),
+            ("b.p99, ms", &[][..], 1),
+            ("b.iops", &[12.0][..], 0)
+        ]
+    );
+    let message = bad("ms,iops\n1,2\n1,fast\n1,2,3\n", None);
+    for expected in ["f:3:3: this is no number", "f:4:5: a value too many"] {
+        assert!(message.contains(expected), "no {expected:?} in\n{message}");
+    }
+}
+
+#[test]
+fn reports_of_sysbench_are_runs() {
+    let report = "sysbench 1.0.20 (using LuaJIT 2.1)\n\nFile operations:\n    reads/s:                      60.00\n\
+                  Throughput:\n    read, MiB/s:                  0.94\nGeneral statistics:\n    total time: 2.5s\n\
+                  Latency (ms):\n         avg:      0.5\n         95th percentile:      1.25\n";
+    let group = good(&(report.to_owned() + report), None);
+    assert_eq!(group.runs.len(), 2);
+    for (name, value) in [("read_iops", 60.0), ("elapsed_s", 2.5), ("mean_ns", 5e5), ("p95_ns", 1.25e6)] {
+        assert_eq!(group.column(name).map(|of| of.values.clone()), Some(vec![value; 2]), "{name}");
+    }
+}
+
+#[test]
+fn our_own_runs_come_back_with_what_is_known_of_them() {
+    let text = "{\"schema\": \"iowhy.run/1\", \"job\": [\"dd\", \"bs=4k\"], \"runs\": [\
+                {\"run_id\": \"1\", \"where\": \"sim:linux-4.4\", \"seed\": 5, \"metrics\": {\"iops\": 7}, \
+                \"warnings\": [\"w\"]},\
+                {\"run_id\": \"2\", \"where\": \"live\", \"metrics\": {\"iops\": 8, \"elapsed_s\": null}}]}";
+    let group = good(text, None);
+    assert_eq!(columns(&group), [("iops", &[7.0, 8.0][..], 0), ("elapsed_s", &[][..], 1)]);
+    let facts: Vec<(bool, u64, &str)> =
+        group.runs.iter().map(|run| (run.simulated, run.seed, run.job.as_str())).collect();
+    assert_eq!(facts, [(true, 5, "dd bs=4k"), (false, 0, "dd bs=4k")]);
+}
+
+proptest! {
+    #[test]
+    fn short_numbers_are_read_as_the_library_reads_them(text in "[+-]?[0-9]{0,17}\\.?[0-9]{0,17}(e[0-9]{1,2})?") {
+        let expected: Option<f64> = text.parse().ok();
+        prop_assert_eq!(number(text.as_bytes()).map(f64::to_bits), expected.map(f64::to_bits), "{}", text);
+    }
+
+    #[test]
+    fn no_text_makes_a_reader_panic(text in "\\PC{0,200}", lines in "([a-z,:;{}\"0-9. \tB\n-]{0,40}\n){0,8}") {
+        for format in FORMATS {
+            for text in [&text, &lines, &format!("Benchmark{text}"), &format!("{{{text}")] {
+                let mut problems = Problems::default();
+                let group = read("f", text, Some(format.name), &mut problems);
+                prop_assert_eq!(group.is_none(), problems.any_error());
+                let finite = |group: &Group| group.columns.iter().all(|of| of.values.iter().all(|x| x.is_finite()));
+                prop_assert!(group.is_none_or(|group| !group.columns.is_empty() && finite(&group)));
+            }
+        }
+    }
+}

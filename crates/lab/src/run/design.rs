@@ -1,0 +1,183 @@
+//! In which order runs are made, and when there are enough of them.
+//!
+//! A run at each place makes a block, and each block has a random order of its own: whatever changes slowly (a disk
+//! that fills, a machine that warms up) meets all places alike, and whatever depends on the order meets none in
+//! particular. Blocks to warm up come first; they have an order of their own, so that those that count are made in the
+//! same order with and without them, and the seeds of the first blocks.
+//!
+//! The stopping rule looks at the width of an interval only: that of the median where there is one place, that of the
+//! shift from the first place where there are several. It never looks at where the interval lies. Who goes on until a
+//! difference is significant will find one between equal things sooner or later (Armitage, McPherson & Rowe 1969);
+//! until an interval is narrow can be waited for without harm.
+//!
+//! References: Fisher, The Design of Experiments, 1935 (blocks); Kelley, Maxwell & Rausch 2003 (precision).
+
+use iowhy_stack::rng::Rng;
+
+use super::{Finished, RunRequest, report};
+use crate::stats::{self, bootstrap, hodges_lehmann};
+
+/// The stopping rule: go on until the interval is narrow, or the budget is spent.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub struct Until {
+    /// Half the width of the interval, percent.
+    pub pct: f64,
+    /// Most runs at each place.
+    pub budget: u32,
+}
+
+/// Level of the intervals.
+pub const LEVEL: f64 = 0.99;
+
+/// Metrics that tell when there is enough, best first. Rates come first: the time of a job that runs for a given time
+/// tells nothing.
+const TELLING: &[&str] = &["iops", "elapsed_s"];
+
+/// A run that is to be made.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// On which variant.
+    pub variant: usize,
+    /// With which seed.
+    pub seed: u64,
+    /// In which block, from 0; blocks to warm up are counted, too.
+    pub block: u64,
+    /// Its place in the block.
+    pub position: u32,
+    /// It only warms up.
+    pub warm_up: bool,
+}
+
+/// Makes the blocks, one after the other.
+pub(super) struct Order<'a> {
+    request: &'a RunRequest,
+    warming: Rng,
+    counting: Rng,
+    next: u64,
+}
+
+impl<'a> Order<'a> {
+    pub(super) fn new(request: &'a RunRequest) -> Order<'a> {
+        let warming = Rng::stream(request.seed, "order of runs to warm up");
+        Order { request, warming, counting: Rng::stream(request.seed, "order of runs"), next: 0 }
+    }
+
+    /// The next block.
+    pub(super) fn block(&mut self) -> Vec<Slot> {
+        let (block, warm) = (self.next, u64::from(self.request.warm_up));
+        self.next += 1;
+        let warm_up = block < warm;
+        let rng = if warm_up { &mut self.warming } else { &mut self.counting };
+        let mut variants: Vec<usize> = (0..self.request.variants.len()).collect();
+        for last in (1..variants.len()).rev() {
+            variants.swap(last, rng.below(last as u64 + 1) as usize);
+        }
+        let seed = self.request.seed + if warm_up { block } else { block - warm };
+        let slot = |(position, variant)| Slot { variant, seed, block, position, warm_up };
+        (0..).zip(variants).map(slot).collect()
+    }
+}
+
+impl RunRequest {
+    /// Blocks that are made at most, those to warm up included.
+    pub fn blocks(&self) -> u64 {
+        let counted = self.until.map_or(self.repeat, |until| until.budget.max(self.repeat));
+        u64::from(self.warm_up) + u64::from(counted)
+    }
+}
+
+/// The runs in the order in which they are made; with a stopping rule, as if it never stopped.
+pub fn schedule(request: &RunRequest) -> Vec<Slot> {
+    let mut order = Order::new(request);
+    (0..request.blocks()).flat_map(|_| order.block()).collect()
+}
+
+/// How well a place is known.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Known {
+    /// Label of the place.
+    pub label: String,
+    /// Runs that count.
+    pub runs: usize,
+    /// Half the width of the interval, percent; infinite while so few runs bound nothing.
+    pub half_width_pct: f64,
+    /// Further runs of each place that it takes; 0 if there are enough, `None` if nobody can tell.
+    pub more: Option<u64>,
+}
+
+/// How well the places are known.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Precision {
+    /// By which metric.
+    pub metric: String,
+    /// What is wanted, percent.
+    pub pct: f64,
+    /// Of each place but the first, the interval of the shift from the first; of a single one, that of the median.
+    pub places: Vec<Known>,
+}
+
+impl Precision {
+    /// All are known well enough.
+    pub fn reached(&self) -> bool {
+        !self.places.is_empty() && self.places.iter().all(|known| known.half_width_pct <= self.pct)
+    }
+
+    /// The most runs that a place takes.
+    pub fn more(&self) -> Option<u64> {
+        self.places.iter().map(|known| known.more).max_by_key(|more| more.unwrap_or(u64::MAX)).flatten()
+    }
+}
+
+/// Values of a metric in the runs of a place that count.
+fn values(request: &RunRequest, runs: &[Finished], variant: usize, metric: &str) -> Vec<f64> {
+    let own = runs.iter().filter(|run| run.slot.variant == variant && !run.slot.warm_up);
+    own.filter_map(|run| {
+        let metrics = report::metrics(&request.variants[variant], run);
+        metrics.iter().find(|(name, _)| name == metric).map(|(_, value)| *value)
+    })
+    .collect()
+}
+
+/// How well the runs that were made tell the places apart, `pct` being wanted. Places without runs do not count.
+pub fn precision(request: &RunRequest, runs: &[Finished], pct: f64) -> Option<Precision> {
+    let table = |metric: &str| -> Vec<(usize, Vec<f64>)> {
+        let of = |variant| (variant, values(request, runs, variant, metric));
+        (0..request.variants.len()).map(of).filter(|(_, values)| !values.is_empty()).collect()
+    };
+    let told =
+        |table: &Vec<(usize, Vec<f64>)>| table.iter().all(|(_, values)| values.iter().any(|value| *value != 0.0));
+    let (metric, table) =
+        TELLING.iter().map(|metric| (*metric, table(metric))).find(|(_, table)| !table.is_empty() && told(table))?;
+    let known = |variant: usize, runs: usize, (low, high): (f64, f64), middle: f64| {
+        let half_width_pct = if middle == 0.0 { f64::INFINITY } else { 50.0 * (high - low) / middle.abs() };
+        Known {
+            label: request.variants[variant].label.clone(),
+            runs,
+            half_width_pct,
+            more: more(runs, half_width_pct, pct),
+        }
+    };
+    let (first, rest) = table.split_first()?;
+    let sorted = stats::sorted(&first.1);
+    let middle = stats::median_sorted(&sorted);
+    let mut places = Vec::new();
+    if rest.is_empty() {
+        let interval = bootstrap::quantile_interval(&sorted, 0.5, LEVEL);
+        places.push(known(first.0, sorted.len(), (interval.low, interval.high), middle));
+    }
+    for (variant, values) in rest {
+        let shift = hodges_lehmann::shift(&first.1, values, LEVEL)?;
+        places.push(known(*variant, values.len().min(first.1.len()), (shift.low, shift.high), middle));
+    }
+    Some(Precision { metric: metric.to_owned(), pct, places })
+}
+
+/// Further runs until the interval is as narrow as wanted: its width goes with one over the root of the runs.
+fn more(runs: usize, half_width_pct: f64, pct: f64) -> Option<u64> {
+    if half_width_pct <= pct {
+        return Some(0);
+    }
+    let ratio = half_width_pct / pct;
+    let wanted = (runs as f64 * ratio * ratio).ceil();
+    (wanted.is_finite() && wanted < 1e9).then(|| (wanted as u64).saturating_sub(runs as u64).max(1))
+}

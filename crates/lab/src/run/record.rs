@@ -1,0 +1,183 @@
+//! What is kept of a run: the row of the store, and the samples beside it.
+//!
+//! The hash of the machine covers what stays when a kernel or a tunable is changed (processor, memory, disk, file
+//! system; of a simulated one the machine and the device), so that runs before and after such a change are known to be
+//! of one machine. Kernel, policies and tunables are columns of their own.
+//!
+//! A blind run keeps no word of any of these, nor of its place, its warnings and its job, which might name a device or
+//! an elevator; of the job there is a hash, so that runs of different jobs are still told apart.
+
+use std::path::Path;
+
+use iowhy_live::machine::{Disk, Machine};
+use iowhy_stack::kernel::Stack;
+use iowhy_stack::origin::Options;
+use serde_json::{Map, Value, json};
+
+use super::{Finished, Made, RunRequest, Variant, report};
+use crate::backend;
+use crate::measure;
+use crate::store::{DataFile, Design, NewRun};
+
+/// Names and values of tunables.
+fn options_json(options: &Options) -> Value {
+    Value::Object(options.iter().map(|(spec, value)| (spec.name.to_owned(), json!(spec.show(value)))).collect())
+}
+
+/// Sixteen digits that identify a value.
+fn hash(value: &Value) -> String {
+    blake3::hash(value.to_string().as_bytes()).to_hex().as_str()[..16].to_owned()
+}
+
+/// The machine and the device of a stack.
+fn simulated_machine(stack: &Stack) -> Value {
+    json!({
+        "machine": stack.machine.entry.name,
+        "machine_options": options_json(&stack.machine.options),
+        "device": stack.device.entry.name,
+        "device_options": options_json(&stack.device.options),
+    })
+}
+
+/// Kernel, policies and tunables of a stack.
+fn simulated_policies(stack: &Stack) -> Value {
+    let mut all = Map::new();
+    all.insert("kernel".to_owned(), json!(stack.kernel.name));
+    all.insert("patches".to_owned(), stack.patches.iter().map(|patch| patch.name).collect());
+    all.insert("options".to_owned(), options_json(&stack.options));
+    for (kind, name, options) in [
+        ("readahead", stack.readahead.entry.name, &stack.readahead.options),
+        ("fault", stack.fault.entry.name, &stack.fault.options),
+        ("plug", stack.plug.entry.name, &stack.plug.options),
+        ("elevator", stack.elevator.entry.name, &stack.elevator.options),
+        ("direct", stack.direct.entry.name, &stack.direct.options),
+        ("filesystem", stack.filesystem.entry.name, &stack.filesystem.options),
+        ("writeback", stack.writeback.entry.name, &stack.writeback.options),
+    ] {
+        all.insert(kind.to_owned(), json!({ "name": name, "options": options_json(options) }));
+    }
+    Value::Object(all)
+}
+
+/// What a change of kernels and tunables leaves as it is.
+fn lasting(machine: &Machine, disk: &Disk) -> Value {
+    // Kernels keep different shares of the memory for themselves.
+    let memory_gib = machine.memory_bytes.map(|bytes| (bytes as f64 / (1u64 << 30) as f64).round());
+    json!([
+        machine.cpu_model,
+        machine.cpus,
+        machine.is_virtual,
+        memory_gib,
+        disk.name,
+        disk.queue.rotational,
+        disk.queue.logical_block_bytes,
+        disk.queue.physical_block_bytes,
+        disk.filesystem,
+    ])
+}
+
+/// The hash of this machine with the disk below a path, as runs on it have it.
+pub fn machine_hash(path: &Path) -> String {
+    hash(&lasting(&Machine::read(), &Disk::below(path)))
+}
+
+fn live_policies(machine: &Machine, disk: &Disk) -> Value {
+    let queue = &disk.queue;
+    json!({
+        "kernel": machine.kernel_release,
+        "kernel_build": machine.kernel_version,
+        "governor": machine.governor,
+        "elevator": queue.scheduler,
+        "read_ahead_kb": queue.read_ahead_kb,
+        "max_sectors_kb": queue.max_sectors_kb,
+        "nr_requests": queue.nr_requests,
+        "write_cache": queue.write_cache,
+        "mount_options": disk.mount_options,
+    })
+}
+
+/// What a real run was made on.
+fn of_machine(run: &mut NewRun, machine: &Machine, disk: &Disk) {
+    run.place = Some("live".to_owned());
+    run.machine = Some(json!({ "machine": backend::machine_json(machine), "disk": backend::disk_json(disk) }));
+    run.machine_hash = hash(&lasting(machine, disk));
+    run.policies = Some(live_policies(machine, disk));
+}
+
+/// The row of a run of `session`.
+pub(super) fn row(request: &RunRequest, run: &Finished, session: &str, files: Vec<DataFile>) -> NewRun {
+    let variant: &Variant = &request.variants[run.slot.variant];
+    let blind = request.keep.as_ref().is_some_and(|keep| keep.blind);
+    let mut row = NewRun {
+        label: variant.label.clone(),
+        job: request.job.join(" "),
+        seed: run.slot.seed,
+        started_ns: run.started_ns,
+        finished_ns: run.finished_ns,
+        design: Design {
+            session: session.to_owned(),
+            block: run.slot.block,
+            position: run.slot.position,
+            order_seed: request.seed,
+            size: (request.blocks() * request.variants.len() as u64) as u32,
+            warm_up: run.slot.warm_up,
+        },
+        metrics: report::metrics(variant, run),
+        warnings: request.warnings.clone(),
+        blind,
+        files,
+        ..NewRun::default()
+    };
+    match &run.made {
+        Made::Simulated(made) => {
+            let (plan, outcome) = &**made;
+            let machine = simulated_machine(&plan.stack);
+            row.simulated = true;
+            row.resolved = Some(format!("{:?}", plan.job));
+            row.place = Some(format!("sim:{}", plan.stack.describe()));
+            row.machine_hash = hash(&machine);
+            row.machine = Some(machine);
+            row.policies = Some(simulated_policies(&plan.stack));
+            row.event_hash = Some(outcome.event_hash);
+            row.layers = Some(measure::layers(&outcome.layers));
+        }
+        Made::Live(live) => {
+            row.resolved = Some(format!("{:?}", live.plan.job));
+            of_machine(&mut row, &live.machine, &live.disk);
+            let complaints = live.complaints();
+            row.warnings.extend(complaints.list.into_iter().map(|problem| problem.message));
+            // The machine has columns of its own.
+            let mut layers = live.json();
+            if let Some(layers) = layers.as_object_mut() {
+                layers.retain(|key, _| key != "machine" && key != "disk");
+            }
+            row.layers = Some(layers);
+        }
+        Made::Program(ran) => {
+            row.resolved = Some(ran.command.join(" "));
+            of_machine(&mut row, &Machine::read(), &Disk::below(&request.folder.path));
+            if ran.interrupted {
+                row.warnings.push("a signal ended the run early".to_owned());
+            }
+        }
+    }
+    if blind {
+        blindfold(&mut row);
+    }
+    row
+}
+
+/// Takes away everything but events and measurements.
+fn blindfold(row: &mut NewRun) {
+    row.job = format!("job-{}", hash(&json!(row.job)));
+    row.resolved = None;
+    row.place = None;
+    row.machine = None;
+    row.machine_hash = String::new();
+    row.policies = None;
+    row.warnings.clear();
+    // What a real run says of its disks and files has their names.
+    if !row.simulated {
+        row.layers = None;
+    }
+}

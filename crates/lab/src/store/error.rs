@@ -1,0 +1,173 @@
+//! What can go wrong with a store: what was attempted, on which file, and what to try.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why something could not be done with a store.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Its directory cannot be made.
+    #[error("cannot make the directory `{}` of the store: {source}; try another one with --store DIR", path.display())]
+    Folder {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// There is none.
+    #[error(
+        "there is no store in `{}`; `iowhy run .. --store DIR` makes one, and --store DIR or IOWHY_STORE names one",
+        path.display()
+    )]
+    Missing {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// Nobody said where, and there is no usual place.
+    #[error("there is no place for a store: neither IOWHY_STORE nor HOME is set; name one with --store DIR")]
+    NoPlace,
+    /// It was made by a later version.
+    #[error(
+        "the store `{}` has version {found}, and this iowhy knows up to {known}; use the iowhy that wrote it, or a \
+         later one",
+        path.display()
+    )]
+    Newer {
+        /// The database.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+        /// The latest that is known.
+        known: i64,
+    },
+    /// It is something else.
+    #[error("`{}` is no store of iowhy: {what}; name another directory with --store DIR", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What it is, or is not.
+        what: String,
+    },
+    /// The database refused.
+    #[error("cannot {action} `{}`: {source}{}", path.display(), advice(source))]
+    Sql {
+        /// What was attempted.
+        action: &'static str,
+        /// On which database.
+        path: PathBuf,
+        /// Why not.
+        source: rusqlite::Error,
+    },
+    /// A file refused.
+    #[error("cannot {action} `{}`: {source}{}", path.display(), io_advice(source))]
+    File {
+        /// What was attempted.
+        action: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A Parquet file refused.
+    #[error("cannot {action} `{}`: {source}", path.display())]
+    Parquet {
+        /// What was attempted.
+        action: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// Why not.
+        source: parquet::errors::ParquetError,
+    },
+    /// What is stored makes no sense.
+    #[error(
+        "`{}` is damaged: {what}; restore it from a copy, or merge what can be read into a new store",
+        path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// In which way.
+        what: String,
+    },
+    /// Other processes are writing.
+    #[error("runs are being recorded in `{}`; try again when they have ended", path.display())]
+    Busy {
+        /// The store.
+        path: PathBuf,
+    },
+    /// Nothing has this name.
+    #[error(
+        "no run in `{}` has the label, tag or id `{what}`{}",
+        path.display(),
+        if nearest.is_empty() { "; `iowhy store list` shows what there is".to_owned() }
+        else { format!("; nearest: {}", nearest.join(", ")) }
+    )]
+    Unknown {
+        /// The store.
+        path: PathBuf,
+        /// What was asked for.
+        what: String,
+        /// Names that were perhaps meant.
+        nearest: Vec<String>,
+    },
+    /// Several runs have ids that begin like this.
+    #[error("several runs have an id that begins with `{what}`: {}; write more of it", found.join(", "))]
+    Ambiguous {
+        /// What was asked for.
+        what: String,
+        /// Ids.
+        found: Vec<String>,
+    },
+    /// A name that cannot be one.
+    #[error("`{what}` cannot be a {of}: {why}")]
+    Name {
+        /// What was given.
+        what: String,
+        /// What it should be.
+        of: &'static str,
+        /// Why not.
+        why: &'static str,
+    },
+}
+
+impl StoreError {
+    /// An error of the database.
+    pub(super) fn sql(action: &'static str, path: &Path, source: rusqlite::Error) -> StoreError {
+        match source.sqlite_error_code() {
+            Some(rusqlite::ErrorCode::NotADatabase) => {
+                StoreError::Foreign { path: path.to_owned(), what: "it is no SQLite database".to_owned() }
+            }
+            Some(rusqlite::ErrorCode::DatabaseCorrupt) => {
+                StoreError::Damaged { path: path.to_owned(), what: source.to_string() }
+            }
+            _ => StoreError::Sql { action, path: path.to_owned(), source },
+        }
+    }
+}
+
+/// What to try after an error of SQLite.
+fn advice(error: &rusqlite::Error) -> &'static str {
+    use rusqlite::ErrorCode;
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => "; free some space, or take another disk with --store DIR",
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => {
+            "; make the directory and its files writable, or name another one with --store DIR"
+        }
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => "; another process holds it: try again",
+        Some(ErrorCode::SystemIoFailure) => "; look at the disk below it, and whether it is full",
+        _ => "",
+    }
+}
+
+/// What to try after an error of a file.
+fn io_advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            "; free some space, or take another disk with --store DIR"
+        }
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            "; make the directory and its files writable, or name another one with --store DIR"
+        }
+        _ => "",
+    }
+}

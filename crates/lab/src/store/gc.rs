@@ -1,0 +1,68 @@
+//! Tidying up: data files that no run refers to, and those that a killed process left half written. Runs stay.
+//!
+//! Whoever writes data files holds a shared lock until the run is recorded, so with the exclusive lock in hand there is
+//! no file that somebody will refer to yet.
+
+use std::fs::{self, TryLockError};
+
+use super::data::TEMPORARY;
+use super::{LOCK, Store, StoreError};
+
+/// What was removed, or would be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Names of files in the data directory.
+    pub files: Vec<String>,
+    /// Their bytes together.
+    pub bytes: u64,
+    /// They are gone; otherwise it was only looked.
+    pub removed: bool,
+}
+
+impl Store {
+    /// Removes data files that belong to no run, or says which it would.
+    ///
+    /// # Errors
+    /// If runs are being recorded at the moment, or a file cannot be removed.
+    pub fn gc(&self, dry_run: bool) -> Result<Swept, StoreError> {
+        let lock = self.lock_file()?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(StoreError::Busy { path: self.directory().to_owned() }),
+            Err(TryLockError::Error(source)) => {
+                return Err(StoreError::File { action: "lock", path: self.directory().join(LOCK), source });
+            }
+        }
+        let folder = self.data_directory();
+        let failed = |source| StoreError::File { action: "read", path: folder.clone(), source };
+        let mut swept = Swept { removed: !dry_run, ..Swept::default() };
+        let mut used = self
+            .database
+            .prepare("SELECT count(*) FROM data WHERE hash = ?")
+            .map_err(self.failed("read the files of"))?;
+        for entry in fs::read_dir(&folder).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            // Names that are none of ours are not ours to remove.
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            let orphan = match (name.strip_suffix(".parquet"), name.strip_suffix(TEMPORARY)) {
+                (Some(hash), _) if hash.len() == 64 => {
+                    let n: i64 = used.query_row([hash], |row| row.get(0)).map_err(self.failed("read the files of"))?;
+                    n == 0
+                }
+                (_, Some(stem)) => ["events-", "samples-", "merge-"].iter().any(|begin| stem.starts_with(begin)),
+                _ => false,
+            };
+            if !orphan {
+                continue;
+            }
+            swept.bytes += entry.metadata().map_or(0, |metadata| metadata.len());
+            if !dry_run {
+                let path = entry.path();
+                fs::remove_file(&path).map_err(|source| StoreError::File { action: "remove", path, source })?;
+            }
+            swept.files.push(name);
+        }
+        swept.files.sort();
+        Ok(swept)
+    }
+}

@@ -1,0 +1,59 @@
+//! Tables and views of the database, as numbered migrations: each brings a store from one version to the next. A
+//! migration that was released is never changed; what is new comes as another one.
+
+use super::{Store, StoreError};
+
+/// Migrations; the number of the last is the version of a store.
+const MIGRATIONS: &[&str] = &[include_str!("1.sql"), include_str!("2.sql")];
+
+/// The version that this program writes.
+pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
+
+/// `iowh`, in the header of the database: tells it from those of other programs.
+const APPLICATION: i64 = 0x696f_7768;
+
+fn pragma(store: &Store, name: &str) -> Result<i64, StoreError> {
+    store.database.pragma_query_value(None, name, |row| row.get(0)).map_err(store.failed("read the version of"))
+}
+
+/// Brings a store to the newest version, if it is not.
+pub(super) fn migrate(store: &mut Store) -> Result<(), StoreError> {
+    if check(store)? == VERSION {
+        return Ok(());
+    }
+    // One process at a time changes the mode of the log and the tables; the others find it done.
+    let lock = store.lock_file()?;
+    let path = store.directory.join(super::LOCK);
+    lock.lock().map_err(|source| StoreError::File { action: "lock", path, source })?;
+    let failed = store.failed("set up");
+    store.database.pragma_update(None, "journal_mode", "WAL").map_err(&failed)?;
+    loop {
+        let transaction = store.transaction("set up")?;
+        let version = check(store)?;
+        let Some(migration) = MIGRATIONS.get(version as usize) else { break };
+        transaction.execute_batch(migration).map_err(&failed)?;
+        transaction.pragma_update(None, "application_id", APPLICATION).map_err(&failed)?;
+        transaction.pragma_update(None, "user_version", version + 1).map_err(&failed)?;
+        transaction.commit().map_err(&failed)?;
+    }
+    Ok(())
+}
+
+/// The version of a store, if it is one that can be opened.
+fn check(store: &Store) -> Result<i64, StoreError> {
+    let path = store.database_path();
+    let version = pragma(store, "user_version")?;
+    let application = pragma(store, "application_id")?;
+    if application != APPLICATION {
+        let tables = "SELECT count(*) FROM sqlite_schema";
+        let tables: i64 =
+            store.database.query_row(tables, [], |row| row.get(0)).map_err(store.failed("read the tables of"))?;
+        if tables > 0 || version != 0 {
+            return Err(StoreError::Foreign { path, what: "another program made this database".to_owned() });
+        }
+    }
+    if !(0..=VERSION).contains(&version) {
+        return Err(StoreError::Newer { path, found: version, known: VERSION });
+    }
+    Ok(version)
+}
