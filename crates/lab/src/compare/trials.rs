@@ -137,7 +137,7 @@ pub fn trial(source: &Source, n: usize, change_pct: f64, settings: &Settings, ti
         let bounded = low.is_finite() && high.is_finite();
         // An end that is a value of the lattice itself may be off by what logarithms round.
         let holds = low - ROUNDED <= change_pct && change_pct <= high + ROUNDED;
-        [right, changed && !right, row.verdict == Verdict::Same, bounded, bounded && holds]
+        [right, changed && !right, row.verdict == Verdict::Same, bounded, holds]
     };
     let counts = (0..times)
         .into_par_iter()
