@@ -406,7 +406,10 @@ pub(super) fn shape(row: &mut Row, a: &Group, b: &Group) {
     let distinct = 1 + all.windows(2).filter(|two| two[0] != two[1]).count();
     let constant = |(low, high): (f64, f64)| low == high;
     if constant(row.a.range) && constant(row.b.range) {
-        row.warnings.push(Warning::Constant);
+        // A simulator that says the same with every seed is no broken instrument.
+        let simulated = |group: &Group| !group.runs.is_empty() && group.runs.iter().all(|run| run.simulated);
+        let both = simulated(a) && simulated(b);
+        row.warnings.push(if both { Warning::SameEvents } else { Warning::Constant });
     } else if n >= 10 && 2 * distinct <= n {
         row.warnings.push(Warning::Quantised { distinct });
     }

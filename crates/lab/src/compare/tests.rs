@@ -154,6 +154,16 @@ fn many_rows_of_noise_raise_no_alarm_that_one_would() {
 }
 
 #[test]
+fn a_simulator_that_says_the_same_with_every_seed_is_no_broken_instrument() {
+    let side = |label: &str, value: f64| {
+        let runs = vec![RunFacts { simulated: true, ..RunFacts::default() }; 6];
+        Group { runs, ..group(label, vec![value; 6]) }
+    };
+    let row = compare(&side("a", 7.0), &side("b", 8.0), &Settings::default()).rows.remove(0);
+    assert_eq!((row.verdict, kinds(&row.warnings)), (Verdict::Improvement, vec!["same-events"]));
+}
+
+#[test]
 fn the_worst_row_decides() {
     use Verdict::{Improvement, Inconclusive, Regression, Same};
     for (rows, expected) in [
