@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use iowhy_lab::compare::text::Style;
-use iowhy_lab::compare::{self, Adjust, Calibration, Comparison, Settings, Verdict, benchstat, gate};
+use iowhy_lab::compare::{self, Adjust, Calibration, Comparison, Settings, TailShift, Verdict, benchstat, gate};
 use iowhy_lab::diagnose::{Problem, Problems};
 use iowhy_lab::format::samples;
 use iowhy_lab::format::samples::benchstat::Benchmarks;
@@ -35,6 +35,9 @@ pub(crate) struct Arguments {
     #[arg(long)]
     json: bool,
 }
+
+/// Calls of a run whose latencies are looked at, at most.
+const CALLS: usize = 2_000;
 
 /// What is compared, and how.
 #[derive(clap::Args)]
@@ -228,8 +231,16 @@ impl Input {
         let mut comparison = compare::compare(a, b, &settings);
         if !self.samples {
             comparison.calibration.extend(self.calibrations(b, &comparison));
+            comparison.latencies = self.latencies([a, b], &comparison.settings);
         }
         comparison
+    }
+
+    /// How latencies of single calls shift, if the store has them. What it does not have is no reason not to compare.
+    fn latencies(&self, sides: [&Group; 2], settings: &Settings) -> Vec<TailShift> {
+        let runs = |store: &Store, group: &Group| store.latencies(&store.find(&group.label)?, CALLS);
+        let found = self.open().and_then(|store| Ok((runs(&store, sides[0])?, runs(&store, sides[1])?)));
+        found.map_or_else(|_| Vec::new(), |(a, b)| compare::latencies(&a, &b, settings))
     }
 
     fn calibrations(&self, group: &Group, comparison: &Comparison) -> Vec<Calibration> {

@@ -249,6 +249,8 @@ pub struct Comparison {
     pub warnings: Vec<Warning>,
     /// What the machine is known for.
     pub calibration: Vec<Calibration>,
+    /// Quantiles of the latencies of single calls, where these are known run by run.
+    pub latencies: Vec<TailShift>,
 }
 
 /// Compares candidate `b` with base `a`.
@@ -285,7 +287,15 @@ pub fn compare(a: &Group, b: &Group, settings: &Settings) -> Comparison {
         verdict,
         warnings,
         calibration: Vec::new(),
+        latencies: Vec::new(),
     }
+}
+
+/// How quantiles of the latencies of single calls shift, in percent of A: runs are drawn first, then blocks of calls
+/// within each, because calls of one run resemble each other. Nothing of fewer than two runs on a side: the next run
+/// is what a comparison is about.
+pub fn latencies(a: &[Vec<f64>], b: &[Vec<f64>], settings: &Settings) -> Vec<TailShift> {
+    judge::latencies(a, b, settings)
 }
 
 /// The verdict on a table: the one that calls for most.

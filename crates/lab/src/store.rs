@@ -22,6 +22,7 @@ mod events;
 mod export;
 mod gc;
 mod group;
+mod latencies;
 mod merge;
 mod report;
 mod rows;

@@ -35,6 +35,9 @@ fn equal_runs_are_compared_with_themselves_and_comparisons_quote_it() {
     let comparison: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let quoted = comparison["calibration"].as_array().expect("a list");
     assert!(!quoted.is_empty(), "{comparison:#}");
+    // The store has the calls of these runs, too.
+    let tails = comparison["latencies"].as_array().expect("a list");
+    assert!(!tails.is_empty(), "{comparison:#}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::gate::{self, Gate};
 use super::warning::Warning;
-use super::{Calibration, Comparison, Row, Summary};
+use super::{Calibration, Comparison, Row, Summary, TailShift};
 use crate::stats::modes::Mode;
 
 /// The document of a comparison.
@@ -23,6 +23,7 @@ pub fn compare(comparison: &Comparison) -> Value {
         "seed": comparison.settings.seed,
         "metrics": comparison.rows.iter().map(row).collect::<Vec<_>>(),
         "warnings": warnings(&comparison.warnings),
+        "latencies": tails(&comparison.latencies),
         "calibration": comparison.calibration.iter().map(calibration).collect::<Vec<_>>(),
     })
 }
@@ -52,6 +53,7 @@ pub fn check(comparison: &Comparison, gate: &Gate) -> Value {
         "seed": comparison.settings.seed,
         "metrics": metrics.collect::<Vec<_>>(),
         "warnings": warnings(&comparison.warnings),
+        "latencies": tails(&comparison.latencies),
         "calibration": comparison.calibration.iter().map(calibration).collect::<Vec<_>>(),
     })
 }
@@ -62,16 +64,6 @@ fn finite(value: f64) -> Value {
 
 fn row(row: &Row) -> Value {
     let methods = row.methods.iter().map(|method| json!({ "name": method.name, "reference": method.reference }));
-    let tails = row.tails.iter().map(|tail| {
-        json!({
-            "quantile_pct": finite(tail.quantile_pct),
-            "a": finite(tail.a),
-            "b": finite(tail.b),
-            "change_pct": finite(tail.change_pct),
-            "ci_low_pct": finite(tail.ci_pct.0),
-            "ci_high_pct": finite(tail.ci_pct.1),
-        })
-    });
     let effects = row.effects.iter().map(|effect| (effect.name.to_owned(), finite(effect.value)));
     json!({
         "name": row.metric.name,
@@ -90,11 +82,25 @@ fn row(row: &Row) -> Value {
         "modes_b": modes(&row.b),
         "runs_needed": row.runs_needed,
         "detectable_pct": finite(row.detectable_pct),
-        "tails": tails.collect::<Vec<_>>(),
+        "tails": tails(&row.tails),
         "effects": effects.collect::<serde_json::Map<_, _>>(),
         "methods": methods.collect::<Vec<_>>(),
         "warnings": warnings(&row.warnings),
     })
+}
+
+fn tails(tails: &[TailShift]) -> Vec<Value> {
+    let one = |tail: &TailShift| {
+        json!({
+            "quantile_pct": finite(tail.quantile_pct),
+            "a": finite(tail.a),
+            "b": finite(tail.b),
+            "change_pct": finite(tail.change_pct),
+            "ci_low_pct": finite(tail.ci_pct.0),
+            "ci_high_pct": finite(tail.ci_pct.1),
+        })
+    };
+    tails.iter().map(one).collect()
 }
 
 fn side(side: &Summary) -> Value {

@@ -365,6 +365,45 @@ fn describe(samples: &Samples<'_>, settings: &Settings, inflation: f64, rng: &mu
     }
 }
 
+/// See [`super::latencies`].
+pub(super) fn latencies(a: &[Vec<f64>], b: &[Vec<f64>], settings: &Settings) -> Vec<TailShift> {
+    let mut rng = Rng::stream(settings.seed, "latencies of calls");
+    let (a, b): (Vec<&[f64]>, Vec<&[f64]>) =
+        (a.iter().map(Vec::as_slice).collect(), b.iter().map(Vec::as_slice).collect());
+    if a.len().min(b.len()) < 2 {
+        return Vec::new();
+    }
+    let calls = |runs: &[&[f64]]| runs.iter().map(|run| run.len()).sum::<usize>();
+    let n = calls(&a).min(calls(&b));
+    let block = a.iter().chain(&b).map(|run| bootstrap::block_length(run)).max().unwrap_or(1);
+    let level = 1.0 - settings.alpha;
+    let shift = |quantile_pct: &f64| {
+        let quantile = |values: &[f64]| selected(values, quantile_pct / 100.0);
+        let draws = settings.draws.min(DEPENDENT_DRAWS);
+        let units = bootstrap::runs_then_blocks_difference(&a, &b, block, &quantile, draws, level, &mut rng);
+        let base = quantile(&a.concat());
+        let change = widened(units, |x| 100.0 * x / base.abs(), 1.0);
+        TailShift {
+            quantile_pct: *quantile_pct,
+            a: base,
+            b: base + units.estimate,
+            change_pct: change.estimate,
+            ci_pct: (change.low, change.high),
+        }
+    };
+    TAILS.iter().filter(|pct| n as f64 * (1.0 - *pct / 100.0) >= LEAST_BEYOND).map(shift).collect()
+}
+
+/// The order statistic at a quantile, found without sorting all of them.
+fn selected(values: &[f64], q: f64) -> f64 {
+    let mut values = values.to_vec();
+    if values.is_empty() {
+        return f64::NAN;
+    }
+    let place = ((values.len() - 1) as f64 * q).round() as usize;
+    *values.select_nth_unstable_by(place, f64::total_cmp).1
+}
+
 /// The interval on another scale, its ends so many times as far from the estimate.
 fn widened(interval: Interval, scale: impl Fn(f64) -> f64, by: f64) -> Interval {
     let [estimate, low, high] = [interval.estimate, interval.low, interval.high].map(scale);

@@ -164,6 +164,27 @@ fn a_simulator_that_says_the_same_with_every_seed_is_no_broken_instrument() {
 }
 
 #[test]
+fn calls_of_one_run_are_no_evidence_about_the_next() {
+    // Ten runs, whose levels differ by more than their calls do: thousands of calls say no more than ten runs.
+    let runs = |seed: u64, by: f64| -> Vec<Vec<f64>> {
+        let levels = noise(10, seed);
+        let run = |(nr, level): (u64, &f64)| scaled(&noise(300, seed + 100 + nr), by * level / 100.0 * level / 100.0);
+        (0..).zip(&levels).map(run).collect()
+    };
+    let settings = Settings { draws: 499, ..Settings::default() };
+    let equal = latencies(&runs(1, 1.0), &runs(2, 1.0), &settings);
+    let quantiles: Vec<f64> = equal.iter().map(|tail| tail.quantile_pct).collect();
+    assert_eq!(quantiles, [50.0, 90.0, 99.0]);
+    assert!(equal.iter().all(|tail| tail.ci_pct.0 < 0.0 && tail.ci_pct.1 > 0.0), "{equal:?}");
+    // As if the calls were independent, the same medians would differ for certain.
+    let pooled = |seed: u64| runs(seed, 1.0).concat();
+    let single = latencies(&[pooled(1)], &[pooled(2)], &settings);
+    assert_eq!(single, [], "one run is no sample of runs");
+    let slower = latencies(&runs(1, 1.0), &runs(2, 1.2), &settings);
+    assert!(slower.iter().all(|tail| tail.ci_pct.0 > 0.0 && tail.ci_pct.0 < 20.0), "{slower:?}");
+}
+
+#[test]
 fn the_worst_row_decides() {
     use Verdict::{Improvement, Inconclusive, Regression, Same};
     for (rows, expected) in [

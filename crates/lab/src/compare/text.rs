@@ -198,6 +198,11 @@ pub fn text(comparison: &Comparison, gate: Option<&Gate>, style: Style) -> Strin
         text.push('\n');
         warnings(&mut text, "", &comparison.warnings);
     }
+    if !comparison.latencies.is_empty() {
+        let line = format!("latencies of single calls, runs drawn before calls: {}", tails(&comparison.latencies));
+        text.push('\n');
+        paragraph(&mut text, "", &line);
+    }
     for known in &comparison.calibration {
         text.push('\n');
         paragraph(&mut text, "", &calibration(known));
@@ -322,10 +327,7 @@ fn one_row(text: &mut String, comparison: &Comparison, row: &Row, outcome: Optio
         paragraph(text, "  ", &format!("A: {}; B: {}", modes(&row.a, unit), modes(&row.b, unit)));
     }
     if !row.tails.is_empty() {
-        let one = |tail: &super::TailShift| {
-            format!("p{} {} {}", tail.quantile_pct, percent(tail.change_pct), interval(tail.ci_pct))
-        };
-        paragraph(text, "  ", &format!("tails: {}", row.tails.iter().map(one).collect::<Vec<_>>().join("; ")));
+        paragraph(text, "  ", &format!("tails: {}", tails(&row.tails)));
     }
     if row.verdict == Verdict::Inconclusive {
         if row.detectable_pct.is_finite() {
@@ -374,6 +376,13 @@ fn warnings(text: &mut String, indent: &str, list: &[Warning]) {
         paragraph(text, indent, &format!("warning: {}", warning.text()));
         paragraph(text, &format!("{indent}  "), &format!("next: {}", warning.kind().next));
     }
+}
+
+fn tails(tails: &[super::TailShift]) -> String {
+    let one = |tail: &super::TailShift| {
+        format!("p{} {} {}", tail.quantile_pct, percent(tail.change_pct), interval(tail.ci_pct))
+    };
+    tails.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
 fn calibration(known: &Calibration) -> String {
@@ -484,6 +493,7 @@ pub(super) mod tests {
             verdict,
             warnings: vec![Warning::NotInterleaved],
             calibration: Vec::new(),
+            latencies: Vec::new(),
         }
     }
 
