@@ -9,11 +9,10 @@
 
 use iowhy_stack::rng::Rng;
 use serde_json::{Value, json};
-use statrs::distribution::{Beta, ContinuousCDF};
 
 use crate::compare::{Calibration, Design, Settings, Verdict, compare};
 use crate::metric::{Column, Group, RunFacts};
-use crate::stats::{median_sorted, sorted};
+use crate::stats::{median_sorted, share, sorted};
 use crate::text;
 
 /// What is asked.
@@ -62,7 +61,9 @@ fn of_column(group: &Group, column: &Column, design: Design, ask: &Ask) -> Calib
             detectable.extend(Some(row.detectable_pct).filter(|pct| pct.is_finite()));
         }
     }
-    let share = false_alarms as f64 / comparisons.max(1) as f64;
+    // Stretches that share no run.
+    let apart = (column.values.len() / length) as f64;
+    let alarms_apart = apart * false_alarms as f64 / comparisons.max(1) as f64;
     Calibration {
         job: group.runs.first().map(|run| run.job.clone()).unwrap_or_default(),
         metric: column.metric.name.clone(),
@@ -71,7 +72,7 @@ fn of_column(group: &Group, column: &Column, design: Design, ask: &Ask) -> Calib
         per_side: ask.per_side,
         comparisons,
         false_alarms,
-        false_alarm_ci: interval(share, (column.values.len() / length) as f64),
+        false_alarm_ci: share::interval(alarms_apart, apart, 0.95),
         detectable_pct: median_sorted(&sorted(&detectable)),
     }
 }
@@ -101,15 +102,6 @@ fn sides(column: &Column, stretch: &[f64], design: Design, rng: &mut Rng) -> (Gr
         Group { label: label.to_owned(), runs, columns: vec![column] }
     };
     (side("a", a), side("b", b))
-}
-
-/// The interval of a share that was seen in so many independent trials, which need not be a whole number.
-fn interval(share: f64, trials: f64) -> (f64, f64) {
-    let (k, n) = (share * trials, trials.max(1.0));
-    let quantile = |a: f64, b: f64, p: f64| Beta::new(a, b).map_or(f64::NAN, |beta| beta.inverse_cdf(p));
-    let low = if k <= 0.0 { 0.0 } else { quantile(k, n - k + 1.0, 0.025) };
-    let high = if k >= n { 1.0 } else { quantile(k + 1.0, n - k, 0.975) };
-    (low, high)
 }
 
 /// `iowhy.calibrate/1`.
@@ -203,16 +195,6 @@ mod tests {
         assert!(share(interleaved) < 0.02, "{interleaved:?}");
         assert!(share(sequential) > share(interleaved), "{sequential:?}");
         assert_eq!(found[0].job, "a job");
-    }
-
-    #[test]
-    fn the_interval_knows_how_little_it_is_made_of() {
-        for (share, trials, low, high) in
-            [(0.0, 2.0, 0.0, 0.8419), (0.5, 2.0, 0.0126, 0.9874), (0.0, 100.0, 0.0, 0.0362)]
-        {
-            let found = interval(share, trials);
-            assert!((found.0 - low).abs() < 1e-3 && (found.1 - high).abs() < 1e-3, "{share} of {trials}: {found:?}");
-        }
     }
 
     #[test]

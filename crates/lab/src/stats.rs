@@ -26,6 +26,7 @@ pub mod multiple;
 pub mod permutation;
 pub mod power;
 pub(crate) mod rank;
+pub mod share;
 pub mod signed_rank;
 
 /// What a method is, for lists and for the figures it made.
@@ -60,6 +61,7 @@ pub const METHODS: &[&Method] = &[
     &multiple::METHOD,
     &permutation::METHOD,
     &power::METHOD,
+    &share::METHOD,
     &signed_rank::METHOD,
 ];
 

@@ -7,11 +7,10 @@
 
 use iowhy_stack::rng::Rng;
 use rayon::prelude::*;
-use statrs::distribution::{Beta, ContinuousCDF};
 
 use super::{Settings, Verdict, compare};
 use crate::metric::{Column, Group, Metric};
-use crate::stats::modes;
+use crate::stats::{modes, share};
 
 /// Draws samples.
 type Draw = fn(&mut Rng, usize) -> Vec<f64>;
@@ -90,11 +89,8 @@ impl Share {
 
     /// The interval of the true share at 95 %, in percent.
     pub fn ci_pct(self) -> (f64, f64) {
-        let (k, n) = (self.count as f64, self.of as f64);
-        let quantile = |a: f64, b: f64, p: f64| Beta::new(a, b).map_or(f64::NAN, |beta| 100.0 * beta.inverse_cdf(p));
-        let low = if self.count == 0 { 0.0 } else { quantile(k, n - k + 1.0, 0.025) };
-        let high = if self.count == self.of { 100.0 } else { quantile(k + 1.0, n - k, 0.975) };
-        (low, high)
+        let (low, high) = share::interval(self.count as f64, self.of as f64, 0.95);
+        (100.0 * low, 100.0 * high)
     }
 }
 
@@ -144,13 +140,13 @@ pub fn trial(source: &Source, n: usize, change_pct: f64, settings: &Settings, ti
         .map(|nr| one(nr).map(u64::from))
         .reduce(|| [0; 5], |a, b| std::array::from_fn(|k| a[k] + b[k]));
     let [found, wrong, same, bounded, covered] = counts;
-    let share = |count: u64| Share { count, of: times };
+    let of_all = |count: u64| Share { count, of: times };
     Trial {
-        found: share(found),
-        wrong: share(wrong),
-        covered: share(covered),
-        bounded: share(bounded),
-        same: share(same),
+        found: of_all(found),
+        wrong: of_all(wrong),
+        covered: of_all(covered),
+        bounded: of_all(bounded),
+        same: of_all(same),
     }
 }
 
