@@ -18,7 +18,7 @@ pub const METHOD: Method = Method {
 
 /// The interval of the share at `level`, having seen `count` of `of`; all of 0 to 1 of nothing.
 pub fn interval(count: f64, of: f64, level: f64) -> (f64, f64) {
-    if !(of > 0.0) {
+    if of.is_nan() || of <= 0.0 {
         return (0.0, 1.0);
     }
     let tail = (1.0 - level) / 2.0;
