@@ -4,6 +4,7 @@
 //! CPU time is counted, not wall time, and the figure is the median of the pairwise ratios. Both also return an
 //! answer; if the answers differ the bench fails, however fast it was.
 
+mod blktrace;
 mod block_request;
 mod cache_replay;
 mod change_points;
@@ -13,6 +14,7 @@ mod live;
 mod page_path;
 mod peer;
 mod statistics;
+mod stored_events;
 mod table;
 
 use crate::{Outcome, cargo, root};
@@ -36,6 +38,8 @@ const BENCHES: &[Bench] = &[
     Bench { name: "table", run: table::run },
     Bench { name: "statistics", run: statistics::run },
     Bench { name: "live", run: live::run },
+    Bench { name: "stored-events", run: stored_events::run },
+    Bench { name: "blktrace", run: blktrace::run },
 ];
 
 /// How much to measure.

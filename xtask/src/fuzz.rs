@@ -1,9 +1,9 @@
-//! A fuzzer for everything that reads what people type or hand over: fio job files, fio and sysbench command lines, and
-//! fio's logs.
+//! A fuzzer for everything that reads what people type or hand over: fio job files, fio and sysbench command lines,
+//! fio's logs, files with samples, and traces in every form.
 //!
-//! It takes a text of the corpus (the shipped jobs, and those below), changes it in a few places and hands it
-//! to a parser. The changes follow from a seed and a counter, so that a crash can be repeated. A parser may refuse a
-//! text, it may not panic; a text that makes it panic is saved.
+//! It takes a text of a corpus (the shipped jobs, those below, a trace written in every form), changes it in a few
+//! places and hands it to the parsers of that corpus. The changes follow from a seed and a counter, so that a crash can
+//! be repeated. A parser may refuse a text, it may not panic; a text that makes it panic is saved.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,7 +14,12 @@ use iowhy_lab::diagnose::Problems;
 use iowhy_lab::fio::job::Replay;
 use iowhy_lab::format::fio_logs::{self, Columns};
 use iowhy_lab::format::iolog::Iolog;
+use iowhy_lab::format::{blktrace, samples};
+use iowhy_lab::trace::{self, Part};
 use iowhy_lab::{fio, sysbench};
+use iowhy_stack::rng::Rng;
+use iowhy_stack::trace::{Dev, Extent, Record, Rwbs, Seen, Trace};
+use iowhy_stack::units::{Nanos, Sector};
 
 use crate::{Outcome, cargo, root};
 
@@ -36,6 +41,20 @@ const LOGS: &[&str] = &[
     "fio version 2 iolog\na add\na open\na read 0 4096\na wait 300 0\na write 512 4096\na datasync 0 0\na close\n",
     "fio version 3 iolog\n1 a add\n1 b add\n2 a open\n500 a read 0 512\n700 b trim 0 4096\n600 b sync 0 0\n9 a close\n",
     "500, 34504, 0, 0, 0, 0\n500, 35200, 1, 0, 0, 0x4001\n1000, 32905, 2, 4096, 65536, 0, 77\n",
+];
+
+/// Files with samples to start from.
+const SAMPLES: &[&str] = &[
+    "goos: linux\nBenchmarkRead/bs=4k-8 \t 100000\t 123.5 ns/op\t 33.2 MB/s\nBenchmarkRead/bs=4k-8 1 1e3 ns/op\n",
+    "run,iops,p99 ms\n1,100.5,3\n2,NaN,4\n3,\"1,000\",5\n",
+    "a\tb\n1\t2\n-inf\t0x10\n",
+    "12.5\n13\n1e300\n\n# a comment\nNaN\n",
+    "{\"fio version\":\"fio-3.33\",\"jobs\":[{\"jobname\":\"a\",\"read\":{\"iops\":1.5,\"bw\":6,\
+     \"clat_ns\":{\"mean\":1,\
+     \"percentile\":{\"99.000000\":12}}}}]}",
+    "File operations:\n    reads/s:                      824.00\nThroughput:\n    read, MiB/s:                  12.87\n\
+     Latency (ms):\n         95th percentile:       1.0\n",
+    "[{\"schema\":\"iowhy.run/1\",\"jobs\":[]}]",
 ];
 
 /// Pieces that mean something to a parser, to be put in where they may not fit.
@@ -86,17 +105,65 @@ const PIECES: &[&str] = &[
     "+",
 ];
 
-/// What is handed to a text.
-type Target = fn(&str);
+/// Reads bytes, and may refuse them.
+type Parser = Box<dyn Fn(&[u8])>;
 
-/// The parsers by name.
-const TARGETS: &[(&str, Target)] = &[
-    ("fio-job", fio_job),
-    ("fio-arguments", fio_arguments),
-    ("sysbench", sysbench_line),
-    ("iolog", iolog_text),
-    ("fio-log", fio_log_text),
-];
+/// A parser of texts, by name.
+type Text = (&'static str, fn(&str));
+
+/// Something that reads.
+struct Target {
+    name: String,
+    run: Parser,
+}
+
+impl Target {
+    /// Bytes that are no text are refused before any such parser sees them.
+    fn of_text(name: impl Into<String>, run: impl Fn(&str) + 'static) -> Target {
+        Target { name: name.into(), run: Box::new(move |bytes| run(&String::from_utf8_lossy(bytes))) }
+    }
+}
+
+/// Parsers, and what they are started with.
+struct Group {
+    corpus: Vec<Vec<u8>>,
+    targets: Vec<Target>,
+}
+
+/// Every parser.
+fn groups() -> Result<Vec<Group>, String> {
+    let texts: [Text; 5] = [
+        ("fio-job", fio_job),
+        ("fio-arguments", fio_arguments),
+        ("sysbench", sysbench_line),
+        ("iolog", iolog_text),
+        ("fio-log", fio_log_text),
+    ];
+    let typed =
+        Group { corpus: corpus()?, targets: texts.into_iter().map(|(name, run)| Target::of_text(name, run)).collect() };
+    let bytes = |texts: &[&str]| texts.iter().map(|text| text.as_bytes().to_vec()).collect();
+    let mut targets: Vec<Target> = samples::FORMATS
+        .iter()
+        .map(|format| {
+            let run = |text: &str| samples_text(format.name, text);
+            Target::of_text(format!("samples-{}", format.name), run)
+        })
+        .collect();
+    targets.push(Target::of_text("samples", |text| {
+        let _ = samples::read("fuzz", text, None, &mut Problems::default());
+    }));
+    let samples = Group { corpus: bytes(SAMPLES), targets };
+    let mut targets: Vec<Target> = trace::FORMATS
+        .iter()
+        .filter(|format| format.read.is_some() || format.read_parts.is_some())
+        .map(|format| Target {
+            name: format!("trace-{}", format.name),
+            run: Box::new(move |bytes| trace_file(format, bytes)),
+        })
+        .collect();
+    targets.push(Target { name: "trace".to_owned(), run: Box::new(any_trace) });
+    Ok(vec![typed, samples, Group { corpus: traces()?, targets }])
+}
 
 /// `cargo xtask fuzz smoke [--seconds N] [--seed N]`.
 pub(crate) fn run(arguments: &[String]) -> Outcome {
@@ -125,15 +192,17 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     if !optimised {
         return again_optimised(rest);
     }
-    let corpus = corpus()?;
-    println!("fuzz: {} texts, {} parsers, seed {seed}, {seconds} s", corpus.len(), TARGETS.len());
-    let smoke = smoke(&corpus, TARGETS, seed, Duration::from_secs(seconds));
+    let groups = groups()?;
+    let nr_texts: usize = groups.iter().map(|group| group.corpus.len()).sum();
+    let nr_targets: usize = groups.iter().map(|group| group.targets.len()).sum();
+    println!("fuzz: {nr_texts} texts, {nr_targets} parsers, seed {seed}, {seconds} s");
+    let smoke = smoke(&groups, seed, Duration::from_secs(seconds));
     let rate = smoke.executions as f64 / smoke.elapsed.as_secs_f64().max(0.001);
     println!("fuzz: {} executions, {rate:.0} a second, longest text {} bytes", smoke.executions, smoke.longest);
     match smoke.crash {
         None => Ok(()),
         Some((name, text)) => {
-            let path = save(name, &text)?;
+            let path = save(&name, &text)?;
             Err(format!("{name} panics; the text is in {}", path.display()))
         }
     }
@@ -170,25 +239,27 @@ struct Smoke {
     executions: u64,
     longest: usize,
     elapsed: Duration,
-    crash: Option<(&'static str, String)>,
+    crash: Option<(String, Vec<u8>)>,
 }
 
-/// Runs every parser on changed texts until the time is over or one of them panics.
-fn smoke(corpus: &[String], targets: &[(&'static str, Target)], seed: u64, time: Duration) -> Smoke {
+/// Runs the parsers on changed texts until the time is over or one of them panics.
+fn smoke(groups: &[Group], seed: u64, time: Duration) -> Smoke {
     let started = Instant::now();
     let mut result = Smoke { executions: 0, longest: 0, elapsed: Duration::ZERO, crash: None };
     let mut random = Random(seed);
     // Texts that were changed already are changed again, so that mistakes add up.
-    let mut pool: Vec<String> = corpus.to_vec();
+    let mut pools: Vec<Vec<Vec<u8>>> = groups.iter().map(|group| group.corpus.clone()).collect();
     while result.crash.is_none() && (started.elapsed() < time || result.executions == 0) {
+        let which = random.below(groups.len());
+        let (Group { corpus, targets }, pool) = (&groups[which], &mut pools[which]);
         let picked = random.below(pool.len());
         let other = random.below(pool.len());
         let text = mutate(&pool[picked], &pool[other], &mut random);
         result.longest = result.longest.max(text.len());
-        for (name, target) in targets {
+        for target in targets {
             result.executions += 1;
-            if catch_unwind(AssertUnwindSafe(|| target(&text))).is_err() {
-                result.crash = Some((name, text.clone()));
+            if catch_unwind(AssertUnwindSafe(|| (target.run)(&text))).is_err() {
+                result.crash = Some((target.name.clone(), text.clone()));
                 break;
             }
         }
@@ -273,22 +344,120 @@ fn fio_log_text(text: &str) {
     let _ = problems.render().len();
 }
 
+fn samples_text(format: &str, text: &str) {
+    let mut problems = Problems::default();
+    let found = samples::read("fuzz", text, Some(format), &mut problems);
+    assert!(found.is_some() || problems.any_error(), "nothing was read, and nobody says why");
+    let _ = problems.render().len();
+}
+
+fn trace_file(format: &trace::Format, bytes: &[u8]) {
+    let mut problems = Problems::default();
+    let _ = (format.detect)("fuzz", bytes);
+    let found = match (format.read, format.read_parts) {
+        (Some(read), _) => read("fuzz", bytes, &mut problems),
+        (None, Some(read)) => read(&[Part { name: "fuzz", bytes }], &mut problems),
+        (None, None) => None,
+    };
+    match found {
+        Some(trace) => {
+            assert!(trace.records.is_sorted_by_key(|record| record.at), "records are not in the order of their times");
+            if let Some(write) = format.write {
+                // It may be refused, for a CPU that no machine has.
+                let _ = write(&trace, &mut Vec::new());
+            }
+        }
+        None => assert!(problems.any_error(), "nothing was read, and nobody says why"),
+    }
+    let _ = problems.render().len();
+}
+
+/// Reads what the form is found out of, and the halves as files of two CPUs.
+fn any_trace(bytes: &[u8]) {
+    let mut problems = Problems::default();
+    let found = trace::read("fuzz", bytes, &mut problems);
+    assert!(found.is_some() || problems.any_error(), "nothing was read, and nobody says why");
+    let (first, second) = bytes.split_at(bytes.len() / 2 / blktrace::RECORD_BYTES * blktrace::RECORD_BYTES);
+    let parts = [Part { name: "t.blktrace.0", bytes: first }, Part { name: "t.blktrace.1", bytes: second }];
+    let _ = blktrace::read_parts(&parts, &mut problems);
+    let _ = problems.render().len();
+}
+
+/// A small trace in every form that can be written, and as a machine of the other byte order writes blktrace's.
+fn traces() -> Result<Vec<Vec<u8>>, String> {
+    let mut texts = Vec::new();
+    for seed in 0..2 {
+        let trace = small_trace(seed);
+        // Forms that are only written are of no use here.
+        for format in trace::FORMATS.iter().filter(|format| format.read.is_some() || format.read_parts.is_some()) {
+            let mut bytes = Vec::new();
+            if let Some(write) = format.write
+                && write(&trace, &mut bytes).is_ok()
+            {
+                texts.push(bytes);
+            }
+        }
+    }
+    let mut swapped = Vec::new();
+    blktrace::write_merged(&small_trace(2), &mut swapped).map_err(|error| error.to_string())?;
+    let mut at = 0;
+    while let Some(record) = swapped.get_mut(at..at + blktrace::RECORD_BYTES) {
+        at += blktrace::RECORD_BYTES + usize::from(u16::from_le_bytes([record[46], record[47]]));
+        for (start, end) in [(8, 16), (16, 24), (44, 46), (46, 48)] {
+            record[start..end].reverse();
+        }
+        for start in [0, 4, 24, 28, 32, 36, 40] {
+            record[start..start + 4].reverse();
+        }
+    }
+    texts.push(swapped);
+    Ok(texts)
+}
+
+/// A trace with a few bios from beginning to end.
+fn small_trace(seed: u64) -> Trace {
+    let mut rng = Rng::stream(seed, "fuzz.trace");
+    let names = vec![(0, "swapper".to_owned()), (7, "fio".to_owned())];
+    let mut trace = Trace { started_ns: 1_700_000_000_000_000_000, names, ..Trace::default() };
+    for nr in 0..5 {
+        let (dev, rwbs) = (Dev::new(8, 0), [Rwbs::READ, Rwbs::WRITE.with(Rwbs::SYNC)][rng.below(2) as usize]);
+        let extent = Extent { dev, sector: Sector(rng.below(1 << 30)), bytes: 4096, rwbs };
+        let from = Dev::new(253, 0);
+        let seen = [
+            Seen::Queue(extent),
+            Seen::Remap { extent, from, from_sector: Sector(rng.below(1 << 30)) },
+            Seen::GetRequest(extent),
+            Seen::Plug { dev: Some(dev) },
+            Seen::Insert(extent),
+            Seen::Unplug { dev: Some(dev), nr_requests: 1, timer: false },
+            Seen::Issue(extent),
+            Seen::Message { dev, text: "a message".to_owned() },
+            Seen::Complete { extent, error: 0 },
+        ];
+        for (step, seen) in seen.into_iter().enumerate() {
+            let at = Nanos(nr * 1_000_000 + step as u64 * 1000 + rng.below(900));
+            trace.records.push(Record { at, cpu: (step / 8) as u32, pid: 7, seen });
+        }
+    }
+    trace
+}
+
 /// The shipped jobs in the order of their names, the command lines and the logs.
-fn corpus() -> Result<Vec<String>, String> {
+fn corpus() -> Result<Vec<Vec<u8>>, String> {
     let folder = root().join("jobs");
     let entries = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     paths.sort();
     let mut texts = Vec::new();
     for path in paths.iter().filter(|path| path.extension().is_some_and(|end| end == "fio")) {
-        texts.push(fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?);
+        texts.push(fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?);
     }
-    texts.extend(COMMAND_LINES.iter().chain(LOGS).map(|&text| text.to_owned()));
+    texts.extend(COMMAND_LINES.iter().chain(LOGS).map(|text| text.as_bytes().to_vec()));
     Ok(texts)
 }
 
 /// Keeps a text that made a parser panic.
-fn save(name: &str, text: &str) -> Result<PathBuf, String> {
+fn save(name: &str, text: &[u8]) -> Result<PathBuf, String> {
     let folder = root().join("target/fuzz");
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let path = folder.join(format!("crash-{name}.txt"));
@@ -315,11 +484,11 @@ impl Random {
 }
 
 /// Longest text that is made.
-const MAX_TEXT: usize = 8192;
+const MAX_TEXT: usize = 16 << 10;
 
 /// `text` changed in one to eight places, with parts of `other`.
-fn mutate(text: &str, other: &str, random: &mut Random) -> String {
-    let mut bytes = text.as_bytes().to_vec();
+fn mutate(text: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
+    let mut bytes = text.to_vec();
     for _ in 0..=random.below(8) {
         let at = random.below(bytes.len() + 1);
         let length = random.below(16).min(bytes.len() - at);
@@ -351,7 +520,7 @@ fn mutate(text: &str, other: &str, random: &mut Random) -> String {
             6 => {
                 let from = random.below(other.len() + 1);
                 let end = (from + random.below(64)).min(other.len());
-                bytes.splice(at..at, other.as_bytes()[from..end].iter().copied());
+                bytes.splice(at..at, other[from..end].iter().copied());
             }
             7 => {
                 let digits = (random.next() >> random.below(64)).to_string();
@@ -361,8 +530,7 @@ fn mutate(text: &str, other: &str, random: &mut Random) -> String {
         }
     }
     bytes.truncate(MAX_TEXT);
-    // Bytes that are no text are refused before any parser sees them.
-    String::from_utf8_lossy(&bytes).into_owned()
+    bytes
 }
 
 #[cfg(test)]
@@ -373,7 +541,7 @@ mod tests {
     fn the_same_seed_makes_the_same_texts() {
         let make = |seed| {
             let mut random = Random(seed);
-            (0..50).map(|_| mutate("[a]\nbs=4k\n", "size=1g", &mut random)).collect::<Vec<_>>()
+            (0..50).map(|_| mutate(b"[a]\nbs=4k\n", b"size=1g", &mut random)).collect::<Vec<_>>()
         };
         assert_eq!(make(7), make(7));
         assert_ne!(make(7), make(8));
@@ -381,19 +549,30 @@ mod tests {
 
     #[test]
     fn a_panic_is_found_and_its_text_kept() {
-        fn fragile(text: &str) {
-            assert!(!text.contains("zipf"), "as planned");
-        }
-        let corpus = ["[a]\nsize=4k\n".to_owned()];
-        let found = smoke(&corpus, &[("fragile", fragile)], 1, Duration::from_secs(20));
-        assert!(found.crash.is_some_and(|(name, text)| name == "fragile" && text.contains("zipf")));
+        let fragile = |text: &str| assert!(!text.contains("zipf"), "as planned");
+        let targets = vec![Target::of_text("fragile", fragile)];
+        let groups = [Group { corpus: vec![b"[a]\nsize=4k\n".to_vec()], targets }];
+        let found = smoke(&groups, 1, Duration::from_secs(20));
+        let is_it = |text: &[u8]| String::from_utf8_lossy(text).contains("zipf");
+        assert!(found.crash.is_some_and(|(name, text)| name == "fragile" && is_it(&text)));
     }
 
     #[test]
     fn the_parsers_survive_a_moment() {
-        let corpus = corpus().expect("the corpus");
-        assert!(corpus.len() > 30);
-        let smoke = smoke(&corpus, TARGETS, 1, Duration::from_millis(500));
+        let groups = groups().expect("the corpora");
+        assert!(groups.iter().all(|group| group.corpus.len() > 5 && group.targets.len() > 4));
+        let all = groups.iter().flat_map(|group| &group.corpus);
+        assert!(all.clone().count() > 40 && all.clone().all(|text| text.len() < MAX_TEXT));
+        let smoke = smoke(&groups, 1, Duration::from_millis(800));
         assert!(smoke.crash.is_none(), "{:?}", smoke.crash);
+    }
+
+    #[test]
+    fn what_the_traces_begin_with_is_read_as_it_is() {
+        for text in traces().expect("the corpus") {
+            let mut problems = Problems::default();
+            assert!(trace::read("fuzz", &text, &mut problems).is_some(), "{}", problems.render());
+            assert!(problems.list.is_empty(), "{}", problems.render());
+        }
     }
 }

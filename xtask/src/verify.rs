@@ -56,6 +56,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("fio", "fio"),
     ("sysbench", "sysbench"),
     ("bonnie++", "bonnie++"),
+    ("blkparse", "blktrace"),
     ("mkfs.ext4", "e2fsprogs"),
     ("losetup", "util-linux"),
 ];

@@ -1,13 +1,53 @@
 //! `iowhy conform`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use anyhow::Context;
+use iowhy_lab::fio::World;
+use iowhy_lab::trace::conform::live::{self, Asked, ConformError};
 use iowhy_lab::{conform, golden};
 
 use crate::output::{self, Exit};
 
-/// Compares the models with the vectors in a folder.
-pub(crate) fn run(folder: &Path, json: bool) -> anyhow::Result<Exit> {
+/// Its command line.
+#[derive(clap::Args)]
+#[command(group = clap::ArgGroup::new("what").required(true))]
+#[command(after_help = "Exit codes: 0 everything as expected (--live: all decisions and page adds of files that one\n\
+    task reads, 99 % of others), 1 a mismatch beyond that, 2 a mistake in what was asked for, 3 the kernel\n\
+    cannot be traced here (no root, no tracefs), events were lost, or there was nothing to compare.")]
+pub(crate) struct Arguments {
+    /// Folder with <kernel>.json files
+    #[arg(long, value_name = "DIR", group = "what")]
+    golden: Option<PathBuf>,
+    /// Run jobs on this kernel, trace it, and compare every read-ahead decision
+    #[arg(long, group = "what")]
+    live: bool,
+    /// --live: a fio job file, or one of the jobs that are built in; may be repeated [all of these]
+    #[arg(long, value_name = "JOB", requires = "live")]
+    job: Vec<String>,
+    /// --live: work in this folder [a loop device with ext4, another with xfs]
+    #[arg(long, value_name = "DIR", requires = "live")]
+    dir: Option<PathBuf>,
+    /// --live: set read_ahead_kb to this meanwhile; may be repeated [with --dir: as it is]
+    #[arg(long, value_name = "N", requires = "live")]
+    read_ahead_kb: Vec<u64>,
+    /// --live: keep what was recorded in this folder, as text that can be compared again
+    #[arg(long, value_name = "DIR", requires = "live")]
+    record: Option<PathBuf>,
+    /// One JSON object instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// Compares the models with vectors in a folder, or with the running kernel.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    match &arguments.golden {
+        Some(folder) => vectors(folder, arguments.json),
+        None => running(arguments),
+    }
+}
+
+fn vectors(folder: &Path, json: bool) -> anyhow::Result<Exit> {
     let report = golden::check_folder(folder)?;
     if json {
         output::print_json(&conform::json(&report))?;
@@ -15,4 +55,50 @@ pub(crate) fn run(folder: &Path, json: bool) -> anyhow::Result<Exit> {
         output::print(&conform::text(&report, output::bold()))?;
     }
     Ok(if report.all_matched() { Exit::Fine } else { Exit::Failed })
+}
+
+fn running(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let asked = Asked {
+        jobs: arguments.job.clone(),
+        dir: arguments.dir.clone(),
+        read_ahead_kb: arguments.read_ahead_kb.clone(),
+    };
+    let world = World { load: &crate::run::load, variable: &|name| std::env::var(name).ok(), ..World::empty() };
+    let progress = |what: &str| {
+        if !arguments.json {
+            output::complain(&format!("{what}\n"));
+        }
+    };
+    let compared = match live::run(&asked, &world, &progress) {
+        Ok(compared) => compared,
+        Err(ConformError::Wrong(problems)) => {
+            output::complain(&problems.render());
+            return Ok(Exit::Usage);
+        }
+        Err(error @ (ConformError::Capture(_) | ConformError::NoFileSystem(_))) => {
+            output::complain(&format!("error: {error}\n"));
+            return Ok(Exit::Inconclusive);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    output::complain(&compared.warnings.render());
+    if let Some(folder) = &arguments.record {
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder `{}`", folder.display()))?;
+        for (name, text) in compared.texts() {
+            let path = folder.join(name);
+            std::fs::write(&path, text).with_context(|| format!("cannot write `{}`", path.display()))?;
+        }
+    }
+    let report = &compared.report;
+    if arguments.json {
+        output::print_json(&report.json())?;
+    } else {
+        output::print(&report.text(output::bold()))?;
+    }
+    Ok(match report.as_expected() {
+        _ if report.evidence() == 0 => Exit::Inconclusive,
+        true => Exit::Fine,
+        false if report.lost() > 0 => Exit::Inconclusive,
+        false => Exit::Failed,
+    })
 }

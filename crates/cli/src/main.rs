@@ -13,9 +13,9 @@ mod output;
 mod run;
 mod store;
 mod sysbench;
+mod trace;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -74,15 +74,10 @@ enum Verb {
     Store(store::Arguments),
     /// What this machine allows, what disturbs, what earlier runs left
     Doctor(doctor::Arguments),
-    /// Check the models against vectors recorded from kernels
-    Conform {
-        /// Folder with <kernel>.json files
-        #[arg(long, value_name = "DIR")]
-        golden: PathBuf,
-        /// One JSON object instead of a table
-        #[arg(long)]
-        json: bool,
-    },
+    /// What every layer of the running kernel did: record, convert, count
+    Trace(trace::Arguments),
+    /// The models against recorded vectors, or against the running kernel
+    Conform(conform::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -98,7 +93,8 @@ fn main() -> ExitCode {
         Verb::Calibrate(arguments) => calibrate::run(&arguments),
         Verb::Store(arguments) => store::run(&arguments),
         Verb::Doctor(arguments) => doctor::run(&arguments),
-        Verb::Conform { golden, json } => conform::run(&golden, json),
+        Verb::Trace(arguments) => trace::run(&arguments),
+        Verb::Conform(arguments) => conform::run(&arguments),
     };
     exit.unwrap_or_else(|error| {
         let mut message = String::new();

@@ -14,6 +14,7 @@
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
+use iowhy_live::capture::Captured;
 use iowhy_live::ledger::LedgerError;
 use iowhy_live::machine::{self, Disk, DiskDelta, Machine, Pressure};
 use iowhy_live::outcome::ThreadOutcome;
@@ -30,6 +31,7 @@ use serde_json::{Value, json};
 use crate::diagnose::{Problem, Problems};
 use crate::fio::FioFile;
 use crate::text;
+use crate::trace::record;
 
 /// The device that job files name where any will do.
 pub const ANY_DEVICE: &str = "/dev/iowhy-disk";
@@ -199,6 +201,24 @@ pub struct Live {
     pub disks: Vec<DiskDelta>,
     /// Threads that could not be run because of a file, and why.
     pub left_out: Vec<String>,
+    /// It was traced.
+    pub traced: Option<Box<Traced>>,
+}
+
+/// What there is to be said of the tracing of a run.
+#[derive(Clone, Debug)]
+pub struct Traced {
+    /// Level, events, losses and cost.
+    pub json: Value,
+    /// What the user has to be told.
+    pub complaints: Problems,
+}
+
+impl Traced {
+    /// Of a capture, which can go then.
+    pub fn of(captured: &Captured) -> Traced {
+        Traced { json: record::json(captured), complaints: record::complaints(captured) }
+    }
 }
 
 /// The plan without the threads that work on a file, and how many those are; nothing if none would be left.
@@ -256,7 +276,7 @@ impl Live {
         };
         let disks = DiskDelta::all(&before, &machine::current_diskstats(), clock.elapsed());
         let disk = plan.files.first().map(|file| Disk::below(&file.path)).unwrap_or_default();
-        Ok(Live { plan, outcome, machine, disk, disks, left_out })
+        Ok(Live { plan, outcome, machine, disk, disks, left_out, traced: None })
     }
 
     /// CPU time of all threads.
@@ -307,6 +327,8 @@ impl Live {
             problems.push(Problem::warning("a signal ended the run early: these are its results up to then"));
         }
         self.left_out.iter().for_each(|text| problems.push(Problem::error(text.clone())));
+        let of_tracing = self.traced.iter().flat_map(|traced| &traced.complaints.list);
+        of_tracing.for_each(|problem| problems.push(problem.clone()));
         let short = self.sum(|thread| thread.short);
         if short > 0 {
             problems.push(Problem::warning(format!("{short} calls moved fewer bytes than they asked for")));
@@ -373,7 +395,7 @@ impl Live {
             }
             known
         });
-        json!({
+        let mut value = json!({
             "interrupted": self.outcome.interrupted,
             "cache": cache_name(self.plan.cache),
             "engines": engines,
@@ -383,7 +405,11 @@ impl Live {
             "machine": machine_json(&self.machine),
             "disk": disk_json(&self.disk),
             "diskstats": self.disks.iter().map(delta_json).collect::<Vec<_>>(),
-        })
+        });
+        if let Some(traced) = &self.traced {
+            value["trace"] = traced.json.clone();
+        }
+        value
     }
 }
 

@@ -25,3 +25,4 @@ pub mod stats;
 pub mod store;
 pub mod sysbench;
 pub mod text;
+pub mod trace;

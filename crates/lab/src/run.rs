@@ -16,12 +16,15 @@ mod paralleldd;
 mod pgbench;
 pub mod program;
 pub mod record;
+pub mod replay;
 pub mod report;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use iowhy_live::capture::Level;
 use iowhy_live::plan::Cache;
+use iowhy_stack::event::EventSink;
 use iowhy_stack::job::{Job, ThreadJob, Workload};
 use iowhy_stack::kernel::Stack;
 use iowhy_stack::machine::Machine;
@@ -30,10 +33,12 @@ use iowhy_stack::rng::Rng;
 use iowhy_stack::sim;
 use iowhy_stack::units::{PAGE_BYTES, SECTOR_BYTES};
 
-use crate::backend::{self, Live};
+use crate::backend::{self, Live, Traced};
 use crate::diagnose::{Problem, Problems, Severity, Span};
 use crate::fio::World;
 use crate::store::{self, DataFile, EventWriter, RunId, Sampler, Store, StoreError};
+use crate::trace::join::{Who, join};
+use crate::trace::record::during;
 use crate::{fio as fio_jobs, place, text};
 pub use design::{Slot, Until, schedule};
 use limit::Limit;
@@ -194,8 +199,8 @@ pub struct Keep {
     /// Keeping them was asked for in so many words; otherwise it follows from the label, and runs are made even if they
     /// cannot be kept.
     pub asked: bool,
-    /// With everything that happened in simulated ones.
-    pub trace: bool,
+    /// With everything that happened: all of it in simulated ones, at this level in live ones.
+    pub trace: Option<Level>,
     /// Without a word of what they were made on.
     pub blind: bool,
 }
@@ -220,13 +225,14 @@ const OPTIONS: &[(&str, bool, &str)] = &[
     ("budget", true, "with --until: most runs on each"),
     ("label", true, "name of the runs, which are kept; once, or once for each --on"),
     ("store", true, "keep the runs in this directory [IOWHY_STORE; with --label, else the user's data directory]"),
-    ("trace", false, "keep all events of simulated runs, too"),
+    ("trace", false, "keep all events, too; live (as root): --trace=light, layers or full [layers]"),
     ("blind", false, "keep runs without a word of kernel, policies, tunables, disk and place"),
     ("dir", true, "live: where the files are [a new directory here, removed afterwards]"),
     ("cache", true, "live: cold, warm or as-found: the files' pages at the start [as the job says]"),
     ("allow-write", true, "live: a device or file that may be written whatever it holds; may be repeated"),
     ("size-limit", true, "bytes that each job works on at most, such as 4m"),
     ("time-limit", true, "seconds that each job works at most"),
+    ("replay", true, "of a trace: closed (each call when the last has ended) or open (at the recorded times) [closed]"),
     ("json", false, "one JSON object (iowhy.run/1)"),
     ("help", false, "this text; with a built-in job, its options"),
 ];
@@ -288,6 +294,7 @@ pub fn resolve(words: &[String], world: &World<'_>, problems: &mut Problems) -> 
     }
     let live = line.live(&request.folder, &mut found);
     let limit = line.limit(&mut found);
+    let replay = line.replay(&mut found);
     let mut disks_left = disks.iter();
     let mut spots: Vec<(&str, Option<&str>, Option<Spot>)> = Vec::new();
     for on in &ons {
@@ -310,12 +317,12 @@ pub fn resolve(words: &[String], world: &World<'_>, problems: &mut Problems) -> 
         }
         let built = match spot {
             Spot::Simulated(stack) => {
-                simulated(&line.job, builtin, world, stack, &limit, &mut found).map(|(plan, shape)| {
+                simulated(&line.job, builtin, world, stack, (&limit, replay), &mut found).map(|(plan, shape)| {
                     let plan = shape.seeded(&plan, request.seed);
                     (Task::Simulated(Box::new(plan)), shape)
                 })
             }
-            Spot::Live => on_this_kernel(&line.job, builtin, world, &live, &limit, &mut found),
+            Spot::Live => on_this_kernel(&line.job, builtin, world, &live, (&limit, replay), &mut found),
         };
         let (Some((task, shape)), false) = (built, ons.is_empty()) else { continue };
         if ons.get(nr) != Some(on) {
@@ -390,7 +397,7 @@ fn simulated(
     builtin: Option<&&'static Builtin>,
     world: &World<'_>,
     stack: &Stack,
-    limit: &Limit,
+    (limit, replay): (&Limit, replay::Mode),
     problems: &mut Problems,
 ) -> Option<(Plan, Shape)> {
     let mut stack = stack.clone();
@@ -398,6 +405,9 @@ fn simulated(
         Some(builtin) => {
             let values = options::parse(builtin.name, builtin.options, &words[1..], problems);
             if problems.any_error() { None } else { (builtin.build)(&values, &mut stack, problems) }
+        }
+        None if replay::is_trace(words) => {
+            replay::build(&words[0], replay, replay::Ground::Simulated(device_bytes(&stack)), problems)
         }
         None => {
             let world = world_of(&stack, world);
@@ -414,7 +424,7 @@ fn on_this_kernel(
     builtin: Option<&&'static Builtin>,
     world: &World<'_>,
     live: &LiveOptions,
-    limit: &Limit,
+    (limit, replay): (&Limit, replay::Mode),
     problems: &mut Problems,
 ) -> Option<(Task, Shape)> {
     let (mut plan, shape) = match builtin {
@@ -434,6 +444,10 @@ fn on_this_kernel(
                     .map(|program| (Task::Program(program), Shape::default()));
             }
             let (job, shape) = (builtin.build)(&values, &mut any_stack(), problems)?;
+            (backend::live_plan(&job, &shape.files, &live.folder, problems)?, shape)
+        }
+        None if replay::is_trace(words) => {
+            let (job, shape) = replay::build(&words[0], replay, replay::Ground::Live, problems)?;
             (backend::live_plan(&job, &shape.files, &live.folder, problems)?, shape)
         }
         None => {
@@ -515,7 +529,7 @@ struct Line {
     given: Vec<(&'static str, String, Span)>,
     json: bool,
     help: bool,
-    trace: bool,
+    trace: Option<Level>,
     blind: bool,
 }
 
@@ -590,7 +604,7 @@ impl Line {
     fn keep(&self, world: &World<'_>, problems: &mut Problems) -> Option<Keep> {
         let named = self.all("store").first().map(PathBuf::from);
         let variable = (world.variable)(store::VARIABLE).is_some_and(|value| !value.is_empty());
-        let asked = named.is_some() || variable || self.trace || self.blind;
+        let asked = named.is_some() || variable || self.trace.is_some() || self.blind;
         if !asked && self.all("label").is_empty() {
             return None;
         }
@@ -599,11 +613,22 @@ impl Line {
             problems.push(if asked { Problem::error(text) } else { Problem::warning(text) });
             return None;
         };
-        if self.trace && self.all("on").contains(&LIVE) {
-            let text = "`--trace` keeps events of simulated runs; of live ones there are samples only";
-            problems.push(Problem::warning(text));
-        }
         Some(Keep { directory, asked, trace: self.trace, blind: self.blind })
+    }
+
+    /// How times of a trace are kept.
+    fn replay(&self, problems: &mut Problems) -> replay::Mode {
+        let Some((_, value, span)) = self.given.iter().find(|(known, ..)| *known == "replay") else {
+            return replay::Mode::default();
+        };
+        if !replay::is_trace(&self.job) {
+            problems.push(Problem::warning("`--replay` is for traces, and this job is none").at(span.clone()));
+        }
+        replay::Mode::parse(value).unwrap_or_else(|| {
+            let text = format!("`--replay` takes closed or open, not `{value}`");
+            problems.push(Problem::error(text).at(span.clone()));
+            replay::Mode::default()
+        })
     }
 
     /// The limits of jobs.
@@ -655,13 +680,21 @@ fn take_apart(words: &[String], problems: &mut Problems) -> Line {
             continue;
         };
         if !takes_value {
+            if *name == "trace" {
+                let named = inline.as_deref().unwrap_or(Level::default().name());
+                line.trace = Level::ALL.into_iter().find(|level| level.name() == named);
+                if line.trace.is_none() {
+                    let text = format!("`--trace` takes light, layers or full, not `{named}`");
+                    problems.push(Problem::error(text).at(Span::whole(word)));
+                }
+                continue;
+            }
             if let Some(value) = inline {
                 let text = format!("`--{name}` takes no value, and has `{value}`");
                 problems.push(Problem::error(text).at(Span::whole(word)));
             }
             line.json |= *name == "json";
             line.help |= *name == "help";
-            line.trace |= *name == "trace";
             line.blind |= *name == "blind";
             continue;
         }
@@ -783,6 +816,9 @@ pub enum Refusal {
     /// By another program.
     #[error(transparent)]
     Program(#[from] program::ProgramError),
+    /// It was to be traced, and could not be.
+    #[error(transparent)]
+    Trace(#[from] crate::trace::record::RecordError),
     /// The ledger of what is made is not to be had.
     #[error(transparent)]
     Ledger(#[from] iowhy_live::ledger::LedgerError),
@@ -881,7 +917,7 @@ pub fn execute_into(request: &RunRequest, store: Option<&Store>, progress: &dyn 
             }
             let variant = &request.variants[slot.variant];
             let started_ns = store::nanoseconds(SystemTime::now());
-            let trace = request.keep.as_ref().is_some_and(|keep| keep.trace);
+            let trace = request.keep.as_ref().and_then(|keep| keep.trace);
             match variant.make(slot.seed, store, trace) {
                 Ok((made, files)) => {
                     executed.interrupted |= match &made {
@@ -937,19 +973,34 @@ type MadeAndKept = (Made, Result<Vec<DataFile>, StoreError>);
 
 impl Variant {
     /// Makes a run, and writes its samples (and its events) to a store.
-    fn make(&self, seed: u64, store: Option<&Store>, trace: bool) -> Result<MadeAndKept, Refusal> {
+    fn make(&self, seed: u64, store: Option<&Store>, trace: Option<Level>) -> Result<MadeAndKept, Refusal> {
         Ok(match &self.task {
             Task::Simulated(plan) => {
                 let plan = self.shape.seeded(plan, seed);
-                let (outcome, files) = simulate(&plan, store, trace)?;
+                let (outcome, files) = simulate(&plan, store, trace.is_some())?;
                 (Made::Simulated(Box::new((plan, outcome))), files)
             }
             Task::Live(plan) => {
                 let mut plan = (**plan).clone();
                 self.shape.seed(&mut plan.job, seed);
-                let live = Live::make(plan, &|_| ())?;
-                let samples = |store| store::live_samples(&live, store).map(|file| vec![file]);
-                let files = store.map_or(Ok(Vec::new()), samples);
+                // Without a store there is nowhere to keep events.
+                let Some((level, store)) = trace.zip(store) else {
+                    let live = Live::make(plan, &|_| ())?;
+                    let samples = |store| store::live_samples(&live, store).map(|file| vec![file]);
+                    let files = store.map_or(Ok(Vec::new()), samples);
+                    return Ok((Made::Live(Box::new(live)), files));
+                };
+                let paths: Vec<PathBuf> = plan.files.iter().map(|file| file.path.clone()).collect();
+                let (live, captured) = during(level, &paths, || Live::make(plan, &|_| ()))?;
+                let mut live = live?;
+                live.traced = Some(Box::new(Traced::of(&captured)));
+                let keep = || -> Result<Vec<DataFile>, StoreError> {
+                    let mut writer = EventWriter::new(store)?;
+                    let joined = join(&captured.trace, &Who::default());
+                    joined.events.iter().for_each(|event| writer.event(event));
+                    Ok(vec![writer.finish_events()?, store::live_samples(&live, store)?])
+                };
+                let files = keep();
                 (Made::Live(Box::new(live)), files)
             }
             Task::Program(program) => (Made::Program(program.run()?), Ok(Vec::new())),
@@ -984,7 +1035,7 @@ fn help() -> String {
     let mut out = String::from(
         "iowhy run JOB.. --on WHERE [--on WHERE2 ..] [OPTIONS]\n\nRuns a job on the running kernel (--on live) or in \
          the simulator. JOB is one or\nmore fio job files (- is standard input), `fio` with words of fio's command \
-         line,\nor a built-in job with key=value words:\n\n",
+         line,\na trace that was recorded, or a built-in job with key=value words:\n\n",
     );
     for builtin in BUILTINS {
         out.push_str(&text::item(builtin.name, builtin.summary, 14));

@@ -59,7 +59,7 @@ impl Clock {
 }
 
 /// CLOCK_MONOTONIC in nanoseconds.
-fn monotonic() -> u64 {
+pub(crate) fn monotonic() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is to a timespec of ours that outlives the call.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };

@@ -605,6 +605,11 @@ impl Ledger {
         Ok(Some(guard))
     }
 
+    /// A name for a folder beside the ledgers that nobody else can have. Nothing is made.
+    pub(crate) fn scratch_path(&self, name: &str) -> PathBuf {
+        locked(&self.book).directory.join(format!("{name}-{:016x}", random()))
+    }
+
     /// Makes an instance of tracefs (mounted at `tracefs`), and yields its folder.
     ///
     /// # Errors

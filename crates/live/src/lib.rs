@@ -7,6 +7,7 @@
 //! This is the one crate with unsafe code. Each unsafe block says why it is sound.
 
 pub mod cache;
+pub mod capture;
 pub mod clock;
 pub mod doctor;
 pub mod engine;

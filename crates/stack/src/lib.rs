@@ -35,6 +35,7 @@ pub mod request;
 pub mod rng;
 pub mod sim;
 pub mod sorted;
+pub mod trace;
 pub mod units;
 pub mod workload;
 pub mod writeback;

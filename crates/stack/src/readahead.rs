@@ -28,6 +28,7 @@ mod parts;
 use crate::event::{RaClose, RaKind};
 use crate::origin::{Entry, Options};
 use crate::read_loop::LoopStyle;
+use crate::trace::RaInput;
 use crate::units::PageIndex;
 
 /// Limits of the device and the mapping that a policy may ask for, in pages.
@@ -284,6 +285,12 @@ pub trait Readahead {
         let call = self.begin(mapping, request);
         self.copied(call, end);
         self.end(call, end);
+    }
+
+    /// Takes the state that a kernel's trace shows for its own; the trace does not show where the window starts, which
+    /// stays if `start` is none. Whether the policy keeps such a state.
+    fn restore(&mut self, _start: Option<PageIndex>, _input: &RaInput) -> bool {
+        false
     }
 
     /// Advice from the program.

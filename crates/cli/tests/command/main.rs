@@ -3,6 +3,7 @@
 mod calibrate;
 mod check;
 mod compare;
+mod conform;
 mod doctor;
 mod fio;
 mod history;
@@ -11,6 +12,7 @@ mod live;
 mod run;
 mod schema_check;
 mod store;
+mod trace;
 
 use std::fs;
 use std::io::Read;

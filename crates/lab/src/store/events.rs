@@ -278,6 +278,14 @@ impl EventWriter {
         Ok(EventWriter { draft: Draft::new(store, Kind::Events, COLUMNS)?, sampler: Sampler::default() })
     }
 
+    /// Ends the file of events; that of the samples is not made.
+    ///
+    /// # Errors
+    /// If something could not be written.
+    pub fn finish_events(self) -> Result<DataFile, StoreError> {
+        self.draft.finish(&[])
+    }
+
     /// Ends the files: events and samples.
     ///
     /// # Errors

@@ -176,6 +176,7 @@ fn a_rate_counts_latency_from_when_calls_were_due() {
 fn a_script_is_replayed_in_order_and_not_early() {
     let scratch = Scratch::new();
     let step = |at_ms: u64, op: Op, block: u64| Scripted {
+        pause: Nanos::ZERO,
         at: Nanos::from_ms(at_ms),
         call: iowhy_stack::workload::Call {
             op,

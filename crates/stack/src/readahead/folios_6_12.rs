@@ -18,6 +18,7 @@ use super::{Advice, Build, FaultWindow, Folio, Limits, Mapping, ReadRequest, Rea
 use crate::event::RaKind;
 use crate::origin::{Entry, Options, Origin};
 use crate::read_loop::LoopStyle;
+use crate::trace::RaInput;
 use crate::units::PageIndex;
 
 /// 6.12.
@@ -186,6 +187,11 @@ impl Readahead for Folios {
         let start = self.state.take_over(window);
         self.submit(mapping, window.kind, window.order);
         self.state.start = start;
+    }
+
+    fn restore(&mut self, start: Option<PageIndex>, input: &RaInput) -> bool {
+        self.state.restore(start, input);
+        true
     }
 
     fn advise(&mut self, mapping: &mut dyn Mapping, advice: Advice) {

@@ -173,6 +173,9 @@ pub struct Log {
 pub struct Scripted {
     /// When it is due, from the thread's first look at the script on; zero for as soon as possible.
     pub at: Nanos,
+    /// Pause from when the thread is ready for it (its call before has ended) to its begin, as a recorded program
+    /// thinks between two calls.
+    pub pause: Nanos,
     /// The call.
     pub call: Call,
 }
@@ -302,6 +305,8 @@ struct State {
     think_left: Option<Nanos>,
     end_synced: usize,
     started: Option<Nanos>,
+    /// End of the pause before the next call of a script.
+    paused_until: Option<Nanos>,
     due: Option<Nanos>,
     next_arrival: Option<Nanos>,
 }
@@ -368,6 +373,7 @@ impl State {
             think_left: None,
             end_synced: 0,
             started: None,
+            paused_until: None,
             due: None,
             next_arrival: None,
         }
@@ -574,11 +580,16 @@ impl State {
         let started = *self.started.get_or_insert(now);
         let over = stream.max_time > Nanos::ZERO && now.saturating_sub(started) >= stream.max_time;
         let Some(step) = script.get(self.calls as usize).filter(|_| !over) else { return Next::Done };
-        let due = started + step.at;
+        let ready = match step.pause {
+            Nanos::ZERO => started,
+            pause => *self.paused_until.get_or_insert(now + pause),
+        };
+        let due = (started + step.at).max(ready);
         if due > now {
             return Next::At(due);
         }
         self.calls += 1;
+        self.paused_until = None;
         Next::Do { call: step.call, intended: if step.at == Nanos::ZERO { now } else { due } }
     }
 
@@ -749,8 +760,11 @@ mod tests {
     #[test]
     fn a_script_is_kept_to_the_letter_and_to_the_clock() {
         let read = Call { op: Op::Read, file: 0, offset: 8192, len_bytes: 512, then: None, counted: true };
-        let steps =
-            [Scripted { at: Nanos(100), call: read }, Scripted { at: Nanos(100), call: sync_call(Op::Fsync, 0) }];
+        let steps = [(read, 100), (sync_call(Op::Fsync, 0), 100)].map(|(call, at)| Scripted {
+            at: Nanos(at),
+            pause: Nanos::ZERO,
+            call,
+        });
         let mut stream = Stream::sequential(Mix::Read, vec![target(0, 16384)], 4096);
         stream.script = Some(Arc::from(steps));
         let mut generator = StreamGenerator::new(vec![stream], 1);

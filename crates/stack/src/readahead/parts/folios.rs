@@ -3,6 +3,7 @@
 use super::{clipped, force_chunks, init_size, last_page, marker, pages_touched, read_runs, word};
 use crate::event::RaKind;
 use crate::readahead::{Advice, Decision, FaultWindow, Folio, Limits, Mapping, Window};
+use crate::trace::RaInput;
 use crate::units::{PAGE_BYTES, PageIndex};
 
 /// The read-ahead state of an open file (`struct file_ra_state` and its random flag).
@@ -144,6 +145,14 @@ impl FolioState {
         let before = std::mem::replace(&mut self.start, window.start.0);
         (self.size, self.async_size, self.order) = (window.size, window.async_size, window.order);
         if window.keeps_start { before } else { self.start }
+    }
+
+    /// Takes over what a trace shows of the state.
+    pub(in crate::readahead) fn restore(&mut self, start: Option<PageIndex>, input: &RaInput) {
+        self.start = start.map_or(self.start, |start| start.0);
+        (self.size, self.async_size) = (u64::from(input.size), u64::from(input.async_size));
+        self.order = u8::try_from(input.order).unwrap_or(u8::MAX);
+        (self.max, self.prev_pos) = (u64::from(input.ra_pages), input.prev_pos as u64);
     }
 
     /// Starts a window of a stream at `page`; the tail is what the request does not need.

@@ -1,0 +1,319 @@
+//! `iowhy trace`.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::{Subcommand, ValueEnum};
+use iowhy_lab::diagnose::{Problem, Problems};
+use iowhy_lab::text;
+use iowhy_lab::trace::record::{self, Request};
+use iowhy_lab::trace::{self, FORMATS, Format, stat};
+use iowhy_live::capture::Level;
+use iowhy_stack::trace::Trace;
+use iowhy_stack::units::Nanos;
+use serde_json::{Value, json};
+
+use crate::output::{self, Exit};
+
+/// What it is told.
+#[derive(clap::Args)]
+#[command(about = "What every layer of the running kernel did: record, convert, count")]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+    /// One JSON object instead of text
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+/// What to do with traces.
+#[derive(Subcommand)]
+enum Action {
+    /// Trace a command, processes or the whole machine; needs root
+    Record {
+        /// How much: requests; all layers; lookups, tasks and journals, too
+        #[arg(long, value_enum, default_value_t = HowMuch::Layers)]
+        level: HowMuch,
+        /// For so long, such as 5s or 500ms [default: until it ends, or ^C]
+        #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+        length: Option<Duration>,
+        /// This process, its threads and what it starts; may be repeated
+        #[arg(long, value_name = "PID")]
+        pid: Vec<u32>,
+        /// Pages of this file only; may be repeated
+        #[arg(long, value_name = "FILE")]
+        file: Vec<PathBuf>,
+        /// This block device only, with its partitions; may be repeated
+        #[arg(long, value_name = "DEVICE")]
+        device: Vec<PathBuf>,
+        /// Ring buffer of each CPU, KiB [default: 8192]
+        #[arg(long, value_name = "KIB", value_parser = clap::value_parser!(u32).range(4..=1 << 20))]
+        buffer: Option<u32>,
+        /// Where to; the end of the name says in which form
+        #[arg(short, long, value_name = "OUT")]
+        output: PathBuf,
+        /// The command to trace, with its arguments
+        #[arg(last = true, value_name = "COMMAND")]
+        command: Vec<String>,
+    },
+    /// Read a trace of another program and keep it
+    Import {
+        /// The trace, in any form that is known
+        #[arg(value_name = "TRACE")]
+        from: PathBuf,
+        /// In which form [default: by the end of OUT]
+        #[arg(long, value_name = "FORM")]
+        to: Option<String>,
+        /// Where to [default: TRACE with the end .parquet]
+        #[arg(short, long, value_name = "OUT")]
+        output: Option<PathBuf>,
+    },
+    /// Write a trace for other programs
+    Export {
+        /// The trace, in any form that is known
+        #[arg(value_name = "TRACE")]
+        from: PathBuf,
+        /// In which form [default: by the end of OUT]
+        #[arg(long, value_name = "FORM")]
+        to: Option<String>,
+        /// Where to [default: standard output]
+        #[arg(short, long, value_name = "OUT")]
+        output: Option<PathBuf>,
+    },
+    /// Phases, requests, windows and devices of a trace
+    Stat {
+        /// The trace, in any form that is known
+        #[arg(value_name = "TRACE")]
+        from: PathBuf,
+        /// Devices for each stretch of this length, too
+        #[arg(long, value_name = "TIME", value_parser = duration)]
+        interval: Option<Duration>,
+        /// The workload [default: all that make calls]
+        #[arg(long, value_name = "PID")]
+        pid: Vec<u32>,
+    },
+}
+
+/// Levels of a capture.
+#[derive(Copy, Clone, ValueEnum)]
+enum HowMuch {
+    /// Requests as they are issued and completed
+    Light,
+    /// Calls, pages, read-ahead, bios and requests
+    Layers,
+    /// And lookups, faults, tasks, io_uring, writeback, journals
+    Full,
+}
+
+impl From<HowMuch> for Level {
+    fn from(level: HowMuch) -> Level {
+        match level {
+            HowMuch::Light => Level::Light,
+            HowMuch::Layers => Level::Layers,
+            HowMuch::Full => Level::Full,
+        }
+    }
+}
+
+/// A time such as `5s`, `500ms`, `2m`; seconds without a unit.
+fn duration(word: &str) -> Result<Duration, String> {
+    let unit = word.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(word.len());
+    let (number, unit) = word.split_at(unit);
+    let seconds = match unit {
+        "" | "s" => 1.0,
+        "ms" => 1e-3,
+        "us" => 1e-6,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err("a time is a number with ms, s, m or h behind it".to_owned()),
+    };
+    let number: f64 = number.parse().map_err(|_| "a time begins with a number".to_owned())?;
+    let time = Duration::try_from_secs_f64(number * seconds).map_err(|error| error.to_string())?;
+    if time.is_zero() { Err("it must be longer than nothing".to_owned()) } else { Ok(time) }
+}
+
+/// Does what the command line says.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    match &arguments.action {
+        Action::Record { level, length, pid, file, device, buffer, output, command } => {
+            let request = Request {
+                level: (*level).into(),
+                length: *length,
+                pids: pid.clone(),
+                files: file.clone(),
+                devices: device.clone(),
+                command: command.clone(),
+                buffer_kib: buffer.unwrap_or(0),
+            };
+            record(&request, output, arguments.json)
+        }
+        Action::Import { from, to, output } => {
+            let usual = from.with_extension("parquet");
+            let out = output.as_deref().unwrap_or(&usual);
+            convert("import", from, to.as_deref(), Some(out), arguments.json)
+        }
+        Action::Export { from, to, output } => {
+            convert("export", from, to.as_deref(), output.as_deref(), arguments.json)
+        }
+        Action::Stat { from, interval, pid, .. } => {
+            let mut problems = Problems::default();
+            let found = trace::load(from, &mut problems);
+            output::complain(&problems.render());
+            let Some(trace) = found else { return Ok(Exit::Usage) };
+            let interval = interval.map(|time| Nanos(time.as_nanos() as u64));
+            let stat = stat::stat(&trace, &stat::Ask { interval, workload: pid.clone() });
+            if arguments.json {
+                output::print_json(&stat.json())?;
+            } else {
+                output::print(&stat.text())?;
+            }
+            Ok(ending(&problems))
+        }
+    }
+}
+
+/// A trace of which only a part could be read is worth something, but not all that was asked for.
+fn ending(problems: &Problems) -> Exit {
+    if problems.any_error() { Exit::Failed } else { Exit::Fine }
+}
+
+/// The form to write in: as it is called, or else as the name ends.
+fn form(name: Option<&str>, out: Option<&Path>) -> Result<&'static Format, Problem> {
+    let known = || FORMATS.iter().filter(|format| format.write.is_some()).map(|format| format.name);
+    let named = match (name, out) {
+        (Some(name), _) => trace::format(name).filter(|format| format.write.is_some()).ok_or_else(|| {
+            Problem::error(format!("`{name}` is no form that traces are written in"))
+                .near(name, known().map(str::to_owned))
+        }),
+        (None, Some(out)) => trace::format_of_name(&out.to_string_lossy())
+            .ok_or_else(|| Problem::error(format!("the end of `{}` says no form to write in", out.display()))),
+        (None, None) => Err(Problem::error("neither a form nor a file to write is named")),
+    };
+    named.map_err(|problem| problem.help(format!("--to {}", known().collect::<Vec<_>>().join("|"))))
+}
+
+/// Writes a trace to a file, or to standard output.
+fn write(trace: &Trace, format: &Format, out: Option<&Path>) -> anyhow::Result<()> {
+    let write = format.write.context("this form is only read")?;
+    let Some(path) = out.filter(|path| *path != Path::new("-")) else {
+        let mut bytes = Vec::new();
+        write(trace, &mut bytes)?;
+        return output::print_bytes(&bytes);
+    };
+    let failed = || format!("cannot write `{}`", path.display());
+    if let Some(write_files) = format.write_files {
+        // `-o x` and `-o x.blktrace` both mean x.blktrace.0, x.blktrace.1, ..
+        let named = path.extension().and_then(|end| end.to_str()).is_some_and(|end| format.extensions.contains(&end));
+        let prefix = if named { path.with_extension("") } else { path.to_owned() };
+        let left_out = write_files(trace, &prefix).with_context(failed)?;
+        if left_out > 0 {
+            let text = format!("{left_out} records have no form in {} and were left out", format.name);
+            output::complain(&Problem::warning(text).render());
+        }
+        return Ok(());
+    }
+    let mut file = BufWriter::new(File::create(path).with_context(failed)?);
+    let written = write(trace, &mut file).and_then(|()| file.flush());
+    if written.is_err() && path.is_file() {
+        // Half a trace would be taken for a whole one.
+        let _ = std::fs::remove_file(path);
+    }
+    written.with_context(failed)
+}
+
+/// What there is to be said of a trace that was written.
+fn written(action: &str, trace: &Trace, format: &Format, out: Option<&Path>) -> Value {
+    json!({
+        "schema": "iowhy.trace/1",
+        "action": action,
+        "output": out.map(|path| path.to_string_lossy()),
+        "format": format.name,
+        "records": trace.records.len(),
+        "lost": trace.lost,
+        "inferred_windows": trace.inferred_windows,
+        "kernel": trace.kernel,
+    })
+}
+
+fn record(request: &Request, out: &Path, json: bool) -> anyhow::Result<Exit> {
+    let format = match form(None, Some(out)) {
+        Ok(format) => format,
+        Err(problem) => {
+            output::complain(&problem.render());
+            return Ok(Exit::Usage);
+        }
+    };
+    crate::doctor::tidy();
+    let recorded = record::record(request)?;
+    let captured = &recorded.captured;
+    write(&captured.trace, format, Some(out))?;
+    let mut problems = record::complaints(captured);
+    let status = recorded.status;
+    let failed = status.filter(|status| !status.success());
+    if let Some(status) = failed {
+        problems.push(Problem::warning(format!("the command failed: {status}")));
+    }
+    // Standard output is the command's, if there is one.
+    output::complain(&problems.render());
+    if json {
+        let mut value = written("record", &captured.trace, format, Some(out));
+        value["capture"] = record::json(captured);
+        value["interrupted"] = json!(recorded.interrupted);
+        value["command"] = match status {
+            Some(status) => json!({ "words": request.command, "code": status.code(), "success": status.success() }),
+            None => Value::Null,
+        };
+        output::print_json(&value)?;
+    } else {
+        output::complain(&format!("{}: {}", out.display(), record::summary(captured)));
+    }
+    Ok(if failed.is_some() { Exit::Failed } else { Exit::Fine })
+}
+
+fn convert(action: &str, from: &Path, to: Option<&str>, out: Option<&Path>, json: bool) -> anyhow::Result<Exit> {
+    let mut problems = Problems::default();
+    let format = form(to, out).map_err(|problem| problems.push(problem)).ok();
+    let same = |out: &Path| {
+        std::fs::canonicalize(out).is_ok_and(|out| std::fs::canonicalize(from).is_ok_and(|from| from == out))
+    };
+    if out.is_some_and(same) {
+        problems.push(Problem::error(format!("`{}` would be overwritten by itself", from.display())).help("-o OUT"));
+    }
+    if json && out.is_none() {
+        problems.push(Problem::error("standard output cannot be both the trace and `--json`").help("-o OUT"));
+    }
+    let (Some(format), false) = (format, problems.any_error()) else {
+        output::complain(&problems.render());
+        return Ok(Exit::Usage);
+    };
+    let found = trace::load(from, &mut problems);
+    output::complain(&problems.render());
+    let Some(trace) = found else { return Ok(Exit::Usage) };
+    write(&trace, format, out)?;
+    if json {
+        output::print_json(&written(action, &trace, format, out))?;
+    } else if let Some(out) = out {
+        let records = text::count(trace.records.len() as u64, "record", "records");
+        output::print(&format!("{}: {records}, {}\n", out.display(), format.name))?;
+    }
+    Ok(ending(&problems))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        let cases = [("5s", 5000), ("500ms", 500), ("2m", 120_000), ("1.5", 1500), ("1h", 3_600_000)];
+        for (word, ms) in cases {
+            assert_eq!(duration(word), Ok(Duration::from_millis(ms)), "{word}");
+        }
+        for word in ["", "s", "5 parsecs", "0", "-1", "1e99h", "1.2.3s"] {
+            assert!(duration(word).is_err(), "{word}");
+        }
+    }
+}

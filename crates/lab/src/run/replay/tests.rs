@@ -1,0 +1,143 @@
+//! Recorded runs, replayed.
+
+use iowhy_stack::event::{Event, What};
+use iowhy_stack::outcome::Plan;
+
+use super::*;
+use crate::format::trace_parquet;
+use crate::trace::join::tests::{bridge, events, plan};
+
+const BIG: Ground = Ground::Simulated(1 << 50);
+
+/// Calls of a run: operation, offset, length, by file, in the order of each file.
+fn calls(events: &[Event]) -> BTreeMap<u32, Vec<(Op, u64, u32)>> {
+    let mut calls: BTreeMap<u32, Vec<(Op, u64, u32)>> = BTreeMap::new();
+    for event in events {
+        if let What::CallStart { op, file, offset, len_bytes } = event.what {
+            calls.entry(file.0).or_default().push((op, offset, len_bytes));
+        }
+    }
+    calls
+}
+
+fn replayed(trace: &Trace, stack: &Plan, mode: Mode) -> Vec<Event> {
+    let mut problems = Problems::default();
+    let (job, _) = job_of(trace, "t", mode, BIG, &mut problems).expect("there are calls");
+    assert_eq!(problems.render(), "");
+    events(&Plan { stack: stack.stack.clone(), job })
+}
+
+#[test]
+fn a_recorded_run_makes_the_same_calls_again() {
+    for mix in [Mix::Read, Mix::Write] {
+        let plan = plan(mix, 65536);
+        let first = events(&plan);
+        // By way of a file.
+        let mut bytes = Vec::new();
+        trace_parquet::write(&bridge(&first), &mut bytes).expect("memory takes everything");
+        let trace = trace_parquet::read("t", &bytes, &mut Problems::default()).expect("it was written");
+        let again = replayed(&trace, &plan, Mode::Closed);
+        assert_eq!(calls(&again), calls(&first), "{mix:?}");
+        let open = replayed(&trace, &plan, Mode::Open);
+        assert_eq!(calls(&open), calls(&first), "{mix:?}");
+        // No call is earlier than it was recorded, but for what the starts of the threads differ.
+        let starts = |events: &[Event]| -> Vec<u64> {
+            let start = |event: &&Event| matches!(event.what, What::CallStart { .. });
+            events.iter().filter(start).map(|event| event.at.0).collect()
+        };
+        let first_of = |events: &[Event]| starts(events)[0];
+        let (was, is) = (starts(&first), starts(&open));
+        assert!(was.iter().zip(&is).all(|(was, is)| is - first_of(&open) + 100_000 >= was - first_of(&first)));
+    }
+}
+
+#[test]
+fn pauses_are_kept_and_what_cannot_be_made_again_is_told() {
+    let trace = crate::format::trace_csv::read(
+        "t.csv",
+        b"t_ns,cpu,pid,kind,dev,ino,op,fd,offset,len,result,index,count\n\
+          100,0,5,call_start,,,read,3,0,4096,,,\n\
+          110,0,5,get_pages,7,9,,,,,,0,1\n\
+          200,0,5,call_end,,,read,,,,4096,,\n\
+          700,0,5,call_start,,,read,3,4096,4096,,,\n\
+          900,0,5,call_end,,,read,,,,0,,\n\
+          950,0,5,call_start,,,write,3,4096,100,,,\n\
+          990,0,5,call_end,,,write,,,,100,,\n\
+          995,0,5,call_start,,,fsync,3,,0,,,\n\
+          999,0,5,call_end,,,fsync,,,,0,,\n\
+          1000,0,6,call_start,,,read,8,,10,,,\n\
+          1001,0,6,call_end,,,read,,,,10,,\n",
+        &mut Problems::default(),
+    );
+    let trace = trace.expect("it is one");
+    let mut problems = Problems::default();
+    let (job, shape) = job_of(&trace, "t", Mode::Closed, BIG, &mut problems).expect("there are calls");
+    let told = problems.render();
+    assert!(told.contains("1 calls of which the trace tells no file"), "{told}");
+    assert!(told.contains("1 calls that moved no bytes"), "{told}");
+    assert_eq!(shape.files, ["replay.0.file"]);
+    let Workload::Threads { files, threads } = &job.workload else { panic!("threads") };
+    assert_eq!((files.len(), files[0].bytes, threads.len()), (1, 8192, 1));
+    let script = threads[0].stream.script.as_ref().expect("a script");
+    let steps: Vec<(Op, u64, u32, u64)> =
+        script.iter().map(|step| (step.call.op, step.call.offset, step.call.len_bytes, step.pause.0)).collect();
+    // The read of nothing is part of the pause.
+    assert_eq!(steps, [(Op::Read, 0, 4096, 0), (Op::Write, 4096, 100, 750), (Op::Fsync, 0, 0, 5)]);
+    assert!(!threads[0].spec.direct);
+    assert_eq!(job.check(), Ok(()));
+}
+
+#[test]
+fn bios_alone_are_direct_calls_on_the_device() {
+    let text = b"a-7 [000] 1.000000: block_bio_queue: 7,1 R 8 + 8 [a]\n\
+                 a-7 [000] 1.000001: block_bio_queue: 7,1 W 64 + 16 [a]\n\
+                 a-7 [000] 1.000002: block_bio_queue: 7,1 FF 0 + 0 [a]\n\
+                 a-7 [000] 1.000010: block_rq_complete: 7,1 R () 8 + 8 [0]\n\
+                 a-7 [000] 1.000020: block_rq_complete: 7,1 W () 64 + 16 [0]\n\
+                 a-7 [000] 1.000050: block_bio_queue: 7,1 R 8 + 8 [a]\n";
+    let trace = crate::format::tracefs_text::read("t", text, &mut Problems::default()).expect("it is one");
+    let mut problems = Problems::default();
+    let (job, _) = job_of(&trace, "t", Mode::Closed, BIG, &mut problems).expect("there are bios");
+    assert!(problems.render().contains("1 bios that neither read nor write"), "{}", problems.render());
+    let Workload::Threads { files, threads } = &job.workload else { panic!("threads") };
+    assert_eq!(files, &[FileSpec { bytes: 40960, place: Place::Device { start: Sector(0) } }]);
+    assert_eq!(threads[0].spec.engine, Engine::Aio { depth: 2, batch_submit: 1, batch_complete: 1 });
+    assert!(threads[0].spec.direct);
+    let script = threads[0].stream.script.as_ref().expect("a script");
+    let pauses: Vec<u64> = script.iter().map(|step| step.pause.0).collect();
+    assert_eq!(pauses, [0, 0, 30_000]);
+    // A disk that is too small is refused.
+    let mut problems = Problems::default();
+    assert!(job_of(&trace, "t", Mode::Closed, Ground::Simulated(4096), &mut problems).is_none());
+    assert!(problems.render().contains("the disk has 4096"), "{}", problems.render());
+}
+
+#[test]
+fn a_trace_in_a_file_runs_on_a_simulated_stack_and_on_this_kernel() {
+    let folder = std::env::temp_dir().join(format!("iowhy-replay-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("the directory for temporary files can be written");
+    let path = folder.join("t.parquet");
+    let first = events(&plan(Mix::Write, 65536));
+    let mut bytes = Vec::new();
+    trace_parquet::write(&bridge(&first), &mut bytes).expect("memory takes everything");
+    std::fs::write(&path, bytes).expect("it can be written");
+    let name = path.display().to_string();
+    let made = |words: &[&str]| {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        let mut problems = Problems::default();
+        let request = super::super::resolve(&words, &crate::fio::World::empty(), &mut problems);
+        let Some(super::super::Request::Run(request)) = request else { panic!("{}", problems.render()) };
+        super::super::execute(&request, &|_, _| ())
+    };
+    let dir = format!("--dir={}", folder.join("files").display());
+    let simulated = made(&[&name, "--on=sim:linux-4.4", "--disk=sata-2014"]);
+    let live = made(&[&name, "--on=live", &dir, "--replay=open"]);
+    std::fs::remove_dir_all(&folder).expect("it is there");
+    assert!(simulated.refused.is_empty(), "{:?}", simulated.refused);
+    assert!(live.refused.is_empty(), "{:?}", live.refused);
+    let nr_calls = first.iter().filter(|event| matches!(event.what, What::CallStart { .. })).count() as u64;
+    let super::super::Made::Live(live) = &live.runs[0].made else { panic!("a live run") };
+    let counts = live.outcome.counts;
+    let made = counts.reads + counts.writes + counts.syncs;
+    assert_eq!(made, nr_calls);
+}

@@ -1,0 +1,382 @@
+//! The model of the running kernel against the running kernel: every read-ahead decision, every page added.
+//!
+//! Jobs run on the kernel while a trace is recorded; what each did with each of its files becomes a [`Recorded`].
+//! [`check`] replays it through a model in two ways:
+//!
+//! ```text
+//! decisions   question by question: the state that the kernel shows when it asks, into the model; its answer against
+//!             the window, the folios and the bios that follow. Nothing is carried over: any number of tasks may read
+//! history     from the calls alone: the questions too, and all state and the cache are the model's own. For files
+//!             that one task reads
+//! ```
+//! A decision matches if every window that the kernel decided on in answer to a question is the model's: index, size,
+//! asynchronous tail, order, limit, in their order. A page add matches if index and order of the folio do.
+//!
+//! Records are kept as text ([`recorded`]), so that the same comparison runs where nothing may be traced.
+//!
+//! Known limits: faults of mappings are not compared (reads of the same file are), nor are reads that io_uring hands to
+//! another task by their calls; a file system whose folios have another limit than ext4's and XFS's is recognised only
+//! by having none.
+
+mod decisions;
+mod history;
+pub mod jobs;
+pub mod live;
+mod model;
+pub mod recorded;
+mod traced;
+
+use std::cmp::Ordering;
+use std::fmt::Write;
+
+use iowhy_stack::origin::{self, Entry};
+use iowhy_stack::readahead::{Build, READAHEADS};
+use serde_json::{Value, json};
+
+use crate::text;
+use recorded::{Line, Recorded, What};
+pub use traced::{Device, records};
+
+/// Mismatches that a report tells of each job.
+const TOLD: usize = 5;
+
+/// How much of a comparison matched.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Questions that read-ahead was asked.
+    pub decisions: u64,
+    /// Those of which everything decided is the model's.
+    pub matched: u64,
+    /// Folios added, by the kernel or by the model, whichever were more.
+    pub page_adds: u64,
+    /// Those that both added.
+    pub page_adds_matched: u64,
+    /// Bios sent for them.
+    pub bios: u64,
+    /// Those of the size that the model's submissions make.
+    pub bios_matched: u64,
+    /// The first few that did not match.
+    pub mismatches: Vec<String>,
+}
+
+impl Tally {
+    /// Whether decisions and page adds all did.
+    pub fn all_matched(&self) -> bool {
+        self.matched == self.decisions && self.page_adds_matched == self.page_adds
+    }
+
+    /// Whether 99 % of both did: tasks that share the state of an open file change it under each other's hands.
+    fn nearly_all(&self) -> bool {
+        self.matched * 100 >= self.decisions * 99 && self.page_adds_matched * 100 >= self.page_adds * 99
+    }
+
+    fn merge(&mut self, other: Tally) {
+        self.decisions += other.decisions;
+        self.matched += other.matched;
+        self.page_adds += other.page_adds;
+        self.page_adds_matched += other.page_adds_matched;
+        self.bios += other.bios;
+        self.bios_matched += other.bios_matched;
+        let room = TOLD.saturating_sub(self.mismatches.len());
+        self.mismatches.extend(other.mismatches.into_iter().take(room));
+    }
+
+    /// Counts one question and its answers.
+    fn decision(&mut self, question: &Line, told: &[What], seen: &[Line]) {
+        let seen: Vec<What> = seen.iter().map(|line| line.what).collect();
+        let windows = |list: &[What]| -> Vec<What> { list.iter().copied().filter(is_window).collect() };
+        self.decisions += 1;
+        let same = windows(told) == windows(&seen);
+        self.matched += u64::from(same);
+        let same_adds = self.adds(told, &seen);
+        if !(same && same_adds) {
+            self.mismatches.push(difference(question, told, &seen));
+        }
+    }
+
+    /// Counts one call: the questions of the kernel and of the model in their order, with their answers.
+    fn call(&mut self, call: &Line, told: &[What], seen: &[Line]) {
+        let plain = |what: &What| match *what {
+            // Faults of mappings count it, reads do not look at it.
+            What::Sync(input) => What::Sync(iowhy_stack::trace::RaInput { mmap_miss: 0, ..input }),
+            What::Async(input) => What::Async(iowhy_stack::trace::RaInput { mmap_miss: 0, ..input }),
+            what => what,
+        };
+        let seen: Vec<What> = seen.iter().map(|line| plain(&line.what)).collect();
+        let told: Vec<What> = told.iter().map(plain).collect();
+        let questions = |list: &[What]| -> Vec<Vec<What>> {
+            let list: Vec<What> = list.iter().copied().filter(|what| !matches!(what, What::Add { .. })).collect();
+            list.chunk_by(|_, next| is_window(next)).map(<[What]>::to_vec).collect()
+        };
+        let (ours, theirs) = (questions(&told), questions(&seen));
+        let n = ours.len().max(theirs.len());
+        let same = ours.iter().zip(&theirs).filter(|(ours, theirs)| ours == theirs).count();
+        self.decisions += n as u64;
+        self.matched += same as u64;
+        let same_adds = self.adds(&told, &seen);
+        if same < n || !same_adds {
+            self.mismatches.push(difference(call, &told, &seen));
+        }
+    }
+
+    fn adds(&mut self, told: &[What], seen: &[What]) -> bool {
+        let adds = |list: &[What]| -> Vec<What> {
+            list.iter().copied().filter(|what| matches!(what, What::Add { .. })).collect()
+        };
+        let (ours, theirs) = (adds(told), adds(seen));
+        let n = ours.len().max(theirs.len());
+        self.page_adds += n as u64;
+        if ours == theirs {
+            self.page_adds_matched += n as u64;
+            return true;
+        }
+        // One that is missing must not make all behind it wrong; in another order they are at most all but one.
+        let both = theirs.iter().filter(|add| ours.contains(add)).count();
+        self.page_adds_matched += both.min(n - 1) as u64;
+        false
+    }
+}
+
+fn is_window(what: &What) -> bool {
+    matches!(what, What::Order { .. } | What::Unbounded { .. })
+}
+
+/// Where the kernel and the model part after a question or a call.
+fn difference(question: &Line, told: &[What], seen: &[What]) -> String {
+    let relevant = |list: &[What]| -> Vec<What> {
+        list.iter().copied().filter(|what| !matches!(what, What::Bio { .. })).collect()
+    };
+    let (told, seen) = (relevant(told), relevant(seen));
+    let at = told.iter().zip(&seen).take_while(|(ours, theirs)| ours == theirs).count();
+    let show = |list: &[What]| list.get(at).map_or("nothing more".to_owned(), |what| format!("{what:?}"));
+    format!("after {:?}: kernel {}, model {}", question.what, show(&seen), show(&told))
+}
+
+/// The comparison of one file of a job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Checked {
+    /// Name of the job.
+    pub job: String,
+    /// The file system it ran on.
+    pub filesystem: String,
+    /// Read-ahead limit of the device, KiB.
+    pub read_ahead_kb: u64,
+    /// Whether one task read.
+    pub single_threaded: bool,
+    /// Records of the trace.
+    pub events: u64,
+    /// Events that the kernel had no room for.
+    pub lost: u64,
+    /// Question by question.
+    pub decisions: Tally,
+    /// From the calls alone, if one task read.
+    pub history: Option<Tally>,
+}
+
+impl Checked {
+    /// Whether it reached what is expected: everything where one task read, 99 % where several did.
+    pub fn as_expected(&self) -> bool {
+        let whole = self.history.as_ref().is_none_or(Tally::all_matched);
+        let fine = if self.single_threaded { self.decisions.all_matched() } else { self.decisions.nearly_all() };
+        self.lost == 0 && whole && fine
+    }
+
+    /// What counts for the sum: the whole history where it is known, the decisions elsewhere.
+    fn counted(&self) -> &Tally {
+        self.history.as_ref().unwrap_or(&self.decisions)
+    }
+
+    fn first_mismatch(&self) -> Option<&String> {
+        let history = self.history.iter().flat_map(|history| &history.mismatches);
+        self.decisions.mismatches.iter().chain(history).next()
+    }
+}
+
+/// Compares what a kernel did with one file with what a model does.
+pub fn check(entry: &'static Entry<Build>, recorded: &Recorded) -> Checked {
+    let single_threaded = recorded.single_threaded();
+    Checked {
+        job: recorded.job.clone(),
+        filesystem: recorded.filesystem.clone(),
+        read_ahead_kb: recorded.ra_pages * 4,
+        single_threaded,
+        events: recorded.lines.len() as u64,
+        lost: recorded.lost,
+        decisions: decisions::compare(entry, recorded),
+        history: (single_threaded && recorded.calls_known()).then(|| history::compare(entry, recorded)),
+    }
+}
+
+/// The model of a release (`uname -r`), and whether it is of that very kernel or only the nearest.
+pub fn model_of(release: &str) -> (&'static Entry<Build>, bool) {
+    let version = |text: &str| -> Option<(u32, u32)> {
+        let mut parts = text.split(|c: char| !c.is_ascii_digit());
+        Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+    };
+    let running = version(release);
+    let models = READAHEADS.iter().filter_map(|entry| {
+        let name = entry.name.strip_prefix("linux-")?;
+        let of = version(name).filter(|of| *of >= (6, 0))?;
+        Some((*entry, of))
+    });
+    let distance = |of: (u32, u32)| {
+        let (major, minor) = running.unwrap_or((u32::MAX, 0));
+        let within = match major.cmp(&of.0) {
+            Ordering::Less => of.1,
+            Ordering::Equal => minor.abs_diff(of.1),
+            Ordering::Greater => u32::MAX - of.1,
+        };
+        (major.abs_diff(of.0), within)
+    };
+    let nearest = models.min_by_key(|(_, of)| distance(*of));
+    let fallback = origin::find(READAHEADS, "linux-6.18").unwrap_or(READAHEADS[0]);
+    nearest.map_or((fallback, false), |(entry, of)| (entry, running == Some(of)))
+}
+
+/// What is reported.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Release of the kernel.
+    pub kernel: String,
+    /// Name of the model.
+    pub model: &'static str,
+    /// The model is of that kernel; otherwise it is the nearest one.
+    pub exact: bool,
+    /// Every file of every job.
+    pub jobs: Vec<Checked>,
+    /// Jobs that could not be run, and why.
+    pub skipped: Vec<String>,
+}
+
+impl Report {
+    /// Whether everything is as expected: each file that one task read, and those that several read together.
+    pub fn as_expected(&self) -> bool {
+        let (single, several): (Vec<&Checked>, Vec<&Checked>) = self.jobs.iter().partition(|job| job.single_threaded);
+        let mut together = Tally::default();
+        several.iter().for_each(|job| together.merge(job.decisions.clone()));
+        self.lost() == 0 && single.iter().all(|job| job.as_expected()) && together.nearly_all()
+    }
+
+    /// How much there was to compare.
+    pub fn evidence(&self) -> u64 {
+        self.sum(|job| job.counted().decisions + job.counted().page_adds)
+    }
+
+    /// Events that the kernel had no room for.
+    pub fn lost(&self) -> u64 {
+        self.sum(|job| job.lost)
+    }
+
+    fn sum(&self, of: impl Fn(&Checked) -> u64) -> u64 {
+        self.jobs.iter().map(of).sum()
+    }
+
+    /// As JSON (`iowhy.conform/1`).
+    pub fn json(&self) -> Value {
+        json!({
+            "schema": "iowhy.conform/1",
+            "kernel": self.kernel,
+            "model": self.model,
+            "exact_model": self.exact,
+            "events": self.sum(|job| job.events),
+            "decisions": self.sum(|job| job.counted().decisions),
+            "matched": self.sum(|job| job.counted().matched),
+            "page_adds": self.sum(|job| job.counted().page_adds),
+            "page_adds_matched": self.sum(|job| job.counted().page_adds_matched),
+            "bios": self.sum(|job| job.counted().bios),
+            "bios_matched": self.sum(|job| job.counted().bios_matched),
+            "lost_events": self.sum(|job| job.lost),
+            "first_mismatch": self.jobs.iter().find_map(Checked::first_mismatch),
+            "as_expected": self.as_expected(),
+            "skipped": self.skipped,
+            "jobs": self.jobs.iter().map(job_json).collect::<Vec<_>>(),
+        })
+    }
+
+    /// As a table.
+    pub fn text(&self, bold: fn(&str) -> String) -> String {
+        let nearest = if self.exact { "" } else { ", the nearest that there is" };
+        let mut out = format!("kernel {}, model {}{nearest}\n", self.kernel, self.model);
+        let _ = writeln!(
+            out,
+            "{:<34}{:<6}{:>6}  {:>17}  {:>19}  {:>15}",
+            "job", "fs", "ra KB", "decisions", "page adds", "bios"
+        );
+        let cell = |matched: u64, of: u64| format!("{}/{}", text::grouped(matched), text::grouped(of));
+        for job in &self.jobs {
+            let tally = job.counted();
+            let line = format!(
+                "{:<34}{:<6}{:>6}  {:>17}  {:>19}  {:>15}",
+                job.job,
+                job.filesystem,
+                job.read_ahead_kb,
+                cell(tally.matched, tally.decisions),
+                cell(tally.page_adds_matched, tally.page_adds),
+                cell(tally.bios_matched, tally.bios),
+            );
+            let fine = job.as_expected();
+            let _ = writeln!(out, "{}", if fine { line } else { bold(&line) });
+            if job.lost > 0 {
+                let _ = writeln!(out, "    the kernel lost {}", text::count(job.lost, "event", "events"));
+            }
+            let history = job.history.iter().flat_map(|history| &history.mismatches);
+            for mismatch in job.decisions.mismatches.iter().chain(history).take(TOLD) {
+                let _ = writeln!(out, "    {mismatch}");
+            }
+        }
+        for skipped in &self.skipped {
+            let _ = writeln!(out, "not run: {skipped}");
+        }
+        let wrong = self.jobs.iter().filter(|job| !job.as_expected()).count() as u64;
+        let sum = if self.as_expected() { "everything is as expected" } else { "this is not what is expected" };
+        let (of, adds) = (self.sum(|job| job.counted().decisions), self.sum(|job| job.counted().page_adds));
+        let _ = writeln!(
+            out,
+            "{} decisions and {} page adds matched; {sum}{}",
+            cell(self.sum(|job| job.counted().matched), of),
+            cell(self.sum(|job| job.counted().page_adds_matched), adds),
+            match wrong {
+                0 => String::new(),
+                wrong => format!(" ({} by itself less than it should)", text::count(wrong, "file", "files")),
+            }
+        );
+        out
+    }
+}
+
+fn tally_json(tally: &Tally) -> Value {
+    json!({
+        "decisions": tally.decisions,
+        "matched": tally.matched,
+        "page_adds": tally.page_adds,
+        "page_adds_matched": tally.page_adds_matched,
+        "bios": tally.bios,
+        "bios_matched": tally.bios_matched,
+        "mismatches": tally.mismatches,
+    })
+}
+
+fn job_json(job: &Checked) -> Value {
+    let tally = job.counted();
+    json!({
+        "job": job.job,
+        "filesystem": job.filesystem,
+        "read_ahead_kb": job.read_ahead_kb,
+        "single_threaded": job.single_threaded,
+        "events": job.events,
+        "decisions": tally.decisions,
+        "matched": tally.matched,
+        "page_adds": tally.page_adds,
+        "page_adds_matched": tally.page_adds_matched,
+        "bios": tally.bios,
+        "bios_matched": tally.bios_matched,
+        "lost_events": job.lost,
+        "first_mismatch": job.first_mismatch(),
+        "as_expected": job.as_expected(),
+        "each_decision": tally_json(&job.decisions),
+        "whole_history": job.history.as_ref().map(tally_json),
+    })
+}
+
+#[cfg(test)]
+mod tests;

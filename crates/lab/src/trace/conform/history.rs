@@ -1,0 +1,143 @@
+//! The whole history: from the calls alone, every question that the read loop asks, every decision, every page.
+//!
+//! Only what comes from outside goes in: the calls in their order, and what left the cache or was put there by others.
+//! Read-ahead state, markers and what is cached are the model's own. With several tasks that read at the same time the
+//! calls do not say who came first, so this is for files that one task reads.
+
+use std::collections::BTreeMap;
+
+use iowhy_stack::origin::Entry;
+use iowhy_stack::read_loop::{ReadLoop, Step};
+use iowhy_stack::readahead::{Advice, Build, Mapping, ReadRequest, Readahead, Token};
+
+use super::Tally;
+use super::model::{Pages, Traced, same_bios};
+use super::recorded::{Hint, Recorded, What};
+
+/// Compares the whole history.
+pub(super) fn compare(entry: &'static Entry<Build>, recorded: &Recorded) -> Tally {
+    let mut model = Pages::new(recorded);
+    let mut actual = Pages::new(recorded);
+    let limits = model.limits();
+    let build = || (entry.build)(&entry.defaults(), &limits);
+    let mut open: BTreeMap<i32, Box<dyn Readahead>> = BTreeMap::new();
+    // Kernels before 6.18 have no such tracepoints: there the pages are all that can be compared.
+    let questions_shown = recorded.lines.iter().any(|line| matches!(line.what, What::Sync(_) | What::Async(_)));
+    let mut tally = Tally::default();
+    let mut at = 0;
+    while let Some(line) = recorded.lines.get(at) {
+        at += 1;
+        match line.what {
+            What::Add { .. } | What::Remove { .. } => {
+                model.apply(line.what);
+                actual.apply(line.what);
+            }
+            What::Read { .. } | What::Advise { .. } => {
+                let end = end_of_call(recorded, at - 1);
+                let lines = &recorded.lines[at..end];
+                let (fd, request) = match line.what {
+                    What::Read { fd, offset, len_bytes } => (fd, Ok(ReadRequest { offset, len_bytes })),
+                    What::Advise { fd, hint, offset, len_bytes } => (fd, Err((hint, offset, len_bytes))),
+                    _ => continue,
+                };
+                let ra = open.entry(fd).or_insert_with(build);
+                let mut own = Vec::new();
+                // Others' changes by the number of this task's lines before them.
+                let mut others: Vec<(usize, What)> = Vec::new();
+                for other in lines {
+                    let is_own = other.task == line.task && !matches!(other.what, What::Remove { .. });
+                    match other.what {
+                        What::Sync(_)
+                        | What::Async(_)
+                        | What::Order { .. }
+                        | What::Unbounded { .. }
+                        | What::Add { .. }
+                            if is_own =>
+                        {
+                            own.push(*other)
+                        }
+                        What::Add { .. } | What::Remove { .. } => others.push((own.len(), other.what)),
+                        _ => {}
+                    }
+                    actual.apply(other.what);
+                }
+                let result = lines.iter().rev().find_map(|other| match other.what {
+                    What::End { result } if other.task == line.task => Some(result),
+                    _ => None,
+                });
+                match request {
+                    Ok(request) => read(ra.as_mut(), &mut model, request, &others, result),
+                    Err((hint, offset, len_bytes)) => {
+                        others.iter().for_each(|(_, what)| model.apply(*what));
+                        match hint {
+                            Hint::Normal => ra.advise(&mut model, Advice::Normal),
+                            Hint::Random => ra.advise(&mut model, Advice::Random),
+                            Hint::Sequential => ra.advise(&mut model, Advice::Sequential),
+                            Hint::WillNeed => ra.advise(&mut model, Advice::WillNeed { offset, len_bytes }),
+                            Hint::DontNeed | Hint::Other => {}
+                        }
+                    }
+                }
+                let mut told = model.take();
+                if !questions_shown {
+                    told.lines.retain(|what| matches!(what, What::Add { .. }));
+                }
+                let mut trial = Tally::default();
+                trial.call(line, &told.lines, &own);
+                (trial.bios, trial.bios_matched) = same_bios(&told, lines);
+                if !trial.all_matched() {
+                    model.is_to_be(&actual);
+                }
+                tally.merge(trial);
+                at = end;
+            }
+            _ => {}
+        }
+    }
+    tally
+}
+
+/// The line after the end of the call that begins at line `at`.
+fn end_of_call(recorded: &Recorded, at: usize) -> usize {
+    let task = recorded.lines[at].task;
+    let mut end = at + 1;
+    for line in &recorded.lines[at + 1..] {
+        if line.task == task {
+            match line.what {
+                What::End { .. } => return end + 1,
+                What::Read { .. } | What::Write { .. } | What::Advise { .. } => return end,
+                _ => {}
+            }
+        }
+        end += 1;
+    }
+    end
+}
+
+/// A read call of the model. What others do happens when the model has come as far as the kernel had.
+fn read(
+    ra: &mut dyn Readahead,
+    model: &mut Pages,
+    request: ReadRequest,
+    others: &[(usize, What)],
+    result: Option<i64>,
+) {
+    let mut others = others.iter().peekable();
+    let mut read = ReadLoop::new(ra, request, false);
+    let mut steps = 0_u64;
+    loop {
+        while let Some((_, what)) = others.next_if(|(after, _)| *after <= model.told.lines.len()) {
+            model.apply(*what);
+        }
+        match read.step(&mut Traced(ra), model) {
+            Step::Done { .. } => break,
+            // Nothing is ever in flight here, so a loop that does not end would be the model's fault.
+            _ if steps > request.len_bytes + 1_000_000 => break,
+            _ => steps += 1,
+        }
+    }
+    others.for_each(|(_, what)| model.apply(*what));
+    if let Some(result) = result.and_then(|result| u64::try_from(result).ok()).filter(|result| *result > 0) {
+        ra.copied(Token::default(), request.offset + result);
+    }
+}

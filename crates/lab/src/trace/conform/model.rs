@@ -1,0 +1,355 @@
+//! The page cache of one file for the models, and what they decide about it.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+
+use iowhy_stack::read_loop::LoopStyle;
+use iowhy_stack::readahead::{
+    Advice, Decision, FaultWindow, Folio, Limits, Mapping, ReadRequest, Readahead, Token, Window,
+};
+use iowhy_stack::trace::RaInput;
+use iowhy_stack::units::{PAGE_BYTES, PageIndex};
+
+use super::recorded::{Line, Recorded, What};
+
+/// A cached folio.
+#[derive(Copy, Clone, Debug)]
+struct Cached {
+    order: u8,
+    marked: bool,
+}
+
+/// What a model decided, in the order in which it did.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Told {
+    /// Calls of the kernel's functions and folios added, as the kernel's trace shows them.
+    pub(super) lines: Vec<What>,
+    /// Runs of pages submitted in one go: first page, pages, folios.
+    pub(super) submitted: Vec<(u64, u64, u64)>,
+}
+
+/// The page cache. All I/O is over at once: decisions depend on what is present only.
+pub(super) struct Pages {
+    file_bytes: u64,
+    limits: Limits,
+    folios: BTreeMap<u64, Cached>,
+    /// Where the last look-up ended.
+    last: Cell<Option<(u64, u8)>>,
+    /// What the model has told since it was last taken.
+    pub(super) told: Told,
+    /// What others add when the model has decided on its next window.
+    late: Vec<What>,
+    /// What they have added so.
+    came_late: Vec<u64>,
+}
+
+impl Pages {
+    pub(super) fn new(recorded: &Recorded) -> Pages {
+        Pages {
+            file_bytes: recorded.file_bytes,
+            limits: Limits {
+                ra_pages: recorded.ra_pages,
+                io_pages: recorded.io_pages,
+                max_folio_order: recorded.max_folio_order,
+                max_sane: u64::MAX,
+            },
+            folios: BTreeMap::new(),
+            last: Cell::new(None),
+            told: Told::default(),
+            late: Vec::new(),
+            came_late: Vec::new(),
+        }
+    }
+
+    /// Others add these folios between the next decision and the first page that is added for it.
+    pub(super) fn others_meanwhile(&mut self, late: &[What]) {
+        self.late = late.to_vec();
+    }
+
+    /// What the model decided since the last time.
+    pub(super) fn take(&mut self) -> Told {
+        std::mem::take(&mut self.told)
+    }
+
+    /// Somebody changed the cache.
+    pub(super) fn apply(&mut self, what: What) {
+        match what {
+            What::Add { index, order } => self.insert(Folio { first: PageIndex(index), order }, false),
+            What::Remove { index, .. } => {
+                self.last.set(None);
+                self.folios.remove(&index);
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes back what the model added, and what others did meanwhile.
+    pub(super) fn undo(&mut self, told: &Told) {
+        self.last.set(None);
+        self.late.clear();
+        for index in std::mem::take(&mut self.came_late) {
+            self.folios.remove(&index);
+        }
+        for what in &told.lines {
+            if let What::Add { index, .. } = what {
+                self.folios.remove(index);
+            }
+        }
+    }
+
+    /// What is in the cache is what the trace says; markers stay on folios that do.
+    pub(super) fn is_to_be(&mut self, actual: &Pages) {
+        self.last.set(None);
+        let mut folios = actual.folios.clone();
+        for (first, cached) in &mut folios {
+            cached.marked = self.folios.get(first).is_some_and(|old| old.marked && old.order == cached.order);
+        }
+        self.folios = folios;
+    }
+
+    fn insert(&mut self, folio: Folio, marked: bool) {
+        self.last.set(None);
+        self.folios.insert(folio.first.0, Cached { order: folio.order, marked });
+    }
+
+    fn find(&self, page: PageIndex) -> Option<(u64, Cached)> {
+        let (first, cached) = self.folios.range(..=page.0).next_back()?;
+        (page.0 < first + (1 << cached.order)).then_some((*first, *cached))
+    }
+
+    fn add(&mut self, folio: Folio, marked: bool) {
+        self.told.lines.push(What::Add { index: folio.first.0, order: folio.order });
+        self.insert(folio, marked);
+    }
+}
+
+impl Mapping for Pages {
+    fn size_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn congested(&self) -> bool {
+        false
+    }
+
+    fn present(&self, page: PageIndex) -> bool {
+        if let Some((first, order)) = self.last.get()
+            && (first..first + (1 << order)).contains(&page.0)
+        {
+            return true;
+        }
+        let found = self.find(page);
+        self.last.set(found.map(|(first, cached)| (first, cached.order)));
+        found.is_some()
+    }
+
+    fn uptodate(&self, page: PageIndex) -> bool {
+        self.present(page)
+    }
+
+    fn locked(&self, _page: PageIndex) -> bool {
+        false
+    }
+
+    fn under_writeback(&self, _page: PageIndex) -> bool {
+        false
+    }
+
+    fn marked(&self, page: PageIndex) -> bool {
+        self.find(page).is_some_and(|(_, cached)| cached.marked)
+    }
+
+    fn folio(&self, page: PageIndex) -> Option<Folio> {
+        self.find(page).map(|(first, cached)| Folio { first: PageIndex(first), order: cached.order })
+    }
+
+    fn clean_run(&self, page: PageIndex, nr_pages: u64) -> u64 {
+        let mut at = page.0;
+        let end = page.0.saturating_add(nr_pages);
+        while at < end {
+            match self.find(PageIndex(at)) {
+                Some((first, cached)) if !cached.marked => at = first + (1 << cached.order),
+                _ => break,
+            }
+        }
+        at.min(end) - page.0
+    }
+
+    fn clear_marker(&mut self, page: PageIndex) {
+        if let Some((first, _)) = self.find(page)
+            && let Some(cached) = self.folios.get_mut(&first)
+        {
+            cached.marked = false;
+        }
+    }
+
+    fn read_pages(&mut self, window: &Window) -> u64 {
+        let pages = window.start.0..window.start.0.saturating_add(window.nr_pages);
+        let absent: Vec<u64> = pages.filter(|page| !self.present(PageIndex(*page))).collect();
+        for &page in &absent {
+            let folio = Folio { first: PageIndex(page), order: 0 };
+            self.add(folio, window.marker == Some(folio.first));
+        }
+        for run in absent.chunk_by(|before, after| before + 1 == *after) {
+            self.told.submitted.push((run[0], run.len() as u64, run.len() as u64));
+        }
+        absent.len() as u64
+    }
+
+    fn read_folios(&mut self, window: &Window, folios: &[Folio]) {
+        let (Some(first), Some(last)) = (folios.first(), folios.last()) else { return };
+        for folio in folios {
+            self.add(*folio, window.marker == Some(folio.first));
+        }
+        let nr_pages = last.first.0 + (1 << last.order) - first.first.0;
+        self.told.submitted.push((first.first.0, nr_pages, folios.len() as u64));
+    }
+
+    fn decided(&mut self, decision: Decision) {
+        self.told.lines.push(match decision {
+            Decision::Ordered { start, order, size, async_size, max } => What::Order {
+                index: start.0,
+                order: u32::from(order),
+                size: half(size),
+                async_size: half(async_size),
+                ra_pages: half(max),
+            },
+            Decision::Unbounded { start, nr_pages, lookahead } => {
+                What::Unbounded { index: start.0, nr_pages, lookahead }
+            }
+            Decision::Sync { fields } => What::Sync(input(fields)),
+            Decision::Async { fields } => What::Async(input(fields)),
+        });
+        for what in std::mem::take(&mut self.late) {
+            if let What::Add { index, order } = what
+                && (index..index + (1 << order)).all(|page| self.find(PageIndex(page)).is_none())
+            {
+                self.came_late.push(index);
+                self.apply(what);
+            }
+        }
+    }
+}
+
+/// Fields of the kernel's state are 32 bits wide.
+fn half(value: u64) -> u32 {
+    value as u32
+}
+
+fn input([index, req_count, order, size, async_size, ra_pages, mmap_miss, prev_pos]: [i64; 8]) -> RaInput {
+    RaInput {
+        index: index as u64,
+        req_count: req_count as u64,
+        order: order as u32,
+        size: size as u32,
+        async_size: async_size as u32,
+        ra_pages: ra_pages as u32,
+        mmap_miss: mmap_miss as u32,
+        prev_pos,
+    }
+}
+
+/// A policy that tells of the calls for which the kernel has trace events.
+pub(super) struct Traced<'a>(pub(super) &'a mut dyn Readahead);
+
+impl Traced<'_> {
+    fn fields(&self, page: PageIndex, nr_requested: u64) -> [i64; 8] {
+        // The columns of the recorded traces: start, size, async size, limit, previous position, order.
+        let trace = self.0.trace();
+        let column = |nr: usize| trace.get(nr).copied().unwrap_or(0);
+        [page.0 as i64, nr_requested as i64, column(5), column(1), column(2), column(3), 0, column(4)]
+    }
+}
+
+impl Readahead for Traced<'_> {
+    fn style(&self) -> LoopStyle {
+        self.0.style()
+    }
+
+    fn begin(&mut self, mapping: &mut dyn Mapping, request: &ReadRequest) -> Token {
+        self.0.begin(mapping, request)
+    }
+
+    fn on_page(&mut self, call: Token, mapping: &mut dyn Mapping, page: PageIndex, remaining_bytes: u64) -> PageIndex {
+        self.0.on_page(call, mapping, page, remaining_bytes)
+    }
+
+    fn on_miss(&mut self, call: Token, mapping: &mut dyn Mapping, page: PageIndex, nr_requested: u64) {
+        mapping.decided(Decision::Sync { fields: self.fields(page, nr_requested) });
+        self.0.on_miss(call, mapping, page, nr_requested);
+    }
+
+    fn on_marker(&mut self, call: Token, mapping: &mut dyn Mapping, page: PageIndex, nr_requested: u64) {
+        mapping.decided(Decision::Async { fields: self.fields(page, nr_requested) });
+        self.0.on_marker(call, mapping, page, nr_requested);
+    }
+
+    fn copied(&mut self, call: Token, pos: u64) {
+        self.0.copied(call, pos);
+    }
+
+    fn end(&mut self, call: Token, pos: u64) {
+        self.0.end(call, pos);
+    }
+
+    fn max_pages(&self) -> u64 {
+        self.0.max_pages()
+    }
+
+    fn prev_page(&self) -> u64 {
+        self.0.prev_page()
+    }
+
+    fn fault_window(&mut self, mapping: &mut dyn Mapping, window: &FaultWindow) {
+        self.0.fault_window(mapping, window);
+    }
+
+    fn restore(&mut self, start: Option<PageIndex>, input: &RaInput) -> bool {
+        self.0.restore(start, input)
+    }
+
+    fn advise(&mut self, mapping: &mut dyn Mapping, advice: Advice) {
+        self.0.advise(mapping, advice);
+    }
+
+    fn trace(&self) -> Vec<i64> {
+        self.0.trace()
+    }
+}
+
+/// The bios that the pages submitted must become: whether those seen are such.
+///
+/// A bio goes on over all that is submitted at once, until the disk's blocks are not side by side, or it has as many
+/// segments as fit (256, each a folio or several that are neighbours in memory). How much a bio holds beyond that is
+/// for the memory to say, so a bio may end anywhere after 256 folios.
+pub(super) fn same_bios(told: &Told, lines: &[Line]) -> (u64, u64) {
+    const SEGMENTS: u64 = 256;
+    let bios = lines.iter().filter_map(|line| match line.what {
+        What::Bio { sector, bytes } => Some((sector, u64::from(bytes) / PAGE_BYTES)),
+        _ => None,
+    });
+    let bios: Vec<(u64, u64)> = bios.collect();
+    let mut seen = bios.iter().peekable();
+    let mut matched = 0;
+    for &(_, nr_pages, nr_folios) in &told.submitted {
+        let mut left = nr_pages;
+        while left > 0 {
+            let Some(&&(sector, pages)) = seen.peek() else { break };
+            if pages > left {
+                break;
+            }
+            seen.next();
+            left -= pages;
+            let apart = seen.peek().is_some_and(|next| next.0 != sector + pages * PAGE_BYTES / 512);
+            let full = nr_folios > SEGMENTS && pages * nr_folios / nr_pages >= SEGMENTS;
+            if left == 0 || apart || full {
+                matched += 1;
+            }
+        }
+    }
+    (bios.len() as u64, matched)
+}

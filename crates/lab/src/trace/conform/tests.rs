@@ -1,0 +1,118 @@
+use super::*;
+use std::path::{Path, PathBuf};
+
+/// What was recorded on a running 6.18.
+fn recorded() -> Vec<(PathBuf, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces/linux-6.18");
+    let files = std::fs::read_dir(&folder).expect("the records are there when tests run");
+    let mut paths: Vec<PathBuf> = files.map(|file| file.expect("readable").path()).collect();
+    paths.sort();
+    let text = |path: PathBuf| {
+        let text = std::fs::read_to_string(&path).expect("a text");
+        (path, text)
+    };
+    paths.into_iter().map(text).collect()
+}
+
+fn entry() -> &'static Entry<Build> {
+    let (entry, exact) = model_of("6.18.44-anything");
+    assert!(exact && entry.name == "linux-6.18");
+    entry
+}
+
+#[test]
+fn every_decision_and_page_of_the_records_is_the_models() {
+    let records = recorded();
+    assert!(records.len() >= 8, "{} records", records.len());
+    let mut decisions = 0;
+    for (path, text) in records {
+        let recorded = Recorded::from_text(&text).expect("a record");
+        let checked = check(entry(), &recorded);
+        assert!(checked.as_expected(), "{}: {checked:?}", path.display());
+        assert!(checked.history.is_some(), "{}: one task read", path.display());
+        decisions += checked.counted().decisions;
+    }
+    assert!(decisions > 300, "only {decisions} decisions");
+}
+
+#[test]
+fn records_are_read_as_they_are_written() {
+    for (path, text) in recorded() {
+        let recorded = Recorded::from_text(&text).expect("a record");
+        assert_eq!(recorded.to_text(), text, "{}", path.display());
+    }
+}
+
+#[test]
+fn a_record_that_says_something_else_does_not_match() {
+    let change = |from: char, field: usize| {
+        let (_, text) =
+            recorded().into_iter().find(|(path, _)| path.ends_with("ext4-128-seq-100000.txt")).expect("there");
+        let mut recorded = Recorded::from_text(&text).expect("a record");
+        let mut line = recorded.lines.iter_mut().filter(|line| match line.what {
+            What::Order { .. } => from == 'd',
+            What::Add { .. } => from == '+',
+            What::Async(_) => from == 'a',
+            _ => false,
+        });
+        let line = line.nth(3).expect("enough lines");
+        match &mut line.what {
+            What::Order { index, order, size, async_size, .. } => match field {
+                0 => *index += 1,
+                1 => *order += 1,
+                2 => *size += 1,
+                _ => *async_size += 1,
+            },
+            What::Add { index, order } if field == 0 => (*index, *order) = (*index + (1 << *order), *order),
+            What::Add { order, .. } => *order += 1,
+            What::Async(input) => input.size += 4,
+            _ => {}
+        }
+        check(entry(), &recorded)
+    };
+    for (letter, field) in [('d', 0), ('d', 1), ('d', 2), ('d', 3), ('+', 0), ('+', 1), ('a', 0)] {
+        let checked = change(letter, field);
+        assert!(!checked.as_expected() && checked.first_mismatch().is_some(), "{letter} {field}: {checked:?}");
+    }
+}
+
+#[test]
+fn another_kernels_model_does_not_match_these_records() {
+    let other = origin::find(READAHEADS, "linux-6.12").expect("a model");
+    let (_, text) = recorded().into_iter().find(|(path, _)| path.ends_with("ext4-128-seq-100000.txt")).expect("there");
+    let checked = check(other, &Recorded::from_text(&text).expect("a record"));
+    assert!(!checked.as_expected(), "{checked:?}");
+}
+
+#[test]
+fn what_is_no_record_is_told_with_its_line() {
+    for (text, line) in [
+        ("", 1),
+        ("something else\n", 1),
+        ("iowhy-readahead 1\njob x\nsize 3\n", 3),
+        ("iowhy-readahead 1\nfile_bytes many\n", 2),
+        ("iowhy-readahead 1\nmax_folio_order 77\n", 2),
+        ("iowhy-readahead 1\njob x\n\nr 0 0 1\n", 4),
+        ("iowhy-readahead 1\njob x\n\nr 0 0 1 1\n+ 0 1 77\n", 5),
+        ("iowhy-readahead 1\njob x\n\nr 0 0 1 1 x3\n", 4),
+        ("iowhy-readahead 1\njob x\n\nf 0 0 perhaps 1 1\n", 4),
+    ] {
+        assert_eq!(Recorded::from_text(text).expect_err(text).0, line, "{text:?}");
+    }
+}
+
+#[test]
+fn the_model_of_a_release_is_the_nearest() {
+    for (release, name, exact) in [
+        ("6.18.44", "linux-6.18", true),
+        ("6.12.9-amd64", "linux-6.12", true),
+        ("6.1.0-37-amd64", "linux-6.1", true),
+        ("6.19.1", "linux-6.18", false),
+        ("6.11.2", "linux-6.12", false),
+        ("7.2.0", "linux-6.18", false),
+        ("nonsense", "linux-6.18", false),
+    ] {
+        let (entry, is) = model_of(release);
+        assert_eq!((entry.name, is), (name, exact), "{release}");
+    }
+}

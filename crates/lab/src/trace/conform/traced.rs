@@ -1,0 +1,304 @@
+//! From a trace to what happened with each file.
+//!
+//! Calls name descriptors, what follows from them names inodes. A call belongs to the file whose pages the same task
+//! touches before it ends. Advice touches none; it belongs to the file of the other calls on the same descriptor, and a
+//! descriptor is another one after it was closed or opened. `read` begins where the descriptor's last call ended or
+//! `lseek` put it. How much `preadv` and its like ask for is in memory that the trace does not show: the pages that are
+//! looked up say it. Reads of io_uring are no calls; advice on a descriptor without calls is taken to be for the next
+//! file that is read ahead of without any.
+
+use std::collections::BTreeMap;
+
+use iowhy_stack::event::Op;
+use iowhy_stack::trace::{Inode, Record, Rwbs, Seen, Trace};
+use iowhy_stack::units::PAGE_BYTES;
+
+use super::recorded::{Hint, Line, Recorded, What};
+
+/// Largest folio order of ext4's and XFS's mappings where nothing shows that there are none.
+const MAX_FOLIO_ORDER: u8 = 9;
+
+/// What is below the files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Device {
+    /// Type of the file system.
+    pub filesystem: String,
+    /// `read_ahead_kb`.
+    pub read_ahead_kb: u64,
+    /// `max_sectors_kb`.
+    pub max_sectors_kb: u64,
+}
+
+/// A descriptor from when it was opened to when it was closed.
+type Descriptor = (i32, u32);
+
+/// A call of a task.
+#[derive(Clone, Debug)]
+struct Call {
+    begin: usize,
+    end: usize,
+    kind: Kind,
+    descriptor: Descriptor,
+    file: Option<Inode>,
+    result: i64,
+    /// First page and last page that were asked about.
+    pages: Option<(u64, u64)>,
+}
+
+#[derive(Copy, Clone, Debug)]
+enum Kind {
+    Read {
+        offset: Option<u64>,
+        len_bytes: u64,
+    },
+    /// Or anything else that is no read. It moves the position if the call does not name one.
+    Write {
+        moves: bool,
+    },
+    Seek,
+    Advise {
+        hint: Hint,
+        offset: u64,
+        len_bytes: u64,
+    },
+}
+
+/// The value of a field that is kept as text.
+fn field(fields: &str, name: &str) -> Option<u64> {
+    let value = fields.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='))?;
+    match value.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16).ok(),
+        None => value.parse().ok().or_else(|| value.parse::<i64>().ok().map(|value| value as u64)),
+    }
+}
+
+fn file_of(seen: &Seen) -> Option<Inode> {
+    match seen {
+        Seen::RaSync { file, .. }
+        | Seen::RaAsync { file, .. }
+        | Seen::RaOrder { file, .. }
+        | Seen::RaUnbounded { file, .. }
+        | Seen::GetPages { file, .. }
+        | Seen::PageAdd { file, .. }
+        | Seen::PageRemove { file, .. } => Some(*file),
+        _ => None,
+    }
+}
+
+/// Every call, with the files that are known.
+/// With them comes where read-ahead was asked for without a call, and of which file.
+fn calls(trace: &Trace) -> (Vec<Call>, Vec<(usize, Inode)>) {
+    let mut loose = Vec::new();
+    let mut calls: Vec<Call> = Vec::new();
+    let mut at_work: BTreeMap<u32, usize> = BTreeMap::new();
+    let mut opened: BTreeMap<i32, u32> = BTreeMap::new();
+    for (nr, Record { pid, seen, .. }) in trace.records.iter().enumerate() {
+        let mut begin = |fd: i32, kind: Kind| {
+            let descriptor = (fd, opened.get(&fd).copied().unwrap_or(0));
+            let call = Call { begin: nr, end: usize::MAX, kind, descriptor, file: None, result: 0, pages: None };
+            at_work.insert(*pid, calls.len());
+            calls.push(call);
+        };
+        match seen {
+            Seen::CallStart { op: Op::Read, fd, offset, len_bytes } => {
+                begin(*fd, Kind::Read { offset: *offset, len_bytes: *len_bytes });
+            }
+            Seen::CallStart { op, fd, offset, .. } => {
+                begin(*fd, Kind::Write { moves: *op == Op::Write && offset.is_none() });
+            }
+            Seen::CallEnd { result, .. } => {
+                if let Some(call) = at_work.remove(pid) {
+                    (calls[call].end, calls[call].result) = (nr, *result);
+                }
+            }
+            Seen::Other { name, fields } => {
+                let number = |name: &str| field(fields, name).unwrap_or(0);
+                let fd = |name: &str| number(name) as i32;
+                let Some(name) = name.strip_prefix("syscalls:sys_") else { continue };
+                match name {
+                    "enter_fadvise64" => {
+                        let hint = Hint::of(number("advice"));
+                        let (offset, len_bytes) = (number("offset"), number("len"));
+                        begin(fd("fd"), Kind::Advise { hint, offset, len_bytes });
+                    }
+                    "enter_readahead" => {
+                        let (offset, len_bytes) = (number("offset"), number("count"));
+                        begin(fd("fd"), Kind::Advise { hint: Hint::WillNeed, offset, len_bytes });
+                    }
+                    "enter_lseek" => begin(fd("fd"), Kind::Seek),
+                    "exit_fadvise64" | "exit_readahead" | "exit_lseek" => {
+                        if let Some(call) = at_work.remove(pid) {
+                            (calls[call].end, calls[call].result) = (nr, number("ret") as i64);
+                        }
+                    }
+                    "exit_openat" if number("ret") as i64 >= 0 => *opened.entry(fd("ret")).or_default() += 1,
+                    "enter_close" => *opened.entry(fd("fd")).or_default() += 1,
+                    _ => {}
+                }
+            }
+            Seen::RaSync { file, .. } if !at_work.contains_key(pid) => loose.push((nr, *file)),
+            _ => {
+                if let (Some(file), Some(call)) = (file_of(seen), at_work.get(pid)) {
+                    let call = &mut calls[*call];
+                    // A write may read other pages first, but its own come last; of a read all are its own.
+                    if call.file.is_none() || matches!(call.kind, Kind::Write { .. }) {
+                        call.file = Some(file);
+                    }
+                    if call.pages.is_none() {
+                        call.pages = match seen {
+                            Seen::GetPages { index, last_index, .. } => Some((*index, *last_index)),
+                            Seen::RaSync { input, .. } => {
+                                Some((input.index, (input.index + input.req_count).saturating_sub(1)))
+                            }
+                            _ => None,
+                        };
+                    }
+                }
+            }
+        }
+    }
+    (calls, loose)
+}
+
+/// Calls without pages of their own belong to the file of the others on their descriptor; reads say where they begin
+/// and how long they are.
+fn complete(calls: &mut [Call], loose: &[(usize, Inode)]) {
+    let mut files: BTreeMap<Descriptor, Inode> = BTreeMap::new();
+    for call in calls.iter() {
+        if let Some(file) = call.file {
+            files.entry(call.descriptor).or_insert(file);
+        }
+    }
+    let mut positions: BTreeMap<Descriptor, u64> = BTreeMap::new();
+    for call in calls.iter_mut() {
+        call.file = call.file.or_else(|| files.get(&call.descriptor).copied());
+        if call.file.is_none() && matches!(call.kind, Kind::Advise { .. }) {
+            call.file = loose.iter().find(|(nr, _)| *nr > call.begin).map(|(_, file)| *file);
+        }
+        let moved = u64::try_from(call.result).unwrap_or(0);
+        match &mut call.kind {
+            Kind::Seek => drop(positions.insert(call.descriptor, moved)),
+            Kind::Read { offset, len_bytes } => {
+                let known = offset.is_some();
+                let position = positions.entry(call.descriptor).or_default();
+                let mut at = offset.unwrap_or(*position);
+                if let Some((first, last)) = call.pages {
+                    // A read whose first pages come with one that is still being read shows the later ones only.
+                    let possible = at / PAGE_BYTES..=(at + (*len_bytes).max(moved)) / PAGE_BYTES;
+                    if !known && !possible.contains(&first) {
+                        at = first * PAGE_BYTES;
+                    }
+                    if *len_bytes == 0 {
+                        let to_the_page = ((last + 1) * PAGE_BYTES).saturating_sub(at);
+                        let whole = (at + moved).div_ceil(PAGE_BYTES) == last + 1;
+                        *len_bytes = if whole { moved } else { to_the_page };
+                    }
+                }
+                if !known {
+                    *position = at + moved;
+                }
+                *offset = Some(at);
+            }
+            Kind::Write { moves: true } => *positions.entry(call.descriptor).or_default() += moved,
+            Kind::Write { .. } | Kind::Advise { .. } => {}
+        }
+    }
+}
+
+/// What a trace says about these files (with their sizes and the name of the job), each in a record of its own.
+pub fn records(trace: &Trace, device: &Device, files: &[(Inode, u64, String)]) -> Vec<Recorded> {
+    let (mut calls, loose) = calls(trace);
+    complete(&mut calls, &loose);
+    let mut marks: BTreeMap<usize, usize> = BTreeMap::new();
+    for (nr, call) in calls.iter().enumerate().filter(|(_, call)| call.file.is_some()) {
+        marks.insert(call.begin, nr);
+        if call.end != usize::MAX {
+            marks.insert(call.end, nr);
+        }
+    }
+    let mut made: Vec<Recorded> = files
+        .iter()
+        .map(|(_, file_bytes, job)| Recorded {
+            job: job.clone(),
+            kernel: trace.kernel.clone(),
+            filesystem: device.filesystem.clone(),
+            file_bytes: *file_bytes,
+            ra_pages: device.read_ahead_kb * 1024 / PAGE_BYTES,
+            io_pages: device.max_sectors_kb * 1024 / PAGE_BYTES,
+            max_folio_order: 0,
+            lost: trace.lost,
+            lines: Vec::new(),
+        })
+        .collect();
+    let mut numbers: Vec<(BTreeMap<u32, u32>, BTreeMap<Descriptor, i32>)> = vec![Default::default(); files.len()];
+    let position = |file: Inode| files.iter().position(|(known, ..)| *known == file);
+    // The file that a task touched last: its bios are of that.
+    let mut last: BTreeMap<u32, Inode> = BTreeMap::new();
+    for (nr, Record { pid, seen, .. }) in trace.records.iter().enumerate() {
+        let call = marks.get(&nr).map(|call| &calls[*call]);
+        let file = match seen {
+            Seen::Queue(extent) => last.get(pid).copied().filter(|file| file.dev == extent.dev),
+            _ => file_of(seen).or_else(|| call.and_then(|call| call.file)),
+        };
+        let Some(at) = file.and_then(position) else { continue };
+        if let Some(file) = file {
+            last.insert(*pid, file);
+        }
+        let (tasks, descriptors) = &mut numbers[at];
+        let next = descriptors.len() as i32;
+        let mut descriptor = |of: Descriptor| *descriptors.entry(of).or_insert(next);
+        let what = match (seen, call) {
+            (_, Some(call)) if call.begin == nr => match call.kind {
+                Kind::Read { offset, len_bytes } => {
+                    What::Read { fd: descriptor(call.descriptor), offset: offset.unwrap_or(0), len_bytes }
+                }
+                Kind::Write { .. } => What::Write { fd: descriptor(call.descriptor) },
+                Kind::Advise { hint, offset, len_bytes } => {
+                    What::Advise { fd: descriptor(call.descriptor), hint, offset, len_bytes }
+                }
+                Kind::Seek => continue,
+            },
+            (_, Some(call)) if matches!(call.kind, Kind::Seek) => continue,
+            (_, Some(call)) => What::End { result: call.result },
+            (Seen::RaSync { input, .. }, _) => What::Sync(*input),
+            (Seen::RaAsync { input, .. }, _) => What::Async(*input),
+            (&Seen::RaOrder { index, order, size, async_size, ra_pages, .. }, _) => {
+                What::Order { index, order, size, async_size, ra_pages }
+            }
+            (&Seen::RaUnbounded { index, nr_to_read, lookahead_size, .. }, _) => {
+                What::Unbounded { index, nr_pages: nr_to_read, lookahead: lookahead_size }
+            }
+            (&Seen::GetPages { index, last_index, .. }, _) => What::Get { index, last: last_index },
+            (&Seen::PageAdd { index, order, .. }, _) => What::Add { index, order },
+            (&Seen::PageRemove { index, order, .. }, _) => What::Remove { index, order },
+            (Seen::Queue(extent), _) if extent.rwbs.has(Rwbs::READ) && !extent.rwbs.has(Rwbs::META) => {
+                What::Bio { sector: extent.sector.0, bytes: extent.bytes }
+            }
+            _ => continue,
+        };
+        let next = tasks.len() as u32;
+        let task = *tasks.entry(*pid).or_insert(next);
+        made[at].lines.push(Line { task, what });
+    }
+    for recorded in &mut made {
+        recorded.max_folio_order = max_folio_order(&recorded.lines);
+    }
+    made
+}
+
+/// 0 if no folio is larger than a page, and a window to be cut into folios was read as single pages from its start,
+/// which was absent.
+fn max_folio_order(lines: &[Line]) -> u8 {
+    if lines.iter().any(|line| matches!(line.what, What::Add { order: 1.., .. })) {
+        return MAX_FOLIO_ORDER;
+    }
+    for (nr, line) in lines.iter().enumerate().filter(|(_, line)| matches!(line.what, What::Sync(_))) {
+        let mut own = lines[nr + 1..].iter().filter(|other| other.task == line.task).map(|other| other.what);
+        if let (Some(What::Order { index, .. }), Some(What::Unbounded { index: at, .. })) = (own.next(), own.next())
+            && index == at
+        {
+            return 0;
+        }
+    }
+    MAX_FOLIO_ORDER
+}

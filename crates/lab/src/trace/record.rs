@@ -1,0 +1,481 @@
+//! Records a trace of the running kernel: of a command, of processes, of a time, or of anything that is done here.
+//!
+//! ```text
+//! files      pages of these only; bios and requests of the devices below them
+//! devices    bios and requests of these, of the disks they are parts of, and of their parts; their own pages
+//! command    it and what it starts; until it has ended
+//! pids       they and what they start; until all have ended, or a time is over
+//! else       everything on the machine but this program, for a time
+//! ```
+//! A signal ends the recording; what was recorded up to then is kept. Known limit: bios of a file on a loop device are
+//! also seen on the device below it only if that is named, too.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use iowhy_live::capture::{Ask, Capture, CaptureError, Captured, Level};
+use iowhy_live::signal;
+use iowhy_stack::trace::{Dev, Inode, Seen, Trace};
+use serde_json::{Value, json};
+
+use crate::diagnose::{Problem, Problems};
+use crate::text;
+
+/// What is to be recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// How much of each layer.
+    pub level: Level,
+    /// For so long at most.
+    pub length: Option<Duration>,
+    /// These processes and what they start.
+    pub pids: Vec<u32>,
+    /// Pages of these files only.
+    pub files: Vec<PathBuf>,
+    /// Block devices.
+    pub devices: Vec<PathBuf>,
+    /// A command and its arguments.
+    pub command: Vec<String>,
+    /// Ring buffer of each CPU, KiB; the usual size if it is 0.
+    pub buffer_kib: u32,
+}
+
+/// Why nothing was recorded.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The kernel could not be traced.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
+    /// A file or device that was named cannot be looked at.
+    #[error("cannot look at {}: {error}", path.display())]
+    Path {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// What was named as a device is none.
+    #[error("{} is no block device; `--file` takes files", .0.display())]
+    NoDevice(PathBuf),
+    /// The command could not be started.
+    #[error("cannot start `{program}`: {error}")]
+    Command {
+        /// Its program.
+        program: String,
+        /// What the system said.
+        error: io::Error,
+    },
+}
+
+/// What was recorded.
+#[derive(Debug)]
+pub struct Recorded {
+    /// The trace, and what it cost.
+    pub captured: Captured,
+    /// How the command ended.
+    pub status: Option<ExitStatus>,
+    /// A signal ended it.
+    pub interrupted: bool,
+}
+
+/// How often it looks whether it is over.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// A device number of `stat` as the kernel has it inside.
+pub fn dev(number: u64) -> Dev {
+    // The C library spreads both over 64 bits, in the same way on every Linux.
+    let major = (number >> 8 & 0xfff) | (number >> 32 & 0xffff_f000);
+    let minor = (number & 0xff) | (number >> 12 & 0xffff_ff00);
+    Dev::new(major as u32, minor as u32)
+}
+
+fn look(path: &Path) -> Result<fs::Metadata, RecordError> {
+    fs::metadata(path).map_err(|error| RecordError::Path { path: path.to_owned(), error })
+}
+
+/// The number of a device in sysfs, such as `259:1`.
+fn number(folder: &Path) -> Option<Dev> {
+    let text = fs::read_to_string(folder.join("dev")).ok()?;
+    let (major, minor) = text.trim().split_once(':')?;
+    Some(Dev::new(major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// A device, the disk that it is a part of, and the parts of it; nothing if it is no block device.
+fn family(device: Dev) -> Vec<Dev> {
+    let Ok(folder) = fs::canonicalize(format!("/sys/dev/block/{}:{}", device.major(), device.minor())) else {
+        return Vec::new();
+    };
+    let mut all = vec![device];
+    if folder.join("partition").exists() {
+        all.extend(folder.parent().and_then(number));
+    } else {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            if entry.path().join("partition").exists() {
+                all.extend(number(&entry.path()));
+            }
+        }
+    }
+    all
+}
+
+/// The devices below these paths, or below the nearest folders that exist; nothing if one has no block device, so that
+/// nothing of it can be missed.
+fn below(paths: &[PathBuf]) -> Vec<Dev> {
+    let mut all = Vec::new();
+    for path in paths {
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        let Some(metadata) = absolute.ancestors().find_map(|path| fs::metadata(path).ok()) else { return Vec::new() };
+        let number = if metadata.file_type().is_block_device() { metadata.rdev() } else { metadata.dev() };
+        let found = family(dev(number));
+        if found.is_empty() {
+            return Vec::new();
+        }
+        all.extend(found);
+    }
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// Files and devices of a trace that somebody named, and how.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Named {
+    files: Vec<(Inode, String)>,
+    devices: Vec<(Dev, String)>,
+}
+
+impl Named {
+    /// Writes them into a trace. The pages of a device are those of an inode that has the device's number, in a file
+    /// system without a device.
+    fn write(&self, captured: &mut Captured) {
+        let mut paths = self.files.clone();
+        for record in &captured.trace.records {
+            let Some(file) = file_of(&record.seen).filter(|file| file.dev.major() == 0) else { continue };
+            let of_device = self.devices.iter().find(|(dev, _)| u64::from(dev.0) == file.ino);
+            if let Some((_, path)) = of_device
+                && !paths.iter().any(|(known, _)| *known == file)
+            {
+                paths.push((file, path.clone()));
+            }
+        }
+        captured.name_files(paths);
+    }
+}
+
+/// The file that something is about.
+fn file_of(seen: &Seen) -> Option<Inode> {
+    match seen {
+        Seen::RaSync { file, .. }
+        | Seen::RaAsync { file, .. }
+        | Seen::RaOrder { file, .. }
+        | Seen::RaUnbounded { file, .. }
+        | Seen::GetPages { file, .. }
+        | Seen::PageAdd { file, .. }
+        | Seen::PageRemove { file, .. }
+        | Seen::Fault { file, .. } => Some(*file),
+        _ => None,
+    }
+}
+
+/// What the capture is asked for, and the names of what it is about.
+fn ask(request: &Request) -> Result<(Ask, Named), RecordError> {
+    let mut ask = Ask {
+        level: request.level,
+        pids: request.pids.clone(),
+        children: !request.command.is_empty(),
+        ..Ask::default()
+    };
+    if request.buffer_kib > 0 {
+        ask.buffer_kib = request.buffer_kib;
+    }
+    let mut named = Named::default();
+    for path in &request.devices {
+        let metadata = look(path)?;
+        if !metadata.file_type().is_block_device() {
+            return Err(RecordError::NoDevice(path.clone()));
+        }
+        let device = dev(metadata.rdev());
+        named.devices.push((device, path.display().to_string()));
+        ask.devices.push(device);
+        ask.devices.extend(family(device));
+    }
+    for path in &request.files {
+        let metadata = look(path)?;
+        if metadata.file_type().is_block_device() {
+            let device = dev(metadata.rdev());
+            named.devices.push((device, path.display().to_string()));
+            ask.devices.push(device);
+            continue;
+        }
+        let inode = Inode { dev: dev(metadata.dev()), ino: metadata.ino() };
+        named.files.push((inode, path.display().to_string()));
+        ask.inodes.push(inode);
+    }
+    // Without files the pages are those of the tasks, or of the devices.
+    if request.devices.is_empty() {
+        ask.devices.extend(below(&request.files));
+    }
+    ask.devices.sort_unstable();
+    ask.devices.dedup();
+    Ok((ask, named))
+}
+
+/// Whether a process is there, and has not ended.
+fn lives(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !matches!(rest.trim_start().chars().next(), Some('Z' | 'X') | None))
+}
+
+fn spawn(command: &[String]) -> Result<Option<Child>, RecordError> {
+    let Some((program, arguments)) = command.split_first() else { return Ok(None) };
+    let child = Command::new(program).args(arguments).spawn();
+    child.map(Some).map_err(|error| RecordError::Command { program: program.clone(), error })
+}
+
+/// Records. It ends with the command, with the last of the processes, after the time, or with a signal; then it waits
+/// for the command without tracing it.
+///
+/// # Errors
+/// If something that was named is not there, or the kernel cannot be traced.
+pub fn record(request: &Request) -> Result<Recorded, RecordError> {
+    let (ask, named) = ask(request)?;
+    let _signals = signal::Guard::take();
+    let capture = Capture::start(&ask)?;
+    let begun = Instant::now();
+    // If it cannot be started, the capture is dropped and leaves nothing.
+    let mut child = spawn(&request.command)?;
+    let mut status = None;
+    while !signal::raised() {
+        let left = request.length.map(|length| length.saturating_sub(begun.elapsed()));
+        if left == Some(Duration::ZERO) {
+            break;
+        }
+        if let Some(child) = &mut child {
+            status = child.try_wait().ok().flatten();
+            if status.is_some() {
+                break;
+            }
+        } else if !request.pids.is_empty() && !request.pids.iter().any(|pid| lives(*pid)) {
+            break;
+        }
+        std::thread::sleep(left.unwrap_or(PAUSE).min(PAUSE));
+    }
+    let interrupted = signal::raised();
+    let mut captured = capture.stop()?;
+    if let Some(child) = &mut child
+        && status.is_none()
+    {
+        status = child.wait().ok();
+    }
+    named.write(&mut captured);
+    Ok(Recorded { captured, status, interrupted })
+}
+
+/// Records what is done meanwhile by threads and processes that `work` starts, and the devices below some paths. What
+/// the calling thread does itself is not in the trace.
+///
+/// # Errors
+/// If the kernel cannot be traced; then nothing is done. If the trace is lost afterwards, what was done is, too.
+pub fn during<T>(level: Level, paths: &[PathBuf], work: impl FnOnce() -> T) -> Result<(T, Captured), RecordError> {
+    let named: Vec<PathBuf> = paths.iter().filter(|path| path.exists()).cloned().collect();
+    let devices: Vec<PathBuf> = named.iter().filter(|path| is_device(path)).cloned().collect();
+    let (mut ask, named) = ask(&Request { level, devices, ..Request::default() })?;
+    ask.children = true;
+    // Files may be made only now: their pages are found by who reads them. The pages of a device may be anybody's.
+    if ask.devices.is_empty() {
+        let capture = Capture::start(&ask)?;
+        let done = work();
+        let mut captured = capture.stop()?;
+        of_devices(&mut captured.trace, &below(paths));
+        return Ok((done, captured));
+    }
+    let capture = Capture::start(&ask)?;
+    let done = work();
+    let mut captured = capture.stop()?;
+    named.write(&mut captured);
+    Ok((done, captured))
+}
+
+fn is_device(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
+}
+
+/// Takes away bios and requests of other devices; none if no devices are known.
+fn of_devices(trace: &mut Trace, devices: &[Dev]) {
+    if devices.is_empty() {
+        return;
+    }
+    let other = |dev: Dev| !devices.contains(&dev);
+    trace.records.retain(|record| match &record.seen {
+        Seen::Queue(extent)
+        | Seen::GetRequest(extent)
+        | Seen::Sleep(extent)
+        | Seen::BackMerge(extent)
+        | Seen::FrontMerge(extent)
+        | Seen::MergeRequests(extent)
+        | Seen::Insert(extent)
+        | Seen::Issue(extent)
+        | Seen::Requeue(extent)
+        | Seen::Bounce(extent)
+        | Seen::Complete { extent, .. }
+        | Seen::Split { extent, .. } => !other(extent.dev),
+        Seen::Remap { extent, from, .. } => !other(extent.dev) || !other(*from),
+        _ => true,
+    });
+}
+
+/// Events as the user has to be told of them: lost ones, and such as the kernel does not offer.
+pub fn complaints(captured: &Captured) -> Problems {
+    let mut problems = Problems::default();
+    let trace = &captured.trace;
+    if trace.lost > 0 {
+        let mut text = format!("{} lost", text::count(trace.lost, "event was", "events were"));
+        let help = if captured.over_memory > 0 {
+            text.push_str(&format!(", {} of them for want of memory", captured.over_memory));
+            "a lower level, a shorter time, or only some files and processes"
+        } else {
+            "a larger --buffer, a lower level, or only some files and processes"
+        };
+        problems.push(Problem::warning(text).help(help));
+    }
+    if trace.inferred_windows {
+        let text = "this kernel has no events of read-ahead: its windows can only be inferred from pages";
+        problems.push(Problem::warning(text).help("they came to Linux with 6.18"));
+    }
+    let all = captured.missing.iter().map(String::as_str);
+    let others: Vec<&str> = all.filter(|name| !name.starts_with("readahead:")).collect();
+    if !others.is_empty() {
+        problems.push(Problem::warning(format!("this kernel does not offer {}", others.join(", "))));
+    }
+    if captured.undecoded > 0 {
+        let text = format!("{} could not be decoded", text::count(captured.undecoded, "event", "events"));
+        problems.push(Problem::warning(text));
+    }
+    problems
+}
+
+/// What a capture says of itself: the keys `level`, `length_s`, `records`, `lost`, `missing`, `inferred_windows` and
+/// `cost`.
+pub fn json(captured: &Captured) -> Value {
+    let cost = &captured.cost;
+    json!({
+        "level": captured.level.name(),
+        "length_s": captured.length.as_secs_f64(),
+        "records": captured.trace.records.len(),
+        "lost": captured.trace.lost,
+        "missing": captured.missing,
+        "inferred_windows": captured.trace.inferred_windows,
+        "undecoded": captured.undecoded,
+        "monotonic_ns": captured.monotonic_ns,
+        "cost": {
+            "events": cost.events,
+            "bytes": cost.bytes,
+            "reader_cpu_s": cost.reader_cpu.as_secs_f64(),
+            "event_ns_estimate": cost.event_ps as f64 / 1000.0,
+            "estimated_s": cost.estimated().as_secs_f64(),
+        },
+    })
+}
+
+/// The same in words: two lines.
+pub fn summary(captured: &Captured) -> String {
+    let cost = &captured.cost;
+    format!(
+        "{} in {:.3} s, level {}, {} lost\n\
+         cost: about {:.3} ms of those traced ({:.0} ns an event, an estimate), {:.3} ms to read them\n",
+        text::count(captured.trace.records.len() as u64, "record", "records"),
+        captured.length.as_secs_f64(),
+        captured.level.name(),
+        captured.trace.lost,
+        cost.estimated().as_secs_f64() * 1e3,
+        cost.event_ps as f64 / 1e3,
+        cost.reader_cpu.as_secs_f64() * 1e3,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use iowhy_stack::trace::{Extent, Record};
+
+    use super::*;
+
+    #[test]
+    fn device_numbers_of_stat_become_those_of_the_kernel() {
+        // 8:1 is sda1; the other has more than 8 bits of both.
+        assert_eq!(dev(0x801), Dev::new(8, 1));
+        let (major, minor) = (0x123_u64, 0x4_5678_u64);
+        let number = (minor & 0xff) | (major & 0xfff) << 8 | (minor & !0xff) << 12 | (major & !0xfff) << 32;
+        assert_eq!(dev(number), Dev::new(0x123, 0x4_5678));
+    }
+
+    #[test]
+    fn what_is_no_device_is_refused_before_anything_is_traced() {
+        let request = Request { devices: vec![PathBuf::from("/dev/null")], ..Request::default() };
+        assert!(matches!(record(&request), Err(RecordError::NoDevice(_))));
+        let request = Request { files: vec![PathBuf::from("/nowhere/at-all")], ..Request::default() };
+        assert!(matches!(record(&request), Err(RecordError::Path { .. })));
+    }
+
+    #[test]
+    fn pages_of_a_device_get_its_name() {
+        let device = Dev::new(7, 3);
+        let file = |dev, ino| Inode { dev, ino };
+        let of_device = file(Dev::new(0, 3), u64::from(device.0));
+        let of_a_file = file(Dev::new(8, 1), u64::from(device.0));
+        let seen = |file| Record { seen: Seen::PageAdd { file, index: 0, order: 0 }, ..record_at(0) };
+        let mut captured = Captured::default();
+        captured.trace.records = vec![seen(of_a_file), seen(of_device), seen(of_device)];
+        let named = Named { files: vec![(of_a_file, "a".into())], devices: vec![(device, "/dev/loop3".into())] };
+        named.write(&mut captured);
+        assert_eq!(captured.trace.paths, [(of_device, "/dev/loop3".to_owned()), (of_a_file, "a".to_owned())]);
+    }
+
+    fn record_at(ns: u64) -> Record {
+        let at = iowhy_stack::units::Nanos(ns);
+        Record { at, cpu: 0, pid: 1, seen: Seen::Plug { dev: None } }
+    }
+
+    #[test]
+    fn requests_of_other_devices_are_left_out_and_nothing_else() {
+        let on = |dev| Record { seen: Seen::Issue(Extent { dev, ..Extent::default() }), ..record_at(1) };
+        let remapped = |to, from| Seen::Remap {
+            extent: Extent { dev: to, ..Extent::default() },
+            from,
+            from_sector: iowhy_stack::units::Sector(0),
+        };
+        let (ours, other) = (Dev::new(8, 0), Dev::new(8, 16));
+        let records = vec![
+            record_at(0),
+            on(ours),
+            on(other),
+            Record { seen: remapped(other, ours), ..record_at(2) },
+            Record { seen: remapped(other, other), ..record_at(3) },
+        ];
+        let mut trace = Trace { records: records.clone(), ..Trace::default() };
+        of_devices(&mut trace, &[ours]);
+        assert_eq!(trace.records, [&records[..2], &records[3..4]].concat());
+        let mut trace = Trace { records: records.clone(), ..Trace::default() };
+        of_devices(&mut trace, &[]);
+        assert_eq!(trace.records, records);
+    }
+
+    #[test]
+    fn lost_events_and_missing_tracepoints_are_told() {
+        let mut captured = Captured::default();
+        assert!(complaints(&captured).list.is_empty());
+        captured.trace.lost = 3;
+        captured.over_memory = 2;
+        captured.trace.inferred_windows = true;
+        captured.missing = vec!["readahead:page_cache_sync_ra".into(), "block:block_split".into()];
+        captured.undecoded = 1;
+        let told = complaints(&captured).render();
+        for text in ["3 events were lost, 2 of them", "no events of read-ahead", "block:block_split", "1 event could"] {
+            assert!(told.contains(text), "{text}: {told}");
+        }
+        assert_eq!(told.matches("page_cache_sync_ra").count(), 0, "said once is enough: {told}");
+    }
+}

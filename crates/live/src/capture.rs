@@ -1,0 +1,454 @@
+//! What the running kernel says of its I/O path: a private instance of tracefs, its binary ring buffers, records.
+//!
+//! ```text
+//! tasks      an instance for what tasks do themselves: calls, plugs, waits; where processes are named it follows these
+//!            and what they start (`set_event_pid`, `event-fork`)
+//! devices    an instance for what interrupts and helpers do on their behalf, too: pages, bios, requests, completions;
+//!            filtered by device and inode, never by process, or completions would be lost
+//! reading    one thread takes whole sub-buffers from `per_cpu/cpuN/trace_pipe_raw` as they fill; they are decoded
+//!            when the capture is over
+//! ```
+//! Both are written down in the [`ledger`](crate::ledger) before they are made, so the next run removes what a killed
+//! one left. The global buffer is never touched, nor are instances of others. If no tracefs is mounted where it usually
+//! is, one is mounted in a folder of its own.
+//!
+//! Limits: what a file system calls its device (btrfs: one for each subvolume) is not always what `stat` says, so files
+//! there may not be found by their inodes. How much `readv` and its like ask for is in memory that a trace does not
+//! show. Memory is bounded by [`Ask::memory_mib`]; what comes after it is counted as lost.
+
+mod decode;
+mod events;
+mod format;
+mod instance;
+mod reader;
+mod ring;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use iowhy_stack::trace::{Dev, Inode, Record, Trace};
+use iowhy_stack::units::Nanos;
+
+use crate::ledger::{Guard, Ledger, LedgerError};
+use crate::machine;
+use events::{EVENTS, Place};
+use format::Shape;
+use instance::Instance;
+use reader::Reader;
+
+/// How much is looked at.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Requests as they are issued and completed.
+    Light,
+    /// Calls, pages, read-ahead, bios and requests.
+    #[default]
+    Layers,
+    /// Also lookups of pages, faults, the scheduler of tasks, io_uring, writeback, journals and file systems.
+    Full,
+}
+
+impl Level {
+    /// All of them, the cheapest first.
+    pub const ALL: [Level; 3] = [Level::Light, Level::Layers, Level::Full];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Level::Light => "light",
+            Level::Layers => "layers",
+            Level::Full => "full",
+        }
+    }
+}
+
+/// What is to be captured. Nothing named is everything on the machine but this process's own threads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// How much.
+    pub level: Level,
+    /// Of these processes with their threads, and what they start.
+    pub pids: Vec<u32>,
+    /// Of the processes and threads that the calling thread starts from now on.
+    pub children: bool,
+    /// Pages of these files only.
+    pub inodes: Vec<Inode>,
+    /// Bios and requests of these devices only, and pages of theirs; a disk and its partitions are different devices.
+    pub devices: Vec<Dev>,
+    /// Ring buffer of each CPU and instance.
+    pub buffer_kib: u32,
+    /// The most that is kept, MiB; records take about as much again.
+    pub memory_mib: u32,
+}
+
+impl Default for Ask {
+    fn default() -> Ask {
+        Ask {
+            level: Level::default(),
+            pids: Vec::new(),
+            children: false,
+            inodes: Vec::new(),
+            devices: Vec::new(),
+            buffer_kib: 8192,
+            memory_mib: 256,
+        }
+    }
+}
+
+impl Ask {
+    /// Whether it is about some tasks only.
+    fn of_tasks(&self) -> bool {
+        self.children || !self.pids.is_empty()
+    }
+}
+
+/// Why nothing was captured.
+#[derive(Debug, thiserror::Error)]
+pub enum CaptureError {
+    /// Only root may.
+    #[error("tracing the kernel needs root: run it with sudo")]
+    NotRoot,
+    /// The kernel has no tracefs, or does not let us mount it.
+    #[error("there is no tracefs, and it cannot be mounted: {0}")]
+    NoTracefs(LedgerError),
+    /// The kernel offers none of the events asked for.
+    #[error("this kernel offers none of the events of the level `{}`", .0.name())]
+    NoEvents(Level),
+    /// A process that was asked for is not there.
+    #[error("there is no process {0}")]
+    NoProcess(u32),
+    /// What is made for it could not be made or undone.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// A file of tracefs could not be read or written.
+    #[error("cannot {attempt} {}: {error}", path.display())]
+    Io {
+        /// What was attempted.
+        attempt: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// A file of tracefs says something that we do not understand.
+    #[error("cannot understand {}: {what}", path.display())]
+    Strange {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+}
+
+/// What the capture itself cost.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Events taken out of the rings.
+    pub events: u64,
+    /// Bytes taken out of the rings.
+    pub bytes: u64,
+    /// Processor time of the reading thread.
+    pub reader_cpu: Duration,
+    /// What an event costs the task that causes it, picoseconds: measured before the capture began, with a short call
+    /// whose begin and end are traced. It is an estimate: events have different sizes, filters cost something, too, and
+    /// so do the caches that an event fills.
+    pub event_ps: u64,
+}
+
+impl Cost {
+    /// Estimated time that the events took from those who caused them.
+    pub fn estimated(&self) -> Duration {
+        Duration::from_nanos(self.events.saturating_mul(self.event_ps) / 1000)
+    }
+}
+
+/// A capture that is over.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Captured {
+    /// What was seen.
+    pub trace: Trace,
+    /// At which level.
+    pub level: Level,
+    /// How long it went on.
+    pub length: Duration,
+    /// What it cost.
+    pub cost: Cost,
+    /// Events asked for that this kernel does not offer, and filters that it did not take.
+    pub missing: Vec<String>,
+    /// CLOCK_MONOTONIC at the start of the trace, ns: other clocks of this machine can be joined with it.
+    pub monotonic_ns: u64,
+    /// Events that could not be decoded.
+    pub undecoded: u64,
+    /// Of the lost events, those for which there was no memory.
+    pub over_memory: u64,
+}
+
+/// A capture that goes on.
+#[derive(Debug)]
+pub struct Capture {
+    level: Level,
+    /// Taken when it is stopped. Declared before the guard: whatever is open is closed before it is removed.
+    running: Option<Running>,
+    guard: Option<Guard>,
+    missing: Vec<String>,
+    monotonic_ns: u64,
+    started_ns: u64,
+    event_ps: u64,
+    /// The thread that asked: what it does itself is not of interest.
+    own: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Running {
+    tracefs: PathBuf,
+    instances: Vec<Instance>,
+    shapes: BTreeMap<u16, Shape>,
+    reader: Reader,
+}
+
+/// The name that tracefs of ours is mounted under.
+const SOURCE: &str = "iowhy-trace";
+
+/// Where tracefs usually is. Mounts elsewhere may be those of another capture, which goes when that ends.
+const USUAL: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+
+/// Finds tracefs, or mounts it.
+fn tracefs(ledger: &Ledger) -> Result<(PathBuf, Option<Guard>), CaptureError> {
+    let mounts = machine::current_mounts();
+    for usual in USUAL {
+        if mounts.iter().any(|mount| mount.point == Path::new(usual) && mount.filesystem == "tracefs") {
+            return Ok((PathBuf::from(usual), None));
+        }
+    }
+    // A folder that something is mounted on cannot be told from another: the mount gets one inside of ours.
+    let folder = ledger.scratch_path("tracefs");
+    let made = ledger.create_scratch_directory(&folder)?;
+    let path = folder.join("mount");
+    fs::create_dir(&path).map_err(|error| CaptureError::Io { attempt: "make", path: path.clone(), error })?;
+    let mount = ledger.mount(Path::new(SOURCE), &path, "tracefs", "").map_err(CaptureError::NoTracefs)?;
+    Ok((path, Some(made.and(mount))))
+}
+
+/// Threads of a process.
+fn threads(pid: u32) -> Result<Vec<u32>, CaptureError> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task")).map_err(|_| CaptureError::NoProcess(pid))?;
+    Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
+}
+
+/// CLOCK_MONOTONIC, which the events have too, ns.
+pub fn monotonic_ns() -> u64 {
+    crate::clock::monotonic()
+}
+
+/// Number of the calling thread.
+fn thread_id() -> u32 {
+    // SAFETY: gettid has no preconditions and cannot fail.
+    let id = unsafe { libc::gettid() };
+    id.unsigned_abs()
+}
+
+fn is_root() -> bool {
+    // SAFETY: geteuid has no preconditions and cannot fail.
+    unsafe { libc::geteuid() == 0 }
+}
+
+impl Capture {
+    /// Begins. What earlier runs left is removed first.
+    ///
+    /// # Errors
+    /// If this user may not, or the kernel cannot.
+    pub fn start(ask: &Ask) -> Result<Capture, CaptureError> {
+        if !is_root() {
+            return Err(CaptureError::NotRoot);
+        }
+        let (ledger, _) = Ledger::open()?;
+        Capture::start_with(ask, &ledger)
+    }
+
+    /// The same with a ledger that is open already.
+    ///
+    /// # Errors
+    /// As for [`start`](Capture::start).
+    pub fn start_with(ask: &Ask, ledger: &Ledger) -> Result<Capture, CaptureError> {
+        let (tracefs, mut guard) = tracefs(ledger)?;
+        let mut make = || -> Result<Instance, CaptureError> {
+            let (path, made) = ledger.create_trace_instance(&tracefs)?;
+            guard = Some(match guard.take() {
+                Some(before) => before.and(made),
+                None => made,
+            });
+            Instance::new(path, ask.buffer_kib)
+        };
+        let (tasks, devices) = (make()?, make()?);
+        let event_ps = tasks.cost_of_an_event()?;
+        let mut missing = Vec::new();
+        let mut shapes = BTreeMap::new();
+        let mut nr_asked = 0;
+        for event in EVENTS.iter().filter(|event| event.level <= ask.level) {
+            let instance = match event.place {
+                Place::Task => &tasks,
+                Place::Page if ask.inodes.is_empty() && ask.devices.is_empty() => &tasks,
+                Place::Page | Place::Block | Place::Remap => &devices,
+            };
+            let Some(name) = event.names.iter().find(|name| instance.offers(name)) else {
+                if !event.gone {
+                    missing.push(event.names[0].replacen('/', ":", 1));
+                }
+                continue;
+            };
+            let shape = Shape::of(event, name, &instance.format(name)?)
+                .map_err(|what| CaptureError::Strange { path: instance.event_file(name, "format"), what })?;
+            if let Some(filter) = events::filter(event.place, ask)
+                && instance.filter(name, &filter).is_err()
+            {
+                missing.push(format!("the filter of {}", name.replacen('/', ":", 1)));
+            }
+            instance.enable(name)?;
+            shapes.insert(shape.id, shape);
+            nr_asked += 1;
+        }
+        if nr_asked == 0 {
+            return Err(CaptureError::NoEvents(ask.level));
+        }
+        let reader = Reader::start([&tasks, &devices], u64::from(ask.memory_mib) << 20)?;
+        let own = vec![thread_id(), reader.thread];
+        if ask.of_tasks() {
+            tasks.follow_forks()?;
+            let mut followed: Vec<u32> = if ask.children { vec![thread_id()] } else { Vec::new() };
+            // Threads that are started between the look and the write are followed from the second time on.
+            for _ in 0..2 {
+                for pid in &ask.pids {
+                    followed.extend(threads(*pid)?.into_iter().filter(|thread| *thread != reader.thread));
+                }
+                followed.sort_unstable();
+                followed.dedup();
+                tasks.follow(&followed)?;
+            }
+        } else {
+            tasks.ignore(&own)?;
+        }
+        let monotonic_ns = monotonic_ns();
+        let started_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+        devices.switch(true)?;
+        tasks.switch(true)?;
+        let running = Running { tracefs, instances: vec![tasks, devices], shapes, reader };
+        Ok(Capture {
+            level: ask.level,
+            running: Some(running),
+            guard,
+            missing,
+            monotonic_ns,
+            started_ns,
+            event_ps,
+            own,
+        })
+    }
+
+    /// Ends it, removes what was made for it, and decodes what was seen.
+    ///
+    /// # Errors
+    /// If a file of tracefs cannot be read, or something could not be undone.
+    pub fn stop(mut self) -> Result<Captured, CaptureError> {
+        let Some(running) = self.running.take() else { return Ok(Captured::default()) };
+        let Running { tracefs, instances, shapes, reader } = running;
+        for instance in &instances {
+            instance.switch(false)?;
+        }
+        let length = Duration::from_nanos(monotonic_ns().saturating_sub(self.monotonic_ns));
+        let taken = reader.stop()?;
+        let mut counted = instance::Lost::default();
+        for instance in &instances {
+            counted.add(instance.lost());
+        }
+        let known = instance::saved_names(&tracefs);
+        drop(instances);
+        if let Some(guard) = self.guard.take() {
+            guard.undo()?;
+        }
+        let mut decoded = decode::Decoded::default();
+        for page in taken.pages() {
+            decoded.page(&page, &shapes, self.monotonic_ns);
+        }
+        let mut records = decoded.records;
+        records.retain(|record: &Record| !self.own.contains(&record.pid));
+        // Stable, and quick for streams that are in order already.
+        records.sort_by_key(|record| record.at);
+        let names = names(&records, decoded.names, &known);
+        let windows = ["readahead:page_cache_sync_ra", "readahead:page_cache_ra_unbounded"];
+        let trace = Trace {
+            records,
+            started_ns: self.started_ns,
+            names,
+            paths: Vec::new(),
+            kernel: machine::Machine::read().kernel_release.unwrap_or_default(),
+            lost: counted.events.max(decoded.missed) + taken.over_memory,
+            inferred_windows: windows.iter().any(|name| self.missing.iter().any(|missing| missing == name)),
+        };
+        Ok(Captured {
+            trace,
+            level: self.level,
+            length,
+            cost: Cost {
+                events: decoded.events + taken.over_memory,
+                bytes: taken.bytes,
+                reader_cpu: taken.cpu,
+                event_ps: self.event_ps,
+            },
+            missing: std::mem::take(&mut self.missing),
+            monotonic_ns: self.monotonic_ns,
+            undecoded: decoded.undecoded,
+            over_memory: taken.over_memory,
+        })
+    }
+
+    /// CLOCK_MONOTONIC when it began, ns.
+    pub fn monotonic_ns(&self) -> u64 {
+        self.monotonic_ns
+    }
+
+    /// Events asked for that this kernel does not offer.
+    pub fn missing(&self) -> &[String] {
+        &self.missing
+    }
+}
+
+impl Captured {
+    /// Adds paths of files that the caller knows.
+    pub fn name_files(&mut self, paths: impl IntoIterator<Item = (Inode, String)>) {
+        self.trace.paths.extend(paths);
+        self.trace.paths.sort();
+        self.trace.paths.dedup();
+    }
+
+    /// A time of CLOCK_MONOTONIC as one of the trace.
+    pub fn at(&self, monotonic_ns: u64) -> Nanos {
+        Nanos(monotonic_ns.saturating_sub(self.monotonic_ns))
+    }
+}
+
+/// Names of the processes in these records: as the events say, else as the kernel has saved them, else as they are
+/// called now.
+fn names(
+    records: &[Record],
+    mut of_events: BTreeMap<u32, String>,
+    saved: &BTreeMap<u32, String>,
+) -> Vec<(u32, String)> {
+    let mut pids: Vec<u32> = records.iter().map(|record| record.pid).filter(|pid| *pid != 0).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    for pid in pids {
+        if of_events.contains_key(&pid) {
+            continue;
+        }
+        let now = || fs::read_to_string(format!("/proc/{pid}/comm")).ok().map(|name| name.trim_end().to_owned());
+        if let Some(name) = saved.get(&pid).cloned().or_else(now) {
+            of_events.insert(pid, name);
+        }
+    }
+    of_events.into_iter().filter(|(pid, _)| *pid != 0).collect()
+}

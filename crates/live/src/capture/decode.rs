@@ -1,0 +1,114 @@
+//! Sub-buffers of the rings as records. Nothing that the bytes may say makes it panic.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use iowhy_stack::trace::{Dev, Record, Rwbs, Seen};
+use iowhy_stack::units::Nanos;
+
+use super::format::{Field, Shape, Values};
+use super::reader::Page;
+use super::ring::{self, Events, HEAD};
+
+/// What was decoded.
+#[derive(Debug, Default)]
+pub(super) struct Decoded {
+    pub(super) records: Vec<Record>,
+    /// Events that the rings held.
+    pub(super) events: u64,
+    /// Events that made no sense, and sub-buffers of which the rest did not.
+    pub(super) undecoded: u64,
+    /// Events that the sub-buffers say were lost before them.
+    pub(super) missed: u64,
+    /// Names of processes as events have them, the last one of each.
+    pub(super) names: BTreeMap<u32, String>,
+}
+
+impl Decoded {
+    /// Takes in a sub-buffer. Times become those since `start_ns`.
+    pub(super) fn page(&mut self, page: &Page<'_>, shapes: &BTreeMap<u16, Shape>, start_ns: u64) {
+        let Some(head) = ring::head(page.bytes) else {
+            self.undecoded += 1;
+            return;
+        };
+        // At least one, where the kernel does not say how many.
+        self.missed += head.missed.map_or(0, |missed| missed.max(1));
+        let mut events = Events::new(&page.bytes[HEAD..HEAD + head.len], head.time);
+        for (time, event) in events.by_ref() {
+            self.events += 1;
+            let Some((pid, seen)) = self.event(event, shapes) else {
+                self.undecoded += 1;
+                continue;
+            };
+            self.records.push(Record { at: Nanos(time.saturating_sub(start_ns)), cpu: page.cpu, pid, seen });
+        }
+        self.undecoded += u64::from(events.broken);
+    }
+
+    fn event(&mut self, event: &[u8], shapes: &BTreeMap<u16, Shape>) -> Option<(u32, Seen)> {
+        let shape = shapes.get(&u16::from_ne_bytes(event.get(..2)?.try_into().ok()?))?;
+        let pid = shape.pid.number(event)? as u32;
+        if let Some(comm) = shape.comm.as_ref().and_then(|comm| comm.text(event)) {
+            // Most events are of somebody whose name is known.
+            if self.names.get(&pid).is_none_or(|known| known.as_bytes() != comm) {
+                self.names.insert(pid, String::from_utf8_lossy(comm).into_owned());
+            }
+        }
+        let seen = match shape.show {
+            Some(show) => show(&Values { event, fields: &shape.used })?,
+            None => Seen::Other { name: shape.name.clone(), fields: text(&shape.all, event) },
+        };
+        Some((pid, seen))
+    }
+}
+
+/// All fields as `name=value`; those that are no numbers and no text are left out.
+fn text(fields: &[Field], event: &[u8]) -> String {
+    let mut out = String::new();
+    for field in fields {
+        let space = if out.is_empty() { "" } else { " " };
+        // Writing to a string does not fail.
+        let _ = if field.text {
+            let Some(text) = field.text(event) else { continue };
+            write!(out, "{space}{}={}", field.name, String::from_utf8_lossy(text))
+        } else {
+            let Some(number) = field.number(event) else { continue };
+            match (field.kind.as_str(), field.signed) {
+                ("dev_t", _) => {
+                    let dev = Dev(number as u32);
+                    write!(out, "{space}{}={},{}", field.name, dev.major(), dev.minor())
+                }
+                (kind, _) if kind.ends_with('*') => write!(out, "{space}{}={number:#x}", field.name),
+                (_, true) => write!(out, "{space}{}={number}", field.name),
+                (_, false) => write!(out, "{space}{}={}", field.name, number as u64),
+            }
+        };
+    }
+    out
+}
+
+/// The kernel's letters: an F first is a flush before, an F behind the operation says that the data must be on the
+/// medium.
+pub(super) fn rwbs(letters: &[u8]) -> Rwbs {
+    let mut all = Rwbs::default();
+    let mut operation = false;
+    for (nr, letter) in letters.iter().enumerate() {
+        let one = match letter {
+            b'R' => Rwbs::READ,
+            b'W' => Rwbs::WRITE,
+            b'D' => Rwbs::DISCARD,
+            b'F' if nr == 0 => Rwbs::PREFLUSH,
+            // The operation itself is a flush.
+            b'F' if !operation => Rwbs::PREFLUSH,
+            b'F' => Rwbs::FUA,
+            b'A' => Rwbs::AHEAD,
+            b'S' => Rwbs::SYNC,
+            b'M' => Rwbs::META,
+            b'N' => Rwbs::PASSTHROUGH,
+            _ => Rwbs::default(),
+        };
+        operation |= matches!(letter, b'R' | b'W' | b'D' | b'N') || (*letter == b'F' && nr > 0);
+        all = all.with(one);
+    }
+    all
+}

@@ -1,0 +1,169 @@
+//! The thread that empties the rings while they fill.
+//!
+//! It sleeps until a ring is half full or [`PAUSE`] is over, takes sub-buffers as long as they are nearly full, and
+//! keeps their bytes; they are decoded later. Beyond the limit it goes on taking, but only counts.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::instance::Instance;
+use super::ring::{self, Events, HEAD};
+use super::{CaptureError, thread_id};
+
+/// How long it sleeps at most.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The thread.
+#[derive(Debug)]
+pub(super) struct Reader {
+    /// Its number.
+    pub(super) thread: u32,
+    over: Arc<AtomicBool>,
+    handle: Option<JoinHandle<Taken>>,
+}
+
+/// What was taken.
+#[derive(Debug, Default)]
+pub(super) struct Taken {
+    bytes_kept: Vec<u8>,
+    /// CPU and length of what is in `bytes_kept`, in its order.
+    pages: Vec<(u32, u32)>,
+    /// Bytes taken, kept or not.
+    pub(super) bytes: u64,
+    /// Events that there was no memory for.
+    pub(super) over_memory: u64,
+    /// Processor time of the thread.
+    pub(super) cpu: Duration,
+}
+
+/// A sub-buffer.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Page<'a> {
+    pub(super) cpu: u32,
+    /// Header and data.
+    pub(super) bytes: &'a [u8],
+}
+
+impl Taken {
+    /// Keeps or counts a sub-buffer; yields how full it was, in bytes.
+    fn take(&mut self, cpu: u32, page: &[u8], limit: u64) -> usize {
+        let Some(head) = ring::head(page) else { return 0 };
+        // Where it says how many were lost, that stands behind the data.
+        let stored = if head.missed.is_some() { 8 } else { 0 };
+        let used = &page[..(HEAD + head.len + stored).min(page.len())];
+        self.bytes += used.len() as u64;
+        if (self.bytes_kept.len() + used.len()) as u64 > limit {
+            self.over_memory += Events::new(&page[HEAD..HEAD + head.len], head.time).count() as u64;
+        } else if head.len > 0 || head.missed.is_some() {
+            self.bytes_kept.extend_from_slice(used);
+            self.pages.push((cpu, used.len() as u32));
+        }
+        head.len
+    }
+
+    /// What was kept.
+    pub(super) fn pages(&self) -> impl Iterator<Item = Page<'_>> {
+        let mut at = 0;
+        self.pages.iter().map(move |(cpu, len)| {
+            let bytes = &self.bytes_kept[at..at + *len as usize];
+            at += *len as usize;
+            Page { cpu: *cpu, bytes }
+        })
+    }
+}
+
+/// Processor time of the calling thread.
+fn cpu_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a timespec of ours that outlives the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+}
+
+/// Takes what the rings hold: only sub-buffers that are nearly full unless it is the last time.
+fn drain(rings: &mut [(u32, File)], page: &mut [u8], taken: &mut Taken, limit: u64) {
+    for (cpu, ring) in rings {
+        loop {
+            match ring.read(page) {
+                Ok(n) if n >= HEAD => {
+                    // One that is not full is the one being written to: there is nothing behind it yet.
+                    if taken.take(*cpu, &page[..n], limit) < page.len() / 2 {
+                        break;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                _ => break,
+            }
+        }
+    }
+}
+
+fn wait(rings: &[(u32, File)]) {
+    let of = |ring: &File| libc::pollfd { fd: ring.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let mut all: Vec<libc::pollfd> = rings.iter().map(|(_, ring)| of(ring)).collect();
+    // SAFETY: the pointer is to as many structures as said, which outlive the call.
+    unsafe { libc::poll(all.as_mut_ptr(), all.len() as libc::nfds_t, PAUSE.as_millis() as libc::c_int) };
+}
+
+impl Reader {
+    /// Starts to read these instances.
+    pub(super) fn start(instances: [&Instance; 2], limit: u64) -> Result<Reader, CaptureError> {
+        let mut rings = Vec::new();
+        for instance in instances {
+            rings.extend(instance.rings()?);
+        }
+        let mut page = vec![0_u8; instances.iter().map(|instance| instance.sub_buffer()).max().unwrap_or(4096)];
+        let over = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&over);
+        let (tell, told) = mpsc::channel();
+        let work = move || {
+            // If nobody listens any more, the flag says so, too.
+            let _ = tell.send(thread_id());
+            let mut taken = Taken::default();
+            while !seen.load(Ordering::Acquire) {
+                wait(&rings);
+                drain(&mut rings, &mut page, &mut taken, limit);
+            }
+            // Nothing is written any more: until nothing is left.
+            loop {
+                let before = taken.bytes;
+                drain(&mut rings, &mut page, &mut taken, limit);
+                if taken.bytes == before {
+                    break;
+                }
+            }
+            taken.cpu = cpu_time();
+            taken
+        };
+        let name = "iowhy-trace".to_owned();
+        let handle = std::thread::Builder::new().name(name).spawn(work).map_err(|error| CaptureError::Io {
+            attempt: "start a thread to read",
+            path: "per_cpu".into(),
+            error,
+        })?;
+        let thread = told.recv().unwrap_or(0);
+        Ok(Reader { thread, over, handle: Some(handle) })
+    }
+
+    /// Ends it, and yields what it took. The rings are closed when this returns.
+    pub(super) fn stop(mut self) -> Result<Taken, CaptureError> {
+        Ok(self.end().unwrap_or_default())
+    }
+
+    fn end(&mut self) -> Option<Taken> {
+        self.over.store(true, Ordering::Release);
+        self.handle.take()?.join().ok()
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

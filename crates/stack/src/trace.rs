@@ -1,0 +1,319 @@
+//! What a kernel's trace says, record by record, whatever it was written in.
+//!
+//! tracefs, blktrace's binary files and blkparse's text all become these records, in the order of their times. A record
+//! names things as the kernel does: devices and inodes by number, processes by pid, sectors. Joining them to calls,
+//! files and requests, in the vocabulary of [`crate::event`], is a step of its own; statistics of the block layer need
+//! no join.
+//!
+//! Source: the kernel's tracepoints (`include/trace/events/{block,filemap,readahead,syscalls}.h`, 2.6.32 and later; the
+//! readahead ones are of 6.18) and blktrace's actions, which were cut from the same places.
+
+use crate::event::Op;
+use crate::units::{Nanos, Sector};
+
+/// A device as kernels number them.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Dev(pub u32);
+
+impl Dev {
+    /// Of a major and a minor number.
+    pub fn new(major: u32, minor: u32) -> Dev {
+        Dev(major << 20 | (minor & 0xf_ffff))
+    }
+
+    /// The major number.
+    pub fn major(self) -> u32 {
+        self.0 >> 20
+    }
+
+    /// The minor number.
+    pub fn minor(self) -> u32 {
+        self.0 & 0xf_ffff
+    }
+}
+
+/// A file: its file system's device and its inode number there.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Inode {
+    /// The device of the file system.
+    pub dev: Dev,
+    /// The inode.
+    pub ino: u64,
+}
+
+/// What a bio or request is for: blkparse's RWBS letters as bits.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rwbs(pub u16);
+
+impl Rwbs {
+    /// It reads.
+    pub const READ: Rwbs = Rwbs(1);
+    /// It writes.
+    pub const WRITE: Rwbs = Rwbs(2);
+    /// It discards.
+    pub const DISCARD: Rwbs = Rwbs(4);
+    /// Somebody waits for it, or it says so.
+    pub const SYNC: Rwbs = Rwbs(8);
+    /// It is metadata.
+    pub const META: Rwbs = Rwbs(16);
+    /// Read-ahead.
+    pub const AHEAD: Rwbs = Rwbs(32);
+    /// The device's cache is flushed before.
+    pub const PREFLUSH: Rwbs = Rwbs(64);
+    /// The data must be on the medium when it is done.
+    pub const FUA: Rwbs = Rwbs(128);
+    /// A command that is not of a file system (SCSI passthrough).
+    pub const PASSTHROUGH: Rwbs = Rwbs(256);
+
+    /// Whether it has all of these.
+    pub fn has(self, other: Rwbs) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// With these, too.
+    pub fn with(self, other: Rwbs) -> Rwbs {
+        Rwbs(self.0 | other.0)
+    }
+}
+
+/// Sectors of a device that a bio or request is for.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// On which device.
+    pub dev: Dev,
+    /// First sector.
+    pub sector: Sector,
+    /// How many bytes.
+    pub bytes: u32,
+    /// What for.
+    pub rwbs: Rwbs,
+}
+
+/// The state of an open file's read-ahead when a decision was asked for (`struct file_ra_state`).
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct RaInput {
+    /// Page asked for.
+    pub index: u64,
+    /// Pages asked for from it on.
+    pub req_count: u64,
+    /// Largest folio order so far.
+    pub order: u32,
+    /// Pages of the current window.
+    pub size: u32,
+    /// Pages of it ahead of the marker.
+    pub async_size: u32,
+    /// Largest window.
+    pub ra_pages: u32,
+    /// Misses of mappings.
+    pub mmap_miss: u32,
+    /// Last byte read before, -1 if nothing was.
+    pub prev_pos: i64,
+}
+
+/// Something the kernel's trace shows.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Seen {
+    /// A system call began that reads, writes or syncs.
+    CallStart {
+        /// What it asks for.
+        op: Op,
+        /// The descriptor.
+        fd: i32,
+        /// From which byte; `None` where the descriptor's own position counts.
+        offset: Option<u64>,
+        /// Bytes.
+        len_bytes: u64,
+    },
+    /// It ended.
+    CallEnd {
+        /// What it asked for.
+        op: Op,
+        /// Bytes, or a negative error.
+        result: i64,
+    },
+    /// Read-ahead was asked for because a page is missing.
+    RaSync {
+        /// Of which file.
+        file: Inode,
+        /// With which state.
+        input: RaInput,
+    },
+    /// Read-ahead was asked for because a marked page was reached.
+    RaAsync {
+        /// Of which file.
+        file: Inode,
+        /// With which state.
+        input: RaInput,
+    },
+    /// A window was decided on, to be read in folios of an order.
+    RaOrder {
+        /// Of which file.
+        file: Inode,
+        /// First page.
+        index: u64,
+        /// Order to begin with.
+        order: u32,
+        /// Pages.
+        size: u32,
+        /// Pages of it ahead of the next marker.
+        async_size: u32,
+        /// Largest window.
+        ra_pages: u32,
+    },
+    /// A window was decided on, to be read in single pages.
+    RaUnbounded {
+        /// Of which file.
+        file: Inode,
+        /// First page.
+        index: u64,
+        /// Pages.
+        nr_to_read: u64,
+        /// Pages of it ahead of the next marker.
+        lookahead_size: u64,
+    },
+    /// Pages looked up by a read.
+    GetPages {
+        /// Of which file.
+        file: Inode,
+        /// First page.
+        index: u64,
+        /// Page after the last.
+        last_index: u64,
+    },
+    /// A folio was added to the cache.
+    PageAdd {
+        /// Of which file.
+        file: Inode,
+        /// First page.
+        index: u64,
+        /// 2^order pages.
+        order: u8,
+    },
+    /// A folio left the cache.
+    PageRemove {
+        /// Of which file.
+        file: Inode,
+        /// First page.
+        index: u64,
+        /// 2^order pages.
+        order: u8,
+    },
+    /// A mapping's page was touched that was not mapped.
+    Fault {
+        /// Of which file.
+        file: Inode,
+        /// The page.
+        index: u64,
+    },
+    /// A bio reached the queue [Q].
+    Queue(Extent),
+    /// A request was allocated for a bio [G].
+    GetRequest(Extent),
+    /// A task had to wait for a free request [S].
+    Sleep(Extent),
+    /// A bio joined a request at its end [M].
+    BackMerge(Extent),
+    /// A bio joined a request at its start [F].
+    FrontMerge(Extent),
+    /// A request was merged into the one before it.
+    MergeRequests(Extent),
+    /// A request was given to the elevator [I].
+    Insert(Extent),
+    /// A request was given to the driver [D].
+    Issue(Extent),
+    /// A request came back undone [R].
+    Requeue(Extent),
+    /// A request or a bio is done [C].
+    Complete {
+        /// What.
+        extent: Extent,
+        /// 0 or an errno.
+        error: i32,
+    },
+    /// A bio was split, the second part beginning here [X].
+    Split {
+        /// What remains of it.
+        extent: Extent,
+        /// First sector of the rest.
+        rest: Sector,
+    },
+    /// A bio was passed on from another device, a partition or a volume [A].
+    Remap {
+        /// Where it goes.
+        extent: Extent,
+        /// The device it came from.
+        from: Dev,
+        /// The sector there.
+        from_sector: Sector,
+    },
+    /// A bio was copied to memory the device can reach [B].
+    Bounce(Extent),
+    /// Requests are held back [P].
+    Plug {
+        /// On which device, where the trace knows.
+        dev: Option<Dev>,
+    },
+    /// They are let go [U], or [UT] by a timer.
+    Unplug {
+        /// On which device, where the trace knows.
+        dev: Option<Dev>,
+        /// How many.
+        nr_requests: u32,
+        /// By the timer.
+        timer: bool,
+    },
+    /// A message from the kernel [m].
+    Message {
+        /// On which device.
+        dev: Dev,
+        /// The text.
+        text: String,
+    },
+    /// Anything else that was traced: its name and its fields as text.
+    Other {
+        /// `group:name`.
+        name: String,
+        /// As the kernel prints it.
+        fields: String,
+    },
+}
+
+/// A record of a trace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    /// Since the start of the trace.
+    pub at: Nanos,
+    /// On which CPU.
+    pub cpu: u32,
+    /// By whom; 0 is the idle task, so interrupts.
+    pub pid: u32,
+    /// What.
+    pub seen: Seen,
+}
+
+/// A trace that was read or recorded.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Trace {
+    /// In the order of their times; of equal times, in the order in which they were read.
+    pub records: Vec<Record>,
+    /// When it began, ns since 1970; 0 if nobody knows.
+    pub started_ns: u64,
+    /// Names of processes by pid, sorted by pid.
+    pub names: Vec<(u32, String)>,
+    /// Paths of files, as far as somebody looked.
+    pub paths: Vec<(Inode, String)>,
+    /// The kernel it was recorded on (`uname -r`); empty if nobody knows.
+    pub kernel: String,
+    /// Events that the kernel had no room for.
+    pub lost: u64,
+    /// Windows were inferred from pages and bios, because the kernel has no tracepoints for them.
+    pub inferred_windows: bool,
+}
+
+impl Trace {
+    /// The name of a process.
+    pub fn name(&self, pid: u32) -> Option<&str> {
+        let found = self.names.binary_search_by_key(&pid, |(known, _)| *known).ok()?;
+        Some(&self.names[found].1)
+    }
+}
