@@ -12,26 +12,30 @@ use crate::output::{self, Exit};
 /// Its command line.
 #[derive(clap::Args)]
 #[command(group = clap::ArgGroup::new("what").required(true))]
-#[command(after_help = "Exit codes: 0 everything as expected (--live: all decisions and page adds of files that one\n\
-    task reads, 99 % of others), 1 a mismatch beyond that, 2 a mistake in what was asked for, 3 the kernel\n\
-    cannot be traced here (no root, no tracefs), events were lost, or there was nothing to compare.")]
+#[command(after_help = "Exit codes: 0 as expected (--live: all decisions and page adds of files that one
+\
+    task reads, 99 % of others), 1 a mismatch beyond that, 2 a mistake in what was
+\
+    asked for, 3 the kernel cannot be traced here (no root, no tracefs), events
+\
+    were lost, or there was nothing to compare.")]
 pub(crate) struct Arguments {
     /// Folder with <kernel>.json files
     #[arg(long, value_name = "DIR", group = "what")]
     golden: Option<PathBuf>,
-    /// Run jobs on this kernel, trace it, and compare every read-ahead decision
+    /// Run jobs here, trace them, compare every decision
     #[arg(long, group = "what")]
     live: bool,
-    /// --live: a fio job file, or one of the jobs that are built in; may be repeated [all of these]
+    /// --live: a fio job file or a built-in job [all of these]
     #[arg(long, value_name = "JOB", requires = "live")]
     job: Vec<String>,
-    /// --live: work in this folder [a loop device with ext4, another with xfs]
+    /// --live: work in this folder [loop devices]
     #[arg(long, value_name = "DIR", requires = "live")]
     dir: Option<PathBuf>,
-    /// --live: set read_ahead_kb to this meanwhile; may be repeated [with --dir: as it is]
+    /// --live: read_ahead_kb; may be repeated [several]
     #[arg(long, value_name = "N", requires = "live")]
     read_ahead_kb: Vec<u64>,
-    /// --live: keep what was recorded in this folder, as text that can be compared again
+    /// --live: keep the recordings in this folder, as text
     #[arg(long, value_name = "DIR", requires = "live")]
     record: Option<PathBuf>,
     /// One JSON object instead of a table
