@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
     /// Run jobs here, trace them, compare every decision
     #[arg(long, group = "what")]
     live: bool,
-    /// --live: a fio job file or a built-in job [all of these]
+    /// --live: a fio job file or a built-in job [all]
     #[arg(long, value_name = "JOB", requires = "live")]
     job: Vec<String>,
     /// --live: work in this folder [loop devices]

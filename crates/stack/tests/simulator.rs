@@ -116,6 +116,8 @@ struct Tracked {
     stage: Stage,
     dir: Dir,
     nr_sectors: u64,
+    /// When it was allocated, or the earliest of those united in it.
+    since: Nanos,
 }
 
 /// Follows every bio, request, page and call through the events of a run.
@@ -129,6 +131,8 @@ fn check(plan: &Plan, outcome: &Outcome, events: &[Event]) {
     let (mut queued_sectors, mut completed_sectors) = (0u64, 0u64);
     let mut last_call = 0;
     let (mut added, mut removed) = (0, 0);
+    // Time in which requests that were united later both were in the queue.
+    let mut united = Nanos::ZERO;
     for event in events {
         assert!(event.at >= now, "time goes backwards: {event:?} after {now}");
         now = event.at;
@@ -149,7 +153,7 @@ fn check(plan: &Plan, outcome: &Outcome, events: &[Event]) {
             }
             What::GetRequest { rq } => {
                 let (dir, nr_sectors) = pending.take().expect("a request is allocated for a bio");
-                let old = requests.insert(rq.0, Tracked { stage: Stage::Got, dir, nr_sectors });
+                let old = requests.insert(rq.0, Tracked { stage: Stage::Got, dir, nr_sectors, since: event.at });
                 assert!(old.is_none(), "request {} is allocated twice", rq.0);
             }
             What::Merge { rq, nr_sectors, .. } => {
@@ -165,6 +169,8 @@ fn check(plan: &Plan, outcome: &Outcome, events: &[Event]) {
                 let kept = requests.get_mut(&rq.0).expect("a request that is united exists");
                 assert_eq!((kept.stage, gone.stage, kept.dir), (Stage::Inserted, Stage::Inserted, gone.dir));
                 kept.nr_sectors += gone.nr_sectors;
+                united += event.at.saturating_sub(kept.since.max(gone.since));
+                kept.since = kept.since.min(gone.since);
             }
             What::Insert { rq } => {
                 let request = requests.get_mut(&rq.0).expect("an inserted request exists");
@@ -221,7 +227,7 @@ fn check(plan: &Plan, outcome: &Outcome, events: &[Event]) {
         assert_eq!(outcome.threads.iter().map(|thread| thread.events).sum::<u64>(), outcome.counts.total());
     }
     if alive == 0 {
-        little(outcome);
+        little(outcome, united);
     }
 }
 
@@ -237,11 +243,12 @@ fn warm_pages(plan: &Plan) -> BTreeSet<(FileId, u64)> {
 }
 
 /// Little's law: the mean number in the queue is the rate of completion times the mean stay, if everything completed.
-/// Time in a request that was united with another one is counted once in the stay and twice in the queue.
-fn little(outcome: &Outcome) {
+/// Time in which two requests waited that were united later is counted once in the stay and twice in the queue.
+fn little(outcome: &Outcome, united: Nanos) {
     let row = outcome.layers.iostat();
-    let product = (row.read.per_s * row.read.await_ms + row.write.per_s * row.write.await_ms) / 1000.0;
-    let allowed = 0.01 * row.aqu_sz.max(0.1) + 0.02 * outcome.layers.request_merges as f64;
+    let stays = (row.read.per_s * row.read.await_ms + row.write.per_s * row.write.await_ms) / 1000.0;
+    let product = stays + united.as_secs_f64() / outcome.layers.end.as_secs_f64().max(1e-9);
+    let allowed = 0.01 * row.aqu_sz.max(0.1);
     assert!((row.aqu_sz - product).abs() <= allowed, "aqu-sz {} and rate times await {product}", row.aqu_sz);
 }
 
