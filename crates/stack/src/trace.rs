@@ -278,6 +278,28 @@ pub enum Seen {
     },
 }
 
+impl Seen {
+    /// The sectors it is about, if it is about a bio or a request.
+    pub fn extent(&self) -> Option<&Extent> {
+        match self {
+            Seen::Queue(extent)
+            | Seen::GetRequest(extent)
+            | Seen::Sleep(extent)
+            | Seen::BackMerge(extent)
+            | Seen::FrontMerge(extent)
+            | Seen::MergeRequests(extent)
+            | Seen::Insert(extent)
+            | Seen::Issue(extent)
+            | Seen::Requeue(extent)
+            | Seen::Bounce(extent)
+            | Seen::Complete { extent, .. }
+            | Seen::Split { extent, .. }
+            | Seen::Remap { extent, .. } => Some(extent),
+            _ => None,
+        }
+    }
+}
+
 /// A record of a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {

@@ -311,20 +311,8 @@ fn of_devices(trace: &mut Trace, devices: &[Dev]) {
     }
     let other = |dev: Dev| !devices.contains(&dev);
     trace.records.retain(|record| match &record.seen {
-        Seen::Queue(extent)
-        | Seen::GetRequest(extent)
-        | Seen::Sleep(extent)
-        | Seen::BackMerge(extent)
-        | Seen::FrontMerge(extent)
-        | Seen::MergeRequests(extent)
-        | Seen::Insert(extent)
-        | Seen::Issue(extent)
-        | Seen::Requeue(extent)
-        | Seen::Bounce(extent)
-        | Seen::Complete { extent, .. }
-        | Seen::Split { extent, .. } => !other(extent.dev),
         Seen::Remap { extent, from, .. } => !other(extent.dev) || !other(*from),
-        _ => true,
+        seen => seen.extent().is_none_or(|extent| !other(extent.dev)),
     });
 }
 

@@ -162,20 +162,7 @@ fn dev_of(seen: &Seen) -> Option<Dev> {
     match seen {
         Seen::Plug { dev } | Seen::Unplug { dev, .. } => *dev,
         Seen::Message { dev, .. } => Some(*dev),
-        Seen::Queue(extent)
-        | Seen::GetRequest(extent)
-        | Seen::Sleep(extent)
-        | Seen::BackMerge(extent)
-        | Seen::FrontMerge(extent)
-        | Seen::MergeRequests(extent)
-        | Seen::Insert(extent)
-        | Seen::Issue(extent)
-        | Seen::Requeue(extent)
-        | Seen::Bounce(extent)
-        | Seen::Complete { extent, .. }
-        | Seen::Split { extent, .. }
-        | Seen::Remap { extent, .. } => Some(extent.dev),
-        _ => None,
+        seen => seen.extent().map(|extent| extent.dev),
     }
 }
 

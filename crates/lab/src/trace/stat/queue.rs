@@ -413,18 +413,9 @@ impl Live {
 /// The device a record of the block layer is about.
 fn device(seen: &Seen) -> Option<Dev> {
     match seen {
-        Seen::Queue(extent)
-        | Seen::GetRequest(extent)
-        | Seen::Sleep(extent)
-        | Seen::BackMerge(extent)
-        | Seen::FrontMerge(extent)
-        | Seen::MergeRequests(extent)
-        | Seen::Insert(extent)
-        | Seen::Issue(extent)
-        | Seen::Requeue(extent)
-        | Seen::Complete { extent, .. }
-        | Seen::Split { extent, .. } => Some(extent.dev),
-        _ => None,
+        // Passed on or copied, it comes again as a bio of its own.
+        Seen::Bounce(_) | Seen::Remap { .. } => None,
+        seen => seen.extent().map(|extent| extent.dev),
     }
 }
 
