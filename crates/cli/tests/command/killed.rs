@@ -29,7 +29,8 @@ const JOBS: &[&str] = &[
     "fio --name=a --directory=data --size=1m --nrfiles=3 --rw=randrw --time_based --runtime=9 --unlink=1",
     "fio --name=b --directory=data --size=64m --rw=write --fsync=8 --time_based --runtime=9",
     "fio --name=c --filename=data/new/folder/f --size=1m --rw=randread --time_based --runtime=9 --unlink=1",
-    "run dd of=file bs=4k count=1000000 --on live",
+    // Many calls, few bytes: a disk that is nearly full is no reason to refuse it.
+    "run dd of=file bs=512 count=1000000 --on live",
     "sysbench fileio --file-num=64 --file-total-size=8G prepare",
 ];
 
@@ -57,12 +58,13 @@ fn whatever_a_killed_run_left_the_next_start_removes() {
     let (mut found, mut life, started) = (0, LIFE, Instant::now());
     for round in 0..ROUNDS {
         let job = JOBS[round % JOBS.len()];
-        let mut child = iowhy(job).spawn().expect("the command starts");
+        let mut child = iowhy(job).stderr(Stdio::piped()).spawn().expect("the command starts");
         std::thread::sleep(Duration::from_nanos(rng.below(life.as_nanos() as u64)));
         child.kill().expect("it can be killed");
-        let status = child.wait().expect("it has ended");
+        let ended = child.wait_with_output().expect("it has ended");
         // Had it been refused, or come to its end, nothing would have been tested.
-        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9), "{job}: {status}");
+        let (status, said) = (ended.status, String::from_utf8_lossy(&ended.stderr));
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9), "{job}: {status}: {said}");
         // Every other time it is the next run that does it, which may be killed at that in its turn.
         if round % 2 == 1 {
             let left = ledger::sweep(&state).expect("a sweep");
