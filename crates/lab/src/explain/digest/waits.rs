@@ -1,0 +1,377 @@
+//! Where the time of the calls goes: what each one waits for at each moment, adding up to the whole.
+//!
+//! With `C` the most calls that were ever in progress at once, the run has `C x elapsed` of time to give away. A call
+//! spends its own in [`Layer`]s: at the device if a request it waits for is there, else with the elevator if one is
+//! there, else held in a plug, else in code. What is left of the whole is the application's: fewer calls in progress
+//! than there could be.
+//!
+//! A sync call without requests of its own waits for those of others: for the device while any write is there, for the
+//! elevator while any waits, for the journal otherwise. A throttled writer waits for writeback.
+
+use std::collections::HashMap;
+
+use iowhy_stack::event::{Dir, Op};
+use iowhy_stack::units::Nanos;
+
+use super::Digest;
+
+/// What a call can spend its time on.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Layer {
+    /// Between calls: the program's own time.
+    Application,
+    /// In calls, without waiting for I/O: system call, look-up, copying.
+    Cpu,
+    /// The same, far beyond what calls of the kind usually take: locks and run queues.
+    Lock,
+    /// Journal commits that wait for no request at that moment, and writers that are held back.
+    Journal,
+    /// Bios and requests on their way to the elevator.
+    Plug,
+    /// Requests that wait to be issued.
+    Elevator,
+    /// Requests at the device.
+    Device,
+}
+
+/// Every layer, from the top down, with its name.
+pub const LAYERS: &[(Layer, &str)] = &[
+    (Layer::Application, "application"),
+    (Layer::Cpu, "CPU"),
+    (Layer::Lock, "lock/wait"),
+    (Layer::Journal, "journal/writeback"),
+    (Layer::Plug, "plug"),
+    (Layer::Elevator, "elevator"),
+    (Layer::Device, "device"),
+];
+
+/// Number of layers.
+const NR: usize = LAYERS.len();
+
+/// Time of a run by layer.
+#[derive(Copy, Clone, Debug, Default, PartialEq)]
+pub struct Time {
+    /// Calls that could be in progress at once.
+    pub slots: u32,
+    /// ns, summed over these, in the order of [`LAYERS`].
+    pub ns: [f64; NR],
+    /// Calls that waited for a request.
+    pub waited: u64,
+    /// Requests that they waited for, counted for each call.
+    pub requests: u64,
+    /// Bios that they waited for: their own, and one for each request that somebody else had caused.
+    pub bios: u64,
+    /// How often calls began to wait for I/O: one read that comes in four pieces, one after the other, waits four times.
+    pub waits: u64,
+}
+
+impl Time {
+    /// Time in a layer, ns.
+    pub fn of(&self, layer: Layer) -> f64 {
+        self.ns[layer as usize]
+    }
+
+    /// All of it, ns.
+    pub fn total(&self) -> f64 {
+        self.ns.iter().sum()
+    }
+}
+
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    #[default]
+    Plug,
+    Elevator,
+    Device,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Flying {
+    stage: Stage,
+    write: bool,
+    /// Calls that wait for it, by [`Waiter::nr`].
+    waiters: Vec<u64>,
+    pages: Vec<(u32, u64, u32)>,
+}
+
+#[derive(Clone, Debug)]
+struct Waiter {
+    nr: u64,
+    sync: bool,
+    since: Nanos,
+    /// Requests in each stage.
+    stages: [u32; 3],
+    /// Bios without a request yet.
+    bios: u32,
+    throttled: bool,
+    ns: [u64; NR],
+    nr_requests: u64,
+    nr_bios: u64,
+    nr_waits: u64,
+    waiting: bool,
+}
+
+/// The bookkeeping of waits. Calls are named by their place, as in the observer's own list.
+#[derive(Debug, Default)]
+pub(super) struct Waits {
+    calls: Vec<Waiter>,
+    /// Where the call of a number is.
+    places: HashMap<u64, usize>,
+    next: u64,
+    flying: HashMap<u32, Flying>,
+    /// Those with pages, in the order of their allocation: few at a time.
+    with_pages: Vec<u32>,
+    /// Writes that are with the elevator, and at the device.
+    writes: [u32; 2],
+    syncs: u32,
+    ns: [f64; NR],
+    waited: u64,
+    requests: u64,
+    bios: u64,
+    waits: u64,
+    any_request: bool,
+}
+
+impl Waiter {
+    fn layer(&self, writes: [u32; 2]) -> Layer {
+        let [plug, elevator, device] = self.stages;
+        if device > 0 {
+            Layer::Device
+        } else if elevator > 0 {
+            Layer::Elevator
+        } else if plug + self.bios > 0 {
+            Layer::Plug
+        } else if self.throttled {
+            Layer::Journal
+        } else if self.sync {
+            match writes {
+                [0, 0] => Layer::Journal,
+                [_, 0] => Layer::Elevator,
+                _ => Layer::Device,
+            }
+        } else {
+            Layer::Cpu
+        }
+    }
+
+    fn pass(&mut self, now: Nanos, writes: [u32; 2]) {
+        let passed = now.saturating_sub(self.since).0;
+        if passed > 0 {
+            let layer = self.layer(writes);
+            let waiting = matches!(layer, Layer::Plug | Layer::Elevator | Layer::Device) && !self.sync;
+            self.nr_waits += u64::from(waiting && !self.waiting);
+            self.waiting = waiting;
+            self.ns[layer as usize] += passed;
+            self.since = now;
+        }
+    }
+}
+
+impl Waits {
+    pub(super) fn begin(&mut self, now: Nanos, op: Op) {
+        self.next += 1;
+        let sync = matches!(op, Op::Fsync | Op::Fdatasync);
+        self.syncs += u32::from(sync);
+        self.places.insert(self.next, self.calls.len());
+        self.calls.push(Waiter {
+            nr: self.next,
+            sync,
+            since: now,
+            stages: [0; 3],
+            bios: 0,
+            throttled: false,
+            ns: [0; NR],
+            nr_requests: 0,
+            nr_bios: 0,
+            nr_waits: 0,
+            waiting: false,
+        });
+    }
+
+    /// The call at this place has ended; yields its time without I/O, ns.
+    pub(super) fn end(&mut self, now: Nanos, place: usize) -> u64 {
+        let writes = self.writes;
+        let mut call = self.calls.swap_remove(place);
+        self.places.remove(&call.nr);
+        if let Some(moved) = self.calls.get(place) {
+            self.places.insert(moved.nr, place);
+        }
+        call.pass(now, writes);
+        self.syncs -= u32::from(call.sync);
+        let code = call.ns[Layer::Cpu as usize];
+        self.add(&call);
+        code
+    }
+
+    fn add(&mut self, call: &Waiter) {
+        self.ns.iter_mut().zip(call.ns).for_each(|(sum, ns)| *sum += ns as f64);
+        self.waited += u64::from(call.nr_requests > 0);
+        self.requests += call.nr_requests;
+        self.bios += call.nr_bios;
+        self.waits += call.nr_waits;
+    }
+
+    /// The call queues a bio that it will wait for.
+    pub(super) fn bio(&mut self, now: Nanos, place: usize) {
+        let writes = self.writes;
+        let call = &mut self.calls[place];
+        call.pass(now, writes);
+        call.bios += 1;
+        call.nr_bios += 1;
+    }
+
+    pub(super) fn throttle(&mut self, now: Nanos, place: usize) {
+        let writes = self.writes;
+        let call = &mut self.calls[place];
+        call.pass(now, writes);
+        call.throttled = true;
+    }
+
+    pub(super) fn allocate(&mut self, rq: u32, dir: Dir, pages: Option<(u32, u64, u32)>) {
+        self.any_request = true;
+        self.with_pages.retain(|known| *known != rq);
+        if pages.is_some() {
+            self.with_pages.push(rq);
+        }
+        let flying = Flying { write: dir == Dir::Write, pages: pages.into_iter().collect(), ..Flying::default() };
+        self.flying.insert(rq, flying);
+    }
+
+    pub(super) fn merge(&mut self, rq: u32, pages: Option<(u32, u64, u32)>) {
+        let (Some(flying), Some(pages)) = (self.flying.get_mut(&rq), pages) else { return };
+        if flying.pages.is_empty() {
+            self.with_pages.push(rq);
+        }
+        flying.pages.push(pages);
+    }
+
+    /// A call waits for a request; `own` if one of its own bios is in it.
+    pub(super) fn attach(&mut self, now: Nanos, place: usize, rq: u32, own: bool) {
+        let writes = self.writes;
+        let (call, Some(flying)) = (&mut self.calls[place], self.flying.get_mut(&rq)) else { return };
+        call.pass(now, writes);
+        if own {
+            call.bios = call.bios.saturating_sub(1);
+        }
+        if !flying.waiters.contains(&call.nr) {
+            flying.waiters.push(call.nr);
+            call.stages[flying.stage as usize] += 1;
+            call.nr_requests += 1;
+            call.nr_bios += u64::from(!own);
+        }
+    }
+
+    /// A read asks for pages that are on their way already.
+    pub(super) fn join_flying(&mut self, now: Nanos, place: usize, file: u32, first: u64, last: u64) {
+        let overlaps = |(of, start, nr): &(u32, u64, u32)| {
+            *of == file && *start <= last && *start + u64::from(*nr) > first
+        };
+        let wanted = |rq: &&u32| self.flying.get(rq).is_some_and(|flying| flying.pages.iter().any(overlaps));
+        let found: Vec<u32> = self.with_pages.iter().filter(wanted).copied().collect();
+        found.iter().for_each(|rq| self.attach(now, place, *rq, false));
+    }
+
+    pub(super) fn unite(&mut self, now: Nanos, rq: u32, gone: u32) {
+        let Some(old) = self.flying.remove(&gone) else { return };
+        self.with_pages.retain(|known| *known != gone);
+        let Some(kept) = self.flying.get_mut(&rq) else { return };
+        if kept.pages.is_empty() && !old.pages.is_empty() {
+            self.with_pages.push(rq);
+        }
+        kept.pages.extend(old.pages);
+        let stage = kept.stage;
+        for nr in old.waiters {
+            let Some(call) = self.places.get(&nr).and_then(|place| self.calls.get_mut(*place)) else { continue };
+            call.pass(now, self.writes);
+            call.stages[old.stage as usize] -= 1;
+            if kept.waiters.contains(&nr) {
+                call.nr_requests -= 1;
+            } else {
+                kept.waiters.push(nr);
+                call.stages[stage as usize] += 1;
+            }
+        }
+        if old.write {
+            self.count_write(now, old.stage, u32::saturating_sub);
+        }
+    }
+
+    pub(super) fn insert(&mut self, now: Nanos, rq: u32) {
+        self.enter(now, rq, Stage::Elevator);
+    }
+
+    pub(super) fn issue(&mut self, now: Nanos, rq: u32, dir: Dir) {
+        // What nobody has seen begin (a flush, a trace that starts in the middle) is waited for all the same.
+        let write = dir == Dir::Write;
+        self.flying.entry(rq).or_insert_with(|| Flying { write, ..Flying::default() });
+        self.enter(now, rq, Stage::Device);
+    }
+
+    /// Syncs without requests of their own wait for whatever is written, and so their time passes whenever that changes.
+    fn count_write(&mut self, now: Nanos, stage: Stage, change: fn(u32, u32) -> u32) {
+        if self.syncs > 0 {
+            let writes = self.writes;
+            self.calls.iter_mut().filter(|call| call.sync).for_each(|call| call.pass(now, writes));
+        }
+        match stage {
+            Stage::Plug => {}
+            Stage::Elevator => self.writes[0] = change(self.writes[0], 1),
+            Stage::Device => self.writes[1] = change(self.writes[1], 1),
+        }
+    }
+
+    fn enter(&mut self, now: Nanos, rq: u32, stage: Stage) {
+        let Some(flying) = self.flying.get_mut(&rq) else { return };
+        let before = std::mem::replace(&mut flying.stage, stage);
+        let write = flying.write;
+        for nr in &flying.waiters {
+            if let Some(call) = self.places.get(nr).and_then(|place| self.calls.get_mut(*place)) {
+                call.pass(now, self.writes);
+                call.stages[before as usize] -= 1;
+                call.stages[stage as usize] += 1;
+            }
+        }
+        if write {
+            self.count_write(now, before, u32::saturating_sub);
+            self.count_write(now, stage, u32::saturating_add);
+        }
+    }
+
+    pub(super) fn complete(&mut self, now: Nanos, rq: u32) {
+        let Some(flying) = self.flying.remove(&rq) else { return };
+        if !flying.pages.is_empty() {
+            self.with_pages.retain(|known| *known != rq);
+        }
+        for nr in &flying.waiters {
+            if let Some(call) = self.places.get(nr).and_then(|place| self.calls.get_mut(*place)) {
+                call.pass(now, self.writes);
+                call.stages[flying.stage as usize] -= 1;
+            }
+        }
+        if flying.write {
+            self.count_write(now, flying.stage, u32::saturating_sub);
+        }
+    }
+
+    /// The time of all calls, those included that have not ended.
+    pub(super) fn finish(mut self, now: Nanos, elapsed: Nanos, digest: &Digest) -> Time {
+        let writes = self.writes;
+        for mut call in std::mem::take(&mut self.calls) {
+            call.pass(now, writes);
+            self.add(&call);
+        }
+        if !self.any_request {
+            // A device that takes bios as they are has no requests, and what is not code is its own.
+            self.ns[Layer::Device as usize] += std::mem::take(&mut self.ns[Layer::Plug as usize]);
+        }
+        let code: f64 = self.ns[Layer::Cpu as usize];
+        let excess: f64 = digest.without_io[..2].iter().map(|spread| spread.excess_over(4.0 * spread.median())).sum();
+        let lock = excess.min(code);
+        self.ns[Layer::Cpu as usize] = code - lock;
+        self.ns[Layer::Lock as usize] += lock;
+        let slots = digest.workload.concurrency;
+        let whole = f64::from(slots) * elapsed.0 as f64;
+        self.ns[Layer::Application as usize] = (whole - self.ns.iter().sum::<f64>()).max(0.0);
+        Time { slots, ns: self.ns, waited: self.waited, requests: self.requests, bios: self.bios, waits: self.waits }
+    }
+}
