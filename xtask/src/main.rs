@@ -3,6 +3,7 @@
 mod bench;
 mod fuzz;
 mod methods;
+mod plant;
 mod tidy;
 mod verify;
 
@@ -44,6 +45,12 @@ const COMMANDS: &[Command] = &[
         arguments: "",
         about: "how often comparisons are wrong: thousands of trials into docs/METHODS.md",
         run: methods::run,
+    },
+    Command {
+        name: "plant",
+        arguments: "[--seed 1] [--count 200] [--cases] [--page] [--json]",
+        about: "causes hidden in simulated runs: how often `explain` finds them",
+        run: plant::run,
     },
     Command {
         name: "fuzz",

@@ -1,10 +1,12 @@
 //! The `iowhy` command: reads the command line, shows progress, prints what the laboratory returns.
 
+mod bisect;
 mod calibrate;
 mod check;
 mod compare;
 mod conform;
 mod doctor;
+mod explain;
 mod fio;
 mod history;
 mod incident;
@@ -33,6 +35,9 @@ use output::Exit;
 struct Arguments {
     #[command(subcommand)]
     verb: Verb,
+    /// Exit as `git bisect run` wants it: 1 bad, 125 cannot tell, 128 a mistake
+    #[arg(long, global = true, hide = true)]
+    bisect_exit: bool,
 }
 
 #[derive(Subcommand)]
@@ -64,6 +69,10 @@ enum Verb {
     },
     /// Two sets of runs: regression, improvement, same, or cannot tell
     Compare(compare::Arguments),
+    /// Why one set of runs is slower than another
+    Explain(explain::Arguments),
+    /// Which change made it slow: between two kernels, or among commits
+    Bisect(bisect::Arguments),
     /// Gate: fail when runs are worse than a baseline
     Check(check::Arguments),
     /// Where metrics changed over the runs in the store
@@ -81,13 +90,36 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    let exit = match Arguments::parse().verb {
+    // A mistake must not look like a bad commit; where the words cannot be read it is only seen that they are there.
+    let words: Vec<OsString> = std::env::args_os().skip(1).take_while(|word| word != "--").collect();
+    let has = |wanted: &str| words.iter().any(|word| word == wanted);
+    let bisection = has("--bisect-exit") || words.first().is_some_and(|verb| verb == "bisect") && has("--git");
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) if bisection && error.use_stderr() => {
+            output::complain(&error.render().to_string());
+            return Exit::Abort.code();
+        }
+        Err(error) => error.exit(),
+    };
+    let bisection = arguments.bisect_exit || bisection;
+    if bisection {
+        // The exit code of a panic, 101, would be one.
+        let report = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            report(panic);
+            std::process::exit(128);
+        }));
+    }
+    let exit = match arguments.verb {
         Verb::Incident(arguments) => incident::run(&arguments),
         Verb::Models(arguments) => models::run(&arguments),
         Verb::Sysbench { arguments } => sysbench::run(&arguments),
         Verb::Run { arguments } => run::run(&arguments),
         Verb::Fio { arguments } => fio::run(&arguments),
         Verb::Compare(arguments) => compare::run(&arguments),
+        Verb::Explain(arguments) => explain::run(&arguments),
+        Verb::Bisect(arguments) => bisect::run(&arguments),
         Verb::Check(arguments) => check::run(&arguments),
         Verb::History(arguments) => history::run(&arguments),
         Verb::Calibrate(arguments) => calibrate::run(&arguments),
@@ -96,7 +128,7 @@ fn main() -> ExitCode {
         Verb::Trace(arguments) => trace::run(&arguments),
         Verb::Conform(arguments) => conform::run(&arguments),
     };
-    exit.unwrap_or_else(|error| {
+    let exit = exit.unwrap_or_else(|error| {
         let mut message = String::new();
         for cause in error.chain().map(ToString::to_string) {
             // Some errors quote their cause themselves.
@@ -107,6 +139,6 @@ fn main() -> ExitCode {
         }
         output::complain(&format!("error: {message}\n"));
         Exit::Usage
-    })
-    .code()
+    });
+    if bisection { exit.for_bisection().code() } else { exit.code() }
 }

@@ -1,6 +1,7 @@
 //! `iowhy models`.
 
 use iowhy_lab::models;
+use iowhy_lab::rules::page;
 
 use crate::output::{self, Exit};
 
@@ -12,7 +13,7 @@ pub(crate) struct Arguments {
     /// One JSON object
     #[arg(long, conflicts_with = "markdown")]
     json: bool,
-    /// The page docs/MODELS.md
+    /// The page docs/MODELS.md; of the kind `rule`, docs/RULES.md
     #[arg(long)]
     markdown: bool,
 }
@@ -29,6 +30,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     };
     if arguments.json {
         output::print_json(&models::json(&models))?;
+    } else if arguments.markdown && kind == Some("rule") {
+        output::print(&page::markdown())?;
     } else if arguments.markdown {
         output::print(&models::markdown(&models))?;
     } else {

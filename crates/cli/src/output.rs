@@ -32,6 +32,10 @@ pub(crate) enum Exit {
     Usage,
     /// There is not enough evidence to say.
     Inconclusive,
+    /// For `git bisect run`: this commit cannot be tested.
+    Skip,
+    /// For `git bisect run`: the bisection makes no sense.
+    Abort,
 }
 
 impl Exit {
@@ -42,7 +46,18 @@ impl Exit {
             Exit::Failed => 1,
             Exit::Usage => 2,
             Exit::Inconclusive => 3,
+            Exit::Skip => 125,
+            Exit::Abort => 128,
         })
+    }
+
+    /// The same for `git bisect run`, to which 1 to 124 say that a commit is bad.
+    pub(crate) fn for_bisection(self) -> Exit {
+        match self {
+            Exit::Usage => Exit::Abort,
+            Exit::Inconclusive => Exit::Skip,
+            Exit::Fine | Exit::Failed | Exit::Skip | Exit::Abort => self,
+        }
     }
 }
 

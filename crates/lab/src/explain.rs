@@ -12,8 +12,11 @@
 
 pub mod delta;
 pub mod digest;
+pub mod json;
 pub mod layers;
+pub mod prove;
 pub mod source;
+pub mod text;
 
 use crate::compare::{Comparison, Verdict};
 use crate::rules::{self, Rule};

@@ -110,6 +110,60 @@ pub fn list() -> Result<Vec<Known>, IncidentError> {
         .collect()
 }
 
+/// A row as it is run: which command line, how often.
+#[derive(Clone, Debug)]
+pub struct RunnableRow {
+    /// Words after `iowhy`.
+    pub command: String,
+    /// What it ran on, with the first repetition.
+    pub plan: Plan,
+    /// Repetitions that the scenario makes.
+    pub repetitions: u32,
+}
+
+/// The row (or extra run) of an incident as it is run, or the names that there are.
+///
+/// # Errors
+/// If the incident or the row is unknown.
+pub fn row(id: &str, row: &str) -> Result<RunnableRow, IncidentError> {
+    let entry = entry(id)?;
+    let scenario = entry.scenario.ok_or_else(|| IncidentError::NotModelled(id.to_owned()))?;
+    let scenario = scenario::parse(entry.id, scenario)?;
+    let planned = scenario.plan(&file::parse(entry.id, entry.file)?)?;
+    let names = planned.runs.iter().map(|run| run.id.as_str());
+    let Some(run) = planned.runs.iter().find(|run| run.id == row) else {
+        return Err(IncidentError::Unknown(
+            Problem::error(format!("incident {id} has no run `{row}`")).near(row, names),
+        ));
+    };
+    let repetitions = scenario.sequences.min(run.most_sequences).max(run.least_sequences).max(1);
+    Ok(RunnableRow { command: run.command.clone(), plan: run.plan.clone(), repetitions })
+}
+
+/// The rows that an explanation of the incident compares: what it was before (or without the cause), and what is broken.
+///
+/// # Errors
+/// If the incident is unknown.
+pub fn explained_rows(id: &str) -> Result<[String; 2], IncidentError> {
+    let entry = entry(id)?;
+    let scenario = entry.scenario.ok_or_else(|| IncidentError::NotModelled(id.to_owned()))?;
+    let scenario = scenario::parse(entry.id, scenario)?;
+    let part = |names: &[&str]| names.iter().find_map(|name| scenario.why.get(*name)).cloned();
+    match (part(&["before", "clean", "fixed"]), part(&["broken"])) {
+        (Some(before), Some(broken)) => Ok([before, broken]),
+        _ => Err(IncidentError::NotModelled(id.to_owned())),
+    }
+}
+
+fn entry(id: &str) -> Result<&'static Entry, IncidentError> {
+    INCIDENTS.iter().find(|entry| entry.id == id).ok_or_else(|| {
+        let names = INCIDENTS.iter().map(|entry| entry.id);
+        IncidentError::Unknown(
+            Problem::error(format!("unknown incident `{id}`")).near(id, names).help("`iowhy incident list` lists them"),
+        )
+    })
+}
+
 /// Why an incident could not be run.
 #[derive(Debug, thiserror::Error)]
 pub enum IncidentError {
@@ -406,12 +460,7 @@ pub fn combine(hashes: impl Iterator<Item = u64>) -> u64 {
 /// # Errors
 /// If the incident is unknown or not modelled, or a run fails.
 pub fn run(id: &str, how: How, progress: &(dyn Fn(usize, usize) + Sync)) -> Result<IncidentResult, IncidentError> {
-    let Some(entry) = INCIDENTS.iter().find(|entry| entry.id == id) else {
-        let names = INCIDENTS.iter().map(|entry| entry.id);
-        return Err(IncidentError::Unknown(
-            Problem::error(format!("unknown incident `{id}`")).near(id, names).help("`iowhy incident list` lists them"),
-        ));
-    };
+    let entry = entry(id)?;
     let scenario = entry.scenario.ok_or_else(|| IncidentError::NotModelled(id.to_owned()))?;
     run_entry(entry, scenario, how, progress)
 }

@@ -2,6 +2,7 @@
 //! of all of them as values, text or JSON. Nothing here prints, exits or reads the command line of the process.
 
 pub mod backend;
+pub mod bisect;
 pub mod calibrate;
 pub mod compare;
 pub mod conform;
@@ -21,6 +22,7 @@ pub mod metric;
 pub mod mmtests;
 pub mod models;
 pub mod place;
+pub mod plant;
 pub mod rules;
 pub mod run;
 pub mod stats;

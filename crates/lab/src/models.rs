@@ -19,6 +19,7 @@ use iowhy_stack::writeback::WRITEBACKS;
 use serde_json::{Map, Value, json};
 
 use crate::diagnose::{Problem, Span};
+use crate::rules::RULES;
 use crate::stats::METHODS;
 use crate::stats::mmtests::STATISTICS;
 use crate::text;
@@ -38,11 +39,9 @@ pub const KINDS: &[(&str, &str)] = &[
     ("machine", "CPUs, memory and what code costs; key `machine=NAME`"),
     ("reclaim", "which pages leave the cache when memory is short"),
     ("engine", "how a thread of a program makes its calls"),
+    ("rule", "mechanisms that `iowhy explain` looks for; docs/RULES.md has all of them"),
     ("statistic", "what tables show of samples, and what comparisons decide by"),
 ];
-
-/// Kinds of later releases.
-const LATER: &[&str] = &["rule"];
 
 /// A tunable as it is typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,9 +79,6 @@ pub struct Model {
 /// If there is no such kind.
 pub fn catalogue(kind: Option<&str>) -> Result<Vec<Model>, Problem> {
     if let Some(wanted) = kind {
-        if LATER.contains(&wanted) {
-            return Err(Problem::error(format!("there is no {wanted} in this release")).at(Span::whole(wanted)));
-        }
         if !KINDS.iter().any(|(name, _)| *name == wanted) {
             let names: Vec<&str> = KINDS.iter().map(|(name, _)| *name).collect();
             return Err(Problem::error(format!("unknown kind `{wanted}`"))
@@ -113,6 +109,7 @@ pub fn catalogue(kind: Option<&str>) -> Result<Vec<Model>, Problem> {
                 entries(&mut models, name, iowhy_live::engine::ENGINES);
                 entries(&mut models, name, ENGINES);
             }
+            "rule" => rules(&mut models),
             "statistic" => statistics(&mut models),
             other => unreachable!("`{other}` is listed but has no table"),
         }
@@ -163,6 +160,27 @@ fn patches(models: &mut Vec<Model>) {
                 kernels => format!("that of what it sets; applies to {}", kernels.join(", ")),
             },
             parts: patch.sets.to_vec(),
+        });
+    }
+}
+
+fn rules(models: &mut Vec<Model>) {
+    const ORIGIN: &[Origin] = &[Origin {
+        kernels: "as the rule says",
+        file: "docs/RULES.md",
+        function: "-",
+        notes: "evidence, remedy and refutation of each",
+    }];
+    for rule in RULES {
+        models.push(Model {
+            kind: "rule",
+            name: rule.name,
+            aliases: Vec::new(),
+            summary: rule.what,
+            origin: ORIGIN,
+            options: Vec::new(),
+            conformance: "causes planted at random (`cargo xtask plant`), and pairs of runs in its tests".to_owned(),
+            parts: Vec::new(),
         });
     }
 }

@@ -7,7 +7,43 @@
 use crate::explain::delta::{Contrast, Delta, Unit};
 use crate::explain::Evidence;
 
+mod alone;
+mod async_queue_per_task;
+mod cache_too_small;
 mod changed_job;
+pub mod page;
+mod cpu_bound_submission;
+mod device;
+mod device_bandwidth;
+mod device_idle_exit;
+mod device_iops_cap;
+mod device_latency;
+mod flush_cost;
+mod hinted_pages_evicted;
+mod idling_for_the_wrong_reader;
+mod invalidation_cost;
+mod journal_commit_per_fsync;
+mod lost_locality;
+mod merge_delays_first_page;
+mod merging_off;
+mod mmap_read_around;
+mod noisy_neighbour;
+mod plug_around_read;
+mod queue_depth_one;
+mod random_advice;
+mod read_larger_than_window;
+mod readahead_off;
+mod reads;
+mod reads_starved;
+mod requests_cut;
+mod shared_readahead_state;
+mod slice_idling;
+mod stale_pages_under_direct_io;
+mod window_closed_by_hits;
+mod window_too_large;
+mod window_too_small;
+mod writeback_throttling;
+mod writes_starved;
 
 /// A mechanism.
 #[derive(Debug)]
@@ -103,7 +139,41 @@ impl Figure {
 }
 
 /// Every rule, from the top of the path down.
-pub const RULES: &[&Rule] = &[&changed_job::RULE];
+pub const RULES: &[&Rule] = &[
+    &changed_job::RULE,
+    &cpu_bound_submission::RULE,
+    &stale_pages_under_direct_io::RULE,
+    &invalidation_cost::RULE,
+    &cache_too_small::RULE,
+    &hinted_pages_evicted::RULE,
+    &shared_readahead_state::RULE,
+    &window_closed_by_hits::RULE,
+    &random_advice::RULE,
+    &readahead_off::RULE,
+    &window_too_small::RULE,
+    &window_too_large::RULE,
+    &read_larger_than_window::RULE,
+    &mmap_read_around::RULE,
+    &plug_around_read::RULE,
+    &requests_cut::RULE,
+    &merging_off::RULE,
+    &merge_delays_first_page::RULE,
+    &idling_for_the_wrong_reader::RULE,
+    &slice_idling::RULE,
+    &async_queue_per_task::RULE,
+    &queue_depth_one::RULE,
+    &lost_locality::RULE,
+    &reads_starved::RULE,
+    &writes_starved::RULE,
+    &writeback_throttling::RULE,
+    &journal_commit_per_fsync::RULE,
+    &flush_cost::RULE,
+    &device_latency::RULE,
+    &device_bandwidth::RULE,
+    &device_iops_cap::RULE,
+    &device_idle_exit::RULE,
+    &noisy_neighbour::RULE,
+];
 
 /// The rule of this name.
 pub fn find(name: &str) -> Option<&'static Rule> {
@@ -120,8 +190,25 @@ pub fn grade(value: f64, from: f64, to: f64) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use crate::explain::{Explanation, explain, source};
+    use crate::incident::command::plan_of_command;
+
+    /// Explains the difference of two command lines from `runs` runs each, with different seeds.
+    pub(crate) fn explain_pair(runs: u32, a: &str, b: &str) -> Explanation {
+        let side = |line: &str, first| {
+            let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            let plan = plan_of_command(&words).unwrap_or_else(|problems| panic!("{line}: {}", problems.render()));
+            source::simulate(line, &plan, (first, runs), &|| {}).expect("it runs")
+        };
+        explain(&side(a, 0), &side(b, runs), None)
+    }
+
+    /// The names of what is found, best first.
+    pub(crate) fn names(explanation: &Explanation) -> Vec<&'static str> {
+        explanation.findings.iter().map(|finding| finding.rule.name).collect()
+    }
 
     #[test]
     fn rules_are_complete_and_name_each_other_rightly() {

@@ -28,6 +28,7 @@ pub mod power;
 pub(crate) mod rank;
 pub mod share;
 pub mod signed_rank;
+pub mod welch;
 
 /// What a method is, for lists and for the figures it made.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -63,6 +64,7 @@ pub const METHODS: &[&Method] = &[
     &power::METHOD,
     &share::METHOD,
     &signed_rank::METHOD,
+    &welch::METHOD,
 ];
 
 /// Which direction is better.

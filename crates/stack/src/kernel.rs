@@ -552,6 +552,29 @@ impl std::fmt::Display for KeyError {
 
 impl std::error::Error for KeyError {}
 
+/// One difference between two stacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The key: a kind of policy (`plug`), a tunable of one (`elevator.slice_idle_ms`), a tunable of the queue
+    /// (`read_ahead_kb`), `disk`, or a parameter of the device (`disk.rpm`).
+    pub key: String,
+    /// Value in the first stack.
+    pub from: String,
+    /// Value in the second.
+    pub to: String,
+}
+
+impl Change {
+    /// What it belongs to: a kind of policy, `queue` or `disk`.
+    pub fn kind(&self) -> &str {
+        match self.key.split_once('.') {
+            Some((kind, _)) => kind,
+            None if self.key == "disk" || KINDS.contains(&self.key.as_str()) => &self.key,
+            None => "queue",
+        }
+    }
+}
+
 /// Everything between the program and the platters: what a run is made on.
 #[derive(Clone, Debug)]
 pub struct Stack {
@@ -724,6 +747,43 @@ impl Stack {
         keys
     }
 
+    /// What is different in `bad`: policies first, in the order of the path, then tunables of the queue and the
+    /// policies, then the device. A policy brings its own tunables along; those that both entries have in common, under
+    /// one name and with values that both accept, are differences of their own.
+    pub fn differences(good: &Stack, bad: &Stack) -> Vec<Change> {
+        let (mut policies, mut tunables) = (Vec::new(), Vec::new());
+        tunables.extend(different_options("", &good.options, &bad.options));
+        macro_rules! kinds {
+            ($($key:literal $field:ident),*) => {
+                $(differences_of($key, &good.$field, &bad.$field, &mut policies, &mut tunables);)*
+            };
+        }
+        kinds!("readahead" readahead, "fault" fault, "plug" plug, "elevator" elevator, "direct" direct,
+            "filesystem" filesystem, "writeback" writeback, "machine" machine, "disk" device);
+        policies.extend(tunables);
+        policies
+    }
+
+    /// This stack with those differences to `bad` that `on` picks by their keys.
+    pub fn with_changes(&self, bad: &Stack, on: &dyn Fn(&str) -> bool) -> Stack {
+        Stack {
+            kernel: self.kernel,
+            patches: Vec::new(),
+            options: mixed_options("", &self.options, &bad.options, self.options.clone(), on),
+            readahead: mixed("readahead", &self.readahead, &bad.readahead, on),
+            fault: mixed("fault", &self.fault, &bad.fault, on),
+            plug: mixed("plug", &self.plug, &bad.plug, on),
+            elevator: mixed("elevator", &self.elevator, &bad.elevator, on),
+            // What is mixed stays as it is, whatever the device.
+            elevator_chosen: true,
+            direct: mixed("direct", &self.direct, &bad.direct, on),
+            filesystem: mixed("filesystem", &self.filesystem, &bad.filesystem, on),
+            writeback: mixed("writeback", &self.writeback, &bad.writeback, on),
+            machine: mixed("machine", &self.machine, &bad.machine, on),
+            device: mixed("disk", &self.device, &bad.device, on),
+        }
+    }
+
     /// One line that names the composition: kernel, patches, and whatever differs from its defaults.
     pub fn describe(&self) -> String {
         let base = Stack::new(self.kernel);
@@ -819,6 +879,61 @@ impl Stack {
     }
 }
 
+/// Tunables that both tables have, with the values as typed, where these differ and each table accepts the other's.
+fn different_options(prefix: &str, good: &Options, bad: &Options) -> Vec<Change> {
+    let mut changes = Vec::new();
+    for (spec, value) in good.iter() {
+        let Some((other, wanted)) = bad.iter().find(|(other, _)| other.name == spec.name) else { continue };
+        let (from, to) = (spec.show(value), other.show(wanted));
+        if from != to && spec.parse(&to).is_ok() && other.parse(&from).is_ok() {
+            let dot = if prefix.is_empty() { "" } else { "." };
+            changes.push(Change { key: format!("{prefix}{dot}{}", spec.name), from, to });
+        }
+    }
+    changes
+}
+
+fn differences_of<B: Copy>(
+    kind: &str,
+    good: &Chosen<B>,
+    bad: &Chosen<B>,
+    policies: &mut Vec<Change>,
+    tunables: &mut Vec<Change>,
+) {
+    let (from, to) = (good.entry.name, bad.entry.name);
+    if from != to {
+        policies.push(Change { key: kind.to_owned(), from: from.to_owned(), to: to.to_owned() });
+    }
+    tunables.extend(different_options(kind, &good.options, &bad.options));
+}
+
+/// `options`, which are those of either side, with each shared tunable as `on` says.
+fn mixed_options(
+    prefix: &str,
+    good: &Options,
+    bad: &Options,
+    mut options: Options,
+    on: &dyn Fn(&str) -> bool,
+) -> Options {
+    for change in different_options(prefix, good, bad) {
+        let name = change.key.rsplit('.').next().unwrap_or(&change.key);
+        let text = if on(&change.key) { &change.to } else { &change.from };
+        let value = options.specs().iter().find(|spec| spec.name == name).map(|spec| spec.parse(text));
+        match value {
+            Some(Ok(value)) => options.set(name, value),
+            _ => unreachable!("both tables have the tunable and accept both values"),
+        }
+    }
+    options
+}
+
+fn mixed<B: Copy>(kind: &str, good: &Chosen<B>, bad: &Chosen<B>, on: &dyn Fn(&str) -> bool) -> Chosen<B> {
+    let other = good.entry.name != bad.entry.name && on(kind);
+    let base = if other { bad } else { good };
+    let options = mixed_options(kind, &good.options, &bad.options, base.options.clone(), on);
+    Chosen { entry: base.entry, options }
+}
+
 fn choose<B: Copy>(
     chosen: &mut Chosen<B>,
     table: &'static [&'static Entry<B>],
@@ -869,5 +984,61 @@ fn set_option(options: &mut Options, key: &str, value: &str, kind: &str) -> Resu
             },
             accepted: options.specs().iter().map(|spec| spec.name.to_owned()).collect(),
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(stack: &Stack, to: &Stack) -> Vec<String> {
+        Stack::differences(stack, to).into_iter().map(|change| change.key).collect()
+    }
+
+    #[test]
+    fn any_part_of_the_differences_leaves_the_others() {
+        for (good, bad) in [(0, 15), (2, 16), (5, 6), (8, 13), (15, 1), (13, 9), (11, 11)] {
+            let (mut good, bad) = (Stack::new(&KERNELS[good]), Stack::new(&KERNELS[bad % KERNELS.len()]));
+            good.set("read_ahead_kb", "64").expect("every kernel has it");
+            let all = Stack::differences(&good, &bad);
+            assert!(!all.is_empty());
+            assert!(values(&good, &good).is_empty());
+            assert!(
+                values(&good.with_changes(&bad, &|_| true), &bad).is_empty(),
+                "{} -> {}",
+                good.kernel.name,
+                bad.kernel.name
+            );
+            assert!(values(&good.with_changes(&bad, &|_| false), &good).is_empty());
+            let mut rng = Rng::stream(all.len() as u64, "subsets");
+            for _ in 0..20 {
+                let on: Vec<&str> =
+                    all.iter().filter(|_| rng.below(2) == 1).map(|change| change.key.as_str()).collect();
+                let mixed = good.with_changes(&bad, &|key| on.contains(&key));
+                let mut left = values(&mixed, &bad);
+                left.sort();
+                let mut off: Vec<String> = all
+                    .iter()
+                    .filter(|change| !on.contains(&change.key.as_str()))
+                    .map(|change| change.key.clone())
+                    .collect();
+                off.sort();
+                assert_eq!(left, off, "{} -> {} with {on:?}", good.kernel.name, bad.kernel.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_change_says_what_it_belongs_to() {
+        for (key, kind) in [
+            ("plug", "plug"),
+            ("elevator.slice_idle_ms", "elevator"),
+            ("hz", "queue"),
+            ("disk", "disk"),
+            ("disk.rpm", "disk"),
+        ] {
+            let change = Change { key: key.to_owned(), from: String::new(), to: String::new() };
+            assert_eq!(change.kind(), kind);
+        }
     }
 }

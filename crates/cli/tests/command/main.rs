@@ -1,5 +1,6 @@
 //! The command from outside: exit codes, messages, JSON, text.
 
+mod bisect;
 mod calibrate;
 mod check;
 mod compare;
@@ -283,6 +284,19 @@ fn is_fresh(path: &Path, fresh: &str) {
 #[test]
 fn the_page_of_models_is_fresh() {
     is_fresh(&root().join("docs/MODELS.md"), &text(&iowhy("models --markdown").stdout));
+}
+
+#[test]
+fn the_page_of_rules_is_fresh() {
+    use iowhy_lab::rules::page::{TABLE, with_table, without_table};
+    let path = root().join("docs/RULES.md");
+    let page = fs::read_to_string(&path).unwrap_or_default();
+    // The table takes minutes, and is another command's.
+    let table = page.split_once(TABLE[0]).and_then(|(_, rest)| rest.split_once(TABLE[1])).map_or("", |(table, _)| table);
+    let fresh = text(&iowhy("models rule --markdown").stdout);
+    let fresh = if table.trim().is_empty() { fresh } else { with_table(&fresh, table.trim_matches('\n')) };
+    is_fresh(&path, &fresh);
+    assert_eq!(without_table(&fresh), text(&iowhy("models rule --markdown").stdout));
 }
 
 #[test]

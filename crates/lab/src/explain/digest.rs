@@ -32,7 +32,7 @@ use iowhy_stack::event::{
 };
 use iowhy_stack::units::{Nanos, PAGE_BYTES, SECTOR_BYTES};
 
-pub use commands::{Class, Commands, Load, Place};
+pub use commands::{Class, Commands, Load, Moments, Place, Within};
 pub use tally::{PageSet, Spread};
 pub use waits::{LAYERS, Layer, Time};
 use waits::Waits;

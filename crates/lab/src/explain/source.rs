@@ -1,5 +1,14 @@
-//! Where the two sides of an explanation come from: simulated runs are made again and watched, stored ones are read.
+//! Where the two sides of an explanation come from.
+//!
+//! ```text
+//! INCIDENT/ROW    a row of a published incident: it is simulated, as often as its scenario says, and watched
+//! INCIDENT        its two rows: as it was before, and broken
+//! sim:KERNEL..    the job behind `--` at this place: simulated and watched
+//! FILE            a trace, in any form that `iowhy trace` reads; several with commas between them
+//! anything else   a label, a tag or ids in the store: runs that were kept with `--trace`
+//! ```
 
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -7,15 +16,53 @@ use iowhy_stack::outcome::{Plan, RunError};
 use iowhy_stack::sim;
 
 use super::Side;
-use super::digest::Observer;
-use crate::incident::command::repetition;
+use super::digest::{Digest, Observer};
+use crate::diagnose::{Problem, Problems, Span};
+use crate::incident::command::{plan_of_command, repetition};
+use crate::incident::{self, IncidentError};
+use crate::metric::Group;
+use crate::store::{Kind, Store, StoreError};
+use crate::trace;
+use crate::trace::join::{Who, join};
+
+/// A side with what is known of how it was made.
+#[derive(Clone, Debug, Default)]
+pub struct Gathered {
+    /// Its runs.
+    pub side: Side,
+    /// Words after `iowhy` that make such a run in the simulator; nothing of live and blind runs.
+    pub command: Option<String>,
+    /// Its metrics, if it comes from the store.
+    pub group: Option<Group>,
+}
+
+/// What is to be explained.
+#[derive(Clone, Debug, Default)]
+pub struct Asked {
+    /// Base and candidate, or an incident alone.
+    pub names: Vec<String>,
+    /// The job for places.
+    pub job: Vec<String>,
+    /// The disk for places.
+    pub disk: Option<String>,
+    /// Runs of each side that is simulated; nothing for what a scenario says, or 5.
+    pub runs: Option<u32>,
+}
+
+/// Simulated runs of a side unless another number is asked for.
+const RUNS: u32 = 5;
 
 /// Makes `runs` repetitions of a plan, from the repetition `first` on, and watches them; on as many threads as there
 /// are CPUs, which changes nothing.
 ///
 /// # Errors
 /// What the simulator says.
-pub fn simulate(label: &str, plan: &Plan, (first, runs): (u32, u32), done: &(dyn Fn() + Sync)) -> Result<Side, RunError> {
+pub fn simulate(
+    label: &str,
+    plan: &Plan,
+    (first, runs): (u32, u32),
+    done: &(dyn Fn() + Sync),
+) -> Result<Side, RunError> {
     let next = AtomicU32::new(0);
     let results = Mutex::new(Vec::new());
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(runs.max(1) as usize);
@@ -40,4 +87,176 @@ pub fn simulate(label: &str, plan: &Plan, (first, runs): (u32, u32), done: &(dyn
     results.sort_by_key(|(nr, _)| *nr);
     let runs = results.into_iter().map(|(_, digest)| digest).collect::<Result<Vec<_>, RunError>>()?;
     Ok(Side { label: label.to_owned(), runs, ..Side::default() })
+}
+
+/// A side that is simulated, before it is.
+struct Simulated {
+    label: String,
+    command: String,
+    plan: Plan,
+    runs: u32,
+}
+
+enum Origin {
+    Simulated(Box<Simulated>),
+    Read(Box<Gathered>),
+}
+
+fn of_incident(error: IncidentError) -> Problem {
+    match error {
+        IncidentError::Unknown(problem) => problem,
+        other => Problem::error(other.to_string()),
+    }
+}
+
+fn row(id: &str, row: &str, runs: Option<u32>) -> Result<Origin, Problem> {
+    let found = incident::row(id, row).map_err(of_incident)?;
+    Ok(Origin::Simulated(Box::new(Simulated {
+        label: row.to_owned(),
+        command: found.command,
+        plan: found.plan,
+        runs: runs.unwrap_or(found.repetitions).max(1),
+    })))
+}
+
+fn place(name: &str, asked: &Asked) -> Result<Origin, Problems> {
+    let mut words = asked.job.clone();
+    if words.is_empty() {
+        let problem = Problem::error(format!("`{name}` is a place, and there is no job to run there"));
+        return Err(Problems { list: vec![problem.help("iowhy explain sim:A sim:B -- dd bs=1M count=512")] });
+    }
+    if words[0] != "sysbench" && words[0] != "run" {
+        words.insert(0, "run".to_owned());
+    }
+    words.extend(["--on".to_owned(), name.to_owned()]);
+    words.extend(asked.disk.iter().flat_map(|disk| ["--disk".to_owned(), disk.clone()]));
+    let plan = plan_of_command(&words)?;
+    Ok(Origin::Simulated(Box::new(Simulated {
+        label: name.to_owned(),
+        command: words.join(" "),
+        plan,
+        runs: asked.runs.unwrap_or(RUNS).max(1),
+    })))
+}
+
+/// Traces in files: each is a run.
+fn traces(name: &str, problems: &mut Problems) -> Option<Gathered> {
+    let mut side = Side { label: name.to_owned(), live: true, ..Side::default() };
+    for file in name.split(',') {
+        let read = trace::load(Path::new(file), problems)?;
+        let joined = join(&read, &Who::default());
+        let mut digest = Digest::of(&joined.events);
+        let others = joined.putters.iter().filter(|putter| !putter.own);
+        digest.foreign.names = others.map(|putter| (putter.name.clone(), putter.nr_pages)).collect();
+        side.lost += read.lost;
+        side.inferred_windows |= joined.inferred_windows;
+        side.runs.push(digest);
+    }
+    Some(Gathered { side, ..Gathered::default() })
+}
+
+/// Runs in the store.
+fn stored(name: &str, store: &Store) -> Result<Gathered, Problem> {
+    let wrong = |error: StoreError| Problem::error(error.to_string()).at(Span::whole(name));
+    let runs = store.find(name).map_err(wrong)?;
+    let mut side = Side { label: name.to_owned(), ..Side::default() };
+    let mut without = 0;
+    for run in &runs {
+        let Some(file) = run.files.iter().find(|file| file.kind == Kind::Events) else {
+            without += 1;
+            continue;
+        };
+        let mut observer = Observer::default();
+        store.replay(&file.hash, &mut observer).map_err(wrong)?;
+        side.runs.push(observer.finish());
+        side.live |= !run.simulated;
+    }
+    if side.runs.is_empty() {
+        let text = format!("`{name}`: {without} runs were kept without events, and nothing can be said of why");
+        return Err(Problem::error(text).at(Span::whole(name)).help("keep them with `--trace` (as root on live runs)"));
+    }
+    let group = store.group(name).map_err(wrong)?;
+    let commands = runs.iter().map(|run| run.policies.as_ref().and_then(|of| of.get("command")?.as_str()));
+    let mut commands: Vec<Option<&str>> = commands.collect();
+    commands.dedup();
+    // Runs of different commands have none in common.
+    let command = if let [Some(only)] = commands.as_slice() { Some((*only).to_owned()) } else { None };
+    Ok(Gathered { side, command, group: Some(group) })
+}
+
+/// Both sides, base first. `open` opens the store, if anything is in it; `done` is told how many runs of how many were
+/// simulated.
+///
+/// # Errors
+/// Everything that is wrong with what was asked for.
+pub fn gather(
+    asked: &Asked,
+    open: &dyn Fn() -> Result<Store, StoreError>,
+    done: &(dyn Fn(u32, u32) + Sync),
+) -> Result<[Gathered; 2], Problems> {
+    let mut problems = Problems::default();
+    let mut names = asked.names.clone();
+    if let [only] = names.as_slice() {
+        match incident::explained_rows(only) {
+            Ok(rows) => names = rows.iter().map(|row| format!("{only}/{row}")).collect(),
+            Err(error) => {
+                let problem = of_incident(error).help("iowhy explain A B, or iowhy explain INCIDENT");
+                return Err(Problems { list: vec![problem] });
+            }
+        }
+    }
+    let known = incident::list().unwrap_or_default();
+    let mut origins = Vec::new();
+    for name in &names {
+        let of_row = known.iter().find_map(|known| Some((known.id, name.strip_prefix(known.id)?.strip_prefix('/')?)));
+        let is_file = name.split(',').all(|file| Path::new(file).is_file());
+        let origin = if let Some((id, of)) = of_row {
+            row(id, of, asked.runs).map_err(|problem| Problems { list: vec![problem] })
+        } else if name.starts_with("sim:") {
+            place(name, asked)
+        } else if is_file {
+            let mut found = Problems::default();
+            let read = traces(name, &mut found);
+            problems.list.append(&mut found.list);
+            match read {
+                Some(read) => Ok(Origin::Read(Box::new(read))),
+                None => continue,
+            }
+        } else {
+            let store = open().map_err(|error| Problem::error(error.to_string()).at(Span::whole(name)));
+            let read = store.and_then(|store| stored(name, &store));
+            read.map(|read| Origin::Read(Box::new(read))).map_err(|problem| Problems { list: vec![problem] })
+        };
+        match origin {
+            Ok(origin) => origins.push(origin),
+            Err(mut wrong) => problems.list.append(&mut wrong.list),
+        }
+    }
+    let Ok([a, b]) = <[Origin; 2]>::try_from(origins) else {
+        if !problems.any_error() {
+            problems.push(Problem::error("an explanation has a base and a candidate").help("iowhy explain A B"));
+        }
+        return Err(problems);
+    };
+    let runs_of = |origin: &Origin| match origin {
+        Origin::Simulated(side) => side.runs,
+        Origin::Read(_) => 0,
+    };
+    let all = runs_of(&a) + runs_of(&b);
+    let made = AtomicU32::new(0);
+    let step = || done(made.fetch_add(1, Ordering::Relaxed) + 1, all);
+    let mut make = |origin: Origin| match origin {
+        Origin::Read(read) => Some(*read),
+        Origin::Simulated(of) => match simulate(&of.label, &of.plan, (0, of.runs), &step) {
+            Ok(side) => Some(Gathered { side, command: Some(of.command), group: None }),
+            Err(error) => {
+                problems.push(Problem::error(format!("{}: {error}", of.label)));
+                None
+            }
+        },
+    };
+    match (make(a), make(b)) {
+        (Some(a), Some(b)) => Ok([a, b]),
+        _ => Err(problems),
+    }
 }

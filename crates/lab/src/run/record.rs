@@ -137,7 +137,11 @@ pub(super) fn row(request: &RunRequest, run: &Finished, session: &str, files: Ve
             row.place = Some(format!("sim:{}", plan.stack.describe()));
             row.machine_hash = hash(&machine);
             row.machine = Some(machine);
-            row.policies = Some(simulated_policies(&plan.stack));
+            let mut policies = simulated_policies(&plan.stack);
+            // So that the run can be made again with one thing switched.
+            let disk = variant.disk.iter().map(|disk| format!(" --disk {disk}")).collect::<String>();
+            policies["command"] = json!(format!("run {} --on {}{disk}", row.job, variant.on));
+            row.policies = Some(policies);
             row.event_hash = Some(outcome.event_hash);
             row.layers = Some(measure::layers(&outcome.layers));
         }

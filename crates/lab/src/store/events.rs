@@ -20,9 +20,18 @@
 //! seek_us, rotation_us         how a disk spent the time; no kernel can see this
 //! ```
 
+use std::collections::HashMap;
+use std::fs::File;
+
 use iowhy_stack::event::{
-    Content, Dir, Event, EventSink, Eviction, IdleEnd, JournalStep, MergeKind, Op, RaClose, RaKind, UnplugCause, What,
+    CallId, Content, Dir, Event, EventSink, Eviction, FileId, IdleEnd, JournalStep, MergeKind, Op, RaClose, RaKind,
+    RqId, UnplugCause, What,
 };
+use iowhy_stack::units::{Nanos, PageIndex, Sector};
+use parquet::column::reader::ColumnReader;
+use parquet::data_type::ByteArray;
+use parquet::errors::ParquetError;
+use parquet::file::reader::{FileReader, SerializedFileReader};
 
 use super::data::{Draft, Item, Type};
 use super::{DataFile, Kind, Sampler, Store, StoreError};
@@ -149,24 +158,10 @@ fn flat(what: &What) -> Flat {
             ..of("service_model")
         },
         What::IdleStart => of("idle_start"),
-        What::IdleEnd { cause } => {
-            let detail = match cause {
-                IdleEnd::Hit => "hit",
-                IdleEnd::Broken => "broken",
-                IdleEnd::Timeout => "timeout",
-            };
-            Flat { detail: Some(detail), ..of("idle_end") }
-        }
+        What::IdleEnd { cause } => Flat { detail: Some(idle_end_word(cause)), ..of("idle_end") },
         What::Writeback { file, page, nr_pages } => pages(of("writeback"), file.0, page.0, nr_pages),
         What::Journal { tid, step, nr_blocks } => {
-            let detail = match step {
-                JournalStep::Lock => "lock",
-                JournalStep::Data => "data",
-                JournalStep::Log => "log",
-                JournalStep::CommitBlock => "commit_block",
-                JournalStep::Done => "done",
-            };
-            Flat { tid: Some(tid), detail: Some(detail), count: Some(nr_blocks), ..of("journal") }
+            Flat { tid: Some(tid), detail: Some(step_word(step)), count: Some(nr_blocks), ..of("journal") }
         }
         What::Throttle { nr_dirty } => Flat { count: Some(nr_dirty), ..of("throttle") },
     }
@@ -222,6 +217,24 @@ fn close_word(cause: RaClose) -> &'static str {
     }
 }
 
+fn idle_end_word(cause: IdleEnd) -> &'static str {
+    match cause {
+        IdleEnd::Hit => "hit",
+        IdleEnd::Broken => "broken",
+        IdleEnd::Timeout => "timeout",
+    }
+}
+
+fn step_word(step: JournalStep) -> &'static str {
+    match step {
+        JournalStep::Lock => "lock",
+        JournalStep::Data => "data",
+        JournalStep::Log => "log",
+        JournalStep::CommitBlock => "commit_block",
+        JournalStep::Done => "done",
+    }
+}
+
 fn unplug_word(cause: UnplugCause) -> &'static str {
     match cause {
         UnplugCause::Waiter => "waiter",
@@ -263,6 +276,325 @@ pub(super) fn row_of(event: &Event) -> [Item; 19] {
     ]
 }
 
+/// An event of a row, or nothing if the row is none that this version knows.
+fn event_of(at: u64, call: u32, flat: &Flat) -> Option<Event> {
+    let file = || flat.file.map(FileId);
+    let page = || flat.page.map(PageIndex);
+    let sector = || flat.sector.map(Sector);
+    let rq = || flat.rq.map(RqId);
+    let dir = || match flat.op? {
+        "read" => Some(Dir::Read),
+        "write" => Some(Dir::Write),
+        _ => None,
+    };
+    let op = || match flat.op? {
+        "read" => Some(Op::Read),
+        "write" => Some(Op::Write),
+        "fsync" => Some(Op::Fsync),
+        "fdatasync" => Some(Op::Fdatasync),
+        _ => None,
+    };
+    // Words are read back by the functions that write them.
+    fn one_of<T: Copy>(word: Option<&str>, all: &[T], name: fn(T) -> &'static str) -> Option<T> {
+        all.iter().copied().find(|value| Some(name(*value)) == word)
+    }
+    let content = || one_of(flat.detail, &CONTENTS, content_word);
+    let what = match flat.kind {
+        "call_start" => What::CallStart { op: op()?, file: file()?, offset: flat.offset?, len_bytes: flat.len_bytes? },
+        "call_end" => What::CallEnd { op: op()?, file: file()?, len_bytes: flat.len_bytes? },
+        "hit" => What::Hit { file: file()?, page: page()?, nr_pages: flat.count? },
+        "miss" => What::Miss { file: file()?, page: page()? },
+        "fault" => What::Fault { file: file()?, page: page()?, major: flat.detail == Some("major") },
+        "window" => What::RaWindow {
+            file: file()?,
+            kind: one_of(flat.detail, &WINDOWS, window_word)?,
+            order: flat.order?,
+            start: page()?,
+            nr_pages: flat.count?,
+            async_size: flat.async_size?,
+        },
+        "ra_closed" => What::RaClosed { file: file()?, cause: one_of(flat.detail, &CLOSES, close_word)? },
+        "ra_reopened" => What::RaReopened { file: file()? },
+        "page_add" => What::PageAdd { file: file()?, page: page()?, nr_pages: flat.count? },
+        "page_remove" => What::PageRemove {
+            file: file()?,
+            page: page()?,
+            nr_pages: flat.count?,
+            cause: if flat.detail == Some("reclaim") { Eviction::Reclaim } else { Eviction::Dropped },
+        },
+        "bio" => What::BioQueue { dir: dir()?, content: content()?, sector: sector()?, nr_sectors: flat.count? },
+        "get_request" => What::GetRequest { rq: rq()? },
+        "merge" => What::Merge {
+            rq: rq()?,
+            kind: if flat.detail == Some("front") { MergeKind::Front } else { MergeKind::Back },
+            nr_sectors: flat.count?,
+        },
+        "merge_requests" => What::MergeRequests { rq: rq()?, gone: RqId(flat.gone?) },
+        "plug" => What::Plug,
+        "unplug" => What::Unplug { cause: one_of(flat.detail, &UNPLUGS, unplug_word)?, nr_requests: flat.count? },
+        "insert" => What::Insert { rq: rq()? },
+        "issue" => What::Issue {
+            rq: rq()?,
+            dir: dir()?,
+            content: content()?,
+            sector: sector()?,
+            nr_sectors: flat.count?,
+            in_flight: flat.in_flight?,
+        },
+        "complete" => What::Complete { rq: rq()?, dir: dir()?, nr_sectors: flat.count? },
+        "service_model" => What::ServiceModel {
+            rq: rq()?,
+            seek_us: flat.seek_us?,
+            rotation_us: flat.rotation_us?,
+            media: flat.detail == Some("media"),
+        },
+        "idle_start" => What::IdleStart,
+        "idle_end" => What::IdleEnd { cause: one_of(flat.detail, &IDLE_ENDS, idle_end_word)? },
+        "writeback" => What::Writeback { file: file()?, page: page()?, nr_pages: flat.count? },
+        "journal" => {
+            What::Journal { tid: flat.tid?, step: one_of(flat.detail, &STEPS, step_word)?, nr_blocks: flat.count? }
+        }
+        "throttle" => What::Throttle { nr_dirty: flat.count? },
+        _ => return None,
+    };
+    Some(Event { at: Nanos(at), call: CallId(call), what })
+}
+
+const CONTENTS: [Content; 4] = [Content::Data, Content::Mapping, Content::Journal, Content::Metadata];
+const WINDOWS: [RaKind; 7] =
+    [RaKind::Sync, RaKind::Async, RaKind::Force, RaKind::Single, RaKind::Around, RaKind::Exec, RaKind::Huge];
+const CLOSES: [RaClose; 4] = [RaClose::InterleavedMisses, RaClose::Misses, RaClose::Hits, RaClose::Congestion];
+const UNPLUGS: [UnplugCause; 7] = [
+    UnplugCause::Waiter,
+    UnplugCause::Threshold,
+    UnplugCause::Timer,
+    UnplugCause::SyncBio,
+    UnplugCause::Finish,
+    UnplugCause::Schedule,
+    UnplugCause::NoRequest,
+];
+const IDLE_ENDS: [IdleEnd; 3] = [IdleEnd::Hit, IdleEnd::Broken, IdleEnd::Timeout];
+const STEPS: [JournalStep; 5] =
+    [JournalStep::Lock, JournalStep::Data, JournalStep::Log, JournalStep::CommitBlock, JournalStep::Done];
+
+/// Every word of the columns that hold words, so that they are known as such when they are read.
+const WORDS: &[&str] = &[
+    "call_start",
+    "call_end",
+    "hit",
+    "miss",
+    "fault",
+    "window",
+    "ra_closed",
+    "ra_reopened",
+    "page_add",
+    "page_remove",
+    "bio",
+    "get_request",
+    "merge",
+    "merge_requests",
+    "plug",
+    "unplug",
+    "insert",
+    "issue",
+    "complete",
+    "service_model",
+    "idle_start",
+    "idle_end",
+    "writeback",
+    "journal",
+    "throttle",
+    "read",
+    "write",
+    "fsync",
+    "fdatasync",
+    "major",
+    "minor",
+    "reclaim",
+    "dropped",
+    "back",
+    "front",
+    "media",
+    "cache",
+    "data",
+    "mapping",
+    "metadata",
+    "sync",
+    "async",
+    "force",
+    "single",
+    "around",
+    "exec",
+    "huge",
+    "interleaved_misses",
+    "misses",
+    "hits",
+    "congestion",
+    "waiter",
+    "threshold",
+    "timer",
+    "sync_bio",
+    "finish",
+    "schedule",
+    "no_request",
+    "hit",
+    "broken",
+    "timeout",
+    "lock",
+    "log",
+    "commit_block",
+    "done",
+];
+
+/// Rows that are read at once.
+const BATCH: usize = 1 << 16;
+
+/// A column as it is read: values of the rows that have one, and which rows these are.
+#[derive(Default)]
+struct Read {
+    numbers: Vec<i64>,
+    words: Vec<ByteArray>,
+    levels: Vec<i16>,
+    /// The next value.
+    at: usize,
+    optional: bool,
+    is_word: bool,
+}
+
+impl Read {
+    fn fetch(&mut self, reader: &mut ColumnReader, rows: usize) -> Result<(), ParquetError> {
+        (self.at, self.optional) = (0, true);
+        self.numbers.clear();
+        self.words.clear();
+        self.levels.clear();
+        match reader {
+            ColumnReader::Int64ColumnReader(column) => {
+                column.read_records(rows, Some(&mut self.levels), None, &mut self.numbers)?;
+                self.optional = !self.levels.is_empty();
+            }
+            ColumnReader::ByteArrayColumnReader(column) => {
+                self.is_word = true;
+                column.read_records(rows, Some(&mut self.levels), None, &mut self.words)?;
+            }
+            _ => return Err(ParquetError::General("a column of another type".to_owned())),
+        }
+        Ok(())
+    }
+
+    fn there(&mut self, row: usize) -> Option<usize> {
+        let there = !self.optional || self.levels.get(row).is_some_and(|level| *level > 0);
+        there.then(|| {
+            self.at += 1;
+            self.at - 1
+        })
+    }
+
+    fn number(&mut self, row: usize) -> Option<u64> {
+        let at = self.there(row)?;
+        self.numbers.get(at).and_then(|value| u64::try_from(*value).ok())
+    }
+
+    fn small(&mut self, row: usize) -> Option<u32> {
+        self.number(row).and_then(|value| u32::try_from(value).ok())
+    }
+
+    fn word(&mut self, row: usize, known: &HashMap<&'static [u8], &'static str>) -> Option<&'static str> {
+        let at = self.there(row)?;
+        self.words.get(at).and_then(|word| known.get(word.data()).copied())
+    }
+}
+
+impl Store {
+    /// Hands the events of a data file to a listener, in their order; yields how many.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or is none with events.
+    pub fn replay(&self, hash: &str, sink: &mut dyn EventSink) -> Result<u64, StoreError> {
+        let path = self.data_path(hash);
+        let parquet = |source| StoreError::Parquet { action: "read", path: path.clone(), source };
+        let file =
+            File::open(&path).map_err(|source| StoreError::File { action: "open", path: path.clone(), source })?;
+        let reader = SerializedFileReader::new(file).map_err(parquet)?;
+        let found: Vec<String> =
+            reader.metadata().file_metadata().schema_descr().columns().iter().map(|c| c.name().to_owned()).collect();
+        if found.len() != COLUMNS.len() || found.iter().zip(COLUMNS).any(|(name, (known, _))| name != known) {
+            return Err(StoreError::Damaged { what: "it has other columns than events have".to_owned(), path });
+        }
+        let known: HashMap<&'static [u8], &'static str> = WORDS.iter().map(|word| (word.as_bytes(), *word)).collect();
+        let mut events = 0;
+        for nr in 0..reader.num_row_groups() {
+            let group = reader.get_row_group(nr).map_err(parquet)?;
+            let mut left = group.metadata().num_rows() as usize;
+            let mut columns: Vec<ColumnReader> = (0..COLUMNS.len())
+                .map(|column| group.get_column_reader(column))
+                .collect::<Result<_, _>>()
+                .map_err(parquet)?;
+            let mut read: Vec<Read> = COLUMNS.iter().map(|_| Read::default()).collect();
+            while left > 0 {
+                let rows = left.min(BATCH);
+                for (column, read) in columns.iter_mut().zip(&mut read) {
+                    read.fetch(column, rows).map_err(parquet)?;
+                }
+                left -= rows;
+                let [
+                    t,
+                    call,
+                    kind,
+                    op,
+                    detail,
+                    file,
+                    page,
+                    sector,
+                    offset,
+                    count,
+                    len,
+                    rq,
+                    gone,
+                    order,
+                    size,
+                    flight,
+                    tid,
+                    seek,
+                    turn,
+                ] = read.as_mut_slice()
+                else {
+                    return Err(StoreError::Damaged { what: "it has too few columns".to_owned(), path });
+                };
+                for row in 0..rows {
+                    let (at, call) = (t.number(row), call.small(row));
+                    let flat = Flat {
+                        kind: kind.word(row, &known).unwrap_or_default(),
+                        op: op.word(row, &known),
+                        detail: detail.word(row, &known),
+                        file: file.small(row),
+                        page: page.number(row),
+                        sector: sector.number(row),
+                        offset: offset.number(row),
+                        count: count.small(row),
+                        len_bytes: len.small(row),
+                        rq: rq.small(row),
+                        gone: gone.small(row),
+                        order: order.small(row).and_then(|order| u8::try_from(order).ok()),
+                        async_size: size.small(row),
+                        in_flight: flight.small(row).and_then(|depth| u16::try_from(depth).ok()),
+                        tid: tid.small(row),
+                        seek_us: seek.small(row),
+                        rotation_us: turn.small(row),
+                    };
+                    let event = at.zip(call).and_then(|(at, call)| event_of(at, call, &flat));
+                    let Some(event) = event else {
+                        let what = format!("row {} holds no event that this version knows", events + 1);
+                        return Err(StoreError::Damaged { what, path });
+                    };
+                    sink.event(&event);
+                    events += 1;
+                }
+            }
+        }
+        Ok(events)
+    }
+}
+
 /// Listens to a simulated run and writes what happens, and keeps its calls as well.
 pub struct EventWriter {
     draft: Draft,
@@ -299,5 +631,49 @@ impl EventSink for EventWriter {
     fn event(&mut self, event: &Event) {
         self.draft.row(&row_of(event));
         self.sampler.event(event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::incident::command::plan_of_command;
+
+    #[test]
+    fn what_was_written_is_read_back_event_by_event() {
+        let folder = std::env::temp_dir().join(format!("iowhy-events-{}", std::process::id()));
+        let store = Store::open(&folder).expect("a store");
+        for (nr, line) in [
+            "run fio --name=j --rw=randrw --bs=8k --size=8m --fsync=4 --numjobs=2 --on sim:linux-4.4 --disk sata-2014",
+            "run fio --name=j --rw=read --bs=64k --size=8m --ioengine=mmap --on sim:linux-6.18 --disk nvme",
+            "sysbench fileio --file-num=4 --file-total-size=64M --file-test-mode=rndrw --num-threads=8 \
+             --max-requests=200 --on sim:linux-2.6.6-rc3 run",
+        ]
+        .iter()
+        .enumerate()
+        {
+            let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            let plan = plan_of_command(&words).unwrap_or_else(|problems| panic!("{}", problems.render()));
+            let mut events: Vec<Event> = Vec::new();
+            iowhy_stack::sim::run_with(&plan, &mut events).expect("it runs");
+            let mut writer = EventWriter::new(&store).expect("a draft");
+            events.iter().for_each(|event| writer.event(event));
+            let file = writer.finish_events().expect("a file");
+            let mut back: Vec<Event> = Vec::new();
+            assert_eq!(store.replay(file.hash(), &mut back).expect("it is read"), events.len() as u64);
+            assert!(back == events, "job {nr}: {} events", events.len());
+            assert!(events.len() > 500, "job {nr}: {} events", events.len());
+        }
+        std::fs::remove_dir_all(&folder).expect("it goes");
+    }
+
+    #[test]
+    fn every_word_that_is_written_is_known_when_it_is_read() {
+        let all = CONTENTS.iter().map(|of| content_word(*of)).chain(WINDOWS.iter().map(|of| window_word(*of)));
+        let all = all.chain(CLOSES.iter().map(|of| close_word(*of))).chain(UNPLUGS.iter().map(|of| unplug_word(*of)));
+        let all = all.chain(IDLE_ENDS.iter().map(|of| idle_end_word(*of))).chain(STEPS.iter().map(|of| step_word(*of)));
+        for word in all {
+            assert!(WORDS.contains(&word), "{word}");
+        }
     }
 }

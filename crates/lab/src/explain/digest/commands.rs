@@ -7,6 +7,7 @@
 //! class      direction, size in octaves of pages, place (follows on, near, far), load (alone, alone after a pause, more)
 //! D2C        time at the device, by class; so that a device is compared with itself on equal commands
 //! spacing    time between completions while the device has more to do: what a limit on operations looks like
+//! cycles     the same for commands one after the other, with its spread: a cap makes the pace constant
 //! ```
 
 use std::collections::BTreeMap;
@@ -56,6 +57,49 @@ pub struct Class {
     pub place: Place,
     /// What else there is to do.
     pub load: Load,
+}
+
+/// Mean and spread of many values, exactly: buckets are too wide to tell a constant pace from a nearly constant one.
+#[derive(Copy, Clone, Debug, Default, PartialEq)]
+pub struct Moments {
+    /// How many.
+    pub count: u64,
+    /// Their sum.
+    pub sum: f64,
+    /// The sum of their squares.
+    pub squares: f64,
+}
+
+impl Moments {
+    /// Counts a value.
+    pub fn add(&mut self, value: f64) {
+        self.count += 1;
+        self.sum += value;
+        self.squares += value * value;
+    }
+
+    /// The mean; 0 of none.
+    pub fn mean(&self) -> f64 {
+        if self.count == 0 { 0.0 } else { self.sum / self.count as f64 }
+    }
+
+    /// The standard deviation; 0 of none.
+    pub fn deviation(&self) -> f64 {
+        if self.count == 0 { 0.0 } else { (self.squares / self.count as f64 - self.mean().powi(2)).max(0.0).sqrt() }
+    }
+}
+
+/// What still differs among commands of one class.
+#[derive(Copy, Clone, Debug, Default, PartialEq)]
+pub struct Within {
+    /// Sum of the numbers of commands that were at the device already.
+    pub ahead: u64,
+    /// Sum of the square roots of the distances, sectors: a seek takes about so long.
+    pub root_distance: f64,
+    /// Sum of the sizes, sectors.
+    pub sectors: u64,
+    /// Time at the device, ns.
+    pub took: Moments,
 }
 
 /// The device rests after this time without a command, ns.
@@ -114,6 +158,10 @@ pub struct Commands {
     pub busy: u64,
     /// Time at the device by class, ns.
     pub classes: BTreeMap<Class, Spread>,
+    /// How the commands of a class vary among themselves.
+    pub within: BTreeMap<Class, Within>,
+    /// Time between completions of commands that found the device in use or just left, ns, by octave of the size.
+    pub cycles: BTreeMap<u8, Moments>,
     /// Time between completions while the device has more to do, ns, by octave of the size in pages.
     pub spacing: BTreeMap<u8, Spread>,
     /// Time of foreign requests at the device, ns.
@@ -195,6 +243,8 @@ pub(super) struct Observer {
     head: u64,
     last_dir: Option<Dir>,
     last_done: Option<Nanos>,
+    /// The last completion of all, whatever came between.
+    last_end: Option<Nanos>,
     /// Ends of the last commands, with their sizes.
     ends: [[(u64, u32); 8]; 2],
     nr: [usize; 2],
@@ -392,8 +442,13 @@ impl Observer {
             class,
             flush,
         };
-        self.requests[rq as usize] =
-            Some(Request { queued: known.map_or(now, |request| request.queued), ..blank });
+        self.requests[rq as usize] = Some(Request { queued: known.map_or(now, |request| request.queued), ..blank });
+        if !flush {
+            let within = self.out.within.entry(class).or_default();
+            within.ahead += u64::from(self.in_flight);
+            within.root_distance += (distance as f64).sqrt();
+            within.sectors += u64::from(nr_sectors);
+        }
         self.in_flight += 1;
         self.foreign_in_flight += u32::from(foreign);
         self.out.deepest = self.out.deepest.max(self.in_flight);
@@ -454,10 +509,16 @@ impl Observer {
             digest.sync.flush.add(took);
         } else {
             self.out.classes.entry(request.class).or_default().add(took);
+            self.out.within.entry(request.class).or_default().took.add(took as f64);
+            if let Some(last) = self.last_end.filter(|_| request.class.load != Load::Rested) {
+                let cycle = now.saturating_sub(last).0 as f64;
+                self.out.cycles.entry(request.class.octave).or_default().add(cycle);
+            }
             if let Some(last) = self.last_done {
                 self.out.spacing.entry(request.class.octave).or_default().add(now.saturating_sub(last).0);
             }
         }
+        self.last_end = Some(now);
         if self.in_flight == 0 {
             self.idle_from = now;
             self.last_done = None;

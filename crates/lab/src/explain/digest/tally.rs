@@ -174,7 +174,7 @@ impl PageSet {
     }
 
     /// All pages in it.
-    pub fn len(&self) -> u64 {
+    pub fn nr_pages(&self) -> u64 {
         self.chunks.values().flat_map(|words| words.iter()).map(|word| u64::from(word.count_ones())).sum()
     }
 }
@@ -222,7 +222,7 @@ mod tests {
                     }
                     _ => prop_assert_eq!(set.count(file, start, nr), there),
                 }
-                prop_assert_eq!(set.len(), slow.len() as u64);
+                prop_assert_eq!(set.nr_pages(), slow.len() as u64);
             }
         }
     }

@@ -1,0 +1,91 @@
+//! `iowhy explain`.
+
+use std::path::PathBuf;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use iowhy_lab::compare::{self, Settings, Verdict};
+use iowhy_lab::explain::source::{self, Asked};
+use iowhy_lab::explain::{self, json, prove, text};
+use iowhy_lab::store::{self, Store, StoreError};
+
+use crate::compare::style;
+use crate::output::{self, Exit};
+
+/// What it is told.
+#[derive(clap::Args)]
+#[command(about = "Why one set of runs is slower than another: mechanism, evidence, remedy")]
+#[command(after_help = "A and B are labels, tags or ids in the store (runs kept with --trace), files with\ntraces, \
+    rows of incidents (2004-random-read-split/rc3-as), or places\n(sim:linux-2.6.38) with the job behind `--`. An \
+    incident alone stands for its two\nrows.\n\n  iowhy explain 2012-plugged-readahead\n  iowhy explain sim:linux-4.4 \
+    sim:linux-4.4,read_ahead_kb=16 -- dd bs=64k count=2000\n\nExit codes: 0 explained or the same, 2 a mistake in what \
+    was asked for, 3 cannot tell.")]
+pub(crate) struct Arguments {
+    /// Base and candidate, or one incident
+    #[arg(required = true, num_args = 1..=2, value_name = "A B")]
+    what: Vec<String>,
+    /// The job for places: words of `iowhy run`, or of `iowhy sysbench`
+    #[arg(last = true, value_name = "JOB")]
+    job: Vec<String>,
+    /// The disk for places
+    #[arg(long, value_name = "NAME")]
+    disk: Option<String>,
+    /// Simulated runs of each side [default: as the scenario says, or 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: Option<u32>,
+    /// Switch the cause off and make the slow side's runs again
+    #[arg(long)]
+    prove: bool,
+    /// The store [default: IOWHY_STORE, or iowhy in the user's data directory]
+    #[arg(long, value_name = "DIR")]
+    store: Option<PathBuf>,
+    /// One JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Does what the command line says.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let asked = Asked {
+        names: arguments.what.clone(),
+        job: arguments.job.clone(),
+        disk: arguments.disk.clone(),
+        runs: arguments.runs,
+    };
+    let open = || {
+        let variable = |name: &str| std::env::var(name).ok();
+        let directory = store::directory(arguments.store.as_deref(), &variable).ok_or(StoreError::NoPlace)?;
+        Store::open_existing(&directory)
+    };
+    let target = if arguments.json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+    let bar = ProgressBar::with_draw_target(None, target);
+    if let Ok(style) = ProgressStyle::with_template("simulating {bar:40} {pos} of {len} runs, {elapsed}") {
+        bar.set_style(style);
+    }
+    let gathered = source::gather(&asked, &open, &|done, of| {
+        bar.set_length(u64::from(of));
+        bar.set_position(u64::from(done));
+    });
+    bar.finish_and_clear();
+    let sides = match gathered {
+        Ok(sides) => sides,
+        Err(problems) => {
+            output::complain(&problems.render());
+            return Ok(Exit::Usage);
+        }
+    };
+    let [a, b] = &sides;
+    let comparison = match (&a.group, &b.group) {
+        (Some(a), Some(b)) => Some(compare::compare(a, b, &Settings { detail: false, ..Settings::default() })),
+        _ => None,
+    };
+    let mut explanation = explain::explain(&a.side, &b.side, comparison);
+    if arguments.prove {
+        prove::prove(&mut explanation, &sides, &|| {});
+    }
+    if arguments.json {
+        output::print_json(&json::explain(&explanation))?;
+    } else {
+        output::print(&text::text(&explanation, style()))?;
+    }
+    Ok(if explanation.verdict == Verdict::Inconclusive { Exit::Inconclusive } else { Exit::Fine })
+}

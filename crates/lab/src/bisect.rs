@@ -1,0 +1,30 @@
+//! Which change made it slow: among the differences of two simulated kernels ([`policy`]), or among commits, as a
+//! driver for `git bisect run` ([`commit`]).
+//!
+//! Both repeat a measurement until they are sure, state by how much they may be wrong, and say so when they cannot
+//! tell.
+
+pub mod commit;
+pub mod policy;
+
+/// What a test says.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Like the good side.
+    Good,
+    /// Like the bad side.
+    Bad,
+    /// Not to be told with as many runs as are allowed.
+    Unsure,
+}
+
+impl Verdict {
+    /// The word in text and JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            Verdict::Good => "good",
+            Verdict::Bad => "bad",
+            Verdict::Unsure => "unsure",
+        }
+    }
+}

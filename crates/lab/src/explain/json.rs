@@ -1,0 +1,73 @@
+//! An explanation as JSON (`iowhy.explain/1`).
+
+use serde_json::{Value, json};
+
+use super::{Counterfactual, Evidence, Explanation, Finding};
+use crate::measure::finite;
+
+fn evidence(evidence: &Evidence) -> Value {
+    json!({ "what": evidence.what, "a": finite(evidence.a), "b": finite(evidence.b), "unit": evidence.unit.word() })
+}
+
+fn counterfactual(of: &Counterfactual) -> Value {
+    json!({
+        "setting": of.setting,
+        "side": of.side,
+        "change_pct_before": finite(of.change_pct_before),
+        "change_pct_after": finite(of.change_pct_after),
+        "ci_low_pct": finite(of.ci_pct.0),
+        "ci_high_pct": finite(of.ci_pct.1),
+        "runs": of.runs,
+    })
+}
+
+fn finding(finding: &Finding) -> Value {
+    let rule = finding.rule;
+    json!({
+        "rule": rule.name,
+        "layer": rule.layer,
+        "claim": finding.claim,
+        "confidence": finding.confidence,
+        "evidence": finding.evidence.iter().map(evidence).collect::<Vec<_>>(),
+        "share_of_change_pct": finite(finding.share_pct),
+        "why": rule.why,
+        "change": rule.change,
+        "refute": rule.refute,
+        "since": rule.since,
+        "counterfactual": finding.counterfactual.as_ref().map(counterfactual),
+    })
+}
+
+/// The object.
+pub fn explain(explanation: &Explanation) -> Value {
+    let layers: Vec<Value> = explanation
+        .layers
+        .iter()
+        .map(|layer| {
+            json!({
+                "layer": layer.layer,
+                "a": finite(layer.a),
+                "b": finite(layer.b),
+                "delta": finite(layer.delta()),
+                "unit": "ns_per_operation",
+            })
+        })
+        .collect();
+    json!({
+        "schema": "iowhy.explain/1",
+        "a": explanation.a,
+        "b": explanation.b,
+        "runs_a": explanation.runs[0],
+        "runs_b": explanation.runs[1],
+        "a_ns": finite(explanation.time_ns[0]),
+        "b_ns": finite(explanation.time_ns[1]),
+        "change_pct": finite(explanation.change_pct),
+        "verdict": explanation.verdict.word(),
+        "because": explanation.because,
+        "findings": explanation.findings.iter().map(finding).collect::<Vec<_>>(),
+        "unexplained_pct": finite(explanation.unexplained_pct),
+        "layers": layers,
+        "comparison": explanation.comparison.as_ref().map(crate::compare::json::compare),
+        "warnings": explanation.warnings,
+    })
+}

@@ -1,0 +1,256 @@
+//! Planted causes: how often explanations are right, found out by hiding causes from them.
+//!
+//! ```text
+//! draw      a job, a kernel with a disk, and none (20 %), one (60 %) or two (20 %) of the causes that fit them
+//! make      both sides are run with different seeds, the causes on one of them, on which is drawn, too
+//! material  a cause that moves the time of an operation by less than 10 % by itself is no cause: another is drawn
+//! hide      the explanation gets the events and nothing else: no word of kernels, policies, tunables or devices
+//! score     one cause: is the first finding right? None: is there any? Two: are both among the findings?
+//! ```
+//! A finding is right if it is one of those the plant names: several where events cannot tell them apart (all commands
+//! of one size do not tell a slower start from a slower transfer). Everything follows from the seed.
+
+mod table;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use iowhy_stack::event::{CallId, Event, EventSink, FileId, What};
+use iowhy_stack::rng::Rng;
+use iowhy_stack::sim;
+
+use crate::explain::delta::time_per_operation;
+use crate::explain::digest::{Digest, Observer};
+use crate::explain::{Explanation, Side, explain};
+use crate::incident::command::{plan_of_command, repetition};
+pub use table::{BASES, Base, Change, PLANTS, Plant};
+
+/// Runs of each side.
+const RUNS: u32 = 5;
+/// Change of the time for an operation that a cause has to make by itself, percent.
+const MATERIAL_PCT: f64 = 10.0;
+/// Draws until a case is found.
+const TRIES: u32 = 60;
+
+/// What a case is about.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Its number.
+    pub nr: u32,
+    /// The job's name.
+    pub base: &'static str,
+    /// The planted causes.
+    pub plants: Vec<&'static Plant>,
+    /// Both command lines, base first.
+    pub lines: [String; 2],
+    /// What came of it.
+    pub found: Vec<&'static str>,
+    /// The explanation.
+    pub explanation: Explanation,
+}
+
+impl Case {
+    /// Whether the finding is one of those that a plant may be called.
+    fn right(plant: &Plant, finding: &str) -> bool {
+        plant.expected.contains(&finding)
+    }
+
+    /// The first finding is the only cause there is.
+    pub fn first_right(&self) -> bool {
+        self.plants.len() == 1 && self.found.first().is_some_and(|first| Case::right(self.plants[0], first))
+    }
+
+    /// Every cause is found.
+    pub fn all_found(&self) -> bool {
+        self.plants.iter().all(|plant| self.found.iter().any(|finding| Case::right(plant, finding)))
+    }
+}
+
+/// What the cases say together.
+#[derive(Clone, Debug, Default)]
+pub struct Score {
+    /// In their order.
+    pub cases: Vec<Case>,
+    /// Drawn, but without a material effect, or not possible on that kernel.
+    pub redrawn: u32,
+}
+
+impl Score {
+    /// Cases with so many causes.
+    pub fn with(&self, causes: usize) -> impl Iterator<Item = &Case> {
+        self.cases.iter().filter(move |case| case.plants.len() == causes)
+    }
+
+    /// Percent of the cases with so many causes for which something holds; 100 of none.
+    pub fn pct(&self, causes: usize, holds: fn(&Case) -> bool) -> f64 {
+        let all = self.with(causes).count();
+        if all == 0 { 100.0 } else { 100.0 * self.with(causes).filter(|case| holds(case)).count() as f64 / all as f64 }
+    }
+
+    /// How often a plant was called something: plant, first finding, times; single causes, and none.
+    pub fn confusions(&self) -> Vec<(String, String, u32)> {
+        let mut counted = std::collections::BTreeMap::new();
+        for case in self.cases.iter().filter(|case| case.plants.len() < 2) {
+            let plant = case.plants.first().map_or("none", |plant| plant.name);
+            let first = case.found.first().copied().unwrap_or("nothing");
+            *counted.entry((plant.to_owned(), first.to_owned())).or_insert(0) += 1;
+        }
+        counted.into_iter().map(|((plant, found), n)| (plant, found, n)).collect()
+    }
+}
+
+/// Events as a tracer sees them that follows the workload only: the calls of files that somebody else works on are not
+/// there, and what is done for them is nobody's.
+struct Traced<'a> {
+    inner: &'a mut Observer,
+    outside: &'a [u32],
+    calls: std::collections::BTreeSet<u32>,
+}
+
+impl EventSink for Traced<'_> {
+    fn event(&mut self, event: &Event) {
+        let outside = |file: FileId| self.outside.contains(&file.0);
+        match event.what {
+            What::CallStart { file, .. } if outside(file) => {
+                self.calls.insert(event.call.0);
+            }
+            What::CallEnd { file, .. } if outside(file) => {
+                self.calls.remove(&event.call.0);
+            }
+            What::Hit { file, .. } | What::Miss { file, .. } if outside(file) => {}
+            _ if self.calls.contains(&event.call.0) => {
+                self.inner.event(&Event { call: CallId::NONE, ..*event });
+            }
+            _ => self.inner.event(event),
+        }
+    }
+}
+
+/// A side as command line, with the files of it that do not belong to the workload.
+#[derive(Clone, Debug)]
+struct Line {
+    text: String,
+    /// Name of the job that somebody else runs beside it.
+    neighbour: bool,
+}
+
+fn digests(line: &Line, first: u32, runs: u32) -> Option<Vec<Digest>> {
+    let words: Vec<String> = line.text.split_whitespace().map(str::to_owned).collect();
+    let plan = plan_of_command(&words).ok()?;
+    // The neighbour's job is the last one, and its file comes last.
+    let nr_files = plan.job.workload.files().len() as u32;
+    let outside: Vec<u32> = if line.neighbour { vec![nr_files.checked_sub(1)?] } else { Vec::new() };
+    let mut digests = Vec::new();
+    for nr in first..first + runs {
+        let mut observer = Observer::default();
+        let mut traced = Traced { inner: &mut observer, outside: &outside, calls: Default::default() };
+        sim::run_with(&repetition(&plan, nr), &mut traced).ok()?;
+        digests.push(observer.finish());
+    }
+    Some(digests)
+}
+
+fn change_pct(a: &[Digest], b: &[Digest]) -> f64 {
+    let mean = |of: &[Digest]| of.iter().map(time_per_operation).sum::<f64>() / of.len().max(1) as f64;
+    let (a, b) = (mean(a), mean(b));
+    if a.min(b) > 0.0 { 100.0 * (a.max(b) / a.min(b) - 1.0) } else { 0.0 }
+}
+
+/// Makes the case of a number; it depends on the seed and the number alone.
+fn case(seed: u64, nr: u32, redrawn: &AtomicUsize) -> Option<Case> {
+    let mut rng = Rng::stream(seed ^ (u64::from(nr) << 32), "planted causes");
+    let wanted = match rng.below(10) {
+        0 | 1 => 0,
+        2 | 3 => 2,
+        _ => 1,
+    };
+    for _ in 0..TRIES {
+        if let Some(case) = drawn(&mut rng, nr, wanted) {
+            return Some(case);
+        }
+        redrawn.fetch_add(1, Ordering::Relaxed);
+    }
+    None
+}
+
+fn pick<'a, T>(rng: &mut Rng, from: &'a [T]) -> &'a T {
+    &from[rng.below(from.len() as u64) as usize]
+}
+
+fn drawn(rng: &mut Rng, nr: u32, wanted: usize) -> Option<Case> {
+    let base = pick(rng, BASES);
+    let (on, disk) = *pick(rng, base.places);
+    let fitting: Vec<&'static Plant> = PLANTS.iter().filter(|plant| plant.fits(base, on, disk)).collect();
+    let mut plants: Vec<(&'static Plant, &'static Change)> = Vec::new();
+    while plants.len() < wanted {
+        let free: Vec<&&Plant> =
+            fitting.iter().filter(|plant| plants.iter().all(|(other, _)| other.group != plant.group)).collect();
+        if free.is_empty() {
+            return None;
+        }
+        let plant = **pick(rng, &free);
+        plants.push((plant, pick(rng, plant.changes)));
+    }
+    let line = |with: &[bool]| {
+        let mut line = table::Draft::new(base, on, disk);
+        for ((_, change), on) in plants.iter().zip(with) {
+            line.apply(change, *on);
+        }
+        Line { text: line.text(), neighbour: line.neighbour }
+    };
+    // Every case has draws of its own.
+    let first = rng.below(1 << 24) as u32;
+    let none = line(&vec![false; plants.len()]);
+    let all = line(&vec![true; plants.len()]);
+    let clean = digests(&none, first, RUNS)?;
+    let planted = digests(&all, first + RUNS, RUNS)?;
+    for only in 0..plants.len() {
+        let with: Vec<bool> = (0..plants.len()).map(|nr| nr == only).collect();
+        let alone = if plants.len() == 1 { planted.clone() } else { digests(&line(&with), first + RUNS, 2)? };
+        if change_pct(&clean, &alone) < MATERIAL_PCT {
+            return None;
+        }
+    }
+    let base_is_planted = rng.below(2) == 1;
+    let side = |label: &str, runs: Vec<Digest>| Side { label: label.to_owned(), runs, ..Side::default() };
+    let (a, b, lines) = if base_is_planted {
+        (side("A", planted), side("B", clean), [all.text, none.text])
+    } else {
+        (side("A", clean), side("B", planted), [none.text, all.text])
+    };
+    let explanation = explain(&a, &b, None);
+    Some(Case {
+        nr,
+        base: base.name,
+        plants: plants.into_iter().map(|(plant, _)| plant).collect(),
+        lines,
+        found: explanation.findings.iter().map(|finding| finding.rule.name).collect(),
+        explanation,
+    })
+}
+
+/// Makes `count` cases. `done` is called after each.
+pub fn run(seed: u64, count: u32, done: &(dyn Fn() + Sync)) -> Score {
+    let (next, redrawn) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let cases = Mutex::new(Vec::new());
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let nr = next.fetch_add(1, Ordering::Relaxed) as u32;
+                    if nr >= count {
+                        return;
+                    }
+                    if let Some(case) = case(seed, nr, &redrawn) {
+                        cases.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(case);
+                    }
+                    done();
+                }
+            });
+        }
+    });
+    let mut cases = cases.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    cases.sort_by_key(|case| case.nr);
+    Score { cases, redrawn: redrawn.into_inner() as u32 }
+}

@@ -1,0 +1,77 @@
+//! The working set does not fit into the page cache any more.
+//!
+//! Pages are evicted, missed and read again. That the cache itself is smaller shows in the most pages it ever held. If
+//! it holds as many as on the fast side and still has to read more again, the choice of the victims is to blame, not
+//! its size; that is left to other rules.
+
+use super::{Figure, Match, Rule, grade, reads};
+use crate::explain::delta::{Delta, Unit};
+
+pub(super) const RULE: Rule = Rule {
+    name: "cache-too-small",
+    layer: "page cache",
+    what: "The working set does not fit into the page cache: pages are evicted, and read again.",
+    why: "What could have been a copy from memory is a read from the device.",
+    events: "Pages are reclaimed; pages that had been in the cache before are added again; the share of hits falls at \
+             equal calls.",
+    example: "Random reads over 128 MiB with 64 MiB of memory instead of enough: 30 percent slower.",
+    change: "More memory or a larger limit of the memory cgroup, fewer other users of it, or a smaller working set.",
+    refute: "With the memory of the fast side the difference stays.",
+    since: "Every kernel.",
+    consequences: &[],
+    switches: &[super::Switch::Other("machine.memory_mb"), super::Switch::OtherKind("machine.")],
+    find,
+};
+
+fn find(delta: &Delta<'_>) -> Option<Match> {
+    if !reads::equal(delta) {
+        return None;
+    }
+    let again = delta.per_operation(|d| d.cache.again as f64);
+    let added = delta.per_operation(|d| d.cache.added as f64);
+    let reclaimed = delta.per_operation(|d| d.cache.reclaimed as f64);
+    let held = delta.of(|d| d.cache.most as f64);
+    let hits = delta.of(|d| reads::share(d.cache.hits, d.cache.hits + d.cache.misses));
+    let evicts = reclaimed.slow > 0.0 && reclaimed.rose(1.01);
+    let read_again = again.rose(1.05) && again.difference() > 0.02 * added.slow;
+    if !(evicts && read_again && held.fell(1.05) && added.rose(1.02)) {
+        return None;
+    }
+    Some(Match {
+        confidence: grade(again.difference() / added.slow, 0.02, 0.1).max(0.8),
+        share_ns: None,
+        claim: format!(
+            "the cache holds {:.0} pages at most, against {:.0}: {:.0} % of the pages that are read had been there \
+             before",
+            held.slow,
+            held.fast,
+            100.0 * again.slow / added.slow
+        ),
+        evidence: vec![
+            Figure::new("pages read again, for each call", again, Unit::Pages),
+            Figure::new("most pages in the cache", held, Unit::Pages),
+            Figure::new("pages found", hits, Unit::Share),
+        ],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::rules::tests::{explain_pair, names};
+
+    #[test]
+    fn a_small_cache_is_told_from_other_causes() {
+        let job = |key: &str| {
+            format!(
+                "run fio --name=j --rw=randread --size=32m --bs=4k --number_ios=12000 --norandommap \
+                 --on sim:linux-6.18{key} --disk nvme"
+            )
+        };
+        let found = explain_pair(3, &job(""), &job(",machine.memory_mb=20"));
+        assert_eq!(names(&found).first(), Some(&"cache-too-small"), "{found:#?}");
+        for key in ["", ",read_ahead_kb=0", ",elevator=bfq"] {
+            let found = explain_pair(3, &job(""), &job(key));
+            assert!(!names(&found).contains(&"cache-too-small"), "{key}: {found:#?}");
+        }
+    }
+}

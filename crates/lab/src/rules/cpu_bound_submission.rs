@@ -1,0 +1,165 @@
+//! Equal calls take more CPU time.
+//!
+//! Code that does more takes longer, and that is not this rule's business: it asks for equal calls (the rule of changed
+//! jobs finds nothing), and then either for equal work below them (pages, windows, bios, requests, faults, waits for an
+//! operation), or, where that is not equal, for more time of the ordinary call, if the ordinary call does no I/O on
+//! either side. Known limits: a layer above the page cache that does more is not told from one that does the same more
+//! slowly; calls that wait for a CPU or for a page that another call is about to ask for count as computing.
+
+use super::{Figure, Match, Rule, changed_job, grade};
+use crate::explain::delta::{Contrast, Delta, Unit};
+use crate::explain::digest::{Digest, Layer};
+
+pub(super) const RULE: Rule = Rule {
+    name: "cpu-bound-submission",
+    layer: "CPU",
+    what: "Equal calls that lead to equal I/O take more CPU time.",
+    why: "System calls, look-ups, copies and the building of bios take their time before a request exists and after it \
+          has ended; with a fast device, or with hits, that is most of the time of a call.",
+    events: "The time of calls in which nothing of theirs is plugged, queued or at the device is longer, for as many \
+             calls, pages, windows, bios and requests; requests themselves are as fast as before.",
+    example: "A kernel with mitigations of CPU faults against one without: a pread from the cache takes 0.4 us more.",
+    change: "Look for what the CPU does (perf record -g): mitigations, debugging options, tracing, a lower clock; make \
+             fewer and larger calls.",
+    refute: "The profile shows no more CPU time in the calls, or the same kernel with the same options is as slow.",
+    since: "Every kernel.",
+    consequences: &[],
+    switches: &[super::Switch::OtherKind("machine."), super::Switch::Other("machine")],
+    find,
+};
+
+/// Growth of work for an operation up to which it counts as equal.
+const EQUAL: f64 = 1.05;
+/// Growth of CPU time that counts.
+const SLOWER: f64 = 1.1;
+/// Part of the whole difference that the CPU has to have to be a cause.
+const LEAST_PART: f64 = 0.1;
+/// The share of calls that may miss if the median call is to be one that finds all it asks for.
+const MOSTLY: f64 = 0.45;
+
+/// What calls make the kernel do: name and number.
+type Work = (&'static str, fn(&Digest) -> f64);
+
+const WORK: &[Work] = &[
+    ("pages added", |d| d.cache.added as f64),
+    ("read-ahead windows", |d| d.windows.count.iter().sum::<u64>() as f64),
+    ("bios", |d| (d.bios.count[0] + d.bios.count[1]) as f64),
+    ("requests", |d| (d.commands.issued[0] + d.commands.issued[1]) as f64),
+    ("faults", |d| (d.cache.faults[0] + d.cache.faults[1]) as f64),
+    ("waits for I/O", |d| d.time.waits as f64),
+    ("writers held back", |d| d.sync.throttles as f64),
+    ("direct calls over cached pages", |d| d.cache.direct_over_cached as f64),
+    ("pages dropped or reclaimed", |d| (d.cache.dropped + d.cache.reclaimed) as f64),
+];
+
+/// Less than one of these in so many operations makes no difference to their mean.
+const RARE: f64 = 0.01;
+
+fn grew(work: &Contrast) -> bool {
+    work.slow > RARE && work.slow > work.fast * EQUAL
+}
+
+fn find(delta: &Delta<'_>) -> Option<Match> {
+    if (changed_job::RULE.find)(delta).is_some() {
+        return None;
+    }
+    let code = delta.time(|time| time.of(Layer::Cpu) + time.of(Layer::Lock));
+    let part = code.difference() / delta.slower_by();
+    if !code.rose(SLOWER) || part < LEAST_PART {
+        return None;
+    }
+    let kind = usize::from(
+        delta.slow.runs.iter().map(|d| d.without_io[1].count()).sum::<u64>()
+            > delta.slow.runs.iter().map(|d| d.without_io[0].count()).sum::<u64>(),
+    );
+    let median = delta.of(|digest| digest.without_io[kind].median());
+    let equal = WORK.iter().all(|(_, of)| !grew(&delta.per_operation(of)));
+    let misses = delta.of(|d| d.windows.calls_missed as f64 / d.latency[0].count().max(1) as f64);
+    let mostly_hits = kind == 0 && misses.fast.max(misses.slow) < MOSTLY;
+    // The ordinary call must be slower; a few that take very long have waited for something.
+    if !median.rose(SLOWER) || !(equal || mostly_hits) {
+        return None;
+    }
+    let share = if equal { code.difference() } else { median.difference().min(code.difference()) };
+    if share < LEAST_PART * delta.slower_by() {
+        return None;
+    }
+    let of_what = ["read", "write"][kind];
+    let claim = format!(
+        "a {of_what} takes {:.1} us of CPU time instead of {:.1} us, at equal calls{}",
+        median.slow / 1e3,
+        median.fast / 1e3,
+        if equal { " and equal work below them" } else { ", of which most do no I/O" },
+    );
+    let mut evidence = vec![
+        Figure::new("CPU time of an operation", code, Unit::Ns),
+        Figure::new(format!("CPU time of the median {of_what}"), median, Unit::Ns),
+    ];
+    if equal {
+        let requests = delta.per_operation(|d| (d.commands.issued[0] + d.commands.issued[1]) as f64);
+        evidence.push(Figure::new("requests for an operation", requests, Unit::Ratio));
+    } else {
+        evidence.push(Figure::new("share of reads that miss", misses, Unit::Share));
+    }
+    Some(Match { confidence: grade(median.ratio(), 1.05, 1.5), share_ns: Some(share), claim, evidence })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::rules::tests::{explain_pair, names};
+
+    const RULE: &str = "cpu-bound-submission";
+    const CACHED: &str = "run fio --name=j --rw=randread --random_distribution=zipf:1.1 --bs=4k --size=48m \
+                          --number_ios=3000 --iowhy_cache=warm";
+    const DEEP: &str = "run fio --name=j --rw=randread --bs=4k --size=1g --number_ios=1500 --direct=1 \
+                        --ioengine=libaio --iodepth=8";
+    const ALONE: &str = "run fio --name=j --rw=randwrite --bs=4k --size=1g --number_ios=600 --direct=1";
+    const STREAM: &str = "run fio --name=j --rw=read --bs=64k --size=16m";
+
+    #[test]
+    fn slower_code_is_found_where_it_is_what_calls_spend_their_time_on() {
+        for (job, on, key, disk) in [
+            (CACHED, "linux-6.18", "machine.syscall_ns=4000", "nvme"),
+            (CACHED, "linux-2.6.18-164.el5", "machine.page_copy_ns=5000", "sata-2010"),
+            (CACHED, "linux-4.4", "machine.syscall_ns=4000", "sata-2014"),
+            (ALONE, "linux-6.18", "machine.syscall_ns=20000", "nvme"),
+        ] {
+            let found = explain_pair(
+                4,
+                &format!("{job} --on sim:{on} --disk {disk}"),
+                &format!("{job} --on sim:{on},{key} --disk {disk}"),
+            );
+            assert_eq!(names(&found).first(), Some(&RULE), "{job} {on} {key}: {found:#?}");
+        }
+    }
+
+    #[test]
+    fn more_work_or_slower_requests_are_not_slower_code() {
+        for (job, on, disk, other_on, other_disk) in [
+            (CACHED, "linux-6.18", "nvme", "linux-6.18", "nvme"),
+            (STREAM, "linux-6.18", "nvme", "linux-6.18,read_ahead_kb=16", "nvme"),
+            (STREAM, "linux-6.18", "nvme", "linux-6.18,read_ahead_kb=0", "nvme"),
+            (STREAM, "linux-4.4", "sata-2014", "linux-4.4", "sata-2014,media_rate_kb_s=50000"),
+            (DEEP, "linux-6.1", "nvme", "linux-6.1", "nvme,queue_depth=1"),
+            (DEEP, "linux-6.1", "nvme", "linux-6.1", "nvme,read_us=240"),
+            (
+                "run fio --name=j --rw=read --bs=512k --size=64m --direct=1",
+                "linux-6.18,max_sectors_kb=512",
+                "nvme",
+                "linux-6.18,max_sectors_kb=32",
+                "nvme",
+            ),
+            (CACHED, "linux-6.18,machine.memory_mb=4096", "nvme", "linux-6.18,machine.memory_mb=1050", "nvme"),
+        ] {
+            let (a, b) = (
+                format!("{job} --on sim:{on} --disk {disk}"),
+                format!("{job} --on sim:{other_on} --disk {other_disk}"),
+            );
+            let found = explain_pair(4, &a, &b);
+            assert!(!names(&found).contains(&RULE), "{a}\n{b}\n{found:#?}");
+        }
+        let changed = |bs| format!("{STREAM} --bs={bs} --on sim:linux-6.18 --disk nvme");
+        let found = explain_pair(4, &changed("16k"), &changed("256k"));
+        assert!(!names(&found).contains(&RULE), "{found:#?}");
+    }
+}

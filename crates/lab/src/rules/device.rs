@@ -1,0 +1,283 @@
+//! The device on equal commands: what the rules of the device have in common.
+//!
+//! Commands are compared class by class ([`Class`]): direction, size, place, load. A class counts if both sides have it
+//! often, and if its commands have equally many others before them and equally far to go; so that depth and order,
+//! which are the elevator's, do not make a device look slower. The means of the classes are weighed alike on both
+//! sides, with the slow side's numbers.
+//!
+//! ```text
+//! idle exit   commands that find the device rested are slower, others are not
+//! cap         the time from one completion to the next has become constant: of bytes if sizes decide, else of commands
+//! bandwidth   the difference grows with the size; or, of one size, completions keep a constant pace and none is small
+//! latency     whatever else: the difference is there at each size, or spreads with the seeks
+//! ```
+//! Known limits: with commands of one size, a cap on bytes and one on commands differ only in which of them is a round
+//! number; a write that finds a full write cache is slower for what came before it, so writes are looked at only if the
+//! sides write alike.
+
+use std::collections::BTreeSet;
+
+use super::{Figure, Match, grade};
+use crate::explain::delta::{Contrast, Delta, Unit};
+use crate::explain::digest::{Class, Digest, Layer, Load, Moments, Place};
+
+/// What became slower about the device.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Latency,
+    Bandwidth,
+    Cap,
+    IdleExit,
+}
+
+/// A device that is slower on equal commands.
+pub(super) struct Slower {
+    pub(super) kind: Kind,
+    /// Time of a command, the classes weighed alike, ns.
+    pub(super) took: Contrast,
+    /// Evidence that speaks for the kind.
+    pub(super) evidence: Vec<Figure>,
+    /// Sizes do not tell the kind.
+    pub(super) one_size: bool,
+}
+
+/// A class that both sides have.
+struct Equal {
+    class: Class,
+    took: Contrast,
+    /// Commands on the slow side, for an operation.
+    weight: f64,
+    sectors: f64,
+    deviation: Contrast,
+}
+
+/// Least number of commands of a class in a run.
+const ENOUGH: u64 = 8;
+/// Slower than by this factor, the device may be the cause.
+const SLOWER: f64 = 1.06;
+/// Rate, bytes a second, below which no medium transfers: what is slower is an operation, not its bytes.
+const SLOWEST_MEDIUM: f64 = 20e6;
+
+/// Rate, bytes a second, that a difference may well be one of bytes at, even if commands are small.
+const PLAIN_MEDIUM: f64 = 100e6;
+
+/// What `delta` shows of the device, if it is slower on the slow side.
+pub(super) fn slower(delta: &Delta<'_>) -> Option<Slower> {
+    let classes = equal_classes(delta);
+    let all: f64 = delta.per_operation(|d| d.commands.classes.values().map(|s| s.count()).sum::<u64>() as f64).slow;
+    let covered: f64 = classes.iter().map(|equal| equal.weight).sum();
+    if classes.is_empty() || covered < 0.3 * all {
+        return None;
+    }
+    // A write that ends a commit comes after a flush, and goes to the medium: it is slow for that, not for the rest.
+    let syncs = delta.slow.runs.iter().any(|run| run.workload.calls[2] > 0);
+    let (rested, others): (Vec<&Equal>, Vec<&Equal>) = classes
+        .iter()
+        .filter(|equal| !(syncs && equal.class.write))
+        .partition(|equal| equal.class.load == Load::Rested);
+    let whole = weighed(delta, &classes.iter().collect::<Vec<&Equal>>());
+    let slow = |contrast: &Contrast| contrast.rose(SLOWER);
+    if !rested.is_empty() {
+        let of_rested = weighed(delta, &rested);
+        let exit = if others.is_empty() {
+            // Nothing to compare with: only a wait of its own kind is this long.
+            of_rested.difference() > 500_000.0 && of_rested.rose(3.0)
+        } else {
+            slow(&of_rested) && of_rested.ratio() - 1.0 > 3.0 * (weighed(delta, &others).ratio() - 1.0).max(0.0)
+        };
+        if exit && of_rested.difference() > 20_000.0 {
+            let mut evidence = vec![Figure::new("time of commands after a rest", of_rested, Unit::Ns)];
+            if !others.is_empty() {
+                evidence.push(Figure::new("time of other equal commands", weighed(delta, &others), Unit::Ns));
+            }
+            return Some(Slower { kind: Kind::IdleExit, took: of_rested, evidence, one_size: others.is_empty() });
+        }
+    }
+    if !slow(&whole) {
+        return None;
+    }
+    let mut evidence = vec![Figure::new("time at the device of equal commands", whole, Unit::Ns)];
+    let variation = delta.of(|d| variation(&d.commands.cycles));
+    let of_sizes = slope(&classes);
+    let bytes = classes.iter().map(|c| c.weight * c.sectors * 512.0).sum::<f64>() / covered;
+    let cycle = delta.of(|d| total(&d.commands.cycles).mean());
+    let one_size = of_sizes.is_none();
+    let capped = variation.slow < 0.6 * variation.fast && variation.slow < 0.3 && variation.fast > 0.03;
+    if capped && cycle.rose(SLOWER) {
+        evidence.push(Figure::new("variation of the time from one completion to the next", variation, Unit::Ratio));
+        evidence.push(Figure::new("time from one completion to the next", cycle, Unit::Ns));
+        let kind = match by_size_of_cycles(delta) {
+            Some(by_bytes) => {
+                if by_bytes {
+                    Kind::Bandwidth
+                } else {
+                    Kind::Cap
+                }
+            }
+            None => by_round_number(bytes, cycle.slow),
+        };
+        return Some(Slower { kind, took: whole, evidence, one_size });
+    }
+    let kind = match of_sizes {
+        Some(share) => {
+            let share = Contrast { fast: 0.0, slow: share, error: None };
+            evidence.push(Figure::new("share of the difference that grows with the size", share, Unit::Share));
+            if share.slow > 0.5 { Kind::Bandwidth } else { Kind::Latency }
+        }
+        // Several at the device share its time: the pace tells the rate better then.
+        None if bytes * 1e9 / whole.difference().min(cycle.difference().abs()).max(1.0) < SLOWEST_MEDIUM => {
+            Kind::Latency
+        }
+        None => {
+            let steady = variation.slow < 0.15 && cycle.rose(SLOWER);
+            let spread = classes.iter().max_by(|x, y| x.weight.total_cmp(&y.weight))?;
+            let scattered = spread.deviation.slow > 1.3 * spread.deviation.fast
+                && spread.deviation.difference() > 0.008 * whole.difference();
+            // What a backend takes varies with its length; what bytes take does not. A disk that streams keeps its pace
+            // but for a few commands, and those do not speak for a longer way.
+            let streaming =
+                spread.class.place == Place::Next && !matches!(spread.class.load, Load::Alone | Load::Rested);
+            let large = bytes >= 32_768.0 || bytes * 1e9 / whole.difference() >= PLAIN_MEDIUM;
+            if large && (steady && streaming || !scattered) { Kind::Bandwidth } else { Kind::Latency }
+        }
+    };
+    Some(Slower { kind, took: whole, evidence, one_size })
+}
+
+/// The classes that both sides have in every run, with commands that are alike.
+fn equal_classes(delta: &Delta<'_>) -> Vec<Equal> {
+    let runs = || delta.fast.runs.iter().chain(&delta.slow.runs);
+    let known: BTreeSet<Class> = runs().flat_map(|run| run.commands.within.keys().copied()).collect();
+    let size = delta.of(|d| (d.commands.sizes[0].sum() + d.commands.sizes[1].sum()) / commands(d));
+    let far = |contrast: Contrast, by: f64| !(1.0 / by..=by).contains(&contrast.ratio());
+    let mix = delta.of(|d| d.commands.issued[1] as f64 / commands(d));
+    let seeks = delta.of(|d| d.commands.seeks as f64 / commands(d));
+    let alike = !far(size, 1.15) && mix.difference().abs() < 0.1 && seeks.difference().abs() < 0.1;
+    let per = delta.per_operation(commands);
+    let writes_alike = alike && !far(per, 1.15);
+    let mut classes = Vec::new();
+    for class in known {
+        let has = |run: &Digest| run.commands.within.get(&class).is_some_and(|w| w.took.count >= ENOUGH);
+        if !runs().all(has) || class.write && !writes_alike {
+            continue;
+        }
+        let of = |figure: fn(&crate::explain::digest::Within) -> f64| {
+            delta.of(|d| d.commands.within.get(&class).map_or(0.0, |w| figure(w) / w.took.count as f64))
+        };
+        let (ahead, root) = (of(|w| w.ahead as f64), of(|w| w.root_distance));
+        let busy = !matches!(class.load, Load::Alone | Load::Rested);
+        if busy && (far(ahead, 1.1) || !alike) || class.place == Place::Far && far(root, 1.2) {
+            continue;
+        }
+        classes.push(Equal {
+            class,
+            took: of(|w| w.took.sum),
+            weight: delta.per_operation(|d| d.commands.within.get(&class).map_or(0.0, |w| w.took.count as f64)).slow,
+            sectors: of(|w| w.sectors as f64).slow,
+            deviation: delta.of(|d| d.commands.within.get(&class).map_or(0.0, |w| w.took.deviation())),
+        });
+    }
+    classes
+}
+
+fn commands(d: &Digest) -> f64 {
+    (d.commands.issued[0] + d.commands.issued[1]).max(1) as f64
+}
+
+/// Mean time of a command with the classes weighed alike in every run.
+fn weighed(delta: &Delta<'_>, classes: &[&Equal]) -> Contrast {
+    let all: f64 = classes.iter().map(|equal| equal.weight).sum();
+    delta.of(|d| {
+        let of = |equal: &&Equal| {
+            d.commands.within.get(&equal.class).map_or(0.0, |w| w.took.mean()) * equal.weight
+                / all.max(f64::MIN_POSITIVE)
+        };
+        classes.iter().map(of).sum()
+    })
+}
+
+fn total(cycles: &std::collections::BTreeMap<u8, Moments>) -> Moments {
+    cycles.values().fold(Moments::default(), |sum, of| Moments {
+        count: sum.count + of.count,
+        sum: sum.sum + of.sum,
+        squares: sum.squares + of.squares,
+    })
+}
+
+/// Standard deviation over mean of the cycles of the commonest size; 1 if there are few.
+fn variation(cycles: &std::collections::BTreeMap<u8, Moments>) -> f64 {
+    match cycles.values().max_by_key(|of| of.count) {
+        Some(of) if of.count >= 20 && of.mean() > 0.0 => of.deviation() / of.mean(),
+        _ => 1.0,
+    }
+}
+
+/// Share of the differences that a line through them puts down to the size; nothing if the sizes are nearly one.
+fn slope(classes: &[Equal]) -> Option<f64> {
+    let all: f64 = classes.iter().map(|c| c.weight).sum();
+    let mean = |of: &dyn Fn(&Equal) -> f64| classes.iter().map(|c| c.weight * of(c)).sum::<f64>() / all;
+    let (x, y) = (mean(&|c| c.sectors), mean(&|c| c.took.difference()));
+    let xx = mean(&|c| (c.sectors - x).powi(2));
+    let (least, most) = classes
+        .iter()
+        .filter(|c| c.weight > 0.05 * all)
+        .fold((f64::MAX, 0f64), |(least, most), c| (least.min(c.sectors), most.max(c.sectors)));
+    if most < 3.0 * least || xx <= 0.0 || y <= 0.0 {
+        return None;
+    }
+    let xy = mean(&|c| (c.sectors - x) * (c.took.difference() - y));
+    Some((xy / xx * x / y).clamp(0.0, 1.0))
+}
+
+/// Do cycles grow with the size of the command? Nothing if the sizes are nearly one.
+fn by_size_of_cycles(delta: &Delta<'_>) -> Option<bool> {
+    let mut sum = std::collections::BTreeMap::<u8, Moments>::new();
+    for run in &delta.slow.runs {
+        for (octave, of) in &run.commands.cycles {
+            let sum = sum.entry(*octave).or_default();
+            (sum.count, sum.sum) = (sum.count + of.count, sum.sum + of.sum);
+        }
+    }
+    let all: u64 = sum.values().map(|of| of.count).sum();
+    sum.retain(|_, of| of.count * 20 > all);
+    let (small, large) = (sum.first_key_value()?, sum.last_key_value()?);
+    (large.0 - small.0 >= 2).then(|| large.1.mean() > 1.5 * small.1.mean())
+}
+
+/// A cap that commands of one size meet: of commands or of bytes, by which of both rates is round.
+fn by_round_number(bytes: f64, cycle: f64) -> Kind {
+    let rate = 1e9 / cycle.max(1.0);
+    if bytes * rate < SLOWEST_MEDIUM {
+        return Kind::Cap;
+    }
+    let off = |rate: f64| {
+        let unit = 10f64.powf(rate.log10().floor() - 1.0);
+        ((rate / unit).round() * unit / rate - 1.0).abs()
+    };
+    // Few sell a hundred thousand operations a second in pieces so small; and large commands meet caps on bytes first.
+    let favour = if bytes < 65_536.0 { 1.0 } else { 3.0 };
+    if rate > 50_000.0 || off(bytes * rate) < favour * off(rate) { Kind::Bandwidth } else { Kind::Cap }
+}
+
+/// The match of a rule for one kind.
+pub(super) fn found(delta: &Delta<'_>, kind: Kind, claim: &str) -> Option<Match> {
+    let slower = slower(delta).filter(|slower| slower.kind == kind)?;
+    let ratio = slower.took.ratio();
+    // Calls wait at the device, and before it for what is at the device: both shrink as its times do.
+    let waits = delta.time(|time| time.of(Layer::Device) + time.of(Layer::Elevator)).slow;
+    let doubt = if slower.one_size {
+        " (commands of one size: the figures prefer this reading, but do not prove it)"
+    } else {
+        ""
+    };
+    Some(Match {
+        confidence: grade(ratio, 1.02, 1.2) - if slower.one_size { 0.1 } else { 0.0 },
+        share_ns: Some(waits * (1.0 - 1.0 / ratio)),
+        claim: format!(
+            "{claim}: equal commands take {:.0} us instead of {:.0}{doubt}",
+            slower.took.slow / 1e3,
+            slower.took.fast / 1e3
+        ),
+        evidence: slower.evidence,
+    })
+}

@@ -1,0 +1,53 @@
+//! Commands take longer at the device in proportion to their size.
+
+use super::device::{Kind, found};
+use super::{Match, Rule, Switch};
+use crate::explain::delta::Delta;
+
+pub(super) const RULE: Rule = Rule {
+    name: "device-bandwidth",
+    layer: "device",
+    what: "The device moves fewer bytes a second.",
+    why: "The medium, the link or a cap on bytes sets the time of a large command; whoever streams waits for it.",
+    events: "The time from issue to completion of equal commands is longer in proportion to their size. With commands \
+             of one size, completions keep a constant pace that is slower, and each command is large.",
+    example: "A SATA port that came up at 1.5 Gbit/s; the inner cylinders of a disk; a volume with 125 MB/s.",
+    change: "Read less, or compress; use the outer part of the disk, another link, a volume with a larger allowance.",
+    refute: "On the other side's device, with everything else as it is, the difference remains.",
+    since: "Every kernel; it is the device.",
+    consequences: &[],
+    switches: &[Switch::OtherDevice],
+    find,
+};
+
+fn find(delta: &Delta<'_>) -> Option<Match> {
+    found(delta, Kind::Bandwidth, "the device moves fewer bytes a second")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::rules::tests::{explain_pair, names};
+
+    #[test]
+    fn a_slower_medium_link_or_cap_on_bytes_is_named() {
+        let job =
+            |options: &str, on: &str, disk: &str| format!("run fio --name=j {options} --on sim:{on} --disk {disk}");
+        let stream = "--rw=read --bs=64k --size=32m";
+        for (on, a, b) in [
+            ("linux-4.4", "sata-2014", "sata-2014,media_rate_kb_s=90000,inner_rate_kb_s=50000"),
+            ("linux-3.2.0", "ssd-sata-2011", "ssd-sata-2011,link_rate_kb_s=100000"),
+            ("linux-6.18", "virtio", "virtio,bw_limit_mb=60"),
+        ] {
+            let found = explain_pair(3, &job(stream, on, a), &job(stream, on, b));
+            assert_eq!(names(&found).first(), Some(&"device-bandwidth"), "{a} and {b}: {found:#?}");
+        }
+        let random = "--rw=randread --bs=4k --size=1g --number_ios=300";
+        for (a, b) in [
+            (job(random, "linux-4.4", "sata-2014"), job(random, "linux-4.4", "sata-2014,rpm=5400")),
+            (job(stream, "linux-4.4", "sata-2014"), job(stream, "linux-4.4", "sata-2014")),
+        ] {
+            let found = explain_pair(3, &a, &b);
+            assert!(!names(&found).contains(&"device-bandwidth"), "{a} and {b}: {found:#?}");
+        }
+    }
+}

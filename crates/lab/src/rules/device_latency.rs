@@ -1,0 +1,55 @@
+//! Each command takes longer at the device, small ones as much as large ones.
+
+use super::device::{Kind, found};
+use super::{Match, Rule, Switch};
+use crate::explain::delta::Delta;
+
+pub(super) const RULE: Rule = Rule {
+    name: "device-latency",
+    layer: "device",
+    what: "Each command takes longer at the device, whatever its size.",
+    why: "Seeks, rotation, the time to read flash or the way to a remote volume come once for each command; whoever \
+          waits for commands one after the other waits that much longer.",
+    events: "The time from issue to completion of equal commands (direction, size, place, load) is longer by about the \
+             same amount at each size, and varies as before.",
+    example: "A disk of 5400 revolutions a minute in place of one of 7200; a cloud volume in another zone.",
+    change: "Keep more commands at the device, ask for fewer and larger ones, or get the old device back.",
+    refute: "On the other side's device, with everything else as it is, the difference remains.",
+    since: "Every kernel; it is the device.",
+    consequences: &[],
+    switches: &[Switch::OtherDevice],
+    find,
+};
+
+fn find(delta: &Delta<'_>) -> Option<Match> {
+    found(delta, Kind::Latency, "each command takes longer at the device")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::rules::tests::{explain_pair, names};
+
+    #[test]
+    fn a_slower_arm_or_backend_is_named_and_nothing_above_it() {
+        let job =
+            |options: &str, on: &str, disk: &str| format!("run fio --name=j {options} --on sim:{on} --disk {disk}");
+        let random = "--rw=randread --bs=4k --size=2g --number_ios=300";
+        let deep = "--rw=randread --bs=4k --size=2g --number_ios=1000 --direct=1 --ioengine=libaio --iodepth=16";
+        for (options, on, a, b) in [
+            (random, "linux-4.4", "sata-2014", "sata-2014,rpm=5400"),
+            (random, "linux-6.18", "nvme", "nvme,read_us=200"),
+            (deep, "linux-6.18", "virtio", "virtio,read_us=900"),
+        ] {
+            let found = explain_pair(3, &job(options, on, a), &job(options, on, b));
+            assert_eq!(names(&found).first(), Some(&"device-latency"), "{a} and {b}: {found:#?}");
+        }
+        for (a, b) in [
+            (job(deep, "linux-6.18", "nvme"), job(deep, "linux-6.18,elevator=bfq", "nvme")),
+            (job(random, "linux-6.18", "nvme"), job(random, "linux-6.18", "nvme")),
+            (job(deep, "linux-6.18", "virtio"), job(deep, "linux-6.18", "virtio,iops_limit=3000")),
+        ] {
+            let found = explain_pair(3, &a, &b);
+            assert!(!names(&found).contains(&"device-latency"), "{a} and {b}: {found:#?}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The drive's cache is flushed, and everybody waits for it.
+
+use super::{Figure, Match, Rule, Switch, grade};
+use crate::explain::delta::{Delta, Unit};
+use crate::explain::digest::Digest;
+
+pub(super) const RULE: Rule = Rule {
+    name: "flush-cost",
+    layer: "journal/writeback",
+    what: "Flushes of the drive's write cache (barriers) take the time.",
+    why: "A flush is done when all that the drive has cached is on the medium; on a disk that is a seek and a \
+          revolution or more, for each fsync.",
+    events: "Commands without data at the device, or writes of a commit that stand with an idle elevator and an idle \
+             disk until the flush before them is done; their time for each sync is longer.",
+    example: "ext3 on barriers by default since 3.1; a virtual disk whose host began to honour flushes.",
+    change: "Fewer syncs (group commit), a drive with a protected cache; barriers off only if power cannot fail.",
+    refute: "With barriers off, or the write cache off, the syncs take as long.",
+    since: "Barriers since 2.6.9 (ordered), flushes and FUA since 2.6.37.",
+    consequences: &["slice-idling", "journal-commit-per-fsync"],
+    switches: &[
+        Switch::Other("filesystem.barriers"),
+        Switch::Other("write_cache"),
+        Switch::OtherDevice,
+        Switch::Queue("write_cache"),
+    ],
+    find,
+};
+
+/// Time of flushes, ns: their own commands, and requests held back behind them by nobody's wish.
+fn flushing(d: &Digest) -> f64 {
+    let held = if d.workload.calls[2] + d.sync.commits > 0 {
+        d.commands.idle_waiting.saturating_sub(d.commands.idle_time)
+    } else {
+        0
+    };
+    d.sync.flush.sum() + held as f64
+}
+
+fn find(delta: &Delta<'_>) -> Option<Match> {
+    let syncs = delta.per_operation(|d| d.workload.calls[2] as f64);
+    let flushing = delta.per_operation(flushing);
+    let sync = delta.of(|d| d.latency[2].mean());
+    let equal = (0.9..1.1).contains(&syncs.ratio());
+    if !(syncs.slow > 0.0
+        && equal
+        && flushing.rose(1.2)
+        && flushing.difference() > 0.1 * delta.slower_by()
+        && sync.rose(1.05))
+    {
+        return None;
+    }
+    Some(Match {
+        confidence: grade(flushing.ratio(), 1.1, 1.5),
+        share_ns: Some(flushing.difference()),
+        claim: format!(
+            "flushes of the drive's cache take {:.1} ms for each sync (before {:.1})",
+            flushing.slow / syncs.slow / 1e6,
+            flushing.fast / syncs.fast / 1e6
+        ),
+        evidence: vec![
+            Figure::new("time of flushes for an operation", flushing, Unit::Ns),
+            Figure::new("time of a sync", sync, Unit::Ns),
+            Figure::new(
+                "flush commands for an operation",
+                delta.per_operation(|d| d.sync.flush.count() as f64),
+                Unit::Count,
+            ),
+        ],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::rules::tests::{explain_pair, names};
+
+    #[test]
+    fn barriers_and_slow_flushes_are_named() {
+        let job = |on: &str, disk: &str| {
+            format!(
+                "run fio --name=j --rw=randwrite --bs=4k --size=64m --number_ios=150 --fsync=1 --on sim:{on} --disk \
+                 {disk}"
+            )
+        };
+        for (a, b, disk_a, disk_b) in [
+            ("linux-4.4,filesystem.barriers=off", "linux-4.4", "sata-2014", "sata-2014"),
+            ("linux-4.4,write_cache=off", "linux-4.4", "sata-2014", "sata-2014"),
+            ("linux-6.18", "linux-6.18", "virtio", "virtio,flush_us=5000"),
+        ] {
+            let found = explain_pair(3, &job(a, disk_a), &job(b, disk_b));
+            assert_eq!(names(&found).first(), Some(&"flush-cost"), "{a} and {b}, {disk_b}: {found:#?}");
+        }
+        for (a, b) in [("virtio", "virtio,write_us=3000"), ("virtio", "virtio")] {
+            let found = explain_pair(3, &job("linux-6.18", a), &job("linux-6.18", b));
+            assert_ne!(names(&found).first(), Some(&"flush-cost"), "{a} and {b}: {found:#?}");
+        }
+    }
+}

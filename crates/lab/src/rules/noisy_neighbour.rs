@@ -1,0 +1,73 @@
+//! Somebody else uses the device.
+
+use super::{Figure, Match, Rule, Switch, grade};
+use crate::explain::delta::{Delta, Unit};
+
+pub(super) const RULE: Rule = Rule {
+    name: "noisy-neighbour",
+    layer: "device",
+    what: "Requests that nobody in the workload asked for take the device.",
+    why: "The workload's requests wait behind them, and on a disk the arm leaves the workload's place.",
+    events: "Reads that belong to no call of the workload, at the device while requests of the workload wait.",
+    example: "updatedb, a backup, or another virtual machine on the same disk.",
+    change: "Move it, stop it, or limit it (ionice with CFQ or BFQ, io.max).",
+    refute: "Without the other process the difference remains.",
+    since: "Every kernel.",
+    consequences: &["lost-locality"],
+    switches: &[Switch::OtherJob],
+    find,
+};
+
+fn find(delta: &Delta<'_>) -> Option<Match> {
+    let share = delta.of(|d| d.foreign.in_the_way as f64 / d.elapsed.0.max(1) as f64);
+    let reads = delta.per_operation(|d| d.foreign.reads as f64);
+    let time = delta.per_operation(|d| d.foreign.in_the_way as f64);
+    if !(share.rose_by(0.03) && share.ratio() > 1.5 && time.difference() > 0.05 * delta.slower_by()) {
+        return None;
+    }
+    let slower = delta.slower_by();
+    let who = delta.slow.runs.first().map(|run| &run.foreign.names).and_then(|names| names.first());
+    let who = who.map_or_else(|| "somebody outside the workload".to_owned(), |(name, _)| name.clone());
+    Some(Match {
+        confidence: grade(1.0 + share.difference(), 1.02, 1.2),
+        share_ns: Some(time.difference().min(slower)),
+        claim: format!(
+            "{who} uses the device for {:.0} % of the time while the workload waits (before {:.0} %)",
+            100.0 * share.slow,
+            100.0 * share.fast
+        ),
+        evidence: vec![
+            Figure::new("share of the time with others' requests in the way", share, Unit::Share),
+            Figure::new("reads of others for an operation", reads, Unit::Count),
+            Figure::new("time of others' requests for an operation", time, Unit::Ns),
+        ],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::explain::{Delta, Side, digest::Digest};
+    use iowhy_stack::units::Nanos;
+
+    fn side(elapsed: u64, in_the_way: u64) -> Side {
+        let run = |nr: u64| {
+            let mut run = Digest { elapsed: Nanos(elapsed + nr), ..Digest::default() };
+            (0..100).for_each(|_| run.latency[0].add(elapsed / 100));
+            run.foreign.reads = in_the_way / 10_000;
+            run.foreign.in_the_way = in_the_way;
+            run
+        };
+        Side { runs: (0..3).map(run).collect(), ..Side::default() }
+    }
+
+    #[test]
+    fn only_what_is_in_the_way_is_a_neighbour() {
+        for (fast, slow, expected) in
+            [(0, 900_000, true), (0, 10_000, false), (500_000, 520_000, false), (100_000, 900_000, true)]
+        {
+            let (fast, slow) = (side(1_000_000, fast), side(2_000_000, slow));
+            let found = super::find(&Delta::new(&fast, &slow));
+            assert_eq!(found.is_some(), expected, "{fast:?} {slow:?}");
+        }
+    }
+}

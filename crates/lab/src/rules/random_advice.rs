@@ -1,0 +1,69 @@
+//! Advice that reads are random (POSIX_FADV_RANDOM, MADV_RANDOM), given for reads that are not.
+//!
+//! Reads go exactly as asked, with nothing ahead. The rule looks for pages that come without windows on the slow side
+//! only, in pieces as large as calls; see `alone.rs` for what cannot be told from a limit of 0.
+
+use super::alone::{self, Alone};
+use super::{Figure, Match, Rule, reads};
+use crate::explain::delta::{Delta, Unit};
+
+pub(super) const RULE: Rule = Rule {
+    name: "random-advice",
+    layer: "read-ahead",
+    what: "The file or mapping was advised to be read at random, and so nothing is read ahead.",
+    why: "With POSIX_FADV_RANDOM or MADV_RANDOM every read goes to the device exactly as it was asked for, and is \
+          waited for. Sequential readers lose the overlap of reading and computing, and large requests. Kernels before \
+          2.6.34 read each page of a call alone.",
+    events: "No windows: reads are as large as the calls (before 2.6.34, and in mappings, single pages), and every \
+             call waits.",
+    example: "`fio --rw=read --bs=16k --fadvise_hint=random` against the same without: 1.6 times the time on an SSD.",
+    change: "Leave the advice out, or give it only to files that are read at random.",
+    refute: "Without the advice the difference stays.",
+    since: "Every kernel since 2.6; page by page until 2.6.33.",
+    consequences: &["window-too-small"],
+    switches: &[super::Switch::Word("--fadvise_hint=0"), super::Switch::OtherJob, super::Switch::NoAdvice],
+    find,
+};
+
+fn find(delta: &Delta<'_>) -> Option<Match> {
+    let (share, means) = alone::of(delta)?;
+    let confidence = match means {
+        Alone::Advice => 0.95,
+        Alone::Either => 0.55,
+        Alone::Off => return None,
+    };
+    let waits = reads::waits(delta);
+    let reservation = if means == Alone::Either { "; a limit of 0 would look the same" } else { "" };
+    Some(Match {
+        confidence,
+        share_ns: None,
+        claim: format!(
+            "reads go as they were asked for, without windows: a call waits {:.2} times, against {:.2}{reservation}",
+            waits.slow, waits.fast
+        ),
+        evidence: vec![
+            Figure::new("pages read without a window", share, Unit::Share),
+            Figure::new("waits for each call", waits, Unit::Ratio),
+        ],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::rules::tests::{explain_pair, names};
+
+    #[test]
+    fn advice_is_told_from_a_limit_of_nothing() {
+        let job = |options: &str, on: &str| {
+            format!("run fio --name=j --rw=read --size=8m --bs=16k {options} --on sim:{on} --disk ssd-sata-2011")
+        };
+        for kernel in ["linux-2.6.38", "linux-4.4", "linux-6.18"] {
+            let found = explain_pair(3, &job("", kernel), &job("--fadvise_hint=random", kernel));
+            assert_eq!(names(&found).first(), Some(&"random-advice"), "{kernel}: {found:#?}");
+        }
+        for on in ["linux-6.18", "linux-6.18,read_ahead_kb=0", "linux-6.18,read_ahead_kb=8"] {
+            let found = explain_pair(3, &job("", "linux-6.18"), &job("", on));
+            assert!(!names(&found).contains(&"random-advice"), "{on}: {found:#?}");
+        }
+    }
+}

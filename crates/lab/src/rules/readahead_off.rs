@@ -1,0 +1,70 @@
+//! A read-ahead limit of 0: no window at all.
+//!
+//! The rule looks for pages that come one by one, though calls ask for several; see `alone.rs` for what cannot be told
+//! from advice.
+
+use super::alone::{self, Alone};
+use super::{Figure, Match, Rule, reads};
+use crate::explain::delta::{Delta, Unit};
+
+pub(super) const RULE: Rule = Rule {
+    name: "readahead-off",
+    layer: "read-ahead",
+    what: "The read-ahead limit is 0, and so every page is read for itself.",
+    why: "With read_ahead_kb=0 the page cache has no window to read with. Each missing page becomes a request of 4 KiB \
+          that is waited for before the next one is asked for, however large the call is.",
+    events: "No windows: single pages, one after the other, as many waits as pages.",
+    example: "`blockdev --setra 0` under a sequential reader with calls of 64 KiB: 16 waits a call instead of one for \
+              four calls.",
+    change: "Set read_ahead_kb of the device back to 128 or more, and open the files anew.",
+    refute: "With the limit of the fast side the difference stays.",
+    since: "Every kernel since 2.6; the limit is copied when a file is opened.",
+    consequences: &["window-too-small"],
+    switches: &[
+        super::Switch::Other("read_ahead_kb"),
+        super::Switch::Queue("read_ahead_kb"),
+        super::Switch::QueueTo("read_ahead_kb", "128"),
+    ],
+    find,
+};
+
+fn find(delta: &Delta<'_>) -> Option<Match> {
+    let (share, means) = alone::of(delta)?;
+    let confidence = match means {
+        Alone::Off => 0.95,
+        Alone::Either => 0.6,
+        Alone::Advice => return None,
+    };
+    let waits = reads::waits(delta);
+    let reservation = if means == Alone::Either { "; advice that reads are random would look the same" } else { "" };
+    Some(Match {
+        confidence,
+        share_ns: None,
+        claim: format!(
+            "every page is read for itself: a call waits {:.2} times, against {:.2}{reservation}",
+            waits.slow, waits.fast
+        ),
+        evidence: vec![
+            Figure::new("pages read without a window", share, Unit::Share),
+            Figure::new("waits for each call", waits, Unit::Ratio),
+        ],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::rules::tests::{explain_pair, names};
+
+    #[test]
+    fn a_limit_of_nothing_is_told_from_a_small_one() {
+        let job = |kernel: &str, key: &str| {
+            format!("run fio --name=j --rw=read --size=8m --bs=16k --on sim:{kernel}{key} --disk ssd-sata-2011")
+        };
+        for kernel in ["linux-2.6.6", "linux-2.6.22", "linux-2.6.38", "linux-4.4", "linux-6.1", "linux-6.18"] {
+            let found = explain_pair(3, &job(kernel, ""), &job(kernel, ",read_ahead_kb=0"));
+            assert_eq!(names(&found).first(), Some(&"readahead-off"), "{kernel}: {found:#?}");
+            let found = explain_pair(3, &job(kernel, ""), &job(kernel, ",read_ahead_kb=8"));
+            assert!(!names(&found).contains(&"readahead-off"), "{kernel}: {found:#?}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Writers are stopped because too many pages are dirty.
+
+use super::{Figure, Match, Rule, Switch, grade};
+use crate::explain::delta::{Delta, Unit};
+use crate::explain::digest::Layer;
+
+pub(super) const RULE: Rule = Rule {
+    name: "writeback-throttling",
+    layer: "journal/writeback",
+    what: "Writers into the page cache are stopped until dirty pages have been written.",
+    why: "Beyond dirty_ratio a writer goes at the device's speed, not at memory's.",
+    events: "Buffered writes sleep in the middle of the call with no request of their own; most calls are as fast as \
+             before and a few take very much longer; pages are written while the program still runs.",
+    example: "dirty_bytes set to a few megabytes; a machine whose free memory shrank.",
+    change: "Raise dirty_ratio and dirty_background_ratio, or write less at a time; the disk's speed is the limit in \
+             the end.",
+    refute: "With the other side's dirty limits the writers are stopped as often.",
+    since: "Every kernel; per device since 2.6.24, with pauses instead of writing oneself since 3.2.",
+    consequences: &[],
+    switches: &[Switch::OtherKind("writeback."), Switch::Other("machine.memory_mb")],
+    find,
+};
+
+fn find(delta: &Delta<'_>) -> Option<Match> {
+    let writes = delta.of(|d| d.workload.calls[1] as f64);
+    let buffered = delta.of(|d| 1.0 - d.workload.direct[1] as f64 / d.workload.calls[1].max(1) as f64);
+    if writes.slow < 10.0 || buffered.slow < 0.5 {
+        return None;
+    }
+    let throttles = delta.per_operation(|d| d.sync.throttles as f64);
+    let stopped = delta.time(|time| time.of(Layer::Journal) + time.of(Layer::Lock));
+    let mean = delta.of(|d| d.latency[1].mean());
+    let median = delta.of(|d| d.latency[1].median());
+    let told = throttles.slow > throttles.fast * 1.2 && throttles.sure() && mean.rose(1.05);
+    // A live trace has no word of it: most calls as before, the mean far above, and no reads to explain it.
+    let untold = throttles.slow == 0.0
+        && delta.slow.live
+        && median.ratio() < 1.2
+        && mean.rose(1.5)
+        && stopped.rose_by(0.2 * delta.slower_by());
+    if !(told || untold) {
+        return None;
+    }
+    let longer = delta.per_operation(|d| d.latency[1].sum() / f64::from(d.time.slots.max(1)));
+    Some(Match {
+        confidence: if told { grade(mean.ratio(), 1.02, 1.5) } else { 0.6 },
+        share_ns: Some(longer.difference().max(0.0)),
+        claim: format!(
+            "writers are stopped: a write takes {:.0} us on average (before {:.0}), half of them less than {:.0}",
+            mean.slow / 1e3,
+            mean.fast / 1e3,
+            median.slow / 1e3
+        ),
+        evidence: vec![
+            Figure::new("stops for an operation", throttles, Unit::Count),
+            Figure::new("mean time of a write call", mean, Unit::Ns),
+            Figure::new("median time of a write call", median, Unit::Ns),
+        ],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::rules::tests::{explain_pair, names};
+
+    #[test]
+    fn lower_dirty_limits_are_named() {
+        let job = |options: &str, on: &str| {
+            format!(
+                "run fio --name=j --bs=64k {options} --on sim:{on},machine.memory_mb=1024,machine.reserved_mb=64 \
+                 --disk sata-2014"
+            )
+        };
+        let low = ",writeback.dirty_ratio=6,writeback.dirty_background_ratio=3";
+        let write = "--rw=write --size=128m";
+        for on in ["linux-4.4", "linux-6.18"] {
+            let found = explain_pair(3, &job(write, on), &job(write, &format!("{on}{low}")));
+            assert_eq!(names(&found).first(), Some(&"writeback-throttling"), "{on}: {found:#?}");
+            let found = explain_pair(3, &job(write, on), &job(write, on));
+            assert!(!names(&found).contains(&"writeback-throttling"), "{on}: {found:#?}");
+        }
+        let direct = "--rw=write --size=32m --direct=1";
+        let found = explain_pair(3, &job(direct, "linux-4.4"), &job(direct, &format!("linux-4.4{low}")));
+        assert!(!names(&found).contains(&"writeback-throttling"), "{found:#?}");
+    }
+}

@@ -1,0 +1,43 @@
+//! Writes wait with the elevator while reads pass.
+
+use super::{Match, Rule, Switch, reads_starved};
+use crate::explain::delta::Delta;
+
+pub(super) const RULE: Rule = Rule {
+    name: "writes-starved",
+    layer: "elevator",
+    what: "Writes wait with the elevator while reads pass them.",
+    why: "A preference for reads is right until somebody waits for a write: an fsync, a direct write, a log.",
+    events: "The time from insertion to issue grows for writes much more than for reads, at as many commands of each.",
+    example: "deadline with writes_starved raised; CFQ, whose async queue gets the smallest slices; kyber's tokens.",
+    change: "A smaller writes_starved or write_expire; a scheduler that treats synchronous writes as such.",
+    refute: "With the other side's scheduler and its tunables writes wait as long.",
+    since: "Every kernel; deadline's writes_starved since 2.5.39.",
+    consequences: &[],
+    switches: &[Switch::Other("elevator"), Switch::OtherKind("elevator."), Switch::Queue("scheduler")],
+    find,
+};
+
+fn find(delta: &Delta<'_>) -> Option<Match> {
+    reads_starved::starved(delta, 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::rules::tests::{explain_pair, names};
+
+    #[test]
+    fn a_slower_device_starves_nobody() {
+        let job = |disk: &str| {
+            format!(
+                "run fio --name=j --rw=randrw --bs=8k --size=1g --number_ios=100 --numjobs=4 --direct=1 \
+                 --on sim:linux-6.18,elevator=mq-deadline --disk {disk}"
+            )
+        };
+        for disk in ["sata-2014,rpm=5400", "sata-2014", "sata-2014,queue_depth=1"] {
+            let found = explain_pair(3, &job("sata-2014"), &job(disk));
+            let starved = |name: &&str| name.ends_with("-starved");
+            assert!(!names(&found).iter().any(starved), "{disk}: {found:#?}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! `cargo xtask plant`: hides causes in simulated runs and counts how often they are found (`iowhy_lab::plant`);
+//! `--page` writes the table on docs/RULES.md.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use iowhy_lab::plant::{self, Case, Score};
+use iowhy_lab::rules::page::with_table;
+use iowhy_lab::stats::share::interval;
+use serde_json::json;
+
+use crate::{Outcome, root};
+
+/// Makes the cases and prints the score; `--cases` also prints each one that was not found.
+pub(crate) fn run(arguments: &[String]) -> Outcome {
+    let (mut seed, mut count, mut json, mut cases, mut page) = (1, 200, false, false, false);
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        let mut number = |name: &str| {
+            let text = words.next().ok_or(format!("{name} needs a number"))?;
+            text.parse::<u64>().map_err(|_| format!("{name}: `{text}` is no number"))
+        };
+        match word.as_str() {
+            "--seed" => seed = number("--seed")?,
+            "--count" => count = u32::try_from(number("--count")?).map_err(|_| "--count is too large".to_owned())?,
+            "--json" => json = true,
+            "--cases" => cases = true,
+            "--page" => page = true,
+            other => return Err(format!("unknown word `{other}`: --seed S, --count N, --cases, --page, --json")),
+        }
+    }
+    let done = AtomicU32::new(0);
+    let score = plant::run(seed, count, &|| {
+        let n = done.fetch_add(1, Ordering::Relaxed) + 1;
+        if n.is_multiple_of(20) {
+            eprintln!("{n} of {count}");
+        }
+    });
+    if page {
+        let path = root().join("docs/RULES.md");
+        let failed = |error| format!("{}: {error}", path.display());
+        let before = std::fs::read_to_string(&path).map_err(failed)?;
+        std::fs::write(&path, with_table(&before, &table(seed, &score))).map_err(failed)?;
+    }
+    if json {
+        println!("{}", document(seed, &score));
+    } else {
+        text(&score, cases);
+    }
+    Ok(())
+}
+
+/// A share with its exact interval at 95 %.
+fn share(score: &Score, causes: usize, holds: fn(&Case) -> bool) -> String {
+    let (all, n) = (score.with(causes).count(), score.with(causes).filter(|case| holds(case)).count());
+    let (low, high) = interval(n as f64, all as f64, 0.95);
+    format!("{n} of {all}: {:.1} % [{:.1} .. {:.1}]", score.pct(causes, holds), 100.0 * low, 100.0 * high)
+}
+
+/// The score as it stands on the page of rules.
+fn table(seed: u64, score: &Score) -> String {
+    let mut lines = vec![
+        format!("`cargo xtask plant --seed {seed} --count {} --page`; in brackets the exact interval at 95 %.", score.cases.len()),
+        String::new(),
+        "| planted | asked | right |".to_owned(),
+        "| --- | --- | --- |".to_owned(),
+        format!("| one cause | the first finding is it | {} |", share(score, 1, Case::first_right)),
+        format!("| none | no finding | {} |", share(score, 0, |case| case.found.is_empty())),
+        format!("| two causes | both are among the findings | {} |", share(score, 2, Case::all_found)),
+        String::new(),
+        "| planted | first finding | times |".to_owned(),
+        "| --- | --- | --- |".to_owned(),
+    ];
+    lines.extend(score.confusions().into_iter().map(|(plant, found, n)| format!("| {plant} | {found} | {n} |")));
+    lines.join("\n")
+}
+
+fn document(seed: u64, score: &Score) -> serde_json::Value {
+    let confusions: Vec<_> = score
+        .confusions()
+        .into_iter()
+        .map(|(plant, found, n)| json!({"plant": plant, "found": found, "n": n}))
+        .collect();
+    json!({
+        "schema": "iowhy.plant/1",
+        "seed": seed,
+        "count": score.cases.len(),
+        "redrawn": score.redrawn,
+        "single": score.with(1).count(),
+        "single_right_pct": score.pct(1, Case::first_right),
+        "none": score.with(0).count(),
+        "none_false_pct": score.pct(0, |case| !case.found.is_empty()),
+        "double": score.with(2).count(),
+        "double_both_pct": score.pct(2, Case::all_found),
+        "confusions": confusions,
+    })
+}
+
+fn text(score: &Score, cases: bool) {
+    let (one, none, two) = (score.with(1).count(), score.with(0).count(), score.with(2).count());
+    println!("one cause:   {:5.1} % of {one} named first", score.pct(1, Case::first_right));
+    println!("no cause:    {:5.1} % of {none} with a finding", score.pct(0, |case| !case.found.is_empty()));
+    println!("two causes:  {:5.1} % of {two} with both found", score.pct(2, Case::all_found));
+    println!("{} draws were made again", score.redrawn);
+    for (plant, found, n) in score.confusions() {
+        println!("{n:5}  {plant} -> {found}");
+    }
+    if !cases {
+        return;
+    }
+    for case in &score.cases {
+        let fine = match case.plants.len() {
+            0 => case.found.is_empty(),
+            1 => case.first_right(),
+            _ => case.all_found(),
+        };
+        if fine {
+            continue;
+        }
+        let plants: Vec<&str> = case.plants.iter().map(|plant| plant.name).collect();
+        println!("\n#{} {}: {} -> {}", case.nr, case.base, plants.join(" + "), case.found.join(", "));
+        println!("  {:+.1} %", case.explanation.change_pct);
+        case.lines.iter().for_each(|line| println!("  \"{line}\""));
+    }
+}
