@@ -57,6 +57,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("sysbench", "sysbench"),
     ("bonnie++", "bonnie++"),
     ("blkparse", "blktrace"),
+    ("iostat", "sysstat"),
     ("mkfs.ext4", "e2fsprogs"),
     ("losetup", "util-linux"),
 ];

@@ -7,6 +7,8 @@
 //!            filtered by device and inode, never by process, or completions would be lost
 //! reading    one thread takes whole sub-buffers from `per_cpu/cpuN/trace_pipe_raw` as they fill; they are decoded
 //!            when the capture is over
+//! files      calls name descriptors; which files those are is in records of our own: `iowhy:descriptor` for what was
+//!            open when the capture began, `iowhy:opened` behind the end of an open
 //! ```
 //! Both are written down in the [`ledger`](crate::ledger) before they are made, so the next run removes what a killed
 //! one left. The global buffer is never touched, nor are instances of others. If no tracefs is mounted where it usually
@@ -20,6 +22,7 @@ mod decode;
 mod events;
 mod format;
 mod instance;
+mod opened;
 mod reader;
 mod ring;
 #[cfg(test)]
@@ -31,7 +34,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use iowhy_stack::trace::{Dev, Inode, Record, Trace};
+use iowhy_stack::trace::{Dev, Inode, Record, Seen, Trace};
 use iowhy_stack::units::Nanos;
 
 use crate::ledger::{Guard, Ledger, LedgerError};
@@ -39,6 +42,7 @@ use crate::machine;
 use events::{EVENTS, Place};
 use format::Shape;
 use instance::Instance;
+use opened::{Held, Opens};
 use reader::Reader;
 
 /// How much is looked at.
@@ -84,6 +88,8 @@ pub struct Ask {
     pub buffer_kib: u32,
     /// The most that is kept, MiB; records take about as much again.
     pub memory_mib: u32,
+    /// Events that are not asked for, as if this kernel had none of them: groups, such as `readahead`.
+    pub without: Vec<String>,
 }
 
 impl Default for Ask {
@@ -96,6 +102,7 @@ impl Default for Ask {
             devices: Vec::new(),
             buffer_kib: 8192,
             memory_mib: 256,
+            without: Vec::new(),
         }
     }
 }
@@ -201,6 +208,8 @@ pub struct Capture {
     event_ps: u64,
     /// The thread that asked: what it does itself is not of interest.
     own: Vec<u32>,
+    /// What it starts is of interest.
+    children: bool,
 }
 
 #[derive(Debug)]
@@ -209,6 +218,8 @@ struct Running {
     instances: Vec<Instance>,
     shapes: BTreeMap<u16, Shape>,
     reader: Reader,
+    /// Descriptors that were open when it began.
+    held: Vec<Held>,
 }
 
 /// The name that tracefs of ours is mounted under.
@@ -295,7 +306,12 @@ impl Capture {
                 Place::Page if ask.inodes.is_empty() && ask.devices.is_empty() => &tasks,
                 Place::Page | Place::Block | Place::Remap => &devices,
             };
-            let Some(name) = event.names.iter().find(|name| instance.offers(name)) else {
+            let left_out = |name: &str| {
+                let group = name.split('/').next().unwrap_or(name);
+                ask.without.iter().any(|without| without == group)
+            };
+            let offered = |name: &&&str| !left_out(name) && instance.offers(name);
+            let Some(name) = event.names.iter().find(offered) else {
                 if !event.gone {
                     missing.push(event.names[0].replacen('/', ":", 1));
                 }
@@ -315,7 +331,11 @@ impl Capture {
         if nr_asked == 0 {
             return Err(CaptureError::NoEvents(ask.level));
         }
-        let reader = Reader::start([&tasks, &devices], u64::from(ask.memory_mib) << 20)?;
+        // Calls have descriptors; levels without calls need none of them.
+        let opens = (ask.level >= Level::Layers).then(Opens::start).and_then(|opens| {
+            opens.map_err(|error| missing.push(format!("telling who opens which file ({error})"))).ok()
+        });
+        let reader = Reader::start([&tasks, &devices], u64::from(ask.memory_mib) << 20, opens)?;
         let own = vec![thread_id(), reader.thread];
         if ask.of_tasks() {
             tasks.follow_forks()?;
@@ -336,7 +356,17 @@ impl Capture {
         let started_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         devices.switch(true)?;
         tasks.switch(true)?;
-        let running = Running { tracefs, instances: vec![tasks, devices], shapes, reader };
+        // What is opened from now on is in the trace.
+        let held = match ask.level {
+            Level::Light => Vec::new(),
+            _ if ask.of_tasks() => {
+                let mut of = ask.pids.clone();
+                of.extend(ask.children.then(thread_id));
+                opened::held(&of)
+            }
+            _ => opened::held(&opened::everybody()),
+        };
+        let running = Running { tracefs, instances: vec![tasks, devices], shapes, reader, held };
         Ok(Capture {
             level: ask.level,
             running: Some(running),
@@ -346,6 +376,7 @@ impl Capture {
             started_ns,
             event_ps,
             own,
+            children: ask.children,
         })
     }
 
@@ -355,12 +386,12 @@ impl Capture {
     /// If a file of tracefs cannot be read, or something could not be undone.
     pub fn stop(mut self) -> Result<Captured, CaptureError> {
         let Some(running) = self.running.take() else { return Ok(Captured::default()) };
-        let Running { tracefs, instances, shapes, reader } = running;
+        let Running { tracefs, instances, shapes, reader, held } = running;
         for instance in &instances {
             instance.switch(false)?;
         }
         let length = Duration::from_nanos(monotonic_ns().saturating_sub(self.monotonic_ns));
-        let taken = reader.stop()?;
+        let mut taken = reader.stop()?;
         let mut counted = instance::Lost::default();
         for instance in &instances {
             counted.add(instance.lost());
@@ -375,16 +406,22 @@ impl Capture {
             decoded.page(&page, &shapes, self.monotonic_ns);
         }
         let mut records = decoded.records;
-        records.retain(|record: &Record| !self.own.contains(&record.pid));
+        // What it starts inherits its descriptors.
+        let starts =
+            |seen: &Seen| self.children && matches!(seen, Seen::Other { name, .. } if name == "task:task_newtask");
+        records.retain(|record: &Record| !self.own.contains(&record.pid) || starts(&record.seen));
         // Stable, and quick for streams that are in order already.
         records.sort_by_key(|record| record.at);
+        let mut paths = opened::add(&mut records, &held, std::mem::take(&mut taken.opened), self.monotonic_ns);
+        paths.sort();
+        paths.dedup_by_key(|(file, _)| *file);
         let names = names(&records, decoded.names, &known);
         let windows = ["readahead:page_cache_sync_ra", "readahead:page_cache_ra_unbounded"];
         let trace = Trace {
             records,
             started_ns: self.started_ns,
             names,
-            paths: Vec::new(),
+            paths,
             kernel: machine::Machine::read().kernel_release.unwrap_or_default(),
             lost: counted.events.max(decoded.missed) + taken.over_memory,
             inferred_windows: windows.iter().any(|name| self.missing.iter().any(|missing| missing == name)),
@@ -420,9 +457,12 @@ impl Capture {
 impl Captured {
     /// Adds paths of files that the caller knows.
     pub fn name_files(&mut self, paths: impl IntoIterator<Item = (Inode, String)>) {
-        self.trace.paths.extend(paths);
+        // As the caller calls them, not as we found them.
+        for (file, path) in paths {
+            self.trace.paths.retain(|(known, _)| *known != file);
+            self.trace.paths.push((file, path));
+        }
         self.trace.paths.sort();
-        self.trace.paths.dedup();
     }
 
     /// A time of CLOCK_MONOTONIC as one of the trace.

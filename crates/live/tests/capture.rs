@@ -139,7 +139,17 @@ fn a_process_that_reads_a_file_is_seen_on_every_layer() {
         assert!(bytes >= 200 * 4096, "{bytes} bytes read");
         assert!(count(|seen| matches!(seen, Seen::Queue(_))) > 0);
         assert_eq!(count(|seen| matches!(seen, Seen::GetPages { .. })) > 0, level == Level::Full);
-        assert_eq!(count(|seen| matches!(seen, Seen::Other { .. })) > 0, level == Level::Full);
+        // What says which file a descriptor is belongs to the calls; the rest is of the highest level.
+        let of_files = ["syscalls:", "task:", "iowhy:"];
+        let others = |of_files_too: bool| {
+            let of = |seen: &Seen| match seen {
+                Seen::Other { name, .. } => of_files_too == of_files.iter().any(|group| name.starts_with(group)),
+                _ => false,
+            };
+            trace.records.iter().filter(|record| of(&record.seen)).count()
+        };
+        assert!(others(true) > 0);
+        assert_eq!(others(false) > 0, level == Level::Full);
         if !trace.inferred_windows {
             let window = |seen: &Seen| matches!(seen, Seen::RaOrder { .. } | Seen::RaUnbounded { .. });
             assert!(trace.records.iter().any(|record| record.pid == pid && window(&record.seen)));
@@ -153,6 +163,45 @@ fn a_process_that_reads_a_file_is_seen_on_every_layer() {
     }
     assert_eq!(mounts(&scratch.0), Vec::<String>::new());
     assert_eq!(fs::read_dir(scratch.state()).expect("the folder").count(), 0, "nothing is left");
+}
+
+/// What was opened and when nobody told more than a descriptor: records of our own say which file that is.
+#[test]
+fn descriptors_are_known_by_their_files() {
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    if !permitted() {
+        return;
+    }
+    let scratch = Scratch::new("descriptors");
+    let (path, inode) = scratch.cold("data", 8);
+    // All of it is cached now, and no page of it will be added.
+    cat(&path);
+    let held = File::open(&path).expect("the file");
+    let capture = Capture::start_with(&Ask { children: true, ..Ask::default() }, &scratch.ledger()).expect("a capture");
+    let opener = cat(&path);
+    let mut inherits = Command::new("cat").stdin(held).stdout(Stdio::null()).spawn().expect("cat starts");
+    let inheritor = inherits.id();
+    assert!(inherits.wait().expect("it ends").success());
+    let captured = capture.stop().expect("it ends");
+    assert_eq!(pages_added(&captured, inode), 0);
+    let said = |pid: u32, wanted: &str| {
+        let fields = format!("kind=file dev={},{} ino={}", inode.dev.major(), inode.dev.minor(), inode.ino);
+        let of =
+            |seen: &Seen| matches!(seen, Seen::Other { name, fields: all } if name == wanted && all.contains(&fields));
+        captured.trace.records.iter().any(|record| record.pid == pid && of(&record.seen))
+    };
+    assert!(said(opener, "iowhy:opened"));
+    assert!(!said(inheritor, "iowhy:opened"));
+    assert!(captured.trace.paths.iter().any(|(file, name)| *file == inode && Path::new(name) == path));
+    // What the child has was copied from what we had.
+    // SAFETY: gettid has no preconditions and cannot fail.
+    let own = unsafe { libc::gettid() }.unsigned_abs();
+    assert!(said(own, "iowhy:descriptor"));
+    let other = |pid: u32, wanted: &str| {
+        let of = |seen: &Seen| matches!(seen, Seen::Other { name, .. } if name.contains(wanted));
+        captured.trace.records.iter().any(|record| record.pid == pid && of(&record.seen))
+    };
+    assert!(other(own, "task_newtask") && other(inheritor, "sys_enter_dup2") && other(inheritor, "sys_exit_execve"));
 }
 
 #[test]

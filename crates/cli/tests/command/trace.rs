@@ -189,6 +189,70 @@ fn a_command_is_recorded() {
     assert!(scratch.is_tidy());
 }
 
+/// The calls that read so many bytes and are replayed, of a trace of `command` which reads the file `data`.
+fn replayed_reads(scratch: &Scratch, command: &[&str], len: u64) -> (u64, u64, String) {
+    let mut record = scratch.command("trace record -o calls.parquet --");
+    let output = record.args(command).output().expect("the command starts");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let run = |line: &str| {
+        let (out, message) = scratch.ends(&format!("run calls.parquet {line}"), 0);
+        (serde_json::from_str::<Value>(&out).unwrap_or_else(|error| panic!("{error}\n{out}")), message)
+    };
+    let (simulated, message) = run("--on sim:linux-6.18 --json");
+    let (live, _) = run("--on live --dir files --json");
+    // Both make the same calls.
+    let bytes = |value: &Value| -> u64 {
+        let metrics = value["runs"][0]["metrics"].as_object().expect("metrics");
+        let of = |name: String| metrics[&name].as_f64().unwrap_or_else(|| panic!("no {name} in {metrics:#?}"));
+        let threads = metrics.keys().filter_map(|name| name.strip_suffix(".read_mb_s"));
+        let of_thread = |thread: &str| of(format!("{thread}.read_mb_s")) * of(format!("{thread}.elapsed_s")) * 1e6;
+        threads.map(|thread| of_thread(thread).round() as u64).sum()
+    };
+    assert_eq!(bytes(&simulated), bytes(&live), "{simulated:#} {live:#}");
+    let (csv, _) = scratch.ends("trace export calls.parquet --to csv", 0);
+    let begun = csv.lines().filter(|line| line.contains(",call_start,") && line.contains(&format!(",{len},"))).count();
+    (bytes(&simulated), begun as u64, message)
+}
+
+#[test]
+fn every_read_of_a_file_in_the_page_cache_is_replayed() {
+    if !permitted() {
+        return;
+    }
+    let scratch = Scratch::new("replay");
+    scratch.write("data", &vec![1; 1 << 20]);
+    // Nothing but the calls tells the file: no page is added, nothing goes to a disk.
+    let dd = "dd if=data bs=64k status=none";
+    for (command, shown) in [
+        (&["dd", "if=data", "of=/dev/null", "bs=64k", "status=none"][..], "devices without data"),
+        (&["sh", "-c", &format!("{dd} | cat > /dev/null")], "maybe pipes"),
+        // What was open before it began, and twice from where it stood.
+        (&["sh", "-c", "exec 7< data; dd bs=64k count=8 <&7 | cat; dd bs=64k count=8 <&7"], "maybe pipes"),
+    ] {
+        let (bytes, begun, message) = replayed_reads(&scratch, command, 65536);
+        assert!(bytes >= 1 << 20, "{command:?}: {bytes} bytes of {begun} calls\n{message}");
+        assert!(begun >= 16 && message.contains(shown), "{command:?}: {begun} calls\n{message}");
+        assert!(!message.contains("it does not say on what"), "{command:?}: {message}");
+    }
+    assert!(scratch.is_tidy());
+}
+
+#[test]
+fn requests_alone_have_their_time_at_the_device() {
+    if !permitted() {
+        return;
+    }
+    let scratch = Scratch::new("light");
+    scratch.write("data", &vec![1; 1 << 20]);
+    scratch.ends("trace record --level light -o light.parquet -- dd if=data of=/dev/null bs=64k iflag=direct", 0);
+    let stat = scratch.json("trace stat light.parquet --json");
+    let phases = &stat["phases"];
+    assert!(phases["D2C"]["n"].as_u64() >= Some(16), "{phases:#}");
+    for absent in ["Q2Q", "Q2G", "G2I", "I2D", "Q2C"] {
+        assert_eq!(phases[absent]["n"].as_u64(), Some(0), "{phases:#}");
+    }
+}
+
 fn signal(child: &Child, name: &str) {
     let status = Command::new("kill").args([name, &child.id().to_string()]).status().expect("kill starts");
     assert!(status.success());

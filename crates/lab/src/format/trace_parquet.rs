@@ -1,21 +1,25 @@
 //! A trace as Parquet: a row for each record, with the columns of [`crate::trace::row`].
 //!
 //! ```text
-//! t_ns                  deltas, bit-packed (DELTA_BINARY_PACKED)
+//! t_ns                  deltas, bit-packed (DELTA_BINARY_PACKED); with zstd only if that takes an eighth off
 //! sector, index, ..     deltas; what is missing is in levels, which cost nothing where nothing is missing
 //! kind, rwbs, op, ..    dictionaries, as are devices, inodes, processes, sizes
-//! pages                 zstd, level 3
+//! pages                 zstd, level 3 (6 for sectors); one for each column of a group of 131,072 rows, where they fit
 //! metadata              iowhy.trace = 1, kernel, started_ns, lost, inferred_windows, names, paths (JSON), and hashes
 //! ```
-//! Any program that knows Parquet reads the file; [`columns`] reads some columns only. Hashes of the groups of rows and
-//! of the table of contents tell what is damaged before anything is decoded: groups that are whole are kept. A file
-//! that another program has written anew has no hashes, and is taken as it is. Known limit: the table of contents is at
-//! the end, so of a file that was cut nothing can be read.
+//! Any program that knows Parquet reads the file; [`columns`] reads some columns only, and `scan` some columns of
+//! numbers, one group after the other (`dense`). Both check the hash of all that they decode. Hashes of the groups of
+//! rows and of the table of contents tell what is damaged before anything is decoded: groups that are whole are kept. A
+//! file that another program has written anew has no hashes, and is taken as it is. Known limit: the table of contents
+//! is at the end, so of a file that was cut nothing can be read.
 //!
 //! The format: <https://parquet.apache.org/docs/file-format/>.
 
+mod dense;
+
 use std::collections::HashMap;
-use std::io::{self, Read, Write};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
@@ -25,13 +29,16 @@ use parquet::basic::{Compression, Encoding, Type as Physical, ZstdLevel};
 use parquet::column::reader::ColumnReader;
 use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::KeyValue;
+use parquet::file::metadata::{KeyValue, ParquetMetaDataReader};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::reader::{ChunkReader, FileReader, Length, SerializedFileReader};
+use parquet::file::serialized_reader::SerializedPageReader;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
 use prost::bytes::Bytes;
+
+pub(crate) use dense::Dense;
 
 use crate::diagnose::{Problem, Problems};
 use crate::trace::row::{KINDS, NR_NUMBERS, NUMBERS, OP, RWBS, Row, TEXTS, op_number, op_numbered, op_of, op_word};
@@ -39,6 +46,8 @@ use crate::trace::row::{rwbs_letters, rwbs_of};
 
 /// Rows in a group of rows.
 const GROUP_ROWS: usize = 1 << 17;
+/// Times that are looked at to tell whether compression is worth it.
+const SAMPLE: usize = 1 << 14;
 /// What comes before the hash of the table of contents in it.
 const MARK: &str = "iowhy-sum:";
 /// Characters of a hash.
@@ -82,14 +91,23 @@ fn hash(bytes: &[u8]) -> String {
 /// # Errors
 /// What `out` says.
 pub fn write(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
+    write_in_groups(trace, GROUP_ROWS, out)
+}
+
+/// Writes one with groups of so many rows.
+pub(crate) fn write_in_groups(trace: &Trace, group_rows: usize, out: &mut impl Write) -> io::Result<()> {
     let schema = Arc::new(parse_message_type(&schema()).map_err(failed)?);
     let level = ZstdLevel::try_new(3).map_err(failed)?;
+    let sector_level = ZstdLevel::try_new(6).map_err(failed)?;
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(level))
         .set_created_by(format!("iowhy {}", env!("CARGO_PKG_VERSION")))
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_offset_index_disabled(true)
-        .set_max_row_group_row_count(Some(GROUP_ROWS));
+        .set_data_page_row_count_limit(GROUP_ROWS)
+        .set_max_row_group_row_count(Some(group_rows))
+        .set_column_compression(ColumnPath::from("sector"), Compression::ZSTD(sector_level))
+        .set_column_compression(ColumnPath::from("t_ns"), times_compression(trace, level).map_err(failed)?);
     for name in DELTAS {
         let path = ColumnPath::from(name);
         properties = properties
@@ -98,7 +116,7 @@ pub fn write(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
     }
     let mut writer = SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties.build())).map_err(failed)?;
     let mut ends = Vec::new();
-    for records in trace.records.chunks(GROUP_ROWS) {
+    for records in trace.records.chunks(group_rows) {
         let rows: Vec<Row> = records.iter().map(Row::of).collect();
         group(&mut writer, &rows).map_err(failed)?;
         ends.push((writer.bytes_written(), records.len()));
@@ -138,6 +156,30 @@ pub fn write(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
         bytes[begin + at..begin + at + HASH].copy_from_slice(sum.as_bytes());
     }
     out.write_all(&bytes)
+}
+
+/// Whether times are worth being compressed: the differences of a real trace are noise, which takes time to decompress
+/// and gets hardly smaller; those of a simulated one may repeat.
+fn times_compression(trace: &Trace, level: ZstdLevel) -> Result<Compression, ParquetError> {
+    let times: Vec<i64> = trace.records.iter().take(SAMPLE).map(|record| record.at.0 as i64).collect();
+    let size = |compression: Compression| -> Result<usize, ParquetError> {
+        let schema = Arc::new(parse_message_type("message times { required int64 t_ns; }")?);
+        let properties = WriterProperties::builder()
+            .set_compression(compression)
+            .set_dictionary_enabled(false)
+            .set_encoding(Encoding::DELTA_BINARY_PACKED);
+        let mut writer = SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties.build()))?;
+        let mut group = writer.next_row_group()?;
+        if let Some(mut column) = group.next_column()? {
+            column.typed::<Int64Type>().write_batch(&times, None, None)?;
+            column.close()?;
+        }
+        group.close()?;
+        Ok(writer.bytes_written())
+    };
+    let zstd = Compression::ZSTD(level);
+    let (plain, compressed) = (size(Compression::UNCOMPRESSED)?, size(zstd)?);
+    Ok(if compressed * 8 <= plain * 7 { zstd } else { Compression::UNCOMPRESSED })
 }
 
 /// Where the hash is in the end of a file.
@@ -264,65 +306,188 @@ fn guarded<T>(read: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
 type Whole = (Option<Vec<usize>>, Vec<String>);
 
 fn whole_groups(bytes: &[u8]) -> Result<Whole, String> {
-    let size = bytes.len();
-    if size < 12 || !bytes.starts_with(b"PAR1") {
-        return Err("byte 0: this is no Parquet file".to_owned());
+    let Some(groups) = contents(bytes, 0)? else { return Ok((None, Vec::new())) };
+    let mut whole = Vec::new();
+    let mut damaged = Vec::new();
+    for (number, Range { start, end, sum }) in groups.iter().enumerate() {
+        if hash(&bytes[*start..*end]) == *sum {
+            whole.push(number);
+        } else {
+            damaged.push(damage(*start, *end));
+        }
     }
-    if !bytes.ends_with(b"PAR1") {
+    Ok((Some(whole), damaged))
+}
+
+fn damage(start: usize, end: usize) -> String {
+    format!("bytes {start} to {end} are damaged: a group of up to {GROUP_ROWS} records")
+}
+
+/// Where a group of rows is in a file, and the hash of those bytes.
+struct Range {
+    start: usize,
+    end: usize,
+    sum: String,
+}
+
+/// Where the table of contents begins in a file whose end this is, if there is room for it.
+fn footer(end: &[u8], size: usize) -> Result<usize, String> {
+    if !end.ends_with(b"PAR1") || end.len() < 8 {
         let text = format!("byte {size}: the file ends too early: its table of contents, which is last, is missing");
         return Err(text);
     }
-    let word: [u8; 4] = bytes[size - 8..size - 4].try_into().unwrap_or_default();
-    let footer = u32::from_le_bytes(word) as usize;
-    let Some(begin) = size.checked_sub(8 + footer).filter(|begin| *begin >= 4) else {
-        return Err(format!("byte {}: the table of contents has a length of {footer}: it is damaged", size - 8));
-    };
+    let word: [u8; 4] = end[end.len() - 8..end.len() - 4].try_into().unwrap_or_default();
+    let length = u32::from_le_bytes(word) as usize;
+    size.checked_sub(8 + length)
+        .filter(|begin| *begin >= 4)
+        .ok_or_else(|| format!("byte {}: the table of contents has a length of {length}: it is damaged", size - 8))
+}
+
+/// The groups of rows by the table of contents, which is checked; nothing if the file has no hashes. `bytes` is the
+/// file from byte `skipped` on: all of it, or from where the last group ends.
+fn contents(bytes: &[u8], skipped: usize) -> Result<Option<Vec<Range>>, String> {
+    let size = skipped + bytes.len();
+    if skipped == 0 && (size < 12 || !bytes.starts_with(b"PAR1")) {
+        return Err("byte 0: this is no Parquet file".to_owned());
+    }
+    let begin = footer(bytes, size)?;
     // The list of hashes is found without decoding anything: it is text, and so is what is behind it.
     let key = b"iowhy.groups";
-    let Some(at) = bytes[begin..].windows(key.len()).position(|window| window == key) else {
-        return match mark(&bytes[begin..]) {
-            None => Ok((None, Vec::new())),
+    let table = bytes.get(begin.wrapping_sub(skipped)..).unwrap_or_default();
+    let Some(at) = table.windows(key.len()).position(|window| window == key) else {
+        return match mark(table) {
+            None => Ok(None),
             Some(_) => Err(format!("byte {begin}: the table of contents is damaged")),
         };
     };
     let from = begin + at + key.len();
-    let text: &[u8] = &bytes[from..(from + (1 << 20)).min(size)];
+    let text = &table[at + key.len()..];
+    let text: &[u8] = &text[..text.len().min(1 << 20)];
     let place = |byte: u8| text.iter().position(|known| *known == byte);
     let (Some(open), Some(close)) = (place(b'['), place(b']')) else {
         return Err(format!("byte {from}: the table of contents is damaged"));
     };
     let list = text.get(open + 1..close).and_then(|list| std::str::from_utf8(list).ok()).unwrap_or_default();
-    let mut groups: Vec<(usize, usize, &str)> = Vec::new();
+    let mut groups: Vec<Range> = Vec::new();
     for group in list.split(',').filter(|group| !group.is_empty()) {
         let parsed = group.split_once(':').and_then(|(range, sum)| {
             let (start, end) = range.split_once('-')?;
-            Some((start.parse().ok()?, end.parse().ok()?, sum.get(..HASH)?))
+            Some(Range { start: start.parse().ok()?, end: end.parse().ok()?, sum: sum.get(..HASH)?.to_owned() })
         });
-        let Some((start, end, sum)) =
-            parsed.filter(|(start, end, _): &(usize, usize, &str)| start <= end && *end <= begin)
-        else {
+        let Some(group) = parsed.filter(|group| group.start <= group.end && group.end <= begin) else {
             return Err(format!("byte {from}: the table of contents is damaged: `{group}` is no group of rows"));
         };
-        groups.push((start, end, sum));
+        groups.push(group);
     }
-    let tail = groups.last().map_or(0, |(_, end, _)| *end);
-    let mut copy = bytes[tail..].to_vec();
+    let tail = groups.last().map_or(0, |group| group.end);
+    let damaged = || format!("byte {tail}: the table of contents, from here on, is damaged");
+    let mut copy = tail.checked_sub(skipped).and_then(|tail| bytes.get(tail..)).ok_or_else(damaged)?.to_vec();
     let Some(at) = mark(&copy) else { return Err(format!("byte {begin}: the table of contents is damaged")) };
     let told = String::from_utf8_lossy(&copy[at..at + HASH]).into_owned();
     copy[at..at + HASH].fill(b'0');
     if hash(&copy) != told {
-        return Err(format!("byte {tail}: the table of contents, from here on, is damaged"));
+        return Err(damaged());
     }
-    let mut whole = Vec::new();
-    let mut damaged = Vec::new();
-    for (number, (start, end, sum)) in groups.iter().enumerate() {
-        if hash(&bytes[*start..*end]) == *sum {
-            whole.push(number);
-        } else {
-            damaged.push(format!("bytes {start} to {end} are damaged: a group of up to {GROUP_ROWS} records"));
+    Ok(Some(groups))
+}
+
+/// Rows of one group: a class for each by the word in its column `kind`, and some columns of numbers.
+pub(crate) struct Rows {
+    pub(crate) classes: Vec<u8>,
+    pub(crate) numbers: Vec<Dense>,
+}
+
+/// A part of a file as Parquet's reader wants it.
+struct Part {
+    begin: u64,
+    bytes: Bytes,
+}
+
+impl Length for Part {
+    fn len(&self) -> u64 {
+        self.begin + self.bytes.len() as u64
+    }
+}
+
+impl ChunkReader for Part {
+    type T = io::Cursor<Bytes>;
+
+    fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
+        let left = self.len().saturating_sub(start) as usize;
+        Ok(io::Cursor::new(self.get_bytes(start, left)?))
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
+        let start = start.checked_sub(self.begin).and_then(|start| usize::try_from(start).ok());
+        let range = start.and_then(|start| Some(start..start.checked_add(length)?));
+        match range.filter(|range| range.end <= self.bytes.len()) {
+            Some(range) => Ok(self.bytes.slice(range)),
+            None => Err(ParquetError::EOF("outside of the group of rows".to_owned())),
         }
     }
-    Ok((Some(whole), damaged))
+}
+
+/// Reads some columns of numbers of a trace and the classes of its kinds, one group of rows after the other, so that
+/// memory holds one. Every group's hash is checked before it is decoded. `Ok(false)`: the file is not as this project
+/// writes it, or [`columns`] has to tell what is wrong; rows given before count for nothing.
+///
+/// # Errors
+/// If the file cannot be read or is damaged, as a sentence.
+pub(crate) fn scan(
+    path: &Path,
+    class_of: &dyn Fn(&[u8]) -> u8,
+    names: &[&str],
+    each: &mut dyn FnMut(&Rows),
+) -> Result<bool, String> {
+    let failed = |error: io::Error| format!("cannot read `{}`: {error}", path.display());
+    let mut file = File::open(path).map_err(failed)?;
+    let size = file.metadata().map_err(failed)?.len();
+    let mut part = |start: u64, end: u64| -> Result<Vec<u8>, String> {
+        file.seek(SeekFrom::Start(start)).map_err(failed)?;
+        let mut bytes = vec![0; usize::try_from(end.saturating_sub(start)).unwrap_or(0)];
+        file.read_exact(&mut bytes).map_err(failed)?;
+        Ok(bytes)
+    };
+    if size < 12 {
+        return Ok(false);
+    }
+    let Ok(begin) = footer(&part(size - 8, size)?, size as usize) else { return Ok(false) };
+    let table = part(begin as u64, size)?;
+    // A table of contents that is damaged is told of by the reader of whole columns.
+    let Ok(Some(groups)) = contents(&table, begin) else { return Ok(false) };
+    guarded(|| {
+        let known =
+            ParquetMetaDataReader::decode_metadata(&table[..table.len() - 8]).map_err(|error| error.to_string());
+        let Ok(known) = known else { return Ok(false) };
+        let schema = known.file_metadata().schema_descr_ptr();
+        let place = |name: &str| schema.columns().iter().position(|column| column.name() == name);
+        let Some(places) = names.iter().map(|name| place(name)).collect::<Option<Vec<usize>>>() else {
+            return Ok(false);
+        };
+        let (Some(kind), true) = (place("kind"), groups.len() == known.num_row_groups()) else { return Ok(false) };
+        let mut spare: Vec<Dense> = Vec::new();
+        for (Range { start, end, sum }, group) in groups.iter().zip(known.row_groups()) {
+            let bytes = part(*start as u64, *end as u64)?;
+            if hash(&bytes) != *sum {
+                return Err(format!("`{}`: {}", path.display(), damage(*start, *end)));
+            }
+            let bytes = Arc::new(Part { begin: *start as u64, bytes: Bytes::from(bytes) });
+            let rows = usize::try_from(group.num_rows()).unwrap_or(usize::MAX);
+            let pages = |place: usize| SerializedPageReader::new(bytes.clone(), group.column(place), rows, None).ok();
+            let classes =
+                pages(kind).and_then(|mut pages| dense::classes(&mut pages, &schema.column(kind), rows, class_of));
+            let mut spares = spare.into_iter();
+            let numbers = places
+                .iter()
+                .map(|place| dense::numbers(&mut pages(*place)?, &schema.column(*place), rows, spares.next()))
+                .collect();
+            let (Some(classes), Some(numbers)) = (classes, numbers) else { return Ok(false) };
+            let rows = Rows { classes, numbers };
+            each(&rows);
+            spare = rows.numbers;
+        }
+        Ok(true)
+    })
 }
 
 /// A column of some groups of rows.

@@ -9,11 +9,11 @@
 //! open     each call at its time in the trace, or as soon as the thread is free after that
 //! ```
 //! The idea is that of fio's `read_iolog` with and without `replay_no_stall`, and of `btreplay`. Known limits: calls of
-//! which the trace tells neither file nor offset are left out, and so are those that failed, that read nothing at the
-//! end of a file, discards and flushes; each is told. A closed replay of bios keeps the depth, not which one of them
+//! which the trace tells no file or no offset are left out, and so are those that failed, that read nothing at the end of
+//! a file, discards and flushes; each is told, and why. A closed replay of bios keeps the depth, not which one of them
 //! another waited for. What was in the page cache is not known: the replay begins with a cold one.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use iowhy_stack::workload::{Call, Mix, Scripted, Stream, Target};
 use super::Shape;
 use crate::diagnose::{Problem, Problems, Span};
 use crate::trace;
-use crate::trace::join::{CallRecord, Joined, Who, join};
+use crate::trace::join::{CallRecord, Joined, NoFile, Who, join};
 
 /// How times of a trace are kept.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -174,15 +174,24 @@ fn of_calls(trace: &Trace, mode: Mode) -> Found {
     let first = joined.calls.first().map_or(Nanos::ZERO, |call| call.start);
     let mut files = vec![FileSpec { bytes: 0, place: Place::FileSystem }; joined.files.len()];
     let mut threads: BTreeMap<u32, (Vec<Scripted>, Nanos)> = BTreeMap::new();
-    let [mut unknown, mut failed, mut empty] = [0_u64; 3];
+    let [mut no_data, mut untold, mut unseen, mut no_offset, mut failed, mut empty, mut buffered] = [0_u64; 7];
+    let direct = direct_threads(&joined);
     let mut used = vec![false; files.len()];
     for call in &joined.calls {
         let data = matches!(call.op, Op::Read | Op::Write);
         let (file, offset) = match (call.file, call.offset) {
             (Some(file), Some(offset)) => (file, offset),
             (Some(file), None) if !data => (file, 0),
-            _ => {
-                unknown += 1;
+            (Some(_), None) => {
+                no_offset += 1;
+                continue;
+            }
+            (None, _) => {
+                match joined.no_file.get(&call.call) {
+                    Some(NoFile::NoData) => no_data += 1,
+                    Some(NoFile::Untold) => untold += 1,
+                    Some(NoFile::Unseen) | None => unseen += 1,
+                }
                 continue;
             }
         };
@@ -198,6 +207,11 @@ fn of_calls(trace: &Trace, mode: Mode) -> Found {
         };
         if data && len == 0 {
             empty += 1;
+            continue;
+        }
+        // Such as those of the dynamic linker: past the page cache they would fail.
+        if data && direct.contains(&call.pid) && !(offset | len).is_multiple_of(SECTOR_BYTES) {
+            buffered += 1;
             continue;
         }
         let len_bytes = u32::try_from(len).unwrap_or(u32::MAX);
@@ -226,13 +240,23 @@ fn of_calls(trace: &Trace, mode: Mode) -> Found {
             .into_iter()
             .map(|(pid, (mut steps, _))| {
                 steps.iter_mut().for_each(|step| step.call.file = moved.numbers[step.call.file as usize]);
-                Thread { name: name_of(trace, pid), steps, direct: is_direct(&joined, pid), engine: Engine::Sync }
+                Thread { name: name_of(trace, pid), steps, direct: direct.contains(&pid), engine: Engine::Sync }
             })
             .collect(),
         left_out: [
-            (unknown, "calls of which the trace tells no file or no offset"),
+            (no_data, "calls on pipes, terminals and devices without data"),
+            (
+                untold,
+                "calls of which the trace tells no file (their descriptors were opened in it, it does not say on what)",
+            ),
+            (
+                unseen,
+                "calls of which the trace tells no file (it does not show what opened their descriptors; maybe pipes)",
+            ),
+            (no_offset, "calls of which the trace tells no offset"),
             (failed, "calls that failed"),
             (empty, "calls that moved no bytes"),
+            (buffered, "calls through the page cache of threads that go past it"),
         ]
         .into_iter()
         .filter(|(nr, _)| *nr > 0)
@@ -257,20 +281,26 @@ impl Moved {
     }
 }
 
-/// Whether a thread went past the page cache: its calls have bios for data that carry no pages, and added none.
-fn is_direct(joined: &Joined, pid: u32) -> bool {
-    let bare = |call: &&CallRecord| {
-        call.bios.iter().any(|bio| {
-            let bio = &joined.bios[*bio as usize];
-            let bits = if call.op == Op::Write { Rwbs::WRITE } else { Rwbs::READ };
-            bio.pages.is_empty()
-                && bio.extent.rwbs.has(bits)
-                && !bio.extent.rwbs.has(Rwbs::META)
-                && bio.extent.bytes > 0
-        })
+/// The threads that go past the page cache: more than half the bytes of their calls on files are those of calls that
+/// have bios for data without pages, and add none.
+fn direct_threads(joined: &Joined) -> BTreeSet<u32> {
+    let bare = |call: &CallRecord| {
+        call.pages_added == 0
+            && call.bios.iter().any(|bio| {
+                let bio = &joined.bios[*bio as usize];
+                let bits = if call.op == Op::Write { Rwbs::WRITE } else { Rwbs::READ };
+                bio.pages.is_empty()
+                    && bio.extent.rwbs.has(bits)
+                    && !bio.extent.rwbs.has(Rwbs::META)
+                    && bio.extent.bytes > 0
+            })
     };
-    let own = || joined.calls.iter().filter(|call| call.pid == pid && matches!(call.op, Op::Read | Op::Write));
-    own().all(|call| call.pages_added == 0) && 2 * own().filter(bare).count() > own().count()
+    let mut bytes: BTreeMap<u32, [u64; 2]> = BTreeMap::new();
+    for call in joined.calls.iter().filter(|call| matches!(call.op, Op::Read | Op::Write) && call.file.is_some()) {
+        let moved = call.result.map_or(call.len, |result| result.max(0) as u64);
+        bytes.entry(call.pid).or_default()[usize::from(bare(call))] += moved;
+    }
+    bytes.into_iter().filter(|(_, [cached, bare])| bare > cached).map(|(pid, _)| pid).collect()
 }
 
 /// The bios of a trace.

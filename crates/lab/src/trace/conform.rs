@@ -14,16 +14,22 @@
 //!
 //! Records are kept as text ([`recorded`]), so that the same comparison runs where nothing may be traced.
 //!
-//! Known limits: faults of mappings are not compared (reads of the same file are), nor are reads that io_uring hands to
-//! another task by their calls; a file system whose folios have another limit than ext4's and XFS's is recognised only
-//! by having none.
+//! Bios are compared with what is submitted at once ([`model`]), requests with what the plug makes of the bios
+//! ([`requests`]), misses of mappings with the window that a fault reads ([`faults`]).
+//!
+//! Known limits: reads of io_uring and touches of mappings are no calls, so they have no history; touches that find
+//! their page mapped or mappable leave no event, so the misses of a mapping are known only up to a most. Reads past the
+//! page cache decide nothing, and their bios are not compared. A file system whose folios have another limit than
+//! ext4's and XFS's is recognised only by having none.
 
 mod decisions;
+mod faults;
 mod history;
 pub mod jobs;
 pub mod live;
 mod model;
 pub mod recorded;
+mod requests;
 mod traced;
 
 use std::cmp::Ordering;
@@ -55,6 +61,8 @@ pub struct Tally {
     pub bios: u64,
     /// Those of the size that the model's submissions make.
     pub bios_matched: u64,
+    /// Matches that need something which another task with the same descriptor wrote meanwhile.
+    pub raced: u64,
     /// The first few that did not match.
     pub mismatches: Vec<String>,
 }
@@ -77,6 +85,7 @@ impl Tally {
         self.page_adds_matched += other.page_adds_matched;
         self.bios += other.bios;
         self.bios_matched += other.bios_matched;
+        self.raced += other.raced;
         let room = TOLD.saturating_sub(self.mismatches.len());
         self.mismatches.extend(other.mismatches.into_iter().take(room));
     }
@@ -84,7 +93,8 @@ impl Tally {
     /// Counts one question and its answers.
     fn decision(&mut self, question: &Line, told: &[What], seen: &[Line]) {
         let seen: Vec<What> = seen.iter().map(|line| line.what).collect();
-        let windows = |list: &[What]| -> Vec<What> { list.iter().copied().filter(is_window).collect() };
+        let decided = |what: &What| is_window(what) || matches!(what, What::Sync(_));
+        let windows = |list: &[What]| -> Vec<What> { list.iter().copied().filter(decided).collect() };
         self.decisions += 1;
         let same = windows(told) == windows(&seen);
         self.matched += u64::from(same);
@@ -167,6 +177,8 @@ pub struct Checked {
     pub events: u64,
     /// Events that the kernel had no room for.
     pub lost: u64,
+    /// Requests issued, and those of the place and size that the plug makes of the bios.
+    pub requests: (u64, u64),
     /// Question by question.
     pub decisions: Tally,
     /// From the calls alone, if one task read.
@@ -202,17 +214,20 @@ pub fn check(entry: &'static Entry<Build>, recorded: &Recorded) -> Checked {
         single_threaded,
         events: recorded.lines.len() as u64,
         lost: recorded.lost,
+        requests: requests::compare(recorded),
         decisions: decisions::compare(entry, recorded),
         history: (single_threaded && recorded.calls_known()).then(|| history::compare(entry, recorded)),
     }
 }
 
+/// The first two numbers of a release.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut parts = release.split(|c: char| !c.is_ascii_digit());
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
 /// The model of a release (`uname -r`), and whether it is of that very kernel or only the nearest.
 pub fn model_of(release: &str) -> (&'static Entry<Build>, bool) {
-    let version = |text: &str| -> Option<(u32, u32)> {
-        let mut parts = text.split(|c: char| !c.is_ascii_digit());
-        Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
-    };
     let running = version(release);
     let models = READAHEADS.iter().filter_map(|entry| {
         let name = entry.name.strip_prefix("linux-")?;
@@ -285,6 +300,9 @@ impl Report {
             "page_adds_matched": self.sum(|job| job.counted().page_adds_matched),
             "bios": self.sum(|job| job.counted().bios),
             "bios_matched": self.sum(|job| job.counted().bios_matched),
+            "requests": self.sum(|job| job.requests.0),
+            "requests_matched": self.sum(|job| job.requests.1),
+            "raced": self.sum(|job| job.counted().raced),
             "lost_events": self.sum(|job| job.lost),
             "first_mismatch": self.jobs.iter().find_map(Checked::first_mismatch),
             "as_expected": self.as_expected(),
@@ -332,9 +350,10 @@ impl Report {
         let (of, adds) = (self.sum(|job| job.counted().decisions), self.sum(|job| job.counted().page_adds));
         let _ = writeln!(
             out,
-            "{} decisions and {} page adds matched; {sum}{}",
+            "{} decisions, {} page adds and {} requests matched; {sum}{}",
             cell(self.sum(|job| job.counted().matched), of),
             cell(self.sum(|job| job.counted().page_adds_matched), adds),
+            cell(self.sum(|job| job.requests.1), self.sum(|job| job.requests.0)),
             match wrong {
                 0 => String::new(),
                 wrong => format!(" ({} by itself less than it should)", text::count(wrong, "file", "files")),
@@ -352,6 +371,7 @@ fn tally_json(tally: &Tally) -> Value {
         "page_adds_matched": tally.page_adds_matched,
         "bios": tally.bios,
         "bios_matched": tally.bios_matched,
+        "raced": tally.raced,
         "mismatches": tally.mismatches,
     })
 }
@@ -370,6 +390,9 @@ fn job_json(job: &Checked) -> Value {
         "page_adds_matched": tally.page_adds_matched,
         "bios": tally.bios,
         "bios_matched": tally.bios_matched,
+        "requests": job.requests.0,
+        "requests_matched": job.requests.1,
+        "raced": tally.raced,
         "lost_events": job.lost,
         "first_mismatch": job.first_mismatch(),
         "as_expected": job.as_expected(),

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! call       what a task does between the begin and the end of a system call is done for that call
-//! file       the descriptor's, if it is known; else the mapping whose pages the call looks up; later calls on the same
-//!            descriptor of the same process go to the same file, and earlier ones where nothing else is known
+//! file       the descriptor's, if it is known (see `descriptors`); else the mapping whose pages the call looks up; later
+//!            calls on the same open file go to the same file, and earlier ones where nothing else is known
 //! page, bio  a task adds pages to a mapping and then submits bios for them in the same order: a read bio takes as many
 //!            pages as it has bytes from those that wait (not those of metadata; what a write adds waits for nothing)
 //! request    a bio makes a request [G] or joins one that ends or begins where it begins or ends [M, F]; where a trace
@@ -12,13 +12,13 @@
 //! complete   of a request, by its sectors; of a bio alone, if it has no request
 //! waited     of the requests with pages that the call asks for, or with its own bios that carry no pages of a mapping,
 //!            those that complete while it runs
-//! windows    as traced; from a kernel that has no tracepoints for them, each run of pages that a call adds is one, and
-//!            is marked as inferred
+//! windows    as traced; from a kernel that has no tracepoints for them, each run of pages that a call adds is one, until
+//!            a bio of data is queued (a window's pages are all added before they are read), and is marked as inferred
 //! ```
 //! Source: the order of `page_cache_ra_unbounded`, `submit_bio_noacct`, `blk_mq_submit_bio` and `blk_update_request`
 //! (6.18). Known limits: a bio of another task for pages of this one (swap, helper threads of a file system) goes to
-//! that task; descriptors that are closed and opened again with other files are told apart by their pages only; what
-//! could not be linked is counted in [`Leftovers`].
+//! that task; where a trace has no opens and closes, descriptors that are opened again with other files are told apart by
+//! their pages only; what could not be linked is counted in [`Leftovers`].
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -27,6 +27,11 @@ use iowhy_stack::event::{
 };
 use iowhy_stack::trace::{Dev, Extent, Inode, Record, Rwbs, Seen, Trace};
 use iowhy_stack::units::{Nanos, PAGE_BYTES, PageIndex, SECTOR_BYTES, Sector};
+
+mod descriptors;
+
+pub use descriptors::NoFile;
+use descriptors::{Descriptors, field};
 
 /// The file of a call of which nobody knows the file.
 pub const UNKNOWN_FILE: FileId = FileId(u32::MAX);
@@ -226,6 +231,8 @@ pub struct Joined {
     pub requests: Vec<RequestRecord>,
     /// Who put pages into which mapping, most pages first.
     pub putters: Vec<Putter>,
+    /// Calls of which nobody knows the file, by number, and why.
+    pub no_file: BTreeMap<u32, NoFile>,
     /// Windows were inferred.
     pub inferred_windows: bool,
     /// Windows that belong to no call of the workload.
@@ -256,8 +263,9 @@ struct Joiner<'a> {
     out: Joined,
     numbers: HashMap<Inode, u32>,
     tasks: HashMap<u32, Task>,
-    /// File of a descriptor, and where it is.
-    descriptors: HashMap<(u32, i32), (Option<u32>, Option<u64>)>,
+    descriptors: Descriptors,
+    /// The open file of each call.
+    opens: Vec<usize>,
     /// Bios without a request, by first sector.
     bios: HashMap<u64, Vec<u32>>,
     /// Requests not yet issued, and issued ones, by first sector.
@@ -290,7 +298,8 @@ pub fn join(trace: &Trace, who: &Who) -> Joined {
         out: Joined::default(),
         numbers: HashMap::new(),
         tasks: HashMap::new(),
-        descriptors: HashMap::new(),
+        descriptors: Descriptors::default(),
+        opens: Vec::new(),
         bios: HashMap::new(),
         waiting: BTreeMap::new(),
         issued: HashMap::new(),
@@ -309,7 +318,7 @@ pub fn join(trace: &Trace, who: &Who) -> Joined {
     }
     for (pid, fd, file) in &who.descriptors {
         let number = joiner.file(*file);
-        joiner.descriptors.insert((*pid, *fd), (Some(number), None));
+        joiner.descriptors.is(*pid, *fd, Some(number));
     }
     for (nr, record) in (0_u64..).zip(&trace.records) {
         // Two places for each record, so that an inferred window comes before its pages.
@@ -431,7 +440,26 @@ impl Joiner<'_> {
                 let cause = if *timer { UnplugCause::Timer } else { UnplugCause::Finish };
                 self.emit(seq, record, What::Unplug { cause, nr_requests: *nr_requests });
             }
+            Seen::Other { name, fields } => self.other(record.pid, name, fields),
             // Calls of others, parts of a bio, and what says nothing about calls.
+            _ => {}
+        }
+    }
+
+    fn other(&mut self, pid: u32, name: &str, fields: &str) {
+        let Some(ours) = name.strip_prefix("iowhy:") else {
+            self.descriptors.other(pid, name, fields);
+            return;
+        };
+        let number = |name: &str| field(fields, name)?.parse::<u64>().ok();
+        let of_data = matches!(field(fields, "kind"), Some("file" | "block"));
+        let dev = field(fields, "dev").and_then(|dev| dev.split_once(','));
+        let dev = dev.and_then(|(major, minor)| Some(Dev::new(major.parse().ok()?, minor.parse().ok()?)));
+        let (Some(fd), Some(dev), Some(ino)) = (number("fd"), dev, number("ino")) else { return };
+        let file = of_data.then(|| self.file(Inode { dev, ino }));
+        match ours {
+            "opened" => self.descriptors.is(pid, fd as i32, file),
+            "descriptor" => self.descriptors.was(pid, fd as i32, file, fields),
             _ => {}
         }
     }
@@ -445,14 +473,16 @@ impl Joiner<'_> {
 
     fn call_start(&mut self, seq: u64, record: &Record, op: Op, fd: i32, offset: Option<u64>, len: u64) {
         let number = self.out.calls.len();
-        let known = self.descriptors.get(&(record.pid, fd)).copied().unwrap_or_default();
+        let open = self.descriptors.of(record.pid, fd);
+        self.opens.push(open);
+        let known = *self.descriptors.open(open);
         self.out.calls.push(CallRecord {
             call: number as u32 + 1,
             pid: record.pid,
             op,
             fd,
-            file: known.0,
-            offset: offset.or(known.1.filter(|_| matches!(op, Op::Read | Op::Write))),
+            file: known.file,
+            offset: offset.or(known.pos.filter(|_| matches!(op, Op::Read | Op::Write))),
             len,
             start: record.at,
             end: None,
@@ -490,9 +520,11 @@ impl Joiner<'_> {
         call.end = Some(record.at);
         call.result = Some(result);
         let at = call.offset.map(|offset| offset + result.max(0) as u64);
-        let known = self.descriptors.entry((call.pid, call.fd)).or_default();
-        known.0 = call.file.or(known.0);
-        known.1 = at.filter(|_| matches!(op, Op::Read | Op::Write)).or(known.1);
+        let known = self.descriptors.open(self.opens[number]);
+        if !known.certain {
+            known.file = call.file.or(known.file);
+        }
+        known.pos = at.filter(|_| matches!(op, Op::Read | Op::Write)).or(known.pos);
         self.waited(number);
     }
 
@@ -542,15 +574,11 @@ impl Joiner<'_> {
     /// A task looks at a page of a mapping: that is the file of its call.
     fn touched(&mut self, record: &Record, file: Inode, index: u64) -> u32 {
         let number = self.file(file);
-        if let Some(call) = self.call_of(record.pid) {
-            let call = &mut self.out.calls[call];
-            if matches!(call.op, Op::Read | Op::Write) && call.file.is_none_or(|known| known != number) {
-                // The descriptor was closed and is another file now; where it was means nothing any more.
-                let moved = call.file.is_some()
-                    && !self.who.descriptors.iter().any(|(pid, fd, _)| (*pid, *fd) == (call.pid, call.fd));
-                if call.file.is_none() || moved {
-                    call.file = Some(number);
-                }
+        if let Some(place) = self.call_of(record.pid) {
+            let call = &mut self.out.calls[place];
+            // A descriptor may have been closed and be another file now, unless that would be known.
+            if matches!(call.op, Op::Read | Op::Write) && !self.descriptors.open(self.opens[place]).certain {
+                call.file = Some(number);
             }
             if call.offset.is_none() && call.file == Some(number) {
                 call.offset = Some(index.saturating_mul(PAGE_BYTES));
@@ -648,6 +676,9 @@ impl Joiner<'_> {
     }
 
     fn queue(&mut self, seq: u64, record: &Record, extent: &Extent) {
+        if dir_of(extent) == Dir::Read && !extent.rwbs.has(Rwbs::META) {
+            self.end_run(record.pid);
+        }
         let call = self.call_of(record.pid).map_or(0, |call| self.out.calls[call].call);
         let number = self.out.bios.len() as u32;
         let mut pages = Vec::new();
@@ -893,8 +924,10 @@ impl Joiner<'_> {
         let open = |request: &&RequestRecord| request.completed.is_none() && !request.merged;
         left.open_requests = self.out.requests.iter().filter(open).count() as u64;
         for call in &mut self.out.calls {
+            let open = self.descriptors.open(self.opens[call.call as usize - 1]);
+            call.file = call.file.or(open.file);
             if call.file.is_none() {
-                call.file = self.descriptors.get(&(call.pid, call.fd)).and_then(|known| known.0);
+                self.out.no_file.insert(call.call, open.reason());
             }
             let data = matches!(call.op, Op::Read | Op::Write);
             left.calls_without_file += u64::from(call.file.is_none() && data);

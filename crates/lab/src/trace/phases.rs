@@ -8,6 +8,11 @@
 //! from one Q to the next of any device in the table over all, and of the same device in a device's table. On devices
 //! that pass bios on (majors 9, 253, 254: md and dm) Q2Q, Q2A and Q2C are phases of their own. No time is below 1 ns.
 //!
+//! A trace without a single Q (level light: issues and completions alone) has no bios, and btt says nothing of it. Here
+//! it has D2C, once for each request, from the last D of its sectors to the C that covers them; [`Tables::absent`] names
+//! the phases that such a trace cannot have. With the first Q that is forgotten, and btt's rules hold for the whole
+//! trace.
+//!
 //! Reference: the observed behaviour of btt 1.2.0 (manual page and runs on drawn traces); no code of it was used. Known
 //! limits: percentiles are those of [`Histogram`], within 1/128; btt has none. Memory is that of the bios in flight,
 //! which includes those whose completion was lost, as long as their sectors are not used again.
@@ -156,6 +161,16 @@ pub struct Tables {
     pub all: Table,
     /// By device, in the order of their numbers.
     pub devices: Vec<(Dev, Table)>,
+    /// No bio was seen: D2C is that of requests, and nothing else is known.
+    pub only_requests: bool,
+}
+
+impl Tables {
+    /// The common phases that the trace cannot tell of, because it has no records of bios.
+    pub fn absent(&self) -> Vec<Phase> {
+        let absent = |phase: &Phase| self.only_requests && phase.is_common() && *phase != Phase::D2c;
+        Phase::ALL.into_iter().filter(absent).collect()
+    }
 }
 
 /// What is known of a device.
@@ -167,6 +182,10 @@ struct Device {
     last_queue: u64,
     bios: Tree,
     table: Table,
+    /// Requests at the device, as long as no bio was seen anywhere.
+    requests: Tree,
+    /// D2C of those.
+    alone: Histogram,
 }
 
 /// Follows bios from queue to completion.
@@ -217,11 +236,26 @@ impl Phases {
         }
         let end = sector.saturating_add(u64::from(bytes / 512));
         let index = self.device(dev);
-        let Device { passes_on, last_queue, bios, table, .. } = &mut self.devices[index];
+        let no_bios = self.last_queue == NEVER;
+        if no_bios && step == Step::Queue {
+            for device in &mut self.devices {
+                (device.requests, device.alone) = (Tree::default(), Histogram::default());
+            }
+        }
+        let Device { passes_on, last_queue, bios, table, requests, alone, .. } = &mut self.devices[index];
         let passes_on = *passes_on;
         match step {
+            Step::Issue if no_bios => requests.insert(Bio { issued: at, ..Bio::new(sector, end, NEVER) }),
+            Step::Complete if no_bios => {
+                self.found.clear();
+                requests.within(sector, end, &mut self.found);
+                for index in &self.found {
+                    alone.record(between(requests.bio(*index).issued, at));
+                    requests.remove(*index);
+                }
+            }
             Step::Queue => {
-                if self.last_queue != NEVER {
+                if !no_bios {
                     self.q2q[usize::from(passes_on)].record(between(self.last_queue, at));
                 }
                 if *last_queue != NEVER {
@@ -292,16 +326,21 @@ impl Phases {
         }
     }
 
-    /// Bios that are in flight.
+    /// Bios that are in flight; requests, as long as no bio was seen.
     pub fn in_flight(&self) -> usize {
-        self.devices.iter().map(|device| device.bios.len()).sum()
+        self.devices.iter().map(|device| device.bios.len() + device.requests.len()).sum()
     }
 
     /// What was seen. Devices of which nothing was measured are left out.
     pub fn finish(self) -> Tables {
         let mut all = Table::default();
-        let mut devices: Vec<(Dev, Table)> =
-            self.devices.into_iter().map(|device| (device.dev, device.table)).collect();
+        let only_requests = self.last_queue == NEVER && self.devices.iter().any(|device| device.alone.max().is_some());
+        let table = |mut device: Device| {
+            // Empty where there were bios.
+            device.table.times[Phase::D2c as usize].merge(&device.alone);
+            (device.dev, device.table)
+        };
+        let mut devices: Vec<(Dev, Table)> = self.devices.into_iter().map(table).collect();
         devices.retain(|(_, table)| table.times.iter().any(|times| times.max().is_some()));
         devices.sort_by_key(|(dev, _)| *dev);
         for (_, table) in &devices {
@@ -314,7 +353,7 @@ impl Phases {
         let [q2q, q2q_dm] = self.q2q;
         all.times[Phase::Q2q as usize] = q2q;
         all.times[Phase::Q2qDm as usize] = q2q_dm;
-        Tables { all, devices }
+        Tables { all, devices, only_requests }
     }
 
     /// The number of a device here.
@@ -336,6 +375,8 @@ impl Phases {
             last_queue: NEVER,
             bios: Tree::default(),
             table: Table::default(),
+            requests: Tree::default(),
+            alone: Histogram::default(),
         });
         self.devices.len() - 1
     }

@@ -4,6 +4,9 @@
 //! batches, depth, seeks) and [`cache`] (windows, hits, processes); this file puts them together, as JSON
 //! (`iowhy.trace/1`) and as text.
 //!
+//! The rows of `iostat` agree with an iostat that runs beside the capture within rounding. What its times mean depends
+//! on the kernel that the trace names: [`queue`] has the rules, `tests/counters_live.rs` holds them against iostat.
+//!
 //! Pages are foreign if a process put them into a file that is not the workload's. The workload is what was asked for;
 //! otherwise the processes with the name that made the most calls, or queued the most bios where no calls are traced.
 
@@ -50,6 +53,8 @@ pub enum Warning {
     InferredWindows,
     /// Allocations of requests are not traced: times are from the issue on, and merges are unknown.
     NoAllocations,
+    /// Bios are not traced: requests have D2C, and no other phase can be known.
+    OnlyRequests,
     /// So many completions belong to no request that was seen.
     Unmatched(u64),
     /// So many requests were not completed in the trace.
@@ -69,6 +74,7 @@ impl Warning {
             Warning::Lost(_) => "lost-events",
             Warning::InferredWindows => "inferred-windows",
             Warning::NoAllocations => "no-allocations",
+            Warning::OnlyRequests => "only-requests",
             Warning::Unmatched(_) => "unmatched-completions",
             Warning::Unfinished(_) => "unfinished-requests",
             Warning::GuessedWorkload => "guessed-workload",
@@ -89,6 +95,9 @@ impl Warning {
             Warning::InferredWindows => "windows are inferred from the pages that were added".to_owned(),
             Warning::NoAllocations => {
                 "allocations are not traced: await is from the issue on, merges are not known".to_owned()
+            }
+            Warning::OnlyRequests => {
+                "bios are not traced: of the phases only D2C is known, not Q2G, G2I, I2D or Q2C (--trace=layers)".to_owned()
             }
             Warning::Unmatched(n) => {
                 format!("{} of requests begun before the trace", count(n, "completion is", "completions are"))
@@ -148,7 +157,7 @@ pub fn stat(trace: &Trace, ask: &Ask) -> Stat {
     let length_ns = records.last().map_or(0, |record| record.at.0);
     let mut warnings = Vec::new();
     let ends = ends(length_ns, ask.interval.map_or(0, |interval| interval.0), &mut warnings);
-    let (disks, plugs) = queue::disks(records, &ends);
+    let (disks, plugs) = queue::disks(records, &ends, &trace.kernel);
     let cache = cache::cache(records, trace.inferred_windows);
     if trace.lost > 0 {
         warnings.push(Warning::Lost(trace.lost));
@@ -159,6 +168,10 @@ pub fn stat(trace: &Trace, ask: &Ask) -> Stat {
     let has = |of: fn(&Seen) -> bool| records.iter().any(|record| of(&record.seen));
     if has(|seen| matches!(seen, Seen::Issue(_))) && !has(|seen| matches!(seen, Seen::GetRequest(_))) {
         warnings.push(Warning::NoAllocations);
+    }
+    let phases = phases.finish();
+    if !phases.absent().is_empty() {
+        warnings.push(Warning::OnlyRequests);
     }
     let sum = |of: fn(&Disk) -> u64| disks.iter().map(|(_, disk)| of(disk)).sum::<u64>();
     let told = [Warning::Unmatched(sum(|disk| disk.unmatched)), Warning::Unfinished(sum(|disk| disk.unfinished))];
@@ -172,7 +185,7 @@ pub fn stat(trace: &Trace, ask: &Ask) -> Stat {
         warnings.push(Warning::NoLookups);
     }
     Stat {
-        phases: phases.finish(),
+        phases,
         disks,
         plugs,
         cache,

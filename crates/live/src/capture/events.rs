@@ -64,6 +64,11 @@ const fn other(names: &'static [&'static str]) -> Event {
     Event { names, level: Level::Full, place: Place::Task, gone: false, fields: &[], show: None }
 }
 
+/// One that says what descriptors are, kept as text; not every kernel and processor has all of them.
+const fn files(names: &'static [&'static str]) -> Event {
+    Event { names, level: Level::Layers, place: Place::Task, gone: true, fields: &[], show: None }
+}
+
 /// The beginning of a call.
 const fn begins(names: &'static [&'static str], fields: &'static [&'static str], show: Show) -> Event {
     event(names, Level::Layers, Place::Task, fields, show)
@@ -276,14 +281,33 @@ pub(super) const EVENTS: &[Event] = &[
     ends(&["syscalls/sys_exit_fsync"], |v| end(v, Op::Fsync)),
     begins(&["syscalls/sys_enter_fdatasync"], FD, |v| start(v, Op::Fdatasync, None, 0)),
     ends(&["syscalls/sys_exit_fdatasync"], |v| end(v, Op::Fdatasync)),
+    files(&["syscalls/sys_enter_open"]),
+    files(&["syscalls/sys_exit_open"]),
+    files(&["syscalls/sys_enter_openat"]),
+    files(&["syscalls/sys_exit_openat"]),
+    files(&["syscalls/sys_enter_openat2"]),
+    files(&["syscalls/sys_exit_openat2"]),
+    files(&["syscalls/sys_enter_creat"]),
+    files(&["syscalls/sys_exit_creat"]),
+    files(&["syscalls/sys_enter_close"]),
+    files(&["syscalls/sys_enter_close_range"]),
+    files(&["syscalls/sys_enter_dup"]),
+    files(&["syscalls/sys_exit_dup"]),
+    files(&["syscalls/sys_enter_dup2"]),
+    files(&["syscalls/sys_exit_dup2"]),
+    files(&["syscalls/sys_enter_dup3"]),
+    files(&["syscalls/sys_exit_dup3"]),
+    files(&["syscalls/sys_enter_fcntl"]),
+    files(&["syscalls/sys_exit_fcntl"]),
+    files(&["syscalls/sys_enter_lseek"]),
+    files(&["syscalls/sys_exit_lseek"]),
+    files(&["syscalls/sys_exit_execve"]),
+    files(&["syscalls/sys_exit_execveat"]),
+    files(&["task/task_newtask"]),
     other(&["syscalls/sys_enter_fadvise64"]),
     other(&["syscalls/sys_exit_fadvise64"]),
     other(&["syscalls/sys_enter_readahead"]),
     other(&["syscalls/sys_exit_readahead"]),
-    other(&["syscalls/sys_enter_lseek"]),
-    other(&["syscalls/sys_exit_lseek"]),
-    other(&["syscalls/sys_exit_openat"]),
-    other(&["syscalls/sys_enter_close"]),
     other(&["sched/sched_switch"]),
     other(&["io_uring/io_uring_submit_req", "io_uring/io_uring_submit_sqe"]),
     other(&["io_uring/io_uring_queue_async_work"]),

@@ -1,23 +1,28 @@
 //! The thread that empties the rings while they fill.
 //!
 //! It sleeps until a ring is half full or [`PAUSE`] is over, takes sub-buffers as long as they are nearly full, and
-//! keeps their bytes; they are decoded later. Beyond the limit it goes on taking, but only counts.
+//! keeps their bytes; they are decoded later. Beyond the limit it goes on taking, but only counts. Who opens what is
+//! taken at once: the sooner, the better it can be told which open it was.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::instance::Instance;
+use super::opened::{Opened, Opens};
 use super::ring::{self, Events, HEAD};
 use super::{CaptureError, thread_id};
 
 /// How long it sleeps at most.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// How nice the thread is to others.
+const NICE: libc::c_int = -20;
 
 /// The thread.
 #[derive(Debug)]
@@ -38,6 +43,8 @@ pub(super) struct Taken {
     pub(super) bytes: u64,
     /// Events that there was no memory for.
     pub(super) over_memory: u64,
+    /// Who opened what.
+    pub(super) opened: Vec<Opened>,
     /// Processor time of the thread.
     pub(super) cpu: Duration,
 }
@@ -104,16 +111,25 @@ fn drain(rings: &mut [(u32, File)], page: &mut [u8], taken: &mut Taken, limit: u
     }
 }
 
-fn wait(rings: &[(u32, File)]) {
-    let of = |ring: &File| libc::pollfd { fd: ring.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    let mut all: Vec<libc::pollfd> = rings.iter().map(|(_, ring)| of(ring)).collect();
+/// Waits for rings and opens, until `until` at most; yields whether a ring is ready.
+fn wait(rings: &[(u32, File)], opens: Option<&Opens>, until: Instant) -> bool {
+    let of = |fd: RawFd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let mut all: Vec<libc::pollfd> = rings.iter().map(|(_, ring)| of(ring.as_raw_fd())).collect();
+    all.extend(opens.map(|opens| of(opens.descriptor())));
+    // Rounded up, or the last part of a millisecond would be spent in asking again and again.
+    let left = until.saturating_duration_since(Instant::now()).as_micros().div_ceil(1000);
     // SAFETY: the pointer is to as many structures as said, which outlive the call.
-    unsafe { libc::poll(all.as_mut_ptr(), all.len() as libc::nfds_t, PAUSE.as_millis() as libc::c_int) };
+    unsafe { libc::poll(all.as_mut_ptr(), all.len() as libc::nfds_t, left as libc::c_int) };
+    all[..rings.len()].iter().any(|ring| ring.revents != 0)
 }
 
 impl Reader {
     /// Starts to read these instances.
-    pub(super) fn start(instances: [&Instance; 2], limit: u64) -> Result<Reader, CaptureError> {
+    pub(super) fn start(
+        instances: [&Instance; 2],
+        limit: u64,
+        mut opens: Option<Opens>,
+    ) -> Result<Reader, CaptureError> {
         let mut rings = Vec::new();
         for instance in instances {
             rings.extend(instance.rings()?);
@@ -123,13 +139,24 @@ impl Reader {
         let seen = Arc::clone(&over);
         let (tell, told) = mpsc::channel();
         let work = move || {
+            // The sooner it runs, the less is lost or merged; where that is not allowed, it goes on as it is.
+            // SAFETY: it takes numbers only; 0 is the calling thread.
+            unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
             // If nobody listens any more, the flag says so, too.
             let _ = tell.send(thread_id());
             let mut taken = Taken::default();
+            let mut until = Instant::now() + PAUSE;
             while !seen.load(Ordering::Acquire) {
-                wait(&rings);
-                drain(&mut rings, &mut page, &mut taken, limit);
+                let ready = wait(&rings, opens.as_ref(), until);
+                if let Some(opens) = &mut opens {
+                    opens.take();
+                }
+                if ready || Instant::now() >= until {
+                    drain(&mut rings, &mut page, &mut taken, limit);
+                    until = Instant::now() + PAUSE;
+                }
             }
+            taken.opened = opens.map_or(Vec::new(), Opens::finish);
             // Nothing is written any more: until nothing is left.
             loop {
                 let before = taken.bytes;

@@ -5,20 +5,36 @@
 //! The first is where the last window with this size and tail started, of this descriptor if there is one. The cache is
 //! as the trace says. So nothing is carried over from one decision to the next, and any number of tasks may read.
 //!
-//! Tasks that read the same file at the same time may add pages between another task's question and its answer. A
-//! decision that does not match the cache as it was when the question was asked may match the cache as it was a little
-//! later, or may have been made before and carried out after; any of these is right, because the trace does not tell
-//! when between the two the kernel looked. What tasks with one descriptor do to its state under each other's hands
-//! remains.
+//! Reads of io_uring are no calls, so nothing says of which descriptor they are. If the program said of any that its
+//! reads are random, the first decision of a task that this explains, and nothing else, says it of the task's.
+//!
+//! A fault that finds no page is a question without a state ([`faults`] says what answers there are).
+//!
+//! Tasks that read the same file at the same time change the cache, and with one descriptor its state, between another
+//! task's question and its answer. What they did is in the trace; when exactly the kernel looked is not. So a decision
+//! that does not match what was there when the question was asked is asked again:
+//!
+//! ```text
+//! cache     with the first n of the folios that others added or removed until shortly after the answer; those
+//!           of the rest that the answer does not overlap may have come after the decision, before its pages
+//! state     with fields of the state that another task with the same descriptor wrote meanwhile: those of windows
+//!           that the trace shows, and the previous position where a read ended. What is left of a window whose
+//!           folios ended early is computed from the state as it is by then, so that may be the other's, too
+//! ```
+//! No value goes into the model that the trace does not show. How many matched only with another task's state is
+//! counted apart ([`Tally::raced`]). What remains are values that were read half-way between two writes.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
+use iowhy_stack::event::RaKind;
 use iowhy_stack::origin::Entry;
-use iowhy_stack::readahead::{Advice, Build, Readahead, Token};
+use iowhy_stack::readahead::{Advice, Build, FaultWindow, Readahead, Token};
 use iowhy_stack::trace::RaInput;
 use iowhy_stack::units::PageIndex;
 
 use super::Tally;
+use super::faults::{self, Faults};
 use super::model::{Pages, Told, same_bios};
 use super::recorded::{Hint, Line, Recorded, What};
 
@@ -32,27 +48,36 @@ struct Open {
     windows: Vec<(u64, u32, u32)>,
 }
 
+/// Whose open file a line is about.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Owner {
+    /// That of a call.
+    Descriptor(i32),
+    /// What a task does outside of calls, for its mapping or by io_uring. It has an open file of its own as far as is
+    /// known.
+    Task(u32),
+}
+
 /// Compares every decision.
 pub(super) fn compare(entry: &'static Entry<Build>, recorded: &Recorded) -> Tally {
     let mut pages = Pages::new(recorded);
     let limits = iowhy_stack::readahead::Mapping::limits(&pages);
     let build = || Open { ra: (entry.build)(&entry.defaults(), &limits), windows: Vec::new() };
-    let mut open: BTreeMap<i32, Open> = BTreeMap::new();
-    let mut calls: BTreeMap<u32, i32> = BTreeMap::new();
+    let mut open: BTreeMap<Owner, Open> = BTreeMap::new();
+    let mut faults = Faults::new(entry, recorded);
+    // Whether a task's reads are said to be random whose calls are in no event.
+    let mut said_random: BTreeMap<u32, bool> = BTreeMap::new();
+    let mut anything_random = false;
     let mut all_windows: Vec<(u64, u32, u32)> = Vec::new();
     let mut tally = Tally::default();
-    let mut advised = None;
     let single_threaded = recorded.single_threaded();
+    let owners = owners(recorded);
     for (at, line) in recorded.lines.iter().enumerate() {
-        // io_uring's reads are no calls: they are taken for those of the descriptor that was advised about last.
-        let nobody = advised.unwrap_or(-1);
-        let fd = calls.get(&line.task).copied().unwrap_or(nobody);
+        let owner = owners[at];
         match line.what {
-            What::Read { fd, .. } | What::Write { fd } => drop(calls.insert(line.task, fd)),
-            What::End { .. } => drop(calls.remove(&line.task)),
             What::Add { .. } | What::Remove { .. } => pages.apply(line.what),
             What::Order { index, size, async_size, .. } => {
-                let state = open.entry(fd).or_insert_with(build);
+                let state = open.entry(owner).or_insert_with(build);
                 for windows in [&mut state.windows, &mut all_windows] {
                     if windows.len() == REMEMBERED {
                         windows.remove(0);
@@ -60,10 +85,8 @@ pub(super) fn compare(entry: &'static Entry<Build>, recorded: &Recorded) -> Tall
                     windows.push((index, size, async_size));
                 }
             }
-            What::Advise { fd, hint, offset, len_bytes } => {
-                calls.insert(line.task, fd);
-                advised = Some(fd);
-                let state = open.entry(fd).or_insert_with(build);
+            What::Advise { hint, offset, len_bytes, .. } => {
+                let state = open.entry(owner).or_insert_with(build);
                 let advice = match hint {
                     Hint::Normal => Advice::Normal,
                     Hint::Random => Advice::Random,
@@ -71,59 +94,129 @@ pub(super) fn compare(entry: &'static Entry<Build>, recorded: &Recorded) -> Tall
                     Hint::WillNeed => Advice::WillNeed { offset, len_bytes },
                     Hint::DontNeed | Hint::Other => continue,
                 };
-                let own = answer(recorded, at);
+                anything_random |= hint == Hint::Random;
                 let Open { ra, .. } = state;
-                let mut ask = |pages: &mut Pages| {
+                let mut ask = |pages: &mut Pages, _: &State| {
                     ra.advise(pages, advice);
                     pages.take()
                 };
                 if hint == Hint::WillNeed {
-                    judge(&mut tally, recorded, at, &own, &mut pages, &mut ask);
+                    let question =
+                        Question { recorded, at, own: answer(recorded, at, false), states: vec![State::default()] };
+                    tally.merge(question.judge(&mut pages, &mut ask));
                 } else {
-                    ask(&mut pages);
+                    ask(&mut pages, &State::default());
                 }
             }
+            What::Fault { index } => {
+                let own = answer(recorded, at, false);
+                let Some(mut asked) = faults.asked(line.task, index, &own.lines, &pages) else { continue };
+                let question = Question { recorded, at, own, states: vec![State::default()] };
+                tally.merge(question.judge(&mut pages, &mut |pages, _| asked.ask(pages)));
+            }
             What::Sync(input) | What::Async(input) => {
-                let state = open.entry(fd).or_insert_with(build);
+                faults.shown(line.task, input.mmap_miss);
+                let state = open.entry(owner).or_insert_with(build);
                 let same = |window: &&(u64, u32, u32)| (window.1, window.2) == (input.size, input.async_size);
                 let start = state.windows.iter().rfind(same).or_else(|| all_windows.iter().rfind(same));
                 let start = start.map_or(0, |window| window.0);
                 let miss = matches!(line.what, What::Sync(_));
-                let own = answer(recorded, at);
-                // Another task with the same descriptor may have moved the window without a trace of it until later.
-                let mut starts = vec![start];
-                if !single_threaded && !miss {
-                    starts.extend(state.windows.iter().rev().map(|window| window.0));
-                    starts.extend(own.others.iter().filter_map(|what| match *what {
-                        What::Order { index, .. } => Some(index),
-                        _ => None,
-                    }));
+                let loose = matches!(owner, Owner::Task(_));
+                let own = answer(recorded, at, loose);
+                let random = loose && said_random.get(&line.task).copied().unwrap_or(false);
+                let mut states = vec![State { start, input, random, ..State::default() }];
+                if loose && anything_random && !said_random.contains_key(&line.task) {
+                    states.push(State { random: true, ..states[0] });
+                }
+                let asked = states[0];
+                if !single_threaded {
+                    // The window may be one that is not the latest of its size: tasks overtake each other.
+                    if !miss {
+                        let windows = state.windows.iter().rev().chain(all_windows.iter().rev());
+                        states.extend(windows.map(|window| State { start: window.0, ..asked }));
+                    }
+                    states.extend(raced(recorded, &owners, at, &own, asked));
                 }
                 let ra = &mut state.ra;
-                let mut best: Option<Tally> = None;
-                for start in starts {
-                    let mut ask = |pages: &mut Pages| {
-                        if !ra.restore(Some(PageIndex(start)), &input) {
-                            return Told::default();
+                let mut ask = |pages: &mut Pages, state: &State| {
+                    if !ra.restore(Some(PageIndex(state.start)), &state.input) {
+                        return Told::default();
+                    }
+                    if loose {
+                        ra.advise(pages, if state.random { Advice::Random } else { Advice::Normal });
+                        ra.restore(Some(PageIndex(state.start)), &state.input);
+                    }
+                    pages.rest_is(state.rest);
+                    let told = decide(ra.as_mut(), pages, miss, &state.input);
+                    match (state.window, told.lines.first().copied()) {
+                        (Some(shown), Some(What::Order { index, order, size, async_size, .. }))
+                            if shown
+                                .iter()
+                                .zip([order, size, async_size])
+                                .all(|((is, may), own)| *may || *is == own) =>
+                        {
+                            pages.undo(&told);
+                            let [shown, size, async_size] = shown.map(|(is, _)| is);
+                            let order = if state.own_order { order } else { shown };
+                            ra.fault_window(
+                                &mut *pages,
+                                &FaultWindow {
+                                    kind: RaKind::Sync,
+                                    start: PageIndex(index),
+                                    size: u64::from(size),
+                                    async_size: u64::from(async_size),
+                                    order: order as u8,
+                                    keeps_start: false,
+                                },
+                            );
+                            let mut told = pages.take();
+                            if let Some(What::Order { order, .. }) = told.lines.first_mut() {
+                                *order = shown;
+                            }
+                            told
                         }
-                        decide(ra.as_mut(), pages, miss, &input)
-                    };
-                    let mut trial = Tally::default();
-                    judge(&mut trial, recorded, at, &own, &mut pages, &mut ask);
-                    let fits = trial.all_matched();
-                    if fits || best.is_none() {
-                        best = Some(trial);
+                        _ => told,
                     }
-                    if fits {
-                        break;
-                    }
+                };
+                let question = Question { recorded, at, own, states };
+                let (judged, by) = question.judged(&mut pages, &mut ask);
+                if let (true, Some(by)) = (loose, by)
+                    && by.random
+                {
+                    said_random.insert(line.task, true);
                 }
-                best.into_iter().for_each(|trial| tally.merge(trial));
+                tally.merge(judged);
             }
-            What::Unbounded { .. } | What::Bio { .. } | What::Get { .. } => {}
+            What::Read { .. }
+            | What::Write { .. }
+            | What::End { .. }
+            | What::Unbounded { .. }
+            | What::Bio { .. }
+            | What::Split { .. }
+            | What::Issue { .. }
+            | What::Get { .. } => {}
         }
     }
     tally
+}
+
+/// Whose open file each line is about.
+fn owners(recorded: &Recorded) -> Vec<Owner> {
+    let mut calls: BTreeMap<u32, i32> = BTreeMap::new();
+    let mut owners = Vec::with_capacity(recorded.lines.len());
+    for line in &recorded.lines {
+        match line.what {
+            What::Read { fd, .. } | What::Write { fd } => drop(calls.insert(line.task, fd)),
+            What::Advise { fd, .. } => drop(calls.insert(line.task, fd)),
+            _ => {}
+        }
+        let of_call = calls.get(&line.task).copied();
+        owners.push(of_call.map_or(Owner::Task(line.task), Owner::Descriptor));
+        if matches!(line.what, What::End { .. }) {
+            calls.remove(&line.task);
+        }
+    }
+    owners
 }
 
 fn decide(ra: &mut dyn Readahead, pages: &mut Pages, miss: bool, input: &RaInput) -> Told {
@@ -145,74 +238,221 @@ const LATE: usize = 32;
 struct Answer {
     lines: Vec<Line>,
     others: Vec<What>,
+    /// Where what others did ends.
+    until: usize,
 }
 
-fn answer(recorded: &Recorded, at: usize) -> Answer {
+fn answer(recorded: &Recorded, at: usize, loose: bool) -> Answer {
     let task = recorded.lines[at].task;
+    // Writes of io_uring are no calls either. What they add lies in no window.
+    let mut windows: Vec<Range<u64>> = Vec::new();
     let mut lines = Vec::new();
     let mut end = at + 1;
     for (nr, line) in recorded.lines.iter().enumerate().skip(at + 1).filter(|(_, line)| line.task == task) {
+        // Up to the task's next line nothing says that the answer is over.
+        end = nr + 1;
         match line.what {
+            What::Order { index, size, .. } => windows.push(index..index + u64::from(size)),
+            What::Unbounded { index, nr_pages, .. } => windows.push(index..index + nr_pages),
+            _ => {}
+        }
+        match line.what {
+            What::Add { index, .. } if loose && !windows.iter().any(|window| window.contains(&index)) => {}
             What::Order { .. } | What::Unbounded { .. } | What::Add { .. } | What::Bio { .. } => lines.push(*line),
-            What::Remove { .. } => {}
+            What::Remove { .. } | What::Split { .. } | What::Issue { .. } => {}
+            // What a fault asks the policy is its answer, and a question of its own.
+            What::Sync(_) if matches!(recorded.lines[at].what, What::Fault { .. }) && lines.is_empty() => {
+                let what = faults::question(&line.what).unwrap_or(line.what);
+                lines.push(Line { what, ..*line });
+                break;
+            }
             _ => break,
         }
-        end = nr + 1;
     }
     let until = (end + LATE).min(recorded.lines.len());
     let others = recorded.lines[at + 1..until].iter().filter(|line| line.task != task).map(|line| line.what);
-    let shown = |what: &What| matches!(what, What::Add { .. } | What::Remove { .. } | What::Order { .. });
-    Answer { lines, others: others.filter(shown).collect() }
+    let changes = |what: &What| matches!(what, What::Add { .. } | What::Remove { .. });
+    Answer { lines, others: others.filter(changes).collect(), until }
 }
 
-/// Asks the model, and counts what matches.
-fn judge(
-    tally: &mut Tally,
-    recorded: &Recorded,
-    at: usize,
-    own: &Answer,
-    pages: &mut Pages,
-    ask: &mut dyn FnMut(&mut Pages) -> Told,
-) {
-    let told = ask(pages);
-    pages.undo(&told);
-    let mut trial = Tally::default();
-    trial.decision(&recorded.lines[at], &told.lines, &own.lines);
-    let mut bios = same_bios(&told, &own.lines);
-    if !trial.all_matched() {
-        // Others may have been at work on the cache meanwhile.
-        let changes = |what: &&What| matches!(what, What::Add { .. } | What::Remove { .. });
-        let others: Vec<What> = own.others.iter().filter(changes).copied().collect();
-        let attempts = (1..=others.len()).flat_map(|n| [(n, false), (n, true)]);
-        for (n, meanwhile) in attempts {
-            let changed = &others[..n];
-            if meanwhile {
-                pages.others_meanwhile(changed);
-            } else {
-                changed.iter().for_each(|what| pages.apply(*what));
+/// A state to ask with.
+#[derive(Copy, Clone, Debug, Default, PartialEq)]
+struct State {
+    start: u64,
+    input: RaInput,
+    /// Size and tail by which what is left of a window that ended early is computed, if another task wrote them.
+    rest: Option<(u64, u64)>,
+    /// Order, size and tail of the window as the kernel shows it, and which of them another task wrote.
+    window: Option<[(u32, bool); 3]>,
+    /// The program said that reads are random.
+    random: bool,
+    /// The window is cut by the model's own order: the kernel reads it once to cut and once to show.
+    own_order: bool,
+}
+
+/// So many states are tried with every prefix of what others did to the cache.
+const FEW_STATES: usize = 100;
+
+/// Prefixes of what others did that are tried.
+const MOST_PREFIXES: usize = 96;
+
+/// Lines before a question in which another task may have shown a window that it had not yet limited the order of.
+const BEFORE: usize = 8;
+
+/// Windows of others that are tried.
+const MOST_RACED: usize = 6;
+
+/// States that the kernel may have had by what other tasks with the same open file wrote after the question was asked.
+fn raced(recorded: &Recorded, owners: &[Owner], at: usize, own: &Answer, asked: State) -> Vec<State> {
+    let task = recorded.lines[at].task;
+    let mut windows = Vec::new();
+    let mut positions = vec![asked.input.prev_pos];
+    for nr in at + 1..own.until {
+        let line = recorded.lines[nr];
+        if line.task == task || owners[nr] != owners[at] {
+            continue;
+        }
+        match line.what {
+            What::Order { index, order, size, async_size, .. } if windows.len() < MOST_RACED => {
+                windows.push((index, order, size, async_size));
             }
-            let told = ask(pages);
-            pages.undo(&told);
-            if !meanwhile {
-                changed.iter().rev().for_each(|what| pages.apply(opposite(*what)));
+            What::End { result } if positions.len() < MOST_RACED => {
+                let read = recorded.lines[..nr].iter().rev().filter(|other| other.task == line.task);
+                let begun = read.map(|other| other.what).find_map(|what| match what {
+                    What::Read { offset, .. } => Some(offset),
+                    _ => None,
+                });
+                positions.extend(begun.filter(|_| result > 0).map(|offset| offset as i64 + result));
             }
-            let mut second = Tally::default();
-            second.decision(&recorded.lines[at], &told.lines, &own.lines);
-            if second.all_matched() {
-                (trial, bios) = (second, same_bios(&told, &own.lines));
-                break;
+            _ => {}
+        }
+    }
+    let mut states = Vec::new();
+    // A window's order is limited by its size after it was shown.
+    let limited = |order: u32, size: u32| order.min(size.max(1).ilog2());
+    for nr in at.saturating_sub(BEFORE)..own.until {
+        if let What::Order { order, size, .. } = recorded.lines[nr].what
+            && recorded.lines[nr].task != task
+            && owners[nr] == owners[at]
+            && states.len() < MOST_RACED
+        {
+            states.push(State { input: RaInput { order: limited(order, size), ..asked.input }, ..asked });
+        }
+    }
+    for prev_pos in positions {
+        let input = RaInput { prev_pos, ..asked.input };
+        states.push(State { input, ..asked });
+        for &(index, order, size, async_size) in &windows {
+            // The fields are written one by one: any of them may be the other's already.
+            for mask in 0..16 {
+                let of = |bit: u32, own: u32, other: u32| if mask >> bit & 1 == 1 { other } else { own };
+                let start = if mask & 1 == 1 { index } else { asked.start };
+                let input = RaInput {
+                    size: of(1, input.size, size),
+                    async_size: of(2, input.async_size, async_size),
+                    order: of(3, input.order, order),
+                    ..input
+                };
+                states.push(State { start, input, ..asked });
             }
         }
     }
-    (trial.bios, trial.bios_matched) = bios;
-    tally.merge(trial);
+    let rests: Vec<(u64, u64)> = windows.iter().map(|window| (u64::from(window.2), u64::from(window.3))).collect();
+    let with_rest = |rest: &(u64, u64)| {
+        let rest = Some(*rest);
+        states.iter().map(move |state| State { rest, ..*state }).collect::<Vec<_>>()
+    };
+    let later: Vec<State> = rests.iter().flat_map(with_rest).collect();
+    states.extend(later);
+    // The window itself is in the state when the kernel reads it again to show it and to cut it into folios. It shows
+    // what it read, so that is no question; but what it read must be its own or another's.
+    let shown = own.lines.first().map(|line| line.what);
+    if let (Some(What::Order { order, size, async_size, .. }), false) = (shown, windows.is_empty()) {
+        let others = |of: fn(&(u64, u32, u32, u32)) -> u32| -> Vec<u32> { windows.iter().map(of).collect() };
+        // A miss writes 0 first; what does not fit into the window is taken off the order.
+        let mut orders = others(|window| window.1);
+        orders.extend(windows.iter().map(|window| limited(window.1, window.2)));
+        orders.push(0);
+        let window = [
+            (order, orders.contains(&order)),
+            (size, others(|window| window.2).contains(&size)),
+            (async_size, others(|window| window.3).contains(&async_size)),
+        ];
+        states.extend([false, true].map(|own_order| State { window: Some(window), own_order, ..asked }));
+    }
+    states
 }
 
-/// What takes a change of the cache back.
-fn opposite(what: What) -> What {
-    match what {
-        What::Add { index, order } => What::Remove { index, order },
-        What::Remove { index, order } => What::Add { index, order },
-        what => what,
+/// A question with all that may have been when it was decided on.
+struct Question<'a> {
+    recorded: &'a Recorded,
+    at: usize,
+    own: Answer,
+    /// The state as the trace shows it first, then what others may have made of it.
+    states: Vec<State>,
+}
+
+impl Question<'_> {
+    /// Asks the model, and counts what matches.
+    fn judge(&self, pages: &mut Pages, ask: &mut dyn FnMut(&mut Pages, &State) -> Told) -> Tally {
+        self.judged(pages, ask).0
+    }
+
+    /// The same, and the state with which it matched.
+    fn judged(&self, pages: &mut Pages, ask: &mut dyn FnMut(&mut Pages, &State) -> Told) -> (Tally, Option<&State>) {
+        let first = self.attempt(pages, ask, &self.states[0], 0, &[]);
+        if first.all_matched() {
+            return (first, Some(&self.states[0]));
+        }
+        let others = &self.own.others;
+        let apart: Vec<What> = others.iter().copied().filter(|what| self.apart(what)).collect();
+        for (nr, state) in self.states.iter().enumerate() {
+            // The prefixes of what others did are tried with what the trace shows; with states that others wrote, the
+            // ends of that range are.
+            let most = if nr == 0 || self.states.len() < FEW_STATES { MOST_PREFIXES } else { 2 };
+            let prefixes = (0..=others.len()).filter(|n| *n <= most || *n == others.len());
+            for n in prefixes {
+                for meanwhile in [&[][..], &apart, &others[n..]] {
+                    let mut trial = self.attempt(pages, ask, state, n, meanwhile);
+                    if trial.all_matched() {
+                        // What a program said, or which of its windows it is, nobody wrote meanwhile.
+                        let asked = self.states[0];
+                        trial.raced = u64::from(State { start: asked.start, random: asked.random, ..*state } != asked);
+                        return (trial, Some(state));
+                    }
+                }
+            }
+        }
+        (first, None)
+    }
+
+    /// Whether a folio that another task added is none that the answer added, too.
+    fn apart(&self, what: &What) -> bool {
+        let What::Add { index, order } = *what else { return false };
+        !self.own.lines.iter().any(|line| match line.what {
+            What::Add { index: own, order: of } => own < index + (1 << order) && index < own + (1 << of),
+            _ => false,
+        })
+    }
+
+    /// Asks with the first `n` changes of others made before, and `meanwhile` after the decision.
+    fn attempt(
+        &self,
+        pages: &mut Pages,
+        ask: &mut dyn FnMut(&mut Pages, &State) -> Told,
+        state: &State,
+        n: usize,
+        meanwhile: &[What],
+    ) -> Tally {
+        let changed = &self.own.others[..n];
+        let undone: Vec<What> = changed.iter().filter_map(|what| pages.change(*what)).collect();
+        pages.others_meanwhile(meanwhile);
+        let told = ask(pages, state);
+        pages.undo(&told);
+        undone.iter().rev().for_each(|what| pages.apply(*what));
+        let mut trial = Tally::default();
+        trial.decision(&self.recorded.lines[self.at], &told.lines, &self.own.lines);
+        (trial.bios, trial.bios_matched) = same_bios(&told, &self.own.lines);
+        trial
     }
 }

@@ -170,8 +170,13 @@ impl Ground {
     }
 
     fn device(&self) -> Device {
-        let queue = Disk::below(&self.dir).queue;
+        let disk = Disk::below(&self.dir);
+        let queue = disk.queue;
+        let no_elevator = queue.scheduler.as_deref() == Some("none");
+        let setting = disk.name.map(|name| Path::new("/sys/block").join(name).join("queue/max_segments"));
+        let max_segments = setting.and_then(|path| fs::read_to_string(path).ok()?.trim().parse().ok());
         Device {
+            max_segments: max_segments.filter(|_| no_elevator).unwrap_or(0),
             filesystem: self.filesystem.clone(),
             read_ahead_kb: queue.read_ahead_kb.unwrap_or(0),
             max_sectors_kb: queue.max_sectors_kb.unwrap_or(0),

@@ -2,7 +2,9 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
+use iowhy_stack::fault::FaultCache;
 use iowhy_stack::read_loop::LoopStyle;
 use iowhy_stack::readahead::{
     Advice, Decision, FaultWindow, Folio, Limits, Mapping, ReadRequest, Readahead, Token, Window,
@@ -41,6 +43,10 @@ pub(super) struct Pages {
     late: Vec<What>,
     /// What they have added so.
     came_late: Vec<u64>,
+    /// Size and tail that another task has written by the time at which the rest of a window is computed.
+    rest: Option<(u64, u64)>,
+    /// That rest has been read instead of the model's.
+    rest_read: bool,
 }
 
 impl Pages {
@@ -58,6 +64,8 @@ impl Pages {
             told: Told::default(),
             late: Vec::new(),
             came_late: Vec::new(),
+            rest: None,
+            rest_read: false,
         }
     }
 
@@ -66,9 +74,62 @@ impl Pages {
         self.late = late.to_vec();
     }
 
+    /// What is left of a window whose folios end early is computed from this size and tail: `page_cache_ra_order` reads
+    /// them again, and another task may have written them.
+    pub(super) fn rest_is(&mut self, rest: Option<(u64, u64)>) {
+        self.rest = rest;
+    }
+
     /// What the model decided since the last time.
     pub(super) fn take(&mut self) -> Told {
+        (self.rest, self.rest_read) = (None, false);
         std::mem::take(&mut self.told)
+    }
+
+    /// Somebody changed the cache, if it can be: what takes it back.
+    pub(super) fn change(&mut self, what: What) -> Option<What> {
+        let opposite = match what {
+            What::Add { index, order } if !self.any(index, order) => What::Remove { index, order },
+            What::Remove { index, order } if self.find(PageIndex(index)).is_some() => What::Add { index, order },
+            _ => return None,
+        };
+        self.apply(what);
+        Some(opposite)
+    }
+
+    /// Whether any page of the folio is present.
+    fn any(&self, index: u64, order: u8) -> bool {
+        (index..index + (1 << order)).any(|page| self.find(PageIndex(page)).is_some())
+    }
+
+    /// Reads the rest of a window by the other task's size and tail (`do_page_cache_ra`); false if it is none.
+    fn read_rest(&mut self, at: PageIndex) -> bool {
+        let Some((size, lookahead)) = self.rest else { return false };
+        let ordered = self.told.lines.iter().find_map(|what| match *what {
+            What::Order { index, .. } => Some(index),
+            _ => None,
+        });
+        let Some(start) = ordered else { return false };
+        self.rest_read = true;
+        let left = size.saturating_sub(at.0 - start).min(self.file_bytes.div_ceil(PAGE_BYTES).saturating_sub(at.0));
+        if left > 0 {
+            self.told.lines.push(What::Unbounded { index: at.0, nr_pages: left, lookahead });
+            self.add_absent(at.0..at.0 + left, None);
+        }
+        true
+    }
+
+    /// Adds every absent page of the range by itself.
+    fn add_absent(&mut self, pages: Range<u64>, marker: Option<PageIndex>) -> u64 {
+        let absent: Vec<u64> = pages.filter(|page| !self.present(PageIndex(*page))).collect();
+        for &page in &absent {
+            let folio = Folio { first: PageIndex(page), order: 0 };
+            self.add(folio, marker == Some(folio.first));
+        }
+        for run in absent.chunk_by(|before, after| before + 1 == *after) {
+            self.told.submitted.push((run[0], run.len() as u64, run.len() as u64));
+        }
+        absent.len() as u64
     }
 
     /// Somebody changed the cache.
@@ -188,16 +249,10 @@ impl Mapping for Pages {
     }
 
     fn read_pages(&mut self, window: &Window) -> u64 {
-        let pages = window.start.0..window.start.0.saturating_add(window.nr_pages);
-        let absent: Vec<u64> = pages.filter(|page| !self.present(PageIndex(*page))).collect();
-        for &page in &absent {
-            let folio = Folio { first: PageIndex(page), order: 0 };
-            self.add(folio, window.marker == Some(folio.first));
+        if self.rest_read {
+            return 0;
         }
-        for run in absent.chunk_by(|before, after| before + 1 == *after) {
-            self.told.submitted.push((run[0], run.len() as u64, run.len() as u64));
-        }
-        absent.len() as u64
+        self.add_absent(window.start.0..window.start.0.saturating_add(window.nr_pages), window.marker)
     }
 
     fn read_folios(&mut self, window: &Window, folios: &[Folio]) {
@@ -210,6 +265,11 @@ impl Mapping for Pages {
     }
 
     fn decided(&mut self, decision: Decision) {
+        if let Decision::Unbounded { start, .. } = decision
+            && self.read_rest(start)
+        {
+            return;
+        }
         self.told.lines.push(match decision {
             Decision::Ordered { start, order, size, async_size, max } => What::Order {
                 index: start.0,
@@ -226,7 +286,7 @@ impl Mapping for Pages {
         });
         for what in std::mem::take(&mut self.late) {
             if let What::Add { index, order } = what
-                && (index..index + (1 << order)).all(|page| self.find(PageIndex(page)).is_none())
+                && !self.any(index, order)
             {
                 self.came_late.push(index);
                 self.apply(what);
@@ -234,6 +294,8 @@ impl Mapping for Pages {
         }
     }
 }
+
+impl FaultCache for Pages {}
 
 /// Fields of the kernel's state are 32 bits wide.
 fn half(value: u64) -> u32 {

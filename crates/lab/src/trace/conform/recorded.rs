@@ -4,7 +4,7 @@
 //! iowhy-readahead 1            the first line
 //! job seq-4k                   facts, one a line, until an empty line:
 //! kernel 6.18.44               kernel, file system, bytes of the file, read_ahead_kb/4, max_sectors_kb/4,
-//! ...                          largest folio order, events that were lost
+//! ...                          largest folio order, events that were lost; pieces of memory of a request at most
 //!
 //! r 0 3 8192 4096              task 0 reads 4096 bytes from byte 8192 of descriptor 3       w: it writes, anywhere
 //! f 0 3 random 0 0             advises
@@ -14,7 +14,10 @@
 //! u 0 I n a                    page_cache_ra_unbounded: index, pages, lookahead
 //! + 0 I o [xN]                 a folio was added; N of them side by side  -: it left
 //! b 0 S n                      a bio of n bytes to read from sector S
+//! x 0 S R                      a bio that begins at sector S was split, the rest begins at sector R
+//! i 0 S n                      a request of n bytes from sector S on was issued, for a bio of the task
 //! g 0 I J                      pages I to J were looked up
+//! p 0 I                        page I of a mapping was touched, and was not mapped with others (a fault)
 //! e 0 4096                     the call ended with this
 //! ```
 //! Tasks are numbered as they appear, and so are descriptors: one that is opened again has another number. Nothing but
@@ -24,6 +27,9 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use iowhy_stack::trace::RaInput;
+
+/// The first kernel whose trace shows that pages are looked up (`mm_filemap_get_pages`).
+const SHOWS_LOOK_UPS: (u32, u32) = (6, 12);
 
 /// First line of the text.
 const HEAD: &str = "iowhy-readahead 1";
@@ -135,6 +141,25 @@ pub enum What {
         /// Its bytes.
         bytes: u32,
     },
+    /// A bio was cut in two because it is too much for a request.
+    Split {
+        /// First sector of it.
+        sector: u64,
+        /// First sector of the rest.
+        rest: u64,
+    },
+    /// A request with bios of the task was given to the driver.
+    Issue {
+        /// Its first sector.
+        sector: u64,
+        /// Its bytes.
+        bytes: u32,
+    },
+    /// A page of a mapping was touched, and was not mapped together with others.
+    Fault {
+        /// The page.
+        index: u64,
+    },
     /// Pages were looked up.
     Get {
         /// First page.
@@ -170,6 +195,9 @@ pub struct Recorded {
     pub io_pages: u64,
     /// Largest folio order of the mapping.
     pub max_folio_order: u8,
+    /// Most pieces of memory that a request may have; 0 if requests are not to be compared: an elevator unites those of
+    /// different tasks.
+    pub max_segments: u64,
     /// Events that the kernel had no room for.
     pub lost: u64,
     /// What happened, in order.
@@ -212,13 +240,31 @@ impl Recorded {
             What::Sync(_) | What::Async(_) | What::Order { .. } | What::Unbounded { .. } => {
                 at_work.contains(&line.task)
             }
+            // Touches that do not fault are in no event.
+            What::Fault { .. } => false,
             _ => true,
         })
     }
 
-    /// Whether only one task ever read.
+    /// Whether the read at line `at`, over before line `end`, looked into the page cache, as far as the kernel shows
+    /// it: one with `O_DIRECT` does not.
+    pub(super) fn looks_up(&self, at: usize, end: usize) -> bool {
+        let lines = &self.lines[at..end];
+        let task = lines[0].task;
+        let own = || lines.iter().filter(|line| line.task == task).map(|line| line.what);
+        let What::Read { offset, .. } = lines[0].what else { return true };
+        let nothing_read = own().any(|what| matches!(what, What::End { result } if result <= 0));
+        let shows = || super::version(&self.kernel).is_some_and(|version| version >= SHOWS_LOOK_UPS);
+        let looked = || own().any(|what| matches!(what, What::Get { .. } | What::Sync(_) | What::Async(_)));
+        nothing_read || offset >= self.file_bytes || !shows() || looked()
+    }
+
+    /// Whether only one task ever read, or touched a mapping.
     pub fn single_threaded(&self) -> bool {
-        let mut readers = self.lines.iter().filter(|line| matches!(line.what, What::Read { .. } | What::Sync(_)));
+        let reads = |what: &What| {
+            matches!(what, What::Read { .. } | What::Fault { .. } | What::Sync(_) | What::Async(_) | What::Order { .. })
+        };
+        let mut readers = self.lines.iter().filter(|line| reads(&line.what));
         readers.next().is_none_or(|first| readers.all(|line| line.task == first.task))
     }
 
@@ -237,6 +283,9 @@ impl Recorded {
         ];
         for (name, value) in facts {
             let _ = writeln!(out, "{name} {value}");
+        }
+        if self.max_segments > 0 {
+            let _ = writeln!(out, "max_segments {}", self.max_segments);
         }
         out.push('\n');
         let mut rest = &self.lines[..];
@@ -285,6 +334,7 @@ impl Recorded {
                 self.max_folio_order =
                     number()?.try_into().ok().filter(|order| *order < 20).ok_or("no folio is that large")?;
             }
+            "max_segments" => self.max_segments = number()?,
             "lost" => self.lost = number()?,
             _ => return Err(format!("there is no fact `{name}`")),
         }
@@ -331,6 +381,9 @@ impl Line {
             What::Add { index, order } => ('+', format!("{index} {order}")),
             What::Remove { index, order } => ('-', format!("{index} {order}")),
             What::Bio { sector, bytes } => ('b', format!("{sector} {bytes}")),
+            What::Split { sector, rest } => ('x', format!("{sector} {rest}")),
+            What::Issue { sector, bytes } => ('i', format!("{sector} {bytes}")),
+            What::Fault { index } => ('p', format!("{index}")),
             What::Get { index, last } => ('g', format!("{index} {last}")),
         };
         let times = if n > 1 { format!(" x{n}") } else { String::new() };
@@ -386,6 +439,9 @@ impl Line {
             ("+", 2) => What::Add { index: word(0), order: order(1)? },
             ("-", 2) => What::Remove { index: word(0), order: order(1)? },
             ("b", 2) => What::Bio { sector: word(0), bytes: half(1)? },
+            ("x", 2) => What::Split { sector: word(0), rest: word(1) },
+            ("i", 2) => What::Issue { sector: word(0), bytes: half(1)? },
+            ("p", 1) => What::Fault { index: word(0) },
             ("g", 2) => What::Get { index: word(0), last: word(1) },
             _ => return None,
         };

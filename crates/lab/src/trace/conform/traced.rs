@@ -7,7 +7,7 @@
 //! looked up say it. Reads of io_uring are no calls; advice on a descriptor without calls is taken to be for the next
 //! file that is read ahead of without any.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use iowhy_stack::event::Op;
 use iowhy_stack::trace::{Inode, Record, Rwbs, Seen, Trace};
@@ -17,6 +17,8 @@ use super::recorded::{Hint, Line, Recorded, What};
 
 /// Largest folio order of ext4's and XFS's mappings where nothing shows that there are none.
 const MAX_FOLIO_ORDER: u8 = 9;
+/// Bytes of a sector.
+const SECTOR_BYTES: u64 = 512;
 
 /// What is below the files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,14 +29,20 @@ pub struct Device {
     pub read_ahead_kb: u64,
     /// `max_sectors_kb`.
     pub max_sectors_kb: u64,
+    /// `max_segments`, if requests leave in the order in which they come: no elevator.
+    pub max_segments: u64,
 }
 
 /// A descriptor from when it was opened to when it was closed.
 type Descriptor = (i32, u32);
 
+/// A question without a call: which record, whose, of which file.
+type Loose = (usize, u32, Inode);
+
 /// A call of a task.
 #[derive(Clone, Debug)]
 struct Call {
+    pid: u32,
     begin: usize,
     end: usize,
     kind: Kind,
@@ -43,6 +51,8 @@ struct Call {
     result: i64,
     /// First page and last page that were asked about.
     pages: Option<(u64, u64)>,
+    /// Advice on a descriptor whose file nothing shows: it may be any that is read without calls.
+    of_any: bool,
 }
 
 #[derive(Copy, Clone, Debug)]
@@ -80,6 +90,7 @@ fn file_of(seen: &Seen) -> Option<Inode> {
         | Seen::RaUnbounded { file, .. }
         | Seen::GetPages { file, .. }
         | Seen::PageAdd { file, .. }
+        | Seen::Fault { file, .. }
         | Seen::PageRemove { file, .. } => Some(*file),
         _ => None,
     }
@@ -87,7 +98,7 @@ fn file_of(seen: &Seen) -> Option<Inode> {
 
 /// Every call, with the files that are known.
 /// With them comes where read-ahead was asked for without a call, and of which file.
-fn calls(trace: &Trace) -> (Vec<Call>, Vec<(usize, Inode)>) {
+fn calls(trace: &Trace) -> (Vec<Call>, Vec<Loose>) {
     let mut loose = Vec::new();
     let mut calls: Vec<Call> = Vec::new();
     let mut at_work: BTreeMap<u32, usize> = BTreeMap::new();
@@ -95,7 +106,17 @@ fn calls(trace: &Trace) -> (Vec<Call>, Vec<(usize, Inode)>) {
     for (nr, Record { pid, seen, .. }) in trace.records.iter().enumerate() {
         let mut begin = |fd: i32, kind: Kind| {
             let descriptor = (fd, opened.get(&fd).copied().unwrap_or(0));
-            let call = Call { begin: nr, end: usize::MAX, kind, descriptor, file: None, result: 0, pages: None };
+            let call = Call {
+                pid: *pid,
+                begin: nr,
+                end: usize::MAX,
+                kind,
+                descriptor,
+                file: None,
+                result: 0,
+                pages: None,
+                of_any: false,
+            };
             at_work.insert(*pid, calls.len());
             calls.push(call);
         };
@@ -136,7 +157,7 @@ fn calls(trace: &Trace) -> (Vec<Call>, Vec<(usize, Inode)>) {
                     _ => {}
                 }
             }
-            Seen::RaSync { file, .. } if !at_work.contains_key(pid) => loose.push((nr, *file)),
+            Seen::RaSync { file, .. } if !at_work.contains_key(pid) => loose.push((nr, *pid, *file)),
             _ => {
                 if let (Some(file), Some(call)) = (file_of(seen), at_work.get(pid)) {
                     let call = &mut calls[*call];
@@ -162,7 +183,7 @@ fn calls(trace: &Trace) -> (Vec<Call>, Vec<(usize, Inode)>) {
 
 /// Calls without pages of their own belong to the file of the others on their descriptor; reads say where they begin
 /// and how long they are.
-fn complete(calls: &mut [Call], loose: &[(usize, Inode)]) {
+fn complete(calls: &mut [Call], loose: &[Loose]) {
     let mut files: BTreeMap<Descriptor, Inode> = BTreeMap::new();
     for call in calls.iter() {
         if let Some(file) = call.file {
@@ -173,7 +194,12 @@ fn complete(calls: &mut [Call], loose: &[(usize, Inode)]) {
     for call in calls.iter_mut() {
         call.file = call.file.or_else(|| files.get(&call.descriptor).copied());
         if call.file.is_none() && matches!(call.kind, Kind::Advise { .. }) {
-            call.file = loose.iter().find(|(nr, _)| *nr > call.begin).map(|(_, file)| *file);
+            // The same task's next, or else anybody's: workers of io_uring ask for it.
+            let mut later = loose.iter().filter(|(nr, ..)| *nr > call.begin);
+            let any = later.clone().next();
+            call.of_any =
+                matches!(call.kind, Kind::Advise { hint: Hint::Normal | Hint::Random | Hint::Sequential, .. });
+            call.file = later.find(|(_, pid, _)| *pid == call.pid).or(any).map(|(.., file)| *file);
         }
         let moved = u64::try_from(call.result).unwrap_or(0);
         match &mut call.kind {
@@ -226,6 +252,7 @@ pub fn records(trace: &Trace, device: &Device, files: &[(Inode, u64, String)]) -
             ra_pages: device.read_ahead_kb * 1024 / PAGE_BYTES,
             io_pages: device.max_sectors_kb * 1024 / PAGE_BYTES,
             max_folio_order: 0,
+            max_segments: device.max_segments,
             lost: trace.lost,
             lines: Vec::new(),
         })
@@ -234,15 +261,50 @@ pub fn records(trace: &Trace, device: &Device, files: &[(Inode, u64, String)]) -
     let position = |file: Inode| files.iter().position(|(known, ..)| *known == file);
     // The file that a task touched last: its bios are of that.
     let mut last: BTreeMap<u32, Inode> = BTreeMap::new();
+    // Where bios that are on their way begin and end, of which file and task they are.
+    let mut on_the_way: BTreeMap<(u32, u64), (u64, usize, u32)> = BTreeMap::new();
     for (nr, Record { pid, seen, .. }) in trace.records.iter().enumerate() {
         let call = marks.get(&nr).map(|call| &calls[*call]);
         let file = match seen {
-            Seen::Queue(extent) => last.get(pid).copied().filter(|file| file.dev == extent.dev),
+            Seen::Queue(extent) | Seen::Split { extent, .. } => {
+                last.get(pid).copied().filter(|file| file.dev == extent.dev)
+            }
             _ => file_of(seen).or_else(|| call.and_then(|call| call.file)),
         };
-        let Some(at) = file.and_then(position) else { continue };
+        let Some(at) = file.and_then(position) else {
+            // Requests are issued by anybody, under the number of the whole disk; their bios say whose they are.
+            if let Seen::Issue(extent) = seen
+                && let Some((_, &(end, at, task))) =
+                    on_the_way.range(..=(extent.dev.major(), extent.sector.0)).next_back()
+                && extent.sector.0 < end
+                && extent.rwbs.has(Rwbs::READ)
+            {
+                let what = What::Issue { sector: extent.sector.0, bytes: extent.bytes };
+                made[at].lines.push(Line { task, what });
+            }
+            continue;
+        };
         if let Some(file) = file {
             last.insert(*pid, file);
+        }
+        if let Some(call) = call.filter(|call| call.of_any) {
+            let files: BTreeSet<Inode> = loose.iter().map(|(.., file)| *file).collect();
+            for at in files.into_iter().filter_map(position) {
+                let (tasks, descriptors) = &mut numbers[at];
+                let (next_task, next) = (tasks.len() as u32, descriptors.len() as i32);
+                let task = *tasks.entry(*pid).or_insert(next_task);
+                let what = match call.kind {
+                    Kind::Advise { hint, offset, len_bytes } if call.begin == nr => What::Advise {
+                        fd: *descriptors.entry(call.descriptor).or_insert(next),
+                        hint,
+                        offset,
+                        len_bytes,
+                    },
+                    _ => What::End { result: call.result },
+                };
+                made[at].lines.push(Line { task, what });
+            }
+            continue;
         }
         let (tasks, descriptors) = &mut numbers[at];
         let next = descriptors.len() as i32;
@@ -270,6 +332,8 @@ pub fn records(trace: &Trace, device: &Device, files: &[(Inode, u64, String)]) -
             }
             (&Seen::GetPages { index, last_index, .. }, _) => What::Get { index, last: last_index },
             (&Seen::PageAdd { index, order, .. }, _) => What::Add { index, order },
+            (&Seen::Fault { index, .. }, _) => What::Fault { index },
+            (Seen::Split { extent, rest }, _) => What::Split { sector: extent.sector.0, rest: rest.0 },
             (&Seen::PageRemove { index, order, .. }, _) => What::Remove { index, order },
             (Seen::Queue(extent), _) if extent.rwbs.has(Rwbs::READ) && !extent.rwbs.has(Rwbs::META) => {
                 What::Bio { sector: extent.sector.0, bytes: extent.bytes }
@@ -278,6 +342,10 @@ pub fn records(trace: &Trace, device: &Device, files: &[(Inode, u64, String)]) -
         };
         let next = tasks.len() as u32;
         let task = *tasks.entry(*pid).or_insert(next);
+        if let (What::Bio { sector, bytes }, Some(extent)) = (what, seen.extent()) {
+            let end = sector + u64::from(bytes) / SECTOR_BYTES;
+            on_the_way.insert((extent.dev.major(), sector), (end, at, task));
+        }
         made[at].lines.push(Line { task, what });
     }
     for recorded in &mut made {

@@ -8,6 +8,8 @@ use iowhy_stack::sim;
 use iowhy_stack::trace::RaInput;
 use iowhy_stack::workload::{Mix, Stream, Target};
 
+use crate::trace::conform::recorded::{Recorded, What as Line};
+
 use super::samples::{FILE, add, buffered_read, by, end, extent, read_call, trace};
 use super::*;
 
@@ -43,6 +45,94 @@ fn windows_are_inferred_where_the_kernel_has_no_tracepoints() {
     let place = |wanted: fn(&What) -> bool| joined.events.iter().position(|event| wanted(&event.what));
     let window = place(|what| matches!(what, What::RaWindow { .. }));
     assert!(window < place(|what| matches!(what, What::PageAdd { .. })), "a decision comes before its pages");
+}
+
+/// What a kernel did, as records: those of the file `traces/` were made of.
+fn of_recorded(recorded: &Recorded) -> Trace {
+    let mut records = Vec::new();
+    for (nr, line) in (0_u64..).zip(&recorded.lines) {
+        let seen = match line.what {
+            Line::Read { fd, offset, len_bytes } => {
+                Seen::CallStart { op: Op::Read, fd, offset: Some(offset), len_bytes }
+            }
+            Line::End { result } => Seen::CallEnd { op: Op::Read, result },
+            Line::Sync(input) => Seen::RaSync { file: FILE, input },
+            Line::Async(input) => Seen::RaAsync { file: FILE, input },
+            Line::Order { index, order, size, async_size, ra_pages } => {
+                Seen::RaOrder { file: FILE, index, order, size, async_size, ra_pages }
+            }
+            Line::Unbounded { index, nr_pages, lookahead } => {
+                Seen::RaUnbounded { file: FILE, index, nr_to_read: nr_pages, lookahead_size: lookahead }
+            }
+            Line::Add { index, order } => Seen::PageAdd { file: FILE, index, order },
+            Line::Bio { sector, bytes } => Seen::Queue(Extent { bytes, ..extent(sector, 0, Rwbs::READ) }),
+            _ => continue,
+        };
+        records.push(Record { at: Nanos(nr), cpu: 0, pid: 100 + line.task, seen });
+    }
+    trace(records)
+}
+
+/// As a kernel without the tracepoints would have traced it.
+fn without_readahead(trace: &Trace) -> Trace {
+    let own = |seen: &Seen| {
+        matches!(seen, Seen::RaSync { .. } | Seen::RaAsync { .. } | Seen::RaOrder { .. } | Seen::RaUnbounded { .. })
+    };
+    let mut left = trace.clone();
+    left.records.retain(|record| !own(&record.seen));
+    left.inferred_windows = true;
+    left
+}
+
+/// What calls read ahead, first page and the one after the last, but not beyond the end of the file.
+fn windows(joined: &Joined, pages: u64) -> Vec<(u32, u64, u64)> {
+    let of = |call: &CallRecord| {
+        let id = call.call;
+        let ends = |window: &Window| (id, window.start, (window.start + window.nr_pages).min(pages));
+        call.windows.iter().map(ends).collect::<Vec<_>>()
+    };
+    joined.calls.iter().flat_map(of).filter(|(_, start, end)| start < end).collect()
+}
+
+/// Of a record: windows decided on, windows inferred, how many of those are the same, how many lie within one.
+fn inferred(recorded: &Recorded) -> [usize; 4] {
+    let trace = of_recorded(recorded);
+    let (told, inferred) = (join(&trace, &Who::default()), join(&without_readahead(&trace), &Who::default()));
+    assert!(!told.inferred_windows && inferred.inferred_windows);
+    assert!(told.calls.iter().flat_map(|call| &call.windows).all(|window| !window.inferred));
+    assert!(inferred.calls.iter().flat_map(|call| &call.windows).all(|window| window.inferred));
+    let pages = recorded.file_bytes.div_ceil(PAGE_BYTES);
+    let (told, inferred) = (windows(&told, pages), windows(&inferred, pages));
+    let same = inferred.iter().filter(|window| told.contains(window)).count();
+    let holds = |(call, start, end): &(u32, u64, u64)| {
+        told.iter().any(|(of, from, to)| (call, from <= start, end <= to) == (of, true, true))
+    };
+    [told.len(), inferred.len(), same, inferred.iter().filter(|window| holds(window)).count()]
+}
+
+/// Where nothing of a file is cached, every inferred window is the kernel's. Where parts of it are, less is added than
+/// was decided on: an inferred window is a part of the kernel's.
+#[test]
+fn inferred_windows_are_those_that_a_kernel_decided_on_as_far_as_pages_tell() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces/linux-6.18");
+    let mut all = [0; 4];
+    for entry in std::fs::read_dir(folder).expect("the records are there when tests run") {
+        let path = entry.expect("readable").path();
+        let text = std::fs::read_to_string(&path).expect("a text");
+        let recorded = Recorded::from_text(&text).expect("a record");
+        let found = inferred(&recorded);
+        println!("{} decided on, inferred, the same, within: {found:?}", recorded.job);
+        let [decided, inferred, same, within] = found;
+        if ["seq-", "stride-", "tiny-"].iter().any(|job| recorded.job.starts_with(job)) {
+            assert_eq!([inferred, same], [decided; 2], "{}", path.display());
+        }
+        assert!(within * 100 >= inferred * 95, "{}: {found:?}", path.display());
+        all.iter_mut().zip(found).for_each(|(all, found)| *all += found);
+    }
+    let [decided, inferred, same, within] = all;
+    println!("all: {all:?}");
+    assert!(decided > 100, "{decided} are too few to say anything");
+    assert!(same * 100 >= decided * 80 && within * 100 >= inferred * 98, "{all:?}");
 }
 
 #[test]

@@ -104,6 +104,68 @@ fn what_btt_says_of_drawn_traces() {
     }
 }
 
+/// Drawn: without a bio there are requests, and nothing but the time at the device.
+#[test]
+fn requests_alone_have_their_time_at_the_device() {
+    let table = [
+        ("1000 D 100 8;1200 D 200 16;1500 C 100 8;2500 C 200 16", "D2C 500/1300x2", true),
+        // Issued again after a requeue; done without an issue; never done; without bytes.
+        ("1000 D 100 8;1100 R 100 8;1300 D 100 8;1500 C 100 8;1600 C 300 8;1700 D 400 8", "D2C 200/200x1", true),
+        ("1000 D 0 0;1100 C 0 0", "", false),
+        ("1000 D 100 8;900 C 100 8", "D2C 1/1x1", true),
+        ("1500 C 100 8", "", false),
+        // With a bio btt's rules hold, also for what came before it.
+        ("1000 D 100 8;1500 C 100 8;1600 Q 100 8;1700 D 300 8;1800 C 300 8", "", false),
+        ("1000 D 100 8;1100 Q 200 8;1200 D 200 8;1500 C 100 8;1600 C 200 8", "D2C 400/400x1 Q2C 500/500x1", false),
+    ];
+    for (text, expected, only_requests) in table {
+        let tables = play(&lines(text));
+        assert_eq!((summary(&tables.all).as_str(), tables.only_requests), (expected, only_requests), "{text}");
+        assert_eq!(tables.devices.first().map_or(String::new(), |(_, table)| summary(table)), expected, "{text}");
+        let absent: Vec<&str> = tables.absent().iter().map(|phase| phase.name()).collect();
+        let expected: &[&str] = if only_requests { &["Q2Q", "Q2G", "G2I", "Q2M", "I2D", "M2D", "Q2C"] } else { &[] };
+        assert_eq!(absent, expected, "{text}");
+    }
+}
+
+/// Where requests are bios, one each, D2C is the same whether the bios were traced or not.
+#[test]
+fn a_light_trace_has_the_same_time_at_the_device_as_a_full_one() {
+    let mut rng = Rng::stream(13, "light");
+    for _ in 0..20 {
+        let mut full = Vec::new();
+        let mut at = 1000;
+        let mut open: Vec<u64> = Vec::new();
+        for _ in 0..400 {
+            at += rng.below(300);
+            let line = |letter, sector| Line {
+                at,
+                letter,
+                sector,
+                bytes: 4096,
+                dev: Dev::new(8, 16 * (sector % 16 / 8) as u32),
+                from: (Dev::default(), 0),
+            };
+            let sector = rng.below(64) * 8;
+            if open.len() < 16 && !open.contains(&sector) {
+                full.extend([line('Q', sector), line('G', sector), line('D', sector)]);
+                open.push(sector);
+            } else if !open.is_empty() {
+                full.push(line('C', open.swap_remove(rng.below(open.len() as u64) as usize)));
+            }
+        }
+        let light: Vec<Line> = full.iter().filter(|line| matches!(line.letter, 'D' | 'C')).copied().collect();
+        let (full, light) = (play(&full), play(&light));
+        assert!(full.all.of(Phase::D2c).count() > 100);
+        assert_eq!(light.all.of(Phase::D2c), full.all.of(Phase::D2c));
+        assert!(light.only_requests && !full.only_requests);
+        assert_eq!(light.devices.len(), full.devices.len());
+        for ((dev, light), (of, full)) in light.devices.iter().zip(&full.devices) {
+            assert_eq!((dev, light.of(Phase::D2c)), (of, full.of(Phase::D2c)));
+        }
+    }
+}
+
 /// How drawn traces differ.
 #[derive(Copy, Clone, Debug)]
 struct Draw {

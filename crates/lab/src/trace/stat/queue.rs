@@ -6,16 +6,131 @@
 //! allocations are not traced a request begins with its I or D. On a device that shows no requests at all (dm, md,
 //! zram) bios count, from Q to C, as the kernel does there.
 //!
-//! Known limits: `io_ticks` is the exact time with a request in flight, which multi-queue kernels round to ticks of
-//! the clock. A request whose completion is not in the trace stays in flight until its sectors are used again.
+//! What `await` and `aqu-sz` are made of is the kernel's business, and its version decides ([`Rules`]):
+//! - From 6.9 on a plug reads the clock once: every request that a task puts into it has the start of the first, until
+//!   the plug is pulled or the task loses its CPU (`blk_time_get_ns`). Pulling only because the plug is full does not
+//!   count: there U is followed by P without a Q. So `await` holds time that no phase of the request has.
+//! - A command that flushes starts when it is wanted (G of the write that asks for it, or the end of the flush before),
+//!   not when it is inserted, which a worker does later.
+//! - From 5.0 on `weighted` is the sum of the times of requests that ended; before it is the integral of those in
+//!   flight, which is also taken where no kernel is known.
+//!
+//! Known limits. `io_ticks` is the exact time with a request in flight; from 5.0 on kernels ask once in a tick of the
+//! clock (`update_io_ticks`), which is as often too much as too little. The kernel takes the end of a request after the
+//! ends of its bios, or before a batch of requests, and C is in between: `await` here lacks the time that the end of
+//! the bios takes, a few us for each request and about 0.2 us for each bio. That a task lost its CPU is seen in
+//! `sched_switch` (level full), in another task on its CPU, or in its own record on another CPU; otherwise it goes
+//! unseen, and the start is too early by at most the time from P to U. Kernels from 6.9 to early 2026 keep the start of
+//! a task that is preempted. Where other devices are filtered out, so is what they did to the plug. A request whose
+//! completion is not in the trace stays in flight until its sectors are used again.
 
 use crate::iostat::{DirStats, DiskStats};
 use iowhy_stack::histogram::Histogram;
 use iowhy_stack::trace::{Dev, Extent, Record, Rwbs, Seen};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Most requests that are looked at to find the one that a bio joins.
 const LOOK_BACK: usize = 256;
+
+/// The event of a task that loses its CPU.
+const SWITCH: &str = "sched:sched_switch";
+
+/// What a kernel's counters mean.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+struct Rules {
+    /// Requests of one plug have one start.
+    one_start_for_a_plug: bool,
+    /// `weighted` is the sum of the times of what ended.
+    weighted_of_ended: bool,
+}
+
+impl Rules {
+    /// Of a release as `uname -r` prints it.
+    fn of(release: &str) -> Rules {
+        let mut numbers = release.split(|letter: char| !letter.is_ascii_digit()).map(str::parse::<u32>);
+        match (numbers.next(), numbers.next()) {
+            (Some(Ok(major)), Some(Ok(minor))) => {
+                Rules { one_start_for_a_plug: (major, minor) >= (6, 9), weighted_of_ended: (major, minor) >= (5, 0) }
+            }
+            _ => Rules::default(),
+        }
+    }
+}
+
+/// What a task's plug does to the times of its requests.
+#[derive(Copy, Clone, Debug, Default)]
+struct Plugged {
+    cpu: u32,
+    /// The plug holds requests.
+    holds: bool,
+    /// The time that it read.
+    read: Option<u64>,
+    /// The same, after U: P brings it back if nothing was queued in between.
+    let_go: Option<u64>,
+    /// A request was allocated then that will be the plug's first if P follows.
+    first: Option<u64>,
+}
+
+impl Plugged {
+    /// The task lost its CPU.
+    fn forget(&mut self) {
+        (self.read, self.let_go, self.first) = (None, None, None);
+    }
+}
+
+/// The plugs of all tasks.
+#[derive(Debug, Default)]
+struct Clocks {
+    tasks: HashMap<u32, Plugged>,
+    on_cpu: HashMap<u32, u32>,
+}
+
+impl Clocks {
+    /// Takes the next record; the start of its request if it is an allocation.
+    fn start(&mut self, record: &Record) -> u64 {
+        let (at, pid) = (record.at.0, record.pid);
+        if let Some(before) = self.on_cpu.insert(record.cpu, pid).filter(|before| *before != pid)
+            && let Some(task) = self.tasks.get_mut(&before)
+        {
+            task.forget();
+        }
+        let task = self.tasks.entry(pid).or_insert(Plugged { cpu: record.cpu, ..Plugged::default() });
+        if task.cpu != record.cpu {
+            task.forget();
+            task.cpu = record.cpu;
+        }
+        // The request that P is about was allocated just before; interrupts may say that something is done.
+        let first = task.first.take();
+        match &record.seen {
+            Seen::Complete { .. } => task.first = first,
+            Seen::Queue(_) => task.let_go = None,
+            Seen::GetRequest(_) => {
+                task.let_go = None;
+                if let Some(read) = task.read {
+                    return read;
+                }
+                if task.holds {
+                    task.read = Some(at);
+                } else {
+                    task.first = Some(at);
+                }
+            }
+            Seen::Plug { .. } => {
+                task.read = task.let_go.take().or(task.read).or(first);
+                task.holds = true;
+            }
+            Seen::Unplug { timer, .. } => {
+                // Several devices in one plug are let go one by one.
+                let read = task.read.take().or(task.let_go);
+                task.forget();
+                (task.holds, task.let_go) = (false, read.filter(|_| !timer));
+            }
+            Seen::Other { name, .. } if name == SWITCH => task.forget(),
+            _ => {}
+        }
+        at
+    }
+}
 
 /// Which counters a bio or request belongs to.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -168,6 +283,9 @@ struct Counters {
 #[derive(Debug, Default)]
 struct Live {
     bio_based: bool,
+    rules: Rules,
+    /// Since when a flush is wanted that has not begun.
+    flush_wanted: Option<u64>,
     disk: Disk,
     /// By first sector and a number that tells those of one sector apart.
     requests: BTreeMap<(u64, u64), Request>,
@@ -206,13 +324,15 @@ impl Live {
             let Counters { ios, merges, sectors, ticks_ns } = *counters;
             DirStats { ios, merges, sectors, ticks_ms: ms(ticks_ns) }
         };
+        let ended: u128 = self.counters.iter().map(|counters| u128::from(counters.ticks_ns)).sum();
+        let weighted_ns = if self.rules.weighted_of_ended { ended } else { self.weighted_ns };
         DiskStats {
             read: of(Kind::Read),
             write: of(Kind::Write),
             discard: of(Kind::Discard),
             in_flight: self.requests.len() as u64,
             io_ticks_ms: ms(self.io_ns),
-            weighted_ms: u64::try_from(self.weighted_ns / 1_000_000).unwrap_or(u64::MAX),
+            weighted_ms: u64::try_from(weighted_ns / 1_000_000).unwrap_or(u64::MAX),
             flush_ios: self.counters[Kind::Flush as usize].ios,
             flush_ticks_ms: ms(self.counters[Kind::Flush as usize].ticks_ns),
         }
@@ -231,6 +351,7 @@ impl Live {
         let sector = place(extent);
         let key = (sector, self.next);
         self.next += 1;
+        let at = if kind == Kind::Flush { self.flush_wanted.take().unwrap_or(at) } else { at };
         let end = sector.saturating_add(u64::from(extent.bytes / 512));
         self.requests.insert(key, Request { end, allocated: at, issued: None, kind });
         key
@@ -338,13 +459,17 @@ impl Live {
             return;
         }
         self.counters[kind as usize].ios += 1;
+        if kind == Kind::Flush && self.flush_wanted.is_some() {
+            self.flush_wanted = Some(at);
+        }
         self.counters[kind as usize].ticks_ns += at.saturating_sub(request.allocated);
         if request.issued.is_some() {
             self.in_driver = self.in_driver.saturating_sub(1);
         }
     }
 
-    fn take(&mut self, at: u64, seen: &Seen) {
+    /// Takes a record of this device; a request that is allocated by it has the time `start`.
+    fn take(&mut self, at: u64, start: u64, seen: &Seen) {
         let extent = match seen {
             Seen::Complete { extent, .. } | Seen::Split { extent, .. } => extent,
             Seen::Queue(extent)
@@ -369,7 +494,10 @@ impl Live {
                 }
             }
             Seen::GetRequest(_) => {
-                self.start(at, extent, kind);
+                if kind == Kind::Write && extent.rwbs.has(Rwbs::PREFLUSH) {
+                    self.flush_wanted.get_or_insert(at);
+                }
+                self.start(start, extent, kind);
             }
             Seen::BackMerge(_) => self.merge(extent, kind, false),
             Seen::FrontMerge(_) => self.merge(extent, kind, true),
@@ -420,8 +548,10 @@ fn device(seen: &Seen) -> Option<Dev> {
 }
 
 /// All devices of a trace, in the order of their numbers, and the plugs. `ends` are the times at which the counters are
-/// read.
-pub(super) fn disks(records: &[Record], ends: &[u64]) -> (Vec<(Dev, Disk)>, Plugs) {
+/// read; `release` says which kernel counts, as far as it is known.
+pub(super) fn disks(records: &[Record], ends: &[u64], release: &str) -> (Vec<(Dev, Disk)>, Plugs) {
+    let rules = Rules::of(release);
+    let mut clocks = rules.one_start_for_a_plug.then(Clocks::default);
     let (mut with_requests, mut done) = (BTreeSet::new(), BTreeSet::new());
     for record in records {
         let Some(dev) = device(&record.seen) else { continue };
@@ -435,7 +565,7 @@ pub(super) fn disks(records: &[Record], ends: &[u64]) -> (Vec<(Dev, Disk)>, Plug
             _ => {}
         }
     }
-    let live = |dev: &Dev| (*dev, Live { bio_based: !with_requests.contains(dev), ..Live::default() });
+    let live = |dev: &Dev| (*dev, Live { bio_based: !with_requests.contains(dev), rules, ..Live::default() });
     let mut live: BTreeMap<Dev, Live> = with_requests.union(&done).map(live).collect();
     let mut plugs = Plugs::default();
     let mut ends = ends.iter().copied().peekable();
@@ -444,6 +574,7 @@ pub(super) fn disks(records: &[Record], ends: &[u64]) -> (Vec<(Dev, Disk)>, Plug
         while let Some(end) = ends.next_if(|end| *end < at) {
             read(&mut live, end);
         }
+        let start = clocks.as_mut().map_or(at, |clocks| clocks.start(record));
         match &record.seen {
             Seen::Plug { .. } => plugs.plugs += 1,
             Seen::Unplug { nr_requests, timer, .. } => {
@@ -453,7 +584,7 @@ pub(super) fn disks(records: &[Record], ends: &[u64]) -> (Vec<(Dev, Disk)>, Plug
             }
             seen => {
                 if let Some(device) = device(seen).and_then(|dev| live.get_mut(&dev)) {
-                    device.take(at, seen);
+                    device.take(at, start, seen);
                 }
             }
         }
@@ -475,5 +606,136 @@ fn read(live: &mut BTreeMap<Dev, Live>, end: u64) {
         device.account(end);
         let reading = device.reading();
         device.disk.readings.push(reading);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iowhy_stack::units::{Nanos, Sector};
+
+    const DISK: Dev = Dev(8 << 20);
+
+    /// Records from lines `ms cpu pid letter [sector sectors [R|W|FW|F]]`.
+    fn records(text: &str) -> Vec<Record> {
+        let record = |line: &str| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let number = |nr: usize| words[nr].parse::<u64>().expect("a number");
+            let rwbs = |letters: &str| match letters {
+                "R" => Rwbs::READ,
+                "W" => Rwbs::WRITE,
+                "FW" => Rwbs::WRITE.with(Rwbs::PREFLUSH),
+                _ => Rwbs::PREFLUSH,
+            };
+            let bytes = || number(5) as u32 * 512;
+            let extent = || Extent { dev: DISK, sector: Sector(number(4)), bytes: bytes(), rwbs: rwbs(words[6]) };
+            let seen = match words[3] {
+                "Q" => Seen::Queue(extent()),
+                "G" => Seen::GetRequest(extent()),
+                "D" => Seen::Issue(extent()),
+                "C" => Seen::Complete { extent: extent(), error: 0 },
+                "P" => Seen::Plug { dev: None },
+                "U" => Seen::Unplug { dev: None, nr_requests: 1, timer: false },
+                "UT" => Seen::Unplug { dev: None, nr_requests: 1, timer: true },
+                "switch" => Seen::Other { name: SWITCH.to_owned(), fields: String::new() },
+                "page" => Seen::PageAdd { file: Default::default(), index: 0, order: 0 },
+                other => panic!("what is {other}"),
+            };
+            Record { at: Nanos::from_ms(number(0)), cpu: number(1) as u32, pid: number(2) as u32, seen }
+        };
+        text.split(';').map(record).collect()
+    }
+
+    fn reading(text: &str, release: &str) -> DiskStats {
+        let records = records(text);
+        let end = records.last().expect("there are some").at.0;
+        disks(&records, &[end], release).0[0].1.readings[0]
+    }
+
+    #[test]
+    fn releases_have_rules() {
+        let table = [
+            ("", (false, false)),
+            ("simulated", (false, false)),
+            ("2.6.32-754.el6", (false, false)),
+            ("4.20.17", (false, false)),
+            ("5.0.0-rc1", (false, true)),
+            ("6.8.12-amd64", (false, true)),
+            ("6.9.0", (true, true)),
+            ("6.18.44+deb13", (true, true)),
+            ("7.0", (true, true)),
+        ];
+        for (release, expected) in table {
+            let rules = Rules::of(release);
+            assert_eq!((rules.one_start_for_a_plug, rules.weighted_of_ended), expected, "{release}");
+        }
+    }
+
+    /// Two requests, allocated at 10 and at 14 ms and done at 20 ms: what happens in between decides on the start of
+    /// the second.
+    #[test]
+    fn requests_of_a_plug_have_one_start_as_long_as_it_is_known() {
+        let table = [
+            ("nothing", "", 10),
+            ("no plug", "unplugged", 14),
+            ("the plug is full", "15 0 1 U;15 0 1 D 0 8 R;15 0 1 P", 10),
+            ("let go", "12 0 1 U;12 0 1 D 0 8 R", 14),
+            ("full, and then let go", "11 0 1 U;11 0 1 P;12 0 1 U;12 0 1 Q 80 8 R", 14),
+            ("full", "11 0 1 U;11 0 1 P", 10),
+            ("let go because it waits", "12 0 1 UT;12 0 1 P", 14),
+            ("a bio in between is of another plug", "11 0 1 U;11 0 1 Q 160 8 R;12 0 1 P", 14),
+            ("the scheduler", "12 0 1 switch", 14),
+            ("another task on the CPU", "12 0 2 page", 14),
+            ("on another CPU", "12 3 1 page", 14),
+            ("another task elsewhere", "12 1 2 page", 10),
+            ("an interrupt", "12 0 1 C 800 8 R", 10),
+        ];
+        for (what, between, start) in table {
+            let (plug, between) = if between == "unplugged" { ("", "") } else { ("10 0 1 P;", between) };
+            let between: Vec<&str> = between.split(';').filter(|record| !record.is_empty()).collect();
+            let (early, late): (Vec<&str>, Vec<&str>) = between.iter().partition(|record| !record.starts_with("15"));
+            let join = |records: &[&str]| records.iter().map(|record| format!("{record};")).collect::<String>();
+            // The last task on the first CPU again, so that the second allocation is no sign of anything.
+            let text = format!(
+                "9 0 1 Q 0 8 R;10 0 1 G 0 8 R;{plug}{}13 0 1 Q 80 8 W;14 0 1 G 80 8 W;{}20 1 9 C 0 8 R;20 1 9 C 80 8 W",
+                join(&early),
+                join(&late)
+            );
+            let ticks = |release| {
+                let reading = reading(&text, release);
+                (reading.write.ios, reading.write.ticks_ms)
+            };
+            assert_eq!(ticks("6.18.44"), (1, 20 - start), "{what}");
+            assert_eq!(ticks("6.8.1"), (1, 6), "{what}: such kernels look at the clock each time");
+        }
+    }
+
+    /// A plug that goes on after its task lost the CPU has a new start for all that follow.
+    #[test]
+    fn a_plug_reads_the_clock_again_after_a_switch() {
+        let text = "1 0 1 G 0 8 W;1 0 1 P;2 0 1 switch;3 0 1 G 80 8 W;5 0 1 G 160 8 W;6 0 1 U;\
+                    9 1 9 C 0 8 W;9 1 9 C 80 8 W;9 1 9 C 160 8 W";
+        assert_eq!(reading(text, "6.18").write.ticks_ms, 8 + 6 + 6);
+        // What another device put into the plug is not seen: the first allocation of ours is the best that is known.
+        let text = "1 0 1 G 0 8 W;1 0 1 D 0 8 W;2 0 1 page;3 0 1 P;5 0 1 G 80 8 W;9 1 9 C 0 8 W;9 1 9 C 80 8 W";
+        assert_eq!(reading(text, "6.18").write.ticks_ms, 8 + 4);
+    }
+
+    /// Flushes: wanted at 1, inserted at 3, done at 7; a second one is wanted meanwhile.
+    #[test]
+    fn a_flush_starts_when_it_is_wanted() {
+        let text = "1 0 1 G 0 0 FW;3 0 9 D 0 0 F;4 0 2 G 0 0 FW;7 1 9 C 0 0 F;7 1 9 C 0 0 FW;\
+                    9 0 9 D 0 0 F;12 1 9 C 0 0 F;12 1 9 C 0 0 FW";
+        let stats = reading(text, "6.18");
+        assert_eq!((stats.flush_ios, stats.flush_ticks_ms), (2, (7 - 1) + (12 - 7)));
+        assert_eq!((stats.write.ios, stats.write.ticks_ms), (2, (7 - 1) + (12 - 4)));
+    }
+
+    #[test]
+    fn weighted_is_what_the_kernel_makes_of_it() {
+        // One that ends and one that does not.
+        let text = "0 0 1 G 0 8 R;2 0 2 G 80 8 R;6 0 1 C 0 8 R;8 0 1 page";
+        let weighted = |release| (reading(text, release).weighted_ms, reading(text, release).in_flight);
+        assert_eq!([weighted("4.20"), weighted(""), weighted("5.0")], [(12, 1), (12, 1), (6, 1)]);
     }
 }
