@@ -48,7 +48,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "plant",
-        arguments: "[--seed 1] [--count 200] [--cases] [--page] [--json]",
+        arguments: "[--seed 1] [--count 200] [--cases] [--show NR] [--page] [--json]",
         about: "causes hidden in simulated runs: how often `explain` finds them",
         run: plant::run,
     },

@@ -3,6 +3,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use iowhy_lab::compare::text::Style;
+use iowhy_lab::explain::text::text as explain_text;
 use iowhy_lab::plant::{self, Case, Score};
 use iowhy_lab::rules::page::with_table;
 use iowhy_lab::stats::share::interval;
@@ -13,6 +15,7 @@ use crate::{Outcome, root};
 /// Makes the cases and prints the score; `--cases` also prints each one that was not found.
 pub(crate) fn run(arguments: &[String]) -> Outcome {
     let (mut seed, mut count, mut json, mut cases, mut page) = (1, 200, false, false, false);
+    let mut show = None;
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         let mut number = |name: &str| {
@@ -25,8 +28,17 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
             "--json" => json = true,
             "--cases" => cases = true,
             "--page" => page = true,
-            other => return Err(format!("unknown word `{other}`: --seed S, --count N, --cases, --page, --json")),
+            "--show" => show = Some(u32::try_from(number("--show")?).map_err(|_| "--show is too large".to_owned())?),
+            other => return Err(format!("unknown word `{other}`: --seed S, --count N, --cases, --show NR, --page, --json")),
         }
+    }
+    if let Some(nr) = show {
+        let case = plant::one(seed, nr).ok_or("no case came of it")?;
+        let plants: Vec<&str> = case.plants.iter().map(|plant| plant.name).collect();
+        println!("{}: {}", case.base, plants.join(" + "));
+        case.lines.iter().for_each(|line| println!("  \"{line}\""));
+        print!("{}", explain_text(&case.explanation, Style { colour: false }));
+        return Ok(());
     }
     let done = AtomicU32::new(0);
     let score = plant::run(seed, count, &|| {

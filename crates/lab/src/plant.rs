@@ -3,7 +3,9 @@
 //! ```text
 //! draw      a job, a kernel with a disk, and none (20 %), one (60 %) or two (20 %) of the causes that fit them
 //! make      both sides are run with different seeds, the causes on one of them, on which is drawn, too
-//! material  a cause that moves the time of an operation by less than 10 % by itself is no cause: another is drawn
+//! material  a cause that moves the time of an operation by less than 10 %, by itself or beside the other, is no cause, and
+//!           a pair of sides that the verdict does not tell apart has nothing to explain: another case is drawn;
+//!           two causes pull in one direction, for of two that do not, one is hidden by the other
 //! hide      the explanation gets the events and nothing else: no word of kernels, policies, tunables or devices
 //! score     one cause: is the first finding right? None: is there any? Two: are both among the findings?
 //! ```
@@ -19,14 +21,13 @@ use iowhy_stack::event::{CallId, Event, EventSink, FileId, What};
 use iowhy_stack::rng::Rng;
 use iowhy_stack::sim;
 
+use crate::compare::Verdict;
 use crate::explain::delta::time_per_operation;
 use crate::explain::digest::{Digest, Observer};
 use crate::explain::{Explanation, Side, explain};
 use crate::incident::command::{plan_of_command, repetition};
 pub use table::{BASES, Base, Change, PLANTS, Plant};
 
-/// Runs of each side.
-const RUNS: u32 = 5;
 /// Change of the time for an operation that a cause has to make by itself, percent.
 const MATERIAL_PCT: f64 = 10.0;
 /// Draws until a case is found.
@@ -150,10 +151,15 @@ fn digests(line: &Line, first: u32, runs: u32) -> Option<Vec<Digest>> {
     Some(digests)
 }
 
+/// By how much `b` takes longer for an operation (or, if negative, `a`), in percent of the shorter time.
 fn change_pct(a: &[Digest], b: &[Digest]) -> f64 {
     let mean = |of: &[Digest]| of.iter().map(time_per_operation).sum::<f64>() / of.len().max(1) as f64;
     let (a, b) = (mean(a), mean(b));
-    if a.min(b) > 0.0 { 100.0 * (a.max(b) / a.min(b) - 1.0) } else { 0.0 }
+    match () {
+        () if a.min(b) <= 0.0 => 0.0,
+        () if b > a => 100.0 * (b / a - 1.0),
+        () => -100.0 * (a / b - 1.0),
+    }
 }
 
 /// Makes the case of a number; it depends on the seed and the number alone.
@@ -184,7 +190,7 @@ fn drawn(rng: &mut Rng, nr: u32, wanted: usize) -> Option<Case> {
     let mut plants: Vec<(&'static Plant, &'static Change)> = Vec::new();
     while plants.len() < wanted {
         let free: Vec<&&Plant> =
-            fitting.iter().filter(|plant| plants.iter().all(|(other, _)| other.group != plant.group)).collect();
+            fitting.iter().filter(|plant| plants.iter().all(|(other, _)| other.goes_with(plant))).collect();
         if free.is_empty() {
             return None;
         }
@@ -200,16 +206,25 @@ fn drawn(rng: &mut Rng, nr: u32, wanted: usize) -> Option<Case> {
     };
     // Every case has draws of its own.
     let first = rng.below(1 << 24) as u32;
+    let runs = base.runs;
     let none = line(&vec![false; plants.len()]);
     let all = line(&vec![true; plants.len()]);
-    let clean = digests(&none, first, RUNS)?;
-    let planted = digests(&all, first + RUNS, RUNS)?;
-    for only in 0..plants.len() {
-        let with: Vec<bool> = (0..plants.len()).map(|nr| nr == only).collect();
-        let alone = if plants.len() == 1 { planted.clone() } else { digests(&line(&with), first + RUNS, 2)? };
-        if change_pct(&clean, &alone) < MATERIAL_PCT {
+    let clean = digests(&none, first, runs)?;
+    let planted = digests(&all, first + runs, runs)?;
+    let (alone_runs, marginal) = (3, plants.len() > 1);
+    for one in (0..plants.len()).filter(|_| marginal) {
+        let only: Vec<bool> = (0..plants.len()).map(|nr| nr == one).collect();
+        let without: Vec<bool> = only.iter().map(|with| !with).collect();
+        let alone = digests(&line(&only), first + runs, alone_runs)?;
+        let others = digests(&line(&without), first + runs, alone_runs)?;
+        let (by_itself, beside) = (change_pct(&clean, &alone), change_pct(&others, &planted));
+        let together = change_pct(&clean, &planted).signum();
+        if together * by_itself < MATERIAL_PCT || together * beside < MATERIAL_PCT {
             return None;
         }
+    }
+    if !plants.is_empty() && change_pct(&clean, &planted).abs() < MATERIAL_PCT {
+        return None;
     }
     let base_is_planted = rng.below(2) == 1;
     let side = |label: &str, runs: Vec<Digest>| Side { label: label.to_owned(), runs, ..Side::default() };
@@ -219,6 +234,9 @@ fn drawn(rng: &mut Rng, nr: u32, wanted: usize) -> Option<Case> {
         (side("A", clean), side("B", planted), [none.text, all.text])
     };
     let explanation = explain(&a, &b, None);
+    if !plants.is_empty() && matches!(explanation.verdict, Verdict::Same | Verdict::Inconclusive) {
+        return None;
+    }
     Some(Case {
         nr,
         base: base.name,
@@ -227,6 +245,11 @@ fn drawn(rng: &mut Rng, nr: u32, wanted: usize) -> Option<Case> {
         found: explanation.findings.iter().map(|finding| finding.rule.name).collect(),
         explanation,
     })
+}
+
+/// Makes one case.
+pub fn one(seed: u64, nr: u32) -> Option<Case> {
+    case(seed, nr, &AtomicUsize::new(0))
 }
 
 /// Makes `count` cases. `done` is called after each.

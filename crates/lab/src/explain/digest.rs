@@ -200,7 +200,7 @@ pub struct Foreign {
 /// A run in numbers.
 #[derive(Clone, Debug, Default)]
 pub struct Digest {
-    /// From the first call (or the first event, if there are no calls) to the last event.
+    /// From the first call to the end of the last, or from the first event to the last if there are no calls.
     pub elapsed: Nanos,
     /// Events seen.
     pub nr_events: u64,
@@ -309,6 +309,7 @@ impl Call {
 pub struct Observer {
     out: Digest,
     begin: Option<Nanos>,
+    last_end: Option<Nanos>,
     now: Nanos,
     calls: Vec<Call>,
     places: std::collections::HashMap<u32, usize>,
@@ -376,6 +377,8 @@ impl EventSink for Observer {
                     Eviction::Reclaim => self.out.cache.reclaimed += nr,
                     Eviction::Dropped => self.out.cache.dropped += nr,
                 }
+                // What leaves was there, even if it came before the first event.
+                self.ever.insert(file.0, page.0, nr);
                 self.out.windows.thrashed += self.ahead.remove(file.0, page.0, nr);
                 let known = self.cached.remove(file.0, page.0, nr);
                 let foreign = self.others.remove(file.0, page.0, nr).min(known);
@@ -536,6 +539,7 @@ impl Observer {
         let at = self.now;
         let Some(place) = self.places.remove(&id.0) else { return };
         let call = self.calls.swap_remove(place);
+        self.last_end = Some(at);
         if let Some(moved) = self.calls.get(place) {
             self.places.insert(moved.id.0, place);
         }
@@ -715,7 +719,9 @@ impl Observer {
     /// The digest of all that came.
     pub fn finish(mut self) -> Digest {
         let begin = self.begin.unwrap_or(Nanos::ZERO);
-        let elapsed = self.now.saturating_sub(begin);
+        // Whatever else goes on when the workload has ended is none of its time.
+        let end = self.last_end.filter(|_| self.calls.is_empty()).unwrap_or(self.now);
+        let elapsed = end.saturating_sub(begin);
         let left = self.calls.iter().filter(|call| call.bio.is_some()).count();
         self.out.bios.without_request += left as u64 + u64::from(self.nobody.is_some());
         let out = &mut self.out;

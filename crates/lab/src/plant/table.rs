@@ -5,6 +5,8 @@
 pub enum Tag {
     /// Reads one place after the next, through the cache.
     Sequential,
+    /// The same with calls of several pages.
+    SequentialLarge,
     /// Reads at random, through the cache, from several threads.
     RandomMany,
     /// Calls of 256 KiB and more, round the cache.
@@ -46,6 +48,8 @@ pub struct Base {
     pub places: &'static [(&'static str, &'static str)],
     /// What it is like.
     pub tags: &'static [Tag],
+    /// Runs of each side: enough for what varies.
+    pub runs: u32,
 }
 
 const OLD_AND_NEW: &[(&str, &str)] = &[
@@ -63,7 +67,10 @@ const DISKS_ONLY: &[(&str, &str)] = &[
     ("linux-2.6.38,elevator=deadline", "sata-2010"),
     ("linux-4.4,elevator=deadline", "sata-2014"),
     ("linux-4.4,elevator=cfq", "sata-2014"),
+    ("linux-4.4,elevator=deadline", "sata-2014,queue_depth=1"),
+    ("linux-4.4,elevator=cfq", "sata-2014,queue_depth=1"),
     ("linux-6.1", "sata-2014"),
+    ("linux-6.18", "sata-2014,queue_depth=1"),
     ("linux-6.18", "sata-2014"),
 ];
 const FAST: &[(&str, &str)] = &[
@@ -81,31 +88,36 @@ pub const BASES: &[Base] = &[
         name: "sequential reads of 64 KiB",
         job: "run fio --name=j --randrepeat=0 --rw=read --bs=64k --size=64m",
         places: OLD_AND_NEW,
-        tags: &[Sequential, Fio],
+        tags: &[Sequential, SequentialLarge, Fio],
+        runs: 5,
     },
     Base {
         name: "sequential reads of 4 KiB",
         job: "run fio --name=j --randrepeat=0 --rw=read --bs=4k --size=24m",
         places: OLD_AND_NEW,
         tags: &[Sequential, Fio],
+        runs: 5,
     },
     Base {
         name: "four streams",
         job: "run fio --name=j --randrepeat=0 --rw=read --bs=16k --size=24m --numjobs=4 --thread",
         places: OLD_AND_NEW,
-        tags: &[Sequential, Fio],
+        tags: &[Sequential, SequentialLarge, Fio],
+        runs: 5,
     },
     Base {
         name: "random reads of 4 KiB, one thread",
         job: "run fio --name=j --randrepeat=0 --rw=randread --bs=4k --size=2g --number_ios=500",
         places: OLD_AND_NEW,
         tags: &[SmallAlone, Fio],
+        runs: 5,
     },
     Base {
         name: "random reads of 16 KiB, eight threads",
         job: "run fio --name=j --randrepeat=0 --rw=randread --bs=16k --size=1g --numjobs=8 --number_ios=150 --thread",
         places: DISKS_ONLY,
         tags: &[RandomMany, Fio],
+        runs: 5,
     },
     Base {
         name: "direct random reads, 32 at once",
@@ -113,24 +125,28 @@ pub const BASES: &[Base] = &[
               --iodepth=32",
         places: FAST,
         tags: &[SmallDeep, Fio],
+        runs: 5,
     },
     Base {
         name: "direct reads of 1 MiB",
         job: "run fio --name=j --randrepeat=0 --rw=read --bs=1m --size=256m --direct=1",
         places: OLD_AND_NEW,
         tags: &[LargeDirect, Fio],
+        runs: 5,
     },
     Base {
         name: "direct writes of 512 KiB",
         job: "run fio --name=j --randrepeat=0 --rw=write --bs=512k --size=128m --direct=1",
         places: FAST,
         tags: &[LargeDirect, Fio],
+        runs: 5,
     },
     Base {
         name: "log writer",
         job: "run fio --name=j --randrepeat=0 --rw=write --bs=4k --size=64m --fsync=1 --number_ios=300",
         places: OLD_AND_NEW,
         tags: &[Fsync, Fio],
+        runs: 5,
     },
     Base {
         name: "database",
@@ -138,6 +154,7 @@ pub const BASES: &[Base] = &[
               --thread",
         places: OLD_AND_NEW,
         tags: &[Fsync, Fio],
+        runs: 5,
     },
     Base {
         name: "buffered writes",
@@ -149,6 +166,7 @@ pub const BASES: &[Base] = &[
             ("linux-6.18,machine.memory_mb=2048", "sata-2014"),
         ],
         tags: &[Dirtying, Fio],
+        runs: 5,
     },
     Base {
         name: "cached reads",
@@ -156,18 +174,21 @@ pub const BASES: &[Base] = &[
               --iowhy_cache=warm",
         places: OLD_AND_NEW,
         tags: &[Cached, Fio],
+        runs: 5,
     },
     Base {
         name: "random touches of a mapping",
         job: "run fio --name=j --randrepeat=0 --rw=randread --bs=4k --size=2g --number_ios=500 --ioengine=mmap",
         places: OLD_AND_NEW,
         tags: &[MappedRandom, Fio],
+        runs: 5,
     },
     Base {
         name: "two direct writers",
         job: "run dd if=/dev/zero of=/dev/sdb bs=4096 count=1500 oflag=direct writers=2 distance=125g jitter=16m",
         places: &[("linux-2.6.18-164.el5", "sata-2010,write_cache_slots=37")],
         tags: &[DirectWriters],
+        runs: 40,
     },
     Base {
         name: "dd with pauses",
@@ -178,6 +199,7 @@ pub const BASES: &[Base] = &[
                     idle_exit_us=6000",
         )],
         tags: &[Paused],
+        runs: 5,
     },
     Base {
         name: "sysbench on shared descriptors",
@@ -189,6 +211,7 @@ pub const BASES: &[Base] = &[
             ("linux-2.6.6-rc3+private-copy,elevator=noop", "ide-2004"),
         ],
         tags: &[SharedDescriptors],
+        runs: 5,
     },
     Base {
         name: "direct writers of a probed device",
@@ -202,6 +225,7 @@ pub const BASES: &[Base] = &[
                     nr_sectors=4000000000000",
         )],
         tags: &[Probed],
+        runs: 8,
     },
 ];
 
@@ -241,7 +265,15 @@ pub struct Plant {
     pub changes: &'static [Change],
 }
 
+/// Calls of another size leave no equal commands, windows or copies to compare, and so hide every cause below.
+const HIDES_OTHERS: &str = "size";
+
 impl Plant {
+    /// Whether both can be found when they are planted together.
+    pub fn goes_with(&self, other: &Plant) -> bool {
+        self.group != other.group && self.group != HIDES_OTHERS && other.group != HIDES_OTHERS
+    }
+
     /// Whether it can be planted there.
     pub fn fits(&self, base: &Base, on: &str, disk: &str) -> bool {
         self.tags.iter().any(|tag| base.tags.contains(tag))
@@ -289,9 +321,9 @@ pub const PLANTS: &[Plant] = &[
         name: "advice of random access",
         expected: &["random-advice"],
         group: "read-ahead",
-        tags: &[Sequential],
+        tags: &[SequentialLarge],
         disks: &[],
-        kernels: &[],
+        kernels: &["3.3", "4.4", "4.19", "6.1"],
         changes: &[Change::Add("--fadvise_hint=random")],
     },
     Plant {
@@ -448,7 +480,7 @@ pub const PLANTS: &[Plant] = &[
     Plant {
         name: "other size of calls",
         expected: &["changed-job"],
-        group: "job",
+        group: HIDES_OTHERS,
         tags: &[Fio],
         disks: &[],
         kernels: &[],

@@ -32,7 +32,9 @@ pub(super) fn of(delta: &Delta<'_>) -> Option<(Contrast, Alone)> {
     let closes = delta.of(|d| d.windows.closes.iter().sum::<u64>() as f64);
     let waits = reads::waits(delta);
     let all = alone.slow > 0.99 && alone.fast < 0.7 && alone.rose_by(0.3);
-    if !(reads::equal(delta) && all && closes.slow == 0.0 && waits.rose(1.05)) {
+    // What reads nothing reads nothing without windows, either.
+    let compared = delta.of(|d| reads::all_pages(d) as f64).fast >= 16.0;
+    if !(reads::equal(delta) && compared && all && closes.slow == 0.0 && waits.rose(1.05)) {
         return None;
     }
     let slow = |figure: &dyn Fn(&crate::explain::digest::Digest) -> f64| delta.of(figure).slow;

@@ -6,6 +6,7 @@
 
 use super::{Figure, Match, Rule, grade, reads};
 use crate::explain::delta::{Delta, Unit};
+use crate::explain::digest::Layer;
 
 pub(super) const RULE: Rule = Rule {
     name: "cache-too-small",
@@ -30,26 +31,32 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     let again = delta.per_operation(|d| d.cache.again as f64);
     let added = delta.per_operation(|d| d.cache.added as f64);
     let reclaimed = delta.per_operation(|d| d.cache.reclaimed as f64);
-    let held = delta.of(|d| d.cache.most as f64);
+    let misses = delta.per_operation(|d| d.cache.misses as f64);
+    let waits = delta.time(|time| time.of(Layer::Device) + time.of(Layer::Elevator) + time.of(Layer::Plug));
     let hits = delta.of(|d| reads::share(d.cache.hits, d.cache.hits + d.cache.misses));
     let evicts = reclaimed.slow > 0.0 && reclaimed.rose(1.01);
-    let read_again = again.rose(1.05) && again.difference() > 0.02 * added.slow;
-    if !(evicts && read_again && held.fell(1.05) && added.rose(1.02)) {
+    let held = delta.of(|d| d.cache.most as f64);
+    let read_again = again.rose(1.05) && again.difference() > 0.02 * added.slow && held.fell(1.05);
+    // Where equal calls had found everything, each page that is read now drives out one that will be asked for.
+    let had_all = misses.slow > 0.001 && misses.fast < 0.1 * misses.slow && reclaimed.slow > 0.5 * added.slow;
+    if !(evicts && (read_again || had_all) && added.rose(1.02)) {
         return None;
     }
     Some(Match {
-        confidence: grade(again.difference() / added.slow, 0.02, 0.1).max(0.8),
-        share_ns: None,
+        confidence: if read_again { grade(again.difference() / added.slow, 0.02, 0.1).max(0.8) } else { 0.8 },
+        share_ns: Some(waits.difference().max(0.0)),
         claim: format!(
-            "the cache holds {:.0} pages at most, against {:.0}: {:.0} % of the pages that are read had been there \
-             before",
-            held.slow,
-            held.fast,
-            100.0 * again.slow / added.slow
+            "the pages in use do not fit the cache: for {:.2} pages that a call reads {:.2} are evicted, and {:.0} % of \
+             what is read had been there before; {:.1} % of the pages are found, against {:.1} %",
+            added.slow,
+            reclaimed.slow,
+            100.0 * again.slow / added.slow,
+            100.0 * hits.slow,
+            100.0 * hits.fast
         ),
         evidence: vec![
             Figure::new("pages read again, for each call", again, Unit::Pages),
-            Figure::new("most pages in the cache", held, Unit::Pages),
+            Figure::new("pages evicted, for each call", reclaimed, Unit::Pages),
             Figure::new("pages found", hits, Unit::Share),
         ],
     })

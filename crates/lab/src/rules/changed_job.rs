@@ -17,7 +17,18 @@ pub(super) const RULE: Rule = Rule {
     change: "Compare equal jobs, or take the difference as the price of the job.",
     refute: "The same job file on both sides shows the same difference.",
     since: "Every kernel.",
-    consequences: &[],
+    consequences: &[
+        "cpu-bound-submission",
+        "queue-depth-one",
+        "lost-locality",
+        "reads-starved",
+        "writes-starved",
+        "slice-idling",
+        "writeback-throttling",
+        "journal-commit-per-fsync",
+        "merge-delays-first-page",
+        "read-larger-than-window",
+    ],
     switches: &[super::Switch::OtherJob],
     find,
 };
@@ -84,7 +95,10 @@ fn filled(delta: &Delta<'_>) -> bool {
     let waited = delta.of(|d| share(d.time.waited, d.calls()));
     let [low, full, waited] =
         if most.fast < most.slow { [most.fast, full.fast, waited.fast] } else { [most.slow, full.slow, waited.slow] };
-    full >= 0.9 * low && waited > 0.1
+    // A device that takes fewer keeps callers out, too: one more is in progress than it has.
+    let depth = delta.of(|d| f64::from(d.commands.deepest));
+    let shut = depth.slow > 0.0 && 2.0 * depth.slow <= depth.fast && most.slow > depth.slow;
+    full >= 0.9 * low && waited > 0.1 && !shut
 }
 
 const FEATURES: &[Feature] = &[

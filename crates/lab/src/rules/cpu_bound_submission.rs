@@ -33,7 +33,7 @@ const EQUAL: f64 = 1.05;
 /// Growth of CPU time that counts.
 const SLOWER: f64 = 1.1;
 /// Part of the whole difference that the CPU has to have to be a cause.
-const LEAST_PART: f64 = 0.1;
+const LEAST_PART: f64 = 0.05;
 /// The share of calls that may miss if the median call is to be one that finds all it asks for.
 const MOSTLY: f64 = 0.45;
 

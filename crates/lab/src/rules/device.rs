@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 
 use super::{Figure, Match, grade};
 use crate::explain::delta::{Contrast, Delta, Unit};
-use crate::explain::digest::{Class, Digest, Layer, Load, Moments, Place};
+use crate::explain::digest::{Class, Digest, Layer, Load, Moments, Place, Within};
 
 /// What became slower about the device.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ pub(super) fn slower(delta: &Delta<'_>) -> Option<Slower> {
     let all: f64 = delta.per_operation(|d| d.commands.classes.values().map(|s| s.count()).sum::<u64>() as f64).slow;
     let covered: f64 = classes.iter().map(|equal| equal.weight).sum();
     if classes.is_empty() || covered < 0.3 * all {
-        return None;
+        return slower_with_less(delta).or_else(|| saturated(delta));
     }
     // A write that ends a commit comes after a flush, and goes to the medium: it is slow for that, not for the rest.
     let syncs = delta.slow.runs.iter().any(|run| run.workload.calls[2] > 0);
@@ -144,6 +144,90 @@ pub(super) fn slower(delta: &Delta<'_>) -> Option<Slower> {
     Some(Slower { kind, took: whole, evidence, one_size })
 }
 
+/// No class is common to both sides, because they keep the device busy in different ways; but commands of one direction,
+/// size and place take longer on the slow side though no more are before them. That is the device's doing.
+fn slower_with_less(delta: &Delta<'_>) -> Option<Slower> {
+    let merged = |d: &Digest, of: Class, figure: fn(&Within) -> f64| -> (f64, f64) {
+        let same = |class: &Class| (class.write, class.octave, class.place) == (of.write, of.octave, of.place);
+        let all = d.commands.within.iter().filter(|(class, _)| same(class));
+        all.fold((0.0, 0.0), |(sum, n), (_, within)| (sum + figure(within), n + within.took.count as f64))
+    };
+    let mean = |of: Class, figure: fn(&Within) -> f64| {
+        delta.of(|d| {
+            let (sum, n) = merged(d, of, figure);
+            sum / n.max(1.0)
+        })
+    };
+    let runs = || delta.fast.runs.iter().chain(&delta.slow.runs);
+    let kinds: BTreeSet<Class> = runs()
+        .flat_map(|run| run.commands.within.keys())
+        .map(|class| Class { load: Load::Alone, ..*class })
+        .collect();
+    let commonest = kinds.into_iter().max_by(|x, y| {
+        let n = |of: &Class| runs().map(|d| merged(d, *of, |_| 0.0).1).sum::<f64>();
+        n(x).total_cmp(&n(y))
+    })?;
+    let enough = runs().all(|d| merged(d, commonest, |_| 0.0).1 >= ENOUGH as f64);
+    let share = runs().map(|d| merged(d, commonest, |_| 0.0).1 / commands(d)).fold(1.0, f64::min);
+    let took = mean(commonest, |within| within.took.sum);
+    let ahead = mean(commonest, |within| within.ahead as f64);
+    let way = mean(commonest, |within| within.root_distance);
+    let sectors = mean(commonest, |within| within.sectors as f64);
+    let same_way = commonest.place != Place::Far || (0.8..=1.25).contains(&way.ratio());
+    let same_size = (0.9..=1.1).contains(&sectors.ratio());
+    let writes = commonest.write && delta.slow.runs.iter().any(|run| run.workload.calls[2] > 0);
+    if !enough || share < 0.5 || writes || !same_way || !same_size || ahead.slow > ahead.fast * 1.02 + 0.02 {
+        return None;
+    }
+    if !took.rose(1.1) {
+        return None;
+    }
+    let bytes = sectors.slow * 512.0;
+    let slow_rate = bytes * 1e9 / took.difference() < SLOWEST_MEDIUM;
+    let kind = if slow_rate || bytes < 32_768.0 { Kind::Latency } else { Kind::Bandwidth };
+    let evidence = vec![
+        Figure::new("time at the device of commands of one size and place", took, Unit::Ns),
+        Figure::new("others at the device before them", ahead, Unit::Ratio),
+    ];
+    Some(Slower { kind, took, evidence, one_size: true })
+}
+
+/// The device is never without work on the slow side, has at least as much of it waiting as on the fast one, of the
+/// same kind, and gets less done: it can do less.
+fn saturated(delta: &Delta<'_>) -> Option<Slower> {
+    let size = delta.of(|d| (d.commands.sizes[0].sum() + d.commands.sizes[1].sum()) / commands(d));
+    let mix = delta.of(|d| d.commands.issued[1] as f64 / commands(d));
+    let seeks = delta.of(|d| d.commands.seeks as f64 / commands(d));
+    let way = delta.of(|d| d.commands.distance / d.commands.seeks.max(1) as f64);
+    let ahead = delta.of(|d| d.commands.within.values().map(|w| w.ahead as f64).sum::<f64>() / commands(d));
+    let busy = delta.of(|d| d.commands.busy as f64 / d.elapsed.0.max(1) as f64);
+    let like = |contrast: &Contrast, by: f64| (1.0 / by..=by).contains(&contrast.ratio());
+    let alike = like(&size, 1.15) && mix.difference().abs() < 0.1 && seeks.difference().abs() < 0.1;
+    let same_way = seeks.slow < 0.1 || like(&way, 1.5);
+    if !alike || !same_way || busy.slow < 0.9 || ahead.slow < 0.9 * ahead.fast {
+        return None;
+    }
+    let each = delta.of(|d| d.commands.busy as f64 / commands(d));
+    if !each.rose(1.1) {
+        return None;
+    }
+    let variation = delta.of(|d| variation(&d.commands.cycles));
+    let bytes = size.slow * 512.0;
+    let kind = match by_size_of_cycles(delta) {
+        _ if bytes * 1e9 / each.slow < SLOWEST_MEDIUM && variation.slow > 0.3 => Kind::Latency,
+        Some(true) => Kind::Bandwidth,
+        Some(false) => Kind::Cap,
+        None if variation.slow < 0.3 => by_round_number(bytes, each.slow),
+        None => Kind::Bandwidth,
+    };
+    let evidence = vec![
+        Figure::new("time that the device is busy, for each command", each, Unit::Ns),
+        Figure::new("share of the time that the device is busy", busy, Unit::Share),
+        Figure::new("others at the device before a command", ahead, Unit::Ratio),
+    ];
+    Some(Slower { kind, took: each, evidence, one_size: true })
+}
+
 /// The classes that both sides have in every run, with commands that are alike.
 fn equal_classes(delta: &Delta<'_>) -> Vec<Equal> {
     let runs = || delta.fast.runs.iter().chain(&delta.slow.runs);
@@ -161,7 +245,7 @@ fn equal_classes(delta: &Delta<'_>) -> Vec<Equal> {
         if !runs().all(has) || class.write && !writes_alike {
             continue;
         }
-        let of = |figure: fn(&crate::explain::digest::Within) -> f64| {
+        let of = |figure: fn(&Within) -> f64| {
             delta.of(|d| d.commands.within.get(&class).map_or(0.0, |w| figure(w) / w.took.count as f64))
         };
         let (ahead, root) = (of(|w| w.ahead as f64), of(|w| w.root_distance));

@@ -16,12 +16,9 @@ pub(super) const RULE: Rule = Rule {
     refute: "With the other side's queue depth and scheduler the number at the device stays as low.",
     since: "Every kernel; queue_depth in sysfs since 2.6.",
     consequences: &[
-        "changed-job",
         "cpu-bound-submission",
         "reads-starved",
         "writes-starved",
-        "device-bandwidth",
-        "device-latency",
     ],
     switches: &[Switch::Other("elevator"), Switch::OtherDevice, Switch::Queue("scheduler")],
     find,
