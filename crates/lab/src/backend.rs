@@ -210,6 +210,8 @@ pub struct Live {
 pub struct Traced {
     /// Level, events, losses and cost.
     pub json: Value,
+    /// Processes outside the workload that put pages of its files into the cache, and how many pages.
+    pub foreign: Vec<(String, u64)>,
     /// What the user has to be told.
     pub complaints: Problems,
 }
@@ -217,7 +219,7 @@ pub struct Traced {
 impl Traced {
     /// Of a capture, which can go then.
     pub fn of(captured: &Captured) -> Traced {
-        Traced { json: record::json(captured), complaints: record::complaints(captured) }
+        Traced { json: record::json(captured), foreign: Vec::new(), complaints: record::complaints(captured) }
     }
 }
 

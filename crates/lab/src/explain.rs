@@ -14,6 +14,7 @@ pub mod delta;
 pub mod digest;
 pub mod json;
 pub mod layers;
+pub mod modes;
 pub mod prove;
 pub mod source;
 pub mod text;

@@ -1,7 +1,7 @@
 //! Planted causes: how often explanations are right, found out by hiding causes from them.
 //!
 //! ```text
-//! draw      a job, a kernel with a disk, and none (20 %), one (60 %) or two (20 %) of the causes that fit them
+//! draw      none (20 %), one (60 %) or two (20 %) causes, each as often, then a job and a kernel with a disk that fit
 //! make      both sides are run with different seeds, the causes on one of them, on which is drawn, too
 //! material  a cause that moves the time of an operation by less than 10 %, by itself or beside the other, is no cause, and
 //!           a pair of sides that the verdict does not tell apart has nothing to explain: another case is drawn;
@@ -31,7 +31,9 @@ pub use table::{BASES, Base, Change, PLANTS, Plant};
 /// Change of the time for an operation that a cause has to make by itself, percent.
 const MATERIAL_PCT: f64 = 10.0;
 /// Draws until a case is found.
-const TRIES: u32 = 60;
+const TRIES: u32 = 160;
+/// Draws with the same first cause.
+const TRIES_EACH: u32 = 16;
 
 /// What a case is about.
 #[derive(Clone, Debug)]
@@ -170,8 +172,13 @@ fn case(seed: u64, nr: u32, redrawn: &AtomicUsize) -> Option<Case> {
         2 | 3 => 2,
         _ => 1,
     };
-    for _ in 0..TRIES {
-        if let Some(case) = drawn(&mut rng, nr, wanted) {
+    let mut first = &PLANTS[0];
+    for nr_try in 0..TRIES {
+        // A cause that is hard to place is tried for a while, so that it comes as often as others.
+        if nr_try % TRIES_EACH == 0 {
+            first = pick(&mut rng, PLANTS);
+        }
+        if let Some(case) = drawn(&mut rng, nr, first, wanted) {
             return Some(case);
         }
         redrawn.fetch_add(1, Ordering::Relaxed);
@@ -183,18 +190,30 @@ fn pick<'a, T>(rng: &mut Rng, from: &'a [T]) -> &'a T {
     &from[rng.below(from.len() as u64) as usize]
 }
 
-fn drawn(rng: &mut Rng, nr: u32, wanted: usize) -> Option<Case> {
-    let base = pick(rng, BASES);
-    let (on, disk) = *pick(rng, base.places);
-    let fitting: Vec<&'static Plant> = PLANTS.iter().filter(|plant| plant.fits(base, on, disk)).collect();
+fn drawn(rng: &mut Rng, nr: u32, first: &'static Plant, wanted: usize) -> Option<Case> {
+    let places: Vec<(&'static Base, &str, &str)> = BASES
+        .iter()
+        .flat_map(|base| base.places.iter().map(move |(on, disk)| (base, *on, *disk)))
+        .filter(|(base, on, disk)| wanted == 0 || first.fits(base, on, disk))
+        .collect();
+    if places.is_empty() {
+        return None;
+    }
+    let (base, on, disk) = *pick(rng, &places);
     let mut plants: Vec<(&'static Plant, &'static Change)> = Vec::new();
     while plants.len() < wanted {
-        let free: Vec<&&Plant> =
-            fitting.iter().filter(|plant| plants.iter().all(|(other, _)| other.goes_with(plant))).collect();
-        if free.is_empty() {
-            return None;
-        }
-        let plant = **pick(rng, &free);
+        let plant = if plants.is_empty() {
+            first
+        } else {
+            let goes = |plant: &&'static Plant| {
+                plant.fits(base, on, disk) && plants.iter().all(|(other, _)| other.goes_with(plant))
+            };
+            let free: Vec<&'static Plant> = PLANTS.iter().filter(goes).collect();
+            if free.is_empty() {
+                return None;
+            }
+            *pick(rng, &free)
+        };
         plants.push((plant, pick(rng, plant.changes)));
     }
     let line = |with: &[bool]| {

@@ -18,6 +18,7 @@ pub mod program;
 pub mod record;
 pub mod replay;
 pub mod report;
+mod traced;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -37,7 +38,7 @@ use crate::backend::{self, Live, Traced};
 use crate::diagnose::{Problem, Problems, Severity, Span};
 use crate::fio::World;
 use crate::store::{self, DataFile, EventWriter, RunId, Sampler, Store, StoreError};
-use crate::trace::join::{Who, join};
+use crate::trace::join::join;
 use crate::trace::record::during;
 use crate::{fio as fio_jobs, place, text};
 pub use design::{Slot, Until, schedule};
@@ -111,7 +112,7 @@ impl Shape {
     }
 
     /// The job with another seed.
-    fn seed(&self, job: &mut Job, seed: u64) {
+    pub(crate) fn seed(&self, job: &mut Job, seed: u64) {
         job.seed = seed;
         if let Workload::Threads { threads, .. } = &mut job.workload {
             for (thread, fixed) in threads.iter_mut().zip(&self.fixed_seeds) {
@@ -189,6 +190,8 @@ pub struct RunRequest {
     pub keep: Option<Keep>,
     /// What was warned of when the command line was read.
     pub warnings: Vec<String>,
+    /// Words that ask for the same job on the running kernel, whatever the current directory is.
+    pub again: Vec<String>,
 }
 
 /// How runs are kept.
@@ -266,6 +269,7 @@ pub fn resolve(words: &[String], world: &World<'_>, problems: &mut Problems) -> 
         until: line.until(&mut found),
         keep: line.keep(world, &mut found),
         warnings: Vec::new(),
+        again: line.again(),
     };
     if line.job.is_empty() {
         let names: Vec<&str> = BUILTINS.iter().map(|builtin| builtin.name).collect();
@@ -557,6 +561,21 @@ impl Line {
 }
 
 impl Line {
+    /// The job and what else shapes a live run, with whole paths.
+    fn again(&self) -> Vec<String> {
+        let mut words = self.job.clone();
+        for (name, value, _) in &self.given {
+            let whole = || std::path::absolute(value).map_or_else(|_| value.clone(), |path| path.display().to_string());
+            let value = match *name {
+                "dir" | "allow-write" => whole(),
+                "cache" | "size-limit" | "time-limit" | "replay" => value.clone(),
+                _ => continue,
+            };
+            words.push(format!("--{name}={value}"));
+        }
+        words
+    }
+
     /// The options of live runs.
     fn live(&self, folder: &Folder, problems: &mut Problems) -> LiveOptions {
         let cache = self.given.iter().find(|(known, ..)| *known == "cache").and_then(|(_, value, span)| {
@@ -991,12 +1010,16 @@ impl Variant {
                     return Ok((Made::Live(Box::new(live)), files));
                 };
                 let paths: Vec<PathBuf> = plan.files.iter().map(|file| file.path.clone()).collect();
-                let (live, captured) = during(level, &paths, || Live::make(plan, &|_| ()))?;
+                let (live, mut captured) = during(level, &paths, || Live::make(plan, &|_| ()))?;
                 let mut live = live?;
-                live.traced = Some(Box::new(Traced::of(&captured)));
+                let mut traced = Traced::of(&captured);
+                let who = traced::prepare(&mut captured.trace, &live);
+                let joined = join(&captured.trace, &who);
+                let foreign = joined.putters.iter().filter(|putter| !putter.own && putter.pid != std::process::id());
+                traced.foreign = foreign.map(|putter| (putter.name.clone(), putter.nr_pages)).collect();
+                live.traced = Some(Box::new(traced));
                 let keep = || -> Result<Vec<DataFile>, StoreError> {
                     let mut writer = EventWriter::new(store)?;
-                    let joined = join(&captured.trace, &Who::default());
                     joined.events.iter().for_each(|event| writer.event(event));
                     Ok(vec![writer.finish_events()?, store::live_samples(&live, store)?])
                 };

@@ -88,6 +88,8 @@ pub struct Queue {
     pub max_sectors_kb: Option<u64>,
     /// Requests the elevator holds. For loop devices the kernel may say more than it grants.
     pub nr_requests: Option<u64>,
+    /// Which merges are not tried: 0 none, 1 all but the simplest, 2 all.
+    pub nomerges: Option<u64>,
     /// It turns.
     pub rotational: Option<bool>,
     /// Unit of addressing.

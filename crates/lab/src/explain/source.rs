@@ -7,6 +7,7 @@
 //! FILE            a trace, in any form that `iowhy trace` reads; several with commas between them
 //! anything else   a label, a tag or ids in the store: runs that were kept with `--trace`
 //! ```
+//! One set of runs alone stands for its fast and its slow mode.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -15,7 +16,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use iowhy_stack::outcome::{Plan, RunError};
 use iowhy_stack::sim;
 
-use super::Side;
+use super::{Side, modes};
 use super::digest::{Digest, Observer};
 use crate::diagnose::{Problem, Problems, Span};
 use crate::incident::command::{plan_of_command, repetition};
@@ -39,7 +40,7 @@ pub struct Gathered {
 /// What is to be explained.
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
-    /// Base and candidate, or an incident alone.
+    /// Base and candidate, or an incident alone, or a set of runs that may have modes.
     pub names: Vec<String>,
     /// The job for places.
     pub job: Vec<String>,
@@ -196,9 +197,12 @@ pub fn gather(
 ) -> Result<[Gathered; 2], Problems> {
     let mut problems = Problems::default();
     let mut names = asked.names.clone();
+    // A name alone is an incident, or a set of runs that may have modes.
+    let mut unknown = None;
     if let [only] = names.as_slice() {
         match incident::explained_rows(only) {
             Ok(rows) => names = rows.iter().map(|row| format!("{only}/{row}")).collect(),
+            Err(IncidentError::Unknown(problem)) => unknown = Some(problem),
             Err(error) => {
                 let problem = of_incident(error).help("iowhy explain A B, or iowhy explain INCIDENT");
                 return Err(Problems { list: vec![problem] });
@@ -225,24 +229,24 @@ pub fn gather(
         } else {
             let store = open().map_err(|error| Problem::error(error.to_string()).at(Span::whole(name)));
             let read = store.and_then(|store| stored(name, &store));
-            read.map(|read| Origin::Read(Box::new(read))).map_err(|problem| Problems { list: vec![problem] })
+            read.map(|read| Origin::Read(Box::new(read))).map_err(|problem| {
+                let incident = unknown.take();
+                Problems { list: incident.into_iter().chain([problem]).collect() }
+            })
         };
         match origin {
             Ok(origin) => origins.push(origin),
             Err(mut wrong) => problems.list.append(&mut wrong.list),
         }
     }
-    let Ok([a, b]) = <[Origin; 2]>::try_from(origins) else {
-        if !problems.any_error() {
-            problems.push(Problem::error("an explanation has a base and a candidate").help("iowhy explain A B"));
-        }
+    if problems.any_error() {
         return Err(problems);
-    };
+    }
     let runs_of = |origin: &Origin| match origin {
         Origin::Simulated(side) => side.runs,
         Origin::Read(_) => 0,
     };
-    let all = runs_of(&a) + runs_of(&b);
+    let all = origins.iter().map(runs_of).sum();
     let made = AtomicU32::new(0);
     let step = || done(made.fetch_add(1, Ordering::Relaxed) + 1, all);
     let mut make = |origin: Origin| match origin {
@@ -255,8 +259,18 @@ pub fn gather(
             }
         },
     };
-    match (make(a), make(b)) {
-        (Some(a), Some(b)) => Ok([a, b]),
-        _ => Err(problems),
+    let sides: Vec<Gathered> = origins.into_iter().filter_map(&mut make).collect();
+    if problems.any_error() {
+        return Err(problems);
+    }
+    match <[Gathered; 2]>::try_from(sides) {
+        Ok(sides) => Ok(sides),
+        Err(mut sides) => match (sides.pop(), sides.is_empty()) {
+            (Some(only), true) => modes::split(only).map_err(|problem| Problems { list: vec![problem] }),
+            _ => {
+                let problem = Problem::error("an explanation has a base and a candidate").help("iowhy explain A B");
+                Err(Problems { list: vec![problem] })
+            }
+        },
     }
 }

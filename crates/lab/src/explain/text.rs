@@ -17,6 +17,8 @@ const BAR: usize = 24;
 /// A figure with its unit.
 fn figure(value: f64, unit: Unit) -> String {
     match unit {
+        // What is left of a difference of means is no time.
+        Unit::Ns if value.abs() < 0.05 => "0 s".to_owned(),
         Unit::Ns => quantity(value / 1e9, "s", 3),
         Unit::Share => format!("{:.1} %", 100.0 * value),
         Unit::Bytes => {
@@ -64,6 +66,9 @@ fn difference(explanation: &Explanation) -> String {
     let times = format!("an operation takes {before} in `{a}` and {after} in `{b}` ({runs})");
     let change = explanation.change_pct;
     match explanation.verdict {
+        Verdict::Same if explanation.a == explanation.b => {
+            format!("`{a}` has one mode: an operation takes {before} ({} runs).", explanation.runs[0])
+        }
         Verdict::Same => format!("No difference to explain: {times}."),
         Verdict::Inconclusive => format!("Cannot tell: {times}; {}.", explanation.because),
         Verdict::Regression => format!("`{b}` is slower: {times}, {change:+.1} %."),
@@ -84,14 +89,16 @@ pub fn text(explanation: &Explanation, style: Style) -> String {
     for (nr, finding) in explanation.findings.iter().enumerate() {
         text.push('\n');
         let head = format!(
-            "{}. {} ({}): {:.0} % of the difference, {}",
-            nr + 1,
+            "{} ({}): {:.0} % of the difference, {}",
             finding.rule.name,
             finding.rule.layer,
             finding.share_pct,
             sure(finding.confidence)
         );
-        let _ = writeln!(text, "{}", bold(&head));
+        for (line, words) in wrap(&head, WIDTH - 3).iter().enumerate() {
+            let number = if line == 0 { format!("{}. ", nr + 1) } else { "   ".to_owned() };
+            let _ = writeln!(text, "{}", bold(&format!("{number}{words}")));
+        }
         one_finding(&mut text, explanation, finding);
     }
     text.push('\n');
@@ -196,13 +203,13 @@ fn waterfall(text: &mut String, explanation: &Explanation) {
         let bar = if delta < 0.0 { "-".repeat(length) } else { "#".repeat(length) };
         let sign = if delta < 0.0 { "-" } else { "+" };
         let of_a = if layer.a == 0.0 { String::new() } else { figure(layer.a, Unit::Ns) };
-        let _ = writeln!(
-            text,
+        let row = format!(
             "   {:<18}{of_a:>10}{:>11}{:>12} {bar}",
             layer.layer,
             figure(layer.b, Unit::Ns),
             format!("{sign}{}", figure(delta.abs(), Unit::Ns)),
         );
+        let _ = writeln!(text, "{}", row.trim_end());
     }
     let [a, b] = explanation.time_ns;
     let sign = if b < a { "-" } else { "+" };

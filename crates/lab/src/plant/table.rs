@@ -267,11 +267,19 @@ pub struct Plant {
 
 /// Calls of another size leave no equal commands, windows or copies to compare, and so hide every cause below.
 const HIDES_OTHERS: &str = "size";
+/// Groups whose causes leave no equal commands, so that nothing can be said of the device beside them: other windows are
+/// other requests, and a neighbour's commands lie between all others.
+const HIDE_DEVICE: &[&str] = &["read-ahead", "actor", "requests"];
 
 impl Plant {
     /// Whether both can be found when they are planted together.
     pub fn goes_with(&self, other: &Plant) -> bool {
-        self.group != other.group && self.group != HIDES_OTHERS && other.group != HIDES_OTHERS
+        let hidden = |a: &Plant, b: &Plant| a.group == "device" && HIDE_DEVICE.contains(&b.group);
+        self.group != other.group
+            && self.group != HIDES_OTHERS
+            && other.group != HIDES_OTHERS
+            && !hidden(self, other)
+            && !hidden(other, self)
     }
 
     /// Whether it can be planted there.
@@ -323,7 +331,7 @@ pub const PLANTS: &[Plant] = &[
         group: "read-ahead",
         tags: &[SequentialLarge],
         disks: &[],
-        kernels: &["3.3", "4.4", "4.19", "6.1"],
+        kernels: &["linux-3", "linux-4", "linux-6"],
         changes: &[Change::Add("--fadvise_hint=random")],
     },
     Plant {
@@ -363,7 +371,7 @@ pub const PLANTS: &[Plant] = &[
         group: "elevator",
         tags: &[RandomMany],
         disks: ROTATING,
-        kernels: &["6.1", "deadline"],
+        kernels: &["linux-6", "deadline"],
         changes: &[Change::Key("elevator", "deadline", "noop")],
     },
     Plant {
@@ -417,7 +425,7 @@ pub const PLANTS: &[Plant] = &[
         group: "filesystem",
         tags: &[Fsync],
         disks: &[],
-        kernels: &["3.3", "4.4", "4.19", "6.1"],
+        kernels: &["linux-3", "linux-4", "linux-6"],
         changes: &[Change::Key("filesystem.barriers", "off", "on")],
     },
     Plant {

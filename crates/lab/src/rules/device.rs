@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 
 use super::{Figure, Match, grade};
 use crate::explain::delta::{Contrast, Delta, Unit};
-use crate::explain::digest::{Class, Digest, Layer, Load, Moments, Place, Within};
+use crate::explain::digest::{Class, Digest, Layer, Load, Moments, Place, Spread, Within};
 
 /// What became slower about the device.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -138,7 +138,11 @@ pub(super) fn slower(delta: &Delta<'_>) -> Option<Slower> {
             let streaming =
                 spread.class.place == Place::Next && !matches!(spread.class.load, Load::Alone | Load::Rested);
             let large = bytes >= 32_768.0 || bytes * 1e9 / whole.difference() >= PLAIN_MEDIUM;
-            if large && (steady && streaming || !scattered) { Kind::Bandwidth } else { Kind::Latency }
+            // The quickest commands wait for nothing but their bytes; a longer way does not make them slower.
+            let quickest = delta.of(|d| quickest(&d.commands.spacing));
+            let bytes_slower = quickest.rose(1.3) && quickest.ratio() > 0.6 * cycle.ratio();
+            let paced = steady && streaming || !scattered || bytes_slower;
+            if large && paced { Kind::Bandwidth } else { Kind::Latency }
         }
     };
     Some(Slower { kind, took: whole, evidence, one_size })
@@ -159,10 +163,8 @@ fn slower_with_less(delta: &Delta<'_>) -> Option<Slower> {
         })
     };
     let runs = || delta.fast.runs.iter().chain(&delta.slow.runs);
-    let kinds: BTreeSet<Class> = runs()
-        .flat_map(|run| run.commands.within.keys())
-        .map(|class| Class { load: Load::Alone, ..*class })
-        .collect();
+    let kinds: BTreeSet<Class> =
+        runs().flat_map(|run| run.commands.within.keys()).map(|class| Class { load: Load::Alone, ..*class }).collect();
     let commonest = kinds.into_iter().max_by(|x, y| {
         let n = |of: &Class| runs().map(|d| merged(d, *of, |_| 0.0).1).sum::<f64>();
         n(x).total_cmp(&n(y))
@@ -294,6 +296,11 @@ fn variation(cycles: &std::collections::BTreeMap<u8, Moments>) -> f64 {
         Some(of) if of.count >= 20 && of.mean() > 0.0 => of.deviation() / of.mean(),
         _ => 1.0,
     }
+}
+
+/// A low quantile of the time from one completion to the next, of the commonest size, ns; 0 if there are few.
+fn quickest(spacing: &std::collections::BTreeMap<u8, Spread>) -> f64 {
+    spacing.values().max_by_key(|of| of.count()).filter(|of| of.count() >= 20).map_or(0.0, |of| of.quantile(0.1))
 }
 
 /// Share of the differences that a line through them puts down to the size; nothing if the sizes are nearly one.

@@ -41,11 +41,13 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     let flushing = delta.per_operation(flushing);
     let sync = delta.of(|d| d.latency[2].mean());
     let equal = (0.9..1.1).contains(&syncs.ratio());
+    let count = delta.per_operation(|d| d.sync.flush.count() as f64);
+    let new = count.fast == 0.0 && count.slow > 0.0;
     if !(syncs.slow > 0.0
         && equal
         && flushing.rose(1.2)
         && flushing.difference() > 0.1 * delta.slower_by()
-        && sync.rose(1.05))
+        && (new || sync.rose(1.05)))
     {
         return None;
     }
@@ -60,11 +62,7 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
         evidence: vec![
             Figure::new("time of flushes for an operation", flushing, Unit::Ns),
             Figure::new("time of a sync", sync, Unit::Ns),
-            Figure::new(
-                "flush commands for an operation",
-                delta.per_operation(|d| d.sync.flush.count() as f64),
-                Unit::Count,
-            ),
+            Figure::new("flush commands for an operation", count, Unit::Count),
         ],
     })
 }

@@ -15,11 +15,7 @@ pub(super) const RULE: Rule = Rule {
     change: "Raise the device's queue_depth; a scheduler without slices (none, mq-deadline); slice_idle=0 on CFQ.",
     refute: "With the other side's queue depth and scheduler the number at the device stays as low.",
     since: "Every kernel; queue_depth in sysfs since 2.6.",
-    consequences: &[
-        "cpu-bound-submission",
-        "reads-starved",
-        "writes-starved",
-    ],
+    consequences: &["cpu-bound-submission", "reads-starved", "writes-starved"],
     switches: &[Switch::Other("elevator"), Switch::OtherDevice, Switch::Queue("scheduler")],
     find,
 };

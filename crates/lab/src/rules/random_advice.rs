@@ -20,7 +20,7 @@ pub(super) const RULE: Rule = Rule {
     change: "Leave the advice out, or give it only to files that are read at random.",
     refute: "Without the advice the difference stays.",
     since: "Every kernel since 2.6; page by page until 2.6.33.",
-    consequences: &["window-too-small"],
+    consequences: &["window-too-small", "slice-idling", "lost-locality", "device-latency", "device-bandwidth"],
     switches: &[super::Switch::Word("--fadvise_hint=0"), super::Switch::OtherJob, super::Switch::NoAdvice],
     find,
 };

@@ -19,7 +19,7 @@ pub(super) const RULE: Rule = Rule {
     change: "Set read_ahead_kb of the device back to 128 or more, and open the files anew.",
     refute: "With the limit of the fast side the difference stays.",
     since: "Every kernel since 2.6; the limit is copied when a file is opened.",
-    consequences: &["window-too-small"],
+    consequences: &["window-too-small", "slice-idling", "lost-locality", "device-latency", "device-bandwidth"],
     switches: &[
         super::Switch::Other("read_ahead_kb"),
         super::Switch::Queue("read_ahead_kb"),

@@ -91,6 +91,7 @@ fn live_policies(machine: &Machine, disk: &Disk) -> Value {
         "read_ahead_kb": queue.read_ahead_kb,
         "max_sectors_kb": queue.max_sectors_kb,
         "nr_requests": queue.nr_requests,
+        "nomerges": queue.nomerges,
         "write_cache": queue.write_cache,
         "mount_options": disk.mount_options,
     })
@@ -148,12 +149,21 @@ pub(super) fn row(request: &RunRequest, run: &Finished, session: &str, files: Ve
         Made::Live(live) => {
             row.resolved = Some(format!("{:?}", live.plan.job));
             of_machine(&mut row, &live.machine, &live.disk);
+            if let Some(policies) = &mut row.policies {
+                // So that the run can be made again with one thing switched.
+                policies["again"] = json!(request.again);
+                policies["folder"] = json!(std::env::current_dir().ok().map(|path| path.display().to_string()));
+                policies["disk"] = json!(live.disk.name);
+            }
             let complaints = live.complaints();
             row.warnings.extend(complaints.list.into_iter().map(|problem| problem.message));
             // The machine has columns of its own.
             let mut layers = live.json();
             if let Some(layers) = layers.as_object_mut() {
                 layers.retain(|key, _| key != "machine" && key != "disk");
+                if let Some(traced) = &live.traced {
+                    layers.insert("foreign".to_owned(), json!(traced.foreign));
+                }
             }
             row.layers = Some(layers);
         }

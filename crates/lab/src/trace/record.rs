@@ -166,8 +166,17 @@ impl Named {
     }
 }
 
+/// The file of this name as a trace has it; the pages of a device are those of an inode that has the device's number.
+pub(crate) fn inode_of(path: &Path) -> Option<Inode> {
+    let metadata = fs::metadata(path).ok()?;
+    if metadata.file_type().is_block_device() {
+        return Some(Inode { dev: Dev::new(0, 0), ino: u64::from(dev(metadata.rdev()).0) });
+    }
+    Some(Inode { dev: dev(metadata.dev()), ino: metadata.ino() })
+}
+
 /// The file that something is about.
-fn file_of(seen: &Seen) -> Option<Inode> {
+pub(crate) fn file_of(seen: &Seen) -> Option<Inode> {
     match seen {
         Seen::RaSync { file, .. }
         | Seen::RaAsync { file, .. }
