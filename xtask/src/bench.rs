@@ -9,6 +9,7 @@ mod block_request;
 mod cache_replay;
 mod change_points;
 mod event_core;
+mod explain;
 mod histogram_record;
 mod live;
 mod page_path;
@@ -40,6 +41,7 @@ const BENCHES: &[Bench] = &[
     Bench { name: "live", run: live::run },
     Bench { name: "stored-events", run: stored_events::run },
     Bench { name: "blktrace", run: blktrace::run },
+    Bench { name: "explain", run: explain::run },
 ];
 
 /// How much to measure.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iowhy_lab::compare::{self, Settings, Verdict};
 use iowhy_lab::explain::source::{self, Asked};
-use iowhy_lab::explain::{self, json, prove, text};
+use iowhy_lab::explain::{self, advice, json, prove, prove_live, text};
 use iowhy_lab::store::{self, Store, StoreError};
 
 use crate::compare::style;
@@ -14,13 +14,13 @@ use crate::output::{self, Exit};
 /// What it is told.
 #[derive(clap::Args)]
 #[command(about = "Why one set of runs is slower than another: mechanism, evidence, remedy")]
-#[command(after_help = "A and B are labels, tags or ids in the store (runs kept with --trace), files with\ntraces, \
+#[command(after_help = "A and B are labels, tags or ids in the store (runs kept with --trace), files\nwith traces, \
     rows of incidents (2004-random-read-split/rc3-as), or places\n(sim:linux-2.6.38) with the job behind `--`. An \
-    incident alone stands for its two\nrows.\n\n  iowhy explain 2012-plugged-readahead\n  iowhy explain sim:linux-4.4 \
-    sim:linux-4.4,read_ahead_kb=16 -- dd bs=64k count=2000\n\nExit codes: 0 explained or the same, 2 a mistake in what \
-    was asked for, 3 cannot tell.")]
+    incident alone stands for its\ntwo rows, any other set of runs alone for its fast and its slow mode.\n\n  \
+    iowhy explain 2012-plugged-readahead\n  iowhy explain sim:linux-4.4 sim:linux-4.4,read_ahead_kb=16 -- \\\n    dd \
+    bs=64k count=2000\n\nExit codes: 0 explained or the same, 2 a mistake in what was asked for, 3 cannot\ntell.")]
 pub(crate) struct Arguments {
-    /// Base and candidate, or one incident
+    /// Base and candidate, or an incident or one set of runs
     #[arg(required = true, num_args = 1..=2, value_name = "A B")]
     what: Vec<String>,
     /// The job for places: words of `iowhy run`, or of `iowhy sysbench`
@@ -29,13 +29,13 @@ pub(crate) struct Arguments {
     /// The disk for places
     #[arg(long, value_name = "NAME")]
     disk: Option<String>,
-    /// Simulated runs of each side [default: as the scenario says, or 5]
+    /// Simulated runs of each side [default: the scenario's, or 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: Option<u32>,
     /// Switch the cause off and make the slow side's runs again
     #[arg(long)]
     prove: bool,
-    /// The store [default: IOWHY_STORE, or iowhy in the user's data directory]
+    /// The store [default: IOWHY_STORE, or the data directory]
     #[arg(long, value_name = "DIR")]
     store: Option<PathBuf>,
     /// One JSON object
@@ -79,9 +79,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         _ => None,
     };
     let mut explanation = explain::explain(&a.side, &b.side, comparison);
+    advice::notes(&mut explanation, &sides);
     if arguments.prove {
         prove::prove(&mut explanation, &sides, &|| {});
+        prove_live::prove(&mut explanation, &sides);
     }
+    advice::advise(&mut explanation, &sides);
     if arguments.json {
         output::print_json(&json::explain(&explanation))?;
     } else {

@@ -10,17 +10,20 @@
 //! What differs because of a layer above is not called a cause. Which of the two groups is the slow one does not
 //! matter to a rule; a cause that is gone explains an improvement.
 
+pub mod advice;
 pub mod delta;
 pub mod digest;
 pub mod json;
 pub mod layers;
 pub mod modes;
 pub mod prove;
+pub mod prove_live;
 pub mod source;
 pub mod text;
 
 use crate::compare::{Comparison, Verdict};
 use crate::rules::{self, Rule};
+pub use advice::Advice;
 pub use delta::{Contrast, Delta, Unit};
 use digest::Digest;
 pub use layers::LayerDelta;
@@ -85,6 +88,8 @@ pub struct Finding {
     pub share_pct: f64,
     /// The experiment, if it was made.
     pub counterfactual: Option<Counterfactual>,
+    /// What to set, if the sides are real runs.
+    pub advice: Option<Advice>,
 }
 
 /// The answer.
@@ -179,6 +184,7 @@ fn found(delta: &Delta<'_>) -> Vec<Finding> {
                 evidence: found.evidence.iter().map(|evidence| evidence.oriented(delta)).collect(),
                 share_pct: 100.0 * share,
                 counterfactual: None,
+                advice: None,
             }
         })
         .collect();

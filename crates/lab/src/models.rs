@@ -78,14 +78,14 @@ pub struct Model {
 /// # Errors
 /// If there is no such kind.
 pub fn catalogue(kind: Option<&str>) -> Result<Vec<Model>, Problem> {
-    if let Some(wanted) = kind {
-        if !KINDS.iter().any(|(name, _)| *name == wanted) {
-            let names: Vec<&str> = KINDS.iter().map(|(name, _)| *name).collect();
-            return Err(Problem::error(format!("unknown kind `{wanted}`"))
-                .at(Span::whole(wanted))
-                .near(wanted, &names)
-                .help(format!("one of {}", names.join(", "))));
-        }
+    if let Some(wanted) = kind
+        && !KINDS.iter().any(|(name, _)| *name == wanted)
+    {
+        let names: Vec<&str> = KINDS.iter().map(|(name, _)| *name).collect();
+        return Err(Problem::error(format!("unknown kind `{wanted}`"))
+            .at(Span::whole(wanted))
+            .near(wanted, &names)
+            .help(format!("one of {}", names.join(", "))));
     }
     let mut models = Vec::new();
     for (name, _) in KINDS.iter().filter(|(name, _)| kind.is_none_or(|wanted| wanted == *name)) {

@@ -118,6 +118,18 @@ pub fn make_warm(file: &File, bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
+/// Reads single pages of a file, `bytes` long, spread evenly over it: as somebody who looks into it here and there. What
+/// cannot be read is left out.
+pub fn touch(file: &File, bytes: u64, nr_pages: u64) {
+    // Nothing is to be read ahead of them. It is advice for this descriptor only.
+    let _ = advise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_RANDOM);
+    let step = (bytes / nr_pages.max(1) / PAGE_BYTES).max(1) * PAGE_BYTES;
+    let mut byte = [0];
+    for nr in 0..nr_pages.min(bytes.div_ceil(step)) {
+        let _ = file.read_at(&mut byte, nr * step);
+    }
+}
+
 /// posix_fadvise(2).
 ///
 /// # Errors

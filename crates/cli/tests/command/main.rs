@@ -6,6 +6,7 @@ mod check;
 mod compare;
 mod conform;
 mod doctor;
+mod explain;
 mod fio;
 mod history;
 mod killed;
@@ -187,7 +188,6 @@ fn odd_requests_are_refused_with_advice() {
         "sysbench fileio --on live --file-test-mode=rndrd run",
         "sysbench fileio --on kernel:debian-6.1 --file-test-mode=rndrd run",
         "models nonsense",
-        "models rule",
         "incident nonsense",
         "incident list --seeds 0",
         "conform",
@@ -500,6 +500,8 @@ fn help_is_there_at_every_level() {
         "sysbench --help",
         "sysbench fileio help",
         "sysbench fileio --help",
+        "explain --help",
+        "bisect --help",
         "--version",
     ] {
         let output = iowhy(line);

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Counterfactual, Evidence, Explanation, Finding};
+use super::{Advice, Counterfactual, Evidence, Explanation, Finding};
 use crate::measure::finite;
 
 fn evidence(evidence: &Evidence) -> Value {
@@ -21,6 +21,14 @@ fn counterfactual(of: &Counterfactual) -> Value {
     })
 }
 
+fn advice(of: &Advice) -> Value {
+    json!({
+        "set": of.set,
+        "predicted_change_pct": finite(of.predicted_pct),
+        "measured_change_pct": of.measured_pct.map(finite),
+    })
+}
+
 fn finding(finding: &Finding) -> Value {
     let rule = finding.rule;
     json!({
@@ -35,6 +43,7 @@ fn finding(finding: &Finding) -> Value {
         "refute": rule.refute,
         "since": rule.since,
         "counterfactual": finding.counterfactual.as_ref().map(counterfactual),
+        "advice": finding.advice.as_ref().map(advice),
     })
 }
 

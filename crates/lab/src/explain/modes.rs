@@ -50,7 +50,7 @@ mod tests {
     fn set(times: &[u64]) -> Gathered {
         let run = |time: &u64| Digest { elapsed: Nanos(*time), ..Digest::default() };
         let side = Side { label: "set".to_owned(), runs: times.iter().map(run).collect(), ..Side::default() };
-        Gathered { side, command: Some("run dd".to_owned()), group: None }
+        Gathered { side, command: Some("run dd".to_owned()), ..Gathered::default() }
     }
 
     fn times(side: &Gathered) -> Vec<u64> {

@@ -18,6 +18,7 @@ use iowhy_stack::sim;
 
 use super::{Side, modes};
 use super::digest::{Digest, Observer};
+use super::prove_live::Recipe;
 use crate::diagnose::{Problem, Problems, Span};
 use crate::incident::command::{plan_of_command, repetition};
 use crate::incident::{self, IncidentError};
@@ -33,8 +34,12 @@ pub struct Gathered {
     pub side: Side,
     /// Words after `iowhy` that make such a run in the simulator; nothing of live and blind runs.
     pub command: Option<String>,
+    /// How such a run is made again on the running kernel; nothing of simulated and blind runs.
+    pub recipe: Option<Recipe>,
     /// Its metrics, if it comes from the store.
     pub group: Option<Group>,
+    /// Pages of the files that were in the page cache before the first call, of each live run.
+    pub resident: Vec<u64>,
 }
 
 /// What is to be explained.
@@ -162,6 +167,7 @@ fn stored(name: &str, store: &Store) -> Result<Gathered, Problem> {
     let runs = store.find(name).map_err(wrong)?;
     let mut side = Side { label: name.to_owned(), ..Side::default() };
     let mut without = 0;
+    let mut resident = Vec::new();
     for run in &runs {
         let Some(file) = run.files.iter().find(|file| file.kind == Kind::Events) else {
             without += 1;
@@ -169,7 +175,18 @@ fn stored(name: &str, store: &Store) -> Result<Gathered, Problem> {
         };
         let mut observer = Observer::default();
         store.replay(&file.hash, &mut observer).map_err(wrong)?;
-        side.runs.push(observer.finish());
+        let mut digest = observer.finish();
+        let layers = run.layers.as_ref().filter(|_| !run.simulated);
+        let foreign = layers.and_then(|layers| serde_json::from_value(layers.get("foreign")?.clone()).ok());
+        digest.foreign.names = foreign.unwrap_or_default();
+        let trace = layers.and_then(|layers| layers.get("trace"));
+        side.lost += trace.and_then(|trace| trace.get("lost")?.as_u64()).unwrap_or(0);
+        side.inferred_windows |= trace.and_then(|trace| trace.get("inferred_windows")?.as_bool()).unwrap_or(false);
+        if let Some(files) = layers.and_then(|layers| layers.get("files")?.as_array()) {
+            let pages = |file: &serde_json::Value| file.get("resident_pages_before")?.as_u64();
+            resident.push(files.iter().filter_map(pages).sum());
+        }
+        side.runs.push(digest);
         side.live |= !run.simulated;
     }
     if side.runs.is_empty() {
@@ -182,7 +199,11 @@ fn stored(name: &str, store: &Store) -> Result<Gathered, Problem> {
     commands.dedup();
     // Runs of different commands have none in common.
     let command = if let [Some(only)] = commands.as_slice() { Some((*only).to_owned()) } else { None };
-    Ok(Gathered { side, command, group: Some(group) })
+    let recipes: Option<Vec<Recipe>> = runs.iter().map(|run| Recipe::of(run.policies.as_ref()?)).collect();
+    let mut recipes = recipes.unwrap_or_default();
+    recipes.dedup();
+    let recipe = if recipes.len() == 1 { recipes.pop() } else { None };
+    Ok(Gathered { side, command, recipe, group: Some(group), resident })
 }
 
 /// Both sides, base first. `open` opens the store, if anything is in it; `done` is told how many runs of how many were
@@ -252,7 +273,7 @@ pub fn gather(
     let mut make = |origin: Origin| match origin {
         Origin::Read(read) => Some(*read),
         Origin::Simulated(of) => match simulate(&of.label, &of.plan, (0, of.runs), &step) {
-            Ok(side) => Some(Gathered { side, command: Some(of.command), group: None }),
+            Ok(side) => Some(Gathered { side, command: Some(of.command), ..Gathered::default() }),
             Err(error) => {
                 problems.push(Problem::error(format!("{}: {error}", of.label)));
                 None

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Counterfactual, Evidence, Explanation, Finding, Unit};
+use super::{Advice, Counterfactual, Evidence, Explanation, Finding, Unit};
 use crate::compare::Verdict;
 use crate::compare::text::{Style, quantity, shown};
 use crate::text::wrap;
@@ -34,7 +34,7 @@ fn figure(value: f64, unit: Unit) -> String {
 /// A number without digits that say nothing.
 fn plain(value: f64) -> String {
     match value.abs() {
-        size if size == 0.0 => "0".to_owned(),
+        0.0 => "0".to_owned(),
         size if size >= 100.0 => format!("{value:.0}"),
         size if size >= 10.0 => format!("{value:.1}"),
         size if size >= 0.01 => format!("{value:.2}"),
@@ -153,6 +153,9 @@ fn one_finding(text: &mut String, explanation: &Explanation, finding: &Finding) 
     if let Some(of) = &finding.counterfactual {
         indented(text, "   proved       ", "                ", &proved(of, explanation));
     }
+    if let Some(of) = &finding.advice {
+        indented(text, "   set          ", "                ", &advice(of));
+    }
     indented(text, "   change       ", "                ", finding.rule.change);
     indented(text, "   refuted if   ", "                ", finding.rule.refute);
     indented(text, "   since        ", "                ", finding.rule.since);
@@ -168,6 +171,11 @@ fn line(text: &mut String, evidence: &Evidence) {
             let _ = writeln!(text, "   {what}");
         }
     }
+}
+
+fn advice(of: &Advice) -> String {
+    let measured = of.measured_pct.map_or(String::new(), |pct| format!(", measured {pct:+.1} %"));
+    format!("{}: time for an operation on the slow side {:+.1} % by prediction{measured}", of.set, of.predicted_pct)
 }
 
 fn proved(of: &Counterfactual, explanation: &Explanation) -> String {

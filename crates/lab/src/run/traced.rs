@@ -5,14 +5,15 @@
 //! files      a job of one file needs no descriptors to be followed: each of its calls is on that file, even if it
 //!            never touches the page cache and the file was opened by a thread that was not traced
 //! touches    a thread on a mapping makes no calls; each fault of it becomes one, a read of a page, that lasts until the
-//!            thread faults again, or to its last event
+//!            thread faults again. Touches that did not fault are added, so that there are as many as the run counted:
+//!            behind the faults, evenly, on the same pages, and without any time
 //! ```
-//! Known limits: a touch that does not fault is not seen, so the time to the next fault is longer by those; the last
-//! touch of a thread ends with the last completion of the trace.
+//! Known limits: which pages were touched without a fault, and when, is not seen; the last touch of a thread ends with
+//! the last completion or fault of the trace; touches that write count as reads.
 
 use iowhy_stack::event::Op;
 use iowhy_stack::trace::{Inode, Record, Seen, Trace};
-use iowhy_stack::units::PAGE_BYTES;
+use iowhy_stack::units::{Nanos, PAGE_BYTES};
 
 use crate::backend::Live;
 use crate::trace::join::Who;
@@ -27,8 +28,13 @@ const MMAP: &str = "mmap";
 /// Makes the trace of a run ready, and says who is the workload.
 pub(super) fn prepare(trace: &mut Trace, live: &Live) -> Who {
     let tids: Vec<u32> = live.outcome.threads.iter().map(|thread| thread.tid).filter(|tid| *tid != 0).collect();
-    let on_mapping = |(thread, _): &(&iowhy_live::plan::Thread, &u32)| thread.engine == MMAP;
-    let mapping: Vec<u32> = live.plan.threads.iter().zip(&tids).filter(on_mapping).map(|(_, tid)| *tid).collect();
+    let threads = live.plan.threads.iter().zip(&live.outcome.threads);
+    let mapping = threads.filter(|(plan, _)| plan.engine == MMAP).map(|(_, thread)| {
+        let counts = &thread.totals.counts;
+        (thread.tid, counts.reads + counts.writes)
+    });
+    let mapping: Vec<(u32, u64)> = mapping.collect();
+    forget_descriptors(trace, &tids, std::process::id());
     let mut who = Who { pids: tids, ..Who::default() };
     if let [only] = live.plan.files.as_slice() {
         one_file(trace, &only.path, &mut who);
@@ -37,6 +43,17 @@ pub(super) fn prepare(trace: &mut Trace, live: &Live) -> Who {
         touches(trace, &mapping, &mut who);
     }
     who
+}
+
+/// What descriptors were when the trace began says nothing of the run: its files are opened later, by the thread that
+/// asked for the trace, whose doings are not in it. A number that was something else before would be taken for that.
+fn forget_descriptors(trace: &mut Trace, tids: &[u32], process: u32) {
+    let own = |pid: u32| pid == process || tids.contains(&pid);
+    let tells = |name: &str| name.starts_with("iowhy:") || name == "task:task_newtask";
+    trace.records.retain(|record| match &record.seen {
+        Seen::Other { name, .. } => !(own(record.pid) && tells(name)),
+        _ => true,
+    });
 }
 
 /// The only file of a run: the one that its threads touch, or the one of that name.
@@ -55,59 +72,83 @@ fn one_file(trace: &Trace, path: &std::path::Path, who: &mut Who) {
     }
 }
 
-/// Faults become calls.
-fn touches(trace: &mut Trace, tids: &[u32], who: &mut Who) {
-    let mut mappings: Vec<Inode> = Vec::new();
-    let mut open: Vec<u32> = Vec::new();
-    let mut records = Vec::with_capacity(trace.records.len());
-    let last = trace.records.iter().rfind(|record| matches!(record.seen, Seen::Complete { .. } | Seen::Fault { .. }));
-    let last = last.map(|record| record.at);
-    let end = |pid, at, cpu| {
-        let seen = Seen::CallEnd { op: Op::Read, result: PAGE_BYTES as i64 };
-        Record { at, cpu, pid, seen }
+/// A thread on a mapping, while its touches are made into calls.
+struct Toucher {
+    pid: u32,
+    /// Touches without a fault: all of them, and those that are made so far.
+    hits: (u64, u64),
+    faults: (u64, u64),
+    /// The touch in progress: descriptor and place.
+    open: Option<(i32, u64)>,
+}
+
+impl Toucher {
+    fn begin(&mut self, records: &mut Vec<Record>, at: Nanos, cpu: u32, (fd, offset): (i32, u64)) {
+        self.open = Some((fd, offset));
+        self.faults.1 += 1;
+        let seen = Seen::CallStart { op: Op::Read, fd, offset: Some(offset), len_bytes: PAGE_BYTES };
+        records.push(Record { at, cpu, pid: self.pid, seen });
+    }
+
+    /// Ends the touch in progress, and adds those behind it that did not fault.
+    fn end(&mut self, records: &mut Vec<Record>, at: Nanos, cpu: u32) {
+        let Some((fd, offset)) = self.open.take() else { return };
+        let of = |seen| Record { at, cpu, pid: self.pid, seen };
+        let end = Seen::CallEnd { op: Op::Read, result: PAGE_BYTES as i64 };
+        let start = Seen::CallStart { op: Op::Read, fd, offset: Some(offset), len_bytes: PAGE_BYTES };
+        records.push(of(end.clone()));
+        let due = (u128::from(self.hits.0) * u128::from(self.faults.1) / u128::from(self.faults.0.max(1))) as u64;
+        while self.hits.1 < due {
+            records.extend([of(start.clone()), of(end.clone())]);
+            self.hits.1 += 1;
+        }
+    }
+}
+
+/// Faults of these threads, which made so many touches, become calls.
+fn touches(trace: &mut Trace, threads: &[(u32, u64)], who: &mut Who) {
+    let faults_of = |pid| {
+        let is = |record: &&Record| record.pid == pid && matches!(record.seen, Seen::Fault { .. });
+        trace.records.iter().filter(is).count() as u64
     };
-    for record in std::mem::take(&mut trace.records) {
+    let toucher = |(pid, touches): &(u32, u64)| {
+        let faults = faults_of(*pid);
+        Toucher { pid: *pid, hits: (touches.saturating_sub(faults), 0), faults: (faults, 0), open: None }
+    };
+    let mut touchers: Vec<Toucher> = threads.iter().map(toucher).collect();
+    let ends = |record: &Record| matches!(record.seen, Seen::Complete { .. } | Seen::Fault { .. });
+    let last = trace.records.iter().rposition(ends);
+    let mut mappings: Vec<Inode> = Vec::new();
+    let mut records = Vec::with_capacity(trace.records.len());
+    for (nr, record) in std::mem::take(&mut trace.records).into_iter().enumerate() {
+        let (at, cpu) = (record.at, record.cpu);
         if let Seen::Fault { file, index } = record.seen
-            && tids.contains(&record.pid)
+            && let Some(toucher) = touchers.iter_mut().find(|toucher| toucher.pid == record.pid)
         {
-            if open.contains(&record.pid) {
-                records.push(end(record.pid, record.at, record.cpu));
-            } else {
-                open.push(record.pid);
-            }
-            let nr = mappings.iter().position(|known| *known == file).unwrap_or_else(|| {
+            let known = mappings.iter().position(|known| *known == file);
+            let place = known.unwrap_or_else(|| {
                 mappings.push(file);
                 mappings.len() - 1
             });
-            let fd = MAPPINGS - nr as i32;
+            let fd = MAPPINGS - place as i32;
             if !who.descriptors.iter().any(|(pid, known, _)| (*pid, *known) == (record.pid, fd)) {
                 who.descriptors.push((record.pid, fd, file));
             }
-            let offset = Some(index.saturating_mul(PAGE_BYTES));
-            let seen = Seen::CallStart { op: Op::Read, fd, offset, len_bytes: PAGE_BYTES };
-            records.push(Record { at: record.at, cpu: record.cpu, pid: record.pid, seen });
+            toucher.end(&mut records, at, cpu);
+            toucher.begin(&mut records, at, cpu, (fd, index.saturating_mul(PAGE_BYTES)));
         }
-        let at = record.at;
         records.push(record);
-        if Some(at) == last && records.last().is_some_and(|record| is_end(&record.seen)) {
-            for pid in open.drain(..) {
-                records.push(end(pid, at, 0));
-            }
+        if Some(nr) == last {
+            touchers.iter_mut().for_each(|toucher| toucher.end(&mut records, at, cpu));
         }
     }
     trace.records = records;
-}
-
-/// What may end the last touch.
-fn is_end(seen: &Seen) -> bool {
-    matches!(seen, Seen::Complete { .. } | Seen::Fault { .. })
 }
 
 #[cfg(test)]
 mod tests {
     use iowhy_stack::event::What;
     use iowhy_stack::trace::Dev;
-    use iowhy_stack::units::Nanos;
 
     use super::*;
     use crate::explain::digest::Digest;
@@ -124,15 +165,38 @@ mod tests {
         let records = vec![fault(10, 5, 3), fault(20, 9, 4), fault(30, 5, 8), fault(70, 5, 1)];
         let mut trace = Trace { records, ..Trace::default() };
         let mut who = Who { pids: vec![5], ..Who::default() };
-        touches(&mut trace, &[5], &mut who);
+        touches(&mut trace, &[(5, 5)], &mut who);
         let joined = join(&trace, &who);
         let calls: Vec<_> = joined.calls.iter().map(|call| (call.start.0, call.end.map(|end| end.0), call.offset)).collect();
-        let expected = [(10, Some(30), Some(3 << 12)), (30, Some(70), Some(8 << 12)), (70, Some(70), Some(1 << 12))];
+        let page = |start, end, page| (start, Some(end), Some(page << 12));
+        // Two of five touches did not fault.
+        let expected = [page(10, 30, 3), page(30, 70, 8), page(70, 70, 8), page(70, 70, 1), page(70, 70, 1)];
         assert_eq!(calls, expected);
         let digest = Digest::of(&joined.events);
-        assert_eq!((digest.operations(), digest.workload.mapped, digest.elapsed), (3, 3, Nanos(60)));
+        assert_eq!((digest.operations(), digest.workload.mapped, digest.elapsed), (5, 3, Nanos(60)));
         let faults = joined.events.iter().filter(|event| matches!(event.what, What::Fault { .. }));
         assert_eq!(faults.count(), 4, "those of others stay what they are");
+    }
+
+    #[test]
+    fn a_descriptor_that_was_something_else_before_the_run_is_not_taken_for_that() {
+        let other = |pid, name: &str, fields: &str| {
+            let seen = Seen::Other { name: name.to_owned(), fields: fields.to_owned() };
+            Record { at: Nanos(1), cpu: 0, pid, seen }
+        };
+        let call = Seen::CallStart { op: Op::Read, fd: 7, offset: Some(0), len_bytes: 4096 };
+        let records = vec![
+            other(4, "iowhy:descriptor", "fd=7 kind=pipe pos=0 cloexec=1"),
+            other(4, "task:task_newtask", "pid=5 clone_flags=1024"),
+            other(9, "iowhy:descriptor", "fd=7 kind=pipe pos=0 cloexec=1"),
+            Record { at: Nanos(2), cpu: 0, pid: 5, seen: call },
+            Record { at: Nanos(3), cpu: 0, pid: 5, seen: Seen::PageAdd { file: FILE, index: 0, order: 0 } },
+        ];
+        let mut trace = Trace { records, ..Trace::default() };
+        let who = Who { pids: vec![5], ..Who::default() };
+        assert_eq!(join(&trace, &who).calls[0].file, None, "what the test is about");
+        forget_descriptors(&mut trace, &[5], 4);
+        assert_eq!((trace.records.len(), join(&trace, &who).calls[0].file), (3, Some(0)));
     }
 
     #[test]

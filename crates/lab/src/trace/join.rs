@@ -20,7 +20,7 @@
 //! that task; where a trace has no opens and closes, descriptors that are opened again with other files are told apart by
 //! their pages only; what could not be linked is counted in [`Leftovers`].
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use iowhy_stack::event::{
     CallId, Content, Dir, Event, Eviction, FileId, MergeKind, Op, RaKind, RqId, UnplugCause, What,
@@ -281,6 +281,8 @@ struct Joiner<'a> {
     /// Which request carries a page.
     carriers: HashMap<(u32, u64), u32>,
     put: BTreeMap<(u32, u32), u64>,
+    /// Bios that are the rest of one that was cut, and of which there is no event yet.
+    untold: BTreeSet<u32>,
     /// Events with their places in the order.
     events: Vec<(Nanos, u64, Event)>,
     infer: bool,
@@ -310,6 +312,7 @@ pub fn join(trace: &Trace, who: &Who) -> Joined {
         in_flight: 0,
         carriers: HashMap::new(),
         put: BTreeMap::new(),
+        untold: BTreeSet::new(),
         events: Vec::new(),
         infer: trace.inferred_windows || !has_windows,
     };
@@ -406,6 +409,8 @@ impl Joiner<'_> {
             }
             Seen::Fault { file, index } => {
                 let file = self.touched(record, *file, *index);
+                // What a fault reads without asking for it by name is around it.
+                self.tasks.entry(record.pid).or_default().kind = Some(RaKind::Around);
                 let what = What::Fault { file: FileId(file), page: PageIndex(*index), major: false };
                 self.emit(seq, record, what);
             }
@@ -418,6 +423,7 @@ impl Joiner<'_> {
                 self.emit(seq, record, what);
             }
             Seen::Queue(extent) => self.queue(seq, record, extent),
+            Seen::Split { extent, rest } => self.split(seq, record, extent, rest.0),
             Seen::GetRequest(extent) => self.get_request(seq, record, extent),
             Seen::BackMerge(extent) => self.merge(seq, record, extent, MergeKind::Back),
             Seen::FrontMerge(extent) => self.merge(seq, record, extent, MergeKind::Front),
@@ -441,7 +447,7 @@ impl Joiner<'_> {
                 self.emit(seq, record, What::Unplug { cause, nr_requests: *nr_requests });
             }
             Seen::Other { name, fields } => self.other(record.pid, name, fields),
-            // Calls of others, parts of a bio, and what says nothing about calls.
+            // Calls of others, and what says nothing about calls.
             _ => {}
         }
     }
@@ -710,6 +716,68 @@ impl Joiner<'_> {
         self.emit(seq, record, What::BioQueue { dir, content, sector: extent.sector, nr_sectors });
     }
 
+    /// A bio is cut: what is left of it is as long as its request may be, and the rest is a bio of its own, as if it
+    /// had been queued when it is its turn.
+    fn split(&mut self, seq: u64, record: &Record, extent: &Extent, rest: u64) {
+        let begins = extent.sector.0;
+        let fits = |bio: &u32| {
+            let known = &self.out.bios[*bio as usize].extent;
+            related(known.dev, extent.dev) && end_of(known) > rest
+        };
+        let found = self.bios.get(&begins).and_then(|list| list.iter().find(|bio| fits(bio)).copied());
+        let Some(number) = found.filter(|_| rest > begins) else { return };
+        let first = &mut self.out.bios[number as usize];
+        let end = end_of(&first.extent);
+        let mut left = (rest - begins) * SECTOR_BYTES / PAGE_BYTES;
+        let (mut own, mut others) = (Vec::new(), Vec::new());
+        for pages in first.pages.drain(..) {
+            let here = pages.nr_pages.min(left);
+            left -= here;
+            if here > 0 {
+                own.push(Pages { nr_pages: here, ..pages });
+            }
+            if here < pages.nr_pages {
+                others.push(Pages { start: pages.start + here, nr_pages: pages.nr_pages - here, ..pages });
+            }
+        }
+        first.pages = own;
+        first.extent.bytes = ((rest - begins) * SECTOR_BYTES) as u32;
+        let mut second = first.clone();
+        (second.at, second.pages) = (record.at, others);
+        second.extent.sector = Sector(rest);
+        second.extent.bytes = ((end - rest) * SECTOR_BYTES) as u32;
+        let shorter = nr_sectors(&first.extent);
+        if !self.untold.contains(&number) {
+            let told = self.events.iter_mut().rev().find_map(|(.., event)| match &mut event.what {
+                What::BioQueue { sector, nr_sectors, .. } if sector.0 == begins => Some(nr_sectors),
+                _ => None,
+            });
+            if let Some(nr_sectors) = told {
+                *nr_sectors = shorter;
+            }
+        }
+        self.tell(seq, record, number);
+        let new = self.out.bios.len() as u32;
+        if second.call > 0 {
+            self.out.calls[second.call as usize - 1].bios.push(new);
+        }
+        self.out.bios.push(second);
+        self.bios.entry(rest).or_default().push(new);
+        self.untold.insert(new);
+    }
+
+    /// It is the turn of a bio that is the rest of another.
+    fn tell(&mut self, seq: u64, record: &Record, bio: u32) {
+        if self.untold.remove(&bio) {
+            let bio = &self.out.bios[bio as usize];
+            let extent = &bio.extent;
+            let (dir, content, nr_sectors) = (dir_of(extent), content_of(extent), nr_sectors(extent));
+            let what = What::BioQueue { dir, content, sector: extent.sector, nr_sectors };
+            let event = Event { at: record.at, call: CallId(bio.call), what };
+            self.events.push((record.at, seq, event));
+        }
+    }
+
     /// The queued bio that these sectors are of: the task's own last one rather than another.
     fn bio(&mut self, pid: u32, extent: &Extent) -> Option<u32> {
         let last = self.tasks.get(&pid).and_then(|task| task.last_bio);
@@ -766,6 +834,7 @@ impl Joiner<'_> {
         let bio = self.bio(record.pid, extent);
         let request = self.new_request(extent);
         if let Some(bio) = bio {
+            self.tell(seq, record, bio);
             self.attach(bio, request);
         }
         let rq = RqId(self.slots[request as usize]);
@@ -787,6 +856,9 @@ impl Joiner<'_> {
 
     fn merge(&mut self, seq: u64, record: &Record, extent: &Extent, kind: MergeKind) {
         let bio = self.bio(record.pid, extent);
+        if let Some(bio) = bio {
+            self.tell(seq, record, bio);
+        }
         let dir = dir_of(extent);
         let found = match kind {
             MergeKind::Back => self.beside(extent.dev, dir, extent.sector.0, true),

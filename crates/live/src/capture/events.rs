@@ -254,7 +254,7 @@ pub(super) const EVENTS: &[Event] = &[
     event(&["filemap/mm_filemap_get_pages"], Full, Place::Page, PAGES, |v| {
         Some(Seen::GetPages { file: file(v)?, index: v.get(2)? as u64, last_index: v.get(3)? as u64 })
     }),
-    event(&["filemap/mm_filemap_fault"], Full, Place::Page, PAGE, |v| {
+    event(&["filemap/mm_filemap_fault"], Layers, Place::Page, PAGE, |v| {
         Some(Seen::Fault { file: file(v)?, index: v.get(2)? as u64 })
     }),
     begins(&["syscalls/sys_enter_read"], FD_COUNT, |v| start(v, Op::Read, None, v.or_zero(1))),

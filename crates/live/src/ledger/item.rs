@@ -254,10 +254,32 @@ pub(super) fn setting(path: &Path) -> io::Result<String> {
     Ok(machine::chosen(&fs::read_to_string(path)?).to_owned())
 }
 
-/// Writes a setting with a single call, as sysfs wants it: it is the old or the new one at every moment.
+/// Settings of a disk's queue that the kernel sets anew when another one beside them is written.
+const DERIVED: &[(&str, &[&str])] = &[
+    ("max_sectors_kb", &["read_ahead_kb"]),
+    ("rotational", &["read_ahead_kb"]),
+    ("scheduler", &["nr_requests", "wbt_lat_usec"]),
+];
+
+/// Writes a setting with a single call, as sysfs wants it: it is the old or the new one at every moment. What the kernel
+/// derives from it anew gets the value back that it had, as far as the kernel takes that: nobody asked for its change.
+/// Known limit: who is killed between the two calls leaves the derived value.
 pub(super) fn write_setting(path: &Path, value: &str) -> io::Result<()> {
     use std::io::Write;
-    OpenOptions::new().write(true).open(path)?.write_all(value.as_bytes())
+    let write = |path: &Path, value: &str| OpenOptions::new().write(true).open(path)?.write_all(value.as_bytes());
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let in_queue = path.parent().is_some_and(|folder| folder.ends_with("queue"));
+    let derived = DERIVED.iter().find(|(known, _)| in_queue && *known == name).map_or(&[][..], |(_, derived)| *derived);
+    let derived = derived.iter().map(|name| path.with_file_name(name));
+    let before: Vec<(PathBuf, String)> = derived.filter_map(|path| Some((path.clone(), setting(&path).ok()?))).collect();
+    write(path, value)?;
+    for (path, old) in before {
+        if setting(&path).is_ok_and(|now| now != old) {
+            // The new scheduler may not take as many requests, or know no throttling.
+            let _ = write(&path, &old);
+        }
+    }
+    Ok(())
 }
 
 fn check(result: libc::c_int) -> io::Result<()> {

@@ -1,0 +1,359 @@
+//! The experiment on the running kernel: one thing is switched under the slow side's job, and the difference is
+//! measured again.
+//!
+//! ```text
+//! three kinds    the fast side's job as it was, the slow side's as it was, and the slow side's with one thing switched
+//! blocks         each block makes one run of each, in random order and with one seed, so that drift of the machine
+//!                and the order of runs fall on all three alike
+//! settings       of the disk's queue, as the store has them of each side, are set before each run and restored after
+//!                it, through the ledger: an error, a signal, or the next start after a kill restores them, too
+//! time           for an operation, by the run's own clock; nothing is traced, so nothing of it is the trace's
+//! interval       Student's, of the difference of the means of the switched runs and the fast ones (Welch)
+//! ```
+//! Everything that an explanation compares is measured anew: runs of another hour are not set against those of now. A
+//! write cache is not switched, since data could be lost by that. Pages of others are stood in for by this process,
+//! which reads some pages of the files before a run and keeps the files open; whoever brought them may be gone.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use iowhy_live::ledger::{Guard, Ledger};
+use iowhy_live::plan::Cache;
+use iowhy_live::{cache, signal};
+use iowhy_stack::job::Workload;
+use iowhy_stack::rng::Rng;
+use serde_json::Value;
+
+use super::delta::Delta;
+use super::source::Gathered;
+use super::{Counterfactual, Explanation, Finding};
+use crate::backend::Live;
+use crate::diagnose::Problems;
+use crate::fio::World;
+use crate::rules::Switch;
+use crate::run::{self, Request, Shape, Task};
+use crate::stats::welch;
+
+/// How a stored run is made again on the running kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recipe {
+    /// The words after `iowhy run`.
+    pub words: Vec<String>,
+    /// Where they were typed.
+    pub folder: PathBuf,
+    /// The disk, as in `/sys/block`.
+    pub disk: Option<String>,
+    /// Settings of its queue: file and value.
+    pub queue: Vec<(String, String)>,
+}
+
+/// Settings of a queue that are kept with a run, in the order in which they are set: some change others. The first word
+/// is the key in the store.
+const QUEUE: &[(&str, &str)] = &[
+    ("elevator", "scheduler"),
+    ("nr_requests", "nr_requests"),
+    ("max_sectors_kb", "max_sectors_kb"),
+    ("nomerges", "nomerges"),
+    ("read_ahead_kb", "read_ahead_kb"),
+];
+
+impl Recipe {
+    /// Of the policies that the store has; nothing if they do not tell.
+    pub(super) fn of(policies: &Value) -> Option<Recipe> {
+        let words: Vec<String> = serde_json::from_value(policies.get("again")?.clone()).ok()?;
+        let folder = PathBuf::from(policies.get("folder")?.as_str()?);
+        let disk = policies.get("disk").and_then(Value::as_str).map(str::to_owned);
+        let value = |key: &str| match policies.get(key)? {
+            Value::String(text) => Some(text.clone()),
+            Value::Number(number) => Some(number.to_string()),
+            _ => None,
+        };
+        let queue = QUEUE.iter().filter_map(|(key, file)| Some(((*file).to_owned(), value(key)?))).collect();
+        Some(Recipe { words, folder, disk, queue })
+    }
+
+    /// A setting of its queue.
+    pub(super) fn setting(&self, file: &str) -> Option<&str> {
+        self.queue.iter().find(|(known, _)| known == file).map(|(_, value)| value.as_str())
+    }
+
+    /// Where a setting of its queue is.
+    pub(super) fn path(&self, file: &str) -> Option<PathBuf> {
+        Some(Path::new("/sys/block").join(self.disk.as_deref()?).join("queue").join(file))
+    }
+
+    /// What is run. Files of a run that had a folder of its own are in `scratch`.
+    fn parse(&self, scratch: &Path) -> Result<(iowhy_live::Plan, Shape), String> {
+        let mut words = self.words.clone();
+        words.extend(["--on".to_owned(), "live".to_owned()]);
+        if !words.iter().any(|word| word.starts_with("--dir=")) {
+            words.push(format!("--dir={}", scratch.display()));
+        }
+        let load = |name: &str| std::fs::read_to_string(self.folder.join(name)).map_err(|error| error.to_string());
+        let world = World { load: &load, variable: &|name| std::env::var(name).ok(), ..World::empty() };
+        let mut problems = Problems::default();
+        let request = run::resolve(&words, &world, &mut problems).filter(|_| !problems.any_error());
+        let Some(Request::Run(request)) = request else { return Err(problems.render().trim().to_owned()) };
+        match request.variants.into_iter().next().map(|variant| (variant.task, variant.shape)) {
+            Some((Task::Live(plan), shape)) => Ok((*plan, shape)),
+            _ => Err("another program makes these runs".to_owned()),
+        }
+    }
+}
+
+/// What is switched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// A setting of the disk's queue.
+    Queue { path: PathBuf, file: &'static str, value: String },
+    /// Pages of the files are dropped before each run.
+    DropPages,
+    /// Each thread has descriptors of its own.
+    OwnDescriptors,
+    /// No advice.
+    NoAdvice,
+    /// The fast side's job.
+    OtherJob,
+}
+
+impl Change {
+    fn words(&self) -> String {
+        match self {
+            Change::Queue { file, value, .. } => format!("{file}={value}"),
+            Change::DropPages => "the files' pages dropped before each run".to_owned(),
+            Change::OwnDescriptors => "a descriptor for each thread".to_owned(),
+            Change::NoAdvice => "no advice on the files".to_owned(),
+            Change::OtherJob => "the other side's job".to_owned(),
+        }
+    }
+}
+
+/// What of a rule's switches can be made of the slow side; the first that applies.
+pub(super) fn change(switches: &[Switch], slow: &Recipe, fast: &Recipe) -> Option<Change> {
+    let queue = |file: &'static str, value: &str| {
+        // The value that it has now proves nothing, and one that is not kept cannot be put back.
+        let (path, own) = (slow.path(file)?, slow.setting(file)?);
+        (own != value).then(|| Change::Queue { path, file, value: value.to_owned() })
+    };
+    switches.iter().find_map(|switch| match *switch {
+        Switch::Queue(file) => queue(file, fast.setting(file)?),
+        Switch::QueueTo(file, value) => queue(file, value),
+        Switch::DropPages => Some(Change::DropPages),
+        Switch::OwnDescriptors => Some(Change::OwnDescriptors),
+        Switch::NoAdvice => Some(Change::NoAdvice),
+        Switch::OtherJob => (slow.words != fast.words).then_some(Change::OtherJob),
+        // What only a simulated stack has.
+        Switch::Patch(_)
+        | Switch::Key(..)
+        | Switch::Other(_)
+        | Switch::OtherKind(_)
+        | Switch::OtherDevice
+        | Switch::Word(_) => None,
+    })
+}
+
+/// One kind of run.
+#[derive(Clone)]
+struct Kind {
+    plan: iowhy_live::Plan,
+    shape: Shape,
+    settings: Vec<(PathBuf, String)>,
+    /// Pages of the files are put into the cache before each run, and the files kept open.
+    pages_of_others: bool,
+}
+
+/// Why the experiment came to no end.
+#[derive(Debug)]
+enum Failed {
+    Signal,
+    Because(String),
+}
+
+impl Kind {
+    fn of(recipe: &Recipe, scratch: &Path) -> Result<Kind, String> {
+        let (plan, shape) = recipe.parse(scratch)?;
+        let settings = recipe.queue.iter().filter_map(|(file, value)| Some((recipe.path(file)?, value.clone())));
+        Ok(Kind { plan, shape, settings: settings.collect(), pages_of_others: false })
+    }
+
+    /// Switches one thing; false if that changes nothing.
+    fn switch(&mut self, change: &Change, fast: &Kind) -> bool {
+        match change {
+            Change::Queue { path, value, .. } => {
+                let found = self.settings.iter_mut().find(|(known, _)| known == path);
+                found.is_some_and(|(_, own)| std::mem::replace(own, value.clone()) != *value)
+            }
+            Change::DropPages => {
+                let others = std::mem::take(&mut self.pages_of_others);
+                std::mem::replace(&mut self.plan.cache, Cache::Cold) != Cache::Cold || others
+            }
+            Change::OwnDescriptors => {
+                let Workload::Threads { threads, .. } = &mut self.plan.job.workload else { return false };
+                let mut sets: Vec<u32> = threads.iter().map(|thread| thread.spec.descriptors).collect();
+                sets.sort_unstable();
+                sets.dedup();
+                let shared = sets.len() < threads.len();
+                for (nr, thread) in (0..).zip(threads.iter_mut()) {
+                    thread.spec.descriptors = nr;
+                }
+                shared
+            }
+            Change::NoAdvice => {
+                let Workload::Threads { threads, .. } = &mut self.plan.job.workload else { return false };
+                let mut any = false;
+                for thread in threads.iter_mut() {
+                    any |= thread.spec.advice.take().is_some();
+                }
+                any
+            }
+            Change::OtherJob => {
+                let differs = format!("{:?}", self.plan.job) != format!("{:?}", fast.plan.job);
+                (self.plan, self.shape) = (fast.plan.clone(), fast.shape.clone());
+                differs
+            }
+        }
+    }
+
+    /// Makes a run; the time for an operation, ns.
+    fn make(&self, ledger: &Ledger, seed: u64) -> Result<f64, Failed> {
+        let because = |error: &dyn std::fmt::Display| Failed::Because(error.to_string());
+        let mut guards: Vec<Guard> = Vec::new();
+        let made = (|| {
+            for (path, value) in &self.settings {
+                guards.extend(ledger.set(path, value).map_err(|error| because(&error))?);
+            }
+            let _kept_open = if self.pages_of_others { bring(&self.plan) } else { Vec::new() };
+            let mut plan = self.plan.clone();
+            self.shape.seed(&mut plan.job, seed);
+            let live = Live::make(plan, &|_| ()).map_err(|error| because(&error))?;
+            if live.outcome.interrupted || signal::raised() {
+                return Err(Failed::Signal);
+            }
+            if live.failed() {
+                return Err(Failed::Because("a call of a run failed".to_owned()));
+            }
+            let counts = &live.outcome.counts;
+            let data = counts.reads + counts.writes;
+            let operations = if data > 0 { data } else { counts.syncs };
+            Ok(live.outcome.elapsed.0 as f64 / operations.max(1) as f64)
+        })();
+        // The latest first, and that it could not be restored is worse than whatever the run says.
+        while let Some(guard) = guards.pop() {
+            guard.undo().map_err(|error| because(&error))?;
+        }
+        made
+    }
+}
+
+/// Pages of each file that stand for those that others have read.
+const PAGES_OF_OTHERS: u64 = 64;
+
+/// Reads pages of the files as somebody else would have, spread over them, and keeps the files open.
+fn bring(plan: &iowhy_live::Plan) -> Vec<File> {
+    let mut open = Vec::new();
+    for (file, spec) in plan.files.iter().zip(plan.job.workload.files()) {
+        // A file that is made by the run only cannot have been read by others.
+        let Ok(opened) = File::open(&file.path) else { continue };
+        cache::touch(&opened, spec.bytes, PAGES_OF_OTHERS);
+        open.push(opened);
+    }
+    open
+}
+
+/// Blocks: as many as the slow side has runs, within these.
+const BLOCKS: (usize, usize) = (8, 20);
+/// Findings that are tried, best first.
+const TRIED: usize = 3;
+
+/// Times for an operation of the kinds of runs, by kind.
+fn blocks(kinds: &[Kind; 3], ledger: &Ledger, nr_blocks: usize) -> Result<[Vec<f64>; 3], Failed> {
+    let mut times = [const { Vec::new() }; 3];
+    let mut rng = Rng::stream(1, "order of live experiments");
+    for block in 0..nr_blocks {
+        let mut order = [0, 1, 2];
+        for place in (1..order.len()).rev() {
+            order.swap(place, rng.below(place as u64 + 1) as usize);
+        }
+        for nr in order {
+            times[nr].push(kinds[nr].make(ledger, block as u64 + 1)?);
+        }
+    }
+    Ok(times)
+}
+
+/// Makes the experiments of the best findings of two live sides, and says why if one cannot be made.
+pub fn prove(explanation: &mut Explanation, sides: &[Gathered; 2]) {
+    let [a, b] = sides;
+    if !a.side.live && !b.side.live || explanation.findings.is_empty() {
+        return;
+    }
+    let delta = Delta::new(&a.side, &b.side);
+    let a_is_slow = delta.a_is_slow;
+    let (slow, fast) = if a_is_slow { (a, b) } else { (b, a) };
+    let (Some(slow_recipe), Some(fast_recipe)) = (&slow.recipe, &fast.recipe) else {
+        let which = if slow.recipe.is_none() { slow } else { fast };
+        explanation.warnings.push(format!(
+            "not proved: nothing tells how `{}` is made again on the running kernel (a blind run, a trace in a file, a \
+             simulated run, or runs of different settings)",
+            which.side.label
+        ));
+        return;
+    };
+    let others = slow.side.runs.iter().any(|run| run.foreign.pages > 0 || run.cache.direct_over_cached > 0);
+    let _signals = signal::Guard::take();
+    let mut warnings = Vec::new();
+    let mut experiments = || -> Result<(), String> {
+        let (ledger, _) = Ledger::open().map_err(|error| error.to_string())?;
+        let scratch = slow_recipe.folder.join(format!("iowhy-prove-{}", std::process::id()));
+        let _scratch = ledger.create_scratch_directory(&scratch).map_err(|error| error.to_string())?;
+        let slow_kind = Kind { pages_of_others: others, ..Kind::of(slow_recipe, &scratch)? };
+        let fast_kind = Kind::of(fast_recipe, &scratch)?;
+        for finding in explanation.findings.iter_mut().take(TRIED) {
+            let name = finding.rule.name;
+            let mut kinds = [fast_kind.clone(), slow_kind.clone(), slow_kind.clone()];
+            let found = finding.rule.switches.iter().find_map(|switch| {
+                let change = change(&[*switch], slow_recipe, fast_recipe)?;
+                kinds[2].switch(&change, &fast_kind).then_some(change)
+            });
+            let Some(change) = found else {
+                warnings.push(format!(
+                    "{name} is not proved: nothing that it depends on can be switched on the running kernel between \
+                     these runs"
+                ));
+                continue;
+            };
+            let nr_blocks = slow.side.runs.len().clamp(BLOCKS.0, BLOCKS.1);
+            match blocks(&kinds, &ledger, nr_blocks) {
+                Ok(times) => judge(finding, &change, &times, a_is_slow, &slow.side.label),
+                Err(Failed::Because(reason)) => warnings.push(format!("{name} is not proved: {reason}")),
+                Err(Failed::Signal) => return Err("a signal ended the experiments; settings are restored".to_owned()),
+            }
+        }
+        Ok(())
+    };
+    if let Err(reason) = experiments() {
+        warnings.push(format!("not proved: {reason}"));
+    }
+    explanation.warnings.append(&mut warnings);
+}
+
+fn judge(finding: &mut Finding, change: &Change, times: &[Vec<f64>; 3], a_is_slow: bool, label: &str) {
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
+    let [quick, before, now] = [&times[0], &times[1], &times[2]].map(|times| mean(times));
+    let (low, high) = welch::interval(&times[0], &times[2], 0.95);
+    // From base to candidate, whichever of them is slow.
+    let pct = |slow: f64| match a_is_slow {
+        true if slow > 0.0 => 100.0 * (quick - slow) / slow,
+        false if quick > 0.0 => 100.0 * (slow - quick) / quick,
+        _ => 0.0,
+    };
+    let ends = [pct(quick + low), pct(quick + high)];
+    finding.counterfactual = Some(Counterfactual {
+        setting: change.words(),
+        side: label.to_owned(),
+        change_pct_before: pct(before),
+        change_pct_after: pct(now),
+        ci_pct: (ends[0].min(ends[1]), ends[0].max(ends[1])),
+        runs: times[2].len() as u32,
+    });
+}
