@@ -214,6 +214,7 @@ impl Queue {
             read_ahead_kb: number("read_ahead_kb"),
             max_sectors_kb: number("max_sectors_kb"),
             nr_requests: number("nr_requests"),
+            nomerges: number("nomerges"),
             rotational: number("rotational").map(|n| n != 0),
             logical_block_bytes: number("logical_block_size"),
             physical_block_bytes: number("physical_block_size"),

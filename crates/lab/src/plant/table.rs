@@ -469,7 +469,8 @@ pub const PLANTS: &[Plant] = &[
     },
     Plant {
         name: "limit of bytes",
-        expected: &["device-bandwidth"],
+        // Of commands of one size, a cap on bytes is one on commands, too.
+        expected: &["device-bandwidth", "device-iops-cap"],
         group: "device",
         tags: &[LargeDirect, Sequential],
         disks: &["virtio"],

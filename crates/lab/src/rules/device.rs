@@ -141,7 +141,7 @@ pub(super) fn slower(delta: &Delta<'_>) -> Option<Slower> {
             // The quickest commands wait for nothing but their bytes; a longer way does not make them slower.
             let quickest = delta.of(|d| quickest(&d.commands.spacing));
             let bytes_slower = quickest.rose(1.3) && quickest.ratio() > 0.6 * cycle.ratio();
-            let paced = steady && streaming || !scattered || bytes_slower;
+            let paced = steady && streaming || !scattered || bytes_slower || without_seek(delta, &classes);
             if large && paced { Kind::Bandwidth } else { Kind::Latency }
         }
     };
@@ -296,6 +296,21 @@ fn variation(cycles: &std::collections::BTreeMap<u8, Moments>) -> f64 {
         Some(of) if of.count >= 20 && of.mean() > 0.0 => of.deviation() / of.mean(),
         _ => 1.0,
     }
+}
+
+/// On a device that has to move an arm (commands far away take milliseconds longer), large commands that follow on are
+/// slower, too: they have nothing to wait for but the medium.
+fn without_seek(delta: &Delta<'_>, classes: &[Equal]) -> bool {
+    let next: Vec<&Equal> = classes.iter().filter(|equal| equal.class.place == Place::Next).collect();
+    let mean = |place: Place| {
+        delta.of(|d| {
+            let of_place = d.commands.within.iter().filter(|(class, _)| class.place == place);
+            let (sum, n) = of_place.fold((0.0, 0), |(sum, n), (_, w)| (sum + w.took.sum, n + w.took.count));
+            sum / n.max(1) as f64
+        })
+    };
+    let arm = mean(Place::Far).fast - mean(Place::Next).fast > 2e6;
+    arm && !next.is_empty() && weighed(delta, &next).rose(1.15)
 }
 
 /// A low quantile of the time from one completion to the next, of the commonest size, ns; 0 if there are few.
