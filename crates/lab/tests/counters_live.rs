@@ -13,7 +13,8 @@
 //!   until 2026). One of the two must fit all columns.
 //! - `%util` is the number of ticks of the clock at which something was in flight. The same is counted in our trace,
 //!   with the kernel's ends, for 16 phases of the clock; the kernel's must be among them, give or take a tick that
-//!   comes late.
+//!   comes late. On a machine that is busy, more of them do, and nothing tells when: then, if all else fits, it is done
+//!   once more, and in one attempt this must fit, too.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -30,8 +31,10 @@ use iowhy_stack::trace::{Dev, Rwbs, Seen, Trace};
 use iowhy_stack::units::Nanos;
 use serde_json::Value;
 
-/// The interval that iostat is asked for.
-const INTERVAL: Duration = Duration::from_secs(2);
+/// The intervals that iostat is asked for, one after the other: a machine that has much else to do needs longer, and
+/// its clock ticks late now and then.
+const INTERVALS: [Duration; 4] =
+    [Duration::from_secs(2), Duration::from_secs(2), Duration::from_secs(4), Duration::from_secs(8)];
 /// Phases of the clock that are tried.
 const PHASES: u64 = 16;
 
@@ -203,8 +206,8 @@ fn busy_ticks(trace: &Trace, dev: Dev, tick: u64) -> (u64, u64) {
 }
 
 /// The interval that iostat took, in hundredths of a second: the one in which its counts have the rates it printed.
-fn interval(theirs: &Value, ours: &DiskStats) -> u64 {
-    let asked = INTERVAL.as_millis() as u64 / 10;
+fn interval(theirs: &Value, ours: &DiskStats, asked: Duration) -> u64 {
+    let asked = asked.as_millis() as u64 / 10;
     let fits = |hundredths: &u64| {
         [("r/s", ours.read.ios), ("w/s", ours.write.ios), ("wkB/s", ours.write.sectors / 2)].iter().all(|(key, n)| {
             let rate = *n as f64 * 100.0 / *hundredths as f64;
@@ -241,15 +244,16 @@ fn latitudes(ours: &Sample, later_ns: [u64; 4], ticks: (u64, u64), tick: u64) ->
 }
 
 /// Columns of iostat that are not ours, with both figures and what would have been allowed.
-fn strange(theirs: &Value, ours: &Value, latitudes: &BTreeMap<&'static str, (f64, f64)>) -> Vec<String> {
+fn strange(theirs: &Value, ours: &Value, latitudes: &BTreeMap<&'static str, (f64, f64)>) -> BTreeMap<String, String> {
     let columns = theirs.as_object().expect("columns");
     assert!(ours.as_object().expect("columns").keys().eq(columns.keys()), "{theirs} {ours}");
-    let mut found = Vec::new();
+    let mut found = BTreeMap::new();
     for (key, value) in columns.iter().filter(|(key, _)| *key != "disk_device") {
         let (theirs, ours) = (value.as_f64().expect("a number"), ours[key].as_f64().expect("a number"));
         let (from, to) = latitudes.get(key.as_str()).copied().unwrap_or((-0.01 - 1e-6, 0.01 + 1e-6));
         if !(from..=to).contains(&(theirs - ours)) {
-            found.push(format!("{key}: iostat has {theirs}, we have {ours}, allowed {from:.3} to {to:.3} more"));
+            let what = format!("iostat has {theirs}, we have {ours}, allowed {from:.3} to {to:.3} more");
+            found.insert(key.clone(), what);
         }
     }
     found
@@ -281,14 +285,14 @@ struct Bench<'a> {
 enum Done {
     /// Everything was held against everything.
     Compared,
-    /// The machine was too slow for the interval.
-    TooSlow,
+    /// The machine was too slow for the interval, or its clock for the count of ticks.
+    TooSlow(String),
     /// It cannot be done here.
     Cannot(String),
 }
 
 impl Bench<'_> {
-    fn attempt(&self, what: &str, jobs: &[Vec<String>]) -> Done {
+    fn attempt(&self, what: &str, jobs: &[Vec<String>], asked: Duration) -> Done {
         settle(self.name);
         let ends = match Ends::start(self.ledger, self.scratch, self.dev) {
             Ok(ends) => ends,
@@ -302,30 +306,36 @@ impl Bench<'_> {
         };
         let before = counters(self.name);
         let began = Instant::now();
-        let seconds = INTERVAL.as_secs().to_string();
+        let seconds = asked.as_secs().to_string();
         let mut iostat = Command::new("iostat");
         iostat.args(["-y", "-x", "-o", "JSON", self.name, &seconds, "1"]).stdout(Stdio::piped());
         let iostat = iostat.spawn().expect("it is installed");
         // Its first look at the counters comes within this.
-        std::thread::sleep(INTERVAL / 4);
+        std::thread::sleep(asked / 4);
         for job in jobs {
             let done = Command::new("dd").args(job).output().expect("dd is everywhere");
             assert!(done.status.success(), "{job:?}: {}", String::from_utf8_lossy(&done.stderr));
         }
-        let in_time = began.elapsed() < INTERVAL - Duration::from_millis(100);
+        let in_time = began.elapsed() < asked - Duration::from_millis(100);
         let kernel = counters(self.name).since(&before);
         let report = iostat.wait_with_output().expect("it ends");
         let captured = capture.stop().expect("it ends");
         let ends = ends.stop();
         if !in_time {
-            return Done::TooSlow;
+            return Done::TooSlow(format!("{jobs:?} on {} takes longer than {asked:?}", self.node));
         }
         assert_eq!(captured.trace.lost, 0, "the rings are large enough");
-        self.compare(what, &kernel, &report.stdout, &captured, ends);
-        Done::Compared
+        self.compare(what, &kernel, (&report.stdout, asked), &captured, ends)
     }
 
-    fn compare(&self, what: &str, kernel: &DiskStats, report: &[u8], captured: &Captured, ends: [Vec<u64>; 4]) {
+    fn compare(
+        &self,
+        what: &str,
+        kernel: &DiskStats,
+        (report, asked): (&[u8], Duration),
+        captured: &Captured,
+        ends: [Vec<u64>; 4],
+    ) -> Done {
         let ours = counted(&captured.trace, self.dev);
         let counts =
             |stats: &DiskStats| [stats.read, stats.write, stats.discard].map(|dir| (dir.ios, dir.merges, dir.sectors));
@@ -335,7 +345,7 @@ impl Bench<'_> {
         let (as_counted, later_ns) = as_counted(captured, self.dev, ends);
         let report: Value = serde_json::from_slice(report).expect("iostat prints JSON");
         let theirs = &report["sysstat"]["hosts"][0]["statistics"][0]["disk"][0];
-        let elapsed_ms = interval(theirs, &ours) * 10;
+        let elapsed_ms = interval(theirs, &ours, asked) * 10;
         let ticks = busy_ticks(&as_counted, self.dev, self.tick);
         let host = Host { nodename: String::new(), release: String::new(), cpus: 0 };
         let strange =
@@ -347,7 +357,11 @@ impl Bench<'_> {
                 strange(theirs, ours, &latitudes(&sample, later_ns, ticks, self.tick))
             });
         println!("{what}: {elapsed_ms} ms, ends take {later_ns:?} ns, {ticks:?} ticks of {} ns", self.tick);
-        assert!(strange.iter().any(Vec::is_empty), "{what}: {strange:#?}");
+        if strange.iter().any(BTreeMap::is_empty) {
+            return Done::Compared;
+        }
+        assert!(strange.iter().any(|columns| columns.keys().eq(["util"])), "{what}: {strange:#?}");
+        Done::TooSlow(format!("{strange:#?}"))
     }
 }
 
@@ -402,16 +416,16 @@ fn the_columns_are_those_of_iostat() {
     for (what, jobs) in table {
         let word = |word: &str| word.replace("FROM", &from).replace("TO", &to);
         let jobs: Vec<Vec<String>> = jobs.iter().map(|job| job.split(' ').map(word).collect()).collect();
-        let mut done = Done::TooSlow;
-        for _ in 0..3 {
-            done = bench.attempt(what, &jobs);
-            if !matches!(done, Done::TooSlow) {
+        let mut done = Done::TooSlow(String::new());
+        for asked in INTERVALS {
+            done = bench.attempt(what, &jobs, asked);
+            if !matches!(done, Done::TooSlow(_)) {
                 break;
             }
         }
         match done {
             Done::Compared => {}
-            Done::TooSlow => panic!("{what}: {jobs:?} on {} takes longer than {INTERVAL:?}", bench.node),
+            Done::TooSlow(why) => panic!("{what}: {why}"),
             Done::Cannot(why) => return skip(&why),
         }
     }

@@ -34,7 +34,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use iowhy_stack::trace::{Dev, Inode, Record, Seen, Trace};
+use iowhy_stack::trace::{Dev, Inode, Record, Trace};
 use iowhy_stack::units::Nanos;
 
 use crate::ledger::{Guard, Ledger, LedgerError};
@@ -401,15 +401,12 @@ impl Capture {
         if let Some(guard) = self.guard.take() {
             guard.undo()?;
         }
-        let mut decoded = decode::Decoded::default();
+        let own = decode::Own { threads: std::mem::take(&mut self.own), children: self.children };
+        let mut decoded = decode::Decoded { own, ..decode::Decoded::default() };
         for page in taken.pages() {
             decoded.page(&page, &shapes, self.monotonic_ns);
         }
         let mut records = decoded.records;
-        // What it starts inherits its descriptors.
-        let starts =
-            |seen: &Seen| self.children && matches!(seen, Seen::Other { name, .. } if name == "task:task_newtask");
-        records.retain(|record: &Record| !self.own.contains(&record.pid) || starts(&record.seen));
         // Stable, and quick for streams that are in order already.
         records.sort_by_key(|record| record.at);
         let mut paths = opened::add(&mut records, &held, std::mem::take(&mut taken.opened), self.monotonic_ns);

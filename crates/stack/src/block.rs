@@ -101,6 +101,17 @@ pub enum Submitted {
     NoRequest,
 }
 
+/// How a bio was taken.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Taken {
+    /// With a request of its own, or without any.
+    New,
+    /// Into a request that was there already.
+    Joined,
+    /// Not at all.
+    NoRequest,
+}
+
 /// Requests that a task holds back.
 pub type PlugList = Vec<RqId>;
 
@@ -165,6 +176,8 @@ pub struct BlockQueue {
     bio_based: bool,
     rotational: bool,
     queued_sectors: u64,
+    /// Requests that were freed and for which a waiter has yet to be woken, by class.
+    freed: [u32; 2],
     /// Requests that wait in the elevator: its own `len`, without having to ask.
     waiting: u32,
     in_driver: u32,
@@ -215,6 +228,7 @@ impl BlockQueue {
             bio_based: false,
             rotational,
             queued_sectors: 0,
+            freed: [0; 2],
             waiting: 0,
             in_driver: 0,
             depth,
@@ -346,15 +360,34 @@ impl BlockQueue {
         *slot(&mut self.extra, id) = extra;
     }
 
-    /// A request is to be freed.
+    /// A request is to be freed: one that waits for such a one is to be woken if there is room now.
     #[inline]
     fn note_freed(&mut self, id: RqId) {
         if self.multi {
             self.tags.give(self.extra[id.0 as usize].hw_queue);
         } else {
             let Request { dir, sync, .. } = self.requests[id];
-            self.pools.gave(self.pools.class(dir, sync), &self.limits);
+            let class = self.pools.class(dir, sync);
+            self.pools.gave(class, &self.limits);
+            if self.limits.max_queue_sectors == 0 {
+                self.freed[class] += u32::from(self.pools.should_wake_waiter(class, &self.limits, self.queued_sectors));
+                return;
+            }
         }
+        // One pool for everybody.
+        for class in [Dir::Read, Dir::Write] {
+            self.freed[class as usize] += u32::from(self.should_wake_waiter(class));
+        }
+    }
+
+    /// Whether requests were freed since [`BlockQueue::take_freed`].
+    pub fn has_freed(&self) -> bool {
+        self.freed != [0; 2]
+    }
+
+    /// How many waiters of this class are to be woken: one for each request that was freed and left room.
+    pub fn take_freed(&mut self, class: Dir) -> u32 {
+        std::mem::take(&mut self.freed[class as usize])
     }
 
     /// Hands over what the queue wants to be told and when, in the order it came up.
@@ -451,13 +484,30 @@ impl BlockQueue {
     }
 
     /// Hands in a bio. `plug` is the submitter's list if it has one.
-    pub fn submit(
-        &mut self,
-        now: Nanos,
-        mut bio: Bio,
-        plug: Option<&mut PlugList>,
-        rec: &mut Recorder<'_>,
-    ) -> Submitted {
+    pub fn submit(&mut self, now: Nanos, bio: Bio, plug: Option<&mut PlugList>, rec: &mut Recorder<'_>) -> Submitted {
+        match self.take_bio(now, bio, plug, rec) {
+            Taken::New | Taken::Joined => Submitted::Queued,
+            Taken::NoRequest => Submitted::NoRequest,
+        }
+    }
+
+    /// Hands in a bio again whose submitter has waited for a request and was woken because there is one. If the bio can
+    /// join another by now, the request is for the next who waits (2.6.6: `freereq`).
+    #[cold]
+    pub fn resubmit(&mut self, now: Nanos, bio: Bio, plug: Option<&mut PlugList>, rec: &mut Recorder<'_>) -> Submitted {
+        match self.take_bio(now, bio, plug, rec) {
+            Taken::New => Submitted::Queued,
+            Taken::Joined => {
+                let class = self.waiter_class(&bio);
+                self.freed[class as usize] += u32::from(self.should_wake_waiter(class));
+                Submitted::Queued
+            }
+            Taken::NoRequest => Submitted::NoRequest,
+        }
+    }
+
+    #[inline(always)]
+    fn take_bio(&mut self, now: Nanos, mut bio: Bio, plug: Option<&mut PlugList>, rec: &mut Recorder<'_>) -> Taken {
         bio.queued = now;
         bio.next = BioId::NONE;
         let what =
@@ -465,12 +515,12 @@ impl BlockQueue {
         if self.bio_based {
             // No request, no statistics, no time: the target ends the bio as it is handed in.
             self.finished.push(bio);
-            return Submitted::Queued;
+            return Taken::New;
         }
         if bio.flush && self.rules.flushes == Flushes::Sequenced && !self.rules.write_cache {
             if bio.nr_sectors == 0 {
                 self.finished.push(bio);
-                return Submitted::Queued;
+                return Taken::New;
             }
             bio.flush = false;
         }
@@ -480,7 +530,7 @@ impl BlockQueue {
         {
             rec.event(now, bio.call, what);
             self.join(rq, kind, bio, now, rec);
-            return Submitted::Queued;
+            return Taken::Joined;
         }
         let was_empty = self.is_empty();
         if !was_empty && !bio.flush {
@@ -492,25 +542,25 @@ impl BlockQueue {
                     self.elevator(now, rec, |e, ctx| e.merged(ctx, rq, kind));
                     self.unite_neighbour(rq, kind, now, rec);
                     self.after_queueing(now, rec);
-                    return Submitted::Queued;
+                    return Taken::Joined;
                 }
                 self.requests[rq].no_merge = true;
             }
         }
         if !self.has_request(&bio, now) {
             self.unplug(now, UnplugCause::NoRequest, rec);
-            return Submitted::NoRequest;
+            return Taken::NoRequest;
         }
         rec.event(now, bio.call, what);
         if self.multi {
             self.queue_multi(bio, plug, now, rec);
-            return Submitted::Queued;
+            return Taken::New;
         }
         if was_empty && let Plugging::Queue { delay, .. } = self.plugging {
             self.set_plug(now, delay, bio.call, rec);
         }
         self.queue_legacy(bio, plug, now, rec);
-        Submitted::Queued
+        Taken::New
     }
 
     /// Takes a bio into a request of a legacy queue.
@@ -650,12 +700,12 @@ impl BlockQueue {
 
     /// `gone` has been united with another request.
     fn note_united(&mut self, gone: RqId) {
-        self.note_freed(gone);
         if self.extra[gone.0 as usize].throttled
             && let Some(wbt) = &mut self.wbt
         {
             wbt.dropped();
         }
+        self.note_freed(gone);
     }
 
     /// Whether this bio's submitter can have a request now.
@@ -1186,8 +1236,8 @@ impl BlockQueue {
         if let Some(wbt) = &mut self.wbt {
             wbt.completed(id.0, dir, now.saturating_sub(issued), throttled, now);
         }
-        self.note_freed(id);
         self.queued_sectors -= u64::from(nr_sectors);
+        self.note_freed(id);
         self.requests.release(id);
         let mut next = first;
         while next != BioId::NONE {

@@ -29,7 +29,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::advice;
 use crate::block::rules::QueueRules;
-use crate::block::{BlockQueue, QueueLimits, Wakeup};
+use crate::block::{BlockQueue, QueueLimits, Submitted, Wakeup};
 use crate::direct_io;
 use crate::event::{CallId, Content, Dir, EventSink, FileId, Op, UnplugCause, What};
 use crate::fault;
@@ -739,22 +739,32 @@ impl<'p, 's> World<'p, 's> {
             token: done.token(),
             next: BioId::NONE,
         };
+        let mut waited = false;
         loop {
             let plugged = self.plug_open() && !flush;
             let submitted = {
                 let mut sched = self.sched.borrow_mut();
                 let list = if plugged { Some(&mut sched.task_mut(self.current.get()).plug) } else { None };
-                self.block.borrow_mut().submit(self.now.get(), bio, list, &mut self.rec.borrow_mut())
+                let (mut block, mut rec) = (self.block.borrow_mut(), self.rec.borrow_mut());
+                match waited {
+                    false => block.submit(self.now.get(), bio, list, &mut rec),
+                    true => block.resubmit(self.now.get(), bio, list, &mut rec),
+                }
             };
             self.after_block();
-            if submitted == crate::block::Submitted::Queued {
+            if submitted == Submitted::Queued {
                 return;
             }
-            self.kick_io();
             let class = self.block.borrow().waiter_class(&bio);
-            self.sched.borrow_mut().request_waiters[class as usize].push_back(self.current.get());
-            self.block_task().await;
+            self.sched.borrow_mut().wait_for_request(self.current.get(), class);
+            // What is flushed may be united, which frees requests: perhaps there is one for this task by now.
+            self.kick_io();
+            // Only a free request ends this sleep, not what else may wake the task (a daemon is asked for its work).
+            while self.sched.borrow().waits_for_request(self.current.get()) {
+                self.block_task().await;
+            }
             self.block.borrow_mut().make_batcher(self.current.get(), self.now.get());
+            waited = true;
         }
     }
 
@@ -762,33 +772,29 @@ impl<'p, 's> World<'p, 's> {
     fn after_block(&self) {
         let mut block = self.block.borrow_mut();
         block.wakeups(|at, wakeup| self.push_due(at, Due::Block(wakeup)));
-        let mut any = false;
         while let Some(bio) = block.take_finished() {
-            any = true;
             drop(block);
             self.finished(&bio);
             block = self.block.borrow_mut();
         }
-        if any {
-            for dir in [Dir::Read, Dir::Write] {
-                let waiter = &mut self.sched.borrow_mut().request_waiters[dir as usize];
-                if waiter.is_empty() {
-                    block.no_waiters(dir);
-                }
-            }
+        if block.has_freed() {
             drop(block);
             self.wake_request_waiters();
         }
     }
 
+    /// For each request that was freed, wakes the one that has waited longest.
     fn wake_request_waiters(&self) {
-        for dir in [Dir::Read, Dir::Write] {
-            if !self.block.borrow().should_wake_waiter(dir) {
-                continue;
-            }
-            let waiter = self.sched.borrow_mut().request_waiters[dir as usize].pop_front();
-            if let Some(task) = waiter {
-                self.wake(task);
+        for class in [Dir::Read, Dir::Write] {
+            let freed = self.block.borrow_mut().take_freed(class);
+            for _ in 0..freed {
+                let waiter = self.sched.borrow_mut().next_request_waiter(class);
+                if let Some(task) = waiter {
+                    self.wake(task);
+                }
+                if self.sched.borrow().nobody_waits_for_request(class) {
+                    self.block.borrow_mut().no_waiters(class);
+                }
             }
         }
     }

@@ -11,6 +11,10 @@ pub enum Tag {
     RandomMany,
     /// Calls of 256 KiB and more, round the cache.
     LargeDirect,
+    /// Streams with pauses, through the cache.
+    Thinking,
+    /// The same round the cache.
+    ThinkingDirect,
     /// Small calls at random, many at once, round the cache.
     SmallDeep,
     /// Small calls at random, one at a time.
@@ -114,9 +118,33 @@ pub const BASES: &[Base] = &[
     },
     Base {
         name: "random reads of 16 KiB, eight threads",
-        job: "run fio --name=j --randrepeat=0 --rw=randread --bs=16k --size=1g --numjobs=8 --number_ios=150 --thread",
+        job: "run fio --name=j --randrepeat=0 --rw=randread --bs=16k --size=50g --numjobs=8 --number_ios=150 --thread",
         places: DISKS_ONLY,
         tags: &[RandomMany, Fio],
+        runs: 5,
+    },
+    Base {
+        name: "streams that think",
+        job: "run fio --name=j --randrepeat=0 --rw=read --bs=64k --size=8m --numjobs=4 --thinktime=2ms \
+              --thinktime_blocks=1",
+        places: &[
+            ("linux-4.4,elevator=cfq", "sata-2014"),
+            ("linux-4.4,elevator=cfq", "sata-2014,queue_depth=1"),
+            ("linux-3.3,elevator=cfq", "sata-2010"),
+            ("linux-4.19,elevator=cfq", "sata-2014"),
+        ],
+        tags: &[Thinking, Fio],
+        runs: 5,
+    },
+    Base {
+        name: "direct streams that think",
+        job: "run fio --name=j --randrepeat=0 --rw=read --bs=16k --direct=1 --size=4m --numjobs=4 --thinktime=3ms",
+        places: &[
+            ("linux-4.4,elevator=cfq", "sata-2014"),
+            ("linux-3.3,elevator=cfq", "sata-2010"),
+            ("linux-4.19,elevator=cfq", "sata-2014"),
+        ],
+        tags: &[ThinkingDirect, Fio],
         runs: 5,
     },
     Base {
@@ -178,7 +206,7 @@ pub const BASES: &[Base] = &[
     },
     Base {
         name: "random touches of a mapping",
-        job: "run fio --name=j --randrepeat=0 --rw=randread --bs=4k --size=2g --number_ios=500 --ioengine=mmap",
+        job: "run fio --name=j --randrepeat=0 --rw=randread --bs=4k --size=2g --number_ios=300 --ioengine=mmap --fadvise_hint=0",
         places: OLD_AND_NEW,
         tags: &[MappedRandom, Fio],
         runs: 5,
@@ -366,22 +394,23 @@ pub const PLANTS: &[Plant] = &[
         ],
     },
     Plant {
-        name: "no sorting",
-        expected: &["lost-locality"],
+        name: "streams not kept together",
+        // Which of both is slower depends on the disk.
+        expected: &["lost-locality", "slice-idling"],
         group: "elevator",
-        tags: &[RandomMany],
-        disks: ROTATING,
-        kernels: &["linux-6", "deadline"],
-        changes: &[Change::Key("elevator", "deadline", "noop")],
+        tags: &[ThinkingDirect],
+        disks: &[],
+        kernels: &[],
+        changes: &[Change::Key("elevator.slice_idle_ms", "8", "0"), Change::Key("elevator", "cfq", "noop")],
     },
     Plant {
         name: "idling of slices",
         expected: &["slice-idling"],
         group: "elevator",
-        tags: &[RandomMany],
-        disks: ROTATING,
-        kernels: &["cfq"],
-        changes: &[Change::Key("elevator.slice_idle_ms", "0", "8")],
+        tags: &[Thinking],
+        disks: &[],
+        kernels: &[],
+        changes: &[Change::Key("elevator.slice_idle_ms", "0", "8"), Change::Key("elevator.slice_idle_ms", "0", "4")],
     },
     Plant {
         name: "queue depth one",
@@ -469,7 +498,8 @@ pub const PLANTS: &[Plant] = &[
     },
     Plant {
         name: "limit of bytes",
-        expected: &["device-bandwidth"],
+        // Of commands of one size, a cap on bytes is one on commands, too.
+        expected: &["device-bandwidth", "device-iops-cap"],
         group: "device",
         tags: &[LargeDirect, Sequential],
         disks: &["virtio"],

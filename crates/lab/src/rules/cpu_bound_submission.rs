@@ -65,6 +65,12 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     }
     let code = delta.time(|time| time.of(Layer::Cpu) + time.of(Layer::Lock));
     let part = code.difference() / delta.slower_by();
+    // Whoever waits for a free tag of a busy device has no request yet, and looks as if it computed.
+    let busy = delta.of(|d| d.commands.busy as f64 / d.elapsed.0.max(1) as f64).slow;
+    let spare = delta.of(|d| f64::from(d.workload.concurrency) - f64::from(d.commands.deepest)).slow;
+    if busy > 0.9 && spare > 0.0 {
+        return None;
+    }
     if !code.rose(SLOWER) || part < LEAST_PART {
         return None;
     }

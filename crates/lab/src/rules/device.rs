@@ -141,7 +141,7 @@ pub(super) fn slower(delta: &Delta<'_>) -> Option<Slower> {
             // The quickest commands wait for nothing but their bytes; a longer way does not make them slower.
             let quickest = delta.of(|d| quickest(&d.commands.spacing));
             let bytes_slower = quickest.rose(1.3) && quickest.ratio() > 0.6 * cycle.ratio();
-            let paced = steady && streaming || !scattered || bytes_slower;
+            let paced = steady && streaming || !scattered || bytes_slower || without_seek(delta, &classes);
             if large && paced { Kind::Bandwidth } else { Kind::Latency }
         }
     };
@@ -204,8 +204,9 @@ fn saturated(delta: &Delta<'_>) -> Option<Slower> {
     let ahead = delta.of(|d| d.commands.within.values().map(|w| w.ahead as f64).sum::<f64>() / commands(d));
     let busy = delta.of(|d| d.commands.busy as f64 / d.elapsed.0.max(1) as f64);
     let like = |contrast: &Contrast, by: f64| (1.0 / by..=by).contains(&contrast.ratio());
-    let alike = like(&size, 1.15) && mix.difference().abs() < 0.1 && seeks.difference().abs() < 0.1;
-    let same_way = seeks.slow < 0.1 || like(&way, 1.5);
+    let alike = like(&size, 1.15) && mix.difference().abs() < 0.1;
+    // Without an arm every place is as good as any other.
+    let same_way = !has_arm(delta) || seeks.difference().abs() < 0.1 && (seeks.slow < 0.1 || like(&way, 1.5));
     if !alike || !same_way || busy.slow < 0.9 || ahead.slow < 0.9 * ahead.fast {
         return None;
     }
@@ -296,6 +297,24 @@ fn variation(cycles: &std::collections::BTreeMap<u8, Moments>) -> f64 {
         Some(of) if of.count >= 20 && of.mean() > 0.0 => of.deviation() / of.mean(),
         _ => 1.0,
     }
+}
+
+/// Commands far away take milliseconds longer than those that follow on: the device has to move an arm.
+fn has_arm(delta: &Delta<'_>) -> bool {
+    let mean = |place: Place| {
+        delta.of(|d| {
+            let of_place = d.commands.within.iter().filter(|(class, _)| class.place == place);
+            let (sum, n) = of_place.fold((0.0, 0), |(sum, n), (_, w)| (sum + w.took.sum, n + w.took.count));
+            sum / n.max(1) as f64
+        })
+    };
+    mean(Place::Far).fast - mean(Place::Next).fast > 2e6
+}
+
+/// On a device with an arm, large commands that follow on are slower, too: they wait for nothing but the medium.
+fn without_seek(delta: &Delta<'_>, classes: &[Equal]) -> bool {
+    let next: Vec<&Equal> = classes.iter().filter(|equal| equal.class.place == Place::Next).collect();
+    has_arm(delta) && !next.is_empty() && weighed(delta, &next).rose(1.15)
 }
 
 /// A low quantile of the time from one completion to the next, of the commonest size, ns; 0 if there are few.

@@ -17,7 +17,8 @@ pub(super) const RULE: Rule = Rule {
     refute: "With the other side's scheduler the distance between commands remains.",
     since: "Every kernel, since the elevator can be chosen (2.6.10); no sorting is the default of blk-mq with many \
             queues.",
-    consequences: &[],
+    // What is streamed finds the drive reading ahead; what is not, does not, however equal the commands.
+    consequences: &["device-latency", "device-bandwidth", "device-idle-exit"],
     switches: &[
         Switch::Other("elevator"),
         Switch::OtherKind("elevator."),

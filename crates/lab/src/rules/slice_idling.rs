@@ -15,7 +15,14 @@ pub(super) const RULE: Rule = Rule {
     change: "slice_idle=0 (antic_expire=0), or another scheduler: none or mq-deadline on devices without seeks.",
     refute: "With slice_idle at 0 the difference remains.",
     since: "Anticipatory 2.6.0 to 2.6.32, CFQ 2.6.13 to 4.20, BFQ since 4.12.",
-    consequences: &["queue-depth-one", "reads-starved", "writes-starved"],
+    consequences: &[
+        "queue-depth-one",
+        "reads-starved",
+        "writes-starved",
+        "device-latency",
+        "device-bandwidth",
+        "device-idle-exit",
+    ],
     switches: &[
         Switch::Other("elevator.slice_idle_ms"),
         Switch::Other("elevator.slice_idle_us"),

@@ -1,4 +1,9 @@
 //! Sub-buffers of the rings as records. Nothing that the bytes may say makes it panic.
+//!
+//! What the capture's own threads do is left out. An event has the number of whichever task was on the CPU, and an
+//! interrupt comes while any task runs: the reading thread, too, which is woken by the work it watches. So an event of
+//! that number is left out only if it happened in the task itself (`common_flags`). Issues and completions are kept
+//! always: a task may run the queue for others, and a request with one of the two counts wrongly.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,9 +15,35 @@ use super::format::{Field, Shape, Values};
 use super::reader::Page;
 use super::ring::{self, Events, HEAD};
 
+/// In `common_flags`: a hard interrupt, a soft one, one that cannot be masked (`enum trace_flag_type`).
+const INTERRUPT: u8 = 0x08 | 0x10 | 0x40;
+
+/// Which tasks' doings are of no interest.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Own {
+    pub(super) threads: Vec<u32>,
+    /// But what they start inherits their descriptors.
+    pub(super) children: bool,
+}
+
+impl Own {
+    /// Whether this is to be left out.
+    fn hides(&self, pid: u32, interrupt: bool, seen: &Seen) -> bool {
+        if interrupt || !self.threads.contains(&pid) {
+            return false;
+        }
+        match seen {
+            Seen::Issue(_) | Seen::Complete { .. } => false,
+            Seen::Other { name, .. } => !(self.children && name == "task:task_newtask"),
+            _ => true,
+        }
+    }
+}
+
 /// What was decoded.
 #[derive(Debug, Default)]
 pub(super) struct Decoded {
+    pub(super) own: Own,
     pub(super) records: Vec<Record>,
     /// Events that the rings held.
     pub(super) events: u64,
@@ -36,18 +67,23 @@ impl Decoded {
         let mut events = Events::new(&page.bytes[HEAD..HEAD + head.len], head.time);
         for (time, event) in events.by_ref() {
             self.events += 1;
-            let Some((pid, seen)) = self.event(event, shapes) else {
+            let Some((pid, interrupt, seen)) = self.event(event, shapes) else {
                 self.undecoded += 1;
                 continue;
             };
+            if self.own.hides(pid, interrupt, &seen) {
+                continue;
+            }
             self.records.push(Record { at: Nanos(time.saturating_sub(start_ns)), cpu: page.cpu, pid, seen });
         }
         self.undecoded += u64::from(events.broken);
     }
 
-    fn event(&mut self, event: &[u8], shapes: &BTreeMap<u16, Shape>) -> Option<(u32, Seen)> {
+    /// The task that was on the CPU, whether it was interrupted, and what happened.
+    fn event(&mut self, event: &[u8], shapes: &BTreeMap<u16, Shape>) -> Option<(u32, bool, Seen)> {
         let shape = shapes.get(&u16::from_ne_bytes(event.get(..2)?.try_into().ok()?))?;
         let pid = shape.pid.number(event)? as u32;
+        let flags = shape.flags.as_ref().and_then(|flags| flags.number(event)).unwrap_or(0) as u8;
         if let Some(comm) = shape.comm.as_ref().and_then(|comm| comm.text(event)) {
             // Most events are of somebody whose name is known.
             if self.names.get(&pid).is_none_or(|known| known.as_bytes() != comm) {
@@ -58,7 +94,7 @@ impl Decoded {
             Some(show) => show(&Values { event, fields: &shape.used })?,
             None => Seen::Other { name: shape.name.clone(), fields: text(&shape.all, event) },
         };
-        Some((pid, seen))
+        Some((pid, flags & INTERRUPT != 0, seen))
     }
 }
 

@@ -29,6 +29,8 @@ pub(super) struct Format {
     pub(super) fields: Vec<Field>,
     /// Where the process is.
     pub(super) pid: Option<Field>,
+    /// In which context it happened.
+    pub(super) flags: Option<Field>,
 }
 
 /// The value of `key:` in a part of a line.
@@ -69,6 +71,7 @@ pub(super) fn parse(text: &str) -> Result<Format, String> {
             let field = field(line).ok_or_else(|| format!("`{line}` is no field"))?;
             match field.name.as_str() {
                 "common_pid" => format.pid = Some(field),
+                "common_flags" => format.flags = Some(field),
                 name if name.starts_with("common_") => {}
                 _ => format.fields.push(field),
             }
@@ -122,6 +125,8 @@ pub(super) struct Shape {
     /// `group:name`.
     pub(super) name: String,
     pub(super) pid: Field,
+    /// In which context it happened, where this kernel says so.
+    pub(super) flags: Option<Field>,
     /// The name of the process, where the event has it.
     pub(super) comm: Option<Field>,
     /// Every field.
@@ -141,7 +146,8 @@ impl Shape {
         let pid = format.pid.clone().ok_or("it has no common_pid")?;
         let comm = find("comm");
         let name = name.replacen('/', ":", 1);
-        Ok(Shape { id: format.id, name, pid, comm, used, all: format.fields, show: event.show })
+        let Format { id, fields: all, flags, .. } = format;
+        Ok(Shape { id, name, pid, flags, comm, used, all, show: event.show })
     }
 }
 

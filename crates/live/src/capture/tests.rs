@@ -7,7 +7,7 @@ use iowhy_stack::trace::{Dev, Extent, Inode, RaInput, Record, Rwbs, Seen};
 use iowhy_stack::units::{Nanos, Sector};
 use proptest::prelude::*;
 
-use super::decode::{Decoded, rwbs};
+use super::decode::{Decoded, Own, rwbs};
 use super::events::{EVENTS, Place, filter};
 use super::format::{self, Shape};
 use super::instance::{lost_in_stats, parse_names};
@@ -228,6 +228,42 @@ fn events_become_records() {
             ),
         ]
     );
+}
+
+#[test]
+fn only_what_the_own_threads_do_themselves_is_left_out() {
+    let read: &[(usize, &[u8])] = &[(16, &5_u64.to_ne_bytes())];
+    // By the flags of the event: which context, and whether the request or the call of an own thread is kept.
+    let table = [
+        (0x00, [true, false]),
+        (0x01, [true, false]),
+        // Flags of other things: interrupts off, a task is to be scheduled, bottom halves off.
+        (0xa7, [true, false]),
+        (0x08, [true, true]),
+        (0x11, [true, true]),
+        (0x40, [true, true]),
+    ];
+    for (flags, kept) in table {
+        let with_flags = |mut event: Vec<u8>| {
+            event[2] = flags;
+            framed(1, &event)
+        };
+        let data = [issue(), event(48, 2105, 77, read), event(48, 2105, 78, read)].map(with_flags).concat();
+        let pread = PREAD
+            .replace("ID: 838", "ID: 2105")
+            .replace("format:\n", "format:\n\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n");
+        let mut shapes = shapes();
+        shapes.insert(2105, shape("syscalls/sys_enter_pread64", &pread));
+        let own = Own { threads: vec![77], children: false };
+        let mut decoded = Decoded { own, ..Decoded::default() };
+        decoded.page(&Page { cpu: 3, bytes: &page(7, 0, &data) }, &shapes, 0);
+        let has = |what: fn(&Record) -> bool| decoded.records.iter().any(what);
+        let request = has(|record| matches!(record.seen, Seen::Issue(_)));
+        let call = has(|record| record.pid == 77 && matches!(record.seen, Seen::CallStart { .. }));
+        assert_eq!([request, call], kept, "flags {flags:#x}");
+        assert!(has(|record| record.pid == 78), "of another task");
+        assert_eq!((decoded.events, decoded.undecoded), (3, 0));
+    }
 }
 
 #[test]

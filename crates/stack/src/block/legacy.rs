@@ -4,12 +4,12 @@
 //! allocate   a pool that is almost used up becomes full, and the task that filled it a batcher: it may take
 //!            `batch_requests` more within `batch_time`; others wait, unless the elevator wants them
 //! cap        from 2.6.18 on nobody takes more than 3/2 of the pool
-//! free       a waiter is woken when there is room; the pool is full no more once nobody waits
+//! free       a waiter is woken if there is room, one for each request; the pool is full no more once nobody waits
 //! 2.4        one pool for both directions, and a limit of sectors: readers may go a quarter beyond
 //! ```
 //! Source: 2.6.6 and 2.6.18 `drivers/block/ll_rw_blk.c`, 3.2 and 4.4 `block/blk-core.c`, `get_request`; 2.4.27
-//! `__get_request_wait`. Known deviations: congestion ends below 111 requests of 128 and begins above 112, as the
-//! kernel has it; a request that is united with another frees its place at once, without waking anybody.
+//! `__get_request_wait`. Congestion ends below 111 requests of 128 and begins above 112, as the kernel has it. Known
+//! deviation: from 2.6.10 on a pool is full no more as soon as there is room, whoever waits.
 
 use super::QueueLimits;
 use super::rules::{Classes, QueueRules};
@@ -117,9 +117,9 @@ impl Pools {
         }
     }
 
-    /// A task that has waited for a request may take several.
+    /// A task that has waited for a request may take several, but at least the one that it was woken for.
     pub(super) fn make_batcher(&mut self, task: u32, now: Nanos, limits: &QueueLimits) {
-        let batcher = Batcher { task, left: limits.batch_requests, until: now + limits.batch_time };
+        let batcher = Batcher { task, left: limits.batch_requests.max(1), until: now + limits.batch_time };
         match self.batchers.iter_mut().find(|b| b.task == task) {
             Some(known) => *known = batcher,
             None => self.batchers.push(batcher),
@@ -137,7 +137,7 @@ impl Pools {
     }
 
     pub(super) fn no_waiters(&mut self, class: usize, limits: &QueueLimits) {
-        if self.allocated[class] + 1 < limits.nr_requests {
+        if self.allocated[class] < limits.nr_requests {
             self.full[class] = false;
         }
     }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use super::{Due, World};
 use crate::block::PlugList;
-use crate::event::CallId;
+use crate::event::{CallId, Dir};
 use crate::units::Nanos;
 
 /// A task: a thread of the program or a daemon, numbered from 0.
@@ -35,6 +35,8 @@ pub(super) struct TaskInfo {
     pub(super) call: CallId,
     /// Its writes are synchronous (`PF_SYNCWRITE`).
     pub(super) sync_write: bool,
+    /// It is among those that wait for a free request.
+    waits_for_request: bool,
     /// Nested plugs.
     pub(super) plug_depth: u32,
     /// Requests it holds back.
@@ -67,8 +69,8 @@ pub(super) struct Sched {
     nr_cpus: u32,
     counters: Vec<Counter>,
     free_counters: Vec<u32>,
-    /// Tasks that wait for a free request, by direction.
-    pub(super) request_waiters: [VecDeque<TaskId>; 2],
+    /// Tasks that wait for a free request, by class.
+    request_waiters: [VecDeque<TaskId>; 2],
 }
 
 impl Sched {
@@ -90,6 +92,28 @@ impl Sched {
 
     pub(super) fn task_mut(&mut self, id: TaskId) -> &mut TaskInfo {
         &mut self.tasks[id as usize]
+    }
+
+    /// A task joins those that wait for a free request of this class.
+    pub(super) fn wait_for_request(&mut self, task: TaskId, class: Dir) {
+        self.task_mut(task).waits_for_request = true;
+        self.request_waiters[class as usize].push_back(task);
+    }
+
+    /// Whether it is still among them.
+    pub(super) fn waits_for_request(&self, task: TaskId) -> bool {
+        self.task(task).waits_for_request
+    }
+
+    /// Takes the one that has waited longest.
+    pub(super) fn next_request_waiter(&mut self, class: Dir) -> Option<TaskId> {
+        let task = self.request_waiters[class as usize].pop_front()?;
+        self.task_mut(task).waits_for_request = false;
+        Some(task)
+    }
+
+    pub(super) fn nobody_waits_for_request(&self, class: Dir) -> bool {
+        self.request_waiters[class as usize].is_empty()
     }
 
     /// A counter of bios on behalf of `task`, at zero.
@@ -171,6 +195,7 @@ impl World<'_, '_> {
             ran: Nanos::ZERO,
             call: CallId::NONE,
             sync_write: false,
+            waits_for_request: false,
             plug_depth: 0,
             plug: PlugList::new(),
         };
