@@ -7,6 +7,7 @@ mod compare;
 mod conform;
 mod doctor;
 mod explain;
+mod explain_live;
 mod fio;
 mod history;
 mod killed;
