@@ -29,7 +29,9 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
             "--cases" => cases = true,
             "--page" => page = true,
             "--show" => show = Some(u32::try_from(number("--show")?).map_err(|_| "--show is too large".to_owned())?),
-            other => return Err(format!("unknown word `{other}`: --seed S, --count N, --cases, --show NR, --page, --json")),
+            other => {
+                return Err(format!("unknown word `{other}`: --seed S, --count N, --cases, --show NR, --page, --json"));
+            }
         }
     }
     if let Some(nr) = show {
@@ -71,7 +73,10 @@ fn share(score: &Score, causes: usize, holds: fn(&Case) -> bool) -> String {
 /// The score as it stands on the page of rules.
 fn table(seed: u64, score: &Score) -> String {
     let mut lines = vec![
-        format!("`cargo xtask plant --seed {seed} --count {} --page`; in brackets the exact interval at 95 %.", score.cases.len()),
+        format!(
+            "`cargo xtask plant --seed {seed} --count {} --page`; in brackets the exact interval at 95 %.",
+            score.cases.len()
+        ),
         String::new(),
         "| planted | asked | right |".to_owned(),
         "| --- | --- | --- |".to_owned(),

@@ -25,7 +25,8 @@ use crate::output::{self, Exit};
     sim:linux-2.6.38 --bad sim:linux-2.6.39 \\\n    dd if=/dev/sda bs=1M count=512\n\nAmong commits: measures a \
     command until it is sure, and exits as git wants it:\n0 good, 1 bad, 125 skip (it failed, or cannot tell), 128 a \
     mistake.\n\n  git checkout v1; iowhy bisect --git --learn good -- ./measure\n  git checkout v2; iowhy bisect --git \
-    --learn bad -- ./measure\n  git bisect start v2 v1; git bisect run iowhy bisect --git -- ./measure\n\nBehind compare, check \
+    --learn bad -- ./measure\n  git bisect start v2 v1; git bisect run iowhy bisect --git -- ./measure\n\nBehind \
+    compare, check \
     and explain, --bisect-exit makes their exit codes such.\n\nExit codes: 0 found, 2 a mistake in what was asked \
     for, 3 no difference, or\ncannot tell.")]
 pub(crate) struct Arguments {

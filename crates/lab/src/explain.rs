@@ -160,8 +160,7 @@ fn found(delta: &Delta<'_>) -> Vec<Finding> {
     let matches: Vec<(&'static Rule, rules::Match)> =
         rules::RULES.iter().filter_map(|rule| (rule.find)(delta).map(|found| (*rule, found))).collect();
     let consequence = |rule: &Rule| matches.iter().any(|(other, _)| other.consequences.contains(&rule.name));
-    let kept: Vec<&(&'static Rule, rules::Match)> =
-        matches.iter().filter(|(rule, _)| !consequence(rule)).collect();
+    let kept: Vec<&(&'static Rule, rules::Match)> = matches.iter().filter(|(rule, _)| !consequence(rule)).collect();
     // What explains a part of its own comes first; whatever is left is shared by those that explain the rest.
     let whole = delta.slower_by();
     let own = |found: &rules::Match| found.share_ns.map(|ns| (ns / whole).clamp(0.0, 1.0));

@@ -140,7 +140,8 @@ pub fn row(id: &str, row: &str) -> Result<RunnableRow, IncidentError> {
     Ok(RunnableRow { command: run.command.clone(), plan: run.plan.clone(), repetitions })
 }
 
-/// The rows that an explanation of the incident compares: what it was before (or without the cause), and what is broken.
+/// The rows that an explanation of the incident compares: what it was before (or without the cause), and what is
+/// broken.
 ///
 /// # Errors
 /// If the incident is unknown.

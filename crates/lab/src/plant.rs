@@ -3,7 +3,8 @@
 //! ```text
 //! draw      none (20 %), one (60 %) or two (20 %) causes, each as often, then a job and a kernel with a disk that fit
 //! make      both sides are run with different seeds, the causes on one of them, on which is drawn, too
-//! material  a cause that moves the time of an operation by less than 10 %, by itself or beside the other, is no cause, and
+//! material  a cause that moves the time of an operation by less than 10 %, by itself or beside the other, is no
+//!           cause, and
 //!           a pair of sides that the verdict does not tell apart has nothing to explain: another case is drawn;
 //!           two causes pull in one direction, for of two that do not, one is hidden by the other
 //! hide      the explanation gets the events and nothing else: no word of kernels, policies, tunables or devices

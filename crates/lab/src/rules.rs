@@ -1,17 +1,18 @@
-//! Mechanisms that make I/O slower, one file each: what it is, how it shows in events, what to do, what would refute it.
+//! Mechanisms that make I/O slower, one file each: what it is, how it shows in events, what to do, what would refute
+//! it.
 //!
 //! A rule looks at the digests of a slow and a fast side and says whether the slow one suffers from its mechanism and
-//! the fast one does not. It judges a layer by what it makes of equal input, so that it does not take what another layer
+//! the fast one does not. It judges a layer by what it makes of equal input, so that it does not take what another
+//! layer
 //! did for its own. [`RULES`] is in the order of the path; docs/RULES.md is made of it.
 
-use crate::explain::delta::{Contrast, Delta, Unit};
 use crate::explain::Evidence;
+use crate::explain::delta::{Contrast, Delta, Unit};
 
 mod alone;
 mod async_queue_per_task;
 mod cache_too_small;
 mod changed_job;
-pub mod page;
 mod cpu_bound_submission;
 mod device;
 mod device_bandwidth;
@@ -28,6 +29,7 @@ mod merge_delays_first_page;
 mod merging_off;
 mod mmap_read_around;
 mod noisy_neighbour;
+pub mod page;
 mod plug_around_read;
 mod queue_depth_one;
 mod random_advice;

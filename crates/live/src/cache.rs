@@ -118,7 +118,8 @@ pub fn make_warm(file: &File, bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads single pages of a file, `bytes` long, spread evenly over it: as somebody who looks into it here and there. What
+/// Reads single pages of a file, `bytes` long, spread evenly over it: as somebody who looks into it here and there.
+/// What
 /// cannot be read is left out.
 pub fn touch(file: &File, bytes: u64, nr_pages: u64) {
     // Nothing is to be read ahead of them. It is advice for this descriptor only.

@@ -17,7 +17,7 @@ pub struct Dev(pub u32);
 
 impl Dev {
     /// Of a major and a minor number.
-    pub fn new(major: u32, minor: u32) -> Dev {
+    pub const fn new(major: u32, minor: u32) -> Dev {
         Dev(major << 20 | (minor & 0xf_ffff))
     }
 

@@ -293,7 +293,8 @@ fn the_page_of_rules_is_fresh() {
     let path = root().join("docs/RULES.md");
     let page = fs::read_to_string(&path).unwrap_or_default();
     // The table takes minutes, and is another command's.
-    let table = page.split_once(TABLE[0]).and_then(|(_, rest)| rest.split_once(TABLE[1])).map_or("", |(table, _)| table);
+    let table =
+        page.split_once(TABLE[0]).and_then(|(_, rest)| rest.split_once(TABLE[1])).map_or("", |(table, _)| table);
     let fresh = text(&iowhy("models rule --markdown").stdout);
     let fresh = if table.trim().is_empty() { fresh } else { with_table(&fresh, table.trim_matches('\n')) };
     is_fresh(&path, &fresh);

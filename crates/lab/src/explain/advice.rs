@@ -4,7 +4,8 @@
 //! value the fast side had. The gain is predicted from the cause's share of the difference, and measured if the
 //! experiment was made ([`prove_live`](super::prove_live)); both in percent of the slow side's time for an operation.
 //!
-//! A note is no finding: it names pages that somebody keeps in the cache under direct calls, where the times of the runs
+//! A note is no finding: it names pages that somebody keeps in the cache under direct calls, where the times of the
+//! runs
 //! cannot tell what that costs. The price depends on the kernel and the device, the pages do not.
 
 use super::delta::Delta;
@@ -112,7 +113,8 @@ pub fn notes(explanation: &mut Explanation, sides: &[Gathered; 2]) {
             ));
         } else if around > 0.5 && before > 0 {
             explanation.warnings.push(format!(
-                "{label}: {:.0} % of the calls go round the page cache, and {} of the files were in it before they began \
+                "{label}: {:.0} % of the calls go round the page cache, and {} of the files were in it before they \
+                 began \
                  ({STALE}): who put them there is not in the trace, and these runs do not tell what that costs",
                 100.0 * around,
                 count(before, "page", "pages")

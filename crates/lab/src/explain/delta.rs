@@ -208,9 +208,7 @@ impl<'a> Delta<'a> {
         match apart {
             true if few => (changed, "the sides differ by more than five standard errors".to_owned()),
             true => (changed, format!("runs of both sides rank apart: Mann-Whitney, p = {p:.4}")),
-            false if few => {
-                (Verdict::Inconclusive, "the runs of a side differ as much as the sides do".to_owned())
-            }
+            false if few => (Verdict::Inconclusive, "the runs of a side differ as much as the sides do".to_owned()),
             false => (Verdict::Inconclusive, format!("it may be chance: Mann-Whitney, p = {p:.4}")),
         }
     }
@@ -220,10 +218,14 @@ impl<'a> Delta<'a> {
         let mut warnings = Vec::new();
         for side in [self.fast, self.slow] {
             if side.lost > 0 {
-                warnings.push(format!("{}: the kernel lost {} events; what is missing was not seen", side.label, side.lost));
+                warnings.push(format!(
+                    "{}: the kernel lost {} events; what is missing was not seen",
+                    side.label, side.lost
+                ));
             }
             if side.inferred_windows {
-                warnings.push(format!("{}: windows are inferred from pages; this kernel does not trace them", side.label));
+                warnings
+                    .push(format!("{}: windows are inferred from pages; this kernel does not trace them", side.label));
             }
             if side.runs.iter().any(|run| run.operations() == 0) {
                 warnings.push(format!("{}: a run has no calls; its time is taken as a whole", side.label));

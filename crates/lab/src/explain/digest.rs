@@ -1,10 +1,12 @@
 //! One run in numbers: everything that rules and attribution ask of the events of a run, gathered in one pass.
 //!
-//! The events are those of the simulator or a joined trace of the running kernel; both speak one vocabulary, and nothing
+//! The events are those of the simulator or a joined trace of the running kernel; both speak one vocabulary, and
+//! nothing
 //! here knows which one it was. What only a simulator can know (`..Model`) is not looked at.
 //!
 //! ```text
-//! workload   what was asked for: sizes, places, threads, syncs; it has to be equal for the rest to be the kernel's doing
+//! workload   what was asked for: sizes, places, threads, syncs; it has to be equal for the rest to be the kernel's
+//!            doing
 //! cache      pages found, missing, put in, taken out, read again after they had been taken out
 //! windows    read-ahead decisions, what came of their pages, why windows were closed
 //! bios       sizes; which could have joined the request before them, and which did
@@ -15,7 +17,8 @@
 //! foreign    what nobody in the workload has asked for
 //! time       who waits for what, adding up to the whole ([`Time`])
 //! ```
-//! A request belongs to a call if it carries pages that the call asks for (or none of a file at all); what is read ahead
+//! A request belongs to a call if it carries pages that the call asks for (or none of a file at all); what is read
+//! ahead
 //! of a call's own range keeps nobody waiting until somebody asks for it. Known limits: events of a trace do not tell a
 //! thread that sleeps from one that computes, so [`Layer::Lock`] is what calls take beyond four times the median of
 //! their kind without any I/O; calls that wait for a page that another call has asked for, but that is in no request
@@ -34,8 +37,8 @@ use iowhy_stack::units::{Nanos, PAGE_BYTES, SECTOR_BYTES};
 
 pub use commands::{Class, Commands, Load, Moments, Place, Within};
 pub use tally::{PageSet, Spread};
-pub use waits::{LAYERS, Layer, Time};
 use waits::Waits;
+pub use waits::{LAYERS, Layer, Time};
 
 /// What was asked for, by kind of call: reads, writes, syncs.
 #[derive(Clone, Debug, Default)]
@@ -52,7 +55,8 @@ pub struct Workload {
     pub returned: [u64; 2],
     /// Calls that went round the page cache: they had bios and touched no page.
     pub direct: [u64; 2],
-    /// Calls during which nothing was seen: direct ones on a device that takes bios as they are, or such as need no I/O.
+    /// Calls during which nothing was seen: direct ones on a device that takes bios as they are, or such as need no
+    /// I/O.
     pub quiet: [u64; 2],
     /// Calls that began while another one on the same file was in progress.
     pub overlapping: u64,
@@ -159,7 +163,8 @@ pub struct Plugs {
     pub held: Spread,
     /// The same of those that carry only pages nobody has asked for yet.
     pub held_ahead: Spread,
-    /// Time during which the device had nothing to do, nothing was with the elevator, and reads were held in a plug, ns.
+    /// Time during which the device had nothing to do, nothing was with the elevator, and reads were held in a plug,
+    /// ns.
     pub device_starved: u64,
 }
 
@@ -610,9 +615,11 @@ impl Observer {
         self.cached.insert(file, page, nr);
         let state = self.files.entry(file).or_default();
         state.cached[usize::from(call.is_none())] += nr;
-        self.out.cache.most = self.out.cache.most.max(self.out.cache.added.saturating_sub(
-            self.out.cache.reclaimed + self.out.cache.dropped,
-        ));
+        self.out.cache.most = self
+            .out
+            .cache
+            .most
+            .max(self.out.cache.added.saturating_sub(self.out.cache.reclaimed + self.out.cache.dropped));
         let Some(call) = call else {
             self.others.insert(file, page, nr);
             self.out.foreign.pages += nr;
@@ -675,9 +682,8 @@ impl Observer {
             self.out.bios.count[way] += 1;
             self.out.bios.sizes[way].add(u64::from(nr_sectors));
         }
-        let neighbour = self.last_bio[way]
-            .filter(|(end, _)| *end == sector)
-            .and_then(|_| self.commands.waiting_until(dir, sector));
+        let neighbour =
+            self.last_bio[way].filter(|(end, _)| *end == sector).and_then(|_| self.commands.waiting_until(dir, sector));
         if neighbour.is_some() {
             self.out.bios.could_join[way] += 1;
         }
@@ -731,8 +737,7 @@ impl Observer {
         let mut counts: Vec<u64> = self.regions.values().map(|(n, _)| *n).collect();
         counts.sort_unstable_by(|a, b| b.cmp(a));
         let (all, tenth) = (counts.iter().sum::<u64>(), counts.len().div_ceil(10));
-        out.workload.top_tenth =
-            if all == 0 { 0.0 } else { counts[..tenth].iter().sum::<u64>() as f64 / all as f64 };
+        out.workload.top_tenth = if all == 0 { 0.0 } else { counts[..tenth].iter().sum::<u64>() as f64 / all as f64 };
         (out.commands, out.plugs.device_starved) = self.commands.finish(self.now);
         (out.foreign.device, out.foreign.in_the_way) = (out.commands.foreign, out.commands.in_the_way);
         out.time = self.waits.finish(self.now, elapsed, out);

@@ -1,6 +1,7 @@
 //! The difference split over layers, so that the parts add up to the whole.
 //!
-//! The time for an operation is divided among [`Layer`]s by what its calls wait for at each moment. Of the time that they
+//! The time for an operation is divided among [`Layer`]s by what its calls wait for at each moment. Of the time that
+//! they
 //! wait for I/O, the part that comes of waiting more often is taken out and counted for the layer that makes it so, at
 //! the price that a wait has on the fast side:
 //!

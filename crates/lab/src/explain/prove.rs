@@ -1,9 +1,11 @@
 //! The experiment that could refute a finding: one thing is switched on the slow side, and the difference is looked at
 //! again.
 //!
-//! In the simulator the slow side's runs are made again with the same seeds and with nothing else different. A rule says
+//! In the simulator the slow side's runs are made again with the same seeds and with nothing else different. A rule
+//! says
 //! what to switch ([`Switch`]), best first; the first that applies to the stack is made. Of two sides whose stacks are
-//! both known, "as on the fast side" is one of the things to switch. The time for an operation is compared with the fast
+//! both known, "as on the fast side" is one of the things to switch. The time for an operation is compared with the
+//! fast
 //! side's before and after; the interval of the change afterwards is Student's, of the difference of the means (Welch)
 //! over the fast side's mean.
 

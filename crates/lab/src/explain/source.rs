@@ -16,9 +16,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use iowhy_stack::outcome::{Plan, RunError};
 use iowhy_stack::sim;
 
-use super::{Side, modes};
 use super::digest::{Digest, Observer};
 use super::prove_live::Recipe;
+use super::{Side, modes};
 use crate::diagnose::{Problem, Problems, Span};
 use crate::incident::command::{plan_of_command, repetition};
 use crate::incident::{self, IncidentError};

@@ -179,13 +179,11 @@ fn advice(of: &Advice) -> String {
 }
 
 fn proved(of: &Counterfactual, explanation: &Explanation) -> String {
-    let removed = if of.change_pct_before.abs() > 0.0 {
-        100.0 * (1.0 - of.change_pct_after / of.change_pct_before)
-    } else {
-        0.0
-    };
+    let removed =
+        if of.change_pct_before.abs() > 0.0 { 100.0 * (1.0 - of.change_pct_after / of.change_pct_before) } else { 0.0 };
     format!(
-        "`{}` with {}: {:+.1} % instead of {:+.1} % against `{}`, interval [{:+.1}, {:+.1}] % from {} runs; {removed:.0} % \
+        "`{}` with {}: {:+.1} % instead of {:+.1} % against `{}`, interval [{:+.1}, {:+.1}] % from {} runs; \
+         {removed:.0} % \
          of the difference is gone",
         shown(&of.side, LABEL),
         of.setting,
@@ -230,6 +228,7 @@ fn waterfall(text: &mut String, explanation: &Explanation) {
         format!("{sign}{}", figure((b - a).abs(), Unit::Ns)),
     );
     if explanation.unexplained_pct > 0.05 {
-        let _ = writeln!(text, "   {:.0} % of the difference is not explained by a finding", explanation.unexplained_pct);
+        let _ =
+            writeln!(text, "   {:.0} % of the difference is not explained by a finding", explanation.unexplained_pct);
     }
 }

@@ -149,7 +149,8 @@ pub const BASES: &[Base] = &[
     },
     Base {
         name: "direct random reads, 32 at once",
-        job: "run fio --name=j --randrepeat=0 --rw=randread --bs=4k --size=4g --number_ios=2500 --direct=1 --ioengine=libaio \
+        job: "run fio --name=j --randrepeat=0 --rw=randread --bs=4k --size=4g --number_ios=2500 --direct=1 \
+              --ioengine=libaio \
               --iodepth=32",
         places: FAST,
         tags: &[SmallDeep, Fio],
@@ -178,7 +179,8 @@ pub const BASES: &[Base] = &[
     },
     Base {
         name: "database",
-        job: "run fio --name=j --randrepeat=0 --rw=randrw --rwmixread=60 --bs=16k --size=1g --fsync=20 --numjobs=4 --number_ios=200 \
+        job: "run fio --name=j --randrepeat=0 --rw=randrw --rwmixread=60 --bs=16k --size=1g --fsync=20 --numjobs=4 \
+              --number_ios=200 \
               --thread",
         places: OLD_AND_NEW,
         tags: &[Fsync, Fio],
@@ -198,7 +200,8 @@ pub const BASES: &[Base] = &[
     },
     Base {
         name: "cached reads",
-        job: "run fio --name=j --randrepeat=0 --rw=randread --random_distribution=zipf:1.1 --bs=4k --size=192m --number_ios=8000 \
+        job: "run fio --name=j --randrepeat=0 --rw=randread --random_distribution=zipf:1.1 --bs=4k --size=192m \
+              --number_ios=8000 \
               --iowhy_cache=warm",
         places: OLD_AND_NEW,
         tags: &[Cached, Fio],
@@ -206,7 +209,8 @@ pub const BASES: &[Base] = &[
     },
     Base {
         name: "random touches of a mapping",
-        job: "run fio --name=j --randrepeat=0 --rw=randread --bs=4k --size=2g --number_ios=300 --ioengine=mmap --fadvise_hint=0",
+        job: "run fio --name=j --randrepeat=0 --rw=randread --bs=4k --size=2g --number_ios=300 --ioengine=mmap \
+              --fadvise_hint=0",
         places: OLD_AND_NEW,
         tags: &[MappedRandom, Fio],
         runs: 5,
@@ -243,7 +247,8 @@ pub const BASES: &[Base] = &[
     },
     Base {
         name: "direct writers of a probed device",
-        job: "run fio --rw=randwrite --name=j --randrepeat=0 --filename=/dev/mapper/zzz --size=26843545600 --norandommap --direct=1 \
+        job: "run fio --rw=randwrite --name=j --randrepeat=0 --filename=/dev/mapper/zzz --size=26843545600 \
+              --norandommap --direct=1 \
               --iodepth=1024 --iodepth_batch_complete=16 --iodepth_batch_submit=16 --ioengine=libaio --offset=0 \
               --offset_increment=53687091200 --bs=4096 --numjobs=2 --thread --number_ios=20000 --iowhy_actor=blkid \
               --iowhy_probe_delay=5ms-15ms --iowhy_open_stagger=20ms",
@@ -295,7 +300,8 @@ pub struct Plant {
 
 /// Calls of another size leave no equal commands, windows or copies to compare, and so hide every cause below.
 const HIDES_OTHERS: &str = "size";
-/// Groups whose causes leave no equal commands, so that nothing can be said of the device beside them: other windows are
+/// Groups whose causes leave no equal commands, so that nothing can be said of the device beside them: other windows
+/// are
 /// other requests, and a neighbour's commands lie between all others.
 const HIDE_DEVICE: &[&str] = &["read-ahead", "actor", "requests"];
 

@@ -86,11 +86,11 @@ mod tests {
         let run = |nr: u64| {
             let mut run = Digest { elapsed: Nanos(1000 * time + nr), ..Digest::default() };
             run.time.slots = 1;
-            for way in 0..2 {
+            for (way, wait) in waits.into_iter().enumerate() {
                 run.workload.calls[way] = 100;
                 run.commands.issued[way] = 100;
-                (0..100).for_each(|_| run.commands.i2d[way].add(1000 * waits[way] + nr));
-                (0..100).for_each(|_| run.latency[way].add(1000 * (waits[way] + 5000)));
+                (0..100).for_each(|_| run.commands.i2d[way].add(1000 * wait + nr));
+                (0..100).for_each(|_| run.latency[way].add(1000 * (wait + 5000)));
             }
             run
         };

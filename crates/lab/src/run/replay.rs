@@ -9,7 +9,8 @@
 //! open     each call at its time in the trace, or as soon as the thread is free after that
 //! ```
 //! The idea is that of fio's `read_iolog` with and without `replay_no_stall`, and of `btreplay`. Known limits: calls of
-//! which the trace tells no file or no offset are left out, and so are those that failed, that read nothing at the end of
+//! which the trace tells no file or no offset are left out, and so are those that failed, that read nothing at the end
+//! of
 //! a file, discards and flushes; each is told, and why. A closed replay of bios keeps the depth, not which one of them
 //! another waited for. What was in the page cache is not known: the replay begins with a cold one.
 

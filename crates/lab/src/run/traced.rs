@@ -4,7 +4,8 @@
 //! threads    calls of the run's own threads are the workload; whoever else makes some is not
 //! files      a job of one file needs no descriptors to be followed: each of its calls is on that file, even if it
 //!            never touches the page cache and the file was opened by a thread that was not traced
-//! touches    a thread on a mapping makes no calls; each fault of it becomes one, a read of a page, that lasts until the
+//! touches    a thread on a mapping makes no calls; each fault of it becomes one, a read of a page, that lasts until
+//!            the
 //!            thread faults again. Touches that did not fault are added, so that there are as many as the run counted:
 //!            behind the faults, evenly, on the same pages, and without any time
 //! ```
@@ -167,8 +168,9 @@ mod tests {
         let mut who = Who { pids: vec![5], ..Who::default() };
         touches(&mut trace, &[(5, 5)], &mut who);
         let joined = join(&trace, &who);
-        let calls: Vec<_> = joined.calls.iter().map(|call| (call.start.0, call.end.map(|end| end.0), call.offset)).collect();
-        let page = |start, end, page| (start, Some(end), Some(page << 12));
+        let calls: Vec<_> =
+            joined.calls.iter().map(|call| (call.start.0, call.end.map(|end| end.0), call.offset)).collect();
+        let page = |start, end, page: u64| (start, Some(end), Some(page << 12));
         // Two of five touches did not fault.
         let expected = [page(10, 30, 3), page(30, 70, 8), page(70, 70, 8), page(70, 70, 1), page(70, 70, 1)];
         assert_eq!(calls, expected);

@@ -34,8 +34,7 @@ pub fn interval(a: &[f64], b: &[f64], level: f64) -> (f64, f64) {
         return (difference, difference);
     }
     let freedom = error * error / (error_a * error_a / (n_a - 1.0) + error_b * error_b / (n_b - 1.0));
-    let quantile =
-        StudentsT::new(0.0, 1.0, freedom).map_or(f64::INFINITY, |law| law.inverse_cdf(0.5 + level / 2.0));
+    let quantile = StudentsT::new(0.0, 1.0, freedom).map_or(f64::INFINITY, |law| law.inverse_cdf(0.5 + level / 2.0));
     let half = quantile * error.sqrt();
     (difference - half, difference + half)
 }
@@ -44,10 +43,13 @@ pub fn interval(a: &[f64], b: &[f64], level: f64) -> (f64, f64) {
 mod tests {
     use super::*;
 
+    /// Both samples, the level, and the ends.
+    type Case = (&'static [f64], &'static [f64], f64, f64, f64);
+
     #[test]
     fn the_values_that_scipy_gives() {
         // ttest_ind(b, a, equal_var=False).confidence_interval(level) of SciPy 1.16.3.
-        let cases: &[(&[f64], &[f64], f64, f64, f64)] = &[
+        let cases: &[Case] = &[
             (&[1.0, 2.0, 3.0, 4.0], &[2.0, 4.0, 6.0, 8.0, 10.0], 0.95, -0.385_368_081, 7.385_368_081),
             (&[10.0, 10.1, 9.9], &[12.0, 12.4, 11.8], 0.99, 0.683_140_416, 3.450_192_918),
             (&[5.0, 5.0], &[7.0, 9.0], 0.95, -9.706_204_736, 15.706_204_736),

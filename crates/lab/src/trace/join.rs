@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! call       what a task does between the begin and the end of a system call is done for that call
-//! file       the descriptor's, if it is known (see `descriptors`); else the mapping whose pages the call looks up; later
+//! file       the descriptor's, if it is known (see `descriptors`); else the mapping whose pages the call looks up;
+//!            later
 //!            calls on the same open file go to the same file, and earlier ones where nothing else is known
 //! page, bio  a task adds pages to a mapping and then submits bios for them in the same order: a read bio takes as many
 //!            pages as it has bytes from those that wait (not those of metadata; what a write adds waits for nothing)
@@ -12,12 +13,14 @@
 //! complete   of a request, by its sectors; of a bio alone, if it has no request
 //! waited     of the requests with pages that the call asks for, or with its own bios that carry no pages of a mapping,
 //!            those that complete while it runs
-//! windows    as traced; from a kernel that has no tracepoints for them, each run of pages that a call adds is one, until
+//! windows    as traced; from a kernel that has no tracepoints for them, each run of pages that a call adds is one,
+//!            until
 //!            a bio of data is queued (a window's pages are all added before they are read), and is marked as inferred
 //! ```
 //! Source: the order of `page_cache_ra_unbounded`, `submit_bio_noacct`, `blk_mq_submit_bio` and `blk_update_request`
 //! (6.18). Known limits: a bio of another task for pages of this one (swap, helper threads of a file system) goes to
-//! that task; where a trace has no opens and closes, descriptors that are opened again with other files are told apart by
+//! that task; where a trace has no opens and closes, descriptors that are opened again with other files are told apart
+//! by
 //! their pages only; what could not be linked is counted in [`Leftovers`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};

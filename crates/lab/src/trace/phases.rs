@@ -9,7 +9,8 @@
 //! that pass bios on (majors 9, 253, 254: md and dm) Q2Q, Q2A and Q2C are phases of their own. No time is below 1 ns.
 //!
 //! A trace without a single Q (level light: issues and completions alone) has no bios, and btt says nothing of it. Here
-//! it has D2C, once for each request, from the last D of its sectors to the C that covers them; [`Tables::absent`] names
+//! it has D2C, once for each request, from the last D of its sectors to the C that covers them; [`Tables::absent`]
+//! names
 //! the phases that such a trace cannot have. With the first Q that is forgotten, and btt's rules hold for the whole
 //! trace.
 //!

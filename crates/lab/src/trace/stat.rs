@@ -97,7 +97,8 @@ impl Warning {
                 "allocations are not traced: await is from the issue on, merges are not known".to_owned()
             }
             Warning::OnlyRequests => {
-                "bios are not traced: of the phases only D2C is known, not Q2G, G2I, I2D or Q2C (--trace=layers)".to_owned()
+                "bios are not traced: of the phases only D2C is known, not Q2G, G2I, I2D or Q2C (--trace=layers)"
+                    .to_owned()
             }
             Warning::Unmatched(n) => {
                 format!("{} of requests begun before the trace", count(n, "completion is", "completions are"))

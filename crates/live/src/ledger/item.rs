@@ -261,7 +261,8 @@ const DERIVED: &[(&str, &[&str])] = &[
     ("scheduler", &["nr_requests", "wbt_lat_usec"]),
 ];
 
-/// Writes a setting with a single call, as sysfs wants it: it is the old or the new one at every moment. What the kernel
+/// Writes a setting with a single call, as sysfs wants it: it is the old or the new one at every moment. What the
+/// kernel
 /// derives from it anew gets the value back that it had, as far as the kernel takes that: nobody asked for its change.
 /// Known limit: who is killed between the two calls leaves the derived value.
 pub(super) fn write_setting(path: &Path, value: &str) -> io::Result<()> {
@@ -271,7 +272,8 @@ pub(super) fn write_setting(path: &Path, value: &str) -> io::Result<()> {
     let in_queue = path.parent().is_some_and(|folder| folder.ends_with("queue"));
     let derived = DERIVED.iter().find(|(known, _)| in_queue && *known == name).map_or(&[][..], |(_, derived)| *derived);
     let derived = derived.iter().map(|name| path.with_file_name(name));
-    let before: Vec<(PathBuf, String)> = derived.filter_map(|path| Some((path.clone(), setting(&path).ok()?))).collect();
+    let before: Vec<(PathBuf, String)> =
+        derived.filter_map(|path| Some((path.clone(), setting(&path).ok()?))).collect();
     write(path, value)?;
     for (path, old) in before {
         if setting(&path).is_ok_and(|now| now != old) {

@@ -4,7 +4,8 @@
 //! size       sectors when issued; the largest tells where requests are cut
 //! order      whenever two or more wait, is the one that is taken the oldest, or the next one up from the head?
 //! depth      requests at the device, by the time that requests wait besides
-//! class      direction, size in octaves of pages, place (follows on, near, far), load (alone, alone after a pause, more)
+//! class      direction, size in octaves of pages, place (follows on, near, far), load (alone, alone after a pause,
+//!            more)
 //! D2C        time at the device, by class; so that a device is compared with itself on equal commands
 //! spacing    time between completions while the device has more to do: what a limit on operations looks like
 //! cycles     the same for commands one after the other, with its spread: a cap makes the pace constant

@@ -61,7 +61,8 @@ pub struct Time {
     pub requests: u64,
     /// Bios that they waited for: their own, and one for each request that somebody else had caused.
     pub bios: u64,
-    /// How often calls began to wait for I/O: one read that comes in four pieces, one after the other, waits four times.
+    /// How often calls began to wait for I/O: one read that comes in four pieces, one after the other, waits four
+    /// times.
     pub waits: u64,
 }
 
@@ -263,9 +264,8 @@ impl Waits {
 
     /// A read asks for pages that are on their way already.
     pub(super) fn join_flying(&mut self, now: Nanos, place: usize, file: u32, first: u64, last: u64) {
-        let overlaps = |(of, start, nr): &(u32, u64, u32)| {
-            *of == file && *start <= last && *start + u64::from(*nr) > first
-        };
+        let overlaps =
+            |(of, start, nr): &(u32, u64, u32)| *of == file && *start <= last && *start + u64::from(*nr) > first;
         let wanted = |rq: &&u32| self.flying.get(rq).is_some_and(|flying| flying.pages.iter().any(overlaps));
         let found: Vec<u32> = self.with_pages.iter().filter(wanted).copied().collect();
         found.iter().for_each(|rq| self.attach(now, place, *rq, false));
@@ -307,7 +307,8 @@ impl Waits {
         self.enter(now, rq, Stage::Device);
     }
 
-    /// Syncs without requests of their own wait for whatever is written, and so their time passes whenever that changes.
+    /// Syncs without requests of their own wait for whatever is written, and so their time passes whenever that
+    /// changes.
     fn count_write(&mut self, now: Nanos, stage: Stage, change: fn(u32, u32) -> u32) {
         if self.syncs > 0 {
             let writes = self.writes;
