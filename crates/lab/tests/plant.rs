@@ -1,11 +1,12 @@
-//! Causes are planted and looked for, as `cargo xtask plant` does: what is asked of explanations, on fixed seeds.
+//! Causes are planted and looked for, as `cargo xtask plant` does: what is asked of explanations, on fixed seeds. There are
+//! fewer than there, so that it takes two minutes.
 
 use iowhy_lab::plant::{self, Case};
 
 #[test]
 fn planted_causes_are_found_and_none_is_made_up() {
-    let score = plant::run(1, 200, &|| {});
-    assert!(score.cases.len() >= 195, "only {} cases", score.cases.len());
+    let score = plant::run(1, 100, &|| {});
+    assert!(score.cases.len() >= 97, "only {} cases", score.cases.len());
     let single = score.pct(1, Case::first_right);
     let none = score.pct(0, |case| !case.found.is_empty());
     let double = score.pct(2, Case::all_found);

@@ -25,7 +25,8 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn find(delta: &Delta<'_>) -> Option<Match> {
-    if !reads::equal(delta) {
+    // Larger windows need more of the cache, which is none the smaller for it.
+    if !reads::equal(delta) || delta.of(|d| d.windows.sizes.max() as f64).rose(1.5) {
         return None;
     }
     let again = delta.per_operation(|d| d.cache.again as f64);
