@@ -1,5 +1,5 @@
-//! Causes are planted and looked for, as `cargo xtask plant` does: what is asked of explanations, on fixed seeds. There are
-//! fewer than there, so that it takes two minutes.
+//! Causes are planted and looked for, as `cargo xtask plant` does: what is asked of explanations, on fixed seeds. There
+//! are fewer of them here, so that it takes two minutes.
 
 use iowhy_lab::plant::{self, Case};
 
