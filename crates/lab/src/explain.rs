@@ -23,6 +23,7 @@ pub mod text;
 
 use crate::compare::{Comparison, Verdict};
 use crate::rules::{self, Rule};
+use crate::stats::welch;
 pub use advice::Advice;
 pub use delta::{Contrast, Delta, Unit};
 use digest::Digest;
@@ -71,6 +72,30 @@ pub struct Counterfactual {
     pub ci_pct: (f64, f64),
     /// Runs of each kind that it is made of.
     pub runs: u32,
+}
+
+impl Counterfactual {
+    /// From the times for an operation, ns: of the fast side, of the slow one, and of the slow one with the setting.
+    fn of(setting: String, side: &str, [fast, slow, switched]: [&[f64]; 3], a_is_slow: bool) -> Counterfactual {
+        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
+        let quick = mean(fast);
+        let (low, high) = welch::interval(fast, switched, 0.95);
+        // From base to candidate, whichever of them is slow.
+        let change = |slow: f64| match a_is_slow {
+            true if slow > 0.0 => 100.0 * (quick - slow) / slow,
+            false if quick > 0.0 => 100.0 * (slow - quick) / quick,
+            _ => 0.0,
+        };
+        let ends = [change(quick + low), change(quick + high)];
+        Counterfactual {
+            setting,
+            side: side.to_owned(),
+            change_pct_before: change(mean(slow)),
+            change_pct_after: change(mean(switched)),
+            ci_pct: (ends[0].min(ends[1]), ends[0].max(ends[1])),
+            runs: switched.len() as u32,
+        }
+    }
 }
 
 /// A cause.

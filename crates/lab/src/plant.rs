@@ -15,12 +15,12 @@
 
 mod table;
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use iowhy_stack::event::{CallId, Event, EventSink, FileId, What};
 use iowhy_stack::rng::Rng;
 use iowhy_stack::sim;
+use rayon::prelude::*;
 
 use crate::compare::Verdict;
 use crate::explain::delta::time_per_operation;
@@ -274,26 +274,12 @@ pub fn one(seed: u64, nr: u32) -> Option<Case> {
 
 /// Makes `count` cases. `done` is called after each.
 pub fn run(seed: u64, count: u32, done: &(dyn Fn() + Sync)) -> Score {
-    let (next, redrawn) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let cases = Mutex::new(Vec::new());
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let nr = next.fetch_add(1, Ordering::Relaxed) as u32;
-                    if nr >= count {
-                        return;
-                    }
-                    if let Some(case) = case(seed, nr, &redrawn) {
-                        cases.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(case);
-                    }
-                    done();
-                }
-            });
-        }
-    });
-    let mut cases = cases.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    cases.sort_by_key(|case| case.nr);
+    let redrawn = AtomicUsize::new(0);
+    let made = |nr: u32| {
+        let case = case(seed, nr, &redrawn);
+        done();
+        case
+    };
+    let cases = (0..count).into_par_iter().filter_map(made).collect();
     Score { cases, redrawn: redrawn.into_inner() as u32 }
 }

@@ -279,6 +279,21 @@ pub enum Seen {
 }
 
 impl Seen {
+    /// The file it is about, if it is about the pages of one.
+    pub fn file(&self) -> Option<Inode> {
+        match self {
+            Seen::RaSync { file, .. }
+            | Seen::RaAsync { file, .. }
+            | Seen::RaOrder { file, .. }
+            | Seen::RaUnbounded { file, .. }
+            | Seen::GetPages { file, .. }
+            | Seen::PageAdd { file, .. }
+            | Seen::PageRemove { file, .. }
+            | Seen::Fault { file, .. } => Some(*file),
+            _ => None,
+        }
+    }
+
     /// The sectors it is about, if it is about a bio or a request.
     pub fn extent(&self) -> Option<&Extent> {
         match self {

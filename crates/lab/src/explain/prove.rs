@@ -17,7 +17,6 @@ use super::source::{Gathered, simulate};
 use super::{Counterfactual, Explanation, Side};
 use crate::incident::command::plan_of_command;
 use crate::rules::Switch;
-use crate::stats::welch;
 
 /// Findings that are tried, best first.
 const TRIED: usize = 3;
@@ -115,32 +114,12 @@ pub fn prove(explanation: &mut Explanation, sides: &[Gathered; 2], done: &(dyn F
         let Some(tried) = tried else { continue };
         // A run that cannot be made proves nothing.
         let Ok(side) = simulate(&slow.side.label, &tried.plan, (0, runs), done) else { continue };
-        finding.counterfactual = Some(judged(tried.setting, &side, slow, fast, a_is_slow));
+        let times = [&fast.side, &slow.side, &side].map(times);
+        let times = [&times[0][..], &times[1], &times[2]];
+        finding.counterfactual = Some(Counterfactual::of(tried.setting, &slow.side.label, times, a_is_slow));
     }
 }
 
 fn times(side: &Side) -> Vec<f64> {
     side.runs.iter().map(time_per_operation).collect()
-}
-
-fn judged(setting: String, switched: &Side, slow: &Gathered, fast: &Gathered, a_is_slow: bool) -> Counterfactual {
-    let (fast_times, after) = (times(&fast.side), times(switched));
-    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
-    let (quick, before, now) = (mean(&fast_times), mean(&times(&slow.side)), mean(&after));
-    let (low, high) = welch::interval(&fast_times, &after, 0.95);
-    // From base to candidate, whichever of them is slow.
-    let change = |slow: f64| match a_is_slow {
-        true if slow > 0.0 => 100.0 * (quick - slow) / slow,
-        false if quick > 0.0 => 100.0 * (slow - quick) / quick,
-        _ => 0.0,
-    };
-    let ends = [change(quick + low), change(quick + high)];
-    Counterfactual {
-        setting,
-        side: slow.side.label.clone(),
-        change_pct_before: change(before),
-        change_pct_after: change(now),
-        ci_pct: (ends[0].min(ends[1]), ends[0].max(ends[1])),
-        runs: switched.runs.len() as u32,
-    }
 }

@@ -26,13 +26,12 @@ use serde_json::Value;
 
 use super::delta::Delta;
 use super::source::Gathered;
-use super::{Counterfactual, Explanation, Finding};
+use super::{Counterfactual, Explanation};
 use crate::backend::Live;
 use crate::diagnose::Problems;
 use crate::fio::World;
 use crate::rules::Switch;
 use crate::run::{self, Request, Shape, Task};
-use crate::stats::welch;
 
 /// How a stored run is made again on the running kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -324,7 +323,10 @@ pub fn prove(explanation: &mut Explanation, sides: &[Gathered; 2]) {
             };
             let nr_blocks = slow.side.runs.len().clamp(BLOCKS.0, BLOCKS.1);
             match blocks(&kinds, &ledger, nr_blocks) {
-                Ok(times) => judge(finding, &change, &times, a_is_slow, &slow.side.label),
+                Ok([fast, slow_now, switched]) => {
+                    let (times, side) = ([&fast[..], &slow_now, &switched], &slow.side.label);
+                    finding.counterfactual = Some(Counterfactual::of(change.words(), side, times, a_is_slow));
+                }
                 Err(Failed::Because(reason)) => warnings.push(format!("{name} is not proved: {reason}")),
                 Err(Failed::Signal) => return Err("a signal ended the experiments; settings are restored".to_owned()),
             }
@@ -335,25 +337,4 @@ pub fn prove(explanation: &mut Explanation, sides: &[Gathered; 2]) {
         warnings.push(format!("not proved: {reason}"));
     }
     explanation.warnings.append(&mut warnings);
-}
-
-fn judge(finding: &mut Finding, change: &Change, times: &[Vec<f64>; 3], a_is_slow: bool, label: &str) {
-    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
-    let [quick, before, now] = [&times[0], &times[1], &times[2]].map(|times| mean(times));
-    let (low, high) = welch::interval(&times[0], &times[2], 0.95);
-    // From base to candidate, whichever of them is slow.
-    let pct = |slow: f64| match a_is_slow {
-        true if slow > 0.0 => 100.0 * (quick - slow) / slow,
-        false if quick > 0.0 => 100.0 * (slow - quick) / quick,
-        _ => 0.0,
-    };
-    let ends = [pct(quick + low), pct(quick + high)];
-    finding.counterfactual = Some(Counterfactual {
-        setting: change.words(),
-        side: label.to_owned(),
-        change_pct_before: pct(before),
-        change_pct_after: pct(now),
-        ci_pct: (ends[0].min(ends[1]), ends[0].max(ends[1])),
-        runs: times[2].len() as u32,
-    });
 }

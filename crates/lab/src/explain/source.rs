@@ -10,11 +10,11 @@
 //! One set of runs alone stands for its fast and its slow mode.
 
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use iowhy_stack::outcome::{Plan, RunError};
 use iowhy_stack::sim;
+use rayon::prelude::*;
 
 use super::digest::{Digest, Observer};
 use super::prove_live::Recipe;
@@ -69,29 +69,13 @@ pub fn simulate(
     (first, runs): (u32, u32),
     done: &(dyn Fn() + Sync),
 ) -> Result<Side, RunError> {
-    let next = AtomicU32::new(0);
-    let results = Mutex::new(Vec::new());
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(runs.max(1) as usize);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let nr = next.fetch_add(1, Ordering::Relaxed);
-                    if nr >= runs {
-                        return;
-                    }
-                    let mut observer = Observer::default();
-                    let result = sim::run_with(&repetition(plan, first + nr), &mut observer);
-                    let digest = result.map(|_| observer.finish());
-                    results.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((nr, digest));
-                    done();
-                }
-            });
-        }
-    });
-    let mut results = results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    results.sort_by_key(|(nr, _)| *nr);
-    let runs = results.into_iter().map(|(_, digest)| digest).collect::<Result<Vec<_>, RunError>>()?;
+    let digest = |nr: u32| {
+        let mut observer = Observer::default();
+        let result = sim::run_with(&repetition(plan, first + nr), &mut observer);
+        done();
+        result.map(|_| observer.finish())
+    };
+    let runs = (0..runs).into_par_iter().map(digest).collect::<Result<Vec<_>, RunError>>()?;
     Ok(Side { label: label.to_owned(), runs, ..Side::default() })
 }
 

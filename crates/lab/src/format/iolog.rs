@@ -405,15 +405,7 @@ pub fn detect(_name: &str, bytes: &[u8]) -> bool {
 /// Reads a log as the trace of one thread's calls: each ends when it begins, for a log tells no durations. Files have
 /// made-up inodes 1, 2, .. of no device.
 pub fn read_trace(name: &str, bytes: &[u8], problems: &mut Problems) -> Option<Trace> {
-    let text = match std::str::from_utf8(bytes) {
-        Ok(text) => text,
-        Err(error) => {
-            let at = error.valid_up_to();
-            let text = format!("{name}: byte {at} and what follows is no text: what comes before it was read");
-            problems.push(Problem::warning(text));
-            std::str::from_utf8(&bytes[..at]).unwrap_or_default()
-        }
-    };
+    let text = super::text_of(name, bytes, problems);
     let log = Iolog::parse(name, text, None, problems)?;
     let options = Replay {
         logs: Vec::new(),

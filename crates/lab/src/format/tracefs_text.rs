@@ -106,15 +106,7 @@ fn time(text: &str) -> Option<u64> {
 
 /// Reads one. Lines that mean nothing are told and left out.
 pub fn read(name: &str, bytes: &[u8], problems: &mut Problems) -> Option<Trace> {
-    let text = match std::str::from_utf8(bytes) {
-        Ok(text) => text,
-        Err(error) => {
-            let at = error.valid_up_to();
-            let text = format!("{name}: byte {at} and what follows is no text: what comes before it was read");
-            problems.push(Problem::warning(text));
-            std::str::from_utf8(&bytes[..at]).unwrap_or_default()
-        }
-    };
+    let text = super::text_of(name, bytes, problems);
     let mut trace = Trace::default();
     let mut names: BTreeMap<u32, &str> = BTreeMap::new();
     let mut base = None;

@@ -10,8 +10,8 @@
 
 use iowhy_stack::event::{RaKind, UnplugCause};
 
-use super::reads;
-use crate::explain::delta::{Contrast, Delta};
+use super::{Figure, Match, reads};
+use crate::explain::delta::{Contrast, Delta, Unit};
 
 /// What pages that are read without windows point to.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -24,10 +24,37 @@ pub(super) enum Alone {
     Either,
 }
 
+/// The match of the rule for `wanted`: `confidence` if it is sure and if it may as well be the other, what it says, and
+/// what it adds in the latter case.
+pub(super) fn found(
+    delta: &Delta<'_>,
+    wanted: Alone,
+    (sure, either): (f64, f64),
+    claim: &str,
+    reservation: &str,
+) -> Option<Match> {
+    let (share, means) = of(delta)?;
+    let (confidence, reservation) = match means {
+        Alone::Either => (either, reservation),
+        means if means == wanted => (sure, ""),
+        _ => return None,
+    };
+    let waits = reads::waits(delta);
+    Some(Match {
+        confidence,
+        share_ns: None,
+        claim: format!("{claim}: a call waits {:.2} times, against {:.2}{reservation}", waits.slow, waits.fast),
+        evidence: vec![
+            Figure::new("pages read without a window", share, Unit::Share),
+            Figure::new("waits for each call", waits, Unit::Ratio),
+        ],
+    })
+}
+
 const KINDS: [RaKind; 2] = [RaKind::Force, RaKind::Single];
 
 /// The slow side reads without windows, and the fast side does not: the share of pages that come so, and what it means.
-pub(super) fn of(delta: &Delta<'_>) -> Option<(Contrast, Alone)> {
+fn of(delta: &Delta<'_>) -> Option<(Contrast, Alone)> {
     let alone = delta.of(|d| reads::share(reads::pages(d, &KINDS), reads::all_pages(d)));
     let closes = delta.of(|d| d.windows.closes.iter().sum::<u64>() as f64);
     let waits = reads::waits(delta);

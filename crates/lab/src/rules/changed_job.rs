@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::{Figure, Match, Rule};
 use crate::explain::delta::{Delta, Unit};
 use crate::explain::digest::Digest;
+use crate::measure::share;
 
 pub(super) const RULE: Rule = Rule {
     name: "changed-job",
@@ -43,10 +44,6 @@ fn distance(a: &BTreeMap<u32, u64>, b: &BTreeMap<u32, u64>) -> f64 {
         sum += (share(a, all_a) - share(b, all_b)).abs();
     }
     sum / 2.0
-}
-
-fn share(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
 /// A feature of a job: name, unit, how much of a difference counts, what has to hold for it to count, and the figure.

@@ -4,8 +4,8 @@
 //! only, in pieces as large as calls; see `alone.rs` for what cannot be told from a limit of 0.
 
 use super::alone::{self, Alone};
-use super::{Figure, Match, Rule, reads};
-use crate::explain::delta::{Delta, Unit};
+use super::{Match, Rule};
+use crate::explain::delta::Delta;
 
 pub(super) const RULE: Rule = Rule {
     name: "random-advice",
@@ -26,26 +26,8 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn find(delta: &Delta<'_>) -> Option<Match> {
-    let (share, means) = alone::of(delta)?;
-    let confidence = match means {
-        Alone::Advice => 0.95,
-        Alone::Either => 0.55,
-        Alone::Off => return None,
-    };
-    let waits = reads::waits(delta);
-    let reservation = if means == Alone::Either { "; a limit of 0 would look the same" } else { "" };
-    Some(Match {
-        confidence,
-        share_ns: None,
-        claim: format!(
-            "reads go as they were asked for, without windows: a call waits {:.2} times, against {:.2}{reservation}",
-            waits.slow, waits.fast
-        ),
-        evidence: vec![
-            Figure::new("pages read without a window", share, Unit::Share),
-            Figure::new("waits for each call", waits, Unit::Ratio),
-        ],
-    })
+    let claim = "reads go as they were asked for, without windows";
+    alone::found(delta, Alone::Advice, (0.95, 0.55), claim, "; a limit of 0 would look the same")
 }
 
 #[cfg(test)]

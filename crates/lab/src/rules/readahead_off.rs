@@ -4,8 +4,8 @@
 //! from advice.
 
 use super::alone::{self, Alone};
-use super::{Figure, Match, Rule, reads};
-use crate::explain::delta::{Delta, Unit};
+use super::{Match, Rule};
+use crate::explain::delta::Delta;
 
 pub(super) const RULE: Rule = Rule {
     name: "readahead-off",
@@ -29,26 +29,8 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn find(delta: &Delta<'_>) -> Option<Match> {
-    let (share, means) = alone::of(delta)?;
-    let confidence = match means {
-        Alone::Off => 0.95,
-        Alone::Either => 0.6,
-        Alone::Advice => return None,
-    };
-    let waits = reads::waits(delta);
-    let reservation = if means == Alone::Either { "; advice that reads are random would look the same" } else { "" };
-    Some(Match {
-        confidence,
-        share_ns: None,
-        claim: format!(
-            "every page is read for itself: a call waits {:.2} times, against {:.2}{reservation}",
-            waits.slow, waits.fast
-        ),
-        evidence: vec![
-            Figure::new("pages read without a window", share, Unit::Share),
-            Figure::new("waits for each call", waits, Unit::Ratio),
-        ],
-    })
+    let claim = "every page is read for itself";
+    alone::found(delta, Alone::Off, (0.95, 0.6), claim, "; advice that reads are random would look the same")
 }
 
 #[cfg(test)]

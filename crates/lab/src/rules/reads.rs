@@ -5,13 +5,9 @@
 
 use crate::explain::delta::{Contrast, Delta};
 use crate::explain::digest::Digest;
+pub(super) use crate::measure::share;
 use iowhy_stack::event::RaKind;
 use iowhy_stack::units::PAGE_BYTES;
-
-/// Part of a whole; 0 of nothing.
-pub(super) fn share(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
-}
 
 /// Pages that a read call asks for.
 pub(super) fn call_pages(digest: &Digest) -> f64 {

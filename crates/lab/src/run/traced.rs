@@ -60,7 +60,7 @@ fn forget_descriptors(trace: &mut Trace, tids: &[u32], process: u32) {
 /// The only file of a run: the one that its threads touch, or the one of that name.
 fn one_file(trace: &Trace, path: &std::path::Path, who: &mut Who) {
     let own = |record: &&Record| who.pids.contains(&record.pid);
-    let touched = trace.records.iter().filter(own).find_map(|record| record::file_of(&record.seen));
+    let touched = trace.records.iter().filter(own).find_map(|record| record.seen.file());
     let named = trace.paths.iter().find(|(_, known)| std::path::Path::new(known) == path).map(|(inode, _)| *inode);
     let Some(file) = touched.or(named).or_else(|| record::inode_of(path)) else { return };
     who.files.push(file);

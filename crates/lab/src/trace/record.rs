@@ -154,7 +154,7 @@ impl Named {
     fn write(&self, captured: &mut Captured) {
         let mut paths = self.files.clone();
         for record in &captured.trace.records {
-            let Some(file) = file_of(&record.seen).filter(|file| file.dev.major() == 0) else { continue };
+            let Some(file) = record.seen.file().filter(|file| file.dev.major() == 0) else { continue };
             let of_device = self.devices.iter().find(|(dev, _)| u64::from(dev.0) == file.ino);
             if let Some((_, path)) = of_device
                 && !paths.iter().any(|(known, _)| *known == file)
@@ -173,21 +173,6 @@ pub(crate) fn inode_of(path: &Path) -> Option<Inode> {
         return Some(Inode { dev: Dev::new(0, 0), ino: u64::from(dev(metadata.rdev()).0) });
     }
     Some(Inode { dev: dev(metadata.dev()), ino: metadata.ino() })
-}
-
-/// The file that something is about.
-pub(crate) fn file_of(seen: &Seen) -> Option<Inode> {
-    match seen {
-        Seen::RaSync { file, .. }
-        | Seen::RaAsync { file, .. }
-        | Seen::RaOrder { file, .. }
-        | Seen::RaUnbounded { file, .. }
-        | Seen::GetPages { file, .. }
-        | Seen::PageAdd { file, .. }
-        | Seen::PageRemove { file, .. }
-        | Seen::Fault { file, .. } => Some(*file),
-        _ => None,
-    }
 }
 
 /// What the capture is asked for, and the names of what it is about.

@@ -82,20 +82,6 @@ fn field(fields: &str, name: &str) -> Option<u64> {
     }
 }
 
-fn file_of(seen: &Seen) -> Option<Inode> {
-    match seen {
-        Seen::RaSync { file, .. }
-        | Seen::RaAsync { file, .. }
-        | Seen::RaOrder { file, .. }
-        | Seen::RaUnbounded { file, .. }
-        | Seen::GetPages { file, .. }
-        | Seen::PageAdd { file, .. }
-        | Seen::Fault { file, .. }
-        | Seen::PageRemove { file, .. } => Some(*file),
-        _ => None,
-    }
-}
-
 /// Every call, with the files that are known.
 /// With them comes where read-ahead was asked for without a call, and of which file.
 fn calls(trace: &Trace) -> (Vec<Call>, Vec<Loose>) {
@@ -159,7 +145,7 @@ fn calls(trace: &Trace) -> (Vec<Call>, Vec<Loose>) {
             }
             Seen::RaSync { file, .. } if !at_work.contains_key(pid) => loose.push((nr, *pid, *file)),
             _ => {
-                if let (Some(file), Some(call)) = (file_of(seen), at_work.get(pid)) {
+                if let (Some(file), Some(call)) = (seen.file(), at_work.get(pid)) {
                     let call = &mut calls[*call];
                     // A write may read other pages first, but its own come last; of a read all are its own.
                     if call.file.is_none() || matches!(call.kind, Kind::Write { .. }) {
@@ -269,7 +255,7 @@ pub fn records(trace: &Trace, device: &Device, files: &[(Inode, u64, String)]) -
             Seen::Queue(extent) | Seen::Split { extent, .. } => {
                 last.get(pid).copied().filter(|file| file.dev == extent.dev)
             }
-            _ => file_of(seen).or_else(|| call.and_then(|call| call.file)),
+            _ => seen.file().or_else(|| call.and_then(|call| call.file)),
         };
         let Some(at) = file.and_then(position) else {
             // Requests are issued by anybody, under the number of the whole disk; their bios say whose they are.
