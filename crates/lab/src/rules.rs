@@ -3,8 +3,7 @@
 //!
 //! A rule looks at the digests of a slow and a fast side and says whether the slow one suffers from its mechanism and
 //! the fast one does not. It judges a layer by what it makes of equal input, so that it does not take what another
-//! layer
-//! did for its own. [`RULES`] is in the order of the path; docs/RULES.md is made of it.
+//! layer did for its own. [`RULES`] is in the order of the path; docs/RULES.md is made of it.
 
 use crate::explain::Evidence;
 use crate::explain::delta::{Contrast, Delta, Unit};

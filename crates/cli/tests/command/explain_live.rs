@@ -1,7 +1,8 @@
 //! `iowhy explain` of runs on the running kernel, as root: causes that are really there, on disks of the tests' own.
 //!
-//! The disk is a loop device over a file, past the page cache. Sides are made by turns. Where the page cache would make
-//! the runs a matter of luck, the difference is made so large that a busy machine cannot hide it.
+//! The disk is a loop device over a file that stays in the page cache, so that a request costs what it costs to
+//! copy its pages, whatever the disk below is like that day. Sides are made by turns. Where luck has a part in the
+//! runs, the difference is made so large that a busy machine cannot hide it.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -44,7 +45,7 @@ impl Ground {
         let (ledger, _) = Ledger::open_in(&scratch.join("ledger")).expect("a ledger");
         let image = scratch.join("image");
         fs::File::create(&image).expect("a file").set_len(192 << 20).expect("it grows");
-        let options = LoopOptions { direct_io: true, ..LoopOptions::default() };
+        let options = LoopOptions::default();
         let (node, guard) = ledger.attach_loop(&image, options).expect("a loop device");
         let mut guards = vec![guard];
         let made = Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&node).output().expect("mkfs.ext4 starts");
@@ -121,7 +122,7 @@ fn a_large_window_around_faults_is_named_proved_and_put_back() {
         return;
     }
     let ground = Ground::new("mmap");
-    let job = "fio --name=j --filename=big --rw=randread --bs=4k --size=128m --number_ios=40 --ioengine=mmap \
+    let job = "fio --name=j --filename=big --rw=randread --bs=4k --size=128m --number_ios=16 --ioengine=mmap \
                --fadvise_hint=0";
     for seed in 1..=RUNS {
         for (label, value) in [("fast", "128"), ("slow", "4096")] {

@@ -5,8 +5,7 @@
 //! experiment was made ([`prove_live`](super::prove_live)); both in percent of the slow side's time for an operation.
 //!
 //! A note is no finding: it names pages that somebody keeps in the cache under direct calls, where the times of the
-//! runs
-//! cannot tell what that costs. The price depends on the kernel and the device, the pages do not.
+//! runs cannot tell what that costs. The price depends on the kernel and the device, the pages do not.
 
 use super::delta::Delta;
 use super::prove_live::{Change, change};
@@ -114,8 +113,7 @@ pub fn notes(explanation: &mut Explanation, sides: &[Gathered; 2]) {
         } else if around > 0.5 && before > 0 {
             explanation.warnings.push(format!(
                 "{label}: {:.0} % of the calls go round the page cache, and {} of the files were in it before they \
-                 began \
-                 ({STALE}): who put them there is not in the trace, and these runs do not tell what that costs",
+                 began ({STALE}): who put them there is not in the trace, and these runs do not tell what that costs",
                 100.0 * around,
                 count(before, "page", "pages")
             ));

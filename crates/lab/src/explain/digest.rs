@@ -1,8 +1,7 @@
 //! One run in numbers: everything that rules and attribution ask of the events of a run, gathered in one pass.
 //!
 //! The events are those of the simulator or a joined trace of the running kernel; both speak one vocabulary, and
-//! nothing
-//! here knows which one it was. What only a simulator can know (`..Model`) is not looked at.
+//! nothing here knows which one it was. What only a simulator can know (`..Model`) is not looked at.
 //!
 //! ```text
 //! workload   what was asked for: sizes, places, threads, syncs; it has to be equal for the rest to be the kernel's
@@ -51,8 +50,6 @@ pub struct Workload {
     pub sizes: [BTreeMap<u32, u64>; 2],
     /// Calls that go on where one of the last calls on the file ended.
     pub sequential: [u64; 2],
-    /// Calls whose region of 1 MiB had been touched before, by an earlier call that did not lead there.
-    pub returned: [u64; 2],
     /// Calls that went round the page cache: they had bios and touched no page.
     pub direct: [u64; 2],
     /// Calls during which nothing was seen: direct ones on a device that takes bios as they are, or such as need no
@@ -62,8 +59,6 @@ pub struct Workload {
     pub overlapping: u64,
     /// The same among those that go on where another one ended: several streams in one file.
     pub interleaved_streams: u64,
-    /// fdatasync among the syncs.
-    pub data_syncs: u64,
     /// Touches of mappings.
     pub mapped: u64,
     /// Most calls in progress at once.
@@ -130,8 +125,6 @@ pub struct Windows {
     pub closes: [u64; 4],
     /// Windows of whole calls that had more pages than the largest window seen: read in pieces.
     pub in_pieces: u64,
-    /// Bios per window of one call, as far as windows led to bios.
-    pub bios: u64,
 }
 
 /// Bios on their way into requests.
@@ -148,8 +141,6 @@ pub struct Bios {
     pub joined: [u64; 2],
     /// Of these, such as did not, though the request had been as large before, or larger, in this run.
     pub refused: [u64; 2],
-    /// Bios that had no request at all.
-    pub without_request: u64,
 }
 
 /// Plugs.
@@ -181,8 +172,6 @@ pub struct Sync {
     pub flush: Spread,
     /// Writers stopped because too much was dirty.
     pub throttles: u64,
-    /// Pages handed over to be written back.
-    pub writeback_pages: u64,
 }
 
 /// What nobody in the workload has asked for. Writing back is the kernel's, and not counted.
@@ -190,8 +179,6 @@ pub struct Sync {
 pub struct Foreign {
     /// Data that was read: bios, sectors.
     pub reads: u64,
-    /// Sectors of these.
-    pub sectors: u64,
     /// Pages put into the cache.
     pub pages: u64,
     /// Time the device was busy with such reads, or with writes that no file of the workload had dirtied, ns.
@@ -319,7 +306,7 @@ pub struct Observer {
     calls: Vec<Call>,
     places: std::collections::HashMap<u32, usize>,
     files: BTreeMap<u32, FileState>,
-    regions: BTreeMap<(u32, u64), (u64, u64)>,
+    regions: BTreeMap<(u32, u64), u64>,
     ever: PageSet,
     cached: PageSet,
     ahead: PageSet,
@@ -374,7 +361,7 @@ impl EventSink for Observer {
                 };
                 self.out.windows.closes[index] += 1;
             }
-            What::RaReopened { .. } | What::ServiceModel { .. } | What::Plug => {}
+            What::RaReopened { .. } | What::ServiceModel { .. } | What::Plug | What::Writeback { .. } => {}
             What::PageAdd { file, page, nr_pages } => self.page_add(call, file.0, page.0, nr_pages),
             What::PageRemove { file, page, nr_pages, cause } => {
                 let nr = u64::from(nr_pages);
@@ -451,7 +438,6 @@ impl EventSink for Observer {
             }
             What::IdleStart => self.commands.idle(event.at, true),
             What::IdleEnd { .. } => self.commands.idle(event.at, false),
-            What::Writeback { nr_pages, .. } => self.out.sync.writeback_pages += u64::from(nr_pages),
             What::Journal { tid, step, nr_blocks } => match step {
                 JournalStep::Lock => {
                     self.locked.insert(tid, event.at);
@@ -483,7 +469,6 @@ impl Observer {
         let work = &mut self.out.workload;
         work.calls[kind] += 1;
         work.bytes[kind] += u64::from(len_bytes);
-        work.data_syncs += u64::from(op == Op::Fdatasync);
         let state = self.files.entry(file).or_default();
         let overlapping = state.open_calls > 0;
         state.open_calls += 1;
@@ -503,10 +488,7 @@ impl Observer {
                 state.ends.pop_front();
             }
             state.ends.push_back(end);
-            let nr = work.calls[0] + work.calls[1];
-            let region = self.regions.entry((file, offset >> 20)).or_insert((0, nr));
-            work.returned[kind] += u64::from(region.0 > 0 && !sequential);
-            region.0 += 1;
+            *self.regions.entry((file, offset >> 20)).or_default() += 1;
         }
         let (first, last) = (offset / PAGE_BYTES, end.max(offset + 1).div_ceil(PAGE_BYTES) - 1);
         if op == Op::Read {
@@ -676,7 +658,6 @@ impl Observer {
         let foreign = call.is_none() && dir == Dir::Read && content == Content::Data;
         if foreign {
             self.out.foreign.reads += 1;
-            self.out.foreign.sectors += u64::from(nr_sectors);
         }
         if nr_sectors > 0 {
             self.out.bios.count[way] += 1;
@@ -694,15 +675,9 @@ impl Observer {
                 if wanted {
                     self.waits.bio(at, call);
                 }
-                if self.calls[call].bio.replace(bio).is_some() {
-                    self.out.bios.without_request += 1;
-                }
+                self.calls[call].bio = Some(bio);
             }
-            None => {
-                if self.nobody.replace(bio).is_some() {
-                    self.out.bios.without_request += 1;
-                }
-            }
+            None => self.nobody = Some(bio),
         }
     }
 
@@ -728,13 +703,11 @@ impl Observer {
         // Whatever else goes on when the workload has ended is none of its time.
         let end = self.last_end.filter(|_| self.calls.is_empty()).unwrap_or(self.now);
         let elapsed = end.saturating_sub(begin);
-        let left = self.calls.iter().filter(|call| call.bio.is_some()).count();
-        self.out.bios.without_request += left as u64 + u64::from(self.nobody.is_some());
         let out = &mut self.out;
         out.elapsed = elapsed;
         out.workload.files = self.files.values().filter(|file| !file.ends.is_empty()).count() as u32;
         out.workload.regions = self.regions.len() as u64;
-        let mut counts: Vec<u64> = self.regions.values().map(|(n, _)| *n).collect();
+        let mut counts: Vec<u64> = self.regions.values().copied().collect();
         counts.sort_unstable_by(|a, b| b.cmp(a));
         let (all, tenth) = (counts.iter().sum::<u64>(), counts.len().div_ceil(10));
         out.workload.top_tenth = if all == 0 { 0.0 } else { counts[..tenth].iter().sum::<u64>() as f64 / all as f64 };

@@ -183,8 +183,7 @@ fn proved(of: &Counterfactual, explanation: &Explanation) -> String {
         if of.change_pct_before.abs() > 0.0 { 100.0 * (1.0 - of.change_pct_after / of.change_pct_before) } else { 0.0 };
     format!(
         "`{}` with {}: {:+.1} % instead of {:+.1} % against `{}`, interval [{:+.1}, {:+.1}] % from {} runs; \
-         {removed:.0} % \
-         of the difference is gone",
+         {removed:.0} % of the difference is gone",
         shown(&of.side, LABEL),
         of.setting,
         of.change_pct_after,

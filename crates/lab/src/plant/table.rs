@@ -150,8 +150,7 @@ pub const BASES: &[Base] = &[
     Base {
         name: "direct random reads, 32 at once",
         job: "run fio --name=j --randrepeat=0 --rw=randread --bs=4k --size=4g --number_ios=2500 --direct=1 \
-              --ioengine=libaio \
-              --iodepth=32",
+              --ioengine=libaio --iodepth=32",
         places: FAST,
         tags: &[SmallDeep, Fio],
         runs: 5,
@@ -180,8 +179,7 @@ pub const BASES: &[Base] = &[
     Base {
         name: "database",
         job: "run fio --name=j --randrepeat=0 --rw=randrw --rwmixread=60 --bs=16k --size=1g --fsync=20 --numjobs=4 \
-              --number_ios=200 \
-              --thread",
+              --number_ios=200 --thread",
         places: OLD_AND_NEW,
         tags: &[Fsync, Fio],
         runs: 5,
@@ -201,8 +199,7 @@ pub const BASES: &[Base] = &[
     Base {
         name: "cached reads",
         job: "run fio --name=j --randrepeat=0 --rw=randread --random_distribution=zipf:1.1 --bs=4k --size=192m \
-              --number_ios=8000 \
-              --iowhy_cache=warm",
+              --number_ios=8000 --iowhy_cache=warm",
         places: OLD_AND_NEW,
         tags: &[Cached, Fio],
         runs: 5,
@@ -227,8 +224,7 @@ pub const BASES: &[Base] = &[
         job: "run dd if=/dev/sda bs=1M count=256 pause_us=1000 pause_calls=64",
         places: &[(
             "linux-2.6.38,machine=laptop-2011,machine.noise_pct=5",
-            "ssd-sata-2011,idle_threshold_us=200,\
-                    idle_exit_us=6000",
+            "ssd-sata-2011,idle_threshold_us=200,idle_exit_us=6000",
         )],
         tags: &[Paused],
         runs: 5,
@@ -254,8 +250,7 @@ pub const BASES: &[Base] = &[
               --iowhy_probe_delay=5ms-15ms --iowhy_open_stagger=20ms",
         places: &[(
             "linux-3.2.0,direct.slot_ps=1560,machine=xeon-2012,machine.tool_ns=500,machine.bio_ns=1200",
-            "zero,\
-                    nr_sectors=4000000000000",
+            "zero,nr_sectors=4000000000000",
         )],
         tags: &[Probed],
         runs: 8,
@@ -301,8 +296,7 @@ pub struct Plant {
 /// Calls of another size leave no equal commands, windows or copies to compare, and so hide every cause below.
 const HIDES_OTHERS: &str = "size";
 /// Groups whose causes leave no equal commands, so that nothing can be said of the device beside them: other windows
-/// are
-/// other requests, and a neighbour's commands lie between all others.
+/// are other requests, and a neighbour's commands lie between all others.
 const HIDE_DEVICE: &[&str] = &["read-ahead", "actor", "requests"];
 
 impl Plant {

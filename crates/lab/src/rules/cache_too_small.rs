@@ -47,9 +47,8 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
         confidence: if read_again { grade(again.difference() / added.slow, 0.02, 0.1).max(0.8) } else { 0.8 },
         share_ns: Some(waits.difference().max(0.0)),
         claim: format!(
-            "the pages in use do not fit the cache: for {:.2} pages that a call reads {:.2} are evicted, and {:.0} \
-             % of \
-             what is read had been there before; {:.1} % of the pages are found, against {:.1} %",
+            "the pages in use do not fit the cache: for {:.2} pages that a call reads {:.2} are evicted, and {:.0} % \
+             of what is read had been there before; {:.1} % of the pages are found, against {:.1} %",
             added.slow,
             reclaimed.slow,
             100.0 * again.slow / added.slow,

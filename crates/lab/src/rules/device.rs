@@ -149,8 +149,7 @@ pub(super) fn slower(delta: &Delta<'_>) -> Option<Slower> {
 }
 
 /// No class is common to both sides, because they keep the device busy in different ways; but commands of one
-/// direction,
-/// size and place take longer on the slow side though no more are before them. That is the device's doing.
+/// direction, size and place take longer on the slow side though no more are before them. That is the device's doing.
 fn slower_with_less(delta: &Delta<'_>) -> Option<Slower> {
     let merged = |d: &Digest, of: Class, figure: fn(&Within) -> f64| -> (f64, f64) {
         let same = |class: &Class| (class.write, class.octave, class.place) == (of.write, of.octave, of.place);

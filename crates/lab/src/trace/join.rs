@@ -20,8 +20,7 @@
 //! Source: the order of `page_cache_ra_unbounded`, `submit_bio_noacct`, `blk_mq_submit_bio` and `blk_update_request`
 //! (6.18). Known limits: a bio of another task for pages of this one (swap, helper threads of a file system) goes to
 //! that task; where a trace has no opens and closes, descriptors that are opened again with other files are told apart
-//! by
-//! their pages only; what could not be linked is counted in [`Leftovers`].
+//! by their pages only; what could not be linked is counted in [`Leftovers`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! size       sectors when issued; the largest tells where requests are cut
-//! order      whenever two or more wait, is the one that is taken the oldest, or the next one up from the head?
+//! order      whenever two or more wait, is the one that is taken the next one up from the head?
 //! depth      requests at the device, by the time that requests wait besides
 //! class      direction, size in octaves of pages, place (follows on, near, far), load (alone, alone after a pause,
 //!            more)
@@ -121,8 +121,6 @@ pub struct Commands {
     pub sectors: [u64; 2],
     /// Sizes, sectors.
     pub sizes: [Spread; 2],
-    /// Single pages of file data among them.
-    pub small_data: [u64; 2],
     /// Blocks of metadata and journals among them.
     pub meta: [u64; 2],
     /// Issued requests that end where another one, issued within a few commands, begins.
@@ -135,8 +133,6 @@ pub struct Commands {
     pub i2d: [Spread; 2],
     /// Choices: how often two or more waited when one was taken.
     pub choices: u64,
-    /// How often it was the oldest.
-    pub oldest: u64,
     /// How often it was the next one up from the head.
     pub next_up: u64,
     /// Commands that do not begin where the one before them ended.
@@ -461,10 +457,7 @@ impl Observer {
         out.issued[way] += 1;
         out.sectors[way] += u64::from(nr_sectors);
         out.sizes[way].add(u64::from(nr_sectors));
-        match content {
-            Content::Data => out.small_data[way] += u64::from(u64::from(nr_sectors) <= PAGE_SECTORS),
-            Content::Mapping | Content::Journal | Content::Metadata => out.meta[way] += 1,
-        }
+        out.meta[way] += u64::from(content != Content::Data);
         if distance > 0 {
             out.seeks += 1;
             out.distance += distance as f64;
@@ -494,7 +487,6 @@ impl Observer {
             }
         }
         self.out.choices += 1;
-        self.out.oldest += u64::from(self.waiting.first() == Some(&rq));
         self.out.next_up += u64::from(next_up);
     }
 

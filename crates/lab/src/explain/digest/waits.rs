@@ -57,10 +57,6 @@ pub struct Time {
     pub ns: [f64; NR],
     /// Calls that waited for a request.
     pub waited: u64,
-    /// Requests that they waited for, counted for each call.
-    pub requests: u64,
-    /// Bios that they waited for: their own, and one for each request that somebody else had caused.
-    pub bios: u64,
     /// How often calls began to wait for I/O: one read that comes in four pieces, one after the other, waits four
     /// times.
     pub waits: u64,
@@ -107,7 +103,6 @@ struct Waiter {
     throttled: bool,
     ns: [u64; NR],
     nr_requests: u64,
-    nr_bios: u64,
     nr_waits: u64,
     waiting: bool,
 }
@@ -127,8 +122,6 @@ pub(super) struct Waits {
     syncs: u32,
     ns: [f64; NR],
     waited: u64,
-    requests: u64,
-    bios: u64,
     waits: u64,
     any_request: bool,
 }
@@ -183,7 +176,6 @@ impl Waits {
             throttled: false,
             ns: [0; NR],
             nr_requests: 0,
-            nr_bios: 0,
             nr_waits: 0,
             waiting: false,
         });
@@ -207,8 +199,6 @@ impl Waits {
     fn add(&mut self, call: &Waiter) {
         self.ns.iter_mut().zip(call.ns).for_each(|(sum, ns)| *sum += ns as f64);
         self.waited += u64::from(call.nr_requests > 0);
-        self.requests += call.nr_requests;
-        self.bios += call.nr_bios;
         self.waits += call.nr_waits;
     }
 
@@ -218,7 +208,6 @@ impl Waits {
         let call = &mut self.calls[place];
         call.pass(now, writes);
         call.bios += 1;
-        call.nr_bios += 1;
     }
 
     pub(super) fn throttle(&mut self, now: Nanos, place: usize) {
@@ -258,7 +247,6 @@ impl Waits {
             flying.waiters.push(call.nr);
             call.stages[flying.stage as usize] += 1;
             call.nr_requests += 1;
-            call.nr_bios += u64::from(!own);
         }
     }
 
@@ -373,6 +361,6 @@ impl Waits {
         let slots = digest.workload.concurrency;
         let whole = f64::from(slots) * elapsed.0 as f64;
         self.ns[Layer::Application as usize] = (whole - self.ns.iter().sum::<f64>()).max(0.0);
-        Time { slots, ns: self.ns, waited: self.waited, requests: self.requests, bios: self.bios, waits: self.waits }
+        Time { slots, ns: self.ns, waited: self.waited, waits: self.waits }
     }
 }
