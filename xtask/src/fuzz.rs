@@ -1,5 +1,5 @@
 //! A fuzzer for everything that reads what people type or hand over: fio job files, fio and sysbench command lines,
-//! fio's logs, files with samples, and traces in every form.
+//! fio's logs, files with samples, traces in every form, and records of what a kernel did with a file.
 //!
 //! It takes a text of a corpus (the shipped jobs, those below, a trace written in every form), changes it in a few
 //! places and hands it to the parsers of that corpus. The changes follow from a seed and a counter, so that a crash can
@@ -15,6 +15,7 @@ use iowhy_lab::fio::job::Replay;
 use iowhy_lab::format::fio_logs::{self, Columns};
 use iowhy_lab::format::iolog::Iolog;
 use iowhy_lab::format::{blktrace, samples};
+use iowhy_lab::trace::conform::recorded::Recorded;
 use iowhy_lab::trace::{self, Part};
 use iowhy_lab::{fio, sysbench};
 use iowhy_stack::rng::Rng;
@@ -132,12 +133,13 @@ struct Group {
 
 /// Every parser.
 fn groups() -> Result<Vec<Group>, String> {
-    let texts: [Text; 5] = [
+    let texts: [Text; 6] = [
         ("fio-job", fio_job),
         ("fio-arguments", fio_arguments),
         ("sysbench", sysbench_line),
         ("iolog", iolog_text),
         ("fio-log", fio_log_text),
+        ("record", record_text),
     ];
     let typed =
         Group { corpus: corpus()?, targets: texts.into_iter().map(|(name, run)| Target::of_text(name, run)).collect() };
@@ -344,6 +346,13 @@ fn fio_log_text(text: &str) {
     let _ = problems.render().len();
 }
 
+fn record_text(text: &str) {
+    if let Ok(recorded) = Recorded::from_text(text) {
+        // What was read can be written, and is the same again.
+        assert!(Recorded::from_text(&recorded.to_text()).is_ok_and(|again| again == recorded));
+    }
+}
+
 fn samples_text(format: &str, text: &str) {
     let mut problems = Problems::default();
     let found = samples::read("fuzz", text, Some(format), &mut problems);
@@ -442,16 +451,24 @@ fn small_trace(seed: u64) -> Trace {
     trace
 }
 
-/// The shipped jobs in the order of their names, the command lines and the logs.
-fn corpus() -> Result<Vec<Vec<u8>>, String> {
-    let folder = root().join("jobs");
+/// Files of a folder in the order of their names.
+fn files(folder: &str) -> Result<Vec<(PathBuf, Vec<u8>)>, String> {
+    let folder = root().join(folder);
     let entries = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     paths.sort();
-    let mut texts = Vec::new();
-    for path in paths.iter().filter(|path| path.extension().is_some_and(|end| end == "fio")) {
-        texts.push(fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?);
-    }
+    let read = |path: PathBuf| match fs::read(&path) {
+        Ok(bytes) => Ok((path, bytes)),
+        Err(error) => Err(format!("{}: {error}", path.display())),
+    };
+    paths.into_iter().map(read).collect()
+}
+
+/// The shipped jobs in the order of their names, the command lines, the logs and the shorter records.
+fn corpus() -> Result<Vec<Vec<u8>>, String> {
+    let jobs = files("jobs")?.into_iter().filter(|(path, _)| path.extension().is_some_and(|end| end == "fio"));
+    let records = files("traces/linux-6.18")?.into_iter().filter(|(_, bytes)| bytes.len() < MAX_TEXT / 2);
+    let mut texts: Vec<Vec<u8>> = jobs.chain(records).map(|(_, bytes)| bytes).collect();
     texts.extend(COMMAND_LINES.iter().chain(LOGS).map(|text| text.as_bytes().to_vec()));
     Ok(texts)
 }

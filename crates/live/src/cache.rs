@@ -7,10 +7,11 @@
 //! ```
 //! Nothing here drops anybody else's pages, as `drop_caches` would.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
 
 use iowhy_stack::units::PAGE_BYTES;
 
@@ -36,6 +37,14 @@ struct Cachestat {
     nr_writeback: u64,
     nr_evicted: u64,
     nr_recently_evicted: u64,
+}
+
+/// Opens a file so that reads go past the page cache.
+///
+/// # Errors
+/// What the system said; file systems need not be able to.
+pub fn open_past(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path)
 }
 
 /// Pages of the open file `fd`, `bytes` long, in the page cache; none if the system cannot tell.
@@ -118,17 +127,14 @@ pub fn make_warm(file: &File, bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads single pages of a file, `bytes` long, spread evenly over it: as somebody who looks into it here and there.
-/// What
-/// cannot be read is left out.
-pub fn touch(file: &File, bytes: u64, nr_pages: u64) {
-    // Nothing is to be read ahead of them. It is advice for this descriptor only.
-    let _ = advise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_RANDOM);
-    let step = (bytes / nr_pages.max(1) / PAGE_BYTES).max(1) * PAGE_BYTES;
-    let mut byte = [0];
-    for nr in 0..nr_pages.min(bytes.div_ceil(step)) {
-        let _ = file.read_at(&mut byte, nr * step);
-    }
+/// Reads the page of a file at an offset and nothing ahead of it, as somebody who looks into it here and there.
+///
+/// # Errors
+/// What the system says.
+pub fn touch(file: &File, offset: u64) -> io::Result<()> {
+    // It is advice for this descriptor only.
+    advise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_RANDOM)?;
+    file.read_at(&mut [0], offset).map(|_| ())
 }
 
 /// posix_fadvise(2).

@@ -41,6 +41,59 @@ fn every_decision_of_the_running_kernel_is_the_models() {
 }
 
 #[test]
+fn requests_and_reads_past_the_cache_are_the_models() {
+    if !can_trace("requests_and_reads_past_the_cache_are_the_models") {
+        return;
+    }
+    let jobs = "--job seq-1m --job anything-3 --job direct-5m --job direct-end-of-file --job direct-and-cached";
+    let report = json(&format!("conform --live --json --read-ahead-kb 4096 {jobs}"));
+    check_schema("conform-live", &report);
+    let jobs = report["jobs"].as_array().expect("jobs");
+    for job in jobs {
+        let name = job["job"].as_str().expect("a name");
+        let count = |key: &str| [&job[key]["of"], &job[key]["matched"]].map(|n| n.as_u64().expect("a number"));
+        let [direct, direct_matched] = count("past_the_cache");
+        assert_eq!(direct > 0, name.starts_with("direct"), "{name}: {direct} bios past the cache");
+        let [requests, requests_matched] = count("each_request");
+        // With an elevator requests are not compared.
+        assert!(requests == 0 || requests >= 16, "{name}: {requests} requests");
+        if report["exact_model"] == true {
+            assert_eq!(direct_matched, direct, "{name}: {}", job["past_the_cache"]["mismatches"]);
+            assert_eq!(requests_matched, requests, "{name}: {}", job["each_request"]["mismatches"]);
+            assert_eq!(job["bios_matched"], job["bios"], "{name}");
+        }
+    }
+}
+
+#[test]
+fn faults_of_mappings_are_the_models() {
+    if !can_trace("faults_of_mappings_are_the_models") {
+        return;
+    }
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("conform-mmap-{}", std::process::id()));
+    fs::create_dir_all(&dir).expect("a folder");
+    let job = dir.join("mapped.fio");
+    let head = "[global]\nioengine=mmap\nsize=4m\nbs=4k\n";
+    let parts = "[a]\nrw=read\n[b]\nstonewall\nrw=randread\n[c]\nstonewall\nrw=randread\nfadvise_hint=0\n";
+    fs::write(&job, format!("{head}{parts}")).expect("written");
+    let report = json(&format!("conform --live --json --read-ahead-kb 128 --job {}", job.display()));
+    fs::remove_dir_all(&dir).expect("removed");
+    check_schema("conform-live", &report);
+    let jobs = report["jobs"].as_array().expect("jobs");
+    assert!(jobs.len() >= 3, "{} files", jobs.len());
+    for job in jobs {
+        // Touches are no calls, so there is no history.
+        assert!(job["whole_history"].is_null(), "{job}");
+        assert!(job["decisions"].as_u64().is_some_and(|n| n >= 10), "{job}");
+        if report["exact_model"] == true {
+            assert_eq!(job["matched"], job["decisions"], "{}", job["first_mismatch"]);
+            assert_eq!(job["page_adds_matched"], job["page_adds"], "{}", job["first_mismatch"]);
+            assert_eq!(job["requests_matched"], job["requests"], "{}", job["each_request"]);
+        }
+    }
+}
+
+#[test]
 fn jobs_of_fio_are_compared_in_any_folder_and_nothing_is_left_there() {
     if !can_trace("jobs_of_fio_are_compared_in_any_folder_and_nothing_is_left_there") {
         return;

@@ -14,15 +14,16 @@
 //!
 //! Records are kept as text ([`recorded`]), so that the same comparison runs where nothing may be traced.
 //!
-//! Bios are compared with what is submitted at once ([`model`]), requests with what the plug makes of the bios
-//! ([`requests`]), misses of mappings with the window that a fault reads ([`faults`]).
+//! Bios are compared with what is submitted at once ([`model`]), those of reads past the page cache with what was asked
+//! for ([`direct`]), requests with what the plug makes of the bios ([`requests`]), misses of mappings with the window
+//! that a fault reads ([`faults`]).
 //!
 //! Known limits: reads of io_uring and touches of mappings are no calls, so they have no history; touches that find
-//! their page mapped or mappable leave no event, so the misses of a mapping are known only up to a most. Reads past the
-//! page cache decide nothing, and their bios are not compared. A file system whose folios have another limit than
-//! ext4's and XFS's is recognised only by having none.
+//! their page mapped or mappable leave no event, so the misses of a mapping are known only up to a most. A file system
+//! whose folios have another limit than ext4's and XFS's is recognised only by having none.
 
 mod decisions;
+mod direct;
 mod faults;
 mod history;
 pub mod jobs;
@@ -41,7 +42,7 @@ use serde_json::{Value, json};
 
 use crate::text;
 use recorded::{Line, Recorded, What};
-pub use traced::{Device, records};
+pub use traced::{Device, File, records};
 
 /// Mismatches that a report tells of each job.
 const TOLD: usize = 5;
@@ -151,6 +152,28 @@ fn is_window(what: &What) -> bool {
     matches!(what, What::Order { .. } | What::Unbounded { .. })
 }
 
+/// Bios or requests, and how many of them are the model's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// All of them, the kernel's or the model's, whichever are more.
+    pub of: u64,
+    /// Those that both have.
+    pub matched: u64,
+    /// The others by name.
+    pub mismatches: Vec<String>,
+}
+
+impl Count {
+    fn cut(mut self) -> Count {
+        self.mismatches.truncate(TOLD);
+        self
+    }
+
+    fn json(&self) -> Value {
+        json!({"of": self.of, "matched": self.matched, "mismatches": self.mismatches})
+    }
+}
+
 /// Where the kernel and the model part after a question or a call.
 fn difference(question: &Line, told: &[What], seen: &[What]) -> String {
     let relevant = |list: &[What]| -> Vec<What> {
@@ -178,7 +201,9 @@ pub struct Checked {
     /// Events that the kernel had no room for.
     pub lost: u64,
     /// Requests issued, and those of the place and size that the plug makes of the bios.
-    pub requests: (u64, u64),
+    pub requests: Count,
+    /// Bios of reads past the page cache.
+    pub direct: Count,
     /// Question by question.
     pub decisions: Tally,
     /// From the calls alone, if one task read.
@@ -190,7 +215,13 @@ impl Checked {
     pub fn as_expected(&self) -> bool {
         let whole = self.history.as_ref().is_none_or(Tally::all_matched);
         let fine = if self.single_threaded { self.decisions.all_matched() } else { self.decisions.nearly_all() };
-        self.lost == 0 && whole && fine
+        self.lost == 0 && whole && fine && self.direct.matched == self.direct.of
+    }
+
+    /// Bios of both kinds, and how many of them match.
+    fn bios(&self) -> (u64, u64) {
+        let tally = self.counted();
+        (tally.bios + self.direct.of, tally.bios_matched + self.direct.matched)
     }
 
     /// What counts for the sum: the whole history where it is known, the decisions elsewhere.
@@ -200,7 +231,14 @@ impl Checked {
 
     fn first_mismatch(&self) -> Option<&String> {
         let history = self.history.iter().flat_map(|history| &history.mismatches);
-        self.decisions.mismatches.iter().chain(history).next()
+        self.decisions.mismatches.iter().chain(history).chain(&self.direct.mismatches).next()
+    }
+
+    /// What did not match, by name: decisions first.
+    fn mismatches(&self) -> impl Iterator<Item = &String> {
+        let history = self.history.iter().flat_map(|history| &history.mismatches);
+        let decisions = self.decisions.mismatches.iter().chain(history).take(TOLD);
+        decisions.chain(&self.direct.mismatches).chain(&self.requests.mismatches)
     }
 }
 
@@ -214,7 +252,8 @@ pub fn check(entry: &'static Entry<Build>, recorded: &Recorded) -> Checked {
         single_threaded,
         events: recorded.lines.len() as u64,
         lost: recorded.lost,
-        requests: requests::compare(recorded),
+        requests: requests::compare(recorded).cut(),
+        direct: direct::compare(recorded).cut(),
         decisions: decisions::compare(entry, recorded),
         history: (single_threaded && recorded.calls_known()).then(|| history::compare(entry, recorded)),
     }
@@ -269,12 +308,13 @@ impl Report {
         let (single, several): (Vec<&Checked>, Vec<&Checked>) = self.jobs.iter().partition(|job| job.single_threaded);
         let mut together = Tally::default();
         several.iter().for_each(|job| together.merge(job.decisions.clone()));
-        self.lost() == 0 && single.iter().all(|job| job.as_expected()) && together.nearly_all()
+        let direct = several.iter().all(|job| job.direct.matched == job.direct.of);
+        self.lost() == 0 && single.iter().all(|job| job.as_expected()) && together.nearly_all() && direct
     }
 
     /// How much there was to compare.
     pub fn evidence(&self) -> u64 {
-        self.sum(|job| job.counted().decisions + job.counted().page_adds)
+        self.sum(|job| job.counted().decisions + job.counted().page_adds + job.direct.of)
     }
 
     /// Events that the kernel had no room for.
@@ -298,10 +338,10 @@ impl Report {
             "matched": self.sum(|job| job.counted().matched),
             "page_adds": self.sum(|job| job.counted().page_adds),
             "page_adds_matched": self.sum(|job| job.counted().page_adds_matched),
-            "bios": self.sum(|job| job.counted().bios),
-            "bios_matched": self.sum(|job| job.counted().bios_matched),
-            "requests": self.sum(|job| job.requests.0),
-            "requests_matched": self.sum(|job| job.requests.1),
+            "bios": self.sum(|job| job.bios().0),
+            "bios_matched": self.sum(|job| job.bios().1),
+            "requests": self.sum(|job| job.requests.of),
+            "requests_matched": self.sum(|job| job.requests.matched),
             "raced": self.sum(|job| job.counted().raced),
             "lost_events": self.sum(|job| job.lost),
             "first_mismatch": self.jobs.iter().find_map(Checked::first_mismatch),
@@ -317,28 +357,28 @@ impl Report {
         let mut out = format!("kernel {}, model {}{nearest}\n", self.kernel, self.model);
         let _ = writeln!(
             out,
-            "{:<34}{:<6}{:>6}  {:>17}  {:>19}  {:>15}",
-            "job", "fs", "ra KB", "decisions", "page adds", "bios"
+            "{:<34}{:<6}{:>6}  {:>17}  {:>19}  {:>15}  {:>15}",
+            "job", "fs", "ra KB", "decisions", "page adds", "bios", "requests"
         );
         let cell = |matched: u64, of: u64| format!("{}/{}", text::grouped(matched), text::grouped(of));
         for job in &self.jobs {
             let tally = job.counted();
             let line = format!(
-                "{:<34}{:<6}{:>6}  {:>17}  {:>19}  {:>15}",
+                "{:<34}{:<6}{:>6}  {:>17}  {:>19}  {:>15}  {:>15}",
                 job.job,
                 job.filesystem,
                 job.read_ahead_kb,
                 cell(tally.matched, tally.decisions),
                 cell(tally.page_adds_matched, tally.page_adds),
-                cell(tally.bios_matched, tally.bios),
+                cell(job.bios().1, job.bios().0),
+                cell(job.requests.matched, job.requests.of),
             );
             let fine = job.as_expected();
             let _ = writeln!(out, "{}", if fine { line } else { bold(&line) });
             if job.lost > 0 {
                 let _ = writeln!(out, "    the kernel lost {}", text::count(job.lost, "event", "events"));
             }
-            let history = job.history.iter().flat_map(|history| &history.mismatches);
-            for mismatch in job.decisions.mismatches.iter().chain(history).take(TOLD) {
+            for mismatch in job.mismatches() {
                 let _ = writeln!(out, "    {mismatch}");
             }
         }
@@ -353,7 +393,7 @@ impl Report {
             "{} decisions, {} page adds and {} requests matched; {sum}{}",
             cell(self.sum(|job| job.counted().matched), of),
             cell(self.sum(|job| job.counted().page_adds_matched), adds),
-            cell(self.sum(|job| job.requests.1), self.sum(|job| job.requests.0)),
+            cell(self.sum(|job| job.requests.matched), self.sum(|job| job.requests.of)),
             match wrong {
                 0 => String::new(),
                 wrong => format!(" ({} by itself less than it should)", text::count(wrong, "file", "files")),
@@ -388,14 +428,16 @@ fn job_json(job: &Checked) -> Value {
         "matched": tally.matched,
         "page_adds": tally.page_adds,
         "page_adds_matched": tally.page_adds_matched,
-        "bios": tally.bios,
-        "bios_matched": tally.bios_matched,
-        "requests": job.requests.0,
-        "requests_matched": job.requests.1,
+        "bios": job.bios().0,
+        "bios_matched": job.bios().1,
+        "requests": job.requests.of,
+        "requests_matched": job.requests.matched,
         "raced": tally.raced,
         "lost_events": job.lost,
         "first_mismatch": job.first_mismatch(),
         "as_expected": job.as_expected(),
+        "each_request": job.requests.json(),
+        "past_the_cache": job.direct.json(),
         "each_decision": tally_json(&job.decisions),
         "whole_history": job.history.as_ref().map(tally_json),
     })

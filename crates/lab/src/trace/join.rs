@@ -30,7 +30,7 @@ use iowhy_stack::event::{
 use iowhy_stack::trace::{Dev, Extent, Inode, Record, Rwbs, Seen, Trace};
 use iowhy_stack::units::{Nanos, PAGE_BYTES, PageIndex, SECTOR_BYTES, Sector};
 
-mod descriptors;
+pub(super) mod descriptors;
 
 pub use descriptors::NoFile;
 use descriptors::{Descriptors, field};
@@ -344,12 +344,15 @@ fn nr_sectors(extent: &Extent) -> u32 {
     extent.bytes / SECTOR_BYTES as u32
 }
 
+/// Whatever does not read changes something: writes, discards, flushes, and zeroing, for which the kernel has no letter.
 fn dir_of(extent: &Extent) -> Dir {
-    if extent.rwbs.has(Rwbs::WRITE) || extent.rwbs.has(Rwbs::DISCARD) { Dir::Write } else { Dir::Read }
+    if extent.rwbs.has(Rwbs::READ) { Dir::Read } else { Dir::Write }
 }
 
+/// A command without a letter of its own is a file system's (it zeroes its tables) or a driver's: no call's data.
 fn content_of(extent: &Extent) -> Content {
-    if extent.rwbs.has(Rwbs::META) { Content::Metadata } else { Content::Data }
+    let own = extent.rwbs.has(Rwbs::META) || extent.rwbs.has(Rwbs::PASSTHROUGH);
+    if own { Content::Metadata } else { Content::Data }
 }
 
 fn small(number: u64) -> u32 {

@@ -308,6 +308,10 @@ pub(super) const EVENTS: &[Event] = &[
     other(&["syscalls/sys_exit_fadvise64"]),
     other(&["syscalls/sys_enter_readahead"]),
     other(&["syscalls/sys_exit_readahead"]),
+    // What a program says about its mappings; not every processor calls it mmap.
+    other(&["syscalls/sys_enter_mmap"]),
+    other(&["syscalls/sys_exit_mmap"]),
+    other(&["syscalls/sys_enter_madvise"]),
     other(&["sched/sched_switch"]),
     other(&["io_uring/io_uring_submit_req", "io_uring/io_uring_submit_sqe"]),
     other(&["io_uring/io_uring_queue_async_work"]),

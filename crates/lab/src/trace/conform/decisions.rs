@@ -114,6 +114,7 @@ pub(super) fn compare(entry: &'static Entry<Build>, recorded: &Recorded) -> Tall
                 let question = Question { recorded, at, own, states: vec![State::default()] };
                 tally.merge(question.judge(&mut pages, &mut |pages, _| asked.ask(pages)));
             }
+            What::MapAdvice { first, last, hint } => faults.said(line.task, first..last.saturating_add(1), hint),
             What::Sync(input) | What::Async(input) => {
                 faults.shown(line.task, input.mmap_miss);
                 let state = open.entry(owner).or_insert_with(build);
@@ -452,7 +453,7 @@ impl Question<'_> {
         undone.iter().rev().for_each(|what| pages.apply(*what));
         let mut trial = Tally::default();
         trial.decision(&self.recorded.lines[self.at], &told.lines, &self.own.lines);
-        (trial.bios, trial.bios_matched) = same_bios(&told, &self.own.lines);
+        (trial.bios, trial.bios_matched) = same_bios(&told, &self.own.lines, self.recorded.holes);
         trial
     }
 }

@@ -7,13 +7,16 @@
 //! MADV_RANDOM      the page alone
 //! ```
 //! The window comes out of [`iowhy_stack::fault`], the kernel's own fault model. What the program said about its
-//! mapping is in no event, so a task's first fault of a file says it, and all later ones are held to that.
+//! mapping comes from its calls: those of the task itself, or those of the only task that mapped the page. Where there
+//! are none (the mapping is older than the trace, or several tasks have one) a task's first fault of a file says it,
+//! and all later ones are held to that.
 //!
 //! Faults that the pages around them settled (`do_fault_around`) are in no event either, and each page that they map
 //! takes one off the misses. So only the most that there can be is known: misses since the kernel last showed their
 //! number. Up to 100 of them every miss must read around; beyond that a page alone is right, too.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use iowhy_stack::fault::{
     Access, FAULTS, Fault, FaultCache, FaultContext, MapAdvice, MappedFile, MmapMiss, Protection, Rules,
@@ -24,7 +27,7 @@ use iowhy_stack::trace::RaInput;
 use iowhy_stack::units::{PAGE_BYTES, PageIndex};
 
 use super::model::{Pages, Told, Traced};
-use super::recorded::{Line, Recorded, What};
+use super::recorded::{Hint, Line, Recorded, What};
 
 /// What is known of a task's mapping.
 #[derive(Copy, Clone, Debug)]
@@ -40,6 +43,8 @@ pub(super) struct Faults {
     entry: &'static Entry<Build>,
     file_pages: u64,
     tasks: BTreeMap<u32, Known>,
+    /// What was said of which pages, by task; what came later counts.
+    said: Vec<(u32, Range<u64>, MapAdvice)>,
 }
 
 /// A fault to be asked about.
@@ -59,7 +64,28 @@ impl Faults {
             entry,
             file_pages: recorded.file_bytes.div_ceil(PAGE_BYTES),
             tasks: BTreeMap::new(),
+            said: Vec::new(),
         }
+    }
+
+    /// A program says something about a part of its mapping.
+    pub(super) fn said(&mut self, task: u32, pages: Range<u64>, hint: Hint) {
+        let advice = match hint {
+            Hint::Normal => MapAdvice::Normal,
+            Hint::Random => MapAdvice::Random,
+            Hint::Sequential => MapAdvice::Sequential,
+            _ => return,
+        };
+        self.said.retain(|(by, old, _)| *by != task || old.start < pages.start || pages.end < old.end);
+        self.said.push((task, pages, advice));
+    }
+
+    /// What counts for a page that a task touches, if its own calls or those of the only task with a mapping say it.
+    fn advice(&self, task: u32, page: u64) -> Option<MapAdvice> {
+        let of_page = || self.said.iter().rev().filter(|(_, pages, _)| pages.contains(&page));
+        let own = of_page().find(|(by, ..)| *by == task);
+        let latest = || of_page().next().filter(|(only, ..)| of_page().all(|(by, ..)| by == only));
+        own.or_else(latest).map(|(_, _, advice)| *advice)
     }
 
     /// The kernel shows how many misses the task's mapping has.
@@ -99,8 +125,9 @@ impl Faults {
             _ if limit == 0 => MapAdvice::Normal,
             _ => MapAdvice::Random,
         };
+        let told = self.advice(task, index);
         let known = self.tasks.entry(task).or_insert(Known { advice: seen, misses: 0 });
-        let mut advice = known.advice;
+        let mut advice = told.unwrap_or(known.advice);
         if advice == MapAdvice::Normal && limit > 0 {
             known.misses = known.misses.saturating_add(1).min(rules.most_misses);
             if alone && known.misses > rules.lots_of_misses {
@@ -151,5 +178,67 @@ pub(super) fn question(what: &What) -> Option<What> {
             Some(What::Sync(RaInput { index, req_count, ..RaInput::default() }))
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{check, model_of};
+    use super::*;
+
+    /// Decisions and page adds of a file of 1 MiB, and those that match.
+    fn compared(lines: &str) -> [u64; 4] {
+        let facts = "job x\nkernel 6.18.1\nfile_bytes 1048576\nra_pages 32\nio_pages 320\nmax_folio_order 9\n";
+        let lines = lines.replace("; ", "\n");
+        let recorded = Recorded::from_text(&format!("iowhy-readahead 1\n{facts}\n{lines}\n")).expect("a record");
+        let checked = check(model_of("6.18").0, &recorded);
+        assert!(checked.history.is_none(), "touches are no calls");
+        let tally = checked.decisions;
+        [tally.decisions, tally.matched, tally.page_adds, tally.page_adds_matched]
+    }
+
+    #[test]
+    fn a_fault_reads_what_its_mapping_was_advised() {
+        const AROUND: &str = "p 0 100; d 0 84 0 32 8 32; + 0 84 0 x32";
+        const ALONE: &str = "p 0 200; + 0 200 0";
+        const IN_SEQUENCE: &str = "p 0 140; s 0 140 32 0 32 8 32 0 -1; u 0 140 32 0; + 0 140 0 x32";
+        let random = "m 0 random 0 255; ";
+        let normal = "m 0 normal 0 255; ";
+        let rows: &[(&str, String, [u64; 4])] = &[
+            ("around", AROUND.to_owned(), [1, 1, 32, 32]),
+            ("a window too far", AROUND.replace("84", "85"), [1, 0, 32, 31]),
+            ("a window too small", "p 0 100; d 0 84 0 31 8 32; + 0 84 0 x32".to_owned(), [1, 0, 32, 32]),
+            ("a page too few", AROUND.replace("x32", "x31"), [1, 1, 32, 31]),
+            ("the first fault says it", format!("{ALONE}; {}", ALONE.replace("200", "20")), [2, 2, 2, 2]),
+            ("and is held to", format!("{ALONE}; {AROUND}"), [2, 1, 33, 2]),
+            ("the other way round", format!("{AROUND}; {ALONE}"), [2, 1, 64, 33]),
+            ("in sequence", IN_SEQUENCE.to_owned(), [2, 2, 32, 32]),
+            ("a window for sequence", format!("{IN_SEQUENCE}; {AROUND}"), [3, 2, 64, 32]),
+            ("the program said it", format!("{random}{ALONE}"), [1, 1, 1, 1]),
+            ("another thing", format!("{random}{AROUND}"), [1, 0, 32, 1]),
+            ("normal is no page alone", format!("{normal}{ALONE}"), [1, 0, 32, 1]),
+            ("it changes", format!("{random}{ALONE}; {normal}{AROUND}"), [2, 2, 33, 33]),
+            ("of other pages", format!("{normal}m 0 random 150 255; {ALONE}; {AROUND}"), [2, 2, 33, 33]),
+            ("by the only task that did", format!("m 1 random 0 255; {ALONE}; {AROUND}"), [2, 1, 33, 2]),
+            ("two tasks: nobody knows", format!("m 1 random 0 255; m 2 random 0 255; {AROUND}"), [1, 1, 32, 32]),
+            ("its own comes first", format!("{normal}m 1 random 0 255; {AROUND}"), [1, 1, 32, 32]),
+            ("another's page came first", "p 0 100; + 1 100 0".to_owned(), [0, 0, 0, 0]),
+            ("past the end", "p 0 300; + 0 300 0".to_owned(), [0, 0, 0, 0]),
+        ];
+        for (name, lines, expected) in rows {
+            assert_eq!(compared(lines), *expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn after_a_hundred_misses_a_page_alone_is_right_too() {
+        let alone = |page: u64| format!("p 0 {page}; + 0 {page} 0; - 0 {page} 0; ");
+        let around = "p 0 100; d 0 84 0 32 8 32; + 0 84 0 x32; - 0 84 0 x32; ";
+        let shown = "s 0 0 1 0 0 0 32 0 -1; d 0 0 0 4 3 32; + 0 0 0 x4; - 0 0 0 x4; ";
+        for (misses, between, matched) in [(99, "", 0), (100, "", 1), (100, shown, 0)] {
+            let text = format!("{}{between}{}", around.repeat(misses), alone(200));
+            let [decisions, all, ..] = compared(text.trim_end_matches("; "));
+            assert_eq!(decisions - all, 1 - matched, "{misses} misses, then {between:?}");
+        }
     }
 }

@@ -33,7 +33,7 @@ pub(super) fn compare(entry: &'static Entry<Build>, recorded: &Recorded) -> Tall
                 actual.apply(line.what);
             }
             What::Read { .. } | What::Advise { .. } => {
-                let end = end_of_call(recorded, at - 1);
+                let end = recorded.end_of_call(at - 1);
                 let lines = &recorded.lines[at..end];
                 let (fd, request) = match line.what {
                     What::Read { fd, offset, len_bytes } => (fd, Ok(ReadRequest { offset, len_bytes })),
@@ -91,7 +91,7 @@ pub(super) fn compare(entry: &'static Entry<Build>, recorded: &Recorded) -> Tall
                 }
                 let mut trial = Tally::default();
                 trial.call(line, &told.lines, &own);
-                (trial.bios, trial.bios_matched) = same_bios(&told, lines);
+                (trial.bios, trial.bios_matched) = same_bios(&told, lines, recorded.holes);
                 if !trial.all_matched() {
                     model.is_to_be(&actual);
                 }
@@ -102,23 +102,6 @@ pub(super) fn compare(entry: &'static Entry<Build>, recorded: &Recorded) -> Tall
         }
     }
     tally
-}
-
-/// The line after the end of the call that begins at line `at`.
-fn end_of_call(recorded: &Recorded, at: usize) -> usize {
-    let task = recorded.lines[at].task;
-    let mut end = at + 1;
-    for line in &recorded.lines[at + 1..] {
-        if line.task == task {
-            match line.what {
-                What::End { .. } => return end + 1,
-                What::Read { .. } | What::Write { .. } | What::Advise { .. } => return end,
-                _ => {}
-            }
-        }
-        end += 1;
-    }
-    end
 }
 
 /// A read call of the model. What others do happens when the model has come as far as the kernel had.

@@ -50,6 +50,8 @@ pub struct Builtin {
     pub file_bytes: u64,
     /// Descriptors that it opens.
     pub descriptors: usize,
+    /// The first of those that go past the page cache.
+    pub first_direct: usize,
     make: Make,
 }
 
@@ -62,6 +64,7 @@ impl Builtin {
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
+const SECTOR: u64 = 512;
 
 fn read(fd: usize, offset: u64, len_bytes: u64) -> Call {
     Call::Read { fd, offset, len_bytes }
@@ -152,7 +155,21 @@ fn some_cached(bytes: u64, n: usize, pages: u64, rng: &mut Rng) -> Vec<Call> {
 }
 
 const fn one(name: &'static str, file_bytes: u64, descriptors: usize, make: Make) -> Builtin {
-    Builtin { name, file_bytes, descriptors, make }
+    Builtin { name, file_bytes, descriptors, first_direct: usize::MAX, make }
+}
+
+/// One whose descriptors from `first_direct` on go past the page cache.
+const fn past(name: &'static str, file_bytes: u64, descriptors: usize, first_direct: usize, make: Make) -> Builtin {
+    Builtin { name, file_bytes, descriptors, first_direct, make }
+}
+
+/// Reads of whole sectors, anywhere, as long as they like.
+fn sectors(fd: usize, bytes: u64, n: usize, rng: &mut Rng) -> Vec<Call> {
+    let len = |rng: &mut Rng| {
+        let most = 1 << rng.below(13);
+        SECTOR * (1 + rng.below(most))
+    };
+    (0..n).map(|_| read(fd, rng.below(bytes / SECTOR) * SECTOR, len(rng))).collect()
 }
 
 /// Every job.
@@ -257,6 +274,17 @@ pub const JOBS: &[Builtin] = &[
     one("threads-4-shared-random", 16 * MIB, 1, |bytes, rng| {
         (0..4).map(|_| random(0, bytes, 16 * KIB, 4 * KIB, 300, rng)).collect()
     }),
+    past("direct-4k", 2 * MIB, 1, 0, |bytes, _| vec![sequence(0, 0, bytes, 4 * KIB)]),
+    past("direct-512", 64 * KIB, 1, 0, |bytes, _| vec![sequence(0, 0, bytes, SECTOR)]),
+    past("direct-1m", 16 * MIB, 1, 0, |bytes, _| vec![sequence(0, 0, bytes, MIB)]),
+    past("direct-5m", 16 * MIB, 1, 0, |bytes, _| vec![sequence(0, 0, bytes, 5 * MIB)]),
+    past("direct-anything", 16 * MIB, 1, 0, |bytes, rng| vec![sectors(0, bytes, 200, rng)]),
+    past("direct-end-of-file", MIB + 1234, 1, 0, |bytes, rng| vec![sectors(0, 2 * bytes, 100, rng)]),
+    past("direct-and-cached", 8 * MIB, 2, 1, |bytes, rng| {
+        let cached = sequence(0, 0, bytes, 16 * KIB);
+        vec![interleaved(vec![cached, sectors(1, bytes, 200, rng)])]
+    }),
+    past("direct-threads-2", 8 * MIB, 2, 0, |bytes, rng| (0..2).map(|fd| sectors(fd, bytes, 150, rng)).collect()),
     one("threads-3-same-pages", 8 * MIB, 3, |bytes, _| (0..3).map(|fd| sequence(fd, 0, bytes, 16 * KIB)).collect()),
 ];
 

@@ -25,7 +25,7 @@ use iowhy_stack::trace::{Dev, Inode};
 
 use super::jobs::{Builtin, Call, JOBS};
 use super::recorded::Recorded;
-use super::{Checked, Device, Report, check, model_of, records};
+use super::{Checked, Device, File as Known, Report, check, model_of, records};
 use crate::backend::Live;
 use crate::diagnose::{Problem, Problems};
 use crate::fio::World;
@@ -39,6 +39,8 @@ const READ_AHEAD_KB: &[u64] = &[128, 0, 4, 16, 100, 512, 4096];
 const BUFFER_KIB: u32 = 16 << 10;
 /// Memory for a capture.
 const MEMORY_MIB: u32 = 1 << 10;
+/// Where the memory of a read begins.
+const ALIGNED: usize = 512;
 /// Bytes written at once.
 const CHUNK: usize = 1 << 20;
 
@@ -113,9 +115,13 @@ fn dev_of(dev: u64) -> Dev {
     Dev::new(major as u32, minor as u32)
 }
 
-fn inode_of(path: &Path) -> io::Result<(Inode, u64)> {
+/// A file, and the job that it is of.
+fn known(path: &Path, job: String) -> io::Result<Known> {
     let metadata = fs::metadata(path)?;
-    Ok((Inode { dev: dev_of(metadata.dev()), ino: metadata.ino() }, metadata.len()))
+    let inode = Inode { dev: dev_of(metadata.dev()), ino: metadata.ino() };
+    // The system counts in 512 bytes.
+    let holes = metadata.blocks() * 512 < metadata.len();
+    Ok(Known { inode, bytes: metadata.len(), holes, job })
 }
 
 /// File systems that are made, and how.
@@ -155,7 +161,8 @@ impl Ground {
         }
         let name = node.file_name().unwrap_or_default();
         ground.setting = Some(Path::new("/sys/block").join(name).join("queue/read_ahead_kb"));
-        ground.own = Some(inode_of(&ground.dir).map_err(io_error("look at", &ground.dir))?.0.dev);
+        let root = known(&ground.dir, String::new()).map_err(io_error("look at", &ground.dir))?;
+        ground.own = Some(root.inode.dev);
         Ok(Ok(ground))
     }
 
@@ -349,8 +356,7 @@ fn builtin_records(
     for Prepared { job, path } in prepared {
         let file = File::open(path).map_err(io_error("open", path))?;
         cache::make_cold(&file).map_err(io_error("drop the pages of", path))?;
-        let (inode, bytes) = inode_of(path).map_err(io_error("look at", path))?;
-        files.push((inode, bytes, job.name.to_owned()));
+        files.push(known(path, job.name.to_owned()).map_err(io_error("look at", path))?);
     }
     let capture = ground.capture(ledger)?;
     // The capture leaves out the thread that asked for it, and descriptors are told apart by their opening.
@@ -365,7 +371,17 @@ fn builtin_records(
 
 /// Runs the calls of a job, each list in a thread of its own.
 fn drive(job: &Builtin, path: &Path) -> io::Result<()> {
-    let descriptors = (0..job.descriptors).map(|_| File::open(path)).collect::<io::Result<Vec<File>>>()?;
+    let open = |nr| match nr < job.first_direct {
+        true => File::open(path),
+        false => cache::open_past(path),
+    };
+    // Each in a thread of its own: a thread that opens a file twice is told of once, and then nobody knows which
+    // descriptor it was.
+    let open_apart = |nr| {
+        std::thread::scope(|scope| scope.spawn(move || open(nr)).join())
+            .unwrap_or_else(|_| Err(io::Error::other("panic")))
+    };
+    let descriptors = (0..job.descriptors).map(open_apart).collect::<io::Result<Vec<File>>>()?;
     let threads = job.calls();
     let barrier = Barrier::new(threads.len());
     let descriptors = &descriptors;
@@ -387,8 +403,10 @@ fn drive(job: &Builtin, path: &Path) -> io::Result<()> {
 fn one(call: Call, descriptors: &[File]) -> io::Result<()> {
     match call {
         Call::Read { fd, offset, len_bytes } => {
-            let mut buffer = vec![0; len_bytes as usize];
-            descriptors[fd].read_at(&mut buffer, offset).map(drop)
+            // Reads past the page cache want memory that begins with a sector.
+            let mut buffer = vec![0; len_bytes as usize + ALIGNED];
+            let from = buffer.as_ptr().align_offset(ALIGNED).min(ALIGNED);
+            descriptors[fd].read_at(&mut buffer[from..][..len_bytes as usize], offset).map(drop)
         }
         Call::Next { fd, len_bytes } => {
             let mut buffer = vec![0; len_bytes as usize];
@@ -448,12 +466,9 @@ fn file_records(
     }
     let mut files = Vec::new();
     for path in &paths {
-        if let Ok((inode, bytes)) = inode_of(path) {
-            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-            let job =
-                Path::new(job).file_name().map_or_else(|| job.to_owned(), |job| job.to_string_lossy().into_owned());
-            files.push((inode, bytes, if paths.len() > 1 { format!("{job}:{name}") } else { job }));
-        }
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let job = Path::new(job).file_name().map_or_else(|| job.to_owned(), |job| job.to_string_lossy().into_owned());
+        files.extend(known(path, if paths.len() > 1 { format!("{job}:{name}") } else { job }));
     }
     let made = records(&captured.trace, device, &files);
     for path in remove {

@@ -387,14 +387,23 @@ impl Readahead for Traced<'_> {
 ///
 /// A bio goes on over all that is submitted at once, until the disk's blocks are not side by side, or it has as many
 /// segments as fit (256, each a folio or several that are neighbours in memory). How much a bio holds beyond that is
-/// for the memory to say, so a bio may end anywhere after 256 folios.
-pub(super) fn same_bios(told: &Told, lines: &[Line]) -> (u64, u64) {
+/// for the memory to say, so a bio may end anywhere after 256 folios. What is not on the disk needs none, and no event
+/// says what that is: of a file with holes only the most that there may be is known.
+pub(super) fn same_bios(told: &Told, lines: &[Line], holes: bool) -> (u64, u64) {
     const SEGMENTS: u64 = 256;
     let bios = lines.iter().filter_map(|line| match line.what {
         What::Bio { sector, bytes } => Some((sector, u64::from(bytes) / PAGE_BYTES)),
         _ => None,
     });
     let bios: Vec<(u64, u64)> = bios.collect();
+    if holes {
+        let most: u64 = told.submitted.iter().map(|submitted| submitted.1).sum();
+        let ends = bios.iter().scan(0, |end, bio| {
+            *end += bio.1;
+            Some(*end)
+        });
+        return (bios.len() as u64, ends.filter(|end| *end <= most).count() as u64);
+    }
     let mut seen = bios.iter().peekable();
     let mut matched = 0;
     for &(_, nr_pages, nr_folios) in &told.submitted {

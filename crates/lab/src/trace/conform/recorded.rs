@@ -4,10 +4,12 @@
 //! iowhy-readahead 1            the first line
 //! job seq-4k                   facts, one a line, until an empty line:
 //! kernel 6.18.44               kernel, file system, bytes of the file, read_ahead_kb/4, max_sectors_kb/4,
-//! ...                          largest folio order, events that were lost; pieces of memory of a request at most
+//! ...                          largest folio order, events that were lost; pieces of memory of a request at most,
+//!                              and `holes 1` if parts of the file are not on the disk
 //!
 //! r 0 3 8192 4096              task 0 reads 4096 bytes from byte 8192 of descriptor 3       w: it writes, anywhere
 //! f 0 3 random 0 0             advises
+//! m 0 random I J               says it of pages I to J of its mapping; `normal` if it has just made it
 //! s 0 I N o s a m p            page_cache_sync_ra: index, pages asked for, order, size, async size, limit, previous
 //! a ...                        page_cache_async_ra                        position, all as they were before it
 //! d 0 I o s a m                page_cache_ra_order: index, order, size, async size, limit
@@ -30,6 +32,11 @@ use iowhy_stack::trace::RaInput;
 
 /// The first kernel whose trace shows that pages are looked up (`mm_filemap_get_pages`).
 const SHOWS_LOOK_UPS: (u32, u32) = (6, 12);
+
+/// Folios side by side that one line stands for at most.
+const MOST_FOLIOS: u64 = 1 << 16;
+/// Pages that a file may have.
+const MOST_PAGES: u64 = 1 << 52;
 
 /// First line of the text.
 const HEAD: &str = "iowhy-readahead 1";
@@ -88,6 +95,15 @@ pub enum What {
         offset: u64,
         /// Bytes; 0 to the end.
         len_bytes: u64,
+    },
+    /// The program said this about a part of its mapping.
+    MapAdvice {
+        /// First page.
+        first: u64,
+        /// Last page.
+        last: u64,
+        /// What.
+        hint: Hint,
     },
     /// The call ended.
     End {
@@ -198,6 +214,8 @@ pub struct Recorded {
     /// Most pieces of memory that a request may have; 0 if requests are not to be compared: an elevator unites those of
     /// different tasks.
     pub max_segments: u64,
+    /// Parts of the file are not on the disk.
+    pub holes: bool,
     /// Events that the kernel had no room for.
     pub lost: u64,
     /// What happened, in order.
@@ -209,6 +227,11 @@ impl Hint {
     pub fn of(advice: u64) -> Hint {
         let known = [Hint::Normal, Hint::Random, Hint::Sequential, Hint::WillNeed, Hint::DontNeed];
         usize::try_from(advice).ok().and_then(|nr| known.get(nr).copied()).unwrap_or(Hint::Other)
+    }
+
+    /// As it is written.
+    fn word(self) -> &'static str {
+        HINTS.iter().find(|(known, _)| *known == self).map_or("other", |(_, word)| word)
     }
 
     /// The number that the call takes (on every architecture but s390 for DONTNEED).
@@ -246,6 +269,23 @@ impl Recorded {
         })
     }
 
+    /// The line after the end of the call that begins at line `at`.
+    pub(super) fn end_of_call(&self, at: usize) -> usize {
+        let task = self.lines[at].task;
+        let mut end = at + 1;
+        for line in &self.lines[at + 1..] {
+            if line.task == task {
+                match line.what {
+                    What::End { .. } => return end + 1,
+                    What::Read { .. } | What::Write { .. } | What::Advise { .. } => return end,
+                    _ => {}
+                }
+            }
+            end += 1;
+        }
+        end
+    }
+
     /// Whether the read at line `at`, over before line `end`, looked into the page cache, as far as the kernel shows
     /// it: one with `O_DIRECT` does not.
     pub(super) fn looks_up(&self, at: usize, end: usize) -> bool {
@@ -253,7 +293,7 @@ impl Recorded {
         let task = lines[0].task;
         let own = || lines.iter().filter(|line| line.task == task).map(|line| line.what);
         let What::Read { offset, .. } = lines[0].what else { return true };
-        let nothing_read = own().any(|what| matches!(what, What::End { result } if result <= 0));
+        let nothing_read = own().any(|what| matches!(what, What::End { result: 0 }));
         let shows = || super::version(&self.kernel).is_some_and(|version| version >= SHOWS_LOOK_UPS);
         let looked = || own().any(|what| matches!(what, What::Get { .. } | What::Sync(_) | What::Async(_)));
         nothing_read || offset >= self.file_bytes || !shows() || looked()
@@ -286,6 +326,9 @@ impl Recorded {
         }
         if self.max_segments > 0 {
             let _ = writeln!(out, "max_segments {}", self.max_segments);
+        }
+        if self.holes {
+            out.push_str("holes 1\n");
         }
         out.push('\n');
         let mut rest = &self.lines[..];
@@ -335,6 +378,7 @@ impl Recorded {
                     number()?.try_into().ok().filter(|order| *order < 20).ok_or("no folio is that large")?;
             }
             "max_segments" => self.max_segments = number()?,
+            "holes" => self.holes = number()? > 0,
             "lost" => self.lost = number()?,
             _ => return Err(format!("there is no fact `{name}`")),
         }
@@ -347,7 +391,9 @@ fn run(lines: &[Line]) -> usize {
     let first = lines[0];
     let side_by_side = |(ahead, line): &(usize, &Line)| **line == first.moved(*ahead as u64);
     match first.what {
-        What::Add { .. } | What::Remove { .. } => lines.iter().enumerate().take_while(side_by_side).count(),
+        What::Add { .. } | What::Remove { .. } => {
+            lines.iter().enumerate().take(MOST_FOLIOS as usize).take_while(side_by_side).count()
+        }
         _ => 1,
     }
 }
@@ -367,10 +413,8 @@ impl Line {
         let (letter, rest) = match self.what {
             What::Read { fd, offset, len_bytes } => ('r', format!("{fd} {offset} {len_bytes}")),
             What::Write { fd } => ('w', format!("{fd}")),
-            What::Advise { fd, hint, offset, len_bytes } => {
-                let word = HINTS.iter().find(|(known, _)| *known == hint).map_or("other", |(_, word)| word);
-                ('f', format!("{fd} {word} {offset} {len_bytes}"))
-            }
+            What::Advise { fd, hint, offset, len_bytes } => ('f', format!("{fd} {} {offset} {len_bytes}", hint.word())),
+            What::MapAdvice { first, last, hint } => ('m', format!("{} {first} {last}", hint.word())),
             What::End { result } => ('e', format!("{result}")),
             What::Sync(input) => ('s', state(&input)),
             What::Async(input) => ('a', state(&input)),
@@ -397,23 +441,30 @@ impl Line {
         let mut words: Vec<&str> = words.collect();
         let mut times = 1;
         if let Some(n) = words.last().and_then(|word| word.strip_prefix('x')) {
-            times = n.parse().ok().filter(|n| (1..=1 << 24).contains(n))?;
+            times = n.parse().ok().filter(|n| (1..=MOST_FOLIOS).contains(n))?;
             words.pop();
         }
         let mut hint = Hint::Other;
-        if letter == "f" && words.len() > 1 {
-            let word = words.remove(1);
+        let of_hint = match letter {
+            "f" => Some(1),
+            "m" => Some(0),
+            _ => None,
+        };
+        if let Some(at) = of_hint.filter(|at| *at < words.len()) {
+            let word = words.remove(at);
             hint = HINTS.iter().find(|(_, known)| *known == word)?.0;
         }
         let numbers: Vec<i64> = words.iter().map(|word| word.parse().ok()).collect::<Option<_>>()?;
         let word = |nr: usize| numbers[nr] as u64;
         let half = |nr: usize| u32::try_from(numbers[nr]).ok();
+        let page = |nr: usize| Some(word(nr)).filter(|page| *page < MOST_PAGES);
         let order = |nr: usize| u8::try_from(numbers[nr]).ok().filter(|order| *order < 20);
         let fd = numbers.first().and_then(|fd| i32::try_from(*fd).ok());
         let what = match (letter, numbers.len()) {
             ("r", 3) => What::Read { fd: fd?, offset: word(1), len_bytes: word(2) },
             ("w", 1) => What::Write { fd: fd? },
             ("f", 3) => What::Advise { fd: fd?, hint, offset: word(1), len_bytes: word(2) },
+            ("m", 2) => What::MapAdvice { first: word(0), last: word(1), hint },
             ("e", 1) => What::End { result: numbers[0] },
             ("s" | "a", 8) => {
                 let input = RaInput {
@@ -436,8 +487,8 @@ impl Line {
                 ra_pages: half(4)?,
             },
             ("u", 3) => What::Unbounded { index: word(0), nr_pages: word(1), lookahead: word(2) },
-            ("+", 2) => What::Add { index: word(0), order: order(1)? },
-            ("-", 2) => What::Remove { index: word(0), order: order(1)? },
+            ("+", 2) => What::Add { index: page(0)?, order: order(1)? },
+            ("-", 2) => What::Remove { index: page(0)?, order: order(1)? },
             ("b", 2) => What::Bio { sector: word(0), bytes: half(1)? },
             ("x", 2) => What::Split { sector: word(0), rest: word(1) },
             ("i", 2) => What::Issue { sector: word(0), bytes: half(1)? },

@@ -13,12 +13,16 @@
 //!
 //! Several CPUs issue at once, so requests are compared as a multiset of places and sizes, not in their order.
 //!
+//! Memory of a program need not begin with a page, so a bio of a read past the page cache may have one piece more than
+//! pages.
+//!
 //! Source: Linux 6.18, block/blk-merge.c, `bio_split_rw`, `blk_attempt_plug_merge`, `ll_back_merge_fn`.
 
 use std::collections::BTreeMap;
 
 use iowhy_stack::units::PAGE_BYTES;
 
+use super::Count;
 use super::recorded::{Recorded, What};
 
 /// Bytes of a sector.
@@ -34,10 +38,14 @@ struct Task {
     parts: Vec<Extent>,
     /// The request at the end of its plug.
     last: Option<Extent>,
+    /// What it reads goes past the page cache.
+    is_direct: bool,
+    /// Where requests began that were issued for it since its call began.
+    issued: Vec<u64>,
 }
 
 /// How many requests there are, by the kernel or by the model, whichever are more, and how many of them match.
-pub(super) fn compare(recorded: &Recorded) -> (u64, u64) {
+pub(super) fn compare(recorded: &Recorded) -> Count {
     let mut issued: BTreeMap<Extent, i64> = BTreeMap::new();
     let mut nr_issued = 0;
     for line in &recorded.lines {
@@ -47,11 +55,11 @@ pub(super) fn compare(recorded: &Recorded) -> (u64, u64) {
         }
     }
     if nr_issued == 0 || recorded.max_segments == 0 {
-        return (0, 0);
+        return Count::default();
     }
     let mut model = Model { recorded, issued: &issued, made: Vec::new() };
     let mut tasks: BTreeMap<u32, Task> = BTreeMap::new();
-    for line in &recorded.lines {
+    for (at, line) in recorded.lines.iter().enumerate() {
         let task = tasks.entry(line.task).or_default();
         match line.what {
             What::Bio { sector, bytes } => {
@@ -60,16 +68,38 @@ pub(super) fn compare(recorded: &Recorded) -> (u64, u64) {
             }
             What::Split { rest, .. } => model.split(task, rest),
             // In whose time a request is issued says nothing.
-            What::Issue { .. } => {}
-            _ => model.close(task),
+            What::Issue { sector, .. } => task.issued.push(sector),
+            What::End { result: ..0 } => model.fail(task),
+            what => {
+                model.close(task);
+                task.issued.clear();
+                task.is_direct = matches!(what, What::Read { .. }) && !recorded.looks_up(at, recorded.end_of_call(at));
+            }
         }
     }
     tasks.values_mut().for_each(|task| model.close(task));
     let made = model.made;
     let nr_made = made.len() as u64;
     let mut left = issued;
-    let matched = made.iter().filter(|extent| take(&mut left, extent)).count();
-    (nr_made.max(nr_issued), matched as u64)
+    let (matched, strange): (Vec<Extent>, Vec<Extent>) = made.into_iter().partition(|extent| take(&mut left, extent));
+    left.retain(|_, n| *n > 0);
+    Count { of: nr_made.max(nr_issued), matched: matched.len() as u64, mismatches: named(&strange, left) }
+}
+
+/// Requests of the model that were not issued, each with those that were in their place; then those that nobody knows.
+fn named(strange: &[Extent], mut left: BTreeMap<Extent, i64>) -> Vec<String> {
+    let end = |extent: &Extent| extent.0 + extent.1 / SECTOR_BYTES;
+    let mut mismatches = Vec::new();
+    for extent in strange {
+        let meets = |other: &Extent| other.0 < end(extent) && extent.0 < end(other);
+        let instead: Vec<Extent> = left.keys().copied().filter(meets).collect();
+        left.retain(|other, _| !meets(other));
+        let (sector, bytes) = extent;
+        mismatches.push(format!("request of {bytes} bytes at sector {sector}: kernel {instead:?} there"));
+    }
+    let unknown = left.keys().map(|(sector, bytes)| format!("request of {bytes} bytes at sector {sector}: model none"));
+    mismatches.extend(unknown);
+    mismatches
 }
 
 /// Takes one of these out.
@@ -96,17 +126,18 @@ impl Model<'_> {
     }
 
     /// Whether the pages of so many bytes may be more pieces of memory than a request has.
-    fn may_be_too_many(&self, bytes: u64) -> bool {
-        bytes.div_ceil(PAGE_BYTES) > self.recorded.max_segments
+    fn may_be_too_many(&self, task: &Task, bytes: u64) -> bool {
+        bytes.div_ceil(PAGE_BYTES) + u64::from(task.is_direct) > self.recorded.max_segments
     }
 
     /// The latest bio was cut: at the largest request, or after as many pages as pieces at least.
     fn split(&self, task: &mut Task, rest: u64) {
         let Some(&(sector, bytes)) = task.parts.last() else { return };
         let Some(before) = rest.checked_sub(sector).map(|sectors| sectors * SECTOR_BYTES) else { return };
-        let is_due = bytes > self.most_bytes() || self.may_be_too_many(bytes);
+        let is_due = bytes > self.most_bytes() || self.may_be_too_many(task, bytes);
         let by_size = before == self.most_bytes();
-        let by_memory = before < self.most_bytes() && before.div_ceil(PAGE_BYTES) >= self.recorded.max_segments;
+        let pieces = before.div_ceil(PAGE_BYTES) + u64::from(task.is_direct);
+        let by_memory = before < self.most_bytes() && pieces >= self.recorded.max_segments;
         if before > 0 && before < bytes && is_due && (by_size || by_memory) {
             task.parts.pop();
             task.parts.extend([(sector, before), (rest, bytes - before)]);
@@ -116,7 +147,7 @@ impl Model<'_> {
     /// The latest bio becomes requests, or joins the last one.
     fn settle(&mut self, task: &mut Task) {
         for extent in std::mem::take(&mut task.parts) {
-            let joined = task.last.and_then(|last| self.joined(last, extent));
+            let joined = task.last.and_then(|last| self.joined(task, last, extent));
             if joined.is_none()
                 && let Some(last) = task.last
             {
@@ -127,7 +158,7 @@ impl Model<'_> {
     }
 
     /// Both as one request, if they can be.
-    fn joined(&self, last: Extent, next: Extent) -> Option<Extent> {
+    fn joined(&self, task: &Task, last: Extent, next: Extent) -> Option<Extent> {
         let end = |extent: Extent| extent.0 + extent.1 / SECTOR_BYTES;
         let bytes = last.1 + next.1;
         let first = match (end(last) == next.0, end(next) == last.0) {
@@ -136,8 +167,17 @@ impl Model<'_> {
             _ => return None,
         };
         let is_apart = || self.issued.keys().any(|(sector, _)| *sector == last.0.max(next.0));
-        let fits = bytes <= self.most_bytes() && !(self.may_be_too_many(bytes) && is_apart());
+        let fits = bytes <= self.most_bytes() && !(self.may_be_too_many(task, bytes) && is_apart());
         fits.then_some((first, bytes))
+    }
+
+    /// The call failed: bios of memory that is not where the device wants it, which no event shows, are not sent on.
+    fn fail(&mut self, task: &mut Task) {
+        let issued = std::mem::take(&mut task.issued);
+        let is_issued = |(sector, _): &Extent| issued.contains(sector);
+        task.parts.retain(is_issued);
+        task.last = task.last.filter(is_issued);
+        self.close(task);
     }
 
     /// What the task submits in one go is over.
@@ -159,7 +199,9 @@ mod tests {
     /// Requests of at most 64 KiB and 8 pieces, from lines of one task.
     fn compared(lines: &[What]) -> (u64, u64) {
         let lines = lines.iter().map(|what| Line { task: 0, what: *what }).collect();
-        compare(&Recorded { io_pages: 16, max_segments: 8, lines, ..Recorded::default() })
+        let count = compare(&Recorded { io_pages: 16, max_segments: 8, lines, ..Recorded::default() });
+        assert_eq!(count.mismatches.is_empty(), count.of == count.matched, "{count:?}");
+        (count.of, count.matched)
     }
 
     fn bio(sector: u64, kib: u64) -> What {
@@ -191,6 +233,8 @@ mod tests {
             ("nor without need", &[bio(0, 32), split(0, 32), issue(0, 16), issue(32, 16)], (2, 0)),
             ("one that was not issued", &[bio(0, 8), over, bio(64, 8), issue(0, 8)], (2, 1)),
             ("one that nobody asked for", &[bio(0, 8), issue(0, 8), issue(64, 8)], (2, 1)),
+            ("refused for its memory", &[bio(0, 8), issue(0, 8), over, bio(0, 8), What::End { result: -22 }], (1, 1)),
+            ("failed on the disk", &[bio(0, 8), issue(0, 8), What::End { result: -5 }], (1, 1)),
             ("nothing known of requests", &[bio(0, 8)], (0, 0)),
         ];
         for (name, lines, expected) in rows {

@@ -1,19 +1,24 @@
 //! From a trace to what happened with each file.
 //!
 //! Calls name descriptors, what follows from them names inodes. A call belongs to the file whose pages the same task
-//! touches before it ends. Advice touches none; it belongs to the file of the other calls on the same descriptor, and a
-//! descriptor is another one after it was closed or opened. `read` begins where the descriptor's last call ended or
+//! touches before it ends, or to the file that its descriptor was opened with, if the trace says so (reads past the
+//! page cache touch none). Advice touches none; it belongs to the file of the other calls on the same open file, and a
+//! descriptor is another one after it was closed or opened. `read` begins where the open file's last call ended or
 //! `lseek` put it. How much `preadv` and its like ask for is in memory that the trace does not show: the pages that are
-//! looked up say it. Reads of io_uring are no calls; advice on a descriptor without calls is taken to be for the next
-//! file that is read ahead of without any.
+//! looked up say it, or the result. Reads of io_uring are no calls; advice on a descriptor without calls is taken to be
+//! for the next file that is read ahead of without any.
+//!
+//! `madvise` names addresses; `mmap` says which pages of which file are there, if its descriptor's file is known. What
+//! `munmap` and `mremap` do is not followed: addresses are another file's once something else is mapped there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use iowhy_stack::event::Op;
-use iowhy_stack::trace::{Inode, Record, Rwbs, Seen, Trace};
+use iowhy_stack::trace::{Dev, Inode, Record, Rwbs, Seen, Trace};
 use iowhy_stack::units::PAGE_BYTES;
 
 use super::recorded::{Hint, Line, Recorded, What};
+use crate::trace::join::descriptors::Descriptors;
 
 /// Largest folio order of ext4's and XFS's mappings where nothing shows that there are none.
 const MAX_FOLIO_ORDER: u8 = 9;
@@ -33,11 +38,30 @@ pub struct Device {
     pub max_segments: u64,
 }
 
-/// A descriptor from when it was opened to when it was closed.
-type Descriptor = (i32, u32);
+/// An open file: descriptors that were made of one another share it.
+type Descriptor = usize;
 
 /// A question without a call: which record, whose, of which file.
 type Loose = (usize, u32, Inode);
+
+/// Bios that were sent and not overtaken by others for the same sectors: where each begins, by the major number of its
+/// device, and where it ends, of which file and task it is.
+type OnTheWay = BTreeMap<(u32, u64), (u64, usize, u32)>;
+
+/// What was sent for these sectors before is over: an older bio that begins within a new one would hide it.
+fn forget(bios: &mut OnTheWay, major: u32, first: u64, end: u64) {
+    while let Some((&key, &(old_end, at, task))) = bios.range((major, 0)..(major, end)).next_back()
+        && old_end > first
+    {
+        bios.remove(&key);
+        if old_end > end {
+            bios.insert((major, end), (old_end, at, task));
+        }
+        if key.1 < first {
+            bios.insert(key, (first, at, task));
+        }
+    }
+}
 
 /// A call of a task.
 #[derive(Clone, Debug)]
@@ -82,16 +106,99 @@ fn field(fields: &str, name: &str) -> Option<u64> {
     }
 }
 
+/// A file that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct File {
+    /// Which one.
+    pub inode: Inode,
+    /// Its size.
+    pub bytes: u64,
+    /// Parts of it are not on the disk.
+    pub holes: bool,
+    /// The job that it is of.
+    pub job: String,
+}
+
+/// The file that one of our own records names.
+fn told_file(fields: &str) -> Option<Inode> {
+    let word = |name: &str| fields.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+    let (major, minor) = word("dev").filter(|_| word("kind") == Some("file"))?.split_once(',')?;
+    let dev = Dev::new(major.parse().ok()?, minor.parse().ok()?);
+    Some(Inode { dev, ino: word("ino")?.parse().ok()? })
+}
+
+/// What a task said about a part of a file's mapping.
+#[derive(Copy, Clone, Debug)]
+struct Said {
+    nr: usize,
+    pid: u32,
+    file: Inode,
+    what: What,
+}
+
+/// Parts of the address spaces that files are mapped to.
+#[derive(Debug, Default)]
+struct Mapped {
+    /// By space and first address: the address after the last, the file, the first byte of it.
+    parts: BTreeMap<(usize, u64), (u64, Inode, u64)>,
+    /// Calls on their way: length, file, first byte.
+    pending: BTreeMap<u32, (u64, Option<Inode>, u64)>,
+}
+
+impl Mapped {
+    /// Something is mapped to these addresses, over whatever was there.
+    fn map(&mut self, space: usize, first: u64, (len, file, offset): (u64, Option<Inode>, u64)) {
+        let end = first.saturating_add(len.next_multiple_of(PAGE_BYTES));
+        while let Some((&key, &(old_end, old_file, old_offset))) =
+            self.parts.range((space, 0)..(space, end)).next_back()
+            && old_end > first
+        {
+            self.parts.remove(&key);
+            if old_end > end {
+                self.parts.insert((space, end), (old_end, old_file, old_offset + (end - key.1)));
+            }
+            if key.1 < first {
+                self.parts.insert(key, (first, old_file, old_offset));
+            }
+        }
+        if let Some(file) = file {
+            self.parts.insert((space, first), (end, file, offset));
+        }
+    }
+
+    /// The files at these addresses, with their first and last pages there.
+    fn pages(&self, space: usize, first: u64, len: u64) -> Vec<(Inode, u64, u64)> {
+        let end = first.saturating_add(len.next_multiple_of(PAGE_BYTES));
+        let parts = self.parts.range((space, 0)..(space, end)).filter(|(_, part)| part.0 > first);
+        let pages = parts.map(|((_, start), (part_end, file, offset))| {
+            let page = |address: u64| (offset + (address - start)) / PAGE_BYTES;
+            (*file, page(first.max(*start)), page(end.min(*part_end)).saturating_sub(1))
+        });
+        pages.collect()
+    }
+}
+
+/// What the calls of a trace say.
+struct Calls {
+    calls: Vec<Call>,
+    /// Where read-ahead was asked for without a call, and of which file.
+    loose: Vec<Loose>,
+    /// Which files descriptors are, as far as the trace says it itself.
+    told: BTreeMap<Descriptor, Inode>,
+    said: Vec<Said>,
+}
+
 /// Every call, with the files that are known.
-/// With them comes where read-ahead was asked for without a call, and of which file.
-fn calls(trace: &Trace) -> (Vec<Call>, Vec<Loose>) {
+fn calls(trace: &Trace) -> Calls {
     let mut loose = Vec::new();
+    let mut told: BTreeMap<Descriptor, Inode> = BTreeMap::new();
+    let mut said = Vec::new();
+    let mut mapped = Mapped::default();
+    let mut descriptors = Descriptors::default();
     let mut calls: Vec<Call> = Vec::new();
     let mut at_work: BTreeMap<u32, usize> = BTreeMap::new();
-    let mut opened: BTreeMap<i32, u32> = BTreeMap::new();
     for (nr, Record { pid, seen, .. }) in trace.records.iter().enumerate() {
-        let mut begin = |fd: i32, kind: Kind| {
-            let descriptor = (fd, opened.get(&fd).copied().unwrap_or(0));
+        let mut begin = |descriptor: Descriptor, kind: Kind| {
             let call = Call {
                 pid: *pid,
                 begin: nr,
@@ -108,10 +215,10 @@ fn calls(trace: &Trace) -> (Vec<Call>, Vec<Loose>) {
         };
         match seen {
             Seen::CallStart { op: Op::Read, fd, offset, len_bytes } => {
-                begin(*fd, Kind::Read { offset: *offset, len_bytes: *len_bytes });
+                begin(descriptors.of(*pid, *fd), Kind::Read { offset: *offset, len_bytes: *len_bytes });
             }
             Seen::CallStart { op, fd, offset, .. } => {
-                begin(*fd, Kind::Write { moves: *op == Op::Write && offset.is_none() });
+                begin(descriptors.of(*pid, *fd), Kind::Write { moves: *op == Op::Write && offset.is_none() });
             }
             Seen::CallEnd { result, .. } => {
                 if let Some(call) = at_work.remove(pid) {
@@ -121,25 +228,63 @@ fn calls(trace: &Trace) -> (Vec<Call>, Vec<Loose>) {
             Seen::Other { name, fields } => {
                 let number = |name: &str| field(fields, name).unwrap_or(0);
                 let fd = |name: &str| number(name) as i32;
+                if let ("iowhy:opened" | "iowhy:descriptor", Some(file)) = (name.as_str(), told_file(fields)) {
+                    told.insert(descriptors.of(*pid, fd("fd")), file);
+                }
+                descriptors.other(*pid, name, fields);
                 let Some(name) = name.strip_prefix("syscalls:sys_") else { continue };
                 match name {
                     "enter_fadvise64" => {
                         let hint = Hint::of(number("advice"));
                         let (offset, len_bytes) = (number("offset"), number("len"));
-                        begin(fd("fd"), Kind::Advise { hint, offset, len_bytes });
+                        begin(descriptors.of(*pid, fd("fd")), Kind::Advise { hint, offset, len_bytes });
                     }
                     "enter_readahead" => {
                         let (offset, len_bytes) = (number("offset"), number("count"));
-                        begin(fd("fd"), Kind::Advise { hint: Hint::WillNeed, offset, len_bytes });
+                        begin(descriptors.of(*pid, fd("fd")), Kind::Advise { hint: Hint::WillNeed, offset, len_bytes });
                     }
-                    "enter_lseek" => begin(fd("fd"), Kind::Seek),
+                    "enter_lseek" => begin(descriptors.of(*pid, fd("fd")), Kind::Seek),
                     "exit_fadvise64" | "exit_readahead" | "exit_lseek" => {
                         if let Some(call) = at_work.remove(pid) {
                             (calls[call].end, calls[call].result) = (nr, number("ret") as i64);
                         }
                     }
-                    "exit_openat" if number("ret") as i64 >= 0 => *opened.entry(fd("ret")).or_default() += 1,
-                    "enter_close" => *opened.entry(fd("fd")).or_default() += 1,
+                    "enter_mmap" => {
+                        let file = Some(fd("fd")).filter(|fd| *fd >= 0);
+                        let file = file.and_then(|fd| told.get(&descriptors.of(*pid, fd)).copied());
+                        mapped.pending.insert(*pid, (number("len"), file, number("off")));
+                    }
+                    "exit_mmap" => {
+                        let (space, first) = (descriptors.shared_by(*pid), number("ret"));
+                        let Some(part) = mapped.pending.remove(pid) else { continue };
+                        // Errors are the last few numbers.
+                        if first < u64::MAX - PAGE_BYTES {
+                            mapped.map(space, first, part);
+                            // A mapping begins without advice.
+                            let hint = Hint::Normal;
+                            let pages = mapped.pages(space, first, part.0).into_iter();
+                            said.extend(pages.map(|(file, first, last)| Said {
+                                nr,
+                                pid: *pid,
+                                file,
+                                what: What::MapAdvice { first, last, hint },
+                            }));
+                        }
+                    }
+                    "enter_madvise" => {
+                        // The numbers of these are those of posix_fadvise.
+                        let hint = Hint::of(number("behavior"));
+                        if let Hint::Normal | Hint::Random | Hint::Sequential = hint {
+                            let space = descriptors.shared_by(*pid);
+                            let pages = mapped.pages(space, number("start"), number("len_in")).into_iter();
+                            said.extend(pages.map(|(file, first, last)| Said {
+                                nr,
+                                pid: *pid,
+                                file,
+                                what: What::MapAdvice { first, last, hint },
+                            }));
+                        }
+                    }
                     _ => {}
                 }
             }
@@ -164,13 +309,12 @@ fn calls(trace: &Trace) -> (Vec<Call>, Vec<Loose>) {
             }
         }
     }
-    (calls, loose)
+    Calls { calls, loose, told, said }
 }
 
 /// Calls without pages of their own belong to the file of the others on their descriptor; reads say where they begin
 /// and how long they are.
-fn complete(calls: &mut [Call], loose: &[Loose]) {
-    let mut files: BTreeMap<Descriptor, Inode> = BTreeMap::new();
+fn complete(calls: &mut [Call], loose: &[Loose], mut files: BTreeMap<Descriptor, Inode>) {
     for call in calls.iter() {
         if let Some(file) = call.file {
             files.entry(call.descriptor).or_insert(file);
@@ -206,6 +350,9 @@ fn complete(calls: &mut [Call], loose: &[Loose]) {
                         *len_bytes = if whole { moved } else { to_the_page };
                     }
                 }
+                if *len_bytes == 0 {
+                    *len_bytes = moved;
+                }
                 if !known {
                     *position = at + moved;
                 }
@@ -217,10 +364,10 @@ fn complete(calls: &mut [Call], loose: &[Loose]) {
     }
 }
 
-/// What a trace says about these files (with their sizes and the name of the job), each in a record of its own.
-pub fn records(trace: &Trace, device: &Device, files: &[(Inode, u64, String)]) -> Vec<Recorded> {
-    let (mut calls, loose) = calls(trace);
-    complete(&mut calls, &loose);
+/// What a trace says about these files, each in a record of its own.
+pub fn records(trace: &Trace, device: &Device, files: &[File]) -> Vec<Recorded> {
+    let Calls { mut calls, loose, told, said } = calls(trace);
+    complete(&mut calls, &loose, told);
     let mut marks: BTreeMap<usize, usize> = BTreeMap::new();
     for (nr, call) in calls.iter().enumerate().filter(|(_, call)| call.file.is_some()) {
         marks.insert(call.begin, nr);
@@ -230,26 +377,35 @@ pub fn records(trace: &Trace, device: &Device, files: &[(Inode, u64, String)]) -
     }
     let mut made: Vec<Recorded> = files
         .iter()
-        .map(|(_, file_bytes, job)| Recorded {
-            job: job.clone(),
+        .map(|file| Recorded {
+            job: file.job.clone(),
             kernel: trace.kernel.clone(),
             filesystem: device.filesystem.clone(),
-            file_bytes: *file_bytes,
+            file_bytes: file.bytes,
             ra_pages: device.read_ahead_kb * 1024 / PAGE_BYTES,
             io_pages: device.max_sectors_kb * 1024 / PAGE_BYTES,
             max_folio_order: 0,
             max_segments: device.max_segments,
+            holes: file.holes,
             lost: trace.lost,
             lines: Vec::new(),
         })
         .collect();
     let mut numbers: Vec<(BTreeMap<u32, u32>, BTreeMap<Descriptor, i32>)> = vec![Default::default(); files.len()];
-    let position = |file: Inode| files.iter().position(|(known, ..)| *known == file);
+    let position = |file: Inode| files.iter().position(|known| known.inode == file);
+    let mut said = said.into_iter().peekable();
     // The file that a task touched last: its bios are of that.
     let mut last: BTreeMap<u32, Inode> = BTreeMap::new();
-    // Where bios that are on their way begin and end, of which file and task they are.
-    let mut on_the_way: BTreeMap<(u32, u64), (u64, usize, u32)> = BTreeMap::new();
+    let mut on_the_way = OnTheWay::new();
     for (nr, Record { pid, seen, .. }) in trace.records.iter().enumerate() {
+        while let Some(Said { pid, file, what, .. }) = said.next_if(|said| said.nr <= nr) {
+            if let Some(at) = position(file) {
+                let tasks = &mut numbers[at].0;
+                let next = tasks.len() as u32;
+                let task = *tasks.entry(pid).or_insert(next);
+                made[at].lines.push(Line { task, what });
+            }
+        }
         let call = marks.get(&nr).map(|call| &calls[*call]);
         let file = match seen {
             Seen::Queue(extent) | Seen::Split { extent, .. } => {
@@ -330,6 +486,7 @@ pub fn records(trace: &Trace, device: &Device, files: &[(Inode, u64, String)]) -
         let task = *tasks.entry(*pid).or_insert(next);
         if let (What::Bio { sector, bytes }, Some(extent)) = (what, seen.extent()) {
             let end = sector + u64::from(bytes) / SECTOR_BYTES;
+            forget(&mut on_the_way, extent.dev.major(), sector, end);
             on_the_way.insert((extent.dev.major(), sector), (end, at, task));
         }
         made[at].lines.push(Line { task, what });

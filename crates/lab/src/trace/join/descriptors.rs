@@ -27,13 +27,13 @@ pub enum NoFile {
 
 /// An open file: descriptors that were made of one another share it.
 #[derive(Copy, Clone, Debug, Default)]
-pub(super) struct OpenFile {
+pub(in crate::trace) struct OpenFile {
     /// Which file, by number.
-    pub(super) file: Option<u32>,
+    pub(in crate::trace) file: Option<u32>,
     /// The trace says so itself, so pages cannot say otherwise.
-    pub(super) certain: bool,
+    pub(in crate::trace) certain: bool,
     /// Where it stands, as far as anybody knows.
-    pub(super) pos: Option<u64>,
+    pub(in crate::trace) pos: Option<u64>,
     /// It was seen how it was opened.
     opened: bool,
     /// It holds no data.
@@ -42,7 +42,7 @@ pub(super) struct OpenFile {
 
 impl OpenFile {
     /// Why its file is not known.
-    pub(super) fn reason(&self) -> NoFile {
+    pub(in crate::trace) fn reason(&self) -> NoFile {
         match (self.no_data, self.opened) {
             (true, _) => NoFile::NoData,
             (false, true) => NoFile::Untold,
@@ -67,7 +67,7 @@ struct Pending {
 
 /// Descriptors of all tasks.
 #[derive(Debug, Default)]
-pub(super) struct Descriptors {
+pub(in crate::trace) struct Descriptors {
     open: Vec<OpenFile>,
     tables: Vec<HashMap<i32, Entry>>,
     of_task: HashMap<u32, usize>,
@@ -75,7 +75,7 @@ pub(super) struct Descriptors {
 }
 
 /// A field of what is kept as text.
-pub(super) fn field<'a>(fields: &'a str, name: &str) -> Option<&'a str> {
+pub(in crate::trace) fn field<'a>(fields: &'a str, name: &str) -> Option<&'a str> {
     fields.split(' ').find_map(|field| field.strip_prefix(name)?.strip_prefix('='))
 }
 
@@ -110,7 +110,7 @@ impl Descriptors {
     }
 
     /// The open file of a descriptor, by number; a new one if nobody knows it.
-    pub(super) fn of(&mut self, task: u32, fd: i32) -> usize {
+    pub(in crate::trace) fn of(&mut self, task: u32, fd: i32) -> usize {
         if let Some(entry) = self.table(task).get(&fd) {
             return entry.open;
         }
@@ -118,20 +118,26 @@ impl Descriptors {
         self.open.len() - 1
     }
 
+    /// Number of the descriptors that a task has: tasks of a process have the same.
+    pub(in crate::trace) fn shared_by(&mut self, task: u32) -> usize {
+        self.table(task);
+        self.of_task[&task]
+    }
+
     /// An open file of this number.
-    pub(super) fn open(&mut self, number: usize) -> &mut OpenFile {
+    pub(in crate::trace) fn open(&mut self, number: usize) -> &mut OpenFile {
         &mut self.open[number]
     }
 
     /// A descriptor is a file for certain: as somebody says who knows.
-    pub(super) fn is(&mut self, task: u32, fd: i32, file: Option<u32>) {
+    pub(in crate::trace) fn is(&mut self, task: u32, fd: i32, file: Option<u32>) {
         let open = self.of(task, fd);
         let open = &mut self.open[open];
         (open.file, open.certain, open.no_data) = (file, true, file.is_none());
     }
 
     /// What a descriptor was when the trace began.
-    pub(super) fn was(&mut self, task: u32, fd: i32, file: Option<u32>, fields: &str) {
+    pub(in crate::trace) fn was(&mut self, task: u32, fd: i32, file: Option<u32>, fields: &str) {
         self.is(task, fd, file);
         let open = self.of(task, fd);
         self.open[open].pos = number(fields, "pos").map(|pos| pos as u64);
@@ -142,7 +148,7 @@ impl Descriptors {
     }
 
     /// Takes a record of a system call, or of a task that is started.
-    pub(super) fn other(&mut self, task: u32, name: &str, fields: &str) {
+    pub(in crate::trace) fn other(&mut self, task: u32, name: &str, fields: &str) {
         if name == "task:task_newtask" {
             if let (Some(new), Some(flags)) = (number(fields, "pid"), number(fields, "clone_flags")) {
                 self.start(task, new as u32, flags & CLONE_FILES != 0);

@@ -398,3 +398,19 @@ fn a_simulated_run_is_joined_as_it_was() {
         assert!(took < Nanos::from_ms(1) || !call.waited_for.is_empty(), "call {} took {took}", call.call);
     }
 }
+
+#[test]
+fn letters_of_an_operation_say_where_it_goes_and_whose_it_is() {
+    for (rwbs, dir, content) in [
+        (Rwbs::READ.with(Rwbs::AHEAD), Dir::Read, Content::Data),
+        (Rwbs::READ.with(Rwbs::META), Dir::Read, Content::Metadata),
+        (Rwbs::WRITE.with(Rwbs::SYNC), Dir::Write, Content::Data),
+        (Rwbs::DISCARD, Dir::Write, Content::Data),
+        // A flush, and zeroes.
+        (Rwbs::PREFLUSH, Dir::Write, Content::Data),
+        (Rwbs::PASSTHROUGH, Dir::Write, Content::Metadata),
+    ] {
+        let extent = extent(0, 1, rwbs);
+        assert_eq!((super::dir_of(&extent), super::content_of(&extent)), (dir, content), "{rwbs:?}");
+    }
+}
