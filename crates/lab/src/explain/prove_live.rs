@@ -11,17 +11,22 @@
 //! interval       Student's, of the difference of the means of the switched runs and the fast ones (Welch)
 //! ```
 //! Everything that an explanation compares is measured anew: runs of another hour are not set against those of now. A
-//! write cache is not switched, since data could be lost by that. Pages of others are stood in for by this process,
-//! which reads some pages of the files before a run and keeps the files open; whoever brought them may be gone.
+//! write cache is not switched, since data could be lost by that. Pages of others are stood in for by a thread, which
+//! reads the files as often as the traces of the slow side say that somebody did, from before a run until its end;
+//! whoever brought them then may be gone by now.
 
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use iowhy_live::ledger::{Guard, Ledger};
 use iowhy_live::plan::Cache;
 use iowhy_live::{cache, signal};
 use iowhy_stack::job::Workload;
 use iowhy_stack::rng::Rng;
+use iowhy_stack::units::PAGE_BYTES;
 use serde_json::Value;
 
 use super::delta::Delta;
@@ -157,8 +162,8 @@ struct Kind {
     plan: iowhy_live::Plan,
     shape: Shape,
     settings: Vec<(PathBuf, String)>,
-    /// Pages of the files are put into the cache before each run, and the files kept open.
-    pages_of_others: bool,
+    /// Somebody else keeps pages of the files in the cache.
+    others: Option<Others>,
 }
 
 /// Why the experiment came to no end.
@@ -172,7 +177,7 @@ impl Kind {
     fn of(recipe: &Recipe, scratch: &Path) -> Result<Kind, String> {
         let (plan, shape) = recipe.parse(scratch)?;
         let settings = recipe.queue.iter().filter_map(|(file, value)| Some((recipe.path(file)?, value.clone())));
-        Ok(Kind { plan, shape, settings: settings.collect(), pages_of_others: false })
+        Ok(Kind { plan, shape, settings: settings.collect(), others: None })
     }
 
     /// Switches one thing; false if that changes nothing.
@@ -183,8 +188,8 @@ impl Kind {
                 found.is_some_and(|(_, own)| std::mem::replace(own, value.clone()) != *value)
             }
             Change::DropPages => {
-                let others = std::mem::take(&mut self.pages_of_others);
-                std::mem::replace(&mut self.plan.cache, Cache::Cold) != Cache::Cold || others
+                let others = self.others.take();
+                std::mem::replace(&mut self.plan.cache, Cache::Cold) != Cache::Cold || others.is_some()
             }
             Change::OwnDescriptors => {
                 let Workload::Threads { threads, .. } = &mut self.plan.job.workload else { return false };
@@ -221,10 +226,13 @@ impl Kind {
             for (path, value) in &self.settings {
                 guards.extend(ledger.set(path, value).map_err(|error| because(&error))?);
             }
-            let _kept_open = if self.pages_of_others { bring(&self.plan) } else { Vec::new() };
             let mut plan = self.plan.clone();
             self.shape.seed(&mut plan.job, seed);
-            let live = Live::make(plan, &|_| ()).map_err(|error| because(&error))?;
+            let live = match self.others {
+                Some(others) => others.beside(&self.plan, || Live::make(plan, &|_| ())),
+                None => Live::make(plan, &|_| ()),
+            };
+            let live = live.map_err(|error| because(&error))?;
             if live.outcome.interrupted || signal::raised() {
                 return Err(Failed::Signal);
             }
@@ -244,19 +252,97 @@ impl Kind {
     }
 }
 
-/// Pages of each file that stand for those that others have read.
-const PAGES_OF_OTHERS: u64 = 64;
+/// Somebody else who reads the files.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+struct Others {
+    /// Pages put into the cache in the course of a run.
+    pages: u64,
+    /// Time between two of them.
+    pace: Duration,
+}
 
-/// Reads pages of the files as somebody else would have, spread over them, and keeps the files open.
-fn bring(plan: &iowhy_live::Plan) -> Vec<File> {
-    let mut open = Vec::new();
-    for (file, spec) in plan.files.iter().zip(plan.job.workload.files()) {
-        // A file that is made by the run only cannot have been read by others.
-        let Ok(opened) = File::open(&file.path) else { continue };
-        cache::touch(&opened, spec.bytes, PAGES_OF_OTHERS);
-        open.push(opened);
+/// Pages that are read at least: whoever came before the trace began has left some.
+const FEW: u64 = 64;
+/// Pages read at once by somebody who reads all there is.
+const SWEPT: u64 = 256;
+
+/// Says at its end that there is nothing more to do, even when a panic ends it.
+struct Ended<'a>(&'a AtomicBool);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
-    open
+}
+
+impl Others {
+    /// As the runs of this side had them; nothing if nobody was there.
+    fn of(side: &Gathered) -> Option<Others> {
+        let runs = &side.side.runs;
+        if !runs.iter().any(|run| run.foreign.pages > 0 || run.cache.direct_over_cached > 0) {
+            return None;
+        }
+        let pages = runs.iter().map(|run| run.foreign.pages).sum::<u64>() / runs.len() as u64;
+        let elapsed = runs.iter().map(|run| run.elapsed.0).sum::<u64>() / runs.len() as u64;
+        Some(Others { pages: pages.max(FEW), pace: Duration::from_nanos(elapsed / pages.max(FEW)) })
+    }
+
+    /// Does something while a thread reads the files of the plan. It has been round once before that begins.
+    fn beside<T>(self, plan: &iowhy_live::Plan, work: impl FnOnce() -> T) -> T {
+        let files: Vec<(File, u64)> = plan
+            .files
+            .iter()
+            .zip(plan.job.workload.files())
+            // A file that is made by the run only cannot have been read by others.
+            .filter_map(|(file, spec)| Some((File::open(&file.path).ok()?, spec.bytes)))
+            .collect();
+        if files.is_empty() {
+            return work();
+        }
+        let all: u64 = files.iter().map(|(_, bytes)| bytes.div_ceil(PAGE_BYTES)).sum();
+        let sweeps = self.pages >= all;
+        let each = self.pages.div_ceil(files.len() as u64);
+        let done = AtomicBool::new(false);
+        let round = |paced: bool| {
+            let mut due = Instant::now();
+            let go_on = |nr_pages: u64, due: &mut Instant| {
+                *due += self.pace * u32::try_from(nr_pages).unwrap_or(u32::MAX);
+                if let Some(left) = due.checked_duration_since(Instant::now()).filter(|_| paced) {
+                    std::thread::sleep(left);
+                }
+                !done.load(Ordering::Relaxed) && !signal::raised()
+            };
+            let mut buffer = vec![0; (SWEPT * PAGE_BYTES) as usize];
+            for (file, bytes) in &files {
+                if !sweeps {
+                    let place = |nr: u64| nr * (bytes / each / PAGE_BYTES).max(1) * PAGE_BYTES;
+                    for from in (0..each).map(place).take_while(|from| from < bytes) {
+                        let _ = cache::touch(file, from);
+                        if !go_on(1, &mut due) {
+                            return;
+                        }
+                    }
+                    continue;
+                }
+                for from in (0..*bytes).step_by(buffer.len()) {
+                    let _ = file.read_at(&mut buffer, from);
+                    if !go_on(SWEPT, &mut due) {
+                        return;
+                    }
+                }
+            }
+        };
+        round(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) && !signal::raised() {
+                    round(true);
+                }
+            });
+            let _ended = Ended(&done);
+            work()
+        })
+    }
 }
 
 /// Blocks: as many as the slow side has runs, within these.
@@ -298,14 +384,14 @@ pub fn prove(explanation: &mut Explanation, sides: &[Gathered; 2]) {
         ));
         return;
     };
-    let others = slow.side.runs.iter().any(|run| run.foreign.pages > 0 || run.cache.direct_over_cached > 0);
+    let others = Others::of(slow);
     let _signals = signal::Guard::take();
     let mut warnings = Vec::new();
     let mut experiments = || -> Result<(), String> {
         let (ledger, _) = Ledger::open().map_err(|error| error.to_string())?;
         let scratch = slow_recipe.folder.join(format!("iowhy-prove-{}", std::process::id()));
         let _scratch = ledger.create_scratch_directory(&scratch).map_err(|error| error.to_string())?;
-        let slow_kind = Kind { pages_of_others: others, ..Kind::of(slow_recipe, &scratch)? };
+        let slow_kind = Kind { others, ..Kind::of(slow_recipe, &scratch)? };
         let fast_kind = Kind::of(fast_recipe, &scratch)?;
         for finding in explanation.findings.iter_mut().take(TRIED) {
             let name = finding.rule.name;

@@ -77,17 +77,24 @@ fn closed(delta: &Delta<'_>) -> Option<Match> {
 /// Streams that have to begin anew.
 fn restarted(delta: &Delta<'_>) -> Option<Match> {
     let restarts = reads::restarts(delta);
-    let side_by_side = delta.of(|d| reads::share(d.workload.interleaved_streams, d.workload.sequential[0]));
     let overlapping = delta.of(|d| reads::share(d.workload.overlapping, d.workload.calls[0] + d.workload.calls[1]));
     let again = delta.per_operation(|d| d.cache.again as f64);
     let thrashed = delta.of(|d| reads::share(d.windows.thrashed, d.windows.ahead));
     let waits = reads::waits(delta);
-    let interleaved = side_by_side.slow > 0.02 && overlapping.slow > 0.1;
+    let sizes = delta.of(|d| d.windows.sizes.mean());
+    // Whoever begins anew has been pushed out by somebody else's call.
+    let begun = delta.of(|d| d.windows.sequential_sizes.count() as f64);
+    let switches = delta.of(|d| d.workload.interleaved_streams as f64);
+    let interleaved = switches.slow > 0.5 * begun.slow && overlapping.slow > 0.1;
     let evicted = again.rose(1.1) || thrashed.rose_by(0.02);
-    if !(restarts.rose_by(0.05) && restarts.rose(1.5) && interleaved && !evicted && waits.rose(1.03)) {
+    if !(restarts.rose_by(0.05)
+        && restarts.rose(1.5)
+        && interleaved
+        && !evicted
+        && (waits.rose(1.03) || sizes.fell(1.1)))
+    {
         return None;
     }
-    let sizes = delta.of(|d| d.windows.sizes.mean());
     Some(Match {
         confidence: grade(restarts.difference(), 0.05, 0.3).max(0.7),
         share_ns: None,

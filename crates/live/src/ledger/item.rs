@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use super::{LoopOptions, c_path};
 use crate::machine;
@@ -207,8 +207,16 @@ impl Item {
             }
             Item::Mount { target, .. } => {
                 let target = c_path(target)?;
-                // SAFETY: the path is a string that ends with a zero and lives until the call is over.
-                check(unsafe { libc::umount2(target.as_ptr(), libc::UMOUNT_NOFOLLOW) })
+                let begun = Instant::now();
+                loop {
+                    // SAFETY: the path is a string that ends with a zero and lives until the call is over.
+                    match check(unsafe { libc::umount2(target.as_ptr(), libc::UMOUNT_NOFOLLOW) }) {
+                        Err(error) if error.raw_os_error() == Some(libc::EBUSY) && begun.elapsed() < PASSING => {
+                            std::thread::sleep(Duration::from_millis(5));
+                        }
+                        result => break result,
+                    }
+                }
             }
             Item::Loop { index, .. } => remove_loop(*index),
             Item::Setting { path, old, .. } => {
@@ -220,6 +228,10 @@ impl Item {
         }
     }
 }
+
+/// How long somebody who only passes by may keep a mount busy: whoever is told of all files that are opened holds each
+/// of them for a moment.
+const PASSING: Duration = Duration::from_secs(2);
 
 fn either(state: Result<State, State>) -> State {
     state.unwrap_or_else(|state| state)
