@@ -154,6 +154,18 @@ fn digests(line: &Line, first: u32, runs: u32) -> Option<Vec<Digest>> {
     Some(digests)
 }
 
+/// Explains the difference of two command lines; if `neighbour` says so, the last job of a side is somebody else's, and
+/// its calls are not seen.
+#[cfg(test)]
+pub(crate) fn explain_traced(runs: u32, sides: [(&str, bool); 2]) -> Explanation {
+    let side = |nr: u32| {
+        let (text, neighbour) = sides[nr as usize];
+        let line = Line { text: text.to_owned(), neighbour };
+        Side { runs: digests(&line, nr * runs, runs).expect("it runs"), ..Side::default() }
+    };
+    explain(&side(0), &side(1), None)
+}
+
 /// By how much `b` takes longer for an operation (or, if negative, `a`), in percent of the shorter time.
 fn change_pct(a: &[Digest], b: &[Digest]) -> f64 {
     let mean = |of: &[Digest]| of.iter().map(time_per_operation).sum::<f64>() / of.len().max(1) as f64;

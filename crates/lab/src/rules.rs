@@ -23,9 +23,11 @@ mod hinted_pages_evicted;
 mod idling_for_the_wrong_reader;
 mod invalidation_cost;
 mod journal_commit_per_fsync;
+mod lock_serialisation;
 mod lost_locality;
 mod merge_delays_first_page;
 mod merging_off;
+mod mixed_direct_and_buffered;
 mod mmap_read_around;
 mod noisy_neighbour;
 pub mod page;
@@ -143,7 +145,9 @@ impl Figure {
 pub const RULES: &[&Rule] = &[
     &changed_job::RULE,
     &cpu_bound_submission::RULE,
+    &lock_serialisation::RULE,
     &stale_pages_under_direct_io::RULE,
+    &mixed_direct_and_buffered::RULE,
     &invalidation_cost::RULE,
     &cache_too_small::RULE,
     &hinted_pages_evicted::RULE,

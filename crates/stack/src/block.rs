@@ -20,7 +20,8 @@
 //! run         what the driver refused first, then the scheduler, one at a time; a software queue in bulk unless the
 //!             driver has been refusing
 //! ```
-//! A merge that is refused for its size bars the request from further merging (2.6.6). Source: 2.6.6-rc3
+//! A merge that is refused for its size bars the request from further merging (2.6.6). `nomerges` (2.6.26) takes
+//! away everything but plug lists and the last request joined (1), or all of it (2, `elv_merge`). Source: 2.6.6-rc3
 //! `drivers/block/ll_rw_blk.c` (`__make_request`, `get_request`, `attempt_merge`), 2.4.27 the same file, later kernels
 //! `block/blk-core.c`, 6.1 `block/blk-mq.c`, `block/blk-mq-sched.c`; see the block-layer specification, section 1.
 //! Known deviations: one segment per page; segments' 64 KiB boundaries and soft barriers are not modelled; the 3 ms
@@ -35,7 +36,7 @@ mod wbt;
 use flush::{FlushQueue, Step, Steps};
 use legacy::Pools;
 use mq::Tags;
-use rules::{Budget, Flushes, Kind, QueueRules};
+use rules::{Budget, Flushes, Kind, Merging, QueueRules};
 use wbt::Wbt;
 
 use crate::device::{Command, Completion, Device};
@@ -176,6 +177,8 @@ pub struct BlockQueue {
     bio_based: bool,
     rotational: bool,
     queued_sectors: u64,
+    /// The request that was last joined, or else came first, and still waits; kept only if nothing else may be joined.
+    last_merge: Option<RqId>,
     /// Requests that were freed and for which a waiter has yet to be woken, by class.
     freed: [u32; 2],
     /// Requests that wait in the elevator: its own `len`, without having to ask.
@@ -228,6 +231,7 @@ impl BlockQueue {
             bio_based: false,
             rotational,
             queued_sectors: 0,
+            last_merge: None,
             freed: [0; 2],
             waiting: 0,
             in_driver: 0,
@@ -480,6 +484,9 @@ impl BlockQueue {
     fn next_of_elevator(&mut self, now: Nanos, rec: &mut Recorder<'_>) -> Option<RqId> {
         let next = self.elevator(now, rec, |e, ctx| e.next(ctx));
         self.waiting -= u32::from(next.is_some());
+        if self.last_merge == next {
+            self.last_merge = None;
+        }
         next
     }
 
@@ -533,13 +540,14 @@ impl BlockQueue {
             return Taken::Joined;
         }
         let was_empty = self.is_empty();
-        if !was_empty && !bio.flush {
-            let offered = self.elevator(now, rec, |e, ctx| e.merge(ctx, &bio));
+        if !was_empty && !bio.flush && self.rules.merging != Merging::Never {
+            let offered = self.elevator(now, rec, |e, ctx| e.merge(ctx, &bio)).filter(|(rq, _)| self.may_join(*rq));
             if let Some((rq, kind)) = offered {
                 if self.size_allows(rq, bio.nr_sectors) {
                     rec.event(now, bio.call, what);
                     self.join(rq, kind, bio, now, rec);
                     self.elevator(now, rec, |e, ctx| e.merged(ctx, rq, kind));
+                    self.note_merge(rq);
                     self.unite_neighbour(rq, kind, now, rec);
                     self.after_queueing(now, rec);
                     return Taken::Joined;
@@ -632,7 +640,7 @@ impl BlockQueue {
 
     /// A request of a plug list that the bio could join, newest first.
     fn plug_candidate(&self, list: &PlugList, bio: &Bio) -> Option<(RqId, MergeKind)> {
-        if bio.flush {
+        if bio.flush || (self.rules.merging == Merging::Never && self.plug_heeds_nomerges()) {
             return None;
         }
         // blk-mq looks at the newest only.
@@ -649,6 +657,29 @@ impl BlockQueue {
                 None
             }
         })
+    }
+
+    fn plug_heeds_nomerges(&self) -> bool {
+        matches!(self.plugging, Plugging::Task { heeds_nomerges: true, .. })
+    }
+
+    /// Whether a request that the elevator offers may be joined, as far as `nomerges` is concerned. The kernel tries
+    /// the last one before the elevator looks; that the elevator would prefer another one is not a case that matters.
+    #[inline(always)]
+    fn may_join(&self, rq: RqId) -> bool {
+        match self.rules.merging {
+            Merging::All => true,
+            Merging::OneHit => !self.elevator.has_one_hit_cache() || self.last_merge == Some(rq),
+            Merging::Never => false,
+        }
+    }
+
+    /// A request has been joined.
+    #[inline(always)]
+    fn note_merge(&mut self, rq: RqId) {
+        if self.rules.merging == Merging::OneHit {
+            self.last_merge = Some(rq);
+        }
     }
 
     fn size_allows(&self, rq: RqId, more_sectors: u32) -> bool {
@@ -692,6 +723,7 @@ impl BlockQueue {
         }
         self.append(front, back);
         self.elevator(now, rec, |e, ctx| e.merged_requests(ctx, front, back));
+        self.note_merge(front);
         self.waiting -= 1;
         rec.event(now, a.call, What::MergeRequests { rq: front, gone: back });
         self.note_united(back);
@@ -786,6 +818,9 @@ impl BlockQueue {
         rec.event(now, rq.call, What::Insert { rq: id });
         self.extra[id.0 as usize].elevated = true;
         self.elevator(now, rec, |e, ctx| e.add(ctx, id));
+        if self.rules.merging == Merging::OneHit && self.last_merge.is_none() && !self.requests[id].flush {
+            self.last_merge = Some(id);
+        }
         self.waiting += 1;
     }
 
@@ -799,13 +834,14 @@ impl BlockQueue {
 
     /// Unites a request from a plug list with one that it continues, if there is one.
     fn unite_with_waiting(&mut self, id: RqId, now: Nanos, rec: &mut Recorder<'_>) -> bool {
-        if !self.elevator.merges_on_insert() {
+        if !self.elevator.merges_on_insert() || self.rules.merging == Merging::Never {
             return false;
         }
         let request = self.requests[id];
         let as_bio = Bio { sector: request.sector, nr_sectors: request.nr_sectors, ..self.bios[request.first] };
         let found = self.elevator(now, rec, |e, ctx| e.merge(ctx, &as_bio));
-        let Some((kept, MergeKind::Back)) = found.filter(|(kept, _)| self.size_allows(*kept, request.nr_sectors))
+        let Some((kept, MergeKind::Back)) =
+            found.filter(|(kept, _)| self.may_join(*kept) && self.size_allows(*kept, request.nr_sectors))
         else {
             return false;
         };
@@ -813,6 +849,7 @@ impl BlockQueue {
         self.append(kept, id);
         let call = self.requests[kept].call;
         self.elevator(now, rec, |e, ctx| e.merged(ctx, kept, MergeKind::Back));
+        self.note_merge(kept);
         rec.event(now, call, What::MergeRequests { rq: kept, gone: id });
         self.note_united(id);
         self.requests.release(id);

@@ -7,11 +7,15 @@
 //! cost    one look-up each time. Until 3.3 the look-up walks slot by slot through the radix tree until it meets *some*
 //!         page behind the range, which is far if the only pages lie at the end of a huge device; 3.4 skips empty slots
 //!         of a node by their bits; since 4.20 the look-up ends with the range
+//! lock    ext3 and ext4: a write holds `i_mutex` (`i_rwsem` since 4.7) until its I/O is done, or if asynchronous
+//!         until it is submitted; a read until its bios are on their way (`DIO_LOCKING`). ext4 of 5.6 and later shares
+//!         it for writes over blocks that exist, XFS always has; a device has no such lock
 //! ```
 //! Source: 3.2.7 `mm/filemap.c` (`generic_file_direct_write`), `mm/truncate.c` (`invalidate_inode_pages2_range`),
 //! `lib/radix-tree.c` (`__lookup`), 6.1 `mm/filemap.c` and `block/fops.c`; the block-layer specification, section 3.
-//! Known deviations: bouncing of page references between CPUs is not charged; a page that cannot be dropped does not
-//! turn the write into a buffered one.
+//! Known deviations: shared holders of the lock do not keep buffered writers out; ext4's share came with 5.6 (from
+//! memory), here with 4.20; bouncing of page references between CPUs is not charged; a page that cannot be dropped does
+//! not turn the write into a buffered one.
 
 use crate::origin::{Entry, OptionSpec, Options, Origin};
 use crate::units::Nanos;
@@ -36,6 +40,15 @@ pub enum After {
     Synchronous,
 }
 
+/// What direct calls on one regular file do to each other; XFS has always let them pass (`xfs_file_dio_write_aligned`).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum InodeLock {
+    /// A write holds the inode's lock until its I/O is done; a read takes it until its bios are on their way.
+    Exclusive,
+    /// Writes over blocks that exist go side by side, and so do reads.
+    Shared,
+}
+
 /// The rules of one kernel.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
@@ -53,6 +66,8 @@ pub struct Rules {
     pub slot_ps: u64,
     /// CPU time per page of a call: pinning the program's memory, building bios.
     pub page: Nanos,
+    /// What calls on one file do to each other.
+    pub inode_lock: InodeLock,
 }
 
 /// Makes the rules.
@@ -61,11 +76,17 @@ pub type Build = fn(&Options) -> Rules;
 /// Every way of going round the page cache.
 pub const DIRECT_IOS: &[&Entry<Build>] = &[&EARLY, &SYNC_FLAG, &SLOTS, &BITS, &BOUNDED];
 
-const fn options(page_ns: i64) -> [OptionSpec; 3] {
+const fn options(page_ns: i64, inode_lock: InodeLock) -> [OptionSpec; 4] {
     [
         OptionSpec::number("invalidate_ns", 50, (0, 1_000_000), "CPU time of one look-up of cached pages"),
         OptionSpec::number("slot_ps", 1_500, (0, 1_000_000), "CPU time of one slot test of it, picoseconds"),
         OptionSpec::number("dio_page_ns", page_ns, (0, 1_000_000), "CPU time per page of a direct call"),
+        OptionSpec::choice(
+            "inode_lock",
+            &["exclusive", "shared"],
+            inode_lock as usize,
+            "whether direct writes to one regular file go one after the other (i_mutex); never with XFS",
+        ),
     ]
 }
 
@@ -79,7 +100,7 @@ const EARLY: Entry<Build> = Entry {
     name: "dio-2.6.6",
     summary: "writes look like any other; no plug",
     origin: &origin("2.4 .. 2.6.13", "mm/filemap.c"),
-    options: &options(0),
+    options: &options(0, InodeLock::Exclusive),
     conformance: CONFORMANCE,
     build: |options| Rules { sync: false, ..rules(options) },
 };
@@ -88,7 +109,7 @@ const SYNC_FLAG: Entry<Build> = Entry {
     name: "dio-2.6.18",
     summary: "writes carry the sync flag and pull the queue's plug",
     origin: &origin("2.6.14 .. 2.6.38", "fs/direct-io.c"),
-    options: &options(0),
+    options: &options(0, InodeLock::Exclusive),
     conformance: CONFORMANCE,
     build: rules,
 };
@@ -97,7 +118,7 @@ const SLOTS: Entry<Build> = Entry {
     name: "dio-3.2",
     summary: "plugged; look-ups walk the radix tree slot by slot, beyond the range",
     origin: &origin("2.6.39 .. 3.3", "mm/filemap.c, lib/radix-tree.c"),
-    options: &options(200),
+    options: &options(200, InodeLock::Exclusive),
     conformance: CONFORMANCE,
     build: |options| Rules { plug: true, ..rules(options) },
 };
@@ -106,7 +127,7 @@ const BITS: Entry<Build> = Entry {
     name: "dio-3.4",
     summary: "plugged; look-ups skip empty slots",
     origin: &origin("3.4 .. 4.19", "mm/filemap.c, lib/radix-tree.c"),
-    options: &options(150),
+    options: &options(150, InodeLock::Exclusive),
     conformance: CONFORMANCE,
     build: |options| Rules { plug: true, lookup: Lookup::Bits, ..rules(options) },
 };
@@ -115,7 +136,7 @@ const BOUNDED: Entry<Build> = Entry {
     name: "dio-4.20",
     summary: "plugged; look-ups end with the range, and asynchronous writes are not followed by one",
     origin: &origin("4.20 .. 6.18", "mm/filemap.c, lib/xarray.c, block/fops.c"),
-    options: &options(100),
+    options: &options(100, InodeLock::Shared),
     conformance: CONFORMANCE,
     build: |options| Rules { plug: true, lookup: Lookup::Bounded, after: After::Synchronous, ..rules(options) },
 };
@@ -129,6 +150,7 @@ fn rules(options: &Options) -> Rules {
         call: Nanos(options.unsigned("invalidate_ns")),
         slot_ps: options.unsigned("slot_ps"),
         page: Nanos(options.unsigned("dio_page_ns")),
+        inode_lock: [InodeLock::Exclusive, InodeLock::Shared][options.unsigned("inode_lock") as usize],
     }
 }
 

@@ -172,6 +172,12 @@ pub trait Elevator {
         true
     }
 
+    /// Whether it tries the request that was last joined before it looks for others (`elv_merge`): that one is left
+    /// with `nomerges=1`.
+    fn has_one_hit_cache(&self) -> bool {
+        true
+    }
+
     /// Most of the queue's `nr_tags` scheduler tags that may be in use when `bio` takes one (`limit_depth`).
     fn depth_limit(&self, _bio: &Bio, nr_tags: u32) -> u32 {
         nr_tags

@@ -97,6 +97,8 @@ pub struct Rules {
     pub add_as_mapped: bool,
     /// Largest folio order of a file's page cache; 0 without large folios.
     pub max_folio_order: u8,
+    /// Direct writes to one file go side by side, whatever the kernel.
+    pub shares_direct_writes: bool,
 }
 
 /// Direct blocks of an inode.

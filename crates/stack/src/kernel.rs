@@ -78,7 +78,7 @@ const fn queue(
     max_sectors_kb: i64,
     max_segments: i64,
     rules: QueueRules,
-) -> [OptionSpec; 10 + rules::NR_OPTIONS] {
+) -> [OptionSpec; 11 + rules::NR_OPTIONS] {
     let [kind, classes, cap, flush, cache, fua, hw_queues, budget, wbt, wbt_lat, wbt_window, bios] = rules.specs();
     [
         OptionSpec::number("hz", hz, (24, 10_000), "timer ticks a second (CONFIG_HZ)"),
@@ -119,16 +119,27 @@ const fn queue(
             "who is woken when a page has been read: all who wait, or one after the other as each has had its lock \
              (read calls until 4.6)",
         ),
+        rules::NOMERGES,
     ]
 }
 
-const QUEUE_2_4: &[OptionSpec] = &{
-    let mut options = queue(100, 1024, 64, 128, QueueRules::V2_6_0);
-    options[7] = OptionSpec::number("max_queue_kb", 4096, (0, 1 << 20), "bytes queued at which writers wait");
-    options
-};
-const QUEUE_2_6: &[OptionSpec] = &queue(1000, 128, 128, 256, QueueRules::V2_6_0);
-const QUEUE_2_6_18: &[OptionSpec] = &queue(1000, 128, 512, 128, QueueRules::V2_6_18);
+/// The same without what 2.6.26 brought.
+const fn before_nomerges(options: &'static [OptionSpec]) -> &'static [OptionSpec] {
+    match options {
+        [older @ .., _] => older,
+        [] => options,
+    }
+}
+
+const QUEUE_2_4: &[OptionSpec] = before_nomerges(
+    const {
+        let mut options = queue(100, 1024, 64, 128, QueueRules::V2_6_0);
+        options[7] = OptionSpec::number("max_queue_kb", 4096, (0, 1 << 20), "bytes queued at which writers wait");
+        &{ options }
+    },
+);
+const QUEUE_2_6: &[OptionSpec] = before_nomerges(const { &queue(1000, 128, 128, 256, QueueRules::V2_6_0) });
+const QUEUE_2_6_18: &[OptionSpec] = before_nomerges(const { &queue(1000, 128, 512, 128, QueueRules::V2_6_18) });
 const QUEUE_2_6_38: &[OptionSpec] = &queue(250, 128, 512, 168, QueueRules::V2_6_38);
 const QUEUE_4: &[OptionSpec] = &queue(250, 128, 1280, 168, QueueRules::V2_6_38);
 const QUEUE_MQ: &[OptionSpec] = &queue(250, 0, 1280, 168, QueueRules::MULTI);
@@ -504,6 +515,11 @@ const KERNELS_EL5: &[&str] =
 
 const KERNELS_2_6_6: &[&str] = &["linux-2.6.5-bk2", "linux-2.6.6-rc3", "linux-2.6.6"];
 
+/// The first kernel whose queue has a tunable of this name.
+fn first_with(key: &str) -> Option<&'static Kernel> {
+    KERNELS.iter().find(|kernel| kernel.options.iter().any(|spec| spec.name == key))
+}
+
 /// The kernel called `name`, also by another name it has.
 pub fn find_kernel(name: &str) -> Option<&'static Kernel> {
     KERNELS.iter().find(|kernel| kernel.name == name || kernel.aliases.contains(&name))
@@ -863,7 +879,13 @@ impl Stack {
             }
             [] => Err(KeyError {
                 word: key.to_owned(),
-                message: format!("{} has no key `{key}`", self.kernel.name),
+                message: match first_with(key) {
+                    Some(later) => format!(
+                        "{} does not have the key `{key}` yet; the first kernel here that has it is {}",
+                        self.kernel.name, later.name
+                    ),
+                    None => format!("{} has no key `{key}`", self.kernel.name),
+                },
                 accepted: self.keys(),
             }),
             several => Err(KeyError {
@@ -1025,6 +1047,24 @@ mod tests {
                 off.sort();
                 assert_eq!(left, off, "{} -> {} with {on:?}", good.kernel.name, bad.kernel.name);
             }
+        }
+    }
+
+    #[test]
+    fn kernels_before_2_6_26_refuse_nomerges() {
+        for kernel in KERNELS {
+            let old = ["linux-2.4", "linux-2.6.5", "linux-2.6.6", "linux-2.6.7", "linux-2.6.18", "linux-2.6.22"];
+            let old = old.iter().any(|start| kernel.name.starts_with(start));
+            let mut stack = Stack::new(kernel);
+            match stack.set("nomerges", "2") {
+                Ok(()) => assert!(!old, "{}", kernel.name),
+                Err(error) => {
+                    assert!(old, "{}: {error}", kernel.name);
+                    let message = error.to_string();
+                    assert!(message.starts_with(kernel.name) && message.ends_with("is linux-2.6.38"), "{message}");
+                }
+            }
+            assert!(stack.set("nomerges", "3").is_err());
         }
     }
 

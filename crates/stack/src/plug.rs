@@ -27,6 +27,8 @@ pub enum Plugging {
         flush_sectors: u32,
         /// The list is held for the whole read call rather than for one submission.
         whole_call: bool,
+        /// Bios do not join requests of the list if `nomerges` says none (since about 3.13).
+        heeds_nomerges: bool,
         /// In which order its requests leave.
         order: PlugOrder,
     },

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
-use iowhy_stack::block::rules::{Budget, Flushes, QueueRules};
+use iowhy_stack::block::rules::{Budget, Flushes, Merging, QueueRules};
 use iowhy_stack::block::{BlockQueue, PlugList, QueueLimits, Submitted, Wakeup};
 use iowhy_stack::device::{Command, Completion, Device, DeviceStats};
 use iowhy_stack::elevator;
@@ -22,8 +22,13 @@ use iowhy_stack::units::{Hz, Nanos, Sector};
 use Dir::{Read, Write};
 
 /// No plug at all: requests go straight to the elevator.
-const UNPLUGGED: Plugging =
-    Plugging::Task { max_requests: 0, flush_sectors: 0, whole_call: false, order: PlugOrder::Sector };
+const UNPLUGGED: Plugging = Plugging::Task {
+    max_requests: 0,
+    flush_sectors: 0,
+    whole_call: false,
+    heeds_nomerges: true,
+    order: PlugOrder::Sector,
+};
 /// A queue that only a waiter unplugs.
 const HELD: Plugging = Plugging::Queue { threshold: 0, exact: false, delay: Nanos::ZERO };
 
@@ -434,6 +439,7 @@ fn a_plug_list_is_flushed_at_its_limits_before_another_request_is_added() {
         max_requests,
         flush_sectors: flush_kb * 2,
         whole_call: false,
+        heeds_nomerges: true,
         order: PlugOrder::Sector,
     };
     for (plugging, nr_sectors, flushed_before) in [
@@ -495,7 +501,7 @@ fn plug_lists_agree_with_a_naive_list() {
         let mut rng = Rng::stream(seed, "plug lists");
         let order = [PlugOrder::Arrival, PlugOrder::Sector][rng.below(2) as usize];
         let (max_requests, flush_sectors) = ([0, 3, 16][rng.below(3) as usize], [0, 32][rng.below(2) as usize]);
-        let plugging = Plugging::Task { max_requests, flush_sectors, whole_call: false, order };
+        let plugging = Plugging::Task { max_requests, flush_sectors, whole_call: false, heeds_nomerges: true, order };
         let max_sectors = [16, 40, 256][rng.below(3) as usize];
         // An elevator that merges nothing and keeps the order, and a device that takes everything at once.
         let mut driver = Driver::new(Setup { elevator: "none", device: "nvme", plugging, max_sectors, ..SETUP });
@@ -711,6 +717,77 @@ fn plugged_requests_are_united_with_waiting_ones_that_they_continue() {
         driver.with(|queue, now, rec| queue.flush_plug(now, &mut list, UnplugCause::Finish, rec));
         driver.drain();
         assert_eq!((given.borrow().len(), driver.finished.len()), (commands, 4), "{elevator}");
+    }
+}
+
+/// `nomerges`: a bio joins only the request that was last joined, or came first; or none.
+#[test]
+fn nomerges_leaves_the_last_request_joined_or_nothing() {
+    for (rules, plug, elevator, requests) in [
+        (QueueRules::V2_6_38, "task-3.9", "deadline-3.2", [2, 3, 5]),
+        (QueueRules::V2_6_38, "task-3.9", "noop", [2, 3, 5]),
+        (QueueRules::V2_6_38, "task-3.9", "cfq-3.2", [2, 3, 5]),
+        (QueueRules::MULTI, "task-5.16", "mq-deadline", [2, 3, 5]),
+        (QueueRules::MULTI, "task-5.16", "bfq", [2, 3, 5]),
+        // Its lists are searched all the same.
+        (QueueRules::MULTI, "task-5.16", "kyber", [2, 2, 5]),
+    ] {
+        for (merging, expected) in [Merging::All, Merging::OneHit, Merging::Never].into_iter().zip(requests) {
+            let (mut driver, given) = noted(QueueRules { merging, ..rules }, elevator, plug, (8, 1));
+            // The device has enough to do.
+            for sector in (0..8).map(|nr| 9000 * (10 - nr)).chain([100, 500, 508, 108, 116]) {
+                driver.submit(Read, sector, 8);
+            }
+            driver.drain();
+            assert_eq!(driver.finished.len(), 13);
+            assert_eq!(given.borrow().len(), 8 + expected, "{elevator} {merging:?}");
+        }
+    }
+}
+
+#[test]
+fn plug_lists_heed_nomerges_in_later_kernels() {
+    for (plug, merging, requests) in [
+        ("task-3.3", Merging::All, 1),
+        ("task-3.3", Merging::Never, 1),
+        ("task-3.9", Merging::All, 1),
+        ("task-3.9", Merging::OneHit, 1),
+        ("task-3.9", Merging::Never, 2),
+        ("task-6.13", Merging::Never, 2),
+    ] {
+        let (mut driver, _) = noted(QueueRules { merging, ..QueueRules::MULTI }, "none", plug, (32, 1));
+        let mut list = PlugList::new();
+        driver.submit_to(&mut list, Read, 100, 8);
+        driver.submit_to(&mut list, Read, 108, 8);
+        assert_eq!(list.len(), requests, "{plug} {merging:?}");
+        driver.with(|queue, now, rec| queue.flush_plug(now, &mut list, UnplugCause::Finish, rec));
+        driver.drain();
+    }
+}
+
+#[test]
+fn a_request_from_a_plug_is_united_as_nomerges_says() {
+    for (rules, plug, elevator) in
+        [(QueueRules::V2_6_38, "task-3.9", "deadline-3.2"), (QueueRules::MULTI, "task-5.16", "mq-deadline")]
+    {
+        // What waits already, and how many commands there are.
+        for (merging, waiting, commands) in [
+            (Merging::All, [100, 500], 10),
+            (Merging::All, [500, 100], 10),
+            (Merging::OneHit, [100, 500], 10),
+            (Merging::OneHit, [500, 100], 11),
+            (Merging::Never, [100, 500], 11),
+        ] {
+            let (mut driver, given) = noted(QueueRules { merging, ..rules }, elevator, plug, (8, 1));
+            let mut list = PlugList::new();
+            driver.submit_to(&mut list, Read, 108, 8);
+            for sector in (0..8).map(|nr| 9000 * (10 - nr)).chain(waiting) {
+                driver.submit(Read, sector, 8);
+            }
+            driver.with(|queue, now, rec| queue.flush_plug(now, &mut list, UnplugCause::Finish, rec));
+            driver.drain();
+            assert_eq!(given.borrow().len(), commands, "{elevator} {merging:?} {waiting:?}");
+        }
     }
 }
 

@@ -13,6 +13,7 @@
 //! commands   sizes, places, order in which waiting requests are taken, how many are at the device
 //! device     time at the device by kind of command, so that equal commands are compared with equal ones
 //! sync       commits, flushes, throttled writers
+//! turns      calls of which nothing is seen until another one on their file has ended: what a lock looks like
 //! foreign    what nobody in the workload has asked for
 //! time       who waits for what, adding up to the whole ([`Time`])
 //! ```
@@ -96,6 +97,25 @@ pub struct Cache {
     pub direct_over_foreign: u64,
     /// Direct calls on files of which the workload's own buffered calls had.
     pub direct_over_own: u64,
+    /// Direct calls, reads and writes, that first wrote back what buffered calls had left in their range (more was
+    /// written than they asked for), or dropped pages of it.
+    pub direct_cleared: [u64; 2],
+    /// Latencies of these, and of all other calls that went round the page cache, ns.
+    pub direct_latency: [Spread; 2],
+}
+
+/// Calls on one file, one after the other. Events do not tell a lock; but whoever waits for one is silent until the
+/// call that has it ends.
+#[derive(Clone, Debug, Default)]
+pub struct Turns {
+    /// Reads and writes that began while another call on their file was in progress, and of which nothing was seen
+    /// until such a one had ended.
+    pub waited: [u64; 2],
+    /// For how long, ns.
+    pub wait: [Spread; 2],
+    /// Calls whose first bio came while no other call on their file had bios, though some were in progress; and while
+    /// one had.
+    pub first_bios: [u64; 2],
 }
 
 /// Read-ahead.
@@ -216,6 +236,8 @@ pub struct Digest {
     pub commands: Commands,
     /// Journal and writers.
     pub sync: Sync,
+    /// Calls that wait for one another.
+    pub turns: Turns,
     /// Others.
     pub foreign: Foreign,
     /// Where the time went.
@@ -249,6 +271,7 @@ const STREAMS: usize = 32;
 struct FileState {
     ends: VecDeque<u64>,
     open_calls: u32,
+    last_end: Nanos,
     /// Pages in the cache put there by the workload, and by others.
     cached: [u64; 2],
 }
@@ -276,6 +299,7 @@ struct Call {
     file: u32,
     first: u64,
     last: u64,
+    len_bytes: u64,
     start: Nanos,
     sequential: bool,
     overlapping: bool,
@@ -284,6 +308,12 @@ struct Call {
     touched_cache: bool,
     own_data_bio: bool,
     mapped: bool,
+    /// Something was seen of it.
+    acted: bool,
+    /// Bytes written by its bios.
+    written: u64,
+    /// It dropped pages.
+    dropped: bool,
     before_bio: Option<Nanos>,
     /// Pages added that no bio has taken yet.
     pending: VecDeque<(u32, u64, u32)>,
@@ -324,6 +354,9 @@ impl EventSink for Observer {
         self.out.nr_events += 1;
         self.now = event.at;
         let call = self.places.get(&event.call.0).copied().filter(|_| event.call != CallId::NONE);
+        if let Some(call) = call {
+            self.turn(call);
+        }
         match event.what {
             What::CallStart { op, file, offset, len_bytes } => {
                 self.call_start(event.call, op, file.0, offset, len_bytes);
@@ -374,6 +407,9 @@ impl EventSink for Observer {
                 self.out.windows.thrashed += self.ahead.remove(file.0, page.0, nr);
                 let known = self.cached.remove(file.0, page.0, nr);
                 let foreign = self.others.remove(file.0, page.0, nr).min(known);
+                if let (Some(call), Eviction::Dropped) = (call, cause) {
+                    self.calls[call].dropped |= self.calls[call].file == file.0;
+                }
                 if let Some(state) = self.files.get_mut(&file.0) {
                     state.cached[0] = state.cached[0].saturating_sub(known - foreign);
                     state.cached[1] = state.cached[1].saturating_sub(foreign);
@@ -500,6 +536,7 @@ impl Observer {
             file,
             first,
             last,
+            len_bytes: u64::from(len_bytes),
             start: at,
             sequential,
             overlapping,
@@ -508,6 +545,9 @@ impl Observer {
             touched_cache: false,
             own_data_bio: false,
             mapped: false,
+            acted: false,
+            written: 0,
+            dropped: false,
             before_bio: None,
             pending: VecDeque::new(),
             bio: None,
@@ -516,9 +556,27 @@ impl Observer {
         self.calls.push(call);
         self.out.workload.concurrency = self.out.workload.concurrency.max(self.calls.len() as u32);
         let place = self.calls.len() - 1;
-        self.waits.begin(at, op);
+        self.waits.begin(at, op, file);
         if op == Op::Read {
             self.waits.join_flying(at, place, file, first, last);
+        }
+    }
+
+    /// Something is seen of a call: if it is the first, and another call on the file has done with its I/O or ended
+    /// meanwhile, that one may have been in the way.
+    fn turn(&mut self, place: usize) {
+        let call = &mut self.calls[place];
+        let kind = kind_of(call.op);
+        if call.acted || kind == 2 {
+            return;
+        }
+        call.acted = true;
+        let Some(state) = self.files.get(&call.file) else { return };
+        // A lock is given up before the call that had it returns.
+        let freed = state.last_end.max(self.waits.on_file(call.file).1);
+        if call.overlapping && freed > call.start {
+            self.out.turns.waited[kind] += 1;
+            self.out.turns.wait[kind].add(freed.saturating_sub(call.start).0);
         }
     }
 
@@ -537,6 +595,7 @@ impl Observer {
         out.without_io[kind].add(without_io);
         let Some(state) = self.files.get_mut(&call.file) else { return };
         state.open_calls = state.open_calls.saturating_sub(1);
+        state.last_end = at;
         if kind == 2 {
             return;
         }
@@ -548,6 +607,12 @@ impl Observer {
         out.workload.direct[kind] += u64::from(direct);
         out.workload.quiet[kind] += u64::from(quiet);
         out.workload.mapped += u64::from(call.mapped);
+        if direct {
+            let beside = if call.op == Op::Read { 0 } else { call.len_bytes };
+            let cleared = call.written > beside || call.dropped;
+            out.cache.direct_cleared[kind] += u64::from(cleared);
+            out.cache.direct_latency[usize::from(!cleared)].add(at.saturating_sub(call.start).0);
+        }
         if direct || quiet {
             out.cache.direct_over_cached += u64::from(state.cached[0] + state.cached[1] > 0);
             out.cache.direct_over_foreign += u64::from(state.cached[1] > 0);
@@ -632,6 +697,13 @@ impl Observer {
         if let Some(call) = call.map(|call| &mut self.calls[call]) {
             if call.before_bio.is_none() {
                 call.before_bio = Some(at.saturating_sub(call.start));
+                if self.files.get(&call.file).is_some_and(|state| state.open_calls > 1) && kind_of(call.op) < 2 {
+                    let together = self.waits.on_file(call.file).0 > 0;
+                    self.out.turns.first_bios[usize::from(together)] += 1;
+                }
+            }
+            if dir == Dir::Write && content == Content::Data {
+                call.written += u64::from(nr_sectors) * SECTOR_BYTES;
             }
             call.own_data_bio |= content == Content::Data;
             if dir == Dir::Read && content == Content::Data {

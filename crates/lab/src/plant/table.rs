@@ -33,6 +33,12 @@ pub enum Tag {
     Paused,
     /// sysbench with 16 threads on shared descriptors.
     SharedDescriptors,
+    /// Small direct calls one behind the other, many at once.
+    Mergeable,
+    /// Several threads write directly to one file.
+    OneFile,
+    /// Direct and buffered calls, to files of their own.
+    TwoKinds,
     /// A device that another program may read.
     Probed,
     /// Has options of fio.
@@ -84,6 +90,17 @@ const FAST: &[(&str, &str)] = &[
     ("linux-6.12", "virtio"),
     ("linux-6.18", "nvme"),
     ("linux-6.18", "virtio"),
+];
+
+/// The device is given commands late enough for bios to join them.
+const QUEUES_THAT_MERGE: &[(&str, &str)] = &[
+    ("linux-2.6.38,elevator=deadline", "sata-2010"),
+    ("linux-3.3,elevator=deadline", "sata-2010,queue_depth=1"),
+    ("linux-4.4,elevator=deadline", "sata-2014,queue_depth=1"),
+    ("linux-4.4,elevator=noop", "sata-2014,queue_depth=1"),
+    ("linux-4.19,elevator=cfq", "sata-2014,queue_depth=1"),
+    ("linux-6.1,nr_requests=64", "sata-2014,queue_depth=1"),
+    ("linux-6.18,nr_requests=64", "sata-2014,queue_depth=1"),
 ];
 
 /// Jobs.
@@ -167,6 +184,46 @@ pub const BASES: &[Base] = &[
         job: "run fio --name=j --randrepeat=0 --rw=write --bs=512k --size=128m --direct=1",
         places: FAST,
         tags: &[LargeDirect, Fio],
+        runs: 5,
+    },
+    Base {
+        name: "direct reads of 4 KiB, one behind the other",
+        job: "run fio --name=j --randrepeat=0 --rw=read --bs=4k --size=16m --direct=1 --ioengine=libaio --iodepth=32 \
+              --iodepth_batch_submit=16 --iodepth_batch_complete=16",
+        places: QUEUES_THAT_MERGE,
+        tags: &[Mergeable, Fio],
+        runs: 5,
+    },
+    Base {
+        name: "direct writes of 8 KiB, one behind the other",
+        job: "run fio --name=j --randrepeat=0 --rw=write --bs=8k --size=24m --direct=1 --ioengine=libaio --iodepth=32 \
+              --iodepth_batch_submit=16 --iodepth_batch_complete=16",
+        places: QUEUES_THAT_MERGE,
+        tags: &[Mergeable, Fio],
+        runs: 5,
+    },
+    Base {
+        name: "direct writers of one file",
+        job: "run fio --name=j --randrepeat=0 --rw=randwrite --bs=4k --size=256m --direct=1 --numjobs=4 --thread \
+              --filename=f --number_ios=250",
+        places: &[
+            ("linux-3.3,elevator=deadline", "ssd-sata-2011"),
+            ("linux-4.4,elevator=deadline", "ssd-sata-2011"),
+            ("linux-4.19,elevator=noop", "ssd-sata-2011"),
+            ("linux-6.1", "nvme"),
+            ("linux-6.12", "virtio"),
+            ("linux-6.18", "nvme"),
+        ],
+        tags: &[OneFile],
+        runs: 5,
+    },
+    Base {
+        name: "direct reads beside buffered writes",
+        job: "run fio --name=d --randrepeat=0 --rw=randread --bs=4k --size=8m --number_ios=800 --direct=1 \
+              --filename=f --name=b --rw=randwrite --bs=4k --size=8m --number_ios=800 --thinktime=20us \
+              --filename=g --name=c --rw=randwrite --bs=4k --size=8m --number_ios=800 --filename=g",
+        places: FAST,
+        tags: &[TwoKinds],
         runs: 5,
     },
     Base {
@@ -392,6 +449,33 @@ pub const PLANTS: &[Plant] = &[
             Change::Key("max_sectors_kb", "512", "64"),
             Change::Key("max_segments", "128", "4"),
         ],
+    },
+    Plant {
+        name: "merging switched off",
+        expected: &["merging-off"],
+        group: "requests",
+        tags: &[Mergeable],
+        disks: &[],
+        kernels: &[],
+        changes: &[Change::Key("nomerges", "0", "2")],
+    },
+    Plant {
+        name: "a lock for each write",
+        expected: &["lock-serialisation"],
+        group: "lock",
+        tags: &[OneFile],
+        disks: &[],
+        kernels: &[],
+        changes: &[Change::Key("direct.inode_lock", "shared", "exclusive")],
+    },
+    Plant {
+        name: "direct calls over dirty pages",
+        expected: &["mixed-direct-and-buffered"],
+        group: "lock",
+        tags: &[TwoKinds],
+        disks: &[],
+        kernels: &[],
+        changes: &[Change::Word("--filename=g", "--filename=f")],
     },
     Plant {
         name: "streams not kept together",

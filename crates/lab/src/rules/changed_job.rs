@@ -68,7 +68,7 @@ fn always(_: &Delta<'_>) -> bool {
 
 /// Both sides made as many calls: none of them did less because it was slower and had only so much time.
 fn as_many(delta: &Delta<'_>) -> bool {
-    (0.9..=1.1).contains(&delta.of(|d| data_calls(d) as f64).ratio())
+    (0.97..=1.03).contains(&delta.of(|d| data_calls(d) as f64).ratio())
 }
 
 /// The run does not end by the clock. If it does, threads that are slowed down make fewer calls among all.
@@ -95,7 +95,11 @@ fn filled(delta: &Delta<'_>) -> bool {
     // A device that takes fewer keeps callers out, too: one more is in progress than it has.
     let depth = delta.of(|d| f64::from(d.commands.deepest));
     let shut = depth.slow > 0.0 && 2.0 * depth.slow <= depth.fast && most.slow > depth.slow;
-    full >= 0.9 * low && waited > 0.1 && !shut
+    // And where bios no longer share requests, fewer calls have one.
+    let requests = delta.of(|d| share(d.commands.issued[0] + d.commands.issued[1], data_calls(d)));
+    let bios = delta.of(|d| share(d.bios.count[0] + d.bios.count[1], data_calls(d)));
+    let scarce = most.slow < most.fast && requests.ratio() > 1.5 && (0.9..1.1).contains(&bios.ratio());
+    full >= 0.9 * low && waited > 0.1 && !shut && !scarce
 }
 
 const FEATURES: &[Feature] = &[

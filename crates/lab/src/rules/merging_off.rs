@@ -14,8 +14,15 @@ pub(super) const RULE: Rule = Rule {
     change: "Write 0 to queue/nomerges; have the program ask for larger pieces.",
     refute: "With nomerges at 0 on the slow side the bios still do not join.",
     since: "nomerges in sysfs since 2.6.26, its value 2 since 2.6.36; before, elevators without merging.",
-    consequences: &[],
-    switches: &[Switch::Queue("nomerges"), Switch::QueueTo("nomerges", "0"), Switch::Other("elevator")],
+    // Where nothing joins, the largest request is the largest bio.
+    consequences: &["requests-cut"],
+    switches: &[
+        Switch::Other("nomerges"),
+        Switch::Key("nomerges", "0"),
+        Switch::Queue("nomerges"),
+        Switch::QueueTo("nomerges", "0"),
+        Switch::Other("elevator"),
+    ],
     find,
 };
 
@@ -52,6 +59,7 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 #[cfg(test)]
 mod tests {
     use crate::explain::{Delta, Side, digest::Digest};
+    use crate::rules::tests::{explain_pair, names};
     use iowhy_stack::units::Nanos;
 
     /// Runs in which bios of a page continue one another; so many of a hundred join, so many sectors make a request.
@@ -67,6 +75,43 @@ mod tests {
             run
         };
         Side { runs: (0..3).map(run).collect(), ..Side::default() }
+    }
+
+    fn job(depth: u32, rw: &str, on: &str, disk: &str) -> String {
+        format!(
+            "run fio --name=j --rw={rw} --bs=4k --size=4m --direct=1 --ioengine=libaio --iodepth={depth} \
+             --iodepth_batch_submit=16 --iodepth_batch_complete=16 --on sim:{on} --disk {disk}"
+        )
+    }
+
+    #[test]
+    fn nomerges_under_a_job_whose_bios_join_is_found() {
+        for (rw, on, disk) in [
+            ("read", "linux-2.6.38,elevator=deadline", "sata-2010"),
+            ("write", "linux-3.3,elevator=deadline", "sata-2010,queue_depth=1"),
+            ("read", "linux-4.4,elevator=noop", "sata-2014,queue_depth=1"),
+            ("read", "linux-6.18,nr_requests=64", "sata-2014,queue_depth=1"),
+        ] {
+            let found = explain_pair(3, &job(32, rw, on, disk), &job(32, rw, &format!("{on},nomerges=2"), disk));
+            assert_eq!(names(&found).first(), Some(&"merging-off"), "{on}: {found:#?}");
+            assert!(!names(&found).contains(&"requests-cut"), "{on}: {found:#?}");
+        }
+    }
+
+    #[test]
+    fn what_nomerges_does_not_touch_and_smaller_requests_are_not_called_so() {
+        let (old, disk) = ("linux-4.4,elevator=deadline", "sata-2014,queue_depth=1");
+        for (depth, key, other) in [
+            // A stream joins the request that was joined last.
+            (32, "nomerges=1", disk),
+            (1, "nomerges=2", disk),
+            (32, "max_sectors_kb=16", disk),
+            (32, "nomerges=0", "sata-2014,queue_depth=1,rpm=5400"),
+        ] {
+            let b = job(depth, "read", &format!("{old},{key}"), other);
+            let found = explain_pair(3, &job(depth, "read", old, disk), &b);
+            assert!(!names(&found).contains(&"merging-off"), "{b}: {found:#?}");
+        }
     }
 
     #[test]

@@ -47,6 +47,8 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 #[cfg(test)]
 mod tests {
     use crate::explain::{Delta, Side, digest::Digest};
+    use crate::plant::explain_traced;
+    use crate::rules::tests::names;
     use iowhy_stack::units::Nanos;
 
     fn side(elapsed: u64, in_the_way: u64) -> Side {
@@ -58,6 +60,30 @@ mod tests {
             run
         };
         Side { runs: (0..3).map(run).collect(), ..Side::default() }
+    }
+
+    #[test]
+    fn somebody_elses_job_beside_the_workload_is_found() {
+        for (own, beside, on) in [
+            (
+                "--rw=randread --bs=4k --size=1g --number_ios=60",
+                "--rw=randread --bs=64k",
+                "linux-4.4,elevator=deadline",
+            ),
+            ("--rw=randread --bs=16k --size=1g --number_ios=60", "--rw=randread --bs=4k", "linux-6.18"),
+        ] {
+            let place = format!("--on sim:{on} --disk sata-2014");
+            let alone = format!("run fio --name=j {own}");
+            let other =
+                format!("--name=beside --filename=beside {beside} --direct=1 --size=2g --time_based --runtime=20");
+            let together = format!("{alone} {other} {place}");
+            let alone = format!("{alone} {place}");
+            let found = explain_traced(3, [(&alone, false), (&together, true)]);
+            assert_eq!(names(&found).first(), Some(&"noisy-neighbour"), "{own}: {found:#?}");
+            // What takes the device as much on both sides makes no difference.
+            let same = explain_traced(3, [(&together, true), (&together, true)]);
+            assert!(!names(&same).contains(&"noisy-neighbour"), "{own}: {same:#?}");
+        }
     }
 
     #[test]

@@ -34,7 +34,8 @@ pub(super) fn starved(delta: &Delta<'_>, way: usize) -> Option<Match> {
     let enough = [enough(0), enough(1)].iter().all(|n| n.fast >= 20.0 && n.slow >= 20.0);
     let nr = delta.per_operation(|d| d.commands.issued[way] as f64);
     let calls = delta.per_operation(|d| d.workload.calls[way] as f64);
-    let equal = (0.8..1.25).contains(&nr.ratio()) && (0.9..1.1).contains(&calls.ratio());
+    // Jobs that run for so long make fewer of the calls that are slower.
+    let equal = (0.7..1.43).contains(&nr.ratio()) && (0.7..1.43).contains(&calls.ratio());
     // A slower device makes both wait longer, in proportion.
     let relative = delta.of(|d| d.commands.i2d[way].mean() / (d.commands.i2d[other].mean() + 1000.0));
     let latency = delta.of(|d| {
@@ -43,7 +44,9 @@ pub(super) fn starved(delta: &Delta<'_>, way: usize) -> Option<Match> {
         if own > 0.0 { own } else { d.latency[2].mean() }
     });
     let material = own.difference() > 0.1 * latency.slow;
-    let first = relative.slow > 1.5 && relative.rose(1.5);
+    // Either it waits longer than the others by now, or these do not wait longer than before: what passes it is their
+    // gain.
+    let first = relative.rose(1.5) && (relative.slow > 1.5 || others.ratio() <= 1.1);
     if !(enough && equal && own.rose(1.5) && first && latency.rose(1.05) && material) {
         return None;
     }
@@ -79,6 +82,7 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 #[cfg(test)]
 mod tests {
     use crate::explain::{Delta, Side, digest::Digest};
+    use crate::rules::tests::{explain_pair, names};
     use iowhy_stack::units::Nanos;
 
     /// A run with as many reads as writes, which wait so long with the elevator, us.
@@ -95,6 +99,30 @@ mod tests {
             run
         };
         Side { runs: (0..3).map(run).collect(), ..Side::default() }
+    }
+
+    /// One reads now and then, the other writes back in bursts.
+    fn readers_and_bursts(on: &str, disk: &str) -> String {
+        let time = "--time_based --runtime=8";
+        format!(
+            "run fio --name=r --rw=randread --bs=4k --size=2g --filename=r --thinktime=15ms {time} --name=w \
+             --rw=randwrite --bs=64k --size=2g --rate_iops=80 --fsync=160 --filename=w {time} --on sim:{on} --disk \
+             {disk}"
+        )
+    }
+
+    #[test]
+    fn a_read_behind_a_burst_of_writes_is_found() {
+        let disk = "sata-2010,queue_depth=1";
+        let fair = readers_and_bursts("linux-3.3,elevator=deadline,elevator.fifo_batch=1", disk);
+        for other in ["linux-3.3,elevator=noop", "linux-3.3,elevator=deadline,elevator.fifo_batch=1024"] {
+            let found = explain_pair(4, &fair, &readers_and_bursts(other, disk));
+            assert_eq!(names(&found).first(), Some(&"reads-starved"), "{other}: {found:#?}");
+        }
+        let slower =
+            readers_and_bursts("linux-3.3,elevator=deadline,elevator.fifo_batch=1", "sata-2010,queue_depth=1,rpm=4200");
+        let found = explain_pair(4, &fair, &slower);
+        assert!(!names(&found).contains(&"reads-starved"), "{found:#?}");
     }
 
     #[test]

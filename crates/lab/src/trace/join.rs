@@ -344,7 +344,7 @@ fn nr_sectors(extent: &Extent) -> u32 {
     extent.bytes / SECTOR_BYTES as u32
 }
 
-/// Whatever does not read changes something: writes, discards, flushes, and zeroing, for which the kernel has no letter.
+/// Whatever does not read changes something: it writes, discards, flushes, or zeroes, for which there is no letter.
 fn dir_of(extent: &Extent) -> Dir {
     if extent.rwbs.has(Rwbs::READ) { Dir::Read } else { Dir::Write }
 }

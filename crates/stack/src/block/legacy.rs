@@ -8,8 +8,11 @@
 //! 2.4        one pool for both directions, and a limit of sectors: readers may go a quarter beyond
 //! ```
 //! Source: 2.6.6 and 2.6.18 `drivers/block/ll_rw_blk.c`, 3.2 and 4.4 `block/blk-core.c`, `get_request`; 2.4.27
-//! `__get_request_wait`. Congestion ends below 111 requests of 128 and begins above 112, as the kernel has it. Known
-//! deviation: from 2.6.10 on a pool is full no more as soon as there is room, whoever waits.
+//! `__get_request_wait`. Congestion ends below 111 requests of 128 and begins above 112, as the kernel has it.
+//!
+//! Known deviation: a pool is full until nobody waits only in 2.6.6 (`__freed_request`). In 2.6.18, 2.6.38 and 4.4 it
+//! is full no more as soon as there is room, whoever waits. That came between the two: the file's revision 1.281 of
+//! 1 December 2004, three weeks before 2.6.10, has it (the context of a patch on the kernel's list, January 2005).
 
 use super::QueueLimits;
 use super::rules::{Classes, QueueRules};

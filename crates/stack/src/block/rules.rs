@@ -43,6 +43,17 @@ pub enum Budget {
     Device,
 }
 
+/// How hard it looks for a request that a bio could join (`queue/nomerges`; 2.6.26 and later).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Merging {
+    /// Wherever there may be one (0).
+    All,
+    /// Plug lists, and the request that was last joined or came first; no look-up (1: `QUEUE_FLAG_NOXMERGES`).
+    OneHit,
+    /// Nowhere (2 since 2.6.36: `QUEUE_FLAG_NOMERGES`); plug lists heed it since about 3.13.
+    Never,
+}
+
 /// The rules of one kernel.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct QueueRules {
@@ -70,7 +81,17 @@ pub struct QueueRules {
     pub wbt_window: Nanos,
     /// A device that takes bios (device mapper) has no requests at all.
     pub bio_based: bool,
+    /// How hard it looks for a request that a bio could join.
+    pub merging: Merging,
 }
+
+/// Key of [`Merging`]: kernels before 2.6.26 do not have it.
+pub const NOMERGES: OptionSpec = OptionSpec::number(
+    "nomerges",
+    0,
+    (0, 2),
+    "1: bios join only requests in plugs and the one last joined; 2 (since 2.6.36): none (2.6.26 and later)",
+);
 
 /// Options that [`QueueRules::specs`] returns.
 pub const NR_OPTIONS: usize = 12;
@@ -90,6 +111,7 @@ impl QueueRules {
         wbt_latency: Nanos::ZERO,
         wbt_window: Nanos::from_ms(100),
         bio_based: true,
+        merging: Merging::All,
     };
     /// 2.6.18 .. 2.6.2x and RHEL 5.
     pub const V2_6_18: QueueRules = QueueRules { hard_cap: true, ..QueueRules::V2_6_0 };
@@ -170,6 +192,12 @@ impl QueueRules {
             wbt_latency: Nanos::from_us(options.unsigned("wbt_lat_us")),
             wbt_window: Nanos::from_ms(options.unsigned("wbt_window_ms")),
             bio_based: options.is_on("bio_based"),
+            merging: match options.iter().find(|(spec, _)| spec.name == NOMERGES.name) {
+                Some((_, 1)) => Merging::OneHit,
+                Some((_, 2)) => Merging::Never,
+                // Kernels without the key merge.
+                _ => Merging::All,
+            },
         }
     }
 }

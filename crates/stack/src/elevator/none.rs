@@ -91,6 +91,11 @@ impl Elevator for SoftwareQueue {
         false
     }
 
+    fn has_one_hit_cache(&self) -> bool {
+        // Its list is short, and `nomerges=1` does not keep it from being looked through.
+        false
+    }
+
     fn merges_on_insert(&self) -> bool {
         false
     }

@@ -95,5 +95,6 @@ fn build(options: &Options, page_by_page: bool) -> Rules {
         page_by_page,
         add_as_mapped: false,
         max_folio_order: 0,
+        shares_direct_writes: false,
     }
 }

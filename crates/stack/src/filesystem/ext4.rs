@@ -126,5 +126,6 @@ fn rules(options: &Options, max_folio_order: u8) -> Rules {
         page_by_page: false,
         add_as_mapped: false,
         max_folio_order,
+        shares_direct_writes: false,
     }
 }

@@ -72,5 +72,6 @@ fn build(options: &Options) -> Rules {
         page_by_page: false,
         add_as_mapped: false,
         max_folio_order: options.unsigned("max_folio_order") as u8,
+        shares_direct_writes: true,
     }
 }

@@ -9,7 +9,8 @@
 //! ```
 //! Source: 3.2.7 and 4.4 `block/blk-core.c` (`blk_queue_bio`, `blk_flush_plug_list`), 6.1 `block/blk-mq.c`
 //! (`blk_add_rq_to_plug`, `blk_mq_flush_plug_list`). Known deviations: one queue, so the sorting by queue and the limit
-//! of 64 for lists over several queues do not arise; where order changed (3.9, 6.13) is from memory.
+//! of 64 for lists over several queues do not arise; where order changed (3.9, 6.13), and since when lists heed
+//! `nomerges` (3.13; 3.2.7 does not, 4.4 does: here from 3.9 on), is from memory.
 
 use super::{Build, PlugOrder, Plugging};
 use crate::origin::{Entry, OptionSpec, Options, Origin};
@@ -49,7 +50,7 @@ pub(super) const ENTRY_2_6_39: Entry<Build> = Entry {
     origin: ORIGIN,
     options: &options(0, 0, PlugOrder::Arrival),
     conformance: CONFORMANCE,
-    build: |options| build(options, true),
+    build: |options| build(options, true, false),
 };
 
 /// 3.1 and 3.2 before the fix.
@@ -59,7 +60,7 @@ pub(super) const ENTRY_3_1: Entry<Build> = Entry {
     origin: ORIGIN,
     options: &options(16, 0, PlugOrder::Arrival),
     conformance: CONFORMANCE,
-    build: |options| build(options, true),
+    build: |options| build(options, true, false),
 };
 
 /// 3.3 and stable kernels with the fix, until 3.8.
@@ -69,7 +70,7 @@ pub(super) const ENTRY_3_3: Entry<Build> = Entry {
     origin: ORIGIN,
     options: &options(16, 0, PlugOrder::Arrival),
     conformance: CONFORMANCE,
-    build: |options| build(options, false),
+    build: |options| build(options, false, false),
 };
 
 /// 3.9 until 5.15.
@@ -79,7 +80,7 @@ pub(super) const ENTRY_3_9: Entry<Build> = Entry {
     origin: ORIGIN,
     options: &options(16, 0, PlugOrder::Sector),
     conformance: CONFORMANCE,
-    build: |options| build(options, false),
+    build: |options| build(options, false, true),
 };
 
 /// 5.16 until 6.12.
@@ -89,7 +90,7 @@ pub(super) const ENTRY_5_16: Entry<Build> = Entry {
     origin: ORIGIN,
     options: &options(32, 128, PlugOrder::Newest),
     conformance: CONFORMANCE,
-    build: |options| build(options, false),
+    build: |options| build(options, false, true),
 };
 
 /// 6.13 and later.
@@ -99,14 +100,15 @@ pub(super) const ENTRY_6_13: Entry<Build> = Entry {
     origin: ORIGIN,
     options: &options(32, 128, PlugOrder::Arrival),
     conformance: CONFORMANCE,
-    build: |options| build(options, false),
+    build: |options| build(options, false, true),
 };
 
-fn build(options: &Options, whole_call: bool) -> Plugging {
+fn build(options: &Options, whole_call: bool, heeds_nomerges: bool) -> Plugging {
     Plugging::Task {
         max_requests: options.unsigned("max_requests") as u32,
         flush_sectors: options.unsigned("flush_kb") as u32 * 2,
         whole_call,
+        heeds_nomerges,
         order: [PlugOrder::Arrival, PlugOrder::Sector, PlugOrder::Newest][options.unsigned("order") as usize],
     }
 }

@@ -121,7 +121,14 @@ impl World<'_, '_> {
         let counter = self.sched.borrow_mut().counter_for(task, Some(slot));
         // One more than the bios, so that the call cannot end while it is being handed in.
         self.sched.borrow_mut().count_up(counter);
-        let moved = self.direct_submit(call.op, FileId(call.file), call.offset, call.len_bytes, counter, true).await;
+        let (file, locks) = (FileId(call.file), self.direct_locks(FileId(call.file)));
+        if locks {
+            self.lock_inode(file).await;
+        }
+        let moved = self.direct_submit(call.op, file, call.offset, call.len_bytes, counter, true).await;
+        if locks {
+            self.unlock_inode(file);
+        }
         if let Some(in_flight) = &mut self.aio.borrow_mut().calls[slot as usize] {
             in_flight.len_bytes = moved;
         }

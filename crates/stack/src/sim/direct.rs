@@ -2,7 +2,7 @@
 //! used.
 
 use super::{BIO_MAX_PAGES, Class, Done, World};
-use crate::direct_io::After;
+use crate::direct_io::{After, InodeLock};
 use crate::event::{Content, Dir, Eviction, FileId, Op, UnplugCause, What};
 use crate::page_cache::Flag;
 use crate::plug::Plugging;
@@ -19,13 +19,30 @@ pub(super) struct CachedRuns {
 impl World<'_, '_> {
     /// A read or write past the page cache, to its end. Returns the bytes moved.
     pub(super) async fn direct_io(&self, op: Op, file: FileId, offset: u64, len_bytes: u32) -> u64 {
+        let locks = self.direct_locks(file);
+        if locks {
+            self.lock_inode(file).await;
+        }
         let counter = self.sched.borrow_mut().new_counter(self.current.get());
         let moved = self.direct_submit(op, file, offset, len_bytes, counter, false).await;
+        if locks && op == Op::Read {
+            self.unlock_inode(file);
+        }
         self.wait_counter(counter).await;
         if op == Op::Write {
             self.invalidate(file, offset, moved).await;
+            if locks {
+                self.unlock_inode(file);
+            }
         }
         moved
+    }
+
+    /// Whether direct calls on the file take its inode's lock for themselves.
+    pub(super) fn direct_locks(&self, file: FileId) -> bool {
+        self.direct.inode_lock == InodeLock::Exclusive
+            && !self.fs.shares_direct_writes
+            && !self.vfs.borrow().is_device(file)
     }
 
     /// The submission of such a call; each of its bios is counted by `counter`. Returns the bytes it will move.

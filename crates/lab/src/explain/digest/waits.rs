@@ -94,7 +94,10 @@ struct Flying {
 #[derive(Clone, Debug)]
 struct Waiter {
     nr: u64,
+    file: u32,
     sync: bool,
+    /// It has bios or requests on their way.
+    busy: bool,
     since: Nanos,
     /// Requests in each stage.
     stages: [u32; 3],
@@ -105,6 +108,14 @@ struct Waiter {
     nr_requests: u64,
     nr_waits: u64,
     waiting: bool,
+}
+
+/// What calls on a file have on their way.
+#[derive(Copy, Clone, Debug, Default)]
+struct Busy {
+    calls: u32,
+    /// When one of them last had nothing left.
+    last_done: Nanos,
 }
 
 /// The bookkeeping of waits. Calls are named by their place, as in the observer's own list.
@@ -124,9 +135,25 @@ pub(super) struct Waits {
     waited: u64,
     waits: u64,
     any_request: bool,
+    files: HashMap<u32, Busy>,
 }
 
 impl Waiter {
+    /// Counts the call among those of its file that have something on its way, or no longer.
+    fn mark(&mut self, now: Nanos, files: &mut HashMap<u32, Busy>) {
+        let busy = self.bios > 0 || self.stages != [0; 3];
+        if busy != self.busy {
+            self.busy = busy;
+            let file = files.entry(self.file).or_default();
+            if busy {
+                file.calls += 1;
+            } else {
+                file.calls -= 1;
+                file.last_done = now;
+            }
+        }
+    }
+
     fn layer(&self, writes: [u32; 2]) -> Layer {
         let [plug, elevator, device] = self.stages;
         if device > 0 {
@@ -162,14 +189,21 @@ impl Waiter {
 }
 
 impl Waits {
-    pub(super) fn begin(&mut self, now: Nanos, op: Op) {
+    /// Calls on the file that have bios or requests on their way, and when one of them last had done.
+    pub(super) fn on_file(&self, file: u32) -> (u32, Nanos) {
+        self.files.get(&file).map_or((0, Nanos::ZERO), |busy| (busy.calls, busy.last_done))
+    }
+
+    pub(super) fn begin(&mut self, now: Nanos, op: Op, file: u32) {
         self.next += 1;
         let sync = matches!(op, Op::Fsync | Op::Fdatasync);
         self.syncs += u32::from(sync);
         self.places.insert(self.next, self.calls.len());
         self.calls.push(Waiter {
             nr: self.next,
+            file,
             sync,
+            busy: false,
             since: now,
             stages: [0; 3],
             bios: 0,
@@ -190,6 +224,8 @@ impl Waits {
             self.places.insert(moved.nr, place);
         }
         call.pass(now, writes);
+        (call.bios, call.stages) = (0, [0; 3]);
+        call.mark(now, &mut self.files);
         self.syncs -= u32::from(call.sync);
         let code = call.ns[Layer::Cpu as usize];
         self.add(&call);
@@ -208,6 +244,7 @@ impl Waits {
         let call = &mut self.calls[place];
         call.pass(now, writes);
         call.bios += 1;
+        call.mark(now, &mut self.files);
     }
 
     pub(super) fn throttle(&mut self, now: Nanos, place: usize) {
@@ -248,6 +285,7 @@ impl Waits {
             call.stages[flying.stage as usize] += 1;
             call.nr_requests += 1;
         }
+        call.mark(now, &mut self.files);
     }
 
     /// A read asks for pages that are on their way already.
@@ -335,6 +373,7 @@ impl Waits {
             if let Some(call) = self.places.get(nr).and_then(|place| self.calls.get_mut(*place)) {
                 call.pass(now, self.writes);
                 call.stages[flying.stage as usize] -= 1;
+                call.mark(now, &mut self.files);
             }
         }
         if flying.write {

@@ -102,10 +102,14 @@ mod tests {
 
     const KIB: u64 = 1024;
 
+    /// What it shows, bytes of the call, sector and bytes of each bio, whether the file has holes; how many bios were
+    /// looked at, and how many were right.
+    type Row<'a> = (&'a str, u64, &'a [(u64, u64)], bool, (u64, u64));
+
     #[test]
     fn bios_end_with_the_call_or_the_extent_or_when_they_are_full() {
         let full = 1020 * KIB;
-        let rows: &[(&str, u64, &[(u64, u64)], bool, (u64, u64))] = &[
+        let rows: &[Row<'_>] = &[
             ("one", 4 * KIB, &[(8, 4 * KIB)], false, (1, 1)),
             ("half a KiB", 512, &[(9, 512)], false, (1, 1)),
             ("no whole sector", 600, &[(9, 600)], false, (1, 0)),
