@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iowhy_lab::compare::{self, Settings, Verdict};
-use iowhy_lab::explain::source::{self, Asked};
-use iowhy_lab::explain::{self, advice, json, prove, prove_live, text};
+use iowhy_lab::diagnose::Problems;
+use iowhy_lab::explain::source::{self, Asked, Gathered};
+use iowhy_lab::explain::{self, Explanation, advice, json, prove, prove_live, text};
 use iowhy_lab::store::{self, Store, StoreError};
 
 use crate::compare::style;
@@ -20,6 +21,16 @@ use crate::output::{self, Exit};
     iowhy explain 2012-plugged-readahead\n  iowhy explain sim:linux-4.4 sim:linux-4.4,read_ahead_kb=16 -- \\\n    dd \
     bs=64k count=2000\n\nExit codes: 0 explained or the same, 2 a mistake in what was asked for, 3 cannot\ntell.")]
 pub(crate) struct Arguments {
+    #[command(flatten)]
+    sources: Sources,
+    /// One JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Where the two sides come from.
+#[derive(clap::Args)]
+pub(crate) struct Sources {
     /// Base and candidate, or an incident or one set of runs
     #[arg(required = true, num_args = 1..=2, value_name = "A B")]
     what: Vec<String>,
@@ -38,57 +49,75 @@ pub(crate) struct Arguments {
     /// The store [default: IOWHY_STORE, or the data directory]
     #[arg(long, value_name = "DIR")]
     store: Option<PathBuf>,
-    /// One JSON object
-    #[arg(long)]
-    json: bool,
+}
+
+impl Sources {
+    /// The rows of an incident, with the proof.
+    pub(crate) fn incident(id: &str, runs: Option<u32>) -> Sources {
+        Sources { what: vec![id.to_owned()], job: Vec::new(), disk: None, runs, prove: true, store: None }
+    }
+
+    /// The store, which has to be there.
+    pub(crate) fn open(&self) -> Result<Store, StoreError> {
+        let variable = |name: &str| std::env::var(name).ok();
+        let directory = store::directory(self.store.as_deref(), &variable).ok_or(StoreError::NoPlace)?;
+        Store::open_existing(&directory)
+    }
+
+    /// Both sides; `report` if a report will be made of them, `quiet` without a bar.
+    pub(crate) fn gather(&self, report: bool, quiet: bool) -> Result<[Gathered; 2], Problems> {
+        let asked =
+            Asked { names: self.what.clone(), job: self.job.clone(), disk: self.disk.clone(), runs: self.runs, report };
+        let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+        let bar = ProgressBar::with_draw_target(None, target);
+        if let Ok(style) = ProgressStyle::with_template("simulating {bar:40} {pos} of {len} runs, {elapsed}") {
+            bar.set_style(style);
+        }
+        let gathered = source::gather(&asked, &|| self.open(), &|done, of| {
+            bar.set_length(u64::from(of));
+            bar.set_position(u64::from(done));
+        });
+        bar.finish_and_clear();
+        gathered
+    }
+
+    /// Why they differ, proved if that was asked for.
+    pub(crate) fn explain(&self, sides: &[Gathered; 2]) -> Explanation {
+        let [a, b] = sides;
+        let comparison = match (&a.group, &b.group) {
+            (Some(a), Some(b)) => Some(compare::compare(a, b, &Settings { detail: false, ..Settings::default() })),
+            _ => None,
+        };
+        let mut explanation = explain::explain(&a.side, &b.side, comparison);
+        advice::notes(&mut explanation, sides);
+        if self.prove {
+            prove::prove(&mut explanation, sides, &|| {});
+            prove_live::prove(&mut explanation, sides);
+        }
+        advice::advise(&mut explanation, sides);
+        explanation
+    }
+}
+
+/// How a command ends that has explained something.
+pub(crate) fn exit(explanation: &Explanation) -> Exit {
+    if explanation.verdict == Verdict::Inconclusive { Exit::Inconclusive } else { Exit::Fine }
 }
 
 /// Does what the command line says.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
-    let asked = Asked {
-        names: arguments.what.clone(),
-        job: arguments.job.clone(),
-        disk: arguments.disk.clone(),
-        runs: arguments.runs,
-    };
-    let open = || {
-        let variable = |name: &str| std::env::var(name).ok();
-        let directory = store::directory(arguments.store.as_deref(), &variable).ok_or(StoreError::NoPlace)?;
-        Store::open_existing(&directory)
-    };
-    let target = if arguments.json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-    let bar = ProgressBar::with_draw_target(None, target);
-    if let Ok(style) = ProgressStyle::with_template("simulating {bar:40} {pos} of {len} runs, {elapsed}") {
-        bar.set_style(style);
-    }
-    let gathered = source::gather(&asked, &open, &|done, of| {
-        bar.set_length(u64::from(of));
-        bar.set_position(u64::from(done));
-    });
-    bar.finish_and_clear();
-    let sides = match gathered {
+    let sides = match arguments.sources.gather(false, arguments.json) {
         Ok(sides) => sides,
         Err(problems) => {
             output::complain(&problems.render());
             return Ok(Exit::Usage);
         }
     };
-    let [a, b] = &sides;
-    let comparison = match (&a.group, &b.group) {
-        (Some(a), Some(b)) => Some(compare::compare(a, b, &Settings { detail: false, ..Settings::default() })),
-        _ => None,
-    };
-    let mut explanation = explain::explain(&a.side, &b.side, comparison);
-    advice::notes(&mut explanation, &sides);
-    if arguments.prove {
-        prove::prove(&mut explanation, &sides, &|| {});
-        prove_live::prove(&mut explanation, &sides);
-    }
-    advice::advise(&mut explanation, &sides);
+    let explanation = arguments.sources.explain(&sides);
     if arguments.json {
         output::print_json(&json::explain(&explanation))?;
     } else {
         output::print(&text::text(&explanation, style()))?;
     }
-    Ok(if explanation.verdict == Verdict::Inconclusive { Exit::Inconclusive } else { Exit::Fine })
+    Ok(exit(&explanation))
 }

@@ -1,11 +1,15 @@
 //! `iowhy incident`.
 
+use std::path::PathBuf;
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use iowhy_lab::diagnose::Problem;
 use iowhy_lab::incident::{self, How, IncidentError, IncidentResult, Known, report};
 
+use crate::explain::Sources;
 use crate::output::{self, Exit};
+use crate::report as report_file;
 
 /// Options of `iowhy incident`.
 #[derive(clap::Args)]
@@ -22,11 +26,26 @@ pub(crate) struct Arguments {
     /// Worker threads; they change no result [default: CPUs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
+    /// Write a report, too: the broken row against the good one
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Write it over a file that is no report
+    #[arg(long, requires = "report")]
+    force: bool,
 }
 
 /// Lists incidents, or runs them.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let known = incident::list()?;
+    if arguments.report.is_some() && matches!(arguments.which.as_str(), "list" | "all") {
+        let problem = Problem::error(format!("a report is of one incident, and not of `{}`", arguments.which));
+        output::complain(&problem.help("iowhy incident ID --report FILE.html").render());
+        return Ok(Exit::Usage);
+    }
+    if let Some(problem) = arguments.report.as_deref().and_then(|path| report_file::refused(path, arguments.force)) {
+        output::complain(&problem.render());
+        return Ok(Exit::Usage);
+    }
     if arguments.which == "list" {
         if arguments.json {
             output::print_json(&report::list_json(&known))?;
@@ -67,6 +86,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
             text.push(format!("not modelled in this release: {}\n", names.join(", ")));
         }
         output::print(&text.join("\n"))?;
+    }
+    if let Some(path) = &arguments.report {
+        let sources = Sources::incident(&arguments.which, arguments.seeds);
+        if let Err(problems) =
+            report_file::of(&sources, arguments.json).and_then(|(made, _)| report_file::write(path, &made))
+        {
+            output::complain(&problems.render());
+            return Ok(Exit::Usage);
+        }
     }
     Ok(if results.iter().all(IncidentResult::all_required_held) { Exit::Fine } else { Exit::Failed })
 }

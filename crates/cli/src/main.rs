@@ -12,6 +12,7 @@ mod history;
 mod incident;
 mod models;
 mod output;
+mod report;
 mod run;
 mod store;
 mod sysbench;
@@ -71,6 +72,8 @@ enum Verb {
     Compare(compare::Arguments),
     /// Why one set of runs is slower than another
     Explain(explain::Arguments),
+    /// The same with every picture, as one HTML file
+    Report(report::Arguments),
     /// Which change made it slow: between two kernels, or among commits
     Bisect(bisect::Arguments),
     /// Gate: fail when runs are worse than a baseline
@@ -119,6 +122,7 @@ fn main() -> ExitCode {
         Verb::Fio { arguments } => fio::run(&arguments),
         Verb::Compare(arguments) => compare::run(&arguments),
         Verb::Explain(arguments) => explain::run(&arguments),
+        Verb::Report(arguments) => report::run(&arguments),
         Verb::Bisect(arguments) => bisect::run(&arguments),
         Verb::Check(arguments) => check::run(&arguments),
         Verb::History(arguments) => history::run(&arguments),

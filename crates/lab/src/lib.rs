@@ -23,6 +23,7 @@ pub mod mmtests;
 pub mod models;
 pub mod place;
 pub mod plant;
+pub mod report;
 pub mod rules;
 pub mod run;
 pub mod stats;

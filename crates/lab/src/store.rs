@@ -18,7 +18,7 @@
 
 mod data;
 mod error;
-mod events;
+pub(crate) mod events;
 mod export;
 mod gc;
 mod group;

@@ -12,6 +12,7 @@ mod fio;
 mod history;
 mod killed;
 mod live;
+mod report;
 mod run;
 mod schema_check;
 mod store;
@@ -503,6 +504,7 @@ fn help_is_there_at_every_level() {
         "sysbench fileio help",
         "sysbench fileio --help",
         "explain --help",
+        "report --help",
         "bisect --help",
         "--version",
     ] {

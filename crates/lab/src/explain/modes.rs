@@ -35,7 +35,9 @@ pub fn split(all: Gathered) -> Result<[Gathered; 2], Problem> {
     let part = |mode: &modes::Mode, word: &str| {
         let label = format!("{}, {word} mode", all.side.label);
         let runs = mode.members.iter().map(|nr| runs[*nr].clone()).collect();
-        Gathered { side: Side { label, runs, ..all.side.clone() }, ..Gathered::default() }
+        let seen = mode.members.iter().filter_map(|nr| all.seen.get(*nr).cloned()).collect();
+        let side = Side { label, runs, ..all.side.clone() };
+        Gathered { side, seen, row: all.row.clone(), ..Gathered::default() }
     };
     Ok([part(fast, "fast"), part(slow, "slow")])
 }

@@ -9,9 +9,11 @@
 //! ```
 //! One set of runs alone stands for its fast and its slow mode.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use iowhy_stack::event::{Event, EventSink};
 use iowhy_stack::outcome::{Plan, RunError};
 use iowhy_stack::sim;
 use rayon::prelude::*;
@@ -23,9 +25,61 @@ use crate::diagnose::{Problem, Problems, Span};
 use crate::incident::command::{plan_of_command, repetition};
 use crate::incident::{self, IncidentError};
 use crate::metric::Group;
-use crate::store::{Kind, Store, StoreError};
+use crate::report::tally::Tally;
+use crate::store::{Kind, Store, StoreError, StoredRun};
 use crate::trace;
 use crate::trace::join::{Who, join};
+
+/// Where the events of a run can be had once more.
+#[derive(Clone, Debug)]
+pub enum Again {
+    /// From the simulator.
+    Plan(Box<Plan>),
+    /// From a data file of the store in a directory.
+    Stored {
+        /// The store's directory.
+        directory: PathBuf,
+        /// The name of the file.
+        hash: String,
+    },
+    /// They were kept, since a trace is read and joined more slowly than they are listened to.
+    Events(Arc<Vec<Event>>),
+}
+
+impl Again {
+    /// Hands the events to a listener, in their order.
+    ///
+    /// # Errors
+    /// What the simulator or the store says.
+    pub fn replay(&self, sink: &mut dyn EventSink) -> Result<(), Problem> {
+        match self {
+            Again::Plan(plan) => {
+                sim::run_with(plan, sink).map(|_| ()).map_err(|error| Problem::error(error.to_string()))
+            }
+            Again::Stored { directory, hash } => {
+                let replayed = Store::open_existing(directory).and_then(|store| store.replay(hash, sink));
+                replayed.map(|_| ()).map_err(|error| Problem::error(error.to_string()))
+            }
+            Again::Events(events) => {
+                events.iter().for_each(|event| sink.event(event));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A run of a side that a report is made of.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// Its seed; of a trace its place among the others.
+    pub seed: u64,
+    /// Its events.
+    pub again: Again,
+    /// Its latencies and requests.
+    pub tally: Tally,
+    /// Names of its files by number, if its trace is all that is known of it.
+    pub files: Vec<String>,
+}
 
 /// A side with what is known of how it was made.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +94,10 @@ pub struct Gathered {
     pub group: Option<Group>,
     /// Pages of the files that were in the page cache before the first call, of each live run.
     pub resident: Vec<u64>,
+    /// What a report wants of each run of the side, in their order; nothing unless it was asked for.
+    pub seen: Vec<Seen>,
+    /// The store's row of the first run.
+    pub row: Option<Box<StoredRun>>,
 }
 
 /// What is to be explained.
@@ -53,6 +111,8 @@ pub struct Asked {
     pub disk: Option<String>,
     /// Runs of each side that is simulated; nothing for what a scenario says, or 5.
     pub runs: Option<u32>,
+    /// A report will be made of them ([`Gathered::seen`]).
+    pub report: bool,
 }
 
 /// Simulated runs of a side unless another number is asked for.
@@ -69,14 +129,51 @@ pub fn simulate(
     (first, runs): (u32, u32),
     done: &(dyn Fn() + Sync),
 ) -> Result<Side, RunError> {
-    let digest = |nr: u32| {
-        let mut observer = Observer::default();
-        let result = sim::run_with(&repetition(plan, first + nr), &mut observer);
+    watched(plan, (first, runs), false, done).map(|(runs, _)| Side { label: label.to_owned(), runs, ..Side::default() })
+}
+
+/// Two listeners, the second of which may be missing.
+struct Both<'a>(&'a mut Observer, Option<&'a mut Tally>);
+
+impl EventSink for Both<'_> {
+    fn event(&mut self, event: &Event) {
+        self.0.event(event);
+        if let Some(tally) = &mut self.1 {
+            tally.event(event);
+        }
+    }
+}
+
+/// Hands the events of a run to whoever listens, and yields what they made of them; `report` says whether there will be
+/// one.
+fn listen<E>(
+    report: bool,
+    seed: u64,
+    replay: impl FnOnce(&mut Both<'_>) -> Result<Again, E>,
+) -> Result<(Digest, Option<Seen>), E> {
+    let (mut observer, mut tally) = (Observer::default(), Tally::default());
+    let again = replay(&mut Both(&mut observer, report.then_some(&mut tally)))?;
+    Ok((observer.finish(), report.then_some(Seen { seed, again, tally, files: Vec::new() })))
+}
+
+/// Simulates repetitions of a plan.
+fn watched(
+    plan: &Plan,
+    (first, runs): (u32, u32),
+    report: bool,
+    done: &(dyn Fn() + Sync),
+) -> Result<(Vec<Digest>, Vec<Seen>), RunError> {
+    let one = |nr: u32| {
+        let plan = repetition(plan, first + nr);
+        let heard = listen(report, plan.job.seed, |both| {
+            sim::run_with(&plan, both).map(|_| Again::Plan(Box::new(plan.clone())))
+        });
         done();
-        result.map(|_| observer.finish())
+        heard
     };
-    let runs = (0..runs).into_par_iter().map(digest).collect::<Result<Vec<_>, RunError>>()?;
-    Ok(Side { label: label.to_owned(), runs, ..Side::default() })
+    let runs = (0..runs).into_par_iter().map(one).collect::<Result<Vec<_>, RunError>>()?;
+    let (digests, seen): (Vec<Digest>, Vec<Option<Seen>>) = runs.into_iter().unzip();
+    Ok((digests, seen.into_iter().flatten().collect()))
 }
 
 /// A side that is simulated, before it is.
@@ -130,36 +227,44 @@ fn place(name: &str, asked: &Asked) -> Result<Origin, Problems> {
 }
 
 /// Traces in files: each is a run.
-fn traces(name: &str, problems: &mut Problems) -> Option<Gathered> {
+fn traces(name: &str, report: bool, problems: &mut Problems) -> Option<Gathered> {
     let mut side = Side { label: name.to_owned(), live: true, ..Side::default() };
-    for file in name.split(',') {
+    let mut all_seen = Vec::new();
+    for (nr, file) in name.split(',').enumerate() {
         let read = trace::load(Path::new(file), problems)?;
-        let joined = join(&read, &Who::default());
-        let mut digest = Digest::of(&joined.events);
+        let mut joined = join(&read, &Who::default());
+        let events = Arc::new(std::mem::take(&mut joined.events));
+        let Ok((mut digest, seen)) = listen(report, nr as u64, |both| {
+            events.iter().for_each(|event| both.event(event));
+            Ok::<_, std::convert::Infallible>(Again::Events(events.clone()))
+        });
+        let files = || joined.files.iter().map(|file| format!("inode {}", file.ino)).collect();
+        all_seen.extend(seen.map(|seen| Seen { files: files(), ..seen }));
         let others = joined.putters.iter().filter(|putter| !putter.own);
         digest.foreign.names = others.map(|putter| (putter.name.clone(), putter.nr_pages)).collect();
         side.lost += read.lost;
         side.inferred_windows |= joined.inferred_windows;
         side.runs.push(digest);
     }
-    Some(Gathered { side, ..Gathered::default() })
+    Some(Gathered { side, seen: all_seen, ..Gathered::default() })
 }
 
 /// Runs in the store.
-fn stored(name: &str, store: &Store) -> Result<Gathered, Problem> {
+fn stored(name: &str, report: bool, store: &Store) -> Result<Gathered, Problem> {
     let wrong = |error: StoreError| Problem::error(error.to_string()).at(Span::whole(name));
     let runs = store.find(name).map_err(wrong)?;
     let mut side = Side { label: name.to_owned(), ..Side::default() };
     let mut without = 0;
-    let mut resident = Vec::new();
+    let (mut resident, mut all_seen) = (Vec::new(), Vec::new());
     for run in &runs {
         let Some(file) = run.files.iter().find(|file| file.kind == Kind::Events) else {
             without += 1;
             continue;
         };
-        let mut observer = Observer::default();
-        store.replay(&file.hash, &mut observer).map_err(wrong)?;
-        let mut digest = observer.finish();
+        let again = Again::Stored { directory: store.directory().to_owned(), hash: file.hash.clone() };
+        let replay = |both: &mut Both<'_>| store.replay(&file.hash, both).map(|_| again);
+        let (mut digest, seen) = listen(report, run.seed, replay).map_err(wrong)?;
+        all_seen.extend(seen);
         let layers = run.layers.as_ref().filter(|_| !run.simulated);
         let foreign = layers.and_then(|layers| serde_json::from_value(layers.get("foreign")?.clone()).ok());
         digest.foreign.names = foreign.unwrap_or_default();
@@ -187,7 +292,8 @@ fn stored(name: &str, store: &Store) -> Result<Gathered, Problem> {
     let mut recipes = recipes.unwrap_or_default();
     recipes.dedup();
     let recipe = if recipes.len() == 1 { recipes.pop() } else { None };
-    Ok(Gathered { side, command, recipe, group: Some(group), resident })
+    let row = runs.into_iter().next().filter(|_| report).map(Box::new);
+    Ok(Gathered { side, command, recipe, group: Some(group), resident, seen: all_seen, row })
 }
 
 /// Both sides, base first. `open` opens the store, if anything is in it; `done` is told how many runs of how many were
@@ -225,7 +331,7 @@ pub fn gather(
             place(name, asked)
         } else if is_file {
             let mut found = Problems::default();
-            let read = traces(name, &mut found);
+            let read = traces(name, asked.report, &mut found);
             problems.list.append(&mut found.list);
             match read {
                 Some(read) => Ok(Origin::Read(Box::new(read))),
@@ -233,7 +339,7 @@ pub fn gather(
             }
         } else {
             let store = open().map_err(|error| Problem::error(error.to_string()).at(Span::whole(name)));
-            let read = store.and_then(|store| stored(name, &store));
+            let read = store.and_then(|store| stored(name, asked.report, &store));
             read.map(|read| Origin::Read(Box::new(read))).map_err(|problem| {
                 let incident = unknown.take();
                 Problems { list: incident.into_iter().chain([problem]).collect() }
@@ -256,8 +362,11 @@ pub fn gather(
     let step = || done(made.fetch_add(1, Ordering::Relaxed) + 1, all);
     let mut make = |origin: Origin| match origin {
         Origin::Read(read) => Some(*read),
-        Origin::Simulated(of) => match simulate(&of.label, &of.plan, (0, of.runs), &step) {
-            Ok(side) => Some(Gathered { side, command: Some(of.command), ..Gathered::default() }),
+        Origin::Simulated(of) => match watched(&of.plan, (0, of.runs), asked.report, &step) {
+            Ok((runs, seen)) => {
+                let side = Side { label: of.label, runs, ..Side::default() };
+                Some(Gathered { side, command: Some(of.command), seen, ..Gathered::default() })
+            }
             Err(error) => {
                 problems.push(Problem::error(format!("{}: {error}", of.label)));
                 None

@@ -59,7 +59,7 @@ fn sure(confidence: f64) -> &'static str {
 }
 
 /// The difference in a sentence.
-fn difference(explanation: &Explanation) -> String {
+pub fn difference(explanation: &Explanation) -> String {
     let (a, b) = (shown(&explanation.a, LABEL), shown(&explanation.b, LABEL));
     let [before, after] = explanation.time_ns.map(|ns| figure(ns, Unit::Ns));
     let runs = format!("{} and {} runs", explanation.runs[0], explanation.runs[1]);
@@ -81,10 +81,10 @@ pub fn text(explanation: &Explanation, style: Style) -> String {
     let bold = |words: &str| if style.colour { format!("\x1b[1m{words}\x1b[0m") } else { words.to_owned() };
     let mut text = String::new();
     indented(&mut text, "", "", &difference(explanation));
-    let told = !matches!(explanation.verdict, Verdict::Same | Verdict::Inconclusive);
-    if told {
+    let paragraph = summary(explanation);
+    if !paragraph.is_empty() {
         text.push('\n');
-        summary(&mut text, explanation);
+        indented(&mut text, "", "", &paragraph);
     }
     for (nr, finding) in explanation.findings.iter().enumerate() {
         text.push('\n');
@@ -111,13 +111,15 @@ pub fn text(explanation: &Explanation, style: Style) -> String {
     text
 }
 
-/// The paragraph that whoever runs the database reads.
-fn summary(text: &mut String, explanation: &Explanation) {
+/// The paragraph that whoever runs the database reads; empty if there is no difference to speak of.
+pub fn summary(explanation: &Explanation) -> String {
+    if matches!(explanation.verdict, Verdict::Same | Verdict::Inconclusive) {
+        return String::new();
+    }
     let Some(first) = explanation.findings.first() else {
         let largest = explanation.layers.iter().max_by(|x, y| x.delta().abs().total_cmp(&y.delta().abs()));
         let place = largest.map_or(String::new(), |layer| format!(" Most of it is in the layer {}.", layer.layer));
-        indented(text, "", "", &format!("None of the rules explains this.{place}"));
-        return;
+        return format!("None of the rules explains this.{place}");
     };
     let gone = explanation.change_pct < 0.0;
     let begin = if gone { "What is gone:" } else { "Why:" };
@@ -139,7 +141,7 @@ fn summary(text: &mut String, explanation: &Explanation) {
         let names: Vec<&str> = explanation.findings[1..].iter().map(|finding| finding.rule.name).collect();
         let _ = write!(paragraph, " It is not alone: {} as well.", names.join(", "));
     }
-    indented(text, "", "", &paragraph);
+    paragraph
 }
 
 fn one_finding(text: &mut String, explanation: &Explanation, finding: &Finding) {

@@ -30,7 +30,7 @@ fn hash(value: &Value) -> String {
 }
 
 /// The machine and the device of a stack.
-fn simulated_machine(stack: &Stack) -> Value {
+pub(crate) fn simulated_machine(stack: &Stack) -> Value {
     json!({
         "machine": stack.machine.entry.name,
         "machine_options": options_json(&stack.machine.options),
@@ -40,7 +40,7 @@ fn simulated_machine(stack: &Stack) -> Value {
 }
 
 /// Kernel, policies and tunables of a stack.
-fn simulated_policies(stack: &Stack) -> Value {
+pub(crate) fn simulated_policies(stack: &Stack) -> Value {
     let mut all = Map::new();
     all.insert("kernel".to_owned(), json!(stack.kernel.name));
     all.insert("patches".to_owned(), stack.patches.iter().map(|patch| patch.name).collect());

@@ -187,7 +187,7 @@ fn dir_word(dir: Dir) -> &'static str {
     }
 }
 
-fn content_word(content: Content) -> &'static str {
+pub(crate) fn content_word(content: Content) -> &'static str {
     match content {
         Content::Data => "data",
         Content::Mapping => "mapping",
@@ -196,7 +196,7 @@ fn content_word(content: Content) -> &'static str {
     }
 }
 
-fn window_word(kind: RaKind) -> &'static str {
+pub(crate) fn window_word(kind: RaKind) -> &'static str {
     match kind {
         RaKind::Sync => "sync",
         RaKind::Async => "async",
@@ -235,7 +235,7 @@ fn step_word(step: JournalStep) -> &'static str {
     }
 }
 
-fn unplug_word(cause: UnplugCause) -> &'static str {
+pub(crate) fn unplug_word(cause: UnplugCause) -> &'static str {
     match cause {
         UnplugCause::Waiter => "waiter",
         UnplugCause::Threshold => "threshold",

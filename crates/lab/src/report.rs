@@ -1,0 +1,606 @@
+//! A report: everything that is known of two sets of runs as one object (`iowhy.report/1`), and as one HTML file.
+//!
+//! ```text
+//! tally      of every run: latencies, sizes of requests                              (while the sides are gathered)
+//! explain    verdict, findings, layers, as `iowhy explain` has them
+//! survey     of one run of each side: slices, calls, map; where they begin to differ (first pass)
+//! detail     lanes of what happened around the start, the first difference, the longest call (second pass)
+//! html       the page with the object in it
+//! ```
+//! The run that is shown is one that both sides have, by its seed, and that is nearest to the median time of both;
+//! where they have no seed in common, the one with the median time of each. A report is made with less detail until the
+//! file is no larger than [`MOST_BYTES`]. The object is the same whether it is printed or packed.
+//!
+//! Known limit: lanes of calls are those of calls in progress at once, since events do not tell threads.
+
+pub mod detail;
+pub mod facts;
+pub mod html;
+pub mod survey;
+pub mod tally;
+
+use iowhy_stack::event::EventSink;
+use iowhy_stack::units::PAGE_BYTES;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::compare::text::shown;
+use crate::diagnose::{Problem, Problems};
+use crate::explain::delta::time_per_operation;
+use crate::explain::digest::Digest;
+use crate::explain::source::Gathered;
+use crate::explain::{Explanation, json as explanation_json, text};
+use crate::history::{self, Traced};
+use crate::measure::finite;
+use crate::metric::{Group, HEADLINES};
+
+use crate::store::{Filter, Store, StoreError, moment};
+use crate::trace::join::UNKNOWN_FILE;
+use survey::Survey;
+use tally::Tally;
+
+/// Largest file, if that can be had.
+pub const MOST_BYTES: usize = 1_000_000;
+/// Events of a part to begin with.
+const EVENTS: u64 = 24_000;
+/// Fewest events that a part is cut down to.
+const LEAST_EVENTS: u64 = 500;
+/// Longest label in a title.
+const LABEL: usize = 60;
+/// Longest and shortest history that is drawn, runs.
+const HISTORY: u64 = 1_000;
+const LEAST_HISTORY: usize = 3;
+/// Strips of all files together, and of one.
+const STRIPS: u64 = 20_000;
+const MOST_STRIPS: u64 = 2_000;
+const LEAST_STRIPS: u64 = 20;
+
+/// A key and its value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Fact {
+    /// What it is.
+    pub key: String,
+    /// As text.
+    pub value: String,
+}
+
+/// A key in which two sides differ; empty where a side does not have it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// What it is.
+    pub key: String,
+    /// Of A.
+    pub a: String,
+    /// Of B.
+    pub b: String,
+}
+
+/// A file of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct File {
+    /// Its name, or a number.
+    pub name: String,
+    /// Its size; where nobody knows it, the end of what was touched.
+    pub bytes: u64,
+}
+
+/// A run in four numbers.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Run {
+    seed: u64,
+    time_per_operation_ns: f64,
+    rate_bytes_per_s: f64,
+    operations: u64,
+}
+
+/// The empirical distribution of latencies, with its band.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Ecdf {
+    /// read, write or sync.
+    pub op: &'static str,
+    /// Calls.
+    pub n: u64,
+    /// Latencies, ns.
+    pub ns: Vec<u64>,
+    /// Share of the calls that took so long at most.
+    pub share: Vec<f64>,
+    /// Lower end of the band.
+    pub low: Vec<f64>,
+    /// Upper end.
+    pub high: Vec<f64>,
+}
+
+/// Shifts of quantiles of latencies from A to B.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Shift {
+    /// read, write or sync.
+    pub op: &'static str,
+    /// Which quantiles.
+    pub quantile: Vec<f64>,
+    /// By how much, ns.
+    pub shift_ns: Vec<f64>,
+    /// Lower ends of the intervals.
+    pub low_ns: Vec<f64>,
+    /// Upper ends.
+    pub high_ns: Vec<f64>,
+}
+
+/// Sizes of requests when issued.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Sizes {
+    /// read or write.
+    pub dir: &'static str,
+    /// Sizes.
+    pub bytes: Vec<u64>,
+    /// How many of each.
+    pub count: Vec<u64>,
+}
+
+/// Columns of rows, all equally long.
+macro_rules! columns {
+    ($(#[$of:meta])* $name:ident { $($(#[$doc:meta])* $column:ident: $type:ty,)* }) => {
+        $(#[$of])*
+        #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+        pub struct $name {
+            $($(#[$doc])* pub $column: Vec<$type>,)*
+        }
+    };
+}
+
+/// The whole run in equal slices.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Overview {
+    /// Length of a slice.
+    pub slice_ns: u64,
+    /// Fewest requests at the device.
+    pub depth_min: Vec<u32>,
+    /// Most of them.
+    pub depth_max: Vec<u32>,
+    /// Bytes that the device has read when requests completed.
+    pub read_bytes: Vec<u64>,
+    /// Bytes that it has written.
+    pub write_bytes: Vec<u64>,
+    /// Calls begun.
+    pub calls: Vec<u32>,
+    /// Share of the slice with nothing at the device and something in a plug or with the elevator.
+    pub starved: Vec<f64>,
+}
+
+/// A part of the run that is shown with all its rows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Part {
+    /// From when on.
+    pub from_ns: i64,
+    /// Until when.
+    pub to_ns: i64,
+    /// Why.
+    pub why: &'static str,
+}
+
+columns! {
+    /// Calls.
+    Calls {
+        /// When they began.
+        start: i64,
+        /// When they ended.
+        end: i64,
+        /// read 0, write 1, fsync 2, fdatasync 3.
+        op: u8,
+        /// On which file.
+        file: u32,
+        /// From which byte.
+        offset: u64,
+        /// How many bytes.
+        bytes: u32,
+        /// Lane.
+        thread: u16,
+    }
+}
+
+columns! {
+    /// Pages added, hit, missed, removed.
+    Pages {
+        /// When.
+        at: i64,
+        /// Row of the call.
+        call: i64,
+        /// 0 added, 1 hit, 2 missed, 3 removed.
+        kind: u8,
+        /// Of which file.
+        file: u32,
+        /// First page.
+        first: u64,
+        /// How many.
+        nr: u64,
+    }
+}
+
+columns! {
+    /// Windows of read-ahead.
+    Windows {
+        /// When.
+        at: i64,
+        /// Row of the call.
+        call: i64,
+        /// Index into the kinds.
+        kind: i64,
+        /// Of which file.
+        file: u32,
+        /// First page.
+        first: u64,
+        /// Pages.
+        nr: u64,
+        /// The page with the marker, or -1.
+        marker: i64,
+        /// Pages used.
+        used: u64,
+        /// Never used.
+        unused: u64,
+        /// Taken out before.
+        thrashed: u64,
+    }
+}
+
+columns! {
+    /// Plugs.
+    Plugs {
+        /// Plugged.
+        start: i64,
+        /// Unplugged.
+        end: i64,
+        /// Row of the call.
+        call: i64,
+        /// Index into the causes, -1 of a plug that was not pulled.
+        cause: i64,
+        /// Requests let go.
+        nr: u32,
+    }
+}
+
+columns! {
+    /// Requests.
+    Requests {
+        /// First bio queued.
+        q: i64,
+        /// Allocated.
+        g: i64,
+        /// Given to the elevator.
+        i: i64,
+        /// Given to the device.
+        d: i64,
+        /// Done.
+        c: i64,
+        /// Row of the call.
+        call: i64,
+        /// read 0, write 1.
+        dir: u8,
+        /// Index into the contents.
+        content: i64,
+        /// First sector.
+        sector: u64,
+        /// Sectors.
+        sectors: u32,
+        /// Bios in it.
+        bios: u32,
+        /// Requests at the device when it was given to it, itself included.
+        depth: u32,
+        /// File of its pages, or -1.
+        file: i64,
+        /// First page, or -1.
+        first: i64,
+        /// Pages, or -1.
+        nr: i64,
+    }
+}
+
+/// A file in strips.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Strips {
+    /// Which file.
+    pub file: u32,
+    /// Pages of a strip.
+    pub strip_pages: u64,
+    /// What most of what was touched of each went through: 0 untouched, 1 hit, 2 missed, 3 read ahead and never used, 4
+    /// brought by others.
+    pub state: Vec<u8>,
+    /// Who others were, where there were any.
+    pub by: Vec<Option<String>>,
+}
+
+/// One run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Timeline {
+    /// Its seed.
+    pub seed: u64,
+    /// From its first call to the end of the last.
+    pub elapsed_ns: u64,
+    /// Events in it.
+    pub nr_events: u64,
+    /// Its files, by number.
+    pub files: Vec<File>,
+    /// All of it.
+    pub overview: Overview,
+    /// Parts of it.
+    pub detail: Vec<Part>,
+    /// Row of the first call that the other side served differently.
+    pub first_difference: Option<usize>,
+    /// Calls.
+    pub calls: Calls,
+    /// Pages.
+    pub pages: Pages,
+    /// Windows.
+    pub windows: Windows,
+    /// Names of their kinds.
+    pub window_kinds: Vec<&'static str>,
+    /// Plugs.
+    pub plugs: Plugs,
+    /// Names of what pulls them.
+    pub unplug_causes: Vec<&'static str>,
+    /// Requests.
+    pub requests: Requests,
+    /// Names of what they carry.
+    pub contents: Vec<&'static str>,
+    /// Files as strips.
+    pub map: Vec<Strips>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Side {
+    label: String,
+    simulated: bool,
+    command: Option<String>,
+    facts: Vec<Fact>,
+    runs: Vec<Run>,
+    latency: Vec<Ecdf>,
+    request_sizes: Vec<Sizes>,
+    timeline: Timeline,
+}
+
+/// A report, as data and as a file.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The object.
+    pub data: Value,
+    /// The page with it.
+    pub html: String,
+}
+
+/// Makes the report of two sides that were gathered for one, and of their explanation.
+///
+/// # Errors
+/// If a run cannot be heard again.
+pub fn make(sides: &[Gathered; 2], explanation: &Explanation, history: Option<Value>) -> Result<Report, Problems> {
+    make_within(sides, explanation, history, MOST_BYTES)
+}
+
+/// The same with another limit of bytes.
+fn make_within(
+    sides: &[Gathered; 2],
+    explanation: &Explanation,
+    history: Option<Value>,
+    most_bytes: usize,
+) -> Result<Report, Problems> {
+    let chosen = chosen(sides);
+    let surveys = of_both(&|side| {
+        let mut survey = Survey::default();
+        replay(&sides[side], chosen[side], &mut survey).map(|()| survey)
+    })?;
+    let tallies = [0, 1].map(|side: usize| {
+        let mut all = Tally::default();
+        sides[side].seen.iter().for_each(|seen| all.merge(&seen.tally));
+        all
+    });
+    // A set against itself is served alike.
+    let same = sides[0].side.label == sides[1].side.label;
+    let differs = survey::first_difference(&surveys[0], &surveys[1]).filter(|_| !same);
+    let differs = [differs.map(|(a, _)| a), differs.map(|(_, b)| b)];
+    let shift = tally::shifts(&tallies[0], &tallies[1]);
+    let mut events = EVENTS;
+    loop {
+        let timelines = of_both(&|side| timeline(&sides[side], chosen[side], &surveys[side], differs[side], events))?;
+        let mut described = Vec::new();
+        for (nr, timeline) in timelines.into_iter().enumerate() {
+            described.push(describe(&sides[nr], &tallies[nr], timeline));
+        }
+        let report = assemble(explanation, &described, &shift, history.as_ref());
+        if report.html.len() <= most_bytes || events <= LEAST_EVENTS {
+            return Ok(report);
+        }
+        events /= 2;
+    }
+}
+
+/// Does the same for both sides, at once.
+fn of_both<T: Send>(one: &(dyn Fn(usize) -> Result<T, Problem> + Sync)) -> Result<[T; 2], Problems> {
+    match rayon::join(|| one(0), || one(1)) {
+        (Ok(a), Ok(b)) => Ok([a, b]),
+        (a, b) => Err(Problems { list: [a.err(), b.err()].into_iter().flatten().collect() }),
+    }
+}
+
+fn replay(side: &Gathered, run: usize, sink: &mut dyn EventSink) -> Result<(), Problem> {
+    let nothing = || Problem::error(format!("`{}`: there is no run to show", shown(&side.side.label, LABEL)));
+    side.seen.get(run).ok_or_else(nothing)?.again.replay(sink)
+}
+
+/// Which run of each side is shown.
+fn chosen(sides: &[Gathered; 2]) -> [usize; 2] {
+    // How far each run is from the median, by rank, 0 to 1.
+    let far = |side: &Gathered| {
+        let times: Vec<f64> = side.side.runs.iter().map(time_per_operation).collect();
+        let mut order: Vec<usize> = (0..times.len()).collect();
+        order.sort_by(|x, y| times[*x].total_cmp(&times[*y]));
+        let mut far = vec![0.0; times.len()];
+        for (rank, run) in order.into_iter().enumerate() {
+            far[run] = ((2 * rank + 1) as f64 / times.len() as f64 - 1.0).abs();
+        }
+        far
+    };
+    let [a, b] = [far(&sides[0]), far(&sides[1])];
+    let mut common: Vec<(f64, [usize; 2])> = Vec::new();
+    for (mine, seen) in sides[0].seen.iter().enumerate() {
+        if let Some(theirs) = sides[1].seen.iter().position(|other| other.seed == seen.seed) {
+            let of = |far: &[f64], run: usize| far.get(run).copied().unwrap_or(1.0);
+            common.push((of(&a, mine) + of(&b, theirs), [mine, theirs]));
+        }
+    }
+    let nearest = |far: &[f64]| (0..far.len()).min_by(|x, y| far[*x].total_cmp(&far[*y])).unwrap_or(0);
+    let best = common.into_iter().min_by(|x, y| x.0.total_cmp(&y.0));
+    best.map_or_else(|| [nearest(&a), nearest(&b)], |(_, runs)| runs)
+}
+
+/// The lanes of one run, with its files and their map.
+fn timeline(
+    side: &Gathered,
+    run: usize,
+    survey: &Survey,
+    differs: Option<usize>,
+    events: u64,
+) -> Result<Timeline, Problem> {
+    let mut builder = detail::Builder::new(survey, detail::parts(survey, differs, events));
+    replay(side, run, &mut builder)?;
+    let mut timeline = builder.finish(differs);
+    timeline.seed = side.seen.get(run).map_or(0, |seen| seen.seed);
+    timeline.files = facts::files(side, run);
+    let ids = number_files(&mut timeline, survey);
+    let others = side.side.runs.get(run).and_then(|run| run.foreign.names.first());
+    let by = others.map_or("others", |(name, _)| name);
+    let touched: Vec<(u32, u32)> = (0..).zip(ids).filter(|(_, id)| survey.pages_of(*id) > 0).collect();
+    let strips = (STRIPS / touched.len().max(1) as u64).clamp(LEAST_STRIPS, MOST_STRIPS);
+    for (nr, id) in touched {
+        let pages = timeline.files[nr as usize].bytes.div_ceil(PAGE_BYTES).max(survey.pages_of(id));
+        timeline.map.push(Strips { file: nr, ..survey.strips(id, pages, strips, by) });
+    }
+    Ok(timeline)
+}
+
+/// Gives files that nobody has named a number behind the others, and those of unknown size that of what was touched.
+/// Yields the number that each has in the events.
+fn number_files(timeline: &mut Timeline, survey: &Survey) -> Vec<u32> {
+    let known = timeline.files.len() as u32;
+    let mut others = survey.files();
+    others.extend(timeline.pages.file.iter().chain(&timeline.windows.file));
+    others.extend(timeline.requests.file.iter().filter_map(|file| u32::try_from(*file).ok()));
+    let others: Vec<u32> = others.into_iter().filter(|id| *id >= known).collect();
+    let number = |id: u32| others.binary_search(&id).map_or(id, |place| known + place as u32);
+    timeline.calls.file.iter_mut().for_each(|file| *file = number(*file));
+    timeline.pages.file.iter_mut().for_each(|file| *file = number(*file));
+    timeline.windows.file.iter_mut().for_each(|file| *file = number(*file));
+    for file in timeline.requests.file.iter_mut().filter(|file| **file >= 0) {
+        *file = i64::from(number(*file as u32));
+    }
+    for id in &others {
+        let name = if *id == UNKNOWN_FILE.0 { "unknown file".to_owned() } else { format!("file {id}") };
+        timeline.files.push(File { name, bytes: 0 });
+    }
+    let ids: Vec<u32> = (0..known).chain(others).collect();
+    let mut ends = vec![0; ids.len()];
+    for call in &survey.calls {
+        let end = &mut ends[number_of(&ids, known, call.file)];
+        *end = call.offset.saturating_add(u64::from(call.bytes)).max(*end);
+    }
+    for (nr, file) in timeline.files.iter_mut().enumerate().filter(|(_, file)| file.bytes == 0) {
+        file.bytes = ends[nr].max(survey.pages_of(ids[nr]).saturating_mul(PAGE_BYTES));
+    }
+    ids
+}
+
+/// The place of a file among numbers of which the first ones are their own places, and the others in order.
+fn number_of(ids: &[u32], known: u32, id: u32) -> usize {
+    if id < known { id as usize } else { known as usize + ids[known as usize..].partition_point(|other| *other < id) }
+}
+
+fn describe(side: &Gathered, tally: &Tally, timeline: Timeline) -> Side {
+    let run = |(nr, digest): (usize, &Digest)| {
+        let bytes: u64 = digest.workload.bytes[..2].iter().sum();
+        let seconds = digest.elapsed.as_secs_f64();
+        Run {
+            seed: side.seen.get(nr).map_or(0, |seen| seen.seed),
+            time_per_operation_ns: time_per_operation(digest),
+            rate_bytes_per_s: if seconds > 0.0 { bytes as f64 / seconds } else { 0.0 },
+            operations: digest.operations(),
+        }
+    };
+    Side {
+        label: side.side.label.clone(),
+        simulated: !side.side.live,
+        command: facts::command(side),
+        facts: facts::facts(side),
+        runs: side.side.runs.iter().enumerate().map(run).collect(),
+        latency: tally.ecdfs(),
+        request_sizes: tally.sizes(),
+        timeline,
+    }
+}
+
+fn assemble(explanation: &Explanation, sides: &[Side], shift: &[Shift], history: Option<&Value>) -> Report {
+    let (a, b) = (shown(&explanation.a, LABEL), shown(&explanation.b, LABEL));
+    let verdict = explanation.verdict.word();
+    let title = format!("{a} against {b}: {verdict} ({:+.1} %)", explanation.change_pct);
+    let mut explained = explanation_json::explain(explanation);
+    // It stands beside the explanation, once.
+    let comparison = explained["comparison"].take();
+    let differences = match sides {
+        [a, b] => facts::differences(&a.facts, &b.facts),
+        _ => Vec::new(),
+    };
+    let data = json!({
+        "schema": "iowhy.report/1",
+        "version": env!("CARGO_PKG_VERSION"),
+        "title": title,
+        "headline": {
+            "verdict": verdict,
+            "sentence": text::difference(explanation),
+            "why": text::summary(explanation),
+        },
+        "explanation": explained,
+        "comparison": comparison,
+        "sides": sides,
+        "shift": shift,
+        "history": history,
+        "differences": differences,
+    });
+    let html = html::pack(&title, &data);
+    Report { data, html }
+}
+
+/// The history of the headline metric of the side's job on its machine, if it comes from a store.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn history(side: &Gathered, store: &Store) -> Result<Option<Value>, StoreError> {
+    let Some(row) = side.row.as_ref().filter(|row| !row.blind) else { return Ok(None) };
+    let filter = Filter {
+        job: Some(row.job.clone()),
+        machine: Some(row.machine_hash.clone()),
+        measured: true,
+        last: Some(HISTORY),
+        ..Filter::default()
+    };
+    let groups = store.groups_for_history(&filter)?;
+    let place = row.place.clone().unwrap_or_default();
+    let mine = |group: &Group| group.runs.iter().any(|run| run.run_id == row.id.0);
+    let groups: Vec<Group> = groups.into_iter().filter(mine).collect();
+    let metric = HEADLINES.iter().find(|name| groups.iter().any(|group| group.column(name).is_some()));
+    let Some(metric) = metric else { return Ok(None) };
+    let series = history::of_groups(&groups, &[(*metric).to_owned()], &|_| place.clone());
+    let traced = history::trace(series, &history::Settings::default());
+    let one = |traced: &Traced| {
+        let points = &traced.series.points;
+        let change =
+            |of: &history::Change| json!({ "index": of.index, "change_pct": finite(of.change_pct), "p": finite(of.p) });
+        json!({
+            "name": traced.series.metric.name,
+            "unit": traced.series.metric.unit,
+            "at": points.iter().map(|point| moment(point.started_ns)).collect::<Vec<_>>(),
+            "value": points.iter().map(|point| point.value).collect::<Vec<_>>(),
+            "change_points": traced.changes.iter().map(change).collect::<Vec<_>>(),
+        })
+    };
+    let long = traced.series.iter().filter(|traced| traced.series.points.len() >= LEAST_HISTORY);
+    let series: Vec<Value> = long.map(one).collect();
+    Ok((!series.is_empty()).then(|| json!({ "series": series })))
+}
+
+#[cfg(test)]
+mod tests;

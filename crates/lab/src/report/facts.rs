@@ -1,0 +1,169 @@
+//! What is known of how a side was made: job, kernel, policies, machine, files; flat, so that two sides can be set
+//! against each other key by key.
+//!
+//! The store's row of a run and the plan of a simulated one are described alike, in the words of the store: an object
+//! with a `name` and `options` becomes the name and one key for each option.
+
+use iowhy_stack::job::Place;
+use iowhy_stack::outcome::Plan;
+use serde_json::Value;
+
+use super::{Difference, Fact, File};
+use crate::explain::source::{Again, Gathered};
+use crate::incident::command::plan_of_command;
+use crate::run::record::{simulated_machine, simulated_policies};
+
+/// Keys of stored policies that say where and how the command was typed.
+const OF_COMMAND: &[&str] = &["command", "again", "folder"];
+
+/// Adds the leaves of a value under a key.
+fn flatten(key: &str, value: &Value, facts: &mut Vec<Fact>) {
+    let below = |name: &str| match (key, name) {
+        ("", "options") => String::new(),
+        ("", name) => name.to_owned(),
+        (key, "name" | "options") => key.to_owned(),
+        (key, name) => format!("{key}.{name}"),
+    };
+    match value {
+        Value::Null => {}
+        Value::Object(all) => all.iter().for_each(|(name, value)| flatten(&below(name), value, facts)),
+        Value::Array(all) => {
+            let words = all.iter().map(plain).collect::<Vec<_>>().join(", ");
+            if !words.is_empty() {
+                facts.push(Fact { key: key.to_owned(), value: words });
+            }
+        }
+        other => facts.push(Fact { key: key.to_owned(), value: plain(other) }),
+    }
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// The plan of the first run of a side, if it was simulated and is known.
+fn plan(side: &Gathered) -> Option<Plan> {
+    match side.seen.first().map(|seen| &seen.again) {
+        Some(Again::Plan(plan)) => Some((**plan).clone()),
+        _ => {
+            let words: Vec<String> = side.command.as_ref()?.split_whitespace().map(str::to_owned).collect();
+            plan_of_command(&words).ok()
+        }
+    }
+}
+
+/// Words after `iowhy` that make a run of the side again.
+pub fn command(side: &Gathered) -> Option<String> {
+    let live = || side.recipe.as_ref().map(|recipe| format!("run {}", recipe.words.join(" ")));
+    side.command.clone().or_else(live)
+}
+
+/// All facts of a side, in order.
+pub fn facts(side: &Gathered) -> Vec<Fact> {
+    let mut facts = Vec::new();
+    let mut put = |key: &str, value: &str| {
+        if !value.is_empty() {
+            facts.push(Fact { key: key.to_owned(), value: value.to_owned() });
+        }
+    };
+    let mut described: Vec<Value> = Vec::new();
+    if let Some(row) = &side.row {
+        put("job", &row.job);
+        put("where", row.place.as_deref().unwrap_or(""));
+        put("machine_hash", &row.machine_hash);
+        put("made by", &format!("iowhy {}", row.version));
+        described.extend(row.policies.clone());
+        described.extend(row.machine.clone());
+    } else if let Some(plan) = plan(side) {
+        put("job", side.command.as_deref().and_then(job_of).unwrap_or(""));
+        put("where", &format!("sim:{}", plan.stack.describe()));
+        described.push(simulated_policies(&plan.stack));
+        described.push(simulated_machine(&plan.stack));
+    }
+    for value in &mut described {
+        if let Some(object) = value.as_object_mut() {
+            object.retain(|key, _| !OF_COMMAND.contains(&key.as_str()));
+        }
+        flatten("", value, &mut facts);
+    }
+    facts
+}
+
+/// The words of a command that say what is run.
+fn job_of(command: &str) -> Option<&str> {
+    let words = command.strip_prefix("run ").unwrap_or(command);
+    words.split(" --on ").next()
+}
+
+/// What the facts of two sides differ in.
+pub fn differences(a: &[Fact], b: &[Fact]) -> Vec<Difference> {
+    let of = |facts: &[Fact], key: &str| {
+        facts.iter().find(|fact| fact.key == key).map_or(String::new(), |fact| fact.value.clone())
+    };
+    let mut keys: Vec<&str> = a.iter().map(|fact| fact.key.as_str()).collect();
+    keys.extend(b.iter().map(|fact| fact.key.as_str()).filter(|key| !a.iter().any(|fact| fact.key == *key)));
+    let all = keys.into_iter().map(|key| Difference { key: key.to_owned(), a: of(a, key), b: of(b, key) });
+    all.filter(|of| of.a != of.b).collect()
+}
+
+/// The files of a run, by number, as far as they are known.
+pub fn files(side: &Gathered, run: usize) -> Vec<File> {
+    let seen = side.seen.get(run);
+    let layers = side.row.as_ref().and_then(|row| row.layers.as_ref());
+    if let Some(known) = layers.and_then(|layers| layers.get("files")?.as_array()) {
+        let of = |file: &Value| File {
+            name: file.get("path").map_or(String::new(), plain),
+            bytes: file.get("bytes").and_then(Value::as_u64).unwrap_or(0),
+        };
+        return known.iter().map(of).collect();
+    }
+    if let Some(names) = seen.map(|seen| &seen.files).filter(|names| !names.is_empty()) {
+        return names.iter().map(|name| File { name: name.clone(), bytes: 0 }).collect();
+    }
+    let Some(plan) = plan(side) else { return Vec::new() };
+    let name = |(nr, file): (usize, &iowhy_stack::job::FileSpec)| File {
+        name: match file.place {
+            Place::FileSystem => format!("file {nr}"),
+            Place::Device { start } => format!("device from sector {}", start.0),
+        },
+        bytes: file.bytes,
+    };
+    plan.job.placed_files().iter().enumerate().map(name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn objects_become_keys_and_differences_are_found() {
+        let mut facts = Vec::new();
+        let value = json!({
+            "kernel": "linux-4.4", "patches": [], "options": { "read_ahead_kb": "128" },
+            "elevator": { "name": "deadline", "options": { "fifo_batch": "16" } }, "nothing": null, "cpus": 2
+        });
+        flatten("", &value, &mut facts);
+        let shown: Vec<String> = facts.iter().map(|fact| format!("{}={}", fact.key, fact.value)).collect();
+        let expected =
+            ["kernel=linux-4.4", "read_ahead_kb=128", "elevator=deadline", "elevator.fifo_batch=16", "cpus=2"];
+        assert_eq!(shown, expected);
+        let mut other = facts.clone();
+        other[0].value = "linux-6.1".to_owned();
+        other.pop();
+        let found = differences(&facts, &other);
+        let shown: Vec<[&str; 3]> = found.iter().map(|of| [of.key.as_str(), &of.a, &of.b]).collect();
+        assert_eq!(shown, [["kernel", "linux-4.4", "linux-6.1"], ["cpus", "2", ""]]);
+        assert!(differences(&facts, &facts).is_empty());
+    }
+
+    #[test]
+    fn the_job_is_the_command_without_its_place() {
+        assert_eq!(job_of("run dd bs=64k --on sim:linux-4.4 --disk nvme"), Some("dd bs=64k"));
+        assert_eq!(job_of("sysbench fileio --on sim:linux-4.4 run"), Some("sysbench fileio"));
+    }
+}

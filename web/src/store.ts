@@ -1,0 +1,66 @@
+// What several parts of the page share: the view of the clock, the call in focus, the colours. A value with listeners.
+
+import { useEffect, useState } from "preact/hooks";
+import type { View } from "./scale.ts";
+
+export interface Value<T> {
+  get(): T;
+  set(next: T): void;
+  listen(listener: () => void): () => void;
+}
+
+export function value<T>(first: T): Value<T> {
+  let current = first;
+  const listeners = new Set<() => void>();
+  return {
+    get: () => current,
+    set(next) {
+      if (Object.is(next, current)) return;
+      current = next;
+      for (const listener of listeners) listener();
+    },
+    listen(listener) {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
+  };
+}
+
+/** Renders again when the value changes; with `delay`, when it has been still for so many ms. */
+export function useValue<T>(of: Value<T>, delay = 0): T {
+  const [shown, show] = useState(of.get());
+  useEffect(() => {
+    let timer = 0;
+    const off = of.listen(() => {
+      if (delay === 0) return show(() => of.get());
+      window.clearTimeout(timer);
+      timer = window.setTimeout(() => show(() => of.get()), delay);
+    });
+    show(() => of.get());
+    return () => {
+      window.clearTimeout(timer);
+      off();
+    };
+  }, [of, delay]);
+  return shown;
+}
+
+/** A call of a side; `pinned` if it was chosen and not only pointed at. */
+export interface Focus {
+  side: number;
+  call: number;
+  pinned: boolean;
+}
+
+export interface Shared {
+  view: Value<View>;
+  focus: Value<Focus | null>;
+  /** Counts changes of the colour scheme, so that canvases draw again. */
+  scheme: Value<number>;
+}
+
+export const shared: Shared = {
+  view: value<View>({ from: 0, to: 1 }),
+  focus: value<Focus | null>(null),
+  scheme: value(0),
+};

@@ -1,0 +1,568 @@
+// The page in a real browser: Debian's headless Chromium, over file://.
+//   node tests/browser.mjs [--out DIR]                                samples made here: plugged, busy, hostile, empty
+//   node tests/browser.mjs REPORT.html --json REPORT.json [--out DIR] a report that iowhy wrote
+// Prints one line for each check, and exits with 1 if one failed. CHROMIUM names another browser.
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import { basename, join, resolve } from "node:path";
+import { pathToFileURL } from "node:url";
+import { chromium } from "playwright-core";
+import { samples } from "./make-samples.mjs";
+import { packed } from "./pack.mjs";
+
+const args = process.argv.slice(2);
+const option = (name) => {
+  const at = args.indexOf(name);
+  return at < 0 ? undefined : args.splice(at, 2)[1];
+};
+const jsonFile = option("--json");
+const out = resolve(option("--out") ?? "out");
+const htmlFile = args[0];
+mkdirSync(out, { recursive: true });
+const axe = readFileSync(new URL(import.meta.resolve("axe-core/axe.min.js")), "utf8");
+
+let failed = 0;
+function check(what, ok, more = "") {
+  if (!ok) failed++;
+  console.log(`${ok ? "ok  " : "FAIL"} ${what}${more === "" ? "" : `: ${more}`}`);
+}
+const close = (x, y) => Math.abs(x - y) <= 1e-9 * Math.max(1, Math.abs(x), Math.abs(y));
+
+/** Opens a page and keeps what it complains about and asks for. */
+async function open(browser, url, { scheme = "light", width = 1400 } = {}) {
+  const context = await browser.newContext({
+    colorScheme: scheme,
+    viewport: { width, height: 900 },
+    acceptDownloads: true,
+  });
+  const page = await context.newPage();
+  const seen = { requests: [], errors: [] };
+  page.on("request", (request) => seen.requests.push(request.url()));
+  page.on("console", (message) => {
+    if (["error", "warning"].includes(message.type())) seen.errors.push(message.text());
+  });
+  page.on("pageerror", (error) => seen.errors.push(error.message));
+  await page.goto(url);
+  await page.waitForSelector("html[data-ready]", { timeout: 20_000 });
+  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+  return { context, page, seen };
+}
+
+/** The cells of a table by its name: exact values where the cell has one, else its text. */
+async function table(page, name) {
+  await page.evaluate((of) => {
+    for (
+      let at = document.querySelector(`[data-numbers="${of}"], table[data-table="${of}"]`);
+      at;
+      at = at.parentElement
+    ) {
+      if (at instanceof HTMLDetailsElement) at.open = true;
+    }
+  }, name);
+  const found = page.locator(`table[data-table="${name}"]`);
+  await found.waitFor({ state: "attached", timeout: 5_000 });
+  return await found.evaluate((of) =>
+    [...of.tBodies[0].rows].map((row) =>
+      [...row.cells].map((one) => ("v" in one.dataset ? one.dataset.v : one.textContent)),
+    ),
+  );
+}
+
+/** Drawn numbers against the data. */
+async function numbers(page, report) {
+  const same = async (name, expected, most = 2000) => {
+    const got = await table(page, name);
+    const wanted = expected.slice(0, most);
+    const bad = wanted.findIndex((row, i) =>
+      row.some(
+        (value, k) =>
+          value !== undefined &&
+          (typeof value === "number" ? !close(Number(got[i]?.[k]), value) : String(value ?? "null") !== got[i]?.[k]),
+      ),
+    );
+    check(
+      `${name}: ${wanted.length} rows as in the data`,
+      got.length === wanted.length && bad < 0,
+      bad < 0
+        ? ""
+        : `row ${bad}: ${JSON.stringify(got[bad])?.slice(0, 200)} for ${JSON.stringify(wanted[bad]).slice(0, 200)}`,
+    );
+  };
+  const { explanation } = report;
+  const comparison = report.comparison ?? explanation?.comparison;
+  if (explanation) {
+    const fact = (name) => page.locator(`#verdict [data-fact="${name}"]`).getAttribute("data-v").then(Number);
+    if (explanation.change_pct != null) check("verdict: change", close(await fact("change"), explanation.change_pct));
+    check(
+      "verdict: times",
+      close(await fact("time-0"), explanation.a_ns) && close(await fact("time-1"), explanation.b_ns),
+    );
+    const layers = explanation.layers.filter((of) => Math.abs(of.a) + Math.abs(of.b) >= 0.5);
+    await same("layers", [
+      ...layers.map((of) => [of.layer, of.a, of.b, of.delta]),
+      ["all", explanation.a_ns, explanation.b_ns],
+    ]);
+    const bars = await page.$$eval('[data-chart="waterfall"] rect', (all) =>
+      all.map((of) => [Number(of.dataset.from), Number(of.dataset.to)]),
+    );
+    check(
+      "waterfall: begins with A, ends with B",
+      close(bars[0][1], explanation.a_ns) && close(bars.at(-1)[1], explanation.b_ns),
+    );
+    check(
+      "waterfall: one bar for each layer",
+      layers.every(
+        (of, i) => Math.abs(bars[i + 1][1] - bars[i + 1][0] - of.delta) <= 1e-6 * Math.max(1, explanation.b_ns),
+      ),
+    );
+    for (const [nr, finding] of explanation.findings.entries()) {
+      if (finding.evidence.length > 0)
+        await same(
+          `evidence-${nr}`,
+          finding.evidence.map((of) => [undefined, of.a, of.b]),
+        );
+    }
+  }
+  if (comparison) {
+    await same(
+      "comparison",
+      comparison.metrics.map((of) => [
+        of.name,
+        of.verdict,
+        of.a.median,
+        of.b.median,
+        of.change_pct,
+        undefined,
+        of.p,
+        of.p_adjusted,
+      ]),
+    );
+    const warnings = comparison.warnings.length + comparison.metrics.reduce((sum, of) => sum + of.warnings.length, 0);
+    check(
+      "comparison: warnings",
+      (await page.locator("#comparison [data-warning]").count()) === warnings,
+      String(warnings),
+    );
+  }
+  const known = new Set(["read", "write", "sync"]);
+  for (const [nr, side] of report.sides.entries()) {
+    for (const of of side.latency) {
+      if (of.n > 0 && known.has(of.op))
+        await same(
+          `ecdf-${of.op}-${nr}`,
+          of.ns.map((ns, i) => [ns, of.share[i], of.low[i], of.high[i]]),
+        );
+    }
+    for (const of of side.request_sizes) {
+      if (of.bytes.length > 0)
+        await same(
+          `sizes-${of.dir}-${nr}`,
+          of.bytes.map((bytes, i) => [bytes, of.count[i]]),
+        );
+    }
+    const { overview, map } = side.timeline;
+    await same(
+      `overview-${nr}`,
+      overview.depth_max.map((depth, i) => [
+        i,
+        overview.depth_min[i],
+        depth,
+        overview.read_bytes[i],
+        overview.write_bytes[i],
+        overview.calls[i],
+        overview.starved[i],
+      ]),
+    );
+    if (map.length > 0) {
+      const rows = await table(page, `map-${nr}-0`);
+      const drawn = rows.flatMap((row) =>
+        new Array(Math.round(Number(row[1]) / map[0].strip_pages)).fill(Number(row[2])),
+      );
+      check(
+        `map-${nr}-0: states of all strips`,
+        drawn.length > 0 && drawn.every((state, i) => state === map[0].state[i]),
+      );
+    }
+  }
+  for (const of of report.shift) {
+    if (of.quantile.length > 0)
+      await same(
+        `shift-${of.op}`,
+        of.quantile.map((q, i) => [q, of.shift_ns[i], of.low_ns[i], of.high_ns[i]]),
+      );
+  }
+  await same(
+    "samples",
+    report.sides.flatMap((side) =>
+      side.runs.map((run) => [undefined, run.seed, run.time_per_operation_ns, run.rate_bytes_per_s, run.operations]),
+    ),
+    400,
+  );
+  if (report.differences.length > 0)
+    await same(
+      "differences",
+      report.differences.map((of) => [of.key, of.a, of.b]),
+      400,
+    );
+  const { from, to } = await view(page);
+  const columns = {
+    calls: ["calls", "start", "end"],
+    windows: ["windows", "at", null],
+    plug: ["plugs", "start", "end"],
+    device: ["requests", "d", "c"],
+  };
+  for (const [nr, { timeline }] of report.sides.entries()) {
+    for (const [lane, [of, start, end]] of Object.entries(columns)) {
+      const rows = await table(page, `lane-${nr}-${lane}`);
+      const wrong = rows.find(
+        (row) =>
+          !close(Number(row[1]), timeline[of][start][row[0]]) ||
+          (end && !close(Number(row[2]), Math.max(timeline[of][start][row[0]], timeline[of][end][row[0]]))),
+      );
+      const expected = end
+        ? timeline[of][start].filter(
+            (at, i) =>
+              at >= 0 &&
+              at <= to &&
+              Math.max(at, timeline[of][end][i]) >= from &&
+              (lane !== "device" || timeline[of][end][i] >= 0),
+          ).length
+        : rows.length;
+      check(
+        `lane-${nr}-${lane}: ${rows.length} items in view`,
+        !wrong && rows.length === Math.min(300, expected),
+        wrong ? JSON.stringify(wrong) : "",
+      );
+    }
+  }
+}
+
+const view = (page) => page.$eval("#lanes", (of) => ({ from: Number(of.dataset.from), to: Number(of.dataset.to) }));
+const still = (page) =>
+  page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+
+/** Pointing at a call links it through the lanes; all of it works by keys alone. */
+async function linking(page, report) {
+  await page.locator("#lanes").scrollIntoViewIfNeeded();
+  const chosen = report.sides.length - 1;
+  const { timeline } = report.sides[chosen];
+  if (timeline.calls.start.length === 0) return;
+  const before = await view(page);
+  const call = timeline.calls.start.findIndex((at, i) => timeline.calls.end[i] > before.from && at < before.to);
+  if (call >= 0) {
+    const canvas = await page.locator("#lanes canvas").boundingBox();
+    const top = await page.locator(".lane-name", { hasText: "application calls" }).nth(chosen).boundingBox();
+    const rows = Math.min(4, Math.max(1, new Set(timeline.calls.thread).size));
+    const middle =
+      (Math.max(timeline.calls.start[call], before.from) + Math.min(timeline.calls.end[call], before.to)) / 2;
+    const row = Math.min([...new Set(timeline.calls.thread)].indexOf(timeline.calls.thread[call]), rows - 1);
+    await page.mouse.move(
+      canvas.x + ((middle - before.from) / (before.to - before.from)) * canvas.width,
+      top.y + (top.height * (row + 0.5)) / rows,
+    );
+    const details = page.locator("#call-details[data-call]");
+    await details.waitFor({ timeout: 3_000 }).catch(() => {});
+    const got = (await details.count()) ? Number(await details.getAttribute("data-call")) : -1;
+    const overlapping =
+      got >= 0 &&
+      timeline.calls.start[got] <= middle &&
+      timeline.calls.end[got] >= middle - (before.to - before.from) * 0.01;
+    check("hover: a call is linked", overlapping, `call ${got}`);
+    if (got >= 0) {
+      const fact = (name) => page.locator(`#call-details [data-fact="${name}"]`).getAttribute("data-v").then(Number);
+      const count = (column) => column.filter((of) => of === got).length;
+      check("hover: its windows", (await fact("windows")) === count(timeline.windows.call));
+      check("hover: its plugs", (await fact("plug")) === count(timeline.plugs.call));
+      const done = timeline.requests.call.filter(
+        (of, i) => of === got && timeline.requests.d[i] >= 0 && timeline.requests.c[i] >= 0,
+      ).length;
+      check("hover: its requests", (await fact("requests")) === done, String(done));
+    }
+    await page.mouse.move(5, 5);
+  }
+  await page.evaluate(() => document.activeElement?.blur?.());
+  let reached = false;
+  for (let i = 0; i < 80 && !reached; i++) {
+    await page.keyboard.press("Tab");
+    reached = await page.evaluate(() => document.activeElement?.id === "lanes");
+  }
+  check("keys: Tab reaches the lanes", reached);
+  const press = async (key) => {
+    await page.keyboard.press(key);
+    await still(page);
+    return await view(page);
+  };
+  const start = await press("0");
+  const closer = await press("+");
+  check("keys: + zooms in", closer.to - closer.from < start.to - start.from);
+  const right = await press("ArrowRight");
+  check("keys: the arrow moves", right.from > closer.from || right.to >= timeline.elapsed_ns);
+  await press("-");
+  const end = await press("End");
+  const longest = Math.max(...report.sides.map((side) => side.timeline.elapsed_ns));
+  check("keys: End is the end", close(end.to, Math.max(1000, longest)), `${end.to}`);
+  check("keys: Home is the begin", (await press("Home")).from === 0);
+  await press("n");
+  const details = page.locator("#call-details[data-call]");
+  const first = Number(await details.getAttribute("data-call"));
+  await press("n");
+  const second = Number(await details.getAttribute("data-call"));
+  check("keys: n is the next call", second !== first || timeline.calls.start.length === 1, `${first} then ${second}`);
+  const { from, to } = await view(page);
+  check("keys: and it is in view", timeline.calls.start[second] < to && timeline.calls.end[second] > from);
+  check("keys: details are announced", (await page.locator("#call-details").getAttribute("aria-live")) === "polite");
+  const difference = report.sides.map((side) => side.timeline.first_difference).find((at) => at != null);
+  if (difference != null) {
+    await press("d");
+    check("keys: d is the first difference", Number(await details.getAttribute("data-call")) === difference);
+  }
+  await press("Escape");
+  check("keys: Esc lets go", (await page.locator("#call-details[data-call]").count()) === 0);
+  await press("0");
+}
+
+/** Faults that axe calls serious or critical. */
+async function accessible(page, name) {
+  await page.evaluate(() => {
+    for (const of of document.querySelectorAll("details")) if (!of.closest('[data-numbers="lanes"]')) of.open = true;
+  });
+  await still(page);
+  // Long tables are of the same make as short ones, and cost axe most of its time.
+  await page.evaluate(() => {
+    for (const of of document.querySelectorAll("details"))
+      if (Number(of.querySelector("table")?.dataset.rows ?? 0) > 60) of.open = false;
+  });
+  await still(page);
+  await page.evaluate(axe);
+  const faults = await page.evaluate(() =>
+    window.axe.run(document, { resultTypes: ["violations"] }).then((of) => of.violations),
+  );
+  const bad = faults.filter((of) => ["serious", "critical"].includes(of.impact));
+  check(
+    `${name}: axe finds nothing serious`,
+    bad.length === 0,
+    bad
+      .map((of) => `${of.id} (${of.nodes.length}: ${of.nodes[0].target} ${of.nodes[0].html.slice(0, 120)})`)
+      .join("; "),
+  );
+}
+
+/** Longest time between frames while the view moves, and longest drawing. */
+async function smooth(page, name) {
+  await page.locator("#lanes").scrollIntoViewIfNeeded();
+  const box = await page.locator("#lanes canvas").boundingBox();
+  for (const whole of [false, true]) {
+    if (whole) await page.getByRole("button", { name: "Whole run" }).click();
+    await page.focus("#lanes");
+    if (whole) for (let i = 0; i < 3; i++) await page.keyboard.press("+");
+    await page.waitForTimeout(400);
+    await page.evaluate(() => {
+      window.frames_ = [];
+      let last = performance.now();
+      const tick = (now) => {
+        window.frames_.push(now - last);
+        last = now;
+        window.ticking = requestAnimationFrame(tick);
+      };
+      window.ticking = requestAnimationFrame(tick);
+    });
+    const y = box.y + 12;
+    await page.mouse.move(box.x + box.width * 0.8, y);
+    await page.mouse.down();
+    for (let i = 0; i < 60; i++) await page.mouse.move(box.x + box.width * (0.8 - 0.01 * i), y);
+    await page.mouse.up();
+    for (let i = 0; i < 15; i++) await page.keyboard.press("ArrowRight");
+    await page.waitForTimeout(300);
+    const frames = await page.evaluate(() => {
+      cancelAnimationFrame(window.ticking);
+      return window.frames_.slice(1);
+    });
+    const longest = Math.max(...frames);
+    const drawing = Number(await page.locator("#lanes canvas").getAttribute("data-draw-ms"));
+    check(
+      `${name}: panning ${whole ? "an eighth or more of the run" : "the first view"}, no frame over 100 ms`,
+      longest <= 100,
+      `${frames.length} frames, longest ${longest.toFixed(0)} ms, last drawing ${drawing} ms`,
+    );
+  }
+}
+
+async function one(browser, name, html, report, { measure = true } = {}) {
+  const url = pathToFileURL(html).href;
+  const { context, page, seen } = await open(browser, url);
+  const paint = await page.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? -1);
+  if (measure) check(`${name}: first paint within 1 s`, paint >= 0 && paint <= 1000, `${paint.toFixed(0)} ms`);
+  check(`${name}: the page is drawn`, (await page.locator("#verdict-title").count()) === 1);
+  const stalls = await page.$eval("#lanes", (of) => ({ ...of.dataset }));
+  console.log(
+    `     ${name}: first view ${stalls.from} to ${stalls.to} ns, stalls ${stalls.stalls0 ?? "-"} (${stalls.stalled0 ?? "-"} ns) and ${stalls.stalls1 ?? "-"} (${stalls.stalled1 ?? "-"} ns)`,
+  );
+  await page.screenshot({ path: join(out, `${name}-light.png`), fullPage: true });
+  await numbers(page, report);
+  await linking(page, report);
+  await accessible(page, name);
+  const waiting = page.waitForEvent("download", { timeout: 10_000 });
+  await page.click("#download");
+  const text = readFileSync(await (await waiting).path(), "utf8");
+  check(`${name}: the download is the data`, JSON.stringify(JSON.parse(text)) === JSON.stringify(report));
+  await context.close();
+  const dark = await open(browser, url, { scheme: "dark" });
+  await dark.page.screenshot({ path: join(out, `${name}-dark.png`), fullPage: true });
+  await accessible(dark.page, `${name}, dark`);
+  await dark.page.selectOption("#scheme", "light");
+  await still(dark.page);
+  await dark.page.waitForTimeout(100);
+  check(
+    `${name}: the toggle changes colours`,
+    (await dark.page.evaluate(() => getComputedStyle(document.body).backgroundColor)) === "rgb(246, 247, 249)",
+  );
+  await dark.context.close();
+  const narrow = await open(browser, url, { width: 420 });
+  const wide = await narrow.page.evaluate(() => document.documentElement.scrollWidth);
+  check(`${name}: fits 420 px`, wide <= 420, `${wide} px`);
+  await narrow.context.close();
+  const all = [seen, dark.seen, narrow.seen];
+  const asked = all.flatMap((of) => of.requests).filter((of) => of !== url && !of.startsWith("blob:"));
+  check(`${name}: no request to anything`, asked.length === 0, asked.join(" "));
+  const errors = all.flatMap((of) => of.errors);
+  check(`${name}: no console error`, errors.length === 0, errors.slice(0, 3).join(" | "));
+}
+
+/** Strings that try to be more than text. */
+async function hostility(browser, html, report, strings) {
+  const { context, page } = await open(browser, pathToFileURL(html).href);
+  await page.evaluate(() => {
+    for (const of of document.querySelectorAll("details")) of.open = true;
+  });
+  await still(page);
+  check("hostile: nothing ran", (await page.evaluate(() => window.hacked)) === undefined);
+  check(
+    "hostile: no element came of a string",
+    (await page.locator("#app img, #app script, #app [onerror]").count()) === 0,
+  );
+  const text = await page.evaluate(() => document.getElementById("app").textContent);
+  for (const of of strings) check(`hostile: shown as text: ${of.slice(0, 30)}`, text.includes(of));
+  check("hostile: the title is text", (await page.title()).startsWith(report.title.slice(0, 20)));
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+  check("hostile: 10 kB do not break the layout", wide <= 1400, `${wide} px wide`);
+  const tall = await page.$eval("#verdict", (of) => of.getBoundingClientRect().height);
+  check("hostile: the verdict stays readable", tall < 1400, `${tall.toFixed(0)} px tall`);
+  await context.close();
+}
+
+/** The page of a server: lists, shows, follows a run; with the token of its address. */
+async function serving(browser, report) {
+  const seen = [];
+  let polls = 0;
+  const server = createServer((request, response) => {
+    const url = new URL(request.url, "http://x");
+    const send = (type, body) => response.writeHead(200, { "content-type": type }).end(body);
+    if (url.pathname === "/") {
+      const page = readFileSync(new URL("../dist/report.html", import.meta.url), "utf8");
+      return send(
+        "text/html",
+        page
+          .replace("connect-src 'none'", "connect-src 'self'")
+          .replace("</head>", '<meta name="iowhy-serve" content="1"></head>'),
+      );
+    }
+    seen.push([url.pathname + url.search, request.headers["x-iowhy-token"]]);
+    if (url.pathname === "/api/sets")
+      return send(
+        "application/json",
+        JSON.stringify({
+          sets: [1, 2].map((id) => ({ id: `s${id}`, label: `set ${id}`, runs: 3, job: "<b>", at: "2026-11-22" })),
+        }),
+      );
+    if (url.pathname === "/api/report") return send("application/json", JSON.stringify(report));
+    if (url.pathname === "/api/live")
+      return send(
+        "application/json",
+        JSON.stringify({ run: polls++ < 2 ? { label: "now", done: polls, total: 5, text: "running" } : null }),
+      );
+    return response.writeHead(204).end();
+  });
+  await new Promise((done) => server.listen(0, "127.0.0.1", done));
+  const { context, page, seen: heard } = await open(browser, `http://127.0.0.1:${server.address().port}/?token=s3cret`);
+  await page.waitForSelector(".served option[value=s2]", { state: "attached" });
+  await page.waitForSelector(".live progress", { timeout: 5_000 });
+  check("serve: a run in flight shows", (await page.locator(".live progress").getAttribute("max")) === "5");
+  await page.getByRole("button", { name: "Show" }).click();
+  await page.waitForSelector("#verdict-title");
+  check(
+    "serve: asks for the chosen report",
+    seen.some(([path]) => path === "/api/report?a=s2&b=s1"),
+    seen.map(([path]) => path).join(" "),
+  );
+  check(
+    "serve: each request has the token",
+    seen.every(([, token]) => token === "s3cret"),
+  );
+  check(
+    "serve: no console error",
+    heard.errors.filter((of) => !of.includes("favicon")).length === 0,
+    heard.errors.join(" | "),
+  );
+  await context.close();
+  await new Promise((done) => {
+    server.closeAllConnections();
+    server.close(done);
+  });
+}
+
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+  args: ["--headless=new", "--no-sandbox"],
+});
+try {
+  if (htmlFile) {
+    const name = basename(htmlFile).replace(/\.html$/, "");
+    await one(
+      browser,
+      name,
+      resolve(htmlFile),
+      JSON.parse(readFileSync(jsonFile ?? htmlFile.replace(/\.html$/, ".json"), "utf8")),
+    );
+  } else {
+    const { reports, hostileStrings } = await samples();
+    const file = (name, json) => {
+      const path = join(out, `${name}.html`);
+      writeFileSync(path, json === null ? readFileSync(new URL("../dist/report.html", import.meta.url)) : packed(json));
+      return path;
+    };
+    await one(browser, "plugged", file("plugged", JSON.stringify(reports.plugged)), reports.plugged);
+    const { page, context } = await open(browser, pathToFileURL(join(out, "plugged.html")).href);
+    const first = await page.$eval("#lanes", (of) => ({ ...of.dataset }));
+    check(
+      "plugged: stalls of B are seen at first, A has next to none",
+      Number(first.stalls1) >= 3 && Number(first.stalled0) < Number(first.stalled1) / 20,
+      JSON.stringify(first),
+    );
+    await page.emulateMedia({ media: "print" });
+    await page.pdf({ path: join(out, "plugged.pdf"), printBackground: true });
+    await context.close();
+    await one(browser, "busy", file("busy", JSON.stringify(reports.busy)), reports.busy);
+    const busy = await open(browser, pathToFileURL(join(out, "busy.html")).href);
+    await smooth(busy.page, "busy");
+    await busy.context.close();
+    await one(browser, "hostile", file("hostile", JSON.stringify(reports.hostile)), reports.hostile);
+    await hostility(browser, join(out, "hostile.html"), reports.hostile, hostileStrings);
+    const empty = await open(browser, pathToFileURL(file("empty", null)).href);
+    check("empty: says so", (await empty.page.locator("h1").textContent()) === "No report in this page");
+    check("empty: asks for nothing", empty.seen.requests.length === 1 && empty.seen.errors.length === 0);
+    const refused = await empty.page.evaluate(
+      () =>
+        new Promise((done) => {
+          document.addEventListener("securitypolicyviolation", (event) => done(event.effectiveDirective));
+          fetch("http://127.0.0.1:9/").catch(() => setTimeout(() => done("none"), 1000));
+        }),
+    );
+    check("empty: the policy refuses a request", refused === "connect-src", refused);
+    await empty.context.close();
+    await serving(browser, reports.plugged);
+  }
+} finally {
+  await browser.close();
+}
+console.log(failed === 0 ? "all checks passed" : `${failed} checks failed`);
+process.exitCode = failed === 0 ? 0 : 1;
