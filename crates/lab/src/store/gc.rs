@@ -4,6 +4,7 @@
 //! no file that somebody will refer to yet.
 
 use std::fs::{self, TryLockError};
+use std::time::{Duration, Instant};
 
 use super::data::TEMPORARY;
 use super::{LOCK, Store, StoreError};
@@ -19,6 +20,9 @@ pub struct Swept {
     pub removed: bool,
 }
 
+/// A child of a process that held the lock has it, too, from its fork until it runs another program.
+const PASSING: Duration = Duration::from_millis(500);
+
 impl Store {
     /// Removes data files that belong to no run, or says which it would.
     ///
@@ -26,11 +30,15 @@ impl Store {
     /// If runs are being recorded at the moment, or a file cannot be removed.
     pub fn gc(&self, dry_run: bool) -> Result<Swept, StoreError> {
         let lock = self.lock_file()?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(StoreError::Busy { path: self.directory().to_owned() }),
-            Err(TryLockError::Error(source)) => {
-                return Err(StoreError::File { action: "lock", path: self.directory().join(LOCK), source });
+        let begun = Instant::now();
+        loop {
+            match lock.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::WouldBlock) if begun.elapsed() < PASSING => std::thread::sleep(PASSING / 50),
+                Err(TryLockError::WouldBlock) => return Err(StoreError::Busy { path: self.directory().to_owned() }),
+                Err(TryLockError::Error(source)) => {
+                    return Err(StoreError::File { action: "lock", path: self.directory().join(LOCK), source });
+                }
             }
         }
         let folder = self.data_directory();
