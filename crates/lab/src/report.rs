@@ -33,7 +33,6 @@ use crate::explain::{Explanation, json as explanation_json, text};
 use crate::history::{self, Traced};
 use crate::measure::finite;
 use crate::metric::{Group, HEADLINES};
-
 use crate::store::{Filter, Store, StoreError, moment};
 use crate::trace::join::UNKNOWN_FILE;
 use survey::Survey;

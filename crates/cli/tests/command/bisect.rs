@@ -1,10 +1,9 @@
 //! `iowhy bisect`: between two kernels, and as what `git bisect run` calls.
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use super::{check_schema, iowhy, json, refused, text};
+use super::{Folder, check_schema, iowhy, json, refused, text};
 
 const JOB: &str = "dd if=/dev/sda bs=1M count=48 pause_us=1000 pause_calls=16 \
                    --disk ssd-sata-2011,idle_threshold_us=200,idle_exit_us=6000";
@@ -46,17 +45,7 @@ fn equal_sides_are_said_to_be_equal_and_mistakes_are_refused() {
     }
 }
 
-/// A folder that goes with its value.
-struct Folder(PathBuf);
-
 impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("iowhy-bisect-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).expect("a folder");
-        Folder(path)
-    }
-
     fn run(&self, program: impl AsRef<std::ffi::OsStr>, words: &[&str]) -> Output {
         Command::new(program)
             .args(words)
@@ -80,13 +69,6 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What cannot be removed is the temporary folder's business.
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 /// Prints the commit's cost with noise as large as the change, from a generator whose state lies in git's folder; fails
 /// where the commit does not build.
 const MEASURE: &str = r#"#!/bin/sh
@@ -99,7 +81,7 @@ echo $(( $(cat cost) + (state / 65536) % 41 ))
 "#;
 
 fn repository(name: &str, costs: &[&str]) -> Folder {
-    let folder = Folder::new(name);
+    let folder = Folder::new(&format!("bisect-{name}"));
     folder.git(&["init", "-q"]);
     folder.git(&["config", "user.email", "someone@example.com"]);
     folder.git(&["config", "user.name", "Someone"]);
@@ -186,7 +168,7 @@ fn each_answer_for_git_has_its_code() {
 
 #[test]
 fn verdicts_of_other_verbs_have_codes_for_git() {
-    let folder = Folder::new("exit");
+    let folder = Folder::new("bisect-exit");
     let file = |name: &str, values: &[u32]| {
         let text: String = values.iter().map(|value| format!("{value}\n")).collect();
         fs::write(folder.0.join(name), text).expect("a file");

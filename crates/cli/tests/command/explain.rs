@@ -1,7 +1,6 @@
 //! `iowhy explain`: the five incidents with their proofs and texts, stored and blind runs, traces, modes, mistakes.
 
 use std::fs;
-use std::path::PathBuf;
 
 use iowhy_lab::compare::text::Style;
 use iowhy_lab::explain::source::{Asked, Gathered, gather, simulate};
@@ -11,7 +10,7 @@ use iowhy_lab::incident::{explained_rows, row};
 use iowhy_lab::store::StoreError;
 use serde_json::Value;
 
-use super::{check_schema, iowhy, is_fresh, json as json_of, refused, root, text as utf8};
+use super::{Folder, check_schema, iowhy, is_fresh, json as json_of, refused, root, text as utf8};
 
 /// What a publication says that its fix removed.
 enum Fix {
@@ -152,23 +151,7 @@ fn the_command_prints_the_explanation_of_an_incident() {
     assert_eq!(json_of(&format!("explain {id}/2.6.38 {id}/2.6.39 --prove --runs {runs} --json")), value);
 }
 
-/// A folder that goes with its value.
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("iowhy-explain-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).expect("a folder");
-        Folder(path)
-    }
-
     fn line(&self, line: &str) -> String {
         format!("{line} --store {}", self.0.display())
     }
@@ -181,7 +164,7 @@ const CANDIDATE: &str = "sim:linux-2.6.39,machine=laptop-2011";
 
 #[test]
 fn blind_runs_of_the_store_are_explained_as_the_others_are() {
-    let folder = Folder::new("blind");
+    let folder = Folder::new("explain-blind");
     // A label of each place, since a blind run does not say where it was.
     for blind in ["", "--blind"] {
         for (label, place) in [("before", BASE), ("after", CANDIDATE)] {
@@ -224,7 +207,7 @@ fn of_places() -> String {
 
 #[test]
 fn modes_of_one_set_are_explained_and_one_mode_is_said_to_be_one() {
-    let folder = Folder::new("modes");
+    let folder = Folder::new("explain-modes");
     for place in [BASE, CANDIDATE] {
         json_of(&folder.line(&format!("run {JOB} --on {place} --repeat 6 --trace --blind --label both --json")));
         json_of(&folder.line(&format!("run {JOB} --on {BASE} --repeat 4 --trace --blind --label one --json")));
@@ -271,7 +254,7 @@ fn blkparse(took_us: u64) -> String {
 
 #[test]
 fn traces_are_explained_without_a_store() {
-    let folder = Folder::new("traces");
+    let folder = Folder::new("explain-traces");
     let file = |name: &str, took_us: u64| {
         let path = folder.0.join(name);
         fs::write(&path, blkparse(took_us)).expect("a file");
@@ -296,7 +279,7 @@ fn traces_are_explained_without_a_store() {
 
 #[test]
 fn mistakes_are_told_with_advice() {
-    let folder = Folder::new("mistakes");
+    let folder = Folder::new("explain-mistakes");
     json_of(&folder.line(&format!("run {JOB} --on {BASE} --label plain --json")));
     json_of(&folder.line(&format!("run {JOB} --on {BASE} --label traced --trace --json")));
     for (words, expected) in [

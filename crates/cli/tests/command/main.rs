@@ -37,6 +37,25 @@ fn iowhy(line: &str) -> Output {
         .expect("the command starts")
 }
 
+/// A folder of a test's own that goes with its value.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("iowhy-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).expect("a folder");
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What cannot be removed is the temporary folder's business.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
 fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("output is UTF-8")
 }

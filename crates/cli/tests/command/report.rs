@@ -1,31 +1,14 @@
 //! `iowhy report`: the five incidents, the stall of 2012 in the lanes, stored and hostile runs, files, mistakes.
 
 use std::fs;
-use std::path::PathBuf;
 
 use iowhy_lab::incident::{explained_rows, row};
 use iowhy_lab::report::{MOST_BYTES, html};
 use serde_json::Value;
 
-use super::{check_schema, iowhy, json as json_of, refused, text as utf8};
-
-/// A folder that goes with its value.
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
+use super::{Folder, check_schema, iowhy, json as json_of, refused, text as utf8};
 
 impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("iowhy-report-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).expect("a folder");
-        Folder(path)
-    }
-
     fn file(&self, name: &str) -> String {
         self.0.join(name).display().to_string()
     }
@@ -83,7 +66,7 @@ fn check(data: &Value, what: &str) {
 
 /// The report of an incident, made by the command; `code` is how it ends.
 fn report_of(id: &str, options: &str, code: i32) -> Value {
-    let folder = Folder::new(id);
+    let folder = Folder::new(&format!("report-{id}"));
     let line = format!("report {id} {options} --json -o {}", folder.file("x.html"));
     let output = iowhy(&line);
     assert_eq!(output.status.code(), Some(code), "{line}\n{}", utf8(&output.stderr));
@@ -181,7 +164,7 @@ fn the_idling_of_2018_is_reported() {
     };
     let [[job, a, disk], [other, b, _]] = commands.each_ref().map(|command| part(command));
     assert_eq!(job, other);
-    let folder = Folder::new("2018");
+    let folder = Folder::new("report-2018");
     let line = format!("report {a} {b} --disk {disk} --runs 2 -o {} --json -- {job}", folder.file("x.html"));
     let output = iowhy(&line);
     let data: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -193,7 +176,7 @@ fn the_idling_of_2018_is_reported() {
 
 #[test]
 fn an_incident_writes_a_report_as_well() {
-    let folder = Folder::new("incident");
+    let folder = Folder::new("report-incident");
     let file = folder.file("x.html");
     let line = format!("incident 2012-plugged-readahead --seeds 1 --report {file}");
     let output = iowhy(&line);
@@ -212,7 +195,7 @@ const JOB: &str = "dd if=/dev/sda bs=64k count=400";
 
 #[test]
 fn stored_runs_are_reported_with_their_history_and_hostile_labels_are_text() {
-    let folder = Folder::new("stored");
+    let folder = Folder::new("report-stored");
     let store = folder.file("store");
     let hostile = "<script>alert(1)</script>\"'&\u{202e}";
     for nr in 0..4 {
@@ -250,7 +233,7 @@ fn stored_runs_are_reported_with_their_history_and_hostile_labels_are_text() {
 
 #[test]
 fn files_that_are_no_reports_are_kept_and_mistakes_are_told() {
-    let folder = Folder::new("files");
+    let folder = Folder::new("report-files");
     let (mine, theirs) = (folder.file("mine.html"), folder.file("theirs.html"));
     fs::write(&theirs, "a letter").expect("a file");
     let sides = "sim:linux-2.6.38 sim:linux-2.6.39 --runs 1";

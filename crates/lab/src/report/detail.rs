@@ -23,23 +23,7 @@ use iowhy_stack::units::{PAGE_BYTES, PAGE_SECTORS};
 
 use super::survey::{Call, NEVER, Survey};
 use super::{Calls, Pages, Part, Plugs, Requests, Timeline, Windows};
-use crate::store::events::{content_word, unplug_word, window_word};
-
-/// Kinds of windows, in the order of their numbers.
-pub const WINDOW_KINDS: [RaKind; 7] =
-    [RaKind::Sync, RaKind::Async, RaKind::Force, RaKind::Single, RaKind::Around, RaKind::Exec, RaKind::Huge];
-/// Causes of unplugging, in the order of their numbers.
-pub const UNPLUG_CAUSES: [UnplugCause; 7] = [
-    UnplugCause::Waiter,
-    UnplugCause::Threshold,
-    UnplugCause::Timer,
-    UnplugCause::SyncBio,
-    UnplugCause::Finish,
-    UnplugCause::Schedule,
-    UnplugCause::NoRequest,
-];
-/// Contents of requests, in the order of their numbers.
-pub const CONTENTS: [Content; 4] = [Content::Data, Content::Mapping, Content::Journal, Content::Metadata];
+use crate::store::events::{CONTENTS, UNPLUGS, WINDOWS, content_word, unplug_word, window_word};
 
 /// What is not known, or does not exist.
 const NONE: i64 = -1;
@@ -353,7 +337,7 @@ impl<'a> Builder<'a> {
         let found = same.or((call.is_none() && !self.plugs_open.is_empty()).then_some(0));
         let (start, of) = found.map_or((self.now, call), |nr| self.plugs_open.remove(nr));
         if self.shown(start, self.now) {
-            self.plugs.push(Plug { start, end: self.now, call: of, cause: index_of(&UNPLUG_CAUSES, cause), nr });
+            self.plugs.push(Plug { start, end: self.now, call: of, cause: index_of(&UNPLUGS, cause), nr });
         }
     }
 }
@@ -578,7 +562,7 @@ impl Builder<'_> {
             let ahead = u64::from(row.async_size);
             windows.at.push(clock(row.at));
             windows.call.push(row_of(row.call));
-            windows.kind.push(index_of(&WINDOW_KINDS, row.kind));
+            windows.kind.push(index_of(&WINDOWS, row.kind));
             windows.file.push(file);
             windows.first.push(first);
             windows.nr.push(nr);
@@ -627,9 +611,9 @@ impl Builder<'_> {
             calls,
             pages,
             windows,
-            window_kinds: WINDOW_KINDS.map(window_word).to_vec(),
+            window_kinds: WINDOWS.map(window_word).to_vec(),
             plugs,
-            unplug_causes: UNPLUG_CAUSES.map(unplug_word).to_vec(),
+            unplug_causes: UNPLUGS.map(unplug_word).to_vec(),
             requests,
             contents: CONTENTS.map(content_word).to_vec(),
             ..Timeline::default()

@@ -360,11 +360,14 @@ fn event_of(at: u64, call: u32, flat: &Flat) -> Option<Event> {
     Some(Event { at: Nanos(at), call: CallId(call), what })
 }
 
-const CONTENTS: [Content; 4] = [Content::Data, Content::Mapping, Content::Journal, Content::Metadata];
-const WINDOWS: [RaKind; 7] =
+/// What bios and requests carry.
+pub(crate) const CONTENTS: [Content; 4] = [Content::Data, Content::Mapping, Content::Journal, Content::Metadata];
+/// Kinds of read-ahead windows.
+pub(crate) const WINDOWS: [RaKind; 7] =
     [RaKind::Sync, RaKind::Async, RaKind::Force, RaKind::Single, RaKind::Around, RaKind::Exec, RaKind::Huge];
 const CLOSES: [RaClose; 4] = [RaClose::InterleavedMisses, RaClose::Misses, RaClose::Hits, RaClose::Congestion];
-const UNPLUGS: [UnplugCause; 7] = [
+/// What pulls a plug.
+pub(crate) const UNPLUGS: [UnplugCause; 7] = [
     UnplugCause::Waiter,
     UnplugCause::Threshold,
     UnplugCause::Timer,
