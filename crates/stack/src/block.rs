@@ -9,7 +9,7 @@
 //! complete    the elevator is told, the request is freed, the next one is issued; only then is anybody woken
 //! ```
 //! Files beside this one: `legacy` (pools of requests), `mq` (tags of blk-mq), `flush` (flushes in steps), `wbt`
-//! (throttled writeback), `rules` (which kernel has what). With blk-mq:
+//! (throttled writeback), `driver` (tags that are not the device's), `rules` (which kernel has what). With blk-mq:
 //!
 //! ```text
 //! submit      join the newest request of the plug list, or one of the scheduler's or of the newest 8 of the software
@@ -27,12 +27,14 @@
 //! Known deviations: one segment per page; segments' 64 KiB boundaries and soft barriers are not modelled; the 3 ms
 //! retry after a lost budget is not needed, because every completion runs the queue.
 
+mod driver;
 mod flush;
 mod legacy;
 mod mq;
 pub mod rules;
 mod wbt;
 
+use driver::Driver;
 use flush::{FlushQueue, Step, Steps};
 use legacy::Pools;
 use mq::Tags;
@@ -253,6 +255,10 @@ impl BlockQueue {
     /// The same queue under the rules of another kernel. Must be called before it is used.
     pub fn with_rules(mut self, rules: QueueRules) -> BlockQueue {
         assert!(self.is_idle(), "the rules of a queue are those of its kernel");
+        let has_requests = rules.kind == Kind::Multi && !(rules.bio_based && self.device.bio_based());
+        if has_requests && rules.driver_tags > 0 {
+            self.device = Box::new(Driver::new(self.device, rules.driver_tags));
+        }
         self.set_rules(rules);
         self
     }

@@ -6,6 +6,7 @@
 
 mod completions;
 mod disk;
+pub mod fixed;
 pub mod ide_2004;
 pub mod ide_2004_tcq;
 pub mod nvme;
@@ -72,7 +73,7 @@ pub struct DeviceStats {
 }
 
 /// The rules of one device.
-pub trait Device {
+pub trait Device: Send {
     /// Commands each of its queues takes at once; the driver never exceeds this.
     fn queue_depth(&self) -> u32;
 
@@ -135,6 +136,7 @@ pub const DEVICES: &[&Entry<Build>] = &[
     &nvme::ENTRY,
     &virtio::ENTRY,
     &zero::ENTRY,
+    &fixed::ENTRY,
 ];
 
 /// What the tests of all devices use.

@@ -7,6 +7,7 @@
 //! cost    one look-up each time. Until 3.3 the look-up walks slot by slot through the radix tree until it meets *some*
 //!         page behind the range, which is far if the only pages lie at the end of a huge device; 3.4 skips empty slots
 //!         of a node by their bits; since 4.20 the look-up ends with the range
+//! unplug  an asynchronous call pulls a queue's plug once its bios are handed in; from 2.6.33 on io_submit does it
 //! lock    ext3 and ext4: a write holds `i_mutex` (`i_rwsem` since 4.7) until its I/O is done, or if asynchronous
 //!         until it is submitted; a read until its bios are on their way (`DIO_LOCKING`). ext4 of 5.6 and later shares
 //!         it for writes over blocks that exist, XFS always has; a device has no such lock
@@ -56,6 +57,8 @@ pub struct Rules {
     pub sync: bool,
     /// The submission of one call is plugged.
     pub plug: bool,
+    /// A queue's plug is pulled when a batch of asynchronous calls has been handed in (`io_submit`), not after each.
+    pub batch: bool,
     /// How pages are looked for.
     pub lookup: Lookup,
     /// When they are dropped again.
@@ -74,7 +77,7 @@ pub struct Rules {
 pub type Build = fn(&Options) -> Rules;
 
 /// Every way of going round the page cache.
-pub const DIRECT_IOS: &[&Entry<Build>] = &[&EARLY, &SYNC_FLAG, &SLOTS, &BITS, &BOUNDED];
+pub const DIRECT_IOS: &[&Entry<Build>] = &[&EARLY, &SYNC_FLAG, &BATCH, &SLOTS, &BITS, &BOUNDED];
 
 const fn options(page_ns: i64, inode_lock: InodeLock) -> [OptionSpec; 4] {
     [
@@ -108,10 +111,19 @@ const EARLY: Entry<Build> = Entry {
 const SYNC_FLAG: Entry<Build> = Entry {
     name: "dio-2.6.18",
     summary: "writes carry the sync flag and pull the queue's plug",
-    origin: &origin("2.6.14 .. 2.6.38", "fs/direct-io.c"),
+    origin: &origin("2.6.14 .. 2.6.32", "fs/direct-io.c"),
     options: &options(0, InodeLock::Exclusive),
     conformance: CONFORMANCE,
     build: rules,
+};
+
+const BATCH: Entry<Build> = Entry {
+    name: "dio-2.6.33",
+    summary: "the same; other asynchronous calls pull it when all of one io_submit are handed in",
+    origin: &origin("2.6.33 .. 2.6.38", "fs/direct-io.c, fs/aio.c"),
+    options: &options(0, InodeLock::Exclusive),
+    conformance: CONFORMANCE,
+    build: |options| Rules { batch: true, ..rules(options) },
 };
 
 const SLOTS: Entry<Build> = Entry {
@@ -145,6 +157,7 @@ fn rules(options: &Options) -> Rules {
     Rules {
         sync: true,
         plug: false,
+        batch: false,
         lookup: Lookup::Slots,
         after: After::Always,
         call: Nanos(options.unsigned("invalidate_ns")),

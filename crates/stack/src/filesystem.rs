@@ -7,7 +7,7 @@ mod ext3;
 mod ext4;
 mod xfs;
 
-use crate::origin::{Entry, Options};
+use crate::origin::{Entry, OptionSpec, Options};
 use crate::units::{PAGE_SECTORS, PageIndex, Sector};
 
 /// How a file's pages are found on disk.
@@ -99,7 +99,14 @@ pub struct Rules {
     pub max_folio_order: u8,
     /// Direct writes to one file go side by side, whatever the kernel.
     pub shares_direct_writes: bool,
+    /// The blocks that map the files are in memory at the start, whatever the job says.
+    pub mapping_cached: bool,
 }
+
+/// The switch for [`Rules::mapping_cached`]. Files that were written just before a run and whose pages alone were
+/// dropped are like that.
+pub const MAPPING_CACHED: OptionSpec =
+    OptionSpec::switch("mapping_cached", false, "the blocks that map the files are in memory at the start");
 
 /// Direct blocks of an inode.
 const DIRECT: u64 = 12;

@@ -79,7 +79,8 @@ const fn queue(
     max_segments: i64,
     rules: QueueRules,
 ) -> [OptionSpec; 11 + rules::NR_OPTIONS] {
-    let [kind, classes, cap, flush, cache, fua, hw_queues, budget, wbt, wbt_lat, wbt_window, bios] = rules.specs();
+    let [kind, classes, cap, flush, cache, fua, hw_queues, tags, budget, wbt, wbt_lat, wbt_window, bios] =
+        rules.specs();
     [
         OptionSpec::number("hz", hz, (24, 10_000), "timer ticks a second (CONFIG_HZ)"),
         OptionSpec::number("read_ahead_kb", 128, (0, 1 << 20), "read-ahead limit of the device; open files copy it"),
@@ -107,6 +108,7 @@ const fn queue(
         cache,
         fua,
         hw_queues,
+        tags,
         budget,
         wbt,
         wbt_lat,
@@ -249,7 +251,7 @@ pub const KERNELS: &[Kernel] = &[
         plug: "queue-2.6.13",
         elevator: "cfq-2.6.38",
         elevator_names: NAMES_2_6_38,
-        direct: "dio-2.6.18",
+        direct: "dio-2.6.33",
         ..LEGACY
     },
     Kernel {

@@ -8,11 +8,12 @@
 //! reclaim    from the tail of the inactive list: clean pages go, referenced or not; dirty ones are reported for
 //!            writeback and go back to the head, locked ones go back to the head; those used through a mapping go back
 //!            to the head the first time and to the active list the second time
+//! hold       a page that somebody sleeps for is not reclaimed until he has run
 //! balance    while the active list is longer than the inactive one, its tail moves to the inactive list
 //! ```
 //! Source: 2.4.27 and 2.6.6-rc3 `mm/vmscan.c` (`shrink_cache`, `refill_inactive_zone`), `mm/swap.c`
-//! (`mark_page_accessed`). Known deviations: one zone, no swap; later kernels' shadow entries and
-//! generations are not modelled here.
+//! (`mark_page_accessed`). Known deviations: one zone, no swap; a batch that a read has collected
+//! is not held while it submits read-ahead; later kernels' shadow entries and generations are not modelled here.
 
 use std::collections::BTreeMap;
 
@@ -160,6 +161,8 @@ pub struct PageCache {
     capacity: u64,
     nr_dirty: u64,
     nr_writeback: u64,
+    /// References of those who sleep for a page, by file and page.
+    held: BTreeMap<(u32, u64), u32>,
 }
 
 /// The bits `from ..` of a word, at most `nr` of them.
@@ -178,7 +181,32 @@ impl PageCache {
             capacity,
             nr_dirty: 0,
             nr_writeback: 0,
+            held: BTreeMap::new(),
         }
+    }
+
+    /// Keeps a page from being reclaimed, as the reference does that a sleeping reader has on it. Otherwise readers in
+    /// a memory that is too small for all of their windows would take each other's pages for ever.
+    pub fn hold(&mut self, file: FileId, page: PageIndex) {
+        *self.held.entry((file.0, page.0)).or_default() += 1;
+    }
+
+    /// Ends one [`PageCache::hold`] of a page.
+    pub fn release(&mut self, file: FileId, page: PageIndex) {
+        let key = (file.0, page.0);
+        let left = self.held.get_mut(&key).map(|count| {
+            *count -= 1;
+            *count
+        });
+        debug_assert!(left.is_some(), "nobody holds the page");
+        if left == Some(0) {
+            self.held.remove(&key);
+        }
+    }
+
+    fn is_held(&self, file: FileId, first: PageIndex, nr_pages: u64) -> bool {
+        let range = (file.0, first.0)..(file.0, first.0 + nr_pages);
+        !self.held.is_empty() && self.held.range(range).next().is_some()
     }
 
     /// Pages in the cache.
@@ -388,15 +416,15 @@ impl PageCache {
         Some((folio.first, nr_pages))
     }
 
-    /// Pages were used: the first use marks them, the second moves them to the active list.
+    /// Pages were used: the first use marks them, the second moves them to the active list. Those that went while their
+    /// reader was submitting read-ahead are left out.
     #[inline]
     pub fn touch(&mut self, file: FileId, page: PageIndex, nr_pages: u64) {
         let (mut at, end) = (page.0, page.0 + nr_pages);
         while at < end {
             let nr = (64 - at % 64).min(end - at);
-            let bits = mask(at % 64, nr);
-            let chunk = self.chunk_mut(file, PageIndex(at));
-            let flags = &mut chunk.flags;
+            let flags = &mut self.chunk_mut(file, PageIndex(at)).flags;
+            let bits = mask(at % 64, nr) & flags[Flag::Present as usize];
             let again = flags[Flag::Referenced as usize] & !flags[Flag::Active as usize] & bits;
             flags[Flag::Referenced as usize] |= bits;
             if again != 0 {
@@ -473,8 +501,9 @@ impl PageCache {
             }
             let Entry { file, order, page, .. } = self.entries[slot as usize];
             let (file, first, nr_pages) = (FileId(file), PageIndex(page), 1u64 << order);
-            let busy =
-                self.any(file, first, nr_pages, Flag::Locked) || self.any(file, first, nr_pages, Flag::Writeback);
+            let busy = self.any(file, first, nr_pages, Flag::Locked)
+                || self.any(file, first, nr_pages, Flag::Writeback)
+                || self.is_held(file, first, nr_pages);
             let dirty = self.any(file, first, nr_pages, Flag::Dirty);
             let uses = if busy || dirty { 0 } else { take_uses(file, first, nr_pages) };
             if uses > 0 {

@@ -363,7 +363,7 @@ impl<'p, 's> World<'p, 's> {
                 });
             }
         }
-        vfs.start(job.cache, job.mapping_cached);
+        vfs.start(job.cache, job.mapping_cached || fs.mapping_cached);
         vfs.wakes_one = queue.get("page_wait") == 1;
         let advice = advice::rules_of(stack.fault.entry.name).expect("every kernel's faults have rules for advice");
         vfs.mappings.set_random_is_no_use(advice.random_is_no_use);

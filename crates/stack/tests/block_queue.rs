@@ -1,8 +1,7 @@
 //! The request queue driven by itself: merging, plugging, allocation, tags, flushes, without a file system above it.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use iowhy_stack::block::rules::{Budget, Flushes, Merging, QueueRules};
 use iowhy_stack::block::{BlockQueue, PlugList, QueueLimits, Submitted, Wakeup};
@@ -587,7 +586,7 @@ struct Notebook {
     depth: u32,
     nr_hw_queues: u32,
     bio_based: bool,
-    given: Rc<RefCell<Vec<(Nanos, Command)>>>,
+    given: Given,
     done: VecDeque<(Nanos, u32)>,
 }
 
@@ -611,7 +610,7 @@ impl Device for Notebook {
     }
 
     fn submit(&mut self, now: Nanos, command: Command) {
-        self.given.borrow_mut().push((now, command));
+        self.given.borrow().push((now, command));
         self.done.push_back((now + SERVICE, command.tag));
         assert!(self.done.len() <= (self.depth * self.nr_hw_queues) as usize, "more than the device takes");
     }
@@ -634,13 +633,21 @@ impl Device for Notebook {
     }
 }
 
-type Given = Rc<RefCell<Vec<(Nanos, Command)>>>;
+/// What a device was given, for who asks the test.
+#[derive(Clone, Default)]
+struct Given(Arc<Mutex<Vec<(Nanos, Command)>>>);
+
+impl Given {
+    fn borrow(&self) -> MutexGuard<'_, Vec<(Nanos, Command)>> {
+        self.0.lock().expect("nobody panicked")
+    }
+}
 
 /// A queue of these rules on a notebook; 0 requests means what the rules say.
 fn noted(rules: QueueRules, elevator: &str, plug: &str, (depth, nr_hw_queues): (u32, u32)) -> (Driver, Given) {
     let mut driver = Driver::new(SETUP);
     let given = Given::default();
-    let device = Notebook { depth, nr_hw_queues, bio_based: false, given: Rc::clone(&given), done: VecDeque::new() };
+    let device = Notebook { depth, nr_hw_queues, bio_based: false, given: given.clone(), done: VecDeque::new() };
     let limits = QueueLimits { nr_requests: 0, max_sectors: 1024, ..limits() };
     let entry = find(elevator::ELEVATORS, elevator).expect("a known elevator");
     let plug = find(PLUGS, plug).expect("a known plug");

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use iowhy_stack::device::DEVICES;
 use iowhy_stack::elevator::ELEVATORS;
-use iowhy_stack::event::{CallId, Content, Dir, Event, FileId, JournalStep, Op, What};
+use iowhy_stack::event::{CallId, Content, Dir, Event, EventSink, FileId, JournalStep, Op, UnplugCause, What};
 use iowhy_stack::filesystem::FILESYSTEMS;
 use iowhy_stack::job::{CacheStart, Job, Workload};
 use iowhy_stack::kernel::{KERNELS, PATCHES, Stack, find_kernel};
@@ -93,10 +93,20 @@ fn run(kernel: &str, keys: &[(&str, &str)], job: &Job) -> Outcome {
 }
 
 fn run_and_check(plan: &Plan) -> (Outcome, Vec<Event>) {
-    let mut events = Vec::new();
-    let outcome = sim::run_with(plan, &mut events).expect("the job ends");
-    check(plan, &outcome, &events);
-    (outcome, events)
+    let mut kept = Kept(Vec::new());
+    let outcome = sim::run_with(plan, &mut kept).expect("the job ends");
+    check(plan, &outcome, &kept.0);
+    (outcome, kept.0)
+}
+
+/// All events of a run. One without end fails before it takes all memory, and thus shrinks.
+struct Kept(Vec<Event>);
+
+impl EventSink for Kept {
+    fn event(&mut self, event: &Event) {
+        assert!(self.0.len() < 10_000_000, "a run without end: {event:?}");
+        self.0.push(*event);
+    }
 }
 
 // Conservation.
@@ -358,6 +368,97 @@ fn whoever_waits_for_a_request_gets_one() {
     for kernel in ["linux-2.6.6-rc3", "linux-2.6.22", "linux-4.4"] {
         run_and_check(&Plan { stack: stack(kernel, &no_batch), job: job(direct_writes.clone()) });
     }
+}
+
+/// A thread with asynchronous calls in flight slept for the inode's lock, whose holder waited for a request; all
+/// requests lay behind the plug of 2.4, which only a daemon's round would have pulled.
+#[test]
+fn an_asynchronous_call_leaves_nothing_behind_a_plug() {
+    let in_flight = FileIo {
+        threads: 64,
+        nr_files: 128,
+        total_bytes: 8 << 20,
+        block_bytes: 512,
+        fsync_freq: 0,
+        fsync_all: true,
+        fsync_end: false,
+        max_events: 600,
+        positions: PositionSource::Seeded(38_423),
+        direct: true,
+        in_flight: 4,
+        ..program(&small_job(Mode::RandomReadWrite)).clone()
+    };
+    let stack = stack("linux-2.4.25", &[("disk", "sata-2010"), ("nr_requests", "4")]);
+    let (_, events) = run_and_check(&Plan { stack, job: Job { mapping_cached: false, ..job(in_flight) } });
+    let by_a_round = |event: &&Event| matches!(event.what, What::Unplug { cause: UnplugCause::Timer, .. });
+    assert_eq!(events.iter().find(by_a_round), None);
+}
+
+/// Whoever waited on a page had pulled the plug of 2.4 before its request was behind it, and nobody else came.
+#[test]
+fn a_plug_that_nobody_pulls_goes_in_the_end() {
+    let writers = FileIo {
+        threads: 17,
+        nr_files: 3,
+        total_bytes: 100 << 20,
+        block_bytes: 1 << 20,
+        fsync_freq: 100,
+        fsync_end: false,
+        merged_requests: 2,
+        max_events: 600,
+        positions: PositionSource::Seeded(0),
+        ..program(&small_job(Mode::SeqWrite)).clone()
+    };
+    let keys = [("disk", "fixed"), ("plug", "queue-2.4"), ("elevator", "none"), ("nr_requests", "4")];
+    let job = Job { mapping_cached: false, ..job(writers) };
+    run_and_check(&Plan { stack: stack("linux-2.6.5-bk2", &keys), job });
+}
+
+/// In a memory smaller than all windows together, readers took the pages that others were waiting for, and these read
+/// them again, for ever.
+#[test]
+fn readers_in_a_memory_too_small_for_their_windows_come_to_an_end() {
+    let readers = FileIo {
+        threads: 64,
+        nr_files: 128,
+        total_bytes: 100 << 20,
+        block_bytes: 1 << 20,
+        fsync_freq: 0,
+        synchronous_writes: Some(Op::Fsync),
+        merged_requests: 2,
+        max_events: 600,
+        positions: PositionSource::Seeded(27_030),
+        own_descriptors: true,
+        fsync_all: true,
+        fsync_op: Op::Fdatasync,
+        ..program(&small_job(Mode::RandomReadWrite)).clone()
+    };
+    let keys = [
+        ("disk", "sata-2010"),
+        ("filesystem", "ext3-2.4"),
+        ("readahead", "linux-4.19"),
+        ("machine.memory_mb", "32"),
+        ("nr_requests", "32"),
+    ];
+    run_and_check(&Plan { stack: stack("linux-2.6.6-rc3", &keys), job: job(readers) });
+}
+
+/// Reclaim took a page between its look-up and the copy, while the reader was submitting read-ahead.
+#[test]
+fn a_page_that_goes_before_its_reader_runs_does_no_harm() {
+    let readers = FileIo {
+        threads: 17,
+        nr_files: 1,
+        total_bytes: 8 << 20,
+        block_bytes: 1 << 20,
+        fsync_freq: 0,
+        fsync_end: false,
+        max_events: 600,
+        positions: PositionSource::Seeded(1799),
+        ..program(&small_job(Mode::RandomRead)).clone()
+    };
+    let small = [("disk", "fixed"), ("machine.memory_mb", "128"), ("max_sectors_kb", "4")];
+    run_and_check(&Plan { stack: stack("linux-6.1", &small), job: Job { mapping_cached: false, ..job(readers) } });
 }
 
 #[test]

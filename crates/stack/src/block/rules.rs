@@ -71,6 +71,8 @@ pub struct QueueRules {
     pub fua: bool,
     /// Hardware queues that are used at most (blk-mq; a driver uses no more than there are processors); 0: all.
     pub nr_hw_queues: u32,
+    /// Requests that the driver takes on each of them, whatever the device takes (blk-mq); 0: as many as the device.
+    pub driver_tags: u32,
     /// When the elevator is asked (blk-mq).
     pub budget: Budget,
     /// Buffered writes are throttled when reads become slow (blk-wbt).
@@ -94,7 +96,7 @@ pub const NOMERGES: OptionSpec = OptionSpec::number(
 );
 
 /// Options that [`QueueRules::specs`] returns.
-pub const NR_OPTIONS: usize = 12;
+pub const NR_OPTIONS: usize = 13;
 
 impl QueueRules {
     /// 2.4 and 2.6.0 .. 2.6.17.
@@ -106,6 +108,7 @@ impl QueueRules {
         write_cache: true,
         fua: false,
         nr_hw_queues: 0,
+        driver_tags: 0,
         budget: Budget::Auto,
         wbt: false,
         wbt_latency: Nanos::ZERO,
@@ -150,6 +153,13 @@ impl QueueRules {
                 (0, 1024),
                 "hardware queues used at most (blk-mq), each with tags of its own; 0: all the device has",
             ),
+            OptionSpec::number(
+                "driver_tags",
+                self.driver_tags as i64,
+                (0, 4096),
+                "requests the driver takes on each (blk-mq); those the device has no place for wait in order of \
+                 arrival; 0: as many as the device",
+            ),
             OptionSpec::choice(
                 "budget",
                 &["auto", "tags", "device"],
@@ -187,6 +197,7 @@ impl QueueRules {
             write_cache: options.is_on("write_cache"),
             fua: options.is_on("fua"),
             nr_hw_queues: options.unsigned("nr_hw_queues") as u32,
+            driver_tags: options.unsigned("driver_tags") as u32,
             budget: [Budget::Auto, Budget::Tags, Budget::Device][options.unsigned("budget") as usize],
             wbt: options.is_on("wbt"),
             wbt_latency: Nanos::from_us(options.unsigned("wbt_lat_us")),

@@ -105,7 +105,7 @@ impl<T: Timing> Electronic<T> {
     }
 }
 
-impl<T: Timing> Device for Electronic<T> {
+impl<T: Timing + Send> Device for Electronic<T> {
     fn queue_depth(&self) -> u32 {
         self.queue_depth
     }

@@ -13,12 +13,12 @@
 //! specification 4.2 and 4.3 and the study of the 2004 incident. Known deviations: no bitmaps (files exist), no
 //! checkpointing for lack of log space, no quota, one block group.
 
-use super::{Atime, BlockMap, Build, FsyncRule, GroupCommit, Ordered, Rules};
+use super::{Atime, BlockMap, Build, FsyncRule, GroupCommit, MAPPING_CACHED, Ordered, Rules};
 use crate::origin::{Entry, OptionSpec, Options, Origin};
 use crate::units::Sector;
 
 /// Tunables; the defaults that differ: group commit, fsync rule.
-const fn options(group_commit: usize, fsync: usize) -> [OptionSpec; 9] {
+const fn options(group_commit: usize, fsync: usize) -> [OptionSpec; 10] {
     [
         OptionSpec::number("start_mb", 64, (0, 1 << 24), "where the file system begins on the disk"),
         OptionSpec::number("journal_mb", 32, (1, 1 << 12), "size of the journal, at the start of the file system"),
@@ -38,6 +38,7 @@ const fn options(group_commit: usize, fsync: usize) -> [OptionSpec; 9] {
         ),
         OptionSpec::number("commit_interval_s", 5, (1, 3600), "time between commits nobody asks for"),
         OptionSpec::number("inodes_per_block", 32, (1, 64), "inodes of 128 bytes in a block"),
+        MAPPING_CACHED,
     ]
 }
 
@@ -93,6 +94,7 @@ fn build(options: &Options, page_by_page: bool) -> Rules {
         inodes_per_block: options.unsigned("inodes_per_block") as u32,
         commit_interval_s: options.unsigned("commit_interval_s"),
         page_by_page,
+        mapping_cached: options.is_on("mapping_cached"),
         add_as_mapped: false,
         max_folio_order: 0,
         shares_direct_writes: false,

@@ -12,7 +12,7 @@
 //! deviations: delayed allocation is not modelled (files exist and are laid out in one piece), nor is the difference
 //! between fsync and fdatasync, nor log checkpointing.
 
-use super::{Atime, BlockMap, Build, FsyncRule, GroupCommit, Ordered, Rules};
+use super::{Atime, BlockMap, Build, FsyncRule, GroupCommit, MAPPING_CACHED, Ordered, Rules};
 use crate::origin::{Entry, OptionSpec, Options, Origin};
 use crate::units::Sector;
 
@@ -55,6 +55,7 @@ const OPTIONS_EXT3: &[OptionSpec] = &[
         0,
         "where indirect blocks lie: behind each 8 MiB chunk of a growing file, or in line with the data",
     ),
+    MAPPING_CACHED,
 ];
 
 /// Blocks of a chunk that a growing file is given at a time.
@@ -80,6 +81,7 @@ pub(super) const ENTRY_EXT3: Entry<Build> = Entry {
             _ => BlockMap::Indirect,
         },
         add_as_mapped: true,
+        mapping_cached: options.is_on("mapping_cached"),
         ..rules(options, 0)
     },
 };
@@ -124,6 +126,7 @@ fn rules(options: &Options, max_folio_order: u8) -> Rules {
         inodes_per_block: options.unsigned("inodes_per_block") as u32,
         commit_interval_s: options.unsigned("commit_interval_s"),
         page_by_page: false,
+        mapping_cached: false,
         add_as_mapped: false,
         max_folio_order,
         shares_direct_writes: false,

@@ -70,6 +70,7 @@ fn build(options: &Options) -> Rules {
         inodes_per_block: 8,
         commit_interval_s: 30,
         page_by_page: false,
+        mapping_cached: false,
         add_as_mapped: false,
         max_folio_order: options.unsigned("max_folio_order") as u8,
         shares_direct_writes: true,

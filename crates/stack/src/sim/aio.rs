@@ -87,6 +87,9 @@ impl World<'_, '_> {
                     }
                 }
             }
+            if batch > 0 && self.direct.batch {
+                self.kick_io();
+            }
             if in_flight == 0 {
                 match pause {
                     Some(time) if batch == 0 => self.sleep_until(time).await,

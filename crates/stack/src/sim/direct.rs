@@ -96,6 +96,10 @@ impl World<'_, '_> {
         if plug {
             self.finish_plug();
         }
+        if asynchronous && !self.direct.batch && matches!(self.plugging, Plugging::Queue { .. }) {
+            // Nobody may come to wait for this call soon, and in 2.4 the plug would stay for seconds.
+            self.kick_io();
+        }
         if asynchronous && dir == Dir::Write && self.direct.after == After::Always {
             self.invalidate(file, offset, end_offset.saturating_sub(offset)).await;
         }

@@ -153,13 +153,18 @@ impl World<'_, '_> {
     async fn touch(&self, descriptor: usize, file: FileId, page: PageIndex, access: Access) -> Touch {
         let Some(mut fault) = self.vfs.borrow_mut().fault_of(descriptor, page, access) else { return Touch::Mapped };
         self.charge(self.machine.fault);
-        let mut touch = Touch::Faulted;
+        let (mut touch, mut held) = (Touch::Faulted, None);
         loop {
             let (step, nr_mapped) = {
                 let congested = self.block.borrow().congested(Dir::Read);
                 let at = (self.now.get(), self.call_id());
                 let mut vfs = self.vfs.borrow_mut();
-                vfs.step_fault(&mut fault, &self.fault, (descriptor, file), congested, at, &mut self.rec.borrow_mut())
+                let rec = &mut self.rec.borrow_mut();
+                let step = vfs.step_fault(&mut fault, &self.fault, (descriptor, file), congested, at, rec);
+                if let Some(page) = held.take() {
+                    vfs.cache.release(file, page);
+                }
+                step
             };
             self.charge(self.machine.map_page * nr_mapped);
             match step {
@@ -169,6 +174,8 @@ impl World<'_, '_> {
                         touch = Touch::Waited;
                         self.event(What::Miss { file, page });
                     }
+                    self.vfs.borrow_mut().cache.hold(file, page);
+                    held = Some(page);
                     self.wait_page(file, page).await;
                 }
                 FaultStep::Done(end) => {

@@ -39,12 +39,17 @@ impl World<'_, '_> {
         if whole_call {
             self.start_plug();
         }
-        let mut missed = None;
+        let (mut missed, mut held) = (None, None);
         loop {
             let step = {
                 let congested = self.block.borrow().congested(Dir::Read);
                 let at = (self.now.get(), self.call_id());
-                self.vfs.borrow_mut().step(&mut read, descriptor, file, congested, at, &mut self.rec.borrow_mut())
+                let mut vfs = self.vfs.borrow_mut();
+                let step = vfs.step(&mut read, descriptor, file, congested, at, &mut self.rec.borrow_mut());
+                if let Some(page) = held.take() {
+                    vfs.cache.release(file, page);
+                }
+                step
             };
             match step {
                 Step::SchedulingPoint => {}
@@ -54,6 +59,8 @@ impl World<'_, '_> {
                         missed = Some(page);
                         self.event(What::Miss { file, page });
                     }
+                    self.vfs.borrow_mut().cache.hold(file, page);
+                    held = Some(page);
                     self.wait_page(file, page).await;
                 }
                 Step::Copy { page, nr_pages, .. } => {
