@@ -24,7 +24,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::machine;
+use crate::{machine, ublk};
 
 pub(crate) use item::is_marked;
 pub use item::{Identity, Item, State};
@@ -111,12 +111,14 @@ fn writer(path: &Path) -> Option<(u32, u64)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-fn boot() -> String {
+/// Identity of this start of the system; empty if the kernel does not say.
+pub(crate) fn boot() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
-/// When a process started; none if there is none, or only what its parent has not collected yet.
-fn started(pid: u32) -> Option<u64> {
+/// When a process started, in ticks since the system did; none if there is none, or only what its parent has not
+/// collected yet.
+pub fn started(pid: u32) -> Option<u64> {
     start_in_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
@@ -234,11 +236,13 @@ fn survey(directory: &Path, undo: bool) -> Result<Vec<Left>, LedgerError> {
     Ok(left)
 }
 
-/// Looks at the open entries of a dead ledger, the latest first, and undoes them if asked to. Whether none is open any
-/// more.
+/// Looks at the open entries of a dead ledger, the latest first, and undoes them if asked to. Processes come before all
+/// else: what one of them holds up could not be undone. Whether none is open any more.
 fn settle(file: &mut File, pid: u32, open: text::Open, same_boot: bool, undo: bool, left: &mut Vec<Left>) -> bool {
     let mut all = true;
-    for (id, (item, identity)) in open.into_iter().rev() {
+    let (processes, rest): (Vec<_>, Vec<_>) =
+        open.into_iter().rev().partition(|(_, (item, _))| matches!(item, Item::Process { .. }));
+    for (id, (item, identity)) in processes.into_iter().chain(rest) {
         let state =
             if undo { item.undo(identity.as_ref(), same_boot) } else { item.state(identity.as_ref(), same_boot) };
         match &state {
@@ -582,6 +586,36 @@ impl Ledger {
         Err(io("find a free loop device, for", backing, "")(error))
     }
 
+    /// Makes a block device that a process will serve (ublk), with a number that none had before, and yields the
+    /// number. The block device appears when it is started.
+    ///
+    /// # Errors
+    /// If this kernel has none, or refuses.
+    pub(crate) fn add_ublk(&self, device: &ublk::Device) -> Result<(u32, Guard), LedgerError> {
+        let place = Path::new(ublk::CONTROL);
+        let advice = "; it needs root and `modprobe ublk_drv`";
+        let mut control = ublk::Control::open().map_err(io("open", place, advice))?;
+        for index in FIRST_LOOP..LAST_LOOP {
+            if control.info(index).map_err(io("ask", place, ""))?.is_some() {
+                continue;
+            }
+            let token = random();
+            let guard = self.guard(locked(&self.book).intend(vec![Item::Ublk { index, token }])?);
+            match control.add(index, device, token) {
+                // Somebody else was quicker: the number is theirs, and so is the token on it.
+                Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {
+                    guard.keep()?;
+                    continue;
+                }
+                added => added.map_err(io("make the block device", &ublk::node(index), ""))?,
+            }
+            control.set_params(index, device).map_err(io("give its size to", &ublk::node(index), ""))?;
+            return Ok((index, guard));
+        }
+        let error = io::Error::from(io::ErrorKind::QuotaExceeded);
+        Err(io("find a free number with", place, "")(error))
+    }
+
     /// Writes a value to a file of sysfs or procfs; none if it is that already.
     ///
     /// # Errors
@@ -605,6 +639,30 @@ impl Ledger {
         Ok(Some(guard))
     }
 
+    /// Makes a disk in memory (zram) of so many bytes, and yields its node. Known limit: who is killed after the kernel
+    /// has made it and before that is written down, some microseconds later, leaves it.
+    ///
+    /// # Errors
+    /// If this kernel has none, or refuses.
+    pub fn add_zram(&self, bytes: u64) -> Result<(PathBuf, Guard), LedgerError> {
+        let control = Path::new("/sys/class/zram-control");
+        let index = item::add_zram().map_err(io("make a disk in memory with", control, "; it needs zram and root"))?;
+        let sequence = item::zram_sequence(index).unwrap_or(0);
+        let guard = self.guard(locked(&self.book).intend(vec![Item::Zram { index, sequence }])?);
+        let size = PathBuf::from(format!("/sys/block/zram{index}/disksize"));
+        fs::write(&size, bytes.to_string()).map_err(io("give a size with", &size, ""))?;
+        Ok((PathBuf::from(format!("/dev/zram{index}")), guard))
+    }
+
+    /// Writes down a process that was started; it is ended when the guard goes.
+    ///
+    /// # Errors
+    /// If that cannot be written down.
+    pub fn note_process(&self, pid: u32) -> Result<Guard, LedgerError> {
+        let item = Item::Process { pid, start: started(pid).unwrap_or(0) };
+        Ok(self.guard(locked(&self.book).intend(vec![item])?))
+    }
+
     /// A name for a folder beside the ledgers that nobody else can have. Nothing is made.
     pub(crate) fn scratch_path(&self, name: &str) -> PathBuf {
         locked(&self.book).directory.join(format!("{name}-{:016x}", random()))
@@ -622,7 +680,7 @@ impl Ledger {
     }
 }
 
-/// Loop devices of ours begin here: others count from 0.
+/// Loop devices and served ones of ours begin here: others count from 0.
 const FIRST_LOOP: u32 = 640;
 /// And end before this.
 const LAST_LOOP: u32 = 896;
@@ -648,6 +706,16 @@ fn random() -> u64 {
 
 fn c_path(path: &Path) -> io::Result<CString> {
     Ok(CString::new(path.as_os_str().as_bytes())?)
+}
+
+/// A name in a folder that nobody else can have. Nothing is made.
+pub(crate) fn scratch_name(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!("{name}-{:016x}", random()))
+}
+
+/// The value of a setting: of a list the chosen word.
+pub(crate) fn setting_of(path: &Path) -> io::Result<String> {
+    item::setting(path)
 }
 
 /// Renames, but never onto something that exists.

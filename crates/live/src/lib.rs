@@ -9,10 +9,12 @@
 pub mod cache;
 pub mod capture;
 pub mod clock;
+pub mod disk;
 pub mod doctor;
 pub mod engine;
 mod files;
 pub mod guard;
+pub mod guest;
 pub mod ledger;
 pub mod machine;
 pub mod outcome;
@@ -21,6 +23,7 @@ pub mod run;
 pub mod signal;
 #[cfg(test)]
 mod testing;
+mod ublk;
 pub mod verify;
 
 pub use outcome::Outcome;

@@ -58,6 +58,8 @@ pub enum Progress {
         /// Bytes that will be.
         total_bytes: u64,
     },
+    /// All files are laid out.
+    Ready,
     /// Threads run.
     Running {
         /// Since the clock started.
@@ -77,6 +79,7 @@ impl std::fmt::Display for Progress {
             Progress::SetUp { file, done_bytes, total_bytes } => {
                 write!(f, "laying out file {file}: {} of {} MiB", done_bytes >> 20, total_bytes.div_ceil(1 << 20))
             }
+            Progress::Ready => f.write_str("all files are laid out"),
             Progress::Running { elapsed, threads, counts, .. } => {
                 let Counts { reads, writes, syncs, .. } = counts;
                 let seconds = elapsed.0 / 1_000_000_000;
@@ -185,6 +188,7 @@ pub fn run(plan: &Plan, progress: &dyn Fn(Progress)) -> Result<Outcome, LiveErro
     let set_up_from = Instant::now();
     let made = make_files(plan)?;
     set_up(plan, &parts, progress)?;
+    progress(Progress::Ready);
     let set_up = set_up_from.elapsed();
     if signal::raised() {
         return Err(LiveError::Interrupted);

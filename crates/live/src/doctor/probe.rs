@@ -25,6 +25,7 @@ pub(super) fn abilities(directory: &Path) -> Vec<Ability> {
         locked_memory(),
         device_node("loop", "disks made of files", "/dev/loop-control", "needs root and the module `loop`"),
         device_node("fuse", "modelled disks under the running kernel", "/dev/fuse", "needs root and the module `fuse`"),
+        ublk(),
         kvm(),
         qemu(),
     ]
@@ -260,6 +261,14 @@ fn device_node(name: &'static str, purpose: &'static str, node: &str, advice: &s
     match OpenOptions::new().read(true).write(true).open(node) {
         Ok(_) => ability(name, purpose, Has::Yes, format!("{node} can be opened"), ""),
         Err(error) => ability(name, purpose, Has::No, format!("{node}: {error}"), advice),
+    }
+}
+
+fn ublk() -> Ability {
+    let (name, purpose) = ("ublk", "modelled disks of any depth, without FUSE");
+    match crate::ublk::lacks() {
+        None => ability(name, purpose, Has::Yes, "its driver answers", ""),
+        Some(why) => ability(name, purpose, Has::No, why, "as root: modprobe ublk_drv; FUSE and loop serve instead"),
     }
 }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use super::{LoopOptions, c_path};
-use crate::machine;
+use crate::{machine, ublk};
 
 /// A thing that a run made, or changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +49,20 @@ pub enum Item {
         /// Inode of that file.
         inode: u64,
     },
+    /// A disk in memory (zram).
+    Zram {
+        /// Its number.
+        index: u32,
+        /// Which of all disks that this kernel has had it is; 0 before 5.15, where that is not counted.
+        sequence: u64,
+    },
+    /// A block device that a process serves (ublk).
+    Ublk {
+        /// Its number.
+        index: u32,
+        /// What it carries, and no other does.
+        token: u64,
+    },
     /// A value in sysfs or procfs.
     Setting {
         /// Its file.
@@ -62,6 +76,13 @@ pub enum Item {
     TraceInstance {
         /// Its folder.
         path: PathBuf,
+    },
+    /// A process that does something for us.
+    Process {
+        /// Its number.
+        pid: u32,
+        /// When it started, in ticks since the system did.
+        start: u64,
     },
 }
 
@@ -118,8 +139,11 @@ impl fmt::Display for Item {
                 write!(f, "the mount of {} on {}", source.display(), target.display())
             }
             Item::Loop { index, .. } => write!(f, "the loop device /dev/loop{index}"),
+            Item::Zram { index, .. } => write!(f, "the disk in memory /dev/zram{index}"),
+            Item::Ublk { index, .. } => write!(f, "the served block device {}", ublk::node(*index).display()),
             Item::Setting { path, old, .. } => write!(f, "the setting {}, which was {old:?}", path.display()),
             Item::TraceInstance { path } => write!(f, "the trace instance {}", path.display()),
+            Item::Process { pid, .. } => write!(f, "the process {pid}"),
         }
     }
 }
@@ -164,6 +188,12 @@ impl Item {
                 }
             }
             Item::Loop { index, device, inode } => loop_state(*index, *device, *inode),
+            Item::Zram { index, sequence } => match zram_sequence(*index) {
+                None => State::Gone,
+                Some(now) if now == *sequence => State::There,
+                Some(_) => State::NotOurs("there is another disk of that number".to_owned()),
+            },
+            Item::Ublk { index, token } => ublk_state(*index, *token),
             Item::Setting { path, old, new } => match setting(path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => State::Gone,
                 Err(error) => State::Stuck(error.to_string()),
@@ -175,6 +205,11 @@ impl Item {
                 Ok(None) => State::Gone,
                 Ok(Some(_)) => State::There,
                 Err(stuck) => stuck,
+            },
+            // The number may belong to another by now.
+            Item::Process { pid, start } => match super::started(*pid) {
+                Some(now) if now == *start => State::There,
+                _ => State::Gone,
             },
         }
     }
@@ -205,12 +240,14 @@ impl Item {
                 }
                 places(path, temporary, identity).into_iter().try_for_each(fs::remove_dir_all)
             }
-            Item::Mount { target, .. } => {
+            Item::Mount { target, filesystem, .. } => {
                 let target = c_path(target)?;
                 let begun = Instant::now();
+                // Whoever waits for a server that does not answer is told that there is none any more.
+                let force = if filesystem == "fuse" { libc::MNT_FORCE } else { 0 };
                 loop {
                     // SAFETY: the path is a string that ends with a zero and lives until the call is over.
-                    match check(unsafe { libc::umount2(target.as_ptr(), libc::UMOUNT_NOFOLLOW) }) {
+                    match check(unsafe { libc::umount2(target.as_ptr(), libc::UMOUNT_NOFOLLOW | force) }) {
                         Err(error) if error.raw_os_error() == Some(libc::EBUSY) && begun.elapsed() < PASSING => {
                             std::thread::sleep(Duration::from_millis(5));
                         }
@@ -219,19 +256,80 @@ impl Item {
                 }
             }
             Item::Loop { index, .. } => remove_loop(*index),
+            Item::Zram { index, .. } => {
+                let begun = Instant::now();
+                // Whoever looked at it may not have closed it yet.
+                loop {
+                    match fs::write(ZRAM_REMOVE, index.to_string()) {
+                        Err(error) if error.raw_os_error() == Some(libc::EBUSY) && begun.elapsed() < PASSING => {
+                            std::thread::sleep(Duration::from_millis(5));
+                        }
+                        result => break result,
+                    }
+                }
+            }
+            Item::Ublk { index, .. } => {
+                let mut control = ublk::Control::open()?;
+                control.stop(*index)?;
+                control.delete(*index)
+            }
             Item::Setting { path, old, .. } => {
                 write_setting(path, old)?;
                 let now = setting(path)?;
                 if now == *old { Ok(()) } else { Err(io::Error::other(format!("the kernel made {now:?} of it"))) }
             }
             Item::TraceInstance { path } => fs::remove_dir(path),
+            Item::Process { pid, start } => end_process(*pid, *start),
         }
+    }
+}
+
+/// Reading it makes a disk in memory and tells its number.
+const ZRAM_ADD: &str = "/sys/class/zram-control/hot_add";
+/// A number written to it takes that disk away.
+const ZRAM_REMOVE: &str = "/sys/class/zram-control/hot_remove";
+
+/// Makes a disk in memory without a size; its number.
+pub(super) fn add_zram() -> io::Result<u32> {
+    fs::read_to_string(ZRAM_ADD)?.trim().parse().map_err(io::Error::other)
+}
+
+/// Which disk a number stands for; `None` if there is none.
+pub(super) fn zram_sequence(index: u32) -> Option<u64> {
+    let folder = PathBuf::from(format!("/sys/block/zram{index}"));
+    let text = fs::read_to_string(folder.join("diskseq")).unwrap_or_default();
+    folder.exists().then(|| text.trim().parse().unwrap_or(0))
+}
+
+fn ublk_state(index: u32, token: u64) -> State {
+    match ublk::Control::open().and_then(|mut control| control.info(index)) {
+        Ok(None) => State::Gone,
+        Ok(Some(info)) if info.token == token => State::There,
+        Ok(Some(_)) => State::NotOurs("there is another device of that number".to_owned()),
+        // Without its driver there are no such devices.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => State::Gone,
+        Err(error) => State::Stuck(error.to_string()),
     }
 }
 
 /// How long somebody who only passes by may keep a mount busy: whoever is told of all files that are opened holds each
 /// of them for a moment.
 const PASSING: Duration = Duration::from_secs(2);
+
+/// Ends a process and waits until the kernel has taken from it what it had open.
+fn end_process(pid: u32, start: u64) -> io::Result<()> {
+    let number = libc::pid_t::try_from(pid).map_err(io::Error::other)?;
+    // SAFETY: the call has no preconditions. That the number is still that of our process was looked at just before.
+    check(unsafe { libc::kill(number, libc::SIGKILL) })?;
+    let begun = Instant::now();
+    while super::started(pid) == Some(start) {
+        if begun.elapsed() > PASSING {
+            return Err(io::Error::other("it does not die"));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
+}
 
 fn either(state: Result<State, State>) -> State {
     state.unwrap_or_else(|state| state)
@@ -274,9 +372,8 @@ const DERIVED: &[(&str, &[&str])] = &[
 ];
 
 /// Writes a setting with a single call, as sysfs wants it: it is the old or the new one at every moment. What the
-/// kernel
-/// derives from it anew gets the value back that it had, as far as the kernel takes that: nobody asked for its change.
-/// Known limit: who is killed between the two calls leaves the derived value.
+/// kernel derives from it anew gets the value back that it had, as far as the kernel takes that: nobody asked for its
+/// change. Known limit: who is killed between the two calls leaves the derived value.
 pub(super) fn write_setting(path: &Path, value: &str) -> io::Result<()> {
     use std::io::Write;
     let write = |path: &Path, value: &str| OpenOptions::new().write(true).open(path)?.write_all(value.as_bytes());

@@ -68,10 +68,13 @@ fn item_fields(item: &Item) -> Vec<String> {
         Item::Loop { index, device, inode } => {
             vec!["loop".into(), index.to_string(), device.to_string(), inode.to_string()]
         }
+        Item::Zram { index, sequence } => vec!["zram".into(), index.to_string(), sequence.to_string()],
+        Item::Ublk { index, token } => vec!["ublk".into(), index.to_string(), token.to_string()],
         Item::Setting { path: at, old, new } => {
             vec!["setting".into(), path(at), escaped(old.as_bytes()), escaped(new.as_bytes())]
         }
         Item::TraceInstance { path: at } => vec!["trace".into(), path(at)],
+        Item::Process { pid, start } => vec!["process".into(), pid.to_string(), start.to_string()],
     }
 }
 
@@ -130,6 +133,9 @@ fn item(kind: &str, fields: &[&str]) -> Option<Item> {
         }
         ("setting", [at, old, new]) => Item::Setting { path: path(at)?, old: text(old)?, new: text(new)? },
         ("trace", [at]) => Item::TraceInstance { path: path(at)? },
+        ("zram", [index, sequence]) => Item::Zram { index: index.parse().ok()?, sequence: sequence.parse().ok()? },
+        ("ublk", [index, token]) => Item::Ublk { index: index.parse().ok()?, token: token.parse().ok()? },
+        ("process", [pid, start]) => Item::Process { pid: pid.parse().ok()?, start: start.parse().ok()? },
         _ => return None,
     })
 }
@@ -198,6 +204,9 @@ mod tests {
             Item::Loop { index: 640, device: 64512, inode: 77 },
             Item::Setting { path: odd.clone(), old: String::new(), new: "12 [x]".into() },
             Item::TraceInstance { path: odd },
+            Item::Process { pid: 12, start: 345 },
+            Item::Zram { index: 3, sequence: 77 },
+            Item::Ublk { index: 641, token: u64::MAX },
         ]
     }
 
@@ -212,7 +221,7 @@ mod tests {
         text.push_str(&Line::Settled(4).to_text());
         let (head, open) = parse(text.as_bytes()).expect("a ledger");
         assert_eq!(head, Some(owner()));
-        assert_eq!(open.keys().copied().collect::<Vec<u64>>(), [1, 2, 3, 5, 6, 7]);
+        assert_eq!(open.keys().copied().collect::<Vec<u64>>(), [1, 2, 3, 5, 6, 7, 8, 9, 10]);
         assert_eq!(open[&1].1, Some(Identity::File { device: 1, inode: 2, born_ns: -3 }));
         assert_eq!(open[&6].1, Some(Identity::Value("8 ".into())));
         for (id, (item, _)) in &open {

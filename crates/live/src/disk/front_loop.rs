@@ -1,0 +1,422 @@
+//! The loop device on top of the file: what the kernel's block layer sees of a modelled disk.
+//!
+//! The device has a number of its own and is removed as a whole afterwards, so that no setting outlives it. How many
+//! requests the kernel has under way at most (the tags) is made smaller than the 128 of loop devices: with 128 tags the
+//! scheduler never has anything to choose from. The kernel resizes tags only while there is no scheduler, takes at
+//! least four, and afterwards says `nr_requests` of the scheduler, which is another number; so the depth is [found
+//! out](set_depth): twice as many direct reads are sent as there should be tags, the server holds them, and counts.
+//!
+//! Known limits: fewer than four tags cannot be had (a drive that takes one command at a time has up to three more
+//! waiting in front of it, in order of arrival, where no scheduler sees them). Loop devices have no forced unit access:
+//! the kernel sends a flush instead.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::control::{Counters, Mode, Order, Wire};
+use super::{DEPTHS, DiskError, Front, Spec};
+use crate::machine;
+
+/// Settings of the queue that are recorded; those that can be chosen come first.
+pub(super) const SETTINGS: &[&str] = &[
+    "scheduler",
+    "read_ahead_kb",
+    "max_sectors_kb",
+    "nomerges",
+    "wbt_lat_usec",
+    "nr_requests",
+    "rotational",
+    "write_cache",
+    "logical_block_size",
+    "max_segments",
+];
+const NR_CHOSEN: usize = 6;
+
+/// What precedes the name of a scheduler's tunable.
+pub const ELEVATOR: &str = "elevator.";
+
+/// A tunable of a scheduler, as the simulator has it and as the kernel has it.
+#[derive(Debug)]
+pub struct Tunable {
+    /// The scheduler.
+    pub scheduler: &'static str,
+    /// Its name in the simulator.
+    pub name: &'static str,
+    /// Its file below `queue/iosched`.
+    pub file: &'static str,
+    /// What the kernel counts for one of the simulator's units.
+    pub factor: u64,
+}
+
+const fn tunable(scheduler: &'static str, name: &'static str, file: &'static str, factor: u64) -> Tunable {
+    Tunable { scheduler, name, file, factor }
+}
+
+/// Every tunable that both have. No two schedulers have one of the same name.
+pub const TUNABLES: &[Tunable] = &[
+    tunable("bfq", "slice_idle_us", "slice_idle_us", 1),
+    tunable("bfq", "timeout_sync_ms", "timeout_sync", 1),
+    tunable("bfq", "max_budget", "max_budget", 1),
+    tunable("bfq", "fifo_expire_sync_ms", "fifo_expire_sync", 1),
+    tunable("bfq", "fifo_expire_async_ms", "fifo_expire_async", 1),
+    tunable("bfq", "back_seek_max_kb", "back_seek_max", 1),
+    tunable("bfq", "back_seek_penalty", "back_seek_penalty", 1),
+    tunable("bfq", "low_latency", "low_latency", 1),
+    tunable("mq-deadline", "read_expire_ms", "read_expire", 1),
+    tunable("mq-deadline", "write_expire_ms", "write_expire", 1),
+    tunable("mq-deadline", "writes_starved", "writes_starved", 1),
+    tunable("mq-deadline", "fifo_batch", "fifo_batch", 1),
+    tunable("mq-deadline", "front_merges", "front_merges", 1),
+    tunable("mq-deadline", "async_depth", "async_depth", 1),
+    tunable("kyber", "read_lat_us", "read_lat_nsec", 1000),
+    tunable("kyber", "write_lat_us", "write_lat_nsec", 1000),
+];
+
+/// The tunable of a key such as `elevator.slice_idle_us`.
+pub fn find_tunable(key: &str) -> Option<&'static Tunable> {
+    let name = key.strip_prefix(ELEVATOR)?;
+    TUNABLES.iter().find(|tunable| tunable.name == name)
+}
+
+/// Checks a setting of the queue as it is typed.
+pub(super) fn check(key: &str, value: &str) -> Result<(), String> {
+    if key.starts_with(ELEVATOR) {
+        let Some(tunable) = find_tunable(key) else { return Err(format!("no scheduler here has `{key}`")) };
+        let fits = value.parse::<u64>().is_ok_and(|number| number < (1 << 32) / tunable.factor);
+        return if fits { Ok(()) } else { Err(format!("`{key}` cannot be `{value}`")) };
+    }
+    if !SETTINGS[..NR_CHOSEN].contains(&key) {
+        let known = SETTINGS[..NR_CHOSEN].join(", ");
+        return Err(format!("`{key}` is not known; there are fault, power, depth, {known}"));
+    }
+    let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
+    let fits = if key == "scheduler" {
+        !value.is_empty() && value.chars().all(is_word)
+    } else {
+        value.parse::<u64>().is_ok_and(|number| number < 1 << 32)
+    };
+    if fits { Ok(()) } else { Err(format!("`{key}` cannot be `{value}`")) }
+}
+
+/// `/sys/block/NAME/queue` of a node.
+pub(super) fn queue(node: &Path) -> PathBuf {
+    Path::new("/sys/block").join(node.file_name().unwrap_or_default()).join("queue")
+}
+
+fn write(path: &Path, value: &str) -> Result<(), DiskError> {
+    fs::write(path, value).map_err(|error| DiskError::Setting { path: path.to_owned(), value: value.to_owned(), error })
+}
+
+/// Sets one of the queue's settings, or a tunable of its scheduler. The kernel derives the window of read-ahead anew
+/// from some of them; nobody asked for that.
+pub(super) fn set(node: &Path, key: &str, value: &str) -> Result<(), DiskError> {
+    let folder = queue(node);
+    if let Some(tunable) = find_tunable(key) {
+        let number: u64 = value.parse().unwrap_or(0);
+        return write(&folder.join("iosched").join(tunable.file), &(number * tunable.factor).to_string());
+    }
+    let window = fs::read_to_string(folder.join("read_ahead_kb")).unwrap_or_default();
+    write(&folder.join(key), value)?;
+    if key != "read_ahead_kb" && !window.is_empty() {
+        write(&folder.join("read_ahead_kb"), window.trim())?;
+    }
+    Ok(())
+}
+
+/// Makes the queue what the disk wants.
+pub(super) fn prepare(node: &Path, spec: &Spec) -> Result<(), DiskError> {
+    let direct = Path::new("/sys/block").join(node.file_name().unwrap_or_default()).join("loop/dio");
+    if fs::read_to_string(&direct).is_ok_and(|value| value.trim() != "1") {
+        return Err(DiskError::Kernel("its loop devices do no direct I/O on FUSE".to_owned()));
+    }
+    set(node, "rotational", if spec.rotational()? { "1" } else { "0" })?;
+    if spec.cache_bytes().is_none() {
+        // Older kernels do not let it be changed; then flushes come that have nothing to do.
+        let _ = set(node, "write_cache", "write through");
+    }
+    set(node, "scheduler", spec.usual_scheduler()?)?;
+    set(node, "max_sectors_kb", "1024")?;
+    set_window(node, spec)?;
+    spec.queue.iter().filter(|(key, _)| !of_scheduler(key)).try_for_each(|(key, value)| set(node, key, value))
+}
+
+/// Sets the window of read-ahead.
+pub(super) fn set_window(node: &Path, spec: &Spec) -> Result<(), DiskError> {
+    let asked = spec.queue.iter().find(|(key, _)| key == "read_ahead_kb");
+    set(node, "read_ahead_kb", asked.map_or("128", |(_, value)| value))
+}
+
+/// Whether a setting goes when the scheduler is changed, even to the same one.
+pub(super) fn of_scheduler(key: &str) -> bool {
+    key == "nr_requests" || key.starts_with(ELEVATOR)
+}
+
+/// Makes the scheduler what the disk wants, once there is a scheduler to stay.
+pub(super) fn prepare_scheduler(node: &Path, spec: &Spec, front: Front) -> Result<(), DiskError> {
+    let has_one = spec.scheduler().map_or_else(|| spec.usual_scheduler(), Ok)? != "none";
+    if front == Front::Ublk && has_one {
+        // The kernel makes it twice the tags, of which a loop device had 128 at its birth: the layers above are to find
+        // the same, whichever front it is.
+        set(node, "nr_requests", NR_REQUESTS)?;
+    }
+    spec.queue.iter().filter(|(key, _)| of_scheduler(key)).try_for_each(|(key, value)| set(node, key, value))
+}
+
+/// Requests that the scheduler of a loop device holds.
+const NR_REQUESTS: &str = "256";
+
+/// What the kernel says of the queue.
+pub(super) fn settings(node: &Path) -> Vec<(String, String)> {
+    let folder = queue(node);
+    let read = |name: &&str| {
+        let text = fs::read_to_string(folder.join(name)).ok()?;
+        Some(((*name).to_owned(), machine::chosen(&text).to_owned()))
+    };
+    let mut all: Vec<(String, String)> = SETTINGS.iter().filter_map(read).collect();
+    // Those of the scheduler in use only: the others have no file.
+    let scheduler = all.iter().find(|(key, _)| key == "scheduler").map(|(_, value)| value.clone()).unwrap_or_default();
+    all.extend(TUNABLES.iter().filter(|tunable| tunable.scheduler == scheduler).filter_map(|tunable| {
+        let text = fs::read_to_string(folder.join("iosched").join(tunable.file)).ok()?;
+        let number = text.trim().parse::<u64>().ok()? / tunable.factor;
+        Some((format!("{ELEVATOR}{}", tunable.name), number.to_string()))
+    }));
+    all
+}
+
+/// A page that direct I/O may read into.
+#[repr(C, align(4096))]
+struct Page([u8; 4096]);
+
+fn open_direct(node: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(node)
+}
+
+fn read(file: &File, offset: u64) -> io::Result<()> {
+    let mut page = Box::new(Page([0; 4096]));
+    file.read_exact_at(&mut page.0, offset)
+}
+
+/// Gives an order to the server.
+pub(super) fn order(wire: &mut Wire, order: &Order) -> Result<Counters, DiskError> {
+    wire.say(order).map_err(DiskError::Server)?;
+    match wire.hear() {
+        Ok(Some(counters)) => Ok(counters),
+        Ok(None) => Err(DiskError::Server(io::ErrorKind::UnexpectedEof.into())),
+        Err(error) => Err(DiskError::Server(error)),
+    }
+}
+
+/// So long nothing more must come before it is taken to be all.
+const QUIET: Duration = Duration::from_millis(40);
+
+/// Sets how many requests the kernel has under way at most, and finds out how many that is. Tags are counted without a
+/// scheduler, which may have reasons of its own not to use them all. Fewer than the kernel takes are those that a front
+/// has made: then nothing is set.
+pub(super) fn set_depth(node: &Path, wire: &mut Wire, spec: &Spec, mode: Mode) -> Result<u32, DiskError> {
+    let scheduler = fs::read_to_string(queue(node).join("scheduler")).unwrap_or_default();
+    set(node, "scheduler", "none")?;
+    // With the scheduler the kernel forgets how many tags there are: it says those of the birth again, and writing that
+    // number would change nothing. One less comes before it.
+    for depth in [spec.depth.saturating_sub(1), spec.depth].into_iter().filter(|depth| DEPTHS.contains(depth)) {
+        set(node, "nr_requests", &depth.to_string())?;
+    }
+    let found = depth(node, wire, spec, mode);
+    set(node, "scheduler", machine::chosen(&scheduler))?;
+    found
+}
+
+fn depth(node: &Path, wire: &mut Wire, spec: &Spec, mode: Mode) -> Result<u32, DiskError> {
+    let nr_reads = u64::from(2 * spec.depth);
+    let stride = spec.bytes / nr_reads / 4096 * 4096;
+    let file = open_direct(node).map_err(|error| DiskError::Device { node: node.to_owned(), error })?;
+    order(wire, &Order::Mode(Mode::Hold))?;
+    let found = std::thread::scope(|scope| {
+        for nr in 0..nr_reads {
+            let file = &file;
+            let spawned = std::thread::Builder::new().stack_size(64 << 10).spawn_scoped(scope, move || {
+                // A read that fails shows as a depth that is too small.
+                let _ = read(file, nr * stride);
+            });
+            if spawned.is_err() {
+                break;
+            }
+        }
+        let (mut most, mut since, begun) = (0, Instant::now(), Instant::now());
+        let counted = loop {
+            let counters = match order(wire, &Order::Count) {
+                Ok(counters) => counters,
+                Err(error) => break Err(error),
+            };
+            if counters.most > most {
+                (most, since) = (counters.most, Instant::now());
+            }
+            if (most > 0 && since.elapsed() > QUIET) || begun.elapsed() > Duration::from_secs(2) {
+                break Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        // Whatever has come of it: nobody is left waiting.
+        let counters = order(wire, &Order::Mode(Mode::Instant))?;
+        counted.map(|()| most.max(counters.outstanding))
+    });
+    order(wire, &Order::Mode(mode))?;
+    found.map(|most| most as u32)
+}
+
+/// Service that the time of the layers above is measured with.
+const SERVICE: Duration = Duration::from_millis(1);
+const NR_READS: u64 = 120;
+/// More than this is a disturbance, and not the way through the kernel.
+const MOST: Duration = Duration::from_micros(300);
+
+/// Finds out how long a small read takes on its way through the kernel and back: the median of how much longer a
+/// program waits than the server did.
+pub(super) fn lead(node: &Path, wire: &mut Wire, spec: &Spec) -> Result<Duration, DiskError> {
+    let failed = |error| DiskError::Device { node: node.to_owned(), error };
+    let file = open_direct(node).map_err(failed)?;
+    order(wire, &Order::Mode(Mode::After(SERVICE.as_nanos() as u64)))?;
+    let mut times = Vec::new();
+    let result = (0..NR_READS).try_for_each(|nr| {
+        let begun = Instant::now();
+        let result = read(&file, nr * 4096 % spec.bytes);
+        times.push(begun.elapsed().saturating_sub(SERVICE));
+        result
+    });
+    order(wire, &Order::Mode(Mode::Instant))?;
+    result.map_err(failed)?;
+    times.sort_unstable();
+    Ok(times[times.len() / 2].min(MOST))
+}
+
+const BLKPG: libc::Ioctl = 0x1269;
+/// Operations of it.
+const ADD: libc::c_int = 1;
+const REMOVE: libc::c_int = 2;
+const BLKFLSBUF: libc::Ioctl = 0x1261;
+
+/// `linux/blkpg.h`.
+#[repr(C)]
+struct PartitionArgument {
+    operation: libc::c_int,
+    flags: libc::c_int,
+    bytes: libc::c_int,
+    data: *const Partition,
+}
+
+/// `linux/blkpg.h`.
+#[repr(C)]
+struct Partition {
+    start: i64,
+    length: i64,
+    number: libc::c_int,
+    device_name: [u8; 64],
+    volume_name: [u8; 64],
+}
+
+/// Where partitions begin.
+const ALIGN: u64 = 1 << 20;
+
+/// Places of equal partitions.
+pub(super) fn places(bytes: u64, nr: u32) -> Vec<(u64, u64)> {
+    let length = (bytes - ALIGN) / u64::from(nr.max(1)) / ALIGN * ALIGN;
+    (0..u64::from(nr)).map(|i| (ALIGN + i * length, length)).collect()
+}
+
+/// Makes equal partitions: the kernel is told where they are, nothing is written to the disk.
+pub(super) fn add_partitions(node: &Path, bytes: u64, nr: u32) -> Result<(), DiskError> {
+    let failed = |error| DiskError::Device { node: node.to_owned(), error };
+    let device = File::open(node).map_err(failed)?;
+    for (place, number) in places(bytes, nr).into_iter().zip(1..) {
+        partition(&device, ADD, number, place).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Adds or removes a partition.
+fn partition(device: &File, operation: libc::c_int, number: libc::c_int, place: (u64, u64)) -> io::Result<()> {
+    let (start, length) = (place.0 as i64, place.1 as i64);
+    let data = Partition { start, length, number, device_name: [0; 64], volume_name: [0; 64] };
+    let bytes = size_of::<Partition>() as libc::c_int;
+    let argument = PartitionArgument { operation, flags: 0, bytes, data: &raw const data };
+    // SAFETY: the request reads the two structures, which live until the call is over.
+    match unsafe { libc::ioctl(device.as_raw_fd(), BLKPG, &raw const argument) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Takes away the partitions that the kernel has found on the medium by itself: a loop device is not looked through.
+pub(super) fn remove_partitions(node: &Path) -> Result<(), DiskError> {
+    let name = node.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let entries = fs::read_dir(Path::new("/sys/block").join(&name)).into_iter().flatten().flatten();
+    for entry in entries {
+        let found = entry.file_name().to_string_lossy().into_owned();
+        let number = found.strip_prefix(&name).and_then(|rest| rest.strip_prefix('p')?.parse().ok());
+        if let Some(number) = number {
+            let failed = |error| DiskError::Device { node: node.to_owned(), error };
+            partition(&File::open(node).map_err(failed)?, REMOVE, number, (0, 0)).map_err(failed)?;
+        }
+    }
+    Ok(())
+}
+
+/// Forgets what the kernel has cached of the device (and tries to write what it has not written).
+pub(super) fn forget(node: &Path) -> io::Result<()> {
+    let device = File::open(node)?;
+    // SAFETY: the request takes no argument.
+    if unsafe { libc::ioctl(device.as_raw_fd(), BLKFLSBUF, 0) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Nodes of the device and its partitions.
+pub(super) fn nodes(node: &Path, partitions: u32) -> Vec<PathBuf> {
+    let mut all = vec![node.to_owned()];
+    all.extend((1..=partitions).map(|nr| PathBuf::from(format!("{}p{nr}", node.display()))));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partitions_are_equal_aligned_and_inside() {
+        for (bytes, nr) in [(4 << 30, 2), (64 << 20, 3), (3 << 20, 2), (1 << 40, 16)] {
+            let places = places(bytes, nr);
+            assert_eq!(places.len(), nr as usize);
+            let mut end = ALIGN;
+            for (start, length) in places {
+                assert!(start == end && length > 0 && length % ALIGN == 0, "{bytes} {nr}");
+                end = start + length;
+            }
+            assert!(end <= bytes);
+        }
+        assert_eq!(size_of::<Partition>(), 152);
+    }
+
+    #[test]
+    fn settings_are_known_by_name() {
+        for (key, value, fine) in [
+            ("scheduler", "mq-deadline", true),
+            ("scheduler", "../x", false),
+            ("read_ahead_kb", "512", true),
+            ("read_ahead_kb", "-1", false),
+            ("rotational", "1", false),
+            ("nr_requests", "64", true),
+            ("elevator.slice_idle_us", "0", true),
+            ("elevator.slice_idle_us", "off", false),
+            ("elevator.read_lat_us", "4294968", false),
+            ("elevator.wr_coeff", "30", false),
+            ("elevator.", "30", false),
+            ("max_segments", "4", false),
+        ] {
+            assert_eq!(check(key, value).is_ok(), fine, "{key}={value}");
+        }
+    }
+}
