@@ -1,7 +1,7 @@
 // The page: unpacks the data, puts the sections in order, and keeps the colour scheme.
 
 import { render } from "preact";
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useState } from "preact/hooks";
 import { Histories, Latencies, Samples } from "./charts.tsx";
 import { firstView, prepare } from "./lanes.ts";
 import { Disk, FileMaps, Requests } from "./maps.tsx";
@@ -17,25 +17,26 @@ type Scheme = "auto" | "light" | "dark";
 
 function useScheme(): [Scheme, (next: Scheme) => void] {
   const [scheme, set] = useState<Scheme>("auto");
-  useEffect(() => {
+  useLayoutEffect(() => {
     const { dataset } = document.documentElement;
-    if (scheme === "auto") delete dataset.scheme;
-    else dataset.scheme = scheme;
-    shared.scheme.set(shared.scheme.get() + 1);
-  }, [scheme]);
-  useEffect(() => {
-    const changed = () => shared.scheme.set(shared.scheme.get() + 1);
     const media = matchMedia("(prefers-color-scheme: dark)");
-    // Paper is white: canvases are painted again, at once, in the colours of the print style.
+    // Canvases are painted again in the colours of the look.
+    const changed = () => {
+      const dark = scheme === "dark" || (scheme === "auto" && media.matches);
+      dataset.look = dark && !dataset.print ? "dark" : "light";
+      shared.scheme.set(shared.scheme.get() + 1);
+    };
+    // Paper is white, and does not wait.
     const printing = () => {
-      document.documentElement.dataset.print = "1";
+      dataset.print = "1";
       changed();
       window.dispatchEvent(new Event("iowhy-print"));
     };
     const printed = () => {
-      delete document.documentElement.dataset.print;
+      delete dataset.print;
       changed();
     };
+    changed();
     media.addEventListener("change", changed);
     window.addEventListener("beforeprint", printing);
     window.addEventListener("afterprint", printed);
@@ -44,7 +45,7 @@ function useScheme(): [Scheme, (next: Scheme) => void] {
       window.removeEventListener("beforeprint", printing);
       window.removeEventListener("afterprint", printed);
     };
-  }, []);
+  }, [scheme]);
   return [scheme, set];
 }
 

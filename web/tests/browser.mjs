@@ -1,10 +1,17 @@
 // The page in a real browser: Debian's headless Chromium, over file://.
-//   node tests/browser.mjs [--out DIR]                                samples made here: plugged, busy, hostile, empty
-//   node tests/browser.mjs REPORT.html --json REPORT.json [--out DIR] a report that iowhy wrote
-// Prints one line for each check, and exits with 1 if one failed. CHROMIUM names another browser.
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+//   node tests/browser.mjs [--reports DIR] [--iowhy PROGRAM] [--out DIR]
+//                                                                     samples made here (plugged, busy, hostile, empty),
+//                                                                     every NAME.html beside a NAME.json in DIR, and the
+//                                                                     server of PROGRAM
+//   node tests/browser.mjs REPORT.html --json REPORT.json [--out DIR] one report that iowhy wrote
+// Prints one line for each check (with --failures for those that failed), and exits with 1 if one failed. CHROMIUM names another browser. Pictures of every page,
+// light and dark, are left in DIR of --out.
+import { execFileSync, spawn } from "node:child_process";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
+import { tmpdir } from "node:os";
 import { basename, join, resolve } from "node:path";
+import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
 import { chromium } from "playwright-core";
 import { samples } from "./make-samples.mjs";
@@ -16,16 +23,25 @@ const option = (name) => {
   return at < 0 ? undefined : args.splice(at, 2)[1];
 };
 const jsonFile = option("--json");
+const reportsFolder = option("--reports");
+const iowhy = option("--iowhy");
+const onlyFailures = args.includes("--failures");
+if (onlyFailures) args.splice(args.indexOf("--failures"), 1);
 const out = resolve(option("--out") ?? "out");
 const htmlFile = args[0];
 mkdirSync(out, { recursive: true });
 const axe = readFileSync(new URL(import.meta.resolve("axe-core/axe.min.js")), "utf8");
 
+let checks = 0;
 let failed = 0;
 function check(what, ok, more = "") {
+  checks++;
   if (!ok) failed++;
+  if (ok && onlyFailures) return;
   console.log(`${ok ? "ok  " : "FAIL"} ${what}${more === "" ? "" : `: ${more}`}`);
 }
+/** What `--json` printed, beside the page. */
+const read = (html) => JSON.parse(readFileSync(html.replace(/\.html$/, ".json"), "utf8"));
 const close = (x, y) => Math.abs(x - y) <= 1e-9 * Math.max(1, Math.abs(x), Math.abs(y));
 
 /** Opens a page and keeps what it complains about and asks for. */
@@ -347,7 +363,35 @@ async function accessible(page, name) {
   );
 }
 
-/** Longest time between frames while the view moves, and longest drawing. */
+/** Longest time between frames while the view is dragged and moved by keys, in ms, and how many there were. */
+async function panned(page, y, box) {
+  await page.evaluate(() => {
+    window.frames_ = [];
+    let last = performance.now();
+    const tick = (now) => {
+      window.frames_.push(now - last);
+      last = now;
+      window.ticking = requestAnimationFrame(tick);
+    };
+    window.ticking = requestAnimationFrame(tick);
+  });
+  await page.mouse.move(box.x + box.width * 0.8, y);
+  await page.mouse.down();
+  for (let i = 0; i < 60; i++) await page.mouse.move(box.x + box.width * (0.8 - 0.01 * i), y);
+  await page.mouse.up();
+  for (let i = 0; i < 15; i++) await page.keyboard.press("ArrowRight");
+  await page.waitForTimeout(300);
+  const frames = await page.evaluate(() => {
+    cancelAnimationFrame(window.ticking);
+    return window.frames_.slice(1);
+  });
+  return { longest: Math.max(...frames), frames: frames.length };
+}
+
+/**
+ * No frame is long while the view moves. A neighbour on the machine takes frames away as well, so it is tried again: a
+ * page that is slow itself is slow each time.
+ */
 async function smooth(page, name) {
   await page.locator("#lanes").scrollIntoViewIfNeeded();
   const box = await page.locator("#lanes canvas").boundingBox();
@@ -356,47 +400,38 @@ async function smooth(page, name) {
     await page.focus("#lanes");
     if (whole) for (let i = 0; i < 3; i++) await page.keyboard.press("+");
     await page.waitForTimeout(400);
-    await page.evaluate(() => {
-      window.frames_ = [];
-      let last = performance.now();
-      const tick = (now) => {
-        window.frames_.push(now - last);
-        last = now;
-        window.ticking = requestAnimationFrame(tick);
-      };
-      window.ticking = requestAnimationFrame(tick);
-    });
-    const y = box.y + 12;
-    await page.mouse.move(box.x + box.width * 0.8, y);
-    await page.mouse.down();
-    for (let i = 0; i < 60; i++) await page.mouse.move(box.x + box.width * (0.8 - 0.01 * i), y);
-    await page.mouse.up();
-    for (let i = 0; i < 15; i++) await page.keyboard.press("ArrowRight");
-    await page.waitForTimeout(300);
-    const frames = await page.evaluate(() => {
-      cancelAnimationFrame(window.ticking);
-      return window.frames_.slice(1);
-    });
-    const longest = Math.max(...frames);
+    const tries = [];
+    while (tries.length < 4 && !tries.some((of) => of.longest <= 100)) tries.push(await panned(page, box.y + 12, box));
     const drawing = Number(await page.locator("#lanes canvas").getAttribute("data-draw-ms"));
     check(
       `${name}: panning ${whole ? "an eighth or more of the run" : "the first view"}, no frame over 100 ms`,
-      longest <= 100,
-      `${frames.length} frames, longest ${longest.toFixed(0)} ms, last drawing ${drawing} ms`,
+      tries.at(-1).longest <= 100,
+      `${tries.map((of) => `${of.frames} frames, longest ${of.longest.toFixed(0)} ms`).join("; ")}; last drawing ${drawing} ms`,
     );
   }
 }
 
-async function one(browser, name, html, report, { measure = true } = {}) {
+/** When something was first seen, in ms since the page was asked for. */
+const painted = (page) =>
+  page.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? Number.POSITIVE_INFINITY);
+
+/** Everything about one page; what its first view says of stalls. */
+async function one(browser, name, html, report) {
   const url = pathToFileURL(html).href;
   const { context, page, seen } = await open(browser, url);
-  const paint = await page.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? -1);
-  if (measure) check(`${name}: first paint within 1 s`, paint >= 0 && paint <= 1000, `${paint.toFixed(0)} ms`);
+  const paints = [await painted(page)];
+  while (paints.length < 4 && !paints.some((at) => at <= 1000)) {
+    const again = await open(browser, url);
+    paints.push(await painted(again.page));
+    await again.context.close();
+  }
+  check(`${name}: first paint within 1 s`, paints.at(-1) <= 1000, paints.map((at) => `${at.toFixed(0)} ms`).join("; "));
   check(`${name}: the page is drawn`, (await page.locator("#verdict-title").count()) === 1);
   const stalls = await page.$eval("#lanes", (of) => ({ ...of.dataset }));
-  console.log(
-    `     ${name}: first view ${stalls.from} to ${stalls.to} ns, stalls ${stalls.stalls0 ?? "-"} (${stalls.stalled0 ?? "-"} ns) and ${stalls.stalls1 ?? "-"} (${stalls.stalled1 ?? "-"} ns)`,
-  );
+  if (!onlyFailures)
+    console.log(
+      `     ${name}: first view ${stalls.from} to ${stalls.to} ns, stalls ${stalls.stalls0 ?? "-"} (${stalls.stalled0 ?? "-"} ns) and ${stalls.stalls1 ?? "-"} (${stalls.stalled1 ?? "-"} ns)`,
+    );
   await page.screenshot({ path: join(out, `${name}-light.png`), fullPage: true });
   await numbers(page, report);
   await linking(page, report);
@@ -426,6 +461,7 @@ async function one(browser, name, html, report, { measure = true } = {}) {
   check(`${name}: no request to anything`, asked.length === 0, asked.join(" "));
   const errors = all.flatMap((of) => of.errors);
   check(`${name}: no console error`, errors.length === 0, errors.slice(0, 3).join(" | "));
+  return stalls;
 }
 
 /** Strings that try to be more than text. */
@@ -450,13 +486,14 @@ async function hostility(browser, html, report, strings) {
   await context.close();
 }
 
-/** The page of a server: lists, shows, follows a run; with the token of its address. */
-async function serving(browser, report) {
+/** A server of our own, which remembers what it was asked for; a run is in flight when it is first asked. */
+async function counterfeit(report) {
   const seen = [];
   let polls = 0;
   const server = createServer((request, response) => {
     const url = new URL(request.url, "http://x");
     const send = (type, body) => response.writeHead(200, { "content-type": type }).end(body);
+    const json = (value) => send("application/json", JSON.stringify(value));
     if (url.pathname === "/") {
       const page = readFileSync(new URL("../dist/report.html", import.meta.url), "utf8");
       return send(
@@ -468,27 +505,47 @@ async function serving(browser, report) {
     }
     seen.push([url.pathname + url.search, request.headers["x-iowhy-token"]]);
     if (url.pathname === "/api/sets")
-      return send(
-        "application/json",
-        JSON.stringify({
-          sets: [1, 2].map((id) => ({ id: `s${id}`, label: `set ${id}`, runs: 3, job: "<b>", at: "2026-11-22" })),
-        }),
-      );
-    if (url.pathname === "/api/report") return send("application/json", JSON.stringify(report));
+      return json({
+        sets: [1, 2].map((id) => ({ id: `s${id}`, label: `set ${id}`, runs: 3, job: "<b>", at: "2026-11-22" })),
+      });
+    if (url.pathname === "/api/report") return json(report);
     if (url.pathname === "/api/live")
-      return send(
-        "application/json",
-        JSON.stringify({ run: polls++ < 2 ? { label: "now", done: polls, total: 5, text: "running" } : null }),
-      );
+      return json({ run: polls++ < 2 ? { label: "now", done: polls, total: 5, text: "running" } : null });
     return response.writeHead(204).end();
   });
   await new Promise((done) => server.listen(0, "127.0.0.1", done));
-  const { context, page, seen: heard } = await open(browser, `http://127.0.0.1:${server.address().port}/?token=s3cret`);
-  await page.waitForSelector(".served option[value=s2]", { state: "attached" });
-  await page.waitForSelector(".live progress", { timeout: 5_000 });
-  check("serve: a run in flight shows", (await page.locator(".live progress").getAttribute("max")) === "5");
+  const close = () =>
+    new Promise((done) => {
+      server.closeAllConnections();
+      server.close(done);
+    });
+  return { url: `http://127.0.0.1:${server.address().port}/?token=s3cret`, seen, close };
+}
+
+/** Opens the page of a server, has two sets of its store shown, and gives both to `then` before it is closed. */
+async function shown(browser, name, url, last, then) {
+  const { context, page, seen } = await open(browser, url);
+  await page.waitForSelector(`.served option[value="${last}"]`, { state: "attached" });
+  await then.before?.(page);
   await page.getByRole("button", { name: "Show" }).click();
-  await page.waitForSelector("#verdict-title");
+  await page.waitForSelector("#verdict-title", { timeout: 60_000 });
+  await then.after?.(page);
+  check(`${name}: no console error`, seen.errors.length === 0, seen.errors.join(" | "));
+  const { origin } = new URL(url);
+  const others = seen.requests.filter((of) => !of.startsWith(`${origin}/`) && !of.startsWith("blob:"));
+  check(`${name}: asks nobody else`, others.length === 0, others.join(" "));
+  await context.close();
+}
+
+/** The page of a server: lists, shows, follows a run; with the token of its address. */
+async function serving(browser, report) {
+  const { url, seen, close } = await counterfeit(report);
+  await shown(browser, "serve", url, "s2", {
+    before: async (page) => {
+      await page.waitForSelector(".live progress", { timeout: 5_000 });
+      check("serve: a run in flight shows", (await page.locator(".live progress").getAttribute("max")) === "5");
+    },
+  });
   check(
     "serve: asks for the chosen report",
     seen.some(([path]) => path === "/api/report?a=s2&b=s1"),
@@ -498,16 +555,46 @@ async function serving(browser, report) {
     "serve: each request has the token",
     seen.every(([, token]) => token === "s3cret"),
   );
-  check(
-    "serve: no console error",
-    heard.errors.filter((of) => !of.includes("favicon")).length === 0,
-    heard.errors.join(" | "),
-  );
-  await context.close();
-  await new Promise((done) => {
-    server.closeAllConnections();
-    server.close(done);
+  await close();
+}
+
+/** The same with iowhy's own server, over a store with two sets. */
+async function served(browser, iowhy) {
+  const store = mkdtempSync(join(tmpdir(), "iowhy-served-"));
+  const call = (line) => execFileSync(iowhy, line, { encoding: "utf8", maxBuffer: 1 << 28 });
+  const job = [
+    "dd",
+    "if=/dev/sda",
+    "bs=64k",
+    "count=200",
+    "--disk",
+    "sata-2014",
+    "--repeat",
+    "2",
+    "--trace",
+    "--store",
+    store,
+  ];
+  call(["run", ...job, "--on", "sim:linux-4.4", "--label", "before"]);
+  call(["run", ...job, "--on", "sim:linux-4.4,read_ahead_kb=16", "--label", "after"]);
+  const wanted = JSON.parse(call(["report", "before", "after", "--store", store, "--json"]));
+  const server = spawn(iowhy, ["report", "--serve", "--store", store], {
+    stdio: ["ignore", "pipe", "inherit"],
   });
+  const ended = new Promise((done) => server.on("exit", done));
+  try {
+    const line = await Promise.race([
+      new Promise((done) => createInterface(server.stdout).once("line", done)),
+      ended.then((code) => Promise.reject(new Error(`iowhy report --serve ended with ${code}`))),
+    ]);
+    await shown(browser, "served", line.match(/http:\S+/)?.[0], "before", {
+      after: (page) => numbers(page, wanted),
+    });
+  } finally {
+    server.kill("SIGTERM");
+    check("served: ends when it is told to", (await ended) === 0);
+    rmSync(store, { recursive: true });
+  }
 }
 
 const browser = await chromium.launch({
@@ -517,12 +604,11 @@ const browser = await chromium.launch({
 try {
   if (htmlFile) {
     const name = basename(htmlFile).replace(/\.html$/, "");
-    await one(
-      browser,
-      name,
-      resolve(htmlFile),
-      JSON.parse(readFileSync(jsonFile ?? htmlFile.replace(/\.html$/, ".json"), "utf8")),
-    );
+    const report = jsonFile ? JSON.parse(readFileSync(jsonFile, "utf8")) : read(htmlFile);
+    await one(browser, name, resolve(htmlFile), report);
+    const { page, context } = await open(browser, pathToFileURL(resolve(htmlFile)).href);
+    await smooth(page, name);
+    await context.close();
   } else {
     const { reports, hostileStrings } = await samples();
     const file = (name, json) => {
@@ -560,9 +646,21 @@ try {
     check("empty: the policy refuses a request", refused === "connect-src", refused);
     await empty.context.close();
     await serving(browser, reports.plugged);
+    if (iowhy) await served(browser, resolve(iowhy));
+    const written = reportsFolder ? readdirSync(reportsFolder).filter((of) => of.endsWith(".html")) : [];
+    for (const html of written.sort()) {
+      const path = join(resolve(reportsFolder), html);
+      const stalls = await one(browser, html.replace(/\.html$/, ""), path, read(path));
+      if (html.startsWith("2012-plugged"))
+        check(
+          "2012: the first view shows stalls between the windows of B, and none of A",
+          Number(stalls.stalls0) === 0 && Number(stalls.stalls1) >= 2,
+          JSON.stringify(stalls),
+        );
+    }
   }
 } finally {
   await browser.close();
 }
-console.log(failed === 0 ? "all checks passed" : `${failed} checks failed`);
+console.log(failed === 0 ? `all ${checks} checks passed` : `${failed} of ${checks} checks failed`);
 process.exitCode = failed === 0 ? 0 : 1;

@@ -18,7 +18,7 @@ mod statistics;
 mod stored_events;
 mod table;
 
-use crate::{Outcome, cargo, root};
+use crate::{Outcome, cargo, target_folder};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -261,11 +261,6 @@ fn again(arguments: &[String]) -> Outcome {
         Ok(_) => Err("bench: FAILED".to_owned()),
         Err(error) => Err(format!("bench: cargo could not be started: {error}")),
     }
-}
-
-/// Cargo's target folder.
-fn target_folder() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
 /// CPU time of this process so far, ns.

@@ -6,6 +6,7 @@ mod methods;
 mod plant;
 mod tidy;
 mod verify;
+mod web;
 
 use std::process::ExitCode;
 
@@ -32,6 +33,12 @@ const COMMANDS: &[Command] = &[
         arguments: "",
         about: "formatting, clippy without warnings, tidy; no tests",
         run: verify::check,
+    },
+    Command {
+        name: "web",
+        arguments: "",
+        about: "the page of `iowhy report`: types, lint, unit tests, Chromium",
+        run: web::run,
     },
     Command { name: "tidy", arguments: "", about: "the house rules that a program can check", run: tidy::run },
     Command {
@@ -99,4 +106,9 @@ fn cargo() -> std::process::Command {
     let mut command = std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
     command
+}
+
+/// Cargo's target folder.
+fn target_folder() -> std::path::PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), std::path::PathBuf::from)
 }

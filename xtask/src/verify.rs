@@ -3,22 +3,38 @@
 //! Tests run in the dev profile, where `iowhy-stack` is optimised and assertions are on. A tool that is missing is
 //! named with what to install, and its step is skipped; under `CI=true` a skipped step is a failure.
 
-use crate::{Outcome, cargo, tidy};
+use crate::{Outcome, cargo, tidy, web};
 use std::process::Command;
 
 /// Steps that failed, with what a person needs to know.
 #[derive(Default)]
-struct Steps {
+pub(crate) struct Steps {
     failed: Vec<String>,
 }
 
 impl Steps {
-    fn run(&mut self, name: &str, command: &mut Command) {
+    /// One step.
+    pub(crate) fn run(&mut self, name: &str, command: &mut Command) {
         eprintln!("xtask: {name}");
         match command.status() {
             Ok(status) if status.success() => {}
             Ok(status) => self.failed.push(format!("{name}: {status}")),
             Err(error) => self.failed.push(format!("{name}: could not be started: {error}")),
+        }
+    }
+
+    /// A step that failed without a program.
+    pub(crate) fn fail(&mut self, name: &str, why: &str) {
+        self.failed.push(format!("{name}: {why}"));
+    }
+
+    /// A step that cannot be taken, which is a failure under `CI=true`.
+    pub(crate) fn skip(&mut self, name: &str, why: &str) {
+        let text = format!("{name}: SKIPPED, {why}");
+        if in_ci() {
+            self.failed.push(text);
+        } else {
+            eprintln!("xtask: {text}");
         }
     }
 
@@ -28,12 +44,7 @@ impl Steps {
         if present {
             self.run(name, cargo().args(arguments));
         } else {
-            let text = format!("{name}: SKIPPED, not installed: rustup component add {component}");
-            if std::env::var("CI").is_ok_and(|ci| ci == "true") {
-                self.failed.push(text);
-            } else {
-                eprintln!("xtask: {text}");
-            }
+            self.skip(name, &format!("not installed: rustup component add {component}"));
         }
     }
 
@@ -46,7 +57,8 @@ impl Steps {
         );
     }
 
-    fn end(self) -> Outcome {
+    /// What all of them came to.
+    pub(crate) fn end(self) -> Outcome {
         if self.failed.is_empty() { Ok(()) } else { Err(format!("xtask: FAILED\n  {}", self.failed.join("\n  "))) }
     }
 }
@@ -60,10 +72,19 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("iostat", "sysstat"),
     ("mkfs.ext4", "e2fsprogs"),
     ("losetup", "util-linux"),
+    ("mkfs.xfs", "xfsprogs"),
+    ("node", "nodejs"),
+    ("npm", "npm"),
+    ("chromium", "chromium"),
+    ("qemu-system-x86_64", "qemu-system-x86"),
 ];
 
+fn in_ci() -> bool {
+    std::env::var("CI").is_ok_and(|ci| ci == "true")
+}
+
 /// Whether a program is where programs are, those for administrators included.
-fn is_installed(program: &str) -> bool {
+pub(crate) fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(std::path::PathBuf::from));
     folders.into_iter().any(|folder| folder.join(program).is_file())
@@ -81,8 +102,7 @@ fn install_programs() {
     if missing.is_empty() {
         return;
     }
-    let in_ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
-    if !in_ci || !is_root() {
+    if !in_ci() || !is_root() {
         eprintln!("xtask: some tests will be SKIPPED; to run them: sudo apt-get install -y {}", missing.join(" "));
         return;
     }
@@ -108,9 +128,25 @@ fn install_programs() {
 pub(crate) fn test(arguments: &[String]) -> Outcome {
     none(arguments)?;
     install_programs();
+    // Those of an earlier run tell nothing about this one.
+    if let Err(error) = std::fs::remove_dir_all(web::kept())
+        && error.kind() != std::io::ErrorKind::NotFound
+    {
+        return Err(format!("xtask: cannot remove {}: {error}", web::kept().display()));
+    }
     let mut steps = Steps::default();
     steps.run("tests", cargo().args(["test", "--workspace", "--locked", "--no-fail-fast"]));
+    // Clippy leaves a processor free, and the page needs less than one.
+    let page = std::thread::spawn(|| {
+        let mut steps = Steps::default();
+        web::steps(&mut steps, true);
+        steps
+    });
     steps.lint();
+    match page.join() {
+        Ok(page) => steps.failed.extend(page.failed),
+        Err(_) => steps.fail("page", "its steps ended in a panic"),
+    }
     steps.end()
 }
 
@@ -125,6 +161,6 @@ pub(crate) fn check(arguments: &[String]) -> Outcome {
     steps.end()
 }
 
-fn none(arguments: &[String]) -> Outcome {
+pub(crate) fn none(arguments: &[String]) -> Outcome {
     if arguments.is_empty() { Ok(()) } else { Err(format!("no arguments wanted: {}", arguments.join(" "))) }
 }

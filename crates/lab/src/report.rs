@@ -6,6 +6,7 @@
 //! survey     of one run of each side: slices, calls, map; where they begin to differ (first pass)
 //! detail     lanes of what happened around the start, the first difference, the longest call (second pass)
 //! html       the page with the object in it
+//! glance     what a terminal shows of the same
 //! ```
 //! The run that is shown is one that both sides have, by its seed, and that is nearest to the median time of both;
 //! where they have no seed in common, the one with the median time of each. A report is made with less detail until the
@@ -15,6 +16,7 @@
 
 pub mod detail;
 pub mod facts;
+pub mod glance;
 pub mod html;
 pub mod survey;
 pub mod tally;
@@ -380,19 +382,12 @@ fn make_within(
     most_bytes: usize,
 ) -> Result<Report, Problems> {
     let chosen = chosen(sides);
-    let surveys = of_both(&|side| {
-        let mut survey = Survey::default();
-        replay(&sides[side], chosen[side], &mut survey).map(|()| survey)
-    })?;
+    let (surveys, differs) = surveyed(sides, chosen)?;
     let tallies = [0, 1].map(|side: usize| {
         let mut all = Tally::default();
         sides[side].seen.iter().for_each(|seen| all.merge(&seen.tally));
         all
     });
-    // A set against itself is served alike.
-    let same = sides[0].side.label == sides[1].side.label;
-    let differs = survey::first_difference(&surveys[0], &surveys[1]).filter(|_| !same);
-    let differs = [differs.map(|(a, _)| a), differs.map(|(_, b)| b)];
     let shift = tally::shifts(&tallies[0], &tallies[1]);
     let mut events = EVENTS;
     loop {
@@ -407,6 +402,18 @@ fn make_within(
         }
         events /= 2;
     }
+}
+
+/// One run of each side at a glance, and the first calls that they served differently.
+fn surveyed(sides: &[Gathered; 2], runs: [usize; 2]) -> Result<([Survey; 2], [Option<usize>; 2]), Problems> {
+    let surveys = of_both(&|side| {
+        let mut survey = Survey::default();
+        replay(&sides[side], runs[side], &mut survey).map(|()| survey)
+    })?;
+    // A set against itself is served alike.
+    let same = sides[0].side.label == sides[1].side.label;
+    let differs = survey::first_difference(&surveys[0], &surveys[1]).filter(|_| !same);
+    Ok((surveys, [differs.map(|(a, _)| a), differs.map(|(_, b)| b)]))
 }
 
 /// Does the same for both sides, at once.

@@ -4,6 +4,7 @@
 //! DIR/store.sqlite         one row for each run, its metrics, tags, calibrations, and which files belong to it
 //! DIR/data/HASH.parquet    samples and events of runs, named by the BLAKE3 hash of their bytes
 //! DIR/data/*.tmp           files that are being written, or that a killed process left
+//! DIR/in-flight/*.json     how far processes are that make runs
 //! DIR/store.lock           locked by whoever writes data files (shared) or tidies up (exclusive)
 //! ```
 //! A run is recorded as soon as it has ended: its data files are written under a temporary name, synced and renamed,
@@ -22,6 +23,7 @@ pub(crate) mod events;
 mod export;
 mod gc;
 mod group;
+mod in_flight;
 mod latencies;
 mod merge;
 mod report;
@@ -41,6 +43,8 @@ pub use error::StoreError;
 pub use events::EventWriter;
 pub use export::{Exported, Format};
 pub use gc::Swept;
+pub use group::Set;
+pub use in_flight::{Announcement, InFlight};
 pub use merge::Merged;
 pub use report::{
     exported_json, exported_text, list_text, merged_json, merged_text, moment, run_json, runs_json, show_text,

@@ -3,8 +3,9 @@
 //! CPU time of the process comes from `wait4`, by way of Python, which has it without unsafe code. Both must print the
 //! same text. `IOWHY_BENCHSTAT` names a benchstat that is not on the PATH.
 
-use super::{Aim, Figure, Sample, Setting, compare, target_folder};
+use super::{Aim, Figure, Sample, Setting, compare};
 use crate::cargo;
+use crate::target_folder;
 use iowhy_stack::rng::Rng;
 use std::fmt::Write;
 use std::path::Path;

@@ -57,7 +57,11 @@ fn plan(side: &Gathered) -> Option<Plan> {
 
 /// Words after `iowhy` that make a run of the side again.
 pub fn command(side: &Gathered) -> Option<String> {
-    let live = || side.recipe.as_ref().map(|recipe| format!("run {}", recipe.words.join(" ")));
+    let live = || {
+        let recipe = side.recipe.as_ref()?;
+        let disk = recipe.modelled.as_ref().map_or(String::new(), |disk| format!(" --on live --disk {disk}"));
+        Some(format!("run {}{disk}", recipe.words.join(" ")))
+    };
     side.command.clone().or_else(live)
 }
 

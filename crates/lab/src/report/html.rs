@@ -97,6 +97,24 @@ pub fn empty() -> &'static str {
     PAGE
 }
 
+/// What a server changes in the page: it may ask the server it came from, and knows that there is one.
+const SERVED: [[&str; 2]; 2] =
+    [["connect-src 'none'", "connect-src 'self'"], ["</head>", "<meta name=\"iowhy-serve\" content=\"1\"></head>"]];
+
+/// The page without data as a server gives it, and the policy in it (Content-Security-Policy).
+///
+/// # Panics
+/// If the page that comes with the program has not each of these places once, which a test excludes.
+pub fn served() -> (String, String) {
+    let page = SERVED.iter().fold(PAGE.to_owned(), |page, [from, to]| {
+        assert_eq!(page.matches(from).count(), 1, "places for `{to}` in the page");
+        page.replace(from, to)
+    });
+    let policy = between(&page, "<meta http-equiv=\"Content-Security-Policy\" content=\"", "\">");
+    let policy = policy.expect("the page has a policy").1.to_owned();
+    (page, policy)
+}
+
 /// The data of a file that [`pack`] made; nothing of any other.
 pub fn unpack(html: &str) -> Option<Value> {
     let (_, text) = between(html, PLACE, END)?;
@@ -130,6 +148,18 @@ mod tests {
         assert_eq!(PAGE.matches("<title>").count(), 1, "web/dist/report.html");
         assert_eq!(between(PAGE, PLACE, END).map(|(_, inside)| inside.trim()), Some(""));
         assert_eq!(unpack(PAGE), None);
+    }
+
+    #[test]
+    fn the_served_page_may_ask_its_server_and_nobody_else() {
+        let (page, policy) = served();
+        assert!(policy.starts_with("default-src 'none'; ") && policy.contains("; connect-src 'self'; "), "{policy}");
+        assert_eq!(page.matches("connect-src").count(), 1);
+        assert!(page.contains("<meta name=\"iowhy-serve\" content=\"1\"></head>"));
+        // Nothing else differs.
+        let added = SERVED.iter().map(|[from, to]| to.len() - from.len()).sum::<usize>();
+        assert_eq!(page.len(), PAGE.len() + added);
+        assert_eq!(SERVED.iter().fold(page, |page, [from, to]| page.replace(to, from)), PAGE);
     }
 
     /// No label gets into the file but in the packed block, and the title is text.

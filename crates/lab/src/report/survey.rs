@@ -467,6 +467,13 @@ impl Survey {
         out
     }
 
+    /// Calls that have not ended, or of which requests have not been issued, by their places.
+    fn unserved(&self) -> BTreeSet<usize> {
+        let open = self.calls.iter().enumerate().filter(|(_, call)| call.end == NEVER).map(|(place, _)| place);
+        let held = self.requests.iter().flatten().filter(|request| request.stage != Stage::Issued);
+        open.chain(held.filter_map(|request| request.call)).collect()
+    }
+
     /// One past the last page that was spoken of, by file.
     pub fn pages_of(&self, file: u32) -> u64 {
         self.pages.ends.get(&file).copied().unwrap_or(0)
@@ -493,21 +500,23 @@ impl Survey {
 }
 
 /// The first call that two runs served differently: its place in each. The same call is one with the same file, place
-/// and length; of several such calls the first of one run is set against the first of the other, and so on.
+/// and length; of several such calls the first of one run is set against the first of the other, and so on. Calls that
+/// were still being served when the events ended are not told apart.
 pub fn first_difference(a: &Survey, b: &Survey) -> Option<(usize, usize)> {
-    let alike = a.calls.iter().zip(&b.calls).take_while(|(a, b)| a.asked() == b.asked());
-    let mut nr = 0;
-    for (a, b) in alike {
-        if a.done != b.done {
-            return Some((nr, nr));
-        }
-        nr += 1;
+    let unserved = [a.unserved(), b.unserved()];
+    let differ = |mine: usize, theirs: usize| {
+        a.calls[mine].done != b.calls[theirs].done && !unserved[0].contains(&mine) && !unserved[1].contains(&theirs)
+    };
+    let alike = a.calls.iter().zip(&b.calls).take_while(|(a, b)| a.asked() == b.asked()).count();
+    if let Some(nr) = (0..alike).find(|nr| differ(*nr, *nr)) {
+        return Some((nr, nr));
     }
+    let nr = alike;
     let mut others: HashMap<(u32, u64, u32, u8), VecDeque<usize>> = HashMap::new();
     for (place, call) in b.calls.iter().enumerate().skip(nr) {
         others.entry(call.asked()).or_default().push_back(place);
     }
     let rest = a.calls.iter().enumerate().skip(nr);
     rest.filter_map(|(place, call)| Some((place, others.get_mut(&call.asked())?.pop_front()?)))
-        .find(|(mine, theirs)| a.calls[*mine].done != b.calls[*theirs].done)
+        .find(|(mine, theirs)| differ(*mine, *theirs))
 }

@@ -469,6 +469,27 @@ fn the_first_difference_is_the_first() {
     }
 }
 
+/// However much of a run was kept, it does not differ from itself; and what differs in what was kept of two runs does
+/// not come before the first difference of both as wholes.
+#[test]
+fn a_cut_is_no_difference() {
+    let mut rng = Rng::stream(4, "cuts");
+    for _ in 0..12 {
+        let job = drawn(&mut rng);
+        let events = events_of(&job);
+        let other = events_of(&job.replace(" --disk ", ",read_ahead_kb=32 --disk "));
+        let whole = first_difference(&surveyed(&events), &surveyed(&other));
+        for _ in 0..12 {
+            let mut part = |events: &[Event]| surveyed(&events[..rng.below(events.len() as u64 + 1) as usize]);
+            let [a, b, c] = [part(&events), part(&events), part(&other)];
+            assert_eq!(first_difference(&a, &b), None, "{job}: {} and {} events", a.nr_events, b.nr_events);
+            if let Some(cut) = first_difference(&a, &c) {
+                assert!(whole.is_some_and(|whole| whole <= cut), "{job}: {cut:?} comes before {whole:?}");
+            }
+        }
+    }
+}
+
 fn sides(a: &str, b: &str, job: &str, runs: u32) -> [Gathered; 2] {
     let job = job.split_whitespace().map(str::to_owned).collect();
     let names = vec![a.to_owned(), b.to_owned()];

@@ -63,6 +63,17 @@ pub struct DataFile {
 }
 
 impl DataFile {
+    /// One that another store had, and this one has by now.
+    pub(super) fn adopted(file: &super::StoredFile, lock: &Arc<File>) -> DataFile {
+        DataFile {
+            kind: file.kind,
+            hash: file.hash.clone(),
+            rows: file.rows,
+            bytes: file.bytes,
+            _lock: Arc::clone(lock),
+        }
+    }
+
     /// What is in it.
     pub fn kind(&self) -> Kind {
         self.kind

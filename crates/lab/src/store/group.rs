@@ -1,6 +1,8 @@
-//! Recorded runs as what comparisons and histories take.
+//! Recorded runs as what comparisons, explanations and histories take.
 
-use super::{Filter, Store, StoreError, StoredRun};
+use rusqlite::Row;
+
+use super::{Filter, Kind, Store, StoreError, StoredRun};
 use crate::metric::{Column, Group, Metric, RunFacts};
 
 impl StoredRun {
@@ -26,6 +28,19 @@ fn block_of(session: &str, block: u64) -> u64 {
     let hash = blake3::hash(session.as_bytes());
     let high = hash.as_bytes().iter().take(4).fold(0u64, |high, byte| high << 8 | u64::from(*byte));
     high << 32 | (block & 0xffff_ffff)
+}
+
+/// Runs of one label of which the events were kept, so that they can be explained.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Set {
+    /// Their label, which is also their name (see [`Store::find`]).
+    pub label: String,
+    /// How many they are.
+    pub runs: u64,
+    /// The job of the last.
+    pub job: String,
+    /// When that began, ns since 1970.
+    pub started_ns: u64,
 }
 
 /// Runs, which are in order, as a group.
@@ -61,6 +76,26 @@ impl Store {
     /// As [`Store::find`].
     pub fn group(&self, what: &str) -> Result<Group, StoreError> {
         Ok(group_of(what, &self.find(what)?))
+    }
+
+    /// The sets of runs that can be explained, the latest first. Runs that only warmed up are left out.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn sets(&self) -> Result<Vec<Set>, StoreError> {
+        // Where there is one max() or min(), SQLite takes the other columns from the row that has it.
+        let query = "SELECT label, count(*), job, max(started_ns) FROM run WHERE warm_up = 0 AND EXISTS \
+                     (SELECT 1 FROM data WHERE data.run = run.number AND kind = ?) GROUP BY label \
+                     ORDER BY max(started_ns) DESC, label";
+        let read_all = || {
+            let mut statement = self.database.prepare_cached(query)?;
+            let number = |row: &Row<'_>, n: usize| row.get::<_, i64>(n).map(|number| number as u64);
+            let rows = statement.query_map([Kind::Events.word()], |row| {
+                Ok(Set { label: row.get(0)?, runs: number(row, 1)?, job: row.get(2)?, started_ns: number(row, 3)? })
+            })?;
+            rows.collect::<Result<Vec<_>, _>>()
+        };
+        read_all().map_err(self.failed("read the labels of"))
     }
 
     /// The runs that fit as series in the order in which they were made: those of one job on one machine are one. If

@@ -7,7 +7,7 @@ use std::path::Path;
 use rusqlite::params;
 
 use super::data::TEMPORARY;
-use super::{Store, StoreError};
+use super::{DataFile, Store, StoreError, StoredFile};
 
 /// What came in.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -119,27 +119,50 @@ impl Store {
         let hashes = read().map_err(from.failed("read the files of"))?;
         let mut taken = 0;
         for hash in hashes {
-            let to = self.data_path(&hash);
-            if to.exists() {
-                continue;
-            }
-            from.verify(&hash)?;
-            let temporary = self.data_directory().join(format!("merge-{}-{hash}{TEMPORARY}", std::process::id()));
-            let failed = |action| {
-                let path = temporary.clone();
-                move |source| StoreError::File { action, path, source }
-            };
-            fs::copy(from.data_path(&hash), &temporary).map_err(failed("write"))?;
-            File::open(&temporary).and_then(|file| file.sync_all()).map_err(failed("write"))?;
-            fs::rename(&temporary, &to).map_err(failed("rename"))?;
-            taken += 1;
+            taken += usize::from(self.take_file(from, &hash)?);
         }
+        self.sync_data()?;
+        Ok(taken)
+    }
+
+    /// Copies a data file of another store, if this one has it not; whether it was copied.
+    fn take_file(&self, from: &Store, hash: &str) -> Result<bool, StoreError> {
+        let to = self.data_path(hash);
+        if to.exists() {
+            return Ok(false);
+        }
+        from.verify(hash)?;
+        let temporary = self.data_directory().join(format!("merge-{}-{hash}{TEMPORARY}", std::process::id()));
+        let failed = |action| {
+            let path = temporary.clone();
+            move |source| StoreError::File { action, path, source }
+        };
+        fs::copy(from.data_path(hash), &temporary).map_err(failed("write"))?;
+        File::open(&temporary).and_then(|file| file.sync_all()).map_err(failed("write"))?;
+        fs::rename(&temporary, &to).map_err(failed("rename"))?;
+        Ok(true)
+    }
+
+    /// New names of data files are on the disk when their folder is.
+    fn sync_data(&self) -> Result<(), StoreError> {
         let folder = self.data_directory();
         File::open(&folder).and_then(|file| file.sync_all()).map_err(|source| StoreError::File {
             action: "sync",
             path: folder,
             source,
-        })?;
-        Ok(taken)
+        })
+    }
+
+    /// Takes in data files of another store for a run that is about to be recorded here.
+    ///
+    /// # Errors
+    /// If one is damaged, or this store cannot be written.
+    pub(crate) fn adopt(&self, from: &Store, files: &[StoredFile]) -> Result<Vec<DataFile>, StoreError> {
+        let writing = self.writing()?;
+        for file in files {
+            self.take_file(from, &file.hash)?;
+        }
+        self.sync_data()?;
+        Ok(files.iter().map(|file| DataFile::adopted(file, &writing)).collect())
     }
 }
