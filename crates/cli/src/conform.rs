@@ -1,9 +1,12 @@
 //! `iowhy conform`.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context;
+use iowhy_lab::diagnose::{Problem, Problems};
 use iowhy_lab::fio::World;
+use iowhy_lab::run::{Refusal, guest};
 use iowhy_lab::trace::conform::live::{self, Asked, ConformError};
 use iowhy_lab::{conform, golden};
 
@@ -38,6 +41,9 @@ pub(crate) struct Arguments {
     /// --live: keep the recordings in this folder, as text
     #[arg(long, value_name = "DIR", requires = "live")]
     record: Option<PathBuf>,
+    /// --live: on kernel:KERNEL[,key=value..] instead
+    #[arg(long, value_name = "WHERE", requires = "live", conflicts_with_all = ["dir", "record", "read_ahead_kb"])]
+    on: Option<String>,
     /// One JSON object instead of a table
     #[arg(long)]
     json: bool,
@@ -45,10 +51,44 @@ pub(crate) struct Arguments {
 
 /// Compares the models with vectors in a folder, or with the running kernel.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
-    match &arguments.golden {
-        Some(folder) => vectors(folder, arguments.json),
-        None => running(arguments),
+    match (&arguments.golden, &arguments.on) {
+        (Some(folder), _) => vectors(folder, arguments.json),
+        (None, Some(on)) => elsewhere(arguments, on),
+        (None, None) => running(arguments),
     }
+}
+
+/// How long a guest may take for all jobs.
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// The same on a kernel that is booted for it: this very command, in a guest.
+fn elsewhere(arguments: &Arguments, on: &str) -> anyhow::Result<Exit> {
+    let mut problems = Problems::default();
+    let wanted = guest::parse(on, None, &mut problems);
+    if wanted.is_none() && !problems.any_error() {
+        problems.push(Problem::error(format!("`{on}` is no kernel that can be booted")).help("kernel:debian-6.1"));
+    }
+    output::complain(&problems.render());
+    let Some(wanted) = wanted else { return Ok(Exit::Usage) };
+    let mut words = ["conform".to_owned(), "--live".to_owned(), format!("--dir={}", iowhy_live::guest::DATA)].to_vec();
+    words.extend(arguments.job.iter().map(|job| format!("--job={job}")));
+    words.extend(arguments.json.then(|| "--json".to_owned()));
+    let (brought, printed) = match guest::command(&wanted, words, LIMIT) {
+        Ok(brought) => brought,
+        Err(Refusal::Guest(error)) if error.is_of_the_guest() => {
+            output::complain(&Problem::error(error.to_string()).render());
+            return Ok(Exit::Inconclusive);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    brought.messages.iter().for_each(|line| output::complain(&format!("{line}\n")));
+    output::print(&printed)?;
+    Ok(match brought.status {
+        0 => Exit::Fine,
+        1 => Exit::Failed,
+        2 => Exit::Usage,
+        _ => Exit::Inconclusive,
+    })
 }
 
 fn vectors(folder: &Path, json: bool) -> anyhow::Result<Exit> {

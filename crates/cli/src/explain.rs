@@ -1,12 +1,13 @@
 //! `iowhy explain`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iowhy_lab::compare::{self, Settings, Verdict};
 use iowhy_lab::diagnose::Problems;
 use iowhy_lab::explain::source::{self, Asked, Gathered};
 use iowhy_lab::explain::{self, Explanation, advice, json, prove, prove_live, text};
+use iowhy_lab::report::glance;
 use iowhy_lab::store::{self, Store, StoreError};
 
 use crate::compare::style;
@@ -49,12 +50,22 @@ pub(crate) struct Sources {
     /// The store [default: IOWHY_STORE, or the data directory]
     #[arg(long, value_name = "DIR")]
     store: Option<PathBuf>,
+    /// A and B are in the store, whatever else has their names.
+    #[arg(skip)]
+    stored: bool,
 }
 
 impl Sources {
     /// The rows of an incident, with the proof.
     pub(crate) fn incident(id: &str, runs: Option<u32>) -> Sources {
-        Sources { what: vec![id.to_owned()], job: Vec::new(), disk: None, runs, prove: true, store: None }
+        let what = vec![id.to_owned()];
+        Sources { what, job: Vec::new(), disk: None, runs, prove: true, store: None, stored: false }
+    }
+
+    /// Runs in a store.
+    pub(crate) fn stored(what: Vec<String>, store: &Path) -> Sources {
+        let store = Some(store.to_owned());
+        Sources { what, job: Vec::new(), disk: None, runs: None, prove: false, store, stored: true }
     }
 
     /// The store, which has to be there.
@@ -66,8 +77,8 @@ impl Sources {
 
     /// Both sides; `report` if a report will be made of them, `quiet` without a bar.
     pub(crate) fn gather(&self, report: bool, quiet: bool) -> Result<[Gathered; 2], Problems> {
-        let asked =
-            Asked { names: self.what.clone(), job: self.job.clone(), disk: self.disk.clone(), runs: self.runs, report };
+        let (names, job, disk) = (self.what.clone(), self.job.clone(), self.disk.clone());
+        let asked = Asked { names, job, disk, runs: self.runs, report, stored: self.stored };
         let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
         let bar = ProgressBar::with_draw_target(None, target);
         if let Ok(style) = ProgressStyle::with_template("simulating {bar:40} {pos} of {len} runs, {elapsed}") {
@@ -117,7 +128,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     if arguments.json {
         output::print_json(&json::explain(&explanation))?;
     } else {
-        output::print(&text::text(&explanation, style()))?;
+        output::print(&text::text(&explanation, Some(&glance::of(&sides)), style()))?;
     }
     Ok(exit(&explanation))
 }

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iowhy_lab::diagnose::Problem;
+use iowhy_lab::incident::live::{self, LiveResult};
 use iowhy_lab::incident::{self, How, IncidentError, IncidentResult, Known, report};
 
 use crate::explain::Sources;
@@ -26,6 +27,12 @@ pub(crate) struct Arguments {
     /// Worker threads; they change no result [default: CPUs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
+    /// What the running kernel shows as well (as root; a minute)
+    #[arg(long)]
+    live: bool,
+    /// With --live: the short form, some seconds each
+    #[arg(long, requires = "live")]
+    quick: bool,
     /// Write a report, too: the broken row against the good one
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -75,12 +82,18 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
             Err(error) => return Err(error.into()),
         }
     }
+    let lives = if arguments.live { run_live(&results, arguments) } else { Vec::new() };
     let wall_s = start.elapsed().as_secs_f64();
     if arguments.json {
-        output::print_json(&report::json(&results, &others, wall_s))?;
+        output::print_json(&report::json(&results, &lives, &others, wall_s))?;
     } else {
         let bold = output::bold();
-        let mut text: Vec<String> = results.iter().map(|result| report::text(result, bold)).collect();
+        let shown = |(nr, result)| {
+            let live = lives.get(nr).and_then(Option::as_ref);
+            let live = live.map_or_else(String::new, |live| format!("\n{}", live::report::text(live, bold)));
+            report::text(result, bold) + &live
+        };
+        let mut text: Vec<String> = results.iter().enumerate().map(shown).collect();
         if !others.is_empty() {
             let names: Vec<&str> = others.iter().map(|known| known.id).collect();
             text.push(format!("not modelled in this release: {}\n", names.join(", ")));
@@ -96,7 +109,42 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
             return Ok(Exit::Usage);
         }
     }
-    Ok(if results.iter().all(IncidentResult::all_required_held) { Exit::Fine } else { Exit::Failed })
+    let cut_short = lives.iter().flatten().any(|live| live.interrupted);
+    Ok(if results.iter().all(IncidentResult::all_required_held) && !cut_short { Exit::Fine } else { Exit::Failed })
+}
+
+/// Asks the running kernel about each of them; a signal ends it.
+fn run_live(results: &[IncidentResult], arguments: &Arguments) -> Vec<Option<LiveResult>> {
+    crate::doctor::tidy();
+    let how = if arguments.quick { live::How::quick() } else { live::How::default() };
+    let mut lives: Vec<Option<LiveResult>> = Vec::new();
+    for result in results {
+        let interrupted = lives.iter().flatten().any(|live| live.interrupted);
+        let made = if interrupted {
+            None
+        } else {
+            let bar = bar(&format!("{} on the running kernel", result.incident.id), arguments.json);
+            let made = live::run(result, how, &|done, of| {
+                bar.set_length(of as u64);
+                bar.set_position(done as u64);
+            });
+            bar.finish_and_clear();
+            made
+        };
+        lives.push(made);
+    }
+    lives
+}
+
+/// A bar shows itself on a terminal only; JSON is for programs, which need none.
+fn bar(name: &str, json: bool) -> ProgressBar {
+    let target = if json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+    let bar = ProgressBar::with_draw_target(None, target);
+    if let Ok(style) = ProgressStyle::with_template("{msg} {bar:40} {pos} of {len} runs, {elapsed}") {
+        bar.set_style(style);
+    }
+    bar.set_message(name.to_owned());
+    bar
 }
 
 fn run_one(id: &str, arguments: &Arguments) -> Result<IncidentResult, IncidentError> {
@@ -104,13 +152,7 @@ fn run_one(id: &str, arguments: &Arguments) -> Result<IncidentResult, IncidentEr
     if let Some(threads) = arguments.threads {
         how.threads = threads as usize;
     }
-    // The bar shows itself on a terminal only; JSON is for programs, which need none.
-    let target = if arguments.json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-    let bar = ProgressBar::with_draw_target(None, target);
-    if let Ok(style) = ProgressStyle::with_template("{msg} {bar:40} {pos} of {len} runs, {elapsed}") {
-        bar.set_style(style);
-    }
-    bar.set_message(id.to_owned());
+    let bar = bar(id, arguments.json);
     let result = incident::run(id, how, &|done, of| {
         bar.set_length(of as u64);
         bar.set_position(done as u64);

@@ -5,6 +5,7 @@ mod calibrate;
 mod check;
 mod compare;
 mod conform;
+mod disk;
 mod doctor;
 mod explain;
 mod fio;
@@ -14,6 +15,7 @@ mod models;
 mod output;
 mod report;
 mod run;
+mod serve;
 mod store;
 mod sysbench;
 mod trace;
@@ -84,6 +86,8 @@ enum Verb {
     Calibrate(calibrate::Arguments),
     /// Runs that were kept: list, show, tag, merge, export
     Store(store::Arguments),
+    /// Modelled disks under the running kernel: create, set, crash, remove
+    Disk(disk::Arguments),
     /// What this machine allows, what disturbs, what earlier runs left
     Doctor(doctor::Arguments),
     /// What every layer of the running kernel did: record, convert, count
@@ -93,6 +97,9 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
+    if iowhy_live::guest::is_init() {
+        iowhy_live::guest::init();
+    }
     // A mistake must not look like a bad commit; where the words cannot be read it is only seen that they are there.
     let words: Vec<OsString> = std::env::args_os().skip(1).take_while(|word| word != "--").collect();
     let has = |wanted: &str| words.iter().any(|word| word == wanted);
@@ -128,6 +135,7 @@ fn main() -> ExitCode {
         Verb::History(arguments) => history::run(&arguments),
         Verb::Calibrate(arguments) => calibrate::run(&arguments),
         Verb::Store(arguments) => store::run(&arguments),
+        Verb::Disk(arguments) => disk::run(&arguments),
         Verb::Doctor(arguments) => doctor::run(&arguments),
         Verb::Trace(arguments) => trace::run(&arguments),
         Verb::Conform(arguments) => conform::run(&arguments),

@@ -1,4 +1,4 @@
-//! `iowhy report`: the explanation of two sets of runs with every picture, as one HTML file.
+//! `iowhy report`: the explanation of two sets of runs with every picture, as one HTML file, or from a server.
 
 use std::fs;
 use std::io::Read;
@@ -10,23 +10,32 @@ use iowhy_lab::report::{self, Report};
 
 use crate::explain::{self, Sources};
 use crate::output::{self, Exit};
+use crate::serve;
 
 /// What it is told.
 #[derive(clap::Args)]
 #[command(about = "The same with every picture, as one HTML file")]
 #[command(after_help = "The file needs no network and no other file. A and B are as in `iowhy explain`.\n\n  iowhy \
-    report before after -o why.html\n  iowhy report 2012-plugged-readahead --prove -o why.html\n\nExit codes: 0 \
-    written, 2 a mistake in what was asked for, 3 cannot tell (it is\nwritten all the same).")]
+    report before after -o why.html\n  iowhy report 2012-plugged-readahead --prove -o why.html\n  iowhy report --serve \
+    --store DIR\n\nWith --serve nothing is written: the first line is the address of the page, for\na browser on this \
+    machine, in which runs of the store (kept with --trace) are\nchosen.\n\nExit codes: 0 written, 2 a mistake in what \
+    was asked for, 3 cannot tell (it is\nwritten all the same).")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     sources: Sources,
     /// The file, - for standard output
-    #[arg(short, long = "out", value_name = "FILE", required_unless_present = "json")]
+    #[arg(short, long = "out", value_name = "FILE", required_unless_present_any = ["json", "serve"])]
     output: Option<PathBuf>,
+    /// Serve the page over the store, on this machine only
+    #[arg(long, conflicts_with_all = ["what", "job", "disk", "runs", "prove", "output", "force"])]
+    serve: bool,
+    /// The port to listen on [default: any that is free]
+    #[arg(long, value_name = "N", requires = "serve", conflicts_with_all = ["what", "output"])]
+    port: Option<u16>,
     /// Write over a file that is no report
     #[arg(long)]
     force: bool,
-    /// The data as one JSON object
+    /// The data as one JSON object; with --serve the address
     #[arg(long)]
     json: bool,
 }
@@ -84,6 +93,10 @@ pub(crate) fn write(path: &Path, report: &Report) -> Result<(), Problems> {
 
 /// Does what the command line says.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    if arguments.serve {
+        serve::run(&arguments.sources, arguments.port.unwrap_or(0), arguments.json)?;
+        return Ok(Exit::Fine);
+    }
     let file = arguments.output.as_deref();
     if arguments.json && file == Some(Path::new("-")) {
         output::complain(&Problem::error("the data and the page cannot both go to standard output").render());

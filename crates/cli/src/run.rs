@@ -7,7 +7,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iowhy_lab::diagnose::{Problem, Problems};
 use iowhy_lab::fio::World;
-use iowhy_lab::run::{self, Executed, Keep, Made, Request, RunRequest, Task, report};
+use iowhy_lab::run::{self, Executed, Keep, Made, Refusal, Request, RunRequest, report};
 use iowhy_lab::store::Store;
 
 use crate::output::{self, Exit};
@@ -42,7 +42,9 @@ type Done = Result<(Box<RunRequest>, Executed, Problems), Exit>;
 /// Makes the runs that the command line asks for.
 fn make(arguments: &[OsString]) -> anyhow::Result<Done> {
     let mut problems = Problems::default();
-    let words = output::words(arguments, &mut problems);
+    let mut words = output::words(arguments, &mut problems);
+    // Who calls this verb has heard of it.
+    words.retain(|word| word != "--bisect-exit");
     // Standard input can be read once, and a job is read for each place it runs on.
     let input = std::cell::OnceCell::new();
     let load = |name: &str| match name {
@@ -64,7 +66,7 @@ fn make(arguments: &[OsString]) -> anyhow::Result<Done> {
         Some(keep) => open(keep)?,
         None => None,
     };
-    if request.variants.iter().any(|variant| !matches!(variant.task, Task::Simulated(_))) {
+    if request.variants.iter().any(|variant| !matches!(variant.task, run::Task::Simulated(_))) {
         crate::doctor::tidy();
     }
     // The bar shows itself on a terminal only; JSON is for programs, which need none.
@@ -83,23 +85,42 @@ fn make(arguments: &[OsString]) -> anyhow::Result<Done> {
         output::complain(&Problem::error(format!("{label}: {refusal}")).render());
     }
     if executed.runs.is_empty() {
-        return Ok(Err(Exit::Usage));
+        let of_guests = executed.refused.iter().all(|(_, refusal)| of_a_guest(refusal)) && !executed.refused.is_empty();
+        return Ok(Err(if of_guests { Exit::Inconclusive } else { Exit::Usage }));
     }
     if let Some(error) = &executed.unrecorded {
         let text = format!("a run could not be kept, and no more were made: {error}");
         output::complain(&Problem::error(text).render());
     }
+    // What is so of one guest is so of the others.
+    let mut told: Vec<String> = Vec::new();
     for finished in &executed.runs {
-        if let Made::Live(live) = &finished.made {
-            output::complain(&live.complaints().render());
+        match &finished.made {
+            Made::Live(live) => output::complain(&live.complaints().render()),
+            Made::Guest(guest) => guest.warnings.iter().for_each(|text| {
+                if !told.contains(text) {
+                    output::complain(&Problem::warning(text.clone()).render());
+                    told.push(text.clone());
+                }
+            }),
+            Made::Simulated(_) | Made::Program(_) => {}
         }
     }
     Ok(Ok((request, executed, problems)))
 }
 
+/// Whether a guest failed, and not what was asked for: then nothing is known.
+fn of_a_guest(refusal: &Refusal) -> bool {
+    matches!(refusal, Refusal::Guest(error) if error.is_of_the_guest())
+}
+
 /// Whether something went wrong with the runs.
 fn failed(executed: &Executed) -> bool {
-    let live = |finished: &run::Finished| matches!(&finished.made, Made::Live(live) if live.failed());
+    let live = |finished: &run::Finished| match &finished.made {
+        Made::Live(live) => live.failed(),
+        Made::Guest(guest) => guest.failed(),
+        Made::Simulated(_) | Made::Program(_) => false,
+    };
     executed.interrupted
         || !executed.refused.is_empty()
         || executed.unrecorded.is_some()
@@ -137,5 +158,10 @@ pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
     } else {
         output::print(&report::text(&request, runs, output::bold()))?;
     }
-    Ok(if failed(&executed) { Exit::Failed } else { Exit::Fine })
+    let of_guests = executed.refused.iter().any(|(_, refusal)| of_a_guest(refusal));
+    Ok(match failed(&executed) {
+        true if of_guests => Exit::Inconclusive,
+        true => Exit::Failed,
+        false => Exit::Fine,
+    })
 }

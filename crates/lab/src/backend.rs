@@ -3,9 +3,9 @@
 //!
 //! ```text
 //! place      a file is made in the directory of the run, under the name the job gives it; what a job calls
-//!            /dev/iowhy-disk is a file iowhy-disk there; any other /dev/NAME is that device, if it exists
-//! regions    several regions of a device are one file, with the places of the calls moved
-//! size       a file is as large as the last region of it that a call can reach
+//!            /dev/iowhy-disk is a file iowhy-disk there (on a modelled disk without file system: that disk); any other
+//! /dev/NAME is that device, if it exists regions    several regions of a device are one file, with the places of the
+//! calls moved size       a file is as large as the last region of it that a call can reach
 //! engine     calls one after the other are psync, calls in flight libaio, mappings mmap
 //! ```
 //! What may be written is for the guard of the live crate to say. What only a simulator needs (CPU costs, seeks at the
@@ -30,6 +30,7 @@ use serde_json::{Value, json};
 
 use crate::diagnose::{Problem, Problems};
 use crate::fio::FioFile;
+use crate::run::traced::Requests;
 use crate::text;
 use crate::trace::record;
 
@@ -203,6 +204,8 @@ pub struct Live {
     pub left_out: Vec<String>,
     /// It was traced.
     pub traced: Option<Box<Traced>>,
+    /// The modelled disk it was made on, as it was at its end.
+    pub modelled: Option<Box<iowhy_live::disk::State>>,
 }
 
 /// What there is to be said of the tracing of a run.
@@ -212,6 +215,8 @@ pub struct Traced {
     pub json: Value,
     /// Processes outside the workload that put pages of its files into the cache, and how many pages.
     pub foreign: Vec<(String, u64)>,
+    /// Its requests in figures.
+    pub requests: Requests,
     /// What the user has to be told.
     pub complaints: Problems,
 }
@@ -219,7 +224,8 @@ pub struct Traced {
 impl Traced {
     /// Of a capture, which can go then.
     pub fn of(captured: &Captured) -> Traced {
-        Traced { json: record::json(captured), foreign: Vec::new(), complaints: record::complaints(captured) }
+        let (requests, complaints) = (Requests::default(), record::complaints(captured));
+        Traced { json: record::json(captured), foreign: Vec::new(), requests, complaints }
     }
 }
 
@@ -278,7 +284,7 @@ impl Live {
         };
         let disks = DiskDelta::all(&before, &machine::current_diskstats(), clock.elapsed());
         let disk = plan.files.first().map(|file| Disk::below(&file.path)).unwrap_or_default();
-        Ok(Live { plan, outcome, machine, disk, disks, left_out, traced: None })
+        Ok(Live { plan, outcome, machine, disk, disks, left_out, traced: None, modelled: None })
     }
 
     /// CPU time of all threads.
@@ -408,6 +414,9 @@ impl Live {
             "disk": disk_json(&self.disk),
             "diskstats": self.disks.iter().map(delta_json).collect::<Vec<_>>(),
         });
+        if let Some(state) = &self.modelled {
+            value["modelled"] = crate::disk::json(state);
+        }
         if let Some(traced) = &self.traced {
             value["trace"] = traced.json.clone();
         }

@@ -29,6 +29,7 @@ impl Verdict {
 }
 
 pub mod benchstat;
+pub mod drawn;
 pub mod gate;
 pub mod github;
 pub mod json;

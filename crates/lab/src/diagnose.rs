@@ -117,7 +117,12 @@ impl Problems {
 
     /// Whether any of them stops the command.
     pub fn any_error(&self) -> bool {
-        self.list.iter().any(|problem| problem.severity == Severity::Error)
+        self.any_error_since(0)
+    }
+
+    /// Whether any of those added after the first `nr` does.
+    pub fn any_error_since(&self, nr: usize) -> bool {
+        self.list.iter().skip(nr).any(|problem| problem.severity == Severity::Error)
     }
 
     /// All of them as text.

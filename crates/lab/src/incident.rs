@@ -3,6 +3,7 @@
 //! ```text
 //! incidents/ID.toml            what was published: workload, hardware, rows, tables, claims
 //! incidents/scenarios/ID.toml  how a row becomes a run, and every circumstance that had to be assumed
+//! incident/live/table.rs       what the running kernel is asked about it
 //! incident/claims/ID.rs        checks of claims that are not a matter of two rows, and the cause in words
 //! ```
 //! A run is a command line, made several times: as the program really was, and with seeds. A row is a metric of one or
@@ -13,6 +14,7 @@
 pub mod claims;
 pub mod command;
 pub mod file;
+pub mod live;
 pub mod metric;
 pub mod report;
 pub mod scenario;

@@ -10,6 +10,7 @@ mod bonnie;
 mod dd;
 pub mod design;
 pub(crate) mod fio;
+pub mod guest;
 mod limit;
 pub mod options;
 mod paralleldd;
@@ -18,13 +19,16 @@ pub mod program;
 pub mod record;
 pub mod replay;
 pub mod report;
-mod traced;
+pub mod traced;
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use iowhy_live::capture::Level;
+use iowhy_live::disk::{DiskError, Held as HeldDisk, Spec, State};
 use iowhy_live::plan::Cache;
+use iowhy_live::run::Progress;
 use iowhy_stack::event::EventSink;
 use iowhy_stack::job::{Job, ThreadJob, Workload};
 use iowhy_stack::kernel::Stack;
@@ -40,7 +44,7 @@ use crate::fio::World;
 use crate::store::{self, DataFile, EventWriter, RunId, Sampler, Store, StoreError};
 use crate::trace::join::join;
 use crate::trace::record::during;
-use crate::{fio as fio_jobs, place, text};
+use crate::{disk, fio as fio_jobs, place, text};
 pub use design::{Slot, Until, schedule};
 use limit::Limit;
 use options::{Opt, Values};
@@ -141,6 +145,15 @@ pub enum Task {
     Live(Box<iowhy_live::Plan>),
     /// Another program on the running kernel.
     Program(Program),
+    /// A job on a kernel that is booted for it.
+    Guest(Box<guest::GuestTask>),
+}
+
+impl Task {
+    /// It works on files of this machine.
+    pub fn is_live(&self) -> bool {
+        matches!(self, Task::Live(_) | Task::Program(_))
+    }
 }
 
 /// One place to run the job on.
@@ -156,6 +169,10 @@ pub struct Variant {
     pub task: Task,
     /// What the report needs to know.
     pub shape: Shape,
+    /// The modelled disk that is made for each of its runs on the running kernel.
+    pub modelled: Option<Box<Spec>>,
+    /// `--on` and `--disk` of a simulated place in full: they mean the same in any company.
+    pub in_full: Option<(String, Option<String>)>,
 }
 
 /// The directory of live runs.
@@ -219,8 +236,13 @@ pub enum Request {
 
 /// Options of the verb: name, whether it takes a value, help.
 const OPTIONS: &[(&str, bool, &str)] = &[
-    ("on", true, "live, or sim:KERNEL[+PATCH..][,key=value..]; several times to compare"),
-    ("disk", true, "NAME[,key=value..]: the simulated device; once, or once for each --on sim:"),
+    ("on", true, "live, sim:KERNEL[+PATCH..][,key=value..] or kernel:KERNEL[,key=value..]; several times to compare"),
+    (
+        "disk",
+        true,
+        "NAME[,key=value..]: the modelled device; live and kernel, as root: one made for each run, with file system \
+         (fs=ext4) and queue (`iowhy disk create --help`); `here` for none; once, or once for each --on",
+    ),
     ("repeat", true, "runs on each, with seeds S, S+1, .. [1]"),
     ("seed", true, "seed of the first run [1]"),
     ("warm-up", true, "blocks of runs that only warm up, and are in no comparison [0]"),
@@ -235,6 +257,7 @@ const OPTIONS: &[(&str, bool, &str)] = &[
     ("allow-write", true, "live: a device or file that may be written whatever it holds; may be repeated"),
     ("size-limit", true, "bytes that each job works on at most, such as 4m"),
     ("time-limit", true, "seconds that each job works at most"),
+    ("timeout", true, "kernel: seconds that a boot with its run may take [by the job, at least 180]"),
     ("replay", true, "of a trace: closed (each call when the last has ended) or open (at the recorded times) [closed]"),
     ("json", false, "one JSON object (iowhy.run/1)"),
     ("help", false, "this text; with a built-in job, its options"),
@@ -279,40 +302,68 @@ pub fn resolve(words: &[String], world: &World<'_>, problems: &mut Problems) -> 
     }
     let (ons, disks, labels) = (line.all("on"), line.all("disk"), line.all("label"));
     if ons.is_empty() {
-        let help = "--on live, or --on sim:linux-6.18 (`iowhy models kernel` lists them)";
+        let help = "--on live, --on sim:linux-6.18 (`iowhy models kernel` lists them) or --on kernel:debian-6.1";
         found.push(Problem::error("`--on` is missing").help(help));
         disks.iter().for_each(|disk| place::check_disk(disk, &mut found));
     }
-    // A disk is simulated, so places on the running kernel are passed over.
+    // Disks that are as many as the simulated places are theirs, and the others are where files are anyway.
     let nr_simulated = ons.iter().filter(|on| **on != LIVE).count();
-    for (name, list, of) in [("disk", &disks, nr_simulated), ("label", &labels, ons.len())] {
-        if list.len() > 1 && list.len() != of {
-            let places = if name == "disk" { "`--on sim:`" } else { "`--on`" };
-            let text = format!("`--{name}` is given {} times, {places} {of} times", list.len());
-            found.push(Problem::error(text).help(format!("one `--{name}` for all, or one for each {places}")));
+    let simulated_only = disks.len() > 1 && disks.len() == nr_simulated && disks.len() != ons.len();
+    for (name, list, fits) in [("disk", &disks, simulated_only), ("label", &labels, false)] {
+        if list.len() > 1 && list.len() != ons.len() && !fits {
+            let text = format!("`--{name}` is given {} times, `--on` {} times", list.len(), ons.len());
+            found.push(Problem::error(text).help(format!("one `--{name}` for all, or one for each `--on`")));
         }
-    }
-    if nr_simulated == 0 && !ons.is_empty() && !disks.is_empty() {
-        let text = "`--disk` is for simulated places, and there is none";
-        found.push(Problem::error(text).help("--on sim:linux-6.18, or no `--disk`"));
     }
     let live = line.live(&request.folder, &mut found);
     let limit = line.limit(&mut found);
     let replay = line.replay(&mut found);
+    let timeout = line.timeout(&mut found);
+    // Disks of live places: a simulated place with one of them is its twin.
+    let live_disk = |(nr, on): (usize, &&str)| {
+        let disk = if disks.len() > 1 { disks.get(nr) } else { disks.first() };
+        disk.copied().filter(|disk| *on == LIVE && *disk != HERE && !simulated_only)
+    };
+    let on_live: Vec<&str> = ons.iter().enumerate().filter_map(live_disk).collect();
     let mut disks_left = disks.iter();
     let mut spots: Vec<(&str, Option<&str>, Option<Spot>)> = Vec::new();
-    for on in &ons {
-        if *on == LIVE {
-            spots.push((on, None, Some(Spot::Live)));
+    for (nr, on) in ons.iter().enumerate() {
+        if *on == LIVE && simulated_only {
+            spots.push((on, None, Some(Spot::Live(None))));
             continue;
         }
         let disk = if disks.len() > 1 { disks_left.next() } else { disks.first() }.copied();
-        let stack = place::parse(on, disk, &mut found);
-        spots.push((on, disk, stack.map(|stack| Spot::Simulated(Box::new(stack)))));
+        let disk = disk.filter(|disk| *disk != HERE);
+        let name = format!("run-{}-{nr}", std::process::id());
+        if *on == LIVE {
+            let spot = match disk {
+                None => Some(Spot::Live(None)),
+                Some(disk) => {
+                    disk::parse_disk(&name, disk, &mut found).map(|wanted| Spot::Live(Some(Box::new(wanted))))
+                }
+            };
+            spots.push((on, disk, spot));
+            continue;
+        }
+        if on.starts_with(guest::PREFIX) {
+            let place = guest::parse(on, disk.map(|disk| (name.as_str(), disk)), &mut found);
+            spots.push((on, disk, place.map(|wanted| Spot::Guest(Box::new(wanted)))));
+            continue;
+        }
+        let beside = |disk: &str| on_live.contains(&disk);
+        let twin = disk.map(|disk| disk::twin(on, disk, beside(disk)));
+        let (place, of_model) = twin.as_ref().map_or((*on, None), |(on, disk, _)| (on.as_str(), Some(disk.as_str())));
+        let stack = place::parse(place, of_model, &mut found);
+        let in_full = (place.to_owned(), of_model.map(str::to_owned));
+        match twin {
+            // A mistake in the disk is told once, by whoever shows best where it is.
+            Some((.., problems)) if stack.is_some() && problems.any_error() => found.list.extend(problems.list),
+            _ => spots.push((on, disk, stack.map(|stack| Spot::Simulated(Box::new(stack), in_full)))),
+        }
     }
     let derived = labels.len() != ons.len();
     // Without a place the job is still checked, on any, so that its mistakes are told too.
-    let elsewhere = [("", None, Some(Spot::Simulated(Box::new(any_stack()))))];
+    let elsewhere = [("", None, Some(Spot::Simulated(Box::new(any_stack()), (String::new(), None))))];
     let tried = if spots.iter().any(|(.., spot)| spot.is_some()) { &spots[..] } else { &elsewhere[..] };
     for (nr, (on, disk, spot)) in tried.iter().enumerate() {
         let Some(spot) = spot else { continue };
@@ -320,15 +371,30 @@ pub fn resolve(words: &[String], world: &World<'_>, problems: &mut Problems) -> 
             break;
         }
         let built = match spot {
-            Spot::Simulated(stack) => {
+            Spot::Simulated(stack, _) => {
                 simulated(&line.job, builtin, world, stack, (&limit, replay), &mut found).map(|(plan, shape)| {
                     let plan = shape.seeded(&plan, request.seed);
                     (Task::Simulated(Box::new(plan)), shape)
                 })
             }
-            Spot::Live => on_this_kernel(&line.job, builtin, world, &live, (&limit, replay), &mut found),
+            Spot::Live(None) => on_this_kernel(&line.job, builtin, world, &live, (&limit, replay), &mut found),
+            Spot::Live(Some(wanted)) => {
+                let live = LiveOptions { folder: wanted.spec.mount_point(), ..live.clone() };
+                on_this_kernel(&line.job, builtin, world, &live, (&limit, replay), &mut found)
+            }
+            Spot::Guest(wanted) => {
+                let asked = guest::Asked {
+                    words: &line.job,
+                    builtin,
+                    cache: live.cache,
+                    limits: (&limit, replay),
+                    options: guest::options(&line.given),
+                    timeout,
+                };
+                guest::task(wanted, &asked, world, &mut found)
+            }
         };
-        let (Some((task, shape)), false) = (built, ons.is_empty()) else { continue };
+        let (Some((mut task, shape)), false) = (built, ons.is_empty()) else { continue };
         if ons.get(nr) != Some(on) {
             continue;
         }
@@ -339,7 +405,16 @@ pub fn resolve(words: &[String], world: &World<'_>, problems: &mut Problems) -> 
             None if line.blind => format!("blind/{name}"),
             None => name,
         };
-        request.variants.push(Variant { on: (*on).to_owned(), disk: disk.map(str::to_owned), label, task, shape });
+        let modelled = match spot {
+            Spot::Live(Some(wanted)) => Some(Box::new(put_on(wanted, &mut task))),
+            _ => None,
+        };
+        let in_full = match spot {
+            Spot::Simulated(_, in_full) => Some(in_full.clone()),
+            Spot::Live(_) | Spot::Guest(_) => None,
+        };
+        let disk = disk.map(str::to_owned);
+        request.variants.push(Variant { on: (*on).to_owned(), disk, label, task, shape, modelled, in_full });
     }
     if derived {
         distinguish(&mut request.variants);
@@ -377,13 +452,43 @@ fn distinguish(variants: &mut [Variant]) {
 /// The word for the running kernel.
 const LIVE: &str = "live";
 
+/// The word for the disk that is there, where others are modelled.
+const HERE: &str = "here";
+
 /// A place as it is named.
 enum Spot {
-    Simulated(Box<Stack>),
-    Live,
+    /// With the words for it in full.
+    Simulated(Box<Stack>, (String, Option<String>)),
+    /// On a modelled disk, or where the files are anyway.
+    Live(Option<Box<disk::Wanted>>),
+    /// On a kernel that is booted.
+    Guest(Box<guest::Wanted>),
+}
+
+/// The disk for a task whose files are in the folder where its file system would be mounted. A job that names nothing
+/// but the disk itself gets it without a file system, unless one was asked for.
+fn put_on(wanted: &disk::Wanted, task: &mut Task) -> Spec {
+    let mut spec = wanted.spec.clone();
+    let folder = spec.mount_point();
+    let whole = folder.join(backend::ANY_DEVICE.trim_start_matches("/dev/"));
+    if let Task::Live(plan) = task
+        && spec.filesystem.is_none()
+        && !plan.files.is_empty()
+        && plan.files.iter().all(|file| file.path == whole)
+    {
+        for file in &mut plan.files {
+            *file = iowhy_live::plan::File { path: spec.link(), may_create: false, remove: false, ..file.clone() };
+        }
+        return spec;
+    }
+    if !wanted.says_filesystem {
+        spec.filesystem = Some("ext4".to_owned());
+    }
+    spec
 }
 
 /// What a live run is told on the command line.
+#[derive(Clone)]
 struct LiveOptions {
     folder: PathBuf,
     cache: Option<Cache>,
@@ -519,7 +624,7 @@ pub fn plan(words: &[String], problems: &mut Problems) -> Option<(Plan, Shape)> 
     let variant = run.variants.into_iter().next()?;
     match variant.task {
         Task::Simulated(plan) => Some((*plan, variant.shape)),
-        Task::Live(_) | Task::Program(_) => {
+        Task::Live(_) | Task::Program(_) | Task::Guest(_) => {
             problems.push(Problem::error("a simulated run is meant here").help("--on sim:linux-6.18"));
             None
         }
@@ -561,7 +666,7 @@ impl Line {
 }
 
 impl Line {
-    /// The job and what else shapes a live run, with whole paths.
+    /// The job and what else shapes a live run, with whole paths; each run says of its own what disk it was made on.
     fn again(&self) -> Vec<String> {
         let mut words = self.job.clone();
         for (name, value, _) in &self.given {
@@ -588,13 +693,25 @@ impl Line {
             found
         });
         if !self.all("on").contains(&LIVE) {
-            for name in ["dir", "cache", "allow-write"].iter().filter(|name| !self.all(name).is_empty()) {
+            let in_guest = self.all("on").iter().any(|on| on.starts_with(guest::PREFIX));
+            let unused = ["dir", "cache", "allow-write"].iter().filter(|name| !(in_guest && **name == "cache"));
+            for name in unused.filter(|name| !self.all(name).is_empty()) {
                 let text = format!("`--{name}` is for live runs, and there is none");
                 problems.push(Problem::warning(text).help("--on live"));
             }
         }
         let allow = self.all("allow-write").into_iter().map(PathBuf::from).collect();
         LiveOptions { folder: folder.path.clone(), cache, allow }
+    }
+
+    /// The time for a guest.
+    fn timeout(&self, problems: &mut Problems) -> Option<Duration> {
+        let seconds = self.number("timeout", (1, 1_000_000), 0, problems);
+        if seconds > 0 && !self.all("on").iter().any(|on| on.starts_with(guest::PREFIX)) {
+            let text = "`--timeout` is for kernels that are booted, and there is none";
+            problems.push(Problem::warning(text).help("--on kernel:debian-6.1"));
+        }
+        (seconds > 0).then(|| Duration::from_secs(seconds))
     }
 
     /// The stopping rule.
@@ -821,6 +938,8 @@ pub enum Made {
     Live(Box<Live>),
     /// By another program.
     Program(Ran),
+    /// On a kernel that was booted for it.
+    Guest(Box<guest::InGuest>),
 }
 
 /// Why a run could not be made.
@@ -838,9 +957,15 @@ pub enum Refusal {
     /// It was to be traced, and could not be.
     #[error(transparent)]
     Trace(#[from] crate::trace::record::RecordError),
+    /// In a guest.
+    #[error(transparent)]
+    Guest(#[from] iowhy_live::guest::GuestError),
     /// The ledger of what is made is not to be had.
     #[error(transparent)]
     Ledger(#[from] iowhy_live::ledger::LedgerError),
+    /// The modelled disk could not be made.
+    #[error(transparent)]
+    Disk(#[from] iowhy_live::disk::DiskError),
     /// There is no directory for the files.
     #[error("cannot make the directory `{}`: {source}", path.display())]
     Folder {
@@ -885,7 +1010,7 @@ impl Drop for Held {
 
 /// Makes the directory of live runs, if there are any.
 fn hold(request: &RunRequest) -> Result<Held, Refusal> {
-    let live = |variant: &Variant| !matches!(variant.task, Task::Simulated(_));
+    let live = |variant: &Variant| variant.task.is_live() && variant.modelled.is_none();
     let Folder { path, temporary } = &request.folder;
     if !request.variants.iter().any(live) {
         return Ok(Held { temporary: None });
@@ -906,7 +1031,7 @@ pub fn execute(request: &RunRequest, progress: &dyn Fn(usize, usize)) -> Execute
 
 /// Makes the runs. A place that refuses is left out from then on; the others go on. Each is recorded in the store, if
 /// there is one, before the next is made; if one cannot be recorded, no more are made. `progress` is told how many runs
-/// are done, and of how many (at most).
+/// are done, and of how many (at most); so is whoever looks at the store.
 pub fn execute_into(request: &RunRequest, store: Option<&Store>, progress: &dyn Fn(usize, usize)) -> Executed {
     let mut executed = Executed::default();
     let _held = match hold(request) {
@@ -920,8 +1045,10 @@ pub fn execute_into(request: &RunRequest, store: Option<&Store>, progress: &dyn 
     let live = |variant: &Variant| !matches!(variant.task, Task::Simulated(_));
     let signals = request.variants.iter().any(live).then(iowhy_live::signal::Guard::take);
     let session = session(request);
+    let mut host: Option<guest::Host> = None;
     let mut order = design::Order::new(request);
     let most = (request.blocks() as usize) * request.variants.len();
+    let mut flight = store.map(|store| store.announce(&announced(request), most as u64));
     let mut out: Vec<usize> = Vec::new();
     let mut done = 0;
     'blocks: for block in 0..request.blocks() {
@@ -935,14 +1062,19 @@ pub fn execute_into(request: &RunRequest, store: Option<&Store>, progress: &dyn 
                 continue;
             }
             let variant = &request.variants[slot.variant];
+            if let Some(flight) = &mut flight {
+                flight.begins(&variant.label, done as u64 - 1);
+            }
             let started_ns = store::nanoseconds(SystemTime::now());
             let trace = request.keep.as_ref().and_then(|keep| keep.trace);
-            match variant.make(slot.seed, store, trace) {
+            match variant.make(slot.seed, store, trace, &mut host) {
                 Ok((made, files)) => {
                     executed.interrupted |= match &made {
                         Made::Simulated(_) => false,
                         Made::Live(live) => live.outcome.interrupted,
                         Made::Program(ran) => ran.interrupted,
+                        // A guest that was interrupted has brought nothing.
+                        Made::Guest(_) => false,
                     };
                     let finished_ns = store::nanoseconds(SystemTime::now());
                     let mut run = Finished { slot, started_ns, finished_ns, made, id: None };
@@ -957,7 +1089,11 @@ pub fn execute_into(request: &RunRequest, store: Option<&Store>, progress: &dyn 
                     executed.runs.push(run);
                 }
                 Err(refusal) => {
-                    executed.interrupted |= matches!(refusal, Refusal::Live(iowhy_live::run::LiveError::Interrupted));
+                    executed.interrupted |= matches!(
+                        refusal,
+                        Refusal::Live(iowhy_live::run::LiveError::Interrupted)
+                            | Refusal::Guest(iowhy_live::guest::GuestError::Interrupted)
+                    );
                     executed.refused.push((variant.label.clone(), refusal));
                     out.push(slot.variant);
                 }
@@ -970,6 +1106,14 @@ pub fn execute_into(request: &RunRequest, store: Option<&Store>, progress: &dyn 
     }
     progress(most, most);
     executed
+}
+
+/// What others are told is being made.
+fn announced(request: &RunRequest) -> String {
+    let runs = if request.until.is_some() { "runs at most" } else { "runs" };
+    // A blind run keeps no word of its job.
+    let blind = request.keep.as_ref().is_some_and(|keep| keep.blind);
+    if blind { runs.to_owned() } else { format!("{runs} of {}", request.job.join(" ")) }
 }
 
 /// Whether the stopping rule says that the blocks before this one are enough. It is asked between blocks only, so that
@@ -992,7 +1136,13 @@ type MadeAndKept = (Made, Result<Vec<DataFile>, StoreError>);
 
 impl Variant {
     /// Makes a run, and writes its samples (and its events) to a store.
-    fn make(&self, seed: u64, store: Option<&Store>, trace: Option<Level>) -> Result<MadeAndKept, Refusal> {
+    fn make(
+        &self,
+        seed: u64,
+        store: Option<&Store>,
+        trace: Option<Level>,
+        host: &mut Option<guest::Host>,
+    ) -> Result<MadeAndKept, Refusal> {
         Ok(match &self.task {
             Task::Simulated(plan) => {
                 let plan = self.shape.seeded(plan, seed);
@@ -1002,33 +1152,108 @@ impl Variant {
             Task::Live(plan) => {
                 let mut plan = (**plan).clone();
                 self.shape.seed(&mut plan.job, seed);
-                // Without a store there is nowhere to keep events.
-                let Some((level, store)) = trace.zip(store) else {
-                    let live = Live::make(plan, &|_| ())?;
+                let paths: Vec<PathBuf> = plan.files.iter().map(|file| file.path.clone()).collect();
+                let spec = self.modelled.as_deref();
+                let Some(level) = trace else {
+                    let live = on_disk(spec, seed, &paths, |progress| -> Result<Live, Refusal> {
+                        Ok(Live::make(plan, progress)?)
+                    })?;
                     let samples = |store| store::live_samples(&live, store).map(|file| vec![file]);
                     let files = store.map_or(Ok(Vec::new()), samples);
                     return Ok((Made::Live(Box::new(live)), files));
                 };
-                let paths: Vec<PathBuf> = plan.files.iter().map(|file| file.path.clone()).collect();
-                let (live, mut captured) = during(level, &paths, || Live::make(plan, &|_| ()))?;
-                let mut live = live?;
+                let mut captured = None;
+                let mut live = on_disk(spec, seed, &paths, |progress| -> Result<Live, Refusal> {
+                    let (live, events) = during(level, &paths, || Live::make(plan, progress))?;
+                    captured = Some(events);
+                    Ok(live?)
+                })?;
+                let Some(mut captured) = captured else { unreachable!("a run that was made was captured") };
                 let mut traced = Traced::of(&captured);
                 let who = traced::prepare(&mut captured.trace, &live);
                 let joined = join(&captured.trace, &who);
                 let foreign = joined.putters.iter().filter(|putter| !putter.own && putter.pid != std::process::id());
                 traced.foreign = foreign.map(|putter| (putter.name.clone(), putter.nr_pages)).collect();
+                traced.requests = traced::Requests::of(&joined.events);
                 live.traced = Some(Box::new(traced));
-                let keep = || -> Result<Vec<DataFile>, StoreError> {
+                let keep = |store| -> Result<Vec<DataFile>, StoreError> {
                     let mut writer = EventWriter::new(store)?;
                     joined.events.iter().for_each(|event| writer.event(event));
                     Ok(vec![writer.finish_events()?, store::live_samples(&live, store)?])
                 };
-                let files = keep();
+                // Without a store there is nowhere to keep events.
+                let files = store.map_or(Ok(Vec::new()), keep);
                 (Made::Live(Box::new(live)), files)
             }
-            Task::Program(program) => (Made::Program(program.run()?), Ok(Vec::new())),
+            Task::Program(program) => {
+                let modelled = hold_disk(self.modelled.as_deref(), seed)?;
+                let ran = program.run()?;
+                end(modelled)?;
+                (Made::Program(ran), Ok(Vec::new()))
+            }
+            Task::Guest(task) => {
+                if host.is_none() {
+                    *host = Some(guest::Host::new()?);
+                }
+                let Some(host) = host else { unreachable!("it was made just now") };
+                let (made, files) = host.make(task, seed, store, trace)?;
+                (Made::Guest(Box::new(made)), files)
+            }
         })
     }
+}
+
+/// Makes the disk for a run.
+fn hold_disk(spec: Option<&Spec>, seed: u64) -> Result<Option<HeldDisk>, DiskError> {
+    let Some(spec) = spec else { return Ok(None) };
+    iowhy_live::disk::hold(Spec { seed, ..spec.clone() }).map(Some)
+}
+
+/// Makes a live run on a disk of its own, if it has one, whose files are at `paths`.
+pub(crate) fn on_disk<E: From<DiskError>>(
+    spec: Option<&Spec>,
+    seed: u64,
+    paths: &[PathBuf],
+    make: impl FnOnce(&dyn Fn(Progress)) -> Result<Live, E>,
+) -> Result<Live, E> {
+    let disk = hold_disk(spec, seed)?;
+    let laid_out = Cell::new(false);
+    // Files are laid out without waiting for the model.
+    let progress = |progress: Progress| {
+        if disk.is_none() && !iowhy_live::guest::is_inside() {
+            return;
+        }
+        let hurry = |on: bool| {
+            iowhy_live::guest::tell_laying_out(on);
+            // A disk that does not answer any more is seen by the job itself.
+            let _ = disk.as_ref().map(|disk| disk.hurry(on));
+        };
+        match progress {
+            Progress::SetUp { done_bytes: 0, .. } => {
+                laid_out.set(true);
+                hurry(true);
+            }
+            Progress::Ready if laid_out.get() => {
+                // What is still to be written of them is not the job's.
+                paths.iter().filter_map(|path| std::fs::File::open(path).ok()).for_each(|file| {
+                    let _ = file.sync_all();
+                });
+                hurry(false);
+            }
+            _ => {}
+        }
+    };
+    let mut live = make(&progress)?;
+    live.modelled = end(disk)?;
+    Ok(live)
+}
+
+/// Takes the disk of a run away; how it was at the end.
+fn end(modelled: Option<HeldDisk>) -> Result<Option<Box<State>>, DiskError> {
+    let Some(held) = modelled else { return Ok(None) };
+    let state = held.stat()?;
+    held.remove()?;
+    Ok(Some(Box::new(state)))
 }
 
 /// A simulated run, and what is kept of it.
@@ -1056,9 +1281,10 @@ fn simulate(
 /// The help of the verb.
 fn help() -> String {
     let mut out = String::from(
-        "iowhy run JOB.. --on WHERE [--on WHERE2 ..] [OPTIONS]\n\nRuns a job on the running kernel (--on live) or in \
-         the simulator. JOB is one or\nmore fio job files (- is standard input), `fio` with words of fio's command \
-         line,\na trace that was recorded, or a built-in job with key=value words:\n\n",
+        "iowhy run JOB.. --on WHERE [--on WHERE2 ..] [OPTIONS]\n\nRuns a job on the running kernel (--on live), in the \
+         simulator\n(--on sim:KERNEL), or on a kernel that QEMU boots (--on kernel:KERNEL). JOB is\none or more fio \
+         job files (- is standard input), `fio` with words of fio's\ncommand line, a trace that was recorded, or a \
+         built-in job with key=value words:\n\n",
     );
     for builtin in BUILTINS {
         out.push_str(&text::item(builtin.name, builtin.summary, 14));
@@ -1068,8 +1294,9 @@ fn help() -> String {
         let value = if *takes_value { "=VALUE" } else { "" };
         out.push_str(&text::item(&format!("--{name}{value}"), help, 18));
     }
+    out.push_str(&guest::help());
     out.push_str(
-        "\nExamples:\n  iowhy run jobs/randread-qd32.fio --on live --on sim:linux-6.18 --disk nvme\n  \
+        "\nExamples:\n  iowhy run jobs/randread-qd32.fio --on live --on sim:linux-6.18 --disk ide-2004\n  \
          iowhy run paralleldd size=64m readers=3 --on live --cache cold --repeat 5\n  \
          iowhy run dd of=/dev/sda bs=4k oflag=direct count=4096 writers=2 \\\n    \
          --on sim:linux-2.6.18-164.el5 --on sim:linux-2.6.18-186.el5 --repeat 5\n",

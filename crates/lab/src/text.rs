@@ -21,12 +21,26 @@ pub fn item(flag: &str, help: &str, column: usize) -> String {
     text
 }
 
-/// `text` in lines of at most `width` characters, broken at spaces.
+/// Columns that a text takes on a terminal, at most: two for each character that East Asian Width (Unicode's annex 11)
+/// calls wide, and one for any other, even if it is drawn over the one before.
+pub fn columns(text: &str) -> usize {
+    let wide = |c: char| {
+        matches!(c, '\u{1100}'..='\u{115f}' | '\u{231a}'..='\u{231b}' | '\u{23e9}'..='\u{23f3}')
+            || matches!(c, '\u{25fd}'..='\u{27bf}' | '\u{2b1b}'..='\u{2b55}' | '\u{2e80}'..='\u{a4cf}')
+            || matches!(c, '\u{a960}'..='\u{a97f}' | '\u{ac00}'..='\u{d7a3}' | '\u{f900}'..='\u{faff}')
+            || matches!(c, '\u{fe10}'..='\u{fe6f}' | '\u{ff00}'..='\u{ffe6}' | '\u{16fe0}'..='\u{1b2ff}')
+            || matches!(c, '\u{1d300}'..='\u{1d37f}' | '\u{1f000}'..='\u{3fffd}')
+            || matches!(c, '\u{2329}'..='\u{232a}')
+    };
+    if text.is_ascii() { text.len() } else { text.chars().map(|c| 1 + usize::from(wide(c))).sum() }
+}
+
+/// `text` in lines of at most `width` columns, broken at spaces; a word that is wider is broken anywhere.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();
-    for word in text.split_whitespace() {
-        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > width {
+    for word in text.split_whitespace().flat_map(|word| pieces(word, width)) {
+        if !line.is_empty() && columns(&line) + 1 + columns(word) > width {
             lines.push(std::mem::take(&mut line));
         }
         if !line.is_empty() {
@@ -38,6 +52,21 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
         lines.push(line);
     }
     lines
+}
+
+/// A word in pieces of at most so many columns, or of one character.
+fn pieces(word: &str, width: usize) -> Vec<&str> {
+    let (mut all, mut begin, mut taken) = (Vec::new(), 0, 0);
+    for (at, c) in word.char_indices() {
+        let wide = columns(&word[at..at + c.len_utf8()]);
+        if taken + wide > width && at > begin {
+            all.push(&word[begin..at]);
+            (begin, taken) = (at, 0);
+        }
+        taken += wide;
+    }
+    all.push(&word[begin..]);
+    all
 }
 
 /// A number of bytes as sysbench prints it: up to five significant digits and a binary unit (`16MiB`).
@@ -100,7 +129,18 @@ mod tests {
     fn long_help_wraps_into_its_column() {
         assert_eq!(item("--a", "b c", 6), "  --a   b c\n");
         assert_eq!(wrap("aa bb cc", 5), ["aa bb", "cc"]);
+        assert_eq!(wrap("名前 bb cc", 7), ["名前 bb", "cc"]);
+        assert_eq!(wrap("a bcdefgh 名前", 3), ["a", "bcd", "efg", "h", "名", "前"]);
+        assert_eq!(wrap("名", 1), ["名"]);
         assert!(item("--a-very-long-flag", "help", 6).starts_with("  --a-very-long-flag\n        help"));
+    }
+
+    #[test]
+    fn wide_characters_take_two_columns() {
+        for (text, expected) in [("", 0), ("plain", 5), ("größe µs ▁█", 11), ("名前", 4), ("a한😀", 5), ("e\u{301}", 2)]
+        {
+            assert_eq!(columns(text), expected, "{text}");
+        }
     }
 
     #[test]

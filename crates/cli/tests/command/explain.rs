@@ -1,13 +1,16 @@
 //! `iowhy explain`: the five incidents with their proofs and texts, stored and blind runs, traces, modes, mistakes.
 
 use std::fs;
+use std::process::Command;
 
 use iowhy_lab::compare::text::Style;
-use iowhy_lab::explain::source::{Asked, Gathered, gather, simulate};
+use iowhy_lab::explain::source::{Asked, Gathered, Simulated, gather};
 use iowhy_lab::explain::{self, advice, json, prove, text};
 use iowhy_lab::incident::command::plan_of_command;
 use iowhy_lab::incident::{explained_rows, row};
+use iowhy_lab::report::glance;
 use iowhy_lab::store::StoreError;
+use iowhy_lab::text::columns;
 use serde_json::Value;
 
 use super::{Folder, check_schema, iowhy, is_fresh, json as json_of, refused, root, text as utf8};
@@ -71,8 +74,7 @@ fn sides(incident: &Incident) -> [Gathered; 2] {
         let command = whole.replace(word, other);
         let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
         let plan = plan_of_command(&words).unwrap_or_else(|problems| panic!("{id}: {}", problems.render()));
-        let side = simulate(&name, &plan, (0, *runs), &|| {}).expect("it runs");
-        Gathered { side, command: Some(command), ..Gathered::default() }
+        Simulated { label: name, command, plan, runs: *runs }.make(false, &|| {}).expect("it runs")
     })
 }
 
@@ -109,8 +111,8 @@ fn incidents_have_their_published_cause_a_proof_and_a_fresh_text() {
         prove::prove(&mut explanation, &sides, &|| {});
         advice::advise(&mut explanation, &sides);
         check_schema("explain", &json::explain(&explanation));
-        let shown = text::text(&explanation, Style { colour: false });
-        let narrow = shown.lines().all(|line| line.chars().count() <= 80 && line.trim_end() == line);
+        let shown = text::text(&explanation, Some(&glance::of(&sides)), Style { colour: false });
+        let narrow = shown.lines().all(|line| columns(line) <= 80 && line.trim_end() == line);
         assert!(narrow, "wider than 80 columns, or blanks at the end of a line:\n{shown}");
         is_fresh(&root().join(format!("crates/cli/tests/command/explained/{id}.txt")), &shown);
         let Some(first) = explanation.findings.first().filter(|first| first.rule.name == *cause) else {
@@ -269,6 +271,14 @@ fn traces_are_explained_without_a_store() {
     let warnings = value["warnings"].as_array().expect("warnings");
     for expected in ["single runs", "a run has no calls"] {
         assert!(warnings.iter().any(|warning| warning.to_string().contains(expected)), "{warnings:?}");
+    }
+    // Off a terminal there are no colours, whatever the environment says; requests alone have a timeline, too.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_iowhy"));
+    let shown = command.args(["explain", &a, &b]).env_remove("NO_COLOR").output().expect("the command starts");
+    let shown = utf8(&shown.stdout);
+    assert!(!shown.contains('\u{1b}') && shown.lines().all(|line| columns(line) <= 80), "{shown}");
+    for lane in ["   A  device    ▓", "   B  device    █", "   0: the run begins; requests: "] {
+        assert!(shown.contains("How they begin\n") && shown.contains(lane), "no `{lane}` in\n{shown}");
     }
     // Single runs that do not differ may differ by chance; traces of a side may be several.
     assert_eq!(iowhy(&format!("explain {a} {a}")).status.code(), Some(3));

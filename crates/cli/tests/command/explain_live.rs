@@ -41,7 +41,8 @@ struct Ground {
     _alone: MutexGuard<'static, ()>,
 }
 
-static ALONE: Mutex<()> = Mutex::new(());
+/// Held by each test that measures.
+pub(super) static ALONE: Mutex<()> = Mutex::new(());
 
 /// A control group of our own, in which a disk does so many reads in a second and no more: how long a job takes is then
 /// counted in requests, on every machine.

@@ -187,6 +187,8 @@ fn missing_keys(first: &Value, second: &Value, path: &str, found: &mut Vec<Strin
             for (key, value) in first {
                 let below = format!("{path}/{key}");
                 match second.get(key) {
+                    // A job that is ended by the clock may not have come to its first write on a busy machine.
+                    None if matches!(key.as_str(), "percentile" | "bins") && second.get("N") == Some(&0.into()) => {}
                     None => found.push(below),
                     Some(_) if matches!(key.as_str(), "percentile" | "bins" | "job options" | "disk_util") => {}
                     Some(other) => missing_keys(value, other, &below, found),

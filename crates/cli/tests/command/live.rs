@@ -124,7 +124,7 @@ fn every_job_file_runs_live_and_small() {
 #[test]
 fn live_and_simulated_places_are_set_side_by_side() {
     let scratch = Scratch::new("both");
-    let line = "run dd of=data bs=4k count=32 --on live --on sim:linux-6.18 --disk nvme --repeat 3";
+    let line = "run dd of=data bs=4k count=32 --on live --on sim:linux-6.18 --disk here --disk nvme --repeat 3";
     let report = scratch.json(&format!("{line} --json"), 0);
     check_schema("run", &report);
     let runs = report["runs"].as_array().expect("runs");

@@ -5,16 +5,21 @@ mod calibrate;
 mod check;
 mod compare;
 mod conform;
+mod disk;
 mod doctor;
 mod explain;
+mod explain_disk;
 mod explain_live;
 mod fio;
+mod guest;
 mod history;
+mod incident_live;
 mod killed;
 mod live;
 mod report;
 mod run;
 mod schema_check;
+mod serve;
 mod store;
 mod trace;
 
@@ -58,6 +63,18 @@ impl Drop for Folder {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("output is UTF-8")
+}
+
+/// Whether modelled disks can be made. CI must be able to; elsewhere a test says that it was skipped.
+fn can_make_disks() -> bool {
+    let root = fs::metadata("/proc/self").is_ok_and(|it| std::os::unix::fs::MetadataExt::uid(&it) == 0);
+    let opens = |path: &str| fs::OpenOptions::new().read(true).write(true).open(path).is_ok();
+    let able = root && opens("/dev/fuse") && opens("/dev/loop-control");
+    if !able {
+        assert!(std::env::var("CI").as_deref() != Ok("true"), "CI must run the tests of modelled disks as root");
+        println!("skipped: modelled disks need root, FUSE and loop devices");
+    }
+    able
 }
 
 /// Runs a command line that must be refused: exit code 2, nothing on standard output, no panic. Yields the message.

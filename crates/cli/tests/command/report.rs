@@ -1,6 +1,7 @@
 //! `iowhy report`: the five incidents, the stall of 2012 in the lanes, stored and hostile runs, files, mistakes.
 
 use std::fs;
+use std::path::Path;
 
 use iowhy_lab::incident::{explained_rows, row};
 use iowhy_lab::report::{MOST_BYTES, html};
@@ -64,6 +65,14 @@ fn check(data: &Value, what: &str) {
     assert!(data["differences"].as_array().is_some_and(|keys| !keys.is_empty()), "{what}");
 }
 
+/// Keeps a report and what `--json` printed, for the tests in a browser.
+fn keep(id: &str, page: &str, printed: &[u8]) {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("reports");
+    fs::create_dir_all(&folder).expect("a folder");
+    fs::write(folder.join(format!("{id}.html")), page).expect("the page is kept");
+    fs::write(folder.join(format!("{id}.json")), printed).expect("its data is kept");
+}
+
 /// The report of an incident, made by the command; `code` is how it ends.
 fn report_of(id: &str, options: &str, code: i32) -> Value {
     let folder = Folder::new(&format!("report-{id}"));
@@ -75,6 +84,7 @@ fn report_of(id: &str, options: &str, code: i32) -> Value {
     assert!(page.len() <= MOST_BYTES, "{id}: {} bytes", page.len());
     assert_eq!(packed, printed, "{id}: the page has other data than the command prints");
     check(&printed, id);
+    keep(id, &page, &output.stdout);
     printed
 }
 
@@ -169,7 +179,9 @@ fn the_idling_of_2018_is_reported() {
     let output = iowhy(&line);
     let data: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     check(&data, id);
-    assert_eq!(folder.page("x.html").1, data);
+    let (page, packed) = folder.page("x.html");
+    assert_eq!(packed, data);
+    keep(id, &page, &output.stdout);
     let threads = column(&data["sides"][1]["timeline"]["calls"], "thread");
     assert_eq!(threads.iter().max(), Some(&2), "three readers");
 }

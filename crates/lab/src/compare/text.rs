@@ -1,22 +1,22 @@
 //! A comparison for people: 80 columns, a sentence first, then each metric with its samples in order, medians, the
-//! change with its interval, modes apart, and warnings with what to do next. The methods and who published them stand
-//! at the end.
+//! change with its interval, modes apart and where their samples lie, and warnings with what to do next. The methods
+//! and who published them stand at the end.
 //!
 //! Labels and names come from files and command lines. They may hold anything, so nothing of them reaches a terminal
 //! that is not fit to be shown ([`shown`]).
 
 use std::fmt::Write;
 
+use super::drawn::{self, COLUMNS, Drawn};
 use super::gate::{self, Gate, Outcome};
 use super::warning::Warning;
 use super::{Calibration, Comparison, Row, Summary, Verdict};
+use crate::picture;
 use crate::stats::modes::Mode;
-use crate::text::wrap;
+use crate::text::{columns, wrap};
 
 /// Widest line.
 const WIDTH: usize = 80;
-/// Characters of a row of samples.
-const SPARKS: usize = 24;
 /// Longest label within a sentence.
 const LABEL: usize = 40;
 
@@ -46,7 +46,7 @@ impl Style {
 }
 
 /// A text from outside, fit to be shown: control characters, marks of direction and characters without width are
-/// written out, and what is longer than `most` characters is cut.
+/// written out, and what is wider than `most` columns is cut.
 pub fn shown(text: &str, most: usize) -> String {
     // Most names are short and plain.
     if text.len() <= most && text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
@@ -59,10 +59,12 @@ pub fn shown(text: &str, most: usize) -> String {
             || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
             || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}');
         let piece = if unfit { c.escape_unicode().to_string() } else { c.to_string() };
-        let width = piece.chars().count();
+        let width = columns(&piece);
         if width > left {
             // The cut takes a place, too.
-            result.pop();
+            if left == 0 {
+                result.pop();
+            }
             result.push('…');
             break;
         }
@@ -112,7 +114,8 @@ pub fn quantity(value: f64, unit: &str, digits: usize) -> String {
         return "none".to_owned();
     }
     let Some((_, shown_unit, one, prefixes)) = UNITS.iter().find(|(known, ..)| *known == unit) else {
-        let unit = shown(unit, 12);
+        // Units come from files, too: blanks in any script are no unit.
+        let unit = shown(unit.trim(), 12);
         return if unit.is_empty() {
             significant(value, digits)
         } else {
@@ -295,16 +298,15 @@ fn one_row(text: &mut String, comparison: &Comparison, row: &Row, outcome: Optio
         Some(outcome) => format!("{} ({})", outcome.word(), row.verdict.word()),
     };
     let line = format!("{name} ({better} is better): ");
-    if line.chars().count() + verdict.chars().count() > WIDTH {
+    if columns(&line) + columns(&verdict) > WIDTH {
         let _ = writeln!(text, "{}\n  {}", line.trim_end(), style.verdict(row.verdict, &verdict));
     } else {
         let _ = writeln!(text, "{line}{}", style.verdict(row.verdict, &verdict));
     }
-    let range = [&row.a, &row.b].into_iter().flat_map(|side| side.shown.iter().copied());
-    let (low, high) = range.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), x| (low.min(x), high.max(x)));
-    for (letter, side) in [("A", &row.a), ("B", &row.b)] {
-        let sparks = sparkline(&side.shown, low, high);
-        let _ = write!(text, "  {letter}  {sparks:<SPARKS$}  n {:<7}", side.n);
+    let drawn = drawn::of(row);
+    for (letter, side, values) in [("A", &row.a, &drawn.columns[0]), ("B", &row.b, &drawn.columns[1])] {
+        let sparks = picture::sparkline(values, drawn.range.0, drawn.range.1);
+        let _ = write!(text, "  {letter}  {sparks:<COLUMNS$}  n {:<7}", side.n);
         if side.n > 0 {
             let _ = write!(text, " median {:<14}", quantity(side.median, &row.metric.unit, 4));
         }
@@ -313,6 +315,10 @@ fn one_row(text: &mut String, comparison: &Comparison, row: &Row, outcome: Optio
         }
         text.truncate(text.trim_end().len());
         text.push('\n');
+    }
+    if drawn.per_column > 1.0 {
+        let _ =
+            writeln!(text, "  a column is the median of up to {:.0} samples in their order", drawn.per_column.ceil());
     }
     if !row.change_pct.is_nan() {
         let adjusted =
@@ -325,6 +331,7 @@ fn one_row(text: &mut String, comparison: &Comparison, row: &Row, outcome: Optio
     if row.a.modes.len() > 1 || row.b.modes.len() > 1 {
         let unit = &row.metric.unit;
         paragraph(text, "  ", &format!("A: {}; B: {}", modes(&row.a, unit), modes(&row.b, unit)));
+        places(text, &drawn, unit);
     }
     if !row.tails.is_empty() {
         paragraph(text, "  ", &format!("tails: {}", tails(&row.tails)));
@@ -355,20 +362,17 @@ fn modes(side: &Summary, unit: &str) -> String {
     word + &order.iter().map(one).collect::<String>()
 }
 
-/// Values in their order as blocks of eight heights.
-fn sparkline(values: &[f64], low: f64, high: f64) -> String {
-    const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    let n = values.len().min(SPARKS);
-    let place = |nr: usize| nr * values.len() / n.max(1);
-    let mean = |nr: usize| {
-        let part = &values[place(nr)..place(nr + 1)];
-        part.iter().sum::<f64>() / part.len() as f64
-    };
-    let block = |value: f64| {
-        let height = (value - low) / (high - low);
-        BLOCKS[if height.is_finite() { ((height * 8.0) as usize).min(7) } else { 3 }]
-    };
-    (0..n).map(|nr| block(mean(nr))).collect()
+/// How many samples lie where, from the smallest of both sides to the largest.
+fn places(text: &mut String, drawn: &Drawn, unit: &str) {
+    let Some(sides) = &drawn.places else { return };
+    for (letter, counts) in [("A", &sides[0]), ("B", &sides[1])] {
+        let most = counts.iter().copied().fold(0.0, f64::max);
+        let _ = writeln!(text, "{}", format!("  {letter}  {}", picture::counts(counts, most)).trim_end());
+    }
+    let [low, high] = [drawn.range.0, drawn.range.1].map(|value| quantity(value, unit, 3));
+    let right = drawn::PLACES.saturating_sub(columns(&high));
+    let line = picture::axis(&[(0, low), (right, high)], drawn::PLACES);
+    let _ = writeln!(text, "     {line}");
 }
 
 fn warnings(text: &mut String, indent: &str, list: &[Warning]) {
@@ -427,15 +431,7 @@ fn methods(text: &mut String, comparison: &Comparison, gate: Option<&Gate>) {
 /// A paragraph in lines that fit, all of them indented; the first begins with `indent` itself.
 fn paragraph(text: &mut String, indent: &str, words: &str) {
     let width = indent.chars().count();
-    // What has no blank for a whole line is broken anywhere.
-    let words: Vec<String> = words
-        .split_whitespace()
-        .flat_map(|word| {
-            let characters: Vec<char> = word.chars().collect();
-            characters.chunks(WIDTH - width).map(String::from_iter).collect::<Vec<_>>()
-        })
-        .collect();
-    for (nr, line) in wrap(&words.join(" "), WIDTH - width).iter().enumerate() {
+    for (nr, line) in wrap(words, WIDTH - width).iter().enumerate() {
         let before = if nr == 0 { indent.to_owned() } else { " ".repeat(width) };
         let _ = writeln!(text, "{before}{line}");
     }
@@ -443,6 +439,8 @@ fn paragraph(text: &mut String, indent: &str, words: &str) {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::compare::Settings;
     use crate::metric::Metric;
@@ -499,6 +497,16 @@ pub(super) mod tests {
 
     const PLAIN: Style = Style { colour: false };
 
+    fn samples() -> BoxedStrategy<Vec<f64>> {
+        let one = prop_oneof![Just(0.0), -1e3..1e3, 0.0..1e300];
+        prop_oneof![
+            Just(Vec::new()),
+            (one.clone(), 1..100usize).prop_map(|(value, n)| vec![value; n]),
+            prop::collection::vec(one, 1..100),
+        ]
+        .boxed()
+    }
+
     #[test]
     fn a_sentence_comes_first_and_methods_last() {
         let row = row(Better::Lower, (3.0, 6.0), Verdict::Regression);
@@ -538,7 +546,17 @@ pub(super) mod tests {
         row.a.modes = vec![mode(1_905.0, 3, 1.0)];
         row.b.modes = vec![mode(1_204.0, 29, 0.29), mode(1_900.0, 71, 0.71)];
         let text = text(&comparison(vec![row], Verdict::Inconclusive), None, PLAIN);
-        assert!(text.contains("A: one mode; B: two, 71 % near 1.9 GB/s, 29 % near 1.2 GB/s\n"), "{text}");
+        let (_, places) =
+            text.split_once("A: one mode; B: two, 71 % near 1.9 GB/s, 29 % near 1.2 GB/s\n").expect("modes");
+        let blank = |n: usize| " ".repeat(n);
+        let expected = format!(
+            "  A  █{0}█{0}█\n  B  {1}█{0}█{2}█\n     1.00 MB/s{3}2.00 MB/s\n",
+            blank(14),
+            blank(15),
+            blank(28),
+            blank(42)
+        );
+        assert!(places.starts_with(&expected), "{text}");
         assert!(text.contains("7 more runs of each side would be needed to see 1 %"), "{text}");
     }
 
@@ -571,14 +589,22 @@ pub(super) mod tests {
         ] {
             assert_eq!(shown(label, 40), expected);
         }
-        let long = shown(&"x".repeat(10_000), 40);
-        assert_eq!((long.chars().count(), long.ends_with('…')), (40, true));
-        assert_eq!(shown("", 4), "");
+        for long in ["x".repeat(10_000), "名".repeat(10_000), "x名".repeat(10_000)] {
+            let long = shown(&long, 40);
+            assert!((39..=40).contains(&columns(&long)) && long.ends_with('…'), "{long}");
+        }
+        assert_eq!([shown("", 4), shown("x", 0)], ["", "…"]);
     }
 
     #[test]
     fn no_line_is_wider_than_a_terminal_whatever_the_labels_are() {
-        for label in ["x".repeat(10_000), "\u{1b}".repeat(5_000), "wörter ".repeat(2_000), "\u{202e}".to_owned()] {
+        for label in [
+            "x".repeat(10_000),
+            "\u{1b}".repeat(5_000),
+            "wörter ".repeat(2_000),
+            "名".repeat(999),
+            "\u{202e}".to_owned(),
+        ] {
             let mut row = row(Better::Higher, (f64::NEG_INFINITY, 1e9), Verdict::Inconclusive);
             row.metric.name.clone_from(&label);
             row.metric.unit.clone_from(&label);
@@ -589,10 +615,40 @@ pub(super) mod tests {
             for gate in [None, Some(gate::by_allowance(&table, 5.0))] {
                 let text = text(&table, gate.as_ref(), PLAIN);
                 for line in text.lines() {
-                    assert!(line.chars().count() <= WIDTH, "{} columns: {line}", line.chars().count());
+                    assert!(columns(line) <= WIDTH, "{} columns: {line}", columns(line));
                     assert!(!line.chars().any(|c| c.is_control() || c == '\u{202e}'), "{line:?}");
                 }
             }
+        }
+    }
+
+    proptest! {
+        /// Of no samples, one, equal ones and any others, with modes and without.
+        #[test]
+        fn samples_are_drawn_within_the_width(
+            sides in [samples(), samples()],
+            modes in [0..4usize, 0..4],
+            unit in prop_oneof![Just(String::new()), Just("ns".to_owned()), any::<String>()],
+        ) {
+            let mut row = row(Better::Lower, (f64::NEG_INFINITY, f64::INFINITY), Verdict::Inconclusive);
+            row.metric.unit = unit;
+            let mode = |value: f64| {
+                Mode { mean: value, centre: value, min: value, max: value, count: 1, share: 0.5, members: vec![0] }
+            };
+            [row.a, row.b] = [0, 1].map(|nr: usize| {
+                let modes = vec![mode(sides[nr].first().copied().unwrap_or(0.0)); modes[nr]];
+                Summary { modes, ..side(&sides[nr]) }
+            });
+            let shown = text(&comparison(vec![row], Verdict::Inconclusive), None, PLAIN);
+            for line in shown.lines() {
+                prop_assert!(columns(line) <= WIDTH && line.trim_end() == line, "{:?}", line);
+                prop_assert!(!line.chars().any(char::is_control) && !line.contains("NaN"), "{:?}", line);
+            }
+            let places = modes.iter().any(|modes| *modes > 1);
+            let drawn = shown.lines().filter(|line| *line == "  A" || line.starts_with("  A  "));
+            prop_assert_eq!(drawn.count(), 1 + usize::from(places));
+            let long = sides.iter().any(|side| side.len() > COLUMNS);
+            prop_assert_eq!(shown.contains("a column is the median of up to"), long);
         }
     }
 
@@ -603,13 +659,5 @@ pub(super) mod tests {
         assert!(coloured.starts_with("\u{1b}[1;31mRegression\u{1b}[0m: "), "{coloured}");
         let bare = coloured.replace("\u{1b}[1;31m", "").replace("\u{1b}[0m", "");
         assert_eq!(bare, text(&table, None, PLAIN));
-    }
-
-    #[test]
-    fn samples_become_blocks() {
-        assert_eq!(sparkline(&[0.0, 4.0, 8.0], 0.0, 8.0), "▁▅█");
-        assert_eq!(sparkline(&[5.0, 5.0], 5.0, 5.0), "▄▄");
-        assert_eq!(sparkline(&[], 0.0, 1.0), "");
-        assert_eq!(sparkline(&[1.0; 1_000], 0.0, 2.0).chars().count(), SPARKS);
     }
 }

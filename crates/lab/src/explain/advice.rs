@@ -38,6 +38,7 @@ fn putters(side: &Gathered) -> Vec<(String, u64)> {
 fn words(change: &Change, slow: &Gathered, fast: &Gathered) -> String {
     match change {
         Change::Queue { path, value, .. } => format!("`echo {value} > {}`", path.display()),
+        Change::Disk { what, .. } => format!("{what} (of the modelled disk)"),
         Change::DropPages => {
             let who = putters(slow).into_iter().next().map(|(name, _)| name).filter(|name| !name.is_empty());
             let end = who.map_or(String::new(), |name| format!("end {name}, or let it read with O_DIRECT; then "));
@@ -135,6 +136,7 @@ mod tests {
             words: vec!["dd".to_owned()],
             folder: "/".into(),
             disk: Some("sdx".to_owned()),
+            modelled: None,
             queue: vec![("read_ahead_kb".to_owned(), read_ahead_kb.to_owned())],
         }
     }

@@ -35,6 +35,37 @@ impl LayerDelta {
     }
 }
 
+/// A layer's part as a step on the way from the time of A to that of B, ns.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub struct Step {
+    /// Whose part it is.
+    pub of: LayerDelta,
+    /// Where it begins.
+    pub from: f64,
+    /// Where it ends.
+    pub to: f64,
+}
+
+/// Parts smaller than this are rounding, ns.
+const LEAST_NS: f64 = 0.5;
+
+/// The layers that have a part, one after the other, from the time of A on; what no layer has comes last.
+pub fn steps(layers: &[LayerDelta], [a, b]: [f64; 2]) -> Vec<Step> {
+    let mut at = a;
+    let mut step = |of: LayerDelta| {
+        let from = at;
+        at += of.delta();
+        Step { of, from, to: at }
+    };
+    let told = layers.iter().filter(|of| of.a.abs() + of.b.abs() >= LEAST_NS);
+    let mut steps: Vec<Step> = told.map(|of| step(*of)).collect();
+    let rest = b - steps.last().map_or(a, |last| last.to);
+    if rest.abs() > 0.0005 * a.max(b) {
+        steps.push(step(LayerDelta { layer: "not in a layer", a: 0.0, b: rest }));
+    }
+    steps
+}
+
 /// Layers in which calls wait for I/O.
 const WAITS: [Layer; 3] = [Layer::Plug, Layer::Elevator, Layer::Device];
 
@@ -84,4 +115,25 @@ pub fn split(delta: &Delta<'_>) -> Vec<LayerDelta> {
         layers.push(LayerDelta { layer: name, a, b });
     }
     layers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_lead_from_a_to_b() {
+        let layer = |layer, a, b| LayerDelta { layer, a, b };
+        let layers = [layer("cpu", 100.0, 150.0), layer("plug", 0.0, 0.3), layer("device", 900.0, 700.0)];
+        for (b, rest) in [(850.0, None), (900.0, Some(50.0)), (800.0, Some(-50.0)), (850.4, None)] {
+            let steps = steps(&layers, [1000.0, b]);
+            let spans: Vec<(f64, f64)> = steps.iter().take(2).map(|step| (step.from, step.to)).collect();
+            assert_eq!(spans, [(1000.0, 1050.0), (1050.0, 850.0)]);
+            assert_eq!(
+                steps.get(2).map(|step| (step.of.layer, step.to - step.from)),
+                rest.map(|ns| ("not in a layer", ns))
+            );
+        }
+        assert_eq!(steps(&[], [0.0, 0.0]), []);
+    }
 }

@@ -7,6 +7,8 @@
 //!                and the order of runs fall on all three alike
 //! settings       of the disk's queue, as the store has them of each side, are set before each run and restored after
 //!                it, through the ledger: an error, a signal, or the next start after a kill restores them, too
+//! disks          a modelled disk is made anew for each run, as for `iowhy run`; the one thing is switched on the disk
+//!                that is asked for, and nothing is left to be restored
 //! time           for an operation, by the run's own clock; nothing is traced, so nothing of it is the trace's
 //! interval       Student's, of the difference of the means of the switched runs and the fast ones (Welch)
 //! ```
@@ -21,6 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use iowhy_live::disk::{DiskError, ELEVATOR, Spec};
 use iowhy_live::ledger::{Guard, Ledger};
 use iowhy_live::plan::Cache;
 use iowhy_live::{cache, signal};
@@ -34,9 +37,10 @@ use super::source::Gathered;
 use super::{Counterfactual, Explanation};
 use crate::backend::Live;
 use crate::diagnose::Problems;
+use crate::disk;
 use crate::fio::World;
 use crate::rules::Switch;
-use crate::run::{self, Request, Shape, Task};
+use crate::run::{self, Request, Shape, Task, Variant};
 
 /// How a stored run is made again on the running kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,6 +53,8 @@ pub struct Recipe {
     pub disk: Option<String>,
     /// Settings of its queue: file and value.
     pub queue: Vec<(String, String)>,
+    /// The modelled disk that was made for it, in the words of `--disk`; then there is no other.
+    pub modelled: Option<String>,
 }
 
 /// Settings of a queue that are kept with a run, in the order in which they are set: some change others. The first word
@@ -73,7 +79,8 @@ impl Recipe {
             _ => None,
         };
         let queue = QUEUE.iter().filter_map(|(key, file)| Some(((*file).to_owned(), value(key)?))).collect();
-        Some(Recipe { words, folder, disk, queue })
+        let modelled = policies.get("modelled").and_then(Value::as_str).map(str::to_owned);
+        Some(Recipe { words, folder, disk, queue, modelled })
     }
 
     /// A setting of its queue.
@@ -87,9 +94,10 @@ impl Recipe {
     }
 
     /// What is run. Files of a run that had a folder of its own are in `scratch`.
-    fn parse(&self, scratch: &Path) -> Result<(iowhy_live::Plan, Shape), String> {
+    fn parse(&self, scratch: &Path) -> Result<Kind, String> {
         let mut words = self.words.clone();
         words.extend(["--on".to_owned(), "live".to_owned()]);
+        words.extend(self.modelled.iter().map(|disk| format!("--disk={disk}")));
         if !words.iter().any(|word| word.starts_with("--dir=")) {
             words.push(format!("--dir={}", scratch.display()));
         }
@@ -98,8 +106,10 @@ impl Recipe {
         let mut problems = Problems::default();
         let request = run::resolve(&words, &world, &mut problems).filter(|_| !problems.any_error());
         let Some(Request::Run(request)) = request else { return Err(problems.render().trim().to_owned()) };
-        match request.variants.into_iter().next().map(|variant| (variant.task, variant.shape)) {
-            Some((Task::Live(plan), shape)) => Ok((*plan, shape)),
+        match request.variants.into_iter().next() {
+            Some(Variant { task: Task::Live(plan), shape, modelled, .. }) => {
+                Ok(Kind { plan: *plan, shape, settings: Vec::new(), modelled, others: None })
+            }
             _ => Err("another program makes these runs".to_owned()),
         }
     }
@@ -110,6 +120,8 @@ impl Recipe {
 pub(super) enum Change {
     /// A setting of the disk's queue.
     Queue { path: PathBuf, file: &'static str, value: String },
+    /// Words for another modelled disk, and in what it is another.
+    Disk { words: String, what: String },
     /// Pages of the files are dropped before each run.
     DropPages,
     /// Each thread has descriptors of its own.
@@ -124,11 +136,54 @@ impl Change {
     fn words(&self) -> String {
         match self {
             Change::Queue { file, value, .. } => format!("{file}={value}"),
+            Change::Disk { what, .. } => what.clone(),
             Change::DropPages => "the files' pages dropped before each run".to_owned(),
             Change::OwnDescriptors => "a descriptor for each thread".to_owned(),
             Change::NoAdvice => "no advice on the files".to_owned(),
             Change::OtherJob => "the other side's job".to_owned(),
         }
+    }
+}
+
+/// The modelled disk of the slow side with some of its keys as the fast side has them; nothing if that changes nothing.
+fn as_fast(slow: &str, fast: &str, picks: impl Fn(&str) -> bool) -> Option<Change> {
+    let picked = |disk: &str| -> Vec<String> {
+        let settings = disk.split(',').skip(1);
+        settings.filter(|word| word.split_once('=').is_some_and(|(key, _)| picks(key))).map(str::to_owned).collect()
+    };
+    let (own, other) = (picked(slow), picked(fast));
+    let differs: Vec<&str> = other.iter().filter(|word| !own.contains(word)).map(String::as_str).collect();
+    let what = differs.join(",");
+    (!what.is_empty()).then(|| {
+        let kept = slow.split(',').filter(|word| !own.iter().any(|known| known == word));
+        Change::Disk { words: kept.chain(other.iter().map(String::as_str)).collect::<Vec<_>>().join(","), what }
+    })
+}
+
+/// What of a rule's switch can be made of a modelled disk.
+fn change_of_disk(switch: Switch, slow: &str, fast: &str) -> Option<Change> {
+    let of_scheduler = |key: &str| key == "nr_requests" || key.starts_with(ELEVATOR);
+    match switch {
+        // Another scheduler has other tunables.
+        Switch::Queue("scheduler") | Switch::Other("elevator") => (disk::setting(slow, "scheduler")
+            != disk::setting(fast, "scheduler"))
+        .then(|| as_fast(slow, fast, |key| key == "scheduler" || of_scheduler(key)))
+        .flatten(),
+        Switch::Queue(wanted) | Switch::Other(wanted) => {
+            let other = disk::setting(fast, wanted)?;
+            // The scheduler of the slow side may have no such tunable.
+            disk::setting(slow, wanted).filter(|own| *own != other)?;
+            as_fast(slow, fast, |key| key == wanted)
+        }
+        Switch::QueueTo(wanted, value) => {
+            disk::setting(slow, wanted).filter(|own| *own != value)?;
+            as_fast(slow, &format!("_,{wanted}={value}"), |key| key == wanted)
+        }
+        Switch::OtherKind(ELEVATOR) => {
+            let same = disk::setting(slow, "scheduler") == disk::setting(fast, "scheduler");
+            same.then(|| as_fast(slow, fast, |key| key.starts_with(ELEVATOR))).flatten()
+        }
+        _ => None,
     }
 }
 
@@ -139,13 +194,15 @@ pub(super) fn change(switches: &[Switch], slow: &Recipe, fast: &Recipe) -> Optio
         let (path, own) = (slow.path(file)?, slow.setting(file)?);
         (own != value).then(|| Change::Queue { path, file, value: value.to_owned() })
     };
+    let disks = slow.modelled.as_deref().zip(fast.modelled.as_deref());
     switches.iter().find_map(|switch| match *switch {
-        Switch::Queue(file) => queue(file, fast.setting(file)?),
-        Switch::QueueTo(file, value) => queue(file, value),
         Switch::DropPages => Some(Change::DropPages),
         Switch::OwnDescriptors => Some(Change::OwnDescriptors),
         Switch::NoAdvice => Some(Change::NoAdvice),
         Switch::OtherJob => (slow.words != fast.words).then_some(Change::OtherJob),
+        _ if disks.is_some() => disks.and_then(|(slow, fast)| change_of_disk(*switch, slow, fast)),
+        Switch::Queue(file) => queue(file, fast.setting(file)?),
+        Switch::QueueTo(file, value) => queue(file, value),
         // What only a simulated stack has.
         Switch::Patch(_)
         | Switch::Key(..)
@@ -162,6 +219,8 @@ struct Kind {
     plan: iowhy_live::Plan,
     shape: Shape,
     settings: Vec<(PathBuf, String)>,
+    /// The disk that is made for each run.
+    modelled: Option<Box<Spec>>,
     /// Somebody else keeps pages of the files in the cache.
     others: Option<Others>,
 }
@@ -173,11 +232,16 @@ enum Failed {
     Because(String),
 }
 
+impl From<DiskError> for Failed {
+    fn from(error: DiskError) -> Failed {
+        Failed::Because(error.to_string())
+    }
+}
+
 impl Kind {
     fn of(recipe: &Recipe, scratch: &Path) -> Result<Kind, String> {
-        let (plan, shape) = recipe.parse(scratch)?;
         let settings = recipe.queue.iter().filter_map(|(file, value)| Some((recipe.path(file)?, value.clone())));
-        Ok(Kind { plan, shape, settings: settings.collect(), others: None })
+        Ok(Kind { settings: settings.collect(), ..recipe.parse(scratch)? })
     }
 
     /// Switches one thing; false if that changes nothing.
@@ -186,6 +250,15 @@ impl Kind {
             Change::Queue { path, value, .. } => {
                 let found = self.settings.iter_mut().find(|(known, _)| known == path);
                 found.is_some_and(|(_, own)| std::mem::replace(own, value.clone()) != *value)
+            }
+            Change::Disk { words, .. } => {
+                let mut problems = Problems::default();
+                let (Some(own), Some(wanted)) = (&self.modelled, disk::parse_disk("switched", words, &mut problems))
+                else {
+                    return false;
+                };
+                let spec = Spec { name: own.name.clone(), filesystem: own.filesystem.clone(), ..wanted.spec };
+                self.modelled.replace(Box::new(spec.clone())).is_none_or(|own| *own != spec)
             }
             Change::DropPages => {
                 let others = self.others.take();
@@ -213,6 +286,10 @@ impl Kind {
             Change::OtherJob => {
                 let differs = format!("{:?}", self.plan.job) != format!("{:?}", fast.plan.job);
                 (self.plan, self.shape) = (fast.plan.clone(), fast.shape.clone());
+                // The files of one may lie in a file system, and the other may be of the whole disk.
+                if let (Some(own), Some(other)) = (&mut self.modelled, &fast.modelled) {
+                    own.filesystem.clone_from(&other.filesystem);
+                }
                 differs
             }
         }
@@ -228,11 +305,14 @@ impl Kind {
             }
             let mut plan = self.plan.clone();
             self.shape.seed(&mut plan.job, seed);
-            let live = match self.others {
-                Some(others) => others.beside(&self.plan, || Live::make(plan, &|_| ())),
-                None => Live::make(plan, &|_| ()),
-            };
-            let live = live.map_err(|error| because(&error))?;
+            let paths: Vec<PathBuf> = plan.files.iter().map(|file| file.path.clone()).collect();
+            let live = run::on_disk(self.modelled.as_deref(), seed, &paths, |progress| {
+                let made = match self.others {
+                    Some(others) => others.beside(&self.plan, || Live::make(plan, progress)),
+                    None => Live::make(plan, progress),
+                };
+                made.map_err(|error| because(&error))
+            })?;
             if live.outcome.interrupted || signal::raised() {
                 return Err(Failed::Signal);
             }

@@ -7,13 +7,14 @@
 //! FILE            a trace, in any form that `iowhy trace` reads; several with commas between them
 //! anything else   a label, a tag or ids in the store: runs that were kept with `--trace`
 //! ```
-//! One set of runs alone stands for its fast and its slow mode.
+//! One set of runs alone stands for its fast and its slow mode. Who asks for runs of the store alone gets them,
+//! whatever else has their name.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use iowhy_stack::event::{Event, EventSink};
+use iowhy_stack::event::{Event, EventSink, What};
 use iowhy_stack::outcome::{Plan, RunError};
 use iowhy_stack::sim;
 use rayon::prelude::*;
@@ -44,6 +45,13 @@ pub enum Again {
     },
     /// They were kept, since a trace is read and joined more slowly than they are listened to.
     Events(Arc<Vec<Event>>),
+    /// The first ones were kept, for an explanation has no time to make a run again.
+    Opening {
+        /// These.
+        events: Arc<Vec<Event>>,
+        /// There are no others.
+        whole: bool,
+    },
 }
 
 impl Again {
@@ -60,7 +68,7 @@ impl Again {
                 let replayed = Store::open_existing(directory).and_then(|store| store.replay(hash, sink));
                 replayed.map(|_| ()).map_err(|error| Problem::error(error.to_string()))
             }
-            Again::Events(events) => {
+            Again::Events(events) | Again::Opening { events, .. } => {
                 events.iter().for_each(|event| sink.event(event));
                 Ok(())
             }
@@ -68,14 +76,14 @@ impl Again {
     }
 }
 
-/// A run of a side that a report is made of.
+/// A run of a side of which pictures are made.
 #[derive(Clone, Debug)]
 pub struct Seen {
     /// Its seed; of a trace its place among the others.
     pub seed: u64,
     /// Its events.
     pub again: Again,
-    /// Its latencies and requests.
+    /// Its latencies and requests, for a report.
     pub tally: Tally,
     /// Names of its files by number, if its trace is all that is known of it.
     pub files: Vec<String>,
@@ -94,7 +102,7 @@ pub struct Gathered {
     pub group: Option<Group>,
     /// Pages of the files that were in the page cache before the first call, of each live run.
     pub resident: Vec<u64>,
-    /// What a report wants of each run of the side, in their order; nothing unless it was asked for.
+    /// What pictures want of each run of the side, in their order.
     pub seen: Vec<Seen>,
     /// The store's row of the first run.
     pub row: Option<Box<StoredRun>>,
@@ -113,10 +121,16 @@ pub struct Asked {
     pub runs: Option<u32>,
     /// A report will be made of them ([`Gathered::seen`]).
     pub report: bool,
+    /// All names are of the store.
+    pub stored: bool,
 }
 
 /// Simulated runs of a side unless another number is asked for.
 const RUNS: u32 = 5;
+
+/// Events of all openings of a side together, and of one.
+const OPENINGS: usize = 256_000;
+const OPENING: usize = 8_000;
 
 /// Makes `runs` repetitions of a plan, from the repetition `first` on, and watches them; on as many threads as there
 /// are CPUs, which changes nothing.
@@ -129,44 +143,99 @@ pub fn simulate(
     (first, runs): (u32, u32),
     done: &(dyn Fn() + Sync),
 ) -> Result<Side, RunError> {
-    watched(plan, (first, runs), false, done).map(|(runs, _)| Side { label: label.to_owned(), runs, ..Side::default() })
+    let (runs, _) = watched(plan, (first, runs), Beside::Nothing, done)?;
+    Ok(Side { label: label.to_owned(), runs, ..Side::default() })
 }
 
-/// Two listeners, the second of which may be missing.
-struct Both<'a>(&'a mut Observer, Option<&'a mut Tally>);
+/// What is wanted of a run beside its digest.
+#[derive(Copy, Clone, Debug)]
+enum Beside {
+    /// It is one of many that prove something.
+    Nothing,
+    /// So many of its first events.
+    Opening(usize),
+    /// A tally, and where its events can be had.
+    Report,
+}
 
-impl EventSink for Both<'_> {
+impl Beside {
+    /// Of a side of so many runs.
+    fn of(report: bool, runs: usize) -> Beside {
+        if report { Beside::Report } else { Beside::Opening((OPENINGS / runs.max(1)).min(OPENING)) }
+    }
+}
+
+/// Listens to a run.
+struct Listener {
+    beside: Beside,
+    observer: Observer,
+    tally: Tally,
+    opening: Vec<Event>,
+    /// A call has begun.
+    begun: bool,
+    /// There was no room for some events.
+    cut: bool,
+}
+
+impl EventSink for Listener {
     fn event(&mut self, event: &Event) {
-        self.0.event(event);
-        if let Some(tally) = &mut self.1 {
-            tally.event(event);
+        self.observer.event(event);
+        match self.beside {
+            Beside::Nothing => {}
+            Beside::Report => self.tally.event(event),
+            Beside::Opening(_) if self.cut => {}
+            Beside::Opening(most) => {
+                self.begun |= matches!(event.what, What::CallStart { .. });
+                if self.opening.len() >= most {
+                    self.cut = self.begun;
+                    // What goes on long before the first call is of no use.
+                    if !self.cut {
+                        self.opening.clear();
+                    }
+                }
+                if !self.cut {
+                    self.opening.push(*event);
+                }
+            }
         }
     }
 }
 
-/// Hands the events of a run to whoever listens, and yields what they made of them; `report` says whether there will be
-/// one.
+/// Hands the events of a run to whoever listens, and yields what they made of them.
 fn listen<E>(
-    report: bool,
+    beside: Beside,
     seed: u64,
-    replay: impl FnOnce(&mut Both<'_>) -> Result<Again, E>,
+    replay: impl FnOnce(&mut Listener) -> Result<Again, E>,
 ) -> Result<(Digest, Option<Seen>), E> {
-    let (mut observer, mut tally) = (Observer::default(), Tally::default());
-    let again = replay(&mut Both(&mut observer, report.then_some(&mut tally)))?;
-    Ok((observer.finish(), report.then_some(Seen { seed, again, tally, files: Vec::new() })))
+    let mut listener = Listener {
+        beside,
+        observer: Observer::default(),
+        tally: Tally::default(),
+        opening: Vec::new(),
+        begun: false,
+        cut: false,
+    };
+    let again = replay(&mut listener)?;
+    let Listener { observer, tally, opening, cut, .. } = listener;
+    let again = match beside {
+        Beside::Nothing => None,
+        Beside::Opening(_) => Some(Again::Opening { events: Arc::new(opening), whole: !cut }),
+        Beside::Report => Some(again),
+    };
+    Ok((observer.finish(), again.map(|again| Seen { seed, again, tally, files: Vec::new() })))
 }
 
 /// Simulates repetitions of a plan.
 fn watched(
     plan: &Plan,
     (first, runs): (u32, u32),
-    report: bool,
+    beside: Beside,
     done: &(dyn Fn() + Sync),
 ) -> Result<(Vec<Digest>, Vec<Seen>), RunError> {
     let one = |nr: u32| {
         let plan = repetition(plan, first + nr);
-        let heard = listen(report, plan.job.seed, |both| {
-            sim::run_with(&plan, both).map(|_| Again::Plan(Box::new(plan.clone())))
+        let heard = listen(beside, plan.job.seed, |listener| {
+            sim::run_with(&plan, listener).map(|_| Again::Plan(Box::new(plan.clone())))
         });
         done();
         heard
@@ -177,11 +246,29 @@ fn watched(
 }
 
 /// A side that is simulated, before it is.
-struct Simulated {
-    label: String,
-    command: String,
-    plan: Plan,
-    runs: u32,
+#[derive(Clone, Debug)]
+pub struct Simulated {
+    /// What it is called.
+    pub label: String,
+    /// Words after `iowhy` that make such a run.
+    pub command: String,
+    /// What is run.
+    pub plan: Plan,
+    /// How often.
+    pub runs: u32,
+}
+
+impl Simulated {
+    /// Makes the runs; `report` if a report will be made of them.
+    ///
+    /// # Errors
+    /// What the simulator says.
+    pub fn make(self, report: bool, done: &(dyn Fn() + Sync)) -> Result<Gathered, RunError> {
+        let beside = Beside::of(report, self.runs as usize);
+        let (runs, seen) = watched(&self.plan, (0, self.runs), beside, done)?;
+        let side = Side { label: self.label, runs, ..Side::default() };
+        Ok(Gathered { side, command: Some(self.command), seen, ..Gathered::default() })
+    }
 }
 
 enum Origin {
@@ -234,8 +321,9 @@ fn traces(name: &str, report: bool, problems: &mut Problems) -> Option<Gathered>
         let read = trace::load(Path::new(file), problems)?;
         let mut joined = join(&read, &Who::default());
         let events = Arc::new(std::mem::take(&mut joined.events));
-        let Ok((mut digest, seen)) = listen(report, nr as u64, |both| {
-            events.iter().for_each(|event| both.event(event));
+        let beside = Beside::of(report, name.split(',').count());
+        let Ok((mut digest, seen)) = listen(beside, nr as u64, |listener| {
+            events.iter().for_each(|event| listener.event(event));
             Ok::<_, std::convert::Infallible>(Again::Events(events.clone()))
         });
         let files = || joined.files.iter().map(|file| format!("inode {}", file.ino)).collect();
@@ -262,8 +350,8 @@ fn stored(name: &str, report: bool, store: &Store) -> Result<Gathered, Problem> 
             continue;
         };
         let again = Again::Stored { directory: store.directory().to_owned(), hash: file.hash.clone() };
-        let replay = |both: &mut Both<'_>| store.replay(&file.hash, both).map(|_| again);
-        let (mut digest, seen) = listen(report, run.seed, replay).map_err(wrong)?;
+        let replay = |listener: &mut Listener| store.replay(&file.hash, listener).map(|_| again);
+        let (mut digest, seen) = listen(Beside::of(report, runs.len()), run.seed, replay).map_err(wrong)?;
         all_seen.extend(seen);
         let layers = run.layers.as_ref().filter(|_| !run.simulated);
         let foreign = layers.and_then(|layers| serde_json::from_value(layers.get("foreign")?.clone()).ok());
@@ -310,7 +398,7 @@ pub fn gather(
     let mut names = asked.names.clone();
     // A name alone is an incident, or a set of runs that may have modes.
     let mut unknown = None;
-    if let [only] = names.as_slice() {
+    if let ([only], false) = (names.as_slice(), asked.stored) {
         match incident::explained_rows(only) {
             Ok(rows) => names = rows.iter().map(|row| format!("{only}/{row}")).collect(),
             Err(IncidentError::Unknown(problem)) => unknown = Some(problem),
@@ -324,10 +412,11 @@ pub fn gather(
     let mut origins = Vec::new();
     for name in &names {
         let of_row = known.iter().find_map(|known| Some((known.id, name.strip_prefix(known.id)?.strip_prefix('/')?)));
-        let is_file = name.split(',').all(|file| Path::new(file).is_file());
+        let of_row = of_row.filter(|_| !asked.stored);
+        let is_file = !asked.stored && name.split(',').all(|file| Path::new(file).is_file());
         let origin = if let Some((id, of)) = of_row {
             row(id, of, asked.runs).map_err(|problem| Problems { list: vec![problem] })
-        } else if name.starts_with("sim:") {
+        } else if name.starts_with("sim:") && !asked.stored {
             place(name, asked)
         } else if is_file {
             let mut found = Problems::default();
@@ -362,16 +451,12 @@ pub fn gather(
     let step = || done(made.fetch_add(1, Ordering::Relaxed) + 1, all);
     let mut make = |origin: Origin| match origin {
         Origin::Read(read) => Some(*read),
-        Origin::Simulated(of) => match watched(&of.plan, (0, of.runs), asked.report, &step) {
-            Ok((runs, seen)) => {
-                let side = Side { label: of.label, runs, ..Side::default() };
-                Some(Gathered { side, command: Some(of.command), seen, ..Gathered::default() })
-            }
-            Err(error) => {
-                problems.push(Problem::error(format!("{}: {error}", of.label)));
-                None
-            }
-        },
+        Origin::Simulated(of) => {
+            let label = of.label.clone();
+            of.make(asked.report, &step)
+                .map_err(|error| problems.push(Problem::error(format!("{label}: {error}"))))
+                .ok()
+        }
     };
     let sides: Vec<Gathered> = origins.into_iter().filter_map(&mut make).collect();
     if problems.any_error() {

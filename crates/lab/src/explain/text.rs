@@ -1,10 +1,15 @@
-//! An explanation for people: what happened and why in a paragraph, then the figures, in 80 columns.
+//! An explanation for people: what happened and why in a paragraph, then the figures, then where the time went: layers,
+//! latencies, and both sides on a common clock. 80 columns.
 
 use std::fmt::Write;
 
-use super::{Advice, Counterfactual, Evidence, Explanation, Finding, Unit};
+use iowhy_stack::event::RaKind;
+
+use super::{Advice, Counterfactual, Evidence, Explanation, Finding, Unit, layers};
 use crate::compare::Verdict;
 use crate::compare::text::{Style, quantity, shown};
+use crate::picture;
+use crate::report::glance::{self, Asked, Column, Glance, Lanes, Latency, Moment};
 use crate::text::wrap;
 
 /// Widest line.
@@ -12,7 +17,11 @@ const WIDTH: usize = 80;
 /// Longest label within a sentence.
 const LABEL: usize = 40;
 /// Characters of a bar.
-const BAR: usize = 24;
+const BAR: usize = 22;
+/// Longest name of a file.
+const FILE: usize = 30;
+/// Sizes of windows and requests that are told.
+const SIZES: usize = 4;
 
 /// A figure with its unit.
 fn figure(value: f64, unit: Unit) -> String {
@@ -76,9 +85,12 @@ pub fn difference(explanation: &Explanation) -> String {
     }
 }
 
-/// The explanation as text.
-pub fn text(explanation: &Explanation, style: Style) -> String {
-    let bold = |words: &str| if style.colour { format!("\x1b[1m{words}\x1b[0m") } else { words.to_owned() };
+fn bold(style: Style, words: &str) -> String {
+    if style.colour { format!("\x1b[1m{words}\x1b[0m") } else { words.to_owned() }
+}
+
+/// The explanation as text, with pictures if there are any.
+pub fn text(explanation: &Explanation, pictures: Option<&Glance>, style: Style) -> String {
     let mut text = String::new();
     indented(&mut text, "", "", &difference(explanation));
     let paragraph = summary(explanation);
@@ -97,13 +109,26 @@ pub fn text(explanation: &Explanation, style: Style) -> String {
         );
         for (line, words) in wrap(&head, WIDTH - 3).iter().enumerate() {
             let number = if line == 0 { format!("{}. ", nr + 1) } else { "   ".to_owned() };
-            let _ = writeln!(text, "{}", bold(&format!("{number}{words}")));
+            let _ = writeln!(text, "{}", bold(style, &format!("{number}{words}")));
         }
         one_finding(&mut text, explanation, finding);
     }
     text.push('\n');
-    let _ = writeln!(text, "{}", bold("Where the time of an operation goes"));
+    let _ = writeln!(text, "{}", bold(style, "Where the time of an operation goes"));
     waterfall(&mut text, explanation);
+    if let Some(latency) = pictures.and_then(|pictures| pictures.latency.as_ref()) {
+        latencies(&mut text, latency, style);
+    }
+    match pictures.map(|pictures| &pictures.moment) {
+        // There is nothing to look for.
+        None => {}
+        Some(_) if explanation.verdict == Verdict::Same => {}
+        Some(Ok(moment)) => timeline(&mut text, moment, style),
+        Some(Err(why)) => {
+            text.push('\n');
+            indented(&mut text, "", "", &shown(&format!("No timeline: {why}."), 400));
+        }
+    }
     if !explanation.warnings.is_empty() {
         text.push('\n');
         explanation.warnings.iter().for_each(|warning| indented(&mut text, "! ", "  ", &shown(warning, 400)));
@@ -197,39 +222,406 @@ fn proved(of: &Counterfactual, explanation: &Explanation) -> String {
     )
 }
 
-/// Layers with their part of the difference, as bars to the left (less) or right (more).
+/// Layers with their part of the difference, as steps from the time of A to that of B.
 fn waterfall(text: &mut String, explanation: &Explanation) {
-    let most = explanation.layers.iter().map(|layer| layer.delta().abs()).fold(0.0, f64::max);
-    let _ = writeln!(text, "   {:<18}{:>10}{:>11}{:>12}", "layer", "A", "B", "B - A");
-    for layer in &explanation.layers {
-        let delta = layer.delta();
-        if layer.a.abs() + layer.b.abs() < 0.5 {
-            continue;
-        }
-        let length = if most > 0.0 { (delta.abs() / most * BAR as f64).round() as usize } else { 0 };
-        let bar = if delta < 0.0 { "-".repeat(length) } else { "#".repeat(length) };
-        let sign = if delta < 0.0 { "-" } else { "+" };
-        let of_a = if layer.a == 0.0 { String::new() } else { figure(layer.a, Unit::Ns) };
-        let row = format!(
-            "   {:<18}{of_a:>10}{:>11}{:>12} {bar}",
-            layer.layer,
-            figure(layer.b, Unit::Ns),
-            format!("{sign}{}", figure(delta.abs(), Unit::Ns)),
-        );
-        let _ = writeln!(text, "{}", row.trim_end());
-    }
     let [a, b] = explanation.time_ns;
-    let sign = if b < a { "-" } else { "+" };
-    let _ = writeln!(
-        text,
-        "   {:<18}{:>10}{:>11}{:>12}",
-        "all",
-        figure(a, Unit::Ns),
-        figure(b, Unit::Ns),
-        format!("{sign}{}", figure((b - a).abs(), Unit::Ns)),
-    );
+    let steps = layers::steps(&explanation.layers, [a, b]);
+    let most = steps.iter().map(|step| step.from.max(step.to)).fold(a.max(b), f64::max);
+    let bar = |from: f64, to: f64| picture::bar((from, to), most, BAR, if to < from { '░' } else { '█' });
+    let signed = |ns: f64| format!("{}{}", if ns < 0.0 { "-" } else { "+" }, figure(ns.abs(), Unit::Ns));
+    let mut row = |name: &str, [a, b, delta]: [&str; 3], bar: &str| {
+        let _ = writeln!(text, "{}", format!("   {name:<18}{a:>10}{b:>11}{delta:>12}  {bar}").trim_end());
+    };
+    row("layer", ["A", "B", "B - A"], &format!("{} A", bar(0.0, a)));
+    for step in steps {
+        let of_a = if step.of.a == 0.0 { String::new() } else { figure(step.of.a, Unit::Ns) };
+        let of_b = figure(step.of.b, Unit::Ns);
+        row(step.of.layer, [&of_a, &of_b, &signed(step.of.delta())], &bar(step.from, step.to));
+    }
+    row("all", [&figure(a, Unit::Ns), &figure(b, Unit::Ns), &signed(b - a)], &format!("{} B", bar(0.0, b)));
     if explanation.unexplained_pct > 0.05 {
-        let _ =
-            writeln!(text, "   {:.0} % of the difference is not explained by a finding", explanation.unexplained_pct);
+        let part = (b - a) * explanation.unexplained_pct / 100.0;
+        let name = format!("unexplained {:.0} %", explanation.unexplained_pct);
+        row(&name, ["", "", &signed(part)], &picture::bar((b - part, b), most, BAR, '▒'));
+    }
+}
+
+/// A time with so many digits as an eighth has.
+fn rough(ns: f64) -> String {
+    quantity(ns / 1e9, "s", 2)
+}
+
+/// Latencies of both sides on a common scale, with their medians and their tails.
+fn latencies(text: &mut String, of: &Latency, style: Style) {
+    let [a, b] = of.calls;
+    let head = format!("Latencies of the {}s: {a} in A, {b} in B", of.op);
+    let _ = writeln!(text, "\n{}", bold(style, &head));
+    let most = of.share.iter().flatten().copied().fold(0.0, f64::max);
+    let mut marks = Vec::new();
+    for side in 0..2 {
+        let letter = ['A', 'B'][side];
+        let [p50, p99] = [of.p50_ns[side], of.p99_ns[side]];
+        let figures = match of.calls[side] {
+            0 => "none".to_owned(),
+            _ => format!("p50 {}  p99 {}", rough(p50), rough(p99)),
+        };
+        let bars = picture::counts(&of.share[side], most);
+        let _ = writeln!(text, "   {letter}  {bars:<bins$}  {figures}", bins = glance::BINS);
+        if of.calls[side] > 0 {
+            marks.extend([(of.bin(p50), letter.to_ascii_lowercase()), (of.bin(p99), letter)]);
+        }
+    }
+    let line = picture::marks(&marks);
+    let several = if line.contains('*') { ", * several" } else { "" };
+    let _ = writeln!(text, "      {line:<bins$}  a b p50, A B p99{several}", bins = glance::BINS);
+    let _ = writeln!(text, "{}", format!("      {}", picture::axis(&of_latencies(of), glance::BINS)).trim_end());
+}
+
+/// Labels at bins of latencies: powers of ten, and between them if there are few.
+fn of_latencies(of: &Latency) -> Vec<(usize, String)> {
+    let (Some(first), Some(last)) = (of.from_ns.first(), of.from_ns.last()) else { return Vec::new() };
+    let decades = (*last as f64 / (*first).max(1) as f64).log10();
+    let between: &[u64] = if decades < 2.0 { &[1, 2, 5] } else { &[1] };
+    let mut labels = Vec::new();
+    for power in 0..19 {
+        for step in between {
+            let ns = step * 10u64.pow(power);
+            if (first..=last).contains(&&ns) {
+                labels.push((of.bin(ns as f64), format!("|{}", whole(ns as f64))));
+            }
+        }
+    }
+    if labels.is_empty() {
+        labels.push((0, format!("|{}", rough(*first as f64))));
+    }
+    labels
+}
+
+/// A round time.
+fn whole(ns: f64) -> String {
+    let text = quantity(ns / 1e9, "s", 3);
+    let (number, unit) = text.split_once(' ').unwrap_or((&text, ""));
+    let number = if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number };
+    format!("{number} {unit}")
+}
+
+/// What is drawn of a column in a lane.
+type Draw = fn(&Column) -> char;
+
+/// Both sides on a common clock.
+fn timeline(text: &mut String, moment: &Moment, style: Style) {
+    text.push('\n');
+    let call = moment.call.as_ref();
+    let (head, what) = match (&moment.differs, call) {
+        (Ok(()), Some(call)) => (format!("Where they first differ: {}", asked(call)), String::new()),
+        (Err((_, true)), Some(_)) => (
+            "How they begin".to_owned(),
+            "All calls get equal windows, bios and requests; what differs is how long they take.".to_owned(),
+        ),
+        (Err((alike, false)), Some(_)) => (
+            "How they begin".to_owned(),
+            format!(
+                "The first {alike} calls get equal windows, bios and requests; what differs is how long they take, or \
+                 comes later (`iowhy report` looks at all of a run)."
+            ),
+        ),
+        (_, None) => ("How they begin".to_owned(), String::new()),
+    };
+    for line in wrap(&head, WIDTH) {
+        let _ = writeln!(text, "{}", bold(style, &line));
+    }
+    indented(text, "   ", "   ", &what);
+    if moment.differs.is_ok() {
+        for (letter, of) in ["A", "B"].iter().zip(&moment.sides) {
+            indented(text, &format!("   {letter}  "), "      ", &served(of));
+        }
+    }
+    let lanes: [(&str, Draw); 5] = [
+        ("calls", |of| picture::calls(of.op.and_then(|op| op.chars().next()), of.begun, of.open)),
+        ("windows", |of| picture::windows(of.window.map(letter_of), of.windows, of.found)),
+        ("plug", |of| picture::load(of.plug)),
+        ("elevator", |of| picture::load(of.elevator)),
+        ("device", |of| picture::device(of.device, of.stalled)),
+    ];
+    let drawn: Vec<(&str, [String; 2])> = lanes
+        .iter()
+        .map(|(name, of)| (*name, [0, 1].map(|side: usize| moment.sides[side].columns.iter().map(of).collect())))
+        // What neither side has is left out.
+        .filter(|(_, sides): &(&str, [String; 2])| sides.iter().any(|line| !line.trim().is_empty()))
+        .collect();
+    for (side, letter) in ["A", "B"].iter().enumerate() {
+        for (name, lines) in &drawn {
+            let _ = writeln!(text, "{}", format!("   {letter}  {name:<9} {}", lines[side]).trim_end());
+        }
+    }
+    let _ = writeln!(text, "{:16}{}", "", picture::axis(&of_time(moment.column_ns), glance::COLUMNS));
+    indented(text, "   ", "   ", &legend(moment));
+}
+
+/// What a call asked for.
+fn asked(call: &Asked) -> String {
+    let file = call.file.as_ref().map_or(String::new(), |file| format!(" of {}", shown(file, FILE)));
+    match call.op {
+        "sync" => format!("call {}, a sync{file}", call.number),
+        op => format!("call {}, a {op} of {} at {}{file}", call.number, bytes(call.bytes), bytes(call.offset)),
+    }
+}
+
+/// A size or a place, without digits that say nothing.
+fn bytes(of: u64) -> String {
+    match of {
+        0 => "0".to_owned(),
+        of if of.is_multiple_of(1 << 20) => format!("{} MiB", of >> 20),
+        of if of < 10 << 20 && of.is_multiple_of(1024) => format!("{} KiB", of >> 10),
+        of if of < 1024 => format!("{of} B"),
+        of => figure(of as f64, Unit::Bytes),
+    }
+}
+
+/// What was done for a call.
+fn served(of: &Lanes) -> String {
+    let list = |name: &str, sizes: &glance::Sizes| {
+        let one = |(size, count): &(u64, usize)| match count {
+            1 => bytes(*size),
+            count => format!("{count} x {}", bytes(*size)),
+        };
+        let told = sizes.iter().take(SIZES).map(one).collect::<Vec<_>>().join(", ");
+        let more: usize = sizes.iter().skip(SIZES).map(|(_, count)| count).sum();
+        match (sizes.is_empty(), more) {
+            (true, _) => format!("no {name}"),
+            (_, 0) => format!("{name} {told}"),
+            _ => format!("{name} {told} and {more} more"),
+        }
+    };
+    let took = of.took_ns.map_or_else(|| "not over".to_owned(), |ns| figure(ns as f64, Unit::Ns));
+    format!("{took}: {}; {}", list("windows", &of.windows), list("requests", &of.requests))
+}
+
+/// The letter of a window.
+fn letter_of(kind: RaKind) -> char {
+    match kind {
+        RaKind::Sync => 's',
+        RaKind::Async => 'a',
+        RaKind::Force => 'f',
+        RaKind::Single => 'p',
+        RaKind::Around | RaKind::Exec | RaKind::Huge => 'm',
+    }
+}
+
+/// Labels of the clock: as many round times as there is room for.
+fn of_time(column_ns: f64) -> Vec<(usize, String)> {
+    let whole_ns = column_ns * glance::COLUMNS as f64;
+    let power = 10f64.powf((whole_ns / 5.0).max(1.0).log10().floor());
+    let step = [1.0, 2.0, 5.0, 10.0].map(|of| of * power).into_iter().find(|step| *step * 5.0 >= whole_ns);
+    let step = step.unwrap_or(whole_ns.max(1.0));
+    let label = |nr: u32| {
+        let at = f64::from(nr) * step;
+        (((at / column_ns) as usize), if nr == 0 { "|0".to_owned() } else { format!("|{}", whole(at)) })
+    };
+    (0..6).map(label).collect()
+}
+
+/// What the characters mean that may stand in lanes.
+fn legend(moment: &Moment) -> String {
+    let columns = || moment.sides.iter().flat_map(|side| &side.columns);
+    let mut parts = vec![format!("0: {} begins", if moment.call.is_some() { "the call" } else { "the run" })];
+    if columns().any(|of| of.begun > 0) {
+        let ops = ["read", "write", "sync"].into_iter().filter(|op| columns().any(|of| of.op == Some(op)));
+        let ops: Vec<String> = ops.map(|op| format!("{} {op}", &op[..1])).collect();
+        let several = if columns().any(|of| of.begun > 1) { " 2-9 so many, + more," } else { "" };
+        parts.push(format!("calls: {} begins,{several} = in progress", ops.join(", ")));
+    }
+    let words = [('s', "sync"), ('a', "ahead"), ('f', "as asked"), ('p', "one page"), ('m', "of a fault")];
+    let there = |letter: char| columns().any(|of| of.window.map(letter_of) == Some(letter));
+    let mut windows: Vec<String> =
+        words.iter().filter(|(letter, _)| there(*letter)).map(|(letter, word)| format!("{letter} {word}")).collect();
+    if columns().any(|of| of.windows > 1) {
+        windows.push("capital several".to_owned());
+    }
+    if columns().any(|of| of.found) {
+        windows.push(". pages found".to_owned());
+    }
+    if !windows.is_empty() {
+        parts.push(format!("windows: {}", windows.join(", ")));
+    }
+    if columns().any(|of| of.plug + of.elevator + of.device > 0.0) {
+        let stalled = columns().any(|of| picture::device(0.0, of.stalled) != ' ');
+        let stalled = if stalled { ", ! idle while requests wait" } else { "" };
+        parts.push(format!("requests: {}{stalled}", picture::LOAD));
+    }
+    parts.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::explain::LayerDelta;
+    use crate::report::glance::{BINS, COLUMNS};
+    use crate::text::columns;
+
+    const PLAIN: Style = Style { colour: false };
+
+    fn explanation(label: &str, verdict: Verdict, time_ns: [f64; 2], parts: &[(f64, f64)]) -> Explanation {
+        let names = ["application", "journal/writeback", "device"];
+        let layer = |(nr, (a, b)): (usize, &(f64, f64))| LayerDelta { layer: names[nr % 3], a: *a, b: *b };
+        Explanation {
+            a: label.to_owned(),
+            b: format!("{label}'"),
+            runs: [1, 2],
+            time_ns,
+            change_pct: 12.5,
+            verdict,
+            because: "so".to_owned(),
+            comparison: None,
+            layers: parts.iter().enumerate().map(layer).collect(),
+            findings: Vec::new(),
+            unexplained_pct: 40.0,
+            warnings: vec![label.to_owned()],
+        }
+    }
+
+    fn lanes(columns: &[(u32, f64)]) -> Lanes {
+        let column = |(begun, load): &(u32, f64)| Column {
+            begun: *begun,
+            op: (*begun > 0).then_some("read"),
+            open: *load,
+            windows: *begun,
+            window: (*begun > 0).then_some(RaKind::Async),
+            found: *load > 1.0,
+            plug: *load,
+            elevator: 0.0,
+            device: load / 2.0,
+            stalled: load / 9.0,
+        };
+        Lanes {
+            took_ns: columns.first().map(|(begun, _)| u64::from(*begun) << 30),
+            windows: columns.iter().map(|(begun, _)| (u64::from(*begun) << 12, 1)).collect(),
+            requests: vec![(u64::MAX, usize::MAX / 2)],
+            columns: columns.iter().map(column).collect(),
+        }
+    }
+
+    fn latency(counts: &[f64], from: u64) -> Latency {
+        Latency {
+            op: "write",
+            calls: [u64::MAX, u64::from(!counts.is_empty())],
+            share: [counts.to_vec(), vec![0.0; counts.len()]],
+            from_ns: (0..counts.len() as u64).map(|nr| (from + 1) * (nr + 1)).collect(),
+            p50_ns: [from as f64, 0.0],
+            p99_ns: [from as f64 * 3.0, 0.0],
+        }
+    }
+
+    fn label() -> impl Strategy<Value = String> {
+        prop_oneof![
+            any::<String>(),
+            "[a-z ]{0,30}",
+            (0..300usize).prop_map(|n| "\u{1b}[31m".repeat(n)),
+            (0..900usize).prop_map(|n| "x".repeat(n)),
+            (0..300usize).prop_map(|n| "名\u{202e}\n".repeat(n)),
+        ]
+    }
+
+    fn nanoseconds() -> BoxedStrategy<f64> {
+        prop_oneof![Just(0.0), 0.0..1e3, 0.0..1e12].boxed()
+    }
+
+    fn moment() -> impl Strategy<Value = Result<Moment, String>> {
+        let column = (prop_oneof![Just(0u32), any::<u32>()], prop_oneof![Just(0.0), 0.0..20.0]);
+        let columns =
+            || prop_oneof![Just(vec![(0, 0.0); COLUMNS]), prop::collection::vec(column.clone(), COLUMNS..=COLUMNS),];
+        let asked =
+            (label(), any::<[u64; 2]>(), 0..3usize, any::<bool>()).prop_map(|(file, [offset, bytes], op, known)| {
+                Asked {
+                    number: bytes as usize,
+                    op: ["read", "write", "sync"][op],
+                    offset,
+                    bytes,
+                    file: known.then_some(file),
+                }
+            });
+        let differs = prop_oneof![Just(Ok(())), any::<(usize, bool)>().prop_map(Err)];
+        let scale = (0..15i32).prop_map(|power| 10f64.powi(power) / 64.0);
+        let known = (prop::option::of(asked), differs, scale, [columns(), columns()]).prop_map(
+            |(call, differs, column_ns, [a, b])| Ok(Moment { call, differs, column_ns, sides: [lanes(&a), lanes(&b)] }),
+        );
+        prop_oneof![known, label().prop_map(Err)]
+    }
+
+    proptest! {
+        /// Whatever the data are and wherever the labels come from.
+        #[test]
+        fn lines_fit_and_have_nothing_that_a_terminal_obeys(
+            label in label(),
+            time_ns in [nanoseconds(), nanoseconds()],
+            parts in prop::collection::vec((-1e9..1e12, nanoseconds()), 0..5),
+            shares in prop::collection::vec(prop_oneof![Just(0.0), 0.0..1.0], 0..=BINS),
+            (from, known, verdict) in (0..1u64 << 40, any::<bool>(), 0..4usize),
+            moment in moment(),
+        ) {
+            let verdict = [Verdict::Same, Verdict::Inconclusive, Verdict::Regression, Verdict::Improvement][verdict];
+            let explanation = explanation(&label, verdict, time_ns, &parts);
+            let glance = Glance { latency: known.then(|| latency(&shares, from)), moment };
+            for pictures in [None, Some(&glance)] {
+                let shown = text(&explanation, pictures, PLAIN);
+                for line in shown.lines() {
+                    prop_assert!(columns(line) <= WIDTH, "{} columns: {}", columns(line), line);
+                    prop_assert!(!line.chars().any(|c| c.is_control() || c == '\u{202e}'), "{:?}", line);
+                    prop_assert!(line.trim_end() == line && !line.contains("NaN"), "{:?}", line);
+                }
+                // Colours are all that a terminal gets more.
+                let coloured = text(&explanation, pictures, Style { colour: true });
+                prop_assert_eq!(coloured.replace("\u{1b}[1m", "").replace("\u{1b}[0m", ""), shown);
+            }
+        }
+    }
+
+    #[test]
+    fn a_waterfall_leads_from_a_to_b() {
+        let explanation = explanation("x", Verdict::Regression, [11e6, 22e6], &[(1e6, 1e6), (4e6, 2e6), (6e6, 19e6)]);
+        let mut shown = String::new();
+        waterfall(&mut shown, &explanation);
+        let bars: Vec<String> = shown.lines().map(|line| line.chars().skip(56).collect()).collect();
+        let [blank, eleven, nine] = [" ", "█", " "].map(|of| move |n: usize| of.repeat(n));
+        let expected = [
+            format!("{} A", eleven(11)),
+            String::new(),
+            format!("{}░░", nine(9)),
+            format!("{}{}", nine(9), eleven(13)),
+            format!("{} B", eleven(22)),
+            format!("{}▒▒▒▒", blank(18)),
+        ];
+        assert_eq!(bars, expected, "{shown}");
+    }
+
+    #[test]
+    fn latencies_stand_above_their_scale() {
+        let mut of = latency(&[0.1, 0.8, 0.1, 0.0], 999_999);
+        of.share[1] = vec![0.0, 0.0, 0.5, 0.5];
+        of.calls = [10, 2];
+        (of.p50_ns, of.p99_ns) = ([2e6, 3e6], [3e6, 4e6]);
+        let mut shown = String::new();
+        latencies(&mut shown, &of, PLAIN);
+        let expected = "
+Latencies of the writes: 10 in A, 2 in B
+   A  ▁█▁                                           p50 2.0 ms  p99 3.0 ms
+   B    ▅▅                                          p50 3.0 ms  p99 4.0 ms
+       a*B                                          a b p50, A B p99, * several
+      |1 ms
+";
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn a_clock_has_round_times() {
+        for (whole_ns, expected) in [
+            (64.0, "|0                  |20 ns              |40 ns"),
+            (35e6, "|0                |10 ms            |20 ms            |30 ms"),
+            (1.2e9, "|0                        |500 ms                    |1 s"),
+        ] {
+            assert_eq!(picture::axis(&of_time(whole_ns / COLUMNS as f64), COLUMNS), expected);
+        }
     }
 }

@@ -491,6 +491,7 @@ pub fn shown(progress: &Progress) -> String {
         Progress::SetUp { file, done_bytes, total_bytes } => {
             format!("laying out file {}: {} of {} MiB", file + 1, done_bytes >> 20, total_bytes >> 20)
         }
+        Progress::Ready => "all files are laid out".to_owned(),
         Progress::Running { threads, counts, .. } => {
             format!("{threads} running: {} reads, {} writes, {} syncs", counts.reads, counts.writes, counts.syncs)
         }

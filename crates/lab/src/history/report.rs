@@ -8,7 +8,9 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::{Change, History, METHODS, Search, Traced, Verdict};
+use crate::compare::drawn;
 use crate::compare::text::{quantity, shown};
+use crate::picture;
 use crate::text::{count, wrap};
 
 /// Widest line.
@@ -212,22 +214,9 @@ fn probability(p: f64) -> String {
     if p < 0.0001 { "< 0.0001".to_owned() } else { format!("{p:.4}") }
 }
 
-/// Values as blocks, the mean of several where there are more than `most`.
+/// Values as blocks, the median of neighbours where there are more than `most`.
 fn sparks(values: &[f64], most: usize) -> String {
-    const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    let n = values.len().min(most);
-    let place = |nr: usize| nr * values.len() / n;
-    let means: Vec<f64> = (0..n)
-        .map(|nr| {
-            let part = &values[place(nr)..place(nr + 1)];
-            part.iter().map(|value| value / part.len() as f64).sum()
-        })
-        .collect();
-    let low = means.iter().copied().fold(f64::INFINITY, f64::min);
-    let high = means.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let block = |value: f64| {
-        let height = (value - low) / (high - low);
-        BLOCKS[if height.is_finite() { ((height * 8.0) as usize).min(7) } else { 3 }]
-    };
-    means.into_iter().map(block).collect()
+    let columns = drawn::binned(values, most);
+    let (low, high) = drawn::range(&columns);
+    picture::sparkline(&columns, low, high)
 }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::claims::ClaimResult;
 use super::file::Figure;
+use super::live::{self, LiveResult};
 use super::{IncidentResult, Known, RowResult, combine, tables};
 use crate::stats::modes;
 use crate::{measure, text};
@@ -273,11 +274,20 @@ fn write_claim(out: &mut String, claim: &ClaimResult, bold: fn(&str) -> String) 
 }
 
 /// Everything that was run, as JSON (`iowhy.incident/1`). `others` are incidents that are known and were not run.
-pub fn json(results: &[IncidentResult], others: &[Known], wall_s: f64) -> Value {
+/// `lives` are answers of the running kernel, for none or for all of them.
+pub fn json(results: &[IncidentResult], lives: &[Option<LiveResult>], others: &[Known], wall_s: f64) -> Value {
     let hashes = results.iter().map(IncidentResult::event_hash);
+    let mut incidents: Vec<Value> = results.iter().map(incident_json).collect();
+    for (value, live) in incidents.iter_mut().zip(lives) {
+        for row in value["rows"].as_array_mut().into_iter().flatten() {
+            let of_row = |live: &LiveResult| live.of_row(row["id"].as_str()?);
+            row["live"] = json!(live.as_ref().and_then(of_row).map(measure::finite));
+        }
+        value["live"] = live.as_ref().map_or(Value::Null, live::report::json);
+    }
     json!({
         "schema": "iowhy.incident/1",
-        "incidents": results.iter().map(incident_json).collect::<Vec<_>>(),
+        "incidents": incidents,
         "claims_total": results.iter().map(|result| result.claims.len()).sum::<usize>(),
         "claims_held": results.iter().map(IncidentResult::claims_held).sum::<usize>(),
         "not_modelled": others

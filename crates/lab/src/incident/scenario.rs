@@ -750,7 +750,7 @@ source = "s"
         }
         assert!(!text.contains("ext3/vanilla/1") && !text.contains("elevator"), "{text}");
 
-        let json = super::super::report::json(std::slice::from_ref(&result), &[], 0.0);
+        let json = super::super::report::json(std::slice::from_ref(&result), &[], &[], 0.0);
         let incident = &json["incidents"][0];
         assert_eq!(incident["rows"][1]["published"], serde_json::Value::Null);
         assert_eq!(incident["rows"][1]["published_range"]["max"], 2.0);

@@ -15,9 +15,9 @@ use iowhy_stack::origin::Options;
 use serde_json::{Map, Value, json};
 
 use super::{Finished, Made, RunRequest, Variant, report};
-use crate::backend;
 use crate::measure;
 use crate::store::{DataFile, Design, NewRun};
+use crate::{backend, disk};
 
 /// Names and values of tunables.
 fn options_json(options: &Options) -> Value {
@@ -140,8 +140,10 @@ pub(super) fn row(request: &RunRequest, run: &Finished, session: &str, files: Ve
             row.machine = Some(machine);
             let mut policies = simulated_policies(&plan.stack);
             // So that the run can be made again with one thing switched.
-            let disk = variant.disk.iter().map(|disk| format!(" --disk {disk}")).collect::<String>();
-            policies["command"] = json!(format!("run {} --on {}{disk}", row.job, variant.on));
+            let typed = (variant.on.clone(), variant.disk.clone());
+            let (on, disk) = variant.in_full.as_ref().unwrap_or(&typed);
+            let disk = disk.iter().map(|disk| format!(" --disk {disk}")).collect::<String>();
+            policies["command"] = json!(format!("run {} --on {on}{disk}", row.job));
             row.policies = Some(policies);
             row.event_hash = Some(outcome.event_hash);
             row.layers = Some(measure::layers(&outcome.layers));
@@ -153,7 +155,9 @@ pub(super) fn row(request: &RunRequest, run: &Finished, session: &str, files: Ve
                 // So that the run can be made again with one thing switched.
                 policies["again"] = json!(request.again);
                 policies["folder"] = json!(std::env::current_dir().ok().map(|path| path.display().to_string()));
-                policies["disk"] = json!(live.disk.name);
+                // A modelled disk is gone with its run: the words for it make another.
+                policies["disk"] = json!(live.disk.name.as_ref().filter(|_| live.modelled.is_none()));
+                policies["modelled"] = json!(live.modelled.as_deref().map(disk::in_full));
             }
             let complaints = live.complaints();
             row.warnings.extend(complaints.list.into_iter().map(|problem| problem.message));
@@ -166,6 +170,27 @@ pub(super) fn row(request: &RunRequest, run: &Finished, session: &str, files: Ve
                 }
             }
             row.layers = Some(layers);
+        }
+        Made::Guest(guest) => {
+            let kept = &guest.row;
+            row.resolved = kept.resolved.clone();
+            row.place = Some(variant.on.clone());
+            let mut machine = kept.machine.clone().unwrap_or_default();
+            machine["guest"] = guest.json();
+            // Neither the kernel nor what is set in it: those are what is compared.
+            let lasting =
+                json!([kept.machine_hash, guest.brought.accelerator.name(), Machine::read().cpu_model, variant.disk,]);
+            row.machine_hash = hash(&lasting);
+            row.machine = Some(machine);
+            let mut policies = kept.policies.clone().unwrap_or_default();
+            if let Some(policies) = policies.as_object_mut() {
+                // It cannot be made again on the running kernel.
+                ["again", "folder"].iter().for_each(|key| drop(policies.remove(*key)));
+                policies.insert("modelled_disk".to_owned(), json!(variant.disk));
+            }
+            row.policies = Some(policies);
+            row.layers = kept.layers.clone();
+            row.warnings.extend(guest.warnings.iter().cloned());
         }
         Made::Program(ran) => {
             row.resolved = Some(ran.command.join(" "));

@@ -105,14 +105,14 @@ impl Made {
                 lines: &live.outcome.jobs,
                 cpu_s: live.cpu_s(),
             }),
-            Made::Program(_) => None,
+            Made::Program(_) | Made::Guest(_) => None,
         }
     }
 
     fn simulated(&self) -> Option<&Outcome> {
         match self {
             Made::Simulated(run) => Some(&run.1),
-            Made::Live(_) | Made::Program(_) => None,
+            Made::Live(_) | Made::Program(_) | Made::Guest(_) => None,
         }
     }
 }
@@ -122,6 +122,7 @@ pub fn metrics(variant: &Variant, run: &Finished) -> Metrics {
     let mut metrics = match (&run.made, run.made.totals()) {
         (_, Some(totals)) => of_job(variant, &totals),
         (Made::Program(ran), None) => of_program(ran),
+        (Made::Guest(guest), None) => guest.metrics.clone(),
         (_, None) => Vec::new(),
     };
     match &run.made {
@@ -131,7 +132,7 @@ pub fn metrics(variant: &Variant, run: &Finished) -> Metrics {
             metrics.push(("stale_pages".to_owned(), opening.stale_pages as f64));
         }
         Made::Live(live) => of_machine(&mut metrics, live),
-        Made::Simulated(_) | Made::Program(_) => {}
+        Made::Simulated(_) | Made::Program(_) | Made::Guest(_) => {}
     }
     metrics.retain(|(_, value)| value.is_finite());
     metrics
@@ -251,6 +252,7 @@ fn run_id(request: &RunRequest, nr: usize, run: &Finished) -> String {
     let started = match &run.made {
         Made::Live(live) => live.outcome.started.duration_since(std::time::UNIX_EPOCH).ok(),
         Made::Program(ran) => ran.started.duration_since(std::time::UNIX_EPOCH).ok(),
+        Made::Guest(_) => Some(std::time::Duration::from_nanos(run.started_ns)),
         Made::Simulated(_) => None,
     };
     let nr = format!("{nr}/{:?}", started.map(|since| since.as_nanos()));
@@ -283,8 +285,21 @@ pub fn json(request: &RunRequest, runs: &[Finished], warnings: &Problems) -> Val
             let simulated = run.made.simulated();
             let stack = match &run.made {
                 Made::Simulated(made) => Some(&made.0.stack),
-                Made::Live(_) | Made::Program(_) => None,
+                Made::Live(_) | Made::Program(_) | Made::Guest(_) => None,
             };
+            let guest = match &run.made {
+                Made::Guest(guest) => Some(guest),
+                Made::Simulated(_) | Made::Live(_) | Made::Program(_) => None,
+            };
+            let own = guest.iter().flat_map(|guest| &guest.warnings).map(String::as_str);
+            let warnings: Vec<&str> = warnings.iter().copied().chain(own).collect();
+            let place = match (stack, guest) {
+                (Some(stack), _) => format!("sim:{}", stack.describe()),
+                (None, Some(_)) => variant.on.clone(),
+                (None, None) => "live".to_owned(),
+            };
+            let disk = stack.map(|stack| stack.device.entry.name);
+            let disk = disk.or(variant.disk.as_deref().filter(|_| guest.is_some()));
             let opening = simulated.map(|outcome| {
                 let opening = &outcome.opening;
                 json!({ "raced": opening.raced, "probes": opening.probes, "stale_pages": opening.stale_pages })
@@ -292,8 +307,8 @@ pub fn json(request: &RunRequest, runs: &[Finished], warnings: &Problems) -> Val
             let mut shown = json!({
                 "run_id": run_id(request, nr, run),
                 "label": variant.label,
-                "where": stack.map_or_else(|| "live".to_owned(), |stack| format!("sim:{}", stack.describe())),
-                "disk": stack.map(|stack| stack.device.entry.name),
+                "where": place,
+                "disk": disk,
                 "seed": run.slot.seed,
                 "block": run.slot.block,
                 "position": run.slot.position,
@@ -312,6 +327,10 @@ pub fn json(request: &RunRequest, runs: &[Finished], warnings: &Problems) -> Val
                 Made::Live(live) => shown["live"] = live.json(),
                 Made::Program(ran) => {
                     shown["live"] = json!({ "interrupted": ran.interrupted, "command": ran.command });
+                }
+                Made::Guest(guest) => {
+                    shown["live"] = guest.live.clone();
+                    shown["guest"] = guest.json();
                 }
             }
             shown
@@ -518,6 +537,11 @@ fn heading(
         }
         Made::Live(live) => writeln!(out, "on live, {}", place(live))?,
         Made::Program(ran) => writeln!(out, "on live, {}: {}", backend::kernel(), ran.command.join(" "))?,
+        Made::Guest(guest) => {
+            let disk = variant.disk.as_ref().map_or_else(|| "an image".to_owned(), |disk| format!("disk {disk}"));
+            let accelerator = guest.brought.accelerator.name();
+            writeln!(out, "on {}, Linux {} under QEMU ({accelerator}), {disk}", variant.on, guest.release())?;
+        }
     }
     if variant.label != variant.on {
         writeln!(out, "label {}", variant.label)?;
@@ -528,6 +552,7 @@ fn heading(
 /// The kernel and the disk of a real run.
 fn place(live: &Live) -> String {
     let mut words = vec![backend::kernel()];
+    words.extend(live.modelled.iter().map(|state| format!("modelled {}", state.spec.model)));
     words.extend(live.disk.name.clone());
     words.extend(live.disk.filesystem.clone());
     words.extend(live.disk.queue.scheduler.clone());
@@ -566,6 +591,14 @@ fn detail(
                 writeln!(out, "{name:<24}{value:.1}")?;
             }
         }
+        Made::Guest(guest) => {
+            let (boot, took) = (guest.brought.boot.as_secs_f64(), guest.brought.took.as_secs_f64());
+            writeln!(out, "seed {}; booted in {boot:.1} s, {took:.1} s in all\n", run.slot.seed)?;
+            let width = guest.metrics.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).max(20);
+            for (name, value) in guest.metrics.iter().filter(|(_, value)| *value != 0.0) {
+                writeln!(out, "{name:<width$} {value:>16.3}")?;
+            }
+        }
     }
     let Some(totals) = run.made.totals() else { return Ok(()) };
     let specs = totals.job.workload.threads();
@@ -590,7 +623,7 @@ fn detail(
             layers(out, &made.1)
         }
         Made::Live(live) => machine(out, live),
-        Made::Program(_) => Ok(()),
+        Made::Program(_) | Made::Guest(_) => Ok(()),
     }
 }
 

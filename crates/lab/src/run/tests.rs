@@ -52,7 +52,7 @@ fn builtin(line: &str) -> Plan {
 fn simulated_plan(variant: Variant) -> Plan {
     match variant.task {
         Task::Simulated(plan) => *plan,
-        Task::Live(_) | Task::Program(_) => panic!("{} is not simulated", variant.on),
+        Task::Live(_) | Task::Program(_) | Task::Guest(_) => panic!("{} is not simulated", variant.on),
     }
 }
 
@@ -99,7 +99,8 @@ fn odd_lines_are_refused_with_a_reason() {
         ("dd of=a count=1 --until 2 --on sim:linux-4.4", "`--until` needs `--budget`"),
         ("dd of=a count=1 --budget 2 --on sim:linux-4.4", "`--budget` is for `--until`"),
         ("dd of=a count=1 --warm-up x --on sim:linux-4.4", "`--warm-up` takes"),
-        ("dd of=a count=1 --on live --disk nvme", "`--disk` is for simulated places"),
+        ("dd of=a count=1 --on live --disk nvme,fs=fat", "`fs` is one of"),
+        ("dd of=a count=1 --on live --disk nvm", "unknown disk `nvm`"),
         ("dd of=a count=1 --on live --cache lukewarm", "`--cache` takes"),
         ("dd of=/tmp/a count=1 --on live", "outside of the directory"),
         ("dd of=../a count=1 --on live", "outside of the directory"),

@@ -97,6 +97,18 @@ impl Spread {
         0.0
     }
 
+    /// Buckets, from the one with the smallest value to the one with the largest: where each begins, and how many
+    /// values it has. Equal buckets of two spreads begin equally; there are none of no values.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u32)> + '_ {
+        let lowest = |bucket: usize| match bucket.checked_sub(8) {
+            None => bucket as u64,
+            Some(above) => (4 + above as u64 % 4) << (above / 4 + 1),
+        };
+        let (first, last) = (Spread::bucket(self.min()), Spread::bucket(self.max()));
+        let count = if self.count == 0 { 0 } else { last - first + 1 };
+        (first..first + count).map(move |bucket| (lowest(bucket), self.buckets[bucket]))
+    }
+
     /// The median.
     pub fn median(&self) -> f64 {
         self.quantile(0.5)
@@ -198,6 +210,12 @@ mod tests {
                 assert!((found - exact).abs() <= exact / 8.0 + 1.0, "{q} of {scale}: {found} against {exact}");
             }
             assert_eq!((spread.count(), spread.min(), spread.max()), (1000, scale, 1000 * scale));
+            let buckets: Vec<(u64, u32)> = spread.buckets().collect();
+            for (nr, (from, count)) in buckets.iter().enumerate() {
+                let to = buckets.get(nr + 1).map_or(u64::MAX, |next| next.0);
+                assert_eq!((1..=1000).filter(|n| (*from..to).contains(&(n * scale))).count() as u32, *count, "{from}");
+            }
+            assert!(buckets.first().is_some_and(|first| first.1 > 0) && buckets.last().is_some_and(|last| last.1 > 0));
         }
         assert_eq!(Spread::default().quantile(0.5), 0.0);
     }

@@ -71,6 +71,7 @@ pub(super) fn compare(entry: &'static Entry<Build>, recorded: &Recorded) -> Tall
     let mut all_windows: Vec<(u64, u32, u32)> = Vec::new();
     let mut tally = Tally::default();
     let single_threaded = recorded.single_threaded();
+    let decisions_shown = recorded.shows_decisions();
     let owners = owners(recorded);
     for (at, line) in recorded.lines.iter().enumerate() {
         let owner = owners[at];
@@ -100,7 +101,7 @@ pub(super) fn compare(entry: &'static Entry<Build>, recorded: &Recorded) -> Tall
                     ra.advise(pages, advice);
                     pages.take()
                 };
-                if hint == Hint::WillNeed {
+                if hint == Hint::WillNeed && decisions_shown {
                     let question =
                         Question { recorded, at, own: answer(recorded, at, false), states: vec![State::default()] };
                     tally.merge(question.judge(&mut pages, &mut ask));

@@ -21,8 +21,7 @@ pub(super) fn compare(entry: &'static Entry<Build>, recorded: &Recorded) -> Tall
     let limits = model.limits();
     let build = || (entry.build)(&entry.defaults(), &limits);
     let mut open: BTreeMap<i32, Box<dyn Readahead>> = BTreeMap::new();
-    // Kernels before 6.18 have no such tracepoints: there the pages are all that can be compared.
-    let questions_shown = recorded.lines.iter().any(|line| matches!(line.what, What::Sync(_) | What::Async(_)));
+    let decisions_shown = recorded.shows_decisions();
     let mut tally = Tally::default();
     let mut at = 0;
     while let Some(line) = recorded.lines.get(at) {
@@ -86,7 +85,7 @@ pub(super) fn compare(entry: &'static Entry<Build>, recorded: &Recorded) -> Tall
                     }
                 }
                 let mut told = model.take();
-                if !questions_shown {
+                if !decisions_shown {
                     told.lines.retain(|what| matches!(what, What::Add { .. }));
                 }
                 let mut trial = Tally::default();

@@ -32,6 +32,8 @@ use iowhy_stack::trace::RaInput;
 
 /// The first kernel whose trace shows that pages are looked up (`mm_filemap_get_pages`).
 const SHOWS_LOOK_UPS: (u32, u32) = (6, 12);
+/// The first kernel known to show what read-ahead decides (`events/readahead`); 6.12 does not.
+const SHOWS_DECISIONS: (u32, u32) = (6, 18);
 
 /// Folios side by side that one line stands for at most.
 const MOST_FOLIOS: u64 = 1 << 16;
@@ -286,17 +288,30 @@ impl Recorded {
         end
     }
 
-    /// Whether the read at line `at`, over before line `end`, looked into the page cache, as far as the kernel shows
-    /// it: one with `O_DIRECT` does not.
+    /// Whether the kernel shows what read-ahead decides. Where it does not, the pages are all that can be compared.
+    pub(super) fn shows_decisions(&self) -> bool {
+        let decides =
+            |what: &What| matches!(what, What::Sync(_) | What::Async(_) | What::Order { .. } | What::Unbounded { .. });
+        super::version(&self.kernel).is_some_and(|version| version >= SHOWS_DECISIONS)
+            || self.lines.iter().any(|line| decides(&line.what))
+    }
+
+    /// Whether the read at line `at`, over before line `end`, looked into the page cache: one with `O_DIRECT` does not.
+    /// Older kernels do not show it; there, who has bios of its own and adds no page did not.
     pub(super) fn looks_up(&self, at: usize, end: usize) -> bool {
         let lines = &self.lines[at..end];
         let task = lines[0].task;
         let own = || lines.iter().filter(|line| line.task == task).map(|line| line.what);
         let What::Read { offset, .. } = lines[0].what else { return true };
         let nothing_read = own().any(|what| matches!(what, What::End { result: 0 }));
-        let shows = || super::version(&self.kernel).is_some_and(|version| version >= SHOWS_LOOK_UPS);
-        let looked = || own().any(|what| matches!(what, What::Get { .. } | What::Sync(_) | What::Async(_)));
-        nothing_read || offset >= self.file_bytes || !shows() || looked()
+        let looked = || match super::version(&self.kernel).is_some_and(|version| version >= SHOWS_LOOK_UPS) {
+            true => own().any(|what| matches!(what, What::Get { .. } | What::Sync(_) | What::Async(_))),
+            false => {
+                let adds = own().any(|what| matches!(what, What::Add { .. } | What::Sync(_) | What::Async(_)));
+                adds || !own().any(|what| matches!(what, What::Bio { .. }))
+            }
+        };
+        nothing_read || offset >= self.file_bytes || looked()
     }
 
     /// Whether only one task ever read, or touched a mapping.

@@ -17,6 +17,7 @@ use iowhy_stack::event::Op;
 use iowhy_stack::trace::{Dev, Inode, Record, Rwbs, Seen, Trace};
 use iowhy_stack::units::PAGE_BYTES;
 
+use super::is_window;
 use super::recorded::{Hint, Line, Recorded, What};
 use crate::trace::join::descriptors::Descriptors;
 
@@ -497,11 +498,16 @@ pub fn records(trace: &Trace, device: &Device, files: &[File]) -> Vec<Recorded> 
     made
 }
 
-/// 0 if no folio is larger than a page, and a window to be cut into folios was read as single pages from its start,
-/// which was absent.
+/// 0 if no folio is larger than a page, and either nothing is seen of windows, or a window to be cut into folios was
+/// read as single pages from its start, which was absent.
 fn max_folio_order(lines: &[Line]) -> u8 {
     if lines.iter().any(|line| matches!(line.what, What::Add { order: 1.., .. })) {
         return MAX_FOLIO_ORDER;
+    }
+    // Kernels that do not tell of windows are older than ext4's large folios, and some do not tell an order either.
+    let adds = lines.iter().any(|line| matches!(line.what, What::Add { .. }));
+    if adds && !lines.iter().any(|line| matches!(line.what, What::Sync(_) | What::Async(_)) || is_window(&line.what)) {
+        return 0;
     }
     for (nr, line) in lines.iter().enumerate().filter(|(_, line)| matches!(line.what, What::Sync(_))) {
         let mut own = lines[nr + 1..].iter().filter(|other| other.task == line.task).map(|other| other.what);

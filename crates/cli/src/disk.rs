@@ -1,0 +1,165 @@
+//! `iowhy disk`.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use iowhy_lab::diagnose::Problems;
+use iowhy_lab::disk::{self as lab, Shown};
+use iowhy_live::disk::{self, State};
+
+use crate::output::{self, Exit};
+
+/// What it is told.
+#[derive(clap::Args)]
+#[command(about = "Modelled disks under the running kernel: a drive of the simulator as a block device (root)")]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+    /// One JSON object instead of text
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+/// What to do.
+#[derive(Subcommand)]
+enum Action {
+    /// Make one; it stays until it is removed, or the machine stops
+    #[command(after_help = create_help())]
+    Create {
+        /// The drive (`iowhy models device` lists them)
+        #[arg(long, value_name = "NAME")]
+        model: String,
+        /// Its name [default: the first free of disk0, disk1, ..]
+        #[arg(long)]
+        name: Option<String>,
+        /// Its size, such as 4G, or `whole` for that of the model
+        #[arg(long)]
+        size: Option<String>,
+        /// How the kernel gets it: ublk or loop; see below
+        #[arg(long)]
+        front: Option<String>,
+        /// Requests that the kernel has under way at most
+        #[arg(long, value_name = "N")]
+        depth: Option<String>,
+        /// So many equal partitions
+        #[arg(long, value_name = "N")]
+        partitions: Option<String>,
+        /// A file that holds the data, instead of memory
+        #[arg(long, value_name = "FILE")]
+        backing: Option<PathBuf>,
+        /// A file system that is made and mounted
+        #[arg(long, value_name = "TYPE")]
+        fs: Option<String>,
+        /// Seed of the model
+        #[arg(long, value_name = "S")]
+        seed: Option<String>,
+        /// Keys of the disk, its queue and its model
+        #[arg(value_name = "KEY=VALUE")]
+        settings: Vec<String>,
+    },
+    /// All there are
+    List,
+    /// One, or all, with what was served
+    Stat {
+        /// Its name
+        name: Option<String>,
+    },
+    /// Change one while it is used
+    #[command(after_help = "Settings: fault=slow:factor=8:for=10s[:after=2s], fault=stuck:for=5s[:count=1],\n\
+        fault=eio:from=1m:to=2m[:on=read|write], fault=none, power=on|off, depth=N,\n\
+        scheduler=.., read_ahead_kb=.., max_sectors_kb=.., nomerges=.., wbt_lat_usec=..")]
+    Set {
+        /// Its name
+        name: String,
+        /// What is to be changed
+        #[arg(required = true, value_name = "KEY=VALUE")]
+        settings: Vec<String>,
+    },
+    /// Cut its power: what was not flushed is lost, torn or kept
+    Crash {
+        /// Its name
+        name: String,
+        /// Seed of what is lost
+        #[arg(long, default_value_t = 1, value_name = "S")]
+        seed: u64,
+    },
+    /// Take it away, with its file system
+    Remove {
+        /// Its name; several may be given
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
+    /// The process that keeps a disk
+    #[command(hide = true)]
+    Keep,
+    /// The process that serves a disk
+    #[command(hide = true)]
+    Serve,
+}
+
+fn create_help() -> String {
+    let mut out = String::from("Keys, besides the tunables of the model:\n");
+    for (key, help) in lab::KEYS {
+        out.push_str(&iowhy_lab::text::item(key, help, 18));
+    }
+    out
+}
+
+/// Does it.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let one = |state: State| Shown { disks: vec![state], ..Shown::default() };
+    let mut problems = Problems::default();
+    let shown = match &arguments.action {
+        Action::Keep => return Ok(if disk::keep() { Exit::Fine } else { Exit::Failed }),
+        Action::Serve => {
+            disk::serve()?;
+            return Ok(Exit::Fine);
+        }
+        Action::Create { model, name, size, front, depth, partitions, backing, fs, seed, settings } => {
+            let backing = backing.as_ref().map(|path| path.to_string_lossy().into_owned());
+            let flags = [
+                ("size", size),
+                ("front", front),
+                ("depth", depth),
+                ("partitions", partitions),
+                ("backing", &backing),
+                ("fs", fs),
+                ("seed", seed),
+            ];
+            let mut words: Vec<String> = settings.clone();
+            words.extend(flags.iter().filter_map(|(key, value)| value.as_ref().map(|value| format!("{key}={value}"))));
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            crate::doctor::tidy();
+            let name = name.clone().unwrap_or_else(disk::free_name);
+            let wanted = lab::parse(&name, model, &words, &mut problems);
+            output::complain(&problems.render());
+            let Some(wanted) = wanted else { return Ok(Exit::Usage) };
+            one(disk::create(wanted.spec)?)
+        }
+        Action::List | Action::Stat { name: None } => Shown::all()?,
+        Action::Stat { name: Some(name) } => one(disk::stat(name)?),
+        Action::Set { name, settings } => {
+            let changes = lab::changes(settings, &mut problems);
+            output::complain(&problems.render());
+            if problems.any_error() {
+                return Ok(Exit::Usage);
+            }
+            one(disk::set(name, changes)?)
+        }
+        Action::Crash { name, seed } => one(disk::crash(name, *seed)?),
+        Action::Remove { names } => {
+            let mut shown = Shown::default();
+            for name in names {
+                disk::remove(name)?;
+                shown.removed.push(name.clone());
+            }
+            shown
+        }
+    };
+    if arguments.json {
+        output::print_json(&shown.json())?;
+    } else {
+        output::print(&shown.text(output::bold()))?;
+    }
+    Ok(if shown.dead.is_empty() { Exit::Fine } else { Exit::Failed })
+}

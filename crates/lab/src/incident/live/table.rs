@@ -1,0 +1,352 @@
+//! What today's kernel is asked about each incident: jobs, the disks they run on, and what is read off.
+//!
+//! A side is a job on a disk, as `iowhy run JOB --on live --disk DISK` takes both. A question sets two sides against
+//! each other, or holds one against a limit. Sources of what is said to have changed: the history of the kernel
+//! (release in which a change appeared) and the models of this program, whose origins `iowhy models kernel` tells.
+//!
+//! Known limits: modelled disks cannot show what the processor pays, so the pages of 2012 are on a disk in memory.
+//! Groups of readers of 2018 follow one another in one run, each on files of its own.
+
+use super::{Beside, Ground, Held, Live, Question, Side, Worse};
+
+/// The drive of 2004 with random reads, each of four pages.
+const IDE: Ground = Ground::Model("ide-2004,fs=ext3,size=192m,depth=4,write_cache=off");
+const SPLIT_SHARED: &str = "fio --name=j --filename=data --rw=randread --bs=16k --size=96m --numjobs=16 --thread \
+                            --number_ios=12 --iowhy_descriptors=shared";
+const SPLIT_OWN: &str = "fio --name=j --filename=data --rw=randread --bs=16k --size=96m --numjobs=16 --thread \
+                         --number_ios=12 --iowhy_descriptors=own";
+const STREAMS_SHARED: &str = "fio --name=j --filename=data --rw=read --bs=16k --size=6m --numjobs=2 --thread \
+                              --fadvise_hint=0 --offset_increment=48m --iowhy_descriptors=shared";
+const STREAMS_OWN: &str = "fio --name=j --filename=data --rw=read --bs=16k --size=6m --numjobs=2 --thread \
+                              --fadvise_hint=0 --offset_increment=48m --iowhy_descriptors=own";
+
+/// Two writers, each with a region, on a rotational disk (bfq waits for no other) whose write cache answers after
+/// 600 us.
+const WRITERS: &str = "dd of=/dev/iowhy-disk bs=4k oflag=direct count=700 writers=2 distance=64m";
+
+/// Groups of readers of one file, and of as many files. fio's hint would double the window, and dd gives none.
+const READERS: &str = "fio --name=s1 --filename=s1 --rw=read --bs=4k --size=6m --numjobs=1 --invalidate=0 \
+    --fadvise_hint=0 --group_reporting --new_group --name=s3 --filename=s3 --rw=read --bs=4k --size=6m --numjobs=3 \
+    --invalidate=0 --fadvise_hint=0 --group_reporting --new_group --stonewall --name=s5 --filename=s5 --rw=read \
+    --bs=4k --size=6m --numjobs=5 --invalidate=0 --fadvise_hint=0 --group_reporting --new_group --stonewall \
+    --name=s7 --filename=s7 --rw=read --bs=4k --size=6m --numjobs=7 --invalidate=0 --fadvise_hint=0 \
+    --group_reporting --new_group --stonewall --name=s8 --filename=s8 --rw=read --bs=4k --size=6m --numjobs=8 \
+    --invalidate=0 --fadvise_hint=0 --group_reporting --new_group --stonewall --name=m3 --rw=read --bs=4k \
+    --size=4m --numjobs=3 --invalidate=0 --fadvise_hint=0 --group_reporting --new_group --stonewall --name=m8 \
+    --rw=read --bs=4k --size=1536k --numjobs=8 --invalidate=0 --fadvise_hint=0 --group_reporting --new_group \
+    --stonewall --cache=cold";
+
+/// Direct writes behind the pages that somebody holds. Zeroes cost such a disk next to nothing.
+const WRITES: &str = "fio --name=j --filename={} --rw=randwrite --bs=4k --direct=1 --offset=1m --size=40m --loops=32 \
+                      --zero_buffers --invalidate=0";
+const WRITES_INVALIDATING: &str = "fio --name=j --filename={} --rw=randwrite --bs=4k --direct=1 --offset=1m \
+                                   --size=40m --loops=32 --zero_buffers --invalidate=1";
+
+/// One reader of a file on the disk of the incident.
+const SSD: Ground = Ground::Model("ssd-sata-2011,idle_threshold_us=200,idle_exit_us=6000,fs=ext4,size=192m");
+
+const fn traced(id: &'static str, job: &'static str, ground: Ground) -> Side {
+    Side { id, job, ground, trace: true, held: Held::Nothing, quick: true }
+}
+
+const fn plain(id: &'static str, job: &'static str, ground: Ground) -> Side {
+    Side { id, job, ground, trace: false, held: Held::Nothing, quick: true }
+}
+
+const fn long(side: Side) -> Side {
+    Side { quick: false, ..side }
+}
+
+const fn holding(side: Side) -> Side {
+    Side { held: Held::Pages, ..side }
+}
+
+/// Readers with a window of 128 KB against as many with 512 KB, all of one file (`single`) or each of its own
+/// (`multi`), beside rows of a published table if there is one.
+macro_rules! windows {
+    ($disk:literal, single $nr:literal) => {
+        windows!(@ $disk, "single", "s", $nr, Beside::Nothing)
+    };
+    ($disk:literal, multi $nr:literal) => {
+        windows!(@ $disk, "multi", "m", $nr, Beside::Nothing)
+    };
+    ($disk:literal, single $nr:literal, $table:literal) => {
+        windows!(
+            @ $disk,
+            "single",
+            "s",
+            $nr,
+            Beside::Rows(concat!($table, "/vanilla/", $nr), concat!($table, "/readahead/", $nr))
+        )
+    };
+    (@ $disk:literal, $files:literal, $letter:literal, $nr:literal, $beside:expr) => {
+        Question {
+            id: concat!($disk, "/", $files, "/", $nr),
+            text: "with a window of 128 KB they take longer than with 512 KB",
+            of: concat!($disk, "/128"),
+            to: Some(concat!($disk, "/512")),
+            metric: concat!($letter, $nr, ".elapsed_s"),
+            worse: Worse::More,
+            least_pct: 5.0,
+            beside: $beside,
+            since: "a disk that reads ahead by itself hides small windows; without that, the running kernel keeps a \
+                    second window on its way (read-ahead on demand, since 2.6.23), and the requests of one stream \
+                    follow on",
+        }
+    };
+}
+
+/// Every incident's part.
+pub const LIVE: &[Live] = &[
+    Live {
+        incident: "2004-random-read-split",
+        sides: &[
+            traced("random-shared", SPLIT_SHARED, IDE),
+            traced("random-own", SPLIT_OWN, IDE),
+            traced("streams-shared", STREAMS_SHARED, IDE),
+            traced("streams-own", STREAMS_OWN, IDE),
+        ],
+        questions: &[
+            Question {
+                id: "split",
+                text: "random reads of 16 KiB reach the disk as requests of 4 KiB (percent of the reads of data)",
+                of: "random-shared",
+                to: None,
+                metric: "data_reads_of_4k_pct",
+                worse: Worse::More,
+                least_pct: 10.0,
+                beside: Beside::SmallReads("rc3-as"),
+                since: "since 2.6.7 a read call works on a copy of the read-ahead state that is its own, and since \
+                        2.6.23 (read-ahead on demand) a random read is asked for as a whole",
+            },
+            Question {
+                id: "random-shared",
+                text: "random reads through shared descriptors take longer than through own ones",
+                of: "random-shared",
+                to: Some("random-own"),
+                metric: "elapsed_s",
+                worse: Worse::More,
+                least_pct: 10.0,
+                beside: Beside::Rows("rc3-as", "2.4.25"),
+                since: "since 2.6.7 a read call works on a copy of the read-ahead state that is its own",
+            },
+            Question {
+                id: "streams-shared",
+                text: "two sequential streams on one descriptor take longer than on two",
+                of: "streams-shared",
+                to: Some("streams-own"),
+                metric: "elapsed_s",
+                worse: Worse::More,
+                least_pct: 10.0,
+                beside: Beside::Nothing,
+                since: "the state of a descriptor still follows one stream only: where this does not show, the disk or \
+                        the turns of the threads hide it",
+            },
+        ],
+        not_shown: &[
+            "the elevators of 2004 (noop, anticipatory, deadline, cfq): the single-queue block layer left in 5.0",
+        ],
+    },
+    Live {
+        incident: "2010-cfq-direct-writers",
+        sides: &[
+            plain("idle", WRITERS, writers("elevator.slice_idle_us=8000,elevator.low_latency=off")),
+            plain("no-idle", WRITERS, writers("elevator.slice_idle_us=0,elevator.low_latency=off")),
+            long(plain("idle-low-latency", WRITERS, writers("elevator.slice_idle_us=8000,elevator.low_latency=on"))),
+            long(plain(
+                "deadline",
+                WRITERS,
+                Ground::Model("sata-2010,tfw_us=600,size=512m,depth=4,scheduler=mq-deadline"),
+            )),
+        ],
+        questions: &[
+            Question {
+                id: "idling",
+                text: "two direct writers are slower with bfq that waits (slice_idle=8, low_latency=0) than with bfq \
+                       that does not",
+                of: "idle",
+                to: Some("no-idle"),
+                metric: "write_mb_s",
+                worse: Worse::Less,
+                least_pct: 3.0,
+                beside: Beside::Rows("186r-2", "nopatch-2"),
+                since: "cfq left with the single-queue block layer in 5.0",
+            },
+            Question {
+                id: "idling-by-default",
+                text: "so they are with bfq as it is by default (slice_idle=8, low_latency=1)",
+                of: "idle-low-latency",
+                to: Some("no-idle"),
+                metric: "write_mb_s",
+                worse: Worse::Less,
+                least_pct: 3.0,
+                beside: Beside::Rows("186r-2", "nopatch-2"),
+                since: "cfq left with the single-queue block layer in 5.0; bfq (since 4.12) does not wait for such \
+                        writers while low_latency raises their weight",
+            },
+            Question {
+                id: "idling-against-deadline",
+                text: "bfq that waits is slower than mq-deadline",
+                of: "idle",
+                to: Some("deadline"),
+                metric: "write_mb_s",
+                worse: Worse::Less,
+                least_pct: 3.0,
+                beside: Beside::Nothing,
+                since: "cfq left with the single-queue block layer in 5.0",
+            },
+        ],
+        not_shown: &[
+            "the published loss needs cfq of RHEL 5, which no kernel has had since 5.0: only its idea is asked",
+        ],
+    },
+    Live {
+        incident: "2012-direct-io-stale-cache",
+        sides: &[
+            plain("clean", WRITES, Ground::Memory { filesystem: None }),
+            holding(plain("stale", WRITES, Ground::Memory { filesystem: None })),
+            holding(long(plain("stale-invalidated", WRITES_INVALIDATING, Ground::Memory { filesystem: None }))),
+            long(plain("clean-ext4", WRITES, Ground::Memory { filesystem: Some("ext4") })),
+            holding(long(plain("stale-ext4", WRITES, Ground::Memory { filesystem: Some("ext4") }))),
+        ],
+        questions: &[
+            Question {
+                id: "stale",
+                text: "direct writes are slower while 25 pages of the device are held in the cache",
+                of: "stale",
+                to: Some("clean"),
+                metric: "sum_of_write_mb_s",
+                worse: Worse::Less,
+                least_pct: 2.0,
+                beside: Beside::Claim("slow-mode", "stale-4k", "clean-4k"),
+                since: "since 4.20 (xarray) a lookup in a mapping with few pages walks no empty slots",
+            },
+            Question {
+                id: "invalidated",
+                text: "so they are if the job drops the pages first",
+                of: "stale-invalidated",
+                to: Some("clean"),
+                metric: "sum_of_write_mb_s",
+                worse: Worse::Less,
+                least_pct: 2.0,
+                beside: Beside::Rows("invalidated", "clean-4k"),
+                since: "there are no pages left to look for: dropping them is the cure, as published",
+            },
+            Question {
+                id: "stale-ext4",
+                text: "so they are on a file of ext4 with 25 pages in the cache",
+                of: "stale-ext4",
+                to: Some("clean-ext4"),
+                metric: "sum_of_write_mb_s",
+                worse: Worse::Less,
+                least_pct: 2.0,
+                beside: Beside::Nothing,
+                since: "since 4.20 (xarray) a lookup in a mapping with few pages walks no empty slots",
+            },
+        ],
+        not_shown: &[
+            "the race that put the pages there: the pages are put there on purpose, through a descriptor that \
+                      stays open",
+        ],
+    },
+    Live {
+        incident: "2012-plugged-readahead",
+        sides: &[
+            traced("16k", "fio --name=j --filename=data --rw=read --bs=16k --size=96m --fadvise_hint=0", SSD),
+            traced("128k", "fio --name=j --filename=data --rw=read --bs=128k --size=96m --fadvise_hint=0", SSD),
+            traced("1m", "fio --name=j --filename=data --rw=read --bs=1m --size=96m --fadvise_hint=0", SSD),
+        ],
+        questions: &[
+            Question {
+                id: "large-reads",
+                text: "reads of 1 MB are slower than reads of 128 KB with a window of 128 KB",
+                of: "1m",
+                to: Some("128k"),
+                metric: "read_mb_s",
+                worse: Worse::Less,
+                least_pct: 10.0,
+                beside: Beside::Rows("2.6.39", "2.6.38"),
+                since: "since 3.3 no plug is held around a whole read, and since 4.10 a read that is larger than the \
+                        window is asked for as a whole",
+            },
+            Question {
+                id: "idle-disk",
+                text: "the disk is idle during reads of 1 MB (percent of the time)",
+                of: "1m",
+                to: None,
+                metric: "device_idle_pct",
+                worse: Worse::More,
+                least_pct: 25.0,
+                beside: Beside::Nothing,
+                since: "since 3.3 no plug is held around a whole read",
+            },
+            Question {
+                id: "small-reads",
+                text: "reads of 16 KB are slower than reads of 128 KB",
+                of: "16k",
+                to: Some("128k"),
+                metric: "read_mb_s",
+                worse: Worse::Less,
+                least_pct: 10.0,
+                beside: Beside::Rows("2.6.39-128k", "2.6.38-128k"),
+                since: "they never were: the window is the same",
+            },
+        ],
+        not_shown: &[],
+    },
+    Live {
+        incident: "2018-readahead-window",
+        sides: &[
+            plain("ext3/128", READERS, disk("fs=ext3,lookahead_kb=0,history_kb=0,read_ahead_kb=128")),
+            plain("ext3/512", READERS, disk("fs=ext3,lookahead_kb=0,history_kb=0,read_ahead_kb=512")),
+            long(plain("xfs/128", READERS, disk("fs=xfs,lookahead_kb=0,history_kb=0,read_ahead_kb=128"))),
+            long(plain("xfs/512", READERS, disk("fs=xfs,lookahead_kb=0,history_kb=0,read_ahead_kb=512"))),
+            long(plain("ext3/buffer/128", READERS, disk("fs=ext3,read_ahead_kb=128"))),
+            long(plain("ext3/buffer/512", READERS, disk("fs=ext3,read_ahead_kb=512"))),
+            long(plain("xfs/buffer/128", READERS, disk("fs=xfs,read_ahead_kb=128"))),
+            long(plain("xfs/buffer/512", READERS, disk("fs=xfs,read_ahead_kb=512"))),
+        ],
+        questions: WINDOWS,
+        not_shown: &["pgbench and bonnie++ of the report: they take far longer than a minute (`iowhy run pgbench`)"],
+    },
+];
+
+const fn writers(settings: &'static str) -> Ground {
+    Ground::Tuned("sata-2010,tfw_us=600,size=512m,depth=4,scheduler=bfq", settings)
+}
+
+const fn disk(settings: &'static str) -> Ground {
+    Ground::Tuned("sata-2014,write_cache=off,size=320m,depth=4", settings)
+}
+
+/// A question for each number of readers, file system and disk.
+const WINDOWS: &[Question] = &[
+    windows!("ext3", single 1),
+    windows!("ext3", single 3),
+    windows!("ext3", single 5),
+    windows!("ext3", single 7),
+    windows!("ext3", single 8),
+    windows!("ext3", multi 3),
+    windows!("ext3", multi 8),
+    windows!("xfs", single 1),
+    windows!("xfs", single 3),
+    windows!("xfs", single 5),
+    windows!("xfs", single 7),
+    windows!("xfs", single 8),
+    windows!("xfs", multi 3),
+    windows!("xfs", multi 8),
+    windows!("ext3/buffer", single 1, "paralleldd-single-ext3-uma"),
+    windows!("ext3/buffer", single 3, "paralleldd-single-ext3-uma"),
+    windows!("ext3/buffer", single 5, "paralleldd-single-ext3-uma"),
+    windows!("ext3/buffer", single 7, "paralleldd-single-ext3-uma"),
+    windows!("ext3/buffer", single 8, "paralleldd-single-ext3-uma"),
+    windows!("ext3/buffer", multi 3),
+    windows!("ext3/buffer", multi 8),
+    windows!("xfs/buffer", single 1, "paralleldd-single-xfs-uma-amean"),
+    windows!("xfs/buffer", single 3, "paralleldd-single-xfs-uma-amean"),
+    windows!("xfs/buffer", single 5, "paralleldd-single-xfs-uma-amean"),
+    windows!("xfs/buffer", single 7, "paralleldd-single-xfs-uma-amean"),
+    windows!("xfs/buffer", single 8, "paralleldd-single-xfs-uma-amean"),
+    windows!("xfs/buffer", multi 3),
+    windows!("xfs/buffer", multi 8),
+];
