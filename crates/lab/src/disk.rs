@@ -34,6 +34,7 @@ pub const KEYS: &[(&str, &str)] = &[
     ("backing", "a file that holds the data [memory]"),
     ("fs", "a file system that is made and mounted: ext2, ext3, ext4, xfs, none [none]"),
     ("lead_us", "what the layers above take by themselves, hidden from programs [measured]"),
+    ("awake", "on, off: whether processors poll instead of sleeping while it is in use [on]"),
     ("seed", "seed of the model [1]"),
     ("elevator.NAME", "a tunable of the scheduler, as in the simulator: elevator.slice_idle_us [the kernel's]"),
 ];
@@ -148,6 +149,11 @@ fn set(wanted: &mut Wanted, key: &str, value: &str) -> Result<(), Problem> {
         "partitions" => spec.partitions = number(1 << 20)? as u32,
         "seed" => spec.seed = number(u64::MAX / 2)?,
         "lead_us" => spec.lead_ns = Some(number(1_000_000)? * 1000),
+        "awake" => match value {
+            "on" => spec.awake = true,
+            "off" => spec.awake = false,
+            _ => return wrong(format!("`awake` is on or off, not `{value}`")),
+        },
         "backing" => match std::path::absolute(value) {
             Ok(path) => spec.backing = Some(path),
             Err(error) => return wrong(format!("`{value}`: {error}")),
@@ -208,6 +214,9 @@ pub fn in_full(state: &State) -> String {
     }
     if let Some(lead) = spec.lead_ns {
         put("lead_us", &(lead / 1000).to_string());
+    }
+    if !spec.awake {
+        put("awake", "off");
     }
     let found = |wanted: &str| state.queue.iter().find(|(key, _)| key == wanted).map(|(_, value)| value.as_str());
     let has_scheduler = found("scheduler").is_some_and(|scheduler| scheduler != "none");
@@ -497,6 +506,7 @@ pub fn json(state: &State) -> Value {
         "depth_found": state.depth_found,
         "queue": queue,
         "lead_us": us(state.lead_ns),
+        "awake": spec.awake,
         "server": state.server,
         "keeper": state.keeper,
         "power": counters.power,

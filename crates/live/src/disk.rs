@@ -23,6 +23,7 @@ mod keeper;
 mod pace;
 mod server;
 mod store;
+mod vigil;
 
 use std::fs;
 use std::io::{self, BufReader, Write};
@@ -86,6 +87,8 @@ pub struct Spec {
     pub seed: u64,
     /// What the layers above take by themselves, ns; measured if not given.
     pub lead_ns: Option<u64>,
+    /// Processors are kept from sleeping while it is in use.
+    pub awake: bool,
     /// It goes when its maker does.
     pub tied: bool,
 }
@@ -199,6 +202,7 @@ impl Spec {
             filesystem: None,
             seed: 1,
             lead_ns: None,
+            awake: true,
             tied: false,
         };
         spec.set_usual();

@@ -222,6 +222,42 @@ fn times_are_those_of_the_model_and_faults_make_them_longer() {
 }
 
 #[test]
+fn processors_are_kept_awake_while_a_disk_is_in_use_and_no_longer() {
+    const WISH: &str = "/dev/cpu_dma_latency";
+    if !can_make_disks() || !Path::new(WISH).exists() {
+        return;
+    }
+    let place = Place::new("awake");
+    for wanted in ["on", "off"] {
+        let disk = place.disk(&format!("disk create --model fixed service_us=500 --name a --size 16M awake={wanted}"));
+        assert_eq!(disk["awake"], wanted == "on");
+        let files = format!("/proc/{}/fd", number(&disk["server"]));
+        let is_kept = || {
+            let links = fs::read_dir(&files).expect("the server's files").flatten();
+            links.into_iter().any(|link| fs::read_link(link.path()).is_ok_and(|path| path == Path::new(WISH)))
+        };
+        let from = format!("if={}", node(&disk).display());
+        let mut reader = Command::new("dd")
+            .args([&from, "of=/dev/null", "bs=4k", "count=600", "iflag=direct", "status=none"])
+            .spawn()
+            .expect("dd starts");
+        let mut was_kept = false;
+        while reader.try_wait().expect("it is ours").is_none() {
+            was_kept |= is_kept();
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(was_kept, wanted == "on");
+        let begun = Instant::now();
+        while is_kept() {
+            assert!(begun.elapsed() < PATIENCE, "nothing is under way");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        place.json("disk remove a");
+    }
+    place.is_clean();
+}
+
+#[test]
 fn schedulers_have_something_to_choose_from() {
     if !can_make_disks() {
         return;

@@ -22,6 +22,7 @@ use super::front_ublk::Queue;
 use super::fuse::{self, BUFFER_BYTES, Incoming, parse};
 use super::pace::{Done, Kind, Pace, Request};
 use super::store::{Image, Losses, Undo};
+use super::vigil::Vigil;
 use super::{Front, Spec};
 
 /// So long before a time the clock is watched instead of slept, at least: a processor that has slept wakes later than
@@ -225,6 +226,7 @@ impl Server<'_> {
         locked(&self.core).counters.first = go_first();
         let mut core = locked(&self.core);
         let mut watch = WATCH;
+        let mut vigil = Vigil::new(self.spec.awake);
         loop {
             let seen = self.news.load(Ordering::Acquire);
             let done = due(&mut core, self.now());
@@ -235,9 +237,19 @@ impl Server<'_> {
                 continue;
             }
             let Some(at) = next(&core) else {
-                core = self.wake.wait(core).unwrap_or_else(PoisonError::into_inner);
+                if vigil.is_kept() {
+                    let (again, waited) =
+                        self.wake.wait_timeout(core, Vigil::AFTER).unwrap_or_else(PoisonError::into_inner);
+                    core = again;
+                    if waited.timed_out() && core.outstanding == 0 {
+                        vigil.end();
+                    }
+                } else {
+                    core = self.wake.wait(core).unwrap_or_else(PoisonError::into_inner);
+                }
                 continue;
             };
+            vigil.keep();
             let left = Duration::from_nanos(at.saturating_sub(self.now()).0);
             if left > watch {
                 let begun = Instant::now();
