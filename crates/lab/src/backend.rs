@@ -59,7 +59,10 @@ pub fn cache_name(cache: Cache) -> &'static str {
 
 /// Files that exist, may be written, and stay.
 pub fn files(paths: impl IntoIterator<Item = PathBuf>) -> Vec<File> {
-    paths.into_iter().map(|path| File { path, may_create: false, remove: false, named: false }).collect()
+    paths
+        .into_iter()
+        .map(|path| File { path, may_create: false, remove: false, reserve: false, named: false })
+        .collect()
 }
 
 /// A plan of these parts.
@@ -144,7 +147,7 @@ pub fn live_plan(job: &Job, names: &[String], dir: &Path, problems: &mut Problem
         };
         let at = made.iter().position(|(file, _)| file.path == path).unwrap_or_else(|| {
             let device = path.starts_with("/dev");
-            let file = File { path, may_create: !device, remove: !device, named: true };
+            let file = File { path, may_create: !device, remove: !device, reserve: false, named: true };
             made.push((file, 0));
             made.len() - 1
         });

@@ -44,6 +44,10 @@ pub const KEYS: &[(&str, &str)] = &[
 const NR_REQUESTS: &str = "256";
 /// Largest request of a modelled disk.
 const MAX_SECTORS_KB: &str = "1024";
+/// The simulated twin's tasks wake so many us late at most. How late matters little (5 and 200 give the same figures),
+/// but without it three readers always begin in the same order, and that decides which of several rhythms they fall
+/// into: on a running kernel each comes up.
+const WAKE_MAX: (&str, &str) = ("machine.wake_max_us", "20");
 
 /// Whether a key is of the disk and its queue, and not of its model.
 fn is_own(key: &str) -> bool {
@@ -253,8 +257,8 @@ pub fn parse_disk(name: &str, disk: &str, problems: &mut Problems) -> Option<Wan
 /// A disk with a key of its own, and one `beside` a live place, is a modelled one, and its twin has the loop device's
 /// block layer as well (on kernels with blk-mq): the driver's tags are the depth, with one queue of them, and what the
 /// drive has no place for waits in order of arrival; the scheduler holds as many requests as there, and largest
-/// request, window and file system are the same, and the blocks that map its files are in memory. What the place names
-/// itself stays. Otherwise it is a drive of the simulator.
+/// request, window and file system are the same, and the blocks that map its files are in memory. Its runs differ, as
+/// tasks wake a little late. What the place names itself stays. Otherwise it is a drive of the simulator.
 pub fn twin(on: &str, disk: &str, beside: bool) -> (String, String, Problems) {
     let of_model: Vec<&str> =
         disk.split(',').filter(|piece| piece.split_once('=').is_none_or(|(key, _)| !is_own(key))).collect();
@@ -273,7 +277,7 @@ pub fn twin(on: &str, disk: &str, beside: bool) -> (String, String, Problems) {
     let kernel = on.strip_prefix("sim:").and_then(|rest| rest.split(['+', ',']).next()).and_then(find_kernel);
     let has_tags = kernel.is_some_and(|kernel| Stack::new(kernel).options.get("queue") == 1);
     let depth = spec.depth.to_string();
-    let mut keys: Vec<(&str, String)> = Vec::new();
+    let mut keys: Vec<(&str, String)> = vec![(WAKE_MAX.0, WAKE_MAX.1.to_owned())];
     let scheduler = asked("scheduler").or_else(|| spec.usual_scheduler().ok().filter(|_| has_tags));
     keys.extend(scheduler.map(|name| ("elevator", name.to_owned())));
     if has_tags {
@@ -602,7 +606,7 @@ mod tests {
                 "ide-2004,size=4G,rpm=5400,fs=ext4",
                 false,
                 (
-                    "sim:linux-6.18,elevator=mq-deadline,driver_tags=4",
+                    "sim:linux-6.18,machine.wake_max_us=20,elevator=mq-deadline,driver_tags=4",
                     ",nr_requests=256,max_sectors_kb=1024",
                     "ide-2004,rpm=5400",
                 ),
@@ -611,21 +615,25 @@ mod tests {
                 "sim:linux-6.18",
                 "nvme",
                 true,
-                ("sim:linux-6.18,elevator=none,driver_tags=128", ",max_sectors_kb=1024", "nvme"),
+                ("sim:linux-6.18,machine.wake_max_us=20,elevator=none,driver_tags=128", ",max_sectors_kb=1024", "nvme"),
             ),
             // With fewer tags than a loop device can have.
             (
                 "sim:linux-6.18",
                 "ide-2004,front=ublk,scheduler=none",
                 false,
-                ("sim:linux-6.18,elevator=none,driver_tags=1", ",max_sectors_kb=1024", "ide-2004"),
+                (
+                    "sim:linux-6.18,machine.wake_max_us=20,elevator=none,driver_tags=1",
+                    ",max_sectors_kb=1024",
+                    "ide-2004",
+                ),
             ),
             (
                 "sim:linux-6.18,read_ahead_kb=64",
                 "sata-2010,depth=8,scheduler=bfq,elevator.low_latency=off,nr_requests=99,read_ahead_kb=512,fs=xfs",
                 false,
                 (
-                    "sim:linux-6.18,read_ahead_kb=64,elevator=bfq,driver_tags=8",
+                    "sim:linux-6.18,read_ahead_kb=64,machine.wake_max_us=20,elevator=bfq,driver_tags=8",
                     ",nr_requests=99,max_sectors_kb=1024,elevator.low_latency=0,filesystem=xfs-5.18",
                     "sata-2010",
                 ),
@@ -642,7 +650,7 @@ mod tests {
         let (place, ..) = twin("sim:linux-6.18", "ide-2004,fs=ext3", true);
         assert!(place.ends_with(",filesystem=ext3-4.3,mapping_cached=on"), "{place}");
         // Old kernels have no tags.
-        assert_eq!(twin("sim:linux-2.6.6", "ide-2004,size=4G", true).0, "sim:linux-2.6.6");
+        assert_eq!(twin("sim:linux-2.6.6", "ide-2004,size=4G", true).0, "sim:linux-2.6.6,machine.wake_max_us=20");
         assert_eq!(twin("sim:linux-6.18", "ide-2004,depth=1", false).2.list.len(), 1);
     }
 

@@ -1229,7 +1229,7 @@ pub(crate) fn on_disk<E: From<DiskError>>(
             let _ = disk.as_ref().map(|disk| disk.hurry(on));
         };
         match progress {
-            Progress::SetUp { done_bytes: 0, .. } => {
+            Progress::SetUp { .. } if !laid_out.get() => {
                 laid_out.set(true);
                 hurry(true);
             }

@@ -57,8 +57,8 @@ impl From<io::Error> for LayOutError {
     }
 }
 
-/// Makes `file` as long as is needed, if it may be. Its number is mixed into the data. Says what it reports as it goes
-/// along through `progress`, and ends early if a signal asks for it.
+/// Makes `file` as long as is needed, if it may be. Its number is mixed into the data. Says how many bytes are there
+/// through `progress`, 0 before the first, and ends early if a signal asks for it.
 pub(crate) fn lay_out(
     file: &plan::File,
     number: u32,
@@ -85,7 +85,13 @@ pub(crate) fn lay_out(
         return Ok(());
     }
     let open = OpenOptions::new().write(true).create(true).truncate(false).open(&file.path)?;
+    // Whoever serves the disk hears of it before the first byte.
+    progress(0);
     if need.data {
+        if file.reserve {
+            // Its size stays what has been written, so that a file that was left half filled is known as one.
+            reserve(&open, need.bytes, libc::FALLOC_FL_KEEP_SIZE)?;
+        }
         write_data(&open, number, from, need, progress)?;
         // As fio (`create_fsync`): pages that are still dirty could not be dropped when threads start.
         open.sync_data()?;
@@ -97,13 +103,18 @@ pub(crate) fn lay_out(
 
 /// Gives a file its size and, where the file system can, its blocks.
 fn allocate(file: &File, bytes: u64) -> io::Result<()> {
+    if reserve(file, bytes, 0)? { Ok(()) } else { file.set_len(bytes) }
+}
+
+/// Gives a file blocks, and its size unless the mode says otherwise; whether the file system can.
+fn reserve(file: &File, bytes: u64, mode: libc::c_int) -> io::Result<bool> {
     // SAFETY: the call takes numbers only.
-    if unsafe { libc::fallocate64(file.as_raw_fd(), 0, 0, bytes as libc::off64_t) } == 0 {
-        return Ok(());
+    if unsafe { libc::fallocate64(file.as_raw_fd(), mode, 0, bytes as libc::off64_t) } == 0 {
+        return Ok(true);
     }
     let error = io::Error::last_os_error();
     match error.raw_os_error() {
-        Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EINTR) => file.set_len(bytes),
+        Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EINTR) => Ok(false),
         _ => Err(error),
     }
 }

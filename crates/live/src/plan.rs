@@ -41,6 +41,9 @@ pub struct File {
     pub may_create: bool,
     /// It is removed after the run if the run made it.
     pub remove: bool,
+    /// Its blocks are reserved in one piece before it is filled, where the file system can do that (fio's `fallocate`);
+    /// else they are allocated as it grows.
+    pub reserve: bool,
     /// The user gave its name (fio's `filename`); otherwise it was made from the job's, and what is there under such a
     /// name is from an earlier run.
     pub named: bool,

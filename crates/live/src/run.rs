@@ -53,7 +53,7 @@ pub enum Progress {
     SetUp {
         /// Its number.
         file: u32,
-        /// Bytes that are there.
+        /// Bytes that are there; 0 is told before the first.
         done_bytes: u64,
         /// Bytes that will be.
         total_bytes: u64,

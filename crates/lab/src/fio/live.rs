@@ -265,6 +265,7 @@ fn folder(jobs: &[FioJob]) -> Option<PathBuf> {
 fn live_file(name: &str, jobs: &[(&FioJob, BTreeSet<String>)]) -> File {
     let users = || jobs.iter().filter(|(_, names)| names.contains(name)).map(|(job, _)| *job);
     let forbidden = |job: &FioJob| given(job, "allow_file_create") == Some(Value::Switch(false));
+    let grows = |job: &FioJob| matches!(given(job, "fallocate"), Some(Value::Word("none" | "truncate" | "0")));
     let device = Path::new(name).starts_with("/dev/");
     // Without I/O there is no need of a file.
     let idle = users().next().is_some() && users().all(|job| job.engine == Engine::Null);
@@ -272,6 +273,7 @@ fn live_file(name: &str, jobs: &[(&FioJob, BTreeSet<String>)]) -> File {
         path: PathBuf::from(name),
         may_create: !device && !idle && !users().any(forbidden),
         remove: users().any(|job| on(job, "unlink")),
+        reserve: !users().any(grows),
         // Files of recorded lists have names as well.
         named: users().next().is_none() || users().any(|job| !job.filenames.is_empty()),
     }

@@ -500,7 +500,7 @@ pub const OPTIONS: &[Opt] = &[
         "fallocate",
         Choice(&["none", "native", "posix", "keep", "truncate", "0", "1"]),
         "native",
-        Harmless("files are laid out before the run"),
+        Harmless("simulated files lie as reserved ones do"),
         "how space is reserved",
     ),
     opt(

@@ -332,6 +332,11 @@ impl Server<'_> {
             }
             Order::Mode(mode) => {
                 let mut core = locked(&self.core);
+                if (core.mode, mode, core.outstanding) == (Mode::Instant, Mode::Model, 0) {
+                    // What went by without the model has been through the drive, too: it remembers nothing older, as
+                    // in the simulator, whose files are there from the start.
+                    self.start_anew(&mut core);
+                }
                 core.mode = mode;
                 core.counters.most = core.outstanding;
                 core.late = Histogram::default();
@@ -352,17 +357,21 @@ impl Server<'_> {
                 let mut core = locked(&self.core);
                 if !core.power {
                     core.starts += 1;
-                    if let Ok(device) = self.spec.device(core.starts) {
-                        let now = self.now();
-                        let lost = core.pace.restart(now, device);
-                        assert!(lost.is_empty(), "nothing has been taken without power");
-                    }
+                    self.start_anew(&mut core);
                     core.power = true;
                 }
             }
         }
         self.news.fetch_add(1, Ordering::Release);
         self.wake.notify_one();
+    }
+
+    /// Puts a fresh model in the place of one that has nothing to do.
+    fn start_anew(&self, core: &mut Core) {
+        if let Ok(device) = self.spec.device(core.starts) {
+            let lost = core.pace.restart(self.now(), device);
+            assert!(lost.is_empty(), "no request is under way");
+        }
     }
 
     /// Fails everything from now on; with a seed, what is not on the medium is lost, torn or kept.

@@ -40,6 +40,7 @@ fn plan(scratch: &Scratch, nr_files: u32, blocks: u64, streams: Vec<(Stream, Thr
                 path: scratch.path(&format!("file{file}")),
                 may_create: true,
                 remove: false,
+                reserve: true,
                 named: false,
             })
             .collect(),
@@ -299,7 +300,7 @@ fn a_full_file_system_is_reported_with_the_call_and_what_to_try() {
         fs::File::create(&file).expect("an empty file");
         let write = Stream::sequential(Mix::Write, vec![target(0, 64)], BLOCK);
         let mut plan = plan(&scratch, 1, 64, vec![(write, engine(name, depth))]);
-        plan.files[0] = PlanFile { path: file, may_create: false, remove: false, named: false };
+        plan.files[0] = PlanFile { path: file, may_create: false, remove: false, reserve: false, named: false };
         let outcome = made(&plan);
         let thread = &outcome.threads[0];
         let error = &thread.errors[0];
@@ -310,7 +311,7 @@ fn a_full_file_system_is_reported_with_the_call_and_what_to_try() {
     // Laying out a file that does not fit is an error of the whole run.
     let read = random(Mix::Read, 64, 1);
     let mut plan = plan(&scratch, 1, 64, vec![(read, engine("psync", 1))]);
-    plan.files[0] = PlanFile { path: mount.join("full"), may_create: true, remove: true, named: false };
+    plan.files[0] = PlanFile { path: mount.join("full"), may_create: true, remove: true, reserve: false, named: false };
     let error = run(&plan, &|_| ()).expect_err("it does not fit").to_string();
     assert!(error.contains("laying out") && error.contains("free some space"), "{error}");
     assert!(!mount.join("full").exists(), "what was laid out is removed");
@@ -421,6 +422,7 @@ fn sysbench_threads_share_their_counters_and_make_exactly_so_many_events() {
                 path: scratch.path(&format!("f{file}")),
                 may_create: true,
                 remove: true,
+                reserve: false,
                 named: false,
             })
             .collect(),

@@ -104,7 +104,11 @@ fn files_are_where_the_job_says() {
         shown,
         [named("/nowhere/a.0.0", true, false), named("/nowhere/a.0.1", true, false), named("x", false, true)]
     );
-    assert!(files.iter().all(|file| file.may_create));
+    assert!(files.iter().all(|file| file.may_create && file.reserve));
+    for (word, reserve) in [("none", false), ("truncate", false), ("0", false), ("posix", true), ("1", true)] {
+        let (jobs, _) = made(&format!("[a]\nsize=8k\nfallocate={word}\n"));
+        assert_eq!(jobs.expect("jobs").plan.files[0].reserve, reserve, "{word}");
+    }
     let (jobs, _) = made("[a]\nsize=8k\nioengine=null\n[b]\nsize=8k\nallow_file_create=0\n");
     assert!(jobs.expect("jobs").plan.files.iter().all(|file| !file.may_create));
 }
