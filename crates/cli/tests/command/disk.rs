@@ -5,31 +5,38 @@ use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::{PoisonError, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use iowhy_stack::rng::Rng;
 use serde_json::Value;
 
+use crate::explain_live::ALONE;
 use crate::{Folder, can_make_disks, check_schema, text};
 
 /// Nothing may hang longer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A place for disks. Whatever is left of them goes with it.
-struct Place(Folder);
+/// A place for disks. Whatever is left of them goes with it. While it is there, nobody measures beside it: processors
+/// are kept awake for a disk.
+struct Place {
+    folder: Folder,
+    _beside: RwLockReadGuard<'static, ()>,
+}
 
 impl Place {
     fn new(name: &str) -> Place {
-        let place = Place(Folder::new(&format!("disk-{name}")));
+        let beside = ALONE.read().unwrap_or_else(PoisonError::into_inner);
+        let place = Place { folder: Folder::new(&format!("disk-{name}")), _beside: beside };
         let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-        fs::set_permissions(&place.0.0, private).expect("it is ours");
+        fs::set_permissions(&place.folder.0, private).expect("it is ours");
         place
     }
 
     fn command(&self, line: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_iowhy"));
-        command.args(line.split_whitespace()).env("NO_COLOR", "1").env("XDG_STATE_HOME", &self.0.0);
-        command.current_dir(&self.0.0);
+        command.args(line.split_whitespace()).env("NO_COLOR", "1").env("XDG_STATE_HOME", &self.folder.0);
+        command.current_dir(&self.folder.0);
         command
     }
 
@@ -60,11 +67,11 @@ impl Place {
     fn is_clean(&self) {
         let output = self.iowhy("doctor");
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
-        let state = self.0.0.join("iowhy");
+        let state = self.folder.0.join("iowhy");
         let left: Vec<PathBuf> = fs::read_dir(&state).into_iter().flatten().flatten().map(|it| it.path()).collect();
         assert_eq!(left, [] as [PathBuf; 0]);
         let mounts = fs::read_to_string("/proc/self/mountinfo").expect("the mounts");
-        assert!(!mounts.contains(&self.0.0.display().to_string()), "{mounts}");
+        assert!(!mounts.contains(&self.folder.0.display().to_string()), "{mounts}");
     }
 }
 
@@ -300,7 +307,7 @@ fn what_is_written_is_read_until_the_power_fails_and_flushed_data_even_then() {
     let place = Place::new("data");
     let disk = place.disk("disk create --model fixed service_us=100 --name d --size 256M lead_us=0");
     let node = node(&disk);
-    let image = place.0.0.join("image");
+    let image = place.folder.0.join("image");
     let mut rng = Rng::stream(7, "data");
     let old: Vec<u8> = (0..(16 << 20) / 8).flat_map(|_| rng.next_u64().to_ne_bytes()).collect();
     let new: Vec<u8> = old.iter().map(|byte| !byte).collect();
@@ -344,7 +351,7 @@ fn file_systems_come_up_again_after_a_power_cut_with_everything_that_was_synced(
         return;
     }
     let place = Place::new("fsck");
-    let point = place.0.0.join("mnt");
+    let point = place.folder.0.join("mnt");
     fs::create_dir(&point).expect("a folder");
     for (filesystem, check) in [("ext4", "e2fsck"), ("xfs", "xfs_repair")] {
         let disk = place.disk("disk create --model fixed service_us=50 --name f --size 512M lead_us=0");
@@ -517,7 +524,7 @@ fn a_run_that_is_killed_takes_its_disk_along() {
         run.kill().expect("it can be killed");
         run.wait().expect("it ends");
         let begun = Instant::now();
-        let state = place.0.0.join("iowhy");
+        let state = place.folder.0.join("iowhy");
         let disks = || {
             let entries = fs::read_dir(&state).into_iter().flatten().flatten();
             entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("disk-")).count()

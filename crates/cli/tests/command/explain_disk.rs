@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{PoisonError, RwLockWriteGuard};
 
 use serde_json::Value;
 
@@ -20,12 +20,12 @@ use super::{Folder, can_make_disks, check_schema, text};
 struct Ground {
     folder: Folder,
     /// No two of these tests measure at a time.
-    _alone: MutexGuard<'static, ()>,
+    _alone: RwLockWriteGuard<'static, ()>,
 }
 
 impl Ground {
     fn new(name: &str) -> Ground {
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let alone = ALONE.write().unwrap_or_else(PoisonError::into_inner);
         let folder = Folder::new(&format!("why-disk-{name}"));
         fs::set_permissions(&folder.0, PermissionsExt::from_mode(0o700)).expect("it is ours");
         Ground { folder, _alone: alone }

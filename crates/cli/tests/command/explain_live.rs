@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use iowhy_live::ledger::{Guard, Ledger, LoopOptions};
@@ -38,11 +38,11 @@ struct Ground {
     /// Undone from the end.
     guards: Vec<Guard>,
     /// No two of these tests measure at a time.
-    _alone: MutexGuard<'static, ()>,
+    _alone: RwLockWriteGuard<'static, ()>,
 }
 
-/// Held by each test that measures.
-pub(super) static ALONE: Mutex<()> = Mutex::new(());
+/// Written by each test that measures on the running kernel, read by those that would disturb it.
+pub(super) static ALONE: RwLock<()> = RwLock::new(());
 
 /// A control group of our own, in which a disk does so many reads in a second and no more: how long a job takes is then
 /// counted in requests, on every machine.
@@ -81,7 +81,7 @@ impl Drop for Group {
 impl Ground {
     fn new(name: &str) -> Ground {
         // A test that failed has left nothing behind that another one could stumble over.
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let alone = ALONE.write().unwrap_or_else(PoisonError::into_inner);
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("why-{name}-{}", std::process::id()));
         fs::create_dir_all(path.join("mnt")).expect("a folder");
         let scratch = fs::canonicalize(path).expect("it is there");

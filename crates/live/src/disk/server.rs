@@ -241,7 +241,8 @@ impl Server<'_> {
                     let (again, waited) =
                         self.wake.wait_timeout(core, Vigil::AFTER).unwrap_or_else(PoisonError::into_inner);
                     core = again;
-                    if waited.timed_out() && core.outstanding == 0 {
+                    // What is stuck for good is not waited for in time.
+                    if waited.timed_out() {
                         vigil.end();
                     }
                 } else {
