@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     /// Worker threads; they change no result [default: CPUs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
-    /// What the running kernel shows as well (as root; a minute)
+    /// What the running kernel shows as well (as root; minutes)
     #[arg(long)]
     live: bool,
     /// With --live: the short form, some seconds each
