@@ -180,10 +180,18 @@ export interface Finding {
     setting: string;
     side: string;
     change_pct_before: number;
+    ci_before_low_pct: number | null;
+    ci_before_high_pct: number | null;
     change_pct_after: number;
-    ci_low_pct: number;
-    ci_high_pct: number;
+    ci_low_pct: number | null;
+    ci_high_pct: number | null;
+    gone_pct: number;
     runs: number;
+    outcome: "confirmed" | "partly" | "refuted" | "not-reproduced";
+    /** Whether the finding's own figures moved with the time; null where the switched runs have no events. */
+    figures_moved: boolean | null;
+    /** All of the device was switched, and nothing that the finding tells of differs. */
+    device_only: boolean;
   };
   advice: null | { set: string | null; predicted_change_pct: number; measured_change_pct: number | null };
 }

@@ -11,6 +11,12 @@ const WORDS = {
   same: "No difference",
   inconclusive: "Cannot tell",
 } as const;
+const OUTCOMES = {
+  confirmed: "Confirmed",
+  partly: "Partly confirmed",
+  refuted: "Refuted",
+  "not-reproduced": "Not reproduced",
+} as const;
 const SIGNS = { regression: "▲", improvement: "▼", same: "=", inconclusive: "?" } as const;
 
 interface Row {
@@ -31,6 +37,8 @@ interface Row {
   warnings: { kind: string; text: string; next: string }[];
 }
 
+const isRefuted = (finding: Finding) => finding.counterfactual?.outcome === "refuted";
+
 /** The paragraph without what has a place of its own next to it. */
 export function cause(why: string, first: Finding | undefined): string {
   const rest = first ? why.replace(`What to do: ${first.change}`, "") : why;
@@ -47,7 +55,7 @@ export function Verdict({ report }: { report: Report }) {
   const pct = explanation ? explanation.change_pct : (metric?.change_pct ?? null);
   const interval = metric && metric.ci_low_pct != null && metric.ci_high_pct != null ? metric : null;
   const alpha = Number((comparison ?? explanation?.comparison)?.alpha ?? 0.01);
-  const first = explanation?.findings[0];
+  const first = explanation?.findings.find((finding) => !isRefuted(finding));
   const most = times ? Math.max(times[0], times[1], 1) : 1;
   return (
     <section id="verdict" class={`verdict v-${headline.verdict}`} aria-labelledby="verdict-title">
@@ -124,10 +132,10 @@ export function Verdict({ report }: { report: Report }) {
               </dd>
             </div>
             <div>
-              <dt>How it was proved</dt>
+              <dt>What speaks for it</dt>
               <dd>
                 {first.counterfactual ? (
-                  <Proof of={first} explanation={explanation as Explanation} />
+                  <Experiment of={first} explanation={explanation as Explanation} />
                 ) : (
                   <>
                     From the events of the runs: {first.evidence.length} figures below. It is refuted if:{" "}
@@ -156,17 +164,42 @@ export function Verdict({ report }: { report: Report }) {
   );
 }
 
-function Proof({ of, explanation }: { of: Finding; explanation: Explanation }) {
-  const proof = of.counterfactual;
-  if (!proof) return null;
-  const gone = proof.change_pct_before === 0 ? 0 : 100 * (1 - proof.change_pct_after / proof.change_pct_before);
+/** Why what is gone does not confirm all of a finding. */
+function but(made: NonNullable<Finding["counterfactual"]>): string {
+  if (made.device_only)
+    return "; but no setting differs that this finding tells of: the cause is another one of the device";
+  if (made.figures_moved === false)
+    return "; the setting helps, but the figures of this finding did not move with it: the cause may be another";
+  return made.gone_pct > 100 ? ", more than there was" : "";
+}
+
+function Experiment({ of, explanation }: { of: Finding; explanation: Explanation }) {
+  const made = of.counterfactual;
+  if (!made) return null;
+  const interval = (low: number | null, high: number | null) =>
+    low != null && high != null
+      ? `interval [${format.change(low)}, ${format.change(high)}] from ${made.runs} runs`
+      : "no interval from single runs";
+  const title = <b data-outcome={made.outcome}>{OUTCOMES[made.outcome]}:</b>;
+  if (made.outcome === "not-reproduced")
+    return (
+      <>
+        {title} made again, <Text of={explanation.b} /> differs from <Text of={explanation.a} /> by{" "}
+        {format.change(made.change_pct_before)}, {interval(made.ci_before_low_pct, made.ci_before_high_pct)}, where{" "}
+        {format.change(explanation.change_pct)} were to be explained; what <Text of={made.setting} /> changes is not
+        told.
+      </>
+    );
   return (
     <>
-      <Text of={proof.side} /> with <Text of={proof.setting} />: {format.change(proof.change_pct_after)} instead of{" "}
-      {format.change(proof.change_pct_before)} against{" "}
-      <Text of={proof.side === explanation.b ? explanation.a : explanation.b} />, interval [
-      {format.change(proof.ci_low_pct)}, {format.change(proof.ci_high_pct)}] from {proof.runs} runs; {gone.toFixed(0)} %
-      of the difference is gone.
+      {title} <Text of={made.side} /> with <Text of={made.setting} />: {format.change(made.change_pct_after)} instead of{" "}
+      {format.change(made.change_pct_before)} against{" "}
+      <Text of={made.side === explanation.b ? explanation.a : explanation.b} />,{" "}
+      {interval(made.ci_low_pct, made.ci_high_pct)};{" "}
+      {made.outcome === "refuted"
+        ? "nothing measurable of the difference is gone"
+        : `${made.gone_pct.toFixed(0)} % of the difference is gone`}
+      {made.outcome === "partly" ? but(made) : ""}.
     </>
   );
 }
@@ -187,7 +220,8 @@ export function Findings({ explanation }: { explanation: Explanation }) {
             <span class="meter" aria-hidden="true">
               <span style={{ width: `${Math.max(0, Math.min(100, finding.share_of_change_pct ?? 0))}%` }} />
             </span>{" "}
-            {format.plain(finding.share_of_change_pct)} % of the difference, {format.sure(finding.confidence)}
+            {format.plain(finding.share_of_change_pct)} % of the difference,{" "}
+            {isRefuted(finding) ? "refuted" : format.sure(finding.confidence)}
           </p>
           <p>
             <Text of={finding.claim} />
@@ -213,9 +247,9 @@ export function Findings({ explanation }: { explanation: Explanation }) {
             </dd>
             {finding.counterfactual ? (
               <>
-                <dt>proved</dt>
+                <dt>experiment</dt>
                 <dd>
-                  <Proof of={finding} explanation={explanation} />
+                  <Experiment of={finding} explanation={explanation} />
                 </dd>
               </>
             ) : null}

@@ -4,6 +4,7 @@ mod bench;
 mod fuzz;
 mod methods;
 mod plant;
+mod plant_live;
 mod tidy;
 mod verify;
 mod web;
@@ -55,8 +56,14 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "plant",
-        arguments: "[--seed 1] [--count 200] [--cases] [--show NR] [--page] [--json]",
+        arguments: "[--seed 1] [--count 200] [--cases] [--show NR] [--invariants COUNT] [--page] [--json]",
         about: "causes hidden in simulated runs: how often `explain` finds them",
+        run: plant::run,
+    },
+    Command {
+        name: "plant",
+        arguments: "--live [--seed 1] [--only NAME,..] [--recordings 3] [--binary PATH] [--page] [--json]",
+        about: "causes made for real programs on this machine, as root: how often `explain` finds them",
         run: plant::run,
     },
     Command {

@@ -1,5 +1,6 @@
 //! `cargo xtask plant`: hides causes in simulated runs and counts how often they are found (`iowhy_lab::plant`);
-//! `--page` writes the table on docs/RULES.md.
+//! `--page` writes the table on docs/RULES.md; `--invariants` looks for impossible statements; `--live` is another
+//! command, see `plant_live.rs`.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -14,8 +15,11 @@ use crate::{Outcome, root};
 
 /// Makes the cases and prints the score; `--cases` also prints each one that was not found.
 pub(crate) fn run(arguments: &[String]) -> Outcome {
+    if arguments.iter().any(|word| word == "--live") {
+        return crate::plant_live::run(arguments);
+    }
     let (mut seed, mut count, mut json, mut cases, mut page) = (1, 200, false, false, false);
-    let mut show = None;
+    let (mut show, mut pairs) = (None, None);
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         let mut number = |name: &str| {
@@ -28,9 +32,16 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
             "--json" => json = true,
             "--cases" => cases = true,
             "--page" => page = true,
+            "--invariants" => {
+                let count = u32::try_from(number("--invariants")?);
+                pairs = Some(count.map_err(|_| "--invariants is too large".to_owned())?);
+            }
             "--show" => show = Some(u32::try_from(number("--show")?).map_err(|_| "--show is too large".to_owned())?),
             other => {
-                return Err(format!("unknown word `{other}`: --seed S, --count N, --cases, --show NR, --page, --json"));
+                return Err(format!(
+                    "unknown word `{other}`: --seed S, --count N, --cases, --show NR, --invariants COUNT, \
+                     --page, --json"
+                ));
             }
         }
     }
@@ -41,6 +52,12 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
         case.lines.iter().for_each(|line| println!("  \"{line}\""));
         print!("{}", explain_text(&case.explanation, None, Style { colour: false }));
         return Ok(());
+    }
+    if let Some(count) = pairs {
+        let broken = plant::invariants(seed, count, &|| {});
+        broken.iter().take(50).for_each(|what| println!("{what}"));
+        println!("{count} pairs explained, {} impossible statements", broken.len());
+        return if broken.is_empty() { Ok(()) } else { Err("explanations say what cannot be".to_owned()) };
     }
     let done = AtomicU32::new(0);
     let score = plant::run(seed, count, &|| {
@@ -84,9 +101,11 @@ fn table(seed: u64, score: &Score) -> String {
         format!("| none | no finding | {} |", share(score, 0, |case| case.found.is_empty())),
         format!("| two causes | both are among the findings | {} |", share(score, 2, Case::all_found)),
         String::new(),
-        "| planted | first finding | times |".to_owned(),
+        "| word | first findings | right |".to_owned(),
         "| --- | --- | --- |".to_owned(),
     ];
+    lines.extend(score.reliability().into_iter().map(|(word, said, right)| format!("| {word} | {said} | {right} |")));
+    lines.extend([String::new(), "| planted | first finding | times |".to_owned(), "| --- | --- | --- |".to_owned()]);
     lines.extend(score.confusions().into_iter().map(|(plant, found, n)| format!("| {plant} | {found} | {n} |")));
     lines.join("\n")
 }
@@ -109,6 +128,11 @@ fn document(seed: u64, score: &Score) -> serde_json::Value {
         "double": score.with(2).count(),
         "double_both_pct": score.pct(2, Case::all_found),
         "confusions": confusions,
+        "reliability": score
+            .reliability()
+            .into_iter()
+            .map(|(word, said, right)| json!({"word": word, "said": said, "right": right}))
+            .collect::<Vec<_>>(),
     })
 }
 

@@ -164,7 +164,7 @@ fn between_kernels(arguments: &Arguments) -> anyhow::Result<Exit> {
     }
     Ok(match bisection.answer {
         Answer::Found => Exit::Fine,
-        Answer::EqualStacks | Answer::EqualMetric | Answer::Unsure => Exit::Inconclusive,
+        Answer::EqualStacks | Answer::EqualMetric | Answer::NotWorse | Answer::Unsure => Exit::Inconclusive,
     })
 }
 

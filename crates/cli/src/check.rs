@@ -1,5 +1,6 @@
 //! `iowhy check`.
 
+use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -54,11 +55,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     if problems.any_error() {
         return Ok(Exit::Usage);
     }
+    let junit = match arguments.junit.as_deref().map(|path| output::begin(path, false)).transpose()? {
+        Some(Err(exit)) => return Ok(exit),
+        begun => begun.and_then(Result::ok),
+    };
     let comparison = input.compare(a, b);
     let gate = gate::by_allowance(&comparison, arguments.max_regression);
-    if let Some(path) = &arguments.junit {
-        let xml = compare::junit::text(&comparison, &gate);
-        std::fs::write(path, xml).with_context(|| format!("cannot write `{}`", path.display()))?;
+    if let Some(mut out) = junit {
+        out.write_all(compare::junit::text(&comparison, &gate).as_bytes()).context("cannot write the JUnit file")?;
+        out.finish()?;
     }
     if arguments.json {
         output::print_json(&compare::json::check(&comparison, &gate))?;

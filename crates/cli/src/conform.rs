@@ -9,6 +9,7 @@ use iowhy_lab::fio::World;
 use iowhy_lab::run::{Refusal, guest};
 use iowhy_lab::trace::conform::live::{self, Asked, ConformError};
 use iowhy_lab::{conform, golden};
+use iowhy_live::guard::Output;
 
 use crate::output::{self, Exit};
 
@@ -129,8 +130,7 @@ fn running(arguments: &Arguments) -> anyhow::Result<Exit> {
     if let Some(folder) = &arguments.record {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder `{}`", folder.display()))?;
         for (name, text) in compared.texts() {
-            let path = folder.join(name);
-            std::fs::write(&path, text).with_context(|| format!("cannot write `{}`", path.display()))?;
+            Output::write(&folder.join(name), text.as_bytes(), false)?;
         }
     }
     let report = &compared.report;

@@ -112,7 +112,12 @@ impl Sources {
 
 /// How a command ends that has explained something.
 pub(crate) fn exit(explanation: &Explanation) -> Exit {
-    if explanation.verdict == Verdict::Inconclusive { Exit::Inconclusive } else { Exit::Fine }
+    let unknown = match explanation.verdict {
+        Verdict::Inconclusive => true,
+        Verdict::Same => false,
+        Verdict::Regression | Verdict::Improvement => explanation.findings.is_empty(),
+    };
+    if unknown { Exit::Inconclusive } else { Exit::Fine }
 }
 
 /// Does what the command line says.

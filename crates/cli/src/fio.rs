@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 use std::fmt::Write;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -10,6 +12,7 @@ use iowhy_lab::diagnose::{Problem, Problems};
 use iowhy_lab::fio::live::{self, LiveJobs};
 use iowhy_lab::fio::result::{self, Results};
 use iowhy_lab::fio::{self, Action, Format, Settings, World, json, normal};
+use iowhy_live::guard::{self, Output};
 
 use crate::output::{self, Exit};
 use crate::run;
@@ -99,7 +102,9 @@ pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
     match jobs {
         None => Ok(Exit::Usage),
         Some(mut jobs) => {
-            jobs.plan.allow.write = settings.allow_write.iter().map(Into::into).collect();
+            let allowed: Vec<PathBuf> = settings.allow_write.iter().map(Into::into).collect();
+            jobs.plan.allow.write.clone_from(&allowed);
+            guard::allow_everywhere(allowed);
             measure(&jobs, &settings)
         }
     }
@@ -140,6 +145,14 @@ fn measure(jobs: &LiveJobs, settings: &Settings) -> anyhow::Result<Exit> {
         bar.set_style(style);
     }
     bar.enable_steady_tick(Duration::from_millis(200));
+    // What may not be written is refused before anything runs.
+    let mut out = None;
+    for name in settings.output.iter().chain(&live::logs(jobs)) {
+        match output::begin(Path::new(name), false)? {
+            Ok(begun) => out = out.or(Some(begun).filter(|_| Some(name) == settings.output.as_ref())),
+            Err(exit) => return Ok(exit),
+        }
+    }
     crate::doctor::tidy();
     let made = live::run(jobs, &|progress| bar.set_message(live::shown(&progress)));
     bar.finish_and_clear();
@@ -150,14 +163,14 @@ fn measure(jobs: &LiveJobs, settings: &Settings) -> anyhow::Result<Exit> {
             if obstacle.usage {
                 return Ok(Exit::Usage);
             }
-            report(text, &result::not_begun(jobs, obstacle.errno), settings)?;
+            report(text, &result::not_begun(jobs, obstacle.errno), settings, out)?;
             return Ok(Exit::Failed);
         }
     };
     output::complain(&live::complaints(jobs, &outcome).render());
     let results = result::results(jobs, &outcome, disks);
     let failed = results.any_error() || outcome.interrupted;
-    report(text, &results, settings)?;
+    report(text, &results, settings, out)?;
     if let Err(error) = live::write_logs(jobs, &outcome) {
         output::complain(&Problem::error(error.to_string()).render());
         return Ok(Exit::Failed);
@@ -166,7 +179,7 @@ fn measure(jobs: &LiveJobs, settings: &Settings) -> anyhow::Result<Exit> {
 }
 
 /// Prints the report in every shape that was asked for.
-fn report(mut text: String, results: &Results<'_>, settings: &Settings) -> anyhow::Result<()> {
+fn report(mut text: String, results: &Results<'_>, settings: &Settings, out: Option<Output>) -> anyhow::Result<()> {
     for format in &settings.formats {
         match format {
             Format::Normal => text.push_str(&normal::report(results)),
@@ -176,8 +189,7 @@ fn report(mut text: String, results: &Results<'_>, settings: &Settings) -> anyho
             Format::Terse => {}
         }
     }
-    match &settings.output {
-        Some(name) => std::fs::write(name, text).with_context(|| format!("cannot write the report to `{name}`")),
-        None => output::print(&text),
-    }
+    let Some(mut out) = out else { return output::print(&text) };
+    out.write_all(text.as_bytes()).context("cannot write the report")?;
+    Ok(out.finish()?)
 }

@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     /// Write a report, too: the broken row against the good one
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Write it over a file that is no report
+    /// Write it over a file that iowhy did not make
     #[arg(long, requires = "report")]
     force: bool,
 }
@@ -49,10 +49,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         output::complain(&problem.help("iowhy incident ID --report FILE.html").render());
         return Ok(Exit::Usage);
     }
-    if let Some(problem) = arguments.report.as_deref().and_then(|path| report_file::refused(path, arguments.force)) {
-        output::complain(&problem.render());
-        return Ok(Exit::Usage);
-    }
+    let report_out = match report_file::begin(arguments.report.as_deref(), arguments.force)? {
+        Ok(out) => out,
+        Err(exit) => return Ok(exit),
+    };
     if arguments.which == "list" {
         if arguments.json {
             output::print_json(&report::list_json(&known))?;
@@ -100,13 +100,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         }
         output::print(&text.join("\n"))?;
     }
-    if let Some(path) = &arguments.report {
+    if let Some(out) = report_out {
         let sources = Sources::incident(&arguments.which, arguments.seeds);
-        if let Err(problems) =
-            report_file::of(&sources, arguments.json).and_then(|(made, _)| report_file::write(path, &made))
-        {
-            output::complain(&problems.render());
-            return Ok(Exit::Usage);
+        match report_file::of(&sources, arguments.json) {
+            Ok((made, _)) => report_file::write(out, &made)?,
+            Err(problems) => {
+                output::complain(&problems.render());
+                return Ok(Exit::Usage);
+            }
         }
     }
     let cut_short = lives.iter().flatten().any(|live| live.interrupted);

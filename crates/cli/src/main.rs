@@ -33,7 +33,9 @@ use output::Exit;
 #[command(about = "Tells why storage I/O got slower: runs a workload through models of the Linux\n\
     I/O path, kernels 2.4 to 6.18, and says what every layer did.")]
 #[command(after_help = "Exit codes: 0 fine, 1 a regression or a failed check, 2 a mistake in what was\n    \
-    asked for, 3 not enough evidence.\n\
+    asked for, 3 not enough evidence, 4 done but not cleaned up, 5 the machine\n    \
+    failed (disk full, I/O error), 129, 130 or 143 ended by a signal.\n\
+    --allow-write PATH lets any verb write over what iowhy did not make.\n\
     Start with: iowhy incident 2004-random-read-split")]
 struct Arguments {
     #[command(subcommand)]
@@ -41,6 +43,9 @@ struct Arguments {
     /// Exit as `git bisect run` wants it: 1 bad, 125 cannot tell, 128 a mistake
     #[arg(long, global = true, hide = true)]
     bisect_exit: bool,
+    /// Write to PATH, or in it, whatever is there
+    #[arg(long, global = true, hide = true, value_name = "PATH")]
+    allow_write: Vec<std::path::PathBuf>,
 }
 
 #[derive(Subcommand)]
@@ -121,6 +126,9 @@ fn main() -> ExitCode {
             std::process::exit(128);
         }));
     }
+    if !arguments.allow_write.is_empty() {
+        iowhy_live::guard::allow_everywhere(arguments.allow_write);
+    }
     let exit = match arguments.verb {
         Verb::Incident(arguments) => incident::run(&arguments),
         Verb::Models(arguments) => models::run(&arguments),
@@ -150,7 +158,13 @@ fn main() -> ExitCode {
             }
         }
         output::complain(&format!("error: {message}\n"));
-        Exit::Usage
+        Exit::of_error(&error)
     });
+    iowhy_live::guard::note_devices();
+    let stuck = iowhy_live::ledger::stuck();
+    for words in &stuck {
+        output::complain(&format!("warning: {words}\n"));
+    }
+    let exit = exit.with(iowhy_live::signal::exit_code(), !stuck.is_empty());
     if bisection { exit.for_bisection().code() } else { exit.code() }
 }

@@ -3,10 +3,12 @@
 
 use std::ffi::OsString;
 use std::io::{ErrorKind, IsTerminal, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
 use iowhy_lab::diagnose::{Problem, Problems};
+use iowhy_live::guard::{Output, OutputError};
 use serde_json::Value;
 
 /// The words behind a verb that reads them itself. What is not UTF-8 is a problem.
@@ -32,6 +34,12 @@ pub(crate) enum Exit {
     Usage,
     /// There is not enough evidence to say.
     Inconclusive,
+    /// Done and kept, but something could not be cleaned up.
+    Unclean,
+    /// The machine failed: a full disk, an I/O error, something it denies.
+    Machine,
+    /// A signal ended it: 128 and its number.
+    Signal(u8),
     /// For `git bisect run`: this commit cannot be tested.
     Skip,
     /// For `git bisect run`: the bisection makes no sense.
@@ -46,6 +54,9 @@ impl Exit {
             Exit::Failed => 1,
             Exit::Usage => 2,
             Exit::Inconclusive => 3,
+            Exit::Unclean => 4,
+            Exit::Machine => 5,
+            Exit::Signal(code) => code,
             Exit::Skip => 125,
             Exit::Abort => 128,
         })
@@ -54,10 +65,49 @@ impl Exit {
     /// The same for `git bisect run`, to which 1 to 124 say that a commit is bad.
     pub(crate) fn for_bisection(self) -> Exit {
         match self {
-            Exit::Usage => Exit::Abort,
+            Exit::Usage | Exit::Machine | Exit::Signal(_) => Exit::Abort,
             Exit::Inconclusive => Exit::Skip,
+            Exit::Unclean => Exit::Fine,
             Exit::Fine | Exit::Failed | Exit::Skip | Exit::Abort => self,
         }
+    }
+
+    /// Of a command that an error ended: the machine's, or a mistake in what was asked.
+    pub(crate) fn of_error(error: &anyhow::Error) -> Exit {
+        let error = error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>());
+        let machine = error.is_some_and(|error| match error.kind() {
+            ErrorKind::StorageFull
+            | ErrorKind::QuotaExceeded
+            | ErrorKind::ReadOnlyFilesystem
+            | ErrorKind::OutOfMemory
+            | ErrorKind::PermissionDenied
+            | ErrorKind::ResourceBusy
+            | ErrorKind::TimedOut => true,
+            // EIO, ENFILE, EMFILE.
+            _ => matches!(error.raw_os_error(), Some(5 | 23 | 24)),
+        });
+        if machine { Exit::Machine } else { Exit::Usage }
+    }
+
+    /// What it is after a signal, and with things that could not be cleaned up.
+    pub(crate) fn with(self, signal: Option<u8>, unclean: bool) -> Exit {
+        match (self, signal) {
+            (Exit::Failed | Exit::Usage | Exit::Machine, Some(code)) => Exit::Signal(code),
+            (Exit::Fine, _) if unclean => Exit::Unclean,
+            _ => self,
+        }
+    }
+}
+
+/// Begins a file for what a verb yields. One that may not be written is a mistake, and the command ends there.
+pub(crate) fn begin(path: &Path, force: bool) -> anyhow::Result<Result<Output, Exit>> {
+    match Output::create(path, force) {
+        Ok(out) => Ok(Ok(out)),
+        Err(OutputError::Refused(refused)) => {
+            complain(&Problem::error(refused.to_string()).render());
+            Ok(Err(Exit::Usage))
+        }
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -1,12 +1,13 @@
 //! `iowhy report`: the explanation of two sets of runs with every picture, as one HTML file, or from a server.
 
-use std::fs;
-use std::io::Read;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use iowhy_lab::diagnose::{Problem, Problems, Span};
+use anyhow::Context;
+use iowhy_lab::diagnose::{Problem, Problems};
 use iowhy_lab::explain::{Explanation, text};
 use iowhy_lab::report::{self, Report};
+use iowhy_live::guard::Output;
 
 use crate::explain::{self, Sources};
 use crate::output::{self, Exit};
@@ -32,42 +33,12 @@ pub(crate) struct Arguments {
     /// The port to listen on [default: any that is free]
     #[arg(long, value_name = "N", requires = "serve", conflicts_with_all = ["what", "output"])]
     port: Option<u16>,
-    /// Write over a file that is no report
+    /// Write over a file that iowhy did not make
     #[arg(long)]
     force: bool,
     /// The data as one JSON object; with --serve the address
     #[arg(long)]
     json: bool,
-}
-
-/// What a file begins with, at most, in which a report can be told.
-const LOOKED_AT: u64 = 1 << 24;
-
-/// Why a report may not be written to a file.
-pub(crate) fn refused(path: &Path, force: bool) -> Option<Problem> {
-    let name = path.display().to_string();
-    let problem = |text: String| Problem::error(text).at(Span::whole(&name));
-    if path == Path::new("-") {
-        return None;
-    }
-    if path.is_dir() {
-        return Some(problem(format!("`{name}` is a directory")).help("name a file in it"));
-    }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
-        return Some(problem(format!("there is no directory `{}`", folder.display())));
-    }
-    if !path.exists() || force {
-        return None;
-    }
-    let mut known = Vec::new();
-    let read = fs::File::open(path).and_then(|file| file.take(LOOKED_AT).read_to_end(&mut known));
-    if let Err(error) = read {
-        return Some(problem(format!("cannot read `{name}`: {error}")));
-    }
-    let ours = report::html::unpack(&String::from_utf8_lossy(&known)).is_some();
-    let text = || problem(format!("`{name}` exists and is no report")).help("name another file, or say --force");
-    (!ours).then(text)
 }
 
 /// The report of two sides, with their explanation.
@@ -80,15 +51,16 @@ pub(crate) fn of(sources: &Sources, quiet: bool) -> Result<(Report, Explanation)
     Ok((report::make(&sides, &explanation, history)?, explanation))
 }
 
-/// Writes a report: first beside its place, so that no half of one is ever there.
-pub(crate) fn write(path: &Path, report: &Report) -> Result<(), Problems> {
-    let beside = path.with_extension(format!("html.{}.part", std::process::id()));
-    let written = fs::write(&beside, &report.html).and_then(|()| fs::rename(&beside, path));
-    written.map_err(|error| {
-        // It may not have been made at all.
-        let _ = fs::remove_file(&beside);
-        Problems { list: vec![Problem::error(format!("cannot write `{}`: {error}", path.display()))] }
-    })
+/// Begins the file of a report, before the work begins; nothing for standard output.
+pub(crate) fn begin(path: Option<&Path>, force: bool) -> anyhow::Result<Result<Option<Output>, Exit>> {
+    let path = path.filter(|path| *path != Path::new("-"));
+    Ok(path.map(|path| output::begin(path, force)).transpose()?.transpose())
+}
+
+/// Writes it.
+pub(crate) fn write(mut out: Output, report: &Report) -> anyhow::Result<()> {
+    out.write_all(report.html.as_bytes()).context("cannot write the report")?;
+    Ok(out.finish()?)
 }
 
 /// Does what the command line says.
@@ -102,16 +74,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         output::complain(&Problem::error("the data and the page cannot both go to standard output").render());
         return Ok(Exit::Usage);
     }
-    if let Some(problem) = file.and_then(|path| refused(path, arguments.force)) {
-        output::complain(&problem.render());
-        return Ok(Exit::Usage);
-    }
-    let made = of(&arguments.sources, arguments.json).and_then(|(report, explanation)| {
-        if let Some(path) = file.filter(|path| *path != Path::new("-")) {
-            write(path, &report)?;
-        }
-        Ok((report, explanation))
-    });
+    let out = match begin(file, arguments.force)? {
+        Ok(out) => out,
+        Err(exit) => return Ok(exit),
+    };
+    let made = of(&arguments.sources, arguments.json);
     let (report, explanation) = match made {
         Ok(made) => made,
         Err(problems) => {
@@ -119,6 +86,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
             return Ok(Exit::Usage);
         }
     };
+    if let Some(out) = out {
+        write(out, &report)?;
+    }
     match file {
         _ if arguments.json => output::print_json(&report.data)?,
         Some(path) if path != Path::new("-") => {

@@ -10,7 +10,7 @@ use crate::output::{self, Exit};
 
 /// What it is told.
 #[derive(clap::Args)]
-#[command(about = "Runs that were kept: list, show, tag, merge, export")]
+#[command(about = "Runs that were kept: list, show, tag, merge, check, export")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     action: Action,
@@ -60,6 +60,12 @@ enum Action {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Look at every row and file for damage
+    Check {
+        /// Put aside what is damaged, and keep the rest
+        #[arg(long)]
+        repair: bool,
+    },
     /// Write runs, metrics and samples as CSV or JSON files
     Export {
         /// A label, a tag, an id or its beginning; several with commas [default: all]
@@ -86,6 +92,16 @@ enum Kind {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let variable = |name: &str| std::env::var(name).ok();
     let directory = store::directory(arguments.store.as_deref(), &variable).ok_or(StoreError::NoPlace)?;
+    if let Action::Check { repair } = arguments.action {
+        let store = Store::open_unchecked(&directory)?;
+        let checked = if repair { store.repair()? } else { store.check()? };
+        if arguments.json {
+            output::print_json(&store::checked_json(&directory, &checked))?;
+        } else {
+            output::print(&store::checked_text(&checked))?;
+        }
+        return Ok(if checked.damage.is_empty() || checked.repaired { Exit::Fine } else { Exit::Failed });
+    }
     let store = match &arguments.action {
         // Runs of others can be brought to a place that has none yet.
         Action::Merge { .. } => Store::open(&directory)?,
@@ -128,6 +144,7 @@ fn act(store: &Store, action: &Action) -> anyhow::Result<(Value, String)> {
             }
             (store::merged_json(store, &all), store::merged_text(store, &all))
         }
+        Action::Check { .. } => anyhow::bail!("the store is looked at before it is opened"),
         Action::Gc { dry_run } => {
             let swept = store.gc(*dry_run)?;
             (store::swept_json(store, &swept), store::swept_text(&swept))

@@ -1,17 +1,17 @@
 //! `iowhy trace`.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
 use iowhy_lab::diagnose::{Problem, Problems};
-use iowhy_lab::text;
 use iowhy_lab::trace::record::{self, Request};
 use iowhy_lab::trace::{self, FORMATS, Format, stat};
+use iowhy_lab::{store, text};
 use iowhy_live::capture::Level;
+use iowhy_live::guard::Output;
 use iowhy_stack::trace::Trace;
 use iowhy_stack::units::Nanos;
 use serde_json::{Value, json};
@@ -195,33 +195,78 @@ fn form(name: Option<&str>, out: Option<&Path>) -> Result<&'static Format, Probl
     named.map_err(|problem| problem.help(format!("--to {}", known().collect::<Vec<_>>().join("|"))))
 }
 
-/// Writes a trace to a file, or to standard output.
-fn write(trace: &Trace, format: &Format, out: Option<&Path>) -> anyhow::Result<()> {
-    let write = format.write.context("this form is only read")?;
-    let Some(path) = out.filter(|path| *path != Path::new("-")) else {
-        let mut bytes = Vec::new();
-        write(trace, &mut bytes)?;
-        return output::print_bytes(&bytes);
-    };
-    let failed = || format!("cannot write `{}`", path.display());
-    if let Some(write_files) = format.write_files {
-        // `-o x` and `-o x.blktrace` both mean x.blktrace.0, x.blktrace.1, ..
-        let named = path.extension().and_then(|end| end.to_str()).is_some_and(|end| format.extensions.contains(&end));
-        let prefix = if named { path.with_extension("") } else { path.to_owned() };
-        let left_out = write_files(trace, &prefix).with_context(failed)?;
-        if left_out > 0 {
-            let text = format!("{left_out} records have no form in {} and were left out", format.name);
-            output::complain(&Problem::warning(text).render());
+/// Where a trace goes. What may not be written is refused when this is made, before there is a trace.
+enum Sink<'a> {
+    Stdout,
+    File(Output),
+    /// The files of these names (blktrace has one for each CPU).
+    Files(&'a Path),
+}
+
+impl Sink<'_> {
+    fn begin<'a>(format: &Format, out: Option<&'a Path>) -> anyhow::Result<Result<Sink<'a>, Exit>> {
+        let Some(path) = out.filter(|path| *path != Path::new("-")) else { return Ok(Ok(Sink::Stdout)) };
+        if format.write_files.is_some() {
+            return Ok(Ok(Sink::Files(path)));
         }
-        return Ok(());
+        Ok(output::begin(path, false)?.map(Sink::File))
     }
-    let mut file = BufWriter::new(File::create(path).with_context(failed)?);
-    let written = write(trace, &mut file).and_then(|()| file.flush());
-    if written.is_err() && path.is_file() {
-        // Half a trace would be taken for a whole one.
-        let _ = std::fs::remove_file(path);
+}
+
+/// Writes a trace.
+fn write(trace: &Trace, format: &Format, sink: Sink<'_>) -> anyhow::Result<()> {
+    let write = format.write.context("this form is only read")?;
+    match (sink, format.write_files) {
+        (Sink::File(out), _) => {
+            let mut file = BufWriter::new(out);
+            write(trace, &mut file).context("cannot write the trace")?;
+            Ok(file.into_inner().map_err(io::IntoInnerError::into_error)?.finish()?)
+        }
+        (Sink::Files(path), Some(write_files)) => {
+            // `-o x` and `-o x.blktrace` both mean x.blktrace.0, x.blktrace.1, ..
+            let named =
+                path.extension().and_then(|end| end.to_str()).is_some_and(|end| format.extensions.contains(&end));
+            let prefix = if named { path.with_extension("") } else { path.to_owned() };
+            let failed = || format!("cannot write `{}`", path.display());
+            let left_out = write_files(trace, &prefix).with_context(failed)?;
+            if left_out > 0 {
+                let text = format!("{left_out} records have no form in {} and were left out", format.name);
+                output::complain(&Problem::warning(text).render());
+            }
+            Ok(())
+        }
+        (Sink::Stdout | Sink::Files(_), _) => {
+            let mut bytes = Vec::new();
+            write(trace, &mut bytes)?;
+            output::print_bytes(&bytes)
+        }
     }
-    written.with_context(failed)
+}
+
+/// Looks whether what was written can be read again, and is as long.
+fn read_back(trace: &Trace, out: &Path) -> anyhow::Result<()> {
+    let mut problems = Problems::default();
+    let again = trace::load(out, &mut problems).map(|again| again.records.len());
+    anyhow::ensure!(
+        again == Some(trace.records.len()),
+        "`{}` cannot be read again: {}",
+        out.display(),
+        problems.render()
+    );
+    Ok(())
+}
+
+/// Keeps a trace that could not be written where it should go, in the folder of the store; its place.
+fn rescue(trace: &Trace) -> anyhow::Result<PathBuf> {
+    let folder = store::directory(None, &|name| std::env::var(name).ok()).context("there is no place for a store")?;
+    let folder = folder.join("rescued");
+    std::fs::create_dir_all(&folder)?;
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let path = folder.join(format!("{}-{}.parquet", since.as_secs(), std::process::id()));
+    let format = trace::format("parquet").context("Parquet is written")?;
+    write(trace, format, Sink::File(Output::create(&path, false)?))?;
+    read_back(trace, &path)?;
+    Ok(path)
 }
 
 /// What there is to be said of a trace that was written.
@@ -246,10 +291,22 @@ fn record(request: &Request, out: &Path, json: bool) -> anyhow::Result<Exit> {
             return Ok(Exit::Usage);
         }
     };
+    let sink = match Sink::begin(format, Some(out))? {
+        Ok(sink) => sink,
+        Err(exit) => return Ok(exit),
+    };
     crate::doctor::tidy();
     let recorded = record::record(request)?;
     let captured = &recorded.captured;
-    write(&captured.trace, format, Some(out))?;
+    let whole = matches!(sink, Sink::File(_))
+        && format.name == "parquet"
+        && std::fs::metadata(out).map_or(true, |it| it.is_file());
+    let done = write(&captured.trace, format, sink);
+    if let Err(error) = done.and_then(|()| if whole { read_back(&captured.trace, out) } else { Ok(()) }) {
+        let place = rescue(&captured.trace).context("the trace is lost").context(error.to_string())?;
+        output::complain(&format!("the trace is in {} instead\n", place.display()));
+        return Err(error);
+    }
     let mut problems = record::complaints(captured);
     let status = recorded.status;
     let failed = status.filter(|status| !status.success());
@@ -289,10 +346,14 @@ fn convert(action: &str, from: &Path, to: Option<&str>, out: Option<&Path>, json
         output::complain(&problems.render());
         return Ok(Exit::Usage);
     };
+    let sink = match Sink::begin(format, out)? {
+        Ok(sink) => sink,
+        Err(exit) => return Ok(exit),
+    };
     let found = trace::load(from, &mut problems);
     output::complain(&problems.render());
     let Some(trace) = found else { return Ok(Exit::Usage) };
-    write(&trace, format, out)?;
+    write(&trace, format, sink)?;
     if json {
         output::print_json(&written(action, &trace, format, out))?;
     } else if let Some(out) = out {

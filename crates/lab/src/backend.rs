@@ -61,7 +61,7 @@ pub fn cache_name(cache: Cache) -> &'static str {
 pub fn files(paths: impl IntoIterator<Item = PathBuf>) -> Vec<File> {
     paths
         .into_iter()
-        .map(|path| File { path, may_create: false, remove: false, reserve: false, named: false })
+        .map(|path| File { path, may_create: false, remove: false, reserve: false, as_found: true })
         .collect()
 }
 
@@ -147,7 +147,7 @@ pub fn live_plan(job: &Job, names: &[String], dir: &Path, problems: &mut Problem
         };
         let at = made.iter().position(|(file, _)| file.path == path).unwrap_or_else(|| {
             let device = path.starts_with("/dev");
-            let file = File { path, may_create: !device, remove: !device, reserve: false, named: true };
+            let file = File { path, may_create: !device, remove: !device, reserve: false, as_found: false };
             made.push((file, 0));
             made.len() - 1
         });

@@ -13,7 +13,7 @@
 //! A finding is right if it is one of those the plant names: several where events cannot tell them apart (all commands
 //! of one size do not tell a slower start from a slower transfer). Everything follows from the seed.
 
-mod table;
+pub(crate) mod table;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -23,9 +23,10 @@ use iowhy_stack::sim;
 use rayon::prelude::*;
 
 use crate::compare::Verdict;
+use crate::explain::certainty;
 use crate::explain::delta::time_per_operation;
 use crate::explain::digest::{Digest, Observer};
-use crate::explain::{Explanation, Side, explain};
+use crate::explain::{Explanation, Side, Unit, explain};
 use crate::incident::command::{plan_of_command, repetition};
 pub use table::{BASES, Base, Change, PLANTS, Plant};
 
@@ -89,6 +90,21 @@ impl Score {
     pub fn pct(&self, causes: usize, holds: fn(&Case) -> bool) -> f64 {
         let all = self.with(causes).count();
         if all == 0 { 100.0 } else { 100.0 * self.with(causes).filter(|case| holds(case)).count() as f64 / all as f64 }
+    }
+
+    /// How often the first finding had each word, and how often it was a planted cause.
+    pub fn reliability(&self) -> Vec<(&'static str, u32, u32)> {
+        let first = |case: &Case| {
+            let finding = case.explanation.findings.first()?;
+            let right = case.plants.iter().any(|plant| plant.expected.contains(&finding.rule.name));
+            Some((certainty::of(finding.confidence).word, right))
+        };
+        let firsts: Vec<(&str, bool)> = self.cases.iter().filter_map(first).collect();
+        let of = |word: &certainty::Word| {
+            let said = firsts.iter().filter(|(known, _)| *known == word.word);
+            (word.word, said.clone().count() as u32, said.filter(|(_, right)| *right).count() as u32)
+        };
+        certainty::WORDS.iter().map(of).collect()
     }
 
     /// How often a plant was called something: plant, first finding, times; single causes, and none.
@@ -284,6 +300,81 @@ pub fn one(seed: u64, nr: u32) -> Option<Case> {
     case(seed, nr, &AtomicUsize::new(0))
 }
 
+/// A run of any job at any of its places, with up to two causes in it.
+fn any(rng: &mut Rng, runs: u32) -> Option<Vec<Digest>> {
+    let base = pick(rng, BASES);
+    let (on, disk) = *pick(rng, base.places);
+    let mut draft = table::Draft::new(base, on, disk);
+    for _ in 0..rng.below(3) {
+        let fits: Vec<&Plant> = PLANTS.iter().filter(|plant| plant.fits(base, on, disk)).collect();
+        if !fits.is_empty() {
+            let plant = *pick(rng, &fits);
+            draft.apply(pick(rng, plant.changes), true);
+        }
+    }
+    let line = Line { text: draft.text(), neighbour: draft.neighbour };
+    digests(&line, rng.below(1 << 24) as u32, runs)
+}
+
+/// What no explanation may say, whatever the sides are.
+fn broken(explanation: &Explanation) -> Vec<String> {
+    let mut broken = Vec::new();
+    let mut hold = |holds: bool, what: &str, value: f64| {
+        if !holds {
+            broken.push(format!("{what}: {value}"));
+        }
+    };
+    let sum: f64 = explanation.findings.iter().map(|finding| finding.share_pct).sum();
+    hold(sum <= 100.001, "the shares sum to more than the whole", sum);
+    let unexplained = explanation.unexplained_pct;
+    hold((0.0..=100.0).contains(&unexplained), "what is not explained is no share", unexplained);
+    explanation.time_ns.iter().for_each(|ns| hold(ns.is_finite() && *ns >= 0.0, "the time is none", *ns));
+    for layer in &explanation.layers {
+        hold(layer.a.is_finite() && layer.b.is_finite(), layer.layer, layer.delta());
+    }
+    for finding in &explanation.findings {
+        let name = finding.rule.name;
+        hold((0.0..=100.0).contains(&finding.share_pct), &format!("{name}: share"), finding.share_pct);
+        hold((0.0..=1.0).contains(&finding.confidence), &format!("{name}: confidence"), finding.confidence);
+        hold(!finding.claim.contains("NaN"), &format!("{name}: {}", finding.claim), f64::NAN);
+        hold(!finding.claim.contains("inf "), &format!("{name}: {}", finding.claim), f64::INFINITY);
+        for evidence in &finding.evidence {
+            let what = format!("{name}: {}", evidence.what);
+            let of_operation = evidence.unit == Unit::Ns && evidence.what.ends_with("an operation");
+            for (value, time) in [evidence.a, evidence.b].into_iter().zip(explanation.time_ns) {
+                hold(value.is_finite() && value >= 0.0, &what, value);
+                hold(!of_operation || value <= 1.001 * time, &format!("{what} (of {time})"), value);
+                hold(evidence.unit != Unit::Share || value <= 1.001, &what, value);
+            }
+        }
+    }
+    broken
+}
+
+/// Explains `count` pairs of sides, most of which have nothing to do with each other, and says what is wrong with the
+/// explanations. Runs are made once and paired many times. `done` is called after each run.
+pub fn invariants(seed: u64, count: u32, done: &(dyn Fn() + Sync)) -> Vec<String> {
+    let sides = (count / 8).isqrt().clamp(6, 96);
+    let made = |nr: u32| {
+        let side = any(&mut Rng::stream(seed ^ (u64::from(nr) << 32), "any run"), 3);
+        done();
+        side
+    };
+    let runs: Vec<Vec<Digest>> = (0..sides).into_par_iter().filter_map(made).collect();
+    let pair = |nr: u32| {
+        let mut rng = Rng::stream(seed ^ (u64::from(nr) << 32), "pair of runs");
+        let mut side = |label: &str| {
+            let of = pick(&mut rng, &runs);
+            let nr = 1 + rng.below(of.len() as u64) as usize;
+            Side { label: label.to_owned(), runs: of[..nr].to_vec(), ..Side::default() }
+        };
+        let (a, b) = (side("A"), side("B"));
+        let said = broken(&explain(&a, &b, None));
+        said.into_iter().map(|what| format!("pair {nr}: {what}")).collect::<Vec<String>>()
+    };
+    (0..count).into_par_iter().flat_map_iter(pair).collect()
+}
+
 /// Makes `count` cases. `done` is called after each.
 pub fn run(seed: u64, count: u32, done: &(dyn Fn() + Sync)) -> Score {
     let redrawn = AtomicUsize::new(0);
@@ -294,4 +385,13 @@ pub fn run(seed: u64, count: u32, done: &(dyn Fn() + Sync)) -> Score {
     };
     let cases = (0..count).into_par_iter().filter_map(made).collect();
     Score { cases, redrawn: redrawn.into_inner() as u32 }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn explanations_of_any_two_sides_keep_to_what_can_be() {
+        let broken = super::invariants(1, 400, &|| {});
+        assert!(broken.is_empty(), "{} of them: {:#?}", broken.len(), &broken[..broken.len().min(20)]);
+    }
 }

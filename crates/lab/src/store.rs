@@ -30,8 +30,10 @@ mod report;
 mod rows;
 mod samples;
 mod schema;
+mod seal;
 
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,11 +49,12 @@ pub use group::Set;
 pub use in_flight::{Announcement, InFlight};
 pub use merge::Merged;
 pub use report::{
-    exported_json, exported_text, list_text, merged_json, merged_text, moment, run_json, runs_json, show_text,
-    swept_json, swept_text, tagged_json, tagged_text,
+    checked_json, checked_text, exported_json, exported_text, list_text, merged_json, merged_text, moment, run_json,
+    runs_json, show_text, swept_json, swept_text, tagged_json, tagged_text,
 };
 pub use rows::{Design, Filter, NewRun, RunId, StoredFile, StoredRun};
 pub use samples::{MOST, Sampler, live_samples};
+pub use seal::Checked;
 
 /// The database in the directory of a store.
 const DATABASE: &str = "store.sqlite";
@@ -74,6 +77,19 @@ pub const VARIABLE: &str = "IOWHY_STORE";
 pub struct Store {
     directory: PathBuf,
     database: Connection,
+    /// What is read instead of a database that cannot be written and is not closed.
+    _copy: Option<Scratch>,
+}
+
+/// A folder of a copy, which goes when it is dropped.
+#[derive(Debug)]
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What stays is in the folder for what may go.
+        let _ = fs::remove_dir_all(&self.0);
+    }
 }
 
 /// The directory of the store: the one that is named, else that of `IOWHY_STORE`, else `iowhy` where the user keeps
@@ -94,7 +110,9 @@ impl Store {
     pub fn open(directory: &Path) -> Result<Store, StoreError> {
         let data = directory.join(DATA);
         fs::create_dir_all(&data).map_err(|source| StoreError::Folder { path: data.clone(), source })?;
-        Store::connect(directory, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)
+        let store = Store::connect(directory, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+        store.check_structure(false)?;
+        Ok(store)
     }
 
     /// Opens the store in a directory if there is one.
@@ -102,10 +120,64 @@ impl Store {
     /// # Errors
     /// As [`Store::open`], and if there is none.
     pub fn open_existing(directory: &Path) -> Result<Store, StoreError> {
+        let store = Store::open_unchecked(directory)?;
+        store.check_structure(false)?;
+        Ok(store)
+    }
+
+    /// The same without a look at whether its structure is whole, for whoever looks at all of it.
+    ///
+    /// # Errors
+    /// As [`Store::open_existing`].
+    pub fn open_unchecked(directory: &Path) -> Result<Store, StoreError> {
         if !directory.join(DATABASE).exists() {
             return Err(StoreError::Missing { path: directory.to_owned() });
         }
-        Store::connect(directory, OpenFlags::SQLITE_OPEN_READ_WRITE)
+        if is_writable(directory) {
+            Store::connect(directory, OpenFlags::SQLITE_OPEN_READ_WRITE)
+        } else {
+            Store::connect_to_read(directory)
+        }
+    }
+
+    /// Opens a store that this process cannot write: of another user, of a read-only mount. A database that was closed
+    /// is read where it is, another one from a copy.
+    fn connect_to_read(directory: &Path) -> Result<Store, StoreError> {
+        let path = directory.join(DATABASE);
+        let failed = |source| StoreError::sql("read", &path, source);
+        let log = directory.join(format!("{DATABASE}-wal"));
+        if fs::metadata(&log).is_ok_and(|log| log.len() > 0) {
+            return Store::connect_to_copy(directory);
+        }
+        let mut name = String::from("file:");
+        for byte in path.as_os_str().as_encoded_bytes() {
+            match byte {
+                b'/' | b'-' | b'_' | b'.' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => name.push(char::from(*byte)),
+                _ => name.push_str(&format!("%{byte:02X}")),
+            }
+        }
+        name.push_str("?immutable=1");
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let database = Connection::open_with_flags(&name, flags).map_err(failed)?;
+        let store = Store { directory: directory.to_owned(), database, _copy: None };
+        // One of an older version is brought to this one in a copy.
+        if schema::is_current(&store)? { Ok(store) } else { Store::connect_to_copy(directory) }
+    }
+
+    fn connect_to_copy(directory: &Path) -> Result<Store, StoreError> {
+        let since = std::time::SystemTime::now();
+        let copy = std::env::temp_dir().join(format!("iowhy-store-{}-{}", std::process::id(), nanoseconds(since)));
+        let io = |source| StoreError::File { action: "copy", path: directory.join(DATABASE), source };
+        DirBuilder::new().mode(0o700).create(&copy).map_err(io)?;
+        let copy = Scratch(copy);
+        for end in ["", "-wal"] {
+            let from = directory.join(format!("{DATABASE}{end}"));
+            if from.exists() {
+                fs::copy(&from, copy.0.join(format!("{DATABASE}{end}"))).map_err(io)?;
+            }
+        }
+        let store = Store::connect(&copy.0, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        Ok(Store { directory: directory.to_owned(), _copy: Some(copy), ..store })
     }
 
     fn connect(directory: &Path, flags: OpenFlags) -> Result<Store, StoreError> {
@@ -116,7 +188,7 @@ impl Store {
         database.pragma_update(None, "foreign_keys", true).map_err(failed)?;
         // Only with FULL is a commit on the disk when it is said to be.
         database.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
-        let mut store = Store { directory: directory.to_owned(), database };
+        let mut store = Store { directory: directory.to_owned(), database, _copy: None };
         schema::migrate(&mut store)?;
         Ok(store)
     }
@@ -160,6 +232,14 @@ impl Store {
         file.lock_shared().map_err(|source| StoreError::File { action: "lock", path, source })?;
         Ok(Arc::new(file))
     }
+}
+
+/// Whether this process can write the database and the files beside it.
+fn is_writable(directory: &Path) -> bool {
+    let write = |name: &str| File::options().write(true).open(directory.join(name));
+    // The lock is there once something was recorded.
+    write(DATABASE).is_ok()
+        && File::options().write(true).create(true).truncate(false).open(directory.join(LOCK)).is_ok()
 }
 
 /// Nanoseconds since 1970.

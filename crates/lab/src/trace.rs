@@ -3,10 +3,11 @@
 //! [`FORMATS`] is the table of files that a trace is read from and written to; [`read`] and [`load`] find out which one
 //! a file has.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 use iowhy_stack::trace::Trace;
+use iowhy_stack::units::Nanos;
 
 use crate::diagnose::{Problem, Problems, Span};
 use crate::format::{blkparse, blktrace, iolog, perfetto, trace_csv, trace_parquet, tracefs_text};
@@ -17,6 +18,7 @@ pub mod join;
 pub mod phases;
 pub mod record;
 pub mod row;
+pub mod settings;
 pub mod stat;
 pub mod stored;
 
@@ -169,11 +171,47 @@ pub fn read(name: &str, bytes: &[u8], problems: &mut Problems) -> Option<Trace> 
         problems.push(unknown(name));
         return None;
     };
-    match (format.read, format.read_parts) {
+    let found = match (format.read, format.read_parts) {
         (Some(read), _) => read(name, bytes, problems),
         (None, Some(read)) => read(&[Part { name, bytes }], problems),
         (None, None) => None,
+    };
+    found.map(|trace| plausible(name, trace, problems))
+}
+
+/// Times beyond this, 146 years, are damage: nothing adds up with them.
+const LATEST: Nanos = Nanos(1 << 62);
+
+/// Leaves out records that cannot be true, and says so.
+fn plausible(name: &str, mut trace: Trace, problems: &mut Problems) -> Trace {
+    let all = trace.records.len();
+    let first = trace.records.iter().position(|record| record.at > LATEST);
+    if let Some(first) = first {
+        let at = trace.records[first].at.0;
+        trace.records.retain(|record| record.at <= LATEST);
+        let left_out = crate::text::count((all - trace.records.len()) as u64, "record", "records");
+        let text = format!("record {} of {all} has the time {at} ns, beyond 146 years; {left_out} left out", first + 1);
+        problems.push(Problem::error(text).at(Span::whole(name)));
     }
+    trace
+}
+
+/// The longest file of a trace that is read; it is held in memory.
+const MOST_BYTES: u64 = 16 << 30;
+
+/// Reads a file, but none that has no end.
+fn bytes_of(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path)?;
+    let len = file.metadata()?.len();
+    if len <= MOST_BYTES {
+        bytes.reserve_exact(len as usize);
+        file.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+    }
+    if len > MOST_BYTES || bytes.len() as u64 > MOST_BYTES {
+        return Err(std::io::Error::other(format!("it is longer than {} GiB", MOST_BYTES >> 30)));
+    }
+    Ok(bytes)
 }
 
 /// Reads the trace in a file. If the form has a file for each CPU, and the name ends in a number, those beside it with
@@ -184,7 +222,7 @@ pub fn load(path: &Path, problems: &mut Problems) -> Option<Trace> {
     let parts = if path.exists() { siblings(path) } else { numbered(path) };
     let mut files = Vec::new();
     for part in if parts.is_empty() { vec![path.to_path_buf()] } else { parts } {
-        match std::fs::read(&part) {
+        match bytes_of(&part) {
             Ok(bytes) => files.push((part.display().to_string(), bytes)),
             Err(error) => {
                 let text = format!("cannot read the trace `{}`: {error}", part.display());
@@ -198,12 +236,14 @@ pub fn load(path: &Path, problems: &mut Problems) -> Option<Trace> {
         problems.push(unknown(&name));
         return None;
     };
-    if let Some(read) = format.read_parts {
+    let found = if let Some(read) = format.read_parts {
         let parts: Vec<Part<'_>> = files.iter().map(|(name, bytes)| Part { name, bytes }).collect();
-        return read(&parts, problems);
-    }
-    let (name, bytes) = files.iter().find(|(known, _)| *known == name).unwrap_or(&files[0]);
-    format.read.and_then(|read| read(name, bytes, problems))
+        read(&parts, problems)
+    } else {
+        let (name, bytes) = files.iter().find(|(known, _)| *known == name).unwrap_or(&files[0]);
+        format.read.and_then(|read| read(name, bytes, problems))
+    };
+    found.map(|trace| plausible(&name, trace, problems))
 }
 
 /// Files beside this one whose names differ in the number at the end, this one among them; nothing if it has none.
@@ -239,4 +279,21 @@ fn unknown(name: &str) -> Problem {
     Problem::error(format!("`{name}` is no trace in a form that is known"))
         .at(Span::whole(name))
         .help(format!("one of {}", names.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_near_the_end_of_time_are_left_out() {
+        let at = |at: u64| format!("{at},0,7,issue,8388608,,64,4096,R,,,,,,,,,,,,,,,,,\n");
+        let names = "t_ns,cpu,pid,kind,dev,ino,sector,bytes,rwbs,op,fd,offset,len,result,index,count,order,size,\
+                     async_size,ra_pages,mmap_miss,prev_pos,from_dev,from_sector,text,fields\n";
+        let text = format!("#iowhy-trace,1\n{names}{}{}{}", at(5), at(1 << 62), at(u64::MAX));
+        let mut problems = Problems::default();
+        let trace = read("t.csv", text.as_bytes(), &mut problems).expect("a trace");
+        assert_eq!(trace.records.len(), 2, "{}", problems.render());
+        assert!(problems.any_error() && problems.render().contains("record 3 of 3"), "{}", problems.render());
+    }
 }

@@ -186,7 +186,7 @@ fn counted(trace: &Trace, dev: Dev) -> DiskStats {
 /// The same trace if no task ever lost its CPU but by waiting: each on one of its own.
 fn undisturbed(trace: &Trace) -> Trace {
     let mut trace = trace.clone();
-    trace.records.retain(|record| !matches!(&record.seen, Seen::Other { .. }));
+    trace.records.retain(|record| !matches!(&record.seen, Seen::Switch { .. }));
     trace.records.iter_mut().for_each(|record| record.cpu = record.pid);
     trace
 }

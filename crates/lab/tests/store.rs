@@ -439,11 +439,11 @@ fn a_store_of_version_1_is_brought_up_to_date() {
     let n: i64 = database.query_row("SELECT count(*) FROM measurement", [], |row| row.get(0)).expect("a view");
     assert_eq!(n, 2);
     let version: i64 = database.query_row("PRAGMA user_version", [], |row| row.get(0)).expect("a version");
-    assert_eq!(version, 2);
+    assert_eq!(version, 3);
     // A later one is not touched.
-    database.execute_batch("PRAGMA user_version = 3").expect("a version");
+    database.execute_batch("PRAGMA user_version = 4").expect("a version");
     let error = Store::open(&folder.0).expect_err("too new").to_string();
-    assert!(error.contains("version 3") && error.contains("up to 2"), "{error}");
+    assert!(error.contains("version 4") && error.contains("up to 3"), "{error}");
 }
 
 #[test]
@@ -685,4 +685,132 @@ fn the_place_of_the_store_is_the_named_one_or_the_usual_one() {
     ] {
         assert_eq!(of(named, variables).as_deref(), expected, "{named:?} {variables:?}");
     }
+}
+
+/// Everything that can be asked of a store, as text; the error if there is one.
+fn answers(directory: &Path) -> Result<String, StoreError> {
+    let store = Store::open_existing(directory)?;
+    let mut text = String::new();
+    let runs = store.runs(&Filter::default())?;
+    for run in &runs {
+        text.push_str(&format!("{run:?}\n"));
+        for file in &run.files {
+            text.push_str(&format!("{:?}\n", store.rows(&file.hash)?));
+        }
+    }
+    text.push_str(&format!("{:?}\n", store.latencies(&runs, 100)?));
+    for label in ["a", "b", "mine"] {
+        text.push_str(&format!("{:?}\n", store.find(label)?.iter().map(|run| &run.id).collect::<Vec<_>>()));
+    }
+    text.push_str(&format!("{:?}\n", store.calibrations("0123456789abcdef", "job")?));
+    Ok(text)
+}
+
+/// A store with some of everything.
+fn furnished(directory: &Path) -> Store {
+    let store = Store::open(directory).expect("a store");
+    for (nr, label) in (0..).zip(["a", "a", "b", "b", "b"]) {
+        store.record(&with_files(&store, new_run(label, nr))).expect("recorded");
+    }
+    store.tag("b", "mine", false).expect("tagged");
+    store
+        .record_calibration("0123456789abcdef", &calibration("elapsed_s", 3), 7, &json!({ "runs": [1, 2] }))
+        .expect("recorded");
+    store
+}
+
+#[test]
+fn flipped_bits_are_noticed_or_change_no_answer() {
+    let flips: u64 = std::env::var("IOWHY_FLIPS").ok().and_then(|flips| flips.parse().ok()).unwrap_or(300);
+    let whole = scratch("whole");
+    drop(furnished(&whole.0));
+    let expected = answers(&whole.0).expect("it is whole");
+    let files: Vec<PathBuf> = fs::read_dir(whole.0.join("data"))
+        .expect("data")
+        .map(|entry| entry.expect("a file").path())
+        .chain([whole.0.join("store.sqlite")])
+        .collect();
+    let mut rng = Rng::stream(17, "flips");
+    let (mut noticed, mut without) = (0, 0);
+    for nr in 0..flips {
+        // The database, where most can go wrong, as often as all others.
+        let path = if nr % 2 == 0 { &files[files.len() - 1] } else { &files[rng.below(files.len() as u64) as usize] };
+        let bytes = fs::read(path).expect("a file");
+        let (at, bit) = (rng.below(bytes.len() as u64) as usize, rng.below(8));
+        let mut flipped = bytes.clone();
+        flipped[at] ^= 1 << bit;
+        fs::write(path, &flipped).expect("written");
+        let name = path.file_name().expect("a name").to_string_lossy();
+        match answers(&whole.0) {
+            Err(_) => noticed += 1,
+            Ok(found) => {
+                assert!(found == expected, "bit {bit} of byte {at} of {name} changes an answer");
+                without += 1;
+            }
+        }
+        for end in ["-wal", "-shm"] {
+            let _ = fs::remove_file(whole.0.join(format!("store.sqlite{end}")));
+        }
+        fs::write(path, &bytes).expect("written");
+    }
+    println!("{flips} flips: {noticed} noticed, {without} without effect");
+    assert!(noticed > flips / 2);
+}
+
+#[test]
+fn what_is_damaged_is_put_aside_and_the_rest_is_kept() {
+    let folder = scratch("damaged");
+    let store = furnished(&folder.0);
+    let runs = store.runs(&Filter::default()).expect("runs");
+    let broken_file = store.data_path(&runs[0].files[0].hash);
+    drop(store);
+    let database = Connection::open(folder.0.join("store.sqlite")).expect("a database");
+    database.execute_batch("DROP TRIGGER metric_is_kept; UPDATE metric SET value = 99 WHERE run = 3").expect("changed");
+    let trigger = "CREATE TRIGGER metric_is_kept BEFORE UPDATE ON metric BEGIN SELECT RAISE(ABORT, 'runs are never \
+                   changed'); END";
+    database.execute_batch(trigger).expect("as before");
+    drop(database);
+    let mut bytes = fs::read(&broken_file).expect("a file");
+    bytes[100] ^= 4;
+    fs::write(&broken_file, &bytes).expect("written");
+    assert!(matches!(answers(&folder.0), Err(StoreError::Damaged { .. })));
+    let open = || Store::open_unchecked(&folder.0).expect("it opens");
+    let checked = open().check().expect("an answer");
+    assert_eq!((checked.damage.len(), checked.repaired), (2, false), "{:#?}", checked.damage);
+    assert!(open().repair().expect("repaired").repaired);
+    let store = Store::open_existing(&folder.0).expect("it opens");
+    let left = store.runs(&Filter::default()).expect("runs");
+    assert_eq!(left.iter().map(|run| run.seed).collect::<Vec<_>>(), [0, 1, 3, 4]);
+    assert_eq!(store.find("mine").expect("the tag").len(), 2);
+    assert!(store.calibrations("0123456789abcdef", "job").expect("kept").len() == 1);
+    assert_eq!(fs::read_dir(folder.0.join("damaged")).expect("a folder").count(), 2);
+}
+
+#[test]
+fn a_store_that_cannot_be_written_can_be_read() {
+    let folder = scratch("read-only");
+    drop(furnished(&folder.0));
+    let expected = answers(&folder.0).expect("it is whole");
+    // Root writes whatever the permissions say: only a mount keeps it from that.
+    let mount = |flags: &[&str]| Command::new("mount").args(flags).arg(&folder.0).arg(&folder.0).status();
+    if !mount(&["--bind"]).is_ok_and(|status| status.success()) {
+        println!("skipped: a read-only mount needs root");
+        return;
+    }
+    struct Mounted<'a>(&'a Path);
+    impl Drop for Mounted<'_> {
+        fn drop(&mut self) {
+            let _ = Command::new("umount").arg(self.0).status();
+        }
+    }
+    let mounted = Mounted(&folder.0);
+    let read_only = Command::new("mount").args(["-o", "remount,ro,bind"]).arg(&folder.0).status();
+    assert!(read_only.is_ok_and(|status| status.success()));
+    assert_eq!(answers(&folder.0).expect("it can be read"), expected);
+    let store = Store::open_existing(&folder.0).expect("it opens");
+    assert!(store.record(&new_run("c", 9)).is_err());
+    let here = scratch("here");
+    assert_eq!(Store::open(&here.0).expect("a store").merge(&folder.0).expect("merged").runs, 5);
+    drop((store, mounted));
+    assert_eq!(answers(&folder.0).expect("it can be read"), expected);
 }

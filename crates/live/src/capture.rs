@@ -300,9 +300,12 @@ impl Capture {
         let mut missing = Vec::new();
         let mut shapes = BTreeMap::new();
         let mut nr_asked = 0;
-        for event in EVENTS.iter().filter(|event| event.level <= ask.level) {
+        // Of a whole machine the states of the tasks would be more than all the rest.
+        let states = ask.of_tasks() || ask.level == Level::Full;
+        let asked = |event: &&events::Event| event.level <= ask.level && (event.place != Place::State || states);
+        for event in EVENTS.iter().filter(asked) {
             let instance = match event.place {
-                Place::Task => &tasks,
+                Place::Task | Place::State => &tasks,
                 Place::Page if ask.inodes.is_empty() && ask.devices.is_empty() => &tasks,
                 Place::Page | Place::Block | Place::Remap => &devices,
             };
@@ -383,7 +386,7 @@ impl Capture {
     /// Ends it, removes what was made for it, and decodes what was seen.
     ///
     /// # Errors
-    /// If a file of tracefs cannot be read, or something could not be undone.
+    /// If a file of tracefs cannot be read.
     pub fn stop(mut self) -> Result<Captured, CaptureError> {
         let Some(running) = self.running.take() else { return Ok(Captured::default()) };
         let Running { tracefs, instances, shapes, reader, held } = running;
@@ -398,9 +401,8 @@ impl Capture {
         }
         let known = instance::saved_names(&tracefs);
         drop(instances);
-        if let Some(guard) = self.guard.take() {
-            guard.undo()?;
-        }
+        // What was seen is not lost because of what cannot be undone.
+        self.guard.take().into_iter().for_each(Guard::release);
         let own = decode::Own { threads: std::mem::take(&mut self.own), children: self.children };
         let mut decoded = decode::Decoded { own, ..decode::Decoded::default() };
         for page in taken.pages() {

@@ -39,6 +39,7 @@ use iowhy_stack::rng::Rng;
 use iowhy_stack::units::SECTOR_BYTES;
 use serde::{Deserialize, Serialize};
 
+use crate::guard;
 use crate::ledger::{self, LedgerError};
 use control::{Answer, Ask, PATIENCE, Wire};
 pub use control::{Change, Counters};
@@ -132,6 +133,9 @@ pub enum DiskError {
     /// Its processes have died.
     #[error("the disk `{0}` is dead; `iowhy doctor --fix` takes away what is left of it")]
     Dead(String),
+    /// It is not ready yet.
+    #[error("the disk `{0}` is being made; try again")]
+    Making(String),
     /// It cannot be made as it is asked for.
     #[error("{0}")]
     Spec(String),
@@ -489,6 +493,7 @@ fn start(spec: Spec) -> Result<Held, DiskError> {
     let program = std::env::current_exe().map_err(process("find this program"))?;
     let mut command = Command::new(program);
     command.args(KEEP).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).current_dir("/");
+    command.env(guard::VARIABLE, guard::for_children());
     let mut keeper = command.spawn().map_err(process("start the keeper of the disk"))?;
     let (Some(mut line), Some(said)) = (keeper.stdin.take(), keeper.stdout.take()) else {
         return Err(DiskError::Refused("the keeper has no pipes".to_owned()));
@@ -525,10 +530,29 @@ pub fn serve() -> Result<(), DiskError> {
     server::serve(&spec, io::stdin().as_fd().as_raw_fd(), wire).map_err(DiskError::Server)
 }
 
+/// The living process that keeps a disk, or makes it: its number and start.
+fn keeper(name: &str) -> Option<(u32, u64)> {
+    ledger::owner_of(&ledger::state_directory(), &folder(name))
+}
+
+/// Ends keepers that do not answer although their disk was made; what they have made can be undone then.
+pub(crate) fn end_silent() {
+    for (name, state) in list().unwrap_or_default() {
+        if state.is_err()
+            && socket(&name).exists()
+            && let Some((pid, start)) = keeper(&name)
+        {
+            // Whoever does not die is still there for the next look.
+            let _ = ledger::end_process(pid, start);
+        }
+    }
+}
+
 /// Asks a keeper something.
 fn ask(name: &str, what: &Ask) -> Result<Answer, DiskError> {
     let path = socket(name);
     let stream = UnixStream::connect(&path).map_err(|_| match folder(name).exists() {
+        true if !path.exists() && keeper(name).is_some() => DiskError::Making(name.to_owned()),
         true => DiskError::Dead(name.to_owned()),
         false => DiskError::Unknown(name.to_owned()),
     })?;

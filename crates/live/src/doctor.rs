@@ -126,6 +126,9 @@ const LOOK: Duration = Duration::from_millis(250);
 /// If the folder of the ledgers cannot be read, or is not ours.
 pub fn examine(directory: &Path, fix: bool) -> Result<Report, LedgerError> {
     let state_directory = ledger::state_directory();
+    if fix {
+        crate::disk::end_silent();
+    }
     let left = if fix { ledger::sweep(&state_directory)? } else { ledger::left_behind(&state_directory)? };
     let running = ledger::running(&state_directory);
     let signs = Signs::take(running.len());

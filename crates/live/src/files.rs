@@ -6,14 +6,17 @@
 //! open      once for each set of descriptors that uses it, with the flags of the threads of that set
 //! ```
 
-use std::fs::{self, File, OpenOptions};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
 
 use iowhy_stack::rng::Rng;
 
+use crate::guard::{Seen, mark};
 use crate::plan::{OpenSync, Verify};
 use crate::{plan, verify};
 
@@ -61,6 +64,7 @@ impl From<io::Error> for LayOutError {
 /// through `progress`, 0 before the first, and ends early if a signal asks for it.
 pub(crate) fn lay_out(
     file: &plan::File,
+    seen: &Seen,
     number: u32,
     need: &Need,
     progress: &mut dyn FnMut(u64),
@@ -69,7 +73,7 @@ pub(crate) fn lay_out(
     if let Ok(metadata) = &existing
         && metadata.file_type().is_block_device()
     {
-        let bytes = size_of(&File::open(&file.path)?)?;
+        let bytes = size_of(&seen.open(false, 0)?)?;
         return if bytes < need.bytes { Err(LayOutError::Small(bytes)) } else { Ok(()) };
     }
     if !file.may_create {
@@ -84,7 +88,7 @@ pub(crate) fn lay_out(
     if from >= need.bytes && file.path.exists() {
         return Ok(());
     }
-    let open = OpenOptions::new().write(true).create(true).truncate(false).open(&file.path)?;
+    let open = seen.open(true, 0)?;
     // Whoever serves the disk hears of it before the first byte.
     progress(0);
     if need.data {
@@ -93,12 +97,22 @@ pub(crate) fn lay_out(
             reserve(&open, need.bytes, libc::FALLOC_FL_KEEP_SIZE)?;
         }
         write_data(&open, number, from, need, progress)?;
+        renew_mark(&open);
         // As fio (`create_fsync`): pages that are still dirty could not be dropped when threads start.
         open.sync_data()?;
     } else {
         allocate(&open, need.bytes)?;
+        renew_mark(&open);
     }
     Ok(())
+}
+
+/// Gives a file of ours a mark with its new size; before it is synced, or the journal would write in the middle of a
+/// run.
+fn renew_mark(file: &File) {
+    if mark::is_marked(file) {
+        mark::mark(file);
+    }
 }
 
 /// Gives a file its size and, where the file system can, its blocks.
@@ -187,9 +201,41 @@ impl Flags {
 }
 
 /// Opens a file that is there.
-pub(crate) fn open(path: &Path, flags: Flags) -> io::Result<File> {
+pub(crate) fn open(seen: &Seen, flags: Flags) -> io::Result<File> {
     let direct = if flags.direct { libc::O_DIRECT } else { 0 };
-    OpenOptions::new().read(true).write(flags.write).custom_flags(direct | flags.sync).open(path)
+    seen.open(flags.write, direct | flags.sync)
+}
+
+/// What a file system keeps free at least: a twentieth of it, or this.
+const KEPT_FREE: u64 = 1 << 30;
+
+/// Looks whether the files that are to be made or made longer fit where they are to be, with some room left. Yields
+/// the first that does not, the bytes that are missing there and those that can be had.
+pub(crate) fn room(files: &[(&Path, u64)]) -> Option<(PathBuf, u64, u64)> {
+    let mut wanted: BTreeMap<u64, (&Path, u64)> = BTreeMap::new();
+    for (path, bytes) in files {
+        let metadata = fs::metadata(path).ok();
+        let have = metadata.as_ref().map_or(0, |it| it.blocks() * 512);
+        let place = path.ancestors().skip(1).map(|it| if it == Path::new("") { Path::new(".") } else { it });
+        let device = metadata.or_else(|| place.filter_map(|it| fs::metadata(it).ok()).next()).map(|it| it.dev());
+        let sum = wanted.entry(device?).or_insert((path, 0));
+        sum.1 += bytes.saturating_sub(have);
+    }
+    wanted.into_values().filter(|(_, bytes)| *bytes > 0).find_map(|(path, bytes)| {
+        let mut place = path.ancestors().map(|it| if it == Path::new("") { Path::new(".") } else { it });
+        let place = std::ffi::CString::new(place.find(|it| it.exists())?.as_os_str().as_bytes()).ok()?;
+        // SAFETY: the path ends with a zero, and the structure may hold any bytes and lives through the call.
+        let found = unsafe {
+            let mut found: libc::statvfs64 = std::mem::zeroed();
+            if libc::statvfs64(place.as_ptr(), &raw mut found) != 0 {
+                return None;
+            }
+            found
+        };
+        let kept = (found.f_blocks * found.f_frsize / 20).min(KEPT_FREE);
+        let free = (found.f_bavail * found.f_frsize).saturating_sub(kept);
+        (bytes > free).then(|| (path.to_owned(), bytes, free))
+    })
 }
 
 /// Allows the process as many open files as it may have at most. Says whether that is more than before.

@@ -1,34 +1,42 @@
-//! What may be written. Before a run makes or writes anything, every file of its plan is looked at; what somebody may
-//! miss is refused unless the user names it (`--allow-write=/dev/loop7`).
+//! What may be written: what is empty, what iowhy made, and what the user names. Every place that opens a file of
+//! somebody else for writing, replaces one or formats a device asks here.
 //!
 //! ```text
 //! refused                                                     allowed by
-//! a block device that is mounted, partitioned, used as swap,  --allow-write=DEVICE
-//!   held by another device, open exclusively, or that holds
-//!   a file system or another known format
-//! an existing file that is not empty and not ours, if the     --allow-write=FILE
-//!   user gave its name (names made from the job's are ours);
+//! a block device in use (see `device.rs`), or whose contents  --allow-write=DEVICE
+//!   are neither zero nor what a run of iowhy left
+//! a file with data that carries no mark of ours (`mark.rs`),  --allow-write=FILE, or a folder above it
+//!   but the files of sysbench's names, as sysbench does;
 //!   a file used as swap or by a loop device
-//! a file outside the job's folder, or reached by a symlink    --allow-write=FILE
-//! a folder, a socket, a pipe, a character device (but null    nothing
-//!   and zero)
+//! a file outside the job's folder, or reached by a symlink    --allow-write=FILE, or a folder above it
+//! a file of the kernel (/proc, /sys), a folder, a socket, a   nothing
+//!   pipe, a character device (but null and zero)
 //! ```
 //!
-//! The rules ([`decide`]) are a function of [`Facts`]; [`Facts::gather`] finds them out. Reading is always allowed, but
-//! of what could never be read; a file that the run would have to make longer first counts as written.
+//! `IOWHY_ALLOW_WRITE` allows the same, names with colons between them. The rules ([`decide`]) are a function of
+//! [`Facts`], which are found out about an open descriptor; what is written later is opened through [`Seen`], which
+//! refuses another inode. Reading is always allowed; a file that the run would have to make longer first counts as
+//! written. Files that a verb writes (`--output`) go through [`Output`].
 
-use std::ffi::OsStr;
+mod device;
+pub(crate) mod mark;
+mod output;
+
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use iowhy_stack::job::{Job, Workload};
 use iowhy_stack::workload::Mix;
 
-use crate::ledger;
-use crate::machine::{self, Mount};
+use crate::machine;
 use crate::plan::{Allow, Plan};
+use device::{Surroundings, Use};
+
+pub use output::{Output, OutputError};
 
 /// Kinds of files.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -44,6 +52,8 @@ pub enum Kind {
     Block,
     /// A character device that takes everything and keeps nothing.
     Sink,
+    /// A file of the kernel, in /proc, /sys and the like.
+    Pseudo,
     /// Something else.
     Other,
 }
@@ -59,7 +69,7 @@ pub struct Facts {
     pub link: bool,
     /// It is outside the job's folder.
     pub outside: bool,
-    /// Its size.
+    /// Its size; 0 if it is nothing but a hole.
     pub bytes: u64,
     /// An earlier run of ours made it.
     pub ours: bool,
@@ -71,10 +81,10 @@ pub struct Facts {
     pub partitions: Vec<String>,
     /// Devices that are made of it; for a file: the loop devices.
     pub holders: Vec<String>,
-    /// Somebody has it open exclusively.
-    pub busy: bool,
-    /// What its first bytes look like.
-    pub holds: Option<&'static str>,
+    /// Who has it open exclusively, or for writing.
+    pub busy: Option<String>,
+    /// What is on it that may be missed.
+    pub holds: Option<String>,
 }
 
 /// What a run wants to do with a file.
@@ -82,8 +92,8 @@ pub struct Facts {
 pub struct Intent {
     /// It writes to it.
     pub writes: bool,
-    /// The user gave its name.
-    pub named: bool,
+    /// Whatever data it has may go, as sysbench has it with its own names.
+    pub as_found: bool,
     /// The user allowed it to be written.
     pub allowed: bool,
 }
@@ -103,15 +113,21 @@ pub enum Reason {
     /// The kernel swaps to it.
     #[error("it is used as swap")]
     Swap,
-    /// Somebody has opened it exclusively.
-    #[error("somebody has it open exclusively")]
-    Busy,
+    /// Somebody has opened it.
+    #[error("{0}")]
+    Busy(String),
     /// It is not empty.
     #[error("it holds {0}")]
-    Holds(&'static str),
+    Holds(String),
     /// It holds somebody's data.
     #[error("it exists already, holds {0} bytes, and no run of iowhy made it")]
     Foreign(u64),
+    /// It is the kernel's.
+    #[error("it is a file of the kernel")]
+    Kernel,
+    /// Another one has come to its name.
+    #[error("it was replaced while it was looked at")]
+    Replaced,
     /// It is outside the job's folder.
     #[error("it is {}, outside the folder of the job", .0.display())]
     Outside(PathBuf),
@@ -133,7 +149,7 @@ fn list(words: impl Iterator<Item = String>) -> String {
 impl Reason {
     /// Whether the user can allow it.
     pub fn can_be_allowed(&self) -> bool {
-        !matches!(self, Reason::Directory | Reason::Strange)
+        !matches!(self, Reason::Directory | Reason::Strange | Reason::Kernel | Reason::Replaced)
     }
 }
 
@@ -151,7 +167,7 @@ impl std::fmt::Display for Refusal {
         let path = self.path.display();
         write!(f, "will not use {path}: {}", self.reason)?;
         if self.reason.can_be_allowed() {
-            write!(f, "; if its contents may be lost: --allow-write={path}")?;
+            write!(f, "; if its contents may be lost: --allow-write={path} or IOWHY_ALLOW_WRITE={path}")?;
         }
         Ok(())
     }
@@ -167,6 +183,7 @@ pub fn decide(intent: Intent, facts: &Facts) -> Option<Reason> {
     match facts.kind {
         Kind::Directory => return Some(Reason::Directory),
         Kind::Other => return Some(Reason::Strange),
+        Kind::Pseudo if intent.writes => return Some(Reason::Kernel),
         Kind::Sink => return None,
         _ if !intent.writes || intent.allowed => return None,
         _ => {}
@@ -184,7 +201,8 @@ pub fn decide(intent: Intent, facts: &Facts) -> Option<Reason> {
         return Some(Reason::Held(facts.holders.clone()));
     }
     if facts.kind == Kind::Block {
-        return if facts.busy { Some(Reason::Busy) } else { facts.holds.map(Reason::Holds) };
+        let busy = facts.busy.clone().map(Reason::Busy);
+        return busy.or_else(|| facts.holds.clone().map(Reason::Holds));
     }
     if facts.outside {
         return Some(Reason::Outside(facts.real.clone()));
@@ -192,22 +210,42 @@ pub fn decide(intent: Intent, facts: &Facts) -> Option<Reason> {
     if facts.link {
         return Some(Reason::Link(facts.real.clone()));
     }
-    let foreign = facts.kind == Kind::Regular && facts.bytes > 0 && !facts.ours && intent.named;
+    let foreign = facts.kind == Kind::Regular && facts.bytes > 0 && !facts.ours && !intent.as_found;
     foreign.then_some(Reason::Foreign(facts.bytes))
 }
 
-/// Looks at every file of a plan.
+/// Looks at every file of a plan; yields what was seen of each, in the order of the plan.
 ///
 /// # Errors
 /// What is refused, all of it.
-pub fn check(plan: &Plan) -> Result<(), Refused> {
-    let files = plan.job.workload.files();
-    let wanted = plan.files.iter().zip(&files).zip(0..).map(|((file, spec), nr)| {
-        let grows =
-            || file.may_create && fs::metadata(&file.path).is_ok_and(|it| it.is_file() && it.len() < spec.bytes);
-        Wanted { path: &file.path, writes: writes(&plan.job, nr) || grows(), named: file.named }
-    });
-    check_files(wanted, &plan.allow)
+pub fn check(plan: &Plan) -> Result<Vec<Seen>, Refused> {
+    note_devices();
+    let around = Surroundings::read();
+    // A file under several names is looked at once: a device can be held once only.
+    let keys: Vec<PathBuf> =
+        plan.files.iter().map(|file| real_path(&file.path).unwrap_or_else(|| file.path.clone())).collect();
+    let mut users_of: BTreeMap<&PathBuf, Vec<usize>> = BTreeMap::new();
+    keys.iter().enumerate().for_each(|(nr, key)| users_of.entry(key).or_default().push(nr));
+    let (mut refused, mut seen) = (Vec::new(), BTreeMap::new());
+    let specs = plan.job.workload.files();
+    for (key, users) in users_of {
+        let path = &plan.files[users[0]].path;
+        let writes = users.iter().any(|nr| writes(&plan.job, *nr as u32));
+        let as_found = users.iter().all(|nr| plan.files[*nr].as_found);
+        let grows = |metadata: &fs::Metadata| {
+            let short = |nr: &usize| plan.files[*nr].may_create && metadata.len() < specs[*nr].bytes;
+            metadata.is_file() && users.iter().any(short)
+        };
+        match look(Wanted { path, writes, as_found }, &grows, &plan.allow, &around) {
+            Ok(one) => drop(seen.insert(key, one)),
+            Err(refusal) => refused.push(refusal),
+        }
+    }
+    if !refused.is_empty() {
+        return Err(Refused(refused));
+    }
+    let of = |(key, file): (&PathBuf, &crate::plan::File)| Seen { path: file.path.clone(), ..seen[key].clone() };
+    Ok(keys.iter().zip(&plan.files).map(of).collect())
 }
 
 /// A file that is to be used.
@@ -217,28 +255,188 @@ pub struct Wanted<'a> {
     pub path: &'a Path,
     /// It is written.
     pub writes: bool,
-    /// The user gave its name.
-    pub named: bool,
+    /// Whatever data it has may go.
+    pub as_found: bool,
 }
 
-/// Looks at files of a run that has no plan (sysbench's preparation, programs that are only started).
+/// What a name led to when it was looked at. Everything is opened through this, so that nothing else is written.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    path: PathBuf,
+    /// Device, inode, time of birth; `None` if there was nothing.
+    identity: Option<(u64, u64, i128)>,
+    /// A symlink is followed: it is only read, or allowed.
+    follow: bool,
+    /// A device that is written, held exclusively.
+    held: Option<Arc<File>>,
+}
+
+impl Seen {
+    /// Whether there was something.
+    pub fn is_there(&self) -> bool {
+        self.identity.is_some()
+    }
+
+    /// What has been made where there was nothing.
+    ///
+    /// # Errors
+    /// If it cannot be looked at.
+    pub fn became(&mut self, file: &File) -> io::Result<()> {
+        self.identity = Some(identity(&file.metadata()?));
+        Ok(())
+    }
+
+    /// Opens what was seen.
+    ///
+    /// # Errors
+    /// If that fails, or there is something else now.
+    pub fn open(&self, write: bool, flags: i32) -> io::Result<File> {
+        let flags = if self.follow { flags } else { flags | libc::O_NOFOLLOW };
+        let file = OpenOptions::new().read(true).write(write).custom_flags(flags).open(&self.path)?;
+        match self.identity {
+            Some(seen) if seen == identity(&file.metadata()?) => Ok(file),
+            None if !write => Ok(file),
+            _ => Err(io::Error::other(Reason::Replaced.to_string())),
+        }
+    }
+
+    /// What a device holds now is ours. It is looked at later, see [`note_devices`]: a capture may still be going on.
+    pub fn note(&self) {
+        let number = self.held.as_ref().and_then(|device| device.metadata().ok());
+        if let Some(number) = number.map(|metadata| machine::split_device(metadata.rdev())) {
+            WRITTEN.lock().unwrap_or_else(PoisonError::into_inner).push((self.path.clone(), number));
+        }
+    }
+}
+
+/// Devices that runs of this process have written.
+static WRITTEN: Mutex<Vec<(PathBuf, (u32, u32))>> = Mutex::new(Vec::new());
+
+/// Notes what devices hold that runs of this process have written. Before the next run, and at the end of the process.
+pub fn note_devices() {
+    let mut written = std::mem::take(&mut *WRITTEN.lock().unwrap_or_else(PoisonError::into_inner));
+    written.sort_unstable();
+    written.dedup();
+    for (path, number) in written {
+        // Without it the next run refuses to write, and says how to allow it.
+        let _ = device::note(&path, number);
+    }
+}
+
+fn identity(metadata: &fs::Metadata) -> (u64, u64, i128) {
+    (metadata.dev(), metadata.ino(), mark::born_ns(metadata))
+}
+
+/// Opens a name without being able to read or write what it leads to; `None` if there is nothing.
+fn hold(path: &Path, flags: i32) -> io::Result<Option<File>> {
+    match OpenOptions::new().read(true).custom_flags(libc::O_PATH | flags).open(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Looks at one file and decides; `grows` says of an existing one whether it would have to be made longer.
+fn look(
+    wanted: Wanted<'_>,
+    grows: &dyn Fn(&fs::Metadata) -> bool,
+    allow: &Allow,
+    around: &Surroundings,
+) -> Result<Seen, Refusal> {
+    let Wanted { path, writes, as_found } = wanted;
+    let refusal = |reason| Refusal { path: path.to_owned(), reason };
+    let failed = |error: io::Error| refusal(Reason::Holds(format!("what cannot be looked at: {error}")));
+    let mut handle = hold(path, libc::O_NOFOLLOW).map_err(failed)?;
+    let link = handle.as_ref().and_then(|file| file.metadata().ok()).is_some_and(|metadata| metadata.is_symlink());
+    if link {
+        handle = hold(path, 0).map_err(failed)?;
+    }
+    let metadata = handle.as_ref().map(File::metadata).transpose().map_err(failed)?;
+    let writes = writes || metadata.as_ref().is_some_and(grows);
+    let real = match &handle {
+        Some(file) => fs::read_link(mark::through(file)).ok(),
+        None => real_path(path),
+    };
+    let is_block = metadata.as_ref().is_some_and(|metadata| metadata.file_type().is_block_device());
+    let allowed = is_allowed(path, real.as_deref().unwrap_or(path), is_block, allow);
+    let mut held = None;
+    let facts = Facts::gather(handle.as_ref(), real, path, link, allow.directory.as_deref(), around);
+    let intent = Intent { writes, as_found, allowed };
+    let facts = match (&handle, is_block && writes) {
+        (Some(handle), true) => facts.of_device(handle, allowed, around, &mut held),
+        _ => facts,
+    };
+    match decide(intent, &facts) {
+        Some(reason) => Err(refusal(reason)),
+        None => Ok(Seen {
+            path: path.to_owned(),
+            identity: metadata.as_ref().map(identity),
+            follow: !writes || allowed || is_block,
+            held: held.map(Arc::new),
+        }),
+    }
+}
+
+/// Looks at a file of a run that has no plan.
 ///
 /// # Errors
-/// What is refused, all of it.
-pub fn check_files<'a>(files: impl IntoIterator<Item = Wanted<'a>>, allow: &Allow) -> Result<(), Refused> {
-    let mut refused = Vec::new();
-    let surroundings = Surroundings::read();
-    for Wanted { path, writes, named } in files {
-        let facts = Facts::gather(path, allow.directory.as_deref(), &surroundings);
-        let intent = Intent { writes, named, allowed: is_allowed(path, &facts.real, allow) };
-        refused.extend(decide(intent, &facts).map(|reason| Refusal { path: path.to_owned(), reason }));
-    }
-    if refused.is_empty() { Ok(()) } else { Err(Refused(refused)) }
+/// If it may not be used.
+pub fn check_file(wanted: Wanted<'_>, allow: &Allow) -> Result<Seen, Refused> {
+    look(wanted, &|_| false, allow, &Surroundings::read()).map_err(|refusal| Refused(vec![refusal]))
 }
 
-/// Whether the user named a file, by this name or by another.
-fn is_allowed(path: &Path, real: &Path, allow: &Allow) -> bool {
-    allow.write.iter().any(|named| named == path || real_path(named).is_some_and(|named| named == real))
+/// Opens a file, not a device, that is written where the user says (the data of a modelled disk), and marks it. One
+/// that is not there is made, for this user alone.
+///
+/// # Errors
+/// If it may not be written, or cannot be.
+pub(crate) fn open_named(path: &Path) -> Result<File, OutputError> {
+    let failed = |error| OutputError::Io { path: path.to_owned(), error };
+    let wanted = Wanted { path, writes: true, as_found: false };
+    let seen = check_file(wanted, &Allow::default())?;
+    let file = if seen.is_there() {
+        seen.open(true, 0)
+    } else {
+        OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
+    };
+    let file = file.map_err(failed)?;
+    if !file.metadata().map_err(failed)?.is_file() {
+        return Err(failed(io::Error::other("it is not a file")));
+    }
+    mark::mark(&file);
+    Ok(file)
+}
+
+/// What every verb of this process allows besides: of its command line (set once) and of `IOWHY_ALLOW_WRITE`.
+pub fn allow_everywhere(paths: Vec<PathBuf>) {
+    let _ = EVERYWHERE.set(paths);
+}
+
+/// What is allowed everywhere, as a process that this one starts is to have it in `IOWHY_ALLOW_WRITE`.
+pub fn for_children() -> std::ffi::OsString {
+    let variable = std::env::var_os(VARIABLE).unwrap_or_default();
+    let paths = std::env::split_paths(&variable).chain(EVERYWHERE.get().into_iter().flatten().cloned());
+    std::env::join_paths(paths.filter(|path| *path != Path::new(""))).unwrap_or(variable.clone())
+}
+
+/// Paths that may be written, with colons between them.
+pub const VARIABLE: &str = "IOWHY_ALLOW_WRITE";
+
+static EVERYWHERE: OnceLock<Vec<PathBuf>> = OnceLock::new();
+
+/// Whether the user has named this very file.
+pub(crate) fn names(path: &Path, allow: &Allow) -> bool {
+    is_allowed(path, &real_path(path).unwrap_or_else(|| path.to_owned()), true, allow)
+}
+
+/// Whether the user named a file, by this name or by another, or (not `alone`) a folder above it. Devices have to be
+/// named themselves.
+fn is_allowed(path: &Path, real: &Path, alone: bool, allow: &Allow) -> bool {
+    let variable = std::env::var_os(VARIABLE).unwrap_or_default();
+    let of_variable: Vec<PathBuf> = std::env::split_paths(&variable).filter(|path| *path != Path::new("")).collect();
+    let named = allow.write.iter().chain(&of_variable).chain(EVERYWHERE.get().into_iter().flatten());
+    let covers = |named: &Path| named == real || !alone && named.is_dir() && real.starts_with(named);
+    named.into_iter().any(|named| named == path || real_path(named).is_some_and(|named| covers(&named)))
 }
 
 /// Whether a job writes to a file.
@@ -281,161 +479,104 @@ fn real_path(path: &Path) -> Option<PathBuf> {
     rest.components().all(|part| matches!(part, std::path::Component::Normal(_))).then(|| real.join(rest))
 }
 
-/// What is the same for all files.
-struct Surroundings {
-    mounts: Vec<Mount>,
-    swaps: Vec<PathBuf>,
-    loops: Vec<(String, PathBuf)>,
-}
+/// File systems whose files are the kernel's own (`linux/magic.h`).
+const PSEUDO: &[i64] = &[
+    0x9fa0,      // proc
+    0x6265_6572, // sysfs
+    0x6462_6720, // debugfs
+    0x7472_6163, // tracefs
+    0x7363_6673, // securityfs
+    0x0027_e0eb, // cgroup
+    0x6367_7270, // cgroup2
+    0x6265_6570, // configfs
+    0xcafe_4a11, // bpf
+    0x6165_676c, // pstore
+    0xde5e_81e4, // efivarfs
+    0xf97c_ff8c, // selinux
+    0x1cd1,      // devpts
+];
 
-impl Surroundings {
-    fn read() -> Surroundings {
-        let swaps = fs::read("/proc/swaps").unwrap_or_default();
-        let disks = fs::read_dir("/sys/block").into_iter().flatten().filter_map(Result::ok);
-        Surroundings {
-            mounts: machine::current_mounts(),
-            swaps: swaps_in(&String::from_utf8_lossy(&swaps)),
-            loops: disks
-                .filter_map(|disk| {
-                    let backing = fs::read_to_string(disk.path().join("loop/backing_file")).ok()?;
-                    let name = disk.file_name().to_string_lossy().into_owned();
-                    Some((name, PathBuf::from(backing.trim_end_matches('\n'))))
-                })
-                .collect(),
+fn is_pseudo(file: &File) -> bool {
+    use std::os::fd::AsRawFd;
+    // SAFETY: the structure may hold any bytes, and lives through the call.
+    let kind = unsafe {
+        let mut found: libc::statfs = std::mem::zeroed();
+        if libc::fstatfs(file.as_raw_fd(), &raw mut found) != 0 {
+            return false;
         }
-    }
+        found.f_type
+    };
+    PSEUDO.contains(&kind)
 }
 
-/// Names in `/proc/swaps`.
-fn swaps_in(text: &str) -> Vec<PathBuf> {
-    text.lines().skip(1).filter_map(|line| line.split_whitespace().next()).map(machine::unescaped).collect()
+/// Whether a file is nothing but a hole: whoever reads it finds zeroes that nobody wrote.
+fn is_hole(file: &File) -> bool {
+    use std::os::fd::AsRawFd;
+    let Ok(open) = File::open(mark::through(file)) else { return false };
+    // SAFETY: the call takes numbers only.
+    let found = unsafe { libc::lseek64(open.as_raw_fd(), 0, libc::SEEK_DATA) };
+    found < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ENXIO)
 }
 
 impl Facts {
-    fn gather(path: &Path, directory: Option<&Path>, around: &Surroundings) -> Facts {
-        let real = real_path(path);
-        let is_link = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
+    fn gather(
+        handle: Option<&File>,
+        real: Option<PathBuf>,
+        path: &Path,
+        link: bool,
+        directory: Option<&Path>,
+        around: &Surroundings,
+    ) -> Facts {
         let outside = directory.is_some_and(|directory| {
             // What cannot be followed is not inside.
             !real.as_ref().zip(real_path(directory)).is_some_and(|(real, directory)| real.starts_with(directory))
         });
-        let facts = Facts { real: real.unwrap_or_else(|| path.to_owned()), link: is_link, outside, ..Facts::default() };
-        let Ok(metadata) = fs::metadata(&facts.real) else { return facts };
+        let facts = Facts { real: real.unwrap_or_else(|| path.to_owned()), link, outside, ..Facts::default() };
+        let Some((handle, metadata)) = handle.and_then(|file| Some((file, file.metadata().ok()?))) else {
+            return facts;
+        };
         let kind = metadata.file_type();
-        if kind.is_block_device() {
-            return facts.of_device(machine::split_device(metadata.rdev()), around);
-        }
         let kind = match machine::split_device(metadata.rdev()) {
+            _ if kind.is_file() && is_pseudo(handle) => Kind::Pseudo,
             _ if kind.is_file() => Kind::Regular,
             _ if kind.is_dir() => Kind::Directory,
+            _ if kind.is_block_device() => Kind::Block,
             // null, zero and full.
             (1, 3 | 5 | 7) if kind.is_char_device() => Kind::Sink,
             _ => Kind::Other,
         };
+        if kind != Kind::Regular {
+            return Facts { kind, ..facts };
+        }
         Facts {
             kind,
-            bytes: metadata.len(),
-            ours: kind == Kind::Regular && ledger::is_marked(&facts.real),
-            swap: around.swaps.contains(&facts.real),
-            holders: around
-                .loops
-                .iter()
-                .filter(|(_, file)| *file == facts.real)
-                .map(|(name, _)| name.clone())
-                .collect(),
+            bytes: if metadata.len() > 0 && is_hole(handle) { 0 } else { metadata.len() },
+            ours: mark::is_marked(handle),
+            swap: around.is_swap(&facts.real),
+            holders: around.loops_on((metadata.dev(), metadata.ino())),
             ..facts
         }
     }
 
-    fn of_device(self, number: (u32, u32), around: &Surroundings) -> Facts {
-        let folder = machine::sysfs_folder(number).unwrap_or_default();
-        let partitions = children(&folder, |child| child.join("partition").exists());
-        let holders = children(&folder.join("holders"), |_| true);
-        // Writing to a whole disk writes to its partitions, and writing to a partition to a part of the disk.
-        let read =
-            |folder: &Path| fs::read_to_string(folder.join("dev")).ok().and_then(|text| machine::device_number(&text));
-        let mut numbers = vec![number];
-        numbers.extend(partitions.iter().filter_map(|name| read(&folder.join(name))));
-        numbers.extend(read(&machine::whole_disk(&folder)));
-        let is_one = |path: &Path| device_of(path).is_some_and(|number| numbers.contains(&number));
-        let mounted = around.mounts.iter().filter(|mount| numbers.contains(&mount.number) || is_one(&mount.source));
-        let mut mounted: Vec<PathBuf> = mounted.map(|mount| mount.point.clone()).collect();
-        mounted.dedup();
-        let exclusive = OpenOptions::new().read(true).custom_flags(libc::O_EXCL | libc::O_NONBLOCK).open(&self.real);
-        Facts {
-            kind: Kind::Block,
-            swap: around.swaps.iter().any(|swap| is_one(swap)),
-            mounted,
-            partitions,
-            holders,
-            busy: exclusive.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY)),
-            holds: exclusive.ok().and_then(|device| first_bytes(&device)).and_then(|bytes| signature(&bytes)),
-            ..self
+    /// With what is found out about a device that is to be written; it is held from now on.
+    fn of_device(self, handle: &File, allowed: bool, around: &Surroundings, held: &mut Option<File>) -> Facts {
+        let Ok(number) = handle.metadata().map(|metadata| machine::split_device(metadata.rdev())) else { return self };
+        let Use { mounted, swap, partitions, holders } = Use::of(number, around);
+        let facts = Facts { mounted, swap, partitions, holders, ..self };
+        *held = device::exclusively(&mark::through(handle));
+        if allowed {
+            return facts;
         }
+        let busy = match held {
+            Some(_) => device::writer(number),
+            None => Some("somebody has it open exclusively".to_owned()),
+        };
+        let holds = held.as_ref().and_then(|device| {
+            let found = device::contents(device, number);
+            found.unwrap_or_else(|error| Some(format!("what cannot be read: {error}")))
+        });
+        Facts { busy, holds, ..facts }
     }
-}
-
-/// Names in a folder of sysfs that pass.
-fn children(folder: &Path, passes: impl Fn(&Path) -> bool) -> Vec<String> {
-    let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());
-    let names = entries.filter(|path| passes(path));
-    let mut names: Vec<String> =
-        names.filter_map(|path| path.file_name().map(OsStr::to_string_lossy).map(|name| name.into_owned())).collect();
-    names.sort();
-    names
-}
-
-fn device_of(path: &Path) -> Option<(u32, u32)> {
-    let metadata = fs::metadata(path).ok()?;
-    metadata.file_type().is_block_device().then(|| machine::split_device(metadata.rdev()))
-}
-
-/// How much of a device is looked at: the farthest signature is that of btrfs.
-const LOOKED_AT: usize = 68 << 10;
-
-/// The first bytes of a device, as many as there are.
-fn first_bytes(device: &File) -> Option<Vec<u8>> {
-    let mut bytes = vec![0; LOOKED_AT];
-    let mut have = 0;
-    while have < bytes.len() {
-        match device.read_at(&mut bytes[have..], have as u64) {
-            Ok(0) => break,
-            Ok(n) => have += n,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => return None,
-        }
-    }
-    bytes.truncate(have);
-    Some(bytes)
-}
-
-/// What the first bytes of a device say that is on it.
-fn signature(bytes: &[u8]) -> Option<&'static str> {
-    const KNOWN: &[(usize, &[u8], &str)] = &[
-        (0, b"XFSB", "an xfs file system"),
-        (0, b"LUKS\xba\xbe", "an encrypted volume (LUKS)"),
-        (0, b"hsqs", "a squashfs file system"),
-        (3, b"NTFS    ", "an ntfs file system"),
-        (3, b"EXFAT   ", "an exfat file system"),
-        (0x36, b"FAT", "a fat file system"),
-        (0x52, b"FAT32", "a fat file system"),
-        (0x200, b"EFI PART", "a partition table"),
-        (0x1000, b"EFI PART", "a partition table"),
-        (0x200, b"LABELONE", "a physical volume (LVM)"),
-        (0x400, b"\x10\x20\xf5\xf2", "an f2fs file system"),
-        (0x400, b"\xe2\xe1\xf5\xe0", "an erofs file system"),
-        (0x438, b"\x53\xef", "an ext2, ext3 or ext4 file system"),
-        (0xff6, b"SWAPSPACE2", "swap space"),
-        (0x1000, b"\xfc\x4e\x2b\xa9", "a member of a RAID (md)"),
-        (0x1018, b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca", "a bcache device"),
-        (0x8001, b"CD001", "an image of a CD"),
-        (0x10034, b"ReIsEr", "a reiserfs file system"),
-        (0x10040, b"_BHRfS_M", "a btrfs file system"),
-        // The last: many others leave room for a boot sector.
-        (0x1fe, b"\x55\xaa", "a partition table or a boot sector"),
-    ];
-    let is = |at: usize, magic: &[u8]| bytes.get(at..at + magic.len()) == Some(magic);
-    KNOWN.iter().find(|(at, magic, _)| is(*at, magic)).map(|(_, _, what)| *what)
 }
 
 #[cfg(test)]

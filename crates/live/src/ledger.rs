@@ -24,10 +24,11 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::guard::mark;
 use crate::{machine, ublk};
 
-pub(crate) use item::is_marked;
 pub use item::{Identity, Item, State};
+pub(crate) use item::{end_process, loop_backing};
 use text::Line;
 
 /// What went wrong with a ledger, or with something that is written down in one.
@@ -163,6 +164,30 @@ pub fn sweep(directory: &Path) -> Result<Vec<Left>, LedgerError> {
     survey(directory, true)
 }
 
+/// The living process whose ledger speaks of a path: its number and start.
+pub(crate) fn owner_of(directory: &Path, path: &Path) -> Option<(u32, u64)> {
+    ledgers(directory).ok()?.into_iter().find_map(|ledger| {
+        let (pid, start) = writer(&ledger).filter(|(pid, start)| started(*pid) == Some(*start))?;
+        let (_, open) = text::parse(&fs::read(&ledger).ok()?).ok()?;
+        let speaks = open.values().any(|(item, _)| matches!(item, Item::Directory { path: it, .. } if it == path));
+        speaks.then_some((pid, start))
+    })
+}
+
+/// Whether a living process has made the block device of this name (`loop640`).
+pub(crate) fn has_made(name: &str) -> bool {
+    let alive = |path: &PathBuf| writer(path).is_some_and(|(pid, start)| started(pid) == Some(start));
+    ledgers(&state_directory()).unwrap_or_default().iter().filter(|path| alive(path)).any(|ledger| {
+        let open = fs::read(ledger).ok().and_then(|bytes| text::parse(&bytes).ok()).map(|(_, open)| open);
+        open.iter().flatten().any(|(_, (item, _))| match item {
+            Item::Loop { index, .. } => name == format!("loop{index}"),
+            Item::Ublk { index, .. } => name == format!("ublkb{index}"),
+            Item::Zram { index, .. } => name == format!("zram{index}"),
+            _ => false,
+        })
+    })
+}
+
 /// Numbers of the living processes that have a ledger, other than this one.
 pub fn running(directory: &Path) -> Vec<u32> {
     let names = ledgers(directory).unwrap_or_default();
@@ -186,6 +211,11 @@ fn ledgers(directory: &Path) -> Result<Vec<PathBuf>, LedgerError> {
     let written = |path: &PathBuf| fs::symlink_metadata(path).and_then(|metadata| metadata.modified()).ok();
     found.sort_by_cached_key(|path| (std::cmp::Reverse(written(path)), path.clone()));
     Ok(found)
+}
+
+/// Whether a folder is this user's alone.
+pub(crate) fn is_trusted(directory: &Path) -> bool {
+    trusted(directory).is_ok()
 }
 
 /// Fails if anybody but this user can write to the folder.
@@ -352,7 +382,7 @@ impl Book {
 }
 
 /// Makes the folder for ledgers, for this user alone.
-fn make_state_directory(directory: &Path) -> Result<&Path, LedgerError> {
+pub(crate) fn make_state_directory(directory: &Path) -> Result<&Path, LedgerError> {
     let advice = "; set XDG_STATE_HOME to a folder that can be written";
     if let Some(parent) = directory.parent() {
         fs::create_dir_all(parent).map_err(io("make the folder", parent, advice))?;
@@ -365,6 +395,19 @@ fn make_state_directory(directory: &Path) -> Result<&Path, LedgerError> {
     }
     trusted(directory)?;
     Ok(directory)
+}
+
+/// What this process could not undo.
+static STUCK: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Keeps a failure to undo for the end of the process.
+pub(crate) fn tell(error: &LedgerError) {
+    STUCK.lock().unwrap_or_else(PoisonError::into_inner).push(error.to_string());
+}
+
+/// What this process could not undo, in words; each is told once.
+pub fn stuck() -> Vec<String> {
+    std::mem::take(&mut *STUCK.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// The ledger of this process. Clones share it.
@@ -403,6 +446,13 @@ impl Guard {
         locked(&self.book).undo(&ids)
     }
 
+    /// Undoes now. What fails is no reason to lose what was measured: it is told at the end, see [`stuck`].
+    pub fn release(self) {
+        if let Err(error) = self.undo() {
+            tell(&error);
+        }
+    }
+
     /// Leaves everything as it is, for good.
     ///
     /// # Errors
@@ -416,8 +466,10 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if !self.ids.is_empty() {
-            // What fails stays in the ledger, and the next start reports it.
-            let _ = locked(&self.book).undo(&self.ids);
+            // What fails stays in the ledger, and the next start tries again.
+            if let Err(error) = locked(&self.book).undo(&self.ids) {
+                tell(&error);
+            }
         }
     }
 }
@@ -477,7 +529,7 @@ impl Ledger {
                     "",
                 ))?;
                 identities.push((*id, Identity::of_file(&file).map_err(io("look at", path, ""))?));
-                item::mark(&file);
+                mark::mark(&file);
                 files.push(file);
             }
             book.identify(identities)?;
@@ -718,17 +770,17 @@ pub(crate) fn setting_of(path: &Path) -> io::Result<String> {
     item::setting(path)
 }
 
+/// renameat2(2).
+pub(crate) fn rename_with(from: &Path, to: &Path, flags: libc::c_uint) -> io::Result<()> {
+    let (from, to) = (c_path(from)?, c_path(to)?);
+    // SAFETY: both are strings that end with a zero and live until the call is over.
+    let done = unsafe { libc::renameat2(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), flags) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Renames, but never onto something that exists.
 fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
-    let (c_from, c_to) = (c_path(from)?, c_path(to)?);
-    // SAFETY: both are strings that end with a zero and live until the call is over.
-    let renamed = unsafe {
-        libc::renameat2(libc::AT_FDCWD, c_from.as_ptr(), libc::AT_FDCWD, c_to.as_ptr(), libc::RENAME_NOREPLACE) == 0
-    };
-    if renamed {
-        return Ok(());
-    }
-    let error = io::Error::last_os_error();
+    let Err(error) = rename_with(from, to, libc::RENAME_NOREPLACE) else { return Ok(()) };
     if !matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) {
         return Err(error);
     }

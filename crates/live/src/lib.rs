@@ -9,6 +9,7 @@
 pub mod cache;
 pub mod capture;
 pub mod clock;
+pub mod command;
 pub mod disk;
 pub mod doctor;
 pub mod engine;

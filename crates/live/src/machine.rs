@@ -195,7 +195,7 @@ fn pressure(text: &str) -> Option<Pressure> {
 }
 
 /// The word in brackets of a list such as `none [mq-deadline] bfq`, or the whole text if there is none.
-pub(crate) fn chosen(text: &str) -> &str {
+pub fn chosen(text: &str) -> &str {
     match (text.find('['), text.find(']')) {
         (Some(from), Some(to)) if from < to => &text[from + 1..to],
         _ => text.trim(),
@@ -261,7 +261,7 @@ fn mount(line: &str) -> Option<Mount> {
 }
 
 /// Mounts of this process now.
-pub(crate) fn current_mounts() -> Vec<Mount> {
+pub fn current_mounts() -> Vec<Mount> {
     fs::read("/proc/self/mountinfo").map(|bytes| mounts(&String::from_utf8_lossy(&bytes))).unwrap_or_default()
 }
 
@@ -300,12 +300,12 @@ pub(crate) fn split_device(device: u64) -> (u32, u32) {
 }
 
 /// The folder in `/sys` of a block device.
-pub(crate) fn sysfs_folder((major, minor): (u32, u32)) -> Option<PathBuf> {
+pub fn sysfs_folder((major, minor): (u32, u32)) -> Option<PathBuf> {
     fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()
 }
 
 /// The folder of the whole disk that a block device's folder belongs to.
-pub(crate) fn whole_disk(folder: &Path) -> PathBuf {
+pub fn whole_disk(folder: &Path) -> PathBuf {
     match folder.parent() {
         Some(parent) if folder.join("partition").exists() => parent.to_owned(),
         _ => folder.to_owned(),
@@ -374,7 +374,7 @@ pub fn disks() -> Vec<Disk> {
 }
 
 /// Options of a mount and of its file system, each once.
-fn all_options(mount: &str, filesystem: &str) -> String {
+pub fn all_options(mount: &str, filesystem: &str) -> String {
     let mut all: Vec<&str> = Vec::new();
     for option in mount.split(',').chain(filesystem.split(',')) {
         if !option.is_empty() && !all.contains(&option) {

@@ -44,9 +44,8 @@ pub struct File {
     /// Its blocks are reserved in one piece before it is filled, where the file system can do that (fio's `fallocate`);
     /// else they are allocated as it grows.
     pub reserve: bool,
-    /// The user gave its name (fio's `filename`); otherwise it was made from the job's, and what is there under such a
-    /// name is from an earlier run.
-    pub named: bool,
+    /// What is there is written whatever it holds, as sysbench does with the files of its own names.
+    pub as_found: bool,
 }
 
 /// The state of the page cache at the start, as far as the files of the job are concerned.

@@ -123,6 +123,20 @@ pub enum LiveError {
         /// What the job needs.
         need_bytes: u64,
     },
+    /// A file system would be full.
+    #[error(
+        "{} needs {} MiB, with the other files there, and {} MiB can be had (a twentieth of the file system, 1 GiB at \
+         most, stays free): make the job's size smaller, or allow it with --allow-write={}",
+        path.display(), need_bytes.div_ceil(1 << 20), free_bytes >> 20, path.display()
+    )]
+    Room {
+        /// The first file of it.
+        path: PathBuf,
+        /// What the files need besides what they have.
+        need_bytes: u64,
+        /// What may be used.
+        free_bytes: u64,
+    },
     /// A thread could not be started.
     #[error("thread {thread} could not be started: {source}: try fewer threads, or raise `ulimit -u`")]
     Spawn {
@@ -183,11 +197,12 @@ struct Part<'p> {
 pub fn run(plan: &Plan, progress: &dyn Fn(Progress)) -> Result<Outcome, LiveError> {
     let parts = parts(plan)?;
     let _signals = signal::Guard::take();
-    guard::check(plan)?;
+    let mut seen = guard::check(plan)?;
     let specs = plan.job.workload.files();
+    check_room(plan, &specs)?;
     let set_up_from = Instant::now();
-    let made = make_files(plan)?;
-    set_up(plan, &parts, progress)?;
+    let made = make_files(plan, &mut seen)?;
+    set_up(plan, &seen, &parts, progress)?;
     progress(Progress::Ready);
     let set_up = set_up_from.elapsed();
     if signal::raised() {
@@ -200,6 +215,7 @@ pub fn run(plan: &Plan, progress: &dyn Fn(Progress)) -> Result<Outcome, LiveErro
     let published: Vec<Published> = parts.iter().map(|_| Published::default()).collect();
     let mut run = Run {
         plan,
+        seen: &seen,
         parts: &parts,
         shared: shared.as_ref(),
         published: &published,
@@ -222,9 +238,15 @@ pub fn run(plan: &Plan, progress: &dyn Fn(Progress)) -> Result<Outcome, LiveErro
     for (resident, pages) in run.resident.iter_mut().zip(resident_pages(plan)) {
         resident.after = pages;
     }
-    made.removed.map(ledger::Guard::undo).transpose()?;
+    // Descriptors of the run write back what is dirty when they go.
+    run.descriptors.clear();
+    seen.iter().for_each(guard::Seen::note);
+    // What was measured is not lost because of what cannot be undone.
+    made.removed.into_iter().for_each(ledger::Guard::release);
     // Not before: the next start removes what a killed run has made, complete or not.
-    made.kept.map(ledger::Guard::keep).transpose()?;
+    if let Err(error) = made.kept.map(ledger::Guard::keep).transpose() {
+        ledger::tell(&error);
+    }
     let harness_ns = (!run.interrupted).then(|| harness(plan, &parts)).flatten();
     Ok(run.outcome(set_up, harness_ns))
 }
@@ -298,10 +320,27 @@ struct Made {
     kept: Option<ledger::Guard>,
 }
 
+/// Refuses files that would fill a file system.
+fn check_room(plan: &Plan, specs: &[iowhy_stack::job::FileSpec]) -> Result<(), LiveError> {
+    let made = plan.files.iter().zip(specs).filter(|(file, _)| file.may_create);
+    let made: Vec<(&Path, u64)> = made.map(|(file, spec)| (file.path.as_path(), spec.bytes)).collect();
+    match files::room(&made) {
+        Some((path, ..)) if guard::names(&path, &plan.allow) => Ok(()),
+        Some((path, need_bytes, free_bytes)) => Err(LiveError::Room { path, need_bytes, free_bytes }),
+        None => Ok(()),
+    }
+}
+
 /// Makes the files that are missing, empty as yet. Whatever happens to the process, they are found by the next one.
-fn make_files(plan: &Plan) -> Result<Made, LiveError> {
+fn make_files(plan: &Plan, seen: &mut [guard::Seen]) -> Result<Made, LiveError> {
     let (ledger, _) = Ledger::open()?;
-    let missing: Vec<_> = plan.files.iter().filter(|file| file.may_create && !file.path.exists()).collect();
+    let missing: Vec<_> = plan
+        .files
+        .iter()
+        .zip(&*seen)
+        .filter(|(file, seen)| file.may_create && !seen.is_there())
+        .map(|(it, _)| it)
+        .collect();
     let mut made = Made::default();
     let mut folders: Vec<&Path> = missing.iter().flat_map(|file| file.path.ancestors().skip(1)).collect();
     folders.retain(|folder| !folder.as_os_str().is_empty() && !folder.exists());
@@ -317,7 +356,14 @@ fn make_files(plan: &Plan) -> Result<Made, LiveError> {
         paths.sort_unstable();
         paths.dedup();
         if !paths.is_empty() {
-            made.add(stays, ledger.create_files(&paths)?.1);
+            let (files, guard) = ledger.create_files(&paths)?;
+            made.add(stays, guard);
+            for (file, seen) in plan.files.iter().zip(&mut *seen) {
+                if let Ok(at) = paths.binary_search(&file.path) {
+                    let failed = |source| LiveError::File { action: "looking at", path: file.path.clone(), source };
+                    seen.became(&files[at]).map_err(failed)?;
+                }
+            }
         }
     }
     Ok(made)
@@ -334,7 +380,7 @@ impl Made {
 }
 
 /// Lays the files out and brings the page cache into the state asked for.
-fn set_up(plan: &Plan, parts: &[Part<'_>], progress: &dyn Fn(Progress)) -> Result<(), LiveError> {
+fn set_up(plan: &Plan, seen: &[guard::Seen], parts: &[Part<'_>], progress: &dyn Fn(Progress)) -> Result<(), LiveError> {
     for (number, (file, spec)) in plan.files.iter().zip(plan.job.workload.files()).enumerate() {
         if signal::raised() {
             return Err(LiveError::Interrupted);
@@ -344,7 +390,7 @@ fn set_up(plan: &Plan, parts: &[Part<'_>], progress: &dyn Fn(Progress)) -> Resul
         let mut report = |done_bytes: u64| {
             progress(Progress::SetUp { file: number, done_bytes, total_bytes: need.bytes });
         };
-        files::lay_out(file, number, &need, &mut report).map_err(|error| match error {
+        files::lay_out(file, &seen[number as usize], number, &need, &mut report).map_err(|error| match error {
             LayOutError::Io(source) => LiveError::File { action: "laying out", path: file.path.clone(), source },
             LayOutError::Small(have_bytes) => {
                 LiveError::Small { path: file.path.clone(), have_bytes, need_bytes: need.bytes }
@@ -405,6 +451,7 @@ fn resident_pages(plan: &Plan) -> Vec<u64> {
 /// A run in progress.
 struct Run<'r> {
     plan: &'r Plan,
+    seen: &'r [guard::Seen],
     parts: &'r [Part<'r>],
     shared: Option<&'r Mutex<FileIoGenerator>>,
     published: &'r [Published],
@@ -518,10 +565,10 @@ impl Run<'_> {
             let key = (set, *file, self.flags_of(number, *file));
             if !self.descriptors.contains_key(&key) {
                 let path = &self.plan.files[*file as usize].path;
-                let opened = files::open(path, key.2);
-                let opened = match opened {
+                let seen = &self.seen[*file as usize];
+                let opened = match files::open(seen, key.2) {
                     Err(error) if error.raw_os_error() == Some(libc::EMFILE) && files::raise_limit() => {
-                        files::open(path, key.2)
+                        files::open(seen, key.2)
                     }
                     other => other,
                 };

@@ -139,8 +139,10 @@ fn a_process_that_reads_a_file_is_seen_on_every_layer() {
         assert!(bytes >= 200 * 4096, "{bytes} bytes read");
         assert!(count(|seen| matches!(seen, Seen::Queue(_))) > 0);
         assert_eq!(count(|seen| matches!(seen, Seen::GetPages { .. })) > 0, level == Level::Full);
-        // What says which file a descriptor is belongs to the calls; the rest is of the highest level.
-        let of_files = ["syscalls:", "task:", "iowhy:"];
+        // When tasks run is known where tasks are named; what says which file a descriptor is belongs to the calls, and
+        // rare events of reclaim, journals and dirty limits are of the usual level; the rest is of the highest one.
+        assert!(count(|seen| matches!(seen, Seen::Switch { .. })) > 0);
+        let of_files = ["syscalls:", "task:", "iowhy:", "vmscan:", "jbd2:", "writeback:balance_dirty_pages"];
         let others = |of_files_too: bool| {
             let of = |seen: &Seen| match seen {
                 Seen::Other { name, .. } => of_files_too == of_files.iter().any(|group| name.starts_with(group)),
@@ -149,7 +151,7 @@ fn a_process_that_reads_a_file_is_seen_on_every_layer() {
             trace.records.iter().filter(|record| of(&record.seen)).count()
         };
         assert!(others(true) > 0);
-        assert_eq!(others(false) > 0, level == Level::Full);
+        assert!(others(false) == 0 || level == Level::Full);
         if !trace.inferred_windows {
             let window = |seen: &Seen| matches!(seen, Seen::RaOrder { .. } | Seen::RaUnbounded { .. });
             assert!(trace.records.iter().any(|record| record.pid == pid && window(&record.seen)));

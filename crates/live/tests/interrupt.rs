@@ -22,7 +22,7 @@ fn plan(engine: &'static str, path: std::path::PathBuf) -> Plan {
     let thread = Thread { engine, depth: if engine == "psync" { 1 } else { 8 }, ..Thread::default() };
     Plan {
         job: Job::new(Workload::Threads { files, threads: jobs.into() }, 1),
-        files: vec![File { path, may_create: true, remove: true, reserve: false, named: false }],
+        files: vec![File { path, may_create: true, remove: true, reserve: false, as_found: false }],
         threads: vec![thread; 2],
         sample: Duration::ZERO,
         cache: Cache::AsFound,

@@ -13,6 +13,8 @@ pub struct CallId(pub u32);
 impl CallId {
     /// No call: work of a daemon, or of the kernel on nobody's behalf.
     pub const NONE: CallId = CallId(0);
+    /// No call that is counted, but the workload's own doing: what opening or listing files makes the kernel read.
+    pub const OWN: CallId = CallId(u32::MAX);
 }
 
 /// One file of the workload.

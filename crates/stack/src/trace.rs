@@ -262,6 +262,18 @@ pub enum Seen {
         /// By the timer.
         timer: bool,
     },
+    /// A task leaves the CPU to another.
+    Switch {
+        /// To which one; 0 is the idle task.
+        next: u32,
+        /// Why (`prev_state`): 0 and 256 if it could run on, 1 if it sleeps, 2 if it sleeps and no signal wakes it.
+        state: u16,
+    },
+    /// A task that sleeps is to be woken; by whoever is on the CPU.
+    Wake {
+        /// Which one.
+        pid: u32,
+    },
     /// A message from the kernel [m].
     Message {
         /// On which device.

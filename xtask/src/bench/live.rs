@@ -138,7 +138,7 @@ fn plan(case: &Case, path: &Path, calls: u64) -> Plan {
     let uring = case.engine == "io_uring";
     Plan {
         job: Job::new(Workload::Threads { files, threads }, 1),
-        files: vec![File { path: path.to_owned(), may_create: false, remove: false, reserve: false, named: true }],
+        files: vec![File { path: path.to_owned(), may_create: false, remove: false, reserve: false, as_found: true }],
         threads: vec![Thread {
             engine: case.engine,
             depth: case.depth,

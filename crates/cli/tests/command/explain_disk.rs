@@ -91,6 +91,8 @@ fn named_and_proved(value: &Value, rule: &str, setting: &str) {
     println!("{rule}, {setting}: {:.1} % instead of {:.1} %", pct("change_pct_after"), pct("change_pct_before"));
     assert_eq!(of["setting"], setting, "{finding:#}");
     assert!(pct("change_pct_after") < 0.5 * pct("change_pct_before"), "{finding:#}");
+    let outcome = &finding["counterfactual"]["outcome"];
+    assert!(outcome == "confirmed" || outcome == "partly", "{finding:#}");
     assert!(finding["advice"]["set"].as_str().is_some_and(|set| set.contains(setting)), "{finding:#}");
 }
 

@@ -766,7 +766,7 @@ fn a_signal_ends_a_run_with_what_there_is() {
     }
     let output = child.wait_with_output().expect("it ends");
     let message = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert_eq!(output.status.code(), Some(130), "{message}");
     assert!(message.contains("a signal ended the run early"), "{message}");
     let document: Value = serde_json::from_slice(&output.stdout).expect("a document");
     let reads = number(&document["jobs"][0]["read"]["total_ios"]);

@@ -12,6 +12,7 @@ mod explain_disk;
 mod explain_live;
 mod fio;
 mod guest;
+mod harm;
 mod history;
 mod incident_live;
 mod killed;
@@ -326,14 +327,17 @@ fn the_page_of_models_is_fresh() {
 
 #[test]
 fn the_page_of_rules_is_fresh() {
-    use iowhy_lab::rules::page::{TABLE, with_table, without_table};
+    use iowhy_lab::rules::page::{LIVE_TABLE, TABLE, with_live_table, with_table, without_table};
     let path = root().join("docs/RULES.md");
     let page = fs::read_to_string(&path).unwrap_or_default();
-    // The table takes minutes, and is another command's.
-    let table =
-        page.split_once(TABLE[0]).and_then(|(_, rest)| rest.split_once(TABLE[1])).map_or("", |(table, _)| table);
+    // The tables take minutes, and are another command's.
+    let table = |[begin, end]: [&str; 2]| {
+        let rest = page.split_once(begin).and_then(|(_, rest)| rest.split_once(end));
+        rest.map_or("", |(table, _)| table.trim_matches('\n'))
+    };
     let fresh = text(&iowhy("models rule --markdown").stdout);
-    let fresh = if table.trim().is_empty() { fresh } else { with_table(&fresh, table.trim_matches('\n')) };
+    let fresh = if table(TABLE).is_empty() { fresh } else { with_table(&fresh, table(TABLE)) };
+    let fresh = if table(LIVE_TABLE).is_empty() { fresh } else { with_live_table(&fresh, table(LIVE_TABLE)) };
     is_fresh(&path, &fresh);
     assert_eq!(without_table(&fresh), text(&iowhy("models rule --markdown").stdout));
 }

@@ -1,6 +1,7 @@
 //! Which of the differences between two simulated kernels moves a metric by most of the change.
 //!
 //! ```text
+//! worse        the bad side's metric has to be the worse one, by more than its spread
 //! differences  policies, tunables, device ([`Stack::differences`]); those of one kind go together at first
 //! test         the good kernel with some of the differences; several seeds, the same for all tests
 //! verdict      bad if the metric has moved by more than half of the whole change, good if by less
@@ -88,6 +89,8 @@ pub enum Answer {
     EqualStacks,
     /// They do, and the metric does not.
     EqualMetric,
+    /// The metric differs, and the bad side has the better one: there is no first bad.
+    NotWorse,
     /// The tests could not tell, or the sides contradict each other.
     Unsure,
 }
@@ -389,19 +392,29 @@ fn search(bench: &mut Bench<'_>) -> Result<Searched, RunError> {
     })?;
     bench.first_runs = runs;
     let name = bench.metric.name;
-    // All equal, there is no interval on either side of 0.
-    let equal = bench.with(&[], runs)? == bench.bad(runs)?;
+    let (good, bad) = (bench.with(&[], runs)?, bench.bad(runs)?);
+    let [of_good, of_bad] = [&good, &bad].map(|values| measured(values).value);
+    let figures = {
+        let [good, bad] = [of_good, of_bad].map(|value| quantity(value, bench.metric.unit, 4));
+        format!("{good} on the good side, {bad} on the bad one")
+    };
     match apart {
-        Verdict::Bad => {}
-        _ if equal => {
-            return Ok((Answer::EqualMetric, format!("{name} does not differ at all"), Vec::new(), 0));
+        Verdict::Bad if bench.metric.is_worse(of_good, of_bad) => {}
+        Verdict::Bad => {
+            let because = format!("the bad side is better, not worse: {name} is {figures}; swap --good and --bad");
+            return Ok((Answer::NotWorse, because, Vec::new(), 0));
+        }
+        // All equal, there is no interval on either side of 0.
+        _ if good == bad => {
+            return Ok((Answer::EqualMetric, format!("{name} does not differ at all: {figures}"), Vec::new(), 0));
         }
         Verdict::Good => {
-            let because = format!("{name} does not differ by more than {} %", bench.settings.margin_pct);
+            let margin_pct = bench.settings.margin_pct;
+            let because = format!("{name} does not differ by more than {margin_pct} %: {figures}");
             return Ok((Answer::EqualMetric, because, Vec::new(), 0));
         }
         Verdict::Unsure => {
-            let because = format!("whether {name} differs cannot be told from {runs} runs of each side");
+            let because = format!("whether {name} differs cannot be told from {runs} runs of each side: {figures}");
             return Ok((Answer::Unsure, because, Vec::new(), 0));
         }
     }
@@ -469,6 +482,7 @@ impl Bisection {
                 Answer::Found => "found",
                 Answer::EqualStacks => "equal-stacks",
                 Answer::EqualMetric => "equal-metric",
+                Answer::NotWorse => "not-worse",
                 Answer::Unsure => "unsure",
             },
             "because": self.because,
@@ -664,6 +678,18 @@ mod tests {
             let found = between(STREAM, good, bad, metric, Settings::default());
             assert_eq!((found.answer, found.found.len()), (expected, 0), "{}", found.text());
             assert!(found.first_bad().is_none() && found.json()["first_bad"].is_null());
+        }
+    }
+
+    #[test]
+    fn a_bad_side_that_is_not_worse_has_no_first_bad() {
+        let (slow, fast) = ("linux-6.18,read_ahead_kb=16", "linux-6.18");
+        for metric in ["elapsed_s", "read_mb_s"] {
+            let found = between(STREAM, slow, fast, metric, Settings::default());
+            assert_eq!((found.answer, found.found.len(), found.steps.len()), (Answer::NotWorse, 0, 0), "{metric}");
+            let figures = found.references.map(|of| quantity(of.value, found.metric.unit, 4));
+            assert!(figures.iter().all(|figure| found.because.contains(figure)), "{}", found.because);
+            ends_at("read_ahead_kb", STREAM, fast, slow, metric);
         }
     }
 

@@ -142,7 +142,14 @@ pub(super) fn row(a: (&Group, &Column), b: (&Group, &Column), settings: &Setting
     let pairs = pairs(a, b, alpha);
     let mut finding = match &pairs {
         Some(pairs) => paired(&samples, pairs, 1.0 - alpha, &mut row),
-        None => independent(&samples, alpha, order(a.0, b.0, settings), &mut row),
+        None => {
+            let finding = independent(&samples, alpha, order(a.0, b.0, settings), &mut row);
+            if simulated(a.0) && simulated(b.0) {
+                // Simulated runs cannot influence one another.
+                row.warnings.retain(|it| !matches!(it, Warning::Allowed { .. } | Warning::FewUnordered));
+            }
+            finding
+        }
     };
     if let Some(border) = border {
         finding = shares(&samples, finding, border, settings, &mut rng, &mut row);
@@ -206,12 +213,19 @@ fn paired(samples: &Samples<'_>, pairs: &[(usize, usize)], level: f64, row: &mut
     }
 }
 
+fn simulated(group: &Group) -> bool {
+    !group.runs.is_empty() && group.runs.iter().all(|run| run.simulated)
+}
+
 /// What is known of the order: runs in blocks are in random order, whoever asked; else what the caller says.
 fn order(a: &Group, b: &Group, settings: &Settings) -> Order {
     let in_blocks = |group: &Group| !group.runs.is_empty() && group.runs.iter().all(|run| run.block.is_some());
     let shared = || a.runs.iter().all(|run| b.runs.iter().any(|other| other.block == run.block));
     if in_blocks(a) && in_blocks(b) && shared() { Order::Random } else { settings.order }
 }
+
+/// Fewer values of a side do not show whether they depend on one another.
+const SHOWS_DEPENDENCE: usize = 12;
 
 fn independent(samples: &Samples<'_>, alpha: f64, order: Order, row: &mut Row) -> Finding {
     let (a, b) = samples.scaled();
@@ -249,6 +263,10 @@ fn independent(samples: &Samples<'_>, alpha: f64, order: Order, row: &mut Row) -
     } else if dependence.evident {
         let effective = n.min(m) as f64 / dependence.inflation;
         row.warnings.push(Warning::Autocorrelated { lag1: dependence.lag1, effective });
+    } else if order == Order::Unknown && !plain {
+        row.warnings.push(Warning::Allowed { inflation: dependence.inflation });
+    } else if order == Order::Unknown && (2..SHOWS_DEPENDENCE).contains(&n.min(m)) {
+        row.warnings.push(Warning::FewUnordered);
     }
     finding
 }
@@ -446,7 +464,6 @@ pub(super) fn shape(row: &mut Row, a: &Group, b: &Group) {
     let constant = |(low, high): (f64, f64)| low == high;
     if constant(row.a.range) && constant(row.b.range) {
         // A simulator that says the same with every seed is no broken instrument.
-        let simulated = |group: &Group| !group.runs.is_empty() && group.runs.iter().all(|run| run.simulated);
         let both = simulated(a) && simulated(b);
         row.warnings.push(if both { Warning::SameEvents } else { Warning::Constant });
     } else if n >= 10 && 2 * distinct <= n {

@@ -61,6 +61,13 @@ pub enum Warning {
         /// How many.
         modes: usize,
     },
+    /// Nobody said in which order values were taken, and these allow for some dependence.
+    Allowed {
+        /// How much larger the variance was taken to be.
+        inflation: f64,
+    },
+    /// Nobody said in which order values were taken, and they are too few to show dependence.
+    FewUnordered,
     /// The sides were made one after the other, so that whatever changed with time is in the difference.
     NotInterleaved,
     /// The sides come from different machines.
@@ -154,6 +161,16 @@ pub const KINDS: &[Kind] = &[
         next: "compare one value for each run: `iowhy run --repeat N` makes independent ones",
     },
     Kind {
+        word: "order-unknown",
+        when: "the order in which values were taken is not known, and they may depend on one another a little",
+        next: "--order random if they were taken in random order, or cannot influence one another: then less is missed",
+    },
+    Kind {
+        word: "few-unordered",
+        when: "fewer than 12 values a side do not show whether they depend on one another; the level holds if not",
+        next: "--order serial if one run can influence the next, --order random if not; or 12 runs a side",
+    },
+    Kind {
         word: "drift",
         when: "values of a side rise or fall with time",
         next: "run A and B alternately in one command, and wait until temperature and free space no longer change",
@@ -223,6 +240,8 @@ impl Warning {
             Warning::NotPositive => "not-positive",
             Warning::Autocorrelated { .. } => "autocorrelated",
             Warning::TooDependent { .. } => "too-dependent",
+            Warning::Allowed { .. } => "order-unknown",
+            Warning::FewUnordered => "few-unordered",
             Warning::Drift { .. } => "drift",
             Warning::WarmUp { .. } => "warm-up",
             Warning::Modes { .. } => "modes",
@@ -279,8 +298,13 @@ impl Warning {
             Warning::NoisyMachine { false_alarms_pct } => {
                 format!("{false_alarms_pct:.1} % of comparisons of equal things on this machine raised an alarm")
             }
+            Warning::Allowed { inflation } => format!(
+                "the order in which values were taken is not known: p and interval allow for dependence (variance \
+                 x{inflation:.2})"
+            ),
             Warning::NoSamples
             | Warning::OneSample
+            | Warning::FewUnordered
             | Warning::Constant
             | Warning::NotPositive
             | Warning::NotInterleaved
@@ -315,6 +339,8 @@ mod tests {
             Warning::NotPositive,
             Warning::Autocorrelated { lag1: 0.5, effective: 7.2 },
             Warning::TooDependent { lag1: 0.99 },
+            Warning::Allowed { inflation: 1.25 },
+            Warning::FewUnordered,
             Warning::Drift { side: side.clone(), change_pct: -3.25 },
             Warning::WarmUp { side: side.clone(), values: 2 },
             Warning::Modes { side: side.clone(), modes: 2 },

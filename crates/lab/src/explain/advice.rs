@@ -74,8 +74,12 @@ pub fn advise(explanation: &mut Explanation, sides: &[Gathered; 2]) {
     let (slow, fast) = if a_is_slow { (a, b) } else { (b, a) };
     let (Some(slow_recipe), Some(fast_recipe)) = (&slow.recipe, &fast.recipe) else { return };
     let whole = 100.0 * (1.0 - 1.0 / ratio(explanation.change_pct, a_is_slow));
-    for finding in &mut explanation.findings {
-        let Some(change) = change(finding.rule.switches, slow_recipe, fast_recipe) else { continue };
+    // What was refuted is no advice; of several things that can be switched, the one that was.
+    for finding in explanation.findings.iter_mut().filter(|finding| !finding.is_refuted()) {
+        let changes = || finding.rule.switches.iter().filter_map(|of| change(&[*of], slow_recipe, fast_recipe));
+        let made = finding.counterfactual.as_ref().map(|of| of.setting.as_str());
+        let tried = changes().find(|change| made == Some(&*change.words()));
+        let Some(change) = tried.or_else(|| changes().next()) else { continue };
         finding.advice = Some(Advice {
             set: words(&change, slow, fast),
             predicted_pct: -whole * finding.share_pct / 100.0,
@@ -128,7 +132,7 @@ mod tests {
     use crate::compare::Verdict;
     use crate::explain::digest::Digest;
     use crate::explain::prove_live::Recipe;
-    use crate::explain::{Counterfactual, Side, explain};
+    use crate::explain::{Counterfactual, Outcome, Side, explain};
     use crate::rules;
 
     fn recipe(read_ahead_kb: &str) -> Recipe {
@@ -169,9 +173,14 @@ mod tests {
                     setting: String::new(),
                     side: "slow".to_owned(),
                     change_pct_before: change_pct,
+                    ci_before_pct: (0.0, 0.0),
                     change_pct_after: if a_is_slow { -50.0 } else { 100.0 },
                     ci_pct: (0.0, 0.0),
+                    gone_pct: 66.7,
                     runs: 2,
+                    figures_moved: None,
+                    device_only: false,
+                    outcome: Outcome::Partly,
                 }),
                 advice: None,
             }];

@@ -33,12 +33,14 @@ use std::collections::{BTreeMap, VecDeque};
 use iowhy_stack::event::{
     CallId, Content, Dir, Event, EventSink, Eviction, JournalStep, MergeKind, Op, RaClose, RaKind, What,
 };
-use iowhy_stack::units::{Nanos, PAGE_BYTES, SECTOR_BYTES};
+use iowhy_stack::units::{Nanos, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES};
 
+use super::wall::Wall;
+use crate::trace::settings::Command;
 pub use commands::{Class, Commands, Load, Moments, Place, Within};
 pub use tally::{PageSet, Spread};
 use waits::Waits;
-pub use waits::{LAYERS, Layer, Time};
+pub use waits::{KIND_OTHER, KINDS, LAYERS, Layer, Time};
 
 /// What was asked for, by kind of call: reads, writes, syncs.
 #[derive(Clone, Debug, Default)]
@@ -53,6 +55,8 @@ pub struct Workload {
     pub sequential: [u64; 2],
     /// Calls that went round the page cache: they had bios and touched no page.
     pub direct: [u64; 2],
+    /// Writes that had bios of their own within the call.
+    pub written_through: u64,
     /// Calls during which nothing was seen: direct ones on a device that takes bios as they are, or such as need no
     /// I/O.
     pub quiet: [u64; 2],
@@ -64,7 +68,7 @@ pub struct Workload {
     pub mapped: u64,
     /// Most calls in progress at once.
     pub concurrency: u32,
-    /// Files that calls were made on.
+    /// Files that calls were made on, without those that had hardly any.
     pub files: u32,
     /// Regions of 1 MiB that calls were made in.
     pub regions: u64,
@@ -190,21 +194,28 @@ pub struct Sync {
     pub commit: Spread,
     /// Commands without data: flushes of the drive's cache, and their times at the device, ns.
     pub flush: Spread,
+    /// Time of the syncs during which a flush was at the device, or held requests back from an idle one, ns: never more
+    /// than the syncs take.
+    pub flushing: f64,
     /// Writers stopped because too much was dirty.
     pub throttles: u64,
 }
 
-/// What nobody in the workload has asked for. Writing back is the kernel's, and not counted.
+/// What nobody in the workload has asked for. Writing back what the workload has dirtied is not counted.
 #[derive(Clone, Debug, Default)]
 pub struct Foreign {
-    /// Data that was read: bios, sectors.
+    /// What was read, metadata included: bios.
     pub reads: u64,
+    /// Data that was written, and that no call of the workload had dirtied: bios.
+    pub writes: u64,
     /// Pages put into the cache.
     pub pages: u64,
     /// Time the device was busy with such reads, or with writes that no file of the workload had dirtied, ns.
     pub device: u64,
-    /// Requests of the workload that were waiting meanwhile: time, ns.
+    /// Of that, with requests of the workload waiting or at the device, ns; never more than the run takes.
     pub in_the_way: u64,
+    /// Bytes that other processes, not the kernel for them, have submitted to be written.
+    pub processes_wrote: u64,
     /// Names of the processes and what they did (pages put in, requests), where the source knows.
     pub names: Vec<(String, u64)>,
 }
@@ -224,6 +235,14 @@ pub struct Digest {
     pub before_bio: [Spread; 2],
     /// Time of calls during which they wait for no I/O, ns.
     pub without_io: [Spread; 3],
+    /// Time from the completion of a call's last request to its end, ns: reads and writes that waited for one.
+    pub after_io: [Spread; 2],
+    /// Latencies of those that waited for none, ns.
+    pub never_waited: [Spread; 2],
+    /// Time between two calls: from an end to the first begin after it that follows no earlier one, ns.
+    pub pauses: Spread,
+    /// Time between the first call and the last with no call in progress, ns.
+    pub silent: u64,
     /// Pages.
     pub cache: Cache,
     /// Read-ahead.
@@ -242,9 +261,30 @@ pub struct Digest {
     pub foreign: Foreign,
     /// Where the time went.
     pub time: Time,
+    /// The same by the clock, from the states of the tasks, if they were recorded.
+    pub wall: Option<Wall>,
+    /// What the command took, if it was one.
+    pub command: Option<Command>,
 }
 
 impl Digest {
+    /// Takes the clock's time for the time of the run.
+    pub fn by_the_clock(&mut self, mut wall: Option<Wall>, command: Option<Command>) {
+        self.command = command;
+        if let (Some(wall), Some(command)) = (&mut wall, command) {
+            wall.ran_at_most((command.cpu_ns[0] + command.cpu_ns[1]) as f64);
+        }
+        let span = wall.as_ref().map(|wall| wall.span_ns).or(command.map(|command| command.wall_ns()));
+        if let Some(span) = span {
+            self.elapsed = Nanos(span);
+        }
+        if let Some(wall) = &wall {
+            let slots = f64::from(self.time.slots.max(1));
+            self.time.ns = wall.ns.map(|kind| kind.map(|ns| ns * slots));
+        }
+        self.wall = wall;
+    }
+
     /// Of these events, which are in order of time.
     pub fn of(events: &[Event]) -> Digest {
         let mut observer = Observer::default();
@@ -274,6 +314,14 @@ struct FileState {
     last_end: Nanos,
     /// Pages in the cache put there by the workload, and by others.
     cached: [u64; 2],
+    /// Reads and writes.
+    calls: u64,
+    /// Reads and writes that went round the page cache for sure.
+    direct: [u64; 2],
+    /// Some call touched the cache.
+    buffered: bool,
+    /// Quiet reads and writes over pages of anybody, of others, of the workload's own.
+    quiet_over: [[u64; 3]; 2],
 }
 
 /// The bio that came last, for a call or for nobody.
@@ -286,6 +334,7 @@ struct Bio {
     /// It carries something the call waits for.
     wanted: bool,
     foreign: bool,
+    writeback: bool,
     /// Place of the bio's pages.
     pages: Option<(u32, u64, u32)>,
     /// The request of the bio before it that it could join.
@@ -343,8 +392,22 @@ pub struct Observer {
     /// Pages that others put there.
     others: PageSet,
     nobody: Option<Bio>,
+    /// What comes now is nobody's in the workload.
+    stranger: bool,
     last_bio: [Option<(u64, u32)>; 2],
     locked: BTreeMap<u32, Nanos>,
+    /// Ends of calls that no other call has begun after.
+    ended: VecDeque<Nanos>,
+    /// Pages that calls of the workload have dirtied, at most.
+    dirtied: u64,
+    /// What was written back for nobody and has no bio yet: pages, and whether the workload had dirtied them.
+    /// Only simulated runs tell.
+    written_back: Vec<(u32, bool)>,
+    tells_writeback: bool,
+    /// Syncs in progress, flushes at the device, and since when both are counted.
+    syncs: u32,
+    flushes: Vec<u32>,
+    flushed: Nanos,
     waits: Waits,
     commands: commands::Observer,
 }
@@ -353,6 +416,8 @@ impl EventSink for Observer {
     fn event(&mut self, event: &Event) {
         self.out.nr_events += 1;
         self.now = event.at;
+        self.stranger = event.call == CallId::NONE;
+        self.pass_flushes();
         let call = self.places.get(&event.call.0).copied().filter(|_| event.call != CallId::NONE);
         if let Some(call) = call {
             self.turn(call);
@@ -394,7 +459,15 @@ impl EventSink for Observer {
                 };
                 self.out.windows.closes[index] += 1;
             }
-            What::RaReopened { .. } | What::ServiceModel { .. } | What::Plug | What::Writeback { .. } => {}
+            What::RaReopened { .. } | What::ServiceModel { .. } | What::Plug => {}
+            What::Writeback { file, nr_pages, .. } => {
+                self.tells_writeback = true;
+                if call.is_none() {
+                    // A file that no call was made on is not the workload's if others put its pages there.
+                    let own = self.files.get(&file.0).is_none_or(|state| state.calls > 0 || state.cached[1] == 0);
+                    self.written_back.push((nr_pages, own));
+                }
+            }
             What::PageAdd { file, page, nr_pages } => self.page_add(call, file.0, page.0, nr_pages),
             What::PageRemove { file, page, nr_pages, cause } => {
                 let nr = u64::from(nr_pages);
@@ -428,6 +501,7 @@ impl EventSink for Observer {
                     sector: bio.sector,
                     nr_sectors: bio.nr_sectors,
                     foreign: bio.foreign,
+                    writeback: bio.writeback,
                     ahead: call.is_some() && !bio.wanted,
                 };
                 self.commands.allocate(&request);
@@ -465,10 +539,14 @@ impl EventSink for Observer {
                 self.waits.insert(event.at, rq.0);
             }
             What::Issue { rq, dir, content, sector, nr_sectors, .. } => {
+                if nr_sectors == 0 && !self.flushes.contains(&rq.0) {
+                    self.flushes.push(rq.0);
+                }
                 self.commands.issue(event.at, rq.0, (dir, content), sector.0, nr_sectors, &mut self.out.plugs);
                 self.waits.issue(event.at, rq.0, dir);
             }
             What::Complete { rq, .. } => {
+                self.flushes.retain(|known| *known != rq.0);
                 self.commands.complete(event.at, rq.0, &mut self.out);
                 self.waits.complete(event.at, rq.0);
             }
@@ -498,10 +576,28 @@ impl EventSink for Observer {
 }
 
 impl Observer {
+    /// Time goes by for syncs that wait for a flush.
+    fn pass_flushes(&mut self) {
+        let passed = self.now.saturating_sub(self.flushed).0;
+        self.flushed = self.now;
+        if self.syncs > 0 && passed > 0 && (!self.flushes.is_empty() || self.commands.held_back()) {
+            self.out.sync.flushing += f64::from(self.syncs) * passed as f64;
+        }
+    }
+
     fn call_start(&mut self, id: CallId, op: Op, file: u32, offset: u64, len_bytes: u32) {
         let at = self.now;
         self.begin.get_or_insert(at);
+        if let Some(end) = self.ended.pop_front() {
+            self.out.pauses.add(at.saturating_sub(end).0);
+        }
+        if let Some(end) = self.last_end.filter(|_| self.calls.is_empty()) {
+            self.out.silent += at.saturating_sub(end).0;
+        }
         let kind = kind_of(op);
+        self.syncs += u32::from(kind == 2);
+        let first = self.out.workload.calls == [0; 3];
+        self.commands.reads_only = kind == 0 && (self.commands.reads_only || first);
         let work = &mut self.out.workload;
         work.calls[kind] += 1;
         work.bytes[kind] += u64::from(len_bytes);
@@ -527,6 +623,10 @@ impl Observer {
             *self.regions.entry((file, offset >> 20)).or_default() += 1;
         }
         let (first, last) = (offset / PAGE_BYTES, end.max(offset + 1).div_ceil(PAGE_BYTES) - 1);
+        state.calls += u64::from(kind < 2);
+        if op == Op::Write {
+            self.dirtied += last - first + 1;
+        }
         if op == Op::Read {
             self.use_pages(file, first, last - first + 1);
         }
@@ -589,8 +689,17 @@ impl Observer {
             self.places.insert(moved.id.0, place);
         }
         let kind = kind_of(call.op);
+        self.syncs -= u32::from(kind == 2);
+        self.ended.push_back(at);
+        let done = self.waits.done(place);
         let without_io = self.waits.end(at, place);
         let out = &mut self.out;
+        if kind < 2 {
+            match done {
+                Some(done) => out.after_io[kind].add(at.saturating_sub(done).0),
+                None => out.never_waited[kind].add(at.saturating_sub(call.start).0),
+            }
+        }
         out.latency[kind].add(at.saturating_sub(call.start).0);
         out.without_io[kind].add(without_io);
         let Some(state) = self.files.get_mut(&call.file) else { return };
@@ -602,6 +711,7 @@ impl Observer {
         if let Some(before) = call.before_bio {
             out.before_bio[kind].add(before.0);
         }
+        out.workload.written_through += u64::from(kind == 1 && call.written > 0);
         let direct = call.own_data_bio && !call.touched_cache;
         let quiet = !call.own_data_bio && !call.touched_cache;
         out.workload.direct[kind] += u64::from(direct);
@@ -613,10 +723,20 @@ impl Observer {
             out.cache.direct_cleared[kind] += u64::from(cleared);
             out.cache.direct_latency[usize::from(!cleared)].add(at.saturating_sub(call.start).0);
         }
-        if direct || quiet {
-            out.cache.direct_over_cached += u64::from(state.cached[0] + state.cached[1] > 0);
-            out.cache.direct_over_foreign += u64::from(state.cached[1] > 0);
-            out.cache.direct_over_own += u64::from(state.cached[0] > 0);
+        if (direct || quiet) && call.op == Op::Write {
+            self.dirtied = self.dirtied.saturating_sub(call.last - call.first + 1);
+        }
+        state.buffered |= call.touched_cache;
+        let over = [state.cached[0] + state.cached[1] > 0, state.cached[1] > 0, state.cached[0] > 0].map(u64::from);
+        if direct {
+            state.direct[kind] += 1;
+            out.cache.direct_over_cached += over[0];
+            out.cache.direct_over_foreign += over[1];
+            out.cache.direct_over_own += over[2];
+        } else if quiet {
+            // Who drops pages does not use them.
+            state.direct[kind] += u64::from(call.dropped);
+            state.quiet_over[kind].iter_mut().zip(over).for_each(|(sum, over)| *sum += over);
         }
         if kind == 0 && call.missed {
             let split = call.singles > 1;
@@ -668,8 +788,10 @@ impl Observer {
             .most
             .max(self.out.cache.added.saturating_sub(self.out.cache.reclaimed + self.out.cache.dropped));
         let Some(call) = call else {
-            self.others.insert(file, page, nr);
-            self.out.foreign.pages += nr;
+            if self.stranger {
+                self.others.insert(file, page, nr);
+                self.out.foreign.pages += nr;
+            }
             return;
         };
         let call = &mut self.calls[call];
@@ -727,9 +849,17 @@ impl Observer {
                 }
             }
         }
-        let foreign = call.is_none() && dir == Dir::Read && content == Content::Data;
-        if foreign {
-            self.out.foreign.reads += 1;
+        // Whoever only reads has nothing for a journal either.
+        let written = dir == Dir::Write && self.commands.reads_only;
+        let somebodys = content == Content::Data || dir == Dir::Read || written;
+        let nobodys = self.stranger && nr_sectors > 0 && somebodys;
+        let nr_pages = u64::from(nr_sectors).div_ceil(PAGE_SECTORS);
+        let writeback = nobodys && dir == Dir::Write && self.is_own_writeback(nr_pages);
+        let foreign = nobodys && !writeback;
+        self.out.foreign.reads += u64::from(foreign && dir == Dir::Read);
+        self.out.foreign.writes += u64::from(foreign && dir == Dir::Write);
+        if dir == Dir::Write && content == Content::Data && !foreign {
+            self.dirtied = self.dirtied.saturating_sub(nr_pages);
         }
         if nr_sectors > 0 {
             self.out.bios.count[way] += 1;
@@ -741,7 +871,7 @@ impl Observer {
             self.out.bios.could_join[way] += 1;
         }
         self.last_bio[way] = Some((sector + u64::from(nr_sectors), nr_sectors));
-        let bio = Bio { at, dir, sector, nr_sectors, wanted, foreign, pages, neighbour };
+        let bio = Bio { at, dir, sector, nr_sectors, wanted, foreign, writeback, pages, neighbour };
         match call {
             Some(call) => {
                 if wanted {
@@ -750,6 +880,15 @@ impl Observer {
                 self.calls[call].bio = Some(bio);
             }
             None => self.nobody = Some(bio),
+        }
+    }
+
+    /// Does a bio that nobody asked for write back what the workload had dirtied?
+    fn is_own_writeback(&mut self, nr_pages: u64) -> bool {
+        match self.written_back.iter().position(|(nr, _)| u64::from(*nr) == nr_pages) {
+            Some(place) => self.written_back.remove(place).1,
+            // Where nobody tells, it may be as long as there is something to write back.
+            None => !self.tells_writeback && self.dirtied > 0,
         }
     }
 
@@ -777,14 +916,35 @@ impl Observer {
         let elapsed = end.saturating_sub(begin);
         let out = &mut self.out;
         out.elapsed = elapsed;
-        out.workload.files = self.files.values().filter(|file| !file.ends.is_empty()).count() as u32;
+        // A report or two written beside the work make no other job.
+        let (calls, used) = self
+            .files
+            .values()
+            .fold((0, 0), |(calls, used), file| (calls + file.calls, used + u64::from(file.calls > 0)));
+        let many = |file: &&FileState| file.calls > 0 && 20 * file.calls * used >= calls;
+        out.workload.files = self.files.values().filter(many).count() as u32;
+        // A quiet call may be a direct one only on a file that is used so: buffered calls whose page is mapped or
+        // found without a word are quiet, too. A device that takes bios as they are tells nothing; there, writes are
+        // direct if no call on the file has to do with the cache.
+        let tells = out.bios.count != [0; 2];
+        for file in self.files.values() {
+            for kind in 0..2 {
+                if file.direct[kind] > 0 || kind == 1 && !tells && !file.buffered {
+                    let [any, others, own] = file.quiet_over[kind];
+                    out.cache.direct_over_cached += any;
+                    out.cache.direct_over_foreign += others;
+                    out.cache.direct_over_own += own;
+                }
+            }
+        }
         out.workload.regions = self.regions.len() as u64;
         let mut counts: Vec<u64> = self.regions.values().copied().collect();
         counts.sort_unstable_by(|a, b| b.cmp(a));
         let (all, tenth) = (counts.iter().sum::<u64>(), counts.len().div_ceil(10));
         out.workload.top_tenth = if all == 0 { 0.0 } else { counts[..tenth].iter().sum::<u64>() as f64 / all as f64 };
         (out.commands, out.plugs.device_starved) = self.commands.finish(self.now);
-        (out.foreign.device, out.foreign.in_the_way) = (out.commands.foreign, out.commands.in_the_way);
+        out.foreign.device = out.commands.foreign.min(elapsed.0);
+        out.foreign.in_the_way = out.commands.in_the_way.min(elapsed.0);
         out.time = self.waits.finish(self.now, elapsed, out);
         self.out
     }

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::certainty;
 use super::{Advice, Counterfactual, Evidence, Explanation, Finding};
 use crate::measure::finite;
 
@@ -9,15 +10,26 @@ fn evidence(evidence: &Evidence) -> Value {
     json!({ "what": evidence.what, "a": finite(evidence.a), "b": finite(evidence.b), "unit": evidence.unit.word() })
 }
 
+/// An end of an interval; single runs have none.
+fn end(value: f64) -> Option<f64> {
+    value.is_finite().then_some(value)
+}
+
 fn counterfactual(of: &Counterfactual) -> Value {
     json!({
         "setting": of.setting,
         "side": of.side,
         "change_pct_before": finite(of.change_pct_before),
+        "ci_before_low_pct": end(of.ci_before_pct.0),
+        "ci_before_high_pct": end(of.ci_before_pct.1),
         "change_pct_after": finite(of.change_pct_after),
-        "ci_low_pct": finite(of.ci_pct.0),
-        "ci_high_pct": finite(of.ci_pct.1),
+        "ci_low_pct": end(of.ci_pct.0),
+        "ci_high_pct": end(of.ci_pct.1),
+        "gone_pct": finite(of.gone_pct),
         "runs": of.runs,
+        "outcome": of.outcome.word(),
+        "figures_moved": of.figures_moved,
+        "device_only": of.device_only,
     })
 }
 
@@ -29,13 +41,14 @@ fn advice(of: &Advice) -> Value {
     })
 }
 
-fn finding(finding: &Finding) -> Value {
+fn finding(finding: &Finding, live: bool) -> Value {
     let rule = finding.rule;
     json!({
         "rule": rule.name,
         "layer": rule.layer,
         "claim": finding.claim,
         "confidence": finding.confidence,
+        "certainty": certainty::of(finding.confidence).rate(live),
         "evidence": finding.evidence.iter().map(evidence).collect::<Vec<_>>(),
         "share_of_change_pct": finite(finding.share_pct),
         "why": rule.why,
@@ -58,7 +71,7 @@ pub fn explain(explanation: &Explanation) -> Value {
                 "a": finite(layer.a),
                 "b": finite(layer.b),
                 "delta": finite(layer.delta()),
-                "unit": "ns_per_operation",
+                "unit": explanation.basis.unit(),
             })
         })
         .collect();
@@ -73,8 +86,23 @@ pub fn explain(explanation: &Explanation) -> Value {
         "change_pct": finite(explanation.change_pct),
         "verdict": explanation.verdict.word(),
         "because": explanation.because,
-        "findings": explanation.findings.iter().map(finding).collect::<Vec<_>>(),
+        "headline": json!({ "basis": explanation.basis.word(), "subject": explanation.basis.subject() }),
+        "findings": explanation.findings.iter().map(|of| finding(of, explanation.live)).collect::<Vec<_>>(),
         "unexplained_pct": finite(explanation.unexplained_pct),
+        "only_difference": explanation
+            .only_difference
+            .iter()
+            .map(|(what, [a, b])| json!({ "what": what, "a": a, "b": b }))
+            .collect::<Vec<_>>(),
+        "cannot_ask": explanation
+            .cannot_ask
+            .iter()
+            .map(|(rule, needs)| json!({
+                "rule": rule,
+                "needs": needs.iter().map(|need| need.name()).collect::<Vec<_>>(),
+            }))
+            .collect::<Vec<_>>(),
+        "commands": explanation.commands.map(|command| command.map(|command| command.json())),
         "layers": layers,
         "comparison": explanation.comparison.as_ref().map(crate::compare::json::compare),
         "warnings": explanation.warnings,

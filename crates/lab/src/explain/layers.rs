@@ -100,9 +100,10 @@ pub fn split(delta: &Delta<'_>) -> Vec<LayerDelta> {
         let [a, b] = delta.oriented(time);
         layers.push(LayerDelta { layer: name, a, b });
     }
-    layers.insert(3, part("page cache", of_cache));
-    layers.insert(4, part("read-ahead", of_readahead));
-    layers.insert(5, part("merging", of_merging));
+    let journal = layers.len() - 1;
+    layers.insert(journal, part("merging", of_merging));
+    layers.insert(journal, part("read-ahead", of_readahead));
+    layers.insert(journal, part("page cache", of_cache));
     for (layer, name, time) in &times {
         if !WAITS.contains(layer) {
             continue;

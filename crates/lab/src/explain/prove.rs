@@ -2,23 +2,21 @@
 //! again.
 //!
 //! In the simulator the slow side's runs are made again with the same seeds and with nothing else different. A rule
-//! says
-//! what to switch ([`Switch`]), best first; the first that applies to the stack is made. Of two sides whose stacks are
-//! both known, "as on the fast side" is one of the things to switch. The time for an operation is compared with the
-//! fast
-//! side's before and after; the interval of the change afterwards is Student's, of the difference of the means (Welch)
-//! over the fast side's mean.
+//! says what to switch ([`Switch`]), best first; what applies to the stack is made, until something of the difference
+//! is gone. Of two sides whose stacks are both known, "as on the fast side" is one of the things to switch. The time
+//! for an operation is compared with the fast side's before and after ([`outcome`](super::outcome)).
 
 use iowhy_stack::kernel::{PATCHES, Stack};
 use iowhy_stack::outcome::Plan;
 
-use super::delta::{Delta, time_per_operation};
+use super::delta::Delta;
+use super::outcome::{Counterfactual, Outcome, Times, figures_moved, recalibrate};
 use super::source::{Gathered, simulate};
-use super::{Counterfactual, Explanation, Side};
+use super::{Explanation, Side};
 use crate::incident::command::plan_of_command;
-use crate::rules::Switch;
+use crate::rules::{Rule, Switch};
 
-/// Findings that are tried, best first.
+/// Findings that stand after their experiments, or have none, until no others are tried.
 const TRIED: usize = 3;
 
 /// What is switched, in words, and the plan with it.
@@ -100,26 +98,37 @@ fn switched(switch: &Switch, slow: &Gathered, fast: Option<&Plan>) -> Option<Swi
     Some(Switched { setting, plan })
 }
 
-/// Makes the experiments of the best findings of two simulated sides. Findings of sides that cannot be made again (live
-/// ones, blind ones) stay without.
+/// The rule says which settings of a device it tells of.
+fn names_settings(rule: &Rule) -> bool {
+    rule.switches.iter().any(|switch| matches!(switch, Switch::Other(key) if key.starts_with("disk.")))
+}
+
+/// Makes the experiments of the best findings of two simulated sides; one that is refuted lets the next one have its
+/// turn. Findings of sides that cannot be made again (live ones, blind ones) stay without.
 pub fn prove(explanation: &mut Explanation, sides: &[Gathered; 2], done: &(dyn Fn() + Sync)) {
     let [a, b] = sides;
     let delta = Delta::new(&a.side, &b.side);
     let (slow, fast) = if delta.a_is_slow { (a, b) } else { (b, a) };
-    let a_is_slow = delta.a_is_slow;
     let fast_plan = fast.command.as_deref().and_then(plan_of);
     let runs = slow.side.runs.len().max(1) as u32;
-    for finding in explanation.findings.iter_mut().take(TRIED) {
-        let tried = finding.rule.switches.iter().find_map(|switch| switched(switch, slow, fast_plan.as_ref()));
-        let Some(tried) = tried else { continue };
-        // A run that cannot be made proves nothing.
-        let Ok(side) = simulate(&slow.side.label, &tried.plan, (0, runs), done) else { continue };
-        let times = [&fast.side, &slow.side, &side].map(times);
-        let times = [&times[0][..], &times[1], &times[2]];
-        finding.counterfactual = Some(Counterfactual::of(tried.setting, &slow.side.label, times, a_is_slow));
+    let times_of = |side: &Side| side.runs.iter().map(|run| delta.time_of(run)).collect::<Vec<f64>>();
+    let (times_fast, times_slow) = (times_of(&fast.side), times_of(&slow.side));
+    let mut stand = 0;
+    for finding in &mut explanation.findings {
+        let rule = finding.rule;
+        finding.try_each(rule.switches.iter().filter_map(|switch| {
+            let tried = switched(switch, slow, fast_plan.as_ref())?;
+            // A run that cannot be made proves nothing.
+            let side = simulate(&slow.side.label, &tried.plan, (0, runs), done).ok()?;
+            let times = Times { fast: &times_fast, slow: &times_slow, switched: &times_of(&side) };
+            let of = Counterfactual::of((tried.setting, &slow.side.label), times, delta.a_is_slow, None);
+            let moved = figures_moved(rule, [&fast.side, &slow.side, &side], of.outcome == Outcome::Confirmed);
+            Some(of.with_story(moved, *switch == Switch::OtherDevice && names_settings(rule)))
+        }));
+        stand += usize::from(!finding.is_refuted());
+        if stand == TRIED {
+            break;
+        }
     }
-}
-
-fn times(side: &Side) -> Vec<f64> {
-    side.runs.iter().map(time_per_operation).collect()
+    recalibrate(explanation);
 }

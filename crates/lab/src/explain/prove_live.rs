@@ -33,8 +33,10 @@ use iowhy_stack::units::PAGE_BYTES;
 use serde_json::Value;
 
 use super::delta::Delta;
+use super::digest::Digest;
+use super::outcome::{Counterfactual, Times, recalibrate};
 use super::source::Gathered;
-use super::{Counterfactual, Explanation};
+use super::{Basis, Explanation};
 use crate::backend::Live;
 use crate::diagnose::Problems;
 use crate::disk;
@@ -133,7 +135,7 @@ pub(super) enum Change {
 }
 
 impl Change {
-    fn words(&self) -> String {
+    pub(super) fn words(&self) -> String {
         match self {
             Change::Queue { file, value, .. } => format!("{file}={value}"),
             Change::Disk { what, .. } => what.clone(),
@@ -427,7 +429,7 @@ impl Others {
 
 /// Blocks: as many as the slow side has runs, within these.
 const BLOCKS: (usize, usize) = (8, 20);
-/// Findings that are tried, best first.
+/// Findings that stand after their experiments, or have none, until no others are tried.
 const TRIED: usize = 3;
 
 /// Times for an operation of the kinds of runs, by kind.
@@ -458,12 +460,25 @@ pub fn prove(explanation: &mut Explanation, sides: &[Gathered; 2]) {
     let (Some(slow_recipe), Some(fast_recipe)) = (&slow.recipe, &fast.recipe) else {
         let which = if slow.recipe.is_none() { slow } else { fast };
         explanation.warnings.push(format!(
-            "not proved: nothing tells how `{}` is made again on the running kernel (a blind run, a trace in a file, a \
+            "not tested: nothing tells how `{}` is made again on the running kernel (a blind run, a trace in a file, a \
              simulated run, or runs of different settings)",
             which.side.label
         ));
         return;
     };
+    // The slow side's time over the fast one's, as it was.
+    let explained = delta.of(|digest| delta.time_of(digest)).ratio();
+    // Runs are timed by the operation, and compared as the explanation compares them.
+    let weight = |side: &super::Side| {
+        let mean = |of: &dyn Fn(&Digest) -> f64| side.runs.iter().map(of).sum::<f64>() / side.runs.len().max(1) as f64;
+        let operations = mean(&|run| run.operations() as f64).max(1.0);
+        match delta.basis {
+            Basis::Bytes => operations / mean(&|run| (run.workload.bytes[0] + run.workload.bytes[1]) as f64).max(1.0),
+            Basis::Run => operations,
+            Basis::Call | Basis::Request | Basis::Nothing => 1.0,
+        }
+    };
+    let [of_fast, of_slow] = [weight(&fast.side), weight(&slow.side)];
     let others = Others::of(slow);
     let _signals = signal::Guard::take();
     let mut warnings = Vec::new();
@@ -473,34 +488,49 @@ pub fn prove(explanation: &mut Explanation, sides: &[Gathered; 2]) {
         let _scratch = ledger.create_scratch_directory(&scratch).map_err(|error| error.to_string())?;
         let slow_kind = Kind { others, ..Kind::of(slow_recipe, &scratch)? };
         let fast_kind = Kind::of(fast_recipe, &scratch)?;
-        for finding in explanation.findings.iter_mut().take(TRIED) {
+        let mut stand = 0;
+        for finding in &mut explanation.findings {
             let name = finding.rule.name;
             let mut kinds = [fast_kind.clone(), slow_kind.clone(), slow_kind.clone()];
-            let found = finding.rule.switches.iter().find_map(|switch| {
+            let mut changes = finding.rule.switches.iter().filter_map(|switch| {
                 let change = change(&[*switch], slow_recipe, fast_recipe)?;
-                kinds[2].switch(&change, &fast_kind).then_some(change)
+                kinds[2] = slow_kind.clone();
+                kinds[2].switch(&change, &fast_kind).then(|| (change, kinds.clone()))
             });
-            let Some(change) = found else {
-                warnings.push(format!(
-                    "{name} is not proved: nothing that it depends on can be switched on the running kernel between \
-                     these runs"
-                ));
-                continue;
-            };
             let nr_blocks = slow.side.runs.len().clamp(BLOCKS.0, BLOCKS.1);
-            match blocks(&kinds, &ledger, nr_blocks) {
-                Ok([fast, slow_now, switched]) => {
-                    let (times, side) = ([&fast[..], &slow_now, &switched], &slow.side.label);
-                    finding.counterfactual = Some(Counterfactual::of(change.words(), side, times, a_is_slow));
+            let mut failed = None;
+            finding.try_each(std::iter::from_fn(|| {
+                let (change, kinds) = changes.next()?;
+                let mut made = blocks(&kinds, &ledger, nr_blocks).map_err(|error| failed = Some(error)).ok()?;
+                let of_switched = if change == Change::OtherJob { of_fast } else { of_slow };
+                for (times, weight) in made.iter_mut().zip([of_fast, of_slow, of_switched]) {
+                    times.iter_mut().for_each(|time| *time *= weight);
                 }
-                Err(Failed::Because(reason)) => warnings.push(format!("{name} is not proved: {reason}")),
-                Err(Failed::Signal) => return Err("a signal ended the experiments; settings are restored".to_owned()),
+                let [fast, slow_now, switched] = &made;
+                let times = Times { fast, slow: slow_now, switched };
+                Some(Counterfactual::of((change.words(), &slow.side.label), times, a_is_slow, Some(explained)))
+            }));
+            match failed {
+                Some(Failed::Signal) => {
+                    return Err("a signal ended the experiments; settings are restored".to_owned());
+                }
+                Some(Failed::Because(reason)) => warnings.push(format!("{name} is not tested: {reason}")),
+                None if finding.counterfactual.is_none() => warnings.push(format!(
+                    "{name} is not tested: nothing that it depends on can be switched on the running kernel between \
+                     these runs"
+                )),
+                None => {}
+            }
+            stand += usize::from(!finding.is_refuted());
+            if stand == TRIED {
+                break;
             }
         }
         Ok(())
     };
     if let Err(reason) = experiments() {
-        warnings.push(format!("not proved: {reason}"));
+        warnings.push(format!("not tested: {reason}"));
     }
     explanation.warnings.append(&mut warnings);
+    recalibrate(explanation);
 }

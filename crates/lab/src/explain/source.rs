@@ -10,6 +10,7 @@
 //! One set of runs alone stands for its fast and its slow mode. Who asks for runs of the store alone gets them,
 //! whatever else has their name.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,19 +18,23 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use iowhy_stack::event::{Event, EventSink, What};
 use iowhy_stack::outcome::{Plan, RunError};
 use iowhy_stack::sim;
+use iowhy_stack::trace::{Dev, Inode, Record, Seen as TraceSeen, Trace};
+use iowhy_stack::units::PAGE_BYTES;
 use rayon::prelude::*;
 
 use super::digest::{Digest, Observer};
 use super::prove_live::Recipe;
-use super::{Side, modes};
+use super::{Side, modes, wall};
 use crate::diagnose::{Problem, Problems, Span};
 use crate::incident::command::{plan_of_command, repetition};
 use crate::incident::{self, IncidentError};
 use crate::metric::Group;
 use crate::report::tally::Tally;
+use crate::rules::Need;
 use crate::store::{Kind, Store, StoreError, StoredRun};
 use crate::trace;
-use crate::trace::join::{Who, join};
+use crate::trace::join::{Who, beside, join};
+use crate::trace::settings::Settings;
 
 /// Where the events of a run can be had once more.
 #[derive(Clone, Debug)]
@@ -313,12 +318,75 @@ fn place(name: &str, asked: &Asked) -> Result<Origin, Problems> {
     })))
 }
 
+/// Part of the bytes of the device that the workload uses most, from which on another one is used, too: programs and
+/// their libraries lie somewhere as well.
+const USED: u64 = 5;
+/// The major number of loop devices, and bytes on them from which on they are what the workload uses.
+const LOOP: u32 = 7;
+const LEAST_ON_LOOP: u64 = 1 << 20;
+
+/// Leaves bios and requests of the devices that the workload uses: what others do elsewhere, and what a loop device
+/// does below, is in nobody's way. Known if the trace says which tasks are the workload; all is kept if they use none.
+fn of_the_workload(trace: &mut Trace) {
+    let Some(tree) = beside::tree(trace, &Who::default()) else { return };
+    let mut bytes: BTreeMap<Dev, u64> = BTreeMap::new();
+    let mut below: BTreeMap<Dev, Dev> = BTreeMap::new();
+    for record in &trace.records {
+        match &record.seen {
+            TraceSeen::Remap { extent, from, .. } => _ = below.insert(*from, extent.dev),
+            _ if !tree.contains(&record.pid) => {}
+            TraceSeen::Queue(extent) => *bytes.entry(extent.dev).or_default() += u64::from(extent.bytes),
+            TraceSeen::PageAdd { file, order, .. } if file.dev.major() > 0 => {
+                *bytes.entry(file.dev).or_default() += PAGE_BYTES << (*order).min(31);
+            }
+            _ => {}
+        }
+    }
+    // A loop device's own worker reads and writes the device below: that is the workload's again, seen twice.
+    let on_loop: u64 = bytes.iter().filter(|(dev, _)| dev.major() == LOOP).map(|(_, n)| *n).sum();
+    if on_loop >= LEAST_ON_LOOP {
+        bytes.retain(|dev, _| dev.major() == LOOP);
+    }
+    let most = bytes.values().copied().max().unwrap_or(0);
+    let mut used: BTreeSet<Dev> = bytes.iter().filter(|(_, n)| **n * USED >= most).map(|(dev, _)| *dev).collect();
+    // A partition's requests are the disk's.
+    used.extend(used.clone().iter().filter_map(|dev| below.get(dev).copied()));
+    if most > 0 {
+        // So are libraries that lie elsewhere; pages of devices themselves are in a file system without a device.
+        let there = |file: Inode| file.dev.major() == 0 || used.contains(&file.dev) || below.contains_key(&file.dev);
+        trace.records.retain(|record| {
+            record.seen.extent().is_none_or(|extent| used.contains(&extent.dev)) && record.seen.file().is_none_or(there)
+        });
+    }
+}
+
+/// Kinds of records that a trace does not have. A recording of our own has what its level asks for, whether any of it
+/// happened or not; of a trace of another program only what is there is known.
+fn lacking(trace: &Trace, settings: &Settings) -> Vec<Need> {
+    let any = |is: &dyn Fn(&Record) -> bool| trace.records.iter().any(is);
+    let states = any(&|record| matches!(record.seen, TraceSeen::Switch { .. }));
+    let calls = any(&|record| matches!(record.seen, TraceSeen::CallStart { .. }));
+    let pages = any(&|record| matches!(record.seen, TraceSeen::PageAdd { .. } | TraceSeen::GetPages { .. }));
+    let bios = any(&|record| matches!(record.seen, TraceSeen::Queue(_)));
+    let requests = any(&|record| matches!(record.seen, TraceSeen::Issue(_)));
+    let ours = !settings.roots.is_empty() && states;
+    let has = |need: &Need| match need {
+        Need::Calls => calls,
+        Need::States => states,
+        Need::Pages | Need::Windows => pages || ours,
+        Need::Bios => bios || ours,
+        Need::Requests => requests || ours,
+    };
+    Need::ALL.into_iter().filter(|need| !has(need)).collect()
+}
+
 /// Traces in files: each is a run.
 fn traces(name: &str, report: bool, problems: &mut Problems) -> Option<Gathered> {
     let mut side = Side { label: name.to_owned(), live: true, ..Side::default() };
     let mut all_seen = Vec::new();
     for (nr, file) in name.split(',').enumerate() {
-        let read = trace::load(Path::new(file), problems)?;
+        let mut read = trace::load(Path::new(file), problems)?;
+        of_the_workload(&mut read);
         let mut joined = join(&read, &Who::default());
         let events = Arc::new(std::mem::take(&mut joined.events));
         let beside = Beside::of(report, name.split(',').count());
@@ -328,6 +396,15 @@ fn traces(name: &str, report: bool, problems: &mut Problems) -> Option<Gathered>
         });
         let files = || joined.files.iter().map(|file| format!("inode {}", file.ino)).collect();
         all_seen.extend(seen.map(|seen| Seen { files: files(), ..seen }));
+        let settings = Settings::of(&read);
+        digest.by_the_clock(wall::of(&read, &joined, &settings), settings.command);
+        for need in lacking(&read, &settings) {
+            if !side.lacks.contains(&need) {
+                side.lacks.push(need);
+            }
+        }
+        side.settings.push(settings);
+        digest.foreign.processes_wrote = joined.others_wrote;
         let others = joined.putters.iter().filter(|putter| !putter.own);
         digest.foreign.names = others.map(|putter| (putter.name.clone(), putter.nr_pages)).collect();
         side.lost += read.lost;

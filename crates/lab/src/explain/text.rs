@@ -5,12 +5,13 @@ use std::fmt::Write;
 
 use iowhy_stack::event::RaKind;
 
-use super::{Advice, Counterfactual, Evidence, Explanation, Finding, Unit, layers};
+use super::certainty;
+use super::{Advice, Basis, Counterfactual, Evidence, Explanation, Finding, Outcome, Unit, layers};
 use crate::compare::Verdict;
 use crate::compare::text::{Style, quantity, shown};
 use crate::picture;
 use crate::report::glance::{self, Asked, Column, Glance, Lanes, Latency, Moment};
-use crate::text::wrap;
+use crate::text::{count, wrap};
 
 /// Widest line.
 const WIDTH: usize = 80;
@@ -20,6 +21,8 @@ const LABEL: usize = 40;
 const BAR: usize = 22;
 /// Longest name of a file.
 const FILE: usize = 30;
+/// Differences of circumstances that are shown.
+const DIFFERENCES: usize = 8;
 /// Sizes of windows and requests that are told.
 const SIZES: usize = 4;
 
@@ -58,27 +61,22 @@ fn indented(text: &mut String, first: &str, rest: &str, content: &str) {
     }
 }
 
-/// How sure, in a word.
-fn sure(confidence: f64) -> &'static str {
-    match confidence {
-        c if c >= 0.9 => "almost certain",
-        c if c >= 0.75 => "likely",
-        _ => "possible",
-    }
-}
-
 /// The difference in a sentence.
 pub fn difference(explanation: &Explanation) -> String {
     let (a, b) = (shown(&explanation.a, LABEL), shown(&explanation.b, LABEL));
     let [before, after] = explanation.time_ns.map(|ns| figure(ns, Unit::Ns));
     let runs = format!("{} and {} runs", explanation.runs[0], explanation.runs[1]);
-    let times = format!("an operation takes {before} in `{a}` and {after} in `{b}` ({runs})");
+    let subject = explanation.basis.subject();
+    let times = format!("{subject} takes {before} in `{a}` and {after} in `{b}` ({runs})");
     let change = explanation.change_pct;
     match explanation.verdict {
         Verdict::Same if explanation.a == explanation.b => {
             format!("`{a}` has one mode: an operation takes {before} ({} runs).", explanation.runs[0])
         }
         Verdict::Same => format!("No difference to explain: {times}."),
+        Verdict::Inconclusive if explanation.basis == Basis::Nothing => {
+            format!("Cannot tell whether `{a}` or `{b}` is slower: {}.", explanation.because)
+        }
         Verdict::Inconclusive => format!("Cannot tell: {times}; {}.", explanation.because),
         Verdict::Regression => format!("`{b}` is slower: {times}, {change:+.1} %."),
         Verdict::Improvement => format!("`{b}` is faster: {times}, {change:+.1} %."),
@@ -105,7 +103,7 @@ pub fn text(explanation: &Explanation, pictures: Option<&Glance>, style: Style) 
             finding.rule.name,
             finding.rule.layer,
             finding.share_pct,
-            sure(finding.confidence)
+            if finding.is_refuted() { "refuted" } else { certainty::of(finding.confidence).word }
         );
         for (line, words) in wrap(&head, WIDTH - 3).iter().enumerate() {
             let number = if line == 0 { format!("{}. ", nr + 1) } else { "   ".to_owned() };
@@ -129,6 +127,7 @@ pub fn text(explanation: &Explanation, pictures: Option<&Glance>, style: Style) 
             indented(&mut text, "", "", &shown(&format!("No timeline: {why}."), 400));
         }
     }
+    circumstances(&mut text, explanation, style);
     if !explanation.warnings.is_empty() {
         text.push('\n');
         explanation.warnings.iter().for_each(|warning| indented(&mut text, "! ", "  ", &shown(warning, 400)));
@@ -136,37 +135,91 @@ pub fn text(explanation: &Explanation, pictures: Option<&Glance>, style: Style) 
     text
 }
 
+/// What differs around the runs, and what could not be asked.
+fn circumstances(text: &mut String, explanation: &Explanation, style: Style) {
+    let differences = &explanation.only_difference;
+    if !differences.is_empty() {
+        text.push('\n');
+        let head = "What differs in their circumstances (candidates, not causes)";
+        let _ = writeln!(text, "{}", bold(style, head));
+        for (what, [a, b]) in differences.iter().take(DIFFERENCES) {
+            let line = format!("{what}: {} in A, {} in B", shown(a, LABEL), shown(b, LABEL));
+            indented(text, "   ", "      ", &shown(&line, 400));
+        }
+        if differences.len() > DIFFERENCES {
+            let _ = writeln!(text, "   and {} more (`--json`)", differences.len() - DIFFERENCES);
+        }
+    }
+    if explanation.cannot_ask.is_empty() || explanation.verdict == Verdict::Same {
+        return;
+    }
+    let mut needs: Vec<&str> = explanation.cannot_ask.iter().flat_map(|(_, needs)| needs).map(|n| n.name()).collect();
+    needs.sort_unstable();
+    needs.dedup();
+    text.push('\n');
+    let words = format!(
+        "{} of the rules could not be asked: they need {}. `iowhy trace record -o OUT.parquet -- COMMAND` \
+         records them.",
+        explanation.cannot_ask.len(),
+        needs.join(", ")
+    );
+    indented(text, "! ", "  ", &words);
+}
+
 /// The paragraph that whoever runs the database reads; empty if there is no difference to speak of.
 pub fn summary(explanation: &Explanation) -> String {
     if matches!(explanation.verdict, Verdict::Same | Verdict::Inconclusive) {
         return String::new();
     }
-    let Some(first) = explanation.findings.first() else {
-        let largest = explanation.layers.iter().max_by(|x, y| x.delta().abs().total_cmp(&y.delta().abs()));
-        let place = largest.map_or(String::new(), |layer| format!(" Most of it is in the layer {}.", layer.layer));
-        return format!("None of the rules explains this.{place}");
-    };
-    let gone = explanation.change_pct < 0.0;
-    let begin = if gone { "What is gone:" } else { "Why:" };
-    let mut paragraph = format!("{begin} {} {}", first.rule.what, first.rule.why);
-    match &first.counterfactual {
-        Some(of) => {
-            let _ = write!(
-                paragraph,
-                " Proved: with {} the change is {:+.1} % instead of {:+.1} %.",
-                of.setting, of.change_pct_after, of.change_pct_before
-            );
-        }
+    let (refuted, stand): (Vec<&Finding>, Vec<&Finding>) = explanation.findings.iter().partition(|of| of.is_refuted());
+    let mut paragraph = match stand.first() {
         None => {
-            let _ = write!(paragraph, " What to do: {}", first.rule.change);
+            let largest = explanation.layers.iter().max_by(|x, y| x.delta().abs().total_cmp(&y.delta().abs()));
+            let place = largest.map_or(String::new(), |layer| format!(" Most of it is in the layer {}.", layer.layer));
+            format!("None of the rules explains this.{place}")
         }
+        Some(first) => {
+            let begin = if explanation.change_pct < 0.0 { "What is gone:" } else { "Why:" };
+            let then = match &first.counterfactual {
+                Some(of) => experiment(of, explanation.change_pct),
+                None => format!("What to do: {}", first.rule.change),
+            };
+            let share = stand.iter().map(|of| of.share_pct).fold(0.0, f64::max);
+            let unowned = if share < explanation.unexplained_pct {
+                let pct = explanation.unexplained_pct;
+                format!("{pct:.0} % of the difference is unexplained: no rule owns that time. Of the rest: ")
+            } else {
+                String::new()
+            };
+            format!("{unowned}{begin} {} {} {then}", first.rule.what, first.rule.why)
+        }
+    };
+    let names = |of: &[&Finding]| of.iter().map(|finding| finding.rule.name).collect::<Vec<&str>>().join(", ");
+    if stand.len() > 1 {
+        let _ = write!(paragraph, " It is not alone: {} as well.", names(&stand[1..]));
     }
-    let others = explanation.findings.len() - 1;
-    if others > 0 {
-        let names: Vec<&str> = explanation.findings[1..].iter().map(|finding| finding.rule.name).collect();
-        let _ = write!(paragraph, " It is not alone: {} as well.", names.join(", "));
+    if !refuted.is_empty() {
+        let _ = write!(paragraph, " Refuted by experiment: {}.", names(&refuted));
     }
     paragraph
+}
+
+/// What an experiment showed, in a sentence.
+fn experiment(of: &Counterfactual, explained_pct: f64) -> String {
+    let (title, with, [before, after]) = (of.outcome.title(), &of.setting, [of.change_pct_before, of.change_pct_after]);
+    match of.outcome {
+        Outcome::NotReproduced => format!(
+            "{title}: made again, the sides differ by {before:+.1} % where {explained_pct:+.1} % were to be explained."
+        ),
+        _ => {
+            let but = match of.outcome {
+                Outcome::Partly if of.device_only => ", but that is another setting of the device",
+                Outcome::Partly if of.figures_moved == Some(false) => ", but the figures below did not move with it",
+                _ => "",
+            };
+            format!("{title}: with {with} the change is {after:+.1} % instead of {before:+.1} %{but}.")
+        }
+    }
 }
 
 fn one_finding(text: &mut String, explanation: &Explanation, finding: &Finding) {
@@ -178,7 +231,7 @@ fn one_finding(text: &mut String, explanation: &Explanation, finding: &Finding) 
         text.push('\n');
     }
     if let Some(of) = &finding.counterfactual {
-        indented(text, "   proved       ", "                ", &proved(of, explanation));
+        indented(text, "   experiment   ", "                ", &details(of, explanation));
     }
     if let Some(of) = &finding.advice {
         indented(text, "   set          ", "                ", &advice(of));
@@ -205,20 +258,48 @@ fn advice(of: &Advice) -> String {
     format!("{}: time for an operation on the slow side {:+.1} % by prediction{measured}", of.set, of.predicted_pct)
 }
 
-fn proved(of: &Counterfactual, explanation: &Explanation) -> String {
-    let removed =
-        if of.change_pct_before.abs() > 0.0 { 100.0 * (1.0 - of.change_pct_after / of.change_pct_before) } else { 0.0 };
+/// An experiment with all its figures.
+fn details(of: &Counterfactual, explanation: &Explanation) -> String {
+    let (a, b) = (shown(&explanation.a, LABEL), shown(&explanation.b, LABEL));
+    let interval = |(low, high): (f64, f64)| match (low + high).is_finite() {
+        true => format!("interval [{low:+.1}, {high:+.1}] % from {}", count(u64::from(of.runs), "run", "runs")),
+        false => "no interval from single runs".to_owned(),
+    };
+    let title = of.outcome.title();
+    if of.outcome == Outcome::NotReproduced {
+        return format!(
+            "{title}: made again, `{b}` differs from `{a}` by {:+.1} %, {}, where {:+.1} % were to be explained; \
+            what {} \
+             changes is not told",
+            of.change_pct_before,
+            interval(of.ci_before_pct),
+            explanation.change_pct,
+            of.setting,
+        );
+    }
+    let (side, other) = if of.side == explanation.b { (b, a) } else { (a, b) };
+    let gone = match of.outcome {
+        Outcome::Refuted => "nothing measurable of the difference is gone".to_owned(),
+        Outcome::Partly if of.gone_pct > 100.0 => {
+            format!("{:.0} % of the difference is gone, more than there was", of.gone_pct)
+        }
+        _ => format!("{:.0} % of the difference is gone", of.gone_pct),
+    };
+    let but = match of.outcome {
+        Outcome::Partly if of.device_only => {
+            "; but no setting differs that this finding tells of: the cause is another one of the device"
+        }
+        Outcome::Partly if of.figures_moved == Some(false) => {
+            "; the setting helps, but the figures above did not move with it: the cause may be another"
+        }
+        _ => "",
+    };
     format!(
-        "`{}` with {}: {:+.1} % instead of {:+.1} % against `{}`, interval [{:+.1}, {:+.1}] % from {} runs; \
-         {removed:.0} % of the difference is gone",
-        shown(&of.side, LABEL),
+        "{title}: `{side}` with {}: {:+.1} % instead of {:+.1} % against `{other}`, {}; {gone}{but}",
         of.setting,
         of.change_pct_after,
         of.change_pct_before,
-        shown(if of.side == explanation.b { &explanation.a } else { &explanation.b }, LABEL),
-        of.ci_pct.0,
-        of.ci_pct.1,
-        of.runs,
+        interval(of.ci_pct),
     )
 }
 
@@ -478,6 +559,11 @@ mod tests {
             layers: parts.iter().enumerate().map(layer).collect(),
             findings: Vec::new(),
             unexplained_pct: 40.0,
+            basis: super::Basis::Call,
+            only_difference: vec![(label.to_owned(), [label.to_owned(), label.to_owned()])],
+            cannot_ask: Vec::new(),
+            commands: [None; 2],
+            live: false,
             warnings: vec![label.to_owned()],
         }
     }

@@ -13,14 +13,16 @@
 //! ```
 //! What is accepted without effect is in [`NOT_CARRIED_OUT`] and told once.
 
-use std::collections::BTreeSet;
-use std::io::{BufWriter, Seek, SeekFrom, Write};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufWriter, Seek, SeekFrom};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use iowhy_live::guard::Output;
 use iowhy_live::ledger::LedgerError;
 use iowhy_live::machine::{self, Disk, DiskDelta};
+use iowhy_live::outcome::ThreadOutcome;
 use iowhy_live::plan::{Allow, Cache, File, Fill, OpenSync, Sum, Thread, Verify};
 use iowhy_live::run::{LiveError, Progress};
 use iowhy_live::{Outcome, Plan};
@@ -234,10 +236,17 @@ pub fn jobs(file: FioFile, seed: Option<u64>, world: &World<'_>, problems: &mut 
         .map(|((job, clone), thread)| ThreadOf { job: *job, clone: *clone, line: thread.spec.job })
         .collect();
     let threads = origins.iter().map(|origin| threads[origin.job][origin.clone as usize].clone()).collect();
-    let names = |job: &FioJob| (0..job.numjobs).flat_map(|clone| job.file_names(clone)).collect();
-    let known: Vec<(&FioJob, BTreeSet<String>)> = file.jobs.iter().map(|job| (job, names(job))).collect();
+    let mut known: BTreeMap<String, Vec<&FioJob>> = BTreeMap::new();
+    for job in &file.jobs {
+        let names: BTreeSet<String> = (0..job.numjobs).flat_map(|clone| job.file_names(clone)).collect();
+        names.into_iter().for_each(|name| known.entry(name).or_default().push(job));
+    }
     let plan = Plan {
-        files: mapped.names.iter().map(|name| live_file(name, &known)).collect(),
+        files: mapped
+            .names
+            .iter()
+            .map(|name| live_file(name, known.get(name).map_or(&[][..], Vec::as_slice)))
+            .collect(),
         threads,
         sample: sample(&file.jobs),
         cache: cache(&file.jobs),
@@ -262,8 +271,8 @@ fn folder(jobs: &[FioJob]) -> Option<PathBuf> {
 }
 
 /// What is done with a file, as the jobs that use it say.
-fn live_file(name: &str, jobs: &[(&FioJob, BTreeSet<String>)]) -> File {
-    let users = || jobs.iter().filter(|(_, names)| names.contains(name)).map(|(job, _)| *job);
+fn live_file(name: &str, jobs: &[&FioJob]) -> File {
+    let users = || jobs.iter().copied();
     let forbidden = |job: &FioJob| given(job, "allow_file_create") == Some(Value::Switch(false));
     let grows = |job: &FioJob| matches!(given(job, "fallocate"), Some(Value::Word("none" | "truncate" | "0")));
     let device = Path::new(name).starts_with("/dev/");
@@ -274,8 +283,7 @@ fn live_file(name: &str, jobs: &[(&FioJob, BTreeSet<String>)]) -> File {
         may_create: !device && !idle && !users().any(forbidden),
         remove: users().any(|job| on(job, "unlink")),
         reserve: !users().any(grows),
-        // Files of recorded lists have names as well.
-        named: users().next().is_none() || users().any(|job| !job.filenames.is_empty()),
+        as_found: false,
     }
 }
 
@@ -505,7 +513,8 @@ pub fn shown(progress: &Progress) -> String {
 /// # Errors
 /// What the system says, with the name in front.
 pub fn write_logs(jobs: &LiveJobs, outcome: &Outcome) -> std::io::Result<Vec<String>> {
-    let create = |name: &str| std::fs::File::create(name).map(BufWriter::new);
+    let create = |name: &str| Ok::<_, std::io::Error>(BufWriter::new(Output::create(Path::new(name), false)?));
+    let end = |out: BufWriter<Output>| Ok(out.into_inner().map_err(std::io::IntoInnerError::into_error)?.finish()?);
     let mut logs = Vec::new();
     let mut written = Vec::new();
     let names: Vec<String> = jobs.plan.files.iter().map(|file| file.path.to_string_lossy().into_owned()).collect();
@@ -513,18 +522,38 @@ pub fn write_logs(jobs: &LiveJobs, outcome: &Outcome) -> std::io::Result<Vec<Str
         let job = &jobs.file.jobs[origin.job];
         let asynchronous = !job.engine.one_at_a_time();
         logs.push(LogThread { number, job: &job.name, logs: &job.logs, outcome: thread, asynchronous });
-        if let Some(name) = &job.write_iolog {
-            let name = if origin.clone == 0 { name.clone() } else { format!("{name}.{}", origin.clone) };
+        if let Some(name) = iolog_name(job, origin.clone) {
             let failed = |error: std::io::Error| {
                 std::io::Error::new(error.kind(), format!("cannot write the iolog `{name}`: {error}"))
             };
             let mut out = create(&name).map_err(failed)?;
-            Iolog::of_calls(&names, &thread.calls).write(&mut out).and_then(|()| out.flush()).map_err(failed)?;
+            let done = Iolog::of_calls(&names, &thread.calls).write(&mut out).and_then(|()| end(out));
+            done.map_err(failed)?;
             written.push(name);
         }
     }
-    written.extend(fio_logs::write_all(&logs, &mut |name| create(name))?);
+    for (name, out) in fio_logs::write_all(&logs, &mut |name| create(name))? {
+        end(out)?;
+        written.push(name);
+    }
     Ok(written)
+}
+
+/// Names of the logs that the jobs ask for.
+pub fn logs(jobs: &LiveJobs) -> Vec<String> {
+    let names = (1..).zip(&jobs.threads).flat_map(|(number, origin)| {
+        let job = &jobs.file.jobs[origin.job];
+        let outcome = &ThreadOutcome::default();
+        let thread = LogThread { number, job: &job.name, logs: &job.logs, outcome, asynchronous: true };
+        thread.names().into_iter().map(|(_, name)| name).chain(iolog_name(job, origin.clone)).collect::<Vec<_>>()
+    });
+    names.collect()
+}
+
+/// Where the calls of a clone of a job go (`write_iolog`).
+fn iolog_name(job: &FioJob, clone: u32) -> Option<String> {
+    let name = job.write_iolog.as_ref()?;
+    Some(if clone == 0 { name.clone() } else { format!("{name}.{clone}") })
 }
 
 /// What the user has to be told after a run: an early end, and calls that failed.

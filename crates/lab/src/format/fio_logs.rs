@@ -106,14 +106,14 @@ impl LogThread<'_> {
 }
 
 /// Writes every log that the threads ask for; `create` opens a file by its name. Logs that several threads share
-/// (`per_job_logs=0`) hold their rows one thread after the other. Returns the names.
+/// (`per_job_logs=0`) hold their rows one thread after the other. Returns them by name, flushed.
 ///
 /// # Errors
 /// What `create` or a writer says, with the name in front.
 pub fn write_all<W: Write>(
     threads: &[LogThread<'_>],
     create: &mut dyn FnMut(&str) -> io::Result<W>,
-) -> io::Result<Vec<String>> {
+) -> io::Result<BTreeMap<String, W>> {
     let mut open: BTreeMap<String, W> = BTreeMap::new();
     for thread in threads {
         for (kind, name) in thread.names() {
@@ -128,7 +128,7 @@ pub fn write_all<W: Write>(
     for (name, out) in &mut open {
         out.flush().map_err(|error| io::Error::new(error.kind(), format!("log `{name}`: {error}")))?;
     }
-    Ok(open.into_keys().collect())
+    Ok(open)
 }
 
 /// Writes one log of a thread.

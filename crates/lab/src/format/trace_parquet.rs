@@ -343,6 +343,23 @@ fn footer(end: &[u8], size: usize) -> Result<usize, String> {
         .ok_or_else(|| format!("byte {}: the table of contents has a length of {length}: it is damaged", size - 8))
 }
 
+/// The text behind a key: a byte for its field, its length in groups of seven bits, the lowest first, and its bytes
+/// (the compact protocol of Thrift). A length may look like any byte of the text.
+fn value(behind: &[u8]) -> Option<&str> {
+    let (mut len, mut at) = (0_usize, 1);
+    loop {
+        let byte = *behind.get(at)?;
+        len |= usize::from(byte & 0x7f) << (7 * (at - 1)).min(28);
+        at += 1;
+        if byte & 0x80 == 0 {
+            return std::str::from_utf8(behind.get(at..at.checked_add(len)?)?).ok();
+        }
+        if at > 5 {
+            return None;
+        }
+    }
+}
+
 /// The groups of rows by the table of contents, which is checked; nothing if the file has no hashes. `bytes` is the
 /// file from byte `skipped` on: all of it, or from where the last group ends.
 fn contents(bytes: &[u8], skipped: usize) -> Result<Option<Vec<Range>>, String> {
@@ -363,11 +380,8 @@ fn contents(bytes: &[u8], skipped: usize) -> Result<Option<Vec<Range>>, String> 
     let from = begin + at + key.len();
     let text = &table[at + key.len()..];
     let text: &[u8] = &text[..text.len().min(1 << 20)];
-    let place = |byte: u8| text.iter().position(|known| *known == byte);
-    let (Some(open), Some(close)) = (place(b'['), place(b']')) else {
-        return Err(format!("byte {from}: the table of contents is damaged"));
-    };
-    let list = text.get(open + 1..close).and_then(|list| std::str::from_utf8(list).ok()).unwrap_or_default();
+    let list = value(text).and_then(|list| list.strip_prefix('[')?.strip_suffix(']'));
+    let Some(list) = list else { return Err(format!("byte {from}: the table of contents is damaged")) };
     let mut groups: Vec<Range> = Vec::new();
     for group in list.split(',').filter(|group| !group.is_empty()) {
         let parsed = group.split_once(':').and_then(|(range, sum)| {
@@ -693,6 +707,25 @@ mod tests {
 
     use super::*;
     use crate::trace::row::drawn;
+
+    #[test]
+    fn a_length_that_looks_like_a_bracket_is_a_length() {
+        for len in [1, 90, 91, 92, 93, 127, 128, 91 + 128 * 91] {
+            let text = "[".to_owned() + &"x".repeat(len - 1);
+            let mut bytes = vec![0x18];
+            let mut left = len;
+            while left >= 0x80 {
+                bytes.push((left & 0x7f) as u8 | 0x80);
+                left >>= 7;
+            }
+            bytes.push(left as u8);
+            bytes.extend(text.bytes());
+            bytes.extend(b"]]]");
+            assert_eq!(value(&bytes), Some(text.as_str()), "{len}");
+        }
+        assert_eq!(value(&[0x18, 9, b'[']), None);
+        assert_eq!(value(&[]), None);
+    }
 
     fn bytes_of(trace: &Trace) -> Vec<u8> {
         let mut bytes = Vec::new();

@@ -435,8 +435,27 @@ fn event(text: &str) -> Result<Seen, Wrong> {
             nr_to_read: words.of_key("nr_to_read")?,
             lookahead_size: words.of_key("lookahead_size")?,
         },
+        "sched_switch" if words.value("next_pid").is_ok() && words.value("prev_state").is_ok() => {
+            Seen::Switch { next: words.of_key("next_pid")?, state: state_of(words.value("prev_state")?.1) }
+        }
+        "sched_waking" if words.value("pid").is_ok() => Seen::Wake { pid: words.of_key("pid")? },
         _ => Seen::Other { name: full.to_owned(), fields: fields.to_owned() },
     })
+}
+
+/// States of tasks by their letters, one for each bit; `+` is a task that was preempted.
+const STATES: &str = "SDTtXZPI";
+
+fn state_of(letters: &str) -> u16 {
+    let bit = |letter| STATES.find(letter).map_or(u16::from(letter == '+') << STATES.len(), |bit| 1 << bit);
+    letters.chars().map(bit).fold(0, |state, bit| state | bit)
+}
+
+fn letters_of(state: u16) -> String {
+    let known = STATES.chars().enumerate().filter(|(bit, _)| state & 1 << bit != 0).map(|(_, letter)| letter);
+    let letters: String = known.collect();
+    let letters = if letters.is_empty() { "R".to_owned() } else { letters };
+    if state & 1 << STATES.len() != 0 { letters + "+" } else { letters }
 }
 
 /// Writes one.
@@ -587,6 +606,10 @@ fn text_of(seen: &Seen, comm: &str) -> String {
         Seen::Unplug { nr_requests, timer, .. } => {
             format!("block_unplug{}: [{comm}] {nr_requests}", if *timer { "_timer" } else { "" })
         }
+        Seen::Switch { next, state } => {
+            format!("sched_switch: prev_comm={comm} prev_state={} ==> next_pid={next}", letters_of(*state))
+        }
+        Seen::Wake { pid } => format!("sched_waking: pid={pid}"),
         Seen::Message { dev: of, text } => format!("blk_message: {} {}", dev(*of), text.replace(['\n', '\r'], " ")),
         Seen::Other { name, fields } if name == "text" => fields.replace(['\n', '\r'], " "),
         Seen::Other { name, fields } => format!("{name}: {fields}").replace(['\n', '\r'], " "),

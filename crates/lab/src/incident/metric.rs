@@ -33,6 +33,17 @@ const fn metric(
 
 use Better::{Higher, Lower};
 
+impl Metric {
+    /// A change from `good` to `bad` is for the worse; a size has no better or worse.
+    pub fn is_worse(&self, good: f64, bad: f64) -> bool {
+        match self.better {
+            _ if matches!(self.unit, "sectors" | "requests") => true,
+            Better::Lower => bad > good,
+            Better::Higher => bad < good,
+        }
+    }
+}
+
 /// Every metric. The `iostat_` ones are over the whole run, in the units of the old layouts, under the names of
 /// mmtests' monitor.
 pub const METRICS: &[Metric] = &[

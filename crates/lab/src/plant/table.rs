@@ -41,6 +41,10 @@ pub enum Tag {
     TwoKinds,
     /// A device that another program may read.
     Probed,
+    /// Small direct reads one behind the other, one at a time.
+    OneByOne,
+    /// Buffered reads and writes at random, of less than may be dirty.
+    Mixed,
     /// Has options of fio.
     Fio,
 }
@@ -203,6 +207,25 @@ pub const BASES: &[Base] = &[
         runs: 5,
     },
     Base {
+        name: "direct reads of 8 KiB, one by one",
+        job: "run fio --name=j --randrepeat=0 --rw=read --bs=8k --size=16m --direct=1",
+        places: DISKS_ONLY,
+        tags: &[OneByOne, Fio],
+        runs: 5,
+    },
+    Base {
+        name: "buffered reads and writes",
+        job: "run fio --name=j --randrepeat=0 --rw=randrw --bs=16k --size=1g --number_ios=800",
+        places: &[
+            ("linux-3.3,elevator=deadline", "sata-2010"),
+            ("linux-4.4,elevator=deadline", "sata-2014"),
+            ("linux-6.1", "sata-2014"),
+            ("linux-6.18", "sata-2014"),
+        ],
+        tags: &[Mixed, Fio],
+        runs: 5,
+    },
+    Base {
         name: "direct writers of one file",
         job: "run fio --name=j --randrepeat=0 --rw=randwrite --bs=4k --size=256m --direct=1 --numjobs=4 --thread \
               --filename=f --number_ios=250",
@@ -319,6 +342,8 @@ pub const BASES: &[Base] = &[
 pub enum Change {
     /// A key of the stack: without the cause, and with it. Nothing for the default.
     Key(&'static str, &'static str, &'static str),
+    /// Several of these, which are one setting.
+    Keys(&'static [(&'static str, &'static str, &'static str)]),
     /// A key of the disk.
     Disk(&'static str, &'static str, &'static str),
     /// The kernel (up to the comma) is another one.
@@ -353,8 +378,8 @@ pub struct Plant {
 /// Calls of another size leave no equal commands, windows or copies to compare, and so hide every cause below.
 const HIDES_OTHERS: &str = "size";
 /// Groups whose causes leave no equal commands, so that nothing can be said of the device beside them: other windows
-/// are other requests, and a neighbour's commands lie between all others.
-const HIDE_DEVICE: &[&str] = &["read-ahead", "actor", "requests"];
+/// are other requests, and a neighbour's commands, or blocks that map a file, lie between all others.
+const HIDE_DEVICE: &[&str] = &["read-ahead", "actor", "requests", "mapping"];
 
 impl Plant {
     /// Whether both can be found when they are planted together.
@@ -533,6 +558,27 @@ pub const PLANTS: &[Plant] = &[
         changes: &[Change::Key("writeback.dirty_ratio", "80", "5"), Change::Key("writeback.dirty_ratio", "80", "10")],
     },
     Plant {
+        name: "writing back at once",
+        expected: &["early-writeback"],
+        group: "writeback",
+        tags: &[Mixed],
+        disks: &[],
+        kernels: &[],
+        changes: &[Change::Keys(&[
+            ("writeback.dirty_background_ratio", "10", "0"),
+            ("writeback.background_stop_ratio", "10", "0"),
+        ])],
+    },
+    Plant {
+        name: "indirect blocks",
+        expected: &["metadata-reads"],
+        group: "mapping",
+        tags: &[Sequential, LargeDirect, RandomMany],
+        disks: ROTATING,
+        kernels: &["linux-3", "linux-4"],
+        changes: &[Change::Key("filesystem", "xfs", "ext3-4.3"), Change::Key("filesystem", "ext4", "ext3-4.3")],
+    },
+    Plant {
         name: "barriers",
         expected: &["flush-cost"],
         group: "filesystem",
@@ -579,6 +625,27 @@ pub const PLANTS: &[Plant] = &[
         disks: &["sata"],
         kernels: &[],
         changes: &[Change::Disk("media_rate_kb_s", "120000", "50000")],
+    },
+    Plant {
+        name: "inner cylinders",
+        expected: &["device-bandwidth"],
+        group: "device",
+        tags: &[Sequential, LargeDirect],
+        disks: &["sata-2014"],
+        kernels: &[],
+        changes: &[
+            Change::Key("filesystem.start_mb", "1", "800000"),
+            Change::Key("filesystem.start_mb", "1", "600000"),
+        ],
+    },
+    Plant {
+        name: "no look-ahead",
+        expected: &["device-latency"],
+        group: "device",
+        tags: &[OneByOne],
+        disks: &["sata"],
+        kernels: &[],
+        changes: &[Change::Disk("lookahead_kb", "4096", "0")],
     },
     Plant {
         name: "limit of bytes",
@@ -652,6 +719,41 @@ pub const PLANTS: &[Plant] = &[
         ],
     },
     Plant {
+        name: "a neighbour that writes",
+        expected: &["noisy-neighbour"],
+        group: "actor",
+        tags: &[Sequential, SmallAlone, RandomMany],
+        disks: ROTATING,
+        kernels: &[],
+        changes: &[
+            Change::Neighbour("--rw=randwrite --bs=64k --direct=1 --size=2g --time_based --runtime=60"),
+            Change::Neighbour("--rw=write --bs=1m --direct=1 --size=2g --time_based --runtime=60"),
+            Change::Neighbour("--rw=randwrite --bs=64k --fsync=16 --size=2g --time_based --runtime=60"),
+        ],
+    },
+    Plant {
+        name: "pauses of the program",
+        expected: &["program-pauses"],
+        group: "job",
+        // With several threads and a second cause, slower calls hide whose pauses they are.
+        tags: &[SmallAlone, Cached, LargeDirect, MappedRandom],
+        disks: &[],
+        kernels: &[],
+        changes: &[Change::Add("--thinktime=1ms"), Change::Add("--thinktime=200us")],
+    },
+    Plant {
+        name: "processors that sleep deeply",
+        expected: &["slow-wakeups"],
+        group: "cpu",
+        tags: &[SmallAlone, Sequential, MappedRandom],
+        disks: &["nvme", "virtio", "ssd"],
+        kernels: &[],
+        changes: &[
+            Change::Keys(&[("machine.wake_min_us", "0", "100"), ("machine.wake_max_us", "0", "200")]),
+            Change::Keys(&[("machine.wake_min_us", "0", "30"), ("machine.wake_max_us", "0", "60")]),
+        ],
+    },
+    Plant {
         name: "slower code",
         expected: &["cpu-bound-submission"],
         group: "cpu",
@@ -707,6 +809,9 @@ impl Draft {
     pub(super) fn apply(&mut self, change: &Change, on: bool) {
         match change {
             Change::Key(key, without, with) => put(&mut self.keys, key, if on { with } else { without }),
+            Change::Keys(keys) => {
+                keys.iter().for_each(|(key, without, with)| put(&mut self.keys, key, if on { with } else { without }));
+            }
             Change::Disk(key, without, with) => put(&mut self.disk_keys, key, if on { with } else { without }),
             Change::Kernel(name) if on => (*name).clone_into(&mut self.kernel),
             Change::Word(old, new) if on => self.job = self.job.replacen(old, new, 1),

@@ -34,6 +34,15 @@ pub(super) fn found(
     reservation: &str,
 ) -> Option<Match> {
     let (share, means) = of(delta)?;
+    // A recording knows the limit of the disk that is read.
+    let limit = super::recorded::limit_of_readahead(delta.slow);
+    let means = match (means, limit) {
+        // A limit of one page is none.
+        (Alone::Either, Some(..=4)) => Alone::Off,
+        (Alone::Either | Alone::Off, Some(5..)) => Alone::Advice,
+        (Alone::Advice, Some(..=4)) => Alone::Off,
+        (means, _) => means,
+    };
     let (confidence, reservation) = match means {
         Alone::Either => (either, reservation),
         means if means == wanted => (sure, ""),
@@ -58,7 +67,9 @@ fn of(delta: &Delta<'_>) -> Option<(Contrast, Alone)> {
     let alone = delta.of(|d| reads::share(reads::pages(d, &KINDS), reads::all_pages(d)));
     let closes = delta.of(|d| d.windows.closes.iter().sum::<u64>() as f64);
     let waits = reads::waits(delta);
-    let all = alone.slow > 0.99 && alone.fast < 0.7 && alone.rose_by(0.3);
+    // A program that is recorded from its start reads its libraries, too.
+    let nearly = if delta.slow.live { 0.9 } else { 0.99 };
+    let all = alone.slow > nearly && alone.fast < 0.7 && alone.rose_by(0.3);
     // What reads nothing reads nothing without windows, either.
     let compared = delta.of(|d| reads::all_pages(d) as f64).fast >= 16.0;
     if !(reads::equal(delta) && compared && all && closes.slow == 0.0 && waits.rose(1.05)) {

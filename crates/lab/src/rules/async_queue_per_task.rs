@@ -7,6 +7,9 @@ use crate::explain::delta::{Delta, Unit};
 pub(super) const RULE: Rule = Rule {
     name: "async-queue-per-task",
     layer: "elevator",
+    needs: super::REQUESTS,
+    owns: super::Owns::Io,
+    single: super::Single::Counts,
     what: "Direct writes of several tasks count as asynchronous, and each task's go to a queue of its own.",
     why: "A queue is served until what it has at the device is done; with one write in flight in each task the writers \
           take turns, and a disk that could have several commands has one.",

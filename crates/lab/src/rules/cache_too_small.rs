@@ -11,6 +11,9 @@ use crate::explain::digest::Layer;
 pub(super) const RULE: Rule = Rule {
     name: "cache-too-small",
     layer: "page cache",
+    needs: super::CALLS_AND_PAGES,
+    owns: super::Owns::Reads,
+    single: super::Single::Counts,
     what: "The working set does not fit into the page cache: pages are evicted, and read again.",
     why: "What could have been a copy from memory is a read from the device.",
     events: "Pages are reclaimed; pages that had been in the cache before are added again; the share of hits falls at \

@@ -13,6 +13,9 @@ use crate::explain::digest::{Digest, Layer};
 pub(super) const RULE: Rule = Rule {
     name: "cpu-bound-submission",
     layer: "CPU",
+    needs: super::CALLS_AND_BIOS,
+    owns: super::Owns::Code,
+    single: super::Single::Never,
     what: "Equal calls that lead to equal I/O take more CPU time.",
     why: "System calls, look-ups, copies and the building of bios take their time before a request exists and after it \
           has ended; with a fast device, or with hits, that is most of the time of a call.",

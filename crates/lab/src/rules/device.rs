@@ -7,7 +7,9 @@
 //!
 //! ```text
 //! idle exit   commands that find the device rested are slower, others are not
-//! cap         the time from one completion to the next has become constant: of bytes if sizes decide, else of commands
+//! cap         the time from one completion to the next has become constant: of bytes if sizes decide, of commands if
+//!             they do not; but commands that follow on, one at a time, and take milliseconds each, wait for a turn of
+//!             the medium and for nobody's leave
 //! bandwidth   the difference grows with the size; or, of one size, completions keep a constant pace and none is small
 //! latency     whatever else: the difference is there at each size, or spreads with the seeks
 //! ```
@@ -102,25 +104,28 @@ pub(super) fn slower(delta: &Delta<'_>) -> Option<Slower> {
     let bytes = classes.iter().map(|c| c.weight * c.sectors * 512.0).sum::<f64>() / covered;
     let cycle = delta.of(|d| total(&d.commands.cycles).mean());
     let one_size = of_sizes.is_none();
-    let capped = variation.slow < 0.6 * variation.fast && variation.slow < 0.3 && variation.fast > 0.03;
+    // Lone commands that take longer in all their parts vary by more, too; a cap takes the variation in, or has the
+    // rate that somebody typed.
+    let lone: f64 =
+        classes.iter().filter(|c| matches!(c.class.load, Load::Alone | Load::Rested)).map(|c| c.weight).sum();
+    let rate = 1e9 / cycle.slow.max(1.0);
+    let steadier = lone < 0.5 * covered
+        || variation.slow * cycle.slow < 1.3 * variation.fast * cycle.fast
+        || off_round(rate).min(off_round(bytes * rate)) < TYPED;
+    let capped = steadier && variation.slow < 0.6 * variation.fast && variation.slow < 0.3 && variation.fast > 0.03;
     if capped && cycle.rose(SLOWER) {
         evidence.push(Figure::new("variation of the time from one completion to the next", variation, Unit::Ratio));
         evidence.push(Figure::new("time from one completion to the next", cycle, Unit::Ns));
         let kind = match by_size_of_cycles(delta) {
-            Some(by_bytes) => {
-                if by_bytes {
-                    Kind::Bandwidth
-                } else {
-                    Kind::Cap
-                }
-            }
+            _ if mechanical(&classes, bytes, cycle.slow) => Kind::Latency,
+            Some(kind) => kind,
             None => by_round_number(bytes, cycle.slow),
         };
         return Some(Slower { kind, took: whole, evidence, one_size });
     }
     let kind = match of_sizes {
         Some(share) => {
-            let share = Contrast { fast: 0.0, slow: share, error: None };
+            let share = Contrast::of_means(0.0, share);
             evidence.push(Figure::new("share of the difference that grows with the size", share, Unit::Share));
             if share.slow > 0.5 { Kind::Bandwidth } else { Kind::Latency }
         }
@@ -131,10 +136,8 @@ pub(super) fn slower(delta: &Delta<'_>) -> Option<Slower> {
         None => {
             let steady = variation.slow < 0.15 && cycle.rose(SLOWER);
             let spread = classes.iter().max_by(|x, y| x.weight.total_cmp(&y.weight))?;
-            let scattered = spread.deviation.slow > 1.3 * spread.deviation.fast
-                && spread.deviation.difference() > 0.008 * whole.difference();
-            // What a backend takes varies with its length; what bytes take does not. A disk that streams keeps its pace
-            // but for a few commands, and those do not speak for a longer way.
+            let scattered = scatters(&spread.deviation, whole.difference());
+            // A disk that streams keeps its pace but for a few commands, and those do not speak for a longer way.
             let streaming =
                 spread.class.place == Place::Next && !matches!(spread.class.load, Load::Alone | Load::Rested);
             let large = bytes >= 32_768.0 || bytes * 1e9 / whole.difference() >= PLAIN_MEDIUM;
@@ -146,6 +149,11 @@ pub(super) fn slower(delta: &Delta<'_>) -> Option<Slower> {
         }
     };
     Some(Slower { kind, took: whole, evidence, one_size })
+}
+
+/// What a backend takes varies with its length; what bytes take does not.
+fn scatters(deviation: &Contrast, slower_by: f64) -> bool {
+    deviation.slow > 1.3 * deviation.fast && deviation.difference() > 0.008 * slower_by
 }
 
 /// No class is common to both sides, because they keep the device busy in different ways; but commands of one
@@ -186,7 +194,14 @@ fn slower_with_less(delta: &Delta<'_>) -> Option<Slower> {
     }
     let bytes = sectors.slow * 512.0;
     let slow_rate = bytes * 1e9 / took.difference() < SLOWEST_MEDIUM;
-    let kind = if slow_rate || bytes < 32_768.0 { Kind::Latency } else { Kind::Bandwidth };
+    let deviation = delta.of(|d| {
+        let same = |class: &Class| (class.write, class.octave) == (commonest.write, commonest.octave);
+        let all = d.commands.within.iter().filter(|(class, _)| same(class) && class.place == commonest.place);
+        all.max_by_key(|(_, within)| within.took.count).map_or(0.0, |(_, within)| within.took.deviation())
+    });
+    let alone = commonest.place == Place::Far && ahead.slow < 0.1;
+    let scattered = alone && scatters(&deviation, took.difference());
+    let kind = if slow_rate || bytes < 32_768.0 || scattered { Kind::Latency } else { Kind::Bandwidth };
     let evidence = vec![
         Figure::new("time at the device of commands of one size and place", took, Unit::Ns),
         Figure::new("others at the device before them", ahead, Unit::Ratio),
@@ -202,7 +217,7 @@ fn saturated(delta: &Delta<'_>) -> Option<Slower> {
     let seeks = delta.of(|d| d.commands.seeks as f64 / commands(d));
     let way = delta.of(|d| d.commands.distance / d.commands.seeks.max(1) as f64);
     let ahead = delta.of(|d| d.commands.within.values().map(|w| w.ahead as f64).sum::<f64>() / commands(d));
-    let busy = delta.of(|d| d.commands.busy as f64 / d.elapsed.0.max(1) as f64);
+    let busy = delta.of(|d| d.commands.busy as f64 / super::reads::in_calls(d).max(1.0));
     let like = |contrast: &Contrast, by: f64| (1.0 / by..=by).contains(&contrast.ratio());
     let alike = like(&size, 1.15) && mix.difference().abs() < 0.1;
     // Without an arm every place is as good as any other.
@@ -214,12 +229,16 @@ fn saturated(delta: &Delta<'_>) -> Option<Slower> {
     if !each.rose(1.1) {
         return None;
     }
+    // Others between them make commands no slower.
+    let pace = delta.of(|d| commonest(&d.commands.cycles).map_or(0.0, Moments::mean));
+    if !pace.rose(SLOWER) {
+        return None;
+    }
     let variation = delta.of(|d| variation(&d.commands.cycles));
     let bytes = size.slow * 512.0;
     let kind = match by_size_of_cycles(delta) {
         _ if bytes * 1e9 / each.slow < SLOWEST_MEDIUM && variation.slow > 0.3 => Kind::Latency,
-        Some(true) => Kind::Bandwidth,
-        Some(false) => Kind::Cap,
+        Some(kind) => kind,
         None if variation.slow < 0.3 => by_round_number(bytes, each.slow),
         None => Kind::Bandwidth,
     };
@@ -291,9 +310,25 @@ fn total(cycles: &std::collections::BTreeMap<u8, Moments>) -> Moments {
     })
 }
 
+fn commonest(cycles: &std::collections::BTreeMap<u8, Moments>) -> Option<&Moments> {
+    cycles.values().max_by_key(|of| of.count)
+}
+
+/// Half a turn of the fastest disk, ns.
+const LEAST_TURN: f64 = 2e6;
+
+/// Commands follow on, one at a time, and each takes as long as a medium takes to come round again, and not for its
+/// bytes.
+fn mechanical(classes: &[Equal], bytes: f64, cycle: f64) -> bool {
+    let all: f64 = classes.iter().map(|c| c.weight).sum();
+    let one_by_one = |c: &&Equal| c.class.place == Place::Next && matches!(c.class.load, Load::Alone | Load::Rested);
+    let next: f64 = classes.iter().filter(one_by_one).map(|c| c.weight).sum();
+    cycle >= LEAST_TURN && bytes * 1e9 / cycle < SLOWEST_MEDIUM && next > 0.5 * all
+}
+
 /// Standard deviation over mean of the cycles of the commonest size; 1 if there are few.
 fn variation(cycles: &std::collections::BTreeMap<u8, Moments>) -> f64 {
-    match cycles.values().max_by_key(|of| of.count) {
+    match commonest(cycles) {
         Some(of) if of.count >= 20 && of.mean() > 0.0 => of.deviation() / of.mean(),
         _ => 1.0,
     }
@@ -339,20 +374,37 @@ fn slope(classes: &[Equal]) -> Option<f64> {
     Some((xy / xx * x / y).clamp(0.0, 1.0))
 }
 
-/// Do cycles grow with the size of the command? Nothing if the sizes are nearly one.
-fn by_size_of_cycles(delta: &Delta<'_>) -> Option<bool> {
+/// Do cycles grow with the size of the command, or are they as constant for one size as for the other? Commands are
+/// slower by themselves if neither. Nothing if the sizes are nearly one.
+fn by_size_of_cycles(delta: &Delta<'_>) -> Option<Kind> {
     let mut sum = std::collections::BTreeMap::<u8, Moments>::new();
     for run in &delta.slow.runs {
         for (octave, of) in &run.commands.cycles {
             let sum = sum.entry(*octave).or_default();
-            (sum.count, sum.sum) = (sum.count + of.count, sum.sum + of.sum);
+            sum.count += of.count;
+            sum.sum += of.sum;
+            sum.squares += of.squares;
         }
     }
     let all: u64 = sum.values().map(|of| of.count).sum();
     sum.retain(|_, of| of.count * 20 > all);
     let (small, large) = (sum.first_key_value()?, sum.last_key_value()?);
-    (large.0 - small.0 >= 2).then(|| large.1.mean() > 1.5 * small.1.mean())
+    let constant = sum.values().all(|of| of.deviation() < 0.3 * of.mean());
+    (large.0 - small.0 >= 2).then(|| match large.1.mean() / small.1.mean().max(1.0) {
+        ratio if ratio > 1.5 => Kind::Bandwidth,
+        ratio if ratio > 0.67 && constant => Kind::Cap,
+        _ => Kind::Latency,
+    })
 }
+
+/// How far a rate is from one of two digits, relative.
+fn off_round(rate: f64) -> f64 {
+    let unit = 10f64.powf(rate.log10().floor() - 1.0);
+    ((rate / unit).round() * unit / rate - 1.0).abs()
+}
+
+/// How far a cap's rate is from what was typed, at most.
+const TYPED: f64 = 0.003;
 
 /// A cap that commands of one size meet: of commands or of bytes, by which of both rates is round.
 fn by_round_number(bytes: f64, cycle: f64) -> Kind {
@@ -360,13 +412,9 @@ fn by_round_number(bytes: f64, cycle: f64) -> Kind {
     if bytes * rate < SLOWEST_MEDIUM {
         return Kind::Cap;
     }
-    let off = |rate: f64| {
-        let unit = 10f64.powf(rate.log10().floor() - 1.0);
-        ((rate / unit).round() * unit / rate - 1.0).abs()
-    };
     // Few sell a hundred thousand operations a second in pieces so small; and large commands meet caps on bytes first.
     let favour = if bytes < 65_536.0 { 1.0 } else { 3.0 };
-    if rate > 50_000.0 || off(bytes * rate) < favour * off(rate) { Kind::Bandwidth } else { Kind::Cap }
+    if rate > 50_000.0 || off_round(bytes * rate) < favour * off_round(rate) { Kind::Bandwidth } else { Kind::Cap }
 }
 
 /// The match of a rule for one kind.

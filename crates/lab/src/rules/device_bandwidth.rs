@@ -7,6 +7,9 @@ use crate::explain::delta::Delta;
 pub(super) const RULE: Rule = Rule {
     name: "device-bandwidth",
     layer: "device",
+    needs: super::ISSUED,
+    owns: super::Owns::Io,
+    single: super::Single::Times,
     what: "The device moves fewer bytes a second.",
     why: "The medium, the link or a cap on bytes sets the time of a large command; whoever streams waits for it.",
     events: "The time from issue to completion of equal commands is longer in proportion to their size. With commands \
@@ -41,6 +44,11 @@ mod tests {
             let found = explain_pair(3, &job(stream, on, a), &job(stream, on, b));
             assert_eq!(names(&found).first(), Some(&"device-bandwidth"), "{a} and {b}: {found:#?}");
         }
+        // The same disk farther in.
+        let (outer, inner) = ("linux-4.4", "linux-4.4,filesystem.start_mb=800000");
+        let long = "--rw=read --bs=64k --size=64m";
+        let found = explain_pair(3, &job(long, outer, "sata-2014"), &job(long, inner, "sata-2014"));
+        assert_eq!(names(&found), ["device-bandwidth"], "{found:#?}");
         let random = "--rw=randread --bs=4k --size=1g --number_ios=300";
         for (a, b) in [
             (job(random, "linux-4.4", "sata-2014"), job(random, "linux-4.4", "sata-2014,rpm=5400")),

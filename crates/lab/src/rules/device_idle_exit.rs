@@ -7,6 +7,9 @@ use crate::explain::delta::Delta;
 pub(super) const RULE: Rule = Rule {
     name: "device-idle-exit",
     layer: "device",
+    needs: super::ISSUED,
+    owns: super::Owns::Io,
+    single: super::Single::Times,
     what: "The device falls asleep between commands, and takes time to wake up.",
     why: "Link power management and idle states of the drive cost their exit time on the first command after a pause; \
           a program that pauses, or a queue that holds requests back, pays it again and again.",

@@ -7,6 +7,9 @@ use crate::explain::delta::Delta;
 pub(super) const RULE: Rule = Rule {
     name: "device-iops-cap",
     layer: "device",
+    needs: super::ISSUED,
+    owns: super::Owns::Io,
+    single: super::Single::Times,
     what: "A cap lets only so many commands a second pass.",
     why: "Beyond the cap a command waits for its turn, however idle the device is.",
     events: "The time from one completion to the next has become constant, and is the same for small commands and \
@@ -16,7 +19,12 @@ pub(super) const RULE: Rule = Rule {
     refute: "Larger commands move as many bytes a second as small ones did.",
     since: "Every kernel; it is the device, or a limit in front of it (blk-throttle, a hypervisor).",
     consequences: &[],
-    switches: &[Switch::OtherDevice],
+    switches: &[
+        Switch::Other("disk.iops_limit"),
+        Switch::Other("disk.burst_iops"),
+        Switch::Other("disk.burst_s"),
+        Switch::OtherDevice,
+    ],
     find,
 };
 

@@ -7,6 +7,9 @@ use crate::explain::delta::Delta;
 pub(super) const RULE: Rule = Rule {
     name: "device-latency",
     layer: "device",
+    needs: super::ISSUED,
+    owns: super::Owns::Io,
+    single: super::Single::Times,
     what: "Each command takes longer at the device, whatever its size.",
     why: "Seeks, rotation, the time to read flash or the way to a remote volume come once for each command; whoever \
           waits for commands one after the other waits that much longer.",
@@ -35,10 +38,13 @@ mod tests {
             |options: &str, on: &str, disk: &str| format!("run fio --name=j {options} --on sim:{on} --disk {disk}");
         let random = "--rw=randread --bs=4k --size=2g --number_ios=300";
         let deep = "--rw=randread --bs=4k --size=2g --number_ios=1000 --direct=1 --ioengine=libaio --iodepth=16";
+        let next = "--rw=read --bs=4k --size=64m --number_ios=500 --direct=1";
         for (options, on, a, b) in [
             (random, "linux-4.4", "sata-2014", "sata-2014,rpm=5400"),
             (random, "linux-6.18", "nvme", "nvme,read_us=200"),
             (deep, "linux-6.18", "virtio", "virtio,read_us=900"),
+            // Each command that follows on comes too late for its sector, and waits for a whole turn.
+            (next, "linux-4.4", "sata-2014", "sata-2014,lookahead_kb=0"),
         ] {
             let found = explain_pair(3, &job(options, on, a), &job(options, on, b));
             assert_eq!(names(&found).first(), Some(&"device-latency"), "{a} and {b}: {found:#?}");

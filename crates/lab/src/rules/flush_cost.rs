@@ -2,16 +2,17 @@
 
 use super::{Figure, Match, Rule, Switch, grade};
 use crate::explain::delta::{Delta, Unit};
-use crate::explain::digest::Digest;
 
 pub(super) const RULE: Rule = Rule {
     name: "flush-cost",
     layer: "journal/writeback",
+    needs: super::REQUESTS,
+    owns: super::Owns::Writes,
+    single: super::Single::Times,
     what: "Flushes of the drive's write cache (barriers) take the time.",
     why: "A flush is done when all that the drive has cached is on the medium; on a disk that is a seek and a \
           revolution or more, for each fsync.",
-    events: "Commands without data at the device, or writes of a commit that stand with an idle elevator and an idle \
-             disk until the flush before them is done; their time for each sync is longer.",
+    events: "Commands without data at the device while a sync is in progress; their time in each sync is longer.",
     example: "ext3 on barriers by default since 3.1; a virtual disk whose host began to honour flushes.",
     change: "Fewer syncs (group commit), a drive with a protected cache; barriers off only if power cannot fail.",
     refute: "With barriers off, or the write cache off, the syncs take as long.",
@@ -26,19 +27,10 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
-/// Time of flushes, ns: their own commands, and requests held back behind them by nobody's wish.
-fn flushing(d: &Digest) -> f64 {
-    let held = if d.workload.calls[2] + d.sync.commits > 0 {
-        d.commands.idle_waiting.saturating_sub(d.commands.idle_time)
-    } else {
-        0
-    };
-    d.sync.flush.sum() + held as f64
-}
-
 fn find(delta: &Delta<'_>) -> Option<Match> {
     let syncs = delta.per_operation(|d| d.workload.calls[2] as f64);
-    let flushing = delta.per_operation(flushing);
+    let flushing = delta.per_operation(|d| d.sync.flushing / f64::from(d.time.slots.max(1)));
+    let each = delta.of(|d| d.sync.flushing / d.latency[2].count().max(1) as f64);
     let sync = delta.of(|d| d.latency[2].mean());
     // A few dozen syncs among random calls are never equally many.
     let equal = (0.75..1.33).contains(&syncs.ratio());
@@ -56,12 +48,14 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
         confidence: grade(flushing.ratio(), 1.1, 1.5),
         share_ns: Some(flushing.difference()),
         claim: format!(
-            "flushes of the drive's cache take {:.1} ms for each sync (before {:.1})",
-            flushing.slow / syncs.slow / 1e6,
-            flushing.fast / syncs.fast / 1e6
+            "flushes of the drive's cache take {:.1} ms of the {:.1} ms of a sync (before {:.1} of {:.1})",
+            each.slow / 1e6,
+            sync.slow / 1e6,
+            each.fast / 1e6,
+            sync.fast / 1e6
         ),
         evidence: vec![
-            Figure::new("time of flushes for an operation", flushing, Unit::Ns),
+            Figure::new("time of flushes in a sync", each, Unit::Ns),
             Figure::new("time of a sync", sync, Unit::Ns),
             Figure::new("flush commands for an operation", count, Unit::Count),
         ],
@@ -87,6 +81,8 @@ mod tests {
         ] {
             let found = explain_pair(3, &job(a, disk_a), &job(b, disk_b));
             assert_eq!(names(&found).first(), Some(&"flush-cost"), "{a} and {b}, {disk_b}: {found:#?}");
+            let [flushes, sync, ..] = &found.findings[0].evidence[..] else { panic!("{found:#?}") };
+            assert!(flushes.a <= sync.a && flushes.b <= sync.b, "more than a sync takes: {found:#?}");
         }
         for (a, b) in [("virtio", "virtio,write_us=3000"), ("virtio", "virtio")] {
             let found = explain_pair(3, &job("linux-6.18", a), &job("linux-6.18", b));

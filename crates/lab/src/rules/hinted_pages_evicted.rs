@@ -10,6 +10,9 @@ use crate::explain::delta::{Delta, Unit};
 pub(super) const RULE: Rule = Rule {
     name: "hinted-pages-evicted",
     layer: "page cache",
+    needs: super::CALLS_AND_PAGES,
+    owns: super::Owns::Reads,
+    single: super::Single::Counts,
     what: "Hot pages of a mapping with MADV_RANDOM or MADV_SEQUENTIAL are evicted as if nobody used them.",
     why: "Since 6.4 reclaim does not look at references through mappings with such advice. Pages that are touched over \
           and over leave the cache as soon as those that are touched once, and have to be read again.",

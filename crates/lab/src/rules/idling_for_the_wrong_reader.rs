@@ -6,6 +6,9 @@ use crate::explain::delta::{Delta, Unit};
 pub(super) const RULE: Rule = Rule {
     name: "idling-for-the-wrong-reader",
     layer: "elevator",
+    needs: super::REQUESTS,
+    owns: super::Owns::Io,
+    single: super::Single::Counts,
     what: "Several tasks read the same data; the elevator waits for the one it served last, while the next window \
            comes from another.",
     why: "Whoever meets the marker first reads the next window ahead for all. The elevator serves one task at a time \

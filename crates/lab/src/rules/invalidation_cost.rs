@@ -12,6 +12,9 @@ use crate::explain::digest::Digest;
 pub(super) const RULE: Rule = Rule {
     name: "invalidation-cost",
     layer: "page cache",
+    needs: super::CALLS_AND_PAGES,
+    owns: super::Owns::Code,
+    single: super::Single::Counts,
     what: "Direct writes look for and drop the pages that the workload's own buffered calls keep in the page cache.",
     why: "Before and after its transfer a direct write writes back and drops the cached pages of its range. The \
           look-up is paid as long as the file has any page in the cache, the dropping for each page in the range.",

@@ -7,6 +7,9 @@ use crate::explain::digest::Digest;
 pub(super) const RULE: Rule = Rule {
     name: "journal-commit-per-fsync",
     layer: "journal/writeback",
+    needs: super::CALLS_AND_BIOS,
+    owns: super::Owns::Writes,
+    single: super::Single::Counts,
     what: "Each fsync forces a commit of the journal of its own, or a larger one, where it was shared or not needed.",
     why: "A commit writes a descriptor, the metadata and a commit block, one after the other; with several callers a \
           commit that does not wait a moment for the others is made once for each.",

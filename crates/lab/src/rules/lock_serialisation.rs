@@ -15,6 +15,9 @@ use crate::measure::share;
 pub(super) const RULE: Rule = Rule {
     name: "lock-serialisation",
     layer: "lock/wait",
+    needs: super::CALLS_AND_BIOS,
+    owns: super::Owns::Code,
+    single: super::Single::Counts,
     what: "Calls on one file go one after the other: each waits for the inode's lock until the one before it is done.",
     why: "A writer holds the lock of the inode (i_mutex, i_rwsem since 4.7) until its call ends; with direct I/O that \
           includes the device's time. Threads on one file are then no faster than one, and a device with many channels \

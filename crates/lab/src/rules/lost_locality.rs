@@ -1,12 +1,15 @@
 //! Requests are no longer taken in the order of their sectors: the arm travels farther for the same requests.
 
-use super::{Figure, Match, Rule, Switch, grade};
+use super::{Figure, Match, Rule, Switch, grade, metadata_reads};
 use crate::explain::delta::{Delta, Unit};
 use crate::explain::digest::Digest;
 
 pub(super) const RULE: Rule = Rule {
     name: "lost-locality",
     layer: "elevator",
+    needs: super::ISSUED,
+    owns: super::Owns::Io,
+    single: super::Single::Counts,
     what: "Waiting requests are no longer taken in the order of their sectors, or streams are mixed up on their way.",
     why: "Each jump of the arm takes milliseconds, in which a disk could transfer a megabyte; an order that jumps \
           between streams loses the look-ahead of the disk, too.",
@@ -29,11 +32,18 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
+/// Share of the commands that have to seek for the length of their way to matter.
+const OFTEN: f64 = 0.1;
+
 fn commands(d: &Digest) -> f64 {
     (d.commands.issued[0] + d.commands.issued[1]).max(1) as f64
 }
 
 fn find(delta: &Delta<'_>) -> Option<Match> {
+    // Those seeks are none of the order's.
+    if (metadata_reads::RULE.find)(delta).is_some() {
+        return None;
+    }
     let size = delta.of(|d| (d.commands.sectors[0] + d.commands.sectors[1]) as f64 / commands(d));
     let nr = delta.per_operation(commands);
     let equal = |contrast: f64| (0.8..1.25).contains(&contrast);
@@ -47,7 +57,11 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     let next_up = delta.of(|d| d.commands.next_up as f64 / d.commands.choices.max(1) as f64);
     let disordered = choices.slow > 0.2 && choices.fast > 0.2 && next_up.fell_by(0.15) && root.rose(1.15);
     let mixed = seeks.rose(1.5) && seeks.rose_by(0.05) && root.rose(1.3);
-    let farther = root.rose(1.4) && seeks.ratio() > 0.9 && delta.of(|d| d.workload.regions as f64).ratio() < 1.1;
+    // A long way is nobody's concern if hardly a command goes it.
+    let farther = seeks.slow > OFTEN
+        && root.rose(1.4)
+        && seeks.ratio() > 0.9
+        && delta.of(|d| d.workload.regions as f64).ratio() < 1.1;
     // Where seeks cost nothing their number is nobody's concern: the device has to be slower for it.
     let took = delta.of(|d| d.commands.busy as f64 / commands(d));
     if !(disordered || mixed || farther) || !took.rose(1.02) {
@@ -84,6 +98,8 @@ mod tests {
         let streams = "--rw=read --bs=64k --size=16m --numjobs=4";
         let deep = "--rw=randread --bs=16k --size=8g --number_ios=600 --direct=1 --ioengine=libaio --iodepth=32";
         let one = "ide-2004";
+        let one_stream = "--rw=read --bs=64k --size=64m";
+        let inner = "linux-4.4,filesystem.start_mb=800000";
         for (options, a, b, disk) in [
             (streams, "linux-4.4", "linux-4.4,elevator.slice_idle_ms=0", "sata-2014"),
             (deep, "linux-3.2.0,elevator=deadline", "linux-3.2.0,elevator=noop", one),
@@ -95,6 +111,8 @@ mod tests {
             (job(deep, "linux-3.2.0,elevator=noop", one), job(deep, "linux-3.2.0,elevator=noop", "ide-2004,rpm=5400")),
             (job(streams, "linux-4.4", "sata-2014"), job(streams, "linux-4.4", "sata-2014,seek_avg_us=14000")),
             (job(streams, "linux-4.4", "sata-2014"), job(streams, "linux-4.4", "sata-2014")),
+            // The file lies elsewhere, which is one long way.
+            (job(one_stream, "linux-4.4", "sata-2014"), job(one_stream, inner, "sata-2014")),
         ] {
             let found = explain_pair(3, &a, &b);
             assert!(!names(&found).contains(&"lost-locality"), "{a} and {b}: {found:#?}");

@@ -10,6 +10,9 @@ use crate::explain::delta::{Delta, Unit};
 pub(super) const RULE: Rule = Rule {
     name: "merge-delays-first-page",
     layer: "merging",
+    needs: super::REQUESTS,
+    owns: super::Owns::Reads,
+    single: super::Single::Counts,
     what: "Small reads wait for a large merged request: their page is done only when all of the request is.",
     why: "A page that is asked for is put behind, or in one request with, pages that are not yet; the caller sleeps \
           until the whole request has been transferred.",

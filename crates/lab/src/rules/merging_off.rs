@@ -6,6 +6,9 @@ use crate::explain::delta::{Delta, Unit};
 pub(super) const RULE: Rule = Rule {
     name: "merging-off",
     layer: "merging",
+    needs: super::REQUESTS,
+    owns: super::Owns::Calls,
+    single: super::Single::Counts,
     what: "Bios that continue a waiting request get requests of their own.",
     why: "What could be one command is several: each costs the CPU, the driver and the device once.",
     events: "Bios are as large as before, and as many continue a request that has not been issued; before, most of \

@@ -13,6 +13,9 @@ use crate::measure::share;
 pub(super) const RULE: Rule = Rule {
     name: "mixed-direct-and-buffered",
     layer: "page cache",
+    needs: super::CALLS_AND_PAGES,
+    owns: super::Owns::Calls,
+    single: super::Single::Counts,
     what: "Direct calls go to ranges of a file that buffered calls have in the page cache.",
     why: "Before a direct call may use the device, dirty pages of its range are written back and waited for, and \
           before a write the pages are dropped; what buffered calls still need has to be read again.",

@@ -12,6 +12,9 @@ use crate::explain::digest::Digest;
 pub(super) const RULE: Rule = Rule {
     name: "mmap-read-around",
     layer: "read-ahead",
+    needs: super::WINDOWS,
+    owns: super::Owns::Reads,
+    single: super::Single::Counts,
     what: "A fault in a mapped file reads or maps too many pages around it, or too few.",
     why: "A fault knows one address, no size. The kernel reads read_ahead_kb around it: far too much for random \
           touches, far too little for dense ones. Fault-around maps what is cached nearby; without it each faults.",

@@ -2,13 +2,18 @@
 
 use super::{Figure, Match, Rule, Switch, grade};
 use crate::explain::delta::{Delta, Unit};
+use crate::explain::digest::Digest;
 
 pub(super) const RULE: Rule = Rule {
     name: "noisy-neighbour",
     layer: "device",
+    needs: super::ISSUED,
+    owns: super::Owns::Io,
+    single: super::Single::Counts,
     what: "Requests that nobody in the workload asked for take the device.",
     why: "The workload's requests wait behind them, and on a disk the arm leaves the workload's place.",
-    events: "Reads that belong to no call of the workload, at the device while requests of the workload wait.",
+    events: "Reads that belong to no call of the workload, or writes of what no call of it has written, at the device \
+             while requests of the workload wait.",
     example: "updatedb, a backup, or another virtual machine on the same disk.",
     change: "Move it, stop it, or limit it (ionice with CFQ or BFQ, io.max).",
     refute: "Without the other process the difference remains.",
@@ -19,9 +24,18 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn find(delta: &Delta<'_>) -> Option<Match> {
-    let share = delta.of(|d| d.foreign.in_the_way as f64 / d.elapsed.0.max(1) as f64);
-    let reads = delta.per_operation(|d| d.foreign.reads as f64);
-    let time = delta.per_operation(|d| d.foreign.in_the_way as f64);
+    // A drive takes writes into its cache at once and puts them down later: each takes a command's time then.
+    let price = delta.of(|d| {
+        let commands = (d.commands.issued[0] + d.commands.issued[1]).max(1);
+        d.commands.busy as f64 / commands as f64
+    });
+    let taken = |d: &Digest| {
+        let later = d.foreign.writes as f64 * price.fast;
+        later.max(d.foreign.in_the_way as f64).min(d.elapsed.0 as f64)
+    };
+    let share = delta.of(|d| taken(d) / d.elapsed.0.max(1) as f64);
+    let requests = delta.per_operation(|d| (d.foreign.reads + d.foreign.writes) as f64);
+    let time = delta.per_operation(taken);
     if !(share.rose_by(0.03) && share.ratio() > 1.5 && time.difference() > 0.05 * delta.slower_by()) {
         return None;
     }
@@ -38,7 +52,7 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
         ),
         evidence: vec![
             Figure::new("share of the time with others' requests in the way", share, Unit::Share),
-            Figure::new("reads of others for an operation", reads, Unit::Count),
+            Figure::new("reads and writes of others for an operation", requests, Unit::Count),
             Figure::new("time of others' requests for an operation", time, Unit::Ns),
         ],
     })
@@ -48,8 +62,22 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 mod tests {
     use crate::explain::{Delta, Side, digest::Digest};
     use crate::plant::explain_traced;
-    use crate::rules::tests::names;
+    use crate::rules::tests::{explain_pair, names};
     use iowhy_stack::units::Nanos;
+
+    const WRITES_BACK: &str = "linux-4.4,elevator=deadline,writeback.dirty_background_ratio=0,\
+                               writeback.background_stop_ratio=0";
+
+    #[test]
+    fn writing_back_what_the_workload_has_written_is_no_neighbour() {
+        let job = |options: &str, on: &str| {
+            format!("run fio --name=j --bs=16k --size=1g --number_ios=400 {options} --on sim:{on} --disk sata-2014")
+        };
+        for options in ["--rw=randrw", "--rw=randrw --fsync=20", "--rw=randwrite --direct=1"] {
+            let found = explain_pair(3, &job(options, "linux-4.4,elevator=deadline"), &job(options, WRITES_BACK));
+            assert!(!names(&found).contains(&"noisy-neighbour"), "{options}: {found:#?}");
+        }
+    }
 
     fn side(elapsed: u64, in_the_way: u64) -> Side {
         let run = |nr: u64| {
@@ -71,11 +99,13 @@ mod tests {
                 "linux-4.4,elevator=deadline",
             ),
             ("--rw=randread --bs=16k --size=1g --number_ios=60", "--rw=randread --bs=4k", "linux-6.18"),
+            ("--rw=randread --bs=16k --size=1g --number_ios=60", "--rw=randwrite --bs=64k", "linux-6.18"),
+            ("--rw=randread --bs=16k --size=1g --number_ios=60", "--rw=randwrite --bs=64k --direct=0", WRITES_BACK),
         ] {
             let place = format!("--on sim:{on} --disk sata-2014");
             let alone = format!("run fio --name=j {own}");
             let other =
-                format!("--name=beside --filename=beside {beside} --direct=1 --size=2g --time_based --runtime=20");
+                format!("--name=beside --filename=beside --direct=1 {beside} --size=2g --time_based --runtime=20");
             let together = format!("{alone} {other} {place}");
             let alone = format!("{alone} {place}");
             let found = explain_traced(3, [(&alone, false), (&together, true)]);

@@ -12,6 +12,9 @@ use crate::explain::delta::{Delta, Unit};
 pub(super) const RULE: Rule = Rule {
     name: "plug-around-read",
     layer: "plug",
+    needs: super::REQUESTS,
+    owns: super::Owns::Reads,
+    single: super::Single::Counts,
     what: "What a buffered read asks for stays in the plug of the reading task, while the device has nothing to do.",
     why: "The plug lies around the whole call. Windows that are started ahead of the reader stay in it while the \
           reader copies pages that are there; they leave when it sleeps, and so reading and copying no longer overlap. \

@@ -6,6 +6,9 @@ use crate::explain::delta::{Delta, Unit};
 pub(super) const RULE: Rule = Rule {
     name: "queue-depth-one",
     layer: "elevator",
+    needs: super::ISSUED,
+    owns: super::Owns::Io,
+    single: super::Single::Counts,
     what: "The device is given one request (or few) at a time, while others wait.",
     why: "A device with several channels, or one that orders commands itself, works at a fraction of its speed with \
           one command; the rest stand in line above it.",
@@ -31,7 +34,8 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     // Callers that find no tag wait before they have a request.
     let kept_out = overlapping.slow > 0.5 && calls.slow > deepest.slow && deepest.fast >= 4.0 * deepest.slow;
     let lower = deepest.fast >= 2.0 * deepest.slow.max(limit.slow) && deepest.sure();
-    if !(lower && (held || kept_out)) {
+    // Without requests there is no depth.
+    if !(lower && (held || kept_out)) || deepest.slow < 1.0 {
         return None;
     }
     Some(Match {

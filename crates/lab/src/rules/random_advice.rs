@@ -10,6 +10,9 @@ use crate::explain::delta::Delta;
 pub(super) const RULE: Rule = Rule {
     name: "random-advice",
     layer: "read-ahead",
+    needs: super::WINDOWS,
+    owns: super::Owns::Reads,
+    single: super::Single::Counts,
     what: "The file or mapping was advised to be read at random, and so nothing is read ahead.",
     why: "With POSIX_FADV_RANDOM or MADV_RANDOM every read goes to the device exactly as it was asked for, and is \
           waited for. Sequential readers lose the overlap of reading and computing, and large requests. Kernels before \

@@ -13,6 +13,9 @@ use crate::explain::digest::Digest;
 pub(super) const RULE: Rule = Rule {
     name: "read-larger-than-window",
     layer: "read-ahead",
+    needs: super::WINDOWS,
+    owns: super::Owns::Reads,
+    single: super::Single::Counts,
     what: "A read call is larger than the largest window or request, and is read in pieces, one after the other.",
     why: "What is read as it was asked for goes in pieces of at most the larger of read_ahead_kb and max_sectors_kb. \
           Each piece is waited for before the next is sent, so that the device has one small request where it could \

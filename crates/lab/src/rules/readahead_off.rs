@@ -10,6 +10,9 @@ use crate::explain::delta::Delta;
 pub(super) const RULE: Rule = Rule {
     name: "readahead-off",
     layer: "read-ahead",
+    needs: super::WINDOWS,
+    owns: super::Owns::Reads,
+    single: super::Single::Counts,
     what: "The read-ahead limit is 0, and so every page is read for itself.",
     why: "With read_ahead_kb=0 the page cache has no window to read with. Each missing page becomes a request of 4 KiB \
           that is waited for before the next one is asked for, however large the call is.",

@@ -4,7 +4,7 @@
 //! often through the cache. How many are in progress, or how long the run is, does not matter to that.
 
 use crate::explain::delta::{Contrast, Delta};
-use crate::explain::digest::Digest;
+use crate::explain::digest::{Digest, Layer};
 pub(super) use crate::measure::share;
 use iowhy_stack::event::RaKind;
 use iowhy_stack::units::PAGE_BYTES;
@@ -12,6 +12,21 @@ use iowhy_stack::units::PAGE_BYTES;
 /// Pages that a read call asks for.
 pub(super) fn call_pages(digest: &Digest) -> f64 {
     share(digest.workload.bytes[0], digest.workload.calls[0]) / PAGE_BYTES as f64
+}
+
+/// The calls of a recording are mostly page faults, whose number and order follow from what faults before them mapped:
+/// a program does not choose them.
+pub(super) fn faults(delta: &Delta<'_>) -> bool {
+    let of_faults = of_faults(delta);
+    delta.live() && of_faults.fast.max(of_faults.slow) > MOST_FAULTS
+}
+
+/// Part of the calls that are page faults, beyond which they are no job that somebody chose.
+pub(super) const MOST_FAULTS: f64 = 0.3;
+
+/// Part of the calls that are page faults.
+pub(super) fn of_faults(delta: &Delta<'_>) -> Contrast {
+    delta.of(|d| share(d.workload.mapped, d.workload.calls[0] + d.workload.calls[1]))
 }
 
 /// Read-ahead is asked the same on both sides: sizes within a tenth, as often sequential, through the cache.
@@ -22,8 +37,7 @@ pub(super) fn equal(delta: &Delta<'_>) -> bool {
     let reads = delta.of(|d| share(d.workload.calls[0], d.workload.calls[0] + d.workload.calls[1]));
     let close = |contrast: Contrast| contrast.difference().abs() < 0.1;
     size.fast > 0.0
-        && (0.91..=1.1).contains(&size.ratio())
-        && close(sequential)
+        && ((0.91..=1.1).contains(&size.ratio()) && close(sequential) || faults(delta))
         && close(direct)
         && direct.slow < 0.9
         && close(reads)
@@ -46,6 +60,10 @@ pub(super) fn all_pages(digest: &Digest) -> u64 {
 
 /// How often an operation waits for I/O.
 pub(super) fn waits(delta: &Delta<'_>) -> Contrast {
+    if faults(delta) {
+        // Who maps more pages with a fault has fewer faults: pages are what both have as many of.
+        return delta.of(|d| share(d.time.waits, d.cache.added));
+    }
     delta.per_operation(|d| d.time.waits as f64)
 }
 
@@ -57,4 +75,10 @@ pub(super) fn restarts(delta: &Delta<'_>) -> Contrast {
 /// Most of the pages are those of page faults.
 pub(super) fn mapped(digest: &Digest) -> bool {
     digest.workload.mapped > 0
+}
+
+/// Time of a run with a call in progress, ns: a recorded command has a start and an end besides.
+pub(super) fn in_calls(d: &Digest) -> f64 {
+    let besides = if d.wall.is_some() { d.time.of(Layer::Application) + d.time.of(Layer::Pause) } else { 0.0 };
+    (d.elapsed.0 as f64 - besides / f64::from(d.time.slots.max(1))).max(0.0)
 }

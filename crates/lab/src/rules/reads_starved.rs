@@ -6,6 +6,9 @@ use crate::explain::delta::{Delta, Unit};
 pub(super) const RULE: Rule = Rule {
     name: "reads-starved",
     layer: "elevator",
+    needs: super::ISSUED,
+    owns: super::Owns::Io,
+    single: super::Single::Counts,
     what: "Reads wait with the elevator while writes pass them.",
     why: "Somebody waits for each read, and hardly ever for a buffered write; a scheduler without a preference for \
           reads lets a batch of hundreds of writes go first.",

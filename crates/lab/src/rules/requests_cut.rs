@@ -7,6 +7,9 @@ use crate::explain::digest::Digest;
 pub(super) const RULE: Rule = Rule {
     name: "requests-cut",
     layer: "merging",
+    needs: super::REQUESTS,
+    owns: super::Owns::Calls,
+    single: super::Single::Counts,
     what: "A limit on the size or the segments of a request cuts contiguous data into many small requests.",
     why: "Each request costs the CPU, the driver and the device once; where a device charges for operations, or takes \
           one at a time, many small requests take longer than a few large ones.",

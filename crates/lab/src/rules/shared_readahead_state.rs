@@ -14,6 +14,9 @@ use crate::explain::delta::{Delta, Unit};
 pub(super) const RULE: Rule = Rule {
     name: "shared-readahead-state",
     layer: "read-ahead",
+    needs: super::WINDOWS,
+    owns: super::Owns::Reads,
+    single: super::Single::Counts,
     what: "Several callers read through one open file, interleave on its read-ahead state, and close or thrash the \
            window.",
     why: "The state belongs to the open file, not to the caller. Each sees the others' places as jumps. The window \

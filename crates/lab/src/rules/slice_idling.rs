@@ -6,6 +6,9 @@ use crate::explain::delta::{Contrast, Delta, Unit};
 pub(super) const RULE: Rule = Rule {
     name: "slice-idling",
     layer: "elevator",
+    needs: super::REQUESTS,
+    owns: super::Owns::Io,
+    single: super::Single::Counts,
     what: "The elevator leaves the device idle while requests wait, for the sake of the task it has just served.",
     why: "Waiting pays on a disk if the task asks for the next sectors soon; on a device without seeks, or if the next \
           request is elsewhere or does not come, the time is lost to all who wait.",

@@ -12,6 +12,9 @@ use crate::explain::digest::{Digest, Layer};
 pub(super) const RULE: Rule = Rule {
     name: "stale-pages-under-direct-io",
     layer: "page cache",
+    needs: super::CALLS_AND_PAGES,
+    owns: super::Owns::Code,
+    single: super::Single::Counts,
     what: "Direct calls go to a file or device of which somebody outside the workload has put a few pages into the \
            page cache.",
     why: "A direct write first looks for cached pages in its range, to drop them, and once more afterwards. If nothing \
@@ -65,7 +68,7 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     }
     let ((slow, slow_error), (fast, fast_error)) = (mean_and_error(&paying), mean_and_error(&free));
     let error = (paying.len() > 1 && free.len() > 1).then(|| (slow_error + fast_error).sqrt());
-    let price = Contrast { fast, slow, error };
+    let price = Contrast { fast, slow, error, apart: false };
     if !price.rose(1.02) {
         return None;
     }
@@ -116,6 +119,29 @@ mod tests {
         // The other way round it is an improvement for the same reason.
         let better = explain_pair(4, &writers(kernel, "--iowhy_open_stagger=0"), &clean);
         assert_eq!(names(&better).first(), Some(&"stale-pages-under-direct-io"), "{better:#?}");
+    }
+
+    #[test]
+    fn quiet_calls_are_direct_only_on_files_that_are_used_so() {
+        use crate::explain::digest::Digest;
+        use iowhy_stack::event::{CallId, Content, Dir, Event, FileId, Op, What};
+        use iowhy_stack::units::{Nanos, PageIndex, Sector};
+        // Somebody else's page, then a read with a bio of its own if `direct`, then reads of which nothing is seen.
+        let run = |direct: bool| {
+            let page = What::PageAdd { file: FileId(0), page: PageIndex(0), nr_pages: 1 };
+            let mut events = vec![Event { at: Nanos(1), call: CallId::NONE, what: page }];
+            for nr in 1..=10u32 {
+                let (at, call, file, offset) = (Nanos(u64::from(nr) * 10), CallId(nr), FileId(0), 4096 * u64::from(nr));
+                let mut event = |what| events.push(Event { at, call, what });
+                event(What::CallStart { op: Op::Read, file, offset, len_bytes: 4096 });
+                if direct && nr == 1 {
+                    event(What::BioQueue { dir: Dir::Read, content: Content::Data, sector: Sector(8), nr_sectors: 8 });
+                }
+                event(What::CallEnd { op: Op::Read, file, len_bytes: 4096 });
+            }
+            Digest::of(&events).cache.direct_over_foreign
+        };
+        assert_eq!((run(true), run(false)), (10, 0));
     }
 
     #[test]

@@ -13,6 +13,9 @@ use crate::explain::delta::{Delta, Unit};
 pub(super) const RULE: Rule = Rule {
     name: "window-closed-by-hits",
     layer: "read-ahead",
+    needs: super::WINDOWS,
+    owns: super::Owns::Reads,
+    single: super::Single::Counts,
     what: "Read-ahead closes its window because pages that it would read are cached already.",
     why: "A stretch of cached pages is taken as a sign that read-ahead is of no use. Behind it, where pages are \
           missing again, they come one by one until the kernel has seen enough misses in a row.",

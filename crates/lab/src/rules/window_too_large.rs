@@ -13,6 +13,9 @@ use crate::explain::digest::Digest;
 pub(super) const RULE: Rule = Rule {
     name: "window-too-large",
     layer: "read-ahead",
+    needs: super::WINDOWS,
+    owns: super::Owns::Reads,
+    single: super::Single::Counts,
     what: "More is read ahead than is used: pages that nobody asks for, or that are evicted before anybody does.",
     why: "Each such page costs time at the device, and room in the cache that pages of use would have had.",
     events: "Pages are added ahead of calls and leave the cache, or the run ends, without a hit on them; requests are \
@@ -32,6 +35,9 @@ pub(super) const RULE: Rule = Rule {
 
 const FAULTS: [RaKind; 3] = [RaKind::Around, RaKind::Exec, RaKind::Huge];
 
+/// Part of the pages read more that nobody uses, at least.
+const LEAST_OF_ADDED: f64 = 0.5;
+
 fn unused(digest: &Digest) -> f64 {
     digest.windows.ahead.saturating_sub(digest.windows.used + digest.windows.thrashed) as f64
 }
@@ -48,6 +54,10 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     let part = if added.fast > 0.0 { wasted.difference() / added.fast } else { 0.0 };
     // Windows that the end of a run leaves unused are a matter of its length.
     if !(wasted.rose(1.3) && part > 0.1 && added.rose(1.1)) {
+        return None;
+    }
+    // Where most of what is read more is asked for, the fast side had it already.
+    if wasted.difference() < LEAST_OF_ADDED * added.difference() {
         return None;
     }
     Some(Match {

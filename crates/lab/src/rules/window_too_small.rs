@@ -13,6 +13,9 @@ use crate::explain::digest::Digest;
 pub(super) const RULE: Rule = Rule {
     name: "window-too-small",
     layer: "read-ahead",
+    needs: super::WINDOWS,
+    owns: super::Owns::Reads,
+    single: super::Single::Counts,
     what: "Sequential streams are read ahead in smaller windows than on the fast side.",
     why: "A window is one trip to the device. With smaller ones the fixed cost of a request, a seek between streams, \
           or the wait of a reader that has used up the window is paid more often.",
@@ -31,9 +34,36 @@ fn ahead(digest: &Digest) -> f64 {
     reads::share(reads::pages(digest, &[RaKind::Async]), reads::windows(digest, &[RaKind::Async]))
 }
 
+/// Mappings: windows of all kinds, and how often a page of them is waited for.
+fn of_faults(delta: &Delta<'_>) -> Option<Match> {
+    const ALL: [RaKind; 4] = [RaKind::Sync, RaKind::Async, RaKind::Around, RaKind::Exec];
+    let size = delta.of(|d| reads::share(reads::pages(d, &ALL), reads::windows(d, &ALL)));
+    let waits = reads::waits(delta);
+    let some = delta.of(|d| reads::pages(d, &ALL) as f64);
+    if !size.fell(1.3) || !waits.rose(1.3) || some.slow < 16.0 || !(0.4..2.5).contains(&some.ratio()) {
+        return None;
+    }
+    Some(Match {
+        confidence: grade(1.0 / size.ratio(), 1.3, 2.0),
+        share_ns: None,
+        claim: format!(
+            "faults are served by windows of {:.0} pages, against {:.0}; a page is waited for {:.3} times, \
+             against {:.3}",
+            size.slow, size.fast, waits.slow, waits.fast
+        ),
+        evidence: vec![
+            Figure::new("pages in a window", size, Unit::Pages),
+            Figure::new("waits for each page", waits, Unit::Ratio),
+        ],
+    })
+}
+
 fn find(delta: &Delta<'_>) -> Option<Match> {
     if !reads::equal(delta) {
         return None;
+    }
+    if reads::faults(delta) {
+        return of_faults(delta);
     }
     let size = delta.of(ahead);
     let streams = delta.of(|d| reads::share(reads::pages(d, &[RaKind::Async]), reads::all_pages(d)));

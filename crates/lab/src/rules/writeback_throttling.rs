@@ -7,6 +7,9 @@ use crate::explain::digest::Layer;
 pub(super) const RULE: Rule = Rule {
     name: "writeback-throttling",
     layer: "journal/writeback",
+    needs: super::CALLS_AND_BIOS,
+    owns: super::Owns::Writes,
+    single: super::Single::Counts,
     what: "Writers into the page cache are stopped until dirty pages have been written.",
     why: "Beyond dirty_ratio a writer goes at the device's speed, not at memory's.",
     events: "Buffered writes sleep in the middle of the call with no request of their own; most calls are as fast as \
@@ -26,6 +29,20 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     let buffered = delta.of(|d| 1.0 - d.workload.direct[1] as f64 / d.workload.calls[1].max(1) as f64);
     if writes.slow < 10.0 || buffered.slow < 0.5 {
         return None;
+    }
+    // Recordings know how long the dirty limits stopped writers.
+    let told_ns = delta.of(|d| d.wall.as_ref().map_or(0.0, |wall| wall.dirty_ns));
+    if told_ns.difference() > 0.2 * delta.slower_by() * delta.scale() && told_ns.rose(1.5) {
+        return Some(Match {
+            confidence: 0.95,
+            share_ns: Some(told_ns.difference() / delta.scale()),
+            claim: format!(
+                "the dirty limits stop writers for {:.0} ms, against {:.0}",
+                told_ns.slow / 1e6,
+                told_ns.fast / 1e6
+            ),
+            evidence: vec![Figure::new("time that the dirty limits stop writers", told_ns, Unit::Ns)],
+        });
     }
     let throttles = delta.per_operation(|d| d.sync.throttles as f64);
     let stopped = delta.time(|time| time.of(Layer::Journal) + time.of(Layer::Lock));

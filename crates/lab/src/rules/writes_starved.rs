@@ -6,6 +6,9 @@ use crate::explain::delta::Delta;
 pub(super) const RULE: Rule = Rule {
     name: "writes-starved",
     layer: "elevator",
+    needs: super::ISSUED,
+    owns: super::Owns::Io,
+    single: super::Single::Counts,
     what: "Writes wait with the elevator while reads pass them.",
     why: "A preference for reads is right until somebody waits for a write: an fsync, a direct write, a log.",
     events: "The time from insertion to issue grows for writes much more than for reads, at as many commands of each.",

@@ -7,7 +7,7 @@
 //! The format: <https://parquet.apache.org/docs/file-format/>.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,6 +17,7 @@ use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
+use parquet::file::reader::SerializedFileReader;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
@@ -345,11 +346,11 @@ impl Store {
         self.data_directory().join(format!("{hash}.parquet"))
     }
 
-    /// Whether a data file is there and has the bytes that its name says.
+    /// Opens a data file that has the bytes its name says.
     ///
     /// # Errors
     /// If it is missing, cannot be read, or has other bytes.
-    pub fn verify(&self, hash: &str) -> Result<(), StoreError> {
+    pub(super) fn open_data(&self, hash: &str) -> Result<File, StoreError> {
         let path = self.data_path(hash);
         let io = |source| StoreError::File { action: "read", path: path.clone(), source };
         let mut file = File::open(&path).map_err(io)?;
@@ -362,9 +363,39 @@ impl Store {
             };
         }
         let found = hasher.finalize().to_hex();
-        match found.as_str() == hash {
-            true => Ok(()),
-            false => Err(StoreError::Damaged { what: format!("its bytes have the hash {found}"), path }),
+        if found.as_str() != hash {
+            let runs = self.runs_of_file(hash).join(", ");
+            let what =
+                format!("its bytes have the hash {found} (run {runs}; `iowhy store check --repair` puts it aside)");
+            return Err(StoreError::Damaged { what, path });
         }
+        file.rewind().map_err(io)?;
+        Ok(file)
+    }
+
+    /// Opens the rows of a data file.
+    ///
+    /// # Errors
+    /// As for [`open_data`](Store::open_data), and if they cannot be read.
+    pub(super) fn open_rows(&self, hash: &str) -> Result<SerializedFileReader<File>, StoreError> {
+        let failed = |source| StoreError::Parquet { action: "read", path: self.data_path(hash), source };
+        SerializedFileReader::new(self.open_data(hash)?).map_err(failed)
+    }
+
+    /// Ids of the runs that a data file belongs to, as far as they can be read.
+    fn runs_of_file(&self, hash: &str) -> Vec<String> {
+        let read = || {
+            let query = "SELECT run_id FROM run JOIN data ON data.run = run.number WHERE hash = ?";
+            self.database.prepare(query)?.query_map([hash], |row| row.get(0))?.collect::<Result<Vec<String>, _>>()
+        };
+        read().unwrap_or_default()
+    }
+
+    /// Whether a data file is there and has the bytes that its name says.
+    ///
+    /// # Errors
+    /// If it is missing, cannot be read, or has other bytes.
+    pub fn verify(&self, hash: &str) -> Result<(), StoreError> {
+        self.open_data(hash).map(|_| ())
     }
 }

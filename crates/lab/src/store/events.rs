@@ -21,7 +21,6 @@
 //! ```
 
 use std::collections::HashMap;
-use std::fs::File;
 
 use iowhy_stack::event::{
     CallId, Content, Dir, Event, EventSink, Eviction, FileId, IdleEnd, JournalStep, MergeKind, Op, RaClose, RaKind,
@@ -31,7 +30,7 @@ use iowhy_stack::units::{Nanos, PageIndex, Sector};
 use parquet::column::reader::ColumnReader;
 use parquet::data_type::ByteArray;
 use parquet::errors::ParquetError;
-use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::reader::FileReader;
 
 use super::data::{Draft, Item, Type};
 use super::{DataFile, Kind, Sampler, Store, StoreError};
@@ -515,9 +514,7 @@ impl Store {
     pub fn replay(&self, hash: &str, sink: &mut dyn EventSink) -> Result<u64, StoreError> {
         let path = self.data_path(hash);
         let parquet = |source| StoreError::Parquet { action: "read", path: path.clone(), source };
-        let file =
-            File::open(&path).map_err(|source| StoreError::File { action: "open", path: path.clone(), source })?;
-        let reader = SerializedFileReader::new(file).map_err(parquet)?;
+        let reader = self.open_rows(hash)?;
         let found: Vec<String> =
             reader.metadata().file_metadata().schema_descr().columns().iter().map(|c| c.name().to_owned()).collect();
         if found.len() != COLUMNS.len() || found.iter().zip(COLUMNS).any(|(name, (known, _))| name != known) {

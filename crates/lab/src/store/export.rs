@@ -10,6 +10,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use iowhy_live::guard::Output;
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
@@ -135,17 +136,17 @@ fn object(row: &Row) -> Value {
     Value::Object(row.get_column_iter().map(|(name, field)| (name.clone(), value_of(field))).collect::<Map<_, _>>())
 }
 
-/// Writes the rows of a Parquet file.
-fn table(from: &Path, to: &Path, format: Format) -> Result<(), StoreError> {
+/// Writes the rows of a Parquet file, `from`.
+fn table(reader: &SerializedFileReader<File>, from: &Path, to: &Path, format: Format) -> Result<(), StoreError> {
     let io = |action: &'static str, path: &Path| {
         let path = path.to_owned();
         move |source: io::Error| StoreError::File { action, path, source }
     };
     let parquet = |source: ParquetError| StoreError::Parquet { action: "read", path: from.to_owned(), source };
-    let reader = SerializedFileReader::new(File::open(from).map_err(io("open", from))?).map_err(parquet)?;
     let names: Vec<String> =
         reader.metadata().file_metadata().schema().get_fields().iter().map(|field| field.name().to_owned()).collect();
-    let mut out = BufWriter::new(File::create(to).map_err(io("create", to))?);
+    let out = Output::create(to, false).map_err(|error| io("create", to)(error.into()))?;
+    let mut out = BufWriter::new(out);
     let begin = match format {
         Format::Csv => line(names),
         Format::Json => "[".to_owned(),
@@ -163,7 +164,8 @@ fn table(from: &Path, to: &Path, format: Format) -> Result<(), StoreError> {
         Format::Csv => "",
         Format::Json => "\n]\n",
     };
-    out.write_all(end.as_bytes()).and_then(|()| out.flush()).map_err(io("write", to))
+    let done = out.write_all(end.as_bytes()).and_then(|()| out.into_inner().map_err(io::IntoInnerError::into_error));
+    done.and_then(|out| Ok(out.finish()?)).map_err(io("write", to))
 }
 
 impl Store {
@@ -191,17 +193,17 @@ impl Store {
         }
         for (name, text) in texts {
             let path = to.join(format!("{name}.{}", format.word()));
-            fs::write(&path, text).map_err(|source| StoreError::File {
+            Output::write(&path, text.as_bytes(), false).map_err(|error| StoreError::File {
                 action: "write",
                 path: path.clone(),
-                source,
+                source: error.into(),
             })?;
             exported.files.push(path);
         }
         for run in runs {
             for file in &run.files {
                 let path = to.join(format!("{}-{}.{}", run.id, file.kind.word(), format.word()));
-                table(&self.data_path(&file.hash), &path, format)?;
+                table(&self.open_rows(&file.hash)?, &self.data_path(&file.hash), &path, format)?;
                 exported.files.push(path);
             }
         }
@@ -215,9 +217,7 @@ impl Store {
     pub fn rows(&self, hash: &str) -> Result<Vec<Value>, StoreError> {
         let path = self.data_path(hash);
         let parquet = |source| StoreError::Parquet { action: "read", path: path.clone(), source };
-        let file =
-            File::open(&path).map_err(|source| StoreError::File { action: "open", path: path.clone(), source })?;
-        let reader = SerializedFileReader::new(file).map_err(parquet)?;
+        let reader = self.open_rows(hash)?;
         let rows = reader.get_row_iter(None).map_err(parquet)?;
         rows.map(|row| row.map(|row| object(&row)).map_err(parquet)).collect()
     }

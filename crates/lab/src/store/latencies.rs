@@ -1,8 +1,6 @@
 //! Latencies of single calls, run by run, out of the files with samples.
 
-use std::fs::File;
-
-use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::reader::FileReader;
 use parquet::record::{Field, Row};
 
 use super::{Kind, Store, StoreError, StoredRun};
@@ -19,9 +17,7 @@ impl Store {
             let Some(file) = run.files.iter().find(|file| file.kind == Kind::Samples) else { continue };
             let path = self.data_path(&file.hash);
             let parquet = |source| StoreError::Parquet { action: "read", path: path.clone(), source };
-            let open =
-                File::open(&path).map_err(|source| StoreError::File { action: "open", path: path.clone(), source })?;
-            let reader = SerializedFileReader::new(open).map_err(parquet)?;
+            let reader = self.open_rows(&file.hash)?;
             let mut calls: Vec<(i64, f64)> = Vec::new();
             for row in reader.get_row_iter(None).map_err(parquet)? {
                 calls.extend(call(&row.map_err(parquet)?));

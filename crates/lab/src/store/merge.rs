@@ -4,10 +4,11 @@
 use std::fs::{self, File};
 use std::path::Path;
 
-use rusqlite::params;
+use rusqlite::types::Value as Cell;
+use rusqlite::{Row, params_from_iter};
 
 use super::data::TEMPORARY;
-use super::{DataFile, Store, StoreError, StoredFile};
+use super::{DataFile, Filter, Store, StoreError, StoredFile, StoredRun, rows, seal};
 
 /// What came in.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -35,11 +36,6 @@ impl Merged {
     }
 }
 
-/// Columns of a run but its number, which is another one in each store.
-const RUN: &str = "run_id, label, job, job_resolved, place, simulated, machine, machine_hash, policies, seed, \
-     event_hash, started_ns, finished_ns, session, block, position, order_seed, session_size, warm_up, layers, \
-     warnings, iowhy_version, blind";
-
 /// Columns of a calibration but its number.
 const CALIBRATION: &str = "job, metric, machine_hash, design, runs, per_side, comparisons, false_alarms, \
      false_alarm_low, false_alarm_high, detectable_pct, created_ns, details";
@@ -53,60 +49,53 @@ impl Store {
     pub fn merge(&self, other: &Path) -> Result<Merged, StoreError> {
         let from = Store::open_existing(other)?;
         let _writing = self.writing()?;
-        let _reading = from.writing()?;
+        // Of a store that cannot be written nothing is swept away, either.
+        let _reading = from.writing().ok();
         let mut merged = Merged { files: self.take_files(&from)?, ..Merged::default() };
-        let failed = self.failed("merge into");
-        let path = from.database_path();
-        // The name of a database to attach is a value like any other.
-        let path = path.to_string_lossy();
-        self.database.execute("ATTACH DATABASE ? AS other", [path.as_ref()]).map_err(&failed)?;
-        let done = self.take_rows(&mut merged);
-        self.database.execute("DETACH DATABASE other", []).map_err(&failed)?;
-        done.map(|()| merged)
+        // What is damaged there does not come in.
+        from.check_calibrations()?;
+        let runs = from.runs(&Filter::default())?;
+        self.take_rows(&runs, &mut merged)?;
+        self.take_calibrations(&from, &mut merged)?;
+        Ok(merged)
     }
 
-    fn take_rows(&self, merged: &mut Merged) -> Result<(), StoreError> {
+    /// Takes in runs with their tags: of known ones those that somebody thought of meanwhile.
+    pub(super) fn take_rows(&self, runs: &[StoredRun], merged: &mut Merged) -> Result<(), StoreError> {
         let failed = self.failed("merge into");
+        let mut runs: Vec<&StoredRun> = runs.iter().collect();
+        // As they were recorded.
+        runs.sort_by_key(|run| run.number);
         let transaction = self.transaction("merge into")?;
-        let count = |query: &str| transaction.query_row(query, [], |row| row.get::<_, i64>(0));
-        let last = count("SELECT coalesce(max(number), 0) FROM main.run").map_err(&failed)?;
-        merged.runs = transaction
-            .execute(
-                &format!(
-                    "INSERT INTO main.run ({RUN}) SELECT {RUN} FROM other.run WHERE run_id NOT IN (SELECT run_id FROM \
-                     main.run) ORDER BY number"
-                ),
-                [],
-            )
-            .map_err(&failed)?;
-        merged.known = (count("SELECT count(*) FROM other.run").map_err(&failed)? as usize) - merged.runs;
-        for copy in [
-            "INSERT INTO main.metric (run, name, value) SELECT new.number, item.name, item.value FROM other.metric AS \
-             item JOIN other.run AS old ON old.number = item.run JOIN main.run AS new USING (run_id) \
-             WHERE new.number > ?",
-            "INSERT INTO main.data (run, kind, hash, rows, bytes) SELECT new.number, item.kind, item.hash, item.rows, \
-             item.bytes FROM other.data AS item JOIN other.run AS old ON old.number = item.run JOIN main.run AS new \
-             USING (run_id) WHERE new.number > ?",
-        ] {
-            transaction.execute(copy, params![last]).map_err(&failed)?;
+        let tags = || transaction.query_row("SELECT count(*) FROM tag", [], |row| row.get::<_, i64>(0));
+        let before = tags().map_err(&failed)?;
+        for run in runs {
+            let (_, new) = rows::insert(&transaction, run).map_err(&failed)?;
+            *(if new { &mut merged.runs } else { &mut merged.known }) += 1;
         }
-        // Tags come along for runs that are known already, too: somebody thought of them meanwhile.
-        merged.tags = transaction
-            .execute(
-                "INSERT INTO main.tag (run, name) SELECT new.number, tag.name FROM other.tag AS tag JOIN other.run AS \
-                 old ON old.number = tag.run JOIN main.run AS new USING (run_id) WHERE 1 ON CONFLICT DO NOTHING",
-                [],
-            )
-            .map_err(&failed)?;
-        merged.calibrations = transaction
-            .execute(
-                &format!(
-                    "INSERT INTO main.calibration ({CALIBRATION}) SELECT {CALIBRATION} FROM other.calibration WHERE 1 \
-                     ORDER BY number ON CONFLICT DO NOTHING"
-                ),
-                [],
-            )
-            .map_err(&failed)?;
+        merged.tags += (tags().map_err(&failed)? - before) as usize;
+        transaction.commit().map_err(&failed)
+    }
+
+    /// Takes in the calibrations of another store.
+    pub(super) fn take_calibrations(&self, from: &Store, merged: &mut Merged) -> Result<(), StoreError> {
+        let failed = self.failed("merge into");
+        let read = || {
+            let mut query = from.database.prepare(&format!("SELECT {CALIBRATION} FROM calibration ORDER BY number"))?;
+            let width = query.column_count();
+            let row = |row: &Row<'_>| (0..width).map(|column| row.get(column)).collect::<Result<Vec<Cell>, _>>();
+            query.query_map([], row)?.collect::<Result<Vec<_>, _>>()
+        };
+        let rows = read().map_err(from.failed("read calibrations of"))?;
+        let transaction = self.transaction("merge into")?;
+        let places = vec!["?"; CALIBRATION.split(',').count()].join(",");
+        let insert = format!("INSERT INTO calibration ({CALIBRATION}) VALUES ({places}) ON CONFLICT DO NOTHING");
+        for row in rows {
+            if transaction.execute(&insert, params_from_iter(row)).map_err(&failed)? == 1 {
+                merged.calibrations += 1;
+                seal::seal(&transaction, &[], transaction.last_insert_rowid()).map_err(&failed)?;
+            }
+        }
         transaction.commit().map_err(&failed)
     }
 
@@ -131,7 +120,7 @@ impl Store {
         if to.exists() {
             return Ok(false);
         }
-        from.verify(hash)?;
+        from.open_data(hash)?;
         let temporary = self.data_directory().join(format!("merge-{}-{hash}{TEMPORARY}", std::process::id()));
         let failed = |action| {
             let path = temporary.clone();

@@ -1,10 +1,11 @@
 //! What `iowhy store` says: recorded runs as text of 80 columns and as JSON (`iowhy.store/1`).
 
 use std::fmt::Write;
+use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::{Merged, Store, StoredRun, Swept};
+use super::{Checked, Merged, Store, StoredRun, Swept};
 use crate::text;
 
 /// Columns of the terminal.
@@ -105,6 +106,28 @@ pub fn runs_json(store: &Store, verb: &str, runs: &[StoredRun]) -> Value {
 /// What tidying did, as JSON.
 pub fn swept_json(store: &Store, swept: &Swept) -> Value {
     answer(store, "gc", json!({ "files": swept.files, "bytes": swept.bytes, "removed": swept.removed }))
+}
+
+/// What a look at everything found, as JSON.
+pub fn checked_json(store: &Path, checked: &Checked) -> Value {
+    let Checked { runs, files, damage, repaired } = checked;
+    json!({ "schema": "iowhy.store/1", "verb": "check", "store": store.to_string_lossy(), "runs_checked": runs,
+            "files_checked": files, "damage": damage, "repaired": repaired })
+}
+
+/// What a look at everything found.
+pub fn checked_text(checked: &Checked) -> String {
+    let (runs, files) = (checked.runs as u64, checked.files as u64);
+    let looked = format!("{}, {}", text::count(runs, "run", "runs"), text::count(files, "data file", "data files"));
+    if checked.damage.is_empty() {
+        return format!("{looked}: whole\n");
+    }
+    let list: String = checked.damage.iter().map(|what| format!("  {what}\n")).collect();
+    let next = match checked.repaired {
+        true => "What is damaged is in `damaged/` now; the rest was kept.",
+        false => "`iowhy store check --repair` puts it aside and keeps the rest.",
+    };
+    format!("{looked}; damaged:\n{list}{next}\n")
 }
 
 /// What a merge brought, as JSON.

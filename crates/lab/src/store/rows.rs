@@ -8,7 +8,7 @@ use rusqlite::{Connection, Row, params};
 use serde_json::{Value, json};
 
 use super::data::{DataFile, Kind};
-use super::{Store, StoreError};
+use super::{Store, StoreError, seal};
 use crate::compare::{self, Calibration};
 use crate::{diagnose, measure};
 
@@ -249,56 +249,144 @@ impl NewRun {
     }
 }
 
+impl NewRun {
+    /// As it will be read back.
+    fn stored(&self) -> StoredRun {
+        let mut metrics = self.metrics.clone();
+        // Of a name that comes twice the first counts.
+        metrics.sort_by(|one, other| one.0.cmp(&other.0));
+        metrics.dedup_by(|one, other| one.0 == other.0);
+        let files = self.files.iter().map(|file| StoredFile {
+            kind: file.kind(),
+            hash: file.hash().to_owned(),
+            rows: file.rows(),
+            bytes: file.bytes(),
+        });
+        StoredRun {
+            number: 0,
+            id: self.id(),
+            label: self.label.clone(),
+            job: self.job.clone(),
+            resolved: self.resolved.clone(),
+            place: self.place.clone(),
+            simulated: self.simulated,
+            machine: self.machine.clone(),
+            machine_hash: self.machine_hash.clone(),
+            policies: self.policies.clone(),
+            seed: self.seed,
+            event_hash: self.event_hash.map(measure::hash),
+            started_ns: self.started_ns,
+            finished_ns: self.finished_ns,
+            design: self.design.clone(),
+            layers: self.layers.clone(),
+            warnings: self.warnings.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            blind: self.blind,
+            metrics,
+            tags: Vec::new(),
+            files: files.collect(),
+        }
+    }
+}
+
+/// Inserts a run with its tags, and seals it, unless there is one of its id; its number, and whether it is new.
+pub(super) fn insert(database: &Connection, run: &StoredRun) -> rusqlite::Result<(i64, bool)> {
+    let text = |value: &Option<Value>| value.as_ref().map(Value::to_string);
+    let design = &run.design;
+    let inserted = database
+        .prepare_cached(&format!(
+            "INSERT INTO run ({}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING",
+            COLUMNS.strip_prefix("number, ").unwrap_or(COLUMNS)
+        ))?
+        .execute(params![
+            run.id.0,
+            run.label,
+            run.job,
+            run.resolved,
+            run.place,
+            run.simulated,
+            text(&run.machine),
+            run.machine_hash,
+            text(&run.policies),
+            run.seed as i64,
+            run.event_hash,
+            run.started_ns as i64,
+            run.finished_ns as i64,
+            design.session,
+            design.block as i64,
+            design.position,
+            design.order_seed as i64,
+            design.size,
+            design.warm_up,
+            text(&run.layers),
+            json!(run.warnings).to_string(),
+            run.version,
+            run.blind,
+        ])?;
+    let number = match inserted {
+        1 => database.last_insert_rowid(),
+        _ => database.query_row("SELECT number FROM run WHERE run_id = ?", [&run.id.0], |row| row.get(0))?,
+    };
+    if inserted == 1 {
+        let mut insert = database.prepare_cached("INSERT INTO metric (run, name, value) VALUES (?, ?, ?)")?;
+        for (name, value) in &run.metrics {
+            insert.execute(params![number, name, value.is_finite().then_some(*value)])?;
+        }
+        let mut insert =
+            database.prepare_cached("INSERT INTO data (run, kind, hash, rows, bytes) VALUES (?, ?, ?, ?, ?)")?;
+        for file in &run.files {
+            insert.execute(params![number, file.kind.word(), file.hash, file.rows as i64, file.bytes as i64])?;
+        }
+        // What will be read, not what was meant.
+        seal::seal(database, &[by_number(database, number)?], i64::MAX)?;
+    }
+    let mut insert = database.prepare_cached("INSERT INTO tag (run, name) VALUES (?, ?) ON CONFLICT DO NOTHING")?;
+    for tag in &run.tags {
+        insert.execute(params![number, tag])?;
+    }
+    Ok((number, inserted == 1))
+}
+
+/// A run with all that belongs to it.
+pub(super) fn by_number(database: &Connection, number: i64) -> rusqlite::Result<StoredRun> {
+    let mut query = database.prepare_cached(&format!("SELECT {COLUMNS} FROM run WHERE number = ?"))?;
+    let mut run = query.query_row([number], read)?;
+    complete(database, &mut run)?;
+    Ok(run)
+}
+
 impl Store {
     /// Records a run. When this returns it is on the disk. A run that is there already is left as it is.
     ///
     /// # Errors
     /// If the disk is full or cannot be written; then nothing of the run is in the store.
     pub fn record(&self, run: &NewRun) -> Result<RunId, StoreError> {
-        let id = run.id();
         let failed = self.failed("record a run in");
+        let stored = run.stored();
         let transaction = self.transaction("record a run in")?;
-        let text = |value: &Option<Value>| value.as_ref().map(Value::to_string);
-        let design = &run.design;
-        let inserted = transaction
-            .prepare_cached(&format!(
-                "INSERT INTO run ({}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING",
-                COLUMNS.strip_prefix("number, ").unwrap_or(COLUMNS)
-            ))
-            .and_then(|mut insert| {
-                insert.execute(params![
-                    id.0,
-                    run.label,
-                    run.job,
-                    run.resolved,
-                    run.place,
-                    run.simulated,
-                    text(&run.machine),
-                    run.machine_hash,
-                    text(&run.policies),
-                    run.seed as i64,
-                    run.event_hash.map(measure::hash),
-                    run.started_ns as i64,
-                    run.finished_ns as i64,
-                    design.session,
-                    design.block as i64,
-                    design.position,
-                    design.order_seed as i64,
-                    design.size,
-                    design.warm_up,
-                    text(&run.layers),
-                    json!(run.warnings).to_string(),
-                    env!("CARGO_PKG_VERSION"),
-                    run.blind,
-                ])
-            })
-            .map_err(&failed)?;
-        if inserted == 1 {
-            let number = transaction.last_insert_rowid();
-            belongings(&transaction, number, run).map_err(&failed)?;
-        }
+        insert(&transaction, &stored).map_err(&failed)?;
         transaction.commit().map_err(&failed)?;
-        Ok(id)
+        Ok(stored.id)
+    }
+
+    /// The runs that are as they were recorded, and the ids of those that are not, as far as they can be read.
+    ///
+    /// # Errors
+    /// If none can be read.
+    pub(super) fn sound_runs(&self) -> Result<(Vec<StoredRun>, Vec<String>), StoreError> {
+        let failed = self.failed("read runs of");
+        let mut statement = self.database.prepare("SELECT number, run_id FROM run NOT INDEXED").map_err(&failed)?;
+        let rows = statement.query_map([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)));
+        let (mut sound, mut broken) = (Vec::new(), Vec::new());
+        for (number, id) in rows.map_err(&failed)?.map_while(Result::ok) {
+            let run = by_number(&self.database, number);
+            let whole = |run: &StoredRun| seal::is_whole(&self.database, run).unwrap_or(false);
+            match run {
+                Ok(run) if whole(&run) => sound.push(run),
+                _ => broken.push(id),
+            }
+        }
+        Ok((sound, broken))
     }
 
     /// The runs that fit, in the order in which they began.
@@ -343,7 +431,14 @@ impl Store {
             runs.iter_mut().try_for_each(|run| complete(&transaction, run))?;
             Ok(runs)
         };
-        read_all().map_err(self.failed("read runs of"))
+        let runs: Vec<StoredRun> = read_all().map_err(self.failed("read runs of"))?;
+        for run in &runs {
+            if !seal::is_whole(&self.database, run).map_err(self.failed("read runs of"))? {
+                let what = format!("run {} is not as it was recorded", run.id);
+                return Err(StoreError::Damaged { path: self.database_path(), what });
+            }
+        }
+        Ok(runs)
     }
 
     /// The runs of a name: a label, a tag, an id or the beginning of one, or several of these with commas between
@@ -453,7 +548,7 @@ impl Store {
     ) -> Result<(), StoreError> {
         let failed = self.failed("record a calibration in");
         let transaction = self.transaction("record a calibration in")?;
-        transaction
+        let inserted = transaction
             .execute(
                 "INSERT INTO calibration (job, metric, machine_hash, design, runs, per_side, comparisons, \
                  false_alarms, false_alarm_low, false_alarm_high, detectable_pct, created_ns, details) \
@@ -475,6 +570,9 @@ impl Store {
                 ],
             )
             .map_err(&failed)?;
+        // One of this moment may be there already.
+        let from = if inserted == 1 { transaction.last_insert_rowid() } else { i64::MAX };
+        seal::seal(&transaction, &[], from).map_err(&failed)?;
         transaction.commit().map_err(&failed)
     }
 
@@ -483,6 +581,7 @@ impl Store {
     /// # Errors
     /// If the store cannot be read.
     pub fn calibrations(&self, machine_hash: &str, job: &str) -> Result<Vec<Calibration>, StoreError> {
+        self.check_calibrations()?;
         let read_all = || {
             let mut statement = self.database.prepare_cached(
                 "SELECT job, metric, design, runs, per_side, comparisons, false_alarms, false_alarm_low, \
@@ -517,18 +616,3 @@ impl Store {
 
 /// Fewer digits are no beginning of an id.
 const SHORTEST: usize = 4;
-
-/// Inserts what belongs to a run.
-fn belongings(database: &Connection, number: i64, run: &NewRun) -> rusqlite::Result<()> {
-    let mut insert =
-        database.prepare_cached("INSERT INTO metric (run, name, value) VALUES (?, ?, ?) ON CONFLICT DO NOTHING")?;
-    for (name, value) in &run.metrics {
-        insert.execute(params![number, name, value.is_finite().then_some(*value)])?;
-    }
-    let mut insert =
-        database.prepare_cached("INSERT INTO data (run, kind, hash, rows, bytes) VALUES (?, ?, ?, ?, ?)")?;
-    for file in &run.files {
-        insert.execute(params![number, file.kind().word(), file.hash(), file.rows() as i64, file.bytes() as i64])?;
-    }
-    Ok(())
-}

@@ -396,7 +396,8 @@ pub fn help() -> String {
          iowhy sysbench --test=fileio OPTIONS prepare|run|cleanup   (as in 2004)\n\n\
          Options and commands may come in any order. Sizes take K, M, G or T.\n\
          Old spellings alone (--test, --num-threads, --max-requests, --max-time,\n\
-         --init-rng) mean sysbench 0.4: its defaults, rules and unseeded generator.\n",
+         --init-rng) mean sysbench 0.4: its defaults, rules and unseeded generator.\n\
+         Files named test_file.N are written whatever they hold, as sysbench does.\n",
     );
     for (group, title) in [
         (Ours, "Where and how"),

@@ -30,10 +30,13 @@ use iowhy_stack::event::{
 use iowhy_stack::trace::{Dev, Extent, Inode, Record, Rwbs, Seen, Trace};
 use iowhy_stack::units::{Nanos, PAGE_BYTES, PageIndex, SECTOR_BYTES, Sector};
 
-pub(super) mod descriptors;
+pub(crate) mod beside;
+pub(crate) mod descriptors;
 
+pub use beside::Way;
 pub use descriptors::NoFile;
-use descriptors::{Descriptors, field};
+use descriptors::{Descriptors, device, field};
+use iowhy_stack::trace::RaInput;
 
 /// The file of a call of which nobody knows the file.
 pub const UNKNOWN_FILE: FileId = FileId(u32::MAX);
@@ -163,6 +166,20 @@ pub struct CallRecord {
     pub device: Nanos,
     /// Requests of those that were caused by others: by other processes, or by earlier calls.
     pub by_others: u32,
+    /// It is no system call of its own.
+    pub beside: Option<Way>,
+    /// Bios of it that a worker of the kernel issued, because something held them back.
+    pub held_back: u32,
+}
+
+/// Whoever asks for more than this asks for all that there is (copy_file_range, sendfile).
+const ALL: u64 = 16 << 20;
+
+impl CallRecord {
+    /// Bytes asked for, or those that there were if it asked for whatever there is.
+    fn done_len(&self) -> u64 {
+        if self.len <= ALL { self.len } else { self.result.map_or(self.len, |done| (done.max(0) as u64).min(self.len)) }
+    }
 }
 
 /// Who put pages into a mapping.
@@ -233,10 +250,14 @@ pub struct Joined {
     pub requests: Vec<RequestRecord>,
     /// Who put pages into which mapping, most pages first.
     pub putters: Vec<Putter>,
+    /// Tasks of the workload, if the trace says which those are.
+    pub tree: Option<BTreeSet<u32>>,
     /// Calls of which nobody knows the file, by number, and why.
     pub no_file: BTreeMap<u32, NoFile>,
     /// Windows were inferred.
     pub inferred_windows: bool,
+    /// Bytes that processes outside the workload submitted to be written themselves (direct calls, syncs).
+    pub others_wrote: u64,
     /// Windows that belong to no call of the workload.
     pub windows_of_others: u64,
     /// What could not be linked.
@@ -252,6 +273,12 @@ struct Task {
     waiting: VecDeque<Pages>,
     /// Why the next window will be read.
     kind: Option<RaKind>,
+    /// What was asked for when a page was missing, until there is a window.
+    asked: Option<RaInput>,
+    /// It has written through the page cache.
+    dirties: bool,
+    /// File, first page and page after the last of the last window.
+    covered: (u32, u64, u64),
     /// The last window, and whether nothing was added since: the kernel traces some twice.
     window: Option<(Nanos, u32, u64)>,
     /// The run of pages that an inferred window is made of.
@@ -261,7 +288,6 @@ struct Task {
 
 struct Joiner<'a> {
     trace: &'a Trace,
-    who: &'a Who,
     out: Joined,
     numbers: HashMap<Inode, u32>,
     tasks: HashMap<u32, Task>,
@@ -288,6 +314,9 @@ struct Joiner<'a> {
     /// Events with their places in the order.
     events: Vec<(Nanos, u64, Event)>,
     infer: bool,
+    /// The recording is one of our own, which sees every open.
+    ours: bool,
+    beside: beside::Calls,
 }
 
 /// Joins the records of a trace.
@@ -296,10 +325,10 @@ pub fn join(trace: &Trace, who: &Who) -> Joined {
         .records
         .iter()
         .any(|record| matches!(record.seen, Seen::RaOrder { .. } | Seen::RaUnbounded { .. } | Seen::RaSync { .. }));
+    let tree = beside::tree(trace, who);
     let mut joiner = Joiner {
         trace,
-        who,
-        out: Joined::default(),
+        ours: who.pids.is_empty() && tree.is_some(),
         numbers: HashMap::new(),
         tasks: HashMap::new(),
         descriptors: Descriptors::default(),
@@ -316,7 +345,10 @@ pub fn join(trace: &Trace, who: &Who) -> Joined {
         put: BTreeMap::new(),
         untold: BTreeSet::new(),
         events: Vec::new(),
-        infer: trace.inferred_windows || !has_windows,
+        // Our own recordings say whether windows could be seen; others only show some, or none.
+        infer: trace.inferred_windows || !has_windows && tree.is_none(),
+        beside: beside::Calls::default(),
+        out: Joined { tree, ..Joined::default() },
     };
     for file in &who.files {
         joiner.file(*file);
@@ -374,7 +406,22 @@ impl Joiner<'_> {
     }
 
     fn own(&self, pid: u32) -> bool {
-        self.who.pids.is_empty() || self.who.pids.contains(&pid)
+        self.out.tree.as_ref().is_none_or(|tree| tree.contains(&pid))
+    }
+
+    /// A process outside the workload that is no thread of the kernel, as its name tells.
+    fn of_process(&self, pid: u32) -> bool {
+        const KERNEL: [&str; 8] =
+            ["kworker", "jbd2/", "xfsaild", "ksoftirqd", "kswapd", "loop", "khugepaged", "kcompactd"];
+        !self.own(pid) && pid != 0 && {
+            let name = self.trace.name(pid).unwrap_or("kworker");
+            !KERNEL.iter().any(|kernel| name.starts_with(kernel))
+        }
+    }
+
+    /// What the workload does outside of its calls is nobody else's.
+    fn nobody(&self, pid: u32) -> CallId {
+        if self.out.tree.as_ref().is_some_and(|tree| tree.contains(&pid)) { CallId::OWN } else { CallId::NONE }
     }
 
     fn call_of(&self, pid: u32) -> Option<usize> {
@@ -382,11 +429,17 @@ impl Joiner<'_> {
     }
 
     fn emit(&mut self, seq: u64, record: &Record, what: What) {
-        let call = self.call_of(record.pid).map_or(CallId::NONE, |call| CallId(self.out.calls[call].call));
+        let call = self.call_of(record.pid);
+        let call = call.map_or_else(|| self.nobody(record.pid), |call| CallId(self.out.calls[call].call));
         self.events.push((record.at, seq, Event { at: record.at, call, what }));
     }
 
     fn record(&mut self, seq: u64, record: &Record) {
+        match &record.seen {
+            // They happen in whichever task runs.
+            Seen::Issue(_) | Seen::Complete { .. } | Seen::Insert(_) | Seen::Switch { .. } | Seen::Wake { .. } => {}
+            _ => self.seen_of(seq, record),
+        }
         match &record.seen {
             Seen::CallStart { op, fd, offset, len_bytes } if self.own(record.pid) => {
                 self.call_start(seq, record, *op, *fd, *offset, *len_bytes);
@@ -395,35 +448,38 @@ impl Joiner<'_> {
             Seen::RaSync { file, input } => {
                 let file = self.touched(record, *file, input.index);
                 self.end_run(record.pid);
-                self.tasks.entry(record.pid).or_default().kind = Some(RaKind::Sync);
+                let task = self.tasks.entry(record.pid).or_default();
+                (task.kind, task.asked) = (Some(RaKind::Sync), Some(*input));
                 let (file, page) = (FileId(file), PageIndex(input.index));
                 self.emit(seq, record, What::Miss { file, page });
             }
             Seen::RaAsync { file, input } => {
                 self.touched(record, *file, input.index);
-                self.tasks.entry(record.pid).or_default().kind = Some(RaKind::Async);
+                let task = self.tasks.entry(record.pid).or_default();
+                (task.kind, task.asked) = (Some(RaKind::Async), None);
             }
             Seen::RaOrder { file, index, order, size, async_size, .. } => {
+                self.tasks.entry(record.pid).or_default().asked = None;
                 self.window(seq, record, *file, *index, *order, u64::from(*size), u64::from(*async_size));
             }
             Seen::RaUnbounded { file, index, nr_to_read, lookahead_size } => {
+                let task = self.tasks.entry(record.pid).or_default();
+                if *lookahead_size == 0 && Joiner::forced(task.asked.take(), *index, *nr_to_read) {
+                    task.kind = Some(RaKind::Force);
+                }
                 self.window(seq, record, *file, *index, 0, *nr_to_read, *lookahead_size);
             }
             Seen::GetPages { file, index, .. } => {
                 self.touched(record, *file, *index);
             }
-            Seen::Fault { file, index } => {
-                let file = self.touched(record, *file, *index);
-                // What a fault reads without asking for it by name is around it.
-                self.tasks.entry(record.pid).or_default().kind = Some(RaKind::Around);
-                let what = What::Fault { file: FileId(file), page: PageIndex(*index), major: false };
-                self.emit(seq, record, what);
-            }
+            Seen::Fault { file, index } => self.fault(seq, record, *file, *index),
+            Seen::Switch { next, state } => self.switch(seq, record, *next, *state),
             Seen::PageAdd { file, index, order } => self.page_add(seq, record, *file, *index, *order),
             Seen::PageRemove { file, index, order } => {
                 let file = FileId(self.file(*file));
                 let nr_pages = 1_u32 << (*order).min(31);
-                let cause = if record.pid == 0 { Eviction::Reclaim } else { Eviction::Dropped };
+                let memory = record.pid == 0 || self.reclaims(record.pid);
+                let cause = if memory { Eviction::Reclaim } else { Eviction::Dropped };
                 let what = What::PageRemove { file, page: PageIndex(*index), nr_pages, cause };
                 self.emit(seq, record, what);
             }
@@ -451,7 +507,10 @@ impl Joiner<'_> {
                 let cause = if *timer { UnplugCause::Timer } else { UnplugCause::Finish };
                 self.emit(seq, record, What::Unplug { cause, nr_requests: *nr_requests });
             }
-            Seen::Other { name, fields } => self.other(record.pid, name, fields),
+            Seen::Other { name, fields } => {
+                self.other(record.pid, name, fields);
+                self.text(seq, record, name, fields);
+            }
             // Calls of others, and what says nothing about calls.
             _ => {}
         }
@@ -464,9 +523,7 @@ impl Joiner<'_> {
         };
         let number = |name: &str| field(fields, name)?.parse::<u64>().ok();
         let of_data = matches!(field(fields, "kind"), Some("file" | "block"));
-        let dev = field(fields, "dev").and_then(|dev| dev.split_once(','));
-        let dev = dev.and_then(|(major, minor)| Some(Dev::new(major.parse().ok()?, minor.parse().ok()?)));
-        let (Some(fd), Some(dev), Some(ino)) = (number("fd"), dev, number("ino")) else { return };
+        let (Some(fd), Some(dev), Some(ino)) = (number("fd"), device(fields), number("ino")) else { return };
         let file = of_data.then(|| self.file(Inode { dev, ino }));
         match ours {
             "opened" => self.descriptors.is(pid, fd as i32, file),
@@ -478,11 +535,16 @@ impl Joiner<'_> {
     /// An event about a request belongs to the call of its first bio.
     fn emit_for(&mut self, seq: u64, record: &Record, request: u32, what: What) {
         let bios = &self.out.requests[request as usize].bios;
-        let call = bios.first().map_or(0, |bio| self.out.bios[*bio as usize].call);
-        self.events.push((record.at, seq, Event { at: record.at, call: CallId(call), what }));
+        let first = bios.first().map(|bio| &self.out.bios[*bio as usize]);
+        let call = match first {
+            Some(bio) if bio.call == 0 => self.nobody(bio.pid),
+            first => CallId(first.map_or(0, |bio| bio.call)),
+        };
+        self.events.push((record.at, seq, Event { at: record.at, call, what }));
     }
 
     fn call_start(&mut self, seq: u64, record: &Record, op: Op, fd: i32, offset: Option<u64>, len: u64) {
+        self.leave(record.pid);
         let number = self.out.calls.len();
         let open = self.descriptors.of(record.pid, fd);
         self.opens.push(open);
@@ -505,6 +567,8 @@ impl Joiner<'_> {
             waited_for: Vec::new(),
             device: Nanos::ZERO,
             by_others: 0,
+            beside: None,
+            held_back: 0,
         });
         let task = self.tasks.entry(record.pid).or_default();
         self.out.leftovers.open_calls += u64::from(task.call.is_some());
@@ -552,7 +616,7 @@ impl Joiner<'_> {
             }
         }
         if let (Op::Read, Some(file), Some(offset), 1..) = (call.op, call.file, call.offset, call.len) {
-            let last = (offset.saturating_add(call.len) - 1) / PAGE_BYTES;
+            let last = (offset.saturating_add(call.done_len()).max(1) - 1) / PAGE_BYTES;
             for page in (offset / PAGE_BYTES..=last).take(1 << 20) {
                 found.extend(self.carriers.get(&(file, page)));
             }
@@ -604,12 +668,18 @@ impl Joiner<'_> {
         let task = self.tasks.entry(record.pid).or_default();
         self.out.leftovers.pages_without_bio += task.waiting.drain(..).map(|pages| pages.nr_pages).sum::<u64>();
         // Where folios of an order cannot be had, the same window is traced once more as single pages.
+        task.covered = (file, start, start.saturating_add(nr_pages));
         let again = task.window.is_some_and(|(_, known, index)| (known, index) == (file, start));
         task.window = Some((record.at, file, start));
         if again {
             return;
         }
-        let kind = task.kind.unwrap_or(RaKind::Force);
+        let mut kind = task.kind.unwrap_or(RaKind::Force);
+        // A fault that reads only its own page reads nothing around it.
+        if nr_pages == 1 && self.call_of(record.pid).is_some_and(|call| self.out.calls[call].beside == Some(Way::Fault))
+        {
+            kind = RaKind::Single;
+        }
         let at = record.at;
         let window = Window { at, file, kind, start, nr_pages, async_size: Some(ahead), order, inferred: false };
         self.decided(seq, record.pid, window);
@@ -619,7 +689,7 @@ impl Joiner<'_> {
         let call = self.call_of(pid);
         match call {
             Some(call) => self.out.calls[call].windows.push(window),
-            None => self.out.windows_of_others += 1,
+            None => self.out.windows_of_others += u64::from(self.nobody(pid) == CallId::NONE),
         }
         let what = What::RaWindow {
             file: FileId(window.file),
@@ -629,7 +699,7 @@ impl Joiner<'_> {
             nr_pages: small(window.nr_pages),
             async_size: small(window.async_size.unwrap_or(0)),
         };
-        let call = call.map_or(CallId::NONE, |call| CallId(self.out.calls[call].call));
+        let call = call.map_or_else(|| self.nobody(pid), |call| CallId(self.out.calls[call].call));
         self.events.push((window.at, seq, Event { at: window.at, call, what }));
     }
 
@@ -671,6 +741,12 @@ impl Joiner<'_> {
                 self.tasks.entry(record.pid).or_default().run = Some((seq - 1, window));
             }
         }
+        if writes {
+            self.tasks.entry(record.pid).or_default().dirties = true;
+        }
+        if !writes && !self.infer {
+            self.alone(seq, (record.at, record.pid), file, index, nr_pages);
+        }
         let task = self.tasks.entry(record.pid).or_default();
         task.window = None;
         if let Some((_, window)) = &mut task.run {
@@ -687,10 +763,18 @@ impl Joiner<'_> {
     }
 
     fn queue(&mut self, seq: u64, record: &Record, extent: &Extent) {
+        let own = Record { pid: self.held_back(record, extent).unwrap_or(record.pid), ..record.clone() };
+        let held_back = own.pid != record.pid;
+        let record = &own;
+        self.handed_over(seq, record, extent);
         if dir_of(extent) == Dir::Read && !extent.rwbs.has(Rwbs::META) {
             self.end_run(record.pid);
         }
-        let call = self.call_of(record.pid).map_or(0, |call| self.out.calls[call].call);
+        if dir_of(extent) == Dir::Write && self.out.tree.is_some() && self.of_process(record.pid) {
+            self.out.others_wrote += u64::from(extent.bytes);
+        }
+        let place = self.call_of(record.pid);
+        let call = place.map_or(0, |call| self.out.calls[call].call);
         let number = self.out.bios.len() as u32;
         let mut pages = Vec::new();
         let task = self.tasks.entry(record.pid).or_default();
@@ -710,14 +794,18 @@ impl Joiner<'_> {
                 }
             }
         }
-        if let Some(call) = task.call {
+        if let Some(call) = place {
             self.out.calls[call].bios.push(number);
+            self.out.calls[call].held_back += u32::from(held_back);
+            self.belongs(call, number, extent);
         }
         let bio =
             BioRecord { at: record.at, pid: record.pid, call, extent: *extent, pages, request: None, completed: None };
         self.out.bios.push(bio);
         self.bios.entry(extent.sector.0).or_default().push(number);
-        let (dir, content, nr_sectors) = (dir_of(extent), content_of(extent), nr_sectors(extent));
+        let (dir, nr_sectors) = (dir_of(extent), nr_sectors(extent));
+        let journal = self.trace.name(record.pid).is_some_and(|name| name.starts_with("jbd2/"));
+        let content = if journal { Content::Journal } else { content_of(extent) };
         self.emit(seq, record, What::BioQueue { dir, content, sector: extent.sector, nr_sectors });
     }
 
@@ -888,7 +976,9 @@ impl Joiner<'_> {
             self.attach(bio, request);
         }
         let (rq, nr_sectors) = (RqId(self.slots[request as usize]), nr_sectors(extent));
-        self.emit(seq, record, What::Merge { rq, kind, nr_sectors });
+        // A worker may do it for the task whose bio it is.
+        let pid = bio.map_or(record.pid, |bio| self.out.bios[bio as usize].pid);
+        self.emit(seq, &Record { pid, ..record.clone() }, What::Merge { rq, kind, nr_sectors });
     }
 
     fn merge_requests(&mut self, seq: u64, record: &Record, extent: &Extent) {
@@ -967,7 +1057,8 @@ impl Joiner<'_> {
                 return;
             }
             known.completed = Some(record.at);
-            for bio in &known.bios {
+            let bios = known.bios.clone();
+            for bio in &bios {
                 self.done.insert(self.out.bios[*bio as usize].extent.sector.0, *bio);
             }
             self.in_flight = self.in_flight.saturating_sub(1);
@@ -975,6 +1066,7 @@ impl Joiner<'_> {
             self.free.push(rq.0);
             let what = What::Complete { rq, dir: dir_of(extent), nr_sectors: nr_sectors(extent) };
             self.emit_for(seq, record, request, what);
+            bios.into_iter().for_each(|bio| self.bio_done(seq, record, bio));
             return;
         }
         // A bio's own completion follows that of its request.
@@ -982,7 +1074,10 @@ impl Joiner<'_> {
             return;
         }
         match self.bio(record.pid, extent) {
-            Some(bio) => self.out.bios[bio as usize].completed = Some(record.at),
+            Some(bio) => {
+                self.out.bios[bio as usize].completed = Some(record.at);
+                self.bio_done(seq, record, bio);
+            }
             None => self.out.leftovers.completions += 1,
         }
     }
@@ -990,6 +1085,7 @@ impl Joiner<'_> {
     fn finish(mut self) -> Joined {
         let pids: Vec<u32> = self.tasks.keys().copied().collect();
         for pid in pids {
+            self.leave(pid);
             self.end_run(pid);
         }
         let left = &mut self.out.leftovers;
@@ -1021,18 +1117,32 @@ impl Joiner<'_> {
             .collect();
         self.out.putters.sort_by_key(|putter| std::cmp::Reverse(putter.nr_pages));
         self.events.sort_by_key(|(at, seq, _)| (*at, *seq));
-        let calls = &self.out.calls;
+        let ours = self.ours;
+        let (calls, no_file) = (&self.out.calls, &self.out.no_file);
+        // Pipes, terminals and the like are no I/O.
+        let of_data = |(_, _, event): &(Nanos, u64, Event)| {
+            !matches!(event.what, What::CallStart { .. } | What::CallEnd { .. })
+                || match no_file.get(&event.call.0) {
+                    Some(NoFile::NoData) => false,
+                    // Where every open is seen, what nobody saw being opened is a pipe or a socket.
+                    Some(NoFile::Unseen) => !ours,
+                    _ => true,
+                }
+        };
         let named = |(_, _, mut event): (Nanos, u64, Event)| {
             if let What::CallStart { file, .. } | What::CallEnd { file, .. } = &mut event.what {
                 let call = &calls[event.call.0 as usize - 1];
                 *file = call.file.map_or(UNKNOWN_FILE, FileId);
-                if let What::CallStart { offset, .. } = &mut event.what {
+                if let What::CallStart { offset, len_bytes, .. } = &mut event.what {
                     *offset = call.offset.unwrap_or(0);
+                    if call.beside.is_some() || call.len > ALL {
+                        *len_bytes = small(call.done_len());
+                    }
                 }
             }
             event
         };
-        self.out.events = std::mem::take(&mut self.events).into_iter().map(named).collect();
+        self.out.events = std::mem::take(&mut self.events).into_iter().filter(of_data).map(named).collect();
         self.out
     }
 }

@@ -14,16 +14,18 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus};
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use iowhy_live::capture::{Ask, Capture, CaptureError, Captured, Level};
+use iowhy_live::command::Running;
 use iowhy_live::signal;
 use iowhy_stack::trace::{Dev, Inode, Seen, Trace};
 use serde_json::{Value, json};
 
 use crate::diagnose::{Problem, Problems};
 use crate::text;
+use crate::trace::settings::Watch;
 
 /// What is to be recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,7 +34,7 @@ pub struct Request {
     pub level: Level,
     /// For so long at most.
     pub length: Option<Duration>,
-    /// These processes and what they start.
+    /// These processes, what they have started, and what they start.
     pub pids: Vec<u32>,
     /// Pages of these files only.
     pub files: Vec<PathBuf>,
@@ -84,6 +86,9 @@ pub struct Recorded {
 
 /// How often it looks whether it is over.
 const PAUSE: Duration = Duration::from_millis(20);
+/// When it looks which control groups the workload is in: soon, and then ever more seldom.
+const FIRST_LOOK: Duration = Duration::from_millis(2);
+const LAST_LOOK: Duration = Duration::from_millis(500);
 
 /// A device number of `stat` as the kernel has it inside.
 pub fn dev(number: u64) -> Dev {
@@ -179,7 +184,7 @@ pub(crate) fn inode_of(path: &Path) -> Option<Inode> {
 fn ask(request: &Request) -> Result<(Ask, Named), RecordError> {
     let mut ask = Ask {
         level: request.level,
-        pids: request.pids.clone(),
+        pids: with_descendants(&request.pids),
         children: !request.command.is_empty(),
         ..Ask::default()
     };
@@ -218,16 +223,31 @@ fn ask(request: &Request) -> Result<(Ask, Named), RecordError> {
     Ok((ask, named))
 }
 
+/// These processes and all that descend from them now.
+fn with_descendants(pids: &[u32]) -> Vec<u32> {
+    let mut all = pids.to_vec();
+    let mut place = 0;
+    while let Some(pid) = all.get(place).copied() {
+        for task in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
+            let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+            let new = children.split_whitespace().filter_map(|child| child.parse().ok());
+            all.extend(new.filter(|child| !pids.contains(child)).collect::<Vec<u32>>());
+        }
+        place += 1;
+    }
+    all
+}
+
 /// Whether a process is there, and has not ended.
 fn lives(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| !matches!(rest.trim_start().chars().next(), Some('Z' | 'X') | None))
 }
 
-fn spawn(command: &[String]) -> Result<Option<Child>, RecordError> {
+fn spawn(command: &[String]) -> Result<Option<Running>, RecordError> {
     let Some((program, arguments)) = command.split_first() else { return Ok(None) };
-    let child = Command::new(program).args(arguments).spawn();
-    child.map(Some).map_err(|error| RecordError::Command { program: program.clone(), error })
+    let running = Running::start(program, arguments);
+    running.map(Some).map_err(|error| RecordError::Command { program: program.clone(), error })
 }
 
 /// Records. It ends with the command, with the last of the processes, after the time, or with a signal; then it waits
@@ -241,30 +261,50 @@ pub fn record(request: &Request) -> Result<Recorded, RecordError> {
     let capture = Capture::start(&ask)?;
     let begun = Instant::now();
     // If it cannot be started, the capture is dropped and leaves nothing.
-    let mut child = spawn(&request.command)?;
-    let mut status = None;
+    let child = spawn(&request.command)?;
+    let mut watch = Watch::new(child.iter().map(|child| child.pid).chain(request.pids.clone()).collect());
+    let mut ended = None;
+    let (mut looked, mut pause) = (Instant::now(), FIRST_LOOK);
     while !signal::raised() {
         let left = request.length.map(|length| length.saturating_sub(begun.elapsed()));
         if left == Some(Duration::ZERO) {
             break;
         }
-        if let Some(child) = &mut child {
-            status = child.try_wait().ok().flatten();
-            if status.is_some() {
-                break;
-            }
-        } else if !request.pids.is_empty() && !request.pids.iter().any(|pid| lives(*pid)) {
-            break;
+        if looked.elapsed() >= pause {
+            watch.look();
+            (looked, pause) = (Instant::now(), (2 * pause).min(LAST_LOOK));
         }
-        std::thread::sleep(left.unwrap_or(PAUSE).min(PAUSE));
+        let rest = left.unwrap_or(PAUSE).min(PAUSE).min(pause);
+        match &child {
+            Some(child) => {
+                if let Ok(end) = child.ended_within(rest) {
+                    ended = Some(end);
+                    break;
+                }
+            }
+            None if !request.pids.is_empty() && !request.pids.iter().any(|pid| lives(*pid)) => break,
+            None => std::thread::sleep(rest),
+        }
     }
     let interrupted = signal::raised();
     let mut captured = capture.stop()?;
-    if let Some(child) = &mut child
-        && status.is_none()
-    {
-        status = child.wait().ok();
+    // The kernel saves a name when a task is switched: of one that was quick, the name it had from us.
+    let program = request.command.first().and_then(|program| Path::new(program).file_name());
+    if let (Some(child), Some(program)) = (&child, program) {
+        let name: String = program.to_string_lossy().chars().take(15).collect();
+        let ours = captured.trace.names.iter_mut().find(|(pid, name)| *pid == child.pid && name.starts_with("iowhy"));
+        ours.into_iter().for_each(|(_, known)| known.clone_from(&name));
     }
+    let whole = ended.is_some();
+    let ended = match (ended, child) {
+        (None, Some(child)) => child.end(),
+        (ended, _) => ended.flatten(),
+    };
+    let (status, usage) = ended.unzip();
+    // What a command took after the trace ended is not in it.
+    let usage = usage.filter(|_| whole);
+    let exit = status.and_then(|status: ExitStatus| status.code());
+    watch.write(&mut captured, &request.command, usage.as_ref().map(|usage| (usage, exit)));
     named.write(&mut captured);
     Ok(Recorded { captured, status, interrupted })
 }

@@ -7,8 +7,9 @@
 //! sector  bytes  rwbs    of a bio or request; blkparse's letters, `N` for none of R, W and D, `P` for passthrough
 //! op                     of a call: read, write, fsync, fdatasync
 //! fd  offset  len        descriptor, first byte, bytes asked for
-//! result                 of a call: bytes or a negative error; of a request: its error
-//! index  count           first page and number of pages (get_pages: the page after the last); requests of an unplug
+//! result                 of a call: bytes or a negative error; of a request: its error; of a switch: the task's state
+//! index  count           first page and number of pages (get_pages: the page after the last); requests of an unplug;
+//!                        the task that comes next, or is woken
 //! order                  of folios
 //! size  async_size  ra_pages  mmap_miss  prev_pos     state of read-ahead
 //! from_dev  from_sector  where a bio was remapped from; of a split, where the rest begins
@@ -21,7 +22,7 @@ use iowhy_stack::trace::{Dev, Extent, Inode, RaInput, Record, Rwbs, Seen};
 use iowhy_stack::units::{Nanos, Sector};
 
 /// Every kind of record, by its word; the place in the list is its number.
-pub const KINDS: [&str; 28] = [
+pub const KINDS: [&str; 30] = [
     "call_start",
     "call_end",
     "ra_sync",
@@ -50,6 +51,8 @@ pub const KINDS: [&str; 28] = [
     "timer_unplug",
     "message",
     "other",
+    "switch",
+    "wake",
 ];
 
 /// Columns of numbers behind `t_ns`, `cpu`, `pid` and `kind`.
@@ -279,6 +282,8 @@ impl Row {
                     None => row,
                 }
             }
+            Seen::Switch { next, state } => of("switch").set(COUNT, *next).set(RESULT, *state),
+            Seen::Wake { pid } => of("wake").set(COUNT, *pid),
             Seen::Message { dev, text } => Row { texts: [Some(text.clone()), None], ..of("message").set(DEV, dev.0) },
             Seen::Other { name, fields } => Row { texts: [Some(name.clone()), Some(fields.clone())], ..of("other") },
         };
@@ -380,6 +385,10 @@ impl Row {
             kind @ ("unplug" | "timer_unplug") => {
                 Seen::Unplug { dev: dev(row)?, nr_requests: row.number(COUNT)?, timer: kind == "timer_unplug" }
             }
+            "switch" => {
+                Seen::Switch { next: row.number(COUNT)?, state: row.number::<i64>(RESULT)?.unsigned_abs() as u16 }
+            }
+            "wake" => Seen::Wake { pid: row.number(COUNT)? },
             "message" => {
                 let dev = Dev(row.number(DEV)?);
                 Seen::Message { dev, text: self.texts[0].take().ok_or(TEXTS[0])? }

@@ -13,6 +13,7 @@
 use crate::iostat::{self, Host, Sample};
 use crate::text::{count, grouped};
 use crate::trace::phases::{Phase, Phases, Table, Tables};
+use crate::trace::settings::{Command, Settings};
 use iowhy_stack::event::Event;
 use iowhy_stack::histogram::Histogram;
 use iowhy_stack::trace::{Dev, Inode, Seen, Trace};
@@ -136,6 +137,8 @@ pub struct Stat {
     pub records: u64,
     /// Events that the kernel had no room for.
     pub lost: u64,
+    /// What the command took, if it is a recording of one.
+    pub command: Option<Command>,
     /// The workload's processes.
     pub workload: Vec<u32>,
     /// Names of processes.
@@ -194,6 +197,7 @@ pub fn stat(trace: &Trace, ask: &Ask) -> Stat {
         length_ns,
         records: records.len() as u64,
         lost: trace.lost,
+        command: Settings::of(trace).command,
         workload,
         names: trace.names.clone(),
         device_names: Vec::new(),
@@ -345,6 +349,7 @@ impl Stat {
             "records": self.records,
             "length_ns": self.length_ns,
             "lost": self.lost,
+            "command": self.command.map(|command| command.json()),
             "phases": phases_json(&self.phases.all),
             "devices": devices,
             "iostat": self.iostat_rows(),
@@ -448,6 +453,10 @@ impl Stat {
 
     fn write_text(&self, out: &mut String) -> std::fmt::Result {
         writeln!(out, "{} in {}", count(self.records, "record", "records"), time(self.length_ns))?;
+        if let Some(command) = self.command {
+            let [user, system] = command.cpu_ns.map(time);
+            writeln!(out, "command: {} by the clock, {user} user, {system} system", time(command.wall_ns()))?;
+        }
         write!(out, "\nPhase        n        min        avg        p50        p99        max\n")?;
         for phase in Phase::ALL {
             let times = self.phases.all.of(phase);

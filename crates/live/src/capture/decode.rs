@@ -33,7 +33,8 @@ impl Own {
             return false;
         }
         match seen {
-            Seen::Issue(_) | Seen::Complete { .. } => false,
+            // A switch tells of the task that comes, too.
+            Seen::Issue(_) | Seen::Complete { .. } | Seen::Switch { .. } | Seen::Wake { .. } => false,
             Seen::Other { name, .. } => !(self.children && name == "task:task_newtask"),
             _ => true,
         }

@@ -24,6 +24,8 @@ pub(super) enum Place {
     Block,
     /// A bio's with two devices.
     Remap,
+    /// A task's state: only if some tasks are named, or at the full level.
+    State,
 }
 
 /// An event of the table.
@@ -67,6 +69,21 @@ const fn other(names: &'static [&'static str]) -> Event {
 /// One that says what descriptors are, kept as text; not every kernel and processor has all of them.
 const fn files(names: &'static [&'static str]) -> Event {
     Event { names, level: Level::Layers, place: Place::Task, gone: true, fields: &[], show: None }
+}
+
+/// What the workload does besides reading, writing and syncing data, kept as text: where its other time goes.
+const fn besides(names: &'static [&'static str]) -> Event {
+    files(names)
+}
+
+/// Rare events of the kernel's own threads, kept as text at the usual level.
+const fn rare(names: &'static [&'static str]) -> Event {
+    Event { place: Place::Block, ..files(names) }
+}
+
+/// A state of a task; only where tasks are named, for those of a whole machine are too many.
+const fn scheduled(names: &'static [&'static str], fields: &'static [&'static str], show: Show) -> Event {
+    Event { place: Place::State, ..event(names, Level::Layers, Place::Task, fields, show) }
 }
 
 /// The beginning of a call.
@@ -304,27 +321,81 @@ pub(super) const EVENTS: &[Event] = &[
     files(&["syscalls/sys_exit_execve"]),
     files(&["syscalls/sys_exit_execveat"]),
     files(&["task/task_newtask"]),
-    other(&["syscalls/sys_enter_fadvise64"]),
-    other(&["syscalls/sys_exit_fadvise64"]),
-    other(&["syscalls/sys_enter_readahead"]),
-    other(&["syscalls/sys_exit_readahead"]),
+    begins(&["syscalls/sys_enter_sendfile64"], &["in_fd", "count"], |v| start(v, Op::Read, None, v.or_zero(1))),
+    ends(&["syscalls/sys_exit_sendfile64"], |v| end(v, Op::Read)),
+    begins(&["syscalls/sys_enter_splice"], &["fd_in", "len"], |v| start(v, Op::Read, None, v.or_zero(1))),
+    ends(&["syscalls/sys_exit_splice"], |v| end(v, Op::Read)),
+    begins(&["syscalls/sys_enter_copy_file_range"], &["fd_in", "len"], |v| start(v, Op::Read, None, v.or_zero(1))),
+    ends(&["syscalls/sys_exit_copy_file_range"], |v| end(v, Op::Read)),
+    besides(&["syscalls/sys_enter_io_submit"]),
+    besides(&["syscalls/sys_exit_io_submit"]),
+    besides(&["syscalls/sys_enter_io_getevents"]),
+    besides(&["syscalls/sys_exit_io_getevents"]),
+    besides(&["syscalls/sys_enter_io_pgetevents"]),
+    besides(&["syscalls/sys_exit_io_pgetevents"]),
+    besides(&["syscalls/sys_enter_io_uring_enter"]),
+    besides(&["syscalls/sys_exit_io_uring_enter"]),
+    besides(&["io_uring/io_uring_submit_req", "io_uring/io_uring_submit_sqe"]),
+    besides(&["io_uring/io_uring_complete"]),
+    besides(&["syscalls/sys_enter_fadvise64"]),
+    besides(&["syscalls/sys_exit_fadvise64"]),
+    besides(&["syscalls/sys_enter_readahead"]),
+    besides(&["syscalls/sys_exit_readahead"]),
+    besides(&["syscalls/sys_enter_madvise"]),
+    besides(&["syscalls/sys_exit_madvise"]),
+    besides(&["syscalls/sys_enter_sync_file_range"]),
+    besides(&["syscalls/sys_exit_sync_file_range"]),
+    besides(&["syscalls/sys_enter_sync"]),
+    besides(&["syscalls/sys_exit_sync"]),
+    besides(&["syscalls/sys_enter_syncfs"]),
+    besides(&["syscalls/sys_exit_syncfs"]),
+    besides(&["syscalls/sys_enter_msync"]),
+    besides(&["syscalls/sys_exit_msync"]),
+    besides(&["syscalls/sys_enter_fallocate"]),
+    besides(&["syscalls/sys_exit_fallocate"]),
+    besides(&["syscalls/sys_enter_ftruncate"]),
+    besides(&["syscalls/sys_exit_ftruncate"]),
+    besides(&["syscalls/sys_enter_unlink"]),
+    besides(&["syscalls/sys_exit_unlink"]),
+    besides(&["syscalls/sys_enter_unlinkat"]),
+    besides(&["syscalls/sys_exit_unlinkat"]),
+    besides(&["syscalls/sys_enter_rename"]),
+    besides(&["syscalls/sys_exit_rename"]),
+    besides(&["syscalls/sys_enter_renameat2"]),
+    besides(&["syscalls/sys_exit_renameat2"]),
+    besides(&["syscalls/sys_enter_mkdir"]),
+    besides(&["syscalls/sys_exit_mkdir"]),
+    besides(&["syscalls/sys_enter_getdents64"]),
+    besides(&["syscalls/sys_exit_getdents64"]),
+    besides(&["syscalls/sys_enter_newfstatat"]),
+    besides(&["syscalls/sys_exit_newfstatat"]),
+    besides(&["syscalls/sys_enter_statx"]),
+    besides(&["syscalls/sys_exit_statx"]),
+    besides(&["syscalls/sys_enter_nanosleep"]),
+    besides(&["syscalls/sys_exit_nanosleep"]),
+    besides(&["syscalls/sys_enter_clock_nanosleep"]),
+    besides(&["syscalls/sys_exit_clock_nanosleep"]),
+    besides(&["vmscan/mm_vmscan_direct_reclaim_begin"]),
+    besides(&["vmscan/mm_vmscan_direct_reclaim_end"]),
+    besides(&["vmscan/mm_vmscan_memcg_reclaim_begin"]),
+    besides(&["vmscan/mm_vmscan_memcg_reclaim_end"]),
+    besides(&["writeback/balance_dirty_pages"]),
+    scheduled(&["sched/sched_switch"], &["next_pid", "prev_state"], |v| {
+        Some(Seen::Switch { next: v.get(0)? as u32, state: (v.get(1)? & 0xffff) as u16 })
+    }),
+    scheduled(&["sched/sched_waking"], &["pid"], |v| Some(Seen::Wake { pid: v.get(0)? as u32 })),
+    rare(&["jbd2/jbd2_start_commit"]),
+    rare(&["jbd2/jbd2_end_commit"]),
+    rare(&["jbd2/jbd2_run_stats"]),
     // What a program says about its mappings; not every processor calls it mmap.
     other(&["syscalls/sys_enter_mmap"]),
     other(&["syscalls/sys_exit_mmap"]),
-    other(&["syscalls/sys_enter_madvise"]),
-    other(&["sched/sched_switch"]),
-    other(&["io_uring/io_uring_submit_req", "io_uring/io_uring_submit_sqe"]),
     other(&["io_uring/io_uring_queue_async_work"]),
-    other(&["io_uring/io_uring_complete"]),
     helper(&["writeback/writeback_start"]),
     helper(&["writeback/writeback_written"]),
     helper(&["writeback/writeback_single_inode"]),
     helper(&["writeback/global_dirty_state"]),
-    helper(&["writeback/balance_dirty_pages"]),
-    helper(&["jbd2/jbd2_start_commit"]),
     helper(&["jbd2/jbd2_commit_flushing"]),
-    helper(&["jbd2/jbd2_end_commit"]),
-    helper(&["jbd2/jbd2_run_stats"]),
     helper(&["jbd2/jbd2_checkpoint"]),
     helper(&["ext4/ext4_sync_file_enter"]),
     helper(&["ext4/ext4_sync_file_exit"]),
@@ -359,7 +430,7 @@ pub(super) fn filter(place: Place, ask: &Ask) -> Option<String> {
         (!all.is_empty()).then(|| all.join(" || "))
     };
     let text = match place {
-        Place::Task => None,
+        Place::Task | Place::State => None,
         Place::Block => devices(&["dev"]),
         Place::Remap => devices(&["dev", "old_dev"]),
         Place::Page => pages(ask),

@@ -71,6 +71,7 @@ format:
 \tfield:char prev_comm[16];\toffset:8;\tsize:16;\tsigned:0;
 \tfield:pid_t prev_pid;\toffset:24;\tsize:4;\tsigned:1;
 \tfield:long prev_state;\toffset:32;\tsize:8;\tsigned:1;
+\tfield:pid_t next_pid;\toffset:40;\tsize:4;\tsigned:1;
 ";
 
 fn shape(name: &str, text: &str) -> Shape {
@@ -79,10 +80,13 @@ fn shape(name: &str, text: &str) -> Shape {
 }
 
 fn shapes() -> BTreeMap<u16, Shape> {
+    // One that is kept as text, with the same fields.
+    let text = SWITCH.replace("372", "371");
     let all = [
         ("block/block_rq_issue", ISSUE),
         ("readahead/page_cache_sync_ra", SYNC_RA),
         ("syscalls/sys_enter_pread64", PREAD),
+        ("jbd2/jbd2_end_commit", &text),
         ("sched/sched_switch", SWITCH),
     ];
     all.map(|(name, text)| shape(name, text)).map(|shape| (shape.id, shape)).into()
@@ -189,10 +193,13 @@ fn events_become_records() {
     let fields: &[(usize, &[u8])] =
         &[(16, &5_u64.to_ne_bytes()), (32, &8192_u64.to_ne_bytes()), (40, &65536_u64.to_ne_bytes())];
     let pread = event(48, 838, 78, fields);
-    let switch = event(40, 372, 78, &[(8, b"fio\0"), (24, &78_i32.to_ne_bytes()), (32, &(-2_i64).to_ne_bytes())]);
-    let data = [framed(0, &issue()), framed(10, &ra), framed(5, &pread), framed(1, &switch)].concat();
+    let text: &[(usize, &[u8])] = &[(8, b"fio\0"), (24, &78_i32.to_ne_bytes()), (32, &(-2_i64).to_ne_bytes())];
+    let text = event(40, 371, 78, text);
+    let switch: &[(usize, &[u8])] = &[(8, b"fio\0"), (32, &2_i64.to_ne_bytes()), (40, &79_i32.to_ne_bytes())];
+    let switch = event(48, 372, 78, switch);
+    let data = [framed(0, &issue()), framed(10, &ra), framed(5, &pread), framed(1, &text), framed(2, &switch)].concat();
     let decoded = decode(&page(1000, 0, &data), 900);
-    assert_eq!((decoded.events, decoded.undecoded, decoded.missed), (4, 0, 0));
+    assert_eq!((decoded.events, decoded.undecoded, decoded.missed), (5, 0, 0));
     assert_eq!(decoded.names.get(&77).map(String::as_str), Some("reader"));
     let extent = Extent {
         dev: Dev::new(254, 1),
@@ -222,10 +229,11 @@ fn events_become_records() {
                 116,
                 78,
                 Seen::Other {
-                    name: "sched:sched_switch".into(),
+                    name: "jbd2:jbd2_end_commit".into(),
                     fields: "prev_comm=fio prev_pid=78 prev_state=-2".into(),
                 }
             ),
+            at(118, 78, Seen::Switch { next: 79, state: 2 }),
         ]
     );
 }

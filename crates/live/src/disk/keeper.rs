@@ -26,6 +26,7 @@ use super::{
     DEPTHS, DiskError, Front, PREFIX, SERVE, SERVED, SETTLING, Spec, State, folder, front_loop, front_ublk, fuse,
     is_ours, process,
 };
+use crate::guard;
 use crate::ledger::{Guard, Ledger, LoopOptions};
 use crate::{machine, signal, ublk};
 
@@ -141,6 +142,7 @@ impl Keeper {
         let path = folder.join("socket");
         let listener = UnixListener::bind(&path).map_err(process(&format!("listen on {}", path.display())))?;
         listener.set_nonblocking(true).map_err(process("listen without waiting"))?;
+        spare_descriptors().map_err(process("keep descriptors for those who ask; raise `ulimit -n`"))?;
         self.listener = Some(listener);
         Ok(())
     }
@@ -187,23 +189,12 @@ impl Keeper {
         }
     }
 
-    /// Makes the file for the data, or makes it long enough.
+    /// Makes the file for the data, or makes it long enough. Somebody else's is refused: it may be formatted next.
     fn prepare_backing(&self) -> Result<(), DiskError> {
         let Some(path) = &self.spec.backing else { return Ok(()) };
         let failed = |error| DiskError::Process { attempt: format!("use {} for the data", path.display()), error };
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(path)
-            .map_err(failed)?;
-        let metadata = file.metadata().map_err(failed)?;
-        if !metadata.is_file() {
-            return Err(failed(io::Error::other("it is not a file")));
-        }
-        if metadata.len() < self.spec.bytes {
+        let file = guard::open_named(path).map_err(|error| DiskError::Refused(error.to_string()))?;
+        if file.metadata().map_err(failed)?.len() < self.spec.bytes {
             file.set_len(self.spec.bytes).map_err(failed)?;
         }
         Ok(())
@@ -458,6 +449,15 @@ impl Drop for Keeper {
 fn reach(wire: &mut Option<Wire>) -> Result<&mut Wire, DiskError> {
     wire.as_mut().ok_or_else(|| DiskError::Server(io::ErrorKind::NotConnected.into()))
 }
+
+/// Fails if whoever asks later could not be answered for want of descriptors.
+fn spare_descriptors() -> io::Result<()> {
+    crate::files::raise_limit();
+    (0..SPARE).map(|_| File::open("/dev/null")).collect::<io::Result<Vec<File>>>().map(drop)
+}
+
+/// Descriptors that answering takes: a connection, a mount table, settings.
+const SPARE: usize = 8;
 
 /// Waits until something can be read from one of these, or a while: for each whether it can, or has ended.
 fn wait(descriptors: &[RawFd]) -> Vec<bool> {

@@ -6,7 +6,6 @@
 //! serves, and makes nothing on the machine: when it dies, in whatever way, the kernel fails all requests and nothing
 //! hangs. It ends when its keeper does, or when the file system is taken away.
 
-use std::fs::File;
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,6 +15,8 @@ use std::time::{Duration, Instant};
 use iowhy_stack::histogram::Histogram;
 use iowhy_stack::rng::Rng;
 use iowhy_stack::units::Nanos;
+
+use crate::guard;
 
 use super::control::{Counters, Mode, Order, Wire};
 use super::front_ublk::Queue;
@@ -82,7 +83,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// If the model or its memory cannot be had, or the kernel refuses to talk.
 pub(super) fn serve(spec: &Spec, device: RawFd, keeper: Wire) -> io::Result<()> {
     let backing = match &spec.backing {
-        Some(path) => Some(File::options().read(true).write(true).open(path)?),
+        Some(path) => Some(guard::open_named(path).map_err(io::Error::other)?),
         None => None,
     };
     let channel = match spec.front {

@@ -4,10 +4,10 @@ use iowhy_stack::workload::{Stream, Target};
 
 use super::*;
 
-const WRITE: Intent = Intent { writes: true, named: true, allowed: false };
+const WRITE: Intent = Intent { writes: true, as_found: false, allowed: false };
 const READ: Intent = Intent { writes: false, ..WRITE };
 const ALLOWED: Intent = Intent { allowed: true, ..WRITE };
-const MADE_UP: Intent = Intent { named: false, ..WRITE };
+const AS_FOUND: Intent = Intent { as_found: true, ..WRITE };
 
 fn block() -> Facts {
     Facts { kind: Kind::Block, real: "/dev/sdx".into(), outside: true, ..Facts::default() }
@@ -22,21 +22,21 @@ fn rules() {
     let names = || vec!["sdx1".to_owned()];
     let of = |kind| Facts { kind, ..Facts::default() };
     let mounted = Facts { mounted: vec!["/".into(), "/home".into()], ..block() };
-    // What is known; what is said to a writer, to a reader, to a writer with the flag, to a writer to a made-up name.
+    // What is known; what is said to a writer, to a reader, to a writer with the flag, to sysbench's names.
     let cases: Vec<(Facts, [&str; 4])> = vec![
         (block(), [""; 4]),
         (mounted.clone(), ["it is mounted on /, /home", "", "", "it is mounted on /, /home"]),
         (Facts { swap: true, ..block() }, ["it is used as swap", "", "", "it is used as swap"]),
         (
-            Facts { partitions: names(), holds: Some("a partition table"), ..block() },
+            Facts { partitions: names(), holds: Some("dos (blkid)".into()), ..block() },
             ["it has partitions: sdx1", "", "", "it has partitions: sdx1"],
         ),
         (Facts { holders: vec!["dm-0".into()], ..block() }, ["it is in use by dm-0", "", "", "it is in use by dm-0"]),
         (
-            Facts { busy: true, ..block() },
-            ["somebody has it open exclusively", "", "", "somebody has it open exclusively"],
+            Facts { busy: Some("process 7 has it open".into()), ..block() },
+            ["process 7 has it open", "", "", "process 7 has it open"],
         ),
-        (Facts { holds: Some("swap space"), ..block() }, ["it holds swap space", "", "", "it holds swap space"]),
+        (Facts { holds: Some("swap".into()), ..block() }, ["it holds swap", "", "", "it holds swap"]),
         // Links to devices are the rule (/dev/disk/by-id), and devices are never inside a folder.
         (Facts { link: true, ..block() }, [""; 4]),
         (of(Kind::Missing), [""; 4]),
@@ -60,12 +60,16 @@ fn rules() {
             Facts { outside: true, real: "/b/f".into(), ..of(Kind::Missing) },
             ["it is /b/f, outside the folder of the job", "", "", "it is /b/f, outside the folder of the job"],
         ),
+        (
+            of(Kind::Pseudo),
+            ["it is a file of the kernel", "", "it is a file of the kernel", "it is a file of the kernel"],
+        ),
         (of(Kind::Sink), [""; 4]),
         (of(Kind::Directory), ["it is a folder"; 4]),
         (of(Kind::Other), ["it is neither a file nor a block device"; 4]),
     ];
     for (facts, expected) in cases {
-        let said = [WRITE, READ, ALLOWED, MADE_UP]
+        let said = [WRITE, READ, ALLOWED, AS_FOUND]
             .map(|intent| decide(intent, &facts).map(|reason| reason.to_string()).unwrap_or_default());
         assert_eq!(said, expected, "{facts:?}");
     }
@@ -79,31 +83,10 @@ fn a_refusal_says_what_why_and_how_to_allow() {
     ]);
     assert_eq!(
         refused.to_string(),
-        "will not use /dev/sdx: it is mounted on /; if its contents may be lost: --allow-write=/dev/sdx\n\
+        "will not use /dev/sdx: it is mounted on /; if its contents may be lost: --allow-write=/dev/sdx or \
+         IOWHY_ALLOW_WRITE=/dev/sdx\n\
          will not use /tmp: it is a folder"
     );
-}
-
-#[test]
-fn signatures_are_found_where_they_are() {
-    let mut empty = vec![0; LOOKED_AT];
-    assert_eq!(signature(&empty), None);
-    assert_eq!(signature(b"XFS"), None);
-    assert_eq!(signature(b"XFSB"), Some("an xfs file system"));
-    empty[0x438..0x43a].copy_from_slice(b"\x53\xef");
-    assert_eq!(signature(&empty), Some("an ext2, ext3 or ext4 file system"));
-    let mut swap = vec![0; 4096];
-    swap[4086..].copy_from_slice(b"SWAPSPACE2");
-    assert_eq!(signature(&swap), Some("swap space"));
-    assert_eq!(signature(&swap[..4095]), None);
-}
-
-#[test]
-fn swaps_are_read_with_their_escapes() {
-    let text = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n/dev/vdb                    partition\t1\t0\t-2\n\
-                /my\\040swap file\t1\t0\t-3\n";
-    assert_eq!(swaps_in(text), [PathBuf::from("/dev/vdb"), PathBuf::from("/my swap")]);
-    assert_eq!(swaps_in(""), [] as [PathBuf; 0]);
 }
 
 #[test]
@@ -178,9 +161,9 @@ fn real_files_are_looked_at() {
     ];
     for (name, expected) in cases {
         let path = at(name);
-        let wanted = Wanted { path: &path, writes: true, named: true };
-        match (check_files([wanted], &allow), expected) {
-            (Ok(()), "") => {}
+        let wanted = Wanted { path: &path, writes: true, as_found: false };
+        match (check_file(wanted, &allow), expected) {
+            (Ok(_), "") => {}
             (Err(refused), expected) if !expected.is_empty() => {
                 let message = refused.to_string();
                 assert!(message.contains(expected), "{name}: {message}");
@@ -188,14 +171,14 @@ fn real_files_are_looked_at() {
             (result, _) => panic!("{name}: {result:?}"),
         }
         let named = Allow { write: vec![path.clone()], ..allow.clone() };
-        assert_eq!(check_files([wanted], &named).is_ok(), name != "job", "{name}");
+        assert_eq!(check_file(wanted, &named).is_ok(), name != "job", "{name}");
         let read = Wanted { writes: false, ..wanted };
-        assert_eq!(check_files([read], &allow).is_ok(), name != "job", "{name}");
+        assert_eq!(check_file(read, &allow).is_ok(), name != "job", "{name}");
     }
     let (link, sink) = (at("job/link"), PathBuf::from("/dev/null"));
     let by_its_target = Allow { write: vec![at("other/precious")], ..allow.clone() };
-    assert!(check_files([Wanted { path: &link, writes: true, named: true }], &by_its_target).is_ok());
-    assert!(check_files([Wanted { path: &sink, writes: true, named: true }], &allow).is_ok());
+    assert!(check_file(Wanted { path: &link, writes: true, as_found: false }, &by_its_target).is_ok());
+    assert!(check_file(Wanted { path: &sink, writes: true, as_found: false }, &allow).is_ok());
 }
 
 #[test]
@@ -207,10 +190,50 @@ fn the_disk_below_the_root_is_refused() {
         return;
     };
     let node = Path::new("/dev").join(folder.file_name().expect("a name"));
-    if device_of(&node) == Some(number) {
-        let wanted = Wanted { path: &node, writes: true, named: true };
-        let message = check_files([wanted], &Allow::default()).expect_err("it is mounted").to_string();
+    if device::device_of(&node) == Some(number) {
+        let wanted = Wanted { path: &node, writes: true, as_found: false };
+        let message = check_file(wanted, &Allow::default()).expect_err("it is mounted").to_string();
         assert!(message.contains("it is mounted on /"), "{message}");
-        assert!(message.ends_with(&format!("--allow-write={}", node.display())), "{message}");
+        assert!(message.contains(&format!("--allow-write={} ", node.display())), "{message}");
     }
+}
+
+#[test]
+fn what_is_opened_is_what_was_looked_at() {
+    let scratch = scratch("swap");
+    let at = |name: &str| scratch.0.join(name);
+    fs::write(at("victim"), "precious").expect("a file");
+    for how in ["link", "file", "gone", "same"] {
+        let path = at(how);
+        fs::write(&path, "").expect("a file");
+        let wanted = Wanted { path: &path, writes: true, as_found: false };
+        let seen = check_file(wanted, &Allow::default()).expect("it is empty");
+        match how {
+            "link" => fs::remove_file(&path).and_then(|()| symlink(at("victim"), &path)).expect("swapped"),
+            "file" => {
+                fs::copy(at("victim"), at("other")).and_then(|_| fs::rename(at("other"), &path)).expect("swapped")
+            }
+            "gone" => fs::remove_file(&path).expect("removed"),
+            _ => {}
+        }
+        assert_eq!(seen.open(true, 0).is_ok(), how == "same", "{how}");
+    }
+}
+
+#[test]
+fn a_folder_allows_what_is_in_it_and_holes_are_empty() {
+    let scratch = scratch("allow");
+    let path = scratch.0.join("diary");
+    fs::write(&path, "dear diary").expect("a file");
+    let wanted = Wanted { path: &path, writes: true, as_found: false };
+    let allowed = |write: &[&Path]| Allow { write: write.iter().map(|it| it.to_path_buf()).collect(), directory: None };
+    assert!(check_file(wanted, &allowed(&[])).is_err());
+    assert!(check_file(wanted, &allowed(&[&scratch.0])).is_ok());
+    assert!(check_file(wanted, &allowed(&[&scratch.0.join("dia")])).is_err());
+    let comm = Path::new("/proc/self/comm");
+    let kernel = Wanted { path: comm, writes: true, as_found: false };
+    assert!(check_file(kernel, &allowed(&[Path::new("/proc"), comm])).is_err());
+    let hole = scratch.0.join("hole");
+    File::create(&hole).and_then(|file| file.set_len(1 << 20)).expect("a file");
+    assert!(check_file(Wanted { path: &hole, ..wanted }, &allowed(&[])).is_ok());
 }

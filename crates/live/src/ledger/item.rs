@@ -1,15 +1,15 @@
 //! What can be in a ledger: how it is recognised as ours, and how it is undone.
 
-use std::ffi::CStr;
 use std::fmt;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use super::{LoopOptions, c_path};
+use crate::guard::mark;
 use crate::{machine, ublk};
 
 /// A thing that a run made, or changed.
@@ -155,9 +155,7 @@ impl Identity {
     }
 
     fn of(metadata: &Metadata) -> Identity {
-        let born = metadata.created().ok().and_then(|born| born.duration_since(UNIX_EPOCH).ok());
-        let born_ns = born.map_or(-1, |born| i128::try_from(born.as_nanos()).unwrap_or(-1));
-        Identity::File { device: metadata.dev(), inode: metadata.ino(), born_ns }
+        Identity::File { device: metadata.dev(), inode: metadata.ino(), born_ns: mark::born_ns(metadata) }
     }
 }
 
@@ -242,32 +240,13 @@ impl Item {
             }
             Item::Mount { target, filesystem, .. } => {
                 let target = c_path(target)?;
-                let begun = Instant::now();
                 // Whoever waits for a server that does not answer is told that there is none any more.
                 let force = if filesystem == "fuse" { libc::MNT_FORCE } else { 0 };
-                loop {
-                    // SAFETY: the path is a string that ends with a zero and lives until the call is over.
-                    match check(unsafe { libc::umount2(target.as_ptr(), libc::UMOUNT_NOFOLLOW | force) }) {
-                        Err(error) if error.raw_os_error() == Some(libc::EBUSY) && begun.elapsed() < PASSING => {
-                            std::thread::sleep(Duration::from_millis(5));
-                        }
-                        result => break result,
-                    }
-                }
+                // SAFETY: the path is a string that ends with a zero and lives until the call is over.
+                while_busy(|| check(unsafe { libc::umount2(target.as_ptr(), libc::UMOUNT_NOFOLLOW | force) }))
             }
             Item::Loop { index, .. } => remove_loop(*index),
-            Item::Zram { index, .. } => {
-                let begun = Instant::now();
-                // Whoever looked at it may not have closed it yet.
-                loop {
-                    match fs::write(ZRAM_REMOVE, index.to_string()) {
-                        Err(error) if error.raw_os_error() == Some(libc::EBUSY) && begun.elapsed() < PASSING => {
-                            std::thread::sleep(Duration::from_millis(5));
-                        }
-                        result => break result,
-                    }
-                }
-            }
+            Item::Zram { index, .. } => while_busy(|| fs::write(ZRAM_REMOVE, index.to_string())),
             Item::Ublk { index, .. } => {
                 let mut control = ublk::Control::open()?;
                 control.stop(*index)?;
@@ -278,7 +257,7 @@ impl Item {
                 let now = setting(path)?;
                 if now == *old { Ok(()) } else { Err(io::Error::other(format!("the kernel made {now:?} of it"))) }
             }
-            Item::TraceInstance { path } => fs::remove_dir(path),
+            Item::TraceInstance { path } => while_busy(|| fs::remove_dir(path)),
             Item::Process { pid, start } => end_process(*pid, *start),
         }
     }
@@ -312,12 +291,25 @@ fn ublk_state(index: u32, token: u64) -> State {
     }
 }
 
-/// How long somebody who only passes by may keep a mount busy: whoever is told of all files that are opened holds each
-/// of them for a moment.
+/// How long somebody who only passes by may keep a thing busy: whoever is told of all files that are opened, or lists
+/// those of all processes, holds each of them for a moment.
 const PASSING: Duration = Duration::from_secs(2);
 
+/// Tries until nobody is in the way any more.
+fn while_busy(act: impl Fn() -> io::Result<()>) -> io::Result<()> {
+    let begun = Instant::now();
+    loop {
+        match act() {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && begun.elapsed() < PASSING => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            result => return result,
+        }
+    }
+}
+
 /// Ends a process and waits until the kernel has taken from it what it had open.
-fn end_process(pid: u32, start: u64) -> io::Result<()> {
+pub(crate) fn end_process(pid: u32, start: u64) -> io::Result<()> {
     let number = libc::pid_t::try_from(pid).map_err(io::Error::other)?;
     // SAFETY: the call has no preconditions. That the number is still that of our process was looked at just before.
     check(unsafe { libc::kill(number, libc::SIGKILL) })?;
@@ -395,26 +387,6 @@ pub(super) fn write_setting(path: &Path, value: &str) -> io::Result<()> {
 
 fn check(result: libc::c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-/// Attribute of the files that we made. Its value is the inode, so that a copy does not pass for ours.
-const MARK: &CStr = c"user.iowhy";
-
-/// Marks a file as made by us. Where the file system has no attributes, it stays without.
-pub(super) fn mark(file: &File) {
-    let Ok(metadata) = file.metadata() else { return };
-    let value = metadata.ino().to_string();
-    // SAFETY: name and value live until the call is over, the name ends with a zero, and the length is the value's.
-    unsafe { libc::fsetxattr(file.as_raw_fd(), MARK.as_ptr(), value.as_ptr().cast(), value.len(), 0) };
-}
-
-/// Whether a file carries our mark.
-pub(crate) fn is_marked(path: &Path) -> bool {
-    let (Ok(metadata), Ok(path)) = (fs::metadata(path), c_path(path)) else { return false };
-    let mut value = [0_u8; 32];
-    // SAFETY: name and path end with a zero, and the kernel writes at most as many bytes as the buffer has.
-    let n = unsafe { libc::getxattr(path.as_ptr(), MARK.as_ptr(), value.as_mut_ptr().cast(), value.len()) };
-    usize::try_from(n).is_ok_and(|n| value[..n] == *metadata.ino().to_string().as_bytes())
 }
 
 /// `linux/loop.h`: what is known of a loop device.
@@ -497,12 +469,13 @@ pub(super) fn configure_loop(node: &Path, backing: &File, options: LoopOptions) 
     check(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, &raw const config) })
 }
 
-/// The file that a loop device is attached to, if it is.
-fn backing(fd: RawFd) -> io::Result<Option<(u64, u64)>> {
+/// Device and inode of the file that a loop device is attached to, if it is, and the number of that file if it is a
+/// device itself (else 0).
+pub(crate) fn loop_backing(device: &File) -> io::Result<Option<((u64, u64), u64)>> {
     let mut info = LoopInfo::ZERO;
     // SAFETY: the request writes one such structure, which has room for it and may hold any bytes.
-    match check(unsafe { libc::ioctl(fd, LOOP_GET_STATUS64, &raw mut info) }) {
-        Ok(()) => Ok(Some((info.device, info.inode))),
+    match check(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_GET_STATUS64, &raw mut info) }) {
+        Ok(()) => Ok(Some(((info.device, info.inode), info.rdevice))),
         Err(error) if error.raw_os_error() == Some(libc::ENXIO) => Ok(None),
         Err(error) => Err(error),
     }
@@ -513,9 +486,9 @@ fn loop_state(index: u32, device: u64, inode: u64) -> State {
     if !Path::new(&format!("/sys/block/loop{index}")).exists() {
         return State::Gone;
     }
-    let look = || backing(File::open(format!("/dev/loop{index}"))?.as_raw_fd());
+    let look = || loop_backing(&File::open(format!("/dev/loop{index}"))?);
     match look() {
-        Ok(Some(found)) if found == (device, inode) => State::There,
+        Ok(Some((found, _))) if found == (device, inode) => State::There,
         // We died between making and attaching it. It holds nothing, and the kernel refuses to remove it if it is used.
         Ok(None) => State::There,
         Ok(Some(_)) => State::NotOurs("it is attached to another file".to_owned()),
@@ -529,7 +502,7 @@ const LOOP_PATIENCE: Duration = Duration::from_secs(2);
 fn remove_loop(index: u32) -> io::Result<()> {
     {
         let device = File::open(format!("/dev/loop{index}"))?;
-        if backing(device.as_raw_fd())?.is_some() {
+        if loop_backing(&device)?.is_some() {
             // SAFETY: the request takes no argument.
             check(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CLR_FD, 0) })?;
         }

@@ -41,7 +41,7 @@ fn plan(scratch: &Scratch, nr_files: u32, blocks: u64, streams: Vec<(Stream, Thr
                 may_create: true,
                 remove: false,
                 reserve: true,
-                named: false,
+                as_found: false,
             })
             .collect(),
         threads,
@@ -128,6 +128,9 @@ fn files_are_laid_out_as_they_are_needed_and_what_is_there_is_kept() {
     let read = Stream::sequential(Mix::Read, vec![target(0, 16)], BLOCK);
     let mut plan = plan(&scratch, 2, 16, vec![(read, engine("psync", 1)), (write, engine("psync", 1))]);
     plan.files[1].remove = true;
+    let refused = run(&plan, &|_| ()).expect_err("somebody else's is not made longer").to_string();
+    assert!(refused.contains("no run of iowhy made it") && !scratch.path("file1").exists(), "{refused}");
+    plan.allow.write = vec![scratch.path("file0")];
     let outcome = made(&plan);
     let data = fs::read(scratch.path("file0")).expect("the file");
     assert_eq!((data.len(), &data[..100]), (16 * BLOCK as usize, &[7; 100][..]));
@@ -300,7 +303,7 @@ fn a_full_file_system_is_reported_with_the_call_and_what_to_try() {
         fs::File::create(&file).expect("an empty file");
         let write = Stream::sequential(Mix::Write, vec![target(0, 64)], BLOCK);
         let mut plan = plan(&scratch, 1, 64, vec![(write, engine(name, depth))]);
-        plan.files[0] = PlanFile { path: file, may_create: false, remove: false, reserve: false, named: false };
+        plan.files[0] = PlanFile { path: file, may_create: false, remove: false, reserve: false, as_found: false };
         let outcome = made(&plan);
         let thread = &outcome.threads[0];
         let error = &thread.errors[0];
@@ -308,10 +311,14 @@ fn a_full_file_system_is_reported_with_the_call_and_what_to_try() {
         assert!(error.message.contains("free some space"), "{}", error.message);
         assert_eq!(thread.totals.counts.writes, 16, "{name}: what fitted is counted");
     }
-    // Laying out a file that does not fit is an error of the whole run.
+    // A file that does not fit is refused; laying it out is an error of the whole run.
     let read = random(Mix::Read, 64, 1);
     let mut plan = plan(&scratch, 1, 64, vec![(read, engine("psync", 1))]);
-    plan.files[0] = PlanFile { path: mount.join("full"), may_create: true, remove: true, reserve: false, named: false };
+    plan.files[0] =
+        PlanFile { path: mount.join("full"), may_create: true, remove: true, reserve: false, as_found: false };
+    let error = run(&plan, &|_| ()).expect_err("it does not fit").to_string();
+    assert!(error.contains("stays free"), "{error}");
+    plan.allow.write = vec![mount.join("full")];
     let error = run(&plan, &|_| ()).expect_err("it does not fit").to_string();
     assert!(error.contains("laying out") && error.contains("free some space"), "{error}");
     assert!(!mount.join("full").exists(), "what was laid out is removed");
@@ -423,7 +430,7 @@ fn sysbench_threads_share_their_counters_and_make_exactly_so_many_events() {
                 may_create: true,
                 remove: true,
                 reserve: false,
-                named: false,
+                as_found: false,
             })
             .collect(),
         threads: vec![Thread::default(); 3],
@@ -494,4 +501,47 @@ fn direct_calls_are_aligned_and_an_odd_end_of_the_file_is_just_short() {
         assert_eq!((thread.nr_errors, thread.short), (0, 1), "{name}: {:?}", thread.errors);
         assert_eq!(outcome.counts.read_bytes, 15 * u64::from(BLOCK) + 100, "{name}");
     }
+}
+
+#[test]
+fn swaps_between_the_look_and_the_open_harm_nobody() {
+    use std::os::unix::fs::symlink;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let rounds: u32 = std::env::var("IOWHY_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(100);
+    let scratch = Scratch::new();
+    let (victim, file, beside) = (scratch.path("victim"), scratch.path("file0"), scratch.path("beside"));
+    fs::write(&victim, b"precious").expect("a file");
+    fs::write(&file, b"").expect("a file");
+    let ended = AtomicBool::new(false);
+    let (mut wrote, mut refused) = (0, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for nr in 0_u32.. {
+                if ended.load(Ordering::Relaxed) {
+                    return;
+                }
+                // In turn a link to the victim, an empty file, the victim itself under another name.
+                let made = match nr % 3 {
+                    0 => symlink(&victim, &beside),
+                    1 => fs::write(&beside, b""),
+                    _ => fs::hard_link(&victim, &beside),
+                };
+                made.and_then(|()| fs::rename(&beside, &file)).expect("swapped");
+                // Two names of one file: a rename between them does nothing.
+                let _ = fs::remove_file(&beside);
+                std::thread::sleep(Duration::from_micros(u64::from(nr % 7) * 300));
+            }
+        });
+        for _ in 0..rounds {
+            let write = Stream::sequential(Mix::Write, vec![target(0, 4)], BLOCK);
+            let plan = plan(&scratch, 1, 4, vec![(write, engine("psync", 1))]);
+            match run(&plan, &|_| ()) {
+                Ok(outcome) if outcome.threads[0].errors.is_empty() => wrote += 1,
+                _ => refused += 1,
+            }
+            assert_eq!(fs::read(&victim).expect("it is there"), b"precious");
+        }
+        ended.store(true, Ordering::Relaxed);
+    });
+    assert!(wrote > 0 && refused > 0, "{wrote} written, {refused} refused");
 }

@@ -165,6 +165,12 @@ pub struct Commands {
     pub foreign: u64,
     /// Of that, with requests of the workload waiting or at the device, ns.
     pub in_the_way: u64,
+    /// Time of reads of metadata from their allocation to their completion, ns.
+    pub meta_reads: u64,
+    /// Requests that write back what the workload had dirtied, on nobody's behalf.
+    pub written_back: u64,
+    /// Time of these at the device while reads of the workload wait or are there, ns.
+    pub behind_writeback: u64,
 }
 
 impl Commands {
@@ -197,6 +203,8 @@ pub(super) struct New {
     pub(super) sector: u64,
     pub(super) nr_sectors: u32,
     pub(super) foreign: bool,
+    /// It writes back what the workload had dirtied, on nobody's behalf.
+    pub(super) writeback: bool,
     /// It carries only what nobody waits for.
     pub(super) ahead: bool,
 }
@@ -218,6 +226,8 @@ struct Request {
     since: Nanos,
     stage: Stage,
     foreign: bool,
+    writeback: bool,
+    meta: bool,
     ahead: bool,
     class: Class,
     flush: bool,
@@ -234,6 +244,9 @@ pub(super) struct Observer {
     held_reads: u32,
     in_flight: u32,
     foreign_in_flight: u32,
+    writeback_in_flight: u32,
+    /// Requests of the workload, and reads among them, that wait or are at the device.
+    own: [u32; 2],
     accounted: Nanos,
     idle_since: Option<Nanos>,
     idle_from: Nanos,
@@ -248,9 +261,17 @@ pub(super) struct Observer {
     /// How often a command of each size ended where another began.
     continued: [BTreeMap<u32, u64>; 2],
     starved: u64,
+    /// The workload has only read so far: nothing of it is to be flushed.
+    pub(super) reads_only: bool,
 }
 
 impl Observer {
+    /// The device has nothing to do, and requests wait, though the elevator does not want it so: what a flush looks
+    /// like that is no command of its own.
+    pub(super) fn held_back(&self) -> bool {
+        self.in_flight == 0 && !self.waiting.is_empty() && self.idle_since.is_none()
+    }
+
     fn get(&mut self, rq: u32) -> Option<&mut Request> {
         self.requests.get_mut(rq as usize)?.as_mut()
     }
@@ -277,9 +298,12 @@ impl Observer {
         }
         if self.foreign_in_flight > 0 {
             out.foreign += passed;
-            if self.in_flight > self.foreign_in_flight || !self.waiting.is_empty() {
+            if self.own[0] > 0 {
                 out.in_the_way += passed;
             }
+        }
+        if self.writeback_in_flight > 0 && self.own[1] > 0 {
+            out.behind_writeback += passed;
         }
     }
 
@@ -298,6 +322,8 @@ impl Observer {
             since: new.at,
             stage: Stage::Plugged,
             foreign: new.foreign,
+            writeback: new.writeback,
+            meta: false,
             ahead: new.ahead,
             class: Class::default(),
             flush: new.nr_sectors == 0,
@@ -319,12 +345,27 @@ impl Observer {
         self.out.merges[2] += 1;
         let Some(old) = self.requests.get_mut(gone as usize).and_then(Option::take) else { return };
         self.leave(gone, &old);
+        self.gone(&old);
         if let Some(request) = self.get(rq) {
             request.nr_sectors += old.nr_sectors;
             request.sector = request.sector.min(old.sector);
             request.queued = request.queued.min(old.queued);
             request.ahead &= old.ahead;
         }
+    }
+
+    /// A request of the workload, or of nobody, comes to the elevator.
+    fn enter(&mut self, request: &Request) {
+        let own = u32::from(!request.foreign);
+        self.own[0] += own;
+        self.own[1] += own * u32::from(request.dir == Dir::Read);
+    }
+
+    /// It has gone from the elevator or the device for good.
+    fn gone(&mut self, request: &Request) {
+        let own = u32::from(!request.foreign && request.stage != Stage::Plugged);
+        self.own[0] = self.own[0].saturating_sub(own);
+        self.own[1] = self.own[1].saturating_sub(own * u32::from(request.dir == Dir::Read));
     }
 
     /// A request is no longer where it was.
@@ -337,6 +378,7 @@ impl Observer {
             Stage::Issued => {
                 self.in_flight = self.in_flight.saturating_sub(1);
                 self.foreign_in_flight = self.foreign_in_flight.saturating_sub(u32::from(request.foreign));
+                self.writeback_in_flight = self.writeback_in_flight.saturating_sub(u32::from(request.writeback));
             }
         }
     }
@@ -370,6 +412,7 @@ impl Observer {
                 let held = now.saturating_sub(request.queued).0;
                 if request.ahead { plugs.held_ahead.add(held) } else { plugs.held.add(held) }
             }
+            self.enter(&request);
             request.stage = Stage::Waiting;
             request.since = now;
             self.waiting.push(rq);
@@ -417,8 +460,10 @@ impl Observer {
             4..=15 => Load::Some,
             _ => Load::Many,
         };
-        let distance = self.head.abs_diff(sector);
-        let place = match distance {
+        let from_head = self.head.abs_diff(sector);
+        // Where the head was before the first command nobody knows.
+        let distance = if self.last_dir.is_some() { from_head } else { 0 };
+        let place = match from_head {
             0 => Place::Next,
             1..=NEAR => Place::Near,
             _ => Place::Far,
@@ -426,7 +471,7 @@ impl Observer {
         let pages = u64::from(nr_sectors).div_ceil(PAGE_SECTORS).max(1);
         let octave = pages.next_power_of_two().ilog2() as u8;
         let class = Class { write: dir == Dir::Write, octave, place, load };
-        let foreign = known.is_some_and(|request| request.foreign);
+        let foreign = known.map_or(flush && self.reads_only, |request| request.foreign);
         let blank = Request {
             dir,
             sector,
@@ -435,10 +480,17 @@ impl Observer {
             since: now,
             stage: Stage::Issued,
             foreign,
+            writeback: known.is_some_and(|request| request.writeback),
+            meta: !flush && !foreign && content != Content::Data,
             ahead: false,
             class,
             flush,
         };
+        if known.is_none() {
+            self.enter(&blank);
+        }
+        self.out.written_back += u64::from(blank.writeback);
+        self.writeback_in_flight += u32::from(blank.writeback);
         self.requests[rq as usize] = Some(Request { queued: known.map_or(now, |request| request.queued), ..blank });
         if !flush {
             let within = self.out.within.entry(class).or_default();
@@ -457,7 +509,7 @@ impl Observer {
         out.issued[way] += 1;
         out.sectors[way] += u64::from(nr_sectors);
         out.sizes[way].add(u64::from(nr_sectors));
-        out.meta[way] += u64::from(content != Content::Data);
+        out.meta[way] += u64::from(content != Content::Data && !foreign);
         if distance > 0 {
             out.seeks += 1;
             out.distance += distance as f64;
@@ -494,8 +546,12 @@ impl Observer {
         self.pass(now);
         let Some(request) = self.requests.get_mut(rq as usize).and_then(Option::take) else { return };
         self.leave(rq, &request);
+        self.gone(&request);
         if request.stage != Stage::Issued {
             return;
+        }
+        if request.meta && request.dir == Dir::Read && digest.workload.calls.iter().any(|calls| *calls > 0) {
+            self.out.meta_reads += now.saturating_sub(request.queued).0;
         }
         let took = now.saturating_sub(request.since).0;
         if request.flush {

@@ -20,6 +20,10 @@ use super::Digest;
 pub enum Layer {
     /// Between calls: the program's own time.
     Application,
+    /// Nobody in the workload runs or waits for I/O: it sleeps, or waits for somebody else.
+    Pause,
+    /// Ready to run, and no CPU is free, or none may be used.
+    Ready,
     /// In calls, without waiting for I/O: system call, look-up, copying.
     Cpu,
     /// The same, far beyond what calls of the kind usually take: locks and run queues.
@@ -37,6 +41,8 @@ pub enum Layer {
 /// Every layer, from the top down, with its name.
 pub const LAYERS: &[(Layer, &str)] = &[
     (Layer::Application, "application"),
+    (Layer::Pause, "pauses"),
+    (Layer::Ready, "CPU wait"),
     (Layer::Cpu, "CPU"),
     (Layer::Lock, "lock/wait"),
     (Layer::Journal, "journal/writeback"),
@@ -48,13 +54,18 @@ pub const LAYERS: &[(Layer, &str)] = &[
 /// Number of layers.
 const NR: usize = LAYERS.len();
 
+/// Kinds of calls that time is split by: reads, writes, syncs, and what is no such call.
+pub const KINDS: usize = 4;
+/// What is no call that reads, writes or syncs.
+pub const KIND_OTHER: usize = 3;
+
 /// Time of a run by layer.
 #[derive(Copy, Clone, Debug, Default, PartialEq)]
 pub struct Time {
     /// Calls that could be in progress at once.
     pub slots: u32,
-    /// ns, summed over these, in the order of [`LAYERS`].
-    pub ns: [f64; NR],
+    /// ns, summed over these, by kind of call in the order of [`LAYERS`].
+    pub ns: [[f64; NR]; KINDS],
     /// Calls that waited for a request.
     pub waited: u64,
     /// How often calls began to wait for I/O: one read that comes in four pieces, one after the other, waits four
@@ -65,12 +76,17 @@ pub struct Time {
 impl Time {
     /// Time in a layer, ns.
     pub fn of(&self, layer: Layer) -> f64 {
-        self.ns[layer as usize]
+        self.ns.iter().map(|of| of[layer as usize]).sum()
+    }
+
+    /// Time of some kinds of calls in some layers, ns.
+    pub fn within(&self, kinds: &[usize], layers: &[Layer]) -> f64 {
+        kinds.iter().flat_map(|kind| layers.iter().map(|layer| self.ns[*kind][*layer as usize])).sum()
     }
 
     /// All of it, ns.
     pub fn total(&self) -> f64 {
-        self.ns.iter().sum()
+        self.ns.iter().flatten().sum()
     }
 }
 
@@ -95,6 +111,7 @@ struct Flying {
 struct Waiter {
     nr: u64,
     file: u32,
+    kind: usize,
     sync: bool,
     /// It has bios or requests on their way.
     busy: bool,
@@ -108,6 +125,8 @@ struct Waiter {
     nr_requests: u64,
     nr_waits: u64,
     waiting: bool,
+    /// When the last of its requests was done, while it has no others.
+    done: Option<Nanos>,
 }
 
 /// What calls on a file have on their way.
@@ -131,7 +150,7 @@ pub(super) struct Waits {
     /// Writes that are with the elevator, and at the device.
     writes: [u32; 2],
     syncs: u32,
-    ns: [f64; NR],
+    ns: [[f64; NR]; KINDS],
     waited: u64,
     waits: u64,
     any_request: bool,
@@ -202,6 +221,7 @@ impl Waits {
         self.calls.push(Waiter {
             nr: self.next,
             file,
+            kind: super::kind_of(op),
             sync,
             busy: false,
             since: now,
@@ -212,7 +232,14 @@ impl Waits {
             nr_requests: 0,
             nr_waits: 0,
             waiting: false,
+            done: None,
         });
+    }
+
+    /// When the call at this place had all that it waited for; nothing if it has waited for no request.
+    pub(super) fn done(&self, place: usize) -> Option<Nanos> {
+        let call = &self.calls[place];
+        call.done.filter(|_| call.bios == 0 && call.stages == [0; 3])
     }
 
     /// The call at this place has ended; yields its time without I/O, ns.
@@ -233,7 +260,7 @@ impl Waits {
     }
 
     fn add(&mut self, call: &Waiter) {
-        self.ns.iter_mut().zip(call.ns).for_each(|(sum, ns)| *sum += ns as f64);
+        self.ns[call.kind].iter_mut().zip(call.ns).for_each(|(sum, ns)| *sum += ns as f64);
         self.waited += u64::from(call.nr_requests > 0);
         self.waits += call.nr_waits;
     }
@@ -373,6 +400,7 @@ impl Waits {
             if let Some(call) = self.places.get(nr).and_then(|place| self.calls.get_mut(*place)) {
                 call.pass(now, self.writes);
                 call.stages[flying.stage as usize] -= 1;
+                call.done = Some(now);
                 call.mark(now, &mut self.files);
             }
         }
@@ -388,18 +416,21 @@ impl Waits {
             call.pass(now, writes);
             self.add(&call);
         }
-        if !self.any_request {
-            // A device that takes bios as they are has no requests, and what is not code is its own.
-            self.ns[Layer::Device as usize] += std::mem::take(&mut self.ns[Layer::Plug as usize]);
+        for (kind, ns) in self.ns.iter_mut().enumerate() {
+            if !self.any_request {
+                // A device that takes bios as they are has no requests, and what is not code is its own.
+                ns[Layer::Device as usize] += std::mem::take(&mut ns[Layer::Plug as usize]);
+            }
+            let Some(without_io) = digest.without_io.get(kind).filter(|_| kind < 2) else { continue };
+            let code = ns[Layer::Cpu as usize];
+            let lock = without_io.excess_over(4.0 * without_io.median()).min(code);
+            ns[Layer::Cpu as usize] = code - lock;
+            ns[Layer::Lock as usize] += lock;
         }
-        let code: f64 = self.ns[Layer::Cpu as usize];
-        let excess: f64 = digest.without_io[..2].iter().map(|spread| spread.excess_over(4.0 * spread.median())).sum();
-        let lock = excess.min(code);
-        self.ns[Layer::Cpu as usize] = code - lock;
-        self.ns[Layer::Lock as usize] += lock;
         let slots = digest.workload.concurrency;
         let whole = f64::from(slots) * elapsed.0 as f64;
-        self.ns[Layer::Application as usize] = (whole - self.ns.iter().sum::<f64>()).max(0.0);
+        let own = (whole - self.ns.iter().flatten().sum::<f64>()).max(0.0);
+        self.ns[KIND_OTHER][Layer::Application as usize] = own;
         Time { slots, ns: self.ns, waited: self.waited, waits: self.waits }
     }
 }

@@ -37,8 +37,8 @@ pub(in crate::format) struct Encoded {
     pub left_out: u64,
 }
 
-/// Writes `PREFIX.blktrace.N`. Files of the same name are replaced; those of more CPUs than the trace has would become
-/// part of it, so that is refused.
+/// Writes `PREFIX.blktrace.N`. Files of ours of the same name are replaced; those of more CPUs than the trace has would
+/// become part of it, so that is refused.
 pub fn write(trace: &Trace, prefix: &Path) -> io::Result<Written> {
     let encoded = encode(trace, false)?;
     let Some(name) = prefix.file_name().and_then(|name| name.to_str()) else {
@@ -52,7 +52,7 @@ pub fn write(trace: &Trace, prefix: &Path) -> io::Result<Written> {
     }
     let mut written = Written { files: Vec::new(), events: encoded.events, left_out: encoded.left_out };
     for (cpu, bytes) in encoded.files.iter().enumerate() {
-        std::fs::write(path(cpu), bytes)?;
+        iowhy_live::guard::Output::write(&path(cpu), bytes, false)?;
         written.files.push(path(cpu));
     }
     Ok(written)

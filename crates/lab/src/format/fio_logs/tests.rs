@@ -140,7 +140,7 @@ fn names_and_contents_are_fios() {
             files.borrow_mut().push(name.to_owned());
             Ok(Vec::new())
         });
-        let names = names.unwrap();
+        let names: Vec<String> = names.unwrap().into_keys().collect();
         let mut opened = files.into_inner();
         opened.sort();
         assert_eq!(opened, names);

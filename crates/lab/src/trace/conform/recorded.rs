@@ -469,46 +469,47 @@ impl Line {
             let word = words.remove(at);
             hint = HINTS.iter().find(|(_, known)| *known == word)?.0;
         }
-        let numbers: Vec<i64> = words.iter().map(|word| word.parse().ok()).collect::<Option<_>>()?;
-        let word = |nr: usize| numbers[nr] as u64;
+        // Offsets may have 64 bits, and only the position before a read may be negative.
+        let numbers: Vec<i128> = words.iter().map(|word| word.parse().ok()).collect::<Option<_>>()?;
+        let word = |nr: usize| u64::try_from(numbers[nr]).ok();
         let half = |nr: usize| u32::try_from(numbers[nr]).ok();
-        let page = |nr: usize| Some(word(nr)).filter(|page| *page < MOST_PAGES);
+        let page = |nr: usize| word(nr).filter(|page| *page < MOST_PAGES);
         let order = |nr: usize| u8::try_from(numbers[nr]).ok().filter(|order| *order < 20);
         let fd = numbers.first().and_then(|fd| i32::try_from(*fd).ok());
         let what = match (letter, numbers.len()) {
-            ("r", 3) => What::Read { fd: fd?, offset: word(1), len_bytes: word(2) },
+            ("r", 3) => What::Read { fd: fd?, offset: word(1)?, len_bytes: word(2)? },
             ("w", 1) => What::Write { fd: fd? },
-            ("f", 3) => What::Advise { fd: fd?, hint, offset: word(1), len_bytes: word(2) },
-            ("m", 2) => What::MapAdvice { first: word(0), last: word(1), hint },
-            ("e", 1) => What::End { result: numbers[0] },
+            ("f", 3) => What::Advise { fd: fd?, hint, offset: word(1)?, len_bytes: word(2)? },
+            ("m", 2) => What::MapAdvice { first: word(0)?, last: word(1)?, hint },
+            ("e", 1) => What::End { result: i64::try_from(numbers[0]).ok()? },
             ("s" | "a", 8) => {
                 let input = RaInput {
-                    index: word(0),
-                    req_count: word(1),
+                    index: word(0)?,
+                    req_count: word(1)?,
                     order: half(2)?,
                     size: half(3)?,
                     async_size: half(4)?,
                     ra_pages: half(5)?,
                     mmap_miss: half(6)?,
-                    prev_pos: numbers[7],
+                    prev_pos: i64::try_from(numbers[7]).ok()?,
                 };
                 if letter == "s" { What::Sync(input) } else { What::Async(input) }
             }
             ("d", 5) => What::Order {
-                index: word(0),
+                index: word(0)?,
                 order: half(1)?,
                 size: half(2)?,
                 async_size: half(3)?,
                 ra_pages: half(4)?,
             },
-            ("u", 3) => What::Unbounded { index: word(0), nr_pages: word(1), lookahead: word(2) },
+            ("u", 3) => What::Unbounded { index: word(0)?, nr_pages: word(1)?, lookahead: word(2)? },
             ("+", 2) => What::Add { index: page(0)?, order: order(1)? },
             ("-", 2) => What::Remove { index: page(0)?, order: order(1)? },
-            ("b", 2) => What::Bio { sector: word(0), bytes: half(1)? },
-            ("x", 2) => What::Split { sector: word(0), rest: word(1) },
-            ("i", 2) => What::Issue { sector: word(0), bytes: half(1)? },
-            ("p", 1) => What::Fault { index: word(0) },
-            ("g", 2) => What::Get { index: word(0), last: word(1) },
+            ("b", 2) => What::Bio { sector: word(0)?, bytes: half(1)? },
+            ("x", 2) => What::Split { sector: word(0)?, rest: word(1)? },
+            ("i", 2) => What::Issue { sector: word(0)?, bytes: half(1)? },
+            ("p", 1) => What::Fault { index: word(0)? },
+            ("g", 2) => What::Get { index: word(0)?, last: word(1)? },
             _ => return None,
         };
         let line = Line { task, what };

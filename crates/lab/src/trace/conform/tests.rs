@@ -187,3 +187,15 @@ fn the_model_of_a_release_is_the_nearest() {
         assert_eq!((entry.name, is), (name, exact), "{release}");
     }
 }
+
+#[test]
+fn offsets_have_64_bits_and_none_is_below_zero() {
+    let text = |offset: &str| {
+        let facts =
+            "job a\nkernel 6.18\nfilesystem ext4\nfile_bytes 1\nra_pages 1\nio_pages 1\nmax_folio_order 0\nlost 0\n";
+        format!("iowhy-readahead 1\n{facts}\nr 0 0 {offset} 512\n")
+    };
+    let long = Recorded::from_text(&text("18446744073709551615")).expect("a record");
+    assert_eq!(Recorded::from_text(&long.to_text()), Ok(long));
+    assert_eq!(Recorded::from_text(&text("-512")).expect_err("it is below zero").0, 11);
+}

@@ -14,12 +14,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use iowhy_stack::event::Op;
-use iowhy_stack::trace::{Dev, Inode, Record, Rwbs, Seen, Trace};
+use iowhy_stack::trace::{Inode, Record, Rwbs, Seen, Trace};
 use iowhy_stack::units::PAGE_BYTES;
 
 use super::is_window;
 use super::recorded::{Hint, Line, Recorded, What};
-use crate::trace::join::descriptors::Descriptors;
+use crate::trace::join::descriptors::{self, Descriptors};
 
 /// Largest folio order of ext4's and XFS's mappings where nothing shows that there are none.
 const MAX_FOLIO_ORDER: u8 = 9;
@@ -122,10 +122,8 @@ pub struct File {
 
 /// The file that one of our own records names.
 fn told_file(fields: &str) -> Option<Inode> {
-    let word = |name: &str| fields.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
-    let (major, minor) = word("dev").filter(|_| word("kind") == Some("file"))?.split_once(',')?;
-    let dev = Dev::new(major.parse().ok()?, minor.parse().ok()?);
-    Some(Inode { dev, ino: word("ino")?.parse().ok()? })
+    let dev = descriptors::device(fields).filter(|_| descriptors::field(fields, "kind") == Some("file"))?;
+    Some(Inode { dev, ino: descriptors::field(fields, "ino")?.parse().ok()? })
 }
 
 /// What a task said about a part of a file's mapping.

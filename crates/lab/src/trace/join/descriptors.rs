@@ -14,6 +14,8 @@
 
 use std::collections::HashMap;
 
+use iowhy_stack::trace::Dev;
+
 /// Why nobody knows the file of a call.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NoFile {
@@ -75,8 +77,14 @@ pub(in crate::trace) struct Descriptors {
 }
 
 /// A field of what is kept as text.
-pub(in crate::trace) fn field<'a>(fields: &'a str, name: &str) -> Option<&'a str> {
+pub(crate) fn field<'a>(fields: &'a str, name: &str) -> Option<&'a str> {
     fields.split(' ').find_map(|field| field.strip_prefix(name)?.strip_prefix('='))
+}
+
+/// The device number of what is kept as text.
+pub(crate) fn device(fields: &str) -> Option<Dev> {
+    let (major, minor) = field(fields, "dev")?.split_once(',')?;
+    Some(Dev::new(major.parse().ok()?, minor.parse().ok()?))
 }
 
 fn number(fields: &str, name: &str) -> Option<i64> {

@@ -19,7 +19,7 @@
 //! clock (`update_io_ticks`), which is as often too much as too little. The kernel takes the end of a request after the
 //! ends of its bios, or before a batch of requests, and C is in between: `await` here lacks the time that the end of
 //! the bios takes, a few us for each request and about 0.2 us for each bio. That a task lost its CPU is seen in
-//! `sched_switch` (level full), in another task on its CPU, or in its own record on another CPU; otherwise it goes
+//! `sched_switch`, in another task on its CPU, or in its own record on another CPU; otherwise it goes
 //! unseen, and the start is too early by at most the time from P to U. Kernels from 6.9 to early 2026 keep the start of
 //! a task that is preempted. Where other devices are filtered out, so is what they did to the plug. A request whose
 //! completion is not in the trace stays in flight until its sectors are used again.
@@ -31,9 +31,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Most requests that are looked at to find the one that a bio joins.
 const LOOK_BACK: usize = 256;
-
-/// The event of a task that loses its CPU.
-const SWITCH: &str = "sched:sched_switch";
 
 /// What a kernel's counters mean.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -125,7 +122,7 @@ impl Clocks {
                 task.forget();
                 (task.holds, task.let_go) = (false, read.filter(|_| !timer));
             }
-            Seen::Other { name, .. } if name == SWITCH => task.forget(),
+            Seen::Switch { .. } => task.forget(),
             _ => {}
         }
         at
@@ -637,7 +634,7 @@ mod tests {
                 "P" => Seen::Plug { dev: None },
                 "U" => Seen::Unplug { dev: None, nr_requests: 1, timer: false },
                 "UT" => Seen::Unplug { dev: None, nr_requests: 1, timer: true },
-                "switch" => Seen::Other { name: SWITCH.to_owned(), fields: String::new() },
+                "switch" => Seen::Switch { next: 0, state: 2 },
                 "page" => Seen::PageAdd { file: Default::default(), index: 0, order: 0 },
                 other => panic!("what is {other}"),
             };

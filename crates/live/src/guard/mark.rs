@@ -1,0 +1,157 @@
+//! What iowhy made, and how it is told from what others did.
+//!
+//! ```text
+//! file     the attribute `user.iowhy`: "INODE BORN BYTES". A copy has another inode or time of birth. Somebody who
+//!          wrote a shorter text over the file left it shorter than the mark says.
+//! no such  (a file system without attributes) the same words, with the device's number before them, in the file
+//!          `marks` beside the ledgers
+//! device   its number, its size and the sum of its samples (first and last MiB, and pieces between) as the last run of
+//!          ours left them, in the file `devices` beside the ledgers
+//! ```
+//! Known limit: whoever writes a longer text over a file of ours in place, or only between the samples of a device,
+//! is not noticed.
+
+use std::ffi::CStr;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use crate::ledger;
+
+/// Attribute of the files that we made.
+const MARK: &CStr = c"user.iowhy";
+/// Lines that a list keeps: the latest.
+const KEPT: usize = 4096;
+
+/// When a file was made, ns since 1970; -1 where the file system does not say.
+pub(crate) fn born_ns(metadata: &Metadata) -> i128 {
+    let born = metadata.created().ok().and_then(|born| born.duration_since(UNIX_EPOCH).ok());
+    born.map_or(-1, |born| i128::try_from(born.as_nanos()).unwrap_or(-1))
+}
+
+/// What of a file is written down, without its size.
+fn identity(metadata: &Metadata) -> String {
+    format!("{} {}", metadata.ino(), born_ns(metadata))
+}
+
+/// Marks an open file as made by us, with the size it has now.
+pub(crate) fn mark(file: &File) {
+    let Ok(metadata) = file.metadata() else { return };
+    let value = format!("{} {}", identity(&metadata), metadata.len());
+    // SAFETY: name and value live until the call is over, the name ends with a zero, and the length is the value's.
+    let marked =
+        unsafe { libc::fsetxattr(file.as_raw_fd(), MARK.as_ptr(), value.as_ptr().cast(), value.len(), 0) == 0 };
+    if !marked {
+        // Best effort: a file that is not known is refused, and the refusal says what to do.
+        add("marks", &format!("{} {value}", metadata.dev()));
+    }
+}
+
+/// Whether an open file (`O_PATH` will do) is one that we made.
+pub(crate) fn is_marked(file: &File) -> bool {
+    let Ok(metadata) = file.metadata() else { return false };
+    let path = match std::ffi::CString::new(through(file).as_os_str().as_bytes()) {
+        Ok(path) => path,
+        Err(_) => return false,
+    };
+    let mut value = [0_u8; 96];
+    // SAFETY: name and path end with a zero, and the kernel writes at most as many bytes as the buffer has.
+    let n = unsafe { libc::getxattr(path.as_ptr(), MARK.as_ptr(), value.as_mut_ptr().cast(), value.len()) };
+    let is = |value: &str| is_of(value, &metadata);
+    match usize::try_from(n) {
+        Ok(n) => std::str::from_utf8(&value[..n]).is_ok_and(is),
+        Err(_) => {
+            let device = format!("{} ", metadata.dev());
+            list("marks").lines().any(|line| line.strip_prefix(&device).is_some_and(is))
+        }
+    }
+}
+
+/// Whether a mark is this file's.
+fn is_of(value: &str, metadata: &Metadata) -> bool {
+    let Some((who, bytes)) = value.rsplit_once(' ') else { return false };
+    who == identity(metadata) && bytes.parse().is_ok_and(|bytes: u64| metadata.len() >= bytes)
+}
+
+/// An open file by a name that leads to it whatever becomes of its own.
+pub(crate) fn through(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+/// Writes down what a device holds after a run of ours.
+pub(crate) fn note_device(number: (u32, u32), bytes: u64, sum: u128) {
+    let line = device_line(number, bytes, sum);
+    if !list("devices").lines().any(|known| known == line) {
+        add("devices", &line);
+    }
+}
+
+/// Whether a device holds what a run of ours left on it.
+pub(crate) fn is_noted(number: (u32, u32), bytes: u64, sum: u128) -> bool {
+    let line = device_line(number, bytes, sum);
+    list("devices").lines().any(|known| known == line)
+}
+
+fn device_line((major, minor): (u32, u32), bytes: u64, sum: u128) -> String {
+    format!("{major}:{minor} {bytes} {sum:032x}")
+}
+
+/// A list beside the ledgers; empty if there is none that only this user can write.
+fn list(name: &str) -> String {
+    let folder = ledger::state_directory();
+    if !ledger::is_trusted(&folder) {
+        return String::new();
+    }
+    fs::read_to_string(folder.join(name)).unwrap_or_default()
+}
+
+/// Adds a line to a list. One that has grown long loses its older half.
+fn add(name: &str, line: &str) {
+    let Ok(folder) = ledger::make_state_directory(&ledger::state_directory()).map(Path::to_owned) else { return };
+    let path = folder.join(name);
+    let options = || {
+        let mut options = OpenOptions::new();
+        options.append(true).create(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+        options
+    };
+    let known = list(name);
+    let _ = if known.lines().count() < KEPT {
+        options().open(&path).and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()))
+    } else {
+        let beside = ledger::scratch_name(&folder, name);
+        let mut text: String = known.lines().skip(KEPT / 2).flat_map(|line| [line, "\n"]).collect();
+        text.push_str(line);
+        text.push('\n');
+        let written = options().open(&beside).and_then(|mut file| file.write_all(text.as_bytes()));
+        written.and_then(|()| fs::rename(&beside, &path))
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_one_files_and_goes_when_it_is_cut() {
+        let folder = std::env::temp_dir().join(format!("iowhy-mark-{}", std::process::id()));
+        fs::create_dir(&folder).expect("a folder");
+        let (path, copy) = (folder.join("ours"), folder.join("copy"));
+        fs::write(&path, "measured").expect("a file");
+        let open = |path: &Path| OpenOptions::new().read(true).write(true).open(path).expect("it is there");
+        let file = open(&path);
+        assert!(!is_marked(&file));
+        mark(&file);
+        assert!(is_marked(&file));
+        let copied = std::process::Command::new("cp").arg("-a").arg(&path).arg(&copy).status().expect("cp");
+        assert!(copied.success() && !is_marked(&open(&copy)));
+        file.set_len(20).expect("longer");
+        assert!(is_marked(&file));
+        file.set_len(3).expect("shorter");
+        assert!(!is_marked(&file), "somebody wrote a shorter text over it");
+        fs::remove_dir_all(&folder).expect("ours");
+    }
+}

@@ -1,0 +1,274 @@
+//! `cargo xtask plant --live`: real programs on this machine are made slower on purpose, and `iowhy explain` is asked
+//! why; beside them pairs of equal commands, about which it should say nothing.
+//!
+//! A case makes its ground, records both sides in turn, and hands the recordings over under neutral names; which side
+//! is the slow one depends on the seed. All answers are written to a file before the labels are looked at. The wall
+//! clock is taken by the recorded command itself, so that what the tool says about time is held to something else.
+//!
+//! `--images` moves the files below loop devices to another place, such as a folder in memory when others use the disk;
+//! `--keep` keeps the recordings, and `--table` takes another table than the built-in one.
+//!
+//! Needs root. Whatever is made (loop devices, file systems, modelled disks, control groups, settings) is undone at the
+//! end, after an error and at ^C; the next run undoes what a killed one has left.
+
+mod kinds;
+mod page;
+mod score;
+mod site;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use iowhy_lab::rules::page::with_live_table;
+use iowhy_live::signal;
+use iowhy_stack::rng::Rng;
+use serde_json::{Value, json};
+
+use crate::{Outcome, root, target_folder};
+use kinds::{Kind, Table};
+use score::{Label, Side};
+use site::{Site, Variables};
+
+/// The words of the command line.
+struct Settings {
+    seed: u64,
+    only: Vec<String>,
+    recordings: u32,
+    json: bool,
+    page: bool,
+    binary: String,
+    table: Option<String>,
+    keep: Option<PathBuf>,
+    images: Option<PathBuf>,
+}
+
+/// A case before it is asked about: its number says nothing.
+struct Case<'t> {
+    nr: usize,
+    kind: &'t Kind,
+    slow: Option<Side>,
+}
+
+/// Runs the cases and prints the score.
+pub(crate) fn run(arguments: &[String]) -> Outcome {
+    let settings = settings(arguments)?;
+    let table = Table::read(settings.table.as_deref())?;
+    let (cases, skipped) = cases(&table, &settings)?;
+    let started = Instant::now();
+    let answers = target_folder().join(format!("plant-live-{}.jsonl", settings.seed));
+    std::fs::create_dir_all(target_folder()).map_err(|error| format!("{}: {error}", target_folder().display()))?;
+    let mut failed = Vec::new();
+    let disturbed = {
+        let _signals = signal::Guard::take();
+        let site = Site::new(&settings.binary, settings.images.as_deref())?;
+        let mut lines = String::new();
+        for (n, case) in cases.iter().enumerate() {
+            let from = Instant::now();
+            match ask(&site, case, &settings) {
+                Ok(mut answer) => {
+                    answer["seconds"] = json!((from.elapsed().as_secs_f64() * 10.0).round() / 10.0);
+                    lines += &format!("{answer}\n");
+                }
+                Err(error) if signal::raised() => return Err(format!("stopped: {error}")),
+                Err(error) => {
+                    eprintln!("FAILED {}: {error}", case.kind.name);
+                    failed.push(json!({"name": case.kind.name, "error": error}));
+                }
+            }
+            eprintln!("{} of {}: {:.1} s", n + 1, cases.len(), from.elapsed().as_secs_f64());
+        }
+        std::fs::write(&answers, lines).map_err(|error| format!("{}: {error}", answers.display()))?;
+        site.disturbed.get()
+    };
+    // Only now are the labels opened.
+    let labels: Vec<Label<'_>> =
+        cases.iter().map(|case| Label { nr: case.nr, kind: case.kind, slow: case.slow }).collect();
+    let text = std::fs::read_to_string(&answers).map_err(|error| format!("{}: {error}", answers.display()))?;
+    let score = score::score(&text, &labels)?;
+    if settings.page {
+        write_page(&page::table(settings.seed, settings.recordings, &score))?;
+    }
+    if settings.json {
+        let mut document = score.document(settings.seed);
+        document["recordings"] = json!(settings.recordings);
+        document["skipped"] = json!(skipped);
+        document["failed"] = json!(failed);
+        document["disturbed_recordings"] = json!(disturbed);
+        document["seconds"] = json!(started.elapsed().as_secs());
+        println!("{document:#}");
+    } else {
+        print!("{}", page::text(&score));
+        let seconds = started.elapsed().as_secs();
+        println!("{} failed, {} skipped, {disturbed} recordings disturbed, {seconds} s", failed.len(), skipped.len());
+    }
+    Ok(())
+}
+
+fn settings(arguments: &[String]) -> Result<Settings, String> {
+    let binary = root().join("target/release/iowhy").display().to_string();
+    let mut settings = Settings {
+        seed: 1,
+        only: Vec::new(),
+        recordings: 3,
+        json: false,
+        page: false,
+        binary,
+        table: None,
+        keep: None,
+        images: None,
+    };
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        let mut next = |what: &str| words.next().cloned().ok_or(format!("{word} needs {what}"));
+        let number = |text: String| text.parse().map_err(|_| format!("{word}: `{text}` is no number"));
+        match word.as_str() {
+            "--live" => {}
+            "--seed" => settings.seed = number(next("a number")?)?,
+            "--recordings" => settings.recordings = u32::try_from(number(next("a number")?)?).unwrap_or(u32::MAX),
+            "--only" => settings.only = next("names")?.split(',').map(str::to_owned).collect(),
+            "--json" => settings.json = true,
+            "--page" => settings.page = true,
+            "--binary" => settings.binary = next("a path")?,
+            "--table" => settings.table = Some(next("a path")?),
+            "--images" => settings.images = Some(next("a folder")?.into()),
+            "--keep" => settings.keep = Some(next("a folder")?.into()),
+            other => {
+                return Err(format!(
+                    "unknown word `{other}`: --live, --seed S, --only NAME,.., --recordings N, --binary PATH, \
+                     --table FILE, --images FOLDER, --keep FOLDER, --page, --json"
+                ));
+            }
+        }
+    }
+    if settings.recordings == 0 || settings.recordings > 20 {
+        return Err("--recordings: 1 to 20".to_owned());
+    }
+    let binary = std::fs::canonicalize(&settings.binary).map_err(|error| format!("{}: {error}", settings.binary))?;
+    settings.binary = binary.display().to_string();
+    Ok(settings)
+}
+
+/// All cases in an order that depends on the seed, and the names of kinds whose programs are missing.
+fn cases<'t>(table: &'t Table, settings: &Settings) -> Result<(Vec<Case<'t>>, Vec<&'t str>), String> {
+    let unknown: Vec<&str> =
+        settings.only.iter().filter(|name| !table.all().any(|kind| kind.name == **name)).map(String::as_str).collect();
+    if !unknown.is_empty() {
+        return Err(format!("no kind is called {}", unknown.join(", ")));
+    }
+    let mut rng = Rng::stream(settings.seed, "plant.live");
+    let (mut cases, mut skipped) = (Vec::new(), Vec::new());
+    for kind in table.all().filter(|kind| settings.only.is_empty() || settings.only.contains(&kind.name)) {
+        if let Some(program) = kind.missing() {
+            eprintln!("SKIPPED {}: {program} is not installed", kind.name);
+            skipped.push(kind.name.as_str());
+            continue;
+        }
+        for _ in 0..kind.times {
+            let slow = (!kind.is_healthy()).then(|| if rng.below(2) == 0 { Side::A } else { Side::B });
+            cases.push(Case { nr: 0, kind, slow });
+        }
+    }
+    for last in (1..cases.len()).rev() {
+        cases.swap(last, rng.below(last as u64 + 1) as usize);
+    }
+    cases.iter_mut().zip(1..).for_each(|(case, nr)| case.nr = nr);
+    Ok((cases, skipped))
+}
+
+/// Makes one case and asks about it. What it made is undone whether that works or not.
+fn ask(site: &Site, case: &Case<'_>, settings: &Settings) -> Result<Value, String> {
+    let mut grounds = Vec::new();
+    let answer = recorded(site, case, settings, &mut grounds);
+    let mut undone = Vec::new();
+    for variables in &grounds {
+        undone.push(site.step(&case.kind.teardown, variables, "undo.case"));
+    }
+    undone.push(site.undo("undo.recording"));
+    undone.push(site.undo("undo.case"));
+    let answer = answer?;
+    undone.into_iter().collect::<Result<(), String>>()?;
+    Ok(answer)
+}
+
+fn recorded(site: &Site, case: &Case<'_>, settings: &Settings, grounds: &mut Vec<Variables>) -> Result<Value, String> {
+    let kind = case.kind;
+    for (name, spec) in [("one", Some(&kind.ground)), ("two", kind.ground_b.as_ref())] {
+        let Some(spec) = spec else { continue };
+        let mut variables = site.ground(spec, name)?;
+        site.step(&kind.setup, &variables, "undo.case")?;
+        site.refresh(name, &mut variables)?;
+        grounds.push(variables);
+    }
+    let folder = match &settings.keep {
+        Some(keep) => keep.join(format!("{:03}", case.nr)),
+        None => site.folder.join("recordings"),
+    };
+    let failed = |error| format!("{}: {error}", folder.display());
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).map_err(failed)?;
+    let mut rng = Rng::stream(settings.seed, &format!("plant.live.{}", case.nr));
+    let (mut files, mut walls) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
+    for turn in 0..settings.recordings {
+        let first = rng.below(2) as usize;
+        for side in [first, 1 - first] {
+            let slow = case.slow.is_some_and(|slow| slow as usize == side);
+            let path = folder.join(format!("{}{turn}.parquet", ["a", "b"][side]));
+            walls[side].push(one_recording(site, kind, slow, grounds, settings, &path)?);
+            files[side].push(path.display().to_string());
+        }
+    }
+    explained(settings, case.nr, &files, &walls)
+}
+
+fn one_recording(
+    site: &Site,
+    kind: &Kind,
+    slow: bool,
+    grounds: &[Variables],
+    settings: &Settings,
+    path: &Path,
+) -> Result<f64, String> {
+    let variables = if slow { grounds.last() } else { grounds.first() }.ok_or("no ground")?;
+    site.step(&kind.before, variables, "undo.recording")?;
+    site.step(if slow { &kind.before_b } else { &kind.before_a }, variables, "undo.recording")?;
+    site.calm()?;
+    let both = site.beside(&kind.beside, variables)?;
+    let more = if slow { site.beside(&kind.beside_b, variables)? } else { None };
+    let run = match &kind.run_b {
+        Some(run) if slow => run,
+        _ => &kind.run,
+    };
+    let wall = site.record(&settings.binary, run, variables, path)?;
+    drop((both, more));
+    site.undo("undo.recording")?;
+    Ok(wall)
+}
+
+/// What the tool says, with the walls and without any label.
+fn explained(settings: &Settings, nr: usize, files: &[Vec<String>; 2], walls: &[Vec<f64>; 2]) -> Result<Value, String> {
+    let output = std::process::Command::new(&settings.binary)
+        .args(["explain", &files[0].join(","), &files[1].join(","), "--json"])
+        .output()
+        .map_err(|error| format!("{}: {error}", settings.binary))?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let document: Value = match serde_json::from_str(&said) {
+        Ok(document) => document,
+        // Without a document it has said that it cannot tell, and nothing else.
+        Err(_) if output.status.code() == Some(3) => json!({"verdict": "inconclusive"}),
+        Err(error) => return Err(format!("explain: {error}: {}", String::from_utf8_lossy(&output.stderr).trim())),
+    };
+    Ok(json!({
+        "case": nr,
+        "exit": output.status.code(),
+        "wall_a_s": walls[0],
+        "wall_b_s": walls[1],
+        "answer": document,
+    }))
+}
+
+fn write_page(table: &str) -> Outcome {
+    let path = root().join("docs/RULES.md");
+    let failed = |error| format!("{}: {error}", path.display());
+    let before = std::fs::read_to_string(&path).map_err(failed)?;
+    std::fs::write(&path, with_live_table(&before, table)).map_err(failed)
+}
