@@ -32,6 +32,9 @@ const htmlFile = args[0];
 mkdirSync(out, { recursive: true });
 const axe = readFileSync(new URL(import.meta.resolve("axe-core/axe.min.js")), "utf8");
 
+/** Most drawing calls in a frame while the view moves: the first view, then an eighth of the run. */
+const CALLS = [4_000, 25_000];
+
 let checks = 0;
 let failed = 0;
 function check(what, ok, more = "") {
@@ -363,50 +366,67 @@ async function accessible(page, name) {
   );
 }
 
-/** Longest time between frames while the view is dragged and moved by keys, in ms, and how many there were. */
+/** What is called while the view is dragged and moved by keys: the most in one frame, and the time between frames. */
 async function panned(page, y, box) {
   await page.evaluate(() => {
     window.frames_ = [];
+    window.calls_ = [];
+    let calls = 0;
+    const of = CanvasRenderingContext2D.prototype;
+    window.plain_ ??= ["fillRect", "fillText", "fill", "stroke"].map((name) => [name, of[name]]);
+    for (const [name, plain] of window.plain_)
+      of[name] = function (...all) {
+        calls++;
+        return plain.apply(this, all);
+      };
     let last = performance.now();
     const tick = (now) => {
       window.frames_.push(now - last);
+      window.calls_.push(calls);
+      calls = 0;
       last = now;
       window.ticking = requestAnimationFrame(tick);
     };
     window.ticking = requestAnimationFrame(tick);
   });
+  const drawn = async () => Number(await page.locator("#lanes canvas").getAttribute("data-draws"));
+  const before = await drawn();
   await page.mouse.move(box.x + box.width * 0.8, y);
   await page.mouse.down();
   for (let i = 0; i < 60; i++) await page.mouse.move(box.x + box.width * (0.8 - 0.01 * i), y);
   await page.mouse.up();
   for (let i = 0; i < 15; i++) await page.keyboard.press("ArrowRight");
   await page.waitForTimeout(300);
-  const frames = await page.evaluate(() => {
+  const draws = (await drawn()) - before;
+  return await page.evaluate((draws) => {
     cancelAnimationFrame(window.ticking);
-    return window.frames_.slice(1);
-  });
-  return { longest: Math.max(...frames), frames: frames.length };
+    for (const [name, plain] of window.plain_) CanvasRenderingContext2D.prototype[name] = plain;
+    const frames = window.frames_.slice(1);
+    return { longest: Math.max(...frames), frames: window.frames_.length, calls: Math.max(...window.calls_), draws };
+  }, draws);
 }
 
 /**
- * No frame is long while the view moves. A neighbour on the machine takes frames away as well, so it is tried again: a
- * page that is slow itself is slow each time.
+ * A frame costs what its pixels cost, however much there is to show: one drawing a frame, and a bounded number of calls.
+ * Times depend on who else is on the machine; they are printed and not judged.
  */
 async function smooth(page, name) {
   await page.locator("#lanes").scrollIntoViewIfNeeded();
   const box = await page.locator("#lanes canvas").boundingBox();
-  for (const whole of [false, true]) {
+  for (const [whole, most] of [
+    [false, CALLS[0]],
+    [true, CALLS[1]],
+  ]) {
     if (whole) await page.getByRole("button", { name: "Whole run" }).click();
     await page.focus("#lanes");
     if (whole) for (let i = 0; i < 3; i++) await page.keyboard.press("+");
     await page.waitForTimeout(400);
-    const tries = [];
-    while (tries.length < 4 && !tries.some((of) => of.longest <= 100)) tries.push(await panned(page, box.y + 12, box));
-    const drawing = Number(await page.locator("#lanes canvas").getAttribute("data-draw-ms"));
+    const of = await panned(page, box.y + 12, box);
+    const ms = await page.locator("#lanes canvas").getAttribute("data-draw-ms");
     check(
-      `${name}: panning ${whole ? "an eighth or more of the run" : "the first view"}, no frame over 100 ms`,
-      tries.at(-1).longest <= 100,
-      `${tries.map((of) => `${of.frames} frames, longest ${of.longest.toFixed(0)} ms`).join("; ")}; last drawing ${drawing} ms`,
+      `${name}: panning ${whole ? "an eighth or more of the run" : "the first view"}, one drawing a frame, at most ${most} calls`,
+      of.draws > 0 && of.draws <= of.frames && of.calls <= most,
+      `${of.draws} drawings in ${of.frames} frames, at most ${of.calls} calls; longest frame ${of.longest.toFixed(0)} ms, last drawing ${ms} ms`,
     );
   }
 }
@@ -419,13 +439,7 @@ const painted = (page) =>
 async function one(browser, name, html, report) {
   const url = pathToFileURL(html).href;
   const { context, page, seen } = await open(browser, url);
-  const paints = [await painted(page)];
-  while (paints.length < 4 && !paints.some((at) => at <= 1000)) {
-    const again = await open(browser, url);
-    paints.push(await painted(again.page));
-    await again.context.close();
-  }
-  check(`${name}: first paint within 1 s`, paints.at(-1) <= 1000, paints.map((at) => `${at.toFixed(0)} ms`).join("; "));
+  if (!onlyFailures) console.log(`     ${name}: first paint after ${(await painted(page)).toFixed(0)} ms`);
   check(`${name}: the page is drawn`, (await page.locator("#verdict-title").count()) === 1);
   const stalls = await page.$eval("#lanes", (of) => ({ ...of.dataset }));
   if (!onlyFailures)
