@@ -24,7 +24,7 @@ use rayon::prelude::*;
 
 use crate::compare::Verdict;
 use crate::explain::certainty;
-use crate::explain::delta::time_per_operation;
+use crate::explain::delta::{Delta, time_per_operation};
 use crate::explain::digest::{Digest, Observer};
 use crate::explain::{Explanation, Side, Unit, explain};
 use crate::incident::command::{plan_of_command, repetition};
@@ -316,8 +316,8 @@ fn any(rng: &mut Rng, runs: u32) -> Option<Vec<Digest>> {
     digests(&line, rng.below(1 << 24) as u32, runs)
 }
 
-/// What no explanation may say, whatever the sides are.
-fn broken(explanation: &Explanation) -> Vec<String> {
+/// What no explanation may say, whatever the sides are. `scale`: the headline's times over those of an operation.
+fn broken(explanation: &Explanation, scale: f64) -> Vec<String> {
     let mut broken = Vec::new();
     let mut hold = |holds: bool, what: &str, value: f64| {
         if !holds {
@@ -341,7 +341,7 @@ fn broken(explanation: &Explanation) -> Vec<String> {
         for evidence in &finding.evidence {
             let what = format!("{name}: {}", evidence.what);
             let of_operation = evidence.unit == Unit::Ns && evidence.what.ends_with("an operation");
-            for (value, time) in [evidence.a, evidence.b].into_iter().zip(explanation.time_ns) {
+            for (value, time) in [evidence.a, evidence.b].into_iter().zip(explanation.time_ns.map(|ns| ns / scale)) {
                 hold(value.is_finite() && value >= 0.0, &what, value);
                 hold(!of_operation || value <= 1.001 * time, &format!("{what} (of {time})"), value);
                 hold(evidence.unit != Unit::Share || value <= 1.001, &what, value);
@@ -369,7 +369,7 @@ pub fn invariants(seed: u64, count: u32, done: &(dyn Fn() + Sync)) -> Vec<String
             Side { label: label.to_owned(), runs: of[..nr].to_vec(), ..Side::default() }
         };
         let (a, b) = (side("A"), side("B"));
-        let said = broken(&explain(&a, &b, None));
+        let said = broken(&explain(&a, &b, None), Delta::new(&a, &b).scale());
         said.into_iter().map(|what| format!("pair {nr}: {what}")).collect::<Vec<String>>()
     };
     (0..count).into_par_iter().flat_map_iter(pair).collect()

@@ -357,9 +357,14 @@ impl<'a> Delta<'a> {
         self.of(|digest| figure(digest) / digest.operations().max(1) as f64)
     }
 
+    /// A figure of every run, for as much work as an operation of the slow side.
+    pub fn of_work(&self, figure: impl Fn(&Digest) -> f64) -> Contrast {
+        self.of(|digest| figure(digest) / self.per(digest))
+    }
+
     /// The time of a layer, or of several, as part of the time for as much work as an operation of the slow side, ns.
     pub fn time(&self, part: impl Fn(&Time) -> f64) -> Contrast {
-        self.of(|digest| part(&digest.time) / f64::from(digest.time.slots.max(1)) / self.per(digest))
+        self.of_work(|digest| part(&digest.time) / f64::from(digest.time.slots.max(1)))
     }
 
     /// The headline's time, base and candidate, ns.

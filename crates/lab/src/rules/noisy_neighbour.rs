@@ -35,7 +35,7 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     };
     let share = delta.of(|d| taken(d) / d.elapsed.0.max(1) as f64);
     let requests = delta.per_operation(|d| (d.foreign.reads + d.foreign.writes) as f64);
-    let time = delta.per_operation(taken);
+    let time = delta.of_work(taken);
     if !(share.rose_by(0.03) && share.ratio() > 1.5 && time.difference() > 0.05 * delta.slower_by()) {
         return None;
     }
