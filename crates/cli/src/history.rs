@@ -71,7 +71,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let series = match &arguments.samples {
         Some(path) => {
             let name = path.display().to_string();
-            match std::fs::read_to_string(path) {
+            match iowhy_lab::input::text(path, iowhy_lab::input::TEXT) {
                 Ok(text) => read::read(&text, &name, &arguments.metrics, &mut problems),
                 Err(error) => {
                     problems.push(Problem::error(format!("{name}: {error}")));

@@ -1,12 +1,13 @@
 //! `iowhy run`.
 
 use std::ffi::OsString;
-use std::io::Read;
+use std::path::Path;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iowhy_lab::diagnose::{Problem, Problems};
 use iowhy_lab::fio::World;
+use iowhy_lab::input;
 use iowhy_lab::run::{self, Executed, Keep, Made, Refusal, Request, RunRequest, report};
 use iowhy_lab::store::Store;
 
@@ -14,14 +15,13 @@ use crate::output::{self, Exit};
 
 /// A job file, or standard input.
 pub(crate) fn load(name: &str) -> Result<String, String> {
-    if name == "-" {
-        let mut text = String::new();
-        return match std::io::stdin().lock().read_to_string(&mut text) {
-            Ok(_) => Ok(text),
-            Err(error) => Err(error.to_string()),
-        };
-    }
-    std::fs::read_to_string(name).map_err(|error| error.to_string())
+    load_up_to(name, input::JOB)
+}
+
+/// A text of at most as many bytes, or standard input.
+pub(crate) fn load_up_to(name: &str, most: u64) -> Result<String, String> {
+    let text = if name == "-" { input::standard(most) } else { input::text(Path::new(name), most) };
+    text.map_err(|error| error.to_string())
 }
 
 /// The store that runs are kept in. Where nobody asked for one in so many words, runs are worth making without.

@@ -129,7 +129,8 @@ pub fn check_folder(folder: &Path) -> Result<GoldenReport, GoldenError> {
 
 /// Compares one file; the model is found by the file's name.
 pub fn check_file(path: &Path) -> Result<FileReport, GoldenError> {
-    let text = std::fs::read_to_string(path).map_err(|source| GoldenError::Read { path: path.to_owned(), source })?;
+    let text = crate::input::text(path, crate::input::TEXT)
+        .map_err(|source| GoldenError::Read { path: path.to_owned(), source })?;
     check_text(path, &text)
 }
 

@@ -17,6 +17,7 @@ pub mod golden_mmap;
 pub mod golden_reclaim;
 pub mod history;
 pub mod incident;
+pub mod input;
 pub mod iostat;
 pub mod measure;
 pub mod metric;

@@ -394,7 +394,7 @@ pub struct Held {
     state: State,
     keeper: Child,
     /// As long as this is open the keeper knows that we live.
-    _line: ChildStdin,
+    line: ChildStdin,
 }
 
 impl Held {
@@ -451,12 +451,13 @@ impl Drop for Held {
 /// What is wrong with it, or why it could not be made.
 pub fn create(mut spec: Spec) -> Result<State, DiskError> {
     spec.tied = false;
-    start(spec).map(|held| {
-        let state = held.state.clone();
-        // It is to outlive us.
-        std::mem::forget(held);
-        state
-    })
+    let mut held = start(spec)?;
+    // Until it hears this, it goes when its maker does: nobody would know of it.
+    held.line.write_all(b"true\n").map_err(process("tell the keeper of the disk to stay"))?;
+    let state = held.state.clone();
+    // It is to outlive us.
+    std::mem::forget(held);
+    Ok(state)
 }
 
 /// Makes a disk that goes when the value or this process does.
@@ -503,7 +504,7 @@ fn start(spec: Spec) -> Result<Held, DiskError> {
     // If it has ended, its answer says more.
     let _ = line.write_all(text.as_bytes());
     match control::hear(&mut BufReader::new(said)).map_err(process("hear the keeper of the disk"))? {
-        Some(Answer::Done(state)) => Ok(Held { state: *state, keeper, _line: line }),
+        Some(Answer::Done(state)) => Ok(Held { state: *state, keeper, line }),
         Some(Answer::Refused(why)) => {
             let _ = keeper.wait();
             Err(DiskError::Refused(why))

@@ -110,6 +110,22 @@ pub struct RaInput {
     pub prev_pos: i64,
 }
 
+/// What [`Seen::bound`] allows: half of what the kernel's own `loff_t` holds.
+const BYTES: u64 = 1 << 62;
+const PAGES: u64 = BYTES >> 12;
+const SECTORS: Sector = Sector(BYTES >> 9);
+/// No kernel has larger folios: 2^20 pages are 4 GiB.
+const LARGEST_ORDER: u8 = 20;
+
+/// Whether the value was larger; it is not any more.
+fn at_most<T: Copy + PartialOrd>(value: &mut T, most: T) -> bool {
+    let beyond = *value > most;
+    if beyond {
+        *value = most;
+    }
+    beyond
+}
+
 /// Something the kernel's trace shows.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Seen {
@@ -303,6 +319,53 @@ impl Seen {
             | Seen::PageRemove { file, .. }
             | Seen::Fault { file, .. } => Some(*file),
             _ => None,
+        }
+    }
+
+    /// Brings places and lengths within what a file or device can have, so that sums of them fit; whether one was
+    /// beyond it. Programs do ask for such (`pread` at -1), and damaged traces tell of them.
+    pub fn bound(&mut self) -> bool {
+        match self {
+            Seen::CallStart { offset, len_bytes, .. } => {
+                at_most(len_bytes, BYTES) | offset.as_mut().is_some_and(|offset| at_most(offset, BYTES))
+            }
+            Seen::CallEnd { result, .. } => at_most(result, BYTES as i64),
+            Seen::RaSync { input, .. } | Seen::RaAsync { input, .. } => {
+                at_most(&mut input.index, PAGES)
+                    | at_most(&mut input.req_count, PAGES)
+                    | at_most(&mut input.order, LARGEST_ORDER.into())
+                    | at_most(&mut input.prev_pos, BYTES as i64)
+            }
+            Seen::RaOrder { index, order, .. } => at_most(index, PAGES) | at_most(order, LARGEST_ORDER.into()),
+            Seen::RaUnbounded { index, nr_to_read, lookahead_size, .. } => {
+                at_most(index, PAGES) | at_most(nr_to_read, PAGES) | at_most(lookahead_size, PAGES)
+            }
+            Seen::GetPages { index, last_index, .. } => at_most(index, PAGES) | at_most(last_index, PAGES),
+            Seen::PageAdd { index, order, .. } | Seen::PageRemove { index, order, .. } => {
+                at_most(index, PAGES) | at_most(order, LARGEST_ORDER)
+            }
+            Seen::Fault { index, .. } => at_most(index, PAGES),
+            Seen::Split { extent, rest } => at_most(&mut extent.sector, SECTORS) | at_most(rest, SECTORS),
+            Seen::Remap { extent, from_sector, .. } => {
+                at_most(&mut extent.sector, SECTORS) | at_most(from_sector, SECTORS)
+            }
+            Seen::Queue(extent)
+            | Seen::GetRequest(extent)
+            | Seen::Sleep(extent)
+            | Seen::BackMerge(extent)
+            | Seen::FrontMerge(extent)
+            | Seen::MergeRequests(extent)
+            | Seen::Insert(extent)
+            | Seen::Issue(extent)
+            | Seen::Requeue(extent)
+            | Seen::Bounce(extent)
+            | Seen::Complete { extent, .. } => at_most(&mut extent.sector, SECTORS),
+            Seen::Plug { .. }
+            | Seen::Unplug { .. }
+            | Seen::Switch { .. }
+            | Seen::Wake { .. }
+            | Seen::Message { .. }
+            | Seen::Other { .. } => false,
         }
     }
 

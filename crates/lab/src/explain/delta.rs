@@ -398,6 +398,9 @@ impl<'a> Delta<'a> {
         if fast.is_empty() || slow.is_empty() {
             return (Verdict::Inconclusive, "one side has no runs".to_owned());
         }
+        if self.time_ns().contains(&0.0) {
+            return (Verdict::Inconclusive, "a side has no times".to_owned());
+        }
         if self.basis == Basis::Nothing {
             let text =
                 "the recordings have no calls, and their requests differ: the length of a recording is not a speed";

@@ -68,13 +68,14 @@ impl Decoded {
         let mut events = Events::new(&page.bytes[HEAD..HEAD + head.len], head.time);
         for (time, event) in events.by_ref() {
             self.events += 1;
-            let Some((pid, interrupt, seen)) = self.event(event, shapes) else {
+            let Some((pid, interrupt, mut seen)) = self.event(event, shapes) else {
                 self.undecoded += 1;
                 continue;
             };
             if self.own.hides(pid, interrupt, &seen) {
                 continue;
             }
+            seen.bound();
             self.records.push(Record { at: Nanos(time.saturating_sub(start_ns)), cpu: page.cpu, pid, seen });
         }
         self.undecoded += u64::from(events.broken);

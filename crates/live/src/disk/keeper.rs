@@ -9,8 +9,8 @@
 //!   ublk       stop of the block device, server, device
 //! ```
 //! Everything is in the ledger of this process before it is made. It ends when it is told to, on SIGTERM, when its
-//! server dies, and (if it is tied to its maker) when the maker does. Formatting is served at once; the model's times
-//! begin when the disk is ready.
+//! server dies, and when its maker does: at any time if it is tied to it, else before the maker knows that it is made.
+//! Formatting is served at once; the model's times begin when the disk is ready.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -54,6 +54,10 @@ pub fn keep() -> bool {
     // If nobody listens any more, the line is closed, too, and that is seen soon.
     let _ = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
     let Some(keeper) = keeper else { return false };
+    // Whoever wanted a disk that stays has to have heard of it.
+    if !keeper.spec.tied && !matches!(hear::<bool>(&mut io::stdin().lock()), Ok(Some(true))) {
+        return false;
+    }
     keeper.run();
     true
 }
