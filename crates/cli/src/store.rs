@@ -107,47 +107,45 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Action::Merge { .. } => Store::open(&directory)?,
         _ => Store::open_existing(&directory)?,
     };
-    let (json, text) = act(&store, &arguments.action)?;
-    if arguments.json {
-        output::print_json(&json)?;
-    } else {
-        output::print(&text)?;
-    }
+    act(&store, &arguments.action, arguments.json)?;
     Ok(Exit::Fine)
 }
 
-/// What was done, as JSON and as text.
-fn act(store: &Store, action: &Action) -> anyhow::Result<(Value, String)> {
-    Ok(match action {
+/// Does it, and says what was done, as JSON or as text: only one of them is made, a store may hold very many runs.
+fn act(store: &Store, action: &Action, as_json: bool) -> anyhow::Result<()> {
+    let say = |json: &dyn Fn() -> Value, text: &dyn Fn() -> String| {
+        if as_json { output::print_json(&json()) } else { output::print(&text()) }
+    };
+    match action {
         Action::List { what: None, last } => {
             let runs = store.runs(&Filter { last: *last, ..Filter::default() })?;
-            (store::runs_json(store, "list", &runs), store::list_text(store, &runs, output::bold()))
+            say(&|| store::runs_json(store, "list", &runs), &|| store::list_text(store, &runs, output::bold()))?;
         }
         Action::List { what: Some(what), last } => {
             let mut runs = store.find(what)?;
             let left_out = last.map_or(0, |last| runs.len().saturating_sub(last as usize));
             runs.drain(..left_out);
-            (store::runs_json(store, "list", &runs), store::list_text(store, &runs, output::bold()))
+            say(&|| store::runs_json(store, "list", &runs), &|| store::list_text(store, &runs, output::bold()))?;
         }
         Action::Show { what } => {
             let runs = store.find(what)?;
-            (store::runs_json(store, "show", &runs), store::show_text(&runs, output::bold()))
+            say(&|| store::runs_json(store, "show", &runs), &|| store::show_text(&runs, output::bold()))?;
         }
         Action::Tag { what, tag, remove } => {
             let changed = store.tag(what, tag, *remove)?;
-            (store::tagged_json(store, tag, *remove, changed), store::tagged_text(tag, *remove, changed))
+            say(&|| store::tagged_json(store, tag, *remove, changed), &|| store::tagged_text(tag, *remove, changed))?;
         }
         Action::Merge { from } => {
             let mut all = store::Merged::default();
             for directory in from {
                 all.add(&store.merge(directory)?);
             }
-            (store::merged_json(store, &all), store::merged_text(store, &all))
+            say(&|| store::merged_json(store, &all), &|| store::merged_text(store, &all))?;
         }
         Action::Check { .. } => anyhow::bail!("the store is looked at before it is opened"),
         Action::Gc { dry_run } => {
             let swept = store.gc(*dry_run)?;
-            (store::swept_json(store, &swept), store::swept_text(&swept))
+            say(&|| store::swept_json(store, &swept), &|| store::swept_text(&swept))?;
         }
         Action::Export { what, to, format } => {
             let runs = match what {
@@ -159,7 +157,8 @@ fn act(store: &Store, action: &Action) -> anyhow::Result<(Value, String)> {
                 Kind::Json => Format::Json,
             };
             let exported = store.export(&runs, format, to)?;
-            (store::exported_json(store, &exported), store::exported_text(&exported, to))
+            say(&|| store::exported_json(store, &exported), &|| store::exported_text(&exported, to))?;
         }
-    })
+    }
+    Ok(())
 }
