@@ -7,7 +7,7 @@
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use iowhy_lab::diagnose::Problems;
@@ -16,8 +16,8 @@ use iowhy_lab::format::fio_logs::{self, Columns};
 use iowhy_lab::format::iolog::Iolog;
 use iowhy_lab::format::{blktrace, samples};
 use iowhy_lab::trace::conform::recorded::Recorded;
-use iowhy_lab::trace::{self, Part};
-use iowhy_lab::{fio, sysbench};
+use iowhy_lab::trace::{self, Part, join, stat};
+use iowhy_lab::{disk, explain, fio, golden, history, run, sysbench};
 use iowhy_stack::rng::Rng;
 use iowhy_stack::trace::{Dev, Extent, Record, Rwbs, Seen, Trace};
 use iowhy_stack::units::{Nanos, Sector};
@@ -34,6 +34,10 @@ const COMMAND_LINES: &[&str] = &[
     "fileio --file-total-size=3G prepare --time=5 --max-time=6 --seed=1 --rand-seed=2 --disk ide-2004,rpm=7200",
     "--output-format=json,normal --on sim:linux-6.18 --bs=8k --name=a --size=64k --rw randread --time_based \
      --runtime=5",
+    "job.fio --on=sim:linux-6.18,elevator=kyber,read_ahead_kb=0 --disk=sata-2014,rpm=7200 --repeat=3 --label=a --trace",
+    "dd bs=4k --on sim:linux-2.6.6-rc3+read-populate --on=sim:linux-4.4 --disk nvme-2020,size=4G --until=5% --budget 9",
+    "pgbench scale=10 --on=kernel:linux-6.12,memory=1g --profile=quiet --seed 18446744073709551615 --warm-up=2 --json",
+    "size=64M,scheduler=bfq,read_ahead_kb=128,depth=4,partitions=2,fs=ext4,power=off,fault=eio:1-9",
     "--name=a --size=50% --bssplit=4k/50:8k/50,16k/100 --bsrange=1k-4k,2k-8k --rate=1m,2m --section=a -- job.fio",
 ];
 
@@ -133,13 +137,16 @@ struct Group {
 
 /// Every parser.
 fn groups() -> Result<Vec<Group>, String> {
-    let texts: [Text; 6] = [
+    let texts: [Text; 9] = [
         ("fio-job", fio_job),
         ("fio-arguments", fio_arguments),
         ("sysbench", sysbench_line),
         ("iolog", iolog_text),
         ("fio-log", fio_log_text),
         ("record", record_text),
+        ("run-arguments", run_line),
+        ("disk", disk_line),
+        ("history", |text| drop(history::read::read(text, "fuzz", &[], &mut Problems::default()))),
     ];
     let typed =
         Group { corpus: corpus()?, targets: texts.into_iter().map(|(name, run)| Target::of_text(name, run)).collect() };
@@ -155,6 +162,7 @@ fn groups() -> Result<Vec<Group>, String> {
         let _ = samples::read("fuzz", text, None, &mut Problems::default());
     }));
     let samples = Group { corpus: bytes(SAMPLES), targets };
+    let golden = Group { corpus: vec![vectors()?], targets: vec![Target::of_text("golden", golden_text)] };
     let mut targets: Vec<Target> = trace::FORMATS
         .iter()
         .filter(|format| format.read.is_some() || format.read_parts.is_some())
@@ -164,7 +172,7 @@ fn groups() -> Result<Vec<Group>, String> {
         })
         .collect();
     targets.push(Target { name: "trace".to_owned(), run: Box::new(any_trace) });
-    Ok(vec![typed, samples, Group { corpus: traces()?, targets }])
+    Ok(vec![typed, samples, golden, Group { corpus: traces()?, targets }])
 }
 
 /// `cargo xtask fuzz smoke [--seconds N] [--seed N]`.
@@ -313,6 +321,43 @@ fn sysbench_line(text: &str) {
     let _ = problems.render().len();
 }
 
+fn run_line(text: &str) {
+    let mut problems = Problems::default();
+    let load = |name: &str| {
+        if name.len().is_multiple_of(2) { Ok("[a]\nrw=read\nsize=4k\n".to_owned()) } else { Err(String::new()) }
+    };
+    let world = fio::World { load: &load, ..fio::World::empty() };
+    let request = run::resolve(&words(text), &world, &mut problems);
+    assert!(request.is_some() || problems.any_error(), "it is refused, and nobody says why");
+    let _ = problems.render().len();
+}
+
+fn disk_line(text: &str) {
+    let mut problems = Problems::default();
+    for disk in words(text) {
+        let _ = disk::parse_disk("fuzz", &disk, &mut problems);
+        let settings: Vec<String> = disk.split(',').map(str::to_owned).collect();
+        let _ = disk::changes(&settings, &mut problems);
+        let _ = disk::twin(&disk, &disk, true);
+    }
+    let _ = problems.render().len();
+}
+
+/// Two cases of the shortest vectors.
+fn vectors() -> Result<Vec<u8>, String> {
+    let path = root().join("crates/lab/tests/golden/linux-2.6.7.json");
+    let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let mut all: serde_json::Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    if let Some(cases) = all.get_mut("cases").and_then(serde_json::Value::as_array_mut) {
+        cases.truncate(2);
+    }
+    Ok(all.to_string().into_bytes())
+}
+
+fn golden_text(text: &str) {
+    let _ = golden::check_text(Path::new("linux-2.6.7.json"), text);
+}
+
 fn iolog_text(text: &str) {
     let options = Replay {
         logs: vec!["log".to_owned()],
@@ -386,6 +431,14 @@ fn any_trace(bytes: &[u8]) {
     let mut problems = Problems::default();
     let found = trace::read("fuzz", bytes, &mut problems);
     assert!(found.is_some() || problems.any_error(), "nothing was read, and nobody says why");
+    if let Some(trace) = found {
+        // What explains and counts has to bear whatever can be read.
+        let joined = join::join(&trace, &join::Who::default());
+        let side =
+            || explain::Side { runs: vec![explain::digest::Digest::of(&joined.events)], ..explain::Side::default() };
+        let _ = explain::json::explain(&explain::explain(&side(), &side(), None));
+        let _ = stat::stat(&trace, &stat::Ask::default()).text();
+    }
     let (first, second) = bytes.split_at(bytes.len() / 2 / blktrace::RECORD_BYTES * blktrace::RECORD_BYTES);
     let parts = [Part { name: "t.blktrace.0", bytes: first }, Part { name: "t.blktrace.1", bytes: second }];
     let _ = blktrace::read_parts(&parts, &mut problems);
