@@ -11,7 +11,7 @@ const END: &str = "<!-- cargo xtask methods: end -->\n";
 /// Comparisons of each row.
 const TIMES: u64 = 2_000;
 /// Runs on each side.
-const SIZES: &[usize] = &[10, 20, 40];
+const SIZES: &[usize] = &[5, 10, 20, 40];
 
 /// Runs the trials and writes the table.
 pub(crate) fn run(arguments: &[String]) -> Outcome {
