@@ -86,7 +86,7 @@ pub struct Ask {
     pub devices: Vec<Dev>,
     /// Ring buffer of each CPU and instance.
     pub buffer_kib: u32,
-    /// The most that is kept, MiB; records take about as much again.
+    /// The most that is kept, MiB; less where a control group limits this process.
     pub memory_mib: u32,
     /// Events that are not asked for, as if this kernel had none of them: groups, such as `readahead`.
     pub without: Vec<String>,
@@ -338,7 +338,11 @@ impl Capture {
         let opens = (ask.level >= Level::Layers).then(Opens::start).and_then(|opens| {
             opens.map_err(|error| missing.push(format!("telling who opens which file ({error})"))).ok()
         });
-        let reader = Reader::start([&tasks, &devices], u64::from(ask.memory_mib) << 20, opens)?;
+        // Records, their sorting and what they are written from take several times as much as the events, and 40 MiB
+        // whatever there is to write.
+        let room = |bytes: u64| (bytes.saturating_sub(40 << 20) / 8).max(1 << 20);
+        let allowed = machine::memory_limit().map_or(u64::MAX, room);
+        let reader = Reader::start([&tasks, &devices], allowed.min(u64::from(ask.memory_mib) << 20), opens)?;
         let own = vec![thread_id(), reader.thread];
         if ask.of_tasks() {
             tasks.follow_forks()?;

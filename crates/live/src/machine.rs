@@ -3,6 +3,7 @@
 //! Everything is read from `/proc` and `/sys`. The parsers are functions over text; a file that is missing or says
 //! something unknown yields `None` and never an error, because a run is worth more than its fingerprint.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -243,6 +244,48 @@ pub struct Mount {
 /// All mounts in `/proc/self/mountinfo`, in its order: of two at one place the later hides the earlier.
 pub fn mounts(mountinfo: &str) -> Vec<Mount> {
     mountinfo.lines().filter_map(mount).collect()
+}
+
+/// The control groups of a process: controllers with commas between them (none in cgroup v2) and path.
+pub fn control_groups(pid: u32) -> BTreeSet<(String, String)> {
+    let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    let group = |line: &str| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        Some((parts.next()?.to_owned(), parts.next()?.to_owned()))
+    };
+    text.lines().filter_map(group).collect()
+}
+
+/// Folders of control groups and of those above them, but for the uppermost.
+pub fn control_group_folders(groups: &BTreeSet<(String, String)>) -> Vec<PathBuf> {
+    let mounts = current_mounts();
+    let mut folders = BTreeSet::new();
+    for (controllers, path) in groups.iter().filter(|(_, path)| path != "/") {
+        let of = |mount: &&Mount| match controllers.as_str() {
+            "" => mount.filesystem == "cgroup2",
+            known => {
+                let options = mount.super_options.split(',');
+                mount.filesystem == "cgroup" && known.split(',').all(|one| options.clone().any(|own| own == one))
+            }
+        };
+        let Some(mount) = mounts.iter().find(of) else { continue };
+        let mut folder = Path::new(path.trim_start_matches('/'));
+        while !folder.as_os_str().is_empty() {
+            folders.insert(mount.point.join(folder));
+            folder = folder.parent().unwrap_or(Path::new(""));
+        }
+    }
+    folders.into_iter().collect()
+}
+
+/// The memory that the control groups of this process allow it, bytes; none if they do not limit it.
+pub fn memory_limit() -> Option<u64> {
+    let folders = control_group_folders(&control_groups(std::process::id()));
+    let limit = |folder: &PathBuf| {
+        let read = |name| fs::read_to_string(folder.join(name)).ok()?.trim().parse::<u64>().ok();
+        ["memory.limit_in_bytes", "memory.high", "memory.max"].into_iter().filter_map(read).min()
+    };
+    folders.iter().filter_map(limit).min()
 }
 
 fn mount(line: &str) -> Option<Mount> {

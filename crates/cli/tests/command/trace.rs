@@ -189,6 +189,47 @@ fn a_command_is_recorded() {
     assert!(scratch.is_tidy());
 }
 
+/// A control group of memory, which goes with the value.
+struct Memory(PathBuf);
+
+impl Memory {
+    fn limited(bytes: u64) -> Option<Memory> {
+        let group = Memory(PathBuf::from(format!("/sys/fs/cgroup/memory/iowhy-test-{}", std::process::id())));
+        fs::create_dir(&group.0).ok()?;
+        fs::write(group.0.join("memory.limit_in_bytes"), bytes.to_string()).ok().map(|()| group)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn the_recorder_stays_within_the_memory_of_its_control_group() {
+    if !permitted() {
+        return;
+    }
+    let Some(group) = Memory::limited(96 << 20) else {
+        println!("not decided: this machine has no control groups of memory (version 1)");
+        return;
+    };
+    let scratch = Scratch::new("memory");
+    scratch.write("data", &vec![1; 1 << 20]);
+    let procs = group.0.join("cgroup.procs");
+    let record = scratch.command("trace record --json -o out.parquet -- dd if=data of=/dev/null bs=16 status=none");
+    let mut inside = Command::new("sh");
+    inside.args(["-c", "echo $$ > \"$0\"; exec \"$@\""]).arg(&procs);
+    inside.arg(record.get_program()).args(record.get_args()).current_dir(&scratch.0);
+    inside.envs(record.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let output = inside.output().expect("sh starts");
+    assert!(output.status.success(), "{:?} {}", output.status, text(&output.stderr));
+    assert!(text(&output.stderr).contains("for want of memory"), "{}", text(&output.stderr));
+    scratch.ends("trace stat out.parquet", 0);
+    assert!(scratch.is_tidy());
+}
+
 /// The calls that read so many bytes and are replayed, of a trace of `command` which reads the file `data`.
 fn replayed_reads(scratch: &Scratch, command: &[&str], len: u64) -> (u64, u64, String) {
     let mut record = scratch.command("trace record -o calls.parquet --");

@@ -117,12 +117,7 @@ impl Watch {
         let known = self.groups.len();
         let mut waiting = self.roots.clone();
         while let Some(pid) = waiting.pop() {
-            for line in fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default().lines() {
-                let mut parts = line.splitn(3, ':').skip(1);
-                if let (Some(controllers), Some(path)) = (parts.next(), parts.next()) {
-                    self.groups.insert((controllers.to_owned(), path.to_owned()));
-                }
-            }
+            self.groups.extend(machine::control_groups(pid));
             if let Some(status) = fs::read_to_string(format!("/proc/{pid}/stat")).ok()
                 && let Some((_, rest)) = status.rsplit_once(')')
             {
@@ -138,33 +133,11 @@ impl Watch {
             waiting.extend(children.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()).take(64));
         }
         if self.groups.len() > known {
-            for folder in self.folders() {
+            for folder in machine::control_group_folders(&self.groups) {
                 let now = counted(&folder);
                 self.before.entry(folder).or_insert(now);
             }
         }
-    }
-
-    /// Folders of the control groups that were seen, and of those above them.
-    fn folders(&self) -> Vec<PathBuf> {
-        let mounts = machine::current_mounts();
-        let mut folders = BTreeSet::new();
-        for (controllers, path) in self.groups.iter().filter(|(_, path)| path != "/") {
-            let of = |mount: &&machine::Mount| match controllers.as_str() {
-                "" => mount.filesystem == "cgroup2",
-                known => {
-                    let options = mount.super_options.split(',');
-                    mount.filesystem == "cgroup" && known.split(',').all(|one| options.clone().any(|own| own == one))
-                }
-            };
-            let Some(mount) = mounts.iter().find(of) else { continue };
-            let mut folder = Path::new(path.trim_start_matches('/'));
-            while !folder.as_os_str().is_empty() {
-                folders.insert(mount.point.join(folder));
-                folder = folder.parent().unwrap_or(Path::new(""));
-            }
-        }
-        folders.into_iter().collect()
     }
 
     /// Writes what is known into a trace; `usage` of a command that ended.
@@ -186,7 +159,7 @@ impl Watch {
         for (key, value) in &self.process {
             set("process", key, value);
         }
-        let folders = self.folders();
+        let folders = machine::control_group_folders(&self.groups);
         for folder in &folders {
             for name in LIMITS {
                 let value = text(folder.join(name)).filter(|value| !UNLIMITED.contains(&value.as_str()));
