@@ -43,6 +43,15 @@ fn iowhy(line: &str) -> Output {
         .expect("the command starts")
 }
 
+/// Notes that a test could not be decided on this machine: `cargo xtask test` counts these notes.
+fn not_decided(what: &str) {
+    use std::io::Write;
+    println!("not decided: {what}");
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("not-decided");
+    let file = fs::File::options().create(true).append(true).open(path);
+    file.and_then(|mut file| writeln!(file, "{what}")).expect("the note is kept");
+}
+
 /// A folder of a test's own that goes with its value.
 struct Folder(PathBuf);
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use iowhy_live::ledger::{Ledger, LoopOptions};
 use serde_json::Value;
 
-use super::{check_schema, text};
+use super::{check_schema, not_decided, text};
 
 /// A folder for one test, with the ledgers of what is run in it.
 struct Scratch(PathBuf);
@@ -212,7 +212,7 @@ fn the_recorder_stays_within_the_memory_of_its_control_group() {
         return;
     }
     let Some(group) = Memory::limited(96 << 20) else {
-        println!("not decided: this machine has no control groups of memory (version 1)");
+        not_decided("recorder in 64 MiB: no control groups of memory, version 1");
         return;
     };
     let scratch = Scratch::new("memory");
