@@ -3,7 +3,7 @@
     python xtask/oracles/dip.py           answers only
     python xtask/oracles/dip.py --table   also simulates the table that dip.rs has, which takes minutes
 
-NumPy 2.2. Writes crates/lab/tests/vectors/dip.json.
+NumPy 2.2. Writes crates/stats/tests/vectors/dip.json.
 """
 import json
 import math
@@ -14,7 +14,7 @@ import sys
 import diptest
 import numpy as np
 
-OUT = pathlib.Path(__file__).parents[2] / "crates/lab/tests/vectors/dip.json"
+OUT = pathlib.Path(__file__).parents[2] / "crates/stats/tests/vectors/dip.json"
 LEVELS = [0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995,
           0.9999]
 SIZES = [4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 30, 40, 60, 100, 200, 500, 1000, 3000, 10000]

@@ -1,6 +1,6 @@
 """Frozen answers of SciPy 1.16 (NumPy 2.2) for `stats::drift`: kendalltau against time, theilslopes.
 
-Writes crates/lab/tests/vectors/drift.json.
+Writes crates/stats/tests/vectors/drift.json.
 """
 import json
 import pathlib
@@ -8,7 +8,7 @@ import pathlib
 import numpy as np
 from scipy.stats import kendalltau, theilslopes
 
-OUT = pathlib.Path(__file__).parents[2] / "crates/lab/tests/vectors/drift.json"
+OUT = pathlib.Path(__file__).parents[2] / "crates/stats/tests/vectors/drift.json"
 rng = np.random.default_rng(1)
 cases = []
 for size in [3, 4, 5, 7, 10, 15, 20, 33, 50, 51, 80, 200]:

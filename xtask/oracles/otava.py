@@ -1,6 +1,6 @@
 """Answers of Apache Otava 0.8.0 (NumPy 2, SciPy 1.16) for change points.
 
-Writes crates/lab/tests/vectors/change_points.json:
+Writes crates/stats/tests/vectors/change_points.json:
 
     python xtask/oracles/otava.py
 
@@ -107,7 +107,7 @@ def main():
             if all([p[0] for p in run] == [p[0] for p in runs[0]] for run in runs):
                 original = runs[0]
         out.append({"name": name, "values": values, "windowed": windows, "e_divisive": original})
-    target = pathlib.Path(__file__).parents[2] / "crates/lab/tests/vectors/change_points.json"
+    target = pathlib.Path(__file__).parents[2] / "crates/stats/tests/vectors/change_points.json"
     lines = ",\n".join(json.dumps(entry) for entry in out)
     target.write_text(f"[\n{lines}\n]\n")
 

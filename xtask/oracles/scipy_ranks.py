@@ -2,7 +2,7 @@
 
 SciPy 1.16.3, NumPy 2.2, Python 3.11 and benchstat of golang.org/x/perf 20260908. From the root,
     python xtask/oracles/scipy_ranks.py path/to/benchstat
-writes crates/lab/tests/vectors/ranks.json. Samples are whole multiples of 1/64 or 1/4096, so that the JSON is short and
+writes crates/stats/tests/vectors/ranks.json. Samples are whole multiples of 1/64 or 1/4096, so that the JSON is short and
 exact. `klotz` counts all ways to deal the pooled values out; it is the definition of the exact test with ties, which
 SciPy has only by permutation.
 """
@@ -21,7 +21,7 @@ import warnings
 import numpy as np
 from scipy import special, stats
 
-OUT = pathlib.Path(__file__).parents[2] / "crates/lab/tests/vectors/ranks.json"
+OUT = pathlib.Path(__file__).parents[2] / "crates/stats/tests/vectors/ranks.json"
 warnings.simplefilter("ignore")
 rng = np.random.default_rng(20251)
 

@@ -3,7 +3,7 @@
 
     python xtask/oracles/scipy_resampling.py [BENCHSTAT [PYTHON_WITH_ARCH]]
 
-Without the programs their old answers are kept. NumPy 2.2. Writes crates/lab/tests/vectors/resampling.json.
+Without the programs their old answers are kept. NumPy 2.2. Writes crates/stats/tests/vectors/resampling.json.
 """
 import csv
 import io
@@ -20,7 +20,7 @@ from scipy.special import ndtri
 from scipy.stats import _resampling
 from scipy.stats.mstats import hdquantiles, hdquantiles_sd
 
-OUT = pathlib.Path(__file__).parents[2] / "crates/lab/tests/vectors/resampling.json"
+OUT = pathlib.Path(__file__).parents[2] / "crates/stats/tests/vectors/resampling.json"
 ARCH = """
 import json, sys
 from arch.bootstrap import optimal_block_length

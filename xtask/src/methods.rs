@@ -3,7 +3,7 @@
 use crate::{Outcome, root};
 use iowhy_lab::compare::trials::{SOURCES, Share, Trial, false_modes, second_mode, trial};
 use iowhy_lab::compare::{Adjust, Settings};
-use iowhy_lab::stats::autocorrelation::Order;
+use iowhy_stats::autocorrelation::Order;
 use std::fmt::Write;
 
 const BEGIN: &str = "<!-- cargo xtask methods: begin -->\n";

@@ -8,7 +8,7 @@ use iowhy_lab::compare::text::Style;
 use iowhy_lab::explain::text::text as explain_text;
 use iowhy_lab::plant::{self, Case, Score};
 use iowhy_lab::rules::page::with_table;
-use iowhy_lab::stats::share::interval;
+use iowhy_stats::share::interval;
 use serde_json::json;
 
 use crate::{Outcome, root};

@@ -8,8 +8,8 @@ use anyhow::bail;
 use clap::Args;
 use iowhy_lab::calibrate::{self, Ask};
 use iowhy_lab::compare::Settings;
-use iowhy_lab::metric::Group;
 use iowhy_lab::store::{self, Store, StoreError};
+use iowhy_stats::metric::Group;
 use serde_json::json;
 
 use crate::output::{self, Exit};

@@ -8,10 +8,10 @@ use iowhy_lab::compare::{self, Adjust, Calibration, Comparison, Settings, TailSh
 use iowhy_lab::diagnose::{Problem, Problems};
 use iowhy_lab::format::samples;
 use iowhy_lab::format::samples::benchstat::Benchmarks;
-use iowhy_lab::metric::Group;
-use iowhy_lab::stats::Better;
-use iowhy_lab::stats::autocorrelation::Order;
 use iowhy_lab::store::{self, Store, StoreError};
+use iowhy_stats::Better;
+use iowhy_stats::autocorrelation::Order;
+use iowhy_stats::metric::Group;
 
 use crate::output::{self, Exit};
 

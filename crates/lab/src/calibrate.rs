@@ -11,9 +11,9 @@ use iowhy_stack::rng::Rng;
 use serde_json::{Value, json};
 
 use crate::compare::{Calibration, Design, Settings, Verdict, compare};
-use crate::metric::{Column, Group, RunFacts};
-use crate::stats::{median_sorted, share, sorted};
 use crate::text;
+use iowhy_stats::metric::{Column, Group, RunFacts};
+use iowhy_stats::{median_sorted, share, sorted};
 
 /// What is asked.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,7 +34,7 @@ pub fn of_runs(group: &Group, ask: &Ask) -> Vec<Calibration> {
     for column in &group.columns {
         let wanted = &ask.settings.metrics;
         let known = if wanted.is_empty() {
-            crate::metric::HEADLINES.contains(&column.metric.name.as_str())
+            iowhy_stats::metric::HEADLINES.contains(&column.metric.name.as_str())
         } else {
             wanted.contains(&column.metric.name)
         };
@@ -170,7 +170,7 @@ pub fn text(found: &[Calibration], ask: &Ask) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metric::Metric;
+    use iowhy_stats::metric::Metric;
 
     fn runs(values: Vec<f64>) -> Group {
         let facts = RunFacts { job: "a job".to_owned(), ..RunFacts::default() };

@@ -40,10 +40,10 @@ pub mod text;
 pub mod trials;
 pub mod warning;
 
-use crate::metric::{Group, HEADLINES, Metric};
-use crate::stats::autocorrelation::Order;
-use crate::stats::modes::Mode;
-use crate::stats::{Method, multiple};
+use iowhy_stats::autocorrelation::Order;
+use iowhy_stats::metric::{Group, HEADLINES, Metric};
+use iowhy_stats::modes::Mode;
+use iowhy_stats::{Method, multiple};
 use warning::Warning;
 
 /// How p-values of many rows are adjusted.

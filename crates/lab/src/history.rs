@@ -1,7 +1,7 @@
 //! Where a metric changed over a history of runs.
 //!
 //! A series is one metric of one job in one place on one machine, a value for each run. Its change points come from
-//! [`crate::stats::change_points`]; changes smaller than the least that matters are taken out again, the smallest
+//! [`iowhy_stats::change_points`]; changes smaller than the least that matters are taken out again, the smallest
 //! first. Over all series together p-values are adjusted (Benjamini & Hochberg): of the series said to change, no more
 //! than
 //! alpha are expected not to. The newest segment may drift: Mann and Kendall's test of its innovations, so that values
@@ -15,9 +15,9 @@
 use rayon::prelude::*;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-use crate::metric::{Group, HEADLINES, Metric};
-use crate::stats::change_points::{self, ChangePoint, Windows, innovations};
-use crate::stats::{Better, Method, drift, multiple};
+use iowhy_stats::change_points::{self, ChangePoint, Windows, innovations};
+use iowhy_stats::metric::{Group, HEADLINES, Metric};
+use iowhy_stats::{Better, Method, drift, multiple};
 
 pub mod read;
 pub mod report;

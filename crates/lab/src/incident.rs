@@ -28,9 +28,9 @@ use iowhy_stack::outcome::{Outcome, Plan, RunError};
 use iowhy_stack::sim;
 
 use crate::diagnose::Problem;
-use crate::stats::mmtests::Statistic;
 use claims::{Checks, ClaimResult, Why};
 use file::{Figure, Incident, Row};
+use iowhy_stats::mmtests::Statistic;
 use metric::Metric;
 use scenario::{Average, Scenario};
 

@@ -3,7 +3,14 @@
 use iowhy_stack::device::DeviceStats;
 use iowhy_stack::histogram::Histogram;
 use iowhy_stack::layers::{Commands, IostatDir, Layers};
+use iowhy_stats::modes::Mode;
 use serde_json::{Map, Value, json};
+
+/// Modes as JSON: none, or the lower and the higher one.
+pub fn modes(modes: Option<&[Mode; 2]>) -> Value {
+    let one = |mode: &Mode| json!({ "mean": mode.mean, "min": mode.min, "max": mode.max, "runs": mode.count });
+    modes.into_iter().flatten().map(one).collect()
+}
 
 /// A latency or time histogram in ns: number, smallest, mean, quantiles, largest.
 pub fn phase(histogram: &Histogram) -> Value {

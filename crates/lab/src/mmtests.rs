@@ -10,8 +10,8 @@
 //! Source: the layout by running compare-mmtests.pl on constructed data, the older widths from reports of 2016 to 2018.
 //! Known deviations: no star for subselection data, whose interval comes from random draws.
 
-use crate::stats::Better;
-use crate::stats::mmtests::{Statistic, amean, gain_pct, stddev};
+use iowhy_stats::Better;
+use iowhy_stats::mmtests::{Statistic, amean, gain_pct, stddev};
 
 /// Widths of a table.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -20,9 +20,9 @@ use serde_json::{Map, Value, json};
 
 use crate::diagnose::{Problem, Span};
 use crate::rules::RULES;
-use crate::stats::METHODS;
-use crate::stats::mmtests::STATISTICS;
 use crate::text;
+use iowhy_stats::METHODS;
+use iowhy_stats::mmtests::STATISTICS;
 
 /// Kinds in the order of the lists, with a line on each.
 pub const KINDS: &[(&str, &str)] = &[

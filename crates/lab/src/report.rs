@@ -34,9 +34,9 @@ use crate::explain::source::Gathered;
 use crate::explain::{Explanation, json as explanation_json, text};
 use crate::history::{self, Traced};
 use crate::measure::finite;
-use crate::metric::{Group, HEADLINES};
 use crate::store::{Filter, Store, StoreError, moment};
 use crate::trace::join::UNKNOWN_FILE;
+use iowhy_stats::metric::{Group, HEADLINES};
 use survey::Survey;
 use tally::Tally;
 

@@ -1,7 +1,7 @@
 //! Every percent of the tables of 2018 comes out again from the figures beside it, within what rounding may do.
 
-use iowhy_lab::stats::Better;
-use iowhy_lab::stats::mmtests::gain_pct;
+use iowhy_stats::Better;
+use iowhy_stats::mmtests::gain_pct;
 
 const TABLES: &str = include_str!("data/2018-readahead-window.txt");
 /// Half of the last digit of figures and percents.

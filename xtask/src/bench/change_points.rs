@@ -6,8 +6,8 @@
 
 use super::peer::Peer;
 use super::{Aim, Figure, Measure, Setting, compare, timed};
-use iowhy_lab::stats::change_points::{ChangePoint, Settings, Windows, e_divisive, end_anchored, windowed};
 use iowhy_stack::rng::Rng;
+use iowhy_stats::change_points::{ChangePoint, Settings, Windows, e_divisive, end_anchored, windowed};
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::path::PathBuf;

@@ -8,8 +8,8 @@ use super::peer::Peer;
 use super::{Aim, Figure, Measure, Sample, Setting, compare, timed};
 use iowhy_lab::compare::trials;
 use iowhy_lab::compare::{Settings, Verdict};
-use iowhy_lab::stats::{bootstrap, permutation, sorted};
 use iowhy_stack::rng::Rng;
+use iowhy_stats::{bootstrap, permutation, sorted};
 use serde_json::json;
 use std::cell::RefCell;
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use iowhy_lab::stats::share::interval;
+use iowhy_stats::share::interval;
 
 use super::score::{Score, Worth};
 

@@ -18,9 +18,9 @@ use std::fmt::Write;
 
 use super::text::shown;
 use crate::format::samples::benchstat::Benchmarks;
-use crate::metric::Group;
-use crate::stats::rank::{self, Ranks};
-use crate::stats::{bootstrap, mann_whitney, median_sorted};
+use iowhy_stats::metric::Group;
+use iowhy_stats::rank::{self, Ranks};
+use iowhy_stats::{bootstrap, mann_whitney, median_sorted};
 
 /// Level of the tests.
 const ALPHA: f64 = 0.05;
@@ -595,7 +595,7 @@ impl Table<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metric::{Column, Metric};
+    use iowhy_stats::metric::{Column, Metric};
     use serde_json::Value;
 
     #[test]

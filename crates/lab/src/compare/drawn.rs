@@ -4,7 +4,7 @@
 //! which a stray sample does not move; how many share one is told.
 
 use super::Row;
-use crate::stats::{median_sorted, sorted};
+use iowhy_stats::{median_sorted, sorted};
 
 /// Columns of the samples in their order.
 pub const COLUMNS: usize = 24;
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
     use crate::compare::Verdict;
     use crate::compare::text::tests::row;
-    use crate::stats::Better;
+    use iowhy_stats::Better;
 
     #[test]
     fn neighbours_share_a_column_by_their_median() {
@@ -82,7 +82,7 @@ mod tests {
         let mut row = row(Better::Lower, (3.0, 6.0), Verdict::Regression);
         assert_eq!(of(&row).places, None);
         assert_eq!((of(&row).range, of(&row).per_column), ((1.0, 2.0), 1.0));
-        let mode = crate::stats::modes::Mode {
+        let mode = iowhy_stats::modes::Mode {
             mean: 1.0,
             centre: 1.0,
             min: 1.0,

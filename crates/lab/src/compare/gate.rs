@@ -7,7 +7,7 @@
 
 use super::warning::Warning;
 use super::{Comparison, Row, Verdict};
-use crate::stats::Better;
+use iowhy_stats::Better;
 
 /// What a gate says of a metric, or of all.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
     use crate::compare::gate;
     use crate::compare::text::tests::{comparison, row};
-    use crate::stats::Better;
+    use iowhy_stats::Better;
 
     #[test]
     fn each_annotation_is_a_line_whatever_is_in_it() {

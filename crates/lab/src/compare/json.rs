@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::gate::{self, Gate};
 use super::warning::Warning;
 use super::{Calibration, Comparison, Row, Summary, TailShift};
-use crate::stats::modes::Mode;
+use iowhy_stats::modes::Mode;
 
 /// The document of a comparison.
 pub fn compare(comparison: &Comparison) -> Value {

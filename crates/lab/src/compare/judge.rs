@@ -15,10 +15,10 @@ use iowhy_stack::rng::Rng;
 
 use super::warning::Warning;
 use super::{Effect, Row, Settings, Summary, TailShift, Verdict};
-use crate::metric::{Column, Group};
-use crate::stats::autocorrelation::Order;
-use crate::stats::bootstrap::Interval;
-use crate::stats::{
+use iowhy_stats::autocorrelation::Order;
+use iowhy_stats::bootstrap::Interval;
+use iowhy_stats::metric::{Column, Group};
+use iowhy_stats::{
     Better, Method, anderson_darling, autocorrelation, bootstrap, drift, effect, equivalence, fisher, harrell_davis,
     hodges_lehmann, kolmogorov_smirnov, mann_whitney, median_sorted, mmtests, modes, permutation, power, signed_rank,
     sorted,

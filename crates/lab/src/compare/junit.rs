@@ -111,7 +111,7 @@ mod tests {
     use super::*;
     use crate::compare::text::tests::{comparison, row};
     use crate::compare::{Verdict, gate};
-    use crate::stats::Better;
+    use iowhy_stats::Better;
 
     #[test]
     fn a_case_for_each_metric_with_what_became_of_it() {

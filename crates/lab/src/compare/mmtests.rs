@@ -5,10 +5,10 @@
 use std::fmt::Write;
 
 use super::text::shown;
-use crate::metric::Group;
 use crate::mmtests::{Layout, Operation, default_statistics, table};
-use crate::stats::Better;
-use crate::stats::mmtests::is_total_loss;
+use iowhy_stats::Better;
+use iowhy_stats::metric::Group;
+use iowhy_stats::mmtests::is_total_loss;
 
 /// The tables of some groups, the first of which is the base. `metrics` are those to show; empty for all.
 pub fn text(groups: &[Group], metrics: &[String]) -> String {
@@ -63,7 +63,7 @@ fn lost<'a>(operations: &'a [Operation], labels: &'a [&str]) -> Vec<(&'a str, &'
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metric::{Column, Metric};
+    use iowhy_stats::metric::{Column, Metric};
 
     fn group(label: &str, columns: &[(&str, &[f64])]) -> Group {
         let column = |(name, values): &(&str, &[f64])| Column {

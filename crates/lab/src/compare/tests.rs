@@ -1,7 +1,7 @@
 use super::trials::{self, SOURCES, group};
 use super::*;
-use crate::metric::{Column, RunFacts};
-use crate::stats::Better;
+use iowhy_stats::Better;
+use iowhy_stats::metric::{Column, RunFacts};
 
 fn row(a: &[f64], b: &[f64]) -> Row {
     compare(&group("a", a.to_vec()), &group("b", b.to_vec()), &Settings::default()).rows.remove(0)
@@ -133,7 +133,7 @@ fn a_slow_mode_is_found_although_the_centre_stays() {
     assert_eq!(row.verdict, Verdict::Regression, "{told:?}");
     let shares: Vec<f64> = row.b.modes.iter().map(|mode| mode.share).collect();
     assert_eq!(shares, [0.25, 0.75]);
-    assert!(row.methods.iter().any(|method| method.name == crate::stats::fisher::METHOD.name), "{:?}", row.methods);
+    assert!(row.methods.iter().any(|method| method.name == iowhy_stats::fisher::METHOD.name), "{:?}", row.methods);
 }
 
 #[test]

@@ -12,8 +12,8 @@ use super::gate::{self, Gate, Outcome};
 use super::warning::Warning;
 use super::{Calibration, Comparison, Row, Summary, Verdict};
 use crate::picture;
-use crate::stats::modes::Mode;
 use crate::text::{columns, wrap};
+use iowhy_stats::modes::Mode;
 
 /// Widest line.
 const WIDTH: usize = 80;
@@ -443,8 +443,8 @@ pub(super) mod tests {
 
     use super::*;
     use crate::compare::Settings;
-    use crate::metric::Metric;
-    use crate::stats::{Better, mann_whitney};
+    use iowhy_stats::metric::Metric;
+    use iowhy_stats::{Better, mann_whitney};
 
     fn side(values: &[f64]) -> Summary {
         let n = values.len();

@@ -9,8 +9,8 @@ use iowhy_stack::rng::Rng;
 use rayon::prelude::*;
 
 use super::{Settings, Verdict, compare};
-use crate::metric::{Column, Group, Metric};
-use crate::stats::{modes, share};
+use iowhy_stats::metric::{Column, Group, Metric};
+use iowhy_stats::{modes, share};
 
 /// Draws samples.
 type Draw = fn(&mut Rng, usize) -> Vec<f64>;

@@ -8,7 +8,7 @@ use super::digest::{Digest, Time};
 use super::{MATERIAL_PCT, Side};
 use crate::compare::Verdict;
 use crate::measure::share;
-use crate::stats::mann_whitney;
+use iowhy_stats::mann_whitney;
 
 /// What a figure counts.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

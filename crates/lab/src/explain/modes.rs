@@ -1,6 +1,6 @@
 //! The modes within one set of runs, as two sides: the runs of the fast mode, and those of the slow one.
 //!
-//! The runs are grouped by their time for an operation ([`stats::modes`](crate::stats::modes)): first by the plain rule
+//! The runs are grouped by their time for an operation ([`stats::modes`](iowhy_stats::modes)): first by the plain rule
 //! for simulated runs, which repeat to the last digit, then by the test for measured ones. Of more than two modes the
 //! fastest and the slowest are explained. A set of one mode is set against itself, which leaves nothing to explain.
 //!
@@ -11,7 +11,7 @@ use super::Side;
 use super::delta::time_per_operation;
 use super::source::Gathered;
 use crate::diagnose::{Problem, Span};
-use crate::stats::modes;
+use iowhy_stats::modes;
 
 /// Runs that there have to be at least.
 const LEAST: usize = 2;

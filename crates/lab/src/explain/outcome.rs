@@ -17,7 +17,7 @@
 use super::delta::{Delta, SURE_SINGLE};
 use super::{Explanation, Finding, MATERIAL_PCT, Side};
 use crate::rules::Rule;
-use crate::stats::welch;
+use iowhy_stats::welch;
 
 /// What became of a finding.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -28,13 +28,13 @@ use super::{Side, modes, wall};
 use crate::diagnose::{Problem, Problems, Span};
 use crate::incident::command::{plan_of_command, repetition};
 use crate::incident::{self, IncidentError};
-use crate::metric::Group;
 use crate::report::tally::Tally;
 use crate::rules::Need;
 use crate::store::{Kind, Store, StoreError, StoredRun};
 use crate::trace;
 use crate::trace::join::{Who, beside, join};
 use crate::trace::settings::Settings;
+use iowhy_stats::metric::Group;
 
 /// Where the events of a run can be had once more.
 #[derive(Clone, Debug)]

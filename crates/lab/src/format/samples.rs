@@ -14,7 +14,7 @@ pub mod sysbench;
 use std::collections::HashMap;
 
 use crate::diagnose::{Problem, Problems, Span};
-use crate::metric::{Column, Group, Metric, RunFacts};
+use iowhy_stats::metric::{Column, Group, Metric, RunFacts};
 
 /// A format of files with samples.
 pub struct Format {

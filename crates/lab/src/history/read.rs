@@ -10,7 +10,7 @@
 
 use super::{Point, Series};
 use crate::diagnose::{Problem, Problems, Span};
-use crate::metric::Metric;
+use iowhy_stats::metric::Metric;
 
 const TIMES: &[&str] = &["time", "timestamp", "date"];
 const RUNS: &[&str] = &["run", "run_id", "commit", "sha"];

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::diagnose::Problems;
-use crate::metric::{Column, RunFacts};
 use iowhy_stack::rng::Rng;
+use iowhy_stats::metric::{Column, RunFacts};
 
 /// Roughly normal noise with deviation 1: the sum of twelve uniform values.
 fn noise(rng: &mut Rng) -> f64 {

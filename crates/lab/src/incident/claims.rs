@@ -12,7 +12,7 @@ pub(super) mod stale_cache;
 
 use super::file::Claim;
 use super::{IncidentResult, RowResult, extremes, mean};
-use crate::stats::mmtests::gain_pct;
+use iowhy_stats::mmtests::gain_pct;
 
 /// Checks one claim: fills in what was seen.
 pub(super) type Check = fn(&IncidentResult, &Claim, &mut ClaimResult);
@@ -123,7 +123,7 @@ fn order(result: &IncidentResult, claim: &Claim, checked: &mut ClaimResult) {
         .count();
     let means: Vec<String> =
         rows.iter().map(|row| format!("{} {:.1} {}", row.id, row.simulated(), metric.unit)).collect();
-    let sign = if metric.better == crate::stats::Better::Lower { " > " } else { " < " };
+    let sign = if metric.better == iowhy_stats::Better::Lower { " > " } else { " < " };
     checked.evidence.push(means.join(sign));
     checked.evidence.push(format!("in this order in {in_order} of {} sequences", result.sequences));
 }
@@ -247,7 +247,7 @@ pub(super) mod tests {
     use crate::incident::metric;
     use crate::incident::scenario::{self, Average};
     use crate::incident::{Source, file};
-    use crate::stats::mmtests::Statistic;
+    use iowhy_stats::mmtests::Statistic;
 
     /// A result without runs: rows of seconds or MB/s, and compared pairs.
     pub(in crate::incident) fn result(metric: &str, rows: &[(&str, &[f64])]) -> IncidentResult {

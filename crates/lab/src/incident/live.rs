@@ -31,8 +31,8 @@ use crate::backend;
 use crate::diagnose::Problems;
 use crate::fio::World;
 use crate::run::{self, Keep, Made, Request, RunRequest};
-use crate::stats::bootstrap;
 use ground::Grounds;
+use iowhy_stats::bootstrap;
 
 /// Where a side runs.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

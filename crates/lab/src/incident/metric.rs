@@ -4,7 +4,7 @@ use iowhy_stack::outcome::{Outcome, ThreadTotals};
 
 use crate::diagnose::Problem;
 use crate::iostat::{DiskStats, Sample, monitor_value};
-use crate::stats::Better;
+use iowhy_stats::Better;
 
 /// A figure of a run.
 #[derive(Debug)]

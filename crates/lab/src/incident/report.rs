@@ -8,8 +8,8 @@ use super::claims::ClaimResult;
 use super::file::Figure;
 use super::live::{self, LiveResult};
 use super::{IncidentResult, Known, RowResult, combine, tables};
-use crate::stats::modes;
 use crate::{measure, text};
+use iowhy_stats::modes;
 
 /// The row that others of its report are compared with: its first calibration row.
 fn base<'a>(result: &'a IncidentResult, row: &RowResult) -> Option<&'a RowResult> {
@@ -349,7 +349,7 @@ fn row_json(row: &RowResult) -> Value {
         },
         "spread": { "min": measure::finite(low), "max": measure::finite(high) },
         "samples": row.values.iter().map(|value| measure::finite(*value)).collect::<Vec<_>>(),
-        "modes": modes::json(modes::two(&row.values).as_ref()),
+        "modes": measure::modes(modes::two(&row.values).as_ref()),
         "event_hashes": row.samples().map(|sample| measure::hash(sample.outcome.event_hash)).collect::<Vec<_>>(),
         "layers": one.and_then(|run| run.samples.first()).map(|sample| measure::layers(sample.layers())),
     })

@@ -19,8 +19,8 @@ use super::command::plan_of_command;
 use super::file::{Figure, Incident, Row, Table, word};
 use super::metric::{self, CHANGE_PCT, Metric};
 use super::{IncidentError, RowResult, RunResult, Source};
-use crate::stats::Better;
-use crate::stats::mmtests::Statistic;
+use iowhy_stats::Better;
+use iowhy_stats::mmtests::Statistic;
 
 /// A scenario file.
 #[derive(Clone, Debug, Deserialize)]

@@ -6,7 +6,7 @@ use super::file::{Figure, Incident, Table};
 use super::{IncidentResult, RowResult};
 use crate::measure::finite;
 use crate::mmtests::{self, Layout};
-use crate::stats::Better;
+use iowhy_stats::Better;
 
 /// The layout in which the table was published.
 fn layout(table: &Table) -> Layout {
@@ -155,7 +155,7 @@ mod tests {
         let incident = window()?;
         let mut ids = Vec::new();
         for table in &incident.tables {
-            assert!(crate::stats::mmtests::Statistic::parse(&table.statistic).is_some(), "{}", table.name);
+            assert!(iowhy_stats::mmtests::Statistic::parse(&table.statistic).is_some(), "{}", table.name);
             for (column, key) in Table::COLUMNS.iter().flat_map(|c| table.keys.iter().map(move |k| (c, k))) {
                 ids.push(table.cell_id(column, key));
             }

@@ -17,7 +17,7 @@ use iowhy_stack::rng::Rng;
 
 use super::{Ecdf, Shift, Sizes};
 use crate::explain::digest::kind_of;
-use crate::stats::harrell_davis;
+use iowhy_stats::harrell_davis;
 
 /// Kinds of calls, by [`kind_of`].
 pub const OPS: [&str; 3] = ["read", "write", "sync"];

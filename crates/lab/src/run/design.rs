@@ -15,7 +15,7 @@
 use iowhy_stack::rng::Rng;
 
 use super::{Finished, RunRequest, report};
-use crate::stats::{self, bootstrap, hodges_lehmann};
+use iowhy_stats::{self, bootstrap, hodges_lehmann};
 
 /// The stopping rule: go on until the interval is narrow, or the budget is spent.
 #[derive(Copy, Clone, Debug, PartialEq)]
@@ -158,8 +158,8 @@ pub fn precision(request: &RunRequest, runs: &[Finished], pct: f64) -> Option<Pr
         }
     };
     let (first, rest) = table.split_first()?;
-    let sorted = stats::sorted(&first.1);
-    let middle = stats::median_sorted(&sorted);
+    let sorted = iowhy_stats::sorted(&first.1);
+    let middle = iowhy_stats::median_sorted(&sorted);
     let mut places = Vec::new();
     if rest.is_empty() {
         let interval = bootstrap::quantile_interval(&sorted, 0.5, LEVEL);

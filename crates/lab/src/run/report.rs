@@ -19,8 +19,8 @@ use super::program::Ran;
 use super::{Finished, Made, RunRequest, Until, Variant, design};
 use crate::backend::Live;
 use crate::diagnose::Problems;
-use crate::stats::modes::{self, Mode};
 use crate::{backend, measure, text};
+use iowhy_stats::modes::{self, Mode};
 
 const MIB: f64 = 1_048_576.0;
 
@@ -344,7 +344,7 @@ pub fn json(request: &RunRequest, runs: &[Finished], warnings: &Problems) -> Val
             let metrics: Map<String, Value> = spreads(request, runs, number)
                 .into_iter()
                 .map(|(name, spread)| {
-                    let modes = modes::json(spread.modes.as_ref());
+                    let modes = measure::modes(spread.modes.as_ref());
                     (name, json!({ "mean": spread.mean, "min": spread.min, "max": spread.max, "modes": modes }))
                 })
                 .collect();

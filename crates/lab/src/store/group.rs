@@ -3,7 +3,7 @@
 use rusqlite::Row;
 
 use super::{Filter, Kind, Store, StoreError, StoredRun};
-use crate::metric::{Column, Group, Metric, RunFacts};
+use iowhy_stats::metric::{Column, Group, Metric, RunFacts};
 
 impl StoredRun {
     /// What a comparison wants to know of it.

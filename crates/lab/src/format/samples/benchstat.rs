@@ -9,8 +9,8 @@
 use std::collections::HashMap;
 
 use super::{Format, Reader, first_lines, lines, number};
-use crate::metric::{Column, Group, Metric};
-use crate::stats::Better;
+use iowhy_stats::Better;
+use iowhy_stats::metric::{Column, Group, Metric};
 
 /// What it is.
 pub const FORMAT: Format = Format {

@@ -6,7 +6,7 @@
 //! mistake with its line and column.
 
 use super::{Format, Reader, first_lines, lines, number};
-use crate::metric::RunFacts;
+use iowhy_stats::metric::RunFacts;
 
 /// What it is.
 pub const FORMAT: Format = Format {

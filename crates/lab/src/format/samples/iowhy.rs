@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{Format, Reader};
-use crate::metric::RunFacts;
+use iowhy_stats::metric::RunFacts;
 
 /// What it is.
 pub const FORMAT: Format = Format {

@@ -4,7 +4,7 @@
 //! Anything else is a mistake with its line and column.
 
 use super::{Format, Reader, UNNAMED, lines, number};
-use crate::metric::Metric;
+use iowhy_stats::metric::Metric;
 
 /// What it is.
 pub const FORMAT: Format =

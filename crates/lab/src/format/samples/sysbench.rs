@@ -1,7 +1,7 @@
 //! What `sysbench fileio` prints, 0.4 to 1.1: one report or several in one file, each of them a run.
 
 use super::{Format, Reader, first_lines, number};
-use crate::metric::RunFacts;
+use iowhy_stats::metric::RunFacts;
 
 /// What it is.
 pub const FORMAT: Format = Format {

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::stats::Better;
+use iowhy_stats::Better;
 
 fn good(text: &str, format: Option<&str>) -> Group {
     let mut problems = Problems::default();

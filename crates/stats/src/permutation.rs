@@ -271,7 +271,7 @@ mod tests {
 
     fn vectors(kind: &str) -> Vec<Value> {
         let all: Value =
-            serde_json::from_str(include_str!("../../tests/vectors/resampling.json")).expect("the vectors are JSON");
+            serde_json::from_str(include_str!("../tests/vectors/resampling.json")).expect("the vectors are JSON");
         all["permutations"][kind].as_array().expect("cases").clone()
     }
 

@@ -60,7 +60,7 @@ mod tests {
     #[test]
     fn p_is_that_of_scipy() {
         let rows: Vec<(u64, u64, u64, u64, f64)> =
-            serde_json::from_str(include_str!("../../tests/vectors/fisher.json")).expect("the vectors are JSON");
+            serde_json::from_str(include_str!("../tests/vectors/fisher.json")).expect("the vectors are JSON");
         assert!(rows.len() >= 80);
         for (a_low, a_high, b_low, b_high, expected) in rows {
             let p = fisher_exact(a_low, a_high, b_low, b_high);

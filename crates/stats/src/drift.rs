@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn p_and_slope_are_those_of_scipy() {
         let cases: Vec<Value> =
-            serde_json::from_str(include_str!("../../tests/vectors/drift.json")).expect("the vectors are JSON");
+            serde_json::from_str(include_str!("../tests/vectors/drift.json")).expect("the vectors are JSON");
         assert!(cases.len() >= 50);
         for case in cases {
             let values: Vec<f64> = case["values"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();

@@ -2,7 +2,7 @@
 //!
 //! A metric's name says its unit (`p99_ns`, `read_mib_s`), so that both can be told from files of any origin.
 
-use crate::stats::Better;
+use crate::Better;
 
 /// A metric.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

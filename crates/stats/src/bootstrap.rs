@@ -694,7 +694,7 @@ mod tests {
     use serde_json::Value;
 
     fn vectors() -> Value {
-        serde_json::from_str(include_str!("../../tests/vectors/resampling.json")).expect("the vectors are JSON")
+        serde_json::from_str(include_str!("../tests/vectors/resampling.json")).expect("the vectors are JSON")
     }
 
     fn list(value: &Value) -> Vec<f64> {

@@ -374,7 +374,7 @@ mod tests {
     use super::*;
 
     fn vectors() -> Value {
-        serde_json::from_str(include_str!("../../tests/vectors/dip.json")).expect("the vectors are JSON")
+        serde_json::from_str(include_str!("../tests/vectors/dip.json")).expect("the vectors are JSON")
     }
 
     fn numbers(list: &Value) -> Vec<f64> {

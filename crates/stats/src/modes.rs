@@ -26,8 +26,6 @@
 //! [`two`] is the plain rule for runs of a simulator, which repeat to the last digit: the widest gap is much wider than
 //! either side.
 
-use serde_json::{Value, json};
-
 use super::{Method, dip, median_sorted, sorted};
 
 /// What it is.
@@ -361,12 +359,6 @@ pub fn two(values: &[f64]) -> Option<[Mode; 2]> {
     let (low, high) = (mode(values, &order[..cut]), mode(values, &order[cut..]));
     let apart = [&low, &high].iter().all(|mode| mode.count > 1 && width >= GAP_TO_WIDTH * (mode.max - mode.min));
     (apart && width > LEAST_GAP * high.max.abs()).then_some([low, high])
-}
-
-/// Modes as JSON: none, or the lower and the higher one.
-pub fn json(modes: Option<&[Mode; 2]>) -> Value {
-    let one = |mode: &Mode| json!({ "mean": mode.mean, "min": mode.min, "max": mode.max, "runs": mode.count });
-    modes.into_iter().flatten().map(one).collect()
 }
 
 /// Ascending values.

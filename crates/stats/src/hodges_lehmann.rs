@@ -378,7 +378,7 @@ mod tests {
         fn the_interval_is_what_the_test_does_not_reject(a in samples(), b in samples(), level in 0.5..0.999f64) {
             let all = brute(&a, &b);
             let found = shift(&a, &b, level).expect("both have values");
-            prop_assert_eq!(found.estimate, crate::stats::median_sorted(&all));
+            prop_assert_eq!(found.estimate, crate::median_sorted(&all));
             prop_assert!(found.low <= found.estimate && found.estimate <= found.high);
             let (edge, exact) = plain_edge(a.len(), b.len(), level);
             prop_assert_eq!(found.exact, exact);
@@ -403,7 +403,7 @@ mod tests {
                 let b: Vec<f64> =
                     (0..n).map(|i| if i < split { i as f64 * 2.0 + 1.0 } else { 2e3 + i as f64 * 2.0 + 1.0 }).collect();
                 for level in [0.9, 0.95, 0.99] {
-                    let p = crate::stats::mann_whitney::test(&a, &b).expect("both have values").p;
+                    let p = crate::mann_whitney::test(&a, &b).expect("both have values").p;
                     let found = shift(&a, &b, level).expect("both have values");
                     let outside = found.low > 0.0 || found.high < 0.0;
                     assert_eq!(outside, p <= (1.0 - level) * (1.0 + 1e-9), "{n} {split} {level} {p} {found:?}");
@@ -446,7 +446,7 @@ mod tests {
             let all = brute(&a, &b);
             let found = shift(&a, &b, 0.99).expect("both have values");
             let edge = plain_edge(400, 300, 0.99).0 as usize;
-            assert_eq!(found.estimate, crate::stats::median_sorted(&all));
+            assert_eq!(found.estimate, crate::median_sorted(&all));
             assert_eq!((found.low, found.high), (all[edge - 1], all[all.len() - edge]));
         }
     }

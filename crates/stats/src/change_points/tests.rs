@@ -8,7 +8,7 @@ use iowhy_stack::rng::Rng;
 use proptest::prelude::*;
 use serde_json::Value;
 
-const OTAVA: &str = include_str!("../../../tests/vectors/change_points.json");
+const OTAVA: &str = include_str!("../../tests/vectors/change_points.json");
 
 fn entries() -> Vec<Value> {
     let entries: Vec<Value> = serde_json::from_str(OTAVA).expect("the vectors are JSON");

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 /// The samples in ascending order: as they are if they are so already, so that several methods share one sort.
-pub(crate) fn ascending(samples: &[f64]) -> Cow<'_, [f64]> {
+pub fn ascending(samples: &[f64]) -> Cow<'_, [f64]> {
     if samples.is_sorted_by(|x, y| x <= y) {
         return Cow::Borrowed(samples);
     }
@@ -16,15 +16,15 @@ pub(crate) fn ascending(samples: &[f64]) -> Cow<'_, [f64]> {
 
 /// How often a value is in either sample.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Tied {
+pub struct Tied {
     /// In the first.
-    pub(crate) a: usize,
+    pub a: usize,
     /// In the second.
-    pub(crate) b: usize,
+    pub b: usize,
 }
 
 /// The distinct values of two ascending samples, from the smallest.
-pub(crate) fn groups<'s>(a: &'s [f64], b: &'s [f64]) -> impl Iterator<Item = Tied> + 's {
+pub fn groups<'s>(a: &'s [f64], b: &'s [f64]) -> impl Iterator<Item = Tied> + 's {
     let (mut i, mut j) = (0, 0);
     std::iter::from_fn(move || {
         let value = match (a.get(i), b.get(j)) {
@@ -46,22 +46,22 @@ pub(crate) fn groups<'s>(a: &'s [f64], b: &'s [f64]) -> impl Iterator<Item = Tie
 
 /// What two ascending samples have for ranks.
 #[derive(Copy, Clone, Debug, PartialEq)]
-pub(crate) struct Ranks {
+pub struct Ranks {
     /// Values of the first.
-    pub(crate) n: usize,
+    pub n: usize,
     /// Values of the second.
-    pub(crate) m: usize,
+    pub m: usize,
     /// Twice U of the second.
-    pub(crate) twice_u: u64,
+    pub twice_u: u64,
     /// Sum of t^3 - t over the groups of t equal values.
-    pub(crate) tie_term: f64,
+    pub tie_term: f64,
     /// Whether any two values are equal.
-    pub(crate) ties: bool,
+    pub ties: bool,
 }
 
 impl Ranks {
     /// Of two ascending samples; `None` if one is empty.
-    pub(crate) fn of(a: &[f64], b: &[f64]) -> Option<Ranks> {
+    pub fn of(a: &[f64], b: &[f64]) -> Option<Ranks> {
         if a.is_empty() || b.is_empty() {
             return None;
         }
@@ -77,38 +77,38 @@ impl Ranks {
     }
 
     /// Twice the smaller of the two U.
-    pub(crate) fn twice_smaller(&self) -> u64 {
+    pub fn twice_smaller(&self) -> u64 {
         self.twice_u.min(2 * pairs(self.n, self.m) - self.twice_u)
     }
 
     /// Deviation of U if nothing differs, given the ties; 0 if all values are equal.
-    pub(crate) fn deviation(&self) -> f64 {
+    pub fn deviation(&self) -> f64 {
         let all = (self.n + self.m) as f64;
         deviation(self.n, self.m, self.tie_term / (all * (all - 1.0)))
     }
 }
 
 /// Pairs of a value of each side.
-pub(crate) fn pairs(n: usize, m: usize) -> u64 {
+pub fn pairs(n: usize, m: usize) -> u64 {
     n as u64 * m as u64
 }
 
 /// Deviation of U; `correction` is the tie term over N (N - 1).
-pub(crate) fn deviation(n: usize, m: usize, correction: f64) -> f64 {
+pub fn deviation(n: usize, m: usize, correction: f64) -> f64 {
     let (n, m) = (n as f64, m as f64);
     // Rounding must not make a variance of nothing negative.
     (n * m / 12.0 * (n + m + 1.0 - correction)).max(0.0).sqrt()
 }
 
 /// Binomial coefficient, exact while it has less than 53 bits.
-pub(crate) fn choose(n: usize, k: usize) -> f64 {
+pub fn choose(n: usize, k: usize) -> f64 {
     let k = k.min(n - k);
     (0..k).fold(1.0, |product, i| product * (n - i) as f64 / (i + 1) as f64)
 }
 
 /// Whether U's distribution without ties is computed exactly for these sizes. For a small side the normal law is poor
 /// in the tails however large the other is; with both above 50 it is as good as the exact one.
-pub(crate) fn counts_fit(n: usize, m: usize) -> bool {
+pub fn counts_fit(n: usize, m: usize) -> bool {
     let (small, large) = (n.min(m), n.max(m));
     large <= 50 || (small <= 8 && large <= 10_000)
 }
@@ -117,7 +117,7 @@ pub(crate) fn counts_fit(n: usize, m: usize) -> bool {
 ///
 /// # Panics
 /// If the sizes are beyond [`counts_fit`].
-pub(crate) fn cumulative(n: usize, m: usize, most: usize) -> Vec<f64> {
+pub fn cumulative(n: usize, m: usize, most: usize) -> Vec<f64> {
     assert!(counts_fit(n, m), "more arrangements than 128 bits hold");
     let (small, large) = (n.min(m), n.max(m));
     let mut counts = vec![0i128; most + 1];
@@ -146,19 +146,19 @@ pub(crate) fn cumulative(n: usize, m: usize, most: usize) -> Vec<f64> {
 
 /// Frozen answers of SciPy, NumPy and benchstat.
 #[cfg(test)]
-pub(crate) fn vectors() -> serde_json::Value {
-    serde_json::from_str(include_str!("../../tests/vectors/ranks.json")).expect("the vectors are JSON")
+pub fn vectors() -> serde_json::Value {
+    serde_json::from_str(include_str!("../tests/vectors/ranks.json")).expect("the vectors are JSON")
 }
 
 /// A list of numbers of the vectors.
 #[cfg(test)]
-pub(crate) fn floats(list: &serde_json::Value) -> Vec<f64> {
+pub fn floats(list: &serde_json::Value) -> Vec<f64> {
     list.as_array().expect("a list").iter().map(|number| number.as_f64().expect("a number")).collect()
 }
 
 /// Whether two figures agree to `digits` of them.
 #[cfg(test)]
-pub(crate) fn agree(found: f64, expected: f64, digits: f64) -> bool {
+pub fn agree(found: f64, expected: f64, digits: f64) -> bool {
     found == expected || (found - expected).abs() <= 10f64.powf(-digits) * expected.abs()
 }
 

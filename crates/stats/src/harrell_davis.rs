@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn estimates_and_errors_are_scipys() {
         let vectors: Value =
-            serde_json::from_str(include_str!("../../tests/vectors/resampling.json")).expect("the vectors are JSON");
+            serde_json::from_str(include_str!("../tests/vectors/resampling.json")).expect("the vectors are JSON");
         for case in vectors["harrell_davis"].as_array().expect("cases") {
             let number = |key: &str| case[key].as_f64().expect("a number");
             let (n, q) = (number("n") as usize, number("q"));
