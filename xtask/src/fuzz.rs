@@ -630,7 +630,7 @@ mod tests {
     #[test]
     fn the_parsers_survive_a_moment() {
         let groups = groups().expect("the corpora");
-        assert!(groups.iter().all(|group| group.corpus.len() > 5 && group.targets.len() > 4));
+        assert!(groups.iter().all(|group| !group.corpus.is_empty() && !group.targets.is_empty()));
         let all = groups.iter().flat_map(|group| &group.corpus);
         assert!(all.clone().count() > 40 && all.clone().all(|text| text.len() < MAX_TEXT));
         let smoke = smoke(&groups, 1, Duration::from_millis(800));

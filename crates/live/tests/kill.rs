@@ -93,11 +93,13 @@ fn surroundings(folder: &Path) -> String {
     found.join("\n")
 }
 
-/// Numbers of our own loop devices; other tests may use some at the same time.
-fn loops() -> Vec<String> {
+/// Our own loop devices: without a file, or on files of this folder. The others are somebody else's.
+fn loops(of: &Path) -> Vec<String> {
     let disks = fs::read_dir("/sys/block").into_iter().flatten().flatten();
     let mut names: Vec<String> = disks.map(|disk| disk.file_name().to_string_lossy().into_owned()).collect();
     names.retain(|name| name.strip_prefix("loop").and_then(|nr| nr.parse::<u32>().ok()).is_some_and(|nr| nr >= 640));
+    let file = |name: &String| fs::read_to_string(format!("/sys/block/{name}/loop/backing_file")).unwrap_or_default();
+    names.retain(|name| file(name).is_empty() || Path::new(file(name).trim_end()).starts_with(of));
     names.sort();
     names
 }
@@ -124,7 +126,7 @@ fn whatever_was_killed_the_next_start_undoes_what_it_left() {
     }
     fs::write(scratch.0.join("work/setting"), "128\n").expect("a file");
     fs::write(scratch.0.join("work/precious"), "data of somebody else\n").expect("a file");
-    let (before, loops_before) = (surroundings(&scratch.0), loops());
+    let (before, loops_before) = (surroundings(&scratch.0), loops(&scratch.0));
     if !is_root() {
         println!("without root only files, folders and settings are tried");
     }
@@ -160,7 +162,7 @@ fn whatever_was_killed_the_next_start_undoes_what_it_left() {
             assert_eq!(fs::read_to_string(scratch.0.join("work/setting")).expect("a file").trim(), "128");
         }
     }
-    assert_eq!(loops(), loops_before, "loop devices that nothing is attached to count, too");
+    assert_eq!(loops(&scratch.0), loops_before, "loop devices that nothing is attached to count, too");
     let ledgers = fs::read_dir(state(&scratch.0)).expect("the folder").count();
     assert_eq!(ledgers, 0);
     println!("{begun} of {ROUNDS} left something; undone: {found:?}; in {:?}", started.elapsed());
