@@ -19,7 +19,16 @@ pub(super) const RULE: Rule = Rule {
     change: "Raise the limit, make the working set smaller, or go round the page cache (O_DIRECT).",
     refute: "With the fast side's memory as much is reclaimed.",
     since: "Control groups since 2.6.25; direct reclaim in every kernel.",
-    consequences: &["cache-too-small", "cpu-bound-submission", "writeback-throttling", "changed-job", "cold-cache"],
+    // Reads that were not made before say nothing of a device that has changed.
+    consequences: &[
+        "cache-too-small",
+        "cpu-bound-submission",
+        "writeback-throttling",
+        "changed-job",
+        "cold-cache",
+        "device-idle-exit",
+        "device-latency",
+    ],
     switches: &[super::Switch::OtherJob],
     find,
 };

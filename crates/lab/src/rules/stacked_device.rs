@@ -18,7 +18,15 @@ pub(super) const RULE: Rule = Rule {
     change: "Put the data on the file system below; use direct I/O on loop devices (losetup --direct-io=on).",
     refute: "On the file system below, the same calls take as long.",
     since: "Every kernel.",
-    consequences: &["device-latency", "device-bandwidth", "cpu-bound-submission", "device-iops-cap"],
+    // Below it the loop's own thread writes and flushes for the workload.
+    consequences: &[
+        "device-latency",
+        "device-bandwidth",
+        "cpu-bound-submission",
+        "device-iops-cap",
+        "foreign-sync",
+        "flush-cost",
+    ],
     switches: &[super::Switch::OtherJob],
     find,
 };
@@ -44,9 +52,10 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     let stacked = |kind: &str| matches!(kind, "loop" | "dm-" | "nbd" | "md" | "zram" | "ublkb");
     let deeper = stacked(&of(&slow.0)) && !stacked(&of(&fast.0)) && !of(&fast.0).is_empty();
     let buffered = slow.1 && !fast.1 && stacked(&of(&fast.0));
-    // A run that finds its pages in memory uses no disk at all.
+    // A run that finds its pages in memory uses no disk at all. What is written goes to both devices, and to both
+    // journals.
     let used = delta.of(|d| (d.commands.sectors[0] + d.commands.sectors[1]) as f64);
-    let alike = used.slow > 0.0 && (0.5..2.0).contains(&used.ratio());
+    let alike = used.slow > 0.0 && (0.5..4.0).contains(&used.ratio());
     if fuse.is_none() && !(alike && (deeper || buffered)) {
         return None;
     }
