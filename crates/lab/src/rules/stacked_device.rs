@@ -26,6 +26,7 @@ pub(super) const RULE: Rule = Rule {
         "device-iops-cap",
         "foreign-sync",
         "flush-cost",
+        "journal-commit-per-fsync",
     ],
     switches: &[super::Switch::OtherJob],
     find,
