@@ -1,7 +1,7 @@
-"""Tables of benchstat for constructed files: crates/lab/tests/vectors/benchstat.json.
+"""Tables of benchstat for constructed files: crates/compare/tests/vectors/benchstat.json.
 
 Run with benchstat (golang.org/x/perf, v0.0.0-20260908) on the PATH, or named by IOWHY_BENCHSTAT:
-    python3 xtask/oracles/benchstat.py > crates/lab/tests/vectors/benchstat.json
+    python3 xtask/oracles/benchstat.py > crates/compare/tests/vectors/benchstat.json
 """
 
 import json

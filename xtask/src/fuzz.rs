@@ -10,17 +10,23 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use iowhy_lab::diagnose::Problems;
-use iowhy_lab::fio::job::Replay;
-use iowhy_lab::format::fio_logs::{self, Columns};
-use iowhy_lab::format::iolog::Iolog;
-use iowhy_lab::format::{blktrace, samples};
-use iowhy_lab::trace::conform::recorded::Recorded;
-use iowhy_lab::trace::{self, Part, join, stat};
-use iowhy_lab::{disk, explain, fio, golden, history, run, sysbench};
+use iowhy_compare::{history, samples};
+use iowhy_fio as fio;
+use iowhy_fio::iolog::Iolog;
+use iowhy_fio::job::Replay;
+use iowhy_fio::logs::{self, Columns};
+use iowhy_lab::disk;
+use iowhy_lab::golden;
+use iowhy_lab::run;
+use iowhy_lab::sysbench;
 use iowhy_stack::rng::Rng;
 use iowhy_stack::trace::{Dev, Extent, Record, Rwbs, Seen, Trace};
 use iowhy_stack::units::{Nanos, Sector};
+use iowhy_text::diagnose::Problems;
+use iowhy_trace::format::blktrace;
+use iowhy_trace::recorded::Recorded;
+use iowhy_trace::{self as trace, Part, join, stat};
+use iowhy_why as explain;
 
 use crate::{Outcome, cargo, root};
 
@@ -386,7 +392,7 @@ fn fio_log_text(text: &str) {
     let mut problems = Problems::default();
     for number in 0..8_u32 {
         let columns = Columns { both: number & 1 > 0, offset: number & 2 > 0, issued: number & 4 > 0 };
-        let _ = fio_logs::parse("log", text, columns, &mut problems).len();
+        let _ = logs::parse("log", text, columns, &mut problems).len();
     }
     let _ = problems.render().len();
 }

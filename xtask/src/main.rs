@@ -2,6 +2,7 @@
 
 mod bench;
 mod fuzz;
+mod map;
 mod methods;
 mod plant;
 mod plant_live;
@@ -47,6 +48,12 @@ const COMMANDS: &[Command] = &[
         arguments: "[--json] [--quick] [NAME...]",
         about: "every speed figure as a ratio against its peer (docs/BENCH.md)",
         run: bench::run,
+    },
+    Command {
+        name: "map",
+        arguments: "[--check]",
+        about: "crates, rooms and arrows into docs/MAP.md; fails on an upward arrow or a circle",
+        run: map::run,
     },
     Command {
         name: "methods",

@@ -1,8 +1,8 @@
 //! `methods`: how often comparisons are wrong, as a table in docs/METHODS.md.
 
 use crate::{Outcome, root};
-use iowhy_lab::compare::trials::{SOURCES, Share, Trial, false_modes, second_mode, trial};
-use iowhy_lab::compare::{Adjust, Settings};
+use iowhy_compare::trials::{SOURCES, Share, Trial, false_modes, second_mode, trial};
+use iowhy_compare::{Adjust, Settings};
 use iowhy_stats::autocorrelation::Order;
 use std::fmt::Write;
 

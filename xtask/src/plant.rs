@@ -4,10 +4,10 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use iowhy_lab::compare::text::Style;
-use iowhy_lab::explain::text::text as explain_text;
+use iowhy_compare::text::Style;
+use iowhy_lab::plant::page::with_table;
 use iowhy_lab::plant::{self, Case, Score};
-use iowhy_lab::rules::page::with_table;
+use iowhy_lab::report::text::text as explain_text;
 use iowhy_stats::share::interval;
 use serde_json::json;
 

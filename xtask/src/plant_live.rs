@@ -19,7 +19,7 @@ mod site;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use iowhy_lab::rules::page::with_live_table;
+use iowhy_lab::plant::page::with_live_table;
 use iowhy_live::signal;
 use iowhy_stack::rng::Rng;
 use serde_json::{Value, json};

@@ -10,10 +10,10 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iowhy_lab::bisect::Verdict;
 use iowhy_lab::bisect::commit::{self, Border, References, Sequential};
 use iowhy_lab::bisect::policy::{self, Answer, Settings};
-use iowhy_lab::diagnose::{Problem, Problems};
 use iowhy_lab::incident::command::plan_of_command;
 use iowhy_lab::incident::metric;
 use iowhy_stack::outcome::Plan;
+use iowhy_text::diagnose::{Problem, Problems};
 
 use crate::output::{self, Exit};
 

@@ -6,8 +6,8 @@ use std::time::SystemTime;
 
 use anyhow::bail;
 use clap::Args;
-use iowhy_lab::calibrate::{self, Ask};
-use iowhy_lab::compare::Settings;
+use iowhy_compare::Settings;
+use iowhy_compare::calibrate::{self, Ask};
 use iowhy_lab::store::{self, Store, StoreError};
 use iowhy_stats::metric::Group;
 use serde_json::json;

@@ -4,9 +4,9 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use iowhy_lab::compare::{self, gate};
-use iowhy_lab::diagnose::{Problem, Problems};
+use iowhy_compare::{self as compare, gate};
 use iowhy_lab::store::Filter;
+use iowhy_text::diagnose::{Problem, Problems};
 
 use crate::compare::{Input, percent, style};
 use crate::output::{self, Exit};

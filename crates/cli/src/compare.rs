@@ -3,15 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use iowhy_lab::compare::text::Style;
-use iowhy_lab::compare::{self, Adjust, Calibration, Comparison, Settings, TailShift, Verdict, benchstat, gate};
-use iowhy_lab::diagnose::{Problem, Problems};
-use iowhy_lab::format::samples;
-use iowhy_lab::format::samples::benchstat::Benchmarks;
+use iowhy_compare::samples;
+use iowhy_compare::samples::benchstat::Benchmarks;
+use iowhy_compare::text::Style;
+use iowhy_compare::{self as compare, Adjust, Calibration, Comparison, Settings, TailShift, Verdict, benchstat, gate};
 use iowhy_lab::store::{self, Store, StoreError};
 use iowhy_stats::Better;
 use iowhy_stats::autocorrelation::Order;
 use iowhy_stats::metric::Group;
+use iowhy_text::diagnose::{Problem, Problems};
 
 use crate::output::{self, Exit};
 
@@ -254,7 +254,7 @@ impl Input {
 
 /// A text file; what is none is a problem.
 pub(crate) fn load(name: &str, problems: &mut Problems) -> Option<String> {
-    crate::run::load_up_to(name, iowhy_lab::input::TEXT)
+    crate::run::load_up_to(name, iowhy_text::input::TEXT)
         .map_err(|error| {
             let help = "with --samples the words are names of files; without it, of runs in the store";
             problems.push(Problem::error(format!("`{name}` cannot be read: {error}")).help(help));

@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use iowhy_lab::diagnose::{Problem, Problems};
-use iowhy_lab::fio::World;
+use iowhy_fio::World;
+use iowhy_lab::conform;
+use iowhy_lab::golden;
 use iowhy_lab::run::{Refusal, guest};
 use iowhy_lab::trace::conform::live::{self, Asked, ConformError};
-use iowhy_lab::{conform, golden};
 use iowhy_live::guard::Output;
+use iowhy_text::diagnose::{Problem, Problems};
 
 use crate::output::{self, Exit};
 

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use iowhy_lab::diagnose::Problems;
 use iowhy_lab::disk::{self as lab, Shown};
 use iowhy_live::disk::{self, State};
+use iowhy_text::diagnose::Problems;
 
 use crate::output::{self, Exit};
 
@@ -100,7 +100,7 @@ enum Action {
 fn create_help() -> String {
     let mut out = String::from("Keys, besides the tunables of the model:\n");
     for (key, help) in lab::KEYS {
-        out.push_str(&iowhy_lab::text::item(key, help, 18));
+        out.push_str(&iowhy_text::item(key, help, 18));
     }
     out
 }

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use iowhy_lab::diagnose::Problem;
 use iowhy_lab::doctor;
 use iowhy_live::ledger;
+use iowhy_text::diagnose::Problem;
 
 use crate::output::{self, Exit};
 

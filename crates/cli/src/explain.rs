@@ -3,12 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use iowhy_lab::compare::{self, Settings, Verdict};
-use iowhy_lab::diagnose::Problems;
-use iowhy_lab::explain::source::{self, Asked, Gathered};
-use iowhy_lab::explain::{self, Explanation, advice, json, prove, prove_live, text};
-use iowhy_lab::report::glance;
+use iowhy_compare::{self as compare, Settings, Verdict};
+use iowhy_lab::explain::gathered::Gathered;
+use iowhy_lab::explain::source::{self, Asked};
+use iowhy_lab::explain::{advice, prove, prove_live};
+use iowhy_lab::report::{glance, text};
 use iowhy_lab::store::{self, Store, StoreError};
+use iowhy_text::diagnose::Problems;
+use iowhy_why::{self as explain, Explanation, json};
 
 use crate::compare::style;
 use crate::output::{self, Exit};

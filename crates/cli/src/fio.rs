@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use iowhy_lab::diagnose::{Problem, Problems};
-use iowhy_lab::fio::live::{self, LiveJobs};
-use iowhy_lab::fio::result::{self, Results};
-use iowhy_lab::fio::{self, Action, Format, Settings, World, json, normal};
+use iowhy_fio::live::{self, LiveJobs};
+use iowhy_fio::result::{self, Results};
+use iowhy_fio::{self as fio, Action, Format, Settings, World, json, normal};
 use iowhy_live::guard::{self, Output};
+use iowhy_text::diagnose::{Problem, Problems};
 
 use crate::output::{self, Exit};
 use crate::run;

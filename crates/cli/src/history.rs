@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use iowhy_lab::diagnose::{Problem, Problems};
-use iowhy_lab::history::{self, SEARCHES, Search, Series, Settings, Verdict, read, report};
+use iowhy_compare::history::{self, SEARCHES, Search, Series, Settings, Verdict, read, report};
 use iowhy_lab::store::{self, Filter, Store};
+use iowhy_text::diagnose::{Problem, Problems};
 
 use crate::output::{self, Exit};
 
@@ -71,7 +71,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let series = match &arguments.samples {
         Some(path) => {
             let name = path.display().to_string();
-            match iowhy_lab::input::text(path, iowhy_lab::input::TEXT) {
+            match iowhy_text::input::text(path, iowhy_text::input::TEXT) {
                 Ok(text) => read::read(&text, &name, &arguments.metrics, &mut problems),
                 Err(error) => {
                     problems.push(Problem::error(format!("{name}: {error}")));

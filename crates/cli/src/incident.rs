@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use iowhy_lab::diagnose::Problem;
 use iowhy_lab::incident::live::{self, LiveResult};
 use iowhy_lab::incident::{self, How, IncidentError, IncidentResult, Known, report};
+use iowhy_text::diagnose::Problem;
 
 use crate::explain::Sources;
 use crate::output::{self, Exit};

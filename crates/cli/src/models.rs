@@ -1,7 +1,7 @@
 //! `iowhy models`.
 
 use iowhy_lab::models;
-use iowhy_lab::rules::page;
+use iowhy_lab::plant::page;
 
 use crate::output::{self, Exit};
 

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use iowhy_lab::diagnose::{Problem, Problems};
 use iowhy_live::guard::{Output, OutputError};
+use iowhy_text::diagnose::{Problem, Problems};
 use serde_json::Value;
 
 /// The words behind a verb that reads them itself. What is not UTF-8 is a problem.

@@ -4,10 +4,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use iowhy_lab::diagnose::{Problem, Problems};
-use iowhy_lab::explain::{Explanation, text};
-use iowhy_lab::report::{self, Report};
+use iowhy_lab::report::{self, Report, text};
 use iowhy_live::guard::Output;
+use iowhy_text::diagnose::{Problem, Problems};
+use iowhy_why::Explanation;
 
 use crate::explain::{self, Sources};
 use crate::output::{self, Exit};

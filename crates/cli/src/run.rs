@@ -5,11 +5,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use iowhy_lab::diagnose::{Problem, Problems};
-use iowhy_lab::fio::World;
-use iowhy_lab::input;
+use iowhy_fio::World;
 use iowhy_lab::run::{self, Executed, Keep, Made, Refusal, Request, RunRequest, report};
 use iowhy_lab::store::Store;
+use iowhy_text::diagnose::{Problem, Problems};
+use iowhy_text::input;
 
 use crate::output::{self, Exit};
 

@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use iowhy_lab::backend::Live;
-use iowhy_lab::diagnose::{Problem, Problems};
 use iowhy_lab::sysbench::report::Measured;
 use iowhy_lab::sysbench::{self, Request, Settings, live, options, report};
 use iowhy_stack::sim;
+use iowhy_text::diagnose::{Problem, Problems};
 
 use crate::output::{self, Exit};
 

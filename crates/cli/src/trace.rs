@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
-use iowhy_lab::diagnose::{Problem, Problems};
+use iowhy_lab::store;
 use iowhy_lab::trace::record::{self, Request};
-use iowhy_lab::trace::{self, FORMATS, Format, stat};
-use iowhy_lab::{store, text};
 use iowhy_live::capture::Level;
 use iowhy_live::guard::Output;
 use iowhy_stack::trace::Trace;
 use iowhy_stack::units::Nanos;
+use iowhy_text as text;
+use iowhy_text::diagnose::{Problem, Problems};
+use iowhy_trace::{self as trace, FORMATS, Format, stat};
 use serde_json::{Value, json};
 
 use crate::output::{self, Exit};
@@ -184,7 +185,7 @@ fn ending(problems: &Problems) -> Exit {
 fn form(name: Option<&str>, out: Option<&Path>) -> Result<&'static Format, Problem> {
     let known = || FORMATS.iter().filter(|format| format.write.is_some()).map(|format| format.name);
     let named = match (name, out) {
-        (Some(name), _) => trace::format(name).filter(|format| format.write.is_some()).ok_or_else(|| {
+        (Some(name), _) => trace::format::format(name).filter(|format| format.write.is_some()).ok_or_else(|| {
             Problem::error(format!("`{name}` is no form that traces are written in"))
                 .near(name, known().map(str::to_owned))
         }),
@@ -228,7 +229,8 @@ fn write(trace: &Trace, format: &Format, sink: Sink<'_>) -> anyhow::Result<()> {
                 path.extension().and_then(|end| end.to_str()).is_some_and(|end| format.extensions.contains(&end));
             let prefix = if named { path.with_extension("") } else { path.to_owned() };
             let failed = || format!("cannot write `{}`", path.display());
-            let left_out = write_files(trace, &prefix).with_context(failed)?;
+            let left_out = write_files(trace, &prefix, &mut |path, bytes| Ok(Output::write(path, bytes, false)?))
+                .with_context(failed)?;
             if left_out > 0 {
                 let text = format!("{left_out} records have no form in {} and were left out", format.name);
                 output::complain(&Problem::warning(text).render());
@@ -263,7 +265,7 @@ fn rescue(trace: &Trace) -> anyhow::Result<PathBuf> {
     std::fs::create_dir_all(&folder)?;
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let path = folder.join(format!("{}-{}.parquet", since.as_secs(), std::process::id()));
-    let format = trace::format("parquet").context("Parquet is written")?;
+    let format = trace::format::format("parquet").context("Parquet is written")?;
     write(trace, format, Sink::File(Output::create(&path, false)?))?;
     read_back(trace, &path)?;
     Ok(path)

@@ -28,11 +28,11 @@ use iowhy_stack::outcome::{Counts, Interval};
 use iowhy_stack::units::{Nanos, SECTOR_BYTES};
 use serde_json::{Value, json};
 
-use crate::diagnose::{Problem, Problems};
-use crate::fio::FioFile;
 use crate::run::traced::Requests;
-use crate::text;
 use crate::trace::record;
+use iowhy_fio::FioFile;
+use iowhy_text as text;
+use iowhy_text::diagnose::{Problem, Problems};
 
 /// The device that job files name where any will do.
 pub const ANY_DEVICE: &str = "/dev/iowhy-disk";

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use crate::golden::{FileReport, GoldenReport};
-use crate::text;
+use iowhy_text as text;
 
 /// The comparison as JSON (`iowhy.conform/1`).
 pub fn json(report: &GoldenReport) -> Value {

@@ -16,8 +16,8 @@ use iowhy_stack::kernel::{Stack, find_kernel};
 use iowhy_stack::origin::find;
 use serde_json::{Map, Value, json};
 
-use crate::diagnose::{Problem, Problems, Span};
-use crate::text;
+use iowhy_text as text;
+use iowhy_text::diagnose::{Problem, Problems, Span};
 
 /// Keys of a disk that are none of its model, each with what it does.
 pub const KEYS: &[(&str, &str)] = &[

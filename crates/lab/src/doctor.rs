@@ -8,7 +8,7 @@ use iowhy_live::machine::Disk;
 use serde_json::{Value, json};
 
 use crate::backend::{disk_json, machine_json};
-use crate::text;
+use iowhy_text as text;
 
 /// Where the second column of the text begins.
 const COLUMN: usize = 20;

@@ -14,7 +14,8 @@ use iowhy_stack::readahead::{Advice, READAHEADS};
 use iowhy_stack::replay::{Case, Happening, IoModel, Read, Replayed, Submission, replay};
 use serde::{Deserialize, Serialize};
 
-use crate::{golden_mmap, golden_reclaim};
+use crate::golden_mmap;
+use crate::golden_reclaim;
 
 /// What was compared and how it went, a line for every file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -129,7 +130,7 @@ pub fn check_folder(folder: &Path) -> Result<GoldenReport, GoldenError> {
 
 /// Compares one file; the model is found by the file's name.
 pub fn check_file(path: &Path) -> Result<FileReport, GoldenError> {
-    let text = crate::input::text(path, crate::input::TEXT)
+    let text = iowhy_text::input::text(path, iowhy_text::input::TEXT)
         .map_err(|source| GoldenError::Read { path: path.to_owned(), source })?;
     check_text(path, &text)
 }

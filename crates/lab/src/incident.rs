@@ -27,10 +27,10 @@ use iowhy_stack::layers::Layers;
 use iowhy_stack::outcome::{Outcome, Plan, RunError};
 use iowhy_stack::sim;
 
-use crate::diagnose::Problem;
 use claims::{Checks, ClaimResult, Why};
 use file::{Figure, Incident, Row};
 use iowhy_stats::mmtests::Statistic;
+use iowhy_text::diagnose::Problem;
 use metric::Metric;
 use scenario::{Average, Scenario};
 
@@ -318,7 +318,7 @@ pub struct RowResult {
 impl RowResult {
     /// The simulated figure, 0 of nothing.
     pub fn simulated(&self) -> f64 {
-        crate::measure::finite(self.statistic.of(&self.values, self.metric.better))
+        iowhy_stats::figure::finite(self.statistic.of(&self.values, self.metric.better))
     }
 
     /// Smallest and largest of the repetitions.

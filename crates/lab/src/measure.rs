@@ -3,6 +3,7 @@
 use iowhy_stack::device::DeviceStats;
 use iowhy_stack::histogram::Histogram;
 use iowhy_stack::layers::{Commands, IostatDir, Layers};
+use iowhy_stats::figure;
 use iowhy_stats::modes::Mode;
 use serde_json::{Map, Value, json};
 
@@ -16,47 +17,12 @@ pub fn modes(modes: Option<&[Mode; 2]>) -> Value {
 pub fn phase(histogram: &Histogram) -> Value {
     json!({
         "n": histogram.count(),
-        "min_ns": smallest(histogram),
-        "avg_ns": mean(histogram) as u64,
-        "p50_ns": quantile(histogram, 50),
-        "p99_ns": quantile(histogram, 99),
-        "max_ns": largest(histogram),
+        "min_ns": figure::smallest(histogram),
+        "avg_ns": figure::mean(histogram) as u64,
+        "p50_ns": figure::quantile(histogram, 50),
+        "p99_ns": figure::quantile(histogram, 99),
+        "max_ns": figure::largest(histogram),
     })
-}
-
-/// The mean, 0 of nothing.
-pub fn mean(histogram: &Histogram) -> f64 {
-    if histogram.count() == 0 { 0.0 } else { histogram.sum() as f64 / histogram.count() as f64 }
-}
-
-/// The smallest value, 0 of nothing.
-pub fn smallest(histogram: &Histogram) -> u64 {
-    histogram.min().unwrap_or(0)
-}
-
-/// The largest value, 0 of nothing.
-pub fn largest(histogram: &Histogram) -> u64 {
-    histogram.max().unwrap_or(0)
-}
-
-/// The value at a percentile, 0 of nothing.
-pub fn quantile(histogram: &Histogram, percentile: u64) -> u64 {
-    histogram.quantile(percentile, 100).unwrap_or(0)
-}
-
-/// The number if it is finite, else 0: JSON has no other numbers.
-pub fn finite(value: f64) -> f64 {
-    if value.is_finite() { value } else { 0.0 }
-}
-
-/// `part / whole`, 0 where there is no whole.
-pub fn share(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
-}
-
-/// A hash as 16 hexadecimal digits: JSON readers that keep numbers as floats would round it.
-pub fn hash(value: u64) -> String {
-    format!("{value:016x}")
 }
 
 /// What the device counted: accesses in number, times in seconds.
@@ -132,8 +98,8 @@ pub fn layers(layers: &Layers) -> Value {
         "device": {
             "seeks": layers.seeks,
             "seek_sectors": layers.seek_sectors,
-            "depth_avg": finite(mean(&layers.depth)),
-            "depth_max": largest(&layers.depth),
+            "depth_avg": figure::finite(figure::mean(&layers.depth)),
+            "depth_max": figure::largest(&layers.depth),
             "media_accesses": layers.media_accesses,
             "seek_s_model": layers.seek_us as f64 / 1e6,
             "rotation_s_model": layers.rotation_us as f64 / 1e6,
@@ -183,7 +149,7 @@ fn iostat(layers: &Layers) -> Value {
     let row = layers.iostat();
     let mut object = Map::new();
     let mut put = |key: String, value: f64| {
-        object.insert(key, json!(finite(value)));
+        object.insert(key, json!(figure::finite(value)));
     };
     for (letter, dir) in [("r", &row.read), ("w", &row.write)] {
         let IostatDir { per_s, kb_per_s, rqm_per_s, rqm_pct, await_ms, areq_sz_kb } = *dir;

@@ -18,11 +18,11 @@ use iowhy_stack::reclaim::two_list::TWO_LISTS;
 use iowhy_stack::writeback::WRITEBACKS;
 use serde_json::{Map, Value, json};
 
-use crate::diagnose::{Problem, Span};
-use crate::rules::RULES;
-use crate::text;
 use iowhy_stats::METHODS;
 use iowhy_stats::mmtests::STATISTICS;
+use iowhy_text as text;
+use iowhy_text::diagnose::{Problem, Span};
+use iowhy_why::rules::RULES;
 
 /// Kinds in the order of the lists, with a line on each.
 pub const KINDS: &[(&str, &str)] = &[

@@ -7,7 +7,7 @@ use iowhy_stack::device::DEVICES;
 use iowhy_stack::kernel::{KERNELS, KINDS, KeyError, PATCHES, Stack, find_kernel};
 use iowhy_stack::origin::find;
 
-use crate::diagnose::{Problem, Problems, Span};
+use iowhy_text::diagnose::{Problem, Problems, Span};
 
 /// A piece of an argument with where it starts.
 #[derive(Copy, Clone, Debug)]
@@ -39,7 +39,7 @@ pub fn parse(on: &str, disk: Option<&str>, problems: &mut Problems) -> Option<St
     let mut of_disk = Problems::default();
     let stack = parse_on(on, disk, problems, &mut of_disk);
     problems.list.append(&mut of_disk.list);
-    let clean = problems.list[before..].iter().all(|p| p.severity != crate::diagnose::Severity::Error);
+    let clean = problems.list[before..].iter().all(|p| p.severity != iowhy_text::diagnose::Severity::Error);
     if clean { stack } else { None }
 }
 

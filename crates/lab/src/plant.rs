@@ -13,6 +13,7 @@
 //! A finding is right if it is one of those the plant names: several where events cannot tell them apart (all commands
 //! of one size do not tell a slower start from a slower transfer). Everything follows from the seed.
 
+pub mod page;
 pub(crate) mod table;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,12 +23,12 @@ use iowhy_stack::rng::Rng;
 use iowhy_stack::sim;
 use rayon::prelude::*;
 
-use crate::compare::Verdict;
-use crate::explain::certainty;
-use crate::explain::delta::{Delta, time_per_operation};
-use crate::explain::digest::{Digest, Observer};
-use crate::explain::{Explanation, Side, Unit, explain};
 use crate::incident::command::{plan_of_command, repetition};
+use iowhy_compare::Verdict;
+use iowhy_why::certainty;
+use iowhy_why::delta::{Delta, time_per_operation};
+use iowhy_why::digest::{Digest, Observer};
+use iowhy_why::{Explanation, Side, Unit, explain};
 pub use table::{BASES, Base, Change, PLANTS, Plant};
 
 /// Change of the time for an operation that a cause has to make by itself, percent.
@@ -168,18 +169,6 @@ fn digests(line: &Line, first: u32, runs: u32) -> Option<Vec<Digest>> {
         digests.push(observer.finish());
     }
     Some(digests)
-}
-
-/// Explains the difference of two command lines; if `neighbour` says so, the last job of a side is somebody else's, and
-/// its calls are not seen.
-#[cfg(test)]
-pub(crate) fn explain_traced(runs: u32, sides: [(&str, bool); 2]) -> Explanation {
-    let side = |nr: u32| {
-        let (text, neighbour) = sides[nr as usize];
-        let line = Line { text: text.to_owned(), neighbour };
-        Side { runs: digests(&line, nr * runs, runs).expect("it runs"), ..Side::default() }
-    };
-    explain(&side(0), &side(1), None)
 }
 
 /// By how much `b` takes longer for an operation (or, if negative, `a`), in percent of the shorter time.
@@ -389,6 +378,52 @@ pub fn run(seed: u64, count: u32, done: &(dyn Fn() + Sync)) -> Score {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
+    const WRITES_BACK: &str = "linux-4.4,elevator=deadline,writeback.dirty_background_ratio=0,\
+                               writeback.background_stop_ratio=0";
+
+    /// Explains the difference of two command lines; if `neighbour` says so, the last job of a side is somebody else's, and
+    /// its calls are not seen.
+    fn explain_traced(runs: u32, sides: [(&str, bool); 2]) -> Explanation {
+        let side = |nr: u32| {
+            let (text, neighbour) = sides[nr as usize];
+            let line = Line { text: text.to_owned(), neighbour };
+            Side { runs: digests(&line, nr * runs, runs).expect("it runs"), ..Side::default() }
+        };
+        explain(&side(0), &side(1), None)
+    }
+
+    #[test]
+    fn somebody_elses_job_beside_the_workload_is_found() {
+        for (own, beside, on) in [
+            (
+                "--rw=randread --bs=4k --size=1g --number_ios=60",
+                "--rw=randread --bs=64k",
+                "linux-4.4,elevator=deadline",
+            ),
+            ("--rw=randread --bs=16k --size=1g --number_ios=60", "--rw=randread --bs=4k", "linux-6.18"),
+            ("--rw=randread --bs=16k --size=1g --number_ios=60", "--rw=randwrite --bs=64k", "linux-6.18"),
+            ("--rw=randread --bs=16k --size=1g --number_ios=60", "--rw=randwrite --bs=64k --direct=0", WRITES_BACK),
+        ] {
+            let place = format!("--on sim:{on} --disk sata-2014");
+            let alone = format!("run fio --name=j {own}");
+            let other =
+                format!("--name=beside --filename=beside --direct=1 {beside} --size=2g --time_based --runtime=20");
+            let together = format!("{alone} {other} {place}");
+            let alone = format!("{alone} {place}");
+            let found = explain_traced(3, [(&alone, false), (&together, true)]);
+            assert_eq!(
+                found.findings.first().map(|finding| finding.rule.name),
+                Some("noisy-neighbour"),
+                "{own}: {found:#?}"
+            );
+            // What takes the device as much on both sides makes no difference.
+            let same = explain_traced(3, [(&together, true), (&together, true)]);
+            assert!(same.findings.iter().all(|finding| finding.rule.name != "noisy-neighbour"), "{own}: {same:#?}");
+        }
+    }
+
     #[test]
     fn explanations_of_any_two_sides_keep_to_what_can_be() {
         let broken = super::invariants(1, 400, &|| {});

@@ -19,26 +19,26 @@ pub mod facts;
 pub mod glance;
 pub mod html;
 pub mod survey;
-pub mod tally;
+pub mod text;
 
 use iowhy_stack::event::EventSink;
 use iowhy_stack::units::PAGE_BYTES;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::compare::text::shown;
-use crate::diagnose::{Problem, Problems};
-use crate::explain::delta::time_per_operation;
-use crate::explain::digest::Digest;
-use crate::explain::source::Gathered;
-use crate::explain::{Explanation, json as explanation_json, text};
-use crate::history::{self, Traced};
-use crate::measure::finite;
+use crate::explain::gathered::Gathered;
+use crate::explain::tally::{self, Ecdf, Shift, Sizes, Tally};
 use crate::store::{Filter, Store, StoreError, moment};
-use crate::trace::join::UNKNOWN_FILE;
+use iowhy_compare::history::{self, Traced};
+use iowhy_compare::text::shown;
+use iowhy_stats::figure::finite;
 use iowhy_stats::metric::{Group, HEADLINES};
+use iowhy_text::diagnose::{Problem, Problems};
+use iowhy_trace::join::UNKNOWN_FILE;
+use iowhy_why::delta::time_per_operation;
+use iowhy_why::digest::Digest;
+use iowhy_why::{Explanation, json as explanation_json};
 use survey::Survey;
-use tally::Tally;
 
 /// Largest file, if that can be had.
 pub const MOST_BYTES: usize = 1_000_000;
@@ -92,49 +92,6 @@ struct Run {
     time_per_operation_ns: f64,
     rate_bytes_per_s: f64,
     operations: u64,
-}
-
-/// The empirical distribution of latencies, with its band.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Ecdf {
-    /// read, write or sync.
-    pub op: &'static str,
-    /// Calls.
-    pub n: u64,
-    /// Latencies, ns.
-    pub ns: Vec<u64>,
-    /// Share of the calls that took so long at most.
-    pub share: Vec<f64>,
-    /// Lower end of the band.
-    pub low: Vec<f64>,
-    /// Upper end.
-    pub high: Vec<f64>,
-}
-
-/// Shifts of quantiles of latencies from A to B.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Shift {
-    /// read, write or sync.
-    pub op: &'static str,
-    /// Which quantiles.
-    pub quantile: Vec<f64>,
-    /// By how much, ns.
-    pub shift_ns: Vec<f64>,
-    /// Lower ends of the intervals.
-    pub low_ns: Vec<f64>,
-    /// Upper ends.
-    pub high_ns: Vec<f64>,
-}
-
-/// Sizes of requests when issued.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Sizes {
-    /// read or write.
-    pub dir: &'static str,
-    /// Sizes.
-    pub bytes: Vec<u64>,
-    /// How many of each.
-    pub count: Vec<u64>,
 }
 
 /// Columns of rows, all equally long.

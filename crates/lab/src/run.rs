@@ -39,13 +39,16 @@ use iowhy_stack::sim;
 use iowhy_stack::units::{PAGE_BYTES, SECTOR_BYTES};
 
 use crate::backend::{self, Live, Traced};
-use crate::diagnose::{Problem, Problems, Severity, Span};
-use crate::fio::World;
+use crate::disk;
+use crate::place;
 use crate::store::{self, DataFile, EventWriter, RunId, Sampler, Store, StoreError};
-use crate::trace::join::join;
 use crate::trace::record::during;
-use crate::{disk, fio as fio_jobs, place, text};
 pub use design::{Slot, Until, schedule};
+use iowhy_fio as fio_jobs;
+use iowhy_fio::World;
+use iowhy_text as text;
+use iowhy_text::diagnose::{Problem, Problems, Severity, Span};
+use iowhy_trace::join::join;
 use limit::Limit;
 use options::{Opt, Values};
 use program::{Program, Ran};
@@ -770,7 +773,7 @@ impl Line {
     /// The limits of jobs.
     fn limit(&self, problems: &mut Problems) -> Limit {
         let bytes = self.given.iter().find(|(known, ..)| *known == "size-limit").and_then(|(_, value, span)| {
-            let bytes = crate::fio::value::integer(value, 1024, (4096, 1 << 60)).map(i64::unsigned_abs);
+            let bytes = iowhy_fio::value::integer(value, 1024, (4096, 1 << 60)).map(i64::unsigned_abs);
             if bytes.is_err() {
                 let text = format!("`--size-limit` takes a size of at least 4k, such as 4m, not `{value}`");
                 problems.push(Problem::error(text).at(span.clone()));

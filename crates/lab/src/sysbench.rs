@@ -16,8 +16,8 @@ use iowhy_stack::outcome::Plan;
 use iowhy_stack::units::Nanos;
 use iowhy_stack::workload::{Dialect, FileIo, Mode, PositionSource};
 
-use crate::diagnose::{Problem, Problems, Span};
 use crate::place;
+use iowhy_text::diagnose::{Problem, Problems, Span};
 use live::FileSet;
 use options::{Command, CommandLine, Given, Kind, Opt};
 
@@ -581,8 +581,8 @@ impl Resolver<'_> {
                 "file-block-size",
                 &format!(
                     "a block of {} does not fit into a file of {}",
-                    crate::text::size(block_bytes),
-                    crate::text::size(file_bytes)
+                    iowhy_text::size(block_bytes),
+                    iowhy_text::size(file_bytes)
                 ),
                 &help,
             );

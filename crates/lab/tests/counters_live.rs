@@ -23,12 +23,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use iowhy_lab::iostat::{self, DiskStats, Host, Sample};
-use iowhy_lab::trace::stat::{Ask, stat};
 use iowhy_live::capture::{self, Capture, Captured, Level};
 use iowhy_live::ledger::{Guard, Ledger, LoopOptions};
 use iowhy_stack::trace::{Dev, Rwbs, Seen, Trace};
 use iowhy_stack::units::Nanos;
+use iowhy_trace::iostat::{self, DiskStats, Host, Sample};
+use iowhy_trace::stat::{Ask, stat};
 use serde_json::Value;
 
 /// The intervals that iostat is asked for, one after the other: a machine that has much else to do needs longer, and

@@ -6,15 +6,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Instant;
 
-use iowhy_lab::diagnose::Problems;
-use iowhy_lab::fio::job::Replay;
-use iowhy_lab::fio::{self, World};
-use iowhy_lab::format::fio_logs::{self, Columns, Direction};
-use iowhy_lab::format::iolog::{Action, Iolog};
+use iowhy_fio as fio_jobs;
+use iowhy_fio::World;
+use iowhy_fio::iolog::{Action, Iolog};
+use iowhy_fio::job::Replay;
+use iowhy_fio::logs::{self, Columns, Direction};
 use iowhy_lab::run::{self, Made, Request};
 use iowhy_live::outcome::CallRecord;
 use iowhy_stack::event::Op;
 use iowhy_stack::units::Nanos;
+use iowhy_text::diagnose::Problems;
 use serde_json::Value;
 
 /// A directory that goes with the test.
@@ -116,7 +117,7 @@ const FILES: [&str; 2] = ["one", "two"];
 fn carried_out(scratch: &Scratch) -> Vec<(Op, u64, u32)> {
     let mut problems = Problems::default();
     let columns = Columns { offset: true, ..Columns::default() };
-    let rows = fio_logs::parse("p_lat.1.log", &scratch.read("p_lat.1.log"), columns, &mut problems);
+    let rows = logs::parse("p_lat.1.log", &scratch.read("p_lat.1.log"), columns, &mut problems);
     assert_eq!(problems.render(), "");
     let op = |direction| if direction == Direction::Read { Op::Read } else { Op::Write };
     rows.iter().map(|row| (op(row.direction), row.offset, row.block_bytes as u32)).collect()
@@ -180,7 +181,7 @@ fn options_of_replaying_do_what_they_do_in_fio() {
             "--name=r --read_iolog=ours.log --replay_no_stall=1 --write_lat_log=p --log_offset=1 {arguments}"
         ));
         let mut problems = Problems::default();
-        let ours = iowhy_lab::format::iolog::load(&options, 0, &load, &mut problems).unwrap();
+        let ours = iowhy_fio::iolog::load(&options, 0, &load, &mut problems).unwrap();
         assert_eq!(problems.render(), "");
         let (data, syncs): (Vec<_>, Vec<_>) =
             ours.calls.iter().map(|step| step.call).partition(|call| matches!(call.op, Op::Read | Op::Write));
@@ -220,7 +221,7 @@ fn logs_of_fio_agree_with_its_report() {
     let columns = Columns { offset: true, ..Columns::default() };
     let read = |name: &str| {
         let mut problems = Problems::default();
-        let rows = fio_logs::parse(name, &scratch.read(name), columns, &mut problems);
+        let rows = logs::parse(name, &scratch.read(name), columns, &mut problems);
         assert_eq!(problems.render(), "");
         rows
     };
@@ -238,14 +239,14 @@ fn logs_of_fio_agree_with_its_report() {
 }
 
 /// What `iowhy fio` makes of arguments, on the running kernel.
-fn live(arguments: &[String]) -> (fio::live::LiveJobs, iowhy_live::Outcome) {
+fn live(arguments: &[String]) -> (fio_jobs::live::LiveJobs, iowhy_live::Outcome) {
     let load = |name: &str| std::fs::read_to_string(name).map_err(|error| error.to_string());
     let world = World { load: &load, live: true, ..World::empty() };
     let mut problems = Problems::default();
-    let invocation = fio::command_line(arguments, &world, &mut problems);
-    let jobs = invocation.and_then(|invocation| fio::live::jobs(invocation.file, Some(1), &world, &mut problems));
+    let invocation = fio_jobs::command_line(arguments, &world, &mut problems);
+    let jobs = invocation.and_then(|invocation| fio_jobs::live::jobs(invocation.file, Some(1), &world, &mut problems));
     let jobs = jobs.unwrap_or_else(|| panic!("{}", problems.render()));
-    let (outcome, _) = fio::live::run(&jobs, &|_| ()).unwrap_or_else(|error| panic!("{error:?}"));
+    let (outcome, _) = fio_jobs::live::run(&jobs, &|_| ()).unwrap_or_else(|error| panic!("{error:?}"));
     (jobs, outcome)
 }
 
@@ -305,7 +306,7 @@ fn a_log_replays_at_its_pace() {
             assert!(call.at.0 + 1000 >= thread.totals.start.0 + (at_us - begin) * 1000, "{call:?}");
         }
         assert_eq!(calls.len() as u64, nr_calls);
-        fio::live::write_logs(&jobs, &outcome).unwrap();
+        fio_jobs::live::write_logs(&jobs, &outcome).unwrap();
         assert_eq!(ios(&scratch.iolog("paced.log.2")), ios(&log));
         assert!(elapsed + 1000 >= span, "{elapsed} ns for {span}");
         if elapsed <= span + span / 100 {

@@ -8,11 +8,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use iowhy_lab::trace::join::{Joined, Who, join};
 use iowhy_lab::trace::record;
 use iowhy_live::capture::{Ask, Capture, Captured, Level};
 use iowhy_live::ledger::Ledger;
 use iowhy_stack::trace::Inode;
+use iowhy_trace::join::{Joined, Who, join};
 
 /// Windows of a file by process and first page, up to its end.
 fn windows(captured: &Captured, file: Inode, pages: u64) -> Vec<(u32, u64, u64)> {

@@ -10,15 +10,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use iowhy_lab::compare::{Calibration, Design as Order};
-use iowhy_lab::diagnose::Problems;
-use iowhy_lab::fio::World;
+use iowhy_compare::{Calibration, Design as Order};
+use iowhy_fio::World;
 use iowhy_lab::run::{self, Request, RunRequest};
 use iowhy_lab::store::{Design, EventWriter, Filter, Format, Kind, MOST, NewRun, Sampler, Store, StoreError};
 use iowhy_stack::event::{CallId, Event, EventSink, FileId, Op, What};
 use iowhy_stack::rng::Rng;
 use iowhy_stack::sim;
 use iowhy_stack::units::Nanos;
+use iowhy_text::diagnose::Problems;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 

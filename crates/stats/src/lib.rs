@@ -15,6 +15,7 @@ pub mod dip;
 pub mod drift;
 pub mod effect;
 pub mod equivalence;
+pub mod figure;
 pub mod fisher;
 pub mod harrell_davis;
 pub mod hodges_lehmann;

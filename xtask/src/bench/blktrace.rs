@@ -6,12 +6,12 @@
 //! processes comes from `wait4`, by way of Python, which has it without unsafe code.
 
 use super::{Aim, Figure, Sample, Setting, compare, timed};
-use iowhy_lab::format::blkparse::{self, Options};
-use iowhy_lab::format::blktrace::{self, Merge};
-use iowhy_lab::trace::phases::{Phase, Phases, Tables};
 use iowhy_stack::rng::Rng;
 use iowhy_stack::trace::{Dev, Extent, Record, Rwbs, Seen, Trace};
 use iowhy_stack::units::{Nanos, Sector};
+use iowhy_trace::format::blkparse::{self, Options};
+use iowhy_trace::format::blktrace::{self, Merge};
+use iowhy_trace::phases::{Phase, Phases, Tables};
 use std::fs::File;
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,8 @@ pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, String> {
     std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let nr_requests = REQUESTS / setting.divisor;
     let paths = [folder.join("t")];
-    blktrace::write(&trace(nr_requests), &paths[0]).map_err(|error| format!("{}: {error}", folder.display()))?;
+    blktrace::write(&trace(nr_requests), &paths[0], &mut |path, bytes| std::fs::write(path, bytes))
+        .map_err(|error| format!("{}: {error}", folder.display()))?;
     let there = |program: &str| Command::new(program).arg("-V").output().is_ok();
     let missing = (!there("blkparse") || !there("btt")).then(|| "blktrace is not installed".to_owned());
     let operations = nr_requests * STEPS;

@@ -6,11 +6,11 @@
 //! the number of events with what was found.
 
 use super::{Aim, Figure, Setting, compare, timed};
-use iowhy_lab::explain::digest::Observer;
-use iowhy_lab::explain::{Side, explain};
 use iowhy_lab::incident::command::plan_of_command;
 use iowhy_lab::store::{EventWriter, Store};
 use iowhy_stack::sim;
+use iowhy_why::digest::Observer;
+use iowhy_why::{Side, explain};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// The random reader's calls, and those of the other one; about half a million events.

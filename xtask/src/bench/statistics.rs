@@ -6,8 +6,8 @@
 
 use super::peer::Peer;
 use super::{Aim, Figure, Measure, Sample, Setting, compare, timed};
-use iowhy_lab::compare::trials;
-use iowhy_lab::compare::{Settings, Verdict};
+use iowhy_compare::trials;
+use iowhy_compare::{Settings, Verdict};
 use iowhy_stack::rng::Rng;
 use iowhy_stats::{bootstrap, permutation, sorted};
 use serde_json::json;
@@ -139,7 +139,7 @@ fn whole(setting: &Setting) -> Result<Figure, String> {
     let [a, b] = ["a", "b"].map(|label| trials::group(label, (source.draw)(&mut rng, WHOLE)));
     let mut ours = || {
         Ok(milliseconds(timed(1, || {
-            let row = &iowhy_lab::compare::compare(&a, &b, &Settings::default()).rows[0];
+            let row = &iowhy_compare::compare(&a, &b, &Settings::default()).rows[0];
             u64::from(row.tails.len() == TAILS && row.verdict != Verdict::Regression)
         })))
     };

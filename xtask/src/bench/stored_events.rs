@@ -1,16 +1,16 @@
-//! D2C p99 from a stored trace against DuckDB and Polars on the same file, the size of the file, and the phases of the
-//! same events from memory. The answer is the p99; the peers use one thread.
+//! The longest D2C of a stored trace, as `iowhy trace stat` reads it, against DuckDB and Polars on the same file, the size
+//! of the file, and the phases of the same events from memory. The peers use one thread and read three columns.
 //!
 //! The trace has 400,000 requests of five records each; sectors hardly repeat, or the peers' joins would be wrong.
 
 use super::peer::Peer;
 use super::{Aim, Figure, Measure, Sample, Setting, compare, timed};
-use iowhy_lab::format::trace_parquet;
-use iowhy_lab::trace::phases::{Phase, Phases};
-use iowhy_lab::trace::stored;
 use iowhy_stack::rng::Rng;
 use iowhy_stack::trace::{Dev, Extent, Record, Rwbs, Seen, Trace};
 use iowhy_stack::units::{Nanos, Sector};
+use iowhy_text::diagnose::Problems;
+use iowhy_trace::format::trace_parquet;
+use iowhy_trace::phases::{Phase, Phases};
 use serde_json::json;
 
 const REQUESTS: usize = 400_000;
@@ -20,7 +20,6 @@ const STEPS: usize = 5;
 const MS: usize = 1_000_000;
 
 pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, String> {
-    // A multiple of 100, so that the peers' percentiles are the nearest rank, too.
     let requests = REQUESTS / setting.divisor;
     let trace = trace(requests);
     let path = setting.folder.join(format!("stored-events-{requests}.parquet"));
@@ -38,18 +37,19 @@ pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, String> {
         let theirs = theirs.as_mut().map(|measure| measure as Measure<'_>).map_err(|reason| reason.clone());
         let mut failed = None;
         let mut ours = || {
-            Ok(timed(MS, || match stored::d2c(&path) {
-                Ok(times) => stored::percentile(times, 99).unwrap_or(0),
-                Err(error) => {
-                    failed = Some(error);
-                    0
-                }
+            Ok(timed(MS, || {
+                let mut problems = Problems::default();
+                let Some(trace) = iowhy_trace::load(&path, &mut problems) else {
+                    failed = Some(problems.render());
+                    return 0;
+                };
+                longest(&trace)
             }))
         };
         let aim = Aim { unit: "ms", peer_name: name, goal: Some(goal), limit: None };
         figures.push(compare(
             setting,
-            format!("stored events, D2C p99, {}", requests * STEPS),
+            format!("stored events, longest D2C, {}", requests * STEPS),
             aim,
             &mut ours,
             theirs,
@@ -68,17 +68,18 @@ pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, String> {
     let few = Setting { pairs: 1, folder: setting.folder.clone(), no_crates: setting.no_crates.clone(), ..*setting };
     figures.push(compare(&few, "stored events, size".to_owned(), aim, &mut ours, theirs)?);
 
-    let mut ours = || {
-        Ok(timed(requests * STEPS, || {
-            let mut phases = Phases::default();
-            trace.records.iter().for_each(|record| phases.add(record));
-            phases.finish().all.of(Phase::D2c).max().unwrap_or(0)
-        }))
-    };
+    let mut ours = || Ok(timed(requests * STEPS, || longest(&trace)));
     let aim = Aim { unit: "ns/event", peer_name: "none", goal: None, limit: Some(45.0) };
     let none = Err("blkparse and btt are measured with their files".to_owned());
     figures.push(compare(setting, "phases from memory".to_owned(), aim, &mut ours, none)?);
     Ok(figures)
+}
+
+/// The longest D2C.
+fn longest(trace: &Trace) -> u64 {
+    let mut phases = Phases::default();
+    trace.records.iter().for_each(|record| phases.add(record));
+    phases.finish().all.of(Phase::D2c).max().unwrap_or(0)
 }
 
 /// Requests of one bio each, up to 32 in flight, each from Q to C.

@@ -219,7 +219,7 @@ fn hostile_names_reach_no_terminal() {
 
 #[test]
 fn tables_of_benchstat_come_out_as_it_prints_them() {
-    let vectors = fs::read_to_string(root().join("crates/lab/tests/vectors/benchstat.json")).expect("vectors");
+    let vectors = fs::read_to_string(root().join("crates/compare/tests/vectors/benchstat.json")).expect("vectors");
     let vectors: Value = serde_json::from_str(&vectors).expect("JSON");
     let case = vectors["cases"].as_array().expect("cases").iter().find(|case| case["name"] == "three files");
     let case = case.expect("the case is there");

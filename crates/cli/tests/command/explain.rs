@@ -3,14 +3,16 @@
 use std::fs;
 use std::process::Command;
 
-use iowhy_lab::compare::text::Style;
-use iowhy_lab::explain::source::{Asked, Gathered, Simulated, gather};
-use iowhy_lab::explain::{self, advice, json, prove, text};
+use iowhy_compare::text::Style;
+use iowhy_lab::explain::gathered::Gathered;
+use iowhy_lab::explain::source::{Asked, Simulated, gather};
+use iowhy_lab::explain::{advice, prove};
 use iowhy_lab::incident::command::plan_of_command;
 use iowhy_lab::incident::{explained_rows, row};
-use iowhy_lab::report::glance;
+use iowhy_lab::report::{glance, text};
 use iowhy_lab::store::StoreError;
-use iowhy_lab::text::columns;
+use iowhy_text::columns;
+use iowhy_why::{self as explain, json};
 use serde_json::Value;
 
 use super::{Folder, check_schema, iowhy, is_fresh, json as json_of, refused, root, text as utf8};

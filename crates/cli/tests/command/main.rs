@@ -336,7 +336,7 @@ fn the_page_of_models_is_fresh() {
 
 #[test]
 fn the_page_of_rules_is_fresh() {
-    use iowhy_lab::rules::page::{LIVE_TABLE, TABLE, with_live_table, with_table, without_table};
+    use iowhy_lab::plant::page::{LIVE_TABLE, TABLE, with_live_table, with_table, without_table};
     let path = root().join("docs/RULES.md");
     let page = fs::read_to_string(&path).unwrap_or_default();
     // The tables take minutes, and are another command's.

@@ -28,9 +28,9 @@ use serde_json::{Value, json};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use super::Verdict;
-use crate::compare::text::quantity;
 use crate::incident::command::repetition;
 use crate::incident::metric::Metric;
+use iowhy_compare::text::quantity;
 
 /// How it is done.
 #[derive(Copy, Clone, Debug)]

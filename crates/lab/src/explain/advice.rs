@@ -7,22 +7,11 @@
 //! A note is no finding: it names pages that somebody keeps in the cache under direct calls, where the times of the
 //! runs cannot tell what that costs. The price depends on the kernel and the device, the pages do not.
 
-use super::delta::Delta;
+use super::gathered::Gathered;
 use super::prove_live::{Change, change};
-use super::source::Gathered;
-use super::{Explanation, Finding};
-use crate::text::count;
-
-/// What to set on the slow side.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Advice {
-    /// A command, or what to do.
-    pub set: String,
-    /// Change of the time for an operation on the slow side, percent, by the cause's share.
-    pub predicted_pct: f64,
-    /// The same, measured.
-    pub measured_pct: Option<f64>,
-}
+use iowhy_text::count;
+use iowhy_why::delta::Delta;
+use iowhy_why::{Advice, Explanation, Finding};
 
 /// Pages that others put into the cache, by name, most first.
 fn putters(side: &Gathered) -> Vec<(String, u64)> {
@@ -99,7 +88,7 @@ pub fn notes(explanation: &mut Explanation, sides: &[Gathered; 2]) {
         return;
     }
     for side in sides.iter().filter(|side| side.side.live) {
-        let sum = |of: &dyn Fn(&super::digest::Digest) -> u64| side.side.runs.iter().map(of).sum::<u64>();
+        let sum = |of: &dyn Fn(&iowhy_why::digest::Digest) -> u64| side.side.runs.iter().map(of).sum::<u64>();
         let calls = sum(&|run| run.workload.calls[0] + run.workload.calls[1]).max(1) as f64;
         let over = sum(&|run| run.cache.direct_over_foreign) as f64 / calls;
         let around = sum(&|run| run.workload.direct.iter().sum()) as f64 / calls;
@@ -129,11 +118,11 @@ pub fn notes(explanation: &mut Explanation, sides: &[Gathered; 2]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::Verdict;
-    use crate::explain::digest::Digest;
-    use crate::explain::prove_live::Recipe;
-    use crate::explain::{Counterfactual, Outcome, Side, explain};
-    use crate::rules;
+    use crate::explain::recipe::Recipe;
+    use iowhy_compare::Verdict;
+    use iowhy_why::digest::Digest;
+    use iowhy_why::rules;
+    use iowhy_why::{Counterfactual, Outcome, Side, explain};
 
     fn recipe(read_ahead_kb: &str) -> Recipe {
         Recipe {

@@ -7,11 +7,11 @@
 //! Known limit: fewer than eight runs have one mode, whatever they look like. Modes cannot be made again at will, so
 //! that nothing is switched to prove what is found; the same cause between two sets of runs can be proved.
 
-use super::Side;
-use super::delta::time_per_operation;
-use super::source::Gathered;
-use crate::diagnose::{Problem, Span};
+use super::gathered::Gathered;
 use iowhy_stats::modes;
+use iowhy_text::diagnose::{Problem, Span};
+use iowhy_why::Side;
+use iowhy_why::delta::time_per_operation;
 
 /// Runs that there have to be at least.
 const LEAST: usize = 2;
@@ -47,7 +47,7 @@ mod tests {
     use iowhy_stack::units::Nanos;
 
     use super::*;
-    use crate::explain::digest::Digest;
+    use iowhy_why::digest::Digest;
 
     fn set(times: &[u64]) -> Gathered {
         let run = |time: &u64| Digest { elapsed: Nanos(*time), ..Digest::default() };

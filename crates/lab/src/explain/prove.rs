@@ -4,17 +4,18 @@
 //! In the simulator the slow side's runs are made again with the same seeds and with nothing else different. A rule
 //! says what to switch ([`Switch`]), best first; what applies to the stack is made, until something of the difference
 //! is gone. Of two sides whose stacks are both known, "as on the fast side" is one of the things to switch. The time
-//! for an operation is compared with the fast side's before and after ([`outcome`](super::outcome)).
+//! for an operation is compared with the fast side's before and after ([`outcome`](iowhy_why::outcome)).
 
 use iowhy_stack::kernel::{PATCHES, Stack};
 use iowhy_stack::outcome::Plan;
 
-use super::delta::Delta;
-use super::outcome::{Counterfactual, Outcome, Times, figures_moved, recalibrate};
-use super::source::{Gathered, simulate};
-use super::{Explanation, Side};
+use super::gathered::Gathered;
+use super::source::simulate;
 use crate::incident::command::plan_of_command;
-use crate::rules::{Rule, Switch};
+use iowhy_why::delta::Delta;
+use iowhy_why::outcome::{Counterfactual, Outcome, Times, figures_moved, recalibrate};
+use iowhy_why::rules::{Rule, Switch};
+use iowhy_why::{Explanation, Side};
 
 /// Findings that stand after their experiments, or have none, until no others are tried.
 const TRIED: usize = 3;

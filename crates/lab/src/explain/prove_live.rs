@@ -30,71 +30,21 @@ use iowhy_live::{cache, signal};
 use iowhy_stack::job::Workload;
 use iowhy_stack::rng::Rng;
 use iowhy_stack::units::PAGE_BYTES;
-use serde_json::Value;
 
-use super::delta::Delta;
-use super::digest::Digest;
-use super::outcome::{Counterfactual, Times, recalibrate};
-use super::source::Gathered;
-use super::{Basis, Explanation};
+use super::gathered::Gathered;
+use super::recipe::Recipe;
 use crate::backend::Live;
-use crate::diagnose::Problems;
 use crate::disk;
-use crate::fio::World;
-use crate::rules::Switch;
 use crate::run::{self, Request, Shape, Task, Variant};
-
-/// How a stored run is made again on the running kernel.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Recipe {
-    /// The words after `iowhy run`.
-    pub words: Vec<String>,
-    /// Where they were typed.
-    pub folder: PathBuf,
-    /// The disk, as in `/sys/block`.
-    pub disk: Option<String>,
-    /// Settings of its queue: file and value.
-    pub queue: Vec<(String, String)>,
-    /// The modelled disk that was made for it, in the words of `--disk`; then there is no other.
-    pub modelled: Option<String>,
-}
-
-/// Settings of a queue that are kept with a run, in the order in which they are set: some change others. The first word
-/// is the key in the store.
-const QUEUE: &[(&str, &str)] = &[
-    ("elevator", "scheduler"),
-    ("nr_requests", "nr_requests"),
-    ("max_sectors_kb", "max_sectors_kb"),
-    ("nomerges", "nomerges"),
-    ("read_ahead_kb", "read_ahead_kb"),
-];
+use iowhy_fio::World;
+use iowhy_text::diagnose::Problems;
+use iowhy_why::delta::Delta;
+use iowhy_why::digest::Digest;
+use iowhy_why::outcome::{Counterfactual, Times, recalibrate};
+use iowhy_why::rules::Switch;
+use iowhy_why::{Basis, Explanation};
 
 impl Recipe {
-    /// Of the policies that the store has; nothing if they do not tell.
-    pub(super) fn of(policies: &Value) -> Option<Recipe> {
-        let words: Vec<String> = serde_json::from_value(policies.get("again")?.clone()).ok()?;
-        let folder = PathBuf::from(policies.get("folder")?.as_str()?);
-        let disk = policies.get("disk").and_then(Value::as_str).map(str::to_owned);
-        let value = |key: &str| match policies.get(key)? {
-            Value::String(text) => Some(text.clone()),
-            Value::Number(number) => Some(number.to_string()),
-            _ => None,
-        };
-        let queue = QUEUE.iter().filter_map(|(key, file)| Some(((*file).to_owned(), value(key)?))).collect();
-        let modelled = policies.get("modelled").and_then(Value::as_str).map(str::to_owned);
-        Some(Recipe { words, folder, disk, queue, modelled })
-    }
-
-    /// A setting of its queue.
-    pub(super) fn setting(&self, file: &str) -> Option<&str> {
-        self.queue.iter().find(|(known, _)| known == file).map(|(_, value)| value.as_str())
-    }
-
-    /// Where a setting of its queue is.
-    pub(super) fn path(&self, file: &str) -> Option<PathBuf> {
-        Some(Path::new("/sys/block").join(self.disk.as_deref()?).join("queue").join(file))
-    }
-
     /// What is run. Files of a run that had a folder of its own are in `scratch`.
     fn parse(&self, scratch: &Path) -> Result<Kind, String> {
         let mut words = self.words.clone();
@@ -469,7 +419,7 @@ pub fn prove(explanation: &mut Explanation, sides: &[Gathered; 2]) {
     // The slow side's time over the fast one's, as it was.
     let explained = delta.of(|digest| delta.time_of(digest)).ratio();
     // Runs are timed by the operation, and compared as the explanation compares them.
-    let weight = |side: &super::Side| {
+    let weight = |side: &iowhy_why::Side| {
         let mean = |of: &dyn Fn(&Digest) -> f64| side.runs.iter().map(of).sum::<f64>() / side.runs.len().max(1) as f64;
         let operations = mean(&|run| run.operations() as f64).max(1.0);
         match delta.basis {

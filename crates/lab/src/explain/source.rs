@@ -11,7 +11,7 @@
 //! whatever else has their name.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -22,96 +22,20 @@ use iowhy_stack::trace::{Dev, Inode, Record, Seen as TraceSeen, Trace};
 use iowhy_stack::units::PAGE_BYTES;
 use rayon::prelude::*;
 
-use super::digest::{Digest, Observer};
-use super::prove_live::Recipe;
-use super::{Side, modes, wall};
-use crate::diagnose::{Problem, Problems, Span};
+use super::gathered::{Again, Gathered, Seen};
+use super::modes;
+use super::recipe::Recipe;
+use super::tally::Tally;
 use crate::incident::command::{plan_of_command, repetition};
 use crate::incident::{self, IncidentError};
-use crate::report::tally::Tally;
-use crate::rules::Need;
-use crate::store::{Kind, Store, StoreError, StoredRun};
-use crate::trace;
-use crate::trace::join::{Who, beside, join};
-use crate::trace::settings::Settings;
-use iowhy_stats::metric::Group;
-
-/// Where the events of a run can be had once more.
-#[derive(Clone, Debug)]
-pub enum Again {
-    /// From the simulator.
-    Plan(Box<Plan>),
-    /// From a data file of the store in a directory.
-    Stored {
-        /// The store's directory.
-        directory: PathBuf,
-        /// The name of the file.
-        hash: String,
-    },
-    /// They were kept, since a trace is read and joined more slowly than they are listened to.
-    Events(Arc<Vec<Event>>),
-    /// The first ones were kept, for an explanation has no time to make a run again.
-    Opening {
-        /// These.
-        events: Arc<Vec<Event>>,
-        /// There are no others.
-        whole: bool,
-    },
-}
-
-impl Again {
-    /// Hands the events to a listener, in their order.
-    ///
-    /// # Errors
-    /// What the simulator or the store says.
-    pub fn replay(&self, sink: &mut dyn EventSink) -> Result<(), Problem> {
-        match self {
-            Again::Plan(plan) => {
-                sim::run_with(plan, sink).map(|_| ()).map_err(|error| Problem::error(error.to_string()))
-            }
-            Again::Stored { directory, hash } => {
-                let replayed = Store::open_existing(directory).and_then(|store| store.replay(hash, sink));
-                replayed.map(|_| ()).map_err(|error| Problem::error(error.to_string()))
-            }
-            Again::Events(events) | Again::Opening { events, .. } => {
-                events.iter().for_each(|event| sink.event(event));
-                Ok(())
-            }
-        }
-    }
-}
-
-/// A run of a side of which pictures are made.
-#[derive(Clone, Debug)]
-pub struct Seen {
-    /// Its seed; of a trace its place among the others.
-    pub seed: u64,
-    /// Its events.
-    pub again: Again,
-    /// Its latencies and requests, for a report.
-    pub tally: Tally,
-    /// Names of its files by number, if its trace is all that is known of it.
-    pub files: Vec<String>,
-}
-
-/// A side with what is known of how it was made.
-#[derive(Clone, Debug, Default)]
-pub struct Gathered {
-    /// Its runs.
-    pub side: Side,
-    /// Words after `iowhy` that make such a run in the simulator; nothing of live and blind runs.
-    pub command: Option<String>,
-    /// How such a run is made again on the running kernel; nothing of simulated and blind runs.
-    pub recipe: Option<Recipe>,
-    /// Its metrics, if it comes from the store.
-    pub group: Option<Group>,
-    /// Pages of the files that were in the page cache before the first call, of each live run.
-    pub resident: Vec<u64>,
-    /// What pictures want of each run of the side, in their order.
-    pub seen: Vec<Seen>,
-    /// The store's row of the first run.
-    pub row: Option<Box<StoredRun>>,
-}
+use crate::store::{Kind, Store, StoreError};
+use iowhy_text::diagnose::{Problem, Problems, Span};
+use iowhy_trace as trace;
+use iowhy_trace::join::{Who, beside, join};
+use iowhy_trace::settings::Settings;
+use iowhy_why::digest::{Digest, Observer};
+use iowhy_why::rules::Need;
+use iowhy_why::{Side, wall};
 
 /// What is to be explained.
 #[derive(Clone, Debug, Default)]

@@ -3,8 +3,8 @@
 use iowhy_stack::outcome::Plan;
 use iowhy_stack::workload::PositionSource;
 
-use crate::diagnose::{Problem, Problems};
 use crate::sysbench::{self, Request};
+use iowhy_text::diagnose::{Problem, Problems};
 
 /// Verbs that describe a run.
 const VERBS: &[&str] = &["sysbench", "run"];

@@ -28,11 +28,11 @@ use iowhy_stack::rng::Rng;
 use super::file::Figure;
 use super::{IncidentResult, RowResult};
 use crate::backend;
-use crate::diagnose::Problems;
-use crate::fio::World;
 use crate::run::{self, Keep, Made, Request, RunRequest};
 use ground::Grounds;
+use iowhy_fio::World;
 use iowhy_stats::bootstrap;
+use iowhy_text::diagnose::Problems;
 
 /// Where a side runs.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

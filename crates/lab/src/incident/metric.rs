@@ -2,9 +2,9 @@
 
 use iowhy_stack::outcome::{Outcome, ThreadTotals};
 
-use crate::diagnose::Problem;
-use crate::iostat::{DiskStats, Sample, monitor_value};
 use iowhy_stats::Better;
+use iowhy_text::diagnose::Problem;
+use iowhy_trace::iostat::{DiskStats, Sample, monitor_value};
 
 /// A figure of a run.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ pub const METRICS: &[Metric] = &[
     metric("calls_per_s", "1/s", Higher, "calls", |o| per_s(o, o.counts.total() as f64)),
     metric("cpu_s", "s", Lower, "time the CPUs worked", |o| o.cpu_busy.as_secs_f64()),
     metric("read_request_sectors", "sectors", Higher, "mean size of a read command", |o| {
-        crate::measure::share(o.layers.reads.sectors, o.layers.reads.completed)
+        iowhy_stats::figure::share(o.layers.reads.sectors, o.layers.reads.completed)
     }),
     metric("iostat_avgqusz", "requests", Lower, "requests in the queue and at the device", |o| iostat(o, "avgqusz")),
     metric("iostat_avgrqsz", "sectors", Higher, "mean size of a command", |o| iostat(o, "avgrqsz")),
@@ -128,7 +128,7 @@ pub fn find(name: &str) -> Result<&'static Metric, Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::iostat::monitor_names;
+    use iowhy_trace::iostat::monitor_names;
 
     #[test]
     fn every_name_is_there_once_and_every_monitor_row_has_its_metric() {

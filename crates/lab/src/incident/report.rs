@@ -8,8 +8,10 @@ use super::claims::ClaimResult;
 use super::file::Figure;
 use super::live::{self, LiveResult};
 use super::{IncidentResult, Known, RowResult, combine, tables};
-use crate::{measure, text};
+use crate::measure;
+use iowhy_stats::figure;
 use iowhy_stats::modes;
+use iowhy_text as text;
 
 /// The row that others of its report are compared with: its first calibration row.
 fn base<'a>(result: &'a IncidentResult, row: &RowResult) -> Option<&'a RowResult> {
@@ -281,7 +283,7 @@ pub fn json(results: &[IncidentResult], lives: &[Option<LiveResult>], others: &[
     for (value, live) in incidents.iter_mut().zip(lives) {
         for row in value["rows"].as_array_mut().into_iter().flatten() {
             let of_row = |live: &LiveResult| live.of_row(row["id"].as_str()?);
-            row["live"] = json!(live.as_ref().and_then(of_row).map(measure::finite));
+            row["live"] = json!(live.as_ref().and_then(of_row).map(figure::finite));
         }
         value["live"] = live.as_ref().map_or(Value::Null, live::report::json);
     }
@@ -297,7 +299,7 @@ pub fn json(results: &[IncidentResult], lives: &[Option<LiveResult>], others: &[
                 json!({ "id": known.id, "title": known.incident.title, "claims": claims })
             })
             .collect::<Vec<_>>(),
-        "event_hash": measure::hash(combine(hashes)),
+        "event_hash": figure::hash(combine(hashes)),
         "wall_s": wall_s,
     })
 }
@@ -320,7 +322,7 @@ fn incident_json(result: &IncidentResult) -> Value {
             .collect::<Vec<_>>(),
         "unexplained": text::wrap(&scenario.unexplained, usize::MAX).join(" "),
         "sequences": result.sequences,
-        "event_hash": measure::hash(result.event_hash()),
+        "event_hash": figure::hash(result.event_hash()),
     })
 }
 
@@ -347,10 +349,10 @@ fn row_json(row: &RowResult) -> Value {
             "report": row.report,
             "note": row.note,
         },
-        "spread": { "min": measure::finite(low), "max": measure::finite(high) },
-        "samples": row.values.iter().map(|value| measure::finite(*value)).collect::<Vec<_>>(),
+        "spread": { "min": figure::finite(low), "max": figure::finite(high) },
+        "samples": row.values.iter().map(|value| figure::finite(*value)).collect::<Vec<_>>(),
         "modes": measure::modes(modes::two(&row.values).as_ref()),
-        "event_hashes": row.samples().map(|sample| measure::hash(sample.outcome.event_hash)).collect::<Vec<_>>(),
+        "event_hashes": row.samples().map(|sample| figure::hash(sample.outcome.event_hash)).collect::<Vec<_>>(),
         "layers": one.and_then(|run| run.samples.first()).map(|sample| measure::layers(sample.layers())),
     })
 }

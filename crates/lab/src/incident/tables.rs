@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use super::file::{Figure, Incident, Table};
 use super::{IncidentResult, RowResult};
-use crate::measure::finite;
-use crate::mmtests::{self, Layout};
+use iowhy_compare::tables::{self, Layout};
 use iowhy_stats::Better;
+use iowhy_stats::figure::finite;
 
 /// The layout in which the table was published.
 fn layout(table: &Table) -> Layout {
@@ -49,7 +49,7 @@ fn render(incident: &Incident, table: &Table, rows: Vec<(String, Vec<f64>, Optio
     let columns = columns(incident);
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
     let figures: Vec<(&str, Vec<f64>)> = rows.iter().map(|(name, values, _)| (name.as_str(), values.clone())).collect();
-    let mut shown = mmtests::figures(&columns, statistic, &figures, better);
+    let mut shown = tables::figures(&columns, statistic, &figures, better);
     // Published percents were made of figures with more digits.
     for (line, (_, _, percent)) in shown.lines.iter_mut().zip(&rows) {
         if let (Some(cell), Some(percent)) = (line.cells.get_mut(1), percent) {

@@ -9,7 +9,7 @@ use iowhy_stack::outcome::Plan;
 use serde_json::Value;
 
 use super::{Difference, Fact, File};
-use crate::explain::source::{Again, Gathered};
+use crate::explain::gathered::{Again, Gathered};
 use crate::incident::command::plan_of_command;
 use crate::run::record::{simulated_machine, simulated_policies};
 

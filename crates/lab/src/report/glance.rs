@@ -17,12 +17,12 @@
 //! the report looks at all of a run.
 
 use super::{Requests, Timeline, chosen, detail, facts, surveyed};
-use crate::explain::digest::{Digest, Spread};
-use crate::explain::source::{Again, Gathered};
-use crate::report::tally::OPS;
+use crate::explain::gathered::{Again, Gathered};
+use crate::explain::tally::OPS;
 use crate::store::events::WINDOWS;
 use iowhy_stack::event::RaKind;
 use iowhy_stack::units::PAGE_BYTES;
+use iowhy_why::digest::{Digest, Spread};
 
 /// Most bins of latencies.
 pub const BINS: usize = 44;
@@ -374,10 +374,10 @@ mod tests {
     use iowhy_stack::units::{Nanos, Sector};
 
     use super::*;
-    use crate::explain::Side;
-    use crate::explain::source::Seen;
-    use crate::report::tally::Tally;
+    use crate::explain::gathered::Seen;
+    use crate::explain::tally::Tally;
     use crate::report::{Calls, Pages, Windows};
+    use iowhy_why::Side;
 
     /// Columns against a recount of every nanosecond.
     #[test]

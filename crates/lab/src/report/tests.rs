@@ -11,9 +11,9 @@ use super::detail::{Builder, Span, parts};
 use super::survey::{NEVER, SLICES, Survey, first_difference};
 use super::*;
 use crate::explain::source::{Asked, gather};
-use crate::explain::{self};
 use crate::incident::command::plan_of_command;
 use crate::store::StoreError;
+use iowhy_why as explain;
 
 fn events_of(command: &str) -> Vec<Event> {
     let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();

@@ -20,7 +20,7 @@ use iowhy_stack::workload::{Distribution, Mix, Order, Service, Stream, Target};
 use super::options::{JITTER, Kind, Opt, STARTUP_SEEKS, TOOL_NS, Values, opt};
 use super::{Builtin, Shape};
 use crate::backend::ANY_DEVICE;
-use crate::diagnose::Problems;
+use iowhy_text::diagnose::Problems;
 
 const STAGES: &[&str] = &["write", "read", "rwrite", "rread"];
 

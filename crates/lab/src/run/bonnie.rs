@@ -24,7 +24,7 @@ use iowhy_stack::workload::{Mix, Stream, Target};
 use super::options::{Kind, Opt, TOOL_NS, Values, opt};
 use super::program::{Figures, Program};
 use super::{Builtin, Figure, Shape, machine};
-use crate::diagnose::{Problem, Problems};
+use iowhy_text::diagnose::{Problem, Problems};
 
 const PHASES: &[&str] = &["seqout_block", "rewrite", "seqin_block", "seeks"];
 

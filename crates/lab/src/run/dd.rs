@@ -19,7 +19,7 @@ use iowhy_stack::workload::{Mix, Stream, Target, Think};
 
 use super::options::{JITTER, Kind, Opt, STARTUP_SEEKS, TOOL_NS, Values, opt};
 use super::{Builtin, Shape, machine};
-use crate::diagnose::Problems;
+use iowhy_text::diagnose::Problems;
 
 const FLAGS: Kind = Kind::Words(&["direct", "sync", "dsync"]);
 

@@ -23,9 +23,9 @@ use iowhy_stack::units::Nanos;
 use serde_json::{Value, json};
 
 use super::{LiveOptions, Refusal, Shape, Task, replay};
-use crate::diagnose::{Problem, Problems, Span};
-use crate::fio::World;
 use crate::store::{DataFile, Store, StoreError, StoredRun};
+use iowhy_fio::World;
+use iowhy_text::diagnose::{Problem, Problems, Span};
 
 /// How places of guests begin.
 pub(super) const PREFIX: &str = "kernel:";
@@ -90,10 +90,10 @@ const STORE: &str = "store";
 pub(super) fn help() -> String {
     let mut out = String::from("\nKeys behind --on kernel:KERNEL, after commas:\n");
     KEYS.iter().filter(|(_, help)| !help.is_empty()).for_each(|(name, help)| {
-        out.push_str(&crate::text::item(name, help, 18));
+        out.push_str(&iowhy_text::item(name, help, 18));
     });
     let others: Vec<&str> = KEYS.iter().filter(|(_, help)| help.is_empty()).map(|(name, _)| *name).collect();
-    out.push_str(&crate::text::item("others", &format!("of the disk's queue: {}", others.join(", ")), 18));
+    out.push_str(&iowhy_text::item("others", &format!("of the disk's queue: {}", others.join(", ")), 18));
     out
 }
 
@@ -192,7 +192,7 @@ impl Wanted {
             "memory_mib" => self.memory_mib = number((256, 1 << 20))?,
             "cpus" => self.cpus = number((1, 255))? as u32,
             "size" => {
-                let bytes = crate::fio::value::integer(value, 1024, (64 << 20, 1 << 44)).map(i64::unsigned_abs);
+                let bytes = iowhy_fio::value::integer(value, 1024, (64 << 20, 1 << 44)).map(i64::unsigned_abs);
                 self.size = bytes.map_err(|_| {
                     Problem::error(format!("`size` takes a size of at least 64m, such as 4g, not `{value}`"))
                 })?;

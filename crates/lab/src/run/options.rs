@@ -1,8 +1,8 @@
 //! Options of built-in jobs: `key=value` words, read with one table for each job.
 
-use crate::diagnose::{Problem, Problems, Span};
-use crate::fio::value;
-use crate::text;
+use iowhy_fio::value;
+use iowhy_text as text;
+use iowhy_text::diagnose::{Problem, Problems, Span};
 
 /// What kind of value an option takes.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use iowhy_stack::workload::{Mix, Stream, Target};
 use super::dd::folded;
 use super::options::{Kind, Opt, STARTUP_SEEKS, TOOL_NS, Values, opt};
 use super::{Builtin, Shape};
-use crate::diagnose::Problems;
+use iowhy_text::diagnose::Problems;
 
 const OPTIONS: &[Opt] = &[
     opt("readers", Kind::Number(1, 10_000), "4", "processes"),

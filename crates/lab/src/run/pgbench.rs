@@ -21,7 +21,7 @@ use iowhy_stack::workload::{Distribution, Log, Mix, Order, Stream, Target, Think
 use super::options::{Kind, Opt, Values, opt};
 use super::program::{Figures, Program};
 use super::{Builtin, Figure, Shape};
-use crate::diagnose::{Problem, Problems};
+use iowhy_text::diagnose::{Problem, Problems};
 
 const BYTES_PER_SCALE: u64 = 15 << 20;
 const LOG_BYTES: u64 = 16 << 20;

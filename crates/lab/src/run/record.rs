@@ -15,9 +15,10 @@ use iowhy_stack::origin::Options;
 use serde_json::{Map, Value, json};
 
 use super::{Finished, Made, RunRequest, Variant, report};
+use crate::backend;
+use crate::disk;
 use crate::measure;
 use crate::store::{DataFile, Design, NewRun};
-use crate::{backend, disk};
 
 /// Names and values of tunables.
 fn options_json(options: &Options) -> Value {

@@ -25,9 +25,9 @@ use iowhy_stack::units::{Nanos, PAGE_BYTES, SECTOR_BYTES, Sector};
 use iowhy_stack::workload::{Call, Mix, Scripted, Stream, Target};
 
 use super::Shape;
-use crate::diagnose::{Problem, Problems, Span};
-use crate::trace;
-use crate::trace::join::{CallRecord, Joined, NoFile, Who, join};
+use iowhy_text::diagnose::{Problem, Problems, Span};
+use iowhy_trace as trace;
+use iowhy_trace::join::{CallRecord, Joined, NoFile, Who, join};
 
 /// How times of a trace are kept.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]

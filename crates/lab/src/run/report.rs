@@ -17,10 +17,13 @@ use serde_json::{Map, Value, json};
 
 use super::program::Ran;
 use super::{Finished, Made, RunRequest, Until, Variant, design};
+use crate::backend;
 use crate::backend::Live;
-use crate::diagnose::Problems;
-use crate::{backend, measure, text};
+use crate::measure;
+use iowhy_stats::figure;
 use iowhy_stats::modes::{self, Mode};
+use iowhy_text as text;
+use iowhy_text::diagnose::Problems;
 
 const MIB: f64 = 1_048_576.0;
 
@@ -50,10 +53,10 @@ fn latencies(metrics: &mut Metrics, prefix: &str, histogram: &Histogram) {
         return;
     }
     let mut put = |name: &str, n: f64| metrics.push((format!("{prefix}{name}_ns"), n));
-    put("mean", measure::mean(histogram));
-    put("p50", measure::quantile(histogram, 50) as f64);
-    put("p99", measure::quantile(histogram, 99) as f64);
-    put("max", measure::largest(histogram) as f64);
+    put("mean", figure::mean(histogram));
+    put("p50", figure::quantile(histogram, 50) as f64);
+    put("p99", figure::quantile(histogram, 99) as f64);
+    put("max", figure::largest(histogram) as f64);
 }
 
 /// The time in which a line was measured.
@@ -262,14 +265,14 @@ fn run_id(request: &RunRequest, nr: usize, run: &Finished) -> String {
         variant.on.clone(),
         variant.disk.clone().unwrap_or_default(),
         run.slot.seed.to_string(),
-        run.made.simulated().map_or_else(|| nr.to_string(), |outcome| measure::hash(outcome.event_hash)),
+        run.made.simulated().map_or_else(|| nr.to_string(), |outcome| figure::hash(outcome.event_hash)),
     ];
     // FNV-1a, with the parts apart from one another.
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
     for byte in parts.join("\u{1}").bytes() {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     }
-    measure::hash(hash)
+    figure::hash(hash)
 }
 
 /// The JSON report.
@@ -314,7 +317,7 @@ pub fn json(request: &RunRequest, runs: &[Finished], warnings: &Problems) -> Val
                 "position": run.slot.position,
                 "warm_up": run.slot.warm_up,
                 "stored": run.id.is_some(),
-                "event_hash": simulated.map(|outcome| measure::hash(outcome.event_hash)),
+                "event_hash": simulated.map(|outcome| figure::hash(outcome.event_hash)),
                 "events": simulated.map(|outcome| outcome.nr_events),
                 "metrics": metrics,
                 "layers": simulated.map(|outcome| measure::layers(&outcome.layers)),
@@ -578,7 +581,7 @@ fn detail(
     heading(out, request, variant, run, bold)?;
     match &run.made {
         Made::Simulated(made) => {
-            writeln!(out, "seed {}, event hash {}\n", run.slot.seed, measure::hash(made.1.event_hash))?
+            writeln!(out, "seed {}, event hash {}\n", run.slot.seed, figure::hash(made.1.event_hash))?
         }
         Made::Live(live) if live.outcome.interrupted => {
             writeln!(out, "seed {}, ended early by a signal\n", run.slot.seed)?
@@ -692,10 +695,10 @@ fn latency(out: &mut String, histogram: &Histogram) -> std::fmt::Result {
     writeln!(
         out,
         "        latency mean {}, p50 {}, p99 {}, max {}",
-        time(measure::mean(histogram)),
-        time(measure::quantile(histogram, 50) as f64),
-        time(measure::quantile(histogram, 99) as f64),
-        time(measure::largest(histogram) as f64)
+        time(figure::mean(histogram)),
+        time(figure::quantile(histogram, 50) as f64),
+        time(figure::quantile(histogram, 99) as f64),
+        time(figure::largest(histogram) as f64)
     )
 }
 
@@ -767,7 +770,7 @@ fn layers(out: &mut String, outcome: &Outcome) -> std::fmt::Result {
         out,
         "  device       {} seeks, mean depth {:.2}",
         grouped(layers.seeks),
-        measure::finite(measure::mean(&layers.depth))
+        figure::finite(figure::mean(&layers.depth))
     )?;
     let opening = &outcome.opening;
     if opening.probes > 0 || opening.raced {

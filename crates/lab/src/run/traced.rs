@@ -19,8 +19,8 @@ use iowhy_stack::trace::{Inode, Record, Seen, Trace};
 use iowhy_stack::units::{Nanos, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES};
 
 use crate::backend::Live;
-use crate::trace::join::Who;
 use crate::trace::record;
+use iowhy_trace::join::Who;
 
 /// Descriptors that stand for mappings count down from here: no process has so many files open.
 const MAPPINGS: i32 = i32::MAX;
@@ -221,8 +221,8 @@ mod tests {
     use iowhy_stack::trace::Dev;
 
     use super::*;
-    use crate::explain::digest::Digest;
-    use crate::trace::join::join;
+    use iowhy_trace::join::join;
+    use iowhy_why::digest::Digest;
 
     const FILE: Inode = Inode { dev: Dev::new(7, 1), ino: 12 };
 

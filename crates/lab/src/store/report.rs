@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use super::{Checked, Merged, Store, StoredRun, Swept};
-use crate::text;
+use iowhy_text as text;
 
 /// Columns of the terminal.
 const WIDTH: usize = 80;

@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 
 use super::data::{DataFile, Kind};
 use super::{Store, StoreError, seal};
-use crate::compare::{self, Calibration};
-use crate::{diagnose, measure};
+use iowhy_compare::Calibration;
+use iowhy_stats::figure;
+use iowhy_text::diagnose;
 
 /// The id of a run: 16 hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -274,7 +275,7 @@ impl NewRun {
             machine_hash: self.machine_hash.clone(),
             policies: self.policies.clone(),
             seed: self.seed,
-            event_hash: self.event_hash.map(measure::hash),
+            event_hash: self.event_hash.map(figure::hash),
             started_ns: self.started_ns,
             finished_ns: self.finished_ns,
             design: self.design.clone(),
@@ -593,13 +594,13 @@ impl Store {
             let count = |row: &Row<'_>, n: usize| row.get::<_, i64>(n).map(|n| n as usize);
             let rows = statement.query_map([machine_hash, job], |row| {
                 let word: String = row.get(2)?;
-                let designs = [compare::Design::Interleaved, compare::Design::Sequential];
+                let designs = [iowhy_compare::Design::Interleaved, iowhy_compare::Design::Sequential];
                 let design = designs.into_iter().find(|design| design.word() == word);
                 Ok(Calibration {
                     job: row.get(0)?,
                     metric: row.get(1)?,
                     // What a later version might have is closest to the more careful one.
-                    design: design.unwrap_or(compare::Design::Sequential),
+                    design: design.unwrap_or(iowhy_compare::Design::Sequential),
                     runs: count(row, 3)?,
                     per_side: count(row, 4)?,
                     comparisons: count(row, 5)?,

@@ -26,7 +26,7 @@ use iowhy_stack::rng::Rng;
 use iowhy_stack::workload::Mode;
 
 use super::{IoMode, Settings, report};
-use crate::text;
+use iowhy_text as text;
 
 /// The files of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]

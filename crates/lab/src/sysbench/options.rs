@@ -3,7 +3,7 @@
 //! The grammar is sysbench's own: options and the words `fileio`, `prepare`, `run`, `cleanup` in any order,
 //! `--name=value` or `--name value`, sizes with a suffix K, M, G or T (powers of 1024, either case).
 
-use crate::diagnose::{Problem, Problems, Span};
+use iowhy_text::diagnose::{Problem, Problems, Span};
 
 /// What kind of value an option takes.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -420,7 +420,7 @@ pub fn help() -> String {
                 notes.push_str(&format!(" (was --{old})"));
             }
             let flag = format!("--{}{value}", option.name);
-            text.push_str(&crate::text::item(&flag, &format!("{}{notes}", option.help), 31));
+            text.push_str(&iowhy_text::item(&flag, &format!("{}{notes}", option.help), 31));
         }
     }
     text.push_str(
@@ -462,7 +462,7 @@ pub fn size(text: &str, (min, max): (u64, u64), name: &str) -> Result<u64, Strin
         return Err(format!("`--{name}` must be at least {min} byte, not `{text}`"));
     }
     if bytes > max {
-        return Err(format!("`--{name}` may be at most {}, not `{text}`", crate::text::size(max)));
+        return Err(format!("`--{name}` may be at most {}, not `{text}`", iowhy_text::size(max)));
     }
     Ok(bytes)
 }

@@ -16,9 +16,12 @@ use iowhy_stack::workload::{Dialect, FileIo, Mode, PositionSource};
 use serde_json::{Value, json};
 
 use super::{IoMode, Settings};
+use crate::backend;
 use crate::backend::Live;
-use crate::diagnose::Problems;
-use crate::{backend, measure, text};
+use crate::measure;
+use iowhy_stats::figure;
+use iowhy_text as text;
+use iowhy_text::diagnose::Problems;
 
 const MIB: f64 = 1_048_576.0;
 
@@ -217,7 +220,7 @@ pub(super) fn extra_flags(flags: &[&str]) -> String {
 
 /// A latency at the percentile asked for, ms; 0 if none was.
 fn at_percentile(histogram: &Histogram, percentile: u64) -> f64 {
-    if percentile == 0 { 0.0 } else { measure::quantile(histogram, percentile) as f64 / 1e6 }
+    if percentile == 0 { 0.0 } else { figure::quantile(histogram, percentile) as f64 / 1e6 }
 }
 
 fn intervals(out: &mut String, settings: &Settings, run: &Measured<'_>) -> std::fmt::Result {
@@ -296,9 +299,9 @@ fn latency(out: &mut String, settings: &Settings, latency: &Histogram) -> std::f
         writeln!(out, "{name}{value:>width$}", width = end - name.len())
     };
     writeln!(out, "\nLatency (ms):")?;
-    line(out, "         min:", measure::smallest(latency) as f64)?;
-    line(out, "         avg:", measure::mean(latency))?;
-    line(out, "         max:", measure::largest(latency) as f64)?;
+    line(out, "         min:", figure::smallest(latency) as f64)?;
+    line(out, "         avg:", figure::mean(latency))?;
+    line(out, "         max:", figure::largest(latency) as f64)?;
     if settings.percentile > 0 {
         let name = format!("        {:3}th percentile:", settings.percentile);
         line(out, &name, 1e6 * at_percentile(latency, settings.percentile))?;
@@ -363,7 +366,7 @@ pub fn json(run: &Measured<'_>, settings: &Settings, warnings: &Problems) -> Val
                 "counts": counts(run, &interval.counts),
                 "latency_percentile_ms": match run.origin {
                     Origin::Simulated(..) => {
-                        Some(measure::finite(at_percentile(&interval.latency, settings.percentile)))
+                        Some(figure::finite(at_percentile(&interval.latency, settings.percentile)))
                     }
                     Origin::Live(_) => None,
                 },
@@ -385,7 +388,7 @@ pub fn json(run: &Measured<'_>, settings: &Settings, warnings: &Problems) -> Val
         "stack": simulated.map(|(plan, _)| stack(plan)),
         "seed": run.job.seed,
         "options": options(run, settings),
-        "event_hash": simulated.map(|(_, outcome)| measure::hash(outcome.event_hash)),
+        "event_hash": simulated.map(|(_, outcome)| figure::hash(outcome.event_hash)),
         "events": simulated.map(|(_, outcome)| outcome.nr_events),
         "elapsed_s": run.elapsed.as_secs_f64(),
         "cpu_s": match (simulated, live) {
@@ -401,11 +404,11 @@ pub fn json(run: &Measured<'_>, settings: &Settings, warnings: &Problems) -> Val
             "written_mib_per_s": per_second(c.written_bytes as f64 / MIB, seconds),
         },
         "latency": {
-            "min_ms": measure::smallest(latency) as f64 / 1e6,
-            "avg_ms": measure::mean(latency) / 1e6,
-            "max_ms": measure::largest(latency) as f64 / 1e6,
+            "min_ms": figure::smallest(latency) as f64 / 1e6,
+            "avg_ms": figure::mean(latency) / 1e6,
+            "max_ms": figure::largest(latency) as f64 / 1e6,
             "percentile": settings.percentile,
-            "percentile_ms": measure::finite(at_percentile(latency, settings.percentile)),
+            "percentile_ms": figure::finite(at_percentile(latency, settings.percentile)),
             "sum_ms": latency.sum() as f64 / 1e6,
         },
         "threads": {

@@ -29,7 +29,6 @@ mod history;
 pub mod jobs;
 pub mod live;
 mod model;
-pub mod recorded;
 mod requests;
 mod traced;
 
@@ -40,8 +39,8 @@ use iowhy_stack::origin::{self, Entry};
 use iowhy_stack::readahead::{Build, READAHEADS};
 use serde_json::{Value, json};
 
-use crate::text;
-use recorded::{Line, Recorded, What};
+use iowhy_text as text;
+use iowhy_trace::recorded::{Line, Recorded, What, version};
 pub use traced::{Device, File, records};
 
 /// Mismatches that a report tells of each job.
@@ -257,12 +256,6 @@ pub fn check(entry: &'static Entry<Build>, recorded: &Recorded) -> Checked {
         decisions: decisions::compare(entry, recorded),
         history: (single_threaded && recorded.calls_known()).then(|| history::compare(entry, recorded)),
     }
-}
-
-/// The first two numbers of a release.
-fn version(release: &str) -> Option<(u32, u32)> {
-    let mut parts = release.split(|c: char| !c.is_ascii_digit());
-    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
 /// The model of a release (`uname -r`), and whether it is of that very kernel or only the nearest.

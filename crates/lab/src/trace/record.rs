@@ -23,9 +23,9 @@ use iowhy_live::signal;
 use iowhy_stack::trace::{Dev, Inode, Seen, Trace};
 use serde_json::{Value, json};
 
-use crate::diagnose::{Problem, Problems};
-use crate::text;
-use crate::trace::settings::Watch;
+use super::circumstances::Watch;
+use iowhy_text as text;
+use iowhy_text::diagnose::{Problem, Problems};
 
 /// What is to be recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

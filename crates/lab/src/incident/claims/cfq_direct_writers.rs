@@ -5,8 +5,8 @@ use iowhy_stack::layers::Layers;
 use super::{Checks, ClaimResult, percent, ratios};
 use crate::incident::file::Claim;
 use crate::incident::{IncidentResult, RowResult, RunResult};
-use crate::measure::share;
-use crate::text;
+use iowhy_stats::figure::share;
+use iowhy_text as text;
 
 /// What checks the claims that are not a matter of two rows.
 pub(in crate::incident) const CHECKS: Checks = &[("depth-one", depth_one), ("driver-depth-one", driver_depth_one)];

@@ -8,8 +8,8 @@ use iowhy_stack::units::PAGE_SECTORS;
 use super::{Checks, ClaimResult, percent, ratios};
 use crate::incident::file::Claim;
 use crate::incident::{IncidentResult, RowResult, extremes, mean};
-use crate::measure::{self, share};
-use crate::text;
+use iowhy_stats::figure::{self, share};
+use iowhy_text as text;
 
 /// What checks the claims that are not a matter of two published rows.
 pub(in crate::incident) const CHECKS: Checks =
@@ -53,7 +53,7 @@ impl Seen {
         repetitions.clone().for_each(|layers| depths.merge(&layers.depth));
         Seen {
             windows: [sized(WINDOW), sized(2 * WINDOW)],
-            depth: measure::quantile(&depths, 50),
+            depth: figure::quantile(&depths, 50),
             pause_ms: share(time.saturating_sub(busy), sum(&|layers| layers.reads.issued)) / 1e6,
             busy: share(busy, time),
         }

@@ -5,8 +5,8 @@ use iowhy_stack::layers::Layers;
 use super::{Checks, ClaimResult, percent};
 use crate::incident::file::Claim;
 use crate::incident::{IncidentResult, RowResult, Sample};
-use crate::measure::share;
-use crate::text;
+use iowhy_stats::figure::share;
+use iowhy_text as text;
 
 /// Share of single-page data reads above which "most" commands are.
 const MOST: f64 = 0.5;

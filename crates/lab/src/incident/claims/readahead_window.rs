@@ -5,7 +5,7 @@ use iowhy_stack::layers::Layers;
 use super::{Checks, ClaimResult, gains};
 use crate::incident::file::Claim;
 use crate::incident::{IncidentResult, RowResult, mean};
-use crate::text;
+use iowhy_text as text;
 
 /// What checks the claims that are not a matter of two rows.
 pub(in crate::incident) const CHECKS: Checks = &[("bonnie-sys", falls), ("shape", shape)];

@@ -8,8 +8,8 @@ use iowhy_stack::outcome::{Outcome, ThreadTotals};
 use super::{Checks, ClaimResult, gains, pairs, ratios};
 use crate::incident::file::Claim;
 use crate::incident::{IncidentResult, RowResult, Sample, mean};
-use crate::text;
 use iowhy_stats::modes::{self, Mode};
+use iowhy_text as text;
 
 /// What checks the claims that are not a matter of two rows.
 pub(in crate::incident) const CHECKS: Checks = &[

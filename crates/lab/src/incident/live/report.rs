@@ -5,7 +5,8 @@ use std::fmt::Write;
 use serde_json::{Map, Value, json};
 
 use super::{Answer, Bounded, LiveResult, SideResult, Verdict};
-use crate::{measure, text};
+use iowhy_stats::figure;
+use iowhy_text as text;
 
 /// As text.
 pub fn text(result: &LiveResult, bold: fn(&str) -> String) -> String {
@@ -87,7 +88,7 @@ fn answer_json(answer: &Answer) -> Value {
         "metric": question.metric,
         "published": answer.published,
         "simulated": answer.simulated,
-        "live": answer.live.map(|live| measure::finite(live.value)),
+        "live": answer.live.map(|live| figure::finite(live.value)),
         "low": bounds.map(|(low, _)| low),
         "high": bounds.map(|(_, high)| high),
         "verdict": answer.verdict.name(),

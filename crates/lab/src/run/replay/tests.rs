@@ -1,13 +1,37 @@
 //! Recorded runs, replayed.
 
-use iowhy_stack::event::{Event, What};
+use iowhy_stack::event::{Event, EventSink, What};
+use iowhy_stack::kernel::{KERNELS, Stack};
 use iowhy_stack::outcome::Plan;
+use iowhy_stack::sim;
 
 use super::*;
-use crate::format::trace_parquet;
-use crate::trace::join::tests::{bridge, events, plan};
+use iowhy_trace::bridge::trace_of_events;
+use iowhy_trace::format::trace_parquet;
 
 const BIG: Ground = Ground::Simulated(1 << 50);
+
+/// A plan with two threads that read or write a file each.
+fn plan(mix: Mix, block: u32) -> Plan {
+    let stack = Stack::new(KERNELS.last().expect("there are kernels"));
+    let bytes = 1 << 20;
+    let files = vec![FileSpec { bytes, place: Place::FileSystem }; 2];
+    let threads = (0..2)
+        .map(|nr| ThreadJob {
+            spec: ThreadSpec { descriptors: nr, ..ThreadSpec::new(nr) },
+            stream: Stream::sequential(mix, vec![Target { file: nr, start: 0, len_bytes: bytes }], block),
+        })
+        .collect();
+    Plan { stack, job: Job::new(Workload::Threads { files, threads }, 1) }
+}
+
+/// The events of a simulated run.
+fn events(plan: &Plan) -> Vec<Event> {
+    let mut events: Vec<Event> = Vec::new();
+    let sink: &mut dyn EventSink = &mut events;
+    sim::run_with(plan, sink).expect("the plan can be run");
+    events
+}
 
 /// Calls of a run: operation, offset, length, by file, in the order of each file.
 fn calls(events: &[Event]) -> BTreeMap<u32, Vec<(Op, u64, u32)>> {
@@ -34,7 +58,7 @@ fn a_recorded_run_makes_the_same_calls_again() {
         let first = events(&plan);
         // By way of a file.
         let mut bytes = Vec::new();
-        trace_parquet::write(&bridge(&first), &mut bytes).expect("memory takes everything");
+        trace_parquet::write(&trace_of_events(&first), &mut bytes).expect("memory takes everything");
         let trace = trace_parquet::read("t", &bytes, &mut Problems::default()).expect("it was written");
         let again = replayed(&trace, &plan, Mode::Closed);
         assert_eq!(calls(&again), calls(&first), "{mix:?}");
@@ -53,7 +77,7 @@ fn a_recorded_run_makes_the_same_calls_again() {
 
 #[test]
 fn pauses_are_kept_and_what_cannot_be_made_again_is_told() {
-    let trace = crate::format::trace_csv::read(
+    let trace = iowhy_trace::format::trace_csv::read(
         "t.csv",
         b"t_ns,cpu,pid,kind,dev,ino,op,fd,offset,len,result,index,count\n\
           100,0,5,call_start,,,read,3,0,4096,,,\n\
@@ -95,7 +119,7 @@ fn bios_alone_are_direct_calls_on_the_device() {
                  a-7 [000] 1.000010: block_rq_complete: 7,1 R () 8 + 8 [0]\n\
                  a-7 [000] 1.000020: block_rq_complete: 7,1 W () 64 + 16 [0]\n\
                  a-7 [000] 1.000050: block_bio_queue: 7,1 R 8 + 8 [a]\n";
-    let trace = crate::format::tracefs_text::read("t", text, &mut Problems::default()).expect("it is one");
+    let trace = iowhy_trace::format::tracefs_text::read("t", text, &mut Problems::default()).expect("it is one");
     let mut problems = Problems::default();
     let (job, _) = job_of(&trace, "t", Mode::Closed, BIG, &mut problems).expect("there are bios");
     assert!(problems.render().contains("1 bios that neither read nor write"), "{}", problems.render());
@@ -119,13 +143,13 @@ fn a_trace_in_a_file_runs_on_a_simulated_stack_and_on_this_kernel() {
     let path = folder.join("t.parquet");
     let first = events(&plan(Mix::Write, 65536));
     let mut bytes = Vec::new();
-    trace_parquet::write(&bridge(&first), &mut bytes).expect("memory takes everything");
+    trace_parquet::write(&trace_of_events(&first), &mut bytes).expect("memory takes everything");
     std::fs::write(&path, bytes).expect("it can be written");
     let name = path.display().to_string();
     let made = |words: &[&str]| {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let mut problems = Problems::default();
-        let request = super::super::resolve(&words, &crate::fio::World::empty(), &mut problems);
+        let request = super::super::resolve(&words, &iowhy_fio::World::empty(), &mut problems);
         let Some(super::super::Request::Run(request)) = request else { panic!("{}", problems.render()) };
         super::super::execute(&request, &|_, _| ())
     };

@@ -36,7 +36,7 @@ use iowhy_stack::units::PageIndex;
 use super::Tally;
 use super::faults::{self, Faults};
 use super::model::{Pages, Told, same_bios};
-use super::recorded::{Hint, Line, Recorded, What};
+use iowhy_trace::recorded::{Hint, Line, Recorded, What};
 
 /// Windows remembered for each descriptor: tasks that share one overtake each other.
 const REMEMBERED: usize = 16;

@@ -24,7 +24,7 @@
 use iowhy_stack::units::PAGE_BYTES;
 
 use super::Count;
-use super::recorded::{Recorded, What};
+use iowhy_trace::recorded::{Recorded, What};
 
 /// Bytes of a block of the file system.
 const BLOCK_BYTES: u64 = 4096;
@@ -97,8 +97,8 @@ fn judge(due: u64, bios: &[(u64, u64)], holes: bool) -> (u64, u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::recorded::Line;
     use super::*;
+    use iowhy_trace::recorded::Line;
 
     const KIB: u64 = 1024;
 

@@ -27,7 +27,7 @@ use iowhy_stack::trace::RaInput;
 use iowhy_stack::units::{PAGE_BYTES, PageIndex};
 
 use super::model::{Pages, Told, Traced};
-use super::recorded::{Hint, Line, Recorded, What};
+use iowhy_trace::recorded::{Hint, Line, Recorded, What};
 
 /// What is known of a task's mapping.
 #[derive(Copy, Clone, Debug)]

@@ -12,7 +12,7 @@ use iowhy_stack::readahead::{Advice, Build, Mapping, ReadRequest, Readahead, Tok
 
 use super::Tally;
 use super::model::{Pages, Traced, same_bios};
-use super::recorded::{Hint, Recorded, What};
+use iowhy_trace::recorded::{Hint, Recorded, What};
 
 /// Compares the whole history.
 pub(super) fn compare(entry: &'static Entry<Build>, recorded: &Recorded) -> Tally {

@@ -4,7 +4,7 @@
 
 use iowhy_stack::rng::Rng;
 
-use super::recorded::Hint;
+use iowhy_trace::recorded::Hint;
 
 /// A call.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -24,12 +24,12 @@ use iowhy_stack::rng::Rng;
 use iowhy_stack::trace::{Dev, Inode};
 
 use super::jobs::{Builtin, Call, JOBS};
-use super::recorded::Recorded;
 use super::{Checked, Device, File as Known, Report, check, model_of, records};
 use crate::backend::Live;
-use crate::diagnose::{Problem, Problems};
-use crate::fio::World;
 use crate::run::{self, Request, Task};
+use iowhy_fio::World;
+use iowhy_text::diagnose::{Problem, Problems};
+use iowhy_trace::recorded::Recorded;
 
 /// Size of the image; most of it is never written.
 const IMAGE_BYTES: u64 = 4 << 30;

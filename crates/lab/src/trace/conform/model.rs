@@ -12,7 +12,7 @@ use iowhy_stack::readahead::{
 use iowhy_stack::trace::RaInput;
 use iowhy_stack::units::{PAGE_BYTES, PageIndex};
 
-use super::recorded::{Line, Recorded, What};
+use iowhy_trace::recorded::{Line, Recorded, What};
 
 /// A cached folio.
 #[derive(Copy, Clone, Debug)]

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use iowhy_stack::units::PAGE_BYTES;
 
 use super::Count;
-use super::recorded::{Recorded, What};
+use iowhy_trace::recorded::{Recorded, What};
 
 /// Bytes of a sector.
 const SECTOR_BYTES: u64 = 512;
@@ -192,7 +192,7 @@ impl Model<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::conform::recorded::Line;
+    use iowhy_trace::recorded::Line;
 
     const KIB: u64 = 1024;
 

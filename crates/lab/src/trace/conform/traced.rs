@@ -18,8 +18,8 @@ use iowhy_stack::trace::{Inode, Record, Rwbs, Seen, Trace};
 use iowhy_stack::units::PAGE_BYTES;
 
 use super::is_window;
-use super::recorded::{Hint, Line, Recorded, What};
-use crate::trace::join::descriptors::{self, Descriptors};
+use iowhy_trace::join::descriptors::{self, Descriptors};
+use iowhy_trace::recorded::{Hint, Line, Recorded, What};
 
 /// Largest folio order of ext4's and XFS's mappings where nothing shows that there are none.
 const MAX_FOLIO_ORDER: u8 = 9;

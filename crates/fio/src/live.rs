@@ -1,0 +1,613 @@
+//! Jobs of fio on the running kernel.
+//!
+//! ```text
+//! calls      as the simulator has them: `run::fio::map` turns jobs into threads and streams
+//! engines    by name; vsync and pvsync are pvsync2, posixaio is libaio, which is told
+//! data       zero_buffers, refill_buffers, scramble_buffers; with verify what can be checked
+//! verify     crc32c, crc32, xxhash, meta and null; other sums of writers become crc32c, which is told. What is read is
+//!            checked as it comes; what is written is read again afterwards unless do_verify=0
+//! cache      invalidate drops pages as each thread starts; pre_read reads the files first
+//! logs       of the calls kept: write_iolog (clones after the first have a number behind the name), write_bw_log and
+//!            its like
+//! processes  every clone is a thread of this process
+//! ```
+//! What is accepted without effect is in [`NOT_CARRIED_OUT`] and told once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufWriter, Seek, SeekFrom};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use iowhy_live::guard::Output;
+use iowhy_live::ledger::LedgerError;
+use iowhy_live::machine::{self, Disk, DiskDelta};
+use iowhy_live::outcome::ThreadOutcome;
+use iowhy_live::plan::{Allow, Cache, File, Fill, OpenSync, Sum, Thread, Verify};
+use iowhy_live::run::{LiveError, Progress};
+use iowhy_live::{Outcome, Plan};
+use iowhy_stack::job::Workload;
+
+use super::job::SyncMode;
+use super::options::{self, Engine, Value};
+use super::value::CacheState;
+use super::{FioFile, FioJob, World};
+use crate::iolog::Iolog;
+use crate::logs::{self, LogThread};
+use crate::map::{Ground, map};
+use iowhy_text::diagnose::{Problem, Problems};
+
+/// Options that a live run accepts without carrying them out, and what is instead. All others that matter on a real
+/// machine are carried out.
+pub const NOT_CARRIED_OUT: &[(&str, &str)] = &[
+    ("exitall", OWN_END),
+    ("exit_what", OWN_END),
+    ("exitall_on_error", OWN_END),
+    ("profile", "only plain jobs are run"),
+    ("opendir", "files are named or made"),
+    ("lockfile", "files are not locked"),
+    ("openfiles", "all files are open from the start"),
+    ("create_on_open", LAID_OUT),
+    ("create_only", LAID_OUT),
+    ("file_append", "I/O starts at the offset"),
+    ("unlink_each_loop", "files stay between loops"),
+    ("write_hint", "no life times are given"),
+    ("rw_sequencer", "the modifier of rw skips"),
+    ("ba", "positions are multiples of the smallest block"),
+    ("bs_unaligned", "sizes are multiples of the least"),
+    ("bs_is_seq_rand", "block sizes are for reads and writes"),
+    ("fill_device", "a full device is an error"),
+    ("iodepth_low", "filling starts again at every completion"),
+    ("serialize_overlap", "overlapping I/Os are not held back"),
+    ("io_submit_mode", "I/O is submitted by the job itself"),
+    ("atomic", "writes are not atomic"),
+    ("write_barrier", "jobs have no barrier writes"),
+    ("sync_file_range", "the call is not made"),
+    ("max_latency", "jobs are never ended by a latency"),
+    ("ioscheduler", "the scheduler of a device is left as it is"),
+    ("hipri_percentage", "every I/O polls or none"),
+    ("sqthread_poll", "each submission is a call"),
+    ("sqthread_poll_cpu", "each submission is a call"),
+    ("force_async", "the kernel decides what a worker does"),
+    ("uncached", "pages stay in the cache"),
+    ("nowait", "calls that would block do block"),
+    ("userspace_reap", "completions are taken by a call"),
+    ("thp", "the size of pages is the kernel's choice"),
+    ("thinktime_iotime", "I/Os are counted"),
+    ("rate_min", "jobs are never ended by a low rate"),
+    ("rate_iops_min", "jobs are never ended by a low rate"),
+    ("rate_ignore_thinktime", "thinking counts against the rate"),
+    ("latency_target", NO_SEARCH),
+    ("latency_window", NO_SEARCH),
+    ("latency_percentile", NO_SEARCH),
+    ("latency_run", NO_SEARCH),
+    ("steadystate", FULL_LENGTH),
+    ("steadystate_duration", FULL_LENGTH),
+    ("steadystate_ramp_time", FULL_LENGTH),
+    ("steadystate_check_interval", FULL_LENGTH),
+    ("log_prio", "priorities are not logged"),
+    ("log_compression", "logs are plain text"),
+    ("log_store_compressed", "logs are plain text"),
+    ("log_unix_epoch", "times are from the start of the run"),
+    ("log_alternate_epoch", "times are from the start of the run"),
+    ("merge_blktrace_file", "traces are not merged"),
+    ("merge_blktrace_scalars", "traces are not merged"),
+    ("merge_blktrace_iters", "traces are not merged"),
+    ("unit_base", "reports are in bytes"),
+    ("ignore_error", "every error counts"),
+    ("lockmem", "memory is not locked"),
+    ("buffer_pattern", "data are random or zero"),
+    ("buffer_compress_percentage", "data are random or zero"),
+    ("buffer_compress_chunk", "data are random or zero"),
+    ("dedupe_percentage", "data are random or zero"),
+    ("dedupe_mode", "data are random or zero"),
+    ("dedupe_working_set_percentage", "data are random or zero"),
+    ("dedupe_global", "data are random or zero"),
+    ("numa_cpu_nodes", "the kernel chooses the node"),
+    ("numa_mem_policy", "the kernel chooses the node"),
+    ("nice", PRIORITY),
+    ("prio", PRIORITY),
+    ("prioclass", PRIORITY),
+    ("cgroup", "jobs stay in the control group they are started in"),
+    ("cgroup_weight", "jobs stay in the control group they are started in"),
+    ("uid", "jobs run as whoever started them"),
+    ("gid", "jobs run as whoever started them"),
+    ("exec_prerun", "no command is run"),
+    ("exec_postrun", "no command is run"),
+    ("flow", "jobs do not wait for one another"),
+    ("flow_id", "jobs do not wait for one another"),
+    ("flow_watermark", "jobs do not wait for one another"),
+    ("flow_sleep", "jobs do not wait for one another"),
+    ("verify_only", "the job writes, and what it wrote is checked"),
+    ("verify_offset", "the check sum is at the start of a block"),
+    ("verify_pattern", "data are those of the check sum"),
+    ("verify_pattern_interval", "data are those of the check sum"),
+    ("verify_dump", "the message says what differs"),
+    ("verify_async", "the job itself checks"),
+    ("verify_async_cpus", "the job itself checks"),
+    ("verify_backlog", "everything is checked after the last write"),
+    ("verify_backlog_batch", "everything is checked after the last write"),
+    ("verify_state_load", "states are not kept"),
+    ("experimental_verify", "what was written is listed"),
+    ("trim_percentage", "nothing is trimmed"),
+    ("trim_backlog", "nothing is trimmed"),
+    ("trim_backlog_batch", "nothing is trimmed"),
+    ("num_range", "nothing is trimmed"),
+    ("zonemode", NO_ZONES),
+    ("zonesize", NO_ZONES),
+    ("zonecapacity", NO_ZONES),
+    ("zonerange", NO_ZONES),
+    ("zoneskip", NO_ZONES),
+    ("read_beyond_wp", NO_ZONES),
+    ("max_open_zones", NO_ZONES),
+    ("job_max_open_zones", NO_ZONES),
+    ("ignore_zone_limits", NO_ZONES),
+    ("zone_reset_threshold", NO_ZONES),
+    ("zone_reset_frequency", NO_ZONES),
+    ("iowhy_startup_seeks", SIMULATOR),
+    ("iowhy_tool_ns", SIMULATOR),
+    ("iowhy_process", SIMULATOR),
+    ("iowhy_mapping_cached", SIMULATOR),
+    ("iowhy_actor", SIMULATOR),
+];
+
+const OWN_END: &str = "each job runs to its own end";
+const LAID_OUT: &str = "files are laid out before the run";
+const NO_SEARCH: &str = "the depth is not searched";
+const FULL_LENGTH: &str = "runs have their full length";
+const PRIORITY: &str = "jobs have the priority they are started with";
+const NO_ZONES: &str = "zones are not known";
+const SIMULATOR: &str = "it is for the simulator";
+
+/// Why a live run does not carry an option out, if so.
+pub fn not_carried_out(name: &str) -> Option<&'static str> {
+    NOT_CARRIED_OUT.iter().find(|(known, _)| *known == name).map(|(_, why)| *why)
+}
+
+/// Which job a thread is of.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct ThreadOf {
+    /// Number of the job in the file.
+    pub job: usize,
+    /// Number of the clone, from 0.
+    pub clone: u32,
+    /// Line of the report.
+    pub line: u32,
+}
+
+/// Jobs that are ready to run.
+#[derive(Clone, Debug)]
+pub struct LiveJobs {
+    /// The jobs.
+    pub file: FioFile,
+    /// What is run.
+    pub plan: Plan,
+    /// Which job each thread is of.
+    pub threads: Vec<ThreadOf>,
+    /// Names of the lines of the report.
+    pub lines: Vec<String>,
+}
+
+/// The running machine.
+struct Running<'a> {
+    load: &'a dyn Fn(&str) -> Result<String, String>,
+}
+
+impl Ground for Running<'_> {
+    fn is_device(&self, name: &str) -> bool {
+        std::fs::metadata(name).is_ok_and(|metadata| metadata.file_type().is_block_device())
+    }
+
+    fn bytes(&self, name: &str) -> Option<u64> {
+        let metadata = std::fs::metadata(name).ok()?;
+        if metadata.file_type().is_block_device() {
+            return std::fs::File::open(name).ok()?.seek(SeekFrom::End(0)).ok();
+        }
+        (metadata.is_file() && metadata.len() > 0).then_some(metadata.len())
+    }
+
+    fn loader(&self) -> &dyn Fn(&str) -> Result<String, String> {
+        self.load
+    }
+}
+
+/// Jobs made ready; nothing if they cannot be run. `seed` is the user's, for all draws; without one those of jobs
+/// without `randrepeat` differ from run to run.
+pub fn jobs(file: FioFile, seed: Option<u64>, world: &World<'_>, problems: &mut Problems) -> Option<LiveJobs> {
+    let mut found = Problems::default();
+    let ground = Running { load: world.load };
+    let mapped = map(&file, &ground, None, &mut found);
+    let mut mapping = Mapping { problems: &mut found };
+    let threads: Vec<Vec<Thread>> = file.jobs.iter().map(|job| mapping.threads(job)).collect();
+    let failed = found.any_error();
+    problems.list.append(&mut found.list);
+    let mapped = mapped.filter(|_| !failed)?;
+    let mut job = mapped.job;
+    let Workload::Threads { threads: specs, .. } = &mut job.workload else { return None };
+    let chance = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+    for (thread, fixed) in specs.iter_mut().zip(&mapped.seeds) {
+        if fixed.is_none() {
+            thread.stream.seed ^= chance as u64;
+        }
+    }
+    // The generators mix the seed of the run into their own; 0 leaves those as the jobs give them.
+    job.seed = seed.unwrap_or(0);
+    let origins: Vec<ThreadOf> = (mapped.origins.iter().zip(specs.iter()))
+        .map(|((job, clone), thread)| ThreadOf { job: *job, clone: *clone, line: thread.spec.job })
+        .collect();
+    let threads = origins.iter().map(|origin| threads[origin.job][origin.clone as usize].clone()).collect();
+    let mut known: BTreeMap<String, Vec<&FioJob>> = BTreeMap::new();
+    for job in &file.jobs {
+        let names: BTreeSet<String> = (0..job.numjobs).flat_map(|clone| job.file_names(clone)).collect();
+        names.into_iter().for_each(|name| known.entry(name).or_default().push(job));
+    }
+    let plan = Plan {
+        files: mapped
+            .names
+            .iter()
+            .map(|name| live_file(name, known.get(name).map_or(&[][..], Vec::as_slice)))
+            .collect(),
+        threads,
+        sample: sample(&file.jobs),
+        cache: cache(&file.jobs),
+        allow: Allow { directory: folder(&file.jobs), ..Allow::default() },
+        job,
+    };
+    Some(LiveJobs { file, plan, threads: origins, lines: mapped.lines })
+}
+
+/// The folder that no file of the jobs may leave; nothing if they name several, or name their files with folders from
+/// the root on.
+fn folder(jobs: &[FioJob]) -> Option<PathBuf> {
+    if jobs.iter().flat_map(|job| &job.filenames).any(|name| name.starts_with('/')) {
+        return None;
+    }
+    let here = String::from(".");
+    let of = |job: &FioJob| if job.directories.is_empty() { vec![here.clone()] } else { job.directories.clone() };
+    let mut folders: Vec<String> = jobs.iter().flat_map(of).collect();
+    folders.sort_unstable();
+    folders.dedup();
+    if folders.len() == 1 { folders.pop().map(PathBuf::from) } else { None }
+}
+
+/// What is done with a file, as the jobs that use it say.
+fn live_file(name: &str, jobs: &[&FioJob]) -> File {
+    let users = || jobs.iter().copied();
+    let forbidden = |job: &FioJob| given(job, "allow_file_create") == Some(Value::Switch(false));
+    let grows = |job: &FioJob| matches!(given(job, "fallocate"), Some(Value::Word("none" | "truncate" | "0")));
+    let device = Path::new(name).starts_with("/dev/");
+    // Without I/O there is no need of a file.
+    let idle = users().next().is_some() && users().all(|job| job.engine == Engine::Null);
+    File {
+        path: PathBuf::from(name),
+        may_create: !device && !idle && !users().any(forbidden),
+        remove: users().any(|job| on(job, "unlink")),
+        reserve: !users().any(grows),
+        as_found: false,
+    }
+}
+
+/// The shortest window of samples that is asked for.
+fn sample(jobs: &[FioJob]) -> Duration {
+    let window = |job: &FioJob| {
+        let logged = job.logs.bandwidth.is_some() || job.logs.iops.is_some();
+        let log = if logged { job.logs.average_us } else { 0 };
+        [job.logs.bandwidth_sample_us, job.logs.iops_sample_us, log]
+    };
+    let windows = jobs.iter().flat_map(window);
+    Duration::from_micros(windows.filter(|window| *window > 0).min().unwrap_or(500_000))
+}
+
+fn cache(jobs: &[FioJob]) -> Cache {
+    let asked = |wanted: fn(&CacheState) -> bool| jobs.iter().filter_map(|job| job.ours.cache.as_ref()).any(wanted);
+    if jobs.iter().any(|job| job.pre_read) || asked(|state| *state != CacheState::Cold) {
+        Cache::Warm
+    } else if asked(|state| *state == CacheState::Cold) {
+        Cache::Cold
+    } else {
+        // Threads drop pages themselves as they start (`invalidate`).
+        Cache::AsFound
+    }
+}
+
+/// The value of an option that has no field of its own in a job.
+fn given(job: &FioJob, name: &str) -> Option<Value> {
+    let written = job.options.iter().rfind(|written| written.option.name == name)?;
+    let flag = written.option.kind == options::Kind::Flag && written.value.is_empty();
+    written.option.kind.parse(if flag { "1" } else { &written.value }, job.reporting.kb_base).ok()
+}
+
+fn on(job: &FioJob, name: &str) -> bool {
+    given(job, name) == Some(Value::Switch(true))
+}
+
+fn number(job: &FioJob, name: &str) -> u64 {
+    match given(job, name) {
+        Some(Value::Int(number)) => number.unsigned_abs(),
+        _ => 0,
+    }
+}
+
+fn word(job: &FioJob, name: &str) -> &'static str {
+    match given(job, name) {
+        Some(Value::Word(word)) => word,
+        _ => "0",
+    }
+}
+
+struct Mapping<'a> {
+    problems: &'a mut Problems,
+}
+
+impl Mapping<'_> {
+    fn warn(&mut self, message: String) {
+        let problem = Problem::warning(message);
+        if !self.problems.list.contains(&problem) {
+            self.problems.push(problem);
+        }
+    }
+
+    /// What the clones of a job need besides their streams.
+    fn threads(&mut self, job: &FioJob) -> Vec<Thread> {
+        let verify = self.verify(job);
+        let cpus = self.cpus(job);
+        let split = word(job, "cpus_allowed_policy") == "split";
+        let logged = LogThread::needs_calls(&job.logs) || job.write_iolog.is_some();
+        let align = u32::try_from(number(job, "iomem_align")).unwrap_or(0);
+        let thread = Thread {
+            engine: self.engine(job),
+            depth: job.iodepth,
+            batch_submit: job.iodepth_batch,
+            batch_complete: (job.batch_complete_min, job.batch_complete_max),
+            fixed_buffers: on(job, "fixedbufs"),
+            registered_files: on(job, "registerfiles"),
+            poll: on(job, "hipri"),
+            open_sync: match job.sync {
+                SyncMode::None => None,
+                SyncMode::Sync => Some(OpenSync::Sync),
+                SyncMode::Dsync => Some(OpenSync::Dsync),
+            },
+            fill: match verify {
+                Some(_) => Fill::Checked,
+                None if on(job, "zero_buffers") => Fill::Zeroes,
+                None if on(job, "refill_buffers") => Fill::Fresh,
+                None if given(job, "scramble_buffers") == Some(Value::Switch(false)) => Fill::Same,
+                None => Fill::Scrambled,
+            },
+            align: if align.is_power_of_two() { align.max(4096) } else { 4096 },
+            verify,
+            keep_calls: logged,
+            split_latency: !(job.reporting.disable_slat && job.reporting.disable_clat) || logged,
+            go_on: !matches!(word(job, "continue_on_error"), "0" | "none"),
+            cpus: cpus.clone(),
+        };
+        (0..job.numjobs as usize)
+            .map(|clone| match cpus.get(clone % cpus.len().max(1)) {
+                Some(cpu) if split => Thread { cpus: vec![*cpu], ..thread.clone() },
+                _ => thread.clone(),
+            })
+            .collect()
+    }
+
+    fn engine(&mut self, job: &FioJob) -> &'static str {
+        let nearest = match job.engine {
+            Engine::Vsync | Engine::Pvsync => "pvsync2",
+            Engine::Posixaio => "libaio",
+            engine => return engine.name(),
+        };
+        self.warn(format!("`{}` is run as {nearest}, which is nearest to it here", job.engine.name()));
+        nearest
+    }
+
+    fn verify(&mut self, job: &FioJob) -> Option<Verify> {
+        let name = word(job, "verify");
+        let sum = match name {
+            "0" => return None,
+            "crc32c" | "crc32c-intel" => Sum::Crc32c,
+            "crc32" => Sum::Crc32,
+            "xxhash" => Sum::Xxh64,
+            "meta" | "null" => Sum::Header,
+            _ if !job.mode.write => {
+                let text = format!("job `{}` checks data by `{name}`, which is not known here", job.name);
+                self.problems.push(Problem::error(text).help("verify=crc32c, crc32, xxhash or meta"));
+                return None;
+            }
+            _ => {
+                self.warn(format!("`verify={name}`: data are written and checked with crc32c"));
+                Sum::Crc32c
+            }
+        };
+        Some(Verify {
+            sum,
+            interval_bytes: u32::try_from(number(job, "verify_interval")).unwrap_or(0),
+            after_writes: job.mode.write && given(job, "do_verify") != Some(Value::Switch(false)),
+            fatal: on(job, "verify_fatal"),
+        })
+    }
+
+    /// The processors of `cpus_allowed` or `cpumask`.
+    fn cpus(&mut self, job: &FioJob) -> Vec<usize> {
+        let mask = number(job, "cpumask");
+        let mut cpus: Vec<usize> = (0..64).filter(|cpu| mask >> cpu & 1 == 1).collect();
+        let Some(Value::Text(list)) = given(job, "cpus_allowed") else { return cpus };
+        cpus.clear();
+        for part in list.split([',', ':']).map(str::trim) {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            match (first.trim().parse::<usize>(), last.trim().parse::<usize>()) {
+                (Ok(first), Ok(last)) if first <= last && last < 4096 => cpus.extend(first..=last),
+                _ => {
+                    let text = format!("option `cpus_allowed`: `{part}` is no processor and no range of them");
+                    self.problems.push(Problem::error(text).help("cpus_allowed=0,2-3"));
+                }
+            }
+        }
+        cpus
+    }
+}
+
+/// Why a run could not be begun.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Obstacle {
+    /// In words.
+    pub message: String,
+    /// The system's number of the error, or that of an invalid argument.
+    pub errno: i32,
+    /// It is the job that makes no sense.
+    pub usage: bool,
+}
+
+impl From<LiveError> for Obstacle {
+    fn from(error: LiveError) -> Obstacle {
+        let mut source = std::error::Error::source(&error);
+        let mut errno = match &error {
+            LiveError::Ledger(LedgerError::Io { error, .. }) => error.raw_os_error().unwrap_or(5),
+            _ => 22,
+        };
+        while let Some(cause) = source {
+            if let Some(number) = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error) {
+                errno = number;
+            }
+            source = cause.source();
+        }
+        let usage = matches!(error, LiveError::Job(_) | LiveError::Engine { .. });
+        Obstacle { message: error.to_string(), errno, usage }
+    }
+}
+
+/// Makes the run; the devices below its files are looked at before and after.
+///
+/// # Errors
+/// Why it could not be begun.
+pub fn run(jobs: &LiveJobs, progress: &dyn Fn(Progress)) -> Result<(Outcome, Vec<DiskDelta>), Obstacle> {
+    let wanted = jobs.file.jobs.iter().any(|job| job.reporting.disk_util);
+    let before = machine::current_diskstats();
+    let clock = Instant::now();
+    let outcome = iowhy_live::run::run(&jobs.plan, progress)?;
+    let mut disks = Vec::new();
+    if wanted {
+        let after = machine::current_diskstats();
+        let below: Vec<String> = jobs.plan.files.iter().filter_map(|file| Disk::below(&file.path).name).collect();
+        for now in after.iter().filter(|now| below.contains(&now.name)) {
+            let then = before.iter().find(|then| then.number == now.number && then.name == now.name);
+            disks.extend(then.map(|then| DiskDelta::between(then, now, clock.elapsed())));
+        }
+    }
+    Ok((outcome, disks))
+}
+
+/// How far a run is, for a line on a terminal.
+pub fn shown(progress: &Progress) -> String {
+    match progress {
+        Progress::SetUp { file, done_bytes, total_bytes } => {
+            format!("laying out file {}: {} of {} MiB", file + 1, done_bytes >> 20, total_bytes >> 20)
+        }
+        Progress::Ready => "all files are laid out".to_owned(),
+        Progress::Running { threads, counts, .. } => {
+            format!("{threads} running: {} reads, {} writes, {} syncs", counts.reads, counts.writes, counts.syncs)
+        }
+    }
+}
+
+/// Writes the logs that jobs ask for; the names of the files.
+///
+/// # Errors
+/// What the system says, with the name in front.
+pub fn write_logs(jobs: &LiveJobs, outcome: &Outcome) -> std::io::Result<Vec<String>> {
+    let create = |name: &str| Ok::<_, std::io::Error>(BufWriter::new(Output::create(Path::new(name), false)?));
+    let end = |out: BufWriter<Output>| Ok(out.into_inner().map_err(std::io::IntoInnerError::into_error)?.finish()?);
+    let mut logs = Vec::new();
+    let mut written = Vec::new();
+    let names: Vec<String> = jobs.plan.files.iter().map(|file| file.path.to_string_lossy().into_owned()).collect();
+    for ((number, origin), thread) in (1..).zip(&jobs.threads).zip(&outcome.threads) {
+        let job = &jobs.file.jobs[origin.job];
+        let asynchronous = !job.engine.one_at_a_time();
+        logs.push(LogThread { number, job: &job.name, logs: &job.logs, outcome: thread, asynchronous });
+        if let Some(name) = iolog_name(job, origin.clone) {
+            let failed = |error: std::io::Error| {
+                std::io::Error::new(error.kind(), format!("cannot write the iolog `{name}`: {error}"))
+            };
+            let mut out = create(&name).map_err(failed)?;
+            let done = Iolog::of_calls(&names, &thread.calls).write(&mut out).and_then(|()| end(out));
+            done.map_err(failed)?;
+            written.push(name);
+        }
+    }
+    for (name, out) in logs::write_all(&logs, &mut |name| create(name))? {
+        end(out)?;
+        written.push(name);
+    }
+    Ok(written)
+}
+
+/// Names of the logs that the jobs ask for.
+pub fn logs(jobs: &LiveJobs) -> Vec<String> {
+    let names = (1..).zip(&jobs.threads).flat_map(|(number, origin)| {
+        let job = &jobs.file.jobs[origin.job];
+        let outcome = &ThreadOutcome::default();
+        let thread = LogThread { number, job: &job.name, logs: &job.logs, outcome, asynchronous: true };
+        thread.names().into_iter().map(|(_, name)| name).chain(iolog_name(job, origin.clone)).collect::<Vec<_>>()
+    });
+    names.collect()
+}
+
+/// Where the calls of a clone of a job go (`write_iolog`).
+fn iolog_name(job: &FioJob, clone: u32) -> Option<String> {
+    let name = job.write_iolog.as_ref()?;
+    Some(if clone == 0 { name.clone() } else { format!("{name}.{clone}") })
+}
+
+/// What the user has to be told after a run: an early end, and calls that failed.
+pub fn complaints(jobs: &LiveJobs, outcome: &Outcome) -> Problems {
+    let mut problems = Problems::default();
+    if outcome.interrupted {
+        problems.push(Problem::warning("a signal ended the run early: these are its results up to then"));
+    }
+    for (thread, origin) in outcome.threads.iter().zip(&jobs.threads) {
+        let name = &jobs.file.jobs[origin.job].name;
+        for error in thread.errors.iter().take(TOLD) {
+            problems.push(Problem::error(format!("job `{name}`: {}", error.message)));
+        }
+        let more = thread.nr_errors.saturating_sub(TOLD as u64);
+        if more > 0 {
+            problems.push(Problem::error(format!("job `{name}`: {more} more calls failed")));
+        }
+    }
+    problems
+}
+
+/// Errors of a thread that are told in full.
+const TOLD: usize = 3;
+
+/// The options for a terminal, or one of them; nothing if there is no such option.
+pub fn help(name: Option<&str>) -> Option<String> {
+    let mut text = String::new();
+    if let Some(name) = name {
+        let option = options::find(name)?;
+        text.push_str(&described(option));
+        return Some(text);
+    }
+    for (group, title) in options::Group::ALL {
+        text.push_str(&format!("\n{title}:\n"));
+        for option in options::OPTIONS.iter().filter(|option| option.group == *group) {
+            text.push_str(&described(option));
+        }
+    }
+    Some(text)
+}
+
+fn described(option: &options::Opt) -> String {
+    let mut line = option.help.to_owned();
+    if !option.default.is_empty() && option.kind != options::Kind::Flag {
+        line.push_str(&format!(" [{}]", option.default));
+    }
+    if !option.aliases.is_empty() {
+        line.push_str(&format!(" (also {})", option.aliases.join(", ")));
+    }
+    if let Some(why) = not_carried_out(option.name) {
+        line.push_str(&format!("; not carried out: {why}"));
+    }
+    iowhy_text::item(&format!("{}{}", option.name, option.kind.shown()), &line, 31)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,153 @@
+use super::*;
+use crate::World;
+
+fn made(text: &str) -> (Option<LiveJobs>, Problems) {
+    let world = World { live: true, ..World::empty() };
+    let mut problems = Problems::default();
+    let file = crate::parse("test.fio", text, &world, &mut problems);
+    let jobs = file.and_then(|file| jobs(file, None, &world, &mut problems));
+    (jobs, problems)
+}
+
+fn thread(options: &str) -> Thread {
+    let (jobs, problems) = made(&format!("[a]\nsize=64k\n{}\n", options.replace(' ', "\n")));
+    jobs.unwrap_or_else(|| panic!("{options}\n{}", problems.render())).plan.threads[0].clone()
+}
+
+#[test]
+fn the_table_names_options_once_and_every_option_that_matters_is_carried_out_or_in_it() {
+    let mut seen = std::collections::BTreeSet::new();
+    for (name, why) in NOT_CARRIED_OUT {
+        assert_eq!(options::find(name).map(|option| option.name), Some(*name), "{name} is an option");
+        assert!(seen.insert(name), "{name} is there twice");
+        assert!(!why.is_empty());
+    }
+    // What the simulator has no model of and a live run carries out.
+    const CARRIED_OUT: &[&str] = &[
+        "iodepth_batch_complete_max",
+        "hipri",
+        "fixedbufs",
+        "registerfiles",
+        "cpus_allowed",
+        "cpus_allowed_policy",
+        "cpumask",
+        "verify",
+        "do_verify",
+        "verify_interval",
+        "verify_fatal",
+        "verify_header_seed",
+        "verify_write_sequence",
+    ];
+    for option in options::OPTIONS {
+        if matches!(option.model, options::Model::Missing(_)) {
+            let listed = not_carried_out(option.name).is_some();
+            assert_ne!(listed, CARRIED_OUT.contains(&option.name), "{}: exactly one of both", option.name);
+        }
+    }
+}
+
+#[test]
+fn what_is_not_carried_out_is_told_once_and_only_if_it_was_asked_for() {
+    let (_, problems) = made("[global]\nsize=4k\nnice=3\nprio=4\nlockfile=none\n[a]\n[b]\n");
+    assert_eq!(problems.list.len(), 1, "{}", problems.render());
+    let message = &problems.list[0].message;
+    assert!(message.contains("option `nice` is accepted but not carried out"), "{message}");
+}
+
+#[test]
+fn options_become_what_the_runner_knows() {
+    assert_eq!(thread("").engine, "psync");
+    for (name, engine) in [("sync", "sync"), ("vsync", "pvsync2"), ("pvsync2", "pvsync2"), ("mmap", "mmap")] {
+        assert_eq!(thread(&format!("ioengine={name}")).engine, engine);
+    }
+    let queued = thread("ioengine=io_uring iodepth=8 iodepth_batch=4 iodepth_batch_complete_min=2 fixedbufs hipri");
+    assert_eq!((queued.depth, queued.batch_submit, queued.batch_complete), (8, 4, (2, 2)));
+    assert!(queued.fixed_buffers && queued.poll && !queued.registered_files);
+    assert_eq!(thread("sync=dsync rw=write").open_sync, Some(OpenSync::Dsync));
+    assert_eq!(thread("").fill, Fill::Scrambled);
+    assert_eq!(thread("scramble_buffers=0").fill, Fill::Same);
+    assert_eq!(thread("zero_buffers").fill, Fill::Zeroes);
+    assert_eq!(thread("refill_buffers").fill, Fill::Fresh);
+    assert!(thread("continue_on_error=all").go_on && !thread("").go_on);
+    assert!(!thread("gtod_reduce=1").split_latency && thread("").split_latency);
+    assert!(thread("write_iolog=log").keep_calls && !thread("").keep_calls);
+    assert_eq!(thread("cpus_allowed=0,2-3").cpus, [0, 2, 3]);
+    assert_eq!(thread("cpumask=5").cpus, [0, 2]);
+    let (jobs, _) = made("[a]\nsize=4k\nnumjobs=3\ncpus_allowed=1-2\ncpus_allowed_policy=split\n");
+    let cpus: Vec<Vec<usize>> = jobs.expect("jobs").plan.threads.into_iter().map(|thread| thread.cpus).collect();
+    assert_eq!(cpus, [[1], [2], [1]]);
+}
+
+#[test]
+fn verify_is_after_writes_or_with_reads() {
+    let of = |options: &str| thread(options).verify;
+    assert_eq!(of("rw=write"), None);
+    let written = of("rw=write verify=crc32c verify_interval=512 verify_fatal=1").expect("it is checked");
+    let wanted = Verify { sum: Sum::Crc32c, interval_bytes: 512, after_writes: true, fatal: true };
+    assert_eq!(written, wanted);
+    assert_eq!(thread("rw=write verify=crc32c").fill, Fill::Checked);
+    assert!(!of("rw=write verify=xxhash do_verify=0").expect("it can be checked").after_writes);
+    assert!(!of("rw=read verify=crc32").expect("it is checked").after_writes);
+    assert_eq!(of("rw=write verify=sha256").expect("it is checked").sum, Sum::Crc32c);
+    let (jobs, problems) = made("[a]\nsize=4k\nrw=read\nverify=sha256\n");
+    assert!(jobs.is_none() && problems.render().contains("checks data by `sha256`"), "{}", problems.render());
+}
+
+#[test]
+fn files_are_where_the_job_says() {
+    let (jobs, _) = made("[a]\nsize=8k\ndirectory=/nowhere\nnrfiles=2\nunlink=1\n[b]\nfilename=x\nsize=4k\n");
+    let files = jobs.expect("jobs").plan.files;
+    let shown: Vec<(String, bool)> = files.iter().map(|file| (file.path.display().to_string(), file.remove)).collect();
+    assert_eq!(
+        shown,
+        [("/nowhere/a.0.0", true), ("/nowhere/a.0.1", true), ("x", false)].map(|(at, gone)| (at.into(), gone))
+    );
+    assert!(files.iter().all(|file| file.may_create && file.reserve));
+    for (word, reserve) in [("none", false), ("truncate", false), ("0", false), ("posix", true), ("1", true)] {
+        let (jobs, _) = made(&format!("[a]\nsize=8k\nfallocate={word}\n"));
+        assert_eq!(jobs.expect("jobs").plan.files[0].reserve, reserve, "{word}");
+    }
+    let (jobs, _) = made("[a]\nsize=8k\nioengine=null\n[b]\nsize=8k\nallow_file_create=0\n");
+    assert!(jobs.expect("jobs").plan.files.iter().all(|file| !file.may_create));
+}
+
+#[test]
+fn the_same_draws_each_time_unless_told_otherwise() {
+    let seeds = |options: &str| {
+        let jobs = made(&format!("[a]\nsize=4k\nnumjobs=2\n{options}\n")).0.expect("jobs");
+        let Workload::Threads { threads, .. } = &jobs.plan.job.workload else { panic!("threads") };
+        threads.iter().map(|thread| thread.stream.seed).collect::<Vec<_>>()
+    };
+    let fixed = seeds("");
+    assert_eq!(fixed, seeds(""));
+    assert_ne!(fixed[0], fixed[1], "clones draw for themselves");
+    assert_ne!(fixed, seeds("randrepeat=0"));
+    assert_ne!(fixed, seeds("randseed=7"));
+}
+
+#[test]
+fn the_page_cache_is_as_asked_for() {
+    let cache = |options: &str| made(&format!("[a]\nsize=4k\n{options}\n")).0.expect("jobs").plan.cache;
+    assert_eq!(cache(""), Cache::AsFound);
+    assert_eq!(cache("pre_read=1"), Cache::Warm);
+    assert_eq!(cache("iowhy_cache=cold"), Cache::Cold);
+    assert_eq!(cache("iowhy_cache=warm"), Cache::Warm);
+}
+
+#[test]
+fn a_recorded_list_becomes_a_script() {
+    let log = "fio version 3 iolog\n1 f add\n1 f open\n5 f read 0 4096\n1005 f write 8192 512\n1006 f sync 0 0\n";
+    let load = |name: &str| if name == "log" { Ok(log.to_owned()) } else { Err("no such file".to_owned()) };
+    let world = World { live: true, load: &load, ..World::empty() };
+    let mut problems = Problems::default();
+    let file = crate::parse("test.fio", "[a]\nread_iolog=log\n", &world, &mut problems).expect("it parses");
+    let made = jobs(file, None, &world, &mut problems).unwrap_or_else(|| panic!("{}", problems.render()));
+    assert_eq!(made.plan.files[0].path, PathBuf::from("f"));
+    let Workload::Threads { files, threads } = &made.plan.job.workload else { panic!("threads") };
+    assert_eq!((files[0].bytes, made.plan.job.check()), (8704, Ok(())));
+    let script = threads[0].stream.script.as_ref().expect("a script");
+    let gap = script[1].at.0 - script[0].at.0;
+    assert_eq!((script.len(), gap), (3, 1_000_000));
+    let file = crate::parse("test.fio", "[a]\nread_iolog=other\n", &world, &mut problems).expect("it parses");
+    assert!(jobs(file, None, &world, &mut problems).is_none() && problems.render().contains("no such file"));
+}

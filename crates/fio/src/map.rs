@@ -1,0 +1,693 @@
+//! Jobs of fio as jobs of ours: those for the simulator and, with [`map`], those for the running kernel.
+//!
+//! ```text
+//! files      one for each name; jobs that name the same file share it; a name under /dev/ is the bare device
+//! size       of a clone, shared by its files; a file is as large as the largest region of it that is used
+//! clones     threads of one process (thread), or processes; each has descriptors of its own unless told otherwise
+//! groups     a stonewall, or wait_for, begins a group that runs when the groups before have ended
+//! report     one line for each clone, or for each group with group_reporting
+//! syncs      as fio makes them (`Stream::fio_syncs`); a region ends with its last whole block
+//! ```
+//! Source: fio's manual, through the compatibility study. Known deviations: all files exist and have their blocks
+//! before the run; a wait_for waits for the whole group of the job that it names; a rate limits reads and writes
+//! together; what is warmed up (`ramp_time`) is the start of the run; cached pages are dropped at the start of the run
+//! only. Where an option is not modelled the table of options says so, and the user is told once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use iowhy_stack::event::Op;
+use iowhy_stack::job::{
+    Advice, CacheStart, Engine, FileSpec, Job, OpenFix, Opening, Place, Probe, ThreadJob, ThreadSpec, Workload,
+};
+use iowhy_stack::kernel::Stack;
+use iowhy_stack::rng::Rng;
+use iowhy_stack::units::{Nanos, Sector};
+use iowhy_stack::workload::{
+    BlockSizes, Call, Distribution, Mix, Order, Rate, Scripted, Service, Stream, SyncEvery, Target, Think,
+};
+
+use crate::iolog::{self, Replayed};
+use crate::job::{self, Blocks, SyncMode};
+use crate::options::Engine as FioEngine;
+use crate::value::{self, Amount, CacheState, ModeSuffix, ServiceKind};
+use crate::{FioFile, FioJob};
+use iowhy_text::diagnose::{Problem, Problems};
+
+/// Where the jobs are to run, as far as names of files and their sizes go.
+pub trait Ground {
+    /// Whether this names a block device.
+    fn is_device(&self, name: &str) -> bool;
+
+    /// Bytes of what is there under this name; nothing if it is to be made.
+    fn bytes(&self, name: &str) -> Option<u64>;
+
+    /// Reads a file with a recorded list of calls.
+    fn loader(&self) -> &dyn Fn(&str) -> Result<String, String>;
+
+    /// It is a simulated stack.
+    fn simulated(&self) -> bool {
+        false
+    }
+}
+
+/// What the jobs of a file come to.
+pub struct Mapped {
+    /// The job; its files are in the order of `names`.
+    pub job: Job,
+    /// Names of the files.
+    pub names: Vec<String>,
+    /// Lines of the report.
+    pub lines: Vec<String>,
+    /// Seeds of threads that are the same in every run.
+    pub seeds: Vec<Option<u64>>,
+    /// Which job each thread is of, and which clone of it.
+    pub origins: Vec<(usize, u32)>,
+}
+
+/// What the jobs of a file come to on this ground; nothing if there is an error.
+pub fn map(file: &FioFile, ground: &dyn Ground, stack: Option<&mut Stack>, problems: &mut Problems) -> Option<Mapped> {
+    let before = problems.list.len();
+    let mut mapping = Mapping {
+        ground,
+        problems,
+        warned: BTreeSet::new(),
+        files: Files::default(),
+        lines: Vec::new(),
+        line_of_group: BTreeMap::new(),
+        threads: Vec::new(),
+        seeds: Vec::new(),
+        origins: Vec::new(),
+        replays: BTreeMap::new(),
+    };
+    let groups = mapping.groups(&file.jobs);
+    mapping.lay_out(&file.jobs);
+    if let Some(stack) = stack {
+        file.jobs.iter().for_each(|job| mapping.scheduler(job, stack));
+    }
+    for (number, job) in (0..).zip(&file.jobs) {
+        mapping.notices(job);
+        if ground.simulated() {
+            mapping.not_simulated(job);
+        }
+        mapping.job(number, job, groups[number as usize]);
+    }
+    let warmup = mapping.warmup(&file.jobs, &groups);
+    let opening = mapping.opening(&file.jobs);
+    let (cache, order) = mapping.cache(&file.jobs);
+    let Mapping { problems, files, lines, threads, seeds, origins, .. } = mapping;
+    if problems.list[before..].iter().any(|problem| problem.severity == iowhy_text::diagnose::Severity::Error) {
+        return None;
+    }
+    let names = order.iter().map(|number| files.list[*number].name.clone()).collect();
+    let job = Job {
+        opening,
+        cache,
+        mapping_cached: file.jobs.iter().any(|job| job.ours.mapping_cached),
+        warmup,
+        ..Job::new(files.workload(threads, &order), 1)
+    };
+    Some(Mapped { job, names, lines, seeds, origins })
+}
+
+/// A file that jobs name.
+struct Named {
+    name: String,
+    bytes: u64,
+    device: bool,
+    /// Its pages are cached at the start.
+    warm: bool,
+}
+
+#[derive(Default)]
+struct Files {
+    list: Vec<Named>,
+    by_name: BTreeMap<String, usize>,
+}
+
+impl Files {
+    fn number(&mut self, name: &str, ground: &dyn Ground) -> usize {
+        if let Some(known) = self.by_name.get(name) {
+            return *known;
+        }
+        let device = ground.is_device(name);
+        let bytes = ground.bytes(name).filter(|_| device).unwrap_or(0);
+        self.list.push(Named { name: name.to_owned(), bytes, device, warm: false });
+        self.by_name.insert(name.to_owned(), self.list.len() - 1);
+        self.list.len() - 1
+    }
+
+    /// The workload with files in another order: `order` lists their numbers.
+    fn workload(&self, mut threads: Vec<ThreadJob>, order: &[usize]) -> Workload {
+        let mut moved = vec![0; order.len()];
+        for (new, old) in order.iter().enumerate() {
+            moved[*old] = new as u32;
+        }
+        for thread in &mut threads {
+            thread.stream.targets.iter_mut().for_each(|target| target.file = moved[target.file as usize]);
+            thread.stream.script = thread.stream.script.take().map(|script| {
+                let place = |step: &Scripted| {
+                    let call = Call { file: moved[step.call.file as usize], ..step.call };
+                    Scripted { call, ..*step }
+                };
+                script.iter().map(place).collect()
+            });
+        }
+        let files = order
+            .iter()
+            .map(|number| {
+                let file = &self.list[*number];
+                let place = if file.device { Place::Device { start: Sector(0) } } else { Place::FileSystem };
+                FileSpec { bytes: file.bytes, place }
+            })
+            .collect();
+        Workload::Threads { files, threads }
+    }
+}
+
+/// Jobs being turned into threads.
+struct Mapping<'a> {
+    ground: &'a dyn Ground,
+    problems: &'a mut Problems,
+    /// What the user was told already.
+    warned: BTreeSet<String>,
+    files: Files,
+    lines: Vec<String>,
+    line_of_group: BTreeMap<u32, u32>,
+    threads: Vec<ThreadJob>,
+    seeds: Vec<Option<u64>>,
+    origins: Vec<(usize, u32)>,
+    /// What clones replay, with the numbers of its files; by number of the job and of the clone.
+    replays: BTreeMap<(usize, u32), (Replayed, Vec<u32>)>,
+}
+
+impl Mapping<'_> {
+    fn warn(&mut self, message: impl Into<String>) {
+        let message = message.into();
+        if self.warned.insert(message.clone()) {
+            self.problems.push(Problem::warning(message));
+        }
+    }
+
+    fn error(&mut self, message: impl Into<String>, help: &str) {
+        self.problems.push(Problem::error(message).help(help));
+    }
+
+    /// The group of each job.
+    fn groups(&mut self, jobs: &[FioJob]) -> Vec<u32> {
+        let mut groups: Vec<u32> = Vec::new();
+        let mut floor = 0;
+        for job in jobs {
+            if job.stonewall {
+                floor = groups.iter().max().map_or(0, |last| last + 1);
+            }
+            let mut group = floor;
+            if let Some(wanted) = &job.wait_for {
+                let found = jobs[..groups.len()].iter().rposition(|known| known.name == *wanted);
+                if let Some(found) = found {
+                    group = group.max(groups[found] + 1);
+                    if groups.iter().filter(|other| **other == groups[found]).count() > 1 {
+                        self.warn(format!(
+                            "`wait_for={wanted}` waits for every job that runs beside `{wanted}` as well"
+                        ));
+                    }
+                }
+            }
+            groups.push(group);
+        }
+        groups
+    }
+
+    /// How large every file is, as far as jobs say.
+    fn lay_out(&mut self, jobs: &[FioJob]) {
+        for (number, job) in jobs.iter().enumerate() {
+            for clone in 0..job.numjobs {
+                if job.replay.is_some() {
+                    self.lay_out_replay(number, job, clone);
+                    continue;
+                }
+                for (nr, name) in (0..).zip(job.file_names(clone)) {
+                    let number = self.files.number(&name, self.ground);
+                    if self.files.list[number].device {
+                        continue;
+                    }
+                    // Without a size, or with a part of one, it is the file that says how large it is.
+                    let Some(bytes) = file_bytes(job, clone, nr).or_else(|| self.ground.bytes(&name)) else { continue };
+                    let file = &mut self.files.list[number];
+                    file.bytes = file.bytes.max(bytes);
+                }
+            }
+        }
+        let missing: Vec<String> =
+            self.files.list.iter().filter(|file| file.bytes == 0).map(|file| file.name.clone()).collect();
+        for name in missing {
+            self.error(format!("nothing says how large the file `{name}` is"), "size=1g, or filesize=1g");
+        }
+    }
+
+    /// The files of a recorded list, as large as its calls need.
+    fn lay_out_replay(&mut self, number: usize, job: &FioJob, clone: u32) {
+        let Some(options) = &job.replay else { return };
+        let Some(replayed) = iolog::load(options, clone, self.ground.loader(), self.problems) else { return };
+        let mut numbers = Vec::new();
+        for file in &replayed.files {
+            let number = self.files.number(&file.name, self.ground);
+            let known = &mut self.files.list[number];
+            if !known.device {
+                known.bytes = known.bytes.max(file.bytes).max(1);
+            }
+            numbers.push(number as u32);
+        }
+        self.replays.insert((number, clone), (replayed, numbers));
+    }
+
+    fn scheduler(&mut self, job: &FioJob, stack: &mut Stack) {
+        let Some(name) = &job.ioscheduler else { return };
+        if stack.elevator.entry.name == name {
+            return;
+        }
+        if !self.warned.insert("ioscheduler".to_owned()) {
+            self.warn("jobs ask for different elevators: the device has the first one");
+            return;
+        }
+        if let Err(error) = stack.set("elevator", name) {
+            let problem = Problem::error(format!("option `ioscheduler`: {}", error.message));
+            self.problems.push(problem.near(&error.word, &error.accepted).help("`iowhy models elevator` lists them"));
+        }
+    }
+
+    /// What of a job can be done nowhere.
+    fn notices(&mut self, job: &FioJob) {
+        let name = &job.name;
+        if job.mode.trim {
+            self.error(format!("job `{name}` trims, which this release does not do"), "rw=write");
+        }
+        if job.engine == FioEngine::Mmap && job.direct {
+            self.error(format!("job `{name}` cannot read a mapping past the page cache"), "direct=0");
+        }
+        if let ModeSuffix::Hole(hole) = job.mode.suffix
+            && hole < 0
+        {
+            let text = format!("job `{name}` goes backwards, which this release does not do");
+            self.error(text, "a positive number behind rw=");
+        }
+        if matches!(job.size, Some(Amount::Zones(_))) || matches!(job.io_size, Some(Amount::Zones(_))) {
+            self.error(format!("job `{name}` counts in zones, and devices have none"), "size=1g");
+        }
+        if job.fsync > 0 && job.fdatasync > 0 {
+            self.warn("`fsync` and `fdatasync` together: fsync is what is called");
+        }
+    }
+
+    /// What of a job cannot be, or is not, simulated.
+    fn not_simulated(&mut self, job: &FioJob) {
+        let name = &job.name;
+        if job.engine == FioEngine::Null {
+            self.error(format!("job `{name}` makes no I/O, so there is nothing to simulate"), "ioengine=psync");
+        }
+        if job.engine == FioEngine::Posixaio {
+            self.warn("`posixaio` is simulated as libaio: there are no helper threads");
+        }
+        let logs = &job.logs;
+        if [&logs.bandwidth, &logs.latency, &logs.iops, &logs.histogram, &job.write_iolog].iter().any(|l| l.is_some()) {
+            self.warn("logs are not written");
+        }
+    }
+
+    /// The advice, cache and other things that only the whole file can settle.
+    fn warmup(&mut self, jobs: &[FioJob], groups: &[u32]) -> Nanos {
+        let ramps: Vec<(u64, u32)> = jobs.iter().map(|job| job.ramp_us).zip(groups.iter().copied()).collect();
+        let longest = ramps.iter().filter(|(_, group)| *group == 0).map(|(ramp, _)| *ramp).max().unwrap_or(0);
+        if ramps.iter().any(|(ramp, group)| *group > 0 && *ramp > 0 || *group == 0 && *ramp != longest) {
+            self.warn("`ramp_time` is one time for the whole run, from its start: the longest of the first group");
+        }
+        Nanos::from_us(longest)
+    }
+
+    /// The opening of a device while a device manager watches.
+    fn opening(&mut self, jobs: &[FioJob]) -> Option<Opening> {
+        let watched = jobs.iter().find(|job| job.ours.blkid)?;
+        if !watched.file_names(0).iter().any(|name| self.ground.is_device(name)) {
+            self.warn("`iowhy_actor=blkid` has no effect on files: it looks at devices");
+            return None;
+        }
+        if self.files.list.iter().filter(|file| file.device).count() > 1 {
+            self.warn("`iowhy_actor=blkid` looks at the first device only");
+        }
+        let opening = watched.ours.opening;
+        let (least, most) = opening.probe_delay_us;
+        let (first_pages, last_pages) = opening.probe_pages;
+        Some(Opening {
+            size_probe: true,
+            settle: Nanos::from_us(opening.settle_us),
+            stagger: Nanos::from_us(opening.stagger_us),
+            open: Nanos::from_us(opening.open_us),
+            fix: match opening.fix {
+                "serialise" => OpenFix::Serialise,
+                "invalidate" => OpenFix::InvalidateWhenFound,
+                "wait" => OpenFix::WaitForProbe,
+                // Processes have tables of their own: nobody finds a name that another has added, as with a lock.
+                _ if !watched.thread => OpenFix::Serialise,
+                _ => OpenFix::None,
+            },
+            found_delay: Nanos::from_us(opening.found_delay_us),
+            invalidate: watched.invalidate,
+            probe: Some(Probe { delay: (Nanos::from_us(least), Nanos::from_us(most)), first_pages, last_pages }),
+        })
+    }
+
+    /// What is cached at the start, and the order of files that makes it so: those that are cached come last.
+    fn cache(&mut self, jobs: &[FioJob]) -> (CacheStart, Vec<usize>) {
+        let mut tail = 0;
+        for job in jobs {
+            let state = match (job.ours.cache, job.pre_read) {
+                (Some(state), _) => state,
+                (None, true) => CacheState::Warm,
+                (None, false) => CacheState::Cold,
+            };
+            if state == CacheState::Cold {
+                continue;
+            }
+            if let CacheState::Tail(bytes) = state {
+                tail = tail.max(bytes);
+            }
+            for name in (0..job.numjobs).flat_map(|clone| job.file_names(clone)) {
+                if let Some(number) = self.files.by_name.get(&name) {
+                    self.files.list[*number].warm = true;
+                }
+            }
+        }
+        let mut order: Vec<usize> = (0..self.files.list.len()).collect();
+        order.sort_by_key(|number| {
+            let file = &self.files.list[*number];
+            (!file.device, file.warm)
+        });
+        let warm = self.files.list.iter().filter(|file| file.warm).map(|file| file.bytes).sum();
+        let bytes = if tail > 0 { tail } else { warm };
+        (if bytes > 0 { CacheStart::Tail { bytes } } else { CacheStart::Cold }, order)
+    }
+
+    /// The threads of a job.
+    fn job(&mut self, number: u32, job: &FioJob, group: u32) {
+        for clone in 0..job.numjobs {
+            let stream = match (&job.replay, self.replays.remove(&(number as usize, clone))) {
+                (None, _) => self.stream(job, clone),
+                (Some(_), Some((replayed, numbers))) => replayed.stream(&numbers),
+                // It could not be read, which was told.
+                (Some(_), None) => None,
+            };
+            let Some(mut stream) = stream else { return };
+            let line = self.line(job, clone);
+            let index = self.threads.len() as u32;
+            if job.runtime_us > 0 {
+                stream.max_time = Nanos::from_us(job.runtime_us + job.ramp_us);
+            }
+            stream.seed =
+                job.rand_seed ^ (u64::from(number) << 40 | u64::from(clone)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            self.seeds.push(job.rand_repeat.then_some(stream.seed));
+            let (least, most) = job.start_delay_us;
+            let delay = least + Rng::stream(stream.seed, "startdelay").below(most.saturating_sub(least) + 1);
+            // Process 0 is fio itself; descriptor sets are numbered by the first clone that uses them.
+            let process = if job.ours.own_process { index + 1 } else { 0 };
+            let spec = ThreadSpec {
+                process,
+                job: line,
+                group,
+                start_delay: Nanos::from_us(delay),
+                engine: engine(job),
+                direct: job.direct,
+                descriptors: if job.ours.shared_descriptors { index - clone } else { index },
+                tool: job.ours.tool_ns.map(Nanos),
+                startup_seeks: job.ours.startup_seeks as u32,
+                advice: advice(job),
+                // A cache that was asked for is left alone; a watched device is dropped by whoever opens it.
+                invalidate: job.invalidate && job.ours.cache.is_none() && !job.ours.blkid,
+            };
+            self.threads.push(ThreadJob { spec, stream });
+            self.origins.push((number as usize, clone));
+        }
+    }
+
+    /// What a clone does.
+    fn stream(&mut self, job: &FioJob, clone: u32) -> Option<Stream> {
+        let mut targets = self.targets(job, clone)?;
+        let service = self.service(job, &mut targets, clone);
+        let mut stream = Stream { service, ..Stream::sequential(mix(job), targets, 4096) };
+        self.pattern(job, &mut stream);
+        amount(job, &mut stream);
+        pace(job, &mut stream);
+        syncs(job, &mut stream);
+        Some(stream)
+    }
+
+    /// The regions a clone works on.
+    fn targets(&mut self, job: &FioJob, clone: u32) -> Option<Vec<Target>> {
+        let mut targets = Vec::new();
+        for (nr, name) in (0..).zip(job.file_names(clone)) {
+            let number = self.files.number(&name, self.ground);
+            let file = &self.files.list[number];
+            let (whole, device) = (file.bytes, file.device);
+            let start = offset(job, clone, whole);
+            let rest = whole.saturating_sub(start);
+            let share = |size: Amount| size.of(whole).map(|bytes| bytes / u64::from(job.nr_files));
+            let wanted = match (file_bytes(job, clone, nr), device, job.size) {
+                (Some(bytes), false, _) => bytes.min(whole).saturating_sub(start),
+                // A part of each file.
+                (None, false, Some(size)) => size.of(whole).unwrap_or(whole).min(rest),
+                (None, false, None) => rest,
+                (_, true, size) => size.and_then(share).unwrap_or(u64::MAX).min(rest),
+            };
+            // What is left behind the last whole block is not touched.
+            let wanted = match least_block(job) {
+                least if wanted > least => wanted / least * least,
+                _ => wanted,
+            };
+            if wanted == 0 {
+                self.error(
+                    format!("job `{}` begins at byte {start} of `{name}`, which has {whole}", job.name),
+                    "a smaller offset=",
+                );
+                return None;
+            }
+            targets.push(Target { file: number as u32, start, len_bytes: wanted });
+        }
+        Some(targets)
+    }
+
+    /// Which file is next.
+    fn service(&mut self, job: &FioJob, targets: &mut [Target], clone: u32) -> Service {
+        let every = u32::try_from(job.service.every).unwrap_or(u32::MAX);
+        let smallest = job.blocks.read.min.max(if job.mode.write { job.blocks.write.min } else { 0 });
+        // As fio, a file that is done is not picked again. If every file is done with one call, that is a random order.
+        let one_call_each = targets.iter().all(|target| target.len_bytes <= smallest);
+        match job.service.kind {
+            ServiceKind::RoundRobin => Service::RoundRobin(every),
+            ServiceKind::Sequential => Service::Sequential,
+            ServiceKind::Random if one_call_each => {
+                let mut rng = Rng::stream(job.rand_seed ^ u64::from(clone), "files");
+                for last in (1..targets.len()).rev() {
+                    targets.swap(last, rng.below(last as u64 + 1) as usize);
+                }
+                Service::Sequential
+            }
+            ServiceKind::Random => Service::Random,
+            ServiceKind::Zipf(_) | ServiceKind::Pareto(_) | ServiceKind::Normal(_) => {
+                self.warn("`file_service_type`: every file is picked equally often");
+                Service::Random
+            }
+        }
+    }
+
+    fn line(&mut self, job: &FioJob, clone: u32) -> u32 {
+        let next = self.lines.len() as u32;
+        if job.group_reporting {
+            let line = *self.line_of_group.entry(job.group).or_insert(next);
+            if line == next {
+                self.lines.push(job.name.clone());
+            }
+            return line;
+        }
+        self.lines.push(if job.numjobs > 1 { format!("{}.{clone}", job.name) } else { job.name.clone() });
+        next
+    }
+
+    /// Places and sizes.
+    fn pattern(&mut self, job: &FioJob, stream: &mut Stream) {
+        stream.blocks = [blocks(&job.blocks.read), blocks(&job.blocks.write)];
+        if !job.mode.random {
+            let hole_bytes = match job.mode.suffix {
+                ModeSuffix::Hole(hole) => u64::try_from(hole).unwrap_or(0),
+                ModeSuffix::None | ModeSuffix::PerOffset(_) => 0,
+            };
+            stream.order = Order::Sequential { hole_bytes };
+            return;
+        }
+        let run = match job.mode.suffix {
+            ModeSuffix::PerOffset(calls) => calls.max(1),
+            ModeSuffix::None | ModeSuffix::Hole(_) => 1,
+        };
+        let direction = if job.mode.read { &job.distribution.read } else { &job.distribution.write };
+        let random_pct = if job.mode.read { job.percentage_random.read } else { job.percentage_random.write };
+        let distribution = self.distribution(direction);
+        stream.order = Order::Random { distribution, once: job.random_map && run == 1, run, random_pct };
+    }
+
+    fn distribution(&mut self, given: &value::Distribution) -> Distribution {
+        let small = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+        let (distribution, center) = match given {
+            value::Distribution::Uniform => (Distribution::Uniform, &None),
+            value::Distribution::Zipf { theta, center } => (Distribution::Zipf(small(theta / 1000).max(1)), center),
+            value::Distribution::Pareto { h, center } => (Distribution::Pareto(small(h / 1000).clamp(1, 999)), center),
+            value::Distribution::Normal { deviation, center } => {
+                (Distribution::Normal(small(deviation / 100_000).max(1)), center)
+            }
+            value::Distribution::Zoned(_) => {
+                self.warn("`random_distribution`: zones are not modelled, all places are equally likely");
+                (Distribution::Uniform, &None)
+            }
+        };
+        if center.is_some() {
+            self.warn("`random_distribution`: the centre is not modelled");
+        }
+        distribution
+    }
+}
+
+/// Bytes that a file must have for a clone of a job; nothing if the job does not say.
+fn file_bytes(job: &FioJob, clone: u32, nr: u32) -> Option<u64> {
+    if let Some((least, most)) = job.file_size {
+        let seed = job.rand_seed ^ u64::from(clone) << 32 ^ u64::from(nr);
+        return Some(least + Rng::stream(seed, "filesize").below(most.saturating_sub(least) + 1));
+    }
+    let Some(Amount::Bytes(size)) = job.size else { return None };
+    // As fio: equal shares, and what is left over is in no file.
+    Some(offset(job, clone, size) + size / u64::from(job.nr_files))
+}
+
+/// The smallest block of the directions that a job has.
+fn least_block(job: &FioJob) -> u64 {
+    match (job.mode.read, job.mode.write) {
+        (true, true) => job.blocks.read.min.min(job.blocks.write.min),
+        (false, true) => job.blocks.write.min,
+        _ => job.blocks.read.min,
+    }
+    .max(1)
+}
+
+/// Where the region of a clone begins in a file of this size.
+fn offset(job: &FioJob, clone: u32, whole: u64) -> u64 {
+    let start = job.offset.of(whole).unwrap_or(0);
+    let step = job.offset_increment.of(whole).unwrap_or(0);
+    let offset = start.saturating_add(step.saturating_mul(u64::from(clone)));
+    match job.offset_align {
+        0 => offset,
+        align => offset.div_ceil(align).saturating_mul(align),
+    }
+}
+
+fn mix(job: &FioJob) -> Mix {
+    match (job.mode.read, job.mode.write) {
+        (true, true) => Mix::Mixed(job.rwmix_read),
+        (false, true) => Mix::Write,
+        _ => Mix::Read,
+    }
+}
+
+fn blocks(blocks: &Blocks) -> BlockSizes {
+    let size = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
+    if !blocks.split.is_empty() {
+        return BlockSizes::Split(blocks.split.iter().map(|share| (size(share.bytes), share.basis_points)).collect());
+    }
+    if blocks.min == blocks.max {
+        BlockSizes::Fixed(size(blocks.min))
+    } else {
+        BlockSizes::Range(size(blocks.min), size(blocks.max))
+    }
+}
+
+/// How much there is to do.
+fn amount(job: &FioJob, stream: &mut Stream) {
+    let whole = stream.targets.iter().map(|target| target.len_bytes).sum::<u64>();
+    stream.passes = if job.time_based || job.io_size.is_some() { 0 } else { job.loops };
+    // What lies in holes does not count: fio goes on from the start until it has moved the size.
+    if let Order::Sequential { hole_bytes: 1.. } = stream.order
+        && stream.passes > 0
+    {
+        stream.passes = 0;
+        stream.limit_bytes = whole.saturating_mul(job.loops);
+    }
+    // Beside the sizes of the files the size is that of what is moved.
+    if let (Some(_), Some(Amount::Bytes(size))) = (job.file_size, job.size)
+        && stream.passes > 0
+        && size < whole
+    {
+        stream.passes = 0;
+        stream.limit_bytes = size.saturating_mul(job.loops);
+    }
+    if !job.time_based
+        && let Some(io_size) = job.io_size
+    {
+        stream.limit_bytes = io_size.of(whole).unwrap_or(whole).saturating_mul(job.loops).max(1);
+    }
+    stream.limit_calls = job.number_ios;
+}
+
+/// Pauses and rates.
+fn pace(job: &FioJob, stream: &mut Stream) {
+    if job.think.time_us > 0 {
+        stream.think = Some(Think {
+            calls: u32::try_from(job.think.blocks).unwrap_or(u32::MAX),
+            time: Nanos::from_us(job.think.time_us),
+            spin: Nanos::from_us(job.think.spin_us),
+        });
+    }
+    let both = |rate: value::PerDirection<u64>| {
+        let read = if job.mode.read { rate.read } else { 0 };
+        let write = if job.mode.write { rate.write } else { 0 };
+        read.saturating_add(write)
+    };
+    let (calls, bytes) = (both(job.rate.iops), both(job.rate.bytes));
+    if calls > 0 || bytes > 0 {
+        stream.rate = Some(Rate { calls, bytes, poisson: job.rate.poisson });
+    }
+}
+
+fn syncs(job: &FioJob, stream: &mut Stream) {
+    if !job.mode.write {
+        return;
+    }
+    let every = |writes: u64, op| SyncEvery { writes: u32::try_from(writes).unwrap_or(u32::MAX), op };
+    stream.sync = match (job.fsync, job.fdatasync) {
+        (0, 0) => None,
+        (0, writes) => Some(every(writes, Op::Fdatasync)),
+        (writes, _) => Some(every(writes, Op::Fsync)),
+    };
+    stream.synchronous_writes = match job.sync {
+        SyncMode::None => None,
+        SyncMode::Sync => Some(Op::Fsync),
+        SyncMode::Dsync => Some(Op::Fdatasync),
+    };
+    stream.end_sync = (job.end_fsync || job.fsync_on_close).then_some(Op::Fsync);
+    stream.fio_syncs = true;
+}
+
+fn engine(job: &FioJob) -> Engine {
+    match job.engine {
+        FioEngine::Libaio | FioEngine::IoUring | FioEngine::Posixaio => Engine::Aio {
+            depth: job.iodepth,
+            batch_submit: if job.engine == FioEngine::Posixaio { 1 } else { job.iodepth_batch },
+            batch_complete: job.batch_complete_min.max(1),
+        },
+        FioEngine::Mmap => Engine::Mmap,
+        _ => Engine::Sync,
+    }
+}
+
+fn advice(job: &FioJob) -> Option<Advice> {
+    match job.advice {
+        job::Advice::None | job::Advice::Noreuse => None,
+        job::Advice::Random => Some(Advice::Random),
+        job::Advice::Sequential => Some(Advice::Sequential),
+        job::Advice::Pattern if job.mode.random => Some(Advice::Random),
+        job::Advice::Pattern => Some(Advice::Sequential),
+    }
+}

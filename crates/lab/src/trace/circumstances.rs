@@ -1,0 +1,260 @@
+//! Finds the circumstances of a recording while it is made, and writes them into it ([`iowhy_trace::settings`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use iowhy_live::capture::Captured;
+use iowhy_live::command::Usage;
+use iowhy_live::machine;
+use iowhy_stack::trace::{Dev, Record, Seen, Trace};
+use iowhy_stack::units::Nanos;
+use iowhy_trace::join;
+use iowhy_trace::join::descriptors::{device, field};
+
+/// Settings of a queue that change how it works.
+const QUEUE: [&str; 11] = [
+    "scheduler",
+    "read_ahead_kb",
+    "nr_requests",
+    "max_sectors_kb",
+    "nomerges",
+    "wbt_lat_usec",
+    "write_cache",
+    "rotational",
+    "logical_block_size",
+    "discard_max_bytes",
+    "iosched/low_latency",
+];
+
+/// Limits of control groups of both versions; what is unlimited says so in one of these ways.
+const LIMITS: [&str; 15] = [
+    "blkio.throttle.read_bps_device",
+    "blkio.throttle.write_bps_device",
+    "blkio.throttle.read_iops_device",
+    "blkio.throttle.write_iops_device",
+    "io.max",
+    "io.latency",
+    "cpu.cfs_quota_us",
+    "cpu.cfs_period_us",
+    "cpu.shares",
+    "cpu.max",
+    "cpu.weight",
+    "memory.limit_in_bytes",
+    "memory.max",
+    "memory.high",
+    "cpuset.cpus",
+];
+const UNLIMITED: [&str; 5] = ["", "-1", "max", "9223372036854771712", "max 100000"];
+
+/// What groups have that nobody has set anything for.
+const USUAL: [(&str, &str); 3] = [("cpu.shares", "1024"), ("cpu.weight", "100"), ("cpu.cfs_period_us", "100000")];
+
+/// File systems that show the kernel's own state and hold no data.
+const KERNELS_OWN: [&str; 9] =
+    ["proc", "sysfs", "devtmpfs", "devpts", "tracefs", "debugfs", "cgroup", "cgroup2", "securityfs"];
+
+const SYSCTLS: [&str; 8] = [
+    "vm/dirty_bytes",
+    "vm/dirty_ratio",
+    "vm/dirty_background_bytes",
+    "vm/dirty_background_ratio",
+    "vm/dirty_expire_centisecs",
+    "vm/dirty_writeback_centisecs",
+    "vm/swappiness",
+    "vm/vfs_cache_pressure",
+];
+
+fn text(path: impl AsRef<Path>) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    Some(text.trim().replace('\n', "; "))
+}
+
+/// What is looked at while the workload runs.
+#[derive(Debug)]
+pub(super) struct Watch {
+    roots: Vec<u32>,
+    groups: BTreeSet<(String, String)>,
+    process: BTreeMap<&'static str, String>,
+    /// What groups had counted when the workload was first seen in them: throttled ns, times at the memory limit.
+    before: BTreeMap<PathBuf, [u64; 2]>,
+    cpu: Option<u64>,
+}
+
+/// What a control group has counted so far: throttled ns, times at the memory limit.
+fn counted(folder: &Path) -> [u64; 2] {
+    let stat = fs::read_to_string(folder.join("cpu.stat")).unwrap_or_default();
+    let number =
+        |name: &str| -> Option<u64> { stat.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok()) };
+    let throttled = number("throttled_time ").or_else(|| number("throttled_usec ").map(|us| us * 1000));
+    let hits = text(folder.join("memory.failcnt")).and_then(|n| n.parse().ok());
+    [throttled.unwrap_or(0), hits.unwrap_or(0)]
+}
+
+/// Time that all CPUs were busy, ns.
+fn busy_ns() -> Option<u64> {
+    let of = machine::cpu_time(&fs::read_to_string("/proc/stat").ok()?)?;
+    // The kernel shows hundredths of a second.
+    Some(of.total.saturating_sub(of.idle) * 10_000_000)
+}
+
+impl Watch {
+    /// Of these processes and what they start.
+    pub(super) fn new(roots: Vec<u32>) -> Watch {
+        Watch { roots, groups: BTreeSet::new(), process: BTreeMap::new(), before: BTreeMap::new(), cpu: busy_ns() }
+    }
+
+    /// Looks at the processes that run now: a shell may enter a control group before it starts what is measured.
+    pub(super) fn look(&mut self) {
+        let known = self.groups.len();
+        let mut waiting = self.roots.clone();
+        while let Some(pid) = waiting.pop() {
+            self.groups.extend(machine::control_groups(pid));
+            if let Some(status) = fs::read_to_string(format!("/proc/{pid}/stat")).ok()
+                && let Some((_, rest)) = status.rsplit_once(')')
+            {
+                // The priority's adjustment is the 19th field, counted from 1 with the name as the second.
+                let nice = rest.split_whitespace().nth(16).unwrap_or("0");
+                self.process.insert("nice", nice.to_owned());
+            }
+            let of = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            if let Some(cpus) = of.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")) {
+                self.process.insert("cpus_allowed", cpus.trim().to_owned());
+            }
+            let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+            waiting.extend(children.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()).take(64));
+        }
+        if self.groups.len() > known {
+            for folder in machine::control_group_folders(&self.groups) {
+                let now = counted(&folder);
+                self.before.entry(folder).or_insert(now);
+            }
+        }
+    }
+
+    /// Writes what is known into a trace; `usage` of a command that ended.
+    pub(super) fn write(&self, captured: &mut Captured, command: &[String], usage: Option<(&Usage, Option<i32>)>) {
+        let Some(first) = self.roots.first().copied() else { return };
+        let note = |at, name: &str, fields| {
+            let seen = Seen::Other { name: name.to_owned(), fields };
+            Record { at, cpu: 0, pid: first, seen }
+        };
+        let roots = self.roots.iter().map(|root| note(Nanos(0), "iowhy:workload", format!("pid={root}")));
+        captured.trace.records.splice(0..0, roots);
+        let mut lines: Vec<(&str, String)> = Vec::new();
+        let mut set = |of: &str, key: &str, value: &str| {
+            lines.push(("iowhy:setting", format!("of={of} key={key} value={value}")));
+        };
+        if !command.is_empty() {
+            set("command", "words", &command.join(" ").replace('\n', " "));
+        }
+        for (key, value) in &self.process {
+            set("process", key, value);
+        }
+        let folders = machine::control_group_folders(&self.groups);
+        for folder in &folders {
+            for name in LIMITS {
+                let value = text(folder.join(name)).filter(|value| !UNLIMITED.contains(&value.as_str()));
+                if let Some(value) = value.filter(|value| !USUAL.contains(&(name, value))) {
+                    set("cgroup", name, &value);
+                }
+            }
+        }
+        for name in SYSCTLS {
+            if let Some(value) = text(Path::new("/proc/sys").join(name)) {
+                set("sysctl", &name.replace('/', "."), &value);
+            }
+        }
+        let machine = machine::Machine::read();
+        set("machine", "kernel", &machine.kernel_release.unwrap_or_default());
+        set("machine", "cpus", &machine.cpus.map(|cpus| cpus.to_string()).unwrap_or_default());
+        set("machine", "options", &text("/proc/cmdline").unwrap_or_default());
+        disks(&captured.trace, &mut set);
+        let mut count = |key: &str, value: u64| {
+            lines.push(("iowhy:counter", format!("key={key} value={value}")));
+        };
+        for folder in &folders {
+            let before = self.before.get(folder).copied().unwrap_or_default();
+            let now = counted(folder);
+            for (nr, key) in ["cpu_throttled_ns", "memory_limit_hits"].into_iter().enumerate() {
+                if now[nr] > before[nr] {
+                    count(key, now[nr] - before[nr]);
+                }
+            }
+        }
+        let end = captured.trace.records.last().map_or(Nanos(0), |record| record.at);
+        if let Some((usage, exit)) = usage {
+            if let (Some(before), Some(after)) = (self.cpu, busy_ns()) {
+                let own = usage.user_ns + usage.system_ns;
+                count("others_cpu_ns", after.saturating_sub(before).saturating_sub(own));
+            }
+            let [begin, finish] = usage.monotonic_ns.map(|at| captured.at(at).0);
+            lines.push((
+                "iowhy:command",
+                format!(
+                    "begin_ns={begin} end_ns={finish} exit={} user_ns={} system_ns={} minor_faults={} major_faults={} \
+                     read_bytes={} written_bytes={} sleeps={} preemptions={}",
+                    exit.unwrap_or(-1),
+                    usage.user_ns,
+                    usage.system_ns,
+                    usage.minor_faults,
+                    usage.major_faults,
+                    usage.read_bytes,
+                    usage.written_bytes,
+                    usage.switches[0],
+                    usage.switches[1],
+                ),
+            ));
+        }
+        captured.trace.records.extend(lines.into_iter().map(|(name, fields)| note(end, name, fields)));
+    }
+}
+
+/// Queues of the disks that had requests, most first, and the file systems on them.
+fn disks(trace: &Trace, set: &mut dyn FnMut(&str, &str, &str)) {
+    let tree = join::beside::tree(trace, &join::Who::default());
+    let mut requests: BTreeMap<Dev, u64> = BTreeMap::new();
+    let mut systems: BTreeSet<Dev> = BTreeSet::new();
+    for record in &trace.records {
+        // Those that the workload itself has bios on come first.
+        if let Some(extent) = record.seen.extent() {
+            let own = tree.as_ref().is_some_and(|tree| tree.contains(&record.pid));
+            *requests.entry(extent.dev).or_default() += if own { 1 << 20 } else { 1 };
+        }
+        systems.extend(record.seen.file().map(|file| file.dev));
+        if let Seen::Other { name, fields } = &record.seen
+            && matches!(name.as_str(), "iowhy:opened" | "iowhy:descriptor")
+            && field(fields, "kind") == Some("file")
+        {
+            systems.extend(device(fields));
+        }
+    }
+    let mut disks: Vec<(Dev, u64)> = requests.iter().map(|(dev, n)| (*dev, *n)).collect();
+    disks.sort_by_key(|(dev, n)| (std::cmp::Reverse(*n), *dev));
+    for (place, (dev, _)) in disks.iter().take(4).enumerate() {
+        let Some(folder) = machine::sysfs_folder((dev.major(), dev.minor())) else { continue };
+        let whole = machine::whole_disk(&folder);
+        let name = whole.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        if place == 0 {
+            set("recording", "disk", &name);
+        }
+        for key in QUEUE {
+            if let Some(value) = text(whole.join("queue").join(key)) {
+                set(&name, key, machine::chosen(&value));
+            }
+        }
+        for key in ["dio", "backing_file"] {
+            if let Some(value) = text(whole.join("loop").join(key)) {
+                set(&name, &format!("loop.{key}"), &value);
+            }
+        }
+    }
+    for mount in machine::current_mounts() {
+        let dev = Dev::new(mount.number.0, mount.number.1);
+        if systems.contains(&dev) && !KERNELS_OWN.contains(&mount.filesystem.as_str()) {
+            let point = mount.point.display().to_string().replace(' ', "_");
+            set(&point, "filesystem", &mount.filesystem);
+            set(&point, "mount_options", &machine::all_options(&mount.options, &mount.super_options));
+        }
+    }
+}

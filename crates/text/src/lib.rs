@@ -1,0 +1,157 @@
+//! What people read: mistakes with their place, wrapped lines, sizes, pictures of characters; and files read with a
+//! limit.
+
+pub mod diagnose;
+pub mod input;
+pub mod picture;
+
+/// `flag` in a column, `help` wrapped beside it (80 columns in all).
+pub fn item(flag: &str, help: &str, column: usize) -> String {
+    let mut text = format!("  {flag}");
+    let width = 80usize.saturating_sub(column + 2).max(20);
+    let lines = wrap(help, width);
+    if flag.chars().count() + 2 > column {
+        text.push('\n');
+        text.push_str(&" ".repeat(column + 2));
+    } else {
+        text.push_str(&" ".repeat(column - flag.chars().count()));
+    }
+    for (nr, line) in lines.iter().enumerate() {
+        if nr > 0 {
+            text.push_str(&" ".repeat(column + 2));
+        }
+        text.push_str(line);
+        text.push('\n');
+    }
+    text
+}
+
+/// Columns that a text takes on a terminal, at most: two for each character that East Asian Width (Unicode's annex 11)
+/// calls wide, and one for any other, even if it is drawn over the one before.
+pub fn columns(text: &str) -> usize {
+    let wide = |c: char| {
+        matches!(c, '\u{1100}'..='\u{115f}' | '\u{231a}'..='\u{231b}' | '\u{23e9}'..='\u{23f3}')
+            || matches!(c, '\u{25fd}'..='\u{27bf}' | '\u{2b1b}'..='\u{2b55}' | '\u{2e80}'..='\u{a4cf}')
+            || matches!(c, '\u{a960}'..='\u{a97f}' | '\u{ac00}'..='\u{d7a3}' | '\u{f900}'..='\u{faff}')
+            || matches!(c, '\u{fe10}'..='\u{fe6f}' | '\u{ff00}'..='\u{ffe6}' | '\u{16fe0}'..='\u{1b2ff}')
+            || matches!(c, '\u{1d300}'..='\u{1d37f}' | '\u{1f000}'..='\u{3fffd}')
+            || matches!(c, '\u{2329}'..='\u{232a}')
+    };
+    if text.is_ascii() { text.len() } else { text.chars().map(|c| 1 + usize::from(wide(c))).sum() }
+}
+
+/// `text` in lines of at most `width` columns, broken at spaces; a word that is wider is broken anywhere.
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    for word in text.split_whitespace().flat_map(|word| pieces(word, width)) {
+        if !line.is_empty() && columns(&line) + 1 + columns(word) > width {
+            lines.push(std::mem::take(&mut line));
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    if !line.is_empty() {
+        lines.push(line);
+    }
+    lines
+}
+
+/// A word in pieces of at most so many columns, or of one character.
+fn pieces(word: &str, width: usize) -> Vec<&str> {
+    let (mut all, mut begin, mut taken) = (Vec::new(), 0, 0);
+    for (at, c) in word.char_indices() {
+        let wide = columns(&word[at..at + c.len_utf8()]);
+        if taken + wide > width && at > begin {
+            all.push(&word[begin..at]);
+            (begin, taken) = (at, 0);
+        }
+        taken += wide;
+    }
+    all.push(&word[begin..]);
+    all
+}
+
+/// A number of bytes as sysbench prints it: up to five significant digits and a binary unit (`16MiB`).
+pub fn size(bytes: u64) -> String {
+    const UNITS: &[&str] = &["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let mut unit = 0;
+    let mut value = bytes as f64;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    // At most 4 digits stand before the point, so at least one may follow it.
+    let before = (value.max(1.0).log10().floor() as usize) + 1;
+    let mut digits = format!("{value:.*}", 5usize.saturating_sub(before));
+    if digits.contains('.') {
+        digits.truncate(digits.trim_end_matches('0').trim_end_matches('.').len());
+    }
+    format!("{digits}{}", UNITS[unit])
+}
+
+/// A count of things: `1 read`, `2 reads`, with groups of three digits (`14,520 reads`).
+pub fn count(n: u64, singular: &str, plural: &str) -> String {
+    format!("{} {}", grouped(n), if n == 1 { singular } else { plural })
+}
+
+/// Digits in groups of three.
+pub fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_print_like_sysbench() {
+        for (bytes, expected) in [
+            (0, "0B"),
+            (16384, "16KiB"),
+            (24 << 20, "24MiB"),
+            (3 << 30, "3GiB"),
+            (1536, "1.5KiB"),
+            (1000, "1000B"),
+            (100_000_000, "95.367MiB"),
+            (u64::MAX, "16EiB"),
+        ] {
+            assert_eq!(size(bytes), expected);
+        }
+    }
+
+    #[test]
+    fn long_help_wraps_into_its_column() {
+        assert_eq!(item("--a", "b c", 6), "  --a   b c\n");
+        assert_eq!(wrap("aa bb cc", 5), ["aa bb", "cc"]);
+        assert_eq!(wrap("名前 bb cc", 7), ["名前 bb", "cc"]);
+        assert_eq!(wrap("a bcdefgh 名前", 3), ["a", "bcd", "efg", "h", "名", "前"]);
+        assert_eq!(wrap("名", 1), ["名"]);
+        assert!(item("--a-very-long-flag", "help", 6).starts_with("  --a-very-long-flag\n        help"));
+    }
+
+    #[test]
+    fn wide_characters_take_two_columns() {
+        for (text, expected) in [("", 0), ("plain", 5), ("größe µs ▁█", 11), ("名前", 4), ("a한😀", 5), ("e\u{301}", 2)]
+        {
+            assert_eq!(columns(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn counts_are_grouped() {
+        assert_eq!(count(1, "read", "reads"), "1 read");
+        assert_eq!(count(1_234_567, "read", "reads"), "1,234,567 reads");
+        assert_eq!(grouped(0), "0");
+    }
+}

@@ -1,0 +1,314 @@
+//! Forms in which traces are kept.
+//!
+//! [`FORMATS`] is the table of files that a trace is read from and written to; [`read`] and [`load`] find out which one
+//! a file has.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use iowhy_stack::trace::Trace;
+use iowhy_stack::units::Nanos;
+use iowhy_text::diagnose::{Problem, Problems, Span};
+
+pub mod blkparse;
+pub mod blktrace;
+pub mod iolog;
+pub mod perfetto;
+pub mod trace_csv;
+pub mod trace_parquet;
+pub mod tracefs_text;
+
+/// Reads a trace from the bytes of a file of this name. What is wrong is told in the problems; what could be read in
+/// spite of it is the result.
+pub type Reader = fn(&str, &[u8], &mut Problems) -> Option<Trace>;
+
+/// Writes a trace.
+pub type Writer = fn(&Trace, &mut dyn Write) -> io::Result<()>;
+
+/// One file of several that a trace is in.
+#[derive(Copy, Clone, Debug)]
+pub struct Part<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// What is in it.
+    pub bytes: &'a [u8],
+}
+
+/// Reads a trace from several files (blktrace's, one for each CPU).
+pub type PartsReader = fn(&[Part<'_>], &mut Problems) -> Option<Trace>;
+
+/// Creates a file with these contents; the caller decides what may be replaced.
+pub type Create<'a> = &'a mut dyn FnMut(&Path, &[u8]) -> io::Result<()>;
+
+/// Writes a trace as several files.
+pub type FilesWriter = fn(&Trace, &Path, Create<'_>) -> io::Result<u64>;
+
+/// A form in which traces are kept.
+#[derive(Debug)]
+pub struct Format {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// One line.
+    pub summary: &'static str,
+    /// How names of such files end, without the dot; the first is the usual one.
+    pub extensions: &'static [&'static str],
+    /// Whether a file of this name that begins with these bytes has this form.
+    pub detect: fn(&str, &[u8]) -> bool,
+    /// Reads one.
+    pub read: Option<Reader>,
+    /// Reads one that is in several files.
+    pub read_parts: Option<PartsReader>,
+    /// Writes one.
+    pub write: Option<Writer>,
+    /// Writes one as the several files it usually is in, beside a name, and yields how many records have no form there.
+    pub write_files: Option<FilesWriter>,
+}
+
+/// Every form. The first that recognises a file reads it.
+pub const FORMATS: &[Format] = &[
+    Format {
+        name: "parquet",
+        summary: "columns, compressed; nothing is lost",
+        extensions: &["parquet"],
+        detect: trace_parquet::detect,
+        read: Some(trace_parquet::read),
+        read_parts: None,
+        write: Some(|trace, mut out| trace_parquet::write(trace, &mut out)),
+        write_files: None,
+    },
+    Format {
+        name: "perfetto",
+        summary: "for ui.perfetto.dev: a track for each layer, flows from calls to requests",
+        extensions: &["pftrace", "perfetto-trace"],
+        detect: |_, _| false,
+        read: None,
+        read_parts: None,
+        write: Some(|trace, mut out| perfetto::write(trace, &mut out)),
+        write_files: None,
+    },
+    Format {
+        name: "csv",
+        summary: "a line for each record; nothing is lost",
+        extensions: &["csv"],
+        detect: trace_csv::detect,
+        read: Some(trace_csv::read),
+        read_parts: None,
+        write: Some(|trace, mut out| trace_csv::write(trace, &mut out)),
+        write_files: None,
+    },
+    Format {
+        name: "iolog",
+        summary: "fio's list of calls, version 3",
+        extensions: &["iolog"],
+        detect: iolog::detect,
+        read: Some(iolog::read),
+        read_parts: None,
+        write: Some(|trace, mut out| iolog::write(trace, iowhy_fio::iolog::Version::Three, &mut out)),
+        write_files: None,
+    },
+    Format {
+        name: "iolog2",
+        summary: "fio's list of calls, version 2",
+        extensions: &[],
+        detect: |_, _| false,
+        read: None,
+        read_parts: None,
+        write: Some(|trace, mut out| iolog::write(trace, iowhy_fio::iolog::Version::Two, &mut out)),
+        write_files: None,
+    },
+    Format {
+        name: "blktrace",
+        summary: "blktrace's records, a file for each CPU or one with all, for blkparse and btt",
+        extensions: &["blktrace"],
+        detect: blktrace::detect,
+        read: None,
+        read_parts: Some(blktrace::read_parts),
+        write: Some(|trace, mut out| blktrace::write_merged(trace, &mut out).map(|_| ())),
+        write_files: Some(|trace, prefix, create| {
+            blktrace::write(trace, prefix, create).map(|written| written.left_out)
+        }),
+    },
+    Format {
+        name: "blkparse",
+        summary: "text as blkparse prints it",
+        extensions: &["blkparse"],
+        detect: blkparse::detect,
+        read: Some(blkparse::read),
+        read_parts: None,
+        write: Some(|trace, out| blkparse::write(trace, &blkparse::Options::default(), out).map(|_| ())),
+        write_files: None,
+    },
+    Format {
+        name: "tracefs",
+        summary: "text as in /sys/kernel/tracing/trace; that of trace-cmd and perf script is read, too",
+        extensions: &["trace", "txt"],
+        detect: tracefs_text::detect,
+        read: Some(tracefs_text::read),
+        read_parts: None,
+        write: Some(|trace, mut out| tracefs_text::write(trace, &mut out)),
+        write_files: None,
+    },
+];
+
+/// The form of this name.
+pub fn format(name: &str) -> Option<&'static Format> {
+    FORMATS.iter().find(|format| format.name == name)
+}
+
+/// The form that the name of a file to write asks for by its end.
+pub fn format_of_name(file: &str) -> Option<&'static Format> {
+    let end = |end: &&str| file.len() > end.len() + 1 && file.ends_with(&format!(".{end}"));
+    FORMATS.iter().find(|format| format.write.is_some() && format.extensions.iter().any(end))
+}
+
+/// The form of a file that there is.
+pub fn detect(name: &str, bytes: &[u8]) -> Option<&'static Format> {
+    FORMATS.iter().find(|format| (format.read.is_some() || format.read_parts.is_some()) && (format.detect)(name, bytes))
+}
+
+/// Reads the trace that is in these bytes, in whatever form.
+pub fn read(name: &str, bytes: &[u8], problems: &mut Problems) -> Option<Trace> {
+    let Some(format) = detect(name, bytes) else {
+        problems.push(unknown(name));
+        return None;
+    };
+    let found = match (format.read, format.read_parts) {
+        (Some(read), _) => read(name, bytes, problems),
+        (None, Some(read)) => read(&[Part { name, bytes }], problems),
+        (None, None) => None,
+    };
+    found.map(|trace| plausible(name, trace, problems))
+}
+
+/// Times beyond this, 146 years, are damage: nothing adds up with them.
+const LATEST: Nanos = Nanos(1 << 62);
+
+/// Leaves out records that cannot be true, and says so.
+fn plausible(name: &str, mut trace: Trace, problems: &mut Problems) -> Trace {
+    let all = trace.records.len();
+    let first = trace.records.iter().position(|record| record.at > LATEST);
+    if let Some(first) = first {
+        let at = trace.records[first].at.0;
+        trace.records.retain(|record| record.at <= LATEST);
+        let left_out = iowhy_text::count((all - trace.records.len()) as u64, "record", "records");
+        let text = format!("record {} of {all} has the time {at} ns, beyond 146 years; {left_out} left out", first + 1);
+        problems.push(Problem::error(text).at(Span::whole(name)));
+    }
+    let beyond = trace.records.iter_mut().filter_map(|record| record.seen.bound().then_some(())).count();
+    if beyond > 0 {
+        let many = iowhy_text::count(beyond as u64, "record has", "records have");
+        let text = format!("{many} a place or a length beyond 2^62 bytes, which counts as 2^62");
+        problems.push(Problem::warning(text).at(Span::whole(name)));
+    }
+    trace
+}
+
+/// The longest file of a trace that is read; it is held in memory.
+const MOST_BYTES: u64 = 16 << 30;
+
+/// Reads the trace in a file. If the form has a file for each CPU, and the name ends in a number, those beside it with
+/// other numbers are read as well; if there is no such file, but there are some with numbers behind the name
+/// (`NAME.blktrace.0`), those are.
+pub fn load(path: &Path, problems: &mut Problems) -> Option<Trace> {
+    let name = path.display().to_string();
+    let parts = if path.exists() { siblings(path) } else { numbered(path) };
+    let mut files = Vec::new();
+    for part in if parts.is_empty() { vec![path.to_path_buf()] } else { parts } {
+        match iowhy_text::input::bytes(&part, MOST_BYTES) {
+            Ok(bytes) => files.push((part.display().to_string(), bytes)),
+            Err(error) => {
+                let text = format!("cannot read the trace `{}`: {error}", part.display());
+                problems.push(Problem::error(text).at(Span::whole(&name)));
+                return None;
+            }
+        }
+    }
+    let (first, bytes) = files.first()?;
+    let Some(format) = detect(first, bytes) else {
+        problems.push(unknown(&name));
+        return None;
+    };
+    let found = if let Some(read) = format.read_parts {
+        let parts: Vec<Part<'_>> = files.iter().map(|(name, bytes)| Part { name, bytes }).collect();
+        read(&parts, problems)
+    } else {
+        let (name, bytes) = files.iter().find(|(known, _)| *known == name).unwrap_or(&files[0]);
+        format.read.and_then(|read| read(name, bytes, problems))
+    };
+    found.map(|trace| plausible(&name, trace, problems))
+}
+
+/// Files beside this one whose names differ in the number at the end, this one among them; nothing if it has none.
+fn siblings(path: &Path) -> Vec<std::path::PathBuf> {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    match name.rsplit_once('.') {
+        Some((stem, number)) if stem.ends_with(".blktrace") && number.parse::<u32>().is_ok() => {
+            numbered(&path.with_file_name(stem))
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The files `PATH.N` or `PATH.blktrace.N`, by number.
+fn numbered(path: &Path) -> Vec<std::path::PathBuf> {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut found: Vec<(u32, std::path::PathBuf)> = Vec::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let other = entry.file_name();
+        let Some(rest) = other.to_str().and_then(|other| other.strip_prefix(name.as_str())) else { continue };
+        let rest = rest.strip_prefix(".blktrace").unwrap_or(rest);
+        if let Some(number) = rest.strip_prefix('.').and_then(|number| number.parse().ok()) {
+            found.push((number, path.with_file_name(other)));
+        }
+    }
+    found.sort();
+    found.into_iter().map(|(_, path)| path).collect()
+}
+
+fn unknown(name: &str) -> Problem {
+    let names: Vec<&str> = FORMATS.iter().filter(|format| format.read.is_some()).map(|format| format.name).collect();
+    Problem::error(format!("`{name}` is no trace in a form that is known"))
+        .at(Span::whole(name))
+        .help(format!("one of {}", names.join(", ")))
+}
+
+/// The text that a file of this name begins with. What is no UTF-8 and all that follows is told and left out.
+fn text_of<'a>(name: &str, bytes: &'a [u8], problems: &mut Problems) -> &'a str {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => {
+            let at = error.valid_up_to();
+            let text = format!("{name}: byte {at} and what follows is no text: what comes before it was read");
+            problems.push(Problem::warning(text));
+            std::str::from_utf8(&bytes[..at]).unwrap_or_default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_near_the_end_of_time_are_left_out() {
+        let at = |at: u64| format!("{at},0,7,issue,8388608,,64,4096,R,,,,,,,,,,,,,,,,,\n");
+        let names = "t_ns,cpu,pid,kind,dev,ino,sector,bytes,rwbs,op,fd,offset,len,result,index,count,order,size,\
+                     async_size,ra_pages,mmap_miss,prev_pos,from_dev,from_sector,text,fields\n";
+        let text = format!("#iowhy-trace,1\n{names}{}{}{}", at(5), at(1 << 62), at(u64::MAX));
+        let mut problems = Problems::default();
+        let trace = read("t.csv", text.as_bytes(), &mut problems).expect("a trace");
+        assert_eq!(trace.records.len(), 2, "{}", problems.render());
+        assert!(problems.any_error() && problems.render().contains("record 3 of 3"), "{}", problems.render());
+    }
+
+    #[test]
+    fn places_near_the_end_of_numbers_are_bounded() {
+        let text = format!("fio version 2 iolog\n/x add\n/x open\n/x read {} 4096\n/x read 4096 4096\n", u64::MAX);
+        let mut problems = Problems::default();
+        let trace = read("t.log", text.as_bytes(), &mut problems).expect("a trace");
+        assert!(!problems.any_error() && problems.render().contains("2 records have a place"), "{}", problems.render());
+        // Debug builds panic where a sum does not fit.
+        assert_eq!(crate::join::join(&trace, &crate::join::Who::default()).calls.len(), 2);
+    }
+}

@@ -1,0 +1,158 @@
+//! What a recording knows of its circumstances: the command and what it took, the settings of what it ran on, and what
+//! the kernel counted meanwhile. They are records of our own, so that every form of a trace that keeps text keeps them.
+//!
+//! ```text
+//! iowhy:workload  pid=N                          the process that was started or named
+//! iowhy:command   begin_ns= end_ns= exit= ..     when it ran, in the trace's own time, and `rusage`
+//! iowhy:setting   of=WHERE key=NAME value=TEXT   queues, mounts, control groups, sysctls, the command's words
+//! iowhy:counter   key=NAME value=N               what grew while it ran: throttled time, other tasks' CPU time
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use iowhy_stack::trace::{Seen, Trace};
+use iowhy_stack::units::Nanos;
+
+use crate::join::descriptors::field;
+
+/// What a command took.
+#[derive(Copy, Clone, Debug, Default, PartialEq)]
+pub struct Command {
+    /// When it began and ended, in the trace's time.
+    pub span: [Nanos; 2],
+    /// How it ended; -1 for a signal.
+    pub exit: i32,
+    /// Processor time in the program and in the kernel, ns.
+    pub cpu_ns: [u64; 2],
+    /// Page faults without and with I/O.
+    pub faults: [u64; 2],
+    /// Bytes read from devices and made dirty.
+    pub bytes: [u64; 2],
+    /// How often it slept, and was preempted.
+    pub switches: [u64; 2],
+}
+
+impl Command {
+    /// Its time by the clock, ns.
+    pub fn wall_ns(&self) -> u64 {
+        self.span[1].saturating_sub(self.span[0]).0
+    }
+
+    /// As JSON.
+    pub fn json(&self) -> serde_json::Value {
+        let s = |ns: u64| ns as f64 / 1e9;
+        serde_json::json!({
+            "wall_s": s(self.wall_ns()),
+            "exit": self.exit,
+            "user_s": s(self.cpu_ns[0]),
+            "system_s": s(self.cpu_ns[1]),
+            "minor_faults": self.faults[0],
+            "major_faults": self.faults[1],
+            "read_bytes": self.bytes[0],
+            "written_bytes": self.bytes[1],
+            "sleeps": self.switches[0],
+            "preemptions": self.switches[1],
+        })
+    }
+}
+
+/// What a trace says of its circumstances.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Settings {
+    /// Processes that were started or named.
+    pub roots: Vec<u32>,
+    /// The command, if there was one.
+    pub command: Option<Command>,
+    /// Settings by where they are and what they are called.
+    pub values: BTreeMap<(String, String), String>,
+    /// What was counted.
+    pub counters: BTreeMap<String, u64>,
+}
+
+impl Settings {
+    /// Of a trace.
+    pub fn of(trace: &Trace) -> Settings {
+        let mut all = Settings::default();
+        for record in &trace.records {
+            let Seen::Other { name, fields } = &record.seen else { continue };
+            let number = |key: &str| field(fields, key).and_then(|value| value.parse::<u64>().ok()).unwrap_or(0);
+            match name.as_str() {
+                "iowhy:workload" => all.roots.extend(field(fields, "pid").and_then(|pid| pid.parse::<u32>().ok())),
+                "iowhy:setting" => {
+                    let value = fields.split_once(" value=").map_or("", |(_, value)| value);
+                    let of = |key| field(fields, key).unwrap_or_default().to_owned();
+                    let held = all.values.entry((of("of"), of("key"))).or_default();
+                    if !held.is_empty() {
+                        held.push_str("; ");
+                    }
+                    held.push_str(value);
+                }
+                "iowhy:counter" => {
+                    *all.counters.entry(field(fields, "key").unwrap_or_default().to_owned()).or_default() +=
+                        number("value");
+                }
+                "iowhy:command" => {
+                    all.command = Some(Command {
+                        span: [Nanos(number("begin_ns")), Nanos(number("end_ns"))],
+                        exit: field(fields, "exit").and_then(|exit| exit.parse().ok()).unwrap_or(-1),
+                        cpu_ns: [number("user_ns"), number("system_ns")],
+                        faults: [number("minor_faults"), number("major_faults")],
+                        bytes: [number("read_bytes"), number("written_bytes")],
+                        switches: [number("sleeps"), number("preemptions")],
+                    });
+                }
+                _ => {}
+            }
+        }
+        all
+    }
+
+    /// What settings are of.
+    fn places(&self) -> BTreeSet<&str> {
+        self.values.keys().map(|(of, _)| of.as_str()).collect()
+    }
+
+    /// Settings that differ: what, and the values of both.
+    pub fn differences(&self, other: &Settings) -> Vec<(String, [String; 2])> {
+        if self.values.is_empty() || other.values.is_empty() {
+            return Vec::new();
+        }
+        // Names of disks and folders that only one side has are told by their only counterpart.
+        let (mine, theirs) = (self.places(), other.places());
+        let only = |some: &BTreeSet<&str>, others: &BTreeSet<&str>, path: bool| -> Vec<String> {
+            let alone = some.iter().filter(|of| !others.contains(**of) && of.starts_with('/') == path);
+            alone.map(|of| (*of).to_owned()).collect()
+        };
+        let mut renamed: BTreeMap<String, String> = BTreeMap::new();
+        for path in [false, true] {
+            if let ([a], [b]) = (only(&mine, &theirs, path).as_slice(), only(&theirs, &mine, path).as_slice())
+                && a != "cgroup"
+                && b != "cgroup"
+            {
+                renamed.insert(a.clone(), b.clone());
+            }
+        }
+        let counterpart = |of: &str| renamed.get(of).map_or(of, String::as_str).to_owned();
+        let mut found = Vec::new();
+        for ((of, key), value) in &self.values {
+            let there = other.values.get(&(counterpart(of), key.clone()));
+            let compared = mine.contains(of.as_str()) && theirs.contains(counterpart(of).as_str());
+            match there {
+                Some(there) if there != value => found.push((format!("{of} {key}"), [value.clone(), there.clone()])),
+                None if compared || of == "cgroup" => {
+                    found.push((format!("{of} {key}"), [value.clone(), "unset".to_owned()]));
+                }
+                _ => {}
+            }
+        }
+        let back = |of: &str| renamed.iter().find(|(_, b)| *b == of).map_or(of, |(a, _)| a).to_owned();
+        for ((of, key), value) in &other.values {
+            let compared = mine.contains(back(of).as_str()) && theirs.contains(of.as_str());
+            if !self.values.contains_key(&(back(of), key.clone())) && (compared || of == "cgroup") {
+                found.push((format!("{of} {key}"), ["unset".to_owned(), value.clone()]));
+            }
+        }
+        found.retain(|(name, _)| !name.ends_with(" loop.backing_file") && name != "recording disk");
+        found
+    }
+}

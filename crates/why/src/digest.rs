@@ -1,0 +1,960 @@
+//! One run in numbers: everything that rules and attribution ask of the events of a run, gathered in one pass.
+//!
+//! The events are those of the simulator or a joined trace of the running kernel; both speak one vocabulary, and
+//! nothing here knows which one it was. What only a simulator can know (`..Model`) is not looked at.
+//!
+//! ```text
+//! workload   what was asked for: sizes, places, threads, syncs; it has to be equal for the rest to be the kernel's
+//!            doing
+//! cache      pages found, missing, put in, taken out, read again after they had been taken out
+//! windows    read-ahead decisions, what came of their pages, why windows were closed
+//! bios       sizes; which could have joined the request before them, and which did
+//! plugs      how long requests are held, and how long the device has nothing to do meanwhile
+//! commands   sizes, places, order in which waiting requests are taken, how many are at the device
+//! device     time at the device by kind of command, so that equal commands are compared with equal ones
+//! sync       commits, flushes, throttled writers
+//! turns      calls of which nothing is seen until another one on their file has ended: what a lock looks like
+//! foreign    what nobody in the workload has asked for
+//! time       who waits for what, adding up to the whole ([`Time`])
+//! ```
+//! A request belongs to a call if it carries pages that the call asks for (or none of a file at all); what is read
+//! ahead
+//! of a call's own range keeps nobody waiting until somebody asks for it. Known limits: events of a trace do not tell a
+//! thread that sleeps from one that computes, so [`Layer::Lock`] is what calls take beyond four times the median of
+//! their kind without any I/O; calls that wait for a page that another call has asked for, but that is in no request
+//! yet, count as computing.
+
+mod commands;
+mod tally;
+mod waits;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use iowhy_stack::event::{
+    CallId, Content, Dir, Event, EventSink, Eviction, JournalStep, MergeKind, Op, RaClose, RaKind, What,
+};
+use iowhy_stack::units::{Nanos, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES};
+
+use super::wall::Wall;
+pub use commands::{Class, Commands, Load, Moments, Place, Within};
+use iowhy_trace::settings::Command;
+pub use tally::{PageSet, Spread};
+use waits::Waits;
+pub use waits::{KIND_OTHER, KINDS, LAYERS, Layer, Time};
+
+/// What was asked for, by kind of call: reads, writes, syncs.
+#[derive(Clone, Debug, Default)]
+pub struct Workload {
+    /// Calls begun.
+    pub calls: [u64; 3],
+    /// Bytes asked for.
+    pub bytes: [u64; 3],
+    /// Calls of each size.
+    pub sizes: [BTreeMap<u32, u64>; 2],
+    /// Calls that go on where one of the last calls on the file ended.
+    pub sequential: [u64; 2],
+    /// Calls that went round the page cache: they had bios and touched no page.
+    pub direct: [u64; 2],
+    /// Writes that had bios of their own within the call.
+    pub written_through: u64,
+    /// Calls during which nothing was seen: direct ones on a device that takes bios as they are, or such as need no
+    /// I/O.
+    pub quiet: [u64; 2],
+    /// Calls that began while another one on the same file was in progress.
+    pub overlapping: u64,
+    /// The same among those that go on where another one ended: several streams in one file.
+    pub interleaved_streams: u64,
+    /// Touches of mappings.
+    pub mapped: u64,
+    /// Most calls in progress at once.
+    pub concurrency: u32,
+    /// Files that calls were made on, without those that had hardly any.
+    pub files: u32,
+    /// Regions of 1 MiB that calls were made in.
+    pub regions: u64,
+    /// Share of the calls in the tenth of those regions that has most of them, 0 to 1.
+    pub top_tenth: f64,
+}
+
+/// Pages and the cache.
+#[derive(Clone, Debug, Default)]
+pub struct Cache {
+    /// Pages found.
+    pub hits: u64,
+    /// Pages not found.
+    pub misses: u64,
+    /// Pages put in.
+    pub added: u64,
+    /// Of these, such as had been in before during the run.
+    pub again: u64,
+    /// Pages taken out because memory was needed.
+    pub reclaimed: u64,
+    /// Pages taken out by advice, truncation or invalidation.
+    pub dropped: u64,
+    /// Most pages in it at once, of those that were put in during the run.
+    pub most: u64,
+    /// Page faults that ended without a read, and with one.
+    pub faults: [u64; 2],
+    /// Direct (or quiet) calls on files that had pages in the cache.
+    pub direct_over_cached: u64,
+    /// Direct calls on files of which somebody outside the workload had put pages there.
+    pub direct_over_foreign: u64,
+    /// Direct calls on files of which the workload's own buffered calls had.
+    pub direct_over_own: u64,
+    /// Direct calls, reads and writes, that first wrote back what buffered calls had left in their range (more was
+    /// written than they asked for), or dropped pages of it.
+    pub direct_cleared: [u64; 2],
+    /// Latencies of these, and of all other calls that went round the page cache, ns.
+    pub direct_latency: [Spread; 2],
+}
+
+/// Calls on one file, one after the other. Events do not tell a lock; but whoever waits for one is silent until the
+/// call that has it ends.
+#[derive(Clone, Debug, Default)]
+pub struct Turns {
+    /// Reads and writes that began while another call on their file was in progress, and of which nothing was seen
+    /// until such a one had ended.
+    pub waited: [u64; 2],
+    /// For how long, ns.
+    pub wait: [Spread; 2],
+    /// Calls whose first bio came while no other call on their file had bios, though some were in progress; and while
+    /// one had.
+    pub first_bios: [u64; 2],
+}
+
+/// Read-ahead.
+#[derive(Clone, Debug, Default)]
+pub struct Windows {
+    /// Decisions by kind, in the order of [`RaKind`].
+    pub count: [u64; 7],
+    /// Pages by kind.
+    pub pages: [u64; 7],
+    /// Sizes, pages, of the windows of reads (sync and async).
+    pub sizes: Spread,
+    /// Sizes of the sync ones that came from calls which go on where others ended.
+    pub sequential_sizes: Spread,
+    /// Read calls that missed.
+    pub calls_missed: u64,
+    /// Of these, such as read more than one page alone, one after the other.
+    pub calls_split: u64,
+    /// Of the calls of more than a page that overlap others on their file: how many missed, and were split.
+    pub overlapping_split: [u64; 2],
+    /// Pages read ahead of what was asked for.
+    pub ahead: u64,
+    /// Of these, such as somebody asked for later.
+    pub used: u64,
+    /// Of these, such as were taken out before anybody did.
+    pub thrashed: u64,
+    /// Closed, by cause: interleaved misses, misses, hits, congestion. Only simulated runs tell.
+    pub closes: [u64; 4],
+    /// Windows of whole calls that had more pages than the largest window seen: read in pieces.
+    pub in_pieces: u64,
+}
+
+/// Bios on their way into requests.
+#[derive(Clone, Debug, Default)]
+pub struct Bios {
+    /// Reads and writes.
+    pub count: [u64; 2],
+    /// Sizes, sectors.
+    pub sizes: [Spread; 2],
+    /// Bios that begin where the one before them, of the same direction, ends, while that one's request has not been
+    /// issued.
+    pub could_join: [u64; 2],
+    /// Of these, such as joined it.
+    pub joined: [u64; 2],
+    /// Of these, such as did not, though the request had been as large before, or larger, in this run.
+    pub refused: [u64; 2],
+}
+
+/// Plugs.
+#[derive(Clone, Debug, Default)]
+pub struct Plugs {
+    /// Pulled, by cause in the order of [`UnplugCause`].
+    pub unplugs: [u64; 7],
+    /// Requests let go at once.
+    pub batch: Spread,
+    /// Time that read requests are held, ns.
+    pub held: Spread,
+    /// The same of those that carry only pages nobody has asked for yet.
+    pub held_ahead: Spread,
+    /// Time during which the device had nothing to do, nothing was with the elevator, and reads were held in a plug,
+    /// ns.
+    pub device_starved: u64,
+}
+
+/// Journal, flushes, throttling.
+#[derive(Clone, Debug, Default)]
+pub struct Sync {
+    /// Commits.
+    pub commits: u64,
+    /// Blocks written to the journal.
+    pub blocks: u64,
+    /// Time from the locking of a transaction to its end, ns.
+    pub commit: Spread,
+    /// Commands without data: flushes of the drive's cache, and their times at the device, ns.
+    pub flush: Spread,
+    /// Time of the syncs during which a flush was at the device, or held requests back from an idle one, ns: never more
+    /// than the syncs take.
+    pub flushing: f64,
+    /// Writers stopped because too much was dirty.
+    pub throttles: u64,
+}
+
+/// What nobody in the workload has asked for. Writing back what the workload has dirtied is not counted.
+#[derive(Clone, Debug, Default)]
+pub struct Foreign {
+    /// What was read, metadata included: bios.
+    pub reads: u64,
+    /// Data that was written, and that no call of the workload had dirtied: bios.
+    pub writes: u64,
+    /// Pages put into the cache.
+    pub pages: u64,
+    /// Time the device was busy with such reads, or with writes that no file of the workload had dirtied, ns.
+    pub device: u64,
+    /// Of that, with requests of the workload waiting or at the device, ns; never more than the run takes.
+    pub in_the_way: u64,
+    /// Bytes that other processes, not the kernel for them, have submitted to be written.
+    pub processes_wrote: u64,
+    /// Names of the processes and what they did (pages put in, requests), where the source knows.
+    pub names: Vec<(String, u64)>,
+}
+
+/// A run in numbers.
+#[derive(Clone, Debug, Default)]
+pub struct Digest {
+    /// From the first call to the end of the last, or from the first event to the last if there are no calls.
+    pub elapsed: Nanos,
+    /// Events seen.
+    pub nr_events: u64,
+    /// What was asked for.
+    pub workload: Workload,
+    /// Latencies of reads, writes and syncs, ns.
+    pub latency: [Spread; 3],
+    /// Time of a call before its first bio, ns: reads and writes.
+    pub before_bio: [Spread; 2],
+    /// Time of calls during which they wait for no I/O, ns.
+    pub without_io: [Spread; 3],
+    /// Time from the completion of a call's last request to its end, ns: reads and writes that waited for one.
+    pub after_io: [Spread; 2],
+    /// Latencies of those that waited for none, ns.
+    pub never_waited: [Spread; 2],
+    /// Time between two calls: from an end to the first begin after it that follows no earlier one, ns.
+    pub pauses: Spread,
+    /// Time between the first call and the last with no call in progress, ns.
+    pub silent: u64,
+    /// Pages.
+    pub cache: Cache,
+    /// Read-ahead.
+    pub windows: Windows,
+    /// Bios.
+    pub bios: Bios,
+    /// Plugs.
+    pub plugs: Plugs,
+    /// Requests and the device.
+    pub commands: Commands,
+    /// Journal and writers.
+    pub sync: Sync,
+    /// Calls that wait for one another.
+    pub turns: Turns,
+    /// Others.
+    pub foreign: Foreign,
+    /// Where the time went.
+    pub time: Time,
+    /// The same by the clock, from the states of the tasks, if they were recorded.
+    pub wall: Option<Wall>,
+    /// What the command took, if it was one.
+    pub command: Option<Command>,
+}
+
+impl Digest {
+    /// Takes the clock's time for the time of the run.
+    pub fn by_the_clock(&mut self, mut wall: Option<Wall>, command: Option<Command>) {
+        self.command = command;
+        if let (Some(wall), Some(command)) = (&mut wall, command) {
+            wall.ran_at_most((command.cpu_ns[0] + command.cpu_ns[1]) as f64);
+        }
+        let span = wall.as_ref().map(|wall| wall.span_ns).or(command.map(|command| command.wall_ns()));
+        if let Some(span) = span {
+            self.elapsed = Nanos(span);
+        }
+        if let Some(wall) = &wall {
+            let slots = f64::from(self.time.slots.max(1));
+            self.time.ns = wall.ns.map(|kind| kind.map(|ns| ns * slots));
+        }
+        self.wall = wall;
+    }
+
+    /// Of these events, which are in order of time.
+    pub fn of(events: &[Event]) -> Digest {
+        let mut observer = Observer::default();
+        events.iter().for_each(|event| observer.event(event));
+        observer.finish()
+    }
+
+    /// All calls that ended.
+    pub fn calls(&self) -> u64 {
+        self.latency.iter().map(Spread::count).sum()
+    }
+
+    /// Of calls that read or write, or of syncs if there are no others.
+    pub fn operations(&self) -> u64 {
+        let data = self.latency[0].count() + self.latency[1].count();
+        if data > 0 { data } else { self.latency[2].count() }
+    }
+}
+
+/// Ends of calls that a stream may go on from, for each file.
+const STREAMS: usize = 32;
+
+#[derive(Clone, Debug, Default)]
+struct FileState {
+    ends: VecDeque<u64>,
+    open_calls: u32,
+    last_end: Nanos,
+    /// Pages in the cache put there by the workload, and by others.
+    cached: [u64; 2],
+    /// Reads and writes.
+    calls: u64,
+    /// Reads and writes that went round the page cache for sure.
+    direct: [u64; 2],
+    /// Some call touched the cache.
+    buffered: bool,
+    /// Quiet reads and writes over pages of anybody, of others, of the workload's own.
+    quiet_over: [[u64; 3]; 2],
+}
+
+/// The bio that came last, for a call or for nobody.
+#[derive(Copy, Clone, Debug)]
+struct Bio {
+    at: Nanos,
+    dir: Dir,
+    sector: u64,
+    nr_sectors: u32,
+    /// It carries something the call waits for.
+    wanted: bool,
+    foreign: bool,
+    writeback: bool,
+    /// Place of the bio's pages.
+    pages: Option<(u32, u64, u32)>,
+    /// The request of the bio before it that it could join.
+    neighbour: Option<u32>,
+}
+
+#[derive(Clone, Debug)]
+struct Call {
+    id: CallId,
+    op: Op,
+    file: u32,
+    first: u64,
+    last: u64,
+    len_bytes: u64,
+    start: Nanos,
+    sequential: bool,
+    overlapping: bool,
+    missed: bool,
+    singles: u32,
+    touched_cache: bool,
+    own_data_bio: bool,
+    mapped: bool,
+    /// Something was seen of it.
+    acted: bool,
+    /// Bytes written by its bios.
+    written: u64,
+    /// It dropped pages.
+    dropped: bool,
+    before_bio: Option<Nanos>,
+    /// Pages added that no bio has taken yet.
+    pending: VecDeque<(u32, u64, u32)>,
+    bio: Option<Bio>,
+}
+
+impl Call {
+    fn wants(&self, file: u32, page: u64, nr: u32) -> bool {
+        file == self.file && page <= self.last && page + u64::from(nr) > self.first
+    }
+}
+
+/// Turns events into a [`Digest`].
+#[derive(Debug, Default)]
+pub struct Observer {
+    out: Digest,
+    begin: Option<Nanos>,
+    last_end: Option<Nanos>,
+    now: Nanos,
+    calls: Vec<Call>,
+    places: std::collections::HashMap<u32, usize>,
+    files: BTreeMap<u32, FileState>,
+    regions: BTreeMap<(u32, u64), u64>,
+    ever: PageSet,
+    cached: PageSet,
+    ahead: PageSet,
+    /// Pages that others put there.
+    others: PageSet,
+    nobody: Option<Bio>,
+    /// What comes now is nobody's in the workload.
+    stranger: bool,
+    last_bio: [Option<(u64, u32)>; 2],
+    locked: BTreeMap<u32, Nanos>,
+    /// Ends of calls that no other call has begun after.
+    ended: VecDeque<Nanos>,
+    /// Pages that calls of the workload have dirtied, at most.
+    dirtied: u64,
+    /// What was written back for nobody and has no bio yet: pages, and whether the workload had dirtied them.
+    /// Only simulated runs tell.
+    written_back: Vec<(u32, bool)>,
+    tells_writeback: bool,
+    /// Syncs in progress, flushes at the device, and since when both are counted.
+    syncs: u32,
+    flushes: Vec<u32>,
+    flushed: Nanos,
+    waits: Waits,
+    commands: commands::Observer,
+}
+
+impl EventSink for Observer {
+    fn event(&mut self, event: &Event) {
+        self.out.nr_events += 1;
+        self.now = event.at;
+        self.stranger = event.call == CallId::NONE;
+        self.pass_flushes();
+        let call = self.places.get(&event.call.0).copied().filter(|_| event.call != CallId::NONE);
+        if let Some(call) = call {
+            self.turn(call);
+        }
+        match event.what {
+            What::CallStart { op, file, offset, len_bytes } => {
+                self.call_start(event.call, op, file.0, offset, len_bytes);
+            }
+            What::CallEnd { .. } => self.call_end(event.call),
+            What::Hit { file, page, nr_pages } => {
+                self.out.cache.hits += u64::from(nr_pages);
+                self.use_pages(file.0, page.0, u64::from(nr_pages));
+                if let Some(call) = call {
+                    self.calls[call].touched_cache = true;
+                }
+            }
+            What::Miss { .. } => {
+                self.out.cache.misses += 1;
+                if let Some(call) = call {
+                    self.calls[call].missed = true;
+                    self.calls[call].touched_cache = true;
+                }
+            }
+            What::Fault { major, file, page } => {
+                self.out.cache.faults[usize::from(major)] += 1;
+                self.use_pages(file.0, page.0, 1);
+                if let Some(call) = call {
+                    self.calls[call].mapped = true;
+                    self.calls[call].touched_cache = true;
+                }
+            }
+            What::RaWindow { kind, nr_pages, .. } => self.window(call, kind, nr_pages),
+            What::RaClosed { cause, .. } => {
+                let index = match cause {
+                    RaClose::InterleavedMisses => 0,
+                    RaClose::Misses => 1,
+                    RaClose::Hits => 2,
+                    RaClose::Congestion => 3,
+                };
+                self.out.windows.closes[index] += 1;
+            }
+            What::RaReopened { .. } | What::ServiceModel { .. } | What::Plug => {}
+            What::Writeback { file, nr_pages, .. } => {
+                self.tells_writeback = true;
+                if call.is_none() {
+                    // A file that no call was made on is not the workload's if others put its pages there.
+                    let own = self.files.get(&file.0).is_none_or(|state| state.calls > 0 || state.cached[1] == 0);
+                    self.written_back.push((nr_pages, own));
+                }
+            }
+            What::PageAdd { file, page, nr_pages } => self.page_add(call, file.0, page.0, nr_pages),
+            What::PageRemove { file, page, nr_pages, cause } => {
+                let nr = u64::from(nr_pages);
+                match cause {
+                    Eviction::Reclaim => self.out.cache.reclaimed += nr,
+                    Eviction::Dropped => self.out.cache.dropped += nr,
+                }
+                // What leaves was there, even if it came before the first event.
+                self.ever.insert(file.0, page.0, nr);
+                self.out.windows.thrashed += self.ahead.remove(file.0, page.0, nr);
+                let known = self.cached.remove(file.0, page.0, nr);
+                let foreign = self.others.remove(file.0, page.0, nr).min(known);
+                if let (Some(call), Eviction::Dropped) = (call, cause) {
+                    self.calls[call].dropped |= self.calls[call].file == file.0;
+                }
+                if let Some(state) = self.files.get_mut(&file.0) {
+                    state.cached[0] = state.cached[0].saturating_sub(known - foreign);
+                    state.cached[1] = state.cached[1].saturating_sub(foreign);
+                }
+            }
+            What::BioQueue { dir, content, sector, nr_sectors } => {
+                self.bio(call, dir, content, sector.0, nr_sectors);
+            }
+            What::GetRequest { rq } => {
+                let Some(bio) = self.taken(call) else { return };
+                let request = commands::New {
+                    rq: rq.0,
+                    at: event.at,
+                    queued: bio.at,
+                    dir: bio.dir,
+                    sector: bio.sector,
+                    nr_sectors: bio.nr_sectors,
+                    foreign: bio.foreign,
+                    writeback: bio.writeback,
+                    ahead: call.is_some() && !bio.wanted,
+                };
+                self.commands.allocate(&request);
+                self.waits.allocate(rq.0, bio.dir, bio.pages);
+                if let (Some(call), true) = (call, bio.wanted) {
+                    self.waits.attach(event.at, call, rq.0, true);
+                }
+                if bio.neighbour.is_some() {
+                    self.refused(&bio);
+                }
+            }
+            What::Merge { rq, kind, nr_sectors } => {
+                let Some(bio) = self.taken(call) else { return };
+                if bio.neighbour.is_some() {
+                    self.out.bios.joined[bio.dir as usize] += 1;
+                }
+                self.commands.merge(rq.0, nr_sectors, kind == MergeKind::Front, call.is_some() && bio.wanted);
+                self.waits.merge(rq.0, bio.pages);
+                if let (Some(call), true) = (call, bio.wanted) {
+                    self.waits.attach(event.at, call, rq.0, true);
+                }
+            }
+            What::MergeRequests { rq, gone } => {
+                self.commands.unite(rq.0, gone.0);
+                self.waits.unite(event.at, rq.0, gone.0);
+            }
+            What::Unplug { cause, nr_requests } => {
+                self.out.plugs.unplugs[cause as usize] += 1;
+                if nr_requests > 0 {
+                    self.out.plugs.batch.add(u64::from(nr_requests));
+                }
+            }
+            What::Insert { rq } => {
+                self.commands.insert(event.at, rq.0, &mut self.out.plugs);
+                self.waits.insert(event.at, rq.0);
+            }
+            What::Issue { rq, dir, content, sector, nr_sectors, .. } => {
+                if nr_sectors == 0 && !self.flushes.contains(&rq.0) {
+                    self.flushes.push(rq.0);
+                }
+                self.commands.issue(event.at, rq.0, (dir, content), sector.0, nr_sectors, &mut self.out.plugs);
+                self.waits.issue(event.at, rq.0, dir);
+            }
+            What::Complete { rq, .. } => {
+                self.flushes.retain(|known| *known != rq.0);
+                self.commands.complete(event.at, rq.0, &mut self.out);
+                self.waits.complete(event.at, rq.0);
+            }
+            What::IdleStart => self.commands.idle(event.at, true),
+            What::IdleEnd { .. } => self.commands.idle(event.at, false),
+            What::Journal { tid, step, nr_blocks } => match step {
+                JournalStep::Lock => {
+                    self.locked.insert(tid, event.at);
+                }
+                JournalStep::Data => {}
+                JournalStep::Log | JournalStep::CommitBlock => self.out.sync.blocks += u64::from(nr_blocks),
+                JournalStep::Done => {
+                    self.out.sync.commits += 1;
+                    if let Some(since) = self.locked.remove(&tid) {
+                        self.out.sync.commit.add(event.at.saturating_sub(since).0);
+                    }
+                }
+            },
+            What::Throttle { .. } => {
+                self.out.sync.throttles += 1;
+                if let Some(call) = call {
+                    self.waits.throttle(event.at, call);
+                }
+            }
+        }
+    }
+}
+
+impl Observer {
+    /// Time goes by for syncs that wait for a flush.
+    fn pass_flushes(&mut self) {
+        let passed = self.now.saturating_sub(self.flushed).0;
+        self.flushed = self.now;
+        if self.syncs > 0 && passed > 0 && (!self.flushes.is_empty() || self.commands.held_back()) {
+            self.out.sync.flushing += f64::from(self.syncs) * passed as f64;
+        }
+    }
+
+    fn call_start(&mut self, id: CallId, op: Op, file: u32, offset: u64, len_bytes: u32) {
+        let at = self.now;
+        self.begin.get_or_insert(at);
+        if let Some(end) = self.ended.pop_front() {
+            self.out.pauses.add(at.saturating_sub(end).0);
+        }
+        if let Some(end) = self.last_end.filter(|_| self.calls.is_empty()) {
+            self.out.silent += at.saturating_sub(end).0;
+        }
+        let kind = kind_of(op);
+        self.syncs += u32::from(kind == 2);
+        let first = self.out.workload.calls == [0; 3];
+        self.commands.reads_only = kind == 0 && (self.commands.reads_only || first);
+        let work = &mut self.out.workload;
+        work.calls[kind] += 1;
+        work.bytes[kind] += u64::from(len_bytes);
+        let state = self.files.entry(file).or_default();
+        let overlapping = state.open_calls > 0;
+        state.open_calls += 1;
+        let mut sequential = false;
+        let end = offset + u64::from(len_bytes);
+        if kind < 2 {
+            *work.sizes[kind].entry(len_bytes).or_default() += 1;
+            work.overlapping += u64::from(overlapping);
+            let from = state.ends.iter().position(|known| *known == offset);
+            sequential = from.is_some();
+            if let Some(from) = from {
+                work.sequential[kind] += 1;
+                // Another stream's call came between.
+                work.interleaved_streams += u64::from(from + 1 != state.ends.len());
+                state.ends.remove(from);
+            } else if state.ends.len() == STREAMS {
+                state.ends.pop_front();
+            }
+            state.ends.push_back(end);
+            *self.regions.entry((file, offset >> 20)).or_default() += 1;
+        }
+        let (first, last) = (offset / PAGE_BYTES, end.max(offset + 1).div_ceil(PAGE_BYTES) - 1);
+        state.calls += u64::from(kind < 2);
+        if op == Op::Write {
+            self.dirtied += last - first + 1;
+        }
+        if op == Op::Read {
+            self.use_pages(file, first, last - first + 1);
+        }
+        let call = Call {
+            id,
+            op,
+            file,
+            first,
+            last,
+            len_bytes: u64::from(len_bytes),
+            start: at,
+            sequential,
+            overlapping,
+            missed: false,
+            singles: 0,
+            touched_cache: false,
+            own_data_bio: false,
+            mapped: false,
+            acted: false,
+            written: 0,
+            dropped: false,
+            before_bio: None,
+            pending: VecDeque::new(),
+            bio: None,
+        };
+        self.places.insert(id.0, self.calls.len());
+        self.calls.push(call);
+        self.out.workload.concurrency = self.out.workload.concurrency.max(self.calls.len() as u32);
+        let place = self.calls.len() - 1;
+        self.waits.begin(at, op, file);
+        if op == Op::Read {
+            self.waits.join_flying(at, place, file, first, last);
+        }
+    }
+
+    /// Something is seen of a call: if it is the first, and another call on the file has done with its I/O or ended
+    /// meanwhile, that one may have been in the way.
+    fn turn(&mut self, place: usize) {
+        let call = &mut self.calls[place];
+        let kind = kind_of(call.op);
+        if call.acted || kind == 2 {
+            return;
+        }
+        call.acted = true;
+        let Some(state) = self.files.get(&call.file) else { return };
+        // A lock is given up before the call that had it returns.
+        let freed = state.last_end.max(self.waits.on_file(call.file).1);
+        if call.overlapping && freed > call.start {
+            self.out.turns.waited[kind] += 1;
+            self.out.turns.wait[kind].add(freed.saturating_sub(call.start).0);
+        }
+    }
+
+    fn call_end(&mut self, id: CallId) {
+        let at = self.now;
+        let Some(place) = self.places.remove(&id.0) else { return };
+        let call = self.calls.swap_remove(place);
+        self.last_end = Some(at);
+        if let Some(moved) = self.calls.get(place) {
+            self.places.insert(moved.id.0, place);
+        }
+        let kind = kind_of(call.op);
+        self.syncs -= u32::from(kind == 2);
+        self.ended.push_back(at);
+        let done = self.waits.done(place);
+        let without_io = self.waits.end(at, place);
+        let out = &mut self.out;
+        if kind < 2 {
+            match done {
+                Some(done) => out.after_io[kind].add(at.saturating_sub(done).0),
+                None => out.never_waited[kind].add(at.saturating_sub(call.start).0),
+            }
+        }
+        out.latency[kind].add(at.saturating_sub(call.start).0);
+        out.without_io[kind].add(without_io);
+        let Some(state) = self.files.get_mut(&call.file) else { return };
+        state.open_calls = state.open_calls.saturating_sub(1);
+        state.last_end = at;
+        if kind == 2 {
+            return;
+        }
+        if let Some(before) = call.before_bio {
+            out.before_bio[kind].add(before.0);
+        }
+        out.workload.written_through += u64::from(kind == 1 && call.written > 0);
+        let direct = call.own_data_bio && !call.touched_cache;
+        let quiet = !call.own_data_bio && !call.touched_cache;
+        out.workload.direct[kind] += u64::from(direct);
+        out.workload.quiet[kind] += u64::from(quiet);
+        out.workload.mapped += u64::from(call.mapped);
+        if direct {
+            let beside = if call.op == Op::Read { 0 } else { call.len_bytes };
+            let cleared = call.written > beside || call.dropped;
+            out.cache.direct_cleared[kind] += u64::from(cleared);
+            out.cache.direct_latency[usize::from(!cleared)].add(at.saturating_sub(call.start).0);
+        }
+        if (direct || quiet) && call.op == Op::Write {
+            self.dirtied = self.dirtied.saturating_sub(call.last - call.first + 1);
+        }
+        state.buffered |= call.touched_cache;
+        let over = [state.cached[0] + state.cached[1] > 0, state.cached[1] > 0, state.cached[0] > 0].map(u64::from);
+        if direct {
+            state.direct[kind] += 1;
+            out.cache.direct_over_cached += over[0];
+            out.cache.direct_over_foreign += over[1];
+            out.cache.direct_over_own += over[2];
+        } else if quiet {
+            // Who drops pages does not use them.
+            state.direct[kind] += u64::from(call.dropped);
+            state.quiet_over[kind].iter_mut().zip(over).for_each(|(sum, over)| *sum += over);
+        }
+        if kind == 0 && call.missed {
+            let split = call.singles > 1;
+            out.windows.calls_missed += 1;
+            out.windows.calls_split += u64::from(split);
+            if call.overlapping && call.last > call.first {
+                out.windows.overlapping_split[0] += 1;
+                out.windows.overlapping_split[1] += u64::from(split);
+            }
+        }
+    }
+
+    /// Somebody has asked for these pages.
+    fn use_pages(&mut self, file: u32, first: u64, nr: u64) {
+        self.out.windows.used += self.ahead.remove(file, first, nr);
+    }
+
+    fn window(&mut self, call: Option<usize>, kind: RaKind, nr_pages: u32) {
+        let windows = &mut self.out.windows;
+        windows.count[kind as usize] += 1;
+        windows.pages[kind as usize] += u64::from(nr_pages);
+        if matches!(kind, RaKind::Sync | RaKind::Async) {
+            windows.sizes.add(u64::from(nr_pages));
+        }
+        let Some(call) = call.map(|call| &mut self.calls[call]) else { return };
+        if kind != RaKind::Async {
+            call.missed = true;
+        }
+        call.touched_cache = true;
+        call.singles += u32::from(kind == RaKind::Single);
+        if call.sequential && kind == RaKind::Sync {
+            windows.sequential_sizes.add(u64::from(nr_pages));
+        }
+        if u64::from(nr_pages) < call.last - call.first + 1 && kind == RaKind::Force {
+            windows.in_pieces += 1;
+        }
+    }
+
+    fn page_add(&mut self, call: Option<usize>, file: u32, page: u64, nr_pages: u32) {
+        let nr = u64::from(nr_pages);
+        self.out.cache.added += nr;
+        self.out.cache.again += self.ever.insert(file, page, nr);
+        self.cached.insert(file, page, nr);
+        let state = self.files.entry(file).or_default();
+        state.cached[usize::from(call.is_none())] += nr;
+        self.out.cache.most = self
+            .out
+            .cache
+            .most
+            .max(self.out.cache.added.saturating_sub(self.out.cache.reclaimed + self.out.cache.dropped));
+        let Some(call) = call else {
+            if self.stranger {
+                self.others.insert(file, page, nr);
+                self.out.foreign.pages += nr;
+            }
+            return;
+        };
+        let call = &mut self.calls[call];
+        call.touched_cache = true;
+        if call.op != Op::Read {
+            return;
+        }
+        call.pending.push_back((file, page, nr_pages));
+        // Only what the call does not ask for itself is read ahead.
+        if file == call.file {
+            let end = page + nr;
+            for (from, to) in [(page, end.min(call.first)), (page.max(call.last + 1), end)] {
+                if from < to {
+                    self.ahead.insert(file, from, to - from);
+                    self.out.windows.ahead += to - from;
+                }
+            }
+        }
+    }
+
+    fn bio(&mut self, call: Option<usize>, dir: Dir, content: Content, sector: u64, nr_sectors: u32) {
+        let at = self.now;
+        let way = dir as usize;
+        let (mut wanted, mut pages) = (true, None);
+        if let Some(call) = call.map(|call| &mut self.calls[call]) {
+            if call.before_bio.is_none() {
+                call.before_bio = Some(at.saturating_sub(call.start));
+                if self.files.get(&call.file).is_some_and(|state| state.open_calls > 1) && kind_of(call.op) < 2 {
+                    let together = self.waits.on_file(call.file).0 > 0;
+                    self.out.turns.first_bios[usize::from(together)] += 1;
+                }
+            }
+            if dir == Dir::Write && content == Content::Data {
+                call.written += u64::from(nr_sectors) * SECTOR_BYTES;
+            }
+            call.own_data_bio |= content == Content::Data;
+            if dir == Dir::Read && content == Content::Data {
+                let mut left = (u64::from(nr_sectors) * SECTOR_BYTES).div_ceil(PAGE_BYTES);
+                let known = !call.pending.is_empty();
+                wanted = !known;
+                while left > 0
+                    && let Some((file, page, nr)) = call.pending.pop_front()
+                {
+                    let taken = u64::from(nr).min(left) as u32;
+                    left -= u64::from(taken);
+                    if taken < nr {
+                        call.pending.push_front((file, page + u64::from(taken), nr - taken));
+                    }
+                    wanted |= call.wants(file, page, taken);
+                    pages = match pages {
+                        // Pages of a bio lie one behind the other.
+                        Some((file, first, so_far)) => Some((file, first, so_far + taken)),
+                        None => Some((file, page, taken)),
+                    };
+                }
+            }
+        }
+        // Whoever only reads has nothing for a journal either.
+        let written = dir == Dir::Write && self.commands.reads_only;
+        let somebodys = content == Content::Data || dir == Dir::Read || written;
+        let nobodys = self.stranger && nr_sectors > 0 && somebodys;
+        let nr_pages = u64::from(nr_sectors).div_ceil(PAGE_SECTORS);
+        let writeback = nobodys && dir == Dir::Write && self.is_own_writeback(nr_pages);
+        let foreign = nobodys && !writeback;
+        self.out.foreign.reads += u64::from(foreign && dir == Dir::Read);
+        self.out.foreign.writes += u64::from(foreign && dir == Dir::Write);
+        if dir == Dir::Write && content == Content::Data && !foreign {
+            self.dirtied = self.dirtied.saturating_sub(nr_pages);
+        }
+        if nr_sectors > 0 {
+            self.out.bios.count[way] += 1;
+            self.out.bios.sizes[way].add(u64::from(nr_sectors));
+        }
+        let neighbour =
+            self.last_bio[way].filter(|(end, _)| *end == sector).and_then(|_| self.commands.waiting_until(dir, sector));
+        if neighbour.is_some() {
+            self.out.bios.could_join[way] += 1;
+        }
+        self.last_bio[way] = Some((sector + u64::from(nr_sectors), nr_sectors));
+        let bio = Bio { at, dir, sector, nr_sectors, wanted, foreign, writeback, pages, neighbour };
+        match call {
+            Some(call) => {
+                if wanted {
+                    self.waits.bio(at, call);
+                }
+                self.calls[call].bio = Some(bio);
+            }
+            None => self.nobody = Some(bio),
+        }
+    }
+
+    /// Does a bio that nobody asked for write back what the workload had dirtied?
+    fn is_own_writeback(&mut self, nr_pages: u64) -> bool {
+        match self.written_back.iter().position(|(nr, _)| u64::from(*nr) == nr_pages) {
+            Some(place) => self.written_back.remove(place).1,
+            // Where nobody tells, it may be as long as there is something to write back.
+            None => !self.tells_writeback && self.dirtied > 0,
+        }
+    }
+
+    /// The bio that a request is made of, or that joins one.
+    fn taken(&mut self, call: Option<usize>) -> Option<Bio> {
+        match call {
+            Some(call) => self.calls[call].bio.take(),
+            None => self.nobody.take(),
+        }
+    }
+
+    /// A bio got a request of its own though it could have joined one.
+    fn refused(&mut self, bio: &Bio) {
+        let Some(neighbour) = bio.neighbour else { return };
+        let together = self.commands.sectors_of(neighbour) + bio.nr_sectors;
+        let largest = self.commands.largest(bio.dir);
+        self.out.bios.refused[bio.dir as usize] += u64::from(together <= largest);
+    }
+
+    /// The digest of all that came.
+    pub fn finish(mut self) -> Digest {
+        let begin = self.begin.unwrap_or(Nanos::ZERO);
+        // Whatever else goes on when the workload has ended is none of its time.
+        let end = self.last_end.filter(|_| self.calls.is_empty()).unwrap_or(self.now);
+        let elapsed = end.saturating_sub(begin);
+        let out = &mut self.out;
+        out.elapsed = elapsed;
+        // A report or two written beside the work make no other job.
+        let (calls, used) = self
+            .files
+            .values()
+            .fold((0, 0), |(calls, used), file| (calls + file.calls, used + u64::from(file.calls > 0)));
+        let many = |file: &&FileState| file.calls > 0 && 20 * file.calls * used >= calls;
+        out.workload.files = self.files.values().filter(many).count() as u32;
+        // A quiet call may be a direct one only on a file that is used so: buffered calls whose page is mapped or
+        // found without a word are quiet, too. A device that takes bios as they are tells nothing; there, writes are
+        // direct if no call on the file has to do with the cache.
+        let tells = out.bios.count != [0; 2];
+        for file in self.files.values() {
+            for kind in 0..2 {
+                if file.direct[kind] > 0 || kind == 1 && !tells && !file.buffered {
+                    let [any, others, own] = file.quiet_over[kind];
+                    out.cache.direct_over_cached += any;
+                    out.cache.direct_over_foreign += others;
+                    out.cache.direct_over_own += own;
+                }
+            }
+        }
+        out.workload.regions = self.regions.len() as u64;
+        let mut counts: Vec<u64> = self.regions.values().copied().collect();
+        counts.sort_unstable_by(|a, b| b.cmp(a));
+        let (all, tenth) = (counts.iter().sum::<u64>(), counts.len().div_ceil(10));
+        out.workload.top_tenth = if all == 0 { 0.0 } else { counts[..tenth].iter().sum::<u64>() as f64 / all as f64 };
+        (out.commands, out.plugs.device_starved) = self.commands.finish(self.now);
+        out.foreign.device = out.commands.foreign.min(elapsed.0);
+        out.foreign.in_the_way = out.commands.in_the_way.min(elapsed.0);
+        out.time = self.waits.finish(self.now, elapsed, out);
+        self.out
+    }
+}
+
+/// Index of a kind of call: reads, writes, syncs.
+pub fn kind_of(op: Op) -> usize {
+    match op {
+        Op::Read => 0,
+        Op::Write => 1,
+        Op::Fsync | Op::Fdatasync => 2,
+    }
+}

@@ -1,0 +1,114 @@
+//! Equal calls take more CPU time.
+//!
+//! Code that does more takes longer, and that is not this rule's business: it asks for equal calls (the rule of changed
+//! jobs finds nothing), and then either for equal work below them (pages, windows, bios, requests, faults, waits for an
+//! operation), or, where that is not equal, for more time of the ordinary call, if the ordinary call does no I/O on
+//! either side. Known limits: a layer above the page cache that does more is not told from one that does the same more
+//! slowly; calls that wait for a CPU or for a page that another call is about to ask for count as computing.
+
+use super::{Figure, Match, Rule, changed_job, grade};
+use crate::delta::{Contrast, Delta, Unit};
+use crate::digest::{Digest, Layer};
+
+pub(super) const RULE: Rule = Rule {
+    name: "cpu-bound-submission",
+    layer: "CPU",
+    needs: super::CALLS_AND_BIOS,
+    owns: super::Owns::Code,
+    single: super::Single::Never,
+    what: "Equal calls that lead to equal I/O take more CPU time.",
+    why: "System calls, look-ups, copies and the building of bios take their time before a request exists and after it \
+          has ended; with a fast device, or with hits, that is most of the time of a call.",
+    events: "The time of calls in which nothing of theirs is plugged, queued or at the device is longer, for as many \
+             calls, pages, windows, bios and requests; requests themselves are as fast as before.",
+    example: "A kernel with mitigations of CPU faults against one without: a pread from the cache takes 0.4 us more.",
+    change: "Look for what the CPU does (perf record -g): mitigations, debugging options, tracing, a lower clock; make \
+             fewer and larger calls.",
+    refute: "The profile shows no more CPU time in the calls, or the same kernel with the same options is as slow.",
+    since: "Every kernel.",
+    consequences: &[],
+    switches: &[super::Switch::OtherKind("machine."), super::Switch::Other("machine")],
+    find,
+};
+
+/// Growth of work for an operation up to which it counts as equal.
+const EQUAL: f64 = 1.05;
+/// Growth of CPU time that counts.
+const SLOWER: f64 = 1.1;
+/// Part of the whole difference that the CPU has to have to be a cause.
+const LEAST_PART: f64 = 0.05;
+/// The share of calls that may miss if the median call is to be one that finds all it asks for.
+const MOSTLY: f64 = 0.45;
+
+/// What calls make the kernel do: name and number.
+type Work = (&'static str, fn(&Digest) -> f64);
+
+const WORK: &[Work] = &[
+    ("pages added", |d| d.cache.added as f64),
+    ("read-ahead windows", |d| d.windows.count.iter().sum::<u64>() as f64),
+    ("bios", |d| (d.bios.count[0] + d.bios.count[1]) as f64),
+    ("requests", |d| (d.commands.issued[0] + d.commands.issued[1]) as f64),
+    ("faults", |d| (d.cache.faults[0] + d.cache.faults[1]) as f64),
+    ("waits for I/O", |d| d.time.waits as f64),
+    ("writers held back", |d| d.sync.throttles as f64),
+    ("direct calls over cached pages", |d| d.cache.direct_over_cached as f64),
+    ("pages dropped or reclaimed", |d| (d.cache.dropped + d.cache.reclaimed) as f64),
+];
+
+/// Less than one of these in so many operations makes no difference to their mean.
+const RARE: f64 = 0.01;
+
+fn grew(work: &Contrast) -> bool {
+    work.slow > RARE && work.slow > work.fast * EQUAL
+}
+
+fn find(delta: &Delta<'_>) -> Option<Match> {
+    if (changed_job::RULE.find)(delta).is_some() {
+        return None;
+    }
+    let code = delta.time(|time| time.of(Layer::Cpu) + time.of(Layer::Lock));
+    let part = code.difference() / delta.slower_by();
+    // Whoever waits for a free tag of a busy device has no request yet, and looks as if it computed.
+    let busy = delta.of(|d| d.commands.busy as f64 / d.elapsed.0.max(1) as f64).slow;
+    let spare = delta.of(|d| f64::from(d.workload.concurrency) - f64::from(d.commands.deepest)).slow;
+    if busy > 0.9 && spare > 0.0 {
+        return None;
+    }
+    if !code.rose(SLOWER) || part < LEAST_PART {
+        return None;
+    }
+    let kind = usize::from(
+        delta.slow.runs.iter().map(|d| d.without_io[1].count()).sum::<u64>()
+            > delta.slow.runs.iter().map(|d| d.without_io[0].count()).sum::<u64>(),
+    );
+    let median = delta.of(|digest| digest.without_io[kind].median());
+    let equal = WORK.iter().all(|(_, of)| !grew(&delta.per_operation(of)));
+    let misses = delta.of(|d| d.windows.calls_missed as f64 / d.latency[0].count().max(1) as f64);
+    let mostly_hits = kind == 0 && misses.fast.max(misses.slow) < MOSTLY;
+    // The ordinary call must be slower; a few that take very long have waited for something.
+    if !median.rose(SLOWER) || !(equal || mostly_hits) {
+        return None;
+    }
+    let share = if equal { code.difference() } else { median.difference().min(code.difference()) };
+    if share < LEAST_PART * delta.slower_by() {
+        return None;
+    }
+    let of_what = ["read", "write"][kind];
+    let claim = format!(
+        "a {of_what} takes {:.1} us of CPU time instead of {:.1} us, at equal calls{}",
+        median.slow / 1e3,
+        median.fast / 1e3,
+        if equal { " and equal work below them" } else { ", of which most do no I/O" },
+    );
+    let mut evidence = vec![
+        Figure::new("CPU time of an operation", code, Unit::Ns),
+        Figure::new(format!("CPU time of the median {of_what}"), median, Unit::Ns),
+    ];
+    if equal {
+        let requests = delta.per_operation(|d| (d.commands.issued[0] + d.commands.issued[1]) as f64);
+        evidence.push(Figure::new("requests for an operation", requests, Unit::Ratio));
+    } else {
+        evidence.push(Figure::new("share of reads that miss", misses, Unit::Share));
+    }
+    Some(Match { confidence: grade(median.ratio(), 1.05, 1.5), share_ns: Some(share), claim, evidence })
+}

@@ -1,0 +1,69 @@
+//! Tasks of the workload are ready to run, and other tasks have the CPUs.
+
+use super::recorded;
+use super::{Figure, Match, Rule, grade};
+use crate::delta::{Delta, Unit};
+use crate::digest::Layer;
+
+pub(super) const RULE: Rule = Rule {
+    name: "cpu-contention",
+    layer: "CPU wait",
+    needs: super::STATES,
+    owns: super::Owns::Ready,
+    single: super::Single::OwnTimes,
+    what: "Tasks of the workload are ready to run and wait for a CPU.",
+    why: "A task that is woken, or was preempted, goes on only when a CPU is free; others keep the CPUs busy, \
+          or the workload has more tasks than CPUs.",
+    events: "The time from being woken or preempted to running is longer, at equal work.",
+    example: "A build or a backup with compression beside a database; a container pinned to one CPU.",
+    change: "Move or renice the other work, give the workload more CPUs (cpuset, cpu.weight), or run fewer tasks.",
+    refute: "Without the other work, or with more CPUs, the time by the clock is as long.",
+    since: "Every kernel.",
+    consequences: &["cpu-bound-submission"],
+    switches: &[super::Switch::OtherJob],
+    find,
+};
+
+/// Part of the difference that has to be waiting for a CPU.
+const LEAST_PART: f64 = 0.3;
+
+/// CPUs that others have to keep busy beyond those of the fast side.
+const LEAST_BUSY: f64 = 0.5;
+
+fn find(delta: &Delta<'_>) -> Option<Match> {
+    let ready = delta.time(|time| time.of(Layer::Ready));
+    let throttled = recorded::counter(delta, "cpu_throttled_ns");
+    // Whoever sleeps more often waits more often for a CPU, and that is not the CPUs' doing: each wait has to be
+    // longer.
+    let each = delta.of(|d| {
+        let wakes = d.wall.as_ref().map_or(0, |wall| wall.wakes).max(1) as f64;
+        d.time.of(Layer::Ready) / f64::from(d.time.slots.max(1)) / wakes
+    });
+    let wakes = if each.slow > 0.0 { ready.slow / each.slow } else { 0.0 };
+    let own = (each.difference() * wakes).min(ready.difference());
+    if own < LEAST_PART * delta.slower_by() || !each.rose(1.5) || throttled.difference() > 0.0 {
+        return None;
+    }
+    let busy = recorded::busy_cpus(delta);
+    // Unless somebody else has the CPUs, it waits for itself.
+    if busy.slow < busy.fast + LEAST_BUSY {
+        return None;
+    }
+    Some(Match {
+        confidence: grade(each.ratio(), 1.3, 3.0).min(0.95),
+        share_ns: Some(own),
+        claim: format!(
+            "a task that could run waits {:.0} us for a CPU each time, against {:.0}; others keep {:.1} CPUs busy, \
+             against {:.1}",
+            each.slow / 1e3,
+            each.fast / 1e3,
+            busy.slow,
+            busy.fast
+        ),
+        evidence: vec![
+            Figure::new("wait for a CPU, each time", each, Unit::Ns),
+            Figure::new("time that tasks wait for a CPU", recorded::scaled(delta, ready), Unit::Ns),
+            Figure::new("CPUs that others keep busy", busy, Unit::Ratio),
+        ],
+    })
+}

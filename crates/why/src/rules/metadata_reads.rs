@@ -1,0 +1,53 @@
+//! More blocks that say where data lies, or what a file is, have to be read for the same calls.
+
+use super::{Figure, Match, Rule, Switch, grade};
+use crate::delta::{Delta, Unit};
+use crate::digest::Layer;
+
+pub(super) const RULE: Rule = Rule {
+    name: "metadata-reads",
+    layer: "device",
+    needs: super::REQUESTS,
+    owns: super::Owns::Io,
+    single: super::Single::Counts,
+    what: "More metadata is read for an operation: blocks that map a file, inodes, directories.",
+    why: "Before data can be read its place has to be known. A file system with indirect blocks reads one for every 4 \
+          MiB of a file (one with extents hardly any), in between the data, which costs two seeks on a disk.",
+    events: "Reads of metadata at the device, more of them for each operation, at equal calls.",
+    example: "Reading a large file on ext3 in place of ext4 or xfs; metadata that did not stay in memory.",
+    change: "A file system with extents, or keep the metadata in memory (vfs_cache_pressure, a first pass over it).",
+    refute: "On the other side's file system as much metadata is read.",
+    since: "Every kernel; ext4 and xfs have extents, ext2 and ext3 indirect blocks.",
+    consequences: &[],
+    switches: &[Switch::Other("filesystem"), Switch::OtherKind("filesystem.")],
+    find,
+};
+
+/// Reads of metadata in a run that may be a few at the beginning.
+const FEW: f64 = 4.0;
+
+fn find(delta: &Delta<'_>) -> Option<Match> {
+    let nr = delta.of(|d| d.commands.meta[0] as f64);
+    let reads = delta.per_operation(|d| d.commands.meta[0] as f64);
+    let time = delta.per_operation(|d| d.commands.meta_reads as f64 / f64::from(d.time.slots.max(1)));
+    let waits = delta.time(|time| time.of(Layer::Plug) + time.of(Layer::Elevator) + time.of(Layer::Device));
+    let owned = time.difference().min(waits.difference());
+    if nr.slow <= FEW || !reads.rose(1.2) || owned < 0.1 * delta.slower_by() {
+        return None;
+    }
+    let each = delta.of(|d| d.commands.meta_reads as f64 / d.commands.meta[0].max(1) as f64);
+    Some(Match {
+        confidence: grade(reads.ratio(), 1.1, 2.0),
+        share_ns: Some(owned),
+        claim: format!(
+            "{:.1} reads of metadata for 1000 operations (before {:.1}), {:.1} ms each",
+            1e3 * reads.slow,
+            1e3 * reads.fast,
+            each.slow / 1e6
+        ),
+        evidence: vec![
+            Figure::new("reads of metadata for an operation", reads, Unit::Ratio),
+            Figure::new("time of a read of metadata", each, Unit::Ns),
+        ],
+    })
+}

@@ -1,0 +1,34 @@
+//! Advice that reads are random (POSIX_FADV_RANDOM, MADV_RANDOM), given for reads that are not.
+//!
+//! Reads go exactly as asked, with nothing ahead. The rule looks for pages that come without windows on the slow side
+//! only, in pieces as large as calls; see `alone.rs` for what cannot be told from a limit of 0.
+
+use super::alone::{self, Alone};
+use super::{Match, Rule};
+use crate::delta::Delta;
+
+pub(super) const RULE: Rule = Rule {
+    name: "random-advice",
+    layer: "read-ahead",
+    needs: super::WINDOWS,
+    owns: super::Owns::Reads,
+    single: super::Single::Counts,
+    what: "The file or mapping was advised to be read at random, and so nothing is read ahead.",
+    why: "With POSIX_FADV_RANDOM or MADV_RANDOM every read goes to the device exactly as it was asked for, and is \
+          waited for. Sequential readers lose the overlap of reading and computing, and large requests. Kernels before \
+          2.6.34 read each page of a call alone.",
+    events: "No windows: reads are as large as the calls (before 2.6.34, and in mappings, single pages), and every \
+             call waits.",
+    example: "`fio --rw=read --bs=16k --fadvise_hint=random` against the same without: 1.6 times the time on an SSD.",
+    change: "Leave the advice out, or give it only to files that are read at random.",
+    refute: "Without the advice the difference stays.",
+    since: "Every kernel since 2.6; page by page until 2.6.33.",
+    consequences: &["window-too-small", "slice-idling", "lost-locality", "device-latency", "device-bandwidth"],
+    switches: &[super::Switch::Word("--fadvise_hint=0"), super::Switch::OtherJob, super::Switch::NoAdvice],
+    find,
+};
+
+fn find(delta: &Delta<'_>) -> Option<Match> {
+    let claim = "reads go as they were asked for, without windows";
+    alone::found(delta, Alone::Advice, (0.95, 0.55), claim, "; a limit of 0 would look the same")
+}

@@ -1,0 +1,80 @@
+//! The elevator keeps the device idle in the hope that the last task asks again nearby.
+
+use super::{Figure, Match, Rule, Switch, grade};
+use crate::delta::{Contrast, Delta, Unit};
+
+pub(super) const RULE: Rule = Rule {
+    name: "slice-idling",
+    layer: "elevator",
+    needs: super::REQUESTS,
+    owns: super::Owns::Io,
+    single: super::Single::Counts,
+    what: "The elevator leaves the device idle while requests wait, for the sake of the task it has just served.",
+    why: "Waiting pays on a disk if the task asks for the next sectors soon; on a device without seeks, or if the next \
+          request is elsewhere or does not come, the time is lost to all who wait.",
+    events: "The device has nothing to do while requests are with the elevator; the waits begin when a request of one \
+             task completes and end with its next one, or after some milliseconds.",
+    example: "CFQ's slice_idle of 8 ms on an SSD; BFQ on NVMe; the anticipatory elevator with 16 random readers.",
+    change: "slice_idle=0 (antic_expire=0), or another scheduler: none or mq-deadline on devices without seeks.",
+    refute: "With slice_idle at 0 the difference remains.",
+    since: "Anticipatory 2.6.0 to 2.6.32, CFQ 2.6.13 to 4.20, BFQ since 4.12.",
+    consequences: &[
+        "queue-depth-one",
+        "reads-starved",
+        "writes-starved",
+        "device-latency",
+        "device-bandwidth",
+        "device-idle-exit",
+    ],
+    switches: &[
+        Switch::Other("elevator.slice_idle_ms"),
+        Switch::Other("elevator.slice_idle_us"),
+        Switch::Other("elevator.antic_expire_ms"),
+        Switch::Other("elevator"),
+        Switch::Queue("scheduler"),
+    ],
+    find,
+};
+
+/// Time that the device idles because the elevator wants it so, as a share of the run. A flush of the drive's cache
+/// holds requests back as well; where syncs are called, only waits that the source names count.
+pub(super) fn idle_share(delta: &Delta<'_>) -> Contrast {
+    delta.of(|d| {
+        let syncs = d.workload.calls[2] > 0 || d.sync.commits > 0 || d.sync.flush.count() > 0;
+        let told = d.commands.idles > 0;
+        let idle = if told { d.commands.idle_waiting.min(d.commands.idle_time) } else { d.commands.idle_waiting };
+        if syncs && !told { 0.0 } else { idle as f64 / d.elapsed.0.max(1) as f64 }
+    })
+}
+
+fn find(delta: &Delta<'_>) -> Option<Match> {
+    let share = idle_share(delta);
+    if !share.rose_by(0.02) || share.ratio() < 1.5 {
+        return None;
+    }
+    let idle = delta.per_operation(|d| d.commands.idle_waiting as f64);
+    let idles = delta.per_operation(|d| d.commands.idles as f64);
+    let depth = delta.of(|d| f64::from(d.commands.deepest));
+    // With one task served at a time the device also loses its depth, and that has no figure of its own here.
+    let alone = depth.slow < depth.fast;
+    let mut evidence = vec![
+        Figure::new("share of the time with an idle device and requests waiting", share, Unit::Share),
+        Figure::new("such time for an operation", idle, Unit::Ns),
+    ];
+    if idles.slow > 0.0 {
+        evidence.push(Figure::new("deliberate waits for an operation", idles, Unit::Count));
+    }
+    if alone {
+        evidence.push(Figure::new("most requests at the device", depth, Unit::Count));
+    }
+    Some(Match {
+        confidence: grade(1.0 + share.difference(), 1.01, 1.1),
+        share_ns: (!alone || share.slow < 0.2).then_some(idle.difference().max(0.0)),
+        claim: format!(
+            "the elevator keeps the device idle for {:.0} % of the time while requests wait (before: {:.0} %)",
+            100.0 * share.slow,
+            100.0 * share.fast
+        ),
+        evidence,
+    })
+}

@@ -1,0 +1,121 @@
+//! Direct I/O over pages that somebody outside the workload left in the page cache.
+//!
+//! It may be a matter of chance whether such pages are there, and so runs are sorted by what they had: runs with direct
+//! calls over others' pages against runs without, of both sides together. The price is the CPU time of an operation by
+//! which these differ; the share is that price times how much more often the slow side pays it. Known limit: what else
+//! makes the slow side's code slower is in the price if all its runs and none of the fast side's have such pages.
+
+use super::{Figure, Match, Rule, grade};
+use crate::delta::{Contrast, Delta, Unit};
+use crate::digest::{Digest, Layer};
+
+pub(super) const RULE: Rule = Rule {
+    name: "stale-pages-under-direct-io",
+    layer: "page cache",
+    needs: super::CALLS_AND_PAGES,
+    owns: super::Owns::Code,
+    single: super::Single::Counts,
+    what: "Direct calls go to a file or device of which somebody outside the workload has put a few pages into the \
+           page cache.",
+    why: "A direct write first looks for cached pages in its range, to drop them, and once more afterwards. If nothing \
+          is cached both are skipped. A single page anywhere makes every write pay; before 3.4 the look-up walks slot \
+          by slot until it meets some page, which is far if the page lies at the end of a huge device.",
+    events: "Pages are added by no call of the workload (a probe such as blkid, a backup, a shell that read a header) \
+             and stay; from then on every direct call on the file takes more CPU time, though its bios are the same.",
+    example: "2012: two fio jobs that open a device at once set off udev's blkid after its pages had been dropped; 25 \
+              pages took 20 percent of the rate of direct writes in half of the runs.",
+    change: "Drop the pages before the run (close the last descriptor, `blockdev --flushbufs`, POSIX_FADV_DONTNEED), \
+             keep udev from probing the device while it is opened for writing, or use 3.4 and later.",
+    refute: "With the pages dropped before the calls begin, calls take as long as before.",
+    since: "Every kernel with direct I/O; far walks until 3.3, cheap ones until 4.19, next to nothing since.",
+    consequences: &["cpu-bound-submission", "invalidation-cost"],
+    switches: &[super::Switch::DropPages, super::Switch::Word("--iowhy_open_fix=serialise")],
+    find,
+};
+
+/// Share of the calls that has to be over others' pages for a run to count as one that pays.
+const PAYS: f64 = 0.1;
+
+fn over_foreign(digest: &Digest) -> f64 {
+    digest.cache.direct_over_foreign as f64 / digest.operations().max(1) as f64
+}
+
+/// CPU time of an operation, ns, as part of the time for an operation.
+fn code(digest: &Digest) -> f64 {
+    let ns = digest.time.of(Layer::Cpu) + digest.time.of(Layer::Lock);
+    ns / f64::from(digest.time.slots.max(1)) / digest.operations().max(1) as f64
+}
+
+fn mean_and_error(values: &[f64]) -> (f64, f64) {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
+    (mean, variance / n)
+}
+
+fn find(delta: &Delta<'_>) -> Option<Match> {
+    let share = delta.of(over_foreign);
+    let rate = delta.of(|digest| f64::from(u8::from(over_foreign(digest) >= PAYS)));
+    if share.difference() < PAYS || rate.difference() <= 0.0 {
+        return None;
+    }
+    let runs = || delta.fast.runs.iter().chain(&delta.slow.runs);
+    let (paying, free): (Vec<&Digest>, Vec<&Digest>) = runs().partition(|digest| over_foreign(digest) >= PAYS);
+    let codes = |runs: &[&Digest]| runs.iter().map(|digest| code(digest)).collect::<Vec<f64>>();
+    let (paying, free) = (codes(&paying), codes(&free));
+    if free.is_empty() {
+        return None;
+    }
+    let ((slow, slow_error), (fast, fast_error)) = (mean_and_error(&paying), mean_and_error(&free));
+    let error = (paying.len() > 1 && free.len() > 1).then(|| (slow_error + fast_error).sqrt());
+    let price = Contrast { fast, slow, error, apart: false };
+    if !price.rose(1.02) {
+        return None;
+    }
+    let mut names = std::collections::BTreeMap::<&str, u64>::new();
+    for (name, n) in delta.slow.runs.iter().flat_map(|digest| &digest.foreign.names) {
+        *names.entry(name.as_str()).or_default() += n;
+    }
+    let who = names.iter().max_by_key(|(_, n)| **n).map_or("somebody outside the workload", |(name, _)| *name);
+    let pages = delta.of(|digest| digest.foreign.pages as f64);
+    let claim = format!(
+        "{who} has put pages of the file into the page cache, and {:.0} % of the calls go round the cache over them: \
+         each takes {:.0} ns longer on the CPU",
+        100.0 * share.slow,
+        price.difference() / share.slow.max(PAYS),
+    );
+    let evidence = vec![
+        Figure::new("share of calls that are direct over others' pages", share, Unit::Share),
+        Figure::new("share of runs with such calls", rate, Unit::Share),
+        Figure::new("pages that others put into the cache", pages, Unit::Pages),
+        Figure::new("CPU time of an operation, in runs without and with such calls", price, Unit::Ns),
+    ];
+    let share_ns = Some(price.difference() * rate.difference());
+    Some(Match { confidence: grade(price.ratio(), 1.01, 1.1), share_ns, claim, evidence })
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn quiet_calls_are_direct_only_on_files_that_are_used_so() {
+        use crate::digest::Digest;
+        use iowhy_stack::event::{CallId, Content, Dir, Event, FileId, Op, What};
+        use iowhy_stack::units::{Nanos, PageIndex, Sector};
+        // Somebody else's page, then a read with a bio of its own if `direct`, then reads of which nothing is seen.
+        let run = |direct: bool| {
+            let page = What::PageAdd { file: FileId(0), page: PageIndex(0), nr_pages: 1 };
+            let mut events = vec![Event { at: Nanos(1), call: CallId::NONE, what: page }];
+            for nr in 1..=10u32 {
+                let (at, call, file, offset) = (Nanos(u64::from(nr) * 10), CallId(nr), FileId(0), 4096 * u64::from(nr));
+                let mut event = |what| events.push(Event { at, call, what });
+                event(What::CallStart { op: Op::Read, file, offset, len_bytes: 4096 });
+                if direct && nr == 1 {
+                    event(What::BioQueue { dir: Dir::Read, content: Content::Data, sector: Sector(8), nr_sectors: 8 });
+                }
+                event(What::CallEnd { op: Op::Read, file, len_bytes: 4096 });
+            }
+            Digest::of(&events).cache.direct_over_foreign
+        };
+        assert_eq!((run(true), run(false)), (10, 0));
+    }
+}

@@ -1,0 +1,491 @@
+//! Where the time by the clock went, from the states of the recorded tasks.
+//!
+//! ```text
+//! running    in a call or a fault: CPU; elsewhere: the application's own
+//! ready      CPU wait: woken or preempted, and not running
+//! blocked    in a call, a fault, or without a call where no signal wakes it: until the request that it waits for is
+//!            queued (lock, journal), inserted (plug), issued (elevator), done (device)
+//! asleep     in pipes, sockets, futexes, poll, wait: idle; if all tasks are, the program pauses
+//! ```
+//! At each moment the tasks that are not idle share the time, so that all of it adds up to the clock's. The request
+//! that a task waits for is, in this order: the last of its own that is done while it is blocked; the last that carries
+//! a page which its call asks for; the last that is done on the CPU that wakes it, just before. A sync, or a write that
+//! waits for a commit, waits for whatever is being written. Only recordings with the scheduler's events have this.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use iowhy_stack::event::Op;
+use iowhy_stack::trace::{Rwbs, Seen, Trace};
+use iowhy_stack::units::Nanos;
+
+use super::digest::{KIND_OTHER, KINDS, LAYERS, Layer, kind_of};
+use iowhy_trace::join::descriptors::field;
+use iowhy_trace::join::{Joined, NoFile, Way};
+use iowhy_trace::settings::Settings;
+
+/// How long after a completion the task that waited for it is woken at most, ns.
+const WOKEN_WITHIN: u64 = 300_000;
+/// Stretches of equally many calls that a run is cut into, to see how much it varies within itself.
+const BLOCKS: usize = 12;
+
+/// The clock's time of a run, by who has it.
+#[derive(Clone, Debug, Default)]
+pub struct Wall {
+    /// All of it, ns.
+    pub span_ns: u64,
+    /// By kind of call (reads, writes, syncs, other) and layer, ns.
+    pub ns: [[f64; LAYERS.len()]; KINDS],
+    /// How often tasks became ready to run, and had to wait for it.
+    pub wakes: u64,
+    /// Time of tasks in reclaim, ns, and how often.
+    pub reclaim: (f64, u64),
+    /// Bios that a limit has held back.
+    pub held_back: u64,
+    /// Time blocked by dirty limits, ns.
+    pub dirty_ns: f64,
+    /// Time of the stretches of equally many calls, ns.
+    pub blocks: Vec<f64>,
+}
+
+impl Wall {
+    /// Nothing runs for longer than the kernel has counted: a task that a quota stops at the end of a system call is
+    /// not always seen to leave the CPU, and is ready meanwhile.
+    pub(super) fn ran_at_most(&mut self, cpu_ns: f64) {
+        const ROUNDING: f64 = 20e6;
+        let ran: f64 = self.ns.iter().map(|of| of[Layer::Application as usize] + of[Layer::Cpu as usize]).sum();
+        let own = &mut self.ns[KIND_OTHER];
+        let excess = (ran - 1.1 * cpu_ns - ROUNDING).clamp(0.0, own[Layer::Application as usize]);
+        own[Layer::Application as usize] -= excess;
+        own[Layer::Ready as usize] += excess;
+    }
+
+    /// Relative standard error of the time, as far as the run itself shows: stretches of equal work differ by this.
+    pub fn relative_error(&self) -> Option<f64> {
+        // A program's first and last stretch do other work than the rest, and so medians speak.
+        let median = |mut values: Vec<f64>| {
+            values.sort_by(f64::total_cmp);
+            values.get(values.len() / 2).copied()
+        };
+        let middle = median(self.blocks.clone()).filter(|middle| *middle > 0.0)?;
+        let apart = median(self.blocks.iter().map(|block| (block - middle).abs()).collect())?;
+        (self.blocks.len() == BLOCKS).then(|| 1.4826 * apart / middle / (BLOCKS as f64).sqrt())
+    }
+}
+
+/// What a task does besides computing, as long as it is in it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Doing {
+    /// A call or fault by place in [`Joined::calls`].
+    Call(usize, usize),
+    /// Another system call of files.
+    Other,
+    /// It waits for calls of libaio or io_uring.
+    Reap,
+    /// It sleeps on purpose.
+    Sleep,
+}
+
+#[derive(Copy, Clone, Debug)]
+struct Interval {
+    from: Nanos,
+    to: Nanos,
+    doing: Doing,
+}
+
+/// What tasks do, in order, for each.
+fn intervals(trace: &Trace, joined: &Joined, own: &dyn Fn(u32) -> bool, end: Nanos) -> HashMap<u32, Vec<Interval>> {
+    let mut all: HashMap<u32, Vec<Interval>> = HashMap::new();
+    for (place, call) in joined.calls.iter().enumerate() {
+        let no_data = joined.no_file.get(&call.call) == Some(&NoFile::NoData);
+        if matches!(call.beside, Some(Way::Aio | Way::Ring)) || no_data {
+            continue;
+        }
+        let doing = Doing::Call(place, kind_of(call.op));
+        all.entry(call.pid).or_default().push(Interval { from: call.start, to: call.end.unwrap_or(end), doing });
+    }
+    let mut open: HashMap<u32, (Nanos, Doing)> = HashMap::new();
+    for record in trace.records.iter().filter(|record| own(record.pid)) {
+        let Seen::Other { name, .. } = &record.seen else { continue };
+        if let Some(call) = name.strip_prefix("syscalls:sys_enter_") {
+            let doing = match call {
+                "io_getevents" | "io_pgetevents" | "io_uring_enter" => Doing::Reap,
+                "nanosleep" | "clock_nanosleep" => Doing::Sleep,
+                _ => Doing::Other,
+            };
+            open.insert(record.pid, (record.at, doing));
+        } else if name.starts_with("syscalls:sys_exit_")
+            && let Some((from, doing)) = open.remove(&record.pid)
+        {
+            all.entry(record.pid).or_default().push(Interval { from, to: record.at, doing });
+        }
+    }
+    for (pid, (from, doing)) in open {
+        all.entry(pid).or_default().push(Interval { from, to: end, doing });
+    }
+    all.values_mut().for_each(|list| list.sort_by_key(|interval| (interval.from, interval.to)));
+    all
+}
+
+/// Requests as blocked tasks look for them.
+struct Requests<'a> {
+    joined: &'a Joined,
+    /// Completions in order, with the CPU and the request.
+    done: Vec<(Nanos, u32, u32)>,
+    /// The same of each task's own.
+    own: HashMap<u32, Vec<(Nanos, u32)>>,
+    /// Writes with the elevator, and at the device, from each moment on.
+    writes: Vec<(Nanos, [i32; 2])>,
+}
+
+impl<'a> Requests<'a> {
+    fn new(trace: &Trace, joined: &'a Joined) -> Requests<'a> {
+        let mut cpus: HashMap<(Nanos, u64), u32> = HashMap::new();
+        for record in &trace.records {
+            if let Seen::Complete { extent, .. } = &record.seen {
+                cpus.insert((record.at, extent.sector.0), record.cpu);
+            }
+        }
+        let (mut done, mut own, mut writes) = (Vec::new(), HashMap::<u32, Vec<(Nanos, u32)>>::new(), Vec::new());
+        for (number, request) in (0..).zip(&joined.requests) {
+            let Some(at) = request.completed else { continue };
+            let cpu = cpus.get(&(at, request.extent.sector.0)).copied().unwrap_or(u32::MAX);
+            done.push((at, cpu, number));
+            for pid in &request.pids {
+                own.entry(*pid).or_default().push((at, number));
+            }
+            let Some(issued) = request.issued else { continue };
+            if request.extent.rwbs.has(Rwbs::READ) {
+                continue;
+            }
+            if let Some(inserted) = request.inserted.filter(|at| *at < issued) {
+                writes.push((inserted, [1, 0]));
+                writes.push((issued, [-1, 0]));
+            }
+            writes.push((issued, [0, 1]));
+            writes.push((at, [0, -1]));
+        }
+        done.sort_unstable();
+        own.values_mut().for_each(|list| list.sort_unstable());
+        writes.sort_unstable_by_key(|(at, _)| *at);
+        // Each change becomes what there is after it.
+        let mut now = [0; 2];
+        for (_, change) in &mut writes {
+            now = [now[0] + change[0], now[1] + change[1]];
+            *change = now;
+        }
+        Requests { joined, done, own, writes }
+    }
+
+    /// The request that a task has waited for in this time.
+    fn of(&self, pid: u32, call: Option<usize>, (from, to): (Nanos, Nanos), cpu: u32) -> Option<u32> {
+        let late = Nanos(to.0.saturating_add(20_000));
+        let own = self.own.get(&pid).and_then(|list| {
+            let end = list.partition_point(|(at, _)| *at <= late);
+            list[..end].last().filter(|(at, _)| *at >= from).map(|(_, request)| *request)
+        });
+        let asked = || {
+            let waited = &self.joined.calls.get(call?)?.waited_for;
+            let at = |request: &u32| self.joined.requests[*request as usize].completed.unwrap_or_default();
+            waited.iter().rev().find(|request| at(request) >= from && at(request) <= late).copied()
+        };
+        let woken = || {
+            let end = self.done.partition_point(|(at, ..)| *at <= to);
+            let soon = |(at, ..): &&(Nanos, u32, u32)| *at >= from && to.saturating_sub(*at).0 <= WOKEN_WITHIN;
+            let mut before = self.done[..end].iter().rev().take_while(soon);
+            before.find(|(_, on, _)| *on == cpu).map(|(.., request)| *request)
+        };
+        own.or_else(asked).or_else(woken)
+    }
+}
+
+/// Time of one task with one owner.
+#[derive(Copy, Clone, Debug)]
+struct Segment {
+    from: Nanos,
+    to: Nanos,
+    /// Kind and layer; nothing if it is idle.
+    owner: Option<(usize, Layer)>,
+}
+
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum State {
+    Running(Nanos),
+    Ready(Nanos),
+    Blocked(Nanos, bool),
+    Gone,
+}
+
+struct Walk<'a> {
+    requests: Requests<'a>,
+    intervals: HashMap<u32, Vec<Interval>>,
+    out: Vec<Segment>,
+    wall: Wall,
+    /// Kind of most calls of libaio and io_uring.
+    reaped: usize,
+    /// Tasks that the dirty limits stop just now.
+    stopped: HashMap<u32, Nanos>,
+}
+
+impl Walk<'_> {
+    fn push(&mut self, from: Nanos, to: Nanos, owner: Option<(usize, Layer)>) {
+        if to > from {
+            self.out.push(Segment { from, to, owner });
+        }
+    }
+
+    /// What the task was in at this time.
+    fn doing(&self, pid: u32, at: Nanos) -> Option<Interval> {
+        let list = self.intervals.get(&pid)?;
+        let end = list.partition_point(|interval| interval.from <= at);
+        // A call that another one is nested in began earlier.
+        list[..end].iter().rev().take(2).find(|interval| interval.to > at || interval.from == at).copied()
+    }
+
+    fn kind(&self, doing: Option<Doing>) -> usize {
+        match doing {
+            Some(Doing::Call(_, kind)) => kind,
+            Some(Doing::Reap) => self.reaped,
+            _ => KIND_OTHER,
+        }
+    }
+
+    /// A stretch on the CPU: calls and what is between them.
+    fn ran(&mut self, pid: u32, from: Nanos, to: Nanos) {
+        let mut at = from;
+        let list = self.intervals.get(&pid).map_or(&[][..], Vec::as_slice);
+        let begin = list.partition_point(|interval| interval.from < from).saturating_sub(2);
+        let mut parts = Vec::new();
+        for interval in list[begin..].iter().take_while(|interval| interval.from < to) {
+            let (start, end) = (interval.from.max(at), interval.to.min(to));
+            if end <= start {
+                continue;
+            }
+            parts.push((at, start, None));
+            parts.push((start, end, Some(interval.doing)));
+            at = end;
+        }
+        parts.push((at, to, None));
+        for (from, to, doing) in parts {
+            let layer = if doing.is_some() { Layer::Cpu } else { Layer::Application };
+            self.push(from, to, Some((self.kind(doing), layer)));
+        }
+    }
+
+    /// A stretch without the CPU that ends with being woken on a CPU.
+    fn blocked(&mut self, pid: u32, (from, to): (Nanos, Nanos), deep: bool, cpu: u32) {
+        let interval = self.doing(pid, from);
+        let doing = interval.map(|interval| interval.doing);
+        let kind = self.kind(doing);
+        match doing {
+            Some(Doing::Sleep) => return self.push(from, to, None),
+            None if !deep => return self.push(from, to, None),
+            // Pipes and sockets that nobody saw being made: whoever waits for a page or a lock is not woken by a
+            // signal.
+            Some(Doing::Call(call, _)) if !deep && self.requests.joined.calls[call].file.is_none() => {
+                return self.push(from, to, None);
+            }
+            _ => {}
+        }
+        if self.stopped.remove(&pid).is_some_and(|at| interval.is_none_or(|interval| at >= interval.from)) {
+            self.wall.dirty_ns += to.saturating_sub(from).0 as f64;
+            return self.push(from, to, Some((kind, Layer::Journal)));
+        }
+        let call = if let Some(Doing::Call(call, _)) = doing { Some(call) } else { None };
+        let sync = kind == 2;
+        let found = if sync { None } else { self.requests.of(pid, call, (from, to), cpu) };
+        let Some(request) = found else { return self.writes(kind, from, to, sync) };
+        let joined = self.requests.joined;
+        let request = &joined.requests[request as usize];
+        let bound = |at: Option<Nanos>, before: Nanos| at.unwrap_or(before).clamp(before, to);
+        let queued = bound(request.queued.or(request.inserted).or(request.issued), from);
+        let inserted = bound(request.inserted.or(request.issued), queued);
+        let issued = bound(request.issued, inserted);
+        let done = bound(request.completed, issued);
+        self.push(from, queued, Some((kind, Layer::Lock)));
+        self.push(queued, inserted, Some((kind, Layer::Plug)));
+        self.push(inserted, issued, Some((kind, Layer::Elevator)));
+        self.push(issued, done, Some((kind, Layer::Device)));
+        self.push(done, to, Some((kind, Layer::Ready)));
+    }
+
+    /// Blocked without a request of its own: by what is being written meanwhile, else by a lock or the journal.
+    fn writes(&mut self, kind: usize, from: Nanos, to: Nanos, sync: bool) {
+        let writing = sync || kind == 1;
+        let none = if writing { Layer::Journal } else { Layer::Lock };
+        if !writing && kind != KIND_OTHER {
+            return self.push(from, to, Some((kind, none)));
+        }
+        let mut at = from;
+        let mut place = self.requests.writes.partition_point(|(at, _)| *at <= from);
+        while at < to {
+            let [elevator, device] = place.checked_sub(1).map_or([0; 2], |last| self.requests.writes[last].1);
+            let layer = match () {
+                () if device > 0 => Layer::Device,
+                () if elevator > 0 => Layer::Elevator,
+                () => none,
+            };
+            let next = self.requests.writes.get(place).map_or(to, |(at, _)| (*at).min(to));
+            self.push(at, next, Some((kind, layer)));
+            at = next;
+            place += 1;
+        }
+    }
+}
+
+/// The clock's time of a recording; nothing if it has no states of tasks.
+pub fn of(trace: &Trace, joined: &Joined, settings: &Settings) -> Option<Wall> {
+    let callers = || joined.calls.iter().map(|call| call.pid).collect();
+    let tree: BTreeSet<u32> = joined.tree.clone().unwrap_or_else(callers);
+    let own = |pid: u32| pid != 0 && tree.contains(&pid);
+    if !trace.records.iter().any(|record| matches!(record.seen, Seen::Switch { .. })) {
+        return None;
+    }
+    let last = trace.records.last()?.at;
+    let of_command = settings.command.map(|command| command.span);
+    let first = trace.records.iter().find(|record| own(record.pid) && record.at > Nanos(0)).map(|record| record.at);
+    let [begin, end] = of_command.unwrap_or([first?, last]);
+    let asynchronous = joined.calls.iter().filter(|call| matches!(call.beside, Some(Way::Aio | Way::Ring)));
+    let (writes, reads): (Vec<_>, Vec<_>) = asynchronous.partition(|call| call.op != Op::Read);
+    let mut walk = Walk {
+        requests: Requests::new(trace, joined),
+        intervals: intervals(trace, joined, &own, last),
+        out: Vec::new(),
+        wall: Wall { span_ns: end.saturating_sub(begin).0, ..Wall::default() },
+        reaped: usize::from(writes.len() > reads.len()),
+        stopped: HashMap::new(),
+    };
+    let mut states: BTreeMap<u32, State> = BTreeMap::new();
+    let mut reclaim: HashMap<u32, Nanos> = HashMap::new();
+    for record in &trace.records {
+        let at = record.at;
+        match &record.seen {
+            Seen::Switch { next, state } => {
+                if own(record.pid) {
+                    let before = states.get(&record.pid).copied().unwrap_or(State::Running(at));
+                    if let State::Running(from) | State::Ready(from) = before {
+                        walk.ran(record.pid, from, at);
+                    }
+                    let after = match state & 0xff {
+                        0 => State::Ready(at),
+                        1 => State::Blocked(at, false),
+                        0x10 | 0x20 | 0x80 => State::Gone,
+                        _ => State::Blocked(at, true),
+                    };
+                    states.insert(record.pid, after);
+                }
+                if own(*next) {
+                    match states.get(next).copied() {
+                        Some(State::Ready(from)) => {
+                            let kind = walk.kind(walk.doing(*next, from).map(|interval| interval.doing));
+                            walk.wall.wakes += 1;
+                            walk.push(from, at, Some((kind, Layer::Ready)));
+                        }
+                        Some(State::Blocked(from, deep)) => walk.blocked(*next, (from, at), deep, record.cpu),
+                        _ => {}
+                    }
+                    states.insert(*next, State::Running(at));
+                }
+            }
+            Seen::Wake { pid } if own(*pid) => {
+                if let Some(State::Blocked(from, deep)) = states.get(pid).copied() {
+                    walk.blocked(*pid, (from, at), deep, record.cpu);
+                    states.insert(*pid, State::Ready(at));
+                }
+            }
+            // These happen in whichever task runs, or are records of our own.
+            Seen::Issue(_) | Seen::Complete { .. } | Seen::Insert(_) => {}
+            Seen::Other { name, .. } if name.starts_with("iowhy:") => {}
+            seen if own(record.pid) => {
+                states.entry(record.pid).or_insert(State::Running(at));
+                let Seen::Other { name, fields } = seen else { continue };
+                match name.as_str() {
+                    "vmscan:mm_vmscan_direct_reclaim_begin" | "vmscan:mm_vmscan_memcg_reclaim_begin" => {
+                        reclaim.entry(record.pid).or_insert(at);
+                    }
+                    "vmscan:mm_vmscan_direct_reclaim_end" | "vmscan:mm_vmscan_memcg_reclaim_end" => {
+                        if let Some(from) = reclaim.remove(&record.pid) {
+                            walk.wall.reclaim.0 += at.saturating_sub(from).0 as f64;
+                            walk.wall.reclaim.1 += 1;
+                        }
+                    }
+                    "writeback:balance_dirty_pages" => {
+                        let pause = field(fields, "pause").and_then(|pause| pause.parse::<i64>().ok()).unwrap_or(0);
+                        if pause > 0 {
+                            walk.stopped.insert(record.pid, at);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+    }
+    for (pid, state) in states {
+        match state {
+            State::Running(from) => walk.ran(pid, from, end),
+            State::Ready(from) => walk.push(from, end, Some((KIND_OTHER, Layer::Ready))),
+            State::Blocked(from, deep) => walk.blocked(pid, (from, end), deep, u32::MAX),
+            State::Gone => {}
+        }
+    }
+    walk.wall.held_back = joined.calls.iter().map(|call| u64::from(call.held_back)).sum();
+    let mut wall = walk.wall;
+    share(&walk.out, begin, end, &mut wall);
+    wall.blocks = blocks(joined, begin, end);
+    Some(wall)
+}
+
+/// Gives each moment to the tasks that are not idle, in equal parts.
+fn share(segments: &[Segment], begin: Nanos, end: Nanos, wall: &mut Wall) {
+    let mut changes: Vec<(Nanos, i32, usize)> = Vec::new();
+    for segment in segments {
+        let Some((kind, layer)) = segment.owner else { continue };
+        let (from, to) = (segment.from.clamp(begin, end), segment.to.clamp(begin, end));
+        if to > from {
+            let owner = kind * LAYERS.len() + layer as usize;
+            changes.push((from, 1, owner));
+            changes.push((to, -1, owner));
+        }
+    }
+    changes.sort_unstable_by_key(|(at, ..)| *at);
+    let mut counts = [0_i32; KINDS * LAYERS.len()];
+    let (mut all, mut at) = (0, begin);
+    let mut pass = |counts: &[i32], all: i32, from: Nanos, to: Nanos| {
+        let passed = to.saturating_sub(from).0 as f64;
+        if passed <= 0.0 {
+            return;
+        }
+        if all <= 0 {
+            wall.ns[KIND_OTHER][Layer::Pause as usize] += passed;
+            return;
+        }
+        for (owner, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+            wall.ns[owner / LAYERS.len()][owner % LAYERS.len()] += passed * f64::from(*count) / f64::from(all);
+        }
+    };
+    for (when, change, owner) in changes {
+        pass(&counts, all, at, when);
+        at = when;
+        counts[owner] += change;
+        all += change;
+    }
+    pass(&counts, all, at, end);
+}
+
+/// Times of stretches with equally many calls.
+fn blocks(joined: &Joined, begin: Nanos, end: Nanos) -> Vec<f64> {
+    let mut ends: Vec<Nanos> = joined.calls.iter().filter_map(|call| call.end).collect();
+    ends.sort_unstable();
+    if ends.len() < 4 * BLOCKS {
+        return Vec::new();
+    }
+    let mut at = begin;
+    (1..=BLOCKS)
+        .map(|nr| {
+            let to = if nr == BLOCKS { end } else { ends[nr * ends.len() / BLOCKS] };
+            let took = to.saturating_sub(at).0 as f64;
+            at = to;
+            took
+        })
+        .collect()
+}
