@@ -15,8 +15,8 @@ use iowhy_fio as fio;
 use iowhy_fio::iolog::Iolog;
 use iowhy_fio::job::Replay;
 use iowhy_fio::logs::{self, Columns};
-use iowhy_lab::disk;
-use iowhy_lab::golden;
+use iowhy_lab::conform::vectors;
+use iowhy_lab::modelled_disk;
 use iowhy_lab::run;
 use iowhy_lab::sysbench;
 use iowhy_stack::rng::Rng;
@@ -341,10 +341,10 @@ fn run_line(text: &str) {
 fn disk_line(text: &str) {
     let mut problems = Problems::default();
     for disk in words(text) {
-        let _ = disk::parse_disk("fuzz", &disk, &mut problems);
+        let _ = modelled_disk::parse_disk("fuzz", &disk, &mut problems);
         let settings: Vec<String> = disk.split(',').map(str::to_owned).collect();
-        let _ = disk::changes(&settings, &mut problems);
-        let _ = disk::twin(&disk, &disk, true);
+        let _ = modelled_disk::changes(&settings, &mut problems);
+        let _ = modelled_disk::twin(&disk, &disk, true);
     }
     let _ = problems.render().len();
 }
@@ -361,7 +361,7 @@ fn vectors() -> Result<Vec<u8>, String> {
 }
 
 fn golden_text(text: &str) {
-    let _ = golden::check_text(Path::new("linux-2.6.7.json"), text);
+    let _ = vectors::check_text(Path::new("linux-2.6.7.json"), text);
 }
 
 fn iolog_text(text: &str) {

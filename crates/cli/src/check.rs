@@ -115,7 +115,7 @@ fn newest(input: &Input, baseline: &str, problems: &mut Problems) -> Option<Stri
     match found {
         Ok((_, Some(label))) => Some(label),
         Ok((job, None)) => {
-            let job = compare::text::shown(&job.unwrap_or_default(), 60);
+            let job = iowhy_text::shown(&job.unwrap_or_default(), 60);
             let problem = Problem::error(format!("no label but `{baseline}` has runs of its job `{job}`"));
             problems.push(problem.help("--candidate L names runs of another job"));
             None

@@ -6,9 +6,9 @@ use std::time::Duration;
 use anyhow::Context;
 use iowhy_fio::World;
 use iowhy_lab::conform;
-use iowhy_lab::golden;
+use iowhy_lab::conform::kernel::live::{self, Asked, ConformError};
+use iowhy_lab::conform::vectors;
 use iowhy_lab::run::{Refusal, guest};
-use iowhy_lab::trace::conform::live::{self, Asked, ConformError};
 use iowhy_live::guard::Output;
 use iowhy_text::diagnose::{Problem, Problems};
 
@@ -94,7 +94,7 @@ fn elsewhere(arguments: &Arguments, on: &str) -> anyhow::Result<Exit> {
 }
 
 fn vectors(folder: &Path, json: bool) -> anyhow::Result<Exit> {
-    let report = golden::check_folder(folder)?;
+    let report = vectors::check_folder(folder)?;
     if json {
         output::print_json(&conform::json(&report))?;
     } else {

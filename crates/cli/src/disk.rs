@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use iowhy_lab::disk::{self as lab, Shown};
+use iowhy_lab::modelled_disk::{self as lab, Shown};
 use iowhy_live::disk::{self, State};
 use iowhy_text::diagnose::Problems;
 

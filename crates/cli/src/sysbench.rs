@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use iowhy_lab::backend::Live;
+use iowhy_lab::on_kernel::Live;
 use iowhy_lab::sysbench::report::Measured;
 use iowhy_lab::sysbench::{self, Request, Settings, live, options, report};
 use iowhy_stack::sim;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
+use iowhy_lab::recording::{self, Request};
 use iowhy_lab::store;
-use iowhy_lab::trace::record::{self, Request};
 use iowhy_live::capture::Level;
 use iowhy_live::guard::Output;
 use iowhy_stack::trace::Trace;
@@ -298,7 +298,7 @@ fn record(request: &Request, out: &Path, json: bool) -> anyhow::Result<Exit> {
         Err(exit) => return Ok(exit),
     };
     crate::doctor::tidy();
-    let recorded = record::record(request)?;
+    let recorded = recording::record(request)?;
     let captured = &recorded.captured;
     let whole = matches!(sink, Sink::File(_))
         && format.name == "parquet"
@@ -309,7 +309,7 @@ fn record(request: &Request, out: &Path, json: bool) -> anyhow::Result<Exit> {
         output::complain(&format!("the trace is in {} instead\n", place.display()));
         return Err(error);
     }
-    let mut problems = record::complaints(captured);
+    let mut problems = recording::complaints(captured);
     let status = recorded.status;
     let failed = status.filter(|status| !status.success());
     if let Some(status) = failed {
@@ -319,7 +319,7 @@ fn record(request: &Request, out: &Path, json: bool) -> anyhow::Result<Exit> {
     output::complain(&problems.render());
     if json {
         let mut value = written("record", &captured.trace, format, Some(out));
-        value["capture"] = record::json(captured);
+        value["capture"] = recording::json(captured);
         value["interrupted"] = json!(recorded.interrupted);
         value["command"] = match status {
             Some(status) => json!({ "words": request.command, "code": status.code(), "success": status.success() }),
@@ -327,7 +327,7 @@ fn record(request: &Request, out: &Path, json: bool) -> anyhow::Result<Exit> {
         };
         output::print_json(&value)?;
     } else {
-        output::complain(&format!("{}: {}", out.display(), record::summary(captured)));
+        output::complain(&format!("{}: {}", out.display(), recording::summary(captured)));
     }
     Ok(if failed.is_some() { Exit::Failed } else { Exit::Fine })
 }

@@ -16,11 +16,11 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
-use super::text::shown;
 use crate::samples::benchstat::Benchmarks;
 use iowhy_stats::metric::Group;
 use iowhy_stats::rank::{self, Ranks};
 use iowhy_stats::{bootstrap, mann_whitney, median_sorted};
+use iowhy_text::shown;
 
 /// Level of the tests.
 const ALPHA: f64 = 0.05;

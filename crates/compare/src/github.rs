@@ -7,8 +7,8 @@ use std::fmt::Write;
 
 use super::gate::{Gate, Outcome};
 use super::junit::summary;
-use super::text::shown;
 use super::{Comparison, Verdict};
+use iowhy_text::shown;
 
 /// The lines.
 pub fn text(comparison: &Comparison, gate: &Gate) -> String {

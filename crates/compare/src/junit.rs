@@ -6,8 +6,8 @@
 use std::fmt::Write;
 
 use super::gate::{Gate, Outcome};
-use super::text::quantity;
 use super::{Comparison, Row};
+use iowhy_text::quantity;
 
 /// The document.
 pub fn text(comparison: &Comparison, gate: &Gate) -> String {

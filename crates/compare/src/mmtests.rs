@@ -4,11 +4,11 @@
 
 use std::fmt::Write;
 
-use super::text::shown;
 use crate::tables::{Layout, Operation, default_statistics, table};
 use iowhy_stats::Better;
 use iowhy_stats::metric::Group;
 use iowhy_stats::mmtests::is_total_loss;
+use iowhy_text::shown;
 
 /// The tables of some groups, the first of which is the base. `metrics` are those to show; empty for all.
 pub fn text(groups: &[Group], metrics: &[String]) -> String {

@@ -1,6 +1,6 @@
 //! Warnings of a comparison: a closed list, each with what to do next.
 
-use super::text::shown;
+use iowhy_text::shown;
 
 /// A warning.
 #[derive(Clone, Debug, PartialEq)]

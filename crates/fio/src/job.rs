@@ -585,7 +585,7 @@ impl Builder<'_, '_> {
     /// What the user should know although the option is right.
     fn notices(&mut self, option: &'static Opt, raw: &RawOption, value: &Value, kb_base: u64) {
         let (done, why) = match option.model {
-            _ if self.world.live => ("carried out", super::live::not_carried_out(option.name)),
+            _ if self.world.live => ("carried out", super::carried_out::not_carried_out(option.name)),
             Model::Missing(why) => ("modelled", Some(why)),
             Model::Modelled | Model::Harmless(_) => ("modelled", None),
         };

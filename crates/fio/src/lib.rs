@@ -4,6 +4,7 @@
 //! them ([`options`], [`value`]), and put together into jobs with types ([`job`]). Every mistake is reported at once,
 //! with its place; what is accepted but not modelled is named once. No file is read here except through [`World`].
 
+pub mod carried_out;
 mod expr;
 pub mod iolog;
 pub mod job;

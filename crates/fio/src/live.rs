@@ -11,7 +11,7 @@
 //!            its like
 //! processes  every clone is a thread of this process
 //! ```
-//! What is accepted without effect is in [`NOT_CARRIED_OUT`] and told once.
+//! What is accepted without effect is in [`NOT_CARRIED_OUT`](super::carried_out::NOT_CARRIED_OUT) and told once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufWriter, Seek, SeekFrom};
@@ -28,6 +28,7 @@ use iowhy_live::run::{LiveError, Progress};
 use iowhy_live::{Outcome, Plan};
 use iowhy_stack::job::Workload;
 
+use super::carried_out::not_carried_out;
 use super::job::SyncMode;
 use super::options::{self, Engine, Value};
 use super::value::CacheState;
@@ -36,133 +37,6 @@ use crate::iolog::Iolog;
 use crate::logs::{self, LogThread};
 use crate::map::{Ground, map};
 use iowhy_text::diagnose::{Problem, Problems};
-
-/// Options that a live run accepts without carrying them out, and what is instead. All others that matter on a real
-/// machine are carried out.
-pub const NOT_CARRIED_OUT: &[(&str, &str)] = &[
-    ("exitall", OWN_END),
-    ("exit_what", OWN_END),
-    ("exitall_on_error", OWN_END),
-    ("profile", "only plain jobs are run"),
-    ("opendir", "files are named or made"),
-    ("lockfile", "files are not locked"),
-    ("openfiles", "all files are open from the start"),
-    ("create_on_open", LAID_OUT),
-    ("create_only", LAID_OUT),
-    ("file_append", "I/O starts at the offset"),
-    ("unlink_each_loop", "files stay between loops"),
-    ("write_hint", "no life times are given"),
-    ("rw_sequencer", "the modifier of rw skips"),
-    ("ba", "positions are multiples of the smallest block"),
-    ("bs_unaligned", "sizes are multiples of the least"),
-    ("bs_is_seq_rand", "block sizes are for reads and writes"),
-    ("fill_device", "a full device is an error"),
-    ("iodepth_low", "filling starts again at every completion"),
-    ("serialize_overlap", "overlapping I/Os are not held back"),
-    ("io_submit_mode", "I/O is submitted by the job itself"),
-    ("atomic", "writes are not atomic"),
-    ("write_barrier", "jobs have no barrier writes"),
-    ("sync_file_range", "the call is not made"),
-    ("max_latency", "jobs are never ended by a latency"),
-    ("ioscheduler", "the scheduler of a device is left as it is"),
-    ("hipri_percentage", "every I/O polls or none"),
-    ("sqthread_poll", "each submission is a call"),
-    ("sqthread_poll_cpu", "each submission is a call"),
-    ("force_async", "the kernel decides what a worker does"),
-    ("uncached", "pages stay in the cache"),
-    ("nowait", "calls that would block do block"),
-    ("userspace_reap", "completions are taken by a call"),
-    ("thp", "the size of pages is the kernel's choice"),
-    ("thinktime_iotime", "I/Os are counted"),
-    ("rate_min", "jobs are never ended by a low rate"),
-    ("rate_iops_min", "jobs are never ended by a low rate"),
-    ("rate_ignore_thinktime", "thinking counts against the rate"),
-    ("latency_target", NO_SEARCH),
-    ("latency_window", NO_SEARCH),
-    ("latency_percentile", NO_SEARCH),
-    ("latency_run", NO_SEARCH),
-    ("steadystate", FULL_LENGTH),
-    ("steadystate_duration", FULL_LENGTH),
-    ("steadystate_ramp_time", FULL_LENGTH),
-    ("steadystate_check_interval", FULL_LENGTH),
-    ("log_prio", "priorities are not logged"),
-    ("log_compression", "logs are plain text"),
-    ("log_store_compressed", "logs are plain text"),
-    ("log_unix_epoch", "times are from the start of the run"),
-    ("log_alternate_epoch", "times are from the start of the run"),
-    ("merge_blktrace_file", "traces are not merged"),
-    ("merge_blktrace_scalars", "traces are not merged"),
-    ("merge_blktrace_iters", "traces are not merged"),
-    ("unit_base", "reports are in bytes"),
-    ("ignore_error", "every error counts"),
-    ("lockmem", "memory is not locked"),
-    ("buffer_pattern", "data are random or zero"),
-    ("buffer_compress_percentage", "data are random or zero"),
-    ("buffer_compress_chunk", "data are random or zero"),
-    ("dedupe_percentage", "data are random or zero"),
-    ("dedupe_mode", "data are random or zero"),
-    ("dedupe_working_set_percentage", "data are random or zero"),
-    ("dedupe_global", "data are random or zero"),
-    ("numa_cpu_nodes", "the kernel chooses the node"),
-    ("numa_mem_policy", "the kernel chooses the node"),
-    ("nice", PRIORITY),
-    ("prio", PRIORITY),
-    ("prioclass", PRIORITY),
-    ("cgroup", "jobs stay in the control group they are started in"),
-    ("cgroup_weight", "jobs stay in the control group they are started in"),
-    ("uid", "jobs run as whoever started them"),
-    ("gid", "jobs run as whoever started them"),
-    ("exec_prerun", "no command is run"),
-    ("exec_postrun", "no command is run"),
-    ("flow", "jobs do not wait for one another"),
-    ("flow_id", "jobs do not wait for one another"),
-    ("flow_watermark", "jobs do not wait for one another"),
-    ("flow_sleep", "jobs do not wait for one another"),
-    ("verify_only", "the job writes, and what it wrote is checked"),
-    ("verify_offset", "the check sum is at the start of a block"),
-    ("verify_pattern", "data are those of the check sum"),
-    ("verify_pattern_interval", "data are those of the check sum"),
-    ("verify_dump", "the message says what differs"),
-    ("verify_async", "the job itself checks"),
-    ("verify_async_cpus", "the job itself checks"),
-    ("verify_backlog", "everything is checked after the last write"),
-    ("verify_backlog_batch", "everything is checked after the last write"),
-    ("verify_state_load", "states are not kept"),
-    ("experimental_verify", "what was written is listed"),
-    ("trim_percentage", "nothing is trimmed"),
-    ("trim_backlog", "nothing is trimmed"),
-    ("trim_backlog_batch", "nothing is trimmed"),
-    ("num_range", "nothing is trimmed"),
-    ("zonemode", NO_ZONES),
-    ("zonesize", NO_ZONES),
-    ("zonecapacity", NO_ZONES),
-    ("zonerange", NO_ZONES),
-    ("zoneskip", NO_ZONES),
-    ("read_beyond_wp", NO_ZONES),
-    ("max_open_zones", NO_ZONES),
-    ("job_max_open_zones", NO_ZONES),
-    ("ignore_zone_limits", NO_ZONES),
-    ("zone_reset_threshold", NO_ZONES),
-    ("zone_reset_frequency", NO_ZONES),
-    ("iowhy_startup_seeks", SIMULATOR),
-    ("iowhy_tool_ns", SIMULATOR),
-    ("iowhy_process", SIMULATOR),
-    ("iowhy_mapping_cached", SIMULATOR),
-    ("iowhy_actor", SIMULATOR),
-];
-
-const OWN_END: &str = "each job runs to its own end";
-const LAID_OUT: &str = "files are laid out before the run";
-const NO_SEARCH: &str = "the depth is not searched";
-const FULL_LENGTH: &str = "runs have their full length";
-const PRIORITY: &str = "jobs have the priority they are started with";
-const NO_ZONES: &str = "zones are not known";
-const SIMULATOR: &str = "it is for the simulator";
-
-/// Why a live run does not carry an option out, if so.
-pub fn not_carried_out(name: &str) -> Option<&'static str> {
-    NOT_CARRIED_OUT.iter().find(|(known, _)| *known == name).map(|(_, why)| *why)
-}
 
 /// Which job a thread is of.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -1,18 +1,22 @@
-//! What `iowhy conform` shows of a comparison with recorded vectors.
+//! Models held against kernels: recorded vectors ([`vectors`]), whose comparison is shown here, and the running kernel
+//! or its recordings ([`kernel`]).
+
+pub mod kernel;
+pub mod vectors;
 
 use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use crate::golden::{FileReport, GoldenReport};
 use iowhy_text as text;
+use vectors::{FileReport, GoldenReport};
 
 /// The comparison as JSON (`iowhy.conform/1`).
 pub fn json(report: &GoldenReport) -> Value {
-    json!({ "schema": "iowhy.conform/1", "kernels": report.kernels.iter().map(kernel).collect::<Vec<_>>() })
+    json!({ "schema": "iowhy.conform/1", "kernels": report.kernels.iter().map(kernel_json).collect::<Vec<_>>() })
 }
 
-fn kernel(report: &FileReport) -> Value {
+fn kernel_json(report: &FileReport) -> Value {
     json!({
         "name": report.name,
         "cases": report.cases,

@@ -7,7 +7,7 @@ use iowhy_live::ledger::State;
 use iowhy_live::machine::Disk;
 use serde_json::{Value, json};
 
-use crate::backend::{disk_json, machine_json};
+use crate::on_kernel::machine::{disk_json, machine_json};
 use iowhy_text as text;
 
 /// Where the second column of the text begins.

@@ -38,11 +38,11 @@ use iowhy_stack::rng::Rng;
 use iowhy_stack::sim;
 use iowhy_stack::units::{PAGE_BYTES, SECTOR_BYTES};
 
-use crate::backend::{self, Live, Traced};
-use crate::disk;
+use crate::modelled_disk;
+use crate::on_kernel::{self, Live, Traced};
 use crate::place;
+use crate::recording::during;
 use crate::store::{self, DataFile, EventWriter, RunId, Sampler, Store, StoreError};
-use crate::trace::record::during;
 pub use design::{Slot, Until, schedule};
 use iowhy_fio as fio_jobs;
 use iowhy_fio::World;
@@ -342,7 +342,7 @@ pub fn resolve(words: &[String], world: &World<'_>, problems: &mut Problems) -> 
             let spot = match disk {
                 None => Some(Spot::Live(None)),
                 Some(disk) => {
-                    disk::parse_disk(&name, disk, &mut found).map(|wanted| Spot::Live(Some(Box::new(wanted))))
+                    modelled_disk::parse_disk(&name, disk, &mut found).map(|wanted| Spot::Live(Some(Box::new(wanted))))
                 }
             };
             spots.push((on, disk, spot));
@@ -354,7 +354,7 @@ pub fn resolve(words: &[String], world: &World<'_>, problems: &mut Problems) -> 
             continue;
         }
         let beside = |disk: &str| on_live.contains(&disk);
-        let twin = disk.map(|disk| disk::twin(on, disk, beside(disk)));
+        let twin = disk.map(|disk| modelled_disk::twin(on, disk, beside(disk)));
         let (place, of_model) = twin.as_ref().map_or((*on, None), |(on, disk, _)| (on.as_str(), Some(disk.as_str())));
         let stack = place::parse(place, of_model, &mut found);
         let in_full = (place.to_owned(), of_model.map(str::to_owned));
@@ -463,17 +463,17 @@ enum Spot {
     /// With the words for it in full.
     Simulated(Box<Stack>, (String, Option<String>)),
     /// On a modelled disk, or where the files are anyway.
-    Live(Option<Box<disk::Wanted>>),
+    Live(Option<Box<modelled_disk::Wanted>>),
     /// On a kernel that is booted.
     Guest(Box<guest::Wanted>),
 }
 
 /// The disk for a task whose files are in the folder where its file system would be mounted. A job that names nothing
 /// but the disk itself gets it without a file system, unless one was asked for.
-fn put_on(wanted: &disk::Wanted, task: &mut Task) -> Spec {
+fn put_on(wanted: &modelled_disk::Wanted, task: &mut Task) -> Spec {
     let mut spec = wanted.spec.clone();
     let folder = spec.mount_point();
-    let whole = folder.join(backend::ANY_DEVICE.trim_start_matches("/dev/"));
+    let whole = folder.join(on_kernel::ANY_DEVICE.trim_start_matches("/dev/"));
     if let Task::Live(plan) = task
         && spec.filesystem.is_none()
         && !plan.files.is_empty()
@@ -556,15 +556,15 @@ fn on_this_kernel(
                     .map(|program| (Task::Program(program), Shape::default()));
             }
             let (job, shape) = (builtin.build)(&values, &mut any_stack(), problems)?;
-            (backend::live_plan(&job, &shape.files, &live.folder, problems)?, shape)
+            (on_kernel::live_plan(&job, &shape.files, &live.folder, problems)?, shape)
         }
         None if replay::is_trace(words) => {
             let (job, shape) = replay::build(&words[0], replay, replay::Ground::Live, problems)?;
-            (backend::live_plan(&job, &shape.files, &live.folder, problems)?, shape)
+            (on_kernel::live_plan(&job, &shape.files, &live.folder, problems)?, shape)
         }
         None => {
             let file = fio_file(words, world, problems)?;
-            let file = backend::moved(file, &live.folder, problems)?;
+            let file = on_kernel::moved(file, &live.folder, problems)?;
             let jobs = fio_jobs::live::jobs(file, Some(0), world, problems)?;
             let fixed = |origin: &fio_jobs::live::ThreadOf, thread: &ThreadJob| {
                 jobs.file.jobs[origin.job].rand_repeat.then_some(thread.stream.seed)
@@ -688,7 +688,7 @@ impl Line {
     fn live(&self, folder: &Folder, problems: &mut Problems) -> LiveOptions {
         let cache = self.given.iter().find(|(known, ..)| *known == "cache").and_then(|(_, value, span)| {
             let known = [Cache::AsFound, Cache::Cold, Cache::Warm];
-            let found = known.into_iter().find(|cache| backend::cache_name(*cache) == value);
+            let found = known.into_iter().find(|cache| on_kernel::cache_name(*cache) == value);
             if found.is_none() {
                 let text = format!("`--cache` takes cold, warm or as-found, not `{value}`");
                 problems.push(Problem::error(text).at(span.clone()));
@@ -959,7 +959,7 @@ pub enum Refusal {
     Program(#[from] program::ProgramError),
     /// It was to be traced, and could not be.
     #[error(transparent)]
-    Trace(#[from] crate::trace::record::RecordError),
+    Trace(#[from] crate::recording::RecordError),
     /// In a guest.
     #[error(transparent)]
     Guest(#[from] iowhy_live::guest::GuestError),
@@ -1177,7 +1177,7 @@ impl Variant {
                 let joined = join(&captured.trace, &who);
                 let foreign = joined.putters.iter().filter(|putter| !putter.own && putter.pid != std::process::id());
                 traced.foreign = foreign.map(|putter| (putter.name.clone(), putter.nr_pages)).collect();
-                traced.requests = traced::Requests::of(&joined.events);
+                traced.requests = crate::on_kernel::requests::Requests::of(&joined.events);
                 live.traced = Some(Box::new(traced));
                 let keep = |store| -> Result<Vec<DataFile>, StoreError> {
                     let mut writer = EventWriter::new(store)?;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use iowhy_lab::golden::{self, GoldenError};
+use iowhy_lab::conform::vectors::{self, GoldenError};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
@@ -10,7 +10,7 @@ fn folder() -> PathBuf {
 
 #[test]
 fn every_recorded_case_of_every_kernel_is_reproduced() {
-    let report = golden::check_folder(&folder()).expect("the vectors are readable");
+    let report = vectors::check_folder(&folder()).expect("the vectors are readable");
     for file in &report.kernels {
         println!(
             "{}: {}/{} cases, {}/{} submissions {}",
@@ -35,8 +35,8 @@ fn one_case(stem: &str) -> serde_json::Value {
     vectors
 }
 
-fn check(name: &str, vectors: &serde_json::Value) -> golden::FileReport {
-    golden::check_text(Path::new(name), &vectors.to_string()).expect("well formed")
+fn check(name: &str, vectors: &serde_json::Value) -> vectors::FileReport {
+    vectors::check_text(Path::new(name), &vectors.to_string()).expect("well formed")
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn mapped_case(stem: &str, name: &str) -> serde_json::Value {
 #[test]
 fn mapped_accesses_and_evictions_are_reproduced() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden-mmap");
-    let report = golden::check_folder(&folder).expect("the vectors are readable");
+    let report = vectors::check_folder(&folder).expect("the vectors are readable");
     let [mmap, reclaim] = &report.kernels[..] else { panic!("two files: {report:?}") };
     assert_eq!((mmap.name.as_str(), mmap.matched, mmap.cases), ("linux-6.18-mmap", 185, 185), "{mmap:?}");
     assert_eq!((mmap.submissions_matched, mmap.submissions), (4784, 4784));
@@ -129,7 +129,7 @@ fn a_changed_mapped_vector_is_a_mismatch() {
 #[test]
 fn mapped_vectors_that_cannot_be_replayed_say_why() {
     let message =
-        |name: &str, vectors: &serde_json::Value| match golden::check_text(Path::new(name), &vectors.to_string()) {
+        |name: &str, vectors: &serde_json::Value| match vectors::check_text(Path::new(name), &vectors.to_string()) {
             Ok(report) => panic!("{name}: {report:?}"),
             Err(error) => error.to_string(),
         };
@@ -148,7 +148,7 @@ fn mapped_vectors_that_cannot_be_replayed_say_why() {
 
 #[test]
 fn what_cannot_be_compared_says_what_to_try() {
-    let message = |name: &str, text: &str| match golden::check_text(Path::new(name), text) {
+    let message = |name: &str, text: &str| match vectors::check_text(Path::new(name), text) {
         Ok(report) => panic!("{name}: {report:?}"),
         Err(error) => error.to_string(),
     };
@@ -164,6 +164,6 @@ fn what_cannot_be_compared_says_what_to_try() {
     group["cases"][0]["groups"] = serde_json::json!([[1, 1000]]);
     let group = message("linux-2.6.22.json", &group.to_string());
     assert!(group.contains("seq_4096") && group.contains("1000"), "{group}");
-    let missing = golden::check_folder(Path::new("no/such/folder"));
+    let missing = vectors::check_folder(Path::new("no/such/folder"));
     assert!(matches!(missing, Err(GoldenError::Read { .. })), "{missing:?}");
 }

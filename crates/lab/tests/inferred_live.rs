@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use iowhy_lab::trace::record;
+use iowhy_lab::recording;
 use iowhy_live::capture::{Ask, Capture, Captured, Level};
 use iowhy_live::ledger::Ledger;
 use iowhy_stack::trace::Inode;
@@ -44,7 +44,7 @@ fn windows_inferred_from_pages_are_those_that_the_kernel_decided_on() {
     file.write_all(&vec![3; PAGES as usize * 4096]).expect("space");
     file.sync_all().expect("it is synced");
     let metadata = file.metadata().expect("it is there");
-    let inode = Inode { dev: record::dev(metadata.dev()), ino: metadata.ino() };
+    let inode = Inode { dev: recording::dev(metadata.dev()), ino: metadata.ino() };
     let (ledger, _) = Ledger::open_in(&folder.join("state")).expect("a ledger");
     let dd = |words: &[&str]| {
         let source = format!("if={}", path.display());
@@ -69,7 +69,7 @@ fn windows_inferred_from_pages_are_those_that_the_kernel_decided_on() {
         without.trace.inferred_windows && without.missing.iter().any(|name| name == "readahead:page_cache_sync_ra")
     );
     // What is inferred is said to be, whatever the kernel.
-    let told = record::complaints(&without).render();
+    let told = recording::complaints(&without).render();
     assert!(told.contains("no events of read-ahead"), "{told}");
     if full.trace.inferred_windows {
         println!("skipped: this kernel has no tracepoints of read-ahead");

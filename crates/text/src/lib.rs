@@ -4,6 +4,9 @@
 pub mod diagnose;
 pub mod input;
 pub mod picture;
+mod quantity;
+
+pub use quantity::quantity;
 
 /// `flag` in a column, `help` wrapped beside it (80 columns in all).
 pub fn item(flag: &str, help: &str, column: usize) -> String {
@@ -38,6 +41,35 @@ pub fn columns(text: &str) -> usize {
             || matches!(c, '\u{2329}'..='\u{232a}')
     };
     if text.is_ascii() { text.len() } else { text.chars().map(|c| 1 + usize::from(wide(c))).sum() }
+}
+
+/// A text from outside, fit to be shown: control characters, marks of direction and characters without width are
+/// written out, and what is wider than `most` columns is cut.
+pub fn shown(text: &str, most: usize) -> String {
+    // Most names are short and plain.
+    if text.len() <= most && text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        return text.to_owned();
+    }
+    let mut result = String::new();
+    let mut left = most;
+    for c in text.chars() {
+        let unfit = c.is_control()
+            || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
+            || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}');
+        let piece = if unfit { c.escape_unicode().to_string() } else { c.to_string() };
+        let width = columns(&piece);
+        if width > left {
+            // The cut takes a place, too.
+            if left == 0 {
+                result.pop();
+            }
+            result.push('…');
+            break;
+        }
+        left -= width;
+        result.push_str(&piece);
+    }
+    result
 }
 
 /// `text` in lines of at most `width` columns, broken at spaces; a word that is wider is broken anywhere.

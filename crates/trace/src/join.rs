@@ -33,9 +33,10 @@ use iowhy_stack::units::{Nanos, PAGE_BYTES, PageIndex, SECTOR_BYTES, Sector};
 pub mod beside;
 pub mod descriptors;
 
+use crate::fields::{device, field};
 pub use beside::Way;
+use descriptors::Descriptors;
 pub use descriptors::NoFile;
-use descriptors::{Descriptors, device, field};
 use iowhy_stack::trace::RaInput;
 
 /// The file of a call of which nobody knows the file.
@@ -1187,4 +1188,4 @@ fn take(lists: &mut HashMap<u64, Vec<u32>>, requests: &[RequestRecord], extent: 
 #[cfg(test)]
 pub(crate) mod samples;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;

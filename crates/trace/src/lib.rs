@@ -1,6 +1,7 @@
 //! Recorded traces: what they are kept in ([`format`]), calls joined to requests ([`join`]), counters and phases.
 
 pub mod bridge;
+pub mod fields;
 pub mod format;
 pub mod iostat;
 pub mod join;

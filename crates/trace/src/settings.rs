@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use iowhy_stack::trace::{Seen, Trace};
 use iowhy_stack::units::Nanos;
 
-use crate::join::descriptors::field;
+use crate::fields::field;
 
 /// What a command took.
 #[derive(Copy, Clone, Debug, Default, PartialEq)]

@@ -27,6 +27,7 @@
 mod commands;
 mod tally;
 mod waits;
+pub mod wall;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -35,12 +36,12 @@ use iowhy_stack::event::{
 };
 use iowhy_stack::units::{Nanos, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES};
 
-use super::wall::Wall;
 pub use commands::{Class, Commands, Load, Moments, Place, Within};
 use iowhy_trace::settings::Command;
 pub use tally::{PageSet, Spread};
 use waits::Waits;
 pub use waits::{KIND_OTHER, KINDS, LAYERS, Layer, Time};
+use wall::Wall;
 
 /// What was asked for, by kind of call: reads, writes, syncs.
 #[derive(Clone, Debug, Default)]

@@ -17,7 +17,6 @@ pub mod json;
 pub mod layers;
 pub mod outcome;
 pub mod rules;
-pub mod wall;
 
 pub use delta::{Basis, Contrast, Delta, Unit};
 use digest::Digest;

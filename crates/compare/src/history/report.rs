@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use super::{Change, History, METHODS, Search, Traced, Verdict};
 use crate::drawn;
-use crate::text::{quantity, shown};
 use iowhy_text::picture;
 use iowhy_text::{count, wrap};
+use iowhy_text::{quantity, shown};
 
 /// Widest line.
 const WIDTH: usize = 80;

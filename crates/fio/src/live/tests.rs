@@ -1,5 +1,6 @@
 use super::*;
 use crate::World;
+use crate::carried_out::NOT_CARRIED_OUT;
 
 fn made(text: &str) -> (Option<LiveJobs>, Problems) {
     let world = World { live: true, ..World::empty() };

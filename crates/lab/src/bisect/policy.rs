@@ -30,7 +30,7 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 use super::Verdict;
 use crate::incident::command::repetition;
 use crate::incident::metric::Metric;
-use iowhy_compare::text::quantity;
+use iowhy_text::quantity;
 
 /// How it is done.
 #[derive(Copy, Clone, Debug)]

@@ -33,8 +33,8 @@ use iowhy_stack::units::PAGE_BYTES;
 
 use super::gathered::Gathered;
 use super::recipe::Recipe;
-use crate::backend::Live;
-use crate::disk;
+use crate::modelled_disk;
+use crate::on_kernel::Live;
 use crate::run::{self, Request, Shape, Task, Variant};
 use iowhy_fio::World;
 use iowhy_text::diagnose::Problems;
@@ -117,22 +117,22 @@ fn change_of_disk(switch: Switch, slow: &str, fast: &str) -> Option<Change> {
     let of_scheduler = |key: &str| key == "nr_requests" || key.starts_with(ELEVATOR);
     match switch {
         // Another scheduler has other tunables.
-        Switch::Queue("scheduler") | Switch::Other("elevator") => (disk::setting(slow, "scheduler")
-            != disk::setting(fast, "scheduler"))
+        Switch::Queue("scheduler") | Switch::Other("elevator") => (modelled_disk::setting(slow, "scheduler")
+            != modelled_disk::setting(fast, "scheduler"))
         .then(|| as_fast(slow, fast, |key| key == "scheduler" || of_scheduler(key)))
         .flatten(),
         Switch::Queue(wanted) | Switch::Other(wanted) => {
-            let other = disk::setting(fast, wanted)?;
+            let other = modelled_disk::setting(fast, wanted)?;
             // The scheduler of the slow side may have no such tunable.
-            disk::setting(slow, wanted).filter(|own| *own != other)?;
+            modelled_disk::setting(slow, wanted).filter(|own| *own != other)?;
             as_fast(slow, fast, |key| key == wanted)
         }
         Switch::QueueTo(wanted, value) => {
-            disk::setting(slow, wanted).filter(|own| *own != value)?;
+            modelled_disk::setting(slow, wanted).filter(|own| *own != value)?;
             as_fast(slow, &format!("_,{wanted}={value}"), |key| key == wanted)
         }
         Switch::OtherKind(ELEVATOR) => {
-            let same = disk::setting(slow, "scheduler") == disk::setting(fast, "scheduler");
+            let same = modelled_disk::setting(slow, "scheduler") == modelled_disk::setting(fast, "scheduler");
             same.then(|| as_fast(slow, fast, |key| key.starts_with(ELEVATOR))).flatten()
         }
         _ => None,
@@ -205,7 +205,8 @@ impl Kind {
             }
             Change::Disk { words, .. } => {
                 let mut problems = Problems::default();
-                let (Some(own), Some(wanted)) = (&self.modelled, disk::parse_disk("switched", words, &mut problems))
+                let (Some(own), Some(wanted)) =
+                    (&self.modelled, modelled_disk::parse_disk("switched", words, &mut problems))
                 else {
                     return false;
                 };

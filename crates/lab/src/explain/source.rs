@@ -33,9 +33,10 @@ use iowhy_text::diagnose::{Problem, Problems, Span};
 use iowhy_trace as trace;
 use iowhy_trace::join::{Who, beside, join};
 use iowhy_trace::settings::Settings;
+use iowhy_why::Side;
+use iowhy_why::digest::wall;
 use iowhy_why::digest::{Digest, Observer};
 use iowhy_why::rules::Need;
-use iowhy_why::{Side, wall};
 
 /// What is to be explained.
 #[derive(Clone, Debug, Default)]

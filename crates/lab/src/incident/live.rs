@@ -27,7 +27,7 @@ use iowhy_stack::rng::Rng;
 
 use super::file::Figure;
 use super::{IncidentResult, RowResult};
-use crate::backend;
+use crate::on_kernel;
 use crate::run::{self, Keep, Made, Request, RunRequest};
 use ground::Grounds;
 use iowhy_fio::World;
@@ -388,7 +388,7 @@ pub fn run(simulated: &IncidentResult, how: How, progress: &dyn Fn(usize, usize)
     });
     Some(LiveResult {
         incident: simulated.incident.id.clone(),
-        kernel: backend::kernel(),
+        kernel: on_kernel::machine::kernel(),
         answers: answers.collect(),
         sides,
         not_shown: live.not_shown,

@@ -8,7 +8,7 @@ use super::claims::ClaimResult;
 use super::file::Figure;
 use super::live::{self, LiveResult};
 use super::{IncidentResult, Known, RowResult, combine, tables};
-use crate::measure;
+use crate::simulated_json;
 use iowhy_stats::figure;
 use iowhy_stats::modes;
 use iowhy_text as text;
@@ -351,9 +351,9 @@ fn row_json(row: &RowResult) -> Value {
         },
         "spread": { "min": figure::finite(low), "max": figure::finite(high) },
         "samples": row.values.iter().map(|value| figure::finite(*value)).collect::<Vec<_>>(),
-        "modes": measure::modes(modes::two(&row.values).as_ref()),
+        "modes": simulated_json::modes(modes::two(&row.values).as_ref()),
         "event_hashes": row.samples().map(|sample| figure::hash(sample.outcome.event_hash)).collect::<Vec<_>>(),
-        "layers": one.and_then(|run| run.samples.first()).map(|sample| measure::layers(sample.layers())),
+        "layers": one.and_then(|run| run.samples.first()).map(|sample| simulated_json::layers(sample.layers())),
     })
 }
 

@@ -7,9 +7,10 @@ use iowhy_stack::event::RaKind;
 
 use super::glance::{self, Asked, Column, Glance, Lanes, Latency, Moment};
 use iowhy_compare::Verdict;
-use iowhy_compare::text::{Style, quantity, shown};
+use iowhy_compare::text::Style;
 use iowhy_text::picture;
 use iowhy_text::{count, wrap};
+use iowhy_text::{quantity, shown};
 use iowhy_why::certainty;
 use iowhy_why::{Advice, Basis, Counterfactual, Evidence, Explanation, Finding, Outcome, Unit, layers};
 

@@ -19,7 +19,7 @@ use iowhy_stack::workload::{Distribution, Mix, Order, Service, Stream, Target};
 
 use super::options::{JITTER, Kind, Opt, STARTUP_SEEKS, TOOL_NS, Values, opt};
 use super::{Builtin, Shape};
-use crate::backend::ANY_DEVICE;
+use crate::on_kernel::ANY_DEVICE;
 use iowhy_text::diagnose::Problems;
 
 const STAGES: &[&str] = &["write", "read", "rwrite", "rread"];

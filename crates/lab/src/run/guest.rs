@@ -116,7 +116,7 @@ pub fn parse(on: &str, disk: Option<(&str, &str)>, problems: &mut Problems) -> O
         disk: None,
     };
     if let Some((name, disk)) = disk
-        && let Some(typed) = crate::disk::parse_disk(name, disk, &mut found)
+        && let Some(typed) = crate::modelled_disk::parse_disk(name, disk, &mut found)
     {
         wanted.put_on(typed.spec, &mut found);
     }

@@ -15,9 +15,9 @@ use iowhy_stack::origin::Options;
 use serde_json::{Map, Value, json};
 
 use super::{Finished, Made, RunRequest, Variant, report};
-use crate::backend;
-use crate::disk;
-use crate::measure;
+use crate::modelled_disk;
+use crate::on_kernel;
+use crate::simulated_json;
 use crate::store::{DataFile, Design, NewRun};
 
 /// Names and values of tunables.
@@ -101,7 +101,9 @@ fn live_policies(machine: &Machine, disk: &Disk) -> Value {
 /// What a real run was made on.
 fn of_machine(run: &mut NewRun, machine: &Machine, disk: &Disk) {
     run.place = Some("live".to_owned());
-    run.machine = Some(json!({ "machine": backend::machine_json(machine), "disk": backend::disk_json(disk) }));
+    run.machine = Some(
+        json!({ "machine": on_kernel::machine::machine_json(machine), "disk": on_kernel::machine::disk_json(disk) }),
+    );
     run.machine_hash = hash(&lasting(machine, disk));
     run.policies = Some(live_policies(machine, disk));
 }
@@ -147,7 +149,7 @@ pub(super) fn row(request: &RunRequest, run: &Finished, session: &str, files: Ve
             policies["command"] = json!(format!("run {} --on {on}{disk}", row.job));
             row.policies = Some(policies);
             row.event_hash = Some(outcome.event_hash);
-            row.layers = Some(measure::layers(&outcome.layers));
+            row.layers = Some(simulated_json::layers(&outcome.layers));
         }
         Made::Live(live) => {
             row.resolved = Some(format!("{:?}", live.plan.job));
@@ -158,7 +160,7 @@ pub(super) fn row(request: &RunRequest, run: &Finished, session: &str, files: Ve
                 policies["folder"] = json!(std::env::current_dir().ok().map(|path| path.display().to_string()));
                 // A modelled disk is gone with its run: the words for it make another.
                 policies["disk"] = json!(live.disk.name.as_ref().filter(|_| live.modelled.is_none()));
-                policies["modelled"] = json!(live.modelled.as_deref().map(disk::in_full));
+                policies["modelled"] = json!(live.modelled.as_deref().map(modelled_disk::in_full));
             }
             let complaints = live.complaints();
             row.warnings.extend(complaints.list.into_iter().map(|problem| problem.message));

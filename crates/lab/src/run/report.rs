@@ -17,9 +17,9 @@ use serde_json::{Map, Value, json};
 
 use super::program::Ran;
 use super::{Finished, Made, RunRequest, Until, Variant, design};
-use crate::backend;
-use crate::backend::Live;
-use crate::measure;
+use crate::on_kernel;
+use crate::on_kernel::Live;
+use crate::simulated_json;
 use iowhy_stats::figure;
 use iowhy_stats::modes::{self, Mode};
 use iowhy_text as text;
@@ -320,8 +320,8 @@ pub fn json(request: &RunRequest, runs: &[Finished], warnings: &Problems) -> Val
                 "event_hash": simulated.map(|outcome| figure::hash(outcome.event_hash)),
                 "events": simulated.map(|outcome| outcome.nr_events),
                 "metrics": metrics,
-                "layers": simulated.map(|outcome| measure::layers(&outcome.layers)),
-                "device": simulated.map(|outcome| measure::device(&outcome.device)),
+                "layers": simulated.map(|outcome| simulated_json::layers(&outcome.layers)),
+                "device": simulated.map(|outcome| simulated_json::device(&outcome.device)),
                 "opening": opening,
                 "warnings": warnings,
             });
@@ -347,7 +347,7 @@ pub fn json(request: &RunRequest, runs: &[Finished], warnings: &Problems) -> Val
             let metrics: Map<String, Value> = spreads(request, runs, number)
                 .into_iter()
                 .map(|(name, spread)| {
-                    let modes = measure::modes(spread.modes.as_ref());
+                    let modes = simulated_json::modes(spread.modes.as_ref());
                     (name, json!({ "mean": spread.mean, "min": spread.min, "max": spread.max, "modes": modes }))
                 })
                 .collect();
@@ -539,7 +539,7 @@ fn heading(
             writeln!(out, "on sim:{}, disk {}", stack.describe(), stack.device.entry.name)?;
         }
         Made::Live(live) => writeln!(out, "on live, {}", place(live))?,
-        Made::Program(ran) => writeln!(out, "on live, {}: {}", backend::kernel(), ran.command.join(" "))?,
+        Made::Program(ran) => writeln!(out, "on live, {}: {}", on_kernel::machine::kernel(), ran.command.join(" "))?,
         Made::Guest(guest) => {
             let disk = variant.disk.as_ref().map_or_else(|| "an image".to_owned(), |disk| format!("disk {disk}"));
             let accelerator = guest.brought.accelerator.name();
@@ -554,7 +554,7 @@ fn heading(
 
 /// The kernel and the disk of a real run.
 fn place(live: &Live) -> String {
-    let mut words = vec![backend::kernel()];
+    let mut words = vec![on_kernel::machine::kernel()];
     words.extend(live.modelled.iter().map(|state| format!("modelled {}", state.spec.model)));
     words.extend(live.disk.name.clone());
     words.extend(live.disk.filesystem.clone());
@@ -639,7 +639,7 @@ fn machine(out: &mut String, live: &Live) -> std::fmt::Result {
     writeln!(
         out,
         "  page cache   {}: {} pages of the files before, {} after",
-        backend::cache_name(live.plan.cache),
+        on_kernel::cache_name(live.plan.cache),
         text::grouped(of("resident_pages_before") as u64),
         text::grouped(of("resident_pages_after") as u64)
     )?;

@@ -23,7 +23,7 @@ use iowhy_stack::event::{Event, EventSink, Op, What};
 
 use super::data::{Draft, Item, Type};
 use super::{DataFile, Kind, Store, StoreError};
-use crate::backend::Live;
+use crate::on_kernel::Live;
 
 /// Most calls that are kept of a run.
 pub const MOST: usize = 1 << 16;

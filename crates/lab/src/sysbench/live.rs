@@ -291,5 +291,5 @@ pub fn plan(job: &Job, settings: &Settings, cache: Cache, dir: &Path) -> iowhy_l
         split_latency: false,
         ..Thread::default()
     };
-    crate::backend::plan(job, crate::backend::files(set.paths(dir)), vec![thread; nr_threads], cache)
+    crate::on_kernel::plan(job, crate::on_kernel::files(set.paths(dir)), vec![thread; nr_threads], cache)
 }

@@ -16,9 +16,9 @@ use iowhy_stack::workload::{Dialect, FileIo, Mode, PositionSource};
 use serde_json::{Value, json};
 
 use super::{IoMode, Settings};
-use crate::backend;
-use crate::backend::Live;
-use crate::measure;
+use crate::on_kernel;
+use crate::on_kernel::Live;
+use crate::simulated_json;
 use iowhy_stats::figure;
 use iowhy_text as text;
 use iowhy_text::diagnose::Problems;
@@ -155,7 +155,12 @@ fn header(out: &mut String, run: &Measured<'_>, settings: &Settings) -> std::fmt
         }
         Origin::Live(live) => {
             let pages: u64 = live.outcome.resident.iter().map(|file| file.before).sum();
-            writeln!(out, "Running on: {}, {} of the files cached", backend::kernel(), text::size(pages * 4096))?;
+            writeln!(
+                out,
+                "Running on: {}, {} of the files cached",
+                on_kernel::machine::kernel(),
+                text::size(pages * 4096)
+            )?;
         }
     }
     writeln!(out, "Number of threads: {}", fileio.threads)?;
@@ -419,8 +424,8 @@ pub fn json(run: &Measured<'_>, settings: &Settings, warnings: &Problems) -> Val
             "time_stddev_s": fairness.time_s.1,
         },
         "intervals": intervals,
-        "layers": simulated.map(|(_, outcome)| measure::layers(&outcome.layers)),
-        "device": simulated.map(|(_, outcome)| measure::device(&outcome.device)),
+        "layers": simulated.map(|(_, outcome)| simulated_json::layers(&outcome.layers)),
+        "device": simulated.map(|(_, outcome)| simulated_json::device(&outcome.device)),
         "warnings": warnings.list.iter().map(|problem| problem.message.clone()).collect::<Vec<_>>(),
     });
     if let Some(live) = live {
@@ -488,7 +493,7 @@ fn options(run: &Measured<'_>, settings: &Settings) -> Value {
             PositionSource::Seeded(seed) => format!("seed {seed}"),
         },
         "cache": match (&run.origin, job.cache) {
-            (Origin::Live(live), _) => backend::cache_name(live.plan.cache).to_owned(),
+            (Origin::Live(live), _) => on_kernel::cache_name(live.plan.cache).to_owned(),
             (_, CacheStart::Cold) => "cold".to_owned(),
             (_, CacheStart::Tail { bytes }) => format!("tail:{bytes}"),
         },

@@ -18,8 +18,8 @@ use iowhy_stack::event::{CallId, Dir, Event, FileId, JournalStep, Op, RaKind, Wh
 use iowhy_stack::trace::{Dev, Extent, Inode, RaInput, Record, Rwbs, Seen, Trace};
 use iowhy_stack::units::{Nanos, PAGE_BYTES, PageIndex, SECTOR_BYTES};
 
-use super::descriptors::field;
 use super::{Joiner, Who, dir_of, end_of};
+use crate::fields::field;
 use crate::settings::Settings;
 
 /// The tasks of a workload, if the trace says which those are.

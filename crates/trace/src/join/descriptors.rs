@@ -14,7 +14,7 @@
 
 use std::collections::HashMap;
 
-use iowhy_stack::trace::Dev;
+use crate::fields::field;
 
 /// Why nobody knows the file of a call.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -74,17 +74,6 @@ pub struct Descriptors {
     tables: Vec<HashMap<i32, Entry>>,
     of_task: HashMap<u32, usize>,
     pending: HashMap<u32, Pending>,
-}
-
-/// A field of what is kept as text.
-pub fn field<'a>(fields: &'a str, name: &str) -> Option<&'a str> {
-    fields.split(' ').find_map(|field| field.strip_prefix(name)?.strip_prefix('='))
-}
-
-/// The device number of what is kept as text.
-pub fn device(fields: &str) -> Option<Dev> {
-    let (major, minor) = field(fields, "dev")?.split_once(',')?;
-    Some(Dev::new(major.parse().ok()?, minor.parse().ok()?))
 }
 
 fn number(fields: &str, name: &str) -> Option<i64> {

@@ -5,13 +5,13 @@ use iowhy_stack::job::{FileSpec, Job, Place, ThreadJob, ThreadSpec, Workload};
 use iowhy_stack::kernel::{KERNELS, Stack};
 use iowhy_stack::outcome::Plan;
 use iowhy_stack::sim;
+use iowhy_stack::trace::RaInput;
 use iowhy_stack::workload::{Mix, Stream, Target};
 
 use crate::recorded::{Recorded, What as Line};
 
 use super::samples::{FILE, add, buffered_read, by, end, extent, read_call, trace};
 use super::*;
-use crate::bridge::trace_of_events;
 
 #[test]
 fn a_buffered_read_has_its_window_its_pages_and_its_request() {
@@ -237,6 +237,101 @@ fn requests_merge_and_come_back_and_complete_in_parts() {
     assert!(joined.requests[1].merged);
 }
 
+/// A simulated run's events as a kernel would trace them: a task for each call that is open at once.
+fn bridge(events: &[Event]) -> Trace {
+    const FILES: Dev = Dev(8 << 20);
+    let (mut tasks, mut requests): (Vec<u32>, HashMap<u32, Extent>) = (Vec::new(), HashMap::new());
+    let mut bio = Extent::default();
+    let mut records = Vec::new();
+    for event in events {
+        let call = event.call.0;
+        let inode = |file: FileId| Inode { dev: FILES, ino: u64::from(file.0) + 10 };
+        let task = tasks.iter().position(|open| *open == call && call != 0).or_else(|| match event.what {
+            What::CallStart { .. } => tasks.iter().position(|open| *open == 0).or_else(|| {
+                tasks.push(0);
+                Some(tasks.len() - 1)
+            }),
+            _ => None,
+        });
+        let mut add = |seen| {
+            let pid = task.map_or(900, |task| 100 + task as u32);
+            records.push(Record { at: event.at, cpu: 0, pid, seen });
+        };
+        match event.what {
+            What::CallStart { op, file, offset, len_bytes } => {
+                add(Seen::CallStart { op, fd: file.0 as i32, offset: Some(offset), len_bytes: u64::from(len_bytes) });
+                if matches!(op, Op::Read | Op::Write) {
+                    let last_index = (offset + u64::from(len_bytes)).div_ceil(PAGE_BYTES);
+                    add(Seen::GetPages { file: inode(file), index: offset / PAGE_BYTES, last_index });
+                }
+                tasks[task.expect("a task was made")] = call;
+            }
+            What::CallEnd { op, len_bytes, .. } => {
+                add(Seen::CallEnd { op, result: i64::from(len_bytes) });
+                if let Some(task) = task {
+                    tasks[task] = 0;
+                }
+            }
+            What::Miss { file, page } => {
+                add(Seen::RaSync { file: inode(file), input: RaInput { index: page.0, ..RaInput::default() } })
+            }
+            What::RaWindow { file, kind, start, nr_pages, async_size, order } => {
+                let input = RaInput { index: start.0, ..RaInput::default() };
+                match kind {
+                    RaKind::Async => add(Seen::RaAsync { file: inode(file), input }),
+                    _ => add(Seen::RaSync { file: inode(file), input }),
+                }
+                add(Seen::RaOrder {
+                    file: inode(file),
+                    index: start.0,
+                    order: u32::from(order),
+                    size: nr_pages,
+                    async_size,
+                    ra_pages: 32,
+                });
+            }
+            What::PageAdd { file, page, nr_pages } => {
+                for nr in 0..u64::from(nr_pages) {
+                    add(Seen::PageAdd { file: inode(file), index: page.0 + nr, order: 0 });
+                }
+            }
+            What::BioQueue { dir, content, sector, nr_sectors } => {
+                let rwbs = if dir == Dir::Read { Rwbs::READ } else { Rwbs::WRITE };
+                let rwbs = if content == Content::Data { rwbs } else { rwbs.with(Rwbs::META) };
+                bio = Extent { dev: FILES, sector, bytes: nr_sectors * 512, rwbs };
+                add(Seen::Queue(bio));
+            }
+            What::GetRequest { rq } => {
+                requests.insert(rq.0, bio);
+                add(Seen::GetRequest(bio));
+            }
+            What::Merge { rq, kind, .. } => {
+                let to = requests.get_mut(&rq.0).expect("it was made");
+                to.bytes += bio.bytes;
+                if kind == MergeKind::Front {
+                    to.sector = bio.sector;
+                }
+                add(if kind == MergeKind::Back { Seen::BackMerge(bio) } else { Seen::FrontMerge(bio) });
+            }
+            What::MergeRequests { rq, gone } => {
+                let gone = requests.remove(&gone.0).expect("it was made");
+                requests.get_mut(&rq.0).expect("it was made").bytes += gone.bytes;
+                add(Seen::MergeRequests(gone));
+            }
+            What::Plug => add(Seen::Plug { dev: None }),
+            What::Unplug { nr_requests, .. } => add(Seen::Unplug { dev: None, nr_requests, timer: false }),
+            What::Insert { rq } => add(Seen::Insert(requests[&rq.0])),
+            What::Issue { rq, .. } => add(Seen::Issue(requests[&rq.0])),
+            What::Complete { rq, .. } => {
+                let extent = requests.remove(&rq.0).expect("it was made");
+                add(Seen::Complete { extent, error: 0 });
+            }
+            _ => {}
+        }
+    }
+    Trace { records, ..Trace::default() }
+}
+
 /// A plan with two threads that read or write a file each.
 fn plan(mix: Mix, block: u32) -> Plan {
     let stack = Stack::new(KERNELS.last().expect("there are kernels"));
@@ -262,7 +357,7 @@ fn events(plan: &Plan) -> Vec<Event> {
 #[test]
 fn a_simulated_run_is_joined_as_it_was() {
     let events = events(&plan(Mix::Read, 16384));
-    let joined = join(&trace_of_events(&events), &Who::default());
+    let joined = join(&bridge(&events), &Who::default());
     assert_eq!(joined.leftovers, Leftovers::default());
     // Calls of the simulator and of the join begin in the same order, so numbers are the same.
     let words = |events: &[Event], wanted: fn(&What) -> bool| -> Vec<Event> {

@@ -4,6 +4,9 @@
 //! the read-ahead state after every read, the state and the cache at the end as output. Every case is replayed through
 //! the model of that name and everything is compared. What counts as equal: all of it.
 
+mod mmap;
+mod reclaim;
+
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
@@ -13,9 +16,6 @@ use iowhy_stack::origin;
 use iowhy_stack::readahead::{Advice, READAHEADS};
 use iowhy_stack::replay::{Case, Happening, IoModel, Read, Replayed, Submission, replay};
 use serde::{Deserialize, Serialize};
-
-use crate::golden_mmap;
-use crate::golden_reclaim;
 
 /// What was compared and how it went, a line for every file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -139,11 +139,11 @@ pub fn check_file(path: &Path) -> Result<FileReport, GoldenError> {
 pub fn check_text(path: &Path, text: &str) -> Result<FileReport, GoldenError> {
     let malformed = |message: String| GoldenError::Format { path: path.to_owned(), message };
     let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-    if let Some(kernel) = name.strip_suffix(golden_mmap::SUFFIX) {
-        return golden_mmap::check(path, kernel, text);
+    if let Some(kernel) = name.strip_suffix(mmap::SUFFIX) {
+        return mmap::check(path, kernel, text);
     }
-    if let Some(kernel) = name.strip_suffix(golden_reclaim::SUFFIX) {
-        return golden_reclaim::check(path, kernel, text);
+    if let Some(kernel) = name.strip_suffix(reclaim::SUFFIX) {
+        return reclaim::check(path, kernel, text);
     }
     let Some(entry) = origin::find(READAHEADS, &name) else {
         let known: Vec<&str> = READAHEADS.iter().map(|entry| entry.name).collect();

@@ -11,12 +11,15 @@
 //! What may be written is for the guard of the live crate to say. What only a simulator needs (CPU costs, seeks at the
 //! start, processes) is left out.
 
+pub mod machine;
+pub mod requests;
+
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use iowhy_live::capture::Captured;
 use iowhy_live::ledger::LedgerError;
-use iowhy_live::machine::{self, Disk, DiskDelta, Machine, Pressure};
+use iowhy_live::machine::{Disk, DiskDelta, Machine, current_diskstats};
 use iowhy_live::outcome::ThreadOutcome;
 use iowhy_live::plan::{Allow, Cache, File, OpenSync, Thread};
 use iowhy_live::run::{LiveError, Progress};
@@ -28,11 +31,11 @@ use iowhy_stack::outcome::{Counts, Interval};
 use iowhy_stack::units::{Nanos, SECTOR_BYTES};
 use serde_json::{Value, json};
 
-use crate::run::traced::Requests;
-use crate::trace::record;
+use crate::recording;
 use iowhy_fio::FioFile;
 use iowhy_text as text;
 use iowhy_text::diagnose::{Problem, Problems};
+use requests::Requests;
 
 /// The device that job files name where any will do.
 pub const ANY_DEVICE: &str = "/dev/iowhy-disk";
@@ -42,11 +45,6 @@ const SAMPLE: Duration = Duration::from_millis(500);
 
 /// Calls that went wrong which are told in full.
 const TOLD: usize = 3;
-
-/// The release of the running kernel.
-pub fn kernel() -> String {
-    format!("Linux {}", Machine::read().kernel_release.as_deref().unwrap_or("of unknown release"))
-}
 
 /// A state of the page cache as it is typed.
 pub fn cache_name(cache: Cache) -> &'static str {
@@ -227,8 +225,8 @@ pub struct Traced {
 impl Traced {
     /// Of a capture, which can go then.
     pub fn of(captured: &Captured) -> Traced {
-        let (requests, complaints) = (Requests::default(), record::complaints(captured));
-        Traced { json: record::json(captured), foreign: Vec::new(), requests, complaints }
+        let (requests, complaints) = (Requests::default(), recording::complaints(captured));
+        Traced { json: recording::json(captured), foreign: Vec::new(), requests, complaints }
     }
 }
 
@@ -271,7 +269,7 @@ impl Live {
     /// Why it could not be begun.
     pub fn make(mut plan: Plan, progress: &dyn Fn(Progress)) -> Result<Live, LiveError> {
         let machine = Machine::read();
-        let before = machine::current_diskstats();
+        let before = current_diskstats();
         let clock = std::time::Instant::now();
         let mut left_out = Vec::new();
         let outcome = loop {
@@ -285,7 +283,7 @@ impl Live {
             left_out.push(format!("{} left out: {error}", text::count(dropped as u64, "thread", "threads")));
             plan = rest;
         };
-        let disks = DiskDelta::all(&before, &machine::current_diskstats(), clock.elapsed());
+        let disks = DiskDelta::all(&before, &current_diskstats(), clock.elapsed());
         let disk = plan.files.first().map(|file| Disk::below(&file.path)).unwrap_or_default();
         Ok(Live { plan, outcome, machine, disk, disks, left_out, traced: None, modelled: None })
     }
@@ -413,12 +411,12 @@ impl Live {
             "files": files,
             "errors": errors,
             "left_out": self.left_out,
-            "machine": machine_json(&self.machine),
-            "disk": disk_json(&self.disk),
-            "diskstats": self.disks.iter().map(delta_json).collect::<Vec<_>>(),
+            "machine": machine::machine_json(&self.machine),
+            "disk": machine::disk_json(&self.disk),
+            "diskstats": self.disks.iter().map(machine::delta_json).collect::<Vec<_>>(),
         });
         if let Some(state) = &self.modelled {
-            value["modelled"] = crate::disk::json(state);
+            value["modelled"] = crate::modelled_disk::json(state);
         }
         if let Some(traced) = &self.traced {
             value["trace"] = traced.json.clone();
@@ -434,58 +432,4 @@ fn op_name(op: Op) -> &'static str {
         Op::Fsync => "fsync",
         Op::Fdatasync => "fdatasync",
     }
-}
-
-pub(crate) fn machine_json(machine: &Machine) -> Value {
-    let near = &machine.neighbours;
-    let pressure = |of: Option<Pressure>| {
-        of.map(|of| json!({ "some_avg10_pct": of.some_avg10_pct, "full_avg10_pct": of.full_avg10_pct }))
-    };
-    json!({
-        "kernel": machine.kernel_release,
-        "kernel_build": machine.kernel_version,
-        "cpu": machine.cpu_model,
-        "cpus": machine.cpus,
-        "virtual": machine.is_virtual,
-        "memory_bytes": machine.memory_bytes,
-        "governor": machine.governor,
-        "clocksource": machine.clocksource,
-        "load": near.load,
-        "running": near.running,
-        "pressure": {
-            "cpu": pressure(near.cpu_pressure),
-            "io": pressure(near.io_pressure),
-            "memory": pressure(near.memory_pressure),
-        },
-    })
-}
-
-pub(crate) fn disk_json(disk: &Disk) -> Value {
-    let queue = &disk.queue;
-    json!({
-        "name": disk.name,
-        "filesystem": disk.filesystem,
-        "mount_options": disk.mount_options,
-        "scheduler": queue.scheduler,
-        "read_ahead_kb": queue.read_ahead_kb,
-        "max_sectors_kb": queue.max_sectors_kb,
-        "nr_requests": queue.nr_requests,
-        "rotational": queue.rotational,
-        "logical_block_bytes": queue.logical_block_bytes,
-        "physical_block_bytes": queue.physical_block_bytes,
-        "write_cache": queue.write_cache,
-    })
-}
-
-fn delta_json(delta: &DiskDelta) -> Value {
-    let both = |[read, write]: [u64; 2]| json!({ "read": read, "write": write });
-    json!({
-        "name": delta.name,
-        "requests": both(delta.ios),
-        "merges": both(delta.merges),
-        "sectors": both(delta.sectors),
-        "ticks_ms": both(delta.ticks_ms),
-        "in_queue_ms": delta.in_queue_ms,
-        "util_pct": delta.util_pct,
-    })
 }

@@ -18,8 +18,8 @@ use iowhy_stack::event::Op;
 use iowhy_stack::trace::{Rwbs, Seen, Trace};
 use iowhy_stack::units::Nanos;
 
-use super::digest::{KIND_OTHER, KINDS, LAYERS, Layer, kind_of};
-use iowhy_trace::join::descriptors::field;
+use super::{KIND_OTHER, KINDS, LAYERS, Layer, kind_of};
+use iowhy_trace::fields::field;
 use iowhy_trace::join::{Joined, NoFile, Way};
 use iowhy_trace::settings::Settings;
 

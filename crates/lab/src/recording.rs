@@ -10,6 +10,8 @@
 //! A signal ends the recording; what was recorded up to then is kept. Known limit: bios of a file on a loop device are
 //! also seen on the device below it only if that is named, too.
 
+mod circumstances;
+
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -23,7 +25,7 @@ use iowhy_live::signal;
 use iowhy_stack::trace::{Dev, Inode, Seen, Trace};
 use serde_json::{Value, json};
 
-use super::circumstances::Watch;
+use circumstances::Watch;
 use iowhy_text as text;
 use iowhy_text::diagnose::{Problem, Problems};
 

@@ -18,13 +18,13 @@ use iowhy_stack::units::PAGE_BYTES;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::golden::{FileReport, GoldenError, first_difference};
+use super::{FileReport, GoldenError, first_difference};
 
 /// What the names of these files end in, after the kernel's.
-pub const SUFFIX: &str = "-mmap";
+pub(super) const SUFFIX: &str = "-mmap";
 
 /// Compares the text of a file with the models of `kernel`.
-pub fn check(path: &Path, kernel: &str, text: &str) -> Result<FileReport, GoldenError> {
+pub(super) fn check(path: &Path, kernel: &str, text: &str) -> Result<FileReport, GoldenError> {
     let malformed = |message: String| GoldenError::Format { path: path.to_owned(), message };
     let models = (origin::find(FAULTS, kernel), origin::find(READAHEADS, kernel), advice::rules_of(kernel));
     let (Some(fault), Some(readahead), Some(advice_rules)) = models else {

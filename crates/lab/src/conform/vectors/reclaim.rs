@@ -14,16 +14,16 @@ use iowhy_stack::units::PAGE_BYTES;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::golden::{FileReport, GoldenError};
+use super::{FileReport, GoldenError};
 
 /// What the names of these files end in, after the kernel's.
-pub const SUFFIX: &str = "-reclaim";
+pub(super) const SUFFIX: &str = "-reclaim";
 
 /// The recorded device: its read-ahead limit and largest request in pages, and the file system's largest folio.
 const LIMITS: Limits = Limits { ra_pages: 32, io_pages: 256, max_folio_order: 9, max_sane: u64::MAX };
 
 /// Compares the text of a file with the models of `kernel`.
-pub fn check(path: &Path, kernel: &str, text: &str) -> Result<FileReport, GoldenError> {
+pub(super) fn check(path: &Path, kernel: &str, text: &str) -> Result<FileReport, GoldenError> {
     let malformed = |message: String| GoldenError::Format { path: path.to_owned(), message };
     let models = (origin::find(TWO_LISTS, kernel), origin::find(FAULTS, kernel), origin::find(READAHEADS, kernel));
     let (Some(two_list), Some(fault), Some(readahead)) = models else {

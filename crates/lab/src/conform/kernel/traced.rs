@@ -18,7 +18,8 @@ use iowhy_stack::trace::{Inode, Record, Rwbs, Seen, Trace};
 use iowhy_stack::units::PAGE_BYTES;
 
 use super::is_window;
-use iowhy_trace::join::descriptors::{self, Descriptors};
+use iowhy_trace::fields;
+use iowhy_trace::join::descriptors::Descriptors;
 use iowhy_trace::recorded::{Hint, Line, Recorded, What};
 
 /// Largest folio order of ext4's and XFS's mappings where nothing shows that there are none.
@@ -122,8 +123,8 @@ pub struct File {
 
 /// The file that one of our own records names.
 fn told_file(fields: &str) -> Option<Inode> {
-    let dev = descriptors::device(fields).filter(|_| descriptors::field(fields, "kind") == Some("file"))?;
-    Some(Inode { dev, ino: descriptors::field(fields, "ino")?.parse().ok()? })
+    let dev = fields::device(fields).filter(|_| fields::field(fields, "kind") == Some("file"))?;
+    Some(Inode { dev, ino: fields::field(fields, "ino")?.parse().ok()? })
 }
 
 /// What a task said about a part of a file's mapping.

@@ -25,7 +25,7 @@ use iowhy_stack::trace::{Dev, Inode};
 
 use super::jobs::{Builtin, Call, JOBS};
 use super::{Checked, Device, File as Known, Report, check, model_of, records};
-use crate::backend::Live;
+use crate::on_kernel::Live;
 use crate::run::{self, Request, Task};
 use iowhy_fio::World;
 use iowhy_text::diagnose::{Problem, Problems};

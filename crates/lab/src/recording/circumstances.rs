@@ -9,8 +9,8 @@ use iowhy_live::command::Usage;
 use iowhy_live::machine;
 use iowhy_stack::trace::{Dev, Record, Seen, Trace};
 use iowhy_stack::units::Nanos;
+use iowhy_trace::fields::{device, field};
 use iowhy_trace::join;
-use iowhy_trace::join::descriptors::{device, field};
 
 /// Settings of a queue that change how it works.
 const QUEUE: [&str; 11] = [
