@@ -6,6 +6,7 @@ mod map;
 mod methods;
 mod plant;
 mod plant_live;
+mod steps;
 mod tidy;
 mod verify;
 mod web;

@@ -3,65 +3,9 @@
 //! Tests run in the dev profile, where `iowhy-stack` is optimised and assertions are on. A tool that is missing is
 //! named with what to install, and its step is skipped; under `CI=true` a skipped step is a failure.
 
+use crate::steps::{Steps, in_ci, is_installed, none};
 use crate::{Outcome, cargo, target_folder, tidy, web};
 use std::process::Command;
-
-/// Steps that failed, with what a person needs to know.
-#[derive(Default)]
-pub(crate) struct Steps {
-    failed: Vec<String>,
-}
-
-impl Steps {
-    /// One step.
-    pub(crate) fn run(&mut self, name: &str, command: &mut Command) {
-        eprintln!("xtask: {name}");
-        match command.status() {
-            Ok(status) if status.success() => {}
-            Ok(status) => self.failed.push(format!("{name}: {status}")),
-            Err(error) => self.failed.push(format!("{name}: could not be started: {error}")),
-        }
-    }
-
-    /// A step that failed without a program.
-    pub(crate) fn fail(&mut self, name: &str, why: &str) {
-        self.failed.push(format!("{name}: {why}"));
-    }
-
-    /// A step that cannot be taken, which is a failure under `CI=true`.
-    pub(crate) fn skip(&mut self, name: &str, why: &str) {
-        let text = format!("{name}: SKIPPED, {why}");
-        if in_ci() {
-            self.failed.push(text);
-        } else {
-            eprintln!("xtask: {text}");
-        }
-    }
-
-    /// Runs a cargo subcommand that is a separate component of the toolchain.
-    fn component(&mut self, name: &str, component: &str, arguments: &[&str]) {
-        let present = cargo().args([arguments[0], "--version"]).output().is_ok_and(|output| output.status.success());
-        if present {
-            self.run(name, cargo().args(arguments));
-        } else {
-            self.skip(name, &format!("not installed: rustup component add {component}"));
-        }
-    }
-
-    fn lint(&mut self) {
-        self.component("formatting", "rustfmt", &["fmt", "--all", "--check"]);
-        self.component(
-            "clippy",
-            "clippy",
-            &["clippy", "--workspace", "--all-targets", "--locked", "--", "--deny", "warnings"],
-        );
-    }
-
-    /// What all of them came to.
-    pub(crate) fn end(self) -> Outcome {
-        if self.failed.is_empty() { Ok(()) } else { Err(format!("xtask: FAILED\n  {}", self.failed.join("\n  "))) }
-    }
-}
 
 /// Programs that tests hold iowhy against or need, and the Debian packages that have them.
 const PROGRAMS: &[(&str, &str)] = &[
@@ -78,17 +22,6 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("chromium", "chromium"),
     ("qemu-system-x86_64", "qemu-system-x86"),
 ];
-
-fn in_ci() -> bool {
-    std::env::var("CI").is_ok_and(|ci| ci == "true")
-}
-
-/// Whether a program is where programs are, those for administrators included.
-pub(crate) fn is_installed(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(std::path::PathBuf::from));
-    folders.into_iter().any(|folder| folder.join(program).is_file())
-}
 
 fn is_root() -> bool {
     Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0")
@@ -149,7 +82,7 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
     });
     steps.lint();
     match page.join() {
-        Ok(page) => steps.failed.extend(page.failed),
+        Ok(page) => steps.absorb(page),
         Err(_) => steps.fail("page", "its steps ended in a panic"),
     }
     steps.end()
@@ -160,12 +93,10 @@ pub(crate) fn check(arguments: &[String]) -> Outcome {
     none(arguments)?;
     let mut steps = Steps::default();
     steps.lint();
-    if let Err(message) = tidy::run(&[]) {
-        steps.failed.push(message);
+    for (name, result) in [("tidy", tidy::run(&[])), ("map", crate::map::run(&["--check".to_owned()]))] {
+        if let Err(message) = result {
+            steps.fail(name, &message);
+        }
     }
     steps.end()
-}
-
-pub(crate) fn none(arguments: &[String]) -> Outcome {
-    if arguments.is_empty() { Ok(()) } else { Err(format!("no arguments wanted: {}", arguments.join(" "))) }
 }

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::verify::{Steps, is_installed};
+use crate::steps::{Steps, is_installed, none};
 use crate::{Outcome, root, target_folder};
 
 /// Where iowhy's tests keep the reports they made.
@@ -63,7 +63,7 @@ pub(crate) fn steps(steps: &mut Steps, reports: bool) {
 
 /// The command.
 pub(crate) fn run(arguments: &[String]) -> Outcome {
-    crate::verify::none(arguments)?;
+    none(arguments)?;
     let mut all = Steps::default();
     steps(&mut all, false);
     all.end()

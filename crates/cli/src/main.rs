@@ -15,7 +15,6 @@ mod models;
 mod output;
 mod report;
 mod run;
-mod serve;
 mod store;
 mod sysbench;
 mod trace;

@@ -1,5 +1,7 @@
 //! `iowhy report`: the explanation of two sets of runs with every picture, as one HTML file, or from a server.
 
+mod serve;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -11,7 +13,6 @@ use iowhy_why::Explanation;
 
 use crate::explain::{self, Sources};
 use crate::output::{self, Exit};
-use crate::serve;
 
 /// What it is told.
 #[derive(clap::Args)]

@@ -12,6 +12,7 @@ pub mod design;
 pub(crate) mod fio;
 pub mod guest;
 mod limit;
+pub mod metrics;
 pub mod options;
 mod paralleldd;
 mod pgbench;

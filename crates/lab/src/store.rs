@@ -31,6 +31,7 @@ mod rows;
 mod samples;
 mod schema;
 mod seal;
+mod stored;
 
 use std::fs::{self, DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
@@ -52,9 +53,10 @@ pub use report::{
     checked_json, checked_text, exported_json, exported_text, list_text, merged_json, merged_text, moment, run_json,
     runs_json, show_text, swept_json, swept_text, tagged_json, tagged_text,
 };
-pub use rows::{Design, Filter, NewRun, RunId, StoredFile, StoredRun};
+pub use rows::Filter;
 pub use samples::{MOST, Sampler, live_samples};
 pub use seal::Checked;
+pub use stored::{Design, NewRun, RunId, StoredFile, StoredRun};
 
 /// The database in the directory of a store.
 const DATABASE: &str = "store.sqlite";

@@ -427,7 +427,7 @@ fn one(side: &Side, grounds: &Grounds, seed: u64) -> Result<One, String> {
         let problems = live.complaints();
         return Err(problems.list.first().map_or("calls failed".to_owned(), |problem| problem.message.clone()));
     }
-    let mut metrics: BTreeMap<String, f64> = run::report::metrics(variant, made).into_iter().collect();
+    let mut metrics: BTreeMap<String, f64> = run::metrics::metrics(variant, made).into_iter().collect();
     if let Some(requests) = live.traced.as_ref().map(|traced| traced.requests) {
         let of_trace = [
             ("data_reads_of_4k_pct", requests.small_pct()),

@@ -14,7 +14,7 @@
 
 use iowhy_stack::rng::Rng;
 
-use super::{Finished, RunRequest, report};
+use super::{Finished, RunRequest};
 use iowhy_stats::{self, bootstrap, hodges_lehmann};
 
 /// The stopping rule: go on until the interval is narrow, or the budget is spent.
@@ -132,7 +132,7 @@ impl Precision {
 fn values(request: &RunRequest, runs: &[Finished], variant: usize, metric: &str) -> Vec<f64> {
     let own = runs.iter().filter(|run| run.slot.variant == variant && !run.slot.warm_up);
     own.filter_map(|run| {
-        let metrics = report::metrics(&request.variants[variant], run);
+        let metrics = crate::run::metrics::metrics(&request.variants[variant], run);
         metrics.iter().find(|(name, _)| name == metric).map(|(_, value)| *value)
     })
     .collect()

@@ -14,7 +14,7 @@ use iowhy_stack::kernel::Stack;
 use iowhy_stack::origin::Options;
 use serde_json::{Map, Value, json};
 
-use super::{Finished, Made, RunRequest, Variant, report};
+use super::{Finished, Made, RunRequest, Variant};
 use crate::modelled_disk;
 use crate::on_kernel;
 use crate::simulated_json;
@@ -126,7 +126,7 @@ pub(super) fn row(request: &RunRequest, run: &Finished, session: &str, files: Ve
             size: (request.blocks() * request.variants.len() as u64) as u32,
             warm_up: run.slot.warm_up,
         },
-        metrics: report::metrics(variant, run),
+        metrics: crate::run::metrics::metrics(variant, run),
         warnings: request.warnings.clone(),
         blind,
         files,

@@ -234,7 +234,7 @@ fn every_built_in_runs_on_old_and_new_kernels() {
                 let value = (figure.of)(&made.1.jobs[figure.line]);
                 assert!(value > 0.0, "{line}: {} is {value}", figure.name);
             }
-            let metrics = report::metrics(&run.variants[0], &runs[0]);
+            let metrics = metrics::metrics(&run.variants[0], &runs[0]);
             let names: std::collections::BTreeSet<&String> = metrics.iter().map(|(name, _)| name).collect();
             assert_eq!(names.len(), metrics.len(), "{line}: a metric comes twice");
         }

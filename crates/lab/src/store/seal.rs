@@ -15,7 +15,7 @@ use std::fs;
 use rusqlite::{Connection, params};
 use serde_json::{Value, json};
 
-use super::rows::StoredRun;
+use super::stored::StoredRun;
 use super::{DATABASE, Store, StoreError};
 
 /// The folder for what is damaged.

@@ -1,0 +1,197 @@
+//! Everything that is measured of a run, as flat numbers with their unit in the name.
+//!
+//! Metrics of a line of the report have its name and a point in front. Rates are over the time in which their threads
+//! worked, without the warm-up.
+
+use iowhy_stack::histogram::Histogram;
+use iowhy_stack::job::Job;
+use iowhy_stack::outcome::{Counts, JobTotals, Outcome, ThreadTotals};
+use iowhy_stack::units::Nanos;
+use iowhy_stats::figure;
+
+use super::program::Ran;
+use super::{Finished, Made, Variant};
+use crate::on_kernel::Live;
+
+pub(super) const MIB: f64 = 1_048_576.0;
+
+/// Names and values of the metrics of a run.
+pub type Metrics = Vec<(String, f64)>;
+
+pub(super) fn per_second(n: f64, time: Nanos) -> f64 {
+    let seconds = time.as_secs_f64();
+    if seconds > 0.0 { n / seconds } else { 0.0 }
+}
+
+/// Rates of some calls made in some time.
+fn rates(metrics: &mut Metrics, prefix: &str, counts: &Counts, time: Nanos) {
+    let mut put = |name: &str, n: f64| metrics.push((format!("{prefix}{name}"), per_second(n, time)));
+    put("read_mb_s", counts.read_bytes as f64 / 1e6);
+    put("read_mib_s", counts.read_bytes as f64 / MIB);
+    put("write_mb_s", counts.written_bytes as f64 / 1e6);
+    put("write_mib_s", counts.written_bytes as f64 / MIB);
+    put("read_iops", counts.reads as f64);
+    put("write_iops", counts.writes as f64);
+    put("syncs_per_s", counts.syncs as f64);
+    put("iops", (counts.reads + counts.writes) as f64);
+}
+
+fn latencies(metrics: &mut Metrics, prefix: &str, histogram: &Histogram) {
+    if histogram.count() == 0 {
+        return;
+    }
+    let mut put = |name: &str, n: f64| metrics.push((format!("{prefix}{name}_ns"), n));
+    put("mean", figure::mean(histogram));
+    put("p50", figure::quantile(histogram, 50) as f64);
+    put("p99", figure::quantile(histogram, 99) as f64);
+    put("max", figure::largest(histogram) as f64);
+}
+
+/// The time in which a line was measured.
+pub(super) fn measured(totals: &JobTotals, warmup: Nanos) -> Nanos {
+    totals.end.saturating_sub(totals.start.max(warmup))
+}
+
+pub(super) fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
+    let n = values.len();
+    if n == 0 { 0.0 } else { values.sum::<f64>() / n as f64 }
+}
+
+/// What a run of a job has, wherever it was made.
+pub(super) struct Totals<'a> {
+    pub(super) job: &'a Job,
+    pub(super) elapsed: Nanos,
+    /// When the last call had ended, by the clock of the threads. A real run's clock starts before its first call.
+    pub(super) end: Nanos,
+    pub(super) counts: &'a Counts,
+    pub(super) latency: &'a Histogram,
+    pub(super) threads: Vec<ThreadTotals>,
+    pub(super) lines: &'a [JobTotals],
+    pub(super) cpu_s: f64,
+}
+
+impl Made {
+    pub(super) fn totals(&self) -> Option<Totals<'_>> {
+        match self {
+            Made::Simulated(run) => {
+                let (plan, outcome) = &**run;
+                Some(Totals {
+                    job: &plan.job,
+                    elapsed: outcome.elapsed,
+                    end: outcome.elapsed,
+                    counts: &outcome.counts,
+                    latency: &outcome.latency,
+                    threads: outcome.threads.clone(),
+                    lines: &outcome.jobs,
+                    cpu_s: outcome.cpu_busy.as_secs_f64(),
+                })
+            }
+            Made::Live(live) => Some(Totals {
+                job: &live.plan.job,
+                elapsed: live.outcome.elapsed,
+                end: live.outcome.threads.iter().map(|thread| thread.totals.end).max().unwrap_or_default(),
+                counts: &live.outcome.counts,
+                latency: &live.outcome.latency,
+                threads: live.outcome.threads.iter().map(|thread| thread.totals).collect(),
+                lines: &live.outcome.jobs,
+                cpu_s: live.cpu_s(),
+            }),
+            Made::Program(_) | Made::Guest(_) => None,
+        }
+    }
+
+    pub(super) fn simulated(&self) -> Option<&Outcome> {
+        match self {
+            Made::Simulated(run) => Some(&run.1),
+            Made::Live(_) | Made::Program(_) | Made::Guest(_) => None,
+        }
+    }
+}
+
+/// Everything that was measured of a run.
+pub fn metrics(variant: &Variant, run: &Finished) -> Metrics {
+    let mut metrics = match (&run.made, run.made.totals()) {
+        (_, Some(totals)) => of_job(variant, &totals),
+        (Made::Program(ran), None) => of_program(ran),
+        (Made::Guest(guest), None) => guest.metrics.clone(),
+        (_, None) => Vec::new(),
+    };
+    match &run.made {
+        Made::Simulated(made) if made.0.job.opening.is_some() => {
+            let opening = &made.1.opening;
+            metrics.push(("open_races".to_owned(), f64::from(u8::from(opening.raced))));
+            metrics.push(("stale_pages".to_owned(), opening.stale_pages as f64));
+        }
+        Made::Live(live) => of_machine(&mut metrics, live),
+        Made::Simulated(_) | Made::Program(_) | Made::Guest(_) => {}
+    }
+    metrics.retain(|(_, value)| value.is_finite());
+    metrics
+}
+
+fn of_job(variant: &Variant, totals: &Totals<'_>) -> Metrics {
+    let warmup = totals.job.warmup;
+    let mut metrics = vec![("elapsed_s".to_owned(), totals.elapsed.as_secs_f64())];
+    let elapsed = |thread: &ThreadTotals| thread.elapsed().as_secs_f64();
+    metrics.push(("mean_process_elapsed_s".to_owned(), mean(totals.threads.iter().map(elapsed))));
+    let first = totals.threads.iter().map(|thread| thread.start).min().unwrap_or_default();
+    rates(&mut metrics, "", totals.counts, totals.end.saturating_sub(first.max(warmup)));
+    let sum = |bytes: fn(&ThreadTotals) -> u64| {
+        let of = |thread: &ThreadTotals| {
+            per_second(bytes(thread) as f64 / 1e6, thread.end.saturating_sub(thread.start.max(warmup)))
+        };
+        totals.threads.iter().map(of).sum::<f64>()
+    };
+    metrics.push(("sum_of_read_mb_s".to_owned(), sum(|thread| thread.counts.read_bytes)));
+    metrics.push(("sum_of_write_mb_s".to_owned(), sum(|thread| thread.counts.written_bytes)));
+    latencies(&mut metrics, "", totals.latency);
+    metrics.push(("cpu_s".to_owned(), totals.cpu_s));
+    metrics.push(("system_cpu_pct".to_owned(), 100.0 * per_second(totals.cpu_s, totals.elapsed)));
+    for figure in &variant.shape.figures {
+        if let Some(line) = totals.lines.get(figure.line) {
+            metrics.push((figure.name.clone(), (figure.of)(line)));
+        }
+    }
+    for (name, line) in variant.shape.lines.iter().zip(totals.lines) {
+        let time = measured(line, warmup);
+        metrics.push((format!("{name}.elapsed_s"), line.end.saturating_sub(line.start).as_secs_f64()));
+        rates(&mut metrics, &format!("{name}."), &line.counts, time);
+        for (direction, histogram) in ["read", "write", "sync"].iter().zip(&line.latency) {
+            latencies(&mut metrics, &format!("{name}.{direction}_"), histogram);
+        }
+    }
+    metrics
+}
+
+/// What another program has measured. Its own names stay; those that every run has are there, too.
+fn of_program(ran: &Ran) -> Metrics {
+    let elapsed = ran.elapsed.as_secs_f64();
+    let mut metrics = vec![("elapsed_s".to_owned(), elapsed), ("mean_process_elapsed_s".to_owned(), elapsed)];
+    let iops = ran.figures.iter().find(|(name, _)| matches!(name.as_str(), "seeks_per_s" | "tps"));
+    metrics.push(("iops".to_owned(), iops.map_or(0.0, |(_, value)| *value)));
+    metrics.extend(ran.figures.iter().cloned());
+    metrics
+}
+
+/// What only a real run has.
+pub(super) fn of_machine(metrics: &mut Metrics, live: &Live) {
+    let calls = live.sum(|thread| thread.totals.events).max(1) as f64;
+    let switches = [live.sum(|thread| thread.usage.voluntary), live.sum(|thread| thread.usage.involuntary)];
+    let resident = &live.outcome.resident;
+    let pages = [resident.iter().map(|file| file.before).sum::<u64>(), resident.iter().map(|file| file.after).sum()];
+    let mut put = |name: &str, value: f64| metrics.push((name.to_owned(), value));
+    put("cpu_ns_per_io", 1e9 * live.cpu_s() / calls);
+    put("voluntary_switches", switches[0] as f64);
+    put("involuntary_switches", switches[1] as f64);
+    put("switches_per_io", (switches[0] + switches[1]) as f64 / calls);
+    put("minor_faults", live.sum(|thread| thread.usage.minor_faults) as f64);
+    put("major_faults", live.sum(|thread| thread.usage.major_faults) as f64);
+    put("resident_pages_before", pages[0] as f64);
+    put("resident_pages_after", pages[1] as f64);
+    put("set_up_s", live.outcome.set_up.as_secs_f64());
+    put("short_calls", live.sum(|thread| thread.short) as f64);
+    put("failed_calls", live.sum(|thread| thread.nr_errors) as f64);
+    if let Some(harness) = live.outcome.harness_ns {
+        put("harness_ns", harness);
+    }
+}

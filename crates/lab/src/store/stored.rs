@@ -1,0 +1,135 @@
+//! Runs as they are recorded and as they are read.
+
+use serde_json::Value;
+
+use super::{DataFile, Kind};
+
+/// The id of a run: 16 hexadecimal digits.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RunId(pub String);
+
+impl std::fmt::Display for RunId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Where a run stands among those that were made together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Design {
+    /// Id of the command that made them.
+    pub session: String,
+    /// The block.
+    pub block: u64,
+    /// Its place in the block: 0 was made first.
+    pub position: u32,
+    /// Seed of the order.
+    pub order_seed: u64,
+    /// Runs that were meant to be made; with a stopping rule, at most.
+    pub size: u32,
+    /// It only warms up, and is no measurement.
+    pub warm_up: bool,
+}
+
+/// A run that is to be recorded.
+#[derive(Clone, Debug, Default)]
+pub struct NewRun {
+    /// What it is called.
+    pub label: String,
+    /// The job, as typed.
+    pub job: String,
+    /// The job as it was understood, defaults included.
+    pub resolved: Option<String>,
+    /// Where it was made: `live`, or `sim:` and a description.
+    pub place: Option<String>,
+    /// In the simulator.
+    pub simulated: bool,
+    /// What identifies the machine: an object.
+    pub machine: Option<Value>,
+    /// Hash of that, without what a user changes; empty if unknown.
+    pub machine_hash: String,
+    /// Policies and their tunables: an object.
+    pub policies: Option<Value>,
+    /// Its seed.
+    pub seed: u64,
+    /// Hash of the events of a simulated run.
+    pub event_hash: Option<u64>,
+    /// When it began, ns since 1970.
+    pub started_ns: u64,
+    /// When it ended.
+    pub finished_ns: u64,
+    /// Its place among others.
+    pub design: Design,
+    /// What the layers did: an object.
+    pub layers: Option<Value>,
+    /// What was measured.
+    pub metrics: Vec<(String, f64)>,
+    /// What it warned of.
+    pub warnings: Vec<String>,
+    /// Nothing but events and measurements is kept of it.
+    pub blind: bool,
+    /// Its samples and events.
+    pub files: Vec<DataFile>,
+}
+
+/// A data file of a recorded run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredFile {
+    /// What is in it.
+    pub kind: Kind,
+    /// Hash of its bytes, which is its name.
+    pub hash: String,
+    /// Rows.
+    pub rows: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// A recorded run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredRun {
+    /// Its number in this store: the order of recording.
+    pub number: i64,
+    /// Its id.
+    pub id: RunId,
+    /// What it is called.
+    pub label: String,
+    /// The job, as typed.
+    pub job: String,
+    /// The job as it was understood.
+    pub resolved: Option<String>,
+    /// Where it was made.
+    pub place: Option<String>,
+    /// In the simulator.
+    pub simulated: bool,
+    /// What identifies the machine.
+    pub machine: Option<Value>,
+    /// Hash of that.
+    pub machine_hash: String,
+    /// Policies and tunables.
+    pub policies: Option<Value>,
+    /// Its seed.
+    pub seed: u64,
+    /// Hash of the events, 16 digits.
+    pub event_hash: Option<String>,
+    /// When it began, ns since 1970.
+    pub started_ns: u64,
+    /// When it ended.
+    pub finished_ns: u64,
+    /// Its place among others.
+    pub design: Design,
+    /// What the layers did.
+    pub layers: Option<Value>,
+    /// What it warned of.
+    pub warnings: Vec<String>,
+    /// Version of iowhy that made it.
+    pub version: String,
+    /// Nothing but events and measurements was kept.
+    pub blind: bool,
+    /// What was measured, by name. NaN is what was no finite number.
+    pub metrics: Vec<(String, f64)>,
+    /// Its tags, by name.
+    pub tags: Vec<String>,
+    /// Its samples and events.
+    pub files: Vec<StoredFile>,
+}
