@@ -171,7 +171,7 @@ fn groups() -> Result<Vec<Group>, String> {
     let golden = Group { corpus: vec![vectors()?], targets: vec![Target::of_text("golden", golden_text)] };
     let mut targets: Vec<Target> = trace::FORMATS
         .iter()
-        .filter(|format| format.read.is_some() || format.read_parts.is_some())
+        .filter(|format| format.is_read())
         .map(|format| Target {
             name: format!("trace-{}", format.name),
             run: Box::new(move |bytes| trace_file(format, bytes)),
@@ -414,18 +414,12 @@ fn samples_text(format: &str, text: &str) {
 fn trace_file(format: &trace::Format, bytes: &[u8]) {
     let mut problems = Problems::default();
     let _ = (format.detect)("fuzz", bytes);
-    let found = match (format.read, format.read_parts) {
-        (Some(read), _) => read("fuzz", bytes, &mut problems),
-        (None, Some(read)) => read(&[Part { name: "fuzz", bytes }], &mut problems),
-        (None, None) => None,
-    };
+    let found = format.read_one("fuzz", bytes, &mut problems);
     match found {
         Some(trace) => {
             assert!(trace.records.is_sorted_by_key(|record| record.at), "records are not in the order of their times");
-            if let Some(write) = format.write {
-                // It may be refused, for a CPU that no machine has.
-                let _ = write(&trace, &mut Vec::new());
-            }
+            // It may be refused, for a CPU that no machine has.
+            let _ = format.write_one(&trace, &mut Vec::new());
         }
         None => assert!(problems.any_error(), "nothing was read, and nobody says why"),
     }
@@ -457,11 +451,9 @@ fn traces() -> Result<Vec<Vec<u8>>, String> {
     for seed in 0..2 {
         let trace = small_trace(seed);
         // Forms that are only written are of no use here.
-        for format in trace::FORMATS.iter().filter(|format| format.read.is_some() || format.read_parts.is_some()) {
+        for format in trace::FORMATS.iter().filter(|format| format.is_read()) {
             let mut bytes = Vec::new();
-            if let Some(write) = format.write
-                && write(&trace, &mut bytes).is_ok()
-            {
+            if format.write_one(&trace, &mut bytes).is_ok() {
                 texts.push(bytes);
             }
         }

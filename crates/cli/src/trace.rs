@@ -14,6 +14,7 @@ use iowhy_stack::trace::Trace;
 use iowhy_stack::units::Nanos;
 use iowhy_text as text;
 use iowhy_text::diagnose::{Problem, Problems};
+use iowhy_trace::format::Writing;
 use iowhy_trace::{self as trace, FORMATS, Format, stat};
 use serde_json::{Value, json};
 
@@ -183,9 +184,9 @@ fn ending(problems: &Problems) -> Exit {
 
 /// The form to write in: as it is called, or else as the name ends.
 fn form(name: Option<&str>, out: Option<&Path>) -> Result<&'static Format, Problem> {
-    let known = || FORMATS.iter().filter(|format| format.write.is_some()).map(|format| format.name);
+    let known = || FORMATS.iter().map(|format| format.name);
     let named = match (name, out) {
-        (Some(name), _) => trace::format::format(name).filter(|format| format.write.is_some()).ok_or_else(|| {
+        (Some(name), _) => trace::format::format(name).ok_or_else(|| {
             Problem::error(format!("`{name}` is no form that traces are written in"))
                 .near(name, known().map(str::to_owned))
         }),
@@ -207,7 +208,7 @@ enum Sink<'a> {
 impl Sink<'_> {
     fn begin<'a>(format: &Format, out: Option<&'a Path>) -> anyhow::Result<Result<Sink<'a>, Exit>> {
         let Some(path) = out.filter(|path| *path != Path::new("-")) else { return Ok(Ok(Sink::Stdout)) };
-        if format.write_files.is_some() {
+        if matches!(format.write, Writing::Parts(..)) {
             return Ok(Ok(Sink::Files(path)));
         }
         Ok(output::begin(path, false)?.map(Sink::File))
@@ -216,14 +217,13 @@ impl Sink<'_> {
 
 /// Writes a trace.
 fn write(trace: &Trace, format: &Format, sink: Sink<'_>) -> anyhow::Result<()> {
-    let write = format.write.context("this form is only read")?;
-    match (sink, format.write_files) {
+    match (sink, format.write) {
         (Sink::File(out), _) => {
             let mut file = BufWriter::new(out);
-            write(trace, &mut file).context("cannot write the trace")?;
+            format.write_one(trace, &mut file).context("cannot write the trace")?;
             Ok(file.into_inner().map_err(io::IntoInnerError::into_error)?.finish()?)
         }
-        (Sink::Files(path), Some(write_files)) => {
+        (Sink::Files(path), Writing::Parts(_, write_files)) => {
             // `-o x` and `-o x.blktrace` both mean x.blktrace.0, x.blktrace.1, ..
             let named =
                 path.extension().and_then(|end| end.to_str()).is_some_and(|end| format.extensions.contains(&end));
@@ -239,7 +239,7 @@ fn write(trace: &Trace, format: &Format, sink: Sink<'_>) -> anyhow::Result<()> {
         }
         (Sink::Stdout | Sink::Files(_), _) => {
             let mut bytes = Vec::new();
-            write(trace, &mut bytes)?;
+            format.write_one(trace, &mut bytes)?;
             output::print_bytes(&bytes)
         }
     }

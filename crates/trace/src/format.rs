@@ -54,116 +54,82 @@ pub struct Format {
     pub extensions: &'static [&'static str],
     /// Whether a file of this name that begins with these bytes has this form.
     pub detect: fn(&str, &[u8]) -> bool,
-    /// Reads one.
-    pub read: Option<Reader>,
-    /// Reads one that is in several files.
-    pub read_parts: Option<PartsReader>,
-    /// Writes one.
-    pub write: Option<Writer>,
-    /// Writes one as the several files it usually is in, beside a name, and yields how many records have no form there.
-    pub write_files: Option<FilesWriter>,
+    /// How it is read.
+    pub read: Reading,
+    /// How it is written.
+    pub write: Writing,
+}
+
+/// How a form is read.
+#[derive(Copy, Clone, Debug)]
+pub enum Reading {
+    /// Not at all.
+    Never,
+    /// From one file.
+    One(Reader),
+    /// From one file or several.
+    Parts(PartsReader),
+}
+
+/// How a form is written.
+#[derive(Copy, Clone, Debug)]
+pub enum Writing {
+    /// As one file.
+    One(Writer),
+    /// As one file to standard output, and else as the several files it usually is in, below a common name. Those yield
+    /// the number of records that have no form there.
+    Parts(Writer, FilesWriter),
+}
+
+impl Format {
+    /// Whether such files can be read.
+    pub fn is_read(&self) -> bool {
+        !matches!(self.read, Reading::Never)
+    }
+
+    /// Reads what is in one file.
+    pub fn read_one(&self, name: &str, bytes: &[u8], problems: &mut Problems) -> Option<Trace> {
+        match self.read {
+            Reading::One(read) => read(name, bytes, problems),
+            Reading::Parts(read) => read(&[Part { name, bytes }], problems),
+            Reading::Never => None,
+        }
+    }
+
+    /// Writes a trace as one file.
+    pub fn write_one(&self, trace: &Trace, out: &mut dyn Write) -> io::Result<()> {
+        let (Writing::One(write) | Writing::Parts(write, _)) = self.write;
+        write(trace, out)
+    }
 }
 
 /// Every form. The first that recognises a file reads it.
-pub const FORMATS: &[Format] = &[
-    Format {
-        name: "parquet",
-        summary: "columns, compressed; nothing is lost",
-        extensions: &["parquet"],
-        detect: trace_parquet::detect,
-        read: Some(trace_parquet::read),
-        read_parts: None,
-        write: Some(|trace, mut out| trace_parquet::write(trace, &mut out)),
-        write_files: None,
-    },
-    Format {
-        name: "perfetto",
-        summary: "for ui.perfetto.dev: a track for each layer, flows from calls to requests",
-        extensions: &["pftrace", "perfetto-trace"],
-        detect: |_, _| false,
-        read: None,
-        read_parts: None,
-        write: Some(|trace, mut out| perfetto::write(trace, &mut out)),
-        write_files: None,
-    },
-    Format {
-        name: "csv",
-        summary: "a line for each record; nothing is lost",
-        extensions: &["csv"],
-        detect: trace_csv::detect,
-        read: Some(trace_csv::read),
-        read_parts: None,
-        write: Some(|trace, mut out| trace_csv::write(trace, &mut out)),
-        write_files: None,
-    },
-    Format {
-        name: "iolog",
-        summary: "fio's list of calls, version 3",
-        extensions: &["iolog"],
-        detect: iolog::detect,
-        read: Some(iolog::read),
-        read_parts: None,
-        write: Some(|trace, mut out| iolog::write(trace, iowhy_fio::iolog::Version::Three, &mut out)),
-        write_files: None,
-    },
-    Format {
-        name: "iolog2",
-        summary: "fio's list of calls, version 2",
-        extensions: &[],
-        detect: |_, _| false,
-        read: None,
-        read_parts: None,
-        write: Some(|trace, mut out| iolog::write(trace, iowhy_fio::iolog::Version::Two, &mut out)),
-        write_files: None,
-    },
-    Format {
-        name: "blktrace",
-        summary: "blktrace's records, a file for each CPU or one with all, for blkparse and btt",
-        extensions: &["blktrace"],
-        detect: blktrace::detect,
-        read: None,
-        read_parts: Some(blktrace::read_parts),
-        write: Some(|trace, mut out| blktrace::write_merged(trace, &mut out).map(|_| ())),
-        write_files: Some(|trace, prefix, create| {
-            blktrace::write(trace, prefix, create).map(|written| written.left_out)
-        }),
-    },
-    Format {
-        name: "blkparse",
-        summary: "text as blkparse prints it",
-        extensions: &["blkparse"],
-        detect: blkparse::detect,
-        read: Some(blkparse::read),
-        read_parts: None,
-        write: Some(|trace, out| blkparse::write(trace, &blkparse::Options::default(), out).map(|_| ())),
-        write_files: None,
-    },
-    Format {
-        name: "tracefs",
-        summary: "text as in /sys/kernel/tracing/trace; that of trace-cmd and perf script is read, too",
-        extensions: &["trace", "txt"],
-        detect: tracefs_text::detect,
-        read: Some(tracefs_text::read),
-        read_parts: None,
-        write: Some(|trace, mut out| tracefs_text::write(trace, &mut out)),
-        write_files: None,
-    },
+pub const FORMATS: &[&Format] = &[
+    &trace_parquet::FORMAT,
+    &perfetto::FORMAT,
+    &trace_csv::FORMAT,
+    &iolog::FORMAT,
+    &iolog::FORMAT_2,
+    &blktrace::FORMAT,
+    &blkparse::FORMAT,
+    &tracefs_text::FORMAT,
 ];
 
 /// The form of this name.
 pub fn format(name: &str) -> Option<&'static Format> {
-    FORMATS.iter().find(|format| format.name == name)
+    FORMATS.iter().find(|format| format.name == name).copied()
 }
 
 /// The form that the name of a file to write asks for by its end.
 pub fn format_of_name(file: &str) -> Option<&'static Format> {
     let end = |end: &&str| file.len() > end.len() + 1 && file.ends_with(&format!(".{end}"));
-    FORMATS.iter().find(|format| format.write.is_some() && format.extensions.iter().any(end))
+    FORMATS.iter().find(|format| format.extensions.iter().any(end)).copied()
 }
 
 /// The form of a file that there is.
 pub fn detect(name: &str, bytes: &[u8]) -> Option<&'static Format> {
-    FORMATS.iter().find(|format| (format.read.is_some() || format.read_parts.is_some()) && (format.detect)(name, bytes))
+    let fits = |format: &&&Format| format.is_read() && (format.detect)(name, bytes);
+    FORMATS.iter().find(fits).copied()
 }
 
 /// Reads the trace that is in these bytes, in whatever form.
@@ -172,11 +138,7 @@ pub fn read(name: &str, bytes: &[u8], problems: &mut Problems) -> Option<Trace> 
         problems.push(unknown(name));
         return None;
     };
-    let found = match (format.read, format.read_parts) {
-        (Some(read), _) => read(name, bytes, problems),
-        (None, Some(read)) => read(&[Part { name, bytes }], problems),
-        (None, None) => None,
-    };
+    let found = format.read_one(name, bytes, problems);
     found.map(|trace| plausible(name, trace, problems))
 }
 
@@ -228,12 +190,12 @@ pub fn load(path: &Path, problems: &mut Problems) -> Option<Trace> {
         problems.push(unknown(&name));
         return None;
     };
-    let found = if let Some(read) = format.read_parts {
+    let found = if let Reading::Parts(read) = format.read {
         let parts: Vec<Part<'_>> = files.iter().map(|(name, bytes)| Part { name, bytes }).collect();
         read(&parts, problems)
     } else {
         let (name, bytes) = files.iter().find(|(known, _)| *known == name).unwrap_or(&files[0]);
-        format.read.and_then(|read| read(name, bytes, problems))
+        format.read_one(name, bytes, problems)
     };
     found.map(|trace| plausible(&name, trace, problems))
 }
@@ -267,7 +229,8 @@ fn numbered(path: &Path) -> Vec<std::path::PathBuf> {
 }
 
 fn unknown(name: &str) -> Problem {
-    let names: Vec<&str> = FORMATS.iter().filter(|format| format.read.is_some()).map(|format| format.name).collect();
+    let names: Vec<&str> =
+        FORMATS.iter().filter(|format| matches!(format.read, Reading::One(_))).map(|format| format.name).collect();
     Problem::error(format!("`{name}` is no trace in a form that is known"))
         .at(Span::whole(name))
         .help(format!("one of {}", names.join(", ")))

@@ -17,16 +17,12 @@ pub(super) struct Crate {
 #[derive(Default)]
 struct Module {
     file: String,
-    lines: usize,
+    /// The first sentence of its head.
+    about: String,
     /// Paths within the crate, with lines.
     named: Vec<(Vec<String>, usize)>,
     /// Names that stand for other paths of the crate.
     aliases: BTreeMap<String, Vec<String>>,
-}
-
-/// A module with all below it.
-pub(super) struct Room {
-    pub(super) lines: usize,
 }
 
 impl Crate {
@@ -39,20 +35,18 @@ impl Crate {
         Ok(Self { name: name.to_owned(), uses, modules })
     }
 
-    pub(super) fn nr_files(&self) -> usize {
-        self.modules.values().filter(|module| module.lines > 0).count()
-    }
-
     /// Names of the modules right below `parent`.
     pub(super) fn children(&self, parent: &[String]) -> Vec<String> {
         let below = self.modules.keys().filter(|path| path.len() == parent.len() + 1 && path.starts_with(parent));
         below.filter_map(|path| path.last().cloned()).collect()
     }
 
-    /// The room `name` at the top of the crate.
-    pub(super) fn whole(&self, name: &str) -> Room {
-        let below = self.modules.iter().filter(|(path, _)| path.first().is_some_and(|first| first == name));
-        Room { lines: below.map(|(_, module)| module.lines).sum() }
+    /// Rooms at the top of the crate with the first sentence of each, users before what they use.
+    pub(super) fn rooms(&self) -> impl Iterator<Item = (String, &str)> {
+        self.levels().into_iter().flatten().map(|name| {
+            let about = self.modules.get(std::slice::from_ref(&name)).map_or("", |module| &module.about);
+            (name, about)
+        })
     }
 
     /// What the children of `parent` use of one another.
@@ -88,8 +82,8 @@ impl Crate {
         path
     }
 
-    /// Rooms at the top of the crate, users before what they use.
-    pub(super) fn levels(&self) -> Vec<Vec<String>> {
+    /// Names of the rooms at the top, users before what they use.
+    fn levels(&self) -> Vec<Vec<String>> {
         let arrows = self.arrows(&[]);
         let mut left: BTreeSet<String> = self.children(&[]).into_iter().collect();
         let mut levels = Vec::new();
@@ -119,7 +113,7 @@ fn read(
     let parsed = syn::parse_file(&text).map_err(|error| format!("{}: {error}", file.display()))?;
     let shown = file.strip_prefix(crate::root()).unwrap_or(file).display().to_string();
     let mut visitor = Visitor { path: path.to_vec(), module: Module { file: shown, ..Module::default() } };
-    visitor.module.lines = text.lines().count();
+    visitor.module.about = first_sentence(&text);
     visitor.visit_file(&parsed);
     modules.insert(path.to_vec(), visitor.module);
     for item in &parsed.items {
@@ -134,6 +128,15 @@ fn read(
         read(&file, &below, &[path, &[name]].concat(), modules)?;
     }
     Ok(())
+}
+
+/// The first sentence of the comment at the head of a file.
+fn first_sentence(text: &str) -> String {
+    let head: Vec<&str> = text.lines().map_while(|line| line.strip_prefix("//!")).map(str::trim).collect();
+    let paragraph = head.split(|line| line.is_empty()).next().unwrap_or_default().join(" ");
+    let end = paragraph.find(". ").unwrap_or(paragraph.trim_end_matches([':', '.']).len());
+    // A bar would end the cell, and links lead nowhere from there.
+    paragraph[..end].replace('|', "\\|").replace("[`", "`").replace("`]", "`")
 }
 
 fn is_test(attributes: &[syn::Attribute]) -> bool {

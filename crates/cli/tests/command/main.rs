@@ -376,22 +376,6 @@ fn the_run_in_the_readme_is_fresh() {
 }
 
 #[test]
-fn the_code_map_names_every_module() {
-    let map = fs::read_to_string(root().join("docs/ARCHITECTURE.md")).expect("the page is there");
-    for krate in ["stack", "lab"] {
-        let source = root().join(format!("crates/{krate}/src"));
-        for folder in [source.clone(), source.join("sim")] {
-            for entry in fs::read_dir(&folder).into_iter().flatten() {
-                let path = entry.expect("an entry").path();
-                let name = path.strip_prefix(&source).expect("below the source").with_extension("");
-                let is_module = path.extension().is_some_and(|extension| extension == "rs") && name != Path::new("lib");
-                assert!(!is_module || map.contains(&format!("`{}`", name.display())), "{krate}: {}", name.display());
-            }
-        }
-    }
-}
-
-#[test]
 fn a_reader_that_leaves_is_no_failure() {
     for line in ["models --json", "sysbench fileio help", "incident list"] {
         let mut child = Command::new(env!("CARGO_BIN_EXE_iowhy"))

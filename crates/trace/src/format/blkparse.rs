@@ -32,8 +32,19 @@ mod summary;
 #[cfg(test)]
 mod tests;
 
+use super::{Format, Reading, Writing};
 pub use parse::{detect, parse, read};
 pub use summary::Summary;
+
+/// The form.
+pub const FORMAT: Format = Format {
+    name: "blkparse",
+    summary: "text as blkparse prints it",
+    extensions: &["blkparse"],
+    detect,
+    read: Reading::One(read),
+    write: Writing::One(|trace, out| write(trace, &Options::default(), out).map(|_| ())),
+};
 
 /// Bytes that are collected before they are written.
 const FLUSH_AT: usize = 64 << 10;

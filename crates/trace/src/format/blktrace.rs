@@ -40,7 +40,21 @@ pub mod write;
 #[cfg(test)]
 pub(super) mod tests;
 
+use super::{Format, Reading, Writing};
 pub use write::{Written, write, write_merged};
+
+/// The form.
+pub const FORMAT: Format = Format {
+    name: "blktrace",
+    summary: "blktrace's records, a file for each CPU or one with all, for blkparse and btt",
+    extensions: &["blktrace"],
+    detect,
+    read: Reading::Parts(read_parts),
+    write: Writing::Parts(
+        |trace, mut out| write_merged(trace, &mut out).map(|_| ()),
+        |trace, prefix, create| write(trace, prefix, create).map(|written| written.left_out),
+    ),
+};
 
 /// Bytes of a record.
 pub const RECORD_BYTES: usize = 48;

@@ -10,7 +10,28 @@ use iowhy_stack::trace::{Dev, Inode, Record, Rwbs, Seen, Trace};
 use iowhy_stack::units::{Nanos, PAGE_BYTES, SECTOR_BYTES};
 use iowhy_text::diagnose::Problems;
 
+use super::{Format, Reading, Writing};
 use crate::join::{Who, join};
+
+/// The form.
+pub const FORMAT: Format = Format {
+    name: "iolog",
+    summary: "fio's list of calls, version 3",
+    extensions: &["iolog"],
+    detect,
+    read: Reading::One(read),
+    write: Writing::One(|trace, mut out| write(trace, Version::Three, &mut out)),
+};
+
+/// The form.
+pub const FORMAT_2: Format = Format {
+    name: "iolog2",
+    summary: "fio's list of calls, version 2",
+    extensions: &[],
+    detect: |_, _| false,
+    read: Reading::Never,
+    write: Writing::One(|trace, mut out| write(trace, Version::Two, &mut out)),
+};
 
 /// Whether a file of this name that begins with these bytes is a log.
 pub(super) fn detect(_name: &str, bytes: &[u8]) -> bool {

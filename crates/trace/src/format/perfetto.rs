@@ -23,8 +23,19 @@ use iowhy_stack::trace::{Rwbs, Seen, Trace};
 use iowhy_stack::units::Nanos;
 use prost::Message;
 
+use super::{Format, Reading, Writing};
 use crate::join::{Joined, Who, join};
 use crate::row::{op_word, rwbs_letters};
+
+/// The form.
+pub const FORMAT: Format = Format {
+    name: "perfetto",
+    summary: "for ui.perfetto.dev: a track for each layer, flows from calls to requests",
+    extensions: &["pftrace", "perfetto-trace"],
+    detect: |_, _| false,
+    read: Reading::Never,
+    write: Writing::One(|trace, mut out| write(trace, &mut out)),
+};
 
 /// `perfetto.protos.TracePacket`.
 #[derive(Clone, PartialEq, Message)]

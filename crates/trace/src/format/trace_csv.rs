@@ -10,8 +10,19 @@ use std::io::{self, Write};
 
 use iowhy_stack::trace::{Dev, Inode, Trace};
 
+use super::{Format, Reading, Writing};
 use crate::row::{self, KINDS, NR_NUMBERS, NUMBERS, OP, RWBS, Row, TEXTS, rwbs_letters, rwbs_of};
 use iowhy_text::diagnose::{Problem, Problems, Span};
+
+/// The form.
+pub const FORMAT: Format = Format {
+    name: "csv",
+    summary: "a line for each record; nothing is lost",
+    extensions: &["csv"],
+    detect,
+    read: Reading::One(read),
+    write: Writing::One(|trace, mut out| write(trace, &mut out)),
+};
 
 /// Mistakes are told one by one up to this number.
 const MAX_TOLD: usize = 10;

@@ -33,9 +33,20 @@ use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
 use prost::bytes::Bytes;
 
+use super::{Format, Reading, Writing};
 use crate::row::{KINDS, NR_NUMBERS, NUMBERS, OP, RWBS, Row, TEXTS, op_number, op_numbered, op_of, op_word};
 use crate::row::{rwbs_letters, rwbs_of};
 use iowhy_text::diagnose::{Problem, Problems};
+
+/// The form.
+pub const FORMAT: Format = Format {
+    name: "parquet",
+    summary: "columns, compressed; nothing is lost",
+    extensions: &["parquet"],
+    detect,
+    read: Reading::One(read),
+    write: Writing::One(|trace, mut out| write(trace, &mut out)),
+};
 
 /// Rows in a group of rows.
 const GROUP_ROWS: usize = 1 << 17;

@@ -20,8 +20,19 @@ use iowhy_stack::event::Op;
 use iowhy_stack::trace::{Dev, Extent, Inode, RaInput, Record, Rwbs, Seen, Trace};
 use iowhy_stack::units::{Nanos, PAGE_BYTES, SECTOR_BYTES, Sector};
 
+use super::{Format, Reading, Writing};
 use crate::row::{rwbs_letters, rwbs_of};
 use iowhy_text::diagnose::{Problem, Problems, Span};
+
+/// The form.
+pub const FORMAT: Format = Format {
+    name: "tracefs",
+    summary: "text as in /sys/kernel/tracing/trace; that of trace-cmd and perf script is read, too",
+    extensions: &["trace", "txt"],
+    detect,
+    read: Reading::One(read),
+    write: Writing::One(|trace, mut out| write(trace, &mut out)),
+};
 
 /// Mistakes are told one by one up to this number.
 const MAX_TOLD: usize = 10;
