@@ -254,7 +254,7 @@ impl Input {
 
 /// A text file; what is none is a problem.
 pub(crate) fn load(name: &str, problems: &mut Problems) -> Option<String> {
-    crate::run::load_up_to(name, iowhy_text::input::TEXT)
+    crate::run::load(name)
         .map_err(|error| {
             let help = "with --samples the words are names of files; without it, of runs in the store";
             problems.push(Problem::error(format!("`{name}` cannot be read: {error}")).help(help));

@@ -13,14 +13,13 @@ use iowhy_text::input;
 
 use crate::output::{self, Exit};
 
-/// A job file, or standard input.
+/// A text file, or standard input. Logs may be long; what is neither a file nor standard input may have no end.
 pub(crate) fn load(name: &str) -> Result<String, String> {
-    load_up_to(name, input::JOB)
-}
-
-/// A text of at most as many bytes, or standard input.
-pub(crate) fn load_up_to(name: &str, most: u64) -> Result<String, String> {
-    let text = if name == "-" { input::standard(most) } else { input::text(Path::new(name), most) };
+    let path = Path::new(name);
+    let text = match name {
+        "-" => input::standard(input::TEXT),
+        _ => input::text(path, if path.is_file() { input::TEXT } else { input::JOB }),
+    };
     text.map_err(|error| error.to_string())
 }
 

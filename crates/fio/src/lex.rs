@@ -218,10 +218,10 @@ impl Lexer<'_, '_> {
         }
         self.includes += 1;
         let relative = line.file.as_deref().and_then(|file| file.rfind('/').map(|slash| &file[..=slash]));
-        let loaded = (self.world.load)(name).map(|text| (name.to_owned(), text)).or_else(|error| {
+        let loaded = self.world.job(name).map(|text| (name.to_owned(), text)).or_else(|error| {
             let Some(folder) = relative else { return Err(error) };
             let name = format!("{folder}{name}");
-            (self.world.load)(&name).map(|text| (name, text)).map_err(|_| error)
+            self.world.job(&name).map(|text| (name, text)).map_err(|_| error)
         });
         match loaded {
             Ok((name, text)) => self.file(&Arc::from(name), &text, depth + 1),

@@ -22,6 +22,7 @@ pub use job::{FioJob, Written};
 pub use lex::Place;
 
 use iowhy_text::diagnose::{Problem, Problems, Span};
+use iowhy_text::input;
 use lex::RawSection;
 
 /// What a job file can see of the machine: other files, the environment and three numbers.
@@ -39,6 +40,14 @@ pub struct World<'a> {
     pub cpus: u64,
     /// Jobs are for the running kernel rather than for the simulator: what is told about options differs.
     pub live: bool,
+}
+
+impl World<'_> {
+    /// The text of a job file: at most [`input::JOB`] bytes.
+    pub(crate) fn job(&self, name: &str) -> Result<String, String> {
+        let text = (self.load)(name)?;
+        if text.len() as u64 > input::JOB { Err(input::longer(input::JOB).to_string()) } else { Ok(text) }
+    }
 }
 
 impl World<'static> {
@@ -88,7 +97,7 @@ pub fn parse_files<S: AsRef<str>>(names: &[S], world: &World<'_>, problems: &mut
 fn load<S: AsRef<str>>(names: &[S], world: &World<'_>, sections: &mut Vec<RawSection>, problems: &mut Problems) {
     for (index, name) in names.iter().enumerate() {
         let name = name.as_ref();
-        match (world.load)(name) {
+        match world.job(name) {
             Ok(text) => {
                 let from = sections.len();
                 sections.extend(lex::sections(name, &text, world, problems));

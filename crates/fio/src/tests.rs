@@ -470,3 +470,35 @@ proptest! {
         prop_assert_eq!(typed, read);
     }
 }
+
+#[test]
+fn jobs_are_short_and_their_logs_need_not_be() {
+    let comment = format!("; {}\n", "x".repeat(120));
+    let long = comment.repeat((iowhy_text::input::JOB as usize).div_ceil(comment.len()));
+    let log = format!("fio version 2 iolog\n/x add\n/x open\n{}/x close\n", "/x read 0 4096\n".repeat(1_200_000));
+    let load = |name: &str| match name {
+        "long.fio" => Ok(long.clone()),
+        "short.fio" => Ok("[a]\nread_iolog=log\n".to_owned()),
+        "include.fio" => Ok("[a]\ninclude long.fio\n".to_owned()),
+        _ => Ok(log.clone()),
+    };
+    let world = World { load: &load, ..World::empty() };
+    for (name, fits) in [("short.fio", true), ("long.fio", false), ("include.fio", false)] {
+        let mut problems = Problems::default();
+        let file = parse_files(&[name], &world, &mut problems);
+        assert_eq!(file.is_some(), fits, "{name}: {}", problems.render());
+        assert_eq!(problems.render().contains("longer than 16MiB"), !fits, "{name}: {}", problems.render());
+    }
+    assert!(log.len() as u64 > iowhy_text::input::JOB);
+    let replay = crate::job::Replay {
+        logs: vec!["log".to_owned()],
+        no_stall: true,
+        redirect: None,
+        scale: 1,
+        align: 0,
+        time_scale: 100,
+        skip: Vec::new(),
+    };
+    let mut problems = Problems::default();
+    assert!(crate::iolog::load(&replay, 0, world.load, &mut problems).is_some(), "{}", problems.render());
+}

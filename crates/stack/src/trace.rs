@@ -306,6 +306,28 @@ pub enum Seen {
     },
 }
 
+/// The extent of what is seen, by reference of either kind.
+macro_rules! extent_of {
+    ($seen:expr) => {
+        match $seen {
+            Seen::Queue(extent)
+            | Seen::GetRequest(extent)
+            | Seen::Sleep(extent)
+            | Seen::BackMerge(extent)
+            | Seen::FrontMerge(extent)
+            | Seen::MergeRequests(extent)
+            | Seen::Insert(extent)
+            | Seen::Issue(extent)
+            | Seen::Requeue(extent)
+            | Seen::Bounce(extent)
+            | Seen::Complete { extent, .. }
+            | Seen::Split { extent, .. }
+            | Seen::Remap { extent, .. } => Some(extent),
+            _ => None,
+        }
+    };
+}
+
 impl Seen {
     /// The file it is about, if it is about the pages of one.
     pub fn file(&self) -> Option<Inode> {
@@ -325,7 +347,7 @@ impl Seen {
     /// Brings places and lengths within what a file or device can have, so that sums of them fit; whether one was
     /// beyond it. Programs do ask for such (`pread` at -1), and damaged traces tell of them.
     pub fn bound(&mut self) -> bool {
-        match self {
+        let own = match self {
             Seen::CallStart { offset, len_bytes, .. } => {
                 at_most(len_bytes, BYTES) | offset.as_mut().is_some_and(|offset| at_most(offset, BYTES))
             }
@@ -345,48 +367,20 @@ impl Seen {
                 at_most(index, PAGES) | at_most(order, LARGEST_ORDER)
             }
             Seen::Fault { index, .. } => at_most(index, PAGES),
-            Seen::Split { extent, rest } => at_most(&mut extent.sector, SECTORS) | at_most(rest, SECTORS),
-            Seen::Remap { extent, from_sector, .. } => {
-                at_most(&mut extent.sector, SECTORS) | at_most(from_sector, SECTORS)
-            }
-            Seen::Queue(extent)
-            | Seen::GetRequest(extent)
-            | Seen::Sleep(extent)
-            | Seen::BackMerge(extent)
-            | Seen::FrontMerge(extent)
-            | Seen::MergeRequests(extent)
-            | Seen::Insert(extent)
-            | Seen::Issue(extent)
-            | Seen::Requeue(extent)
-            | Seen::Bounce(extent)
-            | Seen::Complete { extent, .. } => at_most(&mut extent.sector, SECTORS),
-            Seen::Plug { .. }
-            | Seen::Unplug { .. }
-            | Seen::Switch { .. }
-            | Seen::Wake { .. }
-            | Seen::Message { .. }
-            | Seen::Other { .. } => false,
-        }
+            Seen::Split { rest, .. } => at_most(rest, SECTORS),
+            Seen::Remap { from_sector, .. } => at_most(from_sector, SECTORS),
+            _ => false,
+        };
+        own | self.extent_mut().is_some_and(|extent| at_most(&mut extent.sector, SECTORS))
     }
 
     /// The sectors it is about, if it is about a bio or a request.
     pub fn extent(&self) -> Option<&Extent> {
-        match self {
-            Seen::Queue(extent)
-            | Seen::GetRequest(extent)
-            | Seen::Sleep(extent)
-            | Seen::BackMerge(extent)
-            | Seen::FrontMerge(extent)
-            | Seen::MergeRequests(extent)
-            | Seen::Insert(extent)
-            | Seen::Issue(extent)
-            | Seen::Requeue(extent)
-            | Seen::Bounce(extent)
-            | Seen::Complete { extent, .. }
-            | Seen::Split { extent, .. }
-            | Seen::Remap { extent, .. } => Some(extent),
-            _ => None,
-        }
+        extent_of!(self)
+    }
+
+    fn extent_mut(&mut self) -> Option<&mut Extent> {
+        extent_of!(self)
     }
 }
 

@@ -28,7 +28,8 @@ pub fn bytes(path: &Path, most: u64) -> Result<Vec<u8>> {
     whole(std::fs::File::open(path)?, found.len(), most)
 }
 
-fn longer(most: u64) -> Error {
+/// What is said of an input that is longer than `most` bytes.
+pub fn longer(most: u64) -> Error {
     Error::other(format!("it is longer than {}", crate::size(most)))
 }
 

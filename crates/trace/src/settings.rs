@@ -70,6 +70,11 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// The setting `key` of `place`.
+    pub fn get(&self, place: &str, key: &str) -> Option<&str> {
+        self.values.get(&(place.to_owned(), key.to_owned())).map(String::as_str)
+    }
+
     /// Of a trace.
     pub fn of(trace: &Trace) -> Settings {
         let mut all = Settings::default();

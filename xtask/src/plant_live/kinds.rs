@@ -73,9 +73,7 @@ impl Kind {
 
     /// The first program that is missing.
     pub(super) fn missing(&self) -> Option<&str> {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let found = |name: &&String| std::env::split_paths(&path).any(|folder| folder.join(name).is_file());
-        self.needs.iter().find(|name| !found(name)).map(String::as_str)
+        self.needs.iter().find(|name| !crate::steps::is_installed(name)).map(String::as_str)
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the answers are worth, once the labels are open.
 
+use iowhy_why::certainty::{WORDS, Word};
 use serde_json::{Value, json};
 
 use super::kinds::Kind;
@@ -47,8 +48,6 @@ impl Worth {
 const LEAST_SLOWER: f64 = 1.1;
 /// A headline against the clock is one by more than this.
 const CLOCK: f64 = 0.02;
-/// Words of a finding, by its confidence.
-pub(super) const WORDS: [(&str, f64); 3] = [("almost certain", 0.9), ("likely", 0.75), ("possible", 0.0)];
 
 /// A case with its answer.
 pub(super) struct Scored<'t> {
@@ -106,7 +105,8 @@ impl Scored<'_> {
     /// A first finding that is neither the cause nor near it, said as if there were no doubt; whatever the verdict.
     pub(super) fn sure_and_wrong(&self) -> bool {
         let near = |first: &String| self.kind.right.contains(first) || self.kind.half.contains(first);
-        self.found.first().is_some_and(|first| !near(first)) && self.confidence.is_some_and(|sure| sure >= WORDS[0].1)
+        self.found.first().is_some_and(|first| !near(first))
+            && self.confidence.is_some_and(|sure| sure >= WORDS[0].from)
     }
 
     /// Called faster or slower, rightly or not.
@@ -220,7 +220,7 @@ impl Score<'_> {
     pub(super) fn reliability(&self) -> Vec<Reliability> {
         let mut above = f64::INFINITY;
         let mut table = Vec::new();
-        for (word, least) in WORDS {
+        for Word { word, from: least, .. } in WORDS {
             let said = |case: &&Scored<'_>| {
                 case.worth != Some(Worth::NoEffect) && case.confidence.is_some_and(|sure| sure >= least && sure < above)
             };

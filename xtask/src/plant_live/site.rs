@@ -219,17 +219,13 @@ impl Drop for Beside {
 fn busy() -> Result<f64, String> {
     let now = || {
         let text = std::fs::read_to_string("/proc/stat").map_err(|error| format!("/proc/stat: {error}"))?;
-        let line = text.lines().next().unwrap_or_default();
-        let ticks: Vec<u64> = line.split_whitespace().skip(1).filter_map(|word| word.parse().ok()).collect();
-        // Idle, and waiting for I/O.
-        let idle: u64 = ticks.iter().skip(3).take(2).sum();
-        Ok::<_, String>((ticks.iter().take(8).sum::<u64>(), idle))
+        iowhy_live::machine::cpu_time(&text).ok_or_else(|| "/proc/stat has no line of all processors".to_owned())
     };
-    let (all, idle) = now()?;
+    let before = now()?;
     std::thread::sleep(Duration::from_millis(60));
-    let (all_after, idle_after) = now()?;
-    let all = all_after.saturating_sub(all).max(1) as f64;
-    Ok(1.0 - idle_after.saturating_sub(idle) as f64 / all)
+    let after = now()?;
+    let all = after.total.saturating_sub(before.total).max(1) as f64;
+    Ok(1.0 - after.idle.saturating_sub(before.idle) as f64 / all)
 }
 
 fn said_variables(file: &Path, variables: &mut Variables) -> Result<(), String> {

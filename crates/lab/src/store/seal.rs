@@ -92,6 +92,16 @@ pub struct Checked {
     pub repaired: bool,
 }
 
+/// What a look at everything has found.
+struct Look {
+    checked: Checked,
+    /// Runs whose rows are whole.
+    runs: Vec<StoredRun>,
+    /// Hashes of data files that are not what their name says.
+    broken: Vec<String>,
+    calibrations_are_whole: bool,
+}
+
 impl Store {
     fn damaged(&self, what: String) -> StoreError {
         StoreError::Damaged { path: self.database_path(), what }
@@ -126,8 +136,14 @@ impl Store {
     /// # Errors
     /// If the store cannot be read at all.
     pub fn check(&self) -> Result<Checked, StoreError> {
+        self.look().map(|look| look.checked)
+    }
+
+    fn look(&self) -> Result<Look, StoreError> {
         let mut checked = Checked::default();
-        let damage = [self.check_structure(true), self.check_calibrations()];
+        let calibrations = self.check_calibrations();
+        let calibrations_are_whole = calibrations.is_ok();
+        let damage = [self.check_structure(true), calibrations];
         checked.damage.extend(damage.into_iter().filter_map(Result::err).map(|error| error.to_string()));
         let (runs, broken) = self.sound_runs()?;
         checked.runs = runs.len() + broken.len();
@@ -139,12 +155,14 @@ impl Store {
         hashes.sort_unstable();
         hashes.dedup_by(|one, other| one.0 == other.0);
         checked.files = hashes.len();
+        let mut broken = Vec::new();
         for (hash, run) in hashes {
             if let Err(error) = self.verify(hash) {
                 checked.damage.push(format!("run {run}: {error}"));
+                broken.push(hash.to_owned());
             }
         }
-        Ok(checked)
+        Ok(Look { checked, runs, broken, calibrations_are_whole })
     }
 
     /// Puts aside what is damaged, and keeps what is whole.
@@ -152,7 +170,7 @@ impl Store {
     /// # Errors
     /// If the store cannot be read or written.
     pub fn repair(self) -> Result<Checked, StoreError> {
-        let mut checked = self.check()?;
+        let Look { mut checked, runs, broken, calibrations_are_whole } = self.look()?;
         if checked.damage.is_empty() {
             return Ok(checked);
         }
@@ -160,13 +178,12 @@ impl Store {
             let path = path.to_owned();
             move |source| StoreError::File { action, path, source }
         };
-        let (runs, _) = self.sound_runs()?;
         let aside = self.directory().join(DAMAGED);
         fs::create_dir_all(&aside).map_err(io("make the directory", &aside))?;
-        for file in runs.iter().flat_map(|run| &run.files) {
-            let path = self.data_path(&file.hash);
-            if path.exists() && self.verify(&file.hash).is_err() {
-                let to = aside.join(format!("{}.parquet", file.hash));
+        for hash in broken {
+            let path = self.data_path(&hash);
+            if path.exists() {
+                let to = aside.join(format!("{hash}.parquet"));
                 fs::rename(&path, &to).map_err(io("put aside", &path))?;
             }
         }
@@ -174,7 +191,7 @@ impl Store {
         let _ = fs::remove_dir_all(&rebuilt);
         let new = Store::open(&rebuilt)?;
         new.take_rows(&runs, &mut super::Merged::default())?;
-        if self.check_calibrations().is_ok() {
+        if calibrations_are_whole {
             new.take_calibrations(&self, &mut super::Merged::default())?;
         }
         let (directory, old) = (self.directory().to_owned(), self.database_path());

@@ -15,17 +15,14 @@ pub(super) fn setting(delta: &Delta<'_>, picks: impl Fn(&str) -> bool) -> Vec<(S
 pub(super) fn limit_of_readahead(side: &Side) -> Option<u64> {
     let of = side.settings.first()?;
     let limits = of.values.iter().filter(|((_, key), _)| key == "read_ahead_kb");
-    let disk = of.values.get(&("recording".to_owned(), "disk".to_owned()));
+    let disk = of.get("recording", "disk");
     let mut limits = limits.filter(|((name, _), _)| disk.is_none_or(|disk| disk == name));
     limits.next().and_then(|(_, value)| value.parse().ok())
 }
 
 /// Both sides are one recording of the same command line.
 pub(super) fn typed_alike(delta: &Delta<'_>) -> bool {
-    let words = |side: &Side| {
-        let of = side.settings.first()?;
-        of.values.get(&("command".to_owned(), "words".to_owned())).cloned()
-    };
+    let words = |side: &Side| side.settings.first()?.get("command", "words").map(str::to_owned);
     let each_one = delta.fast.runs.len() < 2 && delta.slow.runs.len() < 2;
     each_one && words(delta.fast).is_some() && words(delta.fast) == words(delta.slow)
 }

@@ -41,7 +41,7 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     let fuse = fuse.iter().find(|(_, [fast, slow])| slow.contains("fuse") && !fast.contains("fuse"));
     let disks = |side: &crate::Side| {
         let of = side.settings.first()?;
-        let name = of.values.get(&("recording".to_owned(), "disk".to_owned())).cloned();
+        let name = of.get("recording", "disk").map(str::to_owned);
         let buffered = |((disk, key), dio): (&(String, String), &String)| {
             key == "loop.dio" && dio == "0" && Some(disk) == name.as_ref()
         };
