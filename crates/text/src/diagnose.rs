@@ -133,12 +133,15 @@ impl Problems {
 
 /// The names nearest to `word`, nearest first: at most five, and only those that could be a slip of it.
 pub fn nearest<S: AsRef<str>>(word: &str, accepted: impl IntoIterator<Item = S>) -> Vec<String> {
-    let lower = word.to_lowercase();
+    // Insertions, deletions, substitutions and swaps of neighbours; nobody types words that are longer.
+    let short = |text: &str| text.to_lowercase().chars().take(64).collect::<String>();
+    let distance = strsim::osa_distance;
+    let lower = short(word);
     let limit = (lower.chars().count() / 3).clamp(2, 6);
     let mut found: Vec<(usize, String)> = Vec::new();
     for name in accepted {
         let name = name.as_ref();
-        let candidate = name.to_lowercase();
+        let candidate = short(name);
         // `elevator.slice_idle_ms` is what somebody meant who typed `slice_idle`.
         let last = candidate.rsplit('.').next().unwrap_or(&candidate);
         let contained = lower.len() >= 3 && (candidate.contains(&lower) || lower.contains(last) && last.len() >= 4);
@@ -162,40 +165,9 @@ pub fn nearest<S: AsRef<str>>(word: &str, accepted: impl IntoIterator<Item = S>)
     found.into_iter().filter(|(far, _)| *far <= best + 1).take(5).map(|(_, name)| name).collect()
 }
 
-/// Insertions, deletions, substitutions and swaps of neighbours that turn one word into the other.
-fn distance(a: &str, b: &str) -> usize {
-    let a: Vec<char> = a.chars().take(64).collect();
-    let b: Vec<char> = b.chars().take(64).collect();
-    let mut before: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=b.len()).collect();
-    for i in 1..=a.len() {
-        let mut row = vec![i];
-        for j in 1..=b.len() {
-            let same = usize::from(a[i - 1] != b[j - 1]);
-            let mut best = (last[j] + 1).min(row[j - 1] + 1).min(last[j - 1] + same);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                best = best.min(before[j - 2] + 1);
-            }
-            row.push(best);
-        }
-        before = std::mem::replace(&mut last, row);
-    }
-    last[b.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn distances_count_slips_of_the_keyboard() {
-        for (a, b, expected) in
-            [("", "abc", 3), ("cfq", "cfq", 0), ("cqf", "cfq", 1), ("deadlin", "deadline", 1), ("as", "noop", 4)]
-        {
-            assert_eq!(distance(a, b), expected, "{a} -> {b}");
-            assert_eq!(distance(b, a), expected, "{b} -> {a}");
-        }
-    }
 
     #[test]
     fn the_nearest_names_come_first_and_strangers_not_at_all() {
