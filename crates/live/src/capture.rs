@@ -22,9 +22,11 @@ mod decode;
 mod events;
 mod format;
 mod instance;
+mod letters;
 mod opened;
 mod reader;
 mod ring;
+mod shape;
 #[cfg(test)]
 mod tests;
 
@@ -40,10 +42,10 @@ use iowhy_stack::units::Nanos;
 use crate::ledger::{Guard, Ledger, LedgerError};
 use crate::machine;
 use events::{EVENTS, Place};
-use format::Shape;
 use instance::Instance;
 use opened::{Held, Opens};
 use reader::Reader;
+use shape::Shape;
 
 /// How much is looked at.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

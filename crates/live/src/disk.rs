@@ -21,6 +21,7 @@ mod front_ublk;
 mod fuse;
 mod keeper;
 mod pace;
+mod queue;
 mod server;
 mod store;
 mod vigil;
@@ -45,8 +46,8 @@ use control::{Answer, Ask, PATIENCE, Wire};
 pub use control::{Change, Counters};
 pub use fault::{Fault, Only, bytes as parse_bytes};
 pub use front::Front;
-pub use front_loop::{ELEVATOR, TUNABLES, Tunable, find_tunable};
 pub use keeper::keep;
+pub use queue::{ELEVATOR, TUNABLES, Tunable, find_tunable};
 pub use store::Losses;
 
 /// Depths that the kernel can be given, whatever the front.
@@ -225,7 +226,7 @@ impl Spec {
     /// Sets a setting of the queue in the place of any that it had. What the old scheduler was told goes with it.
     pub fn set_queue(&mut self, key: &str, value: &str) {
         let changed = key == "scheduler" && self.scheduler() != Some(value);
-        self.queue.retain(|(known, _)| known != key && !(changed && front_loop::of_scheduler(known)));
+        self.queue.retain(|(known, _)| known != key && !(changed && queue::of_scheduler(known)));
         self.queue.push((key.to_owned(), value.to_owned()));
     }
 
@@ -336,7 +337,7 @@ impl Spec {
             let less = if (1..*least).contains(&self.depth) { "; front=ublk can have fewer" } else { "" };
             found.push(format!("the kernel can have {least} to {most} requests under way, not {}{less}", self.depth));
         }
-        found.extend(self.queue.iter().filter_map(|(key, value)| front_loop::check(key, value).err()));
+        found.extend(self.queue.iter().filter_map(|(key, value)| queue::check(key, value).err()));
         let scheduler = self.scheduler().or_else(|| self.usual_scheduler().ok()).unwrap_or_default();
         for (key, _) in &self.queue {
             if let Some(tunable) = find_tunable(key).filter(|tunable| tunable.scheduler != scheduler) {

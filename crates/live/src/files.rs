@@ -16,7 +16,8 @@ use std::path::{Path, PathBuf};
 
 use iowhy_stack::rng::Rng;
 
-use crate::guard::{Seen, mark};
+use crate::guard::{Seen, size_of};
+use crate::mark;
 use crate::plan::{OpenSync, Verify};
 use crate::{plan, verify};
 
@@ -32,17 +33,6 @@ pub(crate) struct Need {
     pub data: bool,
     /// These are checked, in blocks of that length.
     pub checked: Option<(Verify, u32)>,
-}
-
-/// Size of a file or block device.
-pub(crate) fn size_of(file: &File) -> io::Result<u64> {
-    let metadata = file.metadata()?;
-    if !metadata.file_type().is_block_device() {
-        return Ok(metadata.len());
-    }
-    // SAFETY: the call takes numbers only; the descriptor's position is used by nobody else yet.
-    let end = unsafe { libc::lseek64(file.as_raw_fd(), 0, libc::SEEK_END) };
-    if end < 0 { Err(io::Error::last_os_error()) } else { Ok(end as u64) }
 }
 
 /// Why a file could not be laid out.

@@ -19,7 +19,6 @@
 //! written. Files that a verb writes (`--output`) go through [`Output`].
 
 mod device;
-pub(crate) mod mark;
 mod output;
 
 use std::collections::BTreeMap;
@@ -33,7 +32,9 @@ use iowhy_stack::job::{Job, Workload};
 use iowhy_stack::workload::Mix;
 
 use crate::machine;
+use crate::mark;
 use crate::plan::{Allow, Plan};
+pub(crate) use device::size_of;
 use device::{Surroundings, Use};
 
 pub use output::{Output, OutputError};

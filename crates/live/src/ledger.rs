@@ -16,72 +16,21 @@ mod text;
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsString};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::guard::mark;
-use crate::{machine, ublk};
+use crate::state::{c_path, io, make_state_directory, random, rename_with, trusted, user};
+use crate::{machine, mark, ublk};
+
+pub use crate::state::{LedgerError, state_directory};
 
 pub use item::{Identity, Item, State};
 pub(crate) use item::{end_process, loop_backing};
 use text::Line;
-
-/// What went wrong with a ledger, or with something that is written down in one.
-#[derive(Debug, thiserror::Error)]
-pub enum LedgerError {
-    /// A system call failed.
-    #[error("cannot {attempt} {}: {error}{advice}", path.display())]
-    Io {
-        /// What was attempted.
-        attempt: &'static str,
-        /// On what.
-        path: PathBuf,
-        /// What the system said.
-        error: io::Error,
-        /// What to try.
-        advice: &'static str,
-    },
-    /// Somebody else could write there, and so make us remove what they like.
-    #[error(
-        "{} is not a folder of this user alone; remove it, or set XDG_STATE_HOME to a folder of your own", .0.display()
-    )]
-    Untrusted(PathBuf),
-    /// Something is mounted there already.
-    #[error("{} is a mount point already", .0.display())]
-    Mounted(PathBuf),
-    /// It could not be undone; the entry stays for the next start.
-    #[error("cannot undo: {item}: {reason}; `iowhy doctor --fix` tries again")]
-    Undo {
-        /// What.
-        item: String,
-        /// Why.
-        reason: String,
-    },
-}
-
-/// For `map_err`: what was attempted, on what, what to try.
-fn io(attempt: &'static str, path: &Path, advice: &'static str) -> impl FnOnce(io::Error) -> LedgerError {
-    let path = path.to_owned();
-    move |error| LedgerError::Io { attempt, path, error, advice }
-}
-
-/// Where ledgers are kept: `$XDG_STATE_HOME/iowhy`, or `/var/tmp/iowhy-UID`, which outlives a restart.
-pub fn state_directory() -> PathBuf {
-    match std::env::var_os("XDG_STATE_HOME").map(PathBuf::from) {
-        Some(home) if home.is_absolute() => home.join("iowhy"),
-        _ => PathBuf::from(format!("/var/tmp/iowhy-{}", user())),
-    }
-}
-
-fn user() -> u32 {
-    // SAFETY: geteuid has no preconditions and cannot fail.
-    unsafe { libc::geteuid() }
-}
 
 /// Who wrote a ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -211,18 +160,6 @@ fn ledgers(directory: &Path) -> Result<Vec<PathBuf>, LedgerError> {
     let written = |path: &PathBuf| fs::symlink_metadata(path).and_then(|metadata| metadata.modified()).ok();
     found.sort_by_cached_key(|path| (std::cmp::Reverse(written(path)), path.clone()));
     Ok(found)
-}
-
-/// Whether a folder is this user's alone.
-pub(crate) fn is_trusted(directory: &Path) -> bool {
-    trusted(directory).is_ok()
-}
-
-/// Fails if anybody but this user can write to the folder.
-fn trusted(directory: &Path) -> Result<(), LedgerError> {
-    let metadata = fs::symlink_metadata(directory).map_err(io("look at", directory, ""))?;
-    let ours = metadata.is_dir() && metadata.uid() == user() && metadata.permissions().mode() & 0o022 == 0;
-    ours.then_some(()).ok_or_else(|| LedgerError::Untrusted(directory.to_owned()))
 }
 
 fn survey(directory: &Path, undo: bool) -> Result<Vec<Left>, LedgerError> {
@@ -379,22 +316,6 @@ impl Book {
         let settled = self.settle(&done, false);
         failed.map_or(settled, Err)
     }
-}
-
-/// Makes the folder for ledgers, for this user alone.
-pub(crate) fn make_state_directory(directory: &Path) -> Result<&Path, LedgerError> {
-    let advice = "; set XDG_STATE_HOME to a folder that can be written";
-    if let Some(parent) = directory.parent() {
-        fs::create_dir_all(parent).map_err(io("make the folder", parent, advice))?;
-    }
-    match DirBuilder::new().mode(0o700).create(directory) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            return Err(io("make the folder", directory, advice)(error));
-        }
-        _ => {}
-    }
-    trusted(directory)?;
-    Ok(directory)
 }
 
 /// What this process could not undo.
@@ -748,34 +669,9 @@ fn temporary(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-fn random() -> u64 {
-    let mut bytes = [0_u8; 8];
-    // SAFETY: the buffer is as long as said.
-    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    assert_eq!(got, 8, "the kernel always has eight random bytes");
-    u64::from_ne_bytes(bytes)
-}
-
-fn c_path(path: &Path) -> io::Result<CString> {
-    Ok(CString::new(path.as_os_str().as_bytes())?)
-}
-
-/// A name in a folder that nobody else can have. Nothing is made.
-pub(crate) fn scratch_name(folder: &Path, name: &str) -> PathBuf {
-    folder.join(format!("{name}-{:016x}", random()))
-}
-
 /// The value of a setting: of a list the chosen word.
 pub(crate) fn setting_of(path: &Path) -> io::Result<String> {
     item::setting(path)
-}
-
-/// renameat2(2).
-pub(crate) fn rename_with(from: &Path, to: &Path, flags: libc::c_uint) -> io::Result<()> {
-    let (from, to) = (c_path(from)?, c_path(to)?);
-    // SAFETY: both are strings that end with a zero and live until the call is over.
-    let done = unsafe { libc::renameat2(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), flags) };
-    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Renames, but never onto something that exists.

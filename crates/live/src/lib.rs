@@ -18,10 +18,12 @@ pub mod guard;
 pub mod guest;
 pub mod ledger;
 pub mod machine;
+mod mark;
 pub mod outcome;
 pub mod plan;
 pub mod run;
 pub mod signal;
+mod state;
 #[cfg(test)]
 mod testing;
 mod ublk;

@@ -405,7 +405,7 @@ fn set_up(plan: &Plan, seen: &[guard::Seen], parts: &[Part<'_>], progress: &dyn 
             Cache::AsFound => {}
             Cache::Cold => cache::make_cold(&open).map_err(failed("dropping the cached pages of"))?,
             Cache::Warm => {
-                let bytes = files::size_of(&open).map_err(failed("looking at"))?;
+                let bytes = crate::guard::size_of(&open).map_err(failed("looking at"))?;
                 cache::make_warm(&open, bytes).map_err(failed("reading"))?;
             }
         }
@@ -442,7 +442,7 @@ fn need(number: u32, bytes: u64, plan: &Plan, parts: &[Part<'_>]) -> Need {
 fn resident_pages(plan: &Plan) -> Vec<u64> {
     let pages = |file: &crate::plan::File| {
         let open = File::open(&file.path).ok()?;
-        let bytes = files::size_of(&open).ok()?;
+        let bytes = crate::guard::size_of(&open).ok()?;
         cache::resident_pages(open.as_raw_fd(), bytes)
     };
     plan.files.iter().map(|file| pages(file).unwrap_or(0)).collect()
@@ -573,7 +573,7 @@ impl Run<'_> {
                     other => other,
                 };
                 let opened = opened.and_then(|file| {
-                    let bytes = files::size_of(&file)?;
+                    let bytes = crate::guard::size_of(&file)?;
                     Ok((file, bytes))
                 });
                 match opened {

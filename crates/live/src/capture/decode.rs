@@ -8,12 +8,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use iowhy_stack::trace::{Dev, Record, Rwbs, Seen};
+use iowhy_stack::trace::{Dev, Record, Seen};
 use iowhy_stack::units::Nanos;
 
-use super::format::{Field, Shape, Values};
+use super::format::{Field, Values};
 use super::reader::Page;
 use super::ring::{self, Events, HEAD};
+use super::shape::Shape;
 
 /// In `common_flags`: a hard interrupt, a soft one, one that cannot be masked (`enum trace_flag_type`).
 const INTERRUPT: u8 = 0x08 | 0x10 | 0x40;
@@ -123,30 +124,4 @@ fn text(fields: &[Field], event: &[u8]) -> String {
         };
     }
     out
-}
-
-/// The kernel's letters: an F first is a flush before, an F behind the operation says that the data must be on the
-/// medium.
-pub(super) fn rwbs(letters: &[u8]) -> Rwbs {
-    let mut all = Rwbs::default();
-    let mut operation = false;
-    for (nr, letter) in letters.iter().enumerate() {
-        let one = match letter {
-            b'R' => Rwbs::READ,
-            b'W' => Rwbs::WRITE,
-            b'D' => Rwbs::DISCARD,
-            b'F' if nr == 0 => Rwbs::PREFLUSH,
-            // The operation itself is a flush.
-            b'F' if !operation => Rwbs::PREFLUSH,
-            b'F' => Rwbs::FUA,
-            b'A' => Rwbs::AHEAD,
-            b'S' => Rwbs::SYNC,
-            b'M' => Rwbs::META,
-            b'N' => Rwbs::PASSTHROUGH,
-            _ => Rwbs::default(),
-        };
-        operation |= matches!(letter, b'R' | b'W' | b'D' | b'N') || (*letter == b'F' && nr > 0);
-        all = all.with(one);
-    }
-    all
 }

@@ -9,8 +9,8 @@ use iowhy_stack::event::Op;
 use iowhy_stack::trace::{Dev, Extent, Inode, RaInput, Seen};
 use iowhy_stack::units::{SECTOR_BYTES, Sector};
 
-use super::decode::rwbs;
 use super::format::Values;
+use super::letters::rwbs;
 use super::{Ask, Level};
 
 /// Whose doing an event is, so by what it is filtered.

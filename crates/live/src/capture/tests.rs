@@ -7,12 +7,14 @@ use iowhy_stack::trace::{Dev, Extent, Inode, RaInput, Record, Rwbs, Seen};
 use iowhy_stack::units::{Nanos, Sector};
 use proptest::prelude::*;
 
-use super::decode::{Decoded, Own, rwbs};
+use super::decode::{Decoded, Own};
 use super::events::{EVENTS, Place, filter};
-use super::format::{self, Shape};
+use super::format;
 use super::instance::{lost_in_stats, parse_names};
+use super::letters::rwbs;
 use super::reader::Page;
 use super::ring::{self, Events, HEAD, Head};
+use super::shape::Shape;
 use super::{Ask, Level};
 
 /// As Linux 6.18 describes it on x86-64.

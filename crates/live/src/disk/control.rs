@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fault::Fault;
 use super::store::Losses;
-use super::{State, front_loop};
+use super::{State, queue};
 
 /// The longest that an answer may take.
 pub(super) const PATIENCE: Duration = Duration::from_secs(8);
@@ -199,7 +199,7 @@ impl Change {
                 Ok(depth) if super::DEPTHS.contains(&depth) => Ok(Change::Depth(depth)),
                 _ => Err(format!("`depth` takes a whole number of 4 to 128, not `{value}`")),
             },
-            _ => front_loop::check(key, value).map(|()| Change::Queue(key.to_owned(), value.to_owned())),
+            _ => queue::check(key, value).map(|()| Change::Queue(key.to_owned(), value.to_owned())),
         }
     }
 }

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use super::control::{Answer, Ask, Change, Counters, Mode, Order, PATIENCE, Wire, hear};
 use super::{
     DEPTHS, DiskError, Front, PREFIX, SERVE, SERVED, SETTLING, Spec, State, folder, front_loop, front_ublk, fuse,
-    is_ours, process,
+    is_ours, process, queue,
 };
 use crate::guard;
 use crate::ledger::{Guard, Ledger, LoopOptions};
@@ -126,7 +126,7 @@ impl Keeper {
         }
         let link = self.spec.link();
         std::os::unix::fs::symlink(&self.node, &link).map_err(process(&format!("make {}", link.display())))?;
-        front_loop::prepare(&self.node, &self.spec)?;
+        queue::prepare(&self.node, &self.spec)?;
         self.set_depth()?;
         self.lead = match self.spec.lead_ns {
             Some(lead) => Duration::from_nanos(lead),
@@ -254,7 +254,7 @@ impl Keeper {
     fn set_depth(&mut self) -> Result<(), DiskError> {
         let (node, spec, mode) = (&self.node, &self.spec, self.mode);
         self.depth_found = front_loop::set_depth(node, reach(&mut self.wire)?, spec, mode)?;
-        front_loop::prepare_scheduler(&self.node, &self.spec, self.front)
+        queue::prepare_scheduler(&self.node, &self.spec, self.front)
     }
 
     fn mount(&mut self) -> Result<(), DiskError> {
@@ -262,7 +262,7 @@ impl Keeper {
         self.filesystem = Some(self.ledger.mount(&self.node, &self.spec.mount_point(), filesystem, "")?);
         // Formatting and mounting set the size of blocks, and the kernel derives the window of read-ahead anew from
         // that.
-        front_loop::set_window(&self.node, &self.spec)
+        queue::set_window(&self.node, &self.spec)
     }
 
     fn state(&mut self) -> Result<State, DiskError> {
@@ -276,7 +276,7 @@ impl Keeper {
             mount: self.filesystem.is_some().then(|| self.spec.mount_point()),
             depth_found: self.depth_found,
             lead_ns: self.lead.as_nanos() as u64,
-            queue: front_loop::settings(&self.node),
+            queue: queue::settings(&self.node),
             server: self.server.as_ref().map_or(0, |(server, _)| server.id()),
             keeper: std::process::id(),
             counters,
@@ -345,11 +345,11 @@ impl Keeper {
             Ask::Set(changes) => changes.into_iter().try_for_each(|change| match change {
                 Change::Fault(fault) => self.order(&Order::Fault(fault)).map(drop),
                 Change::Queue(key, value) => {
-                    front_loop::set(&self.node, &key, &value)?;
+                    queue::set(&self.node, &key, &value)?;
                     // Another scheduler has other tunables, and another depth gives them back.
                     self.spec.set_queue(&key, &value);
                     if key == "scheduler" && self.front == Front::Ublk {
-                        front_loop::prepare_scheduler(&self.node, &self.spec, self.front)?;
+                        queue::prepare_scheduler(&self.node, &self.spec, self.front)?;
                     }
                     Ok(())
                 }

@@ -18,9 +18,9 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::mark;
 use crate::ledger;
 use crate::machine::{self, Mount};
+use crate::mark;
 
 /// What is the same for all files.
 pub(super) struct Surroundings {
@@ -218,10 +218,21 @@ fn in_memory() -> io::Result<File> {
     Ok(unsafe { File::from_raw_fd(fd) })
 }
 
+/// Size of a file or block device.
+pub(crate) fn size_of(file: &File) -> io::Result<u64> {
+    let metadata = file.metadata()?;
+    if !metadata.file_type().is_block_device() {
+        return Ok(metadata.len());
+    }
+    // SAFETY: the call takes numbers only; the descriptor's position is used by nobody else yet.
+    let end = unsafe { libc::lseek64(file.as_raw_fd(), 0, libc::SEEK_END) };
+    if end < 0 { Err(io::Error::last_os_error()) } else { Ok(end as u64) }
+}
+
 impl Samples {
     /// Reads them, or only the ends.
     pub(super) fn read(device: &File, pieces: bool) -> io::Result<Samples> {
-        let bytes = crate::files::size_of(device)?;
+        let bytes = size_of(device)?;
         let copy = in_memory()?;
         copy.set_len(bytes)?;
         let mut samples = Samples { bytes, zero: true, sum: 0, copy };

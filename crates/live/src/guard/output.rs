@@ -17,9 +17,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::{Intent, Kind, Reason, Refusal, Surroundings, decide, hold, identity, is_allowed, mark};
-use crate::ledger;
+use super::{Intent, Kind, Reason, Refusal, Surroundings, decide, hold, identity, is_allowed};
+use crate::mark;
 use crate::plan::Allow;
+use crate::state;
 
 /// Why a file was not written.
 #[derive(Debug, thiserror::Error)]
@@ -207,7 +208,7 @@ fn nameless(path: &Path) -> io::Result<(File, Option<PathBuf>)> {
     match OpenOptions::new().write(true).custom_flags(libc::O_TMPFILE).open(folder) {
         Ok(file) => Ok((file, None)),
         Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL)) => {
-            let named = ledger::scratch_name(folder, ".iowhy");
+            let named = state::scratch_name(folder, ".iowhy");
             let file = OpenOptions::new().write(true).create_new(true).open(&named)?;
             Ok((file, Some(named)))
         }
@@ -218,7 +219,7 @@ fn nameless(path: &Path) -> io::Result<(File, Option<PathBuf>)> {
 /// Gives a nameless file a random name beside `path`.
 fn link(file: &File, path: &Path) -> io::Result<PathBuf> {
     let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
-    let named = ledger::scratch_name(folder, ".iowhy");
+    let named = state::scratch_name(folder, ".iowhy");
     let (from, to) = (c_path(&mark::through(file))?, c_path(&named)?);
     // SAFETY: both are strings that end with a zero and live until the call is over.
     let done =
@@ -233,7 +234,7 @@ fn c_path(path: &Path) -> io::Result<CString> {
 /// renameat2(2). File systems that do not know its flags get what comes nearest: a link, which replaces nothing, or a
 /// rename.
 fn rename(from: &Path, to: &Path, flags: libc::c_uint) -> io::Result<()> {
-    match ledger::rename_with(from, to, flags) {
+    match state::rename_with(from, to, flags) {
         Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => {}
         done => return done,
     }
@@ -241,7 +242,7 @@ fn rename(from: &Path, to: &Path, flags: libc::c_uint) -> io::Result<()> {
         fs::hard_link(from, to)?;
         return fs::remove_file(from);
     }
-    let beside = ledger::scratch_name(from.parent().unwrap_or(Path::new(".")), ".iowhy");
+    let beside = state::scratch_name(from.parent().unwrap_or(Path::new(".")), ".iowhy");
     fs::rename(to, &beside)?;
     fs::rename(from, to)?;
     fs::rename(&beside, from)

@@ -180,7 +180,7 @@ fn fetch(version: &str, cache: &Path, folder: &Path, ledger: &Ledger) -> Result<
         wrong(format!("apt offers no package {prefix}*-cloud-amd64; `apt-get update`, or a path to a kernel"))
     })?;
     fs::create_dir_all(cache).map_err(io)?;
-    let scratch = ledger::scratch_name(cache, ".getting");
+    let scratch = crate::state::scratch_name(cache, ".getting");
     let _scratch = ledger.create_scratch_directory(&scratch)?;
     run("apt-get", &["download".as_ref(), name.as_ref()], Some(&scratch))?;
     let package = fs::read_dir(&scratch).map_err(io)?.flatten().map(|entry| entry.path());

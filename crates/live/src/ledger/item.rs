@@ -8,8 +8,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::{LoopOptions, c_path};
-use crate::guard::mark;
+use super::LoopOptions;
+use crate::mark;
+use crate::state::c_path;
 use crate::{machine, ublk};
 
 /// A thing that a run made, or changed.

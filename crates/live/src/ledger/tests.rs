@@ -1,6 +1,7 @@
 use std::os::unix::fs::symlink;
 
 use super::*;
+use std::os::unix::fs::PermissionsExt;
 
 /// A folder that is removed at the end.
 struct Scratch(PathBuf);

@@ -20,7 +20,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use crate::ledger;
+use crate::state;
 
 /// Attribute of the files that we made.
 const MARK: &CStr = c"user.iowhy";
@@ -102,8 +102,8 @@ fn device_line((major, minor): (u32, u32), bytes: u64, sum: u128) -> String {
 
 /// A list beside the ledgers; empty if there is none that only this user can write.
 fn list(name: &str) -> String {
-    let folder = ledger::state_directory();
-    if !ledger::is_trusted(&folder) {
+    let folder = state::state_directory();
+    if !state::is_trusted(&folder) {
         return String::new();
     }
     fs::read_to_string(folder.join(name)).unwrap_or_default()
@@ -111,7 +111,7 @@ fn list(name: &str) -> String {
 
 /// Adds a line to a list. One that has grown long loses its older half.
 fn add(name: &str, line: &str) {
-    let Ok(folder) = ledger::make_state_directory(&ledger::state_directory()).map(Path::to_owned) else { return };
+    let Ok(folder) = state::make_state_directory(&state::state_directory()).map(Path::to_owned) else { return };
     let path = folder.join(name);
     let options = || {
         let mut options = OpenOptions::new();
@@ -122,7 +122,7 @@ fn add(name: &str, line: &str) {
     let _ = if known.lines().count() < KEPT {
         options().open(&path).and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()))
     } else {
-        let beside = ledger::scratch_name(&folder, name);
+        let beside = state::scratch_name(&folder, name);
         let mut text: String = known.lines().skip(KEPT / 2).flat_map(|line| [line, "\n"]).collect();
         text.push_str(line);
         text.push('\n');

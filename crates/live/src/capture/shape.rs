@@ -1,0 +1,39 @@
+//! How an event of the table becomes a record on this kernel.
+
+use iowhy_stack::trace::Seen;
+
+use super::events::Event;
+use super::format::{Field, Format, Values, parse};
+
+/// How an event of this kernel becomes a record.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    pub(super) id: u16,
+    /// `group:name`.
+    pub(super) name: String,
+    pub(super) pid: Field,
+    /// In which context it happened, where this kernel says so.
+    pub(super) flags: Option<Field>,
+    /// The name of the process, where the event has it.
+    pub(super) comm: Option<Field>,
+    /// Every field.
+    pub(super) all: Vec<Field>,
+    /// The fields that the table of events names, in its order.
+    pub(super) used: Vec<Option<Field>>,
+    /// What the table makes of them.
+    pub(super) show: Option<fn(&Values<'_>) -> Option<Seen>>,
+}
+
+impl Shape {
+    /// Of an event of the table, called `name` here, from its description.
+    pub(super) fn of(event: &Event, name: &str, text: &str) -> Result<Shape, String> {
+        let format = parse(text)?;
+        let find = |name: &str| format.fields.iter().find(|field| field.name == name).cloned();
+        let used: Vec<Option<Field>> = event.fields.iter().map(|name| find(name)).collect();
+        let pid = format.pid.clone().ok_or("it has no common_pid")?;
+        let comm = find("comm");
+        let name = name.replacen('/', ":", 1);
+        let Format { id, fields: all, flags, .. } = format;
+        Ok(Shape { id, name, pid, flags, comm, used, all, show: event.show })
+    }
+}
