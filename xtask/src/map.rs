@@ -37,7 +37,7 @@ const RIGHT: &[(&str, &[&str], &str)] = &[
     (
         "iowhy-live",
         &["engine", "run"],
-        "a thread's loop is compiled for each engine, so that a call costs nothing besides: the entry of an engine names \
+        "a thread's loop is compiled for each engine, so that a call costs nothing: the entry of an engine names \
          the loop",
     ),
 ];

@@ -44,6 +44,7 @@ fn complaints() -> Vec<String> {
     for (path, text) in &sources {
         let name = path.strip_prefix(root()).unwrap_or(path).display().to_string();
         found.extend(in_source(&name, text, &figures));
+        found.extend(unnamed_study(&name, text));
     }
     found.extend(unlisted_models(&root().join("crates/stack/src")));
     found
@@ -77,6 +78,21 @@ fn in_source(name: &str, text: &str, figures: &BTreeSet<String>) -> Vec<String> 
         found.push(format!("{name}: the last line does not end"));
     }
     found
+}
+
+/// A file that cites a study and does not say which.
+fn unnamed_study(name: &str, text: &str) -> Option<String> {
+    const FOLDER: &str = "docs/studies/";
+    let cites = |line: &str| ["the stu", "a stu", "our stu"].iter().any(|start| line.contains(&format!("{start}dy ")));
+    let comment = |line: &&str| line.trim_start().starts_with("//") || line.contains('"');
+    if !text.lines().filter(comment).any(cites) {
+        return None;
+    }
+    let named = text.match_indices(FOLDER).any(|(at, _)| {
+        let end = text[at..].find(".md").map_or(at, |end| at + end + 3);
+        root().join(&text[at..end]).is_file()
+    });
+    (!named).then(|| format!("{name}: cites a study, and no file of {FOLDER}"))
 }
 
 /// Published results with four digits or more after the point or in all: enough of them that an equal number in the
@@ -169,6 +185,15 @@ mod tests {
         }
         assert_eq!(in_source("a.rs", "fn fine() {} // 19.8765 and 2.12\n", &figures), Vec::<String>::new());
         assert_eq!(in_source("a.rs", "fn no_end() {}", &figures).len(), 1);
+    }
+
+    #[test]
+    fn a_study_has_a_file() {
+        let cited = format!("// {} found it.\n", "the study");
+        assert!(unnamed_study("a.rs", &cited).is_some());
+        assert!(unnamed_study("a.rs", &format!("//! docs/studies/nothing.md\n{cited}")).is_some());
+        assert_eq!(unnamed_study("a.rs", &format!("//! docs/studies/incident-2004.md\n{cited}")), None);
+        assert_eq!(unnamed_study("a.rs", "fn study() {}\n"), None);
     }
 
     #[test]

@@ -8,9 +8,9 @@
 //! and [`Iolog::replay`] the calls to make of one, for the running kernel and for simulated ones alike. [`load`] does
 //! all that `read_iolog` and the options of replaying ask for.
 //!
-//! Source: fio's reader and writer (`iolog.c`), through the compatibility study 4.6, and runs of fio 3.33. Where fio's
-//! manual and fio differ, this follows fio: `wait` is until so many milliseconds after the start (the manual: for so
-//! many microseconds), and `replay_skip=sync` leaves `datasync` in (fio 3.33 heeds `replay_skip` in no iolog; later
+//! Source: fio's reader and writer (`iolog.c`), through docs/studies/compatibility.md 4.6, and runs of fio 3.33. Where
+//! fio's manual and fio differ, this follows fio: `wait` is until so many milliseconds after the start (the manual: for
+//! so many microseconds), and `replay_skip=sync` leaves `datasync` in (fio 3.33 heeds `replay_skip` in no iolog; later
 //! versions do). Known deviations: fio waits for the gap between two I/Os from when it issued the first, and falls
 //! behind when an I/O takes longer than that; here each I/O is due at its place on the clock, and its latency counts
 //! from then. Trims are left out. Closing and opening files again has no effect.

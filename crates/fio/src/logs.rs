@@ -11,9 +11,9 @@
 //! ```
 //! [`write_all`] writes what a job asks for, [`parse`] reads a log of either program.
 //!
-//! Source: fio's `stat.c` and `iolog.c`, through the compatibility study 4.5, and logs of fio 3.33. Known deviations:
-//! a window ends on time, where fio ends it with the first I/O behind it (rows at 511 ms instead of 500); the last
-//! window has a row even if it is short.
+//! Source: fio's `stat.c` and `iolog.c`, through docs/studies/compatibility.md 4.5, and logs of fio 3.33. Known
+//! deviations: a window ends on time, where fio ends it with the first I/O behind it (rows at 511 ms instead of 500);
+//! the last window has a row even if it is short.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};

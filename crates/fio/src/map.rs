@@ -8,7 +8,7 @@
 //! report     one line for each clone, or for each group with group_reporting
 //! syncs      as fio makes them (`Stream::fio_syncs`); a region ends with its last whole block
 //! ```
-//! Source: fio's manual, through the compatibility study. Known deviations: all files exist and have their blocks
+//! Source: fio's manual, through docs/studies/compatibility.md. Known deviations: all files exist and have their blocks
 //! before the run; a wait_for waits for the whole group of the job that it names; a rate limits reads and writes
 //! together; what is warmed up (`ramp_time`) is the start of the run; cached pages are dropped at the start of the run
 //! only. Where an option is not modelled the table of options says so, and the user is told once.

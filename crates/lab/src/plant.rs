@@ -383,8 +383,8 @@ mod tests {
     const WRITES_BACK: &str = "linux-4.4,elevator=deadline,writeback.dirty_background_ratio=0,\
                                writeback.background_stop_ratio=0";
 
-    /// Explains the difference of two command lines; if `neighbour` says so, the last job of a side is somebody else's, and
-    /// its calls are not seen.
+    /// Explains the difference of two command lines; if `neighbour` says so, the last job of a side is somebody else's,
+    /// and its calls are not seen.
     fn explain_traced(runs: u32, sides: [(&str, bool); 2]) -> Explanation {
         let side = |nr: u32| {
             let (text, neighbour) = sides[nr as usize];

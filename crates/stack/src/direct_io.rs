@@ -93,7 +93,7 @@ const fn options(page_ns: i64, inode_lock: InodeLock) -> [OptionSpec; 4] {
     ]
 }
 
-const CONFORMANCE: &str = "slot tests held to the counts of the block-layer study; times are assumptions";
+const CONFORMANCE: &str = "slot tests held to the counts of docs/studies/block-layer.md; times are assumptions";
 
 const fn origin(kernels: &'static str, file: &'static str) -> [Origin; 1] {
     [Origin { kernels, file, function: "generic_file_direct_write, invalidate_inode_pages2_range", notes: "" }]

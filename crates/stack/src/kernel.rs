@@ -159,7 +159,7 @@ const NAMES_6_1: &[(&str, &str)] =
     &[("noop", "none"), ("mq-deadline", "mq-deadline-6.1"), ("deadline", "mq-deadline-6.1")];
 const NAMES_6_5: &[(&str, &str)] = &[("noop", "none"), ("deadline", "mq-deadline")];
 
-const COMPOSED: &str = "the composition follows the profile table of the block-layer study";
+const COMPOSED: &str = "the composition follows the profile table of docs/studies/block-layer.md";
 
 /// Every kernel.
 pub const KERNELS: &[Kernel] = &[

@@ -91,7 +91,7 @@ const NO_VECTORS: &str = "round numbers; the test of the 2004 ablations shows th
 pub const ATHLON_2004: Entry<Build> = Entry {
     name: "athlon-2004",
     summary: "Athlon 800 MHz, 640 MB (the first report of 2004)",
-    origin: &origin("results page of the 2004 report; costs from the study of that incident"),
+    origin: &origin("results page of the 2004 report; costs from its study (docs/studies/incident-2004.md)"),
     options: &options(1, 640, 100, [15_000, 10_000, 0, 20_000, 4_000, 12_000, 20_000, 25_000, 8_000, 0, 0]),
     conformance: NO_VECTORS,
     build,

@@ -1,10 +1,10 @@
 //! The ablation table of the 2004 incident: one detail of the stack is changed at a time, and the completion time of
 //! each row must move as it did in the study that found out which details matter.
 //!
-//! The study was a second, independent simulator, so that agreement is evidence and disagreement is a finding. What is
-//! compared is the relative change, change over base, because the base itself is held on its own. Where the two
-//! disagree, the cell is [`Cell::Differs`]: it holds our own relative change too, with the reason as far as it is
-//! known. Nothing was tuned to bring such a cell closer.
+//! The study (docs/studies/incident-2004.md) was a second, independent simulator, so that agreement is evidence and
+//! disagreement is a finding. What is compared is the relative change, change over base, because the base itself is
+//! held on its own. Where the two disagree, the cell is [`Cell::Differs`]: it holds our own relative change too, with
+//! the reason as far as it is known. Nothing was tuned to bring such a cell closer.
 //!
 //! Not here, because no key of the simulator changes them: a sync pass made by one thread, a random instead of an
 //! exact mix of reads and writes, the data writes of fsync not being synchronous, and a journal above the files.

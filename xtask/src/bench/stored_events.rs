@@ -1,5 +1,5 @@
-//! The longest D2C of a stored trace, as `iowhy trace stat` reads it, against DuckDB and Polars on the same file, the size
-//! of the file, and the phases of the same events from memory. The peers use one thread and read three columns.
+//! The longest D2C of a stored trace, as `iowhy trace stat` reads it, against DuckDB and Polars on the same file, the
+//! size of the file, and the phases of the same events from memory. The peers use one thread and read three columns.
 //!
 //! The trace has 400,000 requests of five records each; sectors hardly repeat, or the peers' joins would be wrong.
 

@@ -5,9 +5,9 @@
 //! close together, served in turn, get up to two: the second record is written in the same revolution if seek and
 //! angle permit.
 //!
-//! Source: a study of a report of 2010 (aio-stress on RHEL 5.5): 9.86 MB/s of a lone stream points at 10 000 rpm, a
-//! cache that is off and records of 64 KB. The report names no drive: rpm, cache and rates are inferred. Known
-//! deviations: no particular drive; no zones; depth and firmware times as `sata_2010.rs`.
+//! Source: docs/studies/incident-2010-2018.md, a study of a report of 2010 (aio-stress on RHEL 5.5): 9.86 MB/s of a
+//! lone stream points at 10 000 rpm, a cache that is off and records of 64 KB. The report names no drive: rpm, cache
+//! and rates are inferred. Known deviations: no particular drive; no zones; depth and firmware times as `sata_2010.rs`.
 
 use super::disk::{Disk, disk_options};
 use super::sata_2010;

@@ -7,9 +7,10 @@
 //! is a slot for it, so that two commands at once are as good as many. The disk of the report with aio-stress is
 //! `sas_2010.rs`, or this one with `rpm=10000 seek_avg_us=4700 write_cache=off`.
 //!
-//! Source: a study of the two reports of 2010 (RHEL 5.5, dd with O_DIRECT) which found cache, latencies and media rate
-//! by simulation; a class of drives for the rest (8.5-9 ms), no data sheet consulted. Known deviations: no particular
-//! drive and no zones; a lone stream of 4 KB writes reaches 17 MB/s, where the report has 23 (48 slots: 23).
+//! Source: docs/studies/incident-2010-2018.md, a study of the two reports of 2010 (RHEL 5.5, dd with O_DIRECT) which
+//! found cache, latencies and media rate by simulation; a class of drives for the rest (8.5-9 ms), no data sheet
+//! consulted. Known deviations: no particular drive and no zones; a lone stream of 4 KB writes reaches 17 MB/s, where
+//! the report has 23 (48 slots: 23).
 
 use super::disk::{Disk, disk_options};
 use crate::device::Build;

@@ -1,9 +1,10 @@
 //! A 1 TB SATA drive of 2014: 7200 rpm, 64 MB buffer, 31 queued commands.
 //!
-//! The algorithm is that of `disk.rs`. Source: a study of the multi-reader report of 2018 for the rate outside
-//! (150 MB/s, from one reader's time), look-ahead (1 MB), history (2 MB) and segments (16); guesses for the class for
-//! the rest, no data sheet consulted. Known deviations: no particular drive; the firmware's own adaptive look-ahead is
-//! not published. For one rate all over the disk set `media_rate_kb_s` and `inner_rate_kb_s` to it.
+//! The algorithm is that of `disk.rs`. Source: docs/studies/incident-2010-2018.md, a study of the multi-reader report
+//! of 2018 for the rate outside (150 MB/s, from one reader's time), look-ahead (1 MB), history (2 MB) and segments
+//! (16); guesses for the class for the rest, no data sheet consulted. Known deviations: no particular drive; the
+//! firmware's own adaptive look-ahead is not published. For one rate all over the disk set `media_rate_kb_s` and
+//! `inner_rate_kb_s` to it.
 
 use super::disk::{Disk, disk_options};
 use crate::device::Build;

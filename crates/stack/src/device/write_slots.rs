@@ -7,8 +7,9 @@
 //! arrives meanwhile prolongs the run. The next run is chosen round robin over the disk, by distance or by age; while
 //! a flush waits, among the runs that hold data as old as the flush, and a run is left when it has no more of that.
 //!
-//! Part of `disk.rs`; in no table. Source: a study of two reports of 2010, in which one budget of 32 to 64 commands
-//! shared by the streams gave the rates of two and of four writers together; inferred, no drive's firmware is known.
+//! Part of `disk.rs`; in no table. Source: docs/studies/incident-2010-2018.md, a study of two reports of 2010, in which
+//! one budget of 32 to 64 commands shared by the streams gave the rates of two and of four writers together; inferred,
+//! no drive's firmware is known.
 
 /// Data of one command that is not on the medium yet, `start .. end`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

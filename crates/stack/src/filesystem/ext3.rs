@@ -10,7 +10,7 @@
 //! forced   2.4 yields, 2.6 sleeps a tick, until no new handle joined; the commit asked for may carry many askers
 //! ```
 //! Source: 2.4.27 and 2.6.6-rc3, `fs/ext3/{inode,fsync}.c`, `fs/jbd/{transaction,commit}.c`, through the block-layer
-//! specification 4.2 and 4.3 and the study of the 2004 incident. Known deviations: no bitmaps (files exist), no
+//! specification 4.2 and 4.3 and docs/studies/incident-2004.md. Known deviations: no bitmaps (files exist), no
 //! checkpointing for lack of log space, no quota, one block group.
 
 use super::{Atime, BlockMap, Build, FsyncRule, GroupCommit, MAPPING_CACHED, Ordered, Rules};

@@ -11,8 +11,8 @@
 //!           calls
 //! script    or none of this: a list of calls with their times, as a recorded one is replayed
 //! ```
-//! Source: fio's manual and `io_u.c`, through the compatibility study 4.1 and 4.2. Known deviations: positions are not
-//! fio's own numbers (coverage and mix are); a rate limits reads and writes together.
+//! Source: fio's manual and `io_u.c`, through docs/studies/compatibility.md 4.1 and 4.2. Known deviations: positions
+//! are not fio's own numbers (coverage and mix are); a rate limits reads and writes together.
 
 use std::sync::Arc;
 

@@ -8,9 +8,9 @@
 //! metadata              iowhy.trace = 1, kernel, started_ns, lost, inferred_windows, names, paths (JSON), and hashes
 //! ```
 //! Any program that knows Parquet reads the file; [`columns`] reads some columns only. The hash of everything that is
-//! decoded is checked first. Hashes of the groups of rows and of the table of contents tell what is damaged before anything is decoded: groups that are whole are kept. A
-//! file that another program has written anew has no hashes, and is taken as it is. Known limit: the table of contents
-//! is at the end, so of a file that was cut nothing can be read.
+//! decoded is checked first. Hashes of the groups of rows and of the table of contents tell what is damaged before
+//! anything is decoded: groups that are whole are kept. A file that another program has written anew has no hashes, and
+//! is taken as it is. Known limit: the table of contents is at the end, so of a file that was cut nothing can be read.
 //!
 //! The format: <https://parquet.apache.org/docs/file-format/>.
 
