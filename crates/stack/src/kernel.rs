@@ -10,7 +10,7 @@ use crate::elevator::{self, ELEVATORS};
 use crate::fault::{self, FAULTS};
 use crate::filesystem::{self, FILESYSTEMS};
 use crate::machine::{self, MACHINES};
-use crate::origin::{Entry, OptionSpec, Options, Origin, find};
+use crate::origin::{Entry, OptionSpec, Options, Origin, find, replaced};
 use crate::plug::{self, PLUGS};
 use crate::readahead::{self, READAHEADS};
 use crate::rng::Rng;
@@ -135,9 +135,9 @@ const fn before_nomerges(options: &'static [OptionSpec]) -> &'static [OptionSpec
 
 const QUEUE_2_4: &[OptionSpec] = before_nomerges(
     const {
-        let mut options = queue(100, 1024, 64, 128, QueueRules::V2_6_0);
-        options[7] = OptionSpec::number("max_queue_kb", 4096, (0, 1 << 20), "bytes queued at which writers wait");
-        &{ options }
+        let help = "bytes queued at which writers wait";
+        let max_queue = [OptionSpec::number("max_queue_kb", 4096, (0, 1 << 20), help)];
+        &replaced(queue(100, 1024, 64, 128, QueueRules::V2_6_0), &max_queue)
     },
 );
 const QUEUE_2_6: &[OptionSpec] = before_nomerges(const { &queue(1000, 128, 128, 256, QueueRules::V2_6_0) });
