@@ -4,7 +4,7 @@
 //! (`elevator=deadline`) are applied before keys of that policy (`elevator.fifo_batch=4`).
 
 use iowhy_stack::device::DEVICES;
-use iowhy_stack::kernel::{KERNELS, KINDS, KeyError, PATCHES, Stack, find_kernel};
+use iowhy_stack::kernel::{KERNELS, KeyError, PATCHES, Stack, find_kernel, policies};
 use iowhy_stack::origin::find;
 
 use crate::diagnose::{Problem, Problems, Span};
@@ -104,7 +104,7 @@ fn parse_on(on: &str, disk: Option<&str>, problems: &mut Problems, of_disk: &mut
     }
     let settings = settings(on, head_end, problems);
     let (choices, tunables): (Vec<&Setting>, Vec<&Setting>) =
-        settings.iter().partition(|setting| KINDS.contains(&setting.key.text));
+        settings.iter().partition(|setting| policies().any(|kind| kind.key == setting.key.text));
     for setting in choices.into_iter().chain(tunables) {
         if let Err(error) = stack.set(setting.key.text, setting.value.text) {
             problems.push(at_setting(error, setting, on, "iowhy models"));

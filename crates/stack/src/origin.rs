@@ -212,6 +212,19 @@ pub fn find<B: Copy>(table: &'static [&'static Entry<B>], name: &str) -> Option<
     table.iter().find(|entry| entry.name == name).copied()
 }
 
+/// What the entries of a table say about themselves.
+pub fn listed<B: Copy>(table: &[&Entry<B>]) -> Vec<Entry<()>> {
+    let said = |&&Entry { name, summary, origin, options, conformance, .. }: &&Entry<B>| Entry {
+        name,
+        summary,
+        origin,
+        options,
+        conformance,
+        build: (),
+    };
+    table.iter().map(said).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
