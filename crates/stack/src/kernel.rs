@@ -830,28 +830,38 @@ impl Stack {
         mixed
     }
 
-    /// One line that names the composition: kernel, patches, and whatever differs from its defaults.
+    /// One line that names the composition without its device: kernel, patches, and whatever differs from the kernel's
+    /// defaults, or from what patches and the device would make of them. Typed for the same device it gives this stack.
     pub fn describe(&self) -> String {
-        let base = Stack::new(self.kernel);
+        let kernel = Stack::new(self.kernel);
         let mut text = self.kernel.name.to_owned();
+        let mut typed = Stack { device: self.device.clone(), ..kernel.clone() };
+        typed.follow_device();
         for patch in &self.patches {
             text.push_str(&format!("+{}", patch.name));
+            let applied = typed.patch(patch);
+            debug_assert!(applied.is_ok(), "+{} was applied to this kernel before", patch.name);
         }
+        // What patches and the device bring is written out, except a read-ahead policy: runs are stored and compared
+        // under these texts, so they stay as they are.
         let (first, others): (Vec<&Kind>, Vec<&Kind>) = policies().partition(|kind| kind.key == ELEVATOR);
         for kind in first.into_iter().chain(others) {
             let name = (kind.chosen)(self);
-            if name != (kind.chosen)(&base) && (kind.key != READAHEAD || self.patches.is_empty()) {
+            if name != (kind.chosen)(&typed) || kind.key != READAHEAD && name != (kind.chosen)(&kernel) {
                 text.push_str(&format!(",{}={name}", kind.key));
+                (kind.pick)(&mut typed, name);
             }
         }
-        let mut changed = |prefix: &str, options: &Options| {
-            for (spec, value) in options.iter().filter(|(spec, value)| spec.default != *value) {
-                text.push_str(&format!(",{prefix}{}={}", spec.name, spec.show(value)));
+        let mut changed = |prefix: &str, options: &Options, typed: &Options| {
+            for ((spec, value), (_, typed)) in options.iter().zip(typed.iter()) {
+                if value != spec.default || value != typed {
+                    text.push_str(&format!(",{prefix}{}={}", spec.name, spec.show(value)));
+                }
             }
         };
-        changed("", &self.options);
+        changed("", &self.options, &typed.options);
         for kind in policies() {
-            changed(&format!("{}.", kind.key), (kind.options)(self));
+            changed(&format!("{}.", kind.key), (kind.options)(self), (kind.options)(&typed));
         }
         text
     }
