@@ -2,20 +2,11 @@
 
 use std::fmt::Write;
 
-use iowhy_stack::device::DEVICES;
-use iowhy_stack::direct_io::DIRECT_IOS;
-use iowhy_stack::elevator::ELEVATORS;
-use iowhy_stack::fault::FAULTS;
-use iowhy_stack::filesystem::FILESYSTEMS;
 use iowhy_stack::job::ENGINES;
-use iowhy_stack::kernel::{KERNELS, PATCHES};
-use iowhy_stack::machine::MACHINES;
-use iowhy_stack::origin::{Entry, OptionSpec, Origin};
-use iowhy_stack::plug::PLUGS;
-use iowhy_stack::readahead::READAHEADS;
+use iowhy_stack::kernel::{self, KERNELS, PATCHES};
+use iowhy_stack::origin::{Entry, OptionSpec, Origin, listed};
 use iowhy_stack::reclaim::RECLAIMS;
 use iowhy_stack::reclaim::two_list::TWO_LISTS;
-use iowhy_stack::writeback::WRITEBACKS;
 use serde_json::{Map, Value, json};
 
 use iowhy_stats::METHODS;
@@ -24,24 +15,34 @@ use iowhy_text as text;
 use iowhy_text::diagnose::{Problem, Span};
 use iowhy_why::rules::RULES;
 
-/// Kinds in the order of the lists, with a line on each.
-pub const KINDS: &[(&str, &str)] = &[
+const WHOLE: &[(&str, &str)] = &[
     ("kernel", "named compositions of the policies below; `--on sim:NAME`"),
     ("patch", "changes to a kernel; `--on sim:KERNEL+NAME`"),
-    ("readahead", "which pages are read before they are asked for; key `readahead=NAME`"),
-    ("fault", "what a touch of a mapped page reads and maps; key `fault=NAME`"),
-    ("plug", "how requests are held back to be merged; key `plug=NAME`"),
-    ("elevator", "in which order requests reach the device; key `elevator=NAME`"),
-    ("device", "disks; `--disk NAME[,key=value...]`"),
-    ("direct", "what reads and writes past the page cache do to it; key `direct=NAME`"),
-    ("filesystem", "where blocks lie, and what fsync does; key `filesystem=NAME`"),
-    ("writeback", "when dirty pages are written; key `writeback=NAME`"),
-    ("machine", "CPUs, memory and what code costs; key `machine=NAME`"),
+];
+const ASIDE: &[(&str, &str)] = &[
     ("reclaim", "which pages leave the cache when memory is short"),
     ("engine", "how a thread of a program makes its calls"),
     ("rule", "mechanisms that `iowhy explain` looks for; docs/RULES.md has all of them"),
     ("statistic", "what tables show of samples, and what comparisons decide by"),
 ];
+
+/// Kinds in the order of the lists, with a line on each: kernels, what they are composed of, and what stands aside.
+pub const KINDS: &[(&str, &str)] = &{
+    let mut all = [("", ""); WHOLE.len() + kernel::KINDS.len() + ASIDE.len()];
+    let mut nr = 0;
+    while nr < all.len() {
+        let policy = nr.wrapping_sub(WHOLE.len());
+        all[nr] = if nr < WHOLE.len() {
+            WHOLE[nr]
+        } else if policy < kernel::KINDS.len() {
+            (kernel::KINDS[policy].name, kernel::KINDS[policy].title)
+        } else {
+            ASIDE[policy - kernel::KINDS.len()]
+        };
+        nr += 1;
+    }
+    all
+};
 
 /// A tunable as it is typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,26 +93,20 @@ pub fn catalogue(kind: Option<&str>) -> Result<Vec<Model>, Problem> {
         match *name {
             "kernel" => kernels(&mut models),
             "patch" => patches(&mut models),
-            "readahead" => entries(&mut models, name, READAHEADS),
-            "fault" => entries(&mut models, name, FAULTS),
-            "plug" => entries(&mut models, name, PLUGS),
-            "elevator" => entries(&mut models, name, ELEVATORS),
-            "device" => entries(&mut models, name, DEVICES),
-            "direct" => entries(&mut models, name, DIRECT_IOS),
-            "filesystem" => entries(&mut models, name, FILESYSTEMS),
-            "writeback" => entries(&mut models, name, WRITEBACKS),
-            "machine" => entries(&mut models, name, MACHINES),
             "reclaim" => {
-                entries(&mut models, name, RECLAIMS);
-                entries(&mut models, name, TWO_LISTS);
+                entries(&mut models, name, listed(RECLAIMS));
+                entries(&mut models, name, listed(TWO_LISTS));
             }
             "engine" => {
-                entries(&mut models, name, iowhy_live::engine::ENGINES);
-                entries(&mut models, name, ENGINES);
+                entries(&mut models, name, listed(iowhy_live::engine::ENGINES));
+                entries(&mut models, name, listed(ENGINES));
             }
             "rule" => rules(&mut models),
             "statistic" => statistics(&mut models),
-            other => unreachable!("`{other}` is listed but has no table"),
+            policy => match kernel::KINDS.iter().find(|kind| kind.name == policy) {
+                Some(kind) => entries(&mut models, name, (kind.entries)()),
+                None => unreachable!("`{policy}` is listed but has no table"),
+            },
         }
     }
     Ok(models)
@@ -131,17 +126,7 @@ fn kernels(models: &mut Vec<Model>) {
             origin: kernel.origin,
             options: tunables("", kernel.options),
             conformance: "that of its policies".to_owned(),
-            parts: vec![
-                ("readahead", kernel.readahead),
-                ("fault", kernel.fault),
-                ("plug", kernel.plug),
-                ("elevator", kernel.elevator),
-                ("direct", kernel.direct),
-                ("filesystem", kernel.filesystem),
-                ("writeback", kernel.writeback),
-                ("machine", kernel.machine),
-                ("device", kernel.device),
-            ],
+            parts: kernel::parts().map(|kind| (kind.name, (kind.of_kernel)(kernel))).collect(),
         });
     }
 }
@@ -224,7 +209,7 @@ fn statistics(models: &mut Vec<Model>) {
     }
 }
 
-fn entries<B: Copy>(models: &mut Vec<Model>, kind: &'static str, table: &'static [&'static Entry<B>]) {
+fn entries(models: &mut Vec<Model>, kind: &'static str, table: Vec<Entry<()>>) {
     let prefix = if kind == "device" { String::new() } else { format!("{kind}.") };
     for entry in table {
         models.push(Model {

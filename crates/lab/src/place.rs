@@ -4,7 +4,7 @@
 //! (`elevator=deadline`) are applied before keys of that policy (`elevator.fifo_batch=4`).
 
 use iowhy_stack::device::DEVICES;
-use iowhy_stack::kernel::{KERNELS, KINDS, KeyError, PATCHES, Stack, find_kernel};
+use iowhy_stack::kernel::{KERNELS, KeyError, PATCHES, Stack, find_kernel, policies};
 use iowhy_stack::origin::find;
 
 use iowhy_text::diagnose::{Problem, Problems, Span};
@@ -104,7 +104,7 @@ fn parse_on(on: &str, disk: Option<&str>, problems: &mut Problems, of_disk: &mut
     }
     let settings = settings(on, head_end, problems);
     let (choices, tunables): (Vec<&Setting>, Vec<&Setting>) =
-        settings.iter().partition(|setting| KINDS.contains(&setting.key.text));
+        settings.iter().partition(|setting| policies().any(|kind| kind.key == setting.key.text));
     for setting in choices.into_iter().chain(tunables) {
         if let Err(error) = stack.set(setting.key.text, setting.value.text) {
             problems.push(at_setting(error, setting, on, "iowhy models"));
@@ -232,6 +232,11 @@ fn at_setting(error: KeyError, setting: &Setting<'_>, whole: &str, list: &str) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::incident::command::plan_of_command;
+    use iowhy_stack::kernel::{KINDS, Kind, Patch};
+    use iowhy_stack::origin::{OptionSpec, Options};
+    use iowhy_stack::rng::Rng;
+    use iowhy_stack::sim;
 
     fn check(on: &str, disk: Option<&str>) -> Result<String, Vec<String>> {
         let mut problems = Problems::default();
@@ -285,5 +290,133 @@ mod tests {
         for odd in ["", "sim:", "sim:,", "sim:+", "sim:linux-4.4,,", "sim:linux-4.4,=", "sim:ü,ö=ä"] {
             assert!(check(odd, Some(odd)).is_err(), "{odd}");
         }
+    }
+
+    fn stack(on: &str, disk: &str) -> Stack {
+        let mut problems = Problems::default();
+        parse(on, Some(disk), &mut problems).unwrap_or_else(|| panic!("{on} on {disk}: {}", problems.render()))
+    }
+
+    /// `,KEY=VALUE` for one in `one_in` of `specs`. Values that are `near` the default can be simulated.
+    fn tunables(rng: &mut Rng, one_in: u64, near: bool, prefix: &str, specs: &[OptionSpec]) -> String {
+        let mut text = String::new();
+        for spec in specs.iter().filter(|_| rng.below(one_in) == 0).collect::<Vec<_>>() {
+            let any = spec.min + rng.below((spec.max - spec.min) as u64 + 1) as i64;
+            let near = near && spec.choices.is_empty();
+            let value = if near { (spec.default + rng.below(3) as i64).min(spec.max) } else { any };
+            text.push_str(&format!(",{prefix}{}={}", spec.name, spec.show(value)));
+        }
+        text
+    }
+
+    /// A place and a disk: any kernel and device, patches made for it, policies by their own names and by those of
+    /// kernels, and tunables of what there then is.
+    fn drawn(rng: &mut Rng, near: bool) -> (String, String) {
+        let kernel = &KERNELS[rng.below(KERNELS.len() as u64) as usize];
+        let mut on = format!("sim:{}", kernel.name);
+        for patch in PATCHES {
+            if (patch.kernels.is_empty() || patch.kernels.contains(&kernel.name)) && rng.below(3) == 0 {
+                on.insert_str(4 + kernel.name.len(), &format!("+{}", patch.name));
+            }
+        }
+        for kind in policies().filter(|_| rng.below(3) == 0).collect::<Vec<&Kind>>() {
+            let mut names: Vec<&str> = (kind.entries)().iter().map(|entry| entry.name).collect();
+            names.push(KERNELS[rng.below(KERNELS.len() as u64) as usize].name);
+            on.push_str(&format!(",{}={}", kind.key, names[rng.below(names.len() as u64) as usize]));
+        }
+        let device = DEVICES[rng.below(DEVICES.len() as u64) as usize];
+        let disk = format!("{}{}", device.name, tunables(rng, 16, near, "", device.options));
+        let chosen = stack(&on, &disk);
+        let one_in = [4, 1000][rng.below(2) as usize];
+        on.push_str(&tunables(rng, one_in, near, "", chosen.options.specs()));
+        for kind in policies() {
+            let (specs, prefix) = ((kind.options)(&chosen).specs(), format!("{}.", kind.key));
+            on.push_str(&tunables(rng, one_in, near, &prefix, specs));
+        }
+        (on, disk)
+    }
+
+    /// Everything a stack is composed of, as it would be typed.
+    fn composed(stack: &Stack) -> Vec<String> {
+        let patches = stack.patches.iter().map(|patch| format!("+{}", patch.name));
+        let mut all: Vec<String> = [stack.kernel.name.to_owned()].into_iter().chain(patches).collect();
+        let mut add = |prefix: &str, options: &Options| {
+            all.extend(options.iter().map(|(spec, value)| format!("{prefix}{}={}", spec.name, spec.show(value))));
+        };
+        add("", &stack.options);
+        KINDS.iter().for_each(|kind| add(&format!("{}.", kind.key), (kind.options)(stack)));
+        all.extend(KINDS.iter().map(|kind| format!("{}={}", kind.key, (kind.chosen)(stack))));
+        all
+    }
+
+    /// Asserts that the description of a place, typed for the same disk, is this place, and yields it.
+    fn typed_again(on: &str, disk: &str) -> String {
+        let first = stack(on, disk);
+        let text = format!("sim:{}", first.describe());
+        let again = stack(&text, disk);
+        let (parts, new) = (composed(&first), composed(&again));
+        let lost: Vec<&String> = parts.iter().filter(|part| !new.contains(part)).collect();
+        assert!(parts == new, "{on} on {disk} was described as {text}, which loses {lost:?}");
+        assert_eq!(text, format!("sim:{}", again.describe()), "{on} on {disk}");
+        text
+    }
+
+    #[test]
+    fn what_is_described_can_be_typed() {
+        for (on, disk, expected) in [
+            ("linux-4.4+readahead-512k,readahead=off", "nvme", ",readahead=off,read_ahead_kb=512"),
+            ("linux-4.4+readahead-512k", "nvme", ",read_ahead_kb=512"),
+            ("linux-4.4+readahead-512k,read_ahead_kb=128", "nvme", ",read_ahead_kb=128"),
+            ("linux-4.4+stream-table", "nvme", ""),
+            ("linux-4.4+stream-table,readahead=linux-4.4", "nvme", ",readahead=linux-4.4"),
+            ("linux-3.2.0+no-outer-plug", "nvme", ",plug=task-3.3"),
+            ("linux-3.2.0+no-outer-plug,plug=linux-3.2.0", "nvme", ",plug=task-3.1"),
+            ("linux-6.18", "sata-2014", ",elevator=mq-deadline"),
+            ("linux-6.18,elevator=none", "sata-2014", ",elevator=none"),
+            ("linux-6.18,elevator=none", "nvme", ""),
+        ] {
+            let head = on.split(',').next().unwrap_or(on);
+            assert_eq!(typed_again(&format!("sim:{on}"), disk), format!("sim:{head}{expected}"));
+        }
+        // Every policy on every kernel, with each of its patches.
+        for kernel in KERNELS {
+            let made_for = |patch: &&Patch| patch.kernels.is_empty() || patch.kernels.contains(&kernel.name);
+            let patches = PATCHES.iter().filter(made_for).map(|patch| format!("+{}", patch.name));
+            for patch in patches.chain([String::new()]) {
+                for kind in policies() {
+                    for entry in (kind.entries)() {
+                        let on = format!("sim:{}{patch},{}={}", kernel.name, kind.key, entry.name);
+                        typed_again(&on, "sata-2014");
+                    }
+                }
+            }
+        }
+        let mut rng = Rng::stream(1, "places");
+        for _ in 0..3000 {
+            let (on, disk) = drawn(&mut rng, false);
+            typed_again(&on, &disk);
+        }
+    }
+
+    #[test]
+    fn what_is_described_runs_the_same() {
+        const JOB: &str = "run fio --name=j --rw=randrw --bsrange=4k-64k --size=1m --number_ios=60 --fsync=16";
+        let hash = |on: &str, disk: &str| {
+            let words: Vec<String> = format!("{JOB} --on {on} --disk {disk}").split(' ').map(str::to_owned).collect();
+            let plan = plan_of_command(&words).unwrap_or_else(|problems| panic!("{on}: {}", problems.render()));
+            sim::run(&plan).map(|outcome| outcome.event_hash).map_err(|error| error.to_string())
+        };
+        let mut rng = Rng::stream(2, "places");
+        let mut hashes = Vec::new();
+        for _ in 0..60 {
+            let (on, disk) = drawn(&mut rng, true);
+            let first = hash(&on, &disk);
+            assert_eq!(first, hash(&typed_again(&on, &disk), &disk), "{on} on {disk}");
+            hashes.extend(first);
+        }
+        assert!(hashes.len() > 50, "{} of 60 ran", hashes.len());
+        hashes.sort_unstable();
+        hashes.dedup();
+        assert!(hashes.len() > 40, "{} differ", hashes.len());
     }
 }

@@ -15,7 +15,8 @@
 
 use std::ops::Range;
 
-use crate::fault::MappedFile;
+use crate::fault::{FAULTS, MappedFile};
+use crate::origin::find;
 use crate::readahead::{Advice, Mapping, Readahead};
 use crate::units::{PAGE_BYTES, PageIndex};
 
@@ -65,19 +66,9 @@ pub const LINUX_6_1: Rules = Rules { noreuse_is_flag: false, random_is_no_use: f
 /// 4.4 and before.
 pub const LINUX_4_4: Rules = Rules { drops_last_page: false, readahead_0_is_all: false, ..LINUX_6_1 };
 
-/// The rules by kernel.
-pub const RULES: &[(&str, Rules)] = &[
-    ("linux-2.6.6", LINUX_4_4),
-    ("linux-2.6.38", LINUX_4_4),
-    ("linux-4.4", LINUX_4_4),
-    ("linux-6.1", LINUX_6_1),
-    ("linux-6.12", LINUX_6_18),
-    ("linux-6.18", LINUX_6_18),
-];
-
 /// The rules of a kernel by the name that its fault and read-ahead models have.
 pub fn rules_of(kernel: &str) -> Option<Rules> {
-    RULES.iter().find(|(name, _)| *name == kernel).map(|(_, rules)| *rules)
+    find(FAULTS, kernel).map(|fault| (fault.build)(&fault.defaults()).advice)
 }
 
 impl Rules {

@@ -42,7 +42,7 @@ use rules::{Budget, Flushes, Kind, Merging, QueueRules};
 use wbt::Wbt;
 
 use crate::device::{Command, Completion, Device};
-use crate::elevator::{Ctx, Elevator};
+use crate::elevator::{Ctx, Elevator, Quirks};
 use crate::event::{CallId, Content, Dir, IdleEnd, MergeKind, RqId, UnplugCause, What};
 use crate::plug::{PlugOrder, Plugging};
 use crate::record::Recorder;
@@ -168,12 +168,7 @@ pub struct BlockQueue {
     dispatch: VecDeque<RqId>,
     /// blk-mq.
     multi: bool,
-    /// The elevator schedules (all but `none`).
-    scheduled: bool,
-    /// The elevator may set a timer.
-    timed: bool,
-    /// The elevator minds completions.
-    minds_completions: bool,
+    quirks: Quirks,
     /// The elevator is asked only while the device has room.
     budgeted: bool,
     bio_based: bool,
@@ -208,6 +203,7 @@ impl BlockQueue {
         device: Box<dyn Device>,
         plugging: Plugging,
     ) -> BlockQueue {
+        let quirks = elevator.quirks();
         let depth = device.queue_depth();
         let rotational = device.rotational();
         let mut queue = BlockQueue {
@@ -226,9 +222,7 @@ impl BlockQueue {
             flush: FlushQueue::default(),
             dispatch: VecDeque::new(),
             multi: false,
-            scheduled: true,
-            timed: false,
-            minds_completions: true,
+            quirks,
             budgeted: false,
             bio_based: false,
             rotational,
@@ -267,9 +261,6 @@ impl BlockQueue {
         self.rules = rules;
         self.multi = rules.kind == Kind::Multi;
         self.bio_based = rules.bio_based && self.device.bio_based();
-        self.scheduled = self.elevator.schedules();
-        self.timed = self.elevator.has_timer();
-        self.minds_completions = self.elevator.minds_completions();
         self.pools = Pools::new(&rules);
         if self.multi {
             let per_queue = self.device.queue_depth();
@@ -278,11 +269,11 @@ impl BlockQueue {
                 nr => nr.min(self.device.nr_hw_queues()),
             };
             self.depth = per_queue * nr_hw_queues;
-            let automatic = if self.scheduled { 2 * per_queue.min(128) } else { per_queue };
+            let automatic = if self.quirks.schedules { 2 * per_queue.min(128) } else { per_queue };
             let limit = match self.asked_requests {
                 0 => automatic,
                 // Without a scheduler the tags are the driver's, and it has no more of them.
-                nr if !self.scheduled => nr.min(per_queue),
+                nr if !self.quirks.schedules => nr.min(per_queue),
                 nr => nr,
             };
             self.limits.nr_requests = limit;
@@ -292,7 +283,7 @@ impl BlockQueue {
                 Budget::Tags => false,
                 Budget::Device => true,
             };
-            let throttles = rules.wbt && !self.elevator.regulates_writeback();
+            let throttles = rules.wbt && !self.quirks.regulates_writeback;
             self.wbt = throttles.then(|| Wbt::new(&rules, self.rotational, per_queue));
         } else {
             self.limits.nr_requests = if self.asked_requests == 0 { DEFAULT_REQUESTS } else { self.asked_requests };
@@ -450,10 +441,10 @@ impl BlockQueue {
             };
             self.heed(asked, now, rec);
         }
-        if self.timed {
+        if self.quirks.has_timer {
             self.watch_elevator(now);
         }
-        debug_assert!(self.timed || self.elevator.timer().is_none(), "an elevator with a timer says so");
+        debug_assert!(self.quirks.has_timer || self.elevator.timer().is_none(), "an elevator with a timer says so");
         answer
     }
 
@@ -604,7 +595,7 @@ impl BlockQueue {
             self.run(now, rec);
         } else if let Some(list) = plug {
             self.add_to_plug(rq, list, now, rec);
-        } else if self.scheduled || (self.tags.is_busy() && (self.tags.nr_hw_queues() == 1 || !bio.sync)) {
+        } else if self.quirks.schedules || (self.tags.is_busy() && (self.tags.nr_hw_queues() == 1 || !bio.sync)) {
             self.insert(rq, now, rec);
             self.run(now, rec);
         } else {
@@ -675,7 +666,7 @@ impl BlockQueue {
     fn may_join(&self, rq: RqId) -> bool {
         match self.rules.merging {
             Merging::All => true,
-            Merging::OneHit => !self.elevator.has_one_hit_cache() || self.last_merge == Some(rq),
+            Merging::OneHit => !self.quirks.has_one_hit_cache || self.last_merge == Some(rq),
             Merging::Never => false,
         }
     }
@@ -756,7 +747,7 @@ impl BlockQueue {
                 return false;
             }
             let all = self.tags.limit();
-            let limit = if self.scheduled { self.elevator.depth_limit(bio, all).clamp(1, all) } else { all };
+            let limit = if self.quirks.schedules { self.elevator.depth_limit(bio, all).clamp(1, all) } else { all };
             return self.tags.used(self.tags.queue_of(bio.context.task)) < limit;
         }
         let elevator = &self.elevator;
@@ -840,7 +831,7 @@ impl BlockQueue {
 
     /// Unites a request from a plug list with one that it continues, if there is one.
     fn unite_with_waiting(&mut self, id: RqId, now: Nanos, rec: &mut Recorder<'_>) -> bool {
-        if !self.elevator.merges_on_insert() || self.rules.merging == Merging::Never {
+        if !self.quirks.merges_on_insert || self.rules.merging == Merging::Never {
             return false;
         }
         let request = self.requests[id];
@@ -922,7 +913,7 @@ impl BlockQueue {
         if list.is_empty() {
             return;
         }
-        if self.multi && !self.scheduled {
+        if self.multi && !self.quirks.schedules {
             let nr_requests = list.len() as u32;
             rec.event(now, self.requests[list[0]].call, What::Unplug { cause, nr_requests });
             if let [rq] = list[..] {
@@ -1010,7 +1001,7 @@ impl BlockQueue {
     /// Asks the scheduler, or empties the software queue.
     #[inline]
     fn run_multi(&mut self, now: Nanos, rec: &mut Recorder<'_>) {
-        if !self.scheduled && !self.tags.is_busy() {
+        if !self.quirks.schedules && !self.tags.is_busy() {
             while let Some(id) = self.next_of_elevator(now, rec) {
                 self.requests[id].started = true;
                 self.dispatch.push_back(id);
@@ -1018,7 +1009,7 @@ impl BlockQueue {
             self.drain_dispatch(now, rec);
             return;
         }
-        while self.waiting > 0 && (self.in_driver < self.depth || (self.scheduled && !self.budgeted)) {
+        while self.waiting > 0 && (self.in_driver < self.depth || (self.quirks.schedules && !self.budgeted)) {
             let Some(id) = self.next_of_elevator(now, rec) else { break };
             if self.in_driver == self.depth {
                 // It has no driver tag and has left the elevator all the same.
@@ -1273,7 +1264,7 @@ impl BlockQueue {
         let Request { call, dir, nr_sectors, nr_bios, first, issued, .. } = self.requests[id];
         rec.event(now, call, What::Complete { rq: id, dir, nr_sectors });
         let Extra { elevated, throttled, .. } = self.extra[id.0 as usize];
-        if elevated && self.minds_completions {
+        if elevated && self.quirks.minds_completions {
             self.elevator(now, rec, |e, ctx| e.completed(ctx, id));
         }
         if let Some(wbt) = &mut self.wbt {

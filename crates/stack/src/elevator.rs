@@ -96,9 +96,44 @@ impl<'a> Ctx<'a> {
     }
 }
 
+/// What the queue has to know of an elevator beforehand.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Quirks {
+    /// [`Elevator::timer`] may say something: the queue asks after every call only then.
+    pub has_timer: bool,
+    /// [`Elevator::completed`] does something.
+    pub minds_completions: bool,
+    /// It puts requests in an order (all but `none`, whose requests hold a tag of the driver from the start).
+    pub schedules: bool,
+    /// A request from a plug list is united with a waiting one that it continues.
+    pub merges_on_insert: bool,
+    /// It tries the request that was last joined before it looks for others (`elv_merge`): that one is left with
+    /// `nomerges=1`.
+    pub has_one_hit_cache: bool,
+    /// It looks after buffered writes itself, so that the queue does not throttle them.
+    pub regulates_writeback: bool,
+}
+
+impl Quirks {
+    /// Those of most elevators that only sort.
+    pub const SORTING: Quirks = Quirks {
+        has_timer: false,
+        minds_completions: false,
+        schedules: true,
+        merges_on_insert: true,
+        has_one_hit_cache: true,
+        regulates_writeback: false,
+    };
+    /// Those of most elevators that wait for the next request of a task.
+    pub const WAITING: Quirks = Quirks { has_timer: true, minds_completions: true, ..Quirks::SORTING };
+}
+
 /// The rules of one elevator of one kernel. Order of calls for a request: `merge` (for its bio; no), `add`, perhaps
 /// `merged` / `merged_requests`, `next` (yes), `completed`.
 pub trait Elevator {
+    /// What the queue has to know beforehand; always the same.
+    fn quirks(&self) -> Quirks;
+
     /// The request that `bio` could join, and at which end. The queue checks the size afterwards, and calls
     /// [`Elevator::merged`] if the bio has been joined. Started, flush and `no_merge` requests must not be offered.
     fn merge(&mut self, ctx: &mut Ctx<'_>, bio: &Bio) -> Option<(RqId, MergeKind)>;
@@ -122,8 +157,8 @@ pub trait Elevator {
     fn next(&mut self, ctx: &mut Ctx<'_>) -> Option<RqId>;
 
     /// The device has completed `rq`. Called before the driver asks for the next request, and before the submitter
-    /// runs.
-    fn completed(&mut self, ctx: &mut Ctx<'_>, rq: RqId);
+    /// runs; not called without [`Quirks::minds_completions`].
+    fn completed(&mut self, _ctx: &mut Ctx<'_>, _rq: RqId) {}
 
     /// Nothing waits here (requests the driver has do not count).
     fn is_empty(&self) -> bool;
@@ -134,16 +169,6 @@ pub trait Elevator {
     /// When [`Elevator::on_timer`] wants to be called.
     fn timer(&self) -> Option<Nanos> {
         None
-    }
-
-    /// Whether [`Elevator::timer`] may ever say anything: the queue asks after every call only then.
-    fn has_timer(&self) -> bool {
-        false
-    }
-
-    /// Whether [`Elevator::completed`] does anything.
-    fn minds_completions(&self) -> bool {
-        true
     }
 
     /// The time given by [`Elevator::timer`] has come. Set `ctx.kick` if the queue should be run.
@@ -162,30 +187,9 @@ pub trait Elevator {
     /// A task has ended.
     fn task_exited(&mut self, _context: IoContext) {}
 
-    /// Whether it puts requests in an order (all but `none`, whose requests hold a tag of the driver from the start).
-    fn schedules(&self) -> bool {
-        true
-    }
-
-    /// Whether a request from a plug list is united with a waiting one that it continues.
-    fn merges_on_insert(&self) -> bool {
-        true
-    }
-
-    /// Whether it tries the request that was last joined before it looks for others (`elv_merge`): that one is left
-    /// with `nomerges=1`.
-    fn has_one_hit_cache(&self) -> bool {
-        true
-    }
-
     /// Most of the queue's `nr_tags` scheduler tags that may be in use when `bio` takes one (`limit_depth`).
     fn depth_limit(&self, _bio: &Bio, nr_tags: u32) -> u32 {
         nr_tags
-    }
-
-    /// Whether it looks after buffered writes itself, so that the queue does not throttle them.
-    fn regulates_writeback(&self) -> bool {
-        false
     }
 
     /// The request limit that this elevator imposes on the queue (the first CFQ raises it), if any.

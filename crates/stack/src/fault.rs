@@ -27,6 +27,7 @@ pub use mapped::{MapAdvice, MappedFile, Protection, Pte, TABLE_PAGES, Vma};
 
 use std::cell::Cell;
 
+use crate::advice;
 use crate::event::RaKind;
 use crate::origin::{Entry, OptionSpec, Options};
 use crate::readahead::{FaultWindow, Mapping, ReadRequest, Readahead, Token, Window};
@@ -72,6 +73,8 @@ pub struct Rules {
     /// A window around a page is the device's limit and leaves the state of the open file alone; faults in sequential
     /// mappings are told to its policy as reads of one page (until 2.6.30).
     pub ignores_state: bool,
+    /// What the same kernel makes of advice.
+    pub advice: advice::Rules,
 }
 
 /// The page cache of one file as faults see it.

@@ -10,50 +10,132 @@ use crate::elevator::{self, ELEVATORS};
 use crate::fault::{self, FAULTS};
 use crate::filesystem::{self, FILESYSTEMS};
 use crate::machine::{self, MACHINES};
-use crate::origin::{Entry, OptionSpec, Options, Origin, find};
+use crate::origin::{Entry, OptionSpec, Options, Origin, find, listed, replaced};
 use crate::plug::{self, PLUGS};
 use crate::readahead::{self, READAHEADS};
 use crate::rng::Rng;
 use crate::units::Hz;
 use crate::writeback::{self, WRITEBACKS};
 
-/// Kinds of policy that a kernel is composed of, in the order of the path. A key `KIND=NAME` picks another entry, a key
-/// `KIND.OPTION=VALUE` sets a tunable.
-pub const KINDS: &[&str] = &["readahead", "fault", "plug", "elevator", "direct", "filesystem", "writeback", "machine"];
-
-/// A kernel as a composition.
+/// A kind of policy: how to get at what a kernel, or a stack, has of it.
 #[derive(Copy, Clone, Debug)]
-pub struct Kernel {
-    /// Name, for example `linux-2.6.6-rc3`.
+pub struct Kind {
+    /// Name in the catalogue; the field of [`Kernel`] and [`Stack`].
     pub name: &'static str,
-    /// Other names that mean the same composition.
-    pub aliases: &'static [&'static str],
+    /// Key `KEY=NAME` that picks another entry, and in `KEY.OPTION=VALUE` sets a tunable; [`DISK`] for the device.
+    pub key: &'static str,
     /// One line for lists.
-    pub summary: &'static str,
-    /// Sources of the composition itself.
-    pub origin: &'static [Origin],
-    /// Tunables of its request queue and clock.
-    pub options: &'static [OptionSpec],
-    /// Entry of [`READAHEADS`].
-    pub readahead: &'static str,
-    /// Entry of [`FAULTS`]: that of its own version or the nearest there is.
-    pub fault: &'static str,
-    /// Entry of [`PLUGS`].
-    pub plug: &'static str,
-    /// Entry of [`ELEVATORS`] used by default.
-    pub elevator: &'static str,
-    /// What short elevator names mean in this kernel: (`cfq`, `cfq-2.6.6`).
-    pub elevator_names: &'static [(&'static str, &'static str)],
-    /// Entry of [`DIRECT_IOS`].
-    pub direct: &'static str,
-    /// Entry of [`FILESYSTEMS`].
-    pub filesystem: &'static str,
-    /// Entry of [`WRITEBACKS`].
-    pub writeback: &'static str,
-    /// Entry of [`MACHINES`].
-    pub machine: &'static str,
-    /// Device that a machine of its time would have.
-    pub device: &'static str,
+    pub title: &'static str,
+    /// All entries of its table.
+    pub entries: fn() -> Vec<Entry<()>>,
+    /// The entry that a kernel names.
+    pub of_kernel: fn(&Kernel) -> &'static str,
+    /// The entry that a stack has.
+    pub chosen: fn(&Stack) -> &'static str,
+    /// Its tunables.
+    pub options: fn(&Stack) -> &Options,
+    options_mut: fn(&mut Stack) -> &mut Options,
+    /// Takes the entry of this whole name, with its defaults if it is another; false if there is none.
+    pick: fn(&mut Stack, &str) -> bool,
+}
+
+const READAHEAD: &str = "readahead";
+const ELEVATOR: &str = "elevator";
+/// Key of the device in differences. It is no key of a kernel: `--disk` picks the device.
+pub const DISK: &str = "disk";
+
+/// Makes [`KINDS`] from the one list of them, and what has a field of each: [`Kernel`] and [`Stack`].
+macro_rules! kinds {
+    ($($field:ident $key:literal $build:ty, $table:expr, $title:literal;)*) => {
+        /// Every kind, in the order of the lists.
+        pub const KINDS: &[Kind] = &[$(Kind {
+            name: stringify!($field),
+            key: $key,
+            title: $title,
+            entries: || listed($table),
+            of_kernel: |kernel| kernel.$field,
+            chosen: |stack| stack.$field.entry.name,
+            options: |stack| &stack.$field.options,
+            options_mut: |stack| &mut stack.$field.options,
+            pick: |stack, name| stack.$field.pick($table, name),
+        }),*];
+
+        /// A kernel as a composition.
+        #[derive(Copy, Clone, Debug)]
+        pub struct Kernel {
+            /// Name, for example `linux-2.6.6-rc3`.
+            pub name: &'static str,
+            /// Other names that mean the same composition.
+            pub aliases: &'static [&'static str],
+            /// One line for lists.
+            pub summary: &'static str,
+            /// Sources of the composition itself.
+            pub origin: &'static [Origin],
+            /// Tunables of its request queue and clock.
+            pub options: &'static [OptionSpec],
+            /// What short elevator names mean in this kernel: (`cfq`, `cfq-2.6.6`).
+            pub elevator_names: &'static [(&'static str, &'static str)],
+            $(#[doc = concat!("The entry it has by default of: ", $title, ".")] pub $field: &'static str,)*
+        }
+
+        /// Everything between the program and the platters: what a run is made on.
+        #[derive(Clone, Debug)]
+        pub struct Stack {
+            /// The kernel it started from.
+            pub kernel: &'static Kernel,
+            /// Patches applied, in order.
+            pub patches: Vec<&'static Patch>,
+            /// Clock and queue tunables.
+            pub options: Options,
+            /// Whether somebody asked for this elevator; otherwise it changes with the device where the kernel does so.
+            elevator_chosen: bool,
+            $(#[doc = concat!("Which of: ", $title, ".")] pub $field: Chosen<$build>,)*
+        }
+
+        impl Stack {
+            /// `kernel` with its defaults, on the device of its time.
+            pub fn new(kernel: &'static Kernel) -> Stack {
+                let mut stack = Stack {
+                    kernel,
+                    patches: Vec::new(),
+                    options: Options::defaults(kernel.options),
+                    elevator_chosen: false,
+                    $($field: Chosen::by_name($table, kernel.$field),)*
+                };
+                stack.follow_device();
+                stack
+            }
+        }
+    };
+}
+
+kinds! {
+    readahead "readahead" readahead::Build, READAHEADS,
+        "which pages are read before they are asked for; key `readahead=NAME`";
+    fault "fault" fault::Build, FAULTS, "what a touch of a mapped page reads and maps; key `fault=NAME`";
+    plug "plug" plug::Build, PLUGS, "how requests are held back to be merged; key `plug=NAME`";
+    elevator "elevator" elevator::Build, ELEVATORS, "in which order requests reach the device; key `elevator=NAME`";
+    device "disk" device::Build, DEVICES, "disks; `--disk NAME[,key=value...]`";
+    direct "direct" direct_io::Build, DIRECT_IOS,
+        "what reads and writes past the page cache do to it; key `direct=NAME`";
+    filesystem "filesystem" filesystem::Build, FILESYSTEMS,
+        "where blocks lie, and what fsync does; key `filesystem=NAME`";
+    writeback "writeback" writeback::Build, WRITEBACKS, "when dirty pages are written; key `writeback=NAME`";
+    machine "machine" machine::Build, MACHINES, "CPUs, memory and what code costs; key `machine=NAME`";
+}
+
+/// The kinds whose keys a kernel takes: all but the device.
+pub fn policies() -> impl Iterator<Item = &'static Kind> {
+    KINDS.iter().filter(|kind| kind.key != DISK)
+}
+
+/// All kinds, the device last.
+pub fn parts() -> impl Iterator<Item = &'static Kind> {
+    policies().chain([kind(DISK)])
+}
+
+fn kind(key: &str) -> &'static Kind {
+    KINDS.iter().find(|kind| kind.key == key).expect("the list has it")
 }
 
 /// A change to a kernel.
@@ -135,9 +217,9 @@ const fn before_nomerges(options: &'static [OptionSpec]) -> &'static [OptionSpec
 
 const QUEUE_2_4: &[OptionSpec] = before_nomerges(
     const {
-        let mut options = queue(100, 1024, 64, 128, QueueRules::V2_6_0);
-        options[7] = OptionSpec::number("max_queue_kb", 4096, (0, 1 << 20), "bytes queued at which writers wait");
-        &{ options }
+        let help = "bytes queued at which writers wait";
+        let max_queue = [OptionSpec::number("max_queue_kb", 4096, (0, 1 << 20), help)];
+        &replaced(queue(100, 1024, 64, 128, QueueRules::V2_6_0), &max_queue)
     },
 );
 const QUEUE_2_6: &[OptionSpec] = before_nomerges(const { &queue(1000, 128, 128, 256, QueueRules::V2_6_0) });
@@ -548,6 +630,14 @@ impl<B: Copy> Chosen<B> {
             None => panic!("a kernel names `{name}`, which no table has"),
         }
     }
+
+    fn pick(&mut self, table: &'static [&'static Entry<B>], name: &str) -> bool {
+        let entry = find(table, name);
+        if let Some(entry) = entry.filter(|entry| entry.name != self.entry.name) {
+            *self = Chosen::new(entry);
+        }
+        entry.is_some()
+    }
 }
 
 /// Why a key could not be set. [`fmt::Display`](std::fmt::Display) gives the sentence; `nearest` what was perhaps
@@ -587,65 +677,13 @@ impl Change {
     pub fn kind(&self) -> &str {
         match self.key.split_once('.') {
             Some((kind, _)) => kind,
-            None if self.key == "disk" || KINDS.contains(&self.key.as_str()) => &self.key,
+            None if KINDS.iter().any(|kind| kind.key == self.key) => &self.key,
             None => "queue",
         }
     }
 }
 
-/// Everything between the program and the platters: what a run is made on.
-#[derive(Clone, Debug)]
-pub struct Stack {
-    /// The kernel it started from.
-    pub kernel: &'static Kernel,
-    /// Patches applied, in order.
-    pub patches: Vec<&'static Patch>,
-    /// Clock and queue tunables.
-    pub options: Options,
-    /// Read-ahead policy.
-    pub readahead: Chosen<readahead::Build>,
-    /// Page faults on mapped files.
-    pub fault: Chosen<fault::Build>,
-    /// Plugging.
-    pub plug: Chosen<plug::Build>,
-    /// Elevator.
-    pub elevator: Chosen<elevator::Build>,
-    /// Whether somebody asked for this elevator; otherwise it changes with the device where the kernel does so.
-    elevator_chosen: bool,
-    /// Direct I/O.
-    pub direct: Chosen<direct_io::Build>,
-    /// File system.
-    pub filesystem: Chosen<filesystem::Build>,
-    /// Writeback.
-    pub writeback: Chosen<writeback::Build>,
-    /// CPUs, memory and what code costs.
-    pub machine: Chosen<machine::Build>,
-    /// The device.
-    pub device: Chosen<device::Build>,
-}
-
 impl Stack {
-    /// `kernel` with its defaults, on the device of its time.
-    pub fn new(kernel: &'static Kernel) -> Stack {
-        let mut stack = Stack {
-            kernel,
-            patches: Vec::new(),
-            options: Options::defaults(kernel.options),
-            readahead: Chosen::by_name(READAHEADS, kernel.readahead),
-            fault: Chosen::by_name(FAULTS, kernel.fault),
-            plug: Chosen::by_name(PLUGS, kernel.plug),
-            elevator: Chosen::by_name(ELEVATORS, kernel.elevator),
-            elevator_chosen: false,
-            direct: Chosen::by_name(DIRECT_IOS, kernel.direct),
-            filesystem: Chosen::by_name(FILESYSTEMS, kernel.filesystem),
-            writeback: Chosen::by_name(WRITEBACKS, kernel.writeback),
-            machine: Chosen::by_name(MACHINES, kernel.machine),
-            device: Chosen::by_name(DEVICES, kernel.device),
-        };
-        stack.follow_device();
-        stack
-    }
-
     /// Takes the elevator that the kernel takes by itself: with blk-mq `mq-deadline` for devices with one hardware
     /// queue, none for those with several and those without requests (Linux 5.0 .. 6.18, `block/elevator.c`,
     /// `elevator_get_default`). Older kernels have one for all.
@@ -657,7 +695,7 @@ impl Stack {
         let single = device.nr_hw_queues() == 1 && !device.bio_based();
         let name = if single { "mq-deadline" } else { "none" };
         // The name is one that every kernel with blk-mq knows.
-        let known = choose(&mut self.elevator, ELEVATORS, "elevator", name, |k| k.elevator, self.kernel.elevator_names);
+        let known = self.choose(kind(ELEVATOR), name);
         debug_assert!(known.is_ok(), "{name} is an elevator");
     }
 
@@ -696,32 +734,37 @@ impl Stack {
     /// # Errors
     /// If the key or the value is unknown or out of range. Nothing has changed then.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), KeyError> {
-        match key {
-            "readahead" => choose(&mut self.readahead, READAHEADS, key, value, |k| k.readahead, &[]),
-            "fault" => choose(&mut self.fault, FAULTS, key, value, |k| k.fault, &[]),
-            "plug" => choose(&mut self.plug, PLUGS, key, value, |k| k.plug, &[]),
-            "elevator" => {
-                let of_kernel = self.kernel.elevator_names;
-                choose(&mut self.elevator, ELEVATORS, key, value, |k| k.elevator, of_kernel)?;
-                self.elevator_chosen = true;
-                Ok(())
-            }
-            "direct" => choose(&mut self.direct, DIRECT_IOS, key, value, |k| k.direct, &[]),
-            "filesystem" => choose(&mut self.filesystem, FILESYSTEMS, key, value, |k| k.filesystem, &[]),
-            "writeback" => choose(&mut self.writeback, WRITEBACKS, key, value, |k| k.writeback, &[]),
-            "machine" => choose(&mut self.machine, MACHINES, key, value, |k| k.machine, &[]),
-            _ => match key.split_once('.') {
-                Some((kind, option)) => match self.options_of(kind) {
-                    Some(options) => set_option(options, option, value, kind),
-                    None => Err(KeyError {
-                        word: key.to_owned(),
-                        message: format!("unknown kind `{kind}` in key `{key}`"),
-                        accepted: KINDS.iter().map(|kind| (*kind).to_owned()).collect(),
-                    }),
-                },
-                None => self.set_bare(key, value),
-            },
+        if let Some(kind) = policies().find(|kind| kind.key == key) {
+            self.choose(kind, value)?;
+            self.elevator_chosen |= kind.key == ELEVATOR;
+            return Ok(());
         }
+        let Some((kind, option)) = key.split_once('.') else { return self.set_bare(key, value) };
+        match policies().find(|known| known.key == kind) {
+            Some(known) => set_option((known.options_mut)(self), option, value, kind),
+            None => Err(KeyError {
+                word: key.to_owned(),
+                message: format!("unknown kind `{kind}` in key `{key}`"),
+                accepted: policies().map(|kind| kind.key.to_owned()).collect(),
+            }),
+        }
+    }
+
+    /// Picks the entry called `name`, also by a short name of this kernel or as another kernel has it.
+    fn choose(&mut self, kind: &Kind, name: &str) -> Result<(), KeyError> {
+        let short_names = if kind.key == ELEVATOR { self.kernel.elevator_names } else { &[] };
+        let wanted = short_names.iter().find(|(short, _)| *short == name).map_or(name, |(_, full)| full);
+        if (kind.pick)(self, wanted)
+            || find_kernel(wanted).is_some_and(|kernel| (kind.pick)(self, (kind.of_kernel)(kernel)))
+        {
+            return Ok(());
+        }
+        let names = (kind.entries)().into_iter().map(|entry| entry.name);
+        Err(KeyError {
+            word: name.to_owned(),
+            message: format!("unknown {} `{name}`", kind.key),
+            accepted: names.chain(short_names.iter().map(|(short, _)| *short)).map(str::to_owned).collect(),
+        })
     }
 
     /// Picks a device by name.
@@ -729,7 +772,7 @@ impl Stack {
     /// # Errors
     /// If there is no such device.
     pub fn set_device(&mut self, name: &str) -> Result<(), KeyError> {
-        choose(&mut self.device, DEVICES, "disk", name, |k| k.device, &[])?;
+        self.choose(kind(DISK), name)?;
         self.follow_device();
         Ok(())
     }
@@ -747,20 +790,10 @@ impl Stack {
 
     /// Every key that [`Stack::set`] takes, as it is typed.
     pub fn keys(&self) -> Vec<String> {
-        let mut keys: Vec<String> = KINDS.iter().map(|kind| (*kind).to_owned()).collect();
+        let mut keys: Vec<String> = policies().map(|kind| kind.key.to_owned()).collect();
         keys.extend(self.options.specs().iter().map(|spec| spec.name.to_owned()));
-        let kinds: [(&str, &Options); 8] = [
-            ("readahead", &self.readahead.options),
-            ("fault", &self.fault.options),
-            ("plug", &self.plug.options),
-            ("elevator", &self.elevator.options),
-            ("direct", &self.direct.options),
-            ("filesystem", &self.filesystem.options),
-            ("writeback", &self.writeback.options),
-            ("machine", &self.machine.options),
-        ];
-        for (kind, options) in kinds {
-            keys.extend(options.specs().iter().map(|spec| format!("{kind}.{}", spec.name)));
+        for kind in policies() {
+            keys.extend((kind.options)(self).specs().iter().map(|spec| format!("{}.{}", kind.key, spec.name)));
         }
         keys
     }
@@ -769,94 +802,68 @@ impl Stack {
     /// policies, then the device. A policy brings its own tunables along; those that both entries have in common, under
     /// one name and with values that both accept, are differences of their own.
     pub fn differences(good: &Stack, bad: &Stack) -> Vec<Change> {
-        let (mut policies, mut tunables) = (Vec::new(), Vec::new());
-        tunables.extend(different_options("", &good.options, &bad.options));
-        macro_rules! kinds {
-            ($($key:literal $field:ident),*) => {
-                $(differences_of($key, &good.$field, &bad.$field, &mut policies, &mut tunables);)*
-            };
+        let (mut policies, mut tunables) = (Vec::new(), different_options("", &good.options, &bad.options));
+        for kind in parts() {
+            let (from, to) = ((kind.chosen)(good), (kind.chosen)(bad));
+            if from != to {
+                policies.push(Change { key: kind.key.to_owned(), from: from.to_owned(), to: to.to_owned() });
+            }
+            tunables.extend(different_options(kind.key, (kind.options)(good), (kind.options)(bad)));
         }
-        kinds!("readahead" readahead, "fault" fault, "plug" plug, "elevator" elevator, "direct" direct,
-            "filesystem" filesystem, "writeback" writeback, "machine" machine, "disk" device);
         policies.extend(tunables);
         policies
     }
 
     /// This stack with those differences to `bad` that `on` picks by their keys.
     pub fn with_changes(&self, bad: &Stack, on: &dyn Fn(&str) -> bool) -> Stack {
-        Stack {
-            kernel: self.kernel,
-            patches: Vec::new(),
-            options: mixed_options("", &self.options, &bad.options, self.options.clone(), on),
-            readahead: mixed("readahead", &self.readahead, &bad.readahead, on),
-            fault: mixed("fault", &self.fault, &bad.fault, on),
-            plug: mixed("plug", &self.plug, &bad.plug, on),
-            elevator: mixed("elevator", &self.elevator, &bad.elevator, on),
-            // What is mixed stays as it is, whatever the device.
-            elevator_chosen: true,
-            direct: mixed("direct", &self.direct, &bad.direct, on),
-            filesystem: mixed("filesystem", &self.filesystem, &bad.filesystem, on),
-            writeback: mixed("writeback", &self.writeback, &bad.writeback, on),
-            machine: mixed("machine", &self.machine, &bad.machine, on),
-            device: mixed("disk", &self.device, &bad.device, on),
+        // What is mixed stays as it is, whatever the device.
+        let mut mixed = Stack { patches: Vec::new(), elevator_chosen: true, ..self.clone() };
+        mix_options("", &self.options, &bad.options, &mut mixed.options, on);
+        for kind in KINDS {
+            let other = (kind.chosen)(bad);
+            if other != (kind.chosen)(self) && on(kind.key) {
+                (kind.pick)(&mut mixed, other);
+                *(kind.options_mut)(&mut mixed) = (kind.options)(bad).clone();
+            }
+            mix_options(kind.key, (kind.options)(self), (kind.options)(bad), (kind.options_mut)(&mut mixed), on);
         }
+        mixed
     }
 
-    /// One line that names the composition: kernel, patches, and whatever differs from its defaults.
+    /// One line that names the composition without its device: kernel, patches, and whatever differs from the kernel's
+    /// defaults, or from what patches and the device would make of them. Typed for the same device it gives this stack.
     pub fn describe(&self) -> String {
-        let base = Stack::new(self.kernel);
+        let kernel = Stack::new(self.kernel);
         let mut text = self.kernel.name.to_owned();
+        let mut typed = Stack { device: self.device.clone(), ..kernel.clone() };
+        typed.follow_device();
         for patch in &self.patches {
-            text.push('+');
-            text.push_str(patch.name);
+            text.push_str(&format!("+{}", patch.name));
+            let applied = typed.patch(patch);
+            debug_assert!(applied.is_ok(), "+{} was applied to this kernel before", patch.name);
         }
-        if self.elevator.entry.name != base.elevator.entry.name {
-            text.push_str(&format!(",elevator={}", self.elevator.entry.name));
-        }
-        if self.patches.is_empty() && self.readahead.entry.name != base.readahead.entry.name {
-            text.push_str(&format!(",readahead={}", self.readahead.entry.name));
-        }
-        for (kind, name, default) in [
-            ("fault", self.fault.entry.name, base.fault.entry.name),
-            ("plug", self.plug.entry.name, base.plug.entry.name),
-            ("direct", self.direct.entry.name, base.direct.entry.name),
-            ("filesystem", self.filesystem.entry.name, base.filesystem.entry.name),
-            ("writeback", self.writeback.entry.name, base.writeback.entry.name),
-            ("machine", self.machine.entry.name, base.machine.entry.name),
-        ] {
-            if name != default {
-                text.push_str(&format!(",{kind}={name}"));
+        // What patches and the device bring is written out, except a read-ahead policy: runs are stored and compared
+        // under these texts, so they stay as they are.
+        let (first, others): (Vec<&Kind>, Vec<&Kind>) = policies().partition(|kind| kind.key == ELEVATOR);
+        for kind in first.into_iter().chain(others) {
+            let name = (kind.chosen)(self);
+            if name != (kind.chosen)(&typed) || kind.key != READAHEAD && name != (kind.chosen)(&kernel) {
+                text.push_str(&format!(",{}={name}", kind.key));
+                (kind.pick)(&mut typed, name);
             }
         }
-        let mut changed = |prefix: &str, options: &Options| {
-            for (spec, value) in options.iter().filter(|(spec, value)| spec.default != *value) {
-                text.push_str(&format!(",{prefix}{}={}", spec.name, spec.show(value)));
+        let mut changed = |prefix: &str, options: &Options, typed: &Options| {
+            for ((spec, value), (_, typed)) in options.iter().zip(typed.iter()) {
+                if value != spec.default || value != typed {
+                    text.push_str(&format!(",{prefix}{}={}", spec.name, spec.show(value)));
+                }
             }
         };
-        changed("", &self.options);
-        changed("readahead.", &self.readahead.options);
-        changed("fault.", &self.fault.options);
-        changed("plug.", &self.plug.options);
-        changed("elevator.", &self.elevator.options);
-        changed("direct.", &self.direct.options);
-        changed("filesystem.", &self.filesystem.options);
-        changed("writeback.", &self.writeback.options);
-        changed("machine.", &self.machine.options);
+        changed("", &self.options, &typed.options);
+        for kind in policies() {
+            changed(&format!("{}.", kind.key), (kind.options)(self), (kind.options)(&typed));
+        }
         text
-    }
-
-    fn options_of(&mut self, kind: &str) -> Option<&mut Options> {
-        Some(match kind {
-            "readahead" => &mut self.readahead.options,
-            "fault" => &mut self.fault.options,
-            "plug" => &mut self.plug.options,
-            "elevator" => &mut self.elevator.options,
-            "direct" => &mut self.direct.options,
-            "filesystem" => &mut self.filesystem.options,
-            "writeback" => &mut self.writeback.options,
-            "machine" => &mut self.machine.options,
-            _ => return None,
-        })
     }
 
     /// A key without its kind: the queue's own, or the one policy that has it.
@@ -864,21 +871,10 @@ impl Stack {
         if self.options.specs().iter().any(|spec| spec.name == key) {
             return set_option(&mut self.options, key, value, "queue");
         }
-        let owners: Vec<&str> = KINDS
-            .iter()
-            .copied()
-            .filter(|kind| {
-                self.options_of(kind).is_some_and(|options| options.specs().iter().any(|spec| spec.name == key))
-            })
-            .collect();
+        let has_key = |kind: &&Kind| (kind.options)(self).specs().iter().any(|spec| spec.name == key);
+        let owners: Vec<&Kind> = policies().filter(has_key).collect();
         match owners.as_slice() {
-            [kind] => {
-                let kind = *kind;
-                match self.options_of(kind) {
-                    Some(options) => set_option(options, key, value, kind),
-                    None => unreachable!("the owner of a key is one of the kinds"),
-                }
-            }
+            [kind] => set_option((kind.options_mut)(self), key, value, kind.key),
             [] => Err(KeyError {
                 word: key.to_owned(),
                 message: match first_with(key) {
@@ -894,10 +890,10 @@ impl Stack {
                 word: key.to_owned(),
                 message: format!(
                     "`{key}` is a key of {}: say which, as in `{}.{key}={value}`",
-                    several.join(" and "),
-                    several[0]
+                    several.iter().map(|kind| kind.key).collect::<Vec<_>>().join(" and "),
+                    several[0].key
                 ),
-                accepted: several.iter().map(|kind| format!("{kind}.{key}")).collect(),
+                accepted: several.iter().map(|kind| format!("{}.{key}", kind.key)).collect(),
             }),
         }
     }
@@ -917,28 +913,8 @@ fn different_options(prefix: &str, good: &Options, bad: &Options) -> Vec<Change>
     changes
 }
 
-fn differences_of<B: Copy>(
-    kind: &str,
-    good: &Chosen<B>,
-    bad: &Chosen<B>,
-    policies: &mut Vec<Change>,
-    tunables: &mut Vec<Change>,
-) {
-    let (from, to) = (good.entry.name, bad.entry.name);
-    if from != to {
-        policies.push(Change { key: kind.to_owned(), from: from.to_owned(), to: to.to_owned() });
-    }
-    tunables.extend(different_options(kind, &good.options, &bad.options));
-}
-
-/// `options`, which are those of either side, with each shared tunable as `on` says.
-fn mixed_options(
-    prefix: &str,
-    good: &Options,
-    bad: &Options,
-    mut options: Options,
-    on: &dyn Fn(&str) -> bool,
-) -> Options {
+/// Sets each tunable that both sides share, of `options` of either, as `on` says.
+fn mix_options(prefix: &str, good: &Options, bad: &Options, options: &mut Options, on: &dyn Fn(&str) -> bool) {
     for change in different_options(prefix, good, bad) {
         let name = change.key.rsplit('.').next().unwrap_or(&change.key);
         let text = if on(&change.key) { &change.to } else { &change.from };
@@ -947,44 +923,6 @@ fn mixed_options(
             Some(Ok(value)) => options.set(name, value),
             _ => unreachable!("both tables have the tunable and accept both values"),
         }
-    }
-    options
-}
-
-fn mixed<B: Copy>(kind: &str, good: &Chosen<B>, bad: &Chosen<B>, on: &dyn Fn(&str) -> bool) -> Chosen<B> {
-    let other = good.entry.name != bad.entry.name && on(kind);
-    let base = if other { bad } else { good };
-    let options = mixed_options(kind, &good.options, &bad.options, base.options.clone(), on);
-    Chosen { entry: base.entry, options }
-}
-
-fn choose<B: Copy>(
-    chosen: &mut Chosen<B>,
-    table: &'static [&'static Entry<B>],
-    kind: &str,
-    name: &str,
-    of_kernel: fn(&Kernel) -> &'static str,
-    short_names: &[(&str, &'static str)],
-) -> Result<(), KeyError> {
-    let short = short_names.iter().find(|(short, _)| *short == name).map(|(_, full)| *full);
-    let wanted = short.unwrap_or(name);
-    let entry = find(table, wanted).or_else(|| find_kernel(wanted).and_then(|kernel| find(table, of_kernel(kernel))));
-    match entry {
-        Some(entry) => {
-            if chosen.entry.name != entry.name {
-                *chosen = Chosen::new(entry);
-            }
-            Ok(())
-        }
-        None => Err(KeyError {
-            word: name.to_owned(),
-            message: format!("unknown {kind} `{name}`"),
-            accepted: table
-                .iter()
-                .map(|entry| entry.name.to_owned())
-                .chain(short_names.iter().map(|(short, _)| (*short).to_owned()))
-                .collect(),
-        }),
     }
 }
 

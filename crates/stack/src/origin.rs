@@ -91,6 +91,32 @@ impl OptionSpec {
     }
 }
 
+/// `options` with those of `others` in place of their namesakes.
+///
+/// # Panics
+/// If there is no such name: where constants are made, that is an error of the compiler.
+pub const fn replaced<const N: usize>(mut options: [OptionSpec; N], mut others: &[OptionSpec]) -> [OptionSpec; N] {
+    while let [first, rest @ ..] = others {
+        let mut nr = 0;
+        while !same(options[nr].name, first.name) {
+            nr += 1;
+        }
+        options[nr] = *first;
+        others = rest;
+    }
+    options
+}
+
+/// `a == b`, for constants.
+const fn same(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let mut nr = 0;
+    while nr < a.len() && nr < b.len() && a[nr] == b[nr] {
+        nr += 1;
+    }
+    nr == a.len() && nr == b.len()
+}
+
 /// Values of a model's tunables: the defaults of its table, some of them overridden.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -184,6 +210,19 @@ impl<B: Copy> fmt::Debug for Entry<B> {
 /// The entry called `name`, if the table has one.
 pub fn find<B: Copy>(table: &'static [&'static Entry<B>], name: &str) -> Option<&'static Entry<B>> {
     table.iter().find(|entry| entry.name == name).copied()
+}
+
+/// What the entries of a table say about themselves.
+pub fn listed<B: Copy>(table: &[&Entry<B>]) -> Vec<Entry<()>> {
+    let said = |&&Entry { name, summary, origin, options, conformance, .. }: &&Entry<B>| Entry {
+        name,
+        summary,
+        origin,
+        options,
+        conformance,
+        build: (),
+    };
+    table.iter().map(said).collect()
 }
 
 #[cfg(test)]

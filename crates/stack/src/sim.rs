@@ -27,7 +27,6 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use crate::advice;
 use crate::block::rules::QueueRules;
 use crate::block::{BlockQueue, QueueLimits, Submitted, Wakeup};
 use crate::direct_io;
@@ -211,7 +210,6 @@ struct World<'p, 's> {
     direct: direct_io::Rules,
     plugging: Plugging,
     fault: fault::Rules,
-    advice: advice::Rules,
     plan: &'p Plan,
     threads: Vec<ThreadSpec>,
     nr_files: usize,
@@ -365,8 +363,8 @@ impl<'p, 's> World<'p, 's> {
         }
         vfs.start(job.cache, job.mapping_cached || fs.mapping_cached);
         vfs.wakes_one = queue.get("page_wait") == 1;
-        let advice = advice::rules_of(stack.fault.entry.name).expect("every kernel's faults have rules for advice");
-        vfs.mappings.set_random_is_no_use(advice.random_is_no_use);
+        let fault = (stack.fault.entry.build)(&stack.fault.options);
+        vfs.mappings.set_random_is_no_use(fault.advice.random_is_no_use);
         let report = Report::new(plan, &threads);
         Ok(World {
             machine,
@@ -375,8 +373,7 @@ impl<'p, 's> World<'p, 's> {
             writeback: (stack.writeback.entry.build)(&stack.writeback.options),
             direct: (stack.direct.entry.build)(&stack.direct.options),
             plugging,
-            fault: (stack.fault.entry.build)(&stack.fault.options),
-            advice,
+            fault,
             plan,
             nr_files: files.len(),
             groups: RefCell::new(Groups::new(&threads)),
@@ -547,7 +544,7 @@ impl<'p, 's> World<'p, 's> {
                 if spec.engine == Engine::Mmap {
                     vfs.map_file(descriptor, file, ra);
                 }
-                vfs.advise((descriptor, file), ra, &self.advice, advice, at, rec);
+                vfs.advise((descriptor, file), ra, &self.fault.advice, advice, at, rec);
             }
             self.carry_out().await;
         }

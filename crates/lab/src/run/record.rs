@@ -10,7 +10,7 @@
 use std::path::Path;
 
 use iowhy_live::machine::{Disk, Machine};
-use iowhy_stack::kernel::Stack;
+use iowhy_stack::kernel::{self, Stack};
 use iowhy_stack::origin::Options;
 use serde_json::{Map, Value, json};
 
@@ -46,16 +46,10 @@ pub(crate) fn simulated_policies(stack: &Stack) -> Value {
     all.insert("kernel".to_owned(), json!(stack.kernel.name));
     all.insert("patches".to_owned(), stack.patches.iter().map(|patch| patch.name).collect());
     all.insert("options".to_owned(), options_json(&stack.options));
-    for (kind, name, options) in [
-        ("readahead", stack.readahead.entry.name, &stack.readahead.options),
-        ("fault", stack.fault.entry.name, &stack.fault.options),
-        ("plug", stack.plug.entry.name, &stack.plug.options),
-        ("elevator", stack.elevator.entry.name, &stack.elevator.options),
-        ("direct", stack.direct.entry.name, &stack.direct.options),
-        ("filesystem", stack.filesystem.entry.name, &stack.filesystem.options),
-        ("writeback", stack.writeback.entry.name, &stack.writeback.options),
-    ] {
-        all.insert(kind.to_owned(), json!({ "name": name, "options": options_json(options) }));
+    // The machine is kept apart: what stays when a kernel is changed.
+    for kind in kernel::policies().filter(|kind| kind.name != "machine") {
+        let options = options_json((kind.options)(stack));
+        all.insert(kind.name.to_owned(), json!({ "name": (kind.chosen)(stack), "options": options }));
     }
     Value::Object(all)
 }

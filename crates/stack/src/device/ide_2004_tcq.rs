@@ -6,7 +6,7 @@
 use super::disk::{Disk, disk_options};
 use super::ide_2004;
 use crate::device::Build;
-use crate::origin::{Entry, OptionSpec};
+use crate::origin::{Entry, OptionSpec, replaced};
 
 /// The table entry.
 pub const ENTRY: Entry<Build> = Entry {
@@ -18,10 +18,6 @@ pub const ENTRY: Entry<Build> = Entry {
     build: |options, rng| Box::new(Disk::new(options, rng)),
 };
 
-/// All but the first, the depth, are those of the drive without tags.
-const OPTIONS: &[OptionSpec] = &{
-    let [queue_depth] = disk_options! { queue_depth: 32, "ATA tagged queueing, 5-bit tags"; };
-    let mut options = *ide_2004::OPTIONS;
-    options[0] = *queue_depth;
-    options
-};
+/// All but the depth are those of the drive without tags.
+const OPTIONS: &[OptionSpec] =
+    &replaced(*ide_2004::OPTIONS, disk_options! { queue_depth: 32, "ATA tagged queueing, 5-bit tags"; });

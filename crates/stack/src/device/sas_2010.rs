@@ -12,7 +12,7 @@
 use super::disk::{Disk, disk_options};
 use super::sata_2010;
 use crate::device::Build;
-use crate::origin::{Entry, OptionSpec, Origin};
+use crate::origin::{Entry, OptionSpec, Origin, replaced};
 
 /// The table entry.
 pub const ENTRY: Entry<Build> = Entry {
@@ -29,26 +29,16 @@ pub const ENTRY: Entry<Build> = Entry {
     build: |options, rng| Box::new(Disk::new(options, rng)),
 };
 
-/// Those of the SATA drive with other mechanics; the order is the table's.
-const OPTIONS: &[OptionSpec] = &{
-    let [nr_sectors, rpm] = disk_options! {
+/// Those of the SATA drive with other mechanics.
+const OPTIONS: &[OptionSpec] = &replaced(
+    *sata_2010::OPTIONS,
+    disk_options! {
         nr_sectors: 287_140_277, "usual size of 147 GB drives, not looked up";
         rpm: 10_000, "inferred from one record of 64 KB a revolution at 9.86 MB/s";
-    };
-    let [seek_track, seek_track_sectors, seek_min, seek_avg] = disk_options! {
         seek_track_us: 400, "guess for the class, no document consulted";
         seek_track_sectors: 3000, "assumed, about three tracks";
         seek_min_us: 500, "guess for the class, no document consulted";
         seek_avg_us: 4700, "the study of 2010, usual for the class";
-    };
-    let [cache] = disk_options! { write_cache: false, "inferred: with the cache on the rates are five times higher"; };
-    let mut options = *sata_2010::OPTIONS;
-    options[2] = *nr_sectors;
-    options[3] = *rpm;
-    options[5] = *seek_track;
-    options[6] = *seek_track_sectors;
-    options[7] = *seek_min;
-    options[8] = *seek_avg;
-    options[21] = *cache;
-    options
-};
+        write_cache: false, "inferred: with the cache on the rates are five times higher";
+    },
+);

@@ -14,7 +14,7 @@
 //! off the list earlier); front merges look into the class of the bio. `seek_break`, `close_rule` and
 //! `clamp_seek_samples` are switches of ours that take a rule away.
 
-use super::{Build, Ctx, Elevator, is_nearer};
+use super::{Build, Ctx, Elevator, Quirks, is_nearer};
 use crate::event::{Dir, IdleEnd, MergeKind, RqId};
 use crate::origin::{Entry, OptionSpec, Options, Origin};
 use crate::request::{Bio, IoContext, Request, Requests};
@@ -534,6 +534,10 @@ impl Anticipatory {
 }
 
 impl Elevator for Anticipatory {
+    fn quirks(&self) -> Quirks {
+        Quirks::WAITING
+    }
+
     fn merge(&mut self, ctx: &mut Ctx<'_>, bio: &Bio) -> Option<(RqId, MergeKind)> {
         if bio.flush {
             return None;
@@ -655,10 +659,6 @@ impl Elevator for Anticipatory {
 
     fn timer(&self) -> Option<Nanos> {
         (self.status == Status::WaitNext).then(|| self.hz.start(Jiffies(self.antic_start + self.antic_expire)))
-    }
-
-    fn has_timer(&self) -> bool {
-        true
     }
 
     fn on_timer(&mut self, ctx: &mut Ctx<'_>) {

@@ -18,7 +18,7 @@
 //! instead of over filtered samples; budgets follow fewer cases; injection compares single service times. On a queue
 //! whose flushes are ordered everything behind a flush waits until it has left.
 
-use super::{Barrier, Build, Ctx, Elevator};
+use super::{Barrier, Build, Ctx, Elevator, Quirks};
 use crate::event::{Dir, IdleEnd, MergeKind, RqId};
 use crate::origin::{Entry, OptionSpec, Options, Origin};
 use crate::request::{Bio, Request, Requests};
@@ -455,6 +455,10 @@ enum Expiry {
 }
 
 impl Elevator for Bfq {
+    fn quirks(&self) -> Quirks {
+        Quirks { regulates_writeback: true, ..Quirks::WAITING }
+    }
+
     fn merge(&mut self, ctx: &mut Ctx<'_>, bio: &Bio) -> Option<(RqId, MergeKind)> {
         if bio.flush {
             return None;
@@ -596,10 +600,6 @@ impl Elevator for Bfq {
         self.idle_until.filter(|_| self.noticed)
     }
 
-    fn has_timer(&self) -> bool {
-        true
-    }
-
     fn on_timer(&mut self, ctx: &mut Ctx<'_>) {
         if let (Some(index), Some(_)) = (self.serving, self.idle_until) {
             self.expire(index, Expiry::Idle, ctx);
@@ -625,10 +625,6 @@ impl Elevator for Bfq {
             (Dir::Write, true, true) => nr_tags * 6 / 16,
             (Dir::Write, false, true) => nr_tags * 3 / 16,
         }
-    }
-
-    fn regulates_writeback(&self) -> bool {
-        true
     }
 }
 

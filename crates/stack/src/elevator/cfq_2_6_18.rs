@@ -18,7 +18,7 @@
 //! of its tree). The slice of a task that ends is given up with the next event of the queue, not at once. What
 //! the kernel's insertion runs at once, the worker thread runs here.
 
-use super::{Build, Ctx, Elevator, is_nearer};
+use super::{Build, Ctx, Elevator, Quirks, is_nearer};
 use crate::event::{Dir, IdleEnd, MergeKind, RqId};
 use crate::origin::{Entry, OptionSpec, Options, Origin};
 use crate::request::{Bio, IoContext, Request, Requests};
@@ -802,6 +802,10 @@ impl Cfq {
 }
 
 impl Elevator for Cfq {
+    fn quirks(&self) -> Quirks {
+        Quirks::WAITING
+    }
+
     fn merge(&mut self, ctx: &mut Ctx<'_>, bio: &Bio) -> Option<(RqId, MergeKind)> {
         if bio.flush {
             return None;
@@ -926,10 +930,6 @@ impl Elevator for Cfq {
 
     fn timer(&self) -> Option<Nanos> {
         self.idle_until.map(|tick| self.hz.start(Jiffies(tick)))
-    }
-
-    fn has_timer(&self) -> bool {
-        true
     }
 
     fn on_timer(&mut self, ctx: &mut Ctx<'_>) {

@@ -11,7 +11,7 @@
 //! an IDE driver is working on does not stay at the head of the dispatch list here, which matters only to a request
 //! that goes there because another one with its start sector arrives.
 
-use super::{Build, Ctx, Elevator};
+use super::{Build, Ctx, Elevator, Quirks};
 use crate::event::{Dir, MergeKind, RqId};
 use crate::origin::{Entry, OptionSpec, Options, Origin};
 use crate::request::{Bio, IoContext, Requests};
@@ -169,6 +169,10 @@ impl Cfq {
 }
 
 impl Elevator for Cfq {
+    fn quirks(&self) -> Quirks {
+        Quirks::SORTING
+    }
+
     fn merge(&mut self, ctx: &mut Ctx<'_>, bio: &Bio) -> Option<(RqId, MergeKind)> {
         if bio.flush {
             return None;
@@ -228,12 +232,6 @@ impl Elevator for Cfq {
         let rq = self.dispatch.pop_front()?;
         self.len -= 1;
         Some(rq)
-    }
-
-    fn completed(&mut self, _ctx: &mut Ctx<'_>, _rq: RqId) {}
-
-    fn minds_completions(&self) -> bool {
-        false
     }
 
     fn is_empty(&self) -> bool {

@@ -10,7 +10,7 @@
 //! Source: Linux 2.6.6 and 2.6.18, `drivers/block/deadline-iosched.c`, `deadline_dispatch_requests`. Deviations: none
 //! known.
 
-use super::{Build, Ctx, Elevator};
+use super::{Build, Ctx, Elevator, Quirks};
 use crate::event::{Dir, MergeKind, RqId};
 use crate::origin::{Entry, OptionSpec, Options, Origin};
 use crate::request::{Bio, Requests};
@@ -268,6 +268,10 @@ impl Deadline {
 }
 
 impl Elevator for Deadline {
+    fn quirks(&self) -> Quirks {
+        Quirks::SORTING
+    }
+
     fn merge(&mut self, ctx: &mut Ctx<'_>, bio: &Bio) -> Option<(RqId, MergeKind)> {
         if bio.flush {
             return None;
@@ -323,12 +327,6 @@ impl Elevator for Deadline {
             None => self.select(ctx.requests, ctx.now),
             dispatched => dispatched,
         }
-    }
-
-    fn completed(&mut self, _ctx: &mut Ctx<'_>, _rq: RqId) {}
-
-    fn minds_completions(&self) -> bool {
-        false
     }
 
     fn is_empty(&self) -> bool {

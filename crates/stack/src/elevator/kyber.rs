@@ -13,7 +13,7 @@
 //! one hardware queue; the timer is looked at when a request completes; no request is a discard. On a queue whose
 //! flushes are ordered everything behind a flush waits until it has left.
 
-use super::{Barrier, Build, Ctx, Elevator};
+use super::{Barrier, Build, Ctx, Elevator, Quirks};
 use crate::event::{Dir, MergeKind, RqId};
 use crate::origin::{Entry, OptionSpec, Options, Origin};
 use crate::request::{Bio, Request};
@@ -177,6 +177,11 @@ impl Kyber {
 }
 
 impl Elevator for Kyber {
+    fn quirks(&self) -> Quirks {
+        // Its list is short, and `nomerges=1` does not keep it from being looked through.
+        Quirks { minds_completions: true, has_one_hit_cache: false, merges_on_insert: false, ..Quirks::SORTING }
+    }
+
     fn merge(&mut self, ctx: &mut Ctx<'_>, bio: &Bio) -> Option<(RqId, MergeKind)> {
         let mut newest = self.lists[bio.dir as usize].entries().iter().rev().take(CHECKED);
         newest.find_map(|entry| joins(&ctx.requests[entry.rq], bio).map(|kind| (entry.rq, kind)))
@@ -255,15 +260,6 @@ impl Elevator for Kyber {
 
     fn len(&self) -> usize {
         self.waiting + self.barrier.len()
-    }
-
-    fn has_one_hit_cache(&self) -> bool {
-        // Its list is short, and `nomerges=1` does not keep it from being looked through.
-        false
-    }
-
-    fn merges_on_insert(&self) -> bool {
-        false
     }
 
     fn depth_limit(&self, bio: &Bio, nr_tags: u32) -> u32 {

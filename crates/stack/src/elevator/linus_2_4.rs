@@ -10,7 +10,7 @@
 //! Deviations: one partition only, so the test for equal partitions is left out; flushes, which 2.4 does not have, go
 //! to the tail as special requests do.
 
-use super::{Build, Ctx, Elevator};
+use super::{Build, Ctx, Elevator, Quirks};
 use crate::event::{Dir, MergeKind, RqId};
 use crate::origin::{Entry, OptionSpec, Options, Origin};
 use crate::request::Bio;
@@ -69,6 +69,10 @@ fn between(sector: u64, entry: &LineEntry<i64>, behind: Option<&LineEntry<i64>>)
 }
 
 impl Elevator for Linus {
+    fn quirks(&self) -> Quirks {
+        Quirks::SORTING
+    }
+
     fn merge(&mut self, ctx: &mut Ctx<'_>, bio: &Bio) -> Option<(RqId, MergeKind)> {
         self.place = Place::Tail;
         if bio.flush {
@@ -164,12 +168,6 @@ impl Elevator for Linus {
 
     fn next(&mut self, _ctx: &mut Ctx<'_>) -> Option<RqId> {
         self.line.pop_front()
-    }
-
-    fn completed(&mut self, _ctx: &mut Ctx<'_>, _rq: RqId) {}
-
-    fn minds_completions(&self) -> bool {
-        false
     }
 
     fn is_empty(&self) -> bool {

@@ -11,7 +11,7 @@
 //! whose flushes are ordered, one waits until all requests queued before it have left, and holds up nothing behind it.
 
 use super::deadline::{self, Deadline, Rules};
-use super::{Build, Ctx, Elevator};
+use super::{Build, Ctx, Elevator, Quirks};
 use crate::event::{Dir, MergeKind, RqId};
 use crate::origin::{Entry, OptionSpec, Options, Origin};
 use crate::request::Bio;
@@ -101,6 +101,10 @@ impl MqDeadline {
 }
 
 impl Elevator for MqDeadline {
+    fn quirks(&self) -> Quirks {
+        Quirks::SORTING
+    }
+
     fn merge(&mut self, ctx: &mut Ctx<'_>, bio: &Bio) -> Option<(RqId, MergeKind)> {
         self.core.merge(ctx, bio)
     }
@@ -143,12 +147,6 @@ impl Elevator for MqDeadline {
         let rq = self.core.next(ctx)?;
         self.left(rq);
         Some(rq)
-    }
-
-    fn completed(&mut self, _ctx: &mut Ctx<'_>, _rq: RqId) {}
-
-    fn minds_completions(&self) -> bool {
-        false
     }
 
     fn depth_limit(&self, bio: &Bio, nr_tags: u32) -> u32 {

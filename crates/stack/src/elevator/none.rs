@@ -6,7 +6,7 @@
 //! Source: Linux 5.x .. 6.12, `block/blk-merge.c`, `blk_bio_list_merge`. Deviations: one software queue, where the
 //! kernel has one for each processor.
 
-use super::{Build, Ctx, Elevator};
+use super::{Build, Ctx, Elevator, Quirks};
 use crate::event::{MergeKind, RqId};
 use crate::origin::{Entry, Options, Origin};
 use crate::request::Bio;
@@ -41,6 +41,11 @@ struct SoftwareQueue {
 }
 
 impl Elevator for SoftwareQueue {
+    fn quirks(&self) -> Quirks {
+        // Its list is short, and `nomerges=1` does not keep it from being looked through.
+        Quirks { schedules: false, has_one_hit_cache: false, merges_on_insert: false, ..Quirks::SORTING }
+    }
+
     fn merge(&mut self, ctx: &mut Ctx<'_>, bio: &Bio) -> Option<(RqId, MergeKind)> {
         let newest = self.line.entries().iter().rev().take(CHECKED);
         newest
@@ -73,31 +78,12 @@ impl Elevator for SoftwareQueue {
         self.line.pop_front()
     }
 
-    fn completed(&mut self, _ctx: &mut Ctx<'_>, _rq: RqId) {}
-
-    fn minds_completions(&self) -> bool {
-        false
-    }
-
     fn is_empty(&self) -> bool {
         self.line.entries().is_empty()
     }
 
     fn len(&self) -> usize {
         self.line.entries().len()
-    }
-
-    fn schedules(&self) -> bool {
-        false
-    }
-
-    fn has_one_hit_cache(&self) -> bool {
-        // Its list is short, and `nomerges=1` does not keep it from being looked through.
-        false
-    }
-
-    fn merges_on_insert(&self) -> bool {
-        false
     }
 }
 

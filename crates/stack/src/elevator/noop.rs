@@ -7,7 +7,7 @@
 //! Source: Linux 2.6.0 .. 2.6.9, `drivers/block/noop-iosched.c`, `elevator_noop_merge`. Deviations: none known. Later
 //! kernels look for merges through a hash instead of the whole list.
 
-use super::{Build, Ctx, Elevator};
+use super::{Build, Ctx, Elevator, Quirks};
 use crate::event::{MergeKind, RqId};
 use crate::origin::{Entry, Options, Origin};
 use crate::request::{Bio, Requests};
@@ -52,6 +52,10 @@ impl Noop {
 }
 
 impl Elevator for Noop {
+    fn quirks(&self) -> Quirks {
+        Quirks::SORTING
+    }
+
     fn merge(&mut self, ctx: &mut Ctx<'_>, bio: &Bio) -> Option<(RqId, MergeKind)> {
         if bio.flush {
             return None;
@@ -116,12 +120,6 @@ impl Elevator for Noop {
             self.last = None;
         }
         Some(rq)
-    }
-
-    fn completed(&mut self, _ctx: &mut Ctx<'_>, _rq: RqId) {}
-
-    fn minds_completions(&self) -> bool {
-        false
     }
 
     fn is_empty(&self) -> bool {

@@ -9,6 +9,7 @@
 //! Known deviations: from reading the source only; not compared with a running kernel.
 
 use super::{Build, Rules, linux_6_18};
+use crate::advice;
 use crate::origin::{Entry, Options, Origin};
 
 /// 4.4.
@@ -42,5 +43,6 @@ pub(super) const RULES: Rules = Rules {
     tried_after_any_retry: true,
     huge_windows: false,
     exec_windows: false,
+    advice: advice::LINUX_4_4,
     ..linux_6_18::RULES
 };

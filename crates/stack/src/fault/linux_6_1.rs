@@ -8,6 +8,7 @@
 //! Known deviations: from reading the source only; not compared with a running kernel.
 
 use super::{Build, Rules, linux_6_12};
+use crate::advice;
 use crate::origin::{Entry, Options, Origin};
 
 /// 6.1.
@@ -28,6 +29,12 @@ pub const ENTRY: Entry<Build> = Entry {
 fn build(options: &Options) -> Rules {
     super::tuned(
         options,
-        Rules { workingset_is_no_hit: false, end_needs_table: false, tried_after_any_retry: true, ..linux_6_12::RULES },
+        Rules {
+            workingset_is_no_hit: false,
+            end_needs_table: false,
+            tried_after_any_retry: true,
+            advice: advice::LINUX_6_1,
+            ..linux_6_12::RULES
+        },
     )
 }

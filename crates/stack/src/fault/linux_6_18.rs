@@ -12,6 +12,7 @@
 //! Known deviations: executables' folios have order 0 as on x86 (arm64: 64 KiB).
 
 use super::{Build, Rules};
+use crate::advice;
 use crate::origin::{Entry, Options, Origin};
 
 /// 6.18.
@@ -52,4 +53,5 @@ pub(super) const RULES: Rules = Rules {
     around_has_tail: true,
     tracks_position: false,
     ignores_state: false,
+    advice: advice::LINUX_6_18,
 };

@@ -1,6 +1,6 @@
 //! The queues, the trees, and the rules that every kernel of the family shares.
 
-use super::super::{Ctx, Elevator, is_nearer};
+use super::super::{Ctx, Elevator, Quirks, is_nearer};
 use super::Rules;
 use crate::event::{Dir, IdleEnd, MergeKind, RqId};
 use crate::origin::Options;
@@ -998,6 +998,10 @@ impl Cfq {
 }
 
 impl Elevator for Cfq {
+    fn quirks(&self) -> Quirks {
+        Quirks::WAITING
+    }
+
     fn merge(&mut self, ctx: &mut Ctx<'_>, bio: &Bio) -> Option<(RqId, MergeKind)> {
         let own = self.queue_of(bio)?;
         let allowed = |rq: RqId| self.data[rq.0 as usize].queue == own;
@@ -1135,10 +1139,6 @@ impl Elevator for Cfq {
 
     fn timer(&self) -> Option<Nanos> {
         self.idle_until
-    }
-
-    fn has_timer(&self) -> bool {
-        true
     }
 
     fn on_timer(&mut self, ctx: &mut Ctx<'_>) {
