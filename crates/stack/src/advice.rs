@@ -15,8 +15,6 @@
 
 use std::ops::Range;
 
-use crate::fault::{FAULTS, MappedFile};
-use crate::origin::find;
 use crate::readahead::{Advice, Mapping, Readahead};
 use crate::units::{PAGE_BYTES, PageIndex};
 
@@ -66,11 +64,6 @@ pub const LINUX_6_1: Rules = Rules { noreuse_is_flag: false, random_is_no_use: f
 /// 4.4 and before.
 pub const LINUX_4_4: Rules = Rules { drops_last_page: false, readahead_0_is_all: false, ..LINUX_6_1 };
 
-/// The rules of a kernel by the name that its fault and read-ahead models have.
-pub fn rules_of(kernel: &str) -> Option<Rules> {
-    find(FAULTS, kernel).map(|fault| (fault.build)(&fault.defaults()).advice)
-}
-
 impl Rules {
     /// Applies `posix_fadvise(offset, len_bytes)` and returns the pages to drop, if any.
     pub fn advise_file(
@@ -117,12 +110,11 @@ impl Rules {
 /// Applies `MADV_WILLNEED` to pages of the file from `first` to before `end`: a forced read for every part of the
 /// mapping with flags of its own. Nothing is mapped.
 pub fn mapping_will_need(
-    mapped: &MappedFile,
-    (first, end): (PageIndex, PageIndex),
+    parts: impl IntoIterator<Item = (PageIndex, PageIndex)>,
     ra: &mut dyn Readahead,
     mapping: &mut dyn Mapping,
 ) {
-    for (first, end) in mapped.parts(first, end) {
+    for (first, end) in parts {
         let advice = Advice::WillNeed { offset: first.0 * PAGE_BYTES, len_bytes: (end.0 - first.0) * PAGE_BYTES };
         ra.advise(mapping, advice);
     }

@@ -77,6 +77,11 @@ pub struct Rules {
     pub advice: advice::Rules,
 }
 
+/// What a kernel makes of advice, by the name of its fault rules.
+pub fn advice_of(kernel: &str) -> Option<advice::Rules> {
+    crate::origin::find(FAULTS, kernel).map(|fault| (fault.build)(&fault.defaults()).advice)
+}
+
 /// The page cache of one file as faults see it.
 pub trait FaultCache: Mapping {
     /// Whether the folio of the page was on the active list when it was evicted the last time.

@@ -393,7 +393,7 @@ impl Replayer {
             MemoryAdvice::DontNeed => drop(mapped.unmap(first, end)),
             MemoryAdvice::WillNeed => {
                 let file = self.files.get_mut(fd).expect("a case names only its open files");
-                advice::mapping_will_need(mapped, (first, end), file.ra.as_mut(), &mut self.cache);
+                advice::mapping_will_need(mapped.parts(first, end), file.ra.as_mut(), &mut self.cache);
             }
             MemoryAdvice::PopulateRead => {
                 for page in first.0..end.0 {

@@ -1,6 +1,5 @@
 //! Faults on mapped files: what a program that touches pages makes the kernels read.
 
-use iowhy_stack::advice;
 use iowhy_stack::event::RaKind;
 use iowhy_stack::fault::{FAULTS, MapAdvice, Protection};
 use iowhy_stack::origin;
@@ -38,7 +37,7 @@ fn run(kernel: &str, case: &Case) -> Replayed {
     let mut rules = (fault.build)(&fault.defaults());
     rules.fault_around_pages = rules.fault_around_pages.min(case.fault_around_pages);
     let case = Case { fault_around_pages: rules.fault_around_pages, ..case.clone() };
-    replay(&rules, &advice::rules_of(kernel).expect("a kernel"), (readahead, &readahead.defaults()), &case)
+    replay(&rules, &iowhy_stack::fault::advice_of(kernel).expect("a kernel"), (readahead, &readahead.defaults()), &case)
 }
 
 /// `start+pages` and a letter for the kind, a word for every run.

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use iowhy_stack::advice;
 use iowhy_stack::event::{Dir, Event, FileId, Op, RaKind, What};
 use iowhy_stack::fault::FAULTS;
 use iowhy_stack::job::{Advice, Engine, FileSpec, Job, Place, ThreadJob, ThreadSpec, Workload};
@@ -311,7 +310,7 @@ proptest! {
 #[test]
 fn every_fault_has_rules_for_advice_and_every_kernel_has_a_fault() {
     for fault in FAULTS {
-        assert!(advice::rules_of(fault.name).is_some(), "{}", fault.name);
+        assert!(iowhy_stack::fault::advice_of(fault.name).is_some(), "{}", fault.name);
     }
     let fault_of = |kernel: &Kernel| FAULTS.iter().find(|fault| fault.name == kernel.fault);
     assert!(KERNELS.iter().all(|kernel| fault_of(kernel).is_some()));

@@ -250,7 +250,7 @@ impl Vfs {
             (Advice::WillNeed { offset, len_bytes }, Some(open)) => {
                 let end = if len_bytes == 0 { file_bytes } else { offset + len_bytes };
                 let range = (PageIndex::of(offset), PageIndex(end.div_ceil(PAGE_BYTES)));
-                advice::mapping_will_need(&open.mapped, range, ra.as_mut(), &mut view);
+                advice::mapping_will_need(open.mapped.parts(range.0, range.1), ra.as_mut(), &mut view);
             }
             (_, open) => {
                 let range = match advice {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use iowhy_stack::advice::{self, FileAdvice};
+use iowhy_stack::advice::FileAdvice;
 use iowhy_stack::event::RaKind;
 use iowhy_stack::fault::{FAULTS, MapAdvice, Protection};
 use iowhy_stack::origin;
@@ -26,7 +26,8 @@ pub(super) const SUFFIX: &str = "-mmap";
 /// Compares the text of a file with the models of `kernel`.
 pub(super) fn check(path: &Path, kernel: &str, text: &str) -> Result<FileReport, GoldenError> {
     let malformed = |message: String| GoldenError::Format { path: path.to_owned(), message };
-    let models = (origin::find(FAULTS, kernel), origin::find(READAHEADS, kernel), advice::rules_of(kernel));
+    let models =
+        (origin::find(FAULTS, kernel), origin::find(READAHEADS, kernel), iowhy_stack::fault::advice_of(kernel));
     let (Some(fault), Some(readahead), Some(advice_rules)) = models else {
         let known: Vec<String> = FAULTS.iter().map(|entry| format!("{}{SUFFIX}", entry.name)).collect();
         let (name, known) = (format!("{kernel}{SUFFIX}"), known.join(", "));
