@@ -12,7 +12,6 @@ import math
 import pathlib
 import subprocess
 import sys
-import types
 
 import numpy as np
 from scipy import stats
@@ -41,39 +40,6 @@ def harrell_davis():
             value = float(hdquantiles(values, [q])[0])
             error = float(hdquantiles_sd(values, [q])[0])
             cases.append({"n": n, "q": q, "value": value, "standard_error": error})
-    return cases
-
-
-def root_mean_square(x, axis=-1):
-    """The square root of the mean square: neither linear nor symmetric."""
-    return np.sqrt(np.mean(np.square(x), axis=axis))
-
-
-def bca():
-    rng = np.random.default_rng(1)
-    cases = []
-    for name, statistic in (("mean", np.mean), ("root_mean_square", root_mean_square)):
-        sample = np.round(rng.gamma(1.5, 20.0, 25), 3)
-        drawn = stats.bootstrap((sample,), statistic, n_resamples=999, rng=rng).bootstrap_distribution
-        drawn = np.round(drawn, 5)
-        known = types.SimpleNamespace(bootstrap_distribution=drawn)
-        for level in (0.9, 0.95, 0.99):
-            frozen = stats.bootstrap((sample,), statistic, n_resamples=0, bootstrap_result=known,
-                                     confidence_level=level, method="BCa").confidence_interval
-            many = stats.bootstrap((sample,), statistic, n_resamples=199_999, batch=1000, confidence_level=level,
-                                   method="BCa", rng=rng)
-            low, high, acceleration = _resampling._bca_interval(
-                (sample,), statistic, -1, (1 - level) / 2, drawn, None)
-            share = _resampling._percentile_of_score(drawn, statistic(sample), axis=-1)
-            cases.append({
-                "statistic": name, "level": level,
-                # The same at every level: kept once.
-                "sample": sample.tolist() if level == 0.9 else None,
-                "distribution": drawn.tolist() if level == 0.9 else None,
-                "shares": [float(low), float(high)], "bias": float(ndtri(share)),
-                "acceleration": float(acceleration), "frozen": list(map(float, frozen)),
-                "many": list(map(float, many.confidence_interval)), "standard_error": float(many.standard_error),
-            })
     return cases
 
 
@@ -186,7 +152,6 @@ def main():
     old = json.loads(OUT.read_text()) if OUT.exists() else {}
     answers = {
         "harrell_davis": harrell_davis(),
-        "bca": bca(),
         "quantile_differences": quantile_differences(),
         "quantile_ranks": quantile_ranks(),
         "permutations": permutations(),

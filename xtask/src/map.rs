@@ -3,7 +3,7 @@
 //! A *room* is a module with everything below it. Rooms are compared with their siblings only, so that a table and the
 //! files of its entries, parent and children, are one room to the outside. An arrow is drawn from a room to the sibling
 //! whose items it names, through re-exports of modules too; tests are left out. A set of siblings that reach one
-//! another is a circle.
+//! another is a circle. A public function that nothing but tests names is reported, too.
 
 mod source;
 
@@ -58,6 +58,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     for one in &crates {
         wrong.extend(circles_in(one, &[]));
     }
+    wrong.extend(unused(&crates));
     let path = root().join(PAGE);
     let page = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     let fresh = with_picture(&page, &crates)?;
@@ -110,6 +111,14 @@ fn upward(crates: &[Crate]) -> Vec<String> {
         }
     }
     wrong
+}
+
+/// Functions that nothing but tests calls. Words are counted, so a function may hide behind another of its name.
+fn unused(crates: &[Crate]) -> Vec<String> {
+    let named = |name: &str| crates.iter().map(|one| one.count(name)).sum::<usize>();
+    let public = crates.iter().flat_map(Crate::public);
+    let unused = public.filter(|(name, ..)| named(name) < 2 && *name != "main");
+    unused.map(|(name, file, line)| format!("{file}:{line}: only tests call `{name}`, or nobody")).collect()
 }
 
 /// Circles among the children of `parent` and, below them, of each child.

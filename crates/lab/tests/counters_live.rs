@@ -380,7 +380,8 @@ fn the_columns_are_those_of_iostat() {
     fs::create_dir(&path).expect("a folder");
     let scratch = Scratch(fs::canonicalize(path).expect("it is there"));
     let (ledger, _) = Ledger::open_in(&scratch.0.join("state")).expect("a ledger");
-    let (file, _file) = ledger.create_file(&scratch.0.join("backing")).expect("a file");
+    let (mut files, _file) = ledger.create_files(&[scratch.0.join("backing")]).expect("a file");
+    let file = files.remove(0);
     file.set_len(32 << 20).expect("space");
     let (node, _device) = match ledger.attach_loop(&scratch.0.join("backing"), LoopOptions::default()) {
         Ok(made) => made,

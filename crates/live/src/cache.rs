@@ -52,11 +52,6 @@ pub fn resident_pages(fd: RawFd, bytes: u64) -> Option<u64> {
     cachestat(fd).or_else(|| mincore(fd, bytes))
 }
 
-/// Whether this kernel has cachestat(2).
-pub fn has_cachestat() -> bool {
-    File::open("/proc/self/exe").is_ok_and(|file| cachestat(file.as_raw_fd()).is_some())
-}
-
 fn cachestat(fd: RawFd) -> Option<u64> {
     let (range, mut answer) = (Range { offset: 0, len: 0 }, Cachestat::default());
     // SAFETY: both structures have the kernel's layout and live through the call.

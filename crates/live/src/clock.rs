@@ -33,6 +33,7 @@ impl Clock {
     }
 
     /// A clock that starts now and asks the system each time.
+    #[cfg(test)]
     pub fn of_the_system() -> Clock {
         Clock::with_rate(0)
     }
@@ -50,11 +51,6 @@ impl Clock {
         // A counter read just before that of the start (on another processor) must not become a huge time.
         let steps = counter().saturating_sub(self.start);
         Nanos(((u128::from(steps) * u128::from(self.rate)) >> 32) as u64)
-    }
-
-    /// Whether the processor's counter is read.
-    pub fn uses_counter(&self) -> bool {
-        self.rate != 0
     }
 }
 

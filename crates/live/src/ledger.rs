@@ -464,15 +464,6 @@ impl Ledger {
         made.map(|files| (files, guard))
     }
 
-    /// Makes one empty file; see [`create_files`](Ledger::create_files).
-    ///
-    /// # Errors
-    /// If it exists already or cannot be made.
-    pub fn create_file(&self, path: &Path) -> Result<(File, Guard), LedgerError> {
-        let (mut files, guard) = self.create_files(&[path.to_owned()])?;
-        Ok((files.remove(0), guard))
-    }
-
     /// Makes a folder. It is removed again if it is empty then.
     ///
     /// # Errors

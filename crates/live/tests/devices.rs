@@ -56,7 +56,8 @@ fn a_device_is_refused_for_whatever_is_on_it() {
     let scratch = Scratch(fs::canonicalize(path).expect("it is there"));
     let at = |name: &str| scratch.0.join(name);
     let (ledger, _) = Ledger::open_in(&at("state")).expect("a ledger");
-    let (file, _file) = ledger.create_file(&at("backing")).expect("a file");
+    let (mut files, _file) = ledger.create_files(&[at("backing")]).expect("a file");
+    let file = files.remove(0);
     file.set_len(16 << 20).expect("space");
     let (node, device) = match ledger.attach_loop(&at("backing"), LoopOptions::default()) {
         Ok(made) => made,

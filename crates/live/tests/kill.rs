@@ -47,7 +47,7 @@ fn work(folder: &Path) -> ! {
         if is_root() && (round + u64::from(std::process::id())).is_multiple_of(2) {
             let mount = work.join("mount");
             more.extend(ledger.mount(Path::new("iowhy-test"), &mount, "tmpfs", "size=64k"));
-            if let Ok((_, guard)) = ledger.create_file(&mount.join("below")) {
+            if let Ok((_, guard)) = ledger.create_files(&[mount.join("below")]) {
                 more.push(guard);
             }
         } else if is_root() {

@@ -21,8 +21,6 @@
 //! References: Kendall 1954 and Marriott and Pope 1954 for the bias; Bayley and Hammersley 1946 for the effective size;
 //! Ljung and Box 1978.
 
-use statrs::distribution::{ChiSquared, ContinuousCDF};
-
 use super::Method;
 
 /// What it is.
@@ -152,29 +150,13 @@ pub fn effective(n: usize, lag1: f64) -> f64 {
     n as f64 / inflation(lag1)
 }
 
-/// Ljung and Box's p-value of no correlation at any of the first lags; 1 if there are too few values or all are equal.
-pub fn ljung_box(values: &[f64], lags: usize) -> f64 {
-    let n = values.len();
-    let size = n as f64;
-    let mean = values.iter().sum::<f64>() / size;
-    let variance: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    let Ok(distribution) = ChiSquared::new(lags as f64) else { return 1.0 };
-    if n <= lags || variance <= 0.0 {
-        return 1.0;
-    }
-    let part = |lag: usize| {
-        let sum: f64 = values.iter().zip(&values[lag..]).map(|(x, y)| (x - mean) * (y - mean)).sum();
-        (sum / variance).powi(2) / (n - lag) as f64
-    };
-    distribution.sf(size * (size + 2.0) * (1..=lags).map(part).sum::<f64>())
-}
-
 #[cfg(test)]
 mod tests {
     use iowhy_stack::rng::Rng;
     use statrs::distribution::StudentsT;
 
     use super::*;
+    use statrs::distribution::ContinuousCDF;
 
     fn unit(rng: &mut Rng) -> f64 {
         (rng.below(1 << 53) as f64 + 0.5) / (1u64 << 53) as f64
@@ -280,21 +262,6 @@ mod tests {
                 alarms[1] += usize::from(t(1.0) > 2.576);
             }
             assert!(alarms[0] <= 13 && alarms[1] > 20, "{n} values of {phi}: {alarms:?}");
-        }
-    }
-
-    #[test]
-    fn ljung_and_box_see_dependence_at_any_lag() {
-        // By hand: Q = n (n + 2) r^2 / (n - 1), and a chi-squared with one degree of freedom is a squared normal.
-        let values = [1.0, 2.0, 3.0, 4.0, 5.0];
-        let r1: f64 = (2.0 + 0.0 + 0.0 + 2.0) / 10.0;
-        let q = 5.0 * 7.0 * r1 * r1 / 4.0;
-        let expected = statrs::function::erf::erfc((q / 2.0).sqrt());
-        assert!((ljung_box(&values, 1) - expected).abs() < 1e-9);
-        let every_third: Vec<f64> = (0..60).map(|nr| f64::from(nr % 3)).collect();
-        assert!(ljung_box(&every_third, 3) < 1e-6);
-        for (values, lags) in [(&[][..], 1), (&[1.0; 9][..], 2), (&values[..], 5), (&values[..], 0)] {
-            assert_eq!(ljung_box(values, lags), 1.0);
         }
     }
 }

@@ -130,30 +130,6 @@ fn weighted(values: &[f64], weights: &[f64]) -> f64 {
     origin + values.iter().zip(weights).map(|(value, weight)| weight * (value - origin)).sum::<f64>()
 }
 
-/// The standard error of the quantile, by leaving out each value. NaN of fewer than two values, and at the extremes.
-pub fn standard_error(sorted: &[f64], q: f64) -> f64 {
-    let n = sorted.len();
-    if n < 2 || q <= 0.0 || q >= 1.0 {
-        return f64::NAN;
-    }
-    // Without one value there are n - 1 with weights of their own: those left of it keep their place, those right of it
-    // move one to the left.
-    let (first, weights) = weights(n - 1, n as f64 * q, n as f64 * (1.0 - q));
-    let values = &sorted[first..=first + weights.len()];
-    let origin = values[0];
-    // Leaving out the first of `values` or any before them shifts all weights; each next one shifts one weight less.
-    let mut estimate: f64 = weights.iter().zip(&values[1..]).map(|(weight, value)| weight * (value - origin)).sum();
-    let mut left_out = vec![(estimate, first + 1)];
-    for (i, weight) in weights.iter().enumerate() {
-        estimate -= weight * (values[i + 1] - values[i]);
-        let times = if i + 1 == weights.len() { n - first - weights.len() } else { 1 };
-        left_out.push((estimate, times));
-    }
-    let mean = left_out.iter().map(|(value, times)| value * *times as f64).sum::<f64>() / n as f64;
-    let squares = left_out.iter().map(|(value, times)| (value - mean).powi(2) * *times as f64).sum::<f64>();
-    (squares / n as f64 * (n - 1) as f64).sqrt()
-}
-
 /// A shift of a quantile from one sample to another.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct Shift {
@@ -236,6 +212,30 @@ mod tests {
     use super::super::sorted;
     use super::*;
     use serde_json::Value;
+
+    /// The standard error of the quantile, by leaving out each value. NaN of fewer than two values, and at the extremes.
+    fn standard_error(sorted: &[f64], q: f64) -> f64 {
+        let n = sorted.len();
+        if n < 2 || q <= 0.0 || q >= 1.0 {
+            return f64::NAN;
+        }
+        // Without one value there are n - 1 with weights of their own: those left of it keep their place, those right of it
+        // move one to the left.
+        let (first, weights) = weights(n - 1, n as f64 * q, n as f64 * (1.0 - q));
+        let values = &sorted[first..=first + weights.len()];
+        let origin = values[0];
+        // Leaving out the first of `values` or any before them shifts all weights; each next one shifts one weight less.
+        let mut estimate: f64 = weights.iter().zip(&values[1..]).map(|(weight, value)| weight * (value - origin)).sum();
+        let mut left_out = vec![(estimate, first + 1)];
+        for (i, weight) in weights.iter().enumerate() {
+            estimate -= weight * (values[i + 1] - values[i]);
+            let times = if i + 1 == weights.len() { n - first - weights.len() } else { 1 };
+            left_out.push((estimate, times));
+        }
+        let mean = left_out.iter().map(|(value, times)| value * *times as f64).sum::<f64>() / n as f64;
+        let squares = left_out.iter().map(|(value, times)| (value - mean).powi(2) * *times as f64).sum::<f64>();
+        (squares / n as f64 * (n - 1) as f64).sqrt()
+    }
 
     /// The values that the generator of the vectors makes, too.
     fn spread(n: usize) -> Vec<f64> {

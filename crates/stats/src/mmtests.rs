@@ -185,16 +185,6 @@ pub fn max(samples: &[f64]) -> f64 {
     samples.iter().copied().fold(f64::NAN, f64::max)
 }
 
-/// Arithmetic mean of the best `percent` of the samples, of one at least.
-pub fn bamean(samples: &[f64], percent: u32, better: Better) -> f64 {
-    Statistic::BAmean(percent).of(samples, better)
-}
-
-/// Harmonic mean of the best `percent` of the samples, of one at least.
-pub fn bhmean(samples: &[f64], percent: u32, better: Better) -> f64 {
-    Statistic::BHmean(percent).of(samples, better)
-}
-
 /// The sample at a percentile of the best-first list: for rates, high percentiles are the worst samples.
 pub fn pctile(samples: &[f64], percent: u32, better: Better) -> f64 {
     best(&best_first(samples, better), percent).last().copied().unwrap_or(f64::NAN)
@@ -307,7 +297,7 @@ mod tests {
             ("geometric mean with a negative", gmean(&[1.0, -1.0])),
             ("deviation of one", stddev(&[1.0])),
             ("least of nothing", min(&[])),
-            ("best of nothing", bamean(&[], 95, Better::Lower)),
+            ("best of nothing", Statistic::BAmean(95).of(&[], Better::Lower)),
             ("percentile of nothing", pctile(&[], 50, Better::Lower)),
         ] {
             assert!(value.is_nan(), "{what}: {value}");

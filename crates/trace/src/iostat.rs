@@ -409,7 +409,7 @@ fn disk_json(name: &str, sample: &Sample) -> Value {
 type Of = fn(&Sample) -> f64;
 
 /// Names that mmtests gives the columns of its iostat monitor, and where they come from.
-const MONITOR: &[(&str, Of)] = &[
+pub const MONITOR: &[(&str, Of)] = &[
     ("avgqusz", Sample::avgqu_sz),
     ("avgrqsz", Sample::avgrq_sz),
     ("await", Sample::await_ms),
@@ -419,11 +419,6 @@ const MONITOR: &[(&str, Of)] = &[
     ("rrqm", RRQM.of),
     ("wrqm", WRQM.of),
 ];
-
-/// Names of the monitor's rows.
-pub fn monitor_names() -> impl Iterator<Item = &'static str> {
-    MONITOR.iter().map(|(name, _)| *name)
-}
 
 /// One figure of one sample by the monitor's name.
 pub fn monitor_value(name: &str, sample: &Sample) -> Option<f64> {

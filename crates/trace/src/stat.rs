@@ -319,24 +319,6 @@ impl Stat {
             .collect()
     }
 
-    /// As `iostat -x -o JSON` prints it: the whole trace if there are no intervals.
-    pub fn iostat_json(&self, host: &Host) -> Value {
-        let mut intervals = self.intervals();
-        if intervals.is_empty() {
-            intervals.push(self.iostat());
-        }
-        iostat::json(host, &intervals.iter().map(|row| borrowed(row)).collect::<Vec<_>>())
-    }
-
-    /// As `iostat -x` prints it.
-    pub fn iostat_text(&self, version: iostat::Version) -> String {
-        let mut intervals = self.intervals();
-        if intervals.is_empty() {
-            intervals.push(self.iostat());
-        }
-        intervals.iter().map(|row| iostat::text(version, &borrowed(row))).collect::<Vec<_>>().join("\n")
-    }
-
     /// `iowhy.trace/1`.
     pub fn json(&self) -> Value {
         let devices: Map<String, Value> =

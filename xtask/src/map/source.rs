@@ -21,6 +21,10 @@ struct Module {
     about: String,
     /// Paths within the crate, with lines.
     named: Vec<(Vec<String>, usize)>,
+    /// Functions that other files can call, with lines.
+    public: Vec<(String, usize)>,
+    /// How often each word stands in the code.
+    words: BTreeMap<String, usize>,
     /// Names that stand for other paths of the crate.
     aliases: BTreeMap<String, Vec<String>>,
 }
@@ -33,6 +37,18 @@ impl Crate {
         let main = main.ok_or_else(|| format!("{}: neither lib.rs nor main.rs", folder.display()))?;
         read(&main, folder, &[], &mut modules)?;
         Ok(Self { name: name.to_owned(), uses, modules })
+    }
+
+    /// Functions that other files can call: name, file, line.
+    pub(super) fn public(&self) -> impl Iterator<Item = (&str, &str, usize)> {
+        self.modules
+            .values()
+            .flat_map(|module| module.public.iter().map(|(name, line)| (name.as_str(), module.file.as_str(), *line)))
+    }
+
+    /// How often a word stands in the code, tests apart.
+    pub(super) fn count(&self, word: &str) -> usize {
+        self.modules.values().filter_map(|module| module.words.get(word)).sum()
     }
 
     /// Names of the modules right below `parent`.
@@ -115,6 +131,8 @@ fn read(
     let mut visitor = Visitor { path: path.to_vec(), module: Module { file: shown, ..Module::default() } };
     visitor.module.about = first_sentence(&text);
     visitor.visit_file(&parsed);
+    let code = parsed.items.iter().filter(|item| !is_test_item(item)).map(quote::ToTokens::to_token_stream);
+    code.for_each(|tokens| visitor.module.count(tokens));
     modules.insert(path.to_vec(), visitor.module);
     for item in &parsed.items {
         let syn::Item::Mod(module) = item else { continue };
@@ -128,6 +146,34 @@ fn read(
         read(&file, &below, &[path, &[name]].concat(), modules)?;
     }
     Ok(())
+}
+
+fn is_test_item(item: &syn::Item) -> bool {
+    match item {
+        syn::Item::Mod(of) => is_test(&of.attrs),
+        syn::Item::Fn(of) => is_test(&of.attrs),
+        syn::Item::Impl(of) => is_test(&of.attrs),
+        syn::Item::Use(of) => is_test(&of.attrs),
+        _ => false,
+    }
+}
+
+impl Module {
+    fn count(&mut self, tokens: proc_macro2::TokenStream) {
+        for token in tokens {
+            match token {
+                proc_macro2::TokenTree::Ident(name) => *self.words.entry(name.to_string()).or_default() += 1,
+                proc_macro2::TokenTree::Group(group) => self.count(group.stream()),
+                _ => {}
+            }
+        }
+    }
+
+    fn function(&mut self, visibility: &syn::Visibility, attributes: &[syn::Attribute], name: &syn::Ident) {
+        if !matches!(visibility, syn::Visibility::Inherited) && !is_test(attributes) {
+            self.public.push((name.to_string(), name.span().start().line));
+        }
+    }
 }
 
 /// The first sentence of the comment at the head of a file.
@@ -246,6 +292,16 @@ impl<'ast> Visit<'ast> for Visitor {
         self.path.push(module.ident.to_string());
         syn::visit::visit_item_mod(self, module);
         self.path.pop();
+    }
+
+    fn visit_item_fn(&mut self, of: &'ast syn::ItemFn) {
+        self.module.function(&of.vis, &of.attrs, &of.sig.ident);
+        syn::visit::visit_item_fn(self, of);
+    }
+
+    fn visit_impl_item_fn(&mut self, of: &'ast syn::ImplItemFn) {
+        self.module.function(&of.vis, &of.attrs, &of.sig.ident);
+        syn::visit::visit_impl_item_fn(self, of);
     }
 
     fn visit_path(&mut self, path: &'ast syn::Path) {

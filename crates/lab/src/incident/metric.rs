@@ -128,14 +128,14 @@ pub fn find(name: &str) -> Result<&'static Metric, Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iowhy_trace::iostat::monitor_names;
+    use iowhy_trace::iostat::MONITOR;
 
     #[test]
     fn every_name_is_there_once_and_every_monitor_row_has_its_metric() {
         for metric in METRICS {
             assert_eq!(METRICS.iter().filter(|other| other.name == metric.name).count(), 1, "{}", metric.name);
         }
-        for name in monitor_names() {
+        for (name, _) in MONITOR {
             assert!(find(&format!("iostat_{name}")).is_ok(), "{name}");
         }
         assert_eq!(find("elapsed").expect_err("unknown").nearest[0], "elapsed_s");

@@ -100,11 +100,6 @@ fn replaced(page: &str, [begin, end]: [&str; 2], text: &str) -> String {
     }
 }
 
-/// The page without what is in its tables.
-pub fn without_table(page: &str) -> String {
-    replaced(&replaced(page, TABLE, ""), LIVE_TABLE, "")
-}
-
 /// `page` with another table.
 pub fn with_table(page: &str, table: &str) -> String {
     replaced(page, TABLE, &format!("\n{table}\n"))

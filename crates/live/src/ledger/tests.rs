@@ -79,7 +79,7 @@ fn what_is_made_is_gone_after_the_guard_and_so_is_the_ledger() {
 fn what_is_kept_stays_and_is_known_as_ours() {
     let scratch = Scratch::new("keep");
     let ledger = scratch.ledger();
-    let (_, guard) = ledger.create_file(&scratch.path("a")).expect("a file");
+    let (_, guard) = ledger.create_files(&[scratch.path("a")]).expect("a file");
     guard.keep().expect("it can be kept");
     assert_eq!(scratch.names(), ["a"]);
     assert_eq!(ledgers(&scratch.path("state")).expect("a list"), [] as [PathBuf; 0]);
@@ -108,7 +108,7 @@ fn what_a_dead_process_left_is_undone_the_latest_first() {
     let scratch = Scratch::new("dead");
     let ledger = scratch.ledger();
     let folder = ledger.create_directory(&scratch.path("d")).expect("a folder");
-    let (_, file) = ledger.create_file(&scratch.path("d/f")).expect("a file");
+    let (_, file) = ledger.create_files(&[scratch.path("d/f")]).expect("a file");
     fs::write(scratch.path("v"), "old\n").expect("a setting");
     let value = ledger.set(&scratch.path("v"), "new").expect("it can be set").expect("it was another");
     assert!(ledger.set(&scratch.path("v"), "new").expect("it can be read").is_none(), "it is that already");
@@ -242,10 +242,10 @@ fn a_file_that_is_no_ledger_is_reported_and_kept() {
 #[test]
 fn the_entries_of_the_living_are_left_alone() {
     let scratch = Scratch::new("living");
-    let (_, guard) = scratch.ledger().create_file(&scratch.path("a")).expect("a file");
+    let (_, guard) = scratch.ledger().create_files(&[scratch.path("a")]).expect("a file");
     let (second, left) = Ledger::open_in(&scratch.path("state")).expect("a second ledger");
     assert_eq!((left, scratch.names()), (vec![], vec!["a".to_owned()]));
-    let (_, other) = second.create_file(&scratch.path("b")).expect("a file");
+    let (_, other) = second.create_files(&[scratch.path("b")]).expect("a file");
     drop(other);
     assert_eq!(scratch.names(), ["a"], "each ledger has a file of its own");
     drop(guard);
