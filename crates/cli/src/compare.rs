@@ -15,40 +15,39 @@ use iowhy_text::diagnose::{Problem, Problems};
 
 use crate::output::{self, Exit};
 
-/// What it is told.
 #[derive(clap::Args)]
-#[command(about = "Two sets of runs: regression, improvement, same, or cannot tell")]
-#[command(after_help = "Exit codes: 0 the same or better, 1 a regression, 2 a mistake in what was asked\nfor, 3 \
-    the samples do not say.\n\nFormats of sample files: numbers (one a line), csv, fio (JSON), benchstat,\nsysbench, \
-    iowhy (run --json); seen in the text unless --format names one.")]
+#[command(about = "Compare two sets of runs: regression, improvement, same, or cannot tell")]
+#[command(after_help = "Exit codes: 0 same or better, 1 a regression, 2 a usage or input error,\n3 \
+    cannot tell.\n\nSample file formats: numbers (one per line), csv, fio (JSON), benchstat,\nsysbench, \
+    iowhy (run --json); detected unless --format is given.")]
 pub(crate) struct Arguments {
-    /// The base, then the candidate: labels, tags or run ids in the store; files with
-    /// --samples. Tables of mmtests and benchstat take more than two
+    /// Base, then candidate: labels, tags or run ids in the store; files with --samples. mmtests and benchstat tables
+    /// take more than two
     #[arg(required = true, num_args = 1.., value_name = "A B")]
     what: Vec<String>,
     #[command(flatten)]
     input: Input,
-    /// How it is printed; --json is short for json
+    /// Output format; --json is short for json
     #[arg(long = "as", value_enum, default_value_t = Form::Text, value_name = "FORM")]
     form: Form,
-    /// One JSON object instead of text
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// Calls of a run whose latencies are looked at, at most.
+/// Maximum calls of a run whose latencies are compared.
 const CALLS: usize = 2_000;
 
-/// What is compared, and how.
+/// The inputs and the settings of a comparison.
 #[derive(clap::Args)]
 pub(crate) struct Input {
-    /// The words are files with samples, not names in the store
+    /// Read A and B as sample files
     #[arg(long)]
     pub(crate) samples: bool,
-    /// Format of the files [default: as it looks]
+    /// File format [default: detected from the text]
     #[arg(long, value_name = "NAME")]
     pub(crate) format: Option<String>,
-    /// A metric to compare; may be given again [default: what every job has]
+    /// Metric to compare; repeatable [default: the headlines of every job]
     #[arg(long, value_name = "M")]
     pub(crate) metric: Vec<String>,
     /// Compare every metric that both sides have
@@ -57,16 +56,16 @@ pub(crate) struct Input {
     /// Share of false alarms over all metrics; intervals have the level 1 - alpha
     #[arg(long, default_value = "0.01", value_parser = alpha)]
     pub(crate) alpha: f64,
-    /// Changes up to this count as none
+    /// Largest change that counts as none
     #[arg(long, default_value = "1%", value_parser = percent, value_name = "PERCENT")]
     pub(crate) margin: f64,
-    /// Which direction is better, of all metrics [default: as their names tell]
+    /// Better direction [inferred from name]
     #[arg(long, value_enum)]
     pub(crate) better: Option<Direction>,
-    /// How p-values of several metrics are adjusted
+    /// Adjustment of p-values for several metrics
     #[arg(long, value_enum, default_value_t = Adjustment::Bh)]
     pub(crate) adjust: Adjustment,
-    /// In which order samples were taken, where the store does not know
+    /// Sampling order, where the store does not record it
     #[arg(long, value_enum, default_value_t = Taken::Unknown)]
     pub(crate) order: Taken,
     /// Draws of every resampling
@@ -76,49 +75,49 @@ pub(crate) struct Input {
     /// Seed of the draws
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) seed: u64,
-    /// The store [default: IOWHY_STORE, or iowhy in the user's data directory]
+    /// Store directory [default: IOWHY_STORE, or iowhy in the user's data directory]
     #[arg(long, value_name = "DIR")]
     pub(crate) store: Option<PathBuf>,
 }
 
-/// How a comparison is printed.
+/// Output formats.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
 enum Form {
-    /// For people
+    /// Text
     Text,
-    /// mmtests' table
+    /// mmtests table
     Mmtests,
-    /// benchstat's table
+    /// benchstat table
     Benchstat,
-    /// JUnit's XML
+    /// JUnit XML
     Junit,
-    /// Annotations of GitHub's workflows
+    /// GitHub workflow annotations
     Github,
     /// One JSON object
     Json,
 }
 
-/// Which direction is better.
+/// Better direction.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Direction {
-    /// Less: times
+    /// Lower: times
     Lower,
-    /// More: rates
+    /// Higher: rates
     Higher,
 }
 
-/// In which order samples were taken.
+/// Sampling order.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Taken {
-    /// Nobody knows: dependence of neighbours counts where it shows
+    /// Unknown: dependence of neighbours counts where it shows
     Unknown,
     /// Both sides in random order, or from runs that cannot influence one another
     Random,
-    /// One side after the other, on a machine that remembers
+    /// One side after the other, on a machine with memory effects
     Serial,
 }
 
-/// How p-values of several metrics are adjusted.
+/// Adjustments of p-values for several metrics.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Adjustment {
     /// Benjamini and Hochberg
@@ -130,7 +129,7 @@ pub(crate) enum Adjustment {
 pub(crate) fn alpha(word: &str) -> Result<f64, String> {
     match word.parse::<f64>() {
         Ok(alpha) if (1e-6..=0.5).contains(&alpha) => Ok(alpha),
-        _ => Err("it takes a number from 0.000001 to 0.5, such as 0.01".to_owned()),
+        _ => Err("expected a number from 0.000001 to 0.5, for example 0.01".to_owned()),
     }
 }
 
@@ -138,12 +137,12 @@ pub(crate) fn alpha(word: &str) -> Result<f64, String> {
 pub(crate) fn percent(word: &str) -> Result<f64, String> {
     match word.trim().trim_end_matches('%').trim_end().parse::<f64>() {
         Ok(percent) if (0.0..=1000.0).contains(&percent) => Ok(percent),
-        _ => Err("it takes a percentage from 0 to 1000, such as 5%".to_owned()),
+        _ => Err("expected a percentage from 0 to 1000, for example 5%".to_owned()),
     }
 }
 
 impl Input {
-    /// What is asked of a comparison of some groups.
+    /// The metrics and settings for a comparison of some groups.
     fn settings(&self, groups: [&Group; 2]) -> Settings {
         let mut metrics = self.metric.clone();
         if self.all_metrics {
@@ -172,14 +171,14 @@ impl Input {
         }
     }
 
-    /// The store that is meant.
+    /// The store directory.
     pub(crate) fn open(&self) -> Result<Store, StoreError> {
         let variable = |name: &str| std::env::var(name).ok();
         let directory = store::directory(self.store.as_deref(), &variable).ok_or(StoreError::NoPlace)?;
         Store::open_existing(&directory)
     }
 
-    /// The groups that `names` are: of files, or of the store.
+    /// The groups for `names`: files, or runs in the store.
     pub(crate) fn groups(&self, names: &[String], problems: &mut Problems) -> Vec<Group> {
         let mut groups: Vec<Group> = if self.samples {
             let read = |name: &String, problems: &mut Problems| {
@@ -217,15 +216,14 @@ impl Input {
                 problems.push(
                     Problem::error(format!("neither side has a metric `{metric}`"))
                         .near(metric, known())
-                        .help("--all-metrics shows what there is"),
+                        .help("--all-metrics shows the available ones"),
                 );
             }
         }
         groups
     }
 
-    /// Compares base and candidate. Without `--samples` the calibrations that the store has of the machine and the job
-    /// are quoted.
+    /// Compares base and candidate. Without `--samples` the store's calibrations of the machine and the job are quoted.
     pub(crate) fn compare(&self, a: &Group, b: &Group) -> Comparison {
         let settings = self.settings([a, b]);
         let mut comparison = compare::compare(a, b, &settings);
@@ -236,7 +234,7 @@ impl Input {
         comparison
     }
 
-    /// How latencies of single calls shift, if the store has them. What it does not have is no reason not to compare.
+    /// The latency shift of single calls, if the store has them. Missing latencies do not prevent a comparison.
     fn latencies(&self, sides: [&Group; 2], settings: &Settings) -> Vec<TailShift> {
         let runs = |store: &Store, group: &Group| store.latencies(&store.find(&group.label)?, CALLS);
         let found = self.open().and_then(|store| Ok((runs(&store, sides[0])?, runs(&store, sides[1])?)));
@@ -252,11 +250,11 @@ impl Input {
     }
 }
 
-/// A text file; what is none is a problem.
+/// A text file; any other file is a problem.
 pub(crate) fn load(name: &str, problems: &mut Problems) -> Option<String> {
     crate::run::load(name)
         .map_err(|error| {
-            let help = "with --samples the words are names of files; without it, of runs in the store";
+            let help = "with --samples the arguments are files; without it, runs in the store";
             problems.push(Problem::error(format!("`{name}` cannot be read: {error}")).help(help));
         })
         .ok()
@@ -270,7 +268,7 @@ fn about_files(problem: Problem, names: &[String]) -> Problem {
     }
 }
 
-/// For a process.
+/// For the process.
 pub(crate) fn exit(verdict: Verdict) -> Exit {
     match verdict {
         Verdict::Same | Verdict::Improvement => Exit::Fine,
@@ -279,18 +277,18 @@ pub(crate) fn exit(verdict: Verdict) -> Exit {
     }
 }
 
-/// Colours where bold words are wanted, too.
+/// Colours, on the same condition as bold words.
 pub(crate) fn style() -> Style {
     Style { colour: !output::bold()("").is_empty() }
 }
 
-/// Does what the command line says.
+/// Runs the verb.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let form = if arguments.json { Form::Json } else { arguments.form };
     let tables = matches!(form, Form::Mmtests | Form::Benchstat);
     let (input, names) = (&arguments.input, &arguments.what);
     if names.len() != 2 && !tables {
-        let problem = Problem::error(format!("a comparison has a base and a candidate, not {}", names.len()));
+        let problem = Problem::error(format!("a comparison takes a base and a candidate, not {}", names.len()));
         output::complain(&problem.help("iowhy compare A B; --as mmtests|benchstat takes any number").render());
         return Ok(Exit::Usage);
     }
@@ -338,8 +336,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     Ok(exit(comparison.verdict))
 }
 
-/// benchstat's table of files that are in benchstat's format; nothing is computed that it does not show. `None` if a
-/// file is in another one, or cannot be read.
+/// benchstat's table of files in benchstat's format; only the shown figures are computed. `None` if a file has another
+/// format, or cannot be read.
 fn table_of_files(input: &Input, names: &[String], problems: &mut Problems) -> Option<String> {
     let ours = |text: &str| match &input.format {
         Some(name) => name == samples::benchstat::FORMAT.name,

@@ -9,45 +9,44 @@ use iowhy_text::diagnose::Problems;
 
 use crate::output::{self, Exit};
 
-/// What it is told.
 #[derive(clap::Args)]
-#[command(about = "Modelled disks under the running kernel: a drive of the simulator as a block device (root)")]
+#[command(about = "Manage modelled disks: a drive of the simulator as a block device (root)")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     action: Action,
-    /// One JSON object instead of text
+    /// Print one JSON object
     #[arg(long, global = true)]
     json: bool,
 }
 
-/// What to do.
+/// Actions.
 #[derive(Subcommand)]
 enum Action {
-    /// Make one; it stays until it is removed, or the machine stops
+    /// Create a disk; it stays until it is removed or the machine stops
     #[command(after_help = create_help())]
     Create {
-        /// The drive (`iowhy models device` lists them)
+        /// Drive (`iowhy models device` lists them)
         #[arg(long, value_name = "NAME")]
         model: String,
-        /// Its name [default: the first free of disk0, disk1, ..]
+        /// Disk name [default: the first free of disk0, disk1, ..]
         #[arg(long)]
         name: Option<String>,
-        /// Its size, such as 4G, or `whole` for that of the model
+        /// Size, for example 4G, or `whole` for that of the model
         #[arg(long)]
         size: Option<String>,
-        /// How the kernel gets it: ublk or loop; see below
+        /// Kernel interface: ublk or loop; see below
         #[arg(long)]
         front: Option<String>,
-        /// Requests that the kernel has under way at most
+        /// Maximum requests in flight
         #[arg(long, value_name = "N")]
         depth: Option<String>,
-        /// So many equal partitions
+        /// Number of equal partitions
         #[arg(long, value_name = "N")]
         partitions: Option<String>,
-        /// A file that holds the data, instead of memory
+        /// File for the data, instead of memory
         #[arg(long, value_name = "FILE")]
         backing: Option<PathBuf>,
-        /// A file system that is made and mounted
+        /// File system to make and mount
         #[arg(long, value_name = "TYPE")]
         fs: Option<String>,
         /// Seed of the model
@@ -57,35 +56,35 @@ enum Action {
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
-    /// All there are
+    /// List all disks
     List,
-    /// One, or all, with what was served
+    /// Show one disk, or all, with request counters
     Stat {
-        /// Its name
+        /// Disk name
         name: Option<String>,
     },
-    /// Change one while it is used
+    /// Change a disk while it is in use
     #[command(after_help = "Settings: fault=slow:factor=8:for=10s[:after=2s], fault=stuck:for=5s[:count=1],\n\
         fault=eio:from=1m:to=2m[:on=read|write], fault=none, power=on|off, depth=N,\n\
         scheduler=.., read_ahead_kb=.., max_sectors_kb=.., nomerges=.., wbt_lat_usec=..")]
     Set {
-        /// Its name
+        /// Disk name
         name: String,
-        /// What is to be changed
+        /// Settings to change
         #[arg(required = true, value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
-    /// Cut its power: what was not flushed is lost, torn or kept
+    /// Cut the power: unflushed writes are lost, torn or kept
     Crash {
-        /// Its name
+        /// Disk name
         name: String,
-        /// Seed of what is lost
+        /// Seed that selects the lost writes
         #[arg(long, default_value_t = 1, value_name = "S")]
         seed: u64,
     },
-    /// Take it away, with its file system
+    /// Remove disks, with their file systems
     Remove {
-        /// Its name; several may be given
+        /// Disk names
         #[arg(required = true)]
         names: Vec<String>,
     },
@@ -98,14 +97,14 @@ enum Action {
 }
 
 fn create_help() -> String {
-    let mut out = String::from("Keys, besides the tunables of the model:\n");
+    let mut out = String::from("Keys, in addition to the tunables of the model:\n");
     for (key, help) in lab::KEYS {
         out.push_str(&iowhy_text::item(key, help, 18));
     }
     out
 }
 
-/// Does it.
+/// Runs the verb.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let one = |state: State| Shown { disks: vec![state], ..Shown::default() };
     let mut problems = Problems::default();

@@ -8,78 +8,77 @@ use serde_json::Value;
 
 use crate::output::{self, Exit};
 
-/// What it is told.
 #[derive(clap::Args)]
-#[command(about = "Runs that were kept: list, show, tag, merge, check, export")]
+#[command(about = "List, show, tag, merge, check and export stored runs")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     action: Action,
-    /// The store [default: IOWHY_STORE, or iowhy in the user's data directory]
+    /// Store directory [default: IOWHY_STORE, or iowhy in the user's data directory]
     #[arg(long, global = true, value_name = "DIR")]
     store: Option<PathBuf>,
-    /// One JSON object instead of text
+    /// Print one JSON object
     #[arg(long, global = true)]
     json: bool,
 }
 
-/// What to do with the store.
+/// Actions on the store.
 #[derive(Subcommand)]
 enum Action {
-    /// Runs by label and command, the oldest first
+    /// List runs by label and command, the oldest first
     List {
-        /// Only those with this label, tag or id; several with commas
+        /// Label, tag or id; separate several with commas
         what: Option<String>,
-        /// The latest so many runs
+        /// Number of latest runs to list
         #[arg(long, value_name = "N")]
         last: Option<u64>,
     },
-    /// All that is known of runs
+    /// Show every detail of runs
     Show {
-        /// A label, a tag, an id or its beginning; several with commas
+        /// Label, tag, id or its beginning; separate several with commas
         what: String,
     },
-    /// Give runs a name of your own, which stands for them from then on
+    /// Give runs a tag, which stands for them from then on
     Tag {
-        /// A label, a tag, an id or its beginning; several with commas
+        /// Label, tag, id or its beginning; separate several with commas
         what: String,
-        /// The tag
+        /// Tag
         tag: String,
-        /// Take it away instead
+        /// Remove the tag instead
         #[arg(long)]
         remove: bool,
     },
-    /// Take in the runs of other stores; twice is as good as once
+    /// Import another store (idempotent)
     Merge {
-        /// Their directories
+        /// Store directories
         #[arg(required = true, value_name = "DIR")]
         from: Vec<PathBuf>,
     },
-    /// Remove files that belong to no run; never runs
+    /// Delete orphaned files; runs are kept
     Gc {
-        /// Only say which
+        /// List the files without deleting them
         #[arg(long)]
         dry_run: bool,
     },
-    /// Look at every row and file for damage
+    /// Check every row and file for damage
     Check {
-        /// Put aside what is damaged, and keep the rest
+        /// Move damaged data aside and keep the rest
         #[arg(long)]
         repair: bool,
     },
     /// Write runs, metrics and samples as CSV or JSON files
     Export {
-        /// A label, a tag, an id or its beginning; several with commas [default: all]
+        /// Label, tag, id or its beginning; separate several with commas [default: all]
         what: Option<String>,
-        /// Where to
+        /// Output folder
         #[arg(long, value_name = "DIR")]
         to: PathBuf,
-        /// How
+        /// Output format
         #[arg(long, value_enum, default_value_t = Kind::Csv)]
         format: Kind,
     },
 }
 
-/// Formats of files.
+/// Output formats.
 #[derive(Copy, Clone, ValueEnum)]
 enum Kind {
     /// Comma-separated values
@@ -88,7 +87,7 @@ enum Kind {
     Json,
 }
 
-/// Does what the command line says.
+/// Runs the verb.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let variable = |name: &str| std::env::var(name).ok();
     let directory = store::directory(arguments.store.as_deref(), &variable).ok_or(StoreError::NoPlace)?;
@@ -111,7 +110,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// Does it, and says what was done, as JSON or as text: only one of them is made, a store may hold very many runs.
+/// Runs the action and reports it as JSON or as text: only one of them is built, because a store may hold very many
+/// runs.
 fn act(store: &Store, action: &Action, as_json: bool) -> anyhow::Result<()> {
     let say = |json: &dyn Fn() -> Value, text: &dyn Fn() -> String| {
         if as_json { output::print_json(&json()) } else { output::print(&text()) }
@@ -142,7 +142,7 @@ fn act(store: &Store, action: &Action, as_json: bool) -> anyhow::Result<()> {
             }
             say(&|| store::merged_json(store, &all), &|| store::merged_text(store, &all))?;
         }
-        Action::Check { .. } => anyhow::bail!("the store is looked at before it is opened"),
+        Action::Check { .. } => anyhow::bail!("the store is checked before it is opened"),
         Action::Gc { dry_run } => {
             let swept = store.gc(*dry_run)?;
             say(&|| store::swept_json(store, &swept), &|| store::swept_text(&swept))?;

@@ -427,8 +427,9 @@ fn resample_runs(runs: &[&[f64]], block: usize, rng: &mut Rng, into: &mut Vec<f6
 /// The difference `b - a` of a statistic over all values of several runs: on each side runs are resampled first, then
 /// blocks of `block` consecutive values within each.
 ///
-/// The ends are widened for few runs as Student's law is (Hesterberg 2015). That cannot go beyond what was drawn. Of one
-/// run only the blocks are resampled: that interval is about this run and not about the next. Empty runs do not count.
+/// The ends are widened for few runs as Student's law is (Hesterberg 2015). That cannot go beyond what was drawn. Of
+/// one run only the blocks are resampled: that interval is about this run and not about the next. Empty runs do not
+/// count.
 pub fn runs_then_blocks_difference(
     a_runs: &[&[f64]],
     b_runs: &[&[f64]],

@@ -213,18 +213,19 @@ mod tests {
     use super::*;
     use serde_json::Value;
 
-    /// The standard error of the quantile, by leaving out each value. NaN of fewer than two values, and at the extremes.
+    /// The standard error of the quantile, by leaving out each value. NaN of fewer than two values, and at the
+    /// extremes.
     fn standard_error(sorted: &[f64], q: f64) -> f64 {
         let n = sorted.len();
         if n < 2 || q <= 0.0 || q >= 1.0 {
             return f64::NAN;
         }
-        // Without one value there are n - 1 with weights of their own: those left of it keep their place, those right of it
-        // move one to the left.
+        // Without one value there are n - 1 with weights of their own: those left of it keep their place, those right
+        // of it move one to the left.
         let (first, weights) = weights(n - 1, n as f64 * q, n as f64 * (1.0 - q));
         let values = &sorted[first..=first + weights.len()];
         let origin = values[0];
-        // Leaving out the first of `values` or any before them shifts all weights; each next one shifts one weight less.
+        // Leaving out the first of `values` or any before them shifts all weights; each next one shifts one less.
         let mut estimate: f64 = weights.iter().zip(&values[1..]).map(|(weight, value)| weight * (value - origin)).sum();
         let mut left_out = vec![(estimate, first + 1)];
         for (i, weight) in weights.iter().enumerate() {
