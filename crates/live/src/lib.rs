@@ -18,6 +18,7 @@ pub mod guard;
 pub mod guest;
 pub mod ledger;
 pub mod machine;
+pub mod memory;
 pub mod outcome;
 pub mod plan;
 pub mod run;
