@@ -11,59 +11,82 @@ mod psync;
 mod pvsync2;
 mod skeleton;
 
+use std::fs::File;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use iowhy_stack::event::Op;
 use iowhy_stack::origin::Entry;
 use iowhy_stack::readahead::Advice;
 
+use crate::memory::{Buffer, Pool};
 use crate::run::Worker;
 
-/// A call as an engine gets it.
-#[derive(Copy, Clone, Debug)]
+/// A call. The engine owns it, and with it the buffer, until it is done.
+#[derive(Debug, PartialEq, Eq)]
 pub struct Io {
-    /// Its slot: which of the thread's buffers it uses. No two calls in flight have the same.
+    /// Its slot, below the depth. No two calls in flight have the same.
     pub slot: u32,
     /// What to do.
     pub op: Op,
     /// Number of the file, as registered with the engine.
     pub file: u32,
-    /// Its descriptor.
-    pub fd: RawFd,
     /// From which byte.
     pub offset: u64,
-    /// Start of the buffer; it stays valid and untouched until the call is done.
-    pub buffer: *mut u8,
+    /// Where data come from or go to.
+    pub buffer: Buffer,
+    /// From which byte of the buffer.
+    pub from: u32,
     /// How many bytes.
     pub len_bytes: u32,
 }
 
+impl Io {
+    /// What a write writes.
+    #[inline(always)]
+    pub fn data(&self) -> &[u8] {
+        &self.buffer.data()[self.from as usize..][..self.len_bytes as usize]
+    }
+
+    /// Where a read goes to. As an address it may be named to the kernel until the call is done.
+    #[inline(always)]
+    pub fn data_mut(&mut self) -> &mut [u8] {
+        &mut self.buffer.data_mut()[self.from as usize..][..self.len_bytes as usize]
+    }
+
+    /// It is done.
+    #[inline(always)]
+    fn done(self, result: i32) -> Completion {
+        Completion { io: self, result }
+    }
+}
+
 /// A call that is done.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// Its slot.
-    pub slot: u32,
+    /// The call, with its buffer.
+    pub io: Io,
     /// Bytes moved, or the negative error number.
     pub result: i32,
 }
 
 /// The answer to a submission.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub enum Submit {
     /// It is done already.
     Done(Completion),
     /// It goes to the kernel with the next commit.
     Queued,
     /// There is no room: commit and reap first, then submit it again.
-    Full,
+    Full(Io),
 }
 
 /// A way to hand calls to the kernel. Not shared between threads.
 pub trait Engine {
     /// Takes a call.
-    fn submit(&mut self, io: &Io) -> Submit;
+    fn submit(&mut self, io: Io) -> Submit;
 
     /// Hands in everything that is queued; how many calls that was.
     ///
@@ -99,16 +122,48 @@ pub trait Engine {
 }
 
 /// An open file as an engine may want to know it.
-#[derive(Copy, Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct OpenFile {
-    /// Its descriptor; -1 for a file of the job that the thread does not work on.
-    pub fd: RawFd,
+    /// None for a file of the job that the thread does not work on.
+    pub file: Option<Arc<File>>,
     /// Its size when it was opened.
     pub bytes: u64,
     /// It is open for writing.
     pub writable: bool,
     /// It is open with `O_DIRECT`.
     pub direct: bool,
+}
+
+impl OpenFile {
+    /// Its descriptor; -1 if there is none.
+    #[inline(always)]
+    fn fd(&self) -> RawFd {
+        self.file.as_ref().map_or(-1, |file| file.as_raw_fd())
+    }
+}
+
+/// The open files of a thread by number. An engine keeps them open as long as it has calls in flight.
+#[derive(Clone, Debug)]
+struct Files(Vec<OpenFile>);
+
+impl Files {
+    fn of(setup: &Setup<'_>) -> Files {
+        Files(setup.files.to_vec())
+    }
+
+    /// The file of a call.
+    #[inline(always)]
+    fn of_call(&self, io: &Io) -> &File {
+        self.0[io.file as usize].file.as_ref().expect("a call is on a file that the thread has open")
+    }
+
+    /// fsync or fdatasync, for engines that have no way of their own.
+    fn sync(&self, io: Io) -> Completion {
+        let file = self.of_call(&io);
+        let done = if io.op == Op::Fdatasync { rustix::fs::fdatasync(file) } else { rustix::fs::fsync(file) };
+        let result = result_of(done.map(|()| 0));
+        io.done(result)
+    }
 }
 
 /// What an engine is made with.
@@ -118,8 +173,8 @@ pub struct Setup<'a> {
     pub depth: u32,
     /// The job's files by number.
     pub files: &'a [OpenFile],
-    /// The memory that has all of the thread's buffers: start and length.
-    pub memory: (*mut u8, usize),
+    /// All of the thread's buffers.
+    pub buffers: &'a Pool,
     /// Buffers may be registered with the kernel once.
     pub fixed_buffers: bool,
     /// Files may be registered with the kernel once.
@@ -171,23 +226,13 @@ pub const ENGINES: &[&Entry<Build>] = &[
     &skeleton::ENTRY,
 ];
 
-/// The error number of the last system call of this thread, negative, as completions have it.
-#[cold]
-fn negative_errno() -> i32 {
-    -io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
-}
-
-/// The result of a call that yields bytes or -1.
+/// The result of a call as completions have it.
 #[inline(always)]
-fn result_of(moved: isize) -> i32 {
-    if moved >= 0 { moved as i32 } else { negative_errno() }
-}
-
-/// fsync or fdatasync, for engines that have no way of their own.
-fn sync_now(io: &Io) -> Completion {
-    // SAFETY: the calls take a descriptor only.
-    let result = unsafe { if io.op == Op::Fdatasync { libc::fdatasync(io.fd) } else { libc::fsync(io.fd) } };
-    Completion { slot: io.slot, result: result_of(result as isize) }
+fn result_of(moved: rustix::io::Result<usize>) -> i32 {
+    match moved {
+        Ok(bytes) => bytes as i32,
+        Err(error) => -error.raw_os_error(),
+    }
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ pub mod guest;
 pub mod ledger;
 pub mod machine;
 mod mark;
+pub mod memory;
 pub mod outcome;
 pub mod plan;
 pub mod run;

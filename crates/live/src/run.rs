@@ -23,7 +23,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use iowhy_stack::job::{ThreadSpec, Workload};
@@ -456,8 +456,9 @@ struct Run<'r> {
     shared: Option<&'r Mutex<FileIoGenerator>>,
     published: &'r [Published],
     progress: &'r dyn Fn(Progress),
-    /// Open files by set of descriptors, number and flags.
-    descriptors: BTreeMap<(u32, u32, Flags), (File, u64)>,
+    /// Open files by set of descriptors, number and flags. They are closed here: threads have tables of descriptors of
+    /// their own, and would close them there only.
+    descriptors: BTreeMap<(u32, u32, Flags), (Arc<File>, u64)>,
     started: Option<(crate::clock::Clock, SystemTime)>,
     resident: Vec<Resident>,
     outcomes: Vec<ThreadOutcome>,
@@ -554,8 +555,7 @@ impl Run<'_> {
     /// Opens the files of a thread, or takes what its set of descriptors has open.
     fn open_files(&mut self, number: u32) -> (Vec<OpenFile>, Option<Obstacle>) {
         let part = &self.parts[number as usize];
-        let nothing = OpenFile { fd: -1, bytes: 0, writable: false, direct: false };
-        let mut open = vec![nothing; self.plan.files.len()];
+        let mut open = vec![OpenFile::default(); self.plan.files.len()];
         let mut obstacle = None;
         if part.thread.engine == "null" {
             return (open, None);
@@ -574,7 +574,7 @@ impl Run<'_> {
                 };
                 let opened = opened.and_then(|file| {
                     let bytes = crate::guard::size_of(&file)?;
-                    Ok((file, bytes))
+                    Ok((Arc::new(file), bytes))
                 });
                 match opened {
                     Ok(opened) => {
@@ -589,8 +589,12 @@ impl Run<'_> {
                 }
             }
             if let Some((opened, bytes)) = self.descriptors.get(&key) {
-                open[*file as usize] =
-                    OpenFile { fd: opened.as_raw_fd(), bytes: *bytes, writable: key.2.write, direct: key.2.direct };
+                open[*file as usize] = OpenFile {
+                    file: Some(Arc::clone(opened)),
+                    bytes: *bytes,
+                    writable: key.2.write,
+                    direct: key.2.direct,
+                };
             }
         }
         (open, obstacle)
@@ -744,7 +748,7 @@ fn harness(plan: &Plan, parts: &[Part<'_>]) -> Option<f64> {
         }
     };
     let published = Published::default();
-    let files = vec![OpenFile { fd: -1, bytes: 0, writable: false, direct: false }; plan.files.len()];
+    let files = vec![OpenFile::default(); plan.files.len()];
     let mut worker = worker(plan, &part, 0, files, None, calls, None, &published);
     worker.warmup = Nanos::ZERO;
     worker.sample = Nanos::ZERO;

@@ -14,6 +14,7 @@
 //! of liburing; fio's engine of the same name. Known deviations: none.
 
 use std::io;
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use io_uring::types::{Fd, Fixed, FsyncFlags, SubmitArgs, Timespec};
@@ -21,7 +22,8 @@ use io_uring::{IoUring, opcode, squeue};
 use iowhy_stack::event::Op;
 use iowhy_stack::origin::{Entry, Origin};
 
-use super::{Build, Completion, Engine, Io, Open, Setup, Submit, sync_now};
+use super::{Build, Completion, Engine, Files, Io, Open, OpenFile, Setup, Submit};
+use crate::memory::Pool;
 
 pub(super) const ENTRY: Entry<Build> = Entry {
     name: "io_uring",
@@ -37,6 +39,9 @@ const LARGEST_AREA: usize = 1 << 30;
 
 struct Uring {
     ring: IoUring,
+    files: Files,
+    /// The calls that the engine has, by slot.
+    held: Vec<Option<Io>>,
     depth: u32,
     queued: u32,
     in_flight: u32,
@@ -51,7 +56,7 @@ impl Open for Uring {
         let mut notes = Vec::new();
         let depth = setup.depth.max(1);
         let mut polled = setup.poll;
-        if polled && !setup.files.iter().all(|file| file.fd < 0 || file.direct) {
+        if polled && !setup.files.iter().all(|file| file.file.is_none() || file.direct) {
             polled = false;
             notes.push("completions of buffered calls cannot be polled: the ring waits for them".to_owned());
         }
@@ -62,12 +67,13 @@ impl Open for Uring {
         let ring = new_ring(depth, polled)?;
         let mut fixed_buffers = false;
         if setup.fixed_buffers {
-            let (start, len) = setup.memory;
+            let (start, len) = setup.buffers.area();
             let area = libc::iovec { iov_base: start.cast(), iov_len: len };
             let result = if len > LARGEST_AREA {
                 Err(io::Error::from_raw_os_error(libc::EFAULT))
             } else {
-                // SAFETY: the memory belongs to the thread's buffers, which outlive the engine.
+                // SAFETY: the kernel takes a reference to each page; it touches them only for calls, which have
+                // buffers.
                 unsafe { ring.submitter().register_buffers(&[area]) }
             };
             match result {
@@ -77,13 +83,14 @@ impl Open for Uring {
         }
         let mut registered_files = false;
         if setup.registered_files {
-            let fds: Vec<_> = setup.files.iter().map(|file| file.fd).collect();
+            let fds: Vec<_> = setup.files.iter().map(OpenFile::fd).collect();
             match ring.submitter().register_files(&fds) {
                 Ok(()) => registered_files = true,
                 Err(error) => notes.push(format!("files were not registered with the ring: {error}")),
             }
         }
-        Ok(Uring { ring, depth, queued: 0, in_flight: 0, fixed_buffers, registered_files, polled, notes })
+        let (files, held) = (Files::of(setup), (0..depth).map(|_| None).collect());
+        Ok(Uring { ring, files, held, depth, queued: 0, in_flight: 0, fixed_buffers, registered_files, polled, notes })
     }
 }
 
@@ -116,40 +123,47 @@ fn new_ring(depth: u32, polled: bool) -> io::Result<IoUring> {
 /// Reads the start of each file through a polled ring of its own.
 fn can_be_polled(setup: &Setup<'_>) -> bool {
     let Ok(mut ring) = new_ring(1, true) else { return false };
-    let (start, len) = setup.memory;
-    let len = len.min(4096) as u32;
-    setup.files.iter().filter(|file| file.fd >= 0).all(|file| {
-        let entry = opcode::Read::new(Fd(file.fd), start, len).build();
-        // SAFETY: the memory outlives the ring, and the call is waited for before anything else uses it.
-        unsafe {
-            if ring.submission().push(&entry).is_err() {
-                return false;
-            }
+    let Ok(mut pool) = Pool::new(1, 4096, 4096, |_| ()) else { return false };
+    let mut buffer = pool.take(0);
+    for file in setup.files.iter().filter_map(|file| file.file.as_ref()) {
+        let (start, len) = (buffer.data_mut().as_mut_ptr(), buffer.data().len() as u32);
+        let entry = opcode::Read::new(Fd(file.as_raw_fd()), start, len).build();
+        // SAFETY: nobody looks at the buffer, which goes back only when the call is over; the file stays open.
+        let pushed = unsafe { ring.submission().push(&entry) };
+        if pushed.is_err() || ring.submit_and_wait(1).is_err() {
+            return false;
         }
-        ring.submit_and_wait(1).is_ok() && ring.completion().next().is_some_and(|done| done.result() >= 0)
-    })
+        let Some(done) = ring.completion().next() else { return false };
+        if done.result() < 0 {
+            pool.put(buffer);
+            return false;
+        }
+    }
+    pool.put(buffer);
+    true
 }
 
 impl Uring {
     #[inline]
-    fn entry(&self, io: &Io) -> squeue::Entry {
+    fn entry(&self, io: &mut Io) -> squeue::Entry {
+        let (op, offset, file) = (io.op, io.offset, io.file);
+        let fd = self.files.of_call(io).as_raw_fd();
+        let (start, len) = (io.data_mut().as_mut_ptr(), io.len_bytes);
         macro_rules! built {
             ($fd:expr) => {
-                match io.op {
-                    Op::Read if self.fixed_buffers => {
-                        opcode::ReadFixed::new($fd, io.buffer, io.len_bytes, 0).offset(io.offset).build()
-                    }
+                match op {
+                    Op::Read if self.fixed_buffers => opcode::ReadFixed::new($fd, start, len, 0).offset(offset).build(),
                     Op::Write if self.fixed_buffers => {
-                        opcode::WriteFixed::new($fd, io.buffer, io.len_bytes, 0).offset(io.offset).build()
+                        opcode::WriteFixed::new($fd, start, len, 0).offset(offset).build()
                     }
-                    Op::Read => opcode::Read::new($fd, io.buffer, io.len_bytes).offset(io.offset).build(),
-                    Op::Write => opcode::Write::new($fd, io.buffer, io.len_bytes).offset(io.offset).build(),
+                    Op::Read => opcode::Read::new($fd, start, len).offset(offset).build(),
+                    Op::Write => opcode::Write::new($fd, start, len).offset(offset).build(),
                     Op::Fsync => opcode::Fsync::new($fd).build(),
                     Op::Fdatasync => opcode::Fsync::new($fd).flags(FsyncFlags::DATASYNC).build(),
                 }
             };
         }
-        let entry = if self.registered_files { built!(Fixed(io.file)) } else { built!(Fd(io.fd)) };
+        let entry = if self.registered_files { built!(Fixed(file)) } else { built!(Fd(fd)) };
         entry.user_data(u64::from(io.slot))
     }
 
@@ -157,8 +171,10 @@ impl Uring {
     #[inline]
     fn take(&mut self, max: u32, done: &mut Vec<Completion>) -> u32 {
         let before = done.len();
-        let ready = self.ring.completion().take(max as usize);
-        done.extend(ready.map(|entry| Completion { slot: entry.user_data() as u32, result: entry.result() }));
+        for entry in self.ring.completion().take(max as usize) {
+            let io = self.held[entry.user_data() as usize].take().expect("what is in flight is held");
+            done.push(io.done(entry.result()));
+        }
         let taken = (done.len() - before) as u32;
         self.in_flight -= taken;
         taken
@@ -167,19 +183,22 @@ impl Uring {
 
 impl Engine for Uring {
     #[inline]
-    fn submit(&mut self, io: &Io) -> Submit {
+    fn submit(&mut self, mut io: Io) -> Submit {
         if self.polled && matches!(io.op, Op::Fsync | Op::Fdatasync) {
             let busy = self.queued + self.in_flight > 0;
-            return if busy { Submit::Full } else { Submit::Done(sync_now(io)) };
+            return if busy { Submit::Full(io) } else { Submit::Done(self.files.sync(io)) };
         }
         if self.queued + self.in_flight == self.depth {
-            return Submit::Full;
+            return Submit::Full(io);
         }
-        let entry = self.entry(io);
-        // SAFETY: the runner keeps the call's buffer valid until its completion was reaped, and the files open.
+        let entry = self.entry(&mut io);
+        let place = &mut self.held[io.slot as usize];
+        assert!(place.is_none(), "a slot is used by one call at a time");
+        // SAFETY: the engine holds the call with its buffer, and the files, until the completion was reaped.
         if unsafe { self.ring.submission().push(&entry) }.is_err() {
-            return Submit::Full;
+            return Submit::Full(io);
         }
+        *place = Some(io);
         self.queued += 1;
         Submit::Queued
     }
@@ -235,7 +254,8 @@ impl Engine for Uring {
 
 impl Drop for Uring {
     fn drop(&mut self) {
-        // The kernel may still write to buffers of calls in flight, also after the ring was closed.
+        // The kernel may still write to buffers of calls in flight, also after the ring was closed. None of them goes
+        // back to its pool from here, so that the memory stays even if they cannot be waited for.
         let mut done = Vec::new();
         let _ = self.commit();
         while self.in_flight > 0 {

@@ -12,13 +12,14 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use iowhy_stack::event::Op;
 use iowhy_stack::origin::{Entry, Origin};
 
-use super::{Build, Completion, Engine, Io, Open, Setup, Submit, sync_now};
+use super::{Build, Completion, Engine, Files, Io, Open, Setup, Submit};
 
 pub(super) const ENTRY: Entry<Build> = Entry {
     name: "libaio",
@@ -78,7 +79,10 @@ const RING_MAGIC: u32 = 0xa10a_10a1;
 
 struct Libaio {
     context: libc::c_ulong,
+    files: Files,
     blocks: Vec<ControlBlock>,
+    /// The calls that the engine has, by slot.
+    held: Vec<Option<Io>>,
     queued: Vec<*mut ControlBlock>,
     in_flight: u32,
     /// Calls that the kernel would not take.
@@ -96,6 +100,8 @@ impl Open for Libaio {
         }
         Ok(Libaio {
             context,
+            files: Files::of(setup),
+            held: (0..depth).map(|_| None).collect(),
             blocks: vec![ControlBlock::default(); depth],
             queued: Vec::with_capacity(depth),
             in_flight: 0,
@@ -103,6 +109,11 @@ impl Open for Libaio {
             events: vec![Event::default(); depth],
         })
     }
+}
+
+/// What has become of a call.
+fn done_with(held: &mut [Option<Io>], event: Event) -> Completion {
+    held[event.data as usize].take().expect("what is in flight is held").done(event.res as i32)
 }
 
 impl Libaio {
@@ -123,7 +134,7 @@ impl Libaio {
             // SAFETY: entries between head and tail were written by the kernel, which does not touch them again before
             // the head has moved on.
             let event = unsafe { events.add(head as usize).read() };
-            done.push(Completion { slot: event.data as u32, result: event.res as i32 });
+            done.push(done_with(&mut self.held, event));
             head = (head + 1) % ring.nr;
             left -= 1;
         }
@@ -134,25 +145,28 @@ impl Libaio {
 }
 
 impl Engine for Libaio {
-    fn submit(&mut self, io: &Io) -> Submit {
+    fn submit(&mut self, mut io: Io) -> Submit {
         let busy = self.queued.len() + self.in_flight as usize + self.rejected.len();
         if matches!(io.op, Op::Fsync | Op::Fdatasync) {
-            return if busy > 0 { Submit::Full } else { Submit::Done(sync_now(io)) };
+            return if busy > 0 { Submit::Full(io) } else { Submit::Done(self.files.sync(io)) };
         }
         if busy == self.blocks.len() {
-            return Submit::Full;
+            return Submit::Full(io);
         }
-        let block = &mut self.blocks[io.slot as usize];
+        let slot = io.slot as usize;
+        assert!(self.held[slot].is_none(), "a slot is used by one call at a time");
+        let block = &mut self.blocks[slot];
         *block = ControlBlock {
             data: u64::from(io.slot),
             opcode: if io.op == Op::Read { CMD_PREAD } else { CMD_PWRITE },
-            fildes: io.fd as u32,
-            buf: io.buffer as u64,
+            fildes: self.files.of_call(&io).as_raw_fd() as u32,
+            buf: io.data_mut().as_mut_ptr() as u64,
             nbytes: u64::from(io.len_bytes),
             offset: io.offset as i64,
             ..ControlBlock::default()
         };
         self.queued.push(block);
+        self.held[slot] = Some(io);
         Submit::Queued
     }
 
@@ -160,8 +174,8 @@ impl Engine for Libaio {
         let (nr_queued, mut sent) = (self.queued.len(), 0);
         while sent < nr_queued {
             let rest = &mut self.queued[sent..];
-            // SAFETY: the pointers are to control blocks of this engine, one for each slot; the runner does not use a
-            // slot again, and keeps its buffer valid, until its completion was reaped.
+            // SAFETY: the pointers are to control blocks of this engine, one for each slot; it holds each call with its
+            // buffer, and the files, until the completion was reaped.
             let taken = unsafe { libc::syscall(libc::SYS_io_submit, self.context, rest.len(), rest.as_mut_ptr()) };
             if taken > 0 {
                 sent += taken as usize;
@@ -175,9 +189,10 @@ impl Engine for Libaio {
                 Some(libc::EAGAIN) if self.in_flight > 0 => break,
                 Some(libc::EAGAIN) => std::thread::yield_now(),
                 number => {
-                    // SAFETY: the pointer is to a control block of this engine.
-                    let slot = unsafe { (*self.queued[sent]).data } as u32;
-                    self.rejected.push_back(Completion { slot, result: -number.unwrap_or(libc::EIO) });
+                    let refused = self.blocks.iter().find(|block| std::ptr::eq(*block, self.queued[sent]));
+                    let data = refused.expect("a block of this engine").data;
+                    let res = i64::from(-number.unwrap_or(libc::EIO));
+                    self.rejected.push_back(done_with(&mut self.held, Event { data, res, ..Event::default() }));
                     sent += 1;
                 }
             }
@@ -224,15 +239,14 @@ impl Engine for Libaio {
         }
         self.in_flight -= taken as u32;
         let events = self.events[..taken as usize].iter();
-        done.extend(events.map(|event| Completion { slot: event.data as u32, result: event.res as i32 }));
+        done.extend(events.map(|event| done_with(&mut self.held, *event)));
         Ok(())
     }
 }
 
 impl Drop for Libaio {
     fn drop(&mut self) {
-        // SAFETY: the context was made by this engine. The call waits for what is in flight, so no buffer is written to
-        // after it.
+        // SAFETY: the context was made by this engine.
         unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
     }
 }

@@ -1,7 +1,8 @@
 //! mmap: copies from and to shared mappings of the files; a sync is `msync(MS_SYNC)` of the whole mapping.
 //!
 //! ```text
-//! mapping   of the whole file, made at the first call on it
+//! mapping   of the whole file, made at the first call on it; others may write to it during a copy, which then has the
+//!           old or the new or some of each, as with fio
 //! end       what lies behind the end of the file is not touched: such a call is short
 //! faults    a page that cannot be had (the file was cut off, the disk is full or broken) raises SIGBUS; the handler
 //!           puts a page of zeroes there so that the copy can go on, and the call ends with EIO; the file is mapped
@@ -9,16 +10,19 @@
 //! ```
 //! Source: fio's engine of the same name; `mm/filemap.c` (`filemap_fault`). Known deviations: fio dies of SIGBUS.
 
-use std::cell::Cell;
 use std::io;
 use std::sync::Once;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, compiler_fence};
 
 use iowhy_stack::event::Op;
 use iowhy_stack::origin::{Entry, Origin};
 use iowhy_stack::readahead::Advice;
 use iowhy_stack::units::PAGE_BYTES;
+use rustix::mm::{Advice as Hint, MapFlags, ProtFlags};
 
-use super::{Build, Completion, Engine, Io, Open, OpenFile, Setup, Submit, negative_errno};
+use super::{Build, Engine, Files, Io, Open, Setup, Submit, result_of};
+use crate::memory::Mapping;
 
 pub(super) const ENTRY: Entry<Build> = Entry {
     name: "mmap",
@@ -30,18 +34,29 @@ pub(super) const ENTRY: Entry<Build> = Entry {
 };
 
 thread_local! {
-    /// The mapping that the thread copies from or to now, for the handler: start, end. Constant and without a
-    /// destructor, so that the handler may use it.
-    static TOUCHED: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
+    /// The mapping that the thread copies from or to now, for the handler: start, end. Constant, without a destructor
+    /// and atomic, so that the handler may use it.
+    static TOUCHED: [AtomicUsize; 2] = const { [AtomicUsize::new(0), AtomicUsize::new(0)] };
     /// A page of it could not be had.
-    static FAULTED: Cell<bool> = const { Cell::new(false) };
+    static FAULTED: AtomicBool = const { AtomicBool::new(false) };
+}
+
+/// Names the mapping of the copies from here on. The handler runs on this thread: the compiler alone could move a copy
+/// to the other side.
+fn touches(start: usize, end: usize) {
+    compiler_fence(SeqCst);
+    TOUCHED.with(|touched| {
+        touched[0].store(start, Relaxed);
+        touched[1].store(end, Relaxed);
+    });
+    compiler_fence(SeqCst);
 }
 
 /// Puts a page of zeroes where the fault was if that is in a mapping of ours; anything else dies as it would have.
 extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
     // SAFETY: the kernel hands a valid structure to a handler installed with SA_SIGINFO.
     let at = unsafe { (*info).si_addr() } as usize;
-    let (start, end) = TOUCHED.get();
+    let [start, end] = TOUCHED.with(|touched| [touched[0].load(Relaxed), touched[1].load(Relaxed)]);
     if (start..end).contains(&at) {
         let page = at & !(PAGE_BYTES as usize - 1);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
@@ -50,7 +65,7 @@ extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, _con
             libc::mmap(page as *mut libc::c_void, PAGE_BYTES as usize, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
         };
         if got != libc::MAP_FAILED {
-            FAULTED.set(true);
+            FAULTED.with(|faulted| faulted.store(true, Relaxed));
             return;
         }
     }
@@ -71,97 +86,63 @@ fn install_handler() {
     });
 }
 
-#[derive(Copy, Clone)]
-struct Mapping {
-    start: *mut u8,
-    len: usize,
-}
-
 struct Mmap {
-    files: Vec<OpenFile>,
+    files: Files,
     mappings: Vec<Option<Mapping>>,
-    advice: libc::c_int,
+    advice: Hint,
 }
 
 impl Open for Mmap {
     fn open(setup: &Setup<'_>) -> io::Result<Mmap> {
         install_handler();
         let advice = match setup.advice {
-            Some(Advice::Random) => libc::MADV_RANDOM,
-            Some(Advice::Sequential) => libc::MADV_SEQUENTIAL,
-            _ => libc::MADV_NORMAL,
+            Some(Advice::Random) => Hint::Random,
+            Some(Advice::Sequential) => Hint::Sequential,
+            _ => Hint::Normal,
         };
-        Ok(Mmap { files: setup.files.to_vec(), mappings: vec![None; setup.files.len()], advice })
+        Ok(Mmap { files: Files::of(setup), mappings: setup.files.iter().map(|_| None).collect(), advice })
     }
 }
 
 impl Mmap {
-    /// The mapping of a file; negative error number if there can be none. An empty file has an empty one.
-    fn mapping(&mut self, number: u32) -> Result<Mapping, i32> {
-        let slot = &mut self.mappings[number as usize];
-        if let Some(mapping) = slot {
-            return Ok(*mapping);
+    /// Maps the file of a call if it is not yet; an empty one cannot be.
+    fn map(&mut self, io: &Io) -> rustix::io::Result<Option<&Mapping>> {
+        let (number, bytes) = (io.file as usize, self.files.0[io.file as usize].bytes as usize);
+        if self.mappings[number].is_none() && bytes > 0 {
+            let write = if self.files.0[number].writable { ProtFlags::WRITE } else { ProtFlags::empty() };
+            let file = self.files.of_call(io);
+            let mapping = Mapping::shared(file, (0, bytes), ProtFlags::READ | write, MapFlags::empty())?;
+            mapping.advise(self.advice);
+            self.mappings[number] = Some(mapping);
         }
-        let file = self.files[number as usize];
-        let len = file.bytes as usize;
-        if len == 0 {
-            return Ok(Mapping { start: std::ptr::null_mut(), len: 0 });
-        }
-        let protection = if file.writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
-        // SAFETY: a new mapping at a place of the kernel's choice.
-        let start = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, libc::MAP_SHARED, file.fd, 0) };
-        if start == libc::MAP_FAILED {
-            return Err(negative_errno());
-        }
-        // SAFETY: the mapping was made just now. The advice is only that: an error changes nothing.
-        unsafe { libc::madvise(start, len, self.advice) };
-        let mapping = Mapping { start: start.cast(), len };
-        *slot = Some(mapping);
-        Ok(mapping)
+        Ok(self.mappings[number].as_ref())
     }
 
-    fn unmap(&mut self, number: u32) {
-        if let Some(mapping) = self.mappings[number as usize].take() {
-            // SAFETY: the mapping was made by this engine, and nothing else knows its address.
-            unsafe { libc::munmap(mapping.start.cast(), mapping.len) };
-        }
-    }
-
-    fn call(&mut self, io: &Io) -> i32 {
-        let mapping = match self.mapping(io.file) {
+    fn call(&mut self, io: &mut Io) -> i32 {
+        let writable = self.files.0[io.file as usize].writable;
+        let mapping = match self.map(io) {
             Ok(mapping) => mapping,
-            Err(error) => return error,
+            Err(error) => return result_of(Err(error)),
         };
         if matches!(io.op, Op::Fsync | Op::Fdatasync) {
-            if mapping.len == 0 {
-                return 0;
-            }
-            // SAFETY: the mapping is this engine's and as long as it says.
-            let result = unsafe { libc::msync(mapping.start.cast(), mapping.len, libc::MS_SYNC) };
-            return if result == 0 { 0 } else { negative_errno() };
+            return result_of(mapping.map_or(Ok(()), Mapping::sync).map(|()| 0));
         }
-        if io.op == Op::Write && !self.files[io.file as usize].writable {
+        if io.op == Op::Write && !writable {
             return -libc::EBADF;
         }
-        let offset = usize::try_from(io.offset).unwrap_or(usize::MAX).min(mapping.len);
-        let len = (io.len_bytes as usize).min(mapping.len - offset);
-        let start = mapping.start as usize;
-        TOUCHED.set((start, start + mapping.len));
-        // SAFETY: the place lies within the mapping, the runner keeps the buffer valid for `len_bytes`, and the two do
-        // not overlap. A page that cannot be had is replaced by the handler.
-        unsafe {
-            let place = mapping.start.wrapping_add(offset);
-            if io.op == Op::Read {
-                std::ptr::copy_nonoverlapping(place, io.buffer, len);
-            } else {
-                std::ptr::copy_nonoverlapping(io.buffer, place, len);
-            }
+        let Some(mapping) = mapping else { return 0 };
+        let offset = usize::try_from(io.offset).unwrap_or(usize::MAX).min(mapping.len());
+        let len = (io.len_bytes as usize).min(mapping.len() - offset);
+        let start = mapping.start() as usize;
+        touches(start, start + mapping.len());
+        // A page that cannot be had is replaced by the handler.
+        match io.op {
+            Op::Read => mapping.read(offset, &mut io.data_mut()[..len]),
+            _ => mapping.write(offset, &io.data()[..len]),
         }
-        // The handler runs on this thread: the compiler must not move its flag across the copy.
-        std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
-        TOUCHED.set((0, 0));
-        if FAULTED.replace(false) {
-            self.unmap(io.file);
+        touches(0, 0);
+        if FAULTED.with(|faulted| faulted.swap(false, Relaxed)) {
+            self.mappings[io.file as usize] = None;
             return -libc::EIO;
         }
         len as i32
@@ -169,18 +150,12 @@ impl Mmap {
 }
 
 impl Engine for Mmap {
-    fn submit(&mut self, io: &Io) -> Submit {
-        let result = self.call(io);
-        Submit::Done(Completion { slot: io.slot, result })
+    fn submit(&mut self, mut io: Io) -> Submit {
+        let result = self.call(&mut io);
+        Submit::Done(io.done(result))
     }
 
     fn synchronous(&self) -> bool {
         true
-    }
-}
-
-impl Drop for Mmap {
-    fn drop(&mut self) {
-        (0..self.mappings.len() as u32).for_each(|number| self.unmap(number));
     }
 }

@@ -37,15 +37,15 @@ impl Open for Null {
 
 impl Engine for Null {
     #[inline(always)]
-    fn submit(&mut self, io: &Io) -> Submit {
-        let completion = Completion { slot: io.slot, result: io.len_bytes as i32 };
+    fn submit(&mut self, io: Io) -> Submit {
+        let result = io.len_bytes as i32;
         if self.depth == 1 {
-            return Submit::Done(completion);
+            return Submit::Done(io.done(result));
         }
         if self.calls.len() == self.depth {
-            return Submit::Full;
+            return Submit::Full(io);
         }
-        self.calls.push(completion);
+        self.calls.push(io.done(result));
         self.queued += 1;
         Submit::Queued
     }

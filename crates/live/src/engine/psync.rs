@@ -11,8 +11,9 @@ use std::io;
 
 use iowhy_stack::event::Op;
 use iowhy_stack::origin::{Entry, Origin};
+use rustix::fs::SeekFrom;
 
-use super::{Build, Completion, Engine, Io, Open, Setup, Submit, result_of, sync_now};
+use super::{Build, Engine, Files, Io, Open, Setup, Submit, result_of};
 
 pub(super) const ENTRY: Entry<Build> = Entry {
     name: "psync",
@@ -32,26 +33,24 @@ pub(super) const SYNC_ENTRY: Entry<Build> = Entry {
     build: Build::of::<Sync>(),
 };
 
-struct Psync;
+struct Psync(Files);
 
 impl Open for Psync {
-    fn open(_setup: &Setup<'_>) -> io::Result<Psync> {
-        Ok(Psync)
+    fn open(setup: &Setup<'_>) -> io::Result<Psync> {
+        Ok(Psync(Files::of(setup)))
     }
 }
 
 impl Engine for Psync {
     #[inline(always)]
-    fn submit(&mut self, io: &Io) -> Submit {
-        let (len, offset) = (io.len_bytes as usize, io.offset as libc::off64_t);
+    fn submit(&mut self, mut io: Io) -> Submit {
+        let (file, offset) = (self.0.of_call(&io), io.offset);
         let moved = match io.op {
-            // SAFETY: the runner keeps `buffer` valid for `len_bytes` until the call is done.
-            Op::Read => unsafe { libc::pread64(io.fd, io.buffer.cast(), len, offset) },
-            // SAFETY: as above.
-            Op::Write => unsafe { libc::pwrite64(io.fd, io.buffer.cast(), len, offset) },
-            Op::Fsync | Op::Fdatasync => return Submit::Done(sync_now(io)),
+            Op::Read => rustix::io::pread(file, io.data_mut(), offset),
+            Op::Write => rustix::io::pwrite(file, io.data(), offset),
+            Op::Fsync | Op::Fdatasync => return Submit::Done(self.0.sync(io)),
         };
-        Submit::Done(Completion { slot: io.slot, result: result_of(moved) })
+        Submit::Done(io.done(result_of(moved)))
     }
 
     fn synchronous(&self) -> bool {
@@ -60,39 +59,34 @@ impl Engine for Psync {
 }
 
 struct Sync {
+    files: Files,
     /// Where each file's descriptor is.
     places: Vec<Option<u64>>,
 }
 
 impl Open for Sync {
     fn open(setup: &Setup<'_>) -> io::Result<Sync> {
-        Ok(Sync { places: vec![None; setup.files.len()] })
+        Ok(Sync { files: Files::of(setup), places: vec![None; setup.files.len()] })
     }
 }
 
 impl Engine for Sync {
-    fn submit(&mut self, io: &Io) -> Submit {
+    fn submit(&mut self, mut io: Io) -> Submit {
         if matches!(io.op, Op::Fsync | Op::Fdatasync) {
-            return Submit::Done(sync_now(io));
+            return Submit::Done(self.files.sync(io));
         }
-        let place = &mut self.places[io.file as usize];
-        if *place != Some(io.offset) {
-            // SAFETY: the call takes numbers only.
-            let to = unsafe { libc::lseek64(io.fd, io.offset as libc::off64_t, libc::SEEK_SET) };
-            if to < 0 {
-                return Submit::Done(Completion { slot: io.slot, result: result_of(-1) });
-            }
+        let (file, place) = (self.files.of_call(&io), &mut self.places[io.file as usize]);
+        if *place != Some(io.offset)
+            && let Err(error) = rustix::fs::seek(file, SeekFrom::Start(io.offset))
+        {
+            return Submit::Done(io.done(result_of(Err(error))));
         }
-        let len = io.len_bytes as usize;
-        let moved = if io.op == Op::Read {
-            // SAFETY: the runner keeps `buffer` valid for `len_bytes` until the call is done.
-            unsafe { libc::read(io.fd, io.buffer.cast(), len) }
-        } else {
-            // SAFETY: as above.
-            unsafe { libc::write(io.fd, io.buffer.cast(), len) }
+        let moved = match io.op {
+            Op::Read => rustix::io::read(file, io.data_mut()),
+            _ => rustix::io::write(file, io.data()),
         };
-        *place = (moved >= 0).then(|| io.offset + moved as u64);
-        Submit::Done(Completion { slot: io.slot, result: result_of(moved) })
+        *place = moved.ok().map(|bytes| io.offset + bytes as u64);
+        Submit::Done(io.done(result_of(moved)))
     }
 
     fn synchronous(&self) -> bool {

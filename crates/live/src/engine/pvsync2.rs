@@ -3,12 +3,13 @@
 //! Source: fio's engine of the same name (`engines/sync.c`), the manual page of `preadv2`. Known deviations: where a
 //! file system cannot poll, the flag is left out from then on, and the thread's notes say so.
 
-use std::io;
+use std::io::{self, IoSlice, IoSliceMut};
 
 use iowhy_stack::event::Op;
 use iowhy_stack::origin::{Entry, Origin};
+use rustix::io::{ReadWriteFlags, preadv2, pwritev2};
 
-use super::{Build, Completion, Engine, Io, Open, Setup, Submit, result_of, sync_now};
+use super::{Build, Engine, Files, Io, Open, Setup, Submit, result_of};
 
 pub(super) const ENTRY: Entry<Build> = Entry {
     name: "pvsync2",
@@ -20,42 +21,40 @@ pub(super) const ENTRY: Entry<Build> = Entry {
 };
 
 struct Pvsync2 {
-    flags: libc::c_int,
+    files: Files,
+    flags: ReadWriteFlags,
     gave_up_polling: bool,
 }
 
 impl Open for Pvsync2 {
     fn open(setup: &Setup<'_>) -> io::Result<Pvsync2> {
-        Ok(Pvsync2 { flags: if setup.poll { libc::RWF_HIPRI } else { 0 }, gave_up_polling: false })
+        let flags = if setup.poll { ReadWriteFlags::HIPRI } else { ReadWriteFlags::empty() };
+        Ok(Pvsync2 { files: Files::of(setup), flags, gave_up_polling: false })
     }
 }
 
 impl Pvsync2 {
-    fn call(&self, io: &Io) -> isize {
-        let vector = libc::iovec { iov_base: io.buffer.cast(), iov_len: io.len_bytes as usize };
-        let offset = io.offset as libc::off_t;
-        if io.op == Op::Read {
-            // SAFETY: the vector lives through the call and its buffer is kept valid by the runner.
-            unsafe { libc::preadv2(io.fd, &raw const vector, 1, offset, self.flags) }
-        } else {
-            // SAFETY: as above.
-            unsafe { libc::pwritev2(io.fd, &raw const vector, 1, offset, self.flags) }
-        }
+    fn call(&self, io: &mut Io) -> i32 {
+        let (file, offset) = (self.files.of_call(io), io.offset);
+        result_of(match io.op {
+            Op::Read => preadv2(file, &mut [IoSliceMut::new(io.data_mut())], offset, self.flags),
+            _ => pwritev2(file, &[IoSlice::new(io.data())], offset, self.flags),
+        })
     }
 }
 
 impl Engine for Pvsync2 {
-    fn submit(&mut self, io: &Io) -> Submit {
+    fn submit(&mut self, mut io: Io) -> Submit {
         if matches!(io.op, Op::Fsync | Op::Fdatasync) {
-            return Submit::Done(sync_now(io));
+            return Submit::Done(self.files.sync(io));
         }
-        let mut result = result_of(self.call(io));
-        if result == -libc::EOPNOTSUPP && self.flags != 0 {
-            self.flags = 0;
+        let mut result = self.call(&mut io);
+        if result == -libc::EOPNOTSUPP && !self.flags.is_empty() {
+            self.flags = ReadWriteFlags::empty();
             self.gave_up_polling = true;
-            result = result_of(self.call(io));
+            result = self.call(&mut io);
         }
-        Submit::Done(Completion { slot: io.slot, result })
+        Submit::Done(io.done(result))
     }
 
     fn synchronous(&self) -> bool {

@@ -2,12 +2,14 @@
 //!
 //! ```text
 //! open      is called once by the thread that uses the engine, before the clock starts: do everything slow there.
-//!           Setup has the depth, the open files, and the memory that all buffers lie in
-//! submit    takes a call and may only look at it: hand it over in `commit`, so that many go in one system call.
-//!           Answers Done if it is done already, Full if there is no room (the runner commits, reaps and submits the
-//!           same call again)
+//!           Setup has the depth, the open files, and the pool of all buffers
+//! submit    takes a call, which is the engine's until it is done: hand it over in `commit`, so that many go in one
+//!           system call. Answers Done if it is done already, and hands the call back with Full if there is no room
+//!           (the runner commits, reaps and submits it again)
 //! commit    hands in what is queued
-//! reap      waits for `min` completions (never for more than are in flight, or it waits for ever) and takes `max`
+//! reap      waits for `min` completions (never for more than are in flight, or it waits for ever) and takes `max`;
+//!           each brings its call back, and the runner reads and fills the buffer again
+//! drop      keeps calls that the kernel may still work on: their memory is never unmapped then
 //! errors    are results: the negative error number. Only a failure of the engine itself is an `Err`
 //! ```
 //! A call that moves fewer bytes than asked for is no matter of the engine: the runner submits the rest. A slot is used
@@ -23,7 +25,7 @@ use std::time::Duration;
 use iowhy_stack::event::Op;
 use iowhy_stack::origin::{Entry, Origin};
 
-use super::{Build, Completion, Engine, Io, Open, Setup, Submit, result_of, sync_now};
+use super::{Build, Completion, Engine, Files, Io, Open, Setup, Submit, result_of};
 
 pub(super) const ENTRY: Entry<Build> = Entry {
     name: "skeleton",
@@ -35,6 +37,7 @@ pub(super) const ENTRY: Entry<Build> = Entry {
 };
 
 struct Skeleton {
+    files: Files,
     depth: usize,
     queued: Vec<Io>,
     done: Vec<Completion>,
@@ -43,34 +46,33 @@ struct Skeleton {
 impl Open for Skeleton {
     fn open(setup: &Setup<'_>) -> io::Result<Skeleton> {
         let depth = setup.depth.max(1) as usize;
-        Ok(Skeleton { depth, queued: Vec::with_capacity(depth), done: Vec::with_capacity(depth) })
+        let (queued, done) = (Vec::with_capacity(depth), Vec::with_capacity(depth));
+        Ok(Skeleton { files: Files::of(setup), depth, queued, done })
     }
 }
 
 impl Engine for Skeleton {
-    fn submit(&mut self, io: &Io) -> Submit {
+    fn submit(&mut self, io: Io) -> Submit {
         if self.queued.len() + self.done.len() == self.depth {
-            return Submit::Full;
+            return Submit::Full(io);
         }
-        self.queued.push(*io);
+        self.queued.push(io);
         Submit::Queued
     }
 
     fn commit(&mut self) -> io::Result<u32> {
         let nr_queued = self.queued.len() as u32;
-        for io in self.queued.drain(..) {
-            let (len, offset) = (io.len_bytes as usize, io.offset as libc::off64_t);
+        for mut io in self.queued.drain(..) {
+            let (file, offset) = (self.files.of_call(&io), io.offset);
             let moved = match io.op {
-                // SAFETY: the runner keeps the buffer of a call valid until the call is reaped.
-                Op::Read => unsafe { libc::pread64(io.fd, io.buffer.cast(), len, offset) },
-                // SAFETY: as above.
-                Op::Write => unsafe { libc::pwrite64(io.fd, io.buffer.cast(), len, offset) },
+                Op::Read => rustix::io::pread(file, io.data_mut(), offset),
+                Op::Write => rustix::io::pwrite(file, io.data(), offset),
                 Op::Fsync | Op::Fdatasync => {
-                    self.done.push(sync_now(&io));
+                    self.done.push(self.files.sync(io));
                     continue;
                 }
             };
-            self.done.push(Completion { slot: io.slot, result: result_of(moved) });
+            self.done.push(io.done(result_of(moved)));
         }
         Ok(nr_queued)
     }

@@ -2,7 +2,6 @@
 //! three verbs keep their promises.
 
 use std::fs::{File, OpenOptions};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
 use iowhy_stack::origin::find;
@@ -22,28 +21,31 @@ fn file_of(scratch: &Scratch, blocks: u8) -> File {
     file
 }
 
-/// An engine, the file it works on, and the buffers of its slots.
+/// An engine, the file it works on, and the buffers of its slots, with one more.
 struct Bench {
     engine: Box<dyn Engine>,
-    file: File,
-    memory: Box<[u8]>,
-    start: *mut u8,
+    file: Arc<File>,
+    pool: Pool,
     synchronous: bool,
     depth: u32,
 }
 
+/// Number of the same file, open for writing only.
+const NOT_READABLE: u32 = 1;
+
 impl Bench {
     fn new(name: &str, depth: u32, file: File, change: impl Fn(&mut Setup<'_>)) -> Bench {
         let entry = find(ENGINES, name).expect("an engine of the table");
-        let mut memory = vec![0u8; BLOCK * (depth as usize + 1)].into_boxed_slice();
-        let start = memory.as_mut_ptr();
-        let start = start.wrapping_add(start.align_offset(BLOCK));
+        let pool = Pool::new(depth + 1, BLOCK as u32, BLOCK as u32, |_| ()).expect("memory");
         let bytes = file.metadata().expect("its size").len();
-        let files = [OpenFile { fd: file.as_raw_fd(), bytes, writable: true, direct: false }];
+        let through = crate::mark::through(&file);
+        let write_only = OpenOptions::new().write(true).open(through).expect("the file once more");
+        let open = |file: &Arc<File>| OpenFile { file: Some(Arc::clone(file)), bytes, writable: true, direct: false };
+        let file = Arc::new(file);
         let mut setup = Setup {
             depth,
-            files: &files,
-            memory: (start, BLOCK * depth as usize),
+            files: &[open(&file), open(&Arc::new(write_only))],
+            buffers: &pool,
             fixed_buffers: false,
             registered_files: false,
             poll: false,
@@ -52,38 +54,61 @@ impl Bench {
         change(&mut setup);
         let engine = (entry.build.open)(&setup).expect("the engine is made");
         let synchronous = engine.synchronous();
-        Bench { engine, file, memory, start, synchronous, depth }
+        Bench { engine, file, pool, synchronous, depth }
     }
 
-    fn io(&self, slot: u32, op: Op, block: u64) -> Io {
-        let buffer = self.start.wrapping_add(slot as usize * BLOCK);
+    fn io(&mut self, slot: u32, op: Op, block: u64) -> Io {
         let len_bytes = if matches!(op, Op::Read | Op::Write) { BLOCK as u32 } else { 0 };
-        Io { slot, op, file: 0, fd: self.file.as_raw_fd(), offset: block * BLOCK as u64, buffer, len_bytes }
+        Io { slot, op, file: 0, offset: block * BLOCK as u64, buffer: self.pool.take(slot), from: 0, len_bytes }
     }
 
-    fn buffer(&mut self, slot: u32) -> &mut [u8] {
-        let skew = self.start as usize - self.memory.as_ptr() as usize;
-        &mut self.memory[skew + slot as usize * BLOCK..][..BLOCK]
+    /// Does something with the buffer of a slot that is not in use.
+    fn with<R>(&mut self, slot: u32, act: impl FnOnce(&mut [u8]) -> R) -> R {
+        let mut buffer = self.pool.take(slot);
+        let result = act(buffer.data_mut());
+        self.pool.put(buffer);
+        result
+    }
+
+    fn fill(&mut self, slot: u32, byte: u8) {
+        self.with(slot, |data| data.fill(byte));
+    }
+
+    fn holds(&mut self, slot: u32, byte: u8) -> bool {
+        self.with(slot, |data| data.iter().all(|other| *other == byte))
     }
 
     /// One call from submission to completion.
-    fn call(&mut self, io: &Io) -> i32 {
-        match self.engine.submit(io) {
-            Submit::Done(completion) => {
-                assert_eq!(completion.slot, io.slot);
-                completion.result
-            }
+    fn call(&mut self, slot: u32, op: Op, block: u64) -> i32 {
+        let io = self.io(slot, op, block);
+        self.carry_out(io)
+    }
+
+    fn carry_out(&mut self, io: Io) -> i32 {
+        let slot = io.slot;
+        let Completion { io, result } = match self.engine.submit(io) {
+            Submit::Done(completion) => completion,
             Submit::Queued => {
                 assert!(!self.synchronous, "a synchronous engine answers Done");
                 assert_eq!(self.engine.commit().expect("a commit"), 1);
                 let mut done = Vec::new();
                 self.engine.reap(1, 1, None, &mut done).expect("a reap");
                 assert_eq!(done.len(), 1);
-                assert_eq!(done[0].slot, io.slot);
-                done[0].result
+                done.remove(0)
             }
-            Submit::Full => panic!("nothing is in flight"),
-        }
+            Submit::Full(_) => panic!("nothing is in flight"),
+        };
+        assert_eq!(io.slot, slot);
+        self.pool.put(io.buffer);
+        result
+    }
+
+    /// Takes the buffers of these back, and yields slots and results in the order of the slots.
+    fn results(&mut self, done: Vec<Completion>) -> Vec<(u32, i32)> {
+        let mut results: Vec<_> = done.iter().map(|done| (done.io.slot, done.result)).collect();
+        done.into_iter().for_each(|done| self.pool.put(done.io.buffer));
+        results.sort_unstable();
+        results
     }
 }
 
@@ -105,17 +130,14 @@ fn what_is_written_is_read_back_and_is_in_the_file() {
         let mut bench = Bench::new(name, 1, file_of(&scratch, 8), |_| ());
         // Forwards, backwards, and the same place twice: a file position must not get lost.
         for block in [0, 1, 2, 7, 3, 3] {
-            bench.buffer(0).fill(100 + block as u8);
-            let write = bench.io(0, Op::Write, block);
-            assert_eq!(bench.call(&write), BLOCK as i32, "{name}: write of block {block}");
-            bench.buffer(0).fill(0);
-            let read = bench.io(0, Op::Read, block);
-            assert_eq!(bench.call(&read), BLOCK as i32, "{name}: read of block {block}");
-            assert!(bench.buffer(0).iter().all(|byte| *byte == 100 + block as u8), "{name}: block {block}");
+            bench.fill(0, 100 + block as u8);
+            assert_eq!(bench.call(0, Op::Write, block), BLOCK as i32, "{name}: write of block {block}");
+            bench.fill(0, 0);
+            assert_eq!(bench.call(0, Op::Read, block), BLOCK as i32, "{name}: read of block {block}");
+            assert!(bench.holds(0, 100 + block as u8), "{name}: block {block}");
         }
         for op in [Op::Fsync, Op::Fdatasync] {
-            let sync = bench.io(0, op, 0);
-            assert_eq!(bench.call(&sync), 0, "{name}: {op:?}");
+            assert_eq!(bench.call(0, op, 0), 0, "{name}: {op:?}");
         }
         let found: Vec<u8> = (0..8)
             .map(|block| {
@@ -135,8 +157,7 @@ fn the_end_of_the_file_is_a_short_read() {
         let file = file_of(&scratch, 2);
         file.set_len(BLOCK as u64 + 100).expect("a size");
         let mut bench = Bench::new(name, 1, file, |_| ());
-        let (last, behind) = (bench.io(0, Op::Read, 1), bench.io(0, Op::Read, 5));
-        assert_eq!((bench.call(&last), bench.call(&behind)), (100, 0), "{name}");
+        assert_eq!((bench.call(0, Op::Read, 1), bench.call(0, Op::Read, 5)), (100, 0), "{name}");
     }
 }
 
@@ -145,10 +166,9 @@ fn errors_are_the_numbers_of_the_system() {
     for name in REAL.into_iter().filter(|name| *name != "mmap") {
         let scratch = Scratch::new();
         let mut bench = Bench::new(name, 2, file_of(&scratch, 2), |_| ());
-        let bad = Io { fd: 1_000_000, ..bench.io(1, Op::Read, 0) };
-        assert_eq!(bench.call(&bad), -libc::EBADF, "{name}");
-        let good = bench.io(0, Op::Read, 1);
-        assert_eq!(bench.call(&good), BLOCK as i32, "{name}: an error must not spoil the next call");
+        let bad = Io { file: NOT_READABLE, ..bench.io(1, Op::Read, 0) };
+        assert_eq!(bench.carry_out(bad), -libc::EBADF, "{name}");
+        assert_eq!(bench.call(0, Op::Read, 1), BLOCK as i32, "{name}: an error must not spoil the next call");
     }
 }
 
@@ -160,10 +180,11 @@ fn many_calls_are_in_flight_and_each_slot_comes_back_once() {
         for round in 0..4u64 {
             for slot in 0..depth {
                 let io = bench.io(slot, Op::Read, (u64::from(slot) * 7 + round) % 32);
-                assert_eq!(bench.engine.submit(&io), Submit::Queued, "{name}: slot {slot}");
+                assert_eq!(bench.engine.submit(io), Submit::Queued, "{name}: slot {slot}");
             }
-            let one_more = bench.io(0, Op::Read, 0);
-            assert_eq!(bench.engine.submit(&one_more), Submit::Full, "{name}: the depth is {depth}");
+            let one_more = bench.io(depth, Op::Read, 0);
+            let Submit::Full(back) = bench.engine.submit(one_more) else { panic!("{name}: the depth is {depth}") };
+            bench.pool.put(back.buffer);
             assert_eq!(bench.engine.commit().expect("a commit"), depth, "{name}");
             let mut done = Vec::new();
             bench.engine.reap(3, 5, None, &mut done).expect("a reap");
@@ -171,12 +192,10 @@ fn many_calls_are_in_flight_and_each_slot_comes_back_once() {
             while done.len() < depth as usize {
                 bench.engine.reap(1, depth, None, &mut done).expect("a reap");
             }
-            let mut slots: Vec<_> = done.iter().map(|done| (done.slot, done.result)).collect();
-            slots.sort_unstable();
-            assert_eq!(slots, (0..depth).map(|slot| (slot, BLOCK as i32)).collect::<Vec<_>>(), "{name}");
+            assert_eq!(bench.results(done), (0..depth).map(|slot| (slot, BLOCK as i32)).collect::<Vec<_>>(), "{name}");
             for slot in 0..depth {
                 let block = ((u64::from(slot) * 7 + round) % 32) as u8;
-                assert!(bench.buffer(slot).iter().all(|byte| *byte == block), "{name}: slot {slot}");
+                assert!(bench.holds(slot, block), "{name}: slot {slot}");
             }
         }
     }
@@ -190,9 +209,9 @@ fn a_bad_call_in_a_batch_takes_no_other_with_it() {
         for slot in 0..8 {
             let mut io = bench.io(slot, Op::Read, u64::from(slot));
             if slot == 3 {
-                io.fd = 1_000_000;
+                io.file = NOT_READABLE;
             }
-            assert_eq!(bench.engine.submit(&io), Submit::Queued, "{name}");
+            assert_eq!(bench.engine.submit(io), Submit::Queued, "{name}");
         }
         assert!(bench.engine.commit().is_ok(), "{name}");
         let mut done = Vec::new();
@@ -203,8 +222,7 @@ fn a_bad_call_in_a_batch_takes_no_other_with_it() {
                 break;
             }
         }
-        done.sort_by_key(|done| done.slot);
-        let results: Vec<_> = done.iter().map(|done| done.result).collect();
+        let results: Vec<_> = bench.results(done).into_iter().map(|(_, result)| result).collect();
         let whole = BLOCK as i32;
         assert_eq!(results, [whole, whole, whole, -libc::EBADF, whole, whole, whole, whole], "{name}");
     }
@@ -233,12 +251,10 @@ fn a_ring_works_the_same_with_buffers_and_files_registered() {
             setup.registered_files = registered_files;
         });
         assert_eq!(bench.engine.notes(), Vec::<String>::new(), "both can be had everywhere");
-        bench.buffer(2).fill(200);
-        let (write, read) = (bench.io(2, Op::Write, 5), bench.io(1, Op::Read, 5));
-        assert_eq!((bench.call(&write), bench.call(&read)), (BLOCK as i32, BLOCK as i32));
-        assert!(bench.buffer(1).iter().all(|byte| *byte == 200));
-        let sync = bench.io(0, Op::Fdatasync, 0);
-        assert_eq!(bench.call(&sync), 0);
+        bench.fill(2, 200);
+        assert_eq!((bench.call(2, Op::Write, 5), bench.call(1, Op::Read, 5)), (BLOCK as i32, BLOCK as i32));
+        assert!(bench.holds(1, 200));
+        assert_eq!(bench.call(0, Op::Fdatasync, 0), 0);
     }
 }
 
@@ -247,9 +263,8 @@ fn polling_of_what_cannot_be_polled_is_left_out_and_said() {
     for name in ["io_uring", "pvsync2"] {
         let scratch = Scratch::new();
         let mut bench = Bench::new(name, 1, file_of(&scratch, 4), |setup| setup.poll = true);
-        let read = bench.io(0, Op::Read, 3);
-        assert_eq!(bench.call(&read), BLOCK as i32, "{name}");
-        assert!(bench.buffer(0).iter().all(|byte| *byte == 3), "{name}");
+        assert_eq!(bench.call(0, Op::Read, 3), BLOCK as i32, "{name}");
+        assert!(bench.holds(0, 3), "{name}");
         // Buffered calls through a ring are never polled; a file system may take RWF_HIPRI and not heed it.
         assert!(name == "pvsync2" || bench.engine.notes()[0].contains("polled"), "{name}");
     }
@@ -259,12 +274,12 @@ fn polling_of_what_cannot_be_polled_is_left_out_and_said() {
 fn a_mapping_survives_a_file_that_is_cut_off_behind_its_back() {
     let scratch = Scratch::new();
     let mut bench = Bench::new("mmap", 1, file_of(&scratch, 8), |_| ());
-    let (first, last) = (bench.io(0, Op::Read, 0), bench.io(0, Op::Read, 7));
-    assert_eq!((bench.call(&first), bench.call(&last)), (BLOCK as i32, BLOCK as i32));
+    let read = |bench: &mut Bench, block| bench.call(0, Op::Read, block);
+    assert_eq!((read(&mut bench, 0), read(&mut bench, 7)), (BLOCK as i32, BLOCK as i32));
     bench.file.set_len(BLOCK as u64).expect("a size");
-    assert_eq!((bench.call(&last), bench.call(&first)), (-libc::EIO, BLOCK as i32));
+    assert_eq!((read(&mut bench, 7), read(&mut bench, 0)), (-libc::EIO, BLOCK as i32));
     bench.file.set_len(8 * BLOCK as u64).expect("a size");
-    assert_eq!(bench.call(&last), BLOCK as i32, "it is mapped afresh");
+    assert_eq!(read(&mut bench, 7), BLOCK as i32, "it is mapped afresh");
 }
 
 #[test]
@@ -274,9 +289,8 @@ fn null_moves_nothing_at_any_depth() {
         let mut bench = Bench::new("null", depth, file_of(&scratch, 1), |_| ());
         assert_eq!(bench.synchronous, depth == 1);
         for slot in 0..depth {
-            let read = bench.io(slot, Op::Read, 1000);
-            assert_eq!(bench.call(&read), BLOCK as i32);
+            assert_eq!(bench.call(slot, Op::Read, 1000), BLOCK as i32);
         }
-        assert!(bench.buffer(0).iter().all(|byte| *byte == 0));
+        assert!(bench.holds(0, 0));
     }
 }

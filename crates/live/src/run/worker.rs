@@ -25,6 +25,7 @@ use super::meter::{Meter, Published, Times};
 use super::source::{Shared, Source, Written};
 use crate::clock::Clock;
 use crate::engine::{Completion, Engine, Io, Open, OpenFile, Setup, Submit};
+use crate::memory::Buffer;
 use crate::outcome::{ThreadOutcome, Usage};
 use crate::{plan, signal, verify};
 
@@ -190,7 +191,7 @@ pub(crate) fn drive<E: Open>(worker: &mut Worker<'_>) {
     let end = clock.now();
     let used = difference(&usage(), &before);
     let notes = engine.notes();
-    // Calls that an error of the engine has left in flight end with it, before their buffers go.
+    // Calls that an error of the engine has left in flight end with it.
     drop(engine);
     let mut outcome = state.meter.end(end, worker.thread.split_latency, used);
     outcome.notes = std::mem::take(&mut worker.outcome.notes);
@@ -229,7 +230,7 @@ impl Worker<'_> {
         let setup = Setup {
             depth,
             files: &self.files,
-            memory: buffers.memory(),
+            buffers: buffers.pool(),
             fixed_buffers: thread.fixed_buffers,
             registered_files: thread.registered_files,
             poll: thread.poll,
@@ -262,8 +263,6 @@ impl Worker<'_> {
 #[derive(Copy, Clone)]
 struct Pending {
     call: Call,
-    /// What the engine has of it now: the rest of the call, or its sync.
-    io: Io,
     moved: u32,
     /// Which write of the thread it is.
     generation: u64,
@@ -308,13 +307,10 @@ impl Loop<'_> {
     /// The call as the engine gets it, with its data. Says whether that took long.
     #[inline(always)]
     fn io(&mut self, call: &Call, slot: u32) -> (Io, bool) {
-        let (buffer, long) = match call.op {
-            Op::Write => (self.buffers.write(slot, call), !matches!(self.thread.fill, plan::Fill::Same)),
-            _ => (self.buffers.read(slot), false),
-        };
-        let fd = self.files[call.file as usize].fd;
+        let long = call.op == Op::Write && !matches!(self.thread.fill, plan::Fill::Same);
+        let buffer = self.buffers.take(slot, call);
         let Call { op, file, offset, len_bytes, .. } = *call;
-        (Io { slot, op, file, fd, offset, buffer, len_bytes }, long)
+        (Io { slot, op, file, offset, buffer, from: 0, len_bytes }, long)
     }
 
     fn one_by_one<E: Engine, S: Source>(&mut self, engine: &mut E, source: &mut S) {
@@ -337,13 +333,16 @@ impl Loop<'_> {
             let (io, long) = self.io(&call, 0);
             let begin = if S::SLOW || long { self.clock.now() } else { now };
             let due = if intended == now { begin } else { intended };
-            let result = done(engine.submit(&io));
-            let moved = if result == io.len_bytes as i32 && call.then.is_none() {
-                io.len_bytes
+            let mut done = done(engine.submit(io));
+            let moved = if done.result == done.io.len_bytes as i32 && call.then.is_none() {
+                done.io.len_bytes
             } else {
-                match self.finish(engine, &call, io, result) {
+                let finished;
+                (done, finished) = self.finish(engine, &call, done);
+                match finished {
                     Ok(moved) => moved,
                     Err(errno) => {
+                        self.buffers.put(done.io.buffer);
                         now = self.clock.now();
                         self.fail(&call, now, errno);
                         if self.failed {
@@ -357,10 +356,11 @@ impl Loop<'_> {
             now = self.clock.now();
             self.meter.count(&call, moved, &Times { due, begin, handed: begin, end: now });
             if self.checking || self.written.is_some() {
-                self.look_at(&call, 0, (moved, self.buffers.generation()), now);
-                if self.failed {
-                    return;
-                }
+                self.look_at(&call, &done.io.buffer, (moved, self.buffers.generation()), now);
+            }
+            self.buffers.put(done.io.buffer);
+            if self.failed {
+                return;
             }
             source.completed(&call, now);
         }
@@ -368,54 +368,53 @@ impl Loop<'_> {
 
     /// The rest of a call that was short or has a sync of its own.
     #[cold]
-    fn finish<E: Engine>(&mut self, engine: &mut E, call: &Call, mut io: Io, mut result: i32) -> Result<u32, i32> {
-        let mut pending = Pending {
-            call: *call,
-            io,
-            moved: 0,
-            generation: 0,
-            due: Nanos::ZERO,
-            begin: Nanos::ZERO,
-            handed: Nanos::ZERO,
-        };
-        while let Some(rest) = self.rest_of(&mut pending, result)? {
-            io = rest;
-            result = done(engine.submit(&io));
+    fn finish<E: Engine>(
+        &mut self,
+        engine: &mut E,
+        call: &Call,
+        Completion { mut io, mut result }: Completion,
+    ) -> (Completion, Result<u32, i32>) {
+        let mut moved = 0;
+        loop {
+            match self.rest_of(call, &mut io, &mut moved, result) {
+                Ok(true) => Completion { io, result } = done(engine.submit(io)),
+                Ok(false) => return (Completion { io, result }, Ok(moved)),
+                Err(errno) => return (Completion { io, result }, Err(errno)),
+            }
         }
-        Ok(pending.moved)
     }
 
-    /// What is still to be done of a call whose last part had this result.
-    fn rest_of(&mut self, pending: &mut Pending, result: i32) -> Result<Option<Io>, i32> {
-        let (call, io) = (&pending.call, &mut pending.io);
+    /// Makes of a call whose last part had this result what is still to be done of it; false if nothing is.
+    fn rest_of(&mut self, call: &Call, io: &mut Io, moved: &mut u32, result: i32) -> Result<bool, i32> {
         if result == -libc::EINTR {
-            return Ok(Some(*io));
+            return Ok(true);
         }
         if result < 0 {
             return Err(-result);
         }
         if matches!(io.op, Op::Fsync | Op::Fdatasync) {
-            return Ok(None);
+            return Ok(false);
         }
         let result = result as u32;
-        if pending.moved == 0 && result < io.len_bytes {
+        if *moved == 0 && result < io.len_bytes {
             self.meter.out.short += 1;
         }
-        pending.moved += result;
+        *moved += result;
         // A direct call that ends within a sector has met the end of the file; another one from there is not allowed.
         let at_end = result == 0 || (self.files[io.file as usize].direct && !result.is_multiple_of(512));
         if result < io.len_bytes && !at_end {
             io.offset += u64::from(result);
             io.len_bytes -= result;
-            io.buffer = io.buffer.wrapping_add(result as usize);
-            return Ok(Some(*io));
+            io.from += result;
+            return Ok(true);
         }
         match call.then {
             Some(op) if self.thread.open_sync.is_none() => {
-                *io = Io { op, len_bytes: 0, ..*io };
-                Ok(Some(*io))
+                io.op = op;
+                io.len_bytes = 0;
+                Ok(true)
             }
-            _ => Ok(None),
+            _ => Ok(false),
         }
     }
 
@@ -436,12 +435,12 @@ impl Loop<'_> {
 
     /// Remembers what was written, or checks what was read.
     #[cold]
-    fn look_at(&mut self, call: &Call, slot: u32, (moved, generation): (u32, u64), now: Nanos) {
+    fn look_at(&mut self, call: &Call, buffer: &Buffer, (moved, generation): (u32, u64), now: Nanos) {
         if let (Op::Write, Some(written)) = (call.op, &mut self.written) {
             written.add((call.file, call.offset, moved), generation);
         }
         let (Op::Read, true, Some(verify)) = (call.op, self.checking, &self.thread.verify) else { return };
-        let data = self.buffers.data(slot, moved);
+        let data = &buffer.data()[..moved as usize];
         let wrong = match verify::check(data, verify, call.file, call.offset) {
             Ok(found) => {
                 let block = if verify.interval_bytes == 0 { moved } else { verify.interval_bytes };
@@ -470,6 +469,7 @@ impl Loop<'_> {
             pending: vec![None; depth as usize],
             queued: Vec::with_capacity(depth as usize),
             done: Vec::with_capacity(depth as usize),
+            broken: false,
         };
         let mut now = self.clock.now();
         let mut over = false;
@@ -477,7 +477,7 @@ impl Loop<'_> {
             over |= self.failed || signal::raised();
             let mut pause = None;
             let mut batch = 0;
-            while !over && batch < batch_submit && !flight.free.is_empty() {
+            while !over && !flight.broken && batch < batch_submit && !flight.free.is_empty() {
                 match source.next(now) {
                     Next::Do { call, intended } => {
                         let Some(slot) = flight.free.pop() else { unreachable!("a slot was free just now") };
@@ -486,7 +486,7 @@ impl Loop<'_> {
                         let due = if intended == now { begin } else { intended };
                         let generation = self.buffers.generation();
                         flight.pending[slot as usize] =
-                            Some(Pending { call, io, moved: 0, generation, due, begin, handed: begin });
+                            Some(Pending { call, moved: 0, generation, due, begin, handed: begin });
                         self.meter.depth(depth - flight.free.len() as u32);
                         batch += 1;
                         self.submit(engine, source, &mut flight, io);
@@ -539,12 +539,12 @@ impl Loop<'_> {
     }
 
     /// Hands one call to the engine, making room if there is none.
-    fn submit<E: Engine, S: Source>(&mut self, engine: &mut E, source: &mut S, flight: &mut Flight, io: Io) {
-        let mut tries = 0;
+    fn submit<E: Engine, S: Source>(&mut self, engine: &mut E, source: &mut S, flight: &mut Flight, mut io: Io) {
+        let (slot, mut tries) = (io.slot, 0);
         loop {
-            match engine.submit(&io) {
+            match engine.submit(io) {
                 Submit::Queued => {
-                    flight.queued.push(io.slot);
+                    flight.queued.push(slot);
                     return;
                 }
                 Submit::Done(completion) => {
@@ -554,7 +554,8 @@ impl Loop<'_> {
                     self.take(engine, source, flight, now);
                     return;
                 }
-                Submit::Full => {
+                Submit::Full(back) => {
+                    io = back;
                     self.commit(engine, flight);
                     let mut done = std::mem::take(&mut flight.done);
                     let result = engine.reap(1, u32::MAX, None, &mut done);
@@ -564,6 +565,7 @@ impl Loop<'_> {
                     let stuck = tries > MAX_TRIES;
                     if let Err(error) = result.and(if stuck { Err(ErrorKind::WouldBlock.into()) } else { Ok(()) }) {
                         self.engine_failed("waiting for completions", &error, now, flight);
+                        self.buffers.put(io.buffer);
                         return;
                     }
                     self.take(engine, source, flight, now);
@@ -596,21 +598,26 @@ impl Loop<'_> {
     /// Completions that have been taken from the engine.
     fn take<E: Engine, S: Source>(&mut self, engine: &mut E, source: &mut S, flight: &mut Flight, now: Nanos) {
         let mut done = std::mem::take(&mut flight.done);
-        for Completion { slot, result } in done.drain(..) {
-            let Some(pending) = &mut flight.pending[slot as usize] else { continue };
-            let whole = result == pending.io.len_bytes as i32 && pending.moved == 0 && pending.call.then.is_none();
+        for Completion { mut io, result } in done.drain(..) {
+            let slot = io.slot;
+            let Some(pending) = &mut flight.pending[slot as usize] else {
+                self.buffers.put(io.buffer);
+                continue;
+            };
+            let whole = result == io.len_bytes as i32 && pending.moved == 0 && pending.call.then.is_none();
             if whole {
                 pending.moved = result as u32;
             } else {
-                match self.rest_of(pending, result) {
-                    Ok(None) => {}
-                    Ok(Some(rest)) => {
-                        self.submit(engine, source, flight, rest);
+                match self.rest_of(&pending.call, &mut io, &mut pending.moved, result) {
+                    Ok(false) => {}
+                    Ok(true) => {
+                        self.submit(engine, source, flight, io);
                         continue;
                     }
                     Err(errno) => {
                         let call = pending.call;
                         flight.release(slot);
+                        self.buffers.put(io.buffer);
                         self.fail(&call, now, errno);
                         source.completed(&call, now);
                         continue;
@@ -621,8 +628,9 @@ impl Loop<'_> {
             flight.release(slot);
             self.meter.count(&call, moved, &Times { due, begin, handed, end: now });
             if self.checking || self.written.is_some() {
-                self.look_at(&call, slot, (moved, generation), now);
+                self.look_at(&call, &io.buffer, (moved, generation), now);
             }
+            self.buffers.put(io.buffer);
             source.completed(&call, now);
         }
         // Completions that came in meanwhile, while room was made for the rest of a call, have been handled there.
@@ -639,8 +647,9 @@ impl Loop<'_> {
         let message = format!("engine {}: {what}: {error}", self.thread.engine);
         self.meter.error(&call, now, error.raw_os_error().unwrap_or(libc::EIO), message);
         self.failed = true;
+        flight.broken = true;
         flight.queued.clear();
-        flight.done.clear();
+        flight.done.drain(..).for_each(|done| self.buffers.put(done.io.buffer));
         for slot in 0..flight.pending.len() as u32 {
             if flight.pending[slot as usize].is_some() {
                 flight.release(slot);
@@ -656,6 +665,8 @@ struct Flight {
     pending: Vec<Option<Pending>>,
     queued: Vec<u32>,
     done: Vec<Completion>,
+    /// The engine has failed, and may still have buffers of slots that look free.
+    broken: bool,
 }
 
 impl Flight {
@@ -667,10 +678,10 @@ impl Flight {
 
 /// The answer of an engine that is synchronous.
 #[inline(always)]
-fn done(answer: Submit) -> i32 {
+fn done(answer: Submit) -> Completion {
     match answer {
-        Submit::Done(completion) => completion.result,
-        Submit::Queued | Submit::Full => unreachable!("a synchronous engine answers Done"),
+        Submit::Done(completion) => completion,
+        Submit::Queued | Submit::Full(_) => unreachable!("a synchronous engine answers Done"),
     }
 }
 

@@ -1,0 +1,274 @@
+//! Memory that does not belong to Rust alone: mappings, and the buffers of calls.
+//!
+//! ```text
+//! mapping    of a file, or of nothing; others may change it at any time, so it is only copied from and to, by
+//!            instructions about which the compiler assumes nothing
+//! buffer     a piece of a mapping with one owner. A call takes its buffer along and brings it back when it is done, so
+//! that nobody can look at what the kernel is writing. A buffer is made by its pool only and cannot be copied pool
+//! unmaps its memory if all buffers have come back; otherwise the kernel may still write there, and the
+//!            memory stays until the process ends
+//! ```
+
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+
+use rustix::io::Result;
+use rustix::mm::{self, Advice, MapFlags, MsyncFlags, ProtFlags};
+
+/// Memory that is mapped, and unmapped when this goes.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: it is an address and a length; what is there is only touched by raw accesses that may race (see `copy`), or
+// through buffers, which have one owner.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// New memory, all zeroes.
+    pub(crate) fn anonymous(len: usize, flags: MapFlags) -> Result<Mapping> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: the kernel chooses the place, so nothing of ours is replaced.
+        let start = unsafe { mm::mmap_anonymous(std::ptr::null_mut(), len, access, flags)? };
+        Ok(Mapping::at_place(start, len))
+    }
+
+    /// A part of a file, shared with all who use it.
+    pub(crate) fn shared(
+        file: impl AsFd,
+        (offset, len): (u64, usize),
+        access: ProtFlags,
+        more: MapFlags,
+    ) -> Result<Mapping> {
+        // SAFETY: as above.
+        let start = unsafe { mm::mmap(std::ptr::null_mut(), len, access, MapFlags::SHARED | more, file, offset)? };
+        Ok(Mapping::at_place(start, len))
+    }
+
+    fn at_place(start: *mut libc::c_void, len: usize) -> Mapping {
+        Mapping { start: NonNull::new(start.cast()).expect("the kernel maps nothing at address 0 by itself"), len }
+    }
+
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The place of a range, which must lie inside.
+    #[inline]
+    pub(crate) fn at(&self, offset: usize, len: usize) -> *mut u8 {
+        assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "{offset} + {len} of {}", self.len);
+        self.start().wrapping_add(offset)
+    }
+
+    /// madvise(2). That it fails changes nothing.
+    pub(crate) fn advise(&self, advice: Advice) {
+        // SAFETY: the range is the mapping.
+        let _ = unsafe { mm::madvise(self.start().cast(), self.len, advice) };
+    }
+
+    /// Writes back what was changed, and waits for it.
+    pub(crate) fn sync(&self) -> Result<()> {
+        // SAFETY: the range is the mapping.
+        unsafe { mm::msync(self.start().cast(), self.len, MsyncFlags::SYNC) }
+    }
+
+    /// Copies what is there now. What others change meanwhile is in the copy, or not, or in part.
+    pub(crate) fn read(&self, offset: usize, into: &mut [u8]) {
+        // SAFETY: the range lies inside, and the mapping does not overlap what Rust lends out.
+        unsafe { copy(self.at(offset, into.len()), into.as_mut_ptr(), into.len()) };
+    }
+
+    /// Copies `data` there. Who reads meanwhile finds the old, or the new, or some of each.
+    pub(crate) fn write(&self, offset: usize, data: &[u8]) {
+        // SAFETY: as above.
+        unsafe { copy(data.as_ptr(), self.at(offset, data.len()), data.len()) };
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by this type, and nothing refers to it any more.
+        let _ = unsafe { mm::munmap(self.start().cast(), self.len) };
+    }
+}
+
+/// Copies where others may write at the same time: other threads, other programs, the kernel. That must not be a copy
+/// that the compiler knows, for it could read twice, or merge and move accesses.
+///
+/// # Safety
+/// `from` can be read and `to` written for `len` bytes, and they do not overlap.
+unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+    // As fast as memcpy, and opaque: to the compiler it may touch any memory.
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: it touches what the caller has named; the direction flag is clear as everywhere in Rust.
+    unsafe {
+        std::arch::asm!("rep movsb", inout("rcx") len => _, inout("rsi") from => _, inout("rdi") to => _,
+            options(nostack, preserves_flags));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+        let words = if (from as usize | to as usize).is_multiple_of(8) { len / 8 } else { 0 };
+        for at in 0..words {
+            // SAFETY: the words lie in the ranges that the caller has named, and are aligned.
+            unsafe {
+                let word = AtomicU64::from_ptr(from.cast_mut().cast::<u64>().add(at)).load(Relaxed);
+                AtomicU64::from_ptr(to.cast::<u64>().add(at)).store(word, Relaxed);
+            }
+        }
+        for at in words * 8..len {
+            // SAFETY: as above, byte by byte.
+            unsafe {
+                let byte = AtomicU8::from_ptr(from.cast_mut().add(at)).load(Relaxed);
+                AtomicU8::from_ptr(to.add(at)).store(byte, Relaxed);
+            }
+        }
+    }
+}
+
+/// A piece of a pool's memory, for one call at a time.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Buffer {
+    start: NonNull<u8>,
+    bytes: u32,
+    number: u32,
+}
+
+impl Buffer {
+    /// What is in it.
+    #[inline(always)]
+    pub fn data(&self) -> &[u8] {
+        // SAFETY: a buffer has its memory to itself, and it stays mapped until the buffer is back in its pool.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes as usize) }
+    }
+
+    /// The same, to be changed.
+    #[inline(always)]
+    pub fn data_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes as usize) }
+    }
+}
+
+/// Where buffers come from.
+#[derive(Debug)]
+pub struct Pool {
+    /// None once it was left to the kernel.
+    mapping: Option<Mapping>,
+    /// Where the first buffer begins, and the bytes of all.
+    range: (usize, usize),
+    buffers: Vec<Option<Buffer>>,
+}
+
+impl Pool {
+    /// `count` buffers of `bytes` each, the first of them aligned to `align` and each behind the one before. `fill`
+    /// gets them all, as one area of zeroes.
+    ///
+    /// # Errors
+    /// If the kernel has no memory.
+    pub fn new(count: u32, bytes: u32, align: u32, fill: impl FnOnce(&mut [u8])) -> Result<Pool> {
+        let align = align as usize;
+        let used = bytes as usize * count as usize;
+        let mapping = Mapping::anonymous(used + align, MapFlags::PRIVATE | MapFlags::POPULATE)?;
+        let skip = mapping.start().align_offset(align);
+        let first = mapping.at(skip, used);
+        // SAFETY: the range lies inside the mapping, which is new: nobody else knows it, and it is all zeroes.
+        fill(unsafe { std::slice::from_raw_parts_mut(first, used) });
+        let buffer = |number| {
+            let start = NonNull::new(first.wrapping_add(number as usize * bytes as usize))?;
+            Some(Buffer { start, bytes, number })
+        };
+        let buffers = (0..count).map(buffer).collect();
+        Ok(Pool { mapping: Some(mapping), range: (first as usize, used), buffers })
+    }
+
+    /// Hands a buffer out; it must be here.
+    #[inline(always)]
+    pub fn take(&mut self, number: u32) -> Buffer {
+        self.buffers[number as usize].take().expect("a buffer is used by one call at a time")
+    }
+
+    /// Takes one back.
+    #[inline(always)]
+    pub fn put(&mut self, buffer: Buffer) {
+        let (first, bytes) = self.range;
+        let inside = (buffer.start.as_ptr() as usize).wrapping_sub(first) < bytes;
+        assert!(inside, "a buffer goes back to its own pool");
+        let number = buffer.number as usize;
+        self.buffers[number] = Some(buffer);
+    }
+
+    /// No buffer is out.
+    fn is_whole(&self) -> bool {
+        self.buffers.iter().all(Option::is_some)
+    }
+
+    /// All of the memory, to be named to the kernel and not to be touched.
+    pub(crate) fn area(&self) -> (*mut u8, usize) {
+        self.mapping.as_ref().map_or((std::ptr::null_mut(), 0), |mapping| (mapping.start(), mapping.len()))
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        if !self.is_whole() {
+            std::mem::forget(self.mapping.take());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    fn pool(byte: u8) -> Pool {
+        Pool::new(2, 4096, 8192, |area| area.fill(byte)).expect("memory")
+    }
+
+    #[test]
+    fn memory_stays_as_long_as_a_buffer_is_out() {
+        let mut pool = pool(7);
+        let mut buffer = pool.take(1);
+        assert_eq!(buffer.start.as_ptr() as usize % 8192, 4096, "the first is aligned");
+        assert!(!pool.is_whole() && buffer.data() == [7; 4096]);
+        buffer.data_mut()[4095] = 8;
+        pool.put(buffer);
+        assert!(pool.is_whole());
+        let buffer = pool.take(1);
+        drop(pool);
+        assert_eq!(buffer.data()[4094..], [7, 8]);
+    }
+
+    #[test]
+    fn a_buffer_is_handed_out_once_and_goes_back_where_it_came_from() {
+        let (mut pool, mut other) = (pool(1), pool(2));
+        let buffer = pool.take(0);
+        assert!(catch_unwind(AssertUnwindSafe(|| pool.take(0))).is_err());
+        assert!(catch_unwind(AssertUnwindSafe(|| other.put(buffer))).is_err());
+    }
+
+    #[test]
+    fn copies_of_any_length_arrive_and_stay_inside() {
+        let mapping = Mapping::anonymous(8192, MapFlags::PRIVATE).expect("memory");
+        let data: Vec<u8> = (0..=255).cycle().take(5000).collect();
+        for (offset, len) in [(0, 0), (1, 1), (8, 64), (3, 4999), (4096, 4096), (8192, 0)] {
+            mapping.write(offset, &data[..len]);
+            let mut found = vec![0xa5; len];
+            mapping.read(offset, &mut found);
+            assert_eq!(found, data[..len], "{len} at {offset}");
+        }
+        for (offset, len) in [(8192, 1), (4097, 4096), (usize::MAX, 2)] {
+            assert!(catch_unwind(|| mapping.read(offset, &mut vec![0; len])).is_err(), "{len} at {offset}");
+        }
+    }
+}
