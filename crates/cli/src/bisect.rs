@@ -17,84 +17,86 @@ use iowhy_text::diagnose::{Problem, Problems};
 
 use crate::output::{self, Exit};
 
+/// What it is told.
 #[derive(clap::Args)]
-#[command(about = "Find the change that made a job slow, between two simulated kernels or commits")]
+#[command(about = "Which change made it slow: between two simulated kernels, or among commits")]
 #[command(after_help = "Between two kernels: halves their differences (policies, tunables, disk), runs\nthe job with \
-    each half, and ends at the difference, or the combination, without\nwhich it is not slow.\n\n  iowhy bisect --good \
+    each half, and ends at the one, or the several together, without\nwhich it is not slow.\n\n  iowhy bisect --good \
     sim:linux-2.6.38 --bad sim:linux-2.6.39 \\\n    dd if=/dev/sda bs=1M count=512\n\nAmong commits: measures a \
-    command until it is sure, and exits with git's codes:\n0 good, 1 bad, 125 skip (it failed, or cannot tell), 128 an \
-    error.\n\n  git checkout v1; iowhy bisect --git --learn good -- ./measure\n  git checkout v2; iowhy bisect --git \
-    --learn bad -- ./measure\n  git bisect start v2 v1; git bisect run iowhy bisect --git -- ./measure\n\ncompare, \
-    check and explain use these exit codes with --bisect-exit.\n\nExit codes: 0 found, 2 a usage or input error, \
-    3 no difference, or cannot tell.")]
+    command until it is sure, and exits as git wants it:\n0 good, 1 bad, 125 skip (it failed, or cannot tell), 128 a \
+    mistake.\n\n  git checkout v1; iowhy bisect --git --learn good -- ./measure\n  git checkout v2; iowhy bisect --git \
+    --learn bad -- ./measure\n  git bisect start v2 v1; git bisect run iowhy bisect --git -- ./measure\n\nBehind \
+    compare, check \
+    and explain, --bisect-exit makes their exit codes such.\n\nExit codes: 0 found, 2 a mistake in what was asked \
+    for, 3 no difference, or\ncannot tell.")]
 pub(crate) struct Arguments {
-    /// Place of the fast side: sim:KERNEL, with patches and keys
+    /// The place that is fast: sim:KERNEL, with patches and keys
     #[arg(long, value_name = "WHERE", required_unless_present = "git", conflicts_with = "git")]
     good: Option<String>,
-    /// Place of the slow side
+    /// The place that is slow
     #[arg(long, value_name = "WHERE", required_unless_present = "git", conflicts_with = "git")]
     bad: Option<String>,
-    /// Metric [default: elapsed_s]; with --git, a name in the command's JSON
+    /// The metric [default: elapsed_s]; of a commit a name in its JSON
     #[arg(long, value_name = "M")]
     metric: Option<String>,
-    /// Print one JSON object
+    /// One JSON object instead of text
     #[arg(long, conflicts_with = "git")]
     json: bool,
-    /// Maximum seeds per test, or runs per commit [default: 64 and 60]
+    /// Seeds of a test, or runs of a commit, at most [default: 64 and 60]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     runs: Option<u32>,
-    /// Maximum error probability of one test
+    /// Chance that one test says the wrong thing, at most
     #[arg(long, value_name = "P", default_value = "0.001", value_parser = error)]
     error: f64,
-    /// Measure a command at the checked-out commit
+    /// Measure a command at the commit that is checked out
     #[arg(long)]
     git: bool,
-    /// Measure a known good or bad commit and save its values
+    /// Measure a commit that is known to be good or bad; keep the values
     #[arg(long, value_enum, requires = "git")]
     learn: Option<Known>,
-    /// Value of a good commit, instead of --learn
+    /// The value of a good commit, instead of --learn
     #[arg(long, value_name = "X", requires = "git", requires = "bad_value", conflicts_with = "learn")]
     #[arg(allow_negative_numbers = true)]
     good_value: Option<f64>,
-    /// Value of a bad commit
+    /// The value of a bad commit
     #[arg(long, value_name = "X", requires = "git", requires = "good_value", allow_negative_numbers = true)]
     bad_value: Option<f64>,
-    /// Use the command's run time, not its output
+    /// Take the time that the command needs, not what it prints
     #[arg(long, requires = "git", conflicts_with = "metric")]
     wall: bool,
-    /// Warm-up runs of the command, not counted
+    /// Runs of the command before values count
     #[arg(long, value_name = "N", default_value_t = 1, requires = "git")]
     warm_up: u32,
-    /// State file [default: iowhy-bisect.json in git's directory]
+    /// Where values are kept [default: iowhy-bisect.json in git's directory]
     #[arg(long, value_name = "FILE", requires = "git")]
     state: Option<PathBuf>,
-    /// Job, as for `iowhy run` or sysbench; with --git a command
+    /// The job, as behind `iowhy run`, or sysbench's; with --git a command
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "JOB")]
     words: Vec<String>,
 }
 
-/// The known side of a commit.
+/// A commit of which it is known.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
 enum Known {
-    /// Fast
+    /// It is fast
     Good,
-    /// Slow
+    /// It is slow
     Bad,
 }
 
 fn error(word: &str) -> Result<f64, String> {
     match word.parse::<f64>() {
         Ok(error) if (1e-9..=0.1).contains(&error) => Ok(error),
-        _ => Err("expected a number up to 0.1, for example 0.001".to_owned()),
+        _ => Err("it takes a number up to 0.1, such as 0.001".to_owned()),
     }
 }
 
-/// Default number of values of a measured reference.
+/// Values of a measured reference, unless another number is asked for.
 const LEARNED: u32 = 20;
-/// Default number of measurements of a commit.
+/// Measurements of a commit, unless another number is asked for.
 const BUDGET: u32 = 60;
 
-/// Runs the verb.
+/// Does what the command line says.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     if arguments.git { of_commit(arguments) } else { between_kernels(arguments) }
 }
@@ -130,7 +132,9 @@ fn between_kernels(arguments: &Arguments) -> anyhow::Result<Exit> {
         }
     }
     if words.iter().any(|word| word == "--on" || word.starts_with("--on=")) {
-        problems.push(Problem::error("give the places with --good and --bad, not in the job").near("--on", ["--good"]));
+        problems.push(
+            Problem::error("the places are named by --good and --bad, and not in the job").near("--on", ["--good"]),
+        );
     }
     let metric = metric::find(name.as_deref().unwrap_or("elapsed_s")).map_err(|problem| problems.push(problem)).ok();
     let places = [&arguments.good, &arguments.bad].map(|place| place.clone().unwrap_or_default());
@@ -164,11 +168,11 @@ fn between_kernels(arguments: &Arguments) -> anyhow::Result<Exit> {
     })
 }
 
-/// The reason why a command has no value.
+/// Why a command has no value.
 enum Failure {
     /// It failed: this commit cannot be tested.
     Skip(String),
-    /// It was ended by a signal, or its output has no such metric.
+    /// Somebody ended it, or what it prints is not what was asked for.
     Abort(String),
 }
 
@@ -191,13 +195,13 @@ fn measure(arguments: &Arguments) -> Result<f64, Failure> {
     commit::number(&printed, arguments.metric.as_deref()).map_err(Failure::Abort)
 }
 
-/// Path of the state file with the values of known commits.
+/// Where the values of known commits are kept.
 fn state_file(arguments: &Arguments) -> anyhow::Result<PathBuf> {
     if let Some(path) = &arguments.state {
         return Ok(path.clone());
     }
     let output = Command::new("git").args(["rev-parse", "--git-dir"]).output().context("git cannot be started")?;
-    anyhow::ensure!(output.status.success(), "not in a git repository: --state FILE");
+    anyhow::ensure!(output.status.success(), "there is no git repository here: --state FILE");
     let directory = String::from_utf8(output.stdout).context("git's directory is not UTF-8")?;
     Ok(Path::new(directory.trim_end_matches('\n')).join("iowhy-bisect.json"))
 }
@@ -236,7 +240,7 @@ fn of_commit(arguments: &Arguments) -> anyhow::Result<Exit> {
     let least = Sequential::least_values(border, arguments.error);
     anyhow::ensure!(
         budget >= least,
-        "an error of {} needs {least} measurements, {budget} are allowed: --runs, --error",
+        "{least} measurements are needed to err in {} of all cases at most, {budget} are allowed: --runs, --error",
         arguments.error
     );
     for _ in 0..arguments.warm_up {
@@ -255,7 +259,7 @@ fn of_commit(arguments: &Arguments) -> anyhow::Result<Exit> {
     let [taken, bad] = test.taken;
     let side = if border.bad_is_larger { "above" } else { "below" };
     let seen = format!("{bad} of {taken} values are {side} {:.6}, the bad side", border.at);
-    let bound = format!("the error probability is at most {} per commit", arguments.error);
+    let bound = format!("the chance that this is wrong is at most {} for each commit", arguments.error);
     Ok(match verdict {
         Some(Verdict::Good) => {
             output::print(&format!("good: {seen}; {bound}\n"))?;
@@ -266,13 +270,13 @@ fn of_commit(arguments: &Arguments) -> anyhow::Result<Exit> {
             Exit::Failed
         }
         Some(Verdict::Unsure) | None => {
-            output::print(&format!("skip: {seen}; more values are needed to decide\n"))?;
+            output::print(&format!("skip: {seen}; more would be needed to be sure\n"))?;
             Exit::Skip
         }
     })
 }
 
-/// Measures a known commit and saves the values.
+/// Measures a commit of which it is known, and keeps the values.
 fn learn(arguments: &Arguments, known: Known) -> anyhow::Result<Exit> {
     let path = state_file(arguments)?;
     let mut references = load(&path)?;
@@ -293,6 +297,6 @@ fn learn(arguments: &Arguments, known: Known) -> anyhow::Result<Exit> {
         Known::Bad => references.bad = values,
     }
     std::fs::write(&path, format!("{:#}\n", references.json())).with_context(|| path.display().to_string())?;
-    output::print(&format!("{name}: {n} values from {low} to {high}, saved in {}\n", path.display()))?;
+    output::print(&format!("{name}: {n} values from {low} to {high}, kept in {}\n", path.display()))?;
     Ok(Exit::Fine)
 }

@@ -14,42 +14,43 @@ use serde_json::json;
 
 use crate::output::{self, Exit};
 
+/// What it is told.
 #[derive(Args)]
-#[command(about = "Measure this machine's false-alarm rate from runs of one configuration")]
-#[command(after_help = "Make equal runs and compare them with themselves. The result is stored, and quoted\nby \
-    comparisons of this job on this machine.\n\nExamples:\n  iowhy calibrate --runs 60 -- \
+#[command(about = "This machine's own false alarms, from runs of one configuration")]
+#[command(after_help = "Makes equal runs and compares them with themselves. What comes out is kept in\nthe \
+    store, and quoted by comparisons of the same job on the same machine.\n\nExamples:\n  iowhy calibrate --runs 60 -- \
     jobs/randread-qd32.fio --on live\n  iowhy calibrate --from nightly --per-side 5\n\nExit codes: 0 calibrated, \
-    1 runs failed, 2 a usage or input error,\n3 too few runs.")]
+    1 runs failed, 2 a mistake in what was asked for,\n3 too few runs.")]
 pub(crate) struct Arguments {
-    /// Number of runs
+    /// Runs to make
     #[arg(long, default_value_t = 40, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(2..=10_000))]
     runs: u32,
-    /// Runs on each side of a comparison
+    /// Runs of each side of a comparison
     #[arg(long, default_value_t = 10, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=5_000))]
     per_side: u32,
-    /// Allowed share of false alarms
+    /// Share of false alarms that comparisons allow
     #[arg(long, default_value = "0.01", value_parser = crate::compare::alpha)]
     alpha: f64,
-    /// Metric; repeatable [default: the headlines of every job]
+    /// A metric; may be given again [default: what every job has]
     #[arg(long, value_name = "M")]
     metric: Vec<String>,
-    /// Stored runs to use: a label, a tag or ids
+    /// Take runs that are in the store already: a label, a tag, ids
     #[arg(long, value_name = "L", conflicts_with = "words")]
     from: Option<String>,
-    /// Store directory [default: IOWHY_STORE, or iowhy in the user's data directory]
+    /// The store [default: IOWHY_STORE, or iowhy in the user's data directory]
     #[arg(long, value_name = "DIR")]
     store: Option<PathBuf>,
-    /// Print one JSON object
+    /// One JSON object instead of text
     #[arg(long)]
     json: bool,
-    /// Job and place, as for `iowhy run`
+    /// Job and place, as `iowhy run` takes them
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "JOB --on WHERE")]
     words: Vec<OsString>,
 }
 
-/// Runs the verb.
+/// Does what the command line says.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let variable = |name: &str| std::env::var(name).ok();
     let directory = store::directory(arguments.store.as_deref(), &variable).ok_or(StoreError::NoPlace)?;
@@ -84,8 +85,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         let runs = group.runs.len();
         let least = 2 * ask.per_side;
         output::complain(&format!(
-            "warning: {runs} runs with these metrics are too few for {} per side\n  = help: at least {least} runs, or \
-             a smaller --per-side\n",
+            "warning: {runs} runs with such metrics make no comparison of {} a side\n  = help: at least {least} runs, \
+             or a smaller --per-side\n",
             ask.per_side
         ));
         return Ok(Exit::Inconclusive);
@@ -93,10 +94,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// Makes the runs and reads them back from the store; the exit if that failed.
+/// Makes the runs and takes them out of the store again; or how the command ends, if that failed.
 fn made(arguments: &Arguments, store: &Store) -> anyhow::Result<Result<Group, Exit>> {
     if arguments.words.is_empty() {
-        bail!("no job to calibrate: iowhy calibrate JOB --on WHERE, or --from LABEL");
+        bail!("there is no job to calibrate: iowhy calibrate JOB --on WHERE, or --from LABEL");
     }
     let mut words = arguments.words.clone();
     words.push(format!("--repeat={}", arguments.runs).into());
@@ -110,7 +111,7 @@ fn made(arguments: &Arguments, store: &Store) -> anyhow::Result<Result<Group, Ex
         return Ok(Err(Exit::Failed));
     }
     if executed.places != 1 {
-        bail!("a calibration takes one configuration, not {}: give one --on", executed.places);
+        bail!("a calibration is of one configuration, not of {}: one --on", executed.places);
     }
     let ids: Vec<&str> = executed.ids.iter().map(String::as_str).collect();
     Ok(Ok(store.group(&ids.join(","))?))

@@ -11,38 +11,40 @@ use iowhy_text::diagnose::{Problem, Problems};
 use crate::compare::{Input, percent, style};
 use crate::output::{self, Exit};
 
+/// What it is told.
 #[derive(clap::Args)]
-#[command(about = "Fail when runs are worse than a baseline (gate for CI)")]
+#[command(about = "Gate: fail when runs are worse than a baseline")]
 #[command(after_help = "The gate fails if a regression beyond the allowance is certain: the whole\ninterval of the \
-    change lies beyond it. It passes if there is certainly none:\nthe whole interval lies within the allowance. \
-    Otherwise it is inconclusive.\n\nExit codes: 0 passed, 1 failed, 2 a usage or input error, 3 inconclusive.")]
+    change lies beyond it. It passes if one is certainly not there:\nthe whole interval lies within the allowance. \
+    Otherwise it is inconclusive.\n\nExit codes: 0 passed, 1 failed, 2 a mistake in what was asked for, \
+    3 inconclusive.")]
 pub(crate) struct Arguments {
-    /// Baseline: a label, a tag or a run id in the store
+    /// The base: a label, a tag or a run id in the store
     #[arg(long, value_name = "L", required_unless_present = "samples", conflicts_with = "samples")]
     baseline: Option<String>,
-    /// Candidate [default: the newest label with runs of the baseline's job]
+    /// The candidate [default: the newest label with runs of the same job]
     #[arg(long, value_name = "L", conflicts_with = "samples")]
     candidate: Option<String>,
-    /// Sample files of the base and the candidate, with --samples
+    /// With --samples: files of the base and of the candidate
     #[arg(value_name = "FILE")]
     files: Vec<String>,
-    /// Allowed change for the worse
+    /// Change for the worse that is allowed
     #[arg(long, default_value = "5%", value_parser = percent, value_name = "PERCENT")]
     max_regression: f64,
     #[command(flatten)]
     input: Input,
-    /// JUnit XML file to write, too
+    /// Also write JUnit's XML here
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
-    /// Print GitHub workflow annotations instead of text
+    /// Annotations of GitHub's workflows instead of text
     #[arg(long, conflicts_with = "json")]
     github: bool,
-    /// Print one JSON object
+    /// One JSON object instead of text
     #[arg(long)]
     json: bool,
 }
 
-/// Runs the verb.
+/// Does what the command line says.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let input = &arguments.input;
     let mut problems = Problems::default();
@@ -89,7 +91,7 @@ fn names(arguments: &Arguments, problems: &mut Problems) -> Option<Vec<String>> 
         return Some(arguments.files.clone());
     }
     if let Some(file) = arguments.files.first() {
-        let problem = Problem::error(format!("`{file}` needs --samples"));
+        let problem = Problem::error(format!("`{file}` is given, and no --samples"));
         problems.push(problem.help("iowhy check --samples base.txt new.txt"));
         return None;
     }
@@ -101,7 +103,7 @@ fn names(arguments: &Arguments, problems: &mut Problems) -> Option<Vec<String>> 
     Some(vec![baseline, candidate])
 }
 
-/// The label of the newest run of the baseline's job outside the baseline.
+/// The label of the newest run of the baseline's job that is not of the baseline.
 fn newest(input: &Input, baseline: &str, problems: &mut Problems) -> Option<String> {
     let found = input.open().and_then(|store| {
         let base = store.find(baseline)?;
@@ -114,8 +116,8 @@ fn newest(input: &Input, baseline: &str, problems: &mut Problems) -> Option<Stri
         Ok((_, Some(label))) => Some(label),
         Ok((job, None)) => {
             let job = iowhy_text::shown(&job.unwrap_or_default(), 60);
-            let problem = Problem::error(format!("only `{baseline}` has runs of its job `{job}`"));
-            problems.push(problem.help("--candidate L selects runs of another job"));
+            let problem = Problem::error(format!("no label but `{baseline}` has runs of its job `{job}`"));
+            problems.push(problem.help("--candidate L names runs of another job"));
             None
         }
         Err(error) => {

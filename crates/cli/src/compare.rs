@@ -15,39 +15,40 @@ use iowhy_text::diagnose::{Problem, Problems};
 
 use crate::output::{self, Exit};
 
+/// What it is told.
 #[derive(clap::Args)]
-#[command(about = "Compare two sets of runs: regression, improvement, same, or cannot tell")]
-#[command(after_help = "Exit codes: 0 same or better, 1 a regression, 2 a usage or input error,\n3 \
-    cannot tell.\n\nSample file formats: numbers (one per line), csv, fio (JSON), benchstat,\nsysbench, \
-    iowhy (run --json); detected unless --format is given.")]
+#[command(about = "Two sets of runs: regression, improvement, same, or cannot tell")]
+#[command(after_help = "Exit codes: 0 the same or better, 1 a regression, 2 a mistake in what was asked\nfor, 3 \
+    the samples do not say.\n\nFormats of sample files: numbers (one a line), csv, fio (JSON), benchstat,\nsysbench, \
+    iowhy (run --json); seen in the text unless --format names one.")]
 pub(crate) struct Arguments {
-    /// Base, then candidate: labels, tags or run ids in the store; files with --samples. mmtests and benchstat tables
-    /// take more than two
+    /// The base, then the candidate: labels, tags or run ids in the store; files with
+    /// --samples. Tables of mmtests and benchstat take more than two
     #[arg(required = true, num_args = 1.., value_name = "A B")]
     what: Vec<String>,
     #[command(flatten)]
     input: Input,
-    /// Output format; --json is short for json
+    /// How it is printed; --json is short for json
     #[arg(long = "as", value_enum, default_value_t = Form::Text, value_name = "FORM")]
     form: Form,
-    /// Print one JSON object
+    /// One JSON object instead of text
     #[arg(long)]
     json: bool,
 }
 
-/// Maximum calls of a run whose latencies are compared.
+/// Calls of a run whose latencies are looked at, at most.
 const CALLS: usize = 2_000;
 
-/// The inputs and the settings of a comparison.
+/// What is compared, and how.
 #[derive(clap::Args)]
 pub(crate) struct Input {
-    /// Read A and B as sample files
+    /// The words are files with samples, not names in the store
     #[arg(long)]
     pub(crate) samples: bool,
-    /// File format [default: detected from the text]
+    /// Format of the files [default: as it looks]
     #[arg(long, value_name = "NAME")]
     pub(crate) format: Option<String>,
-    /// Metric to compare; repeatable [default: the headlines of every job]
+    /// A metric to compare; may be given again [default: what every job has]
     #[arg(long, value_name = "M")]
     pub(crate) metric: Vec<String>,
     /// Compare every metric that both sides have
@@ -56,16 +57,16 @@ pub(crate) struct Input {
     /// Share of false alarms over all metrics; intervals have the level 1 - alpha
     #[arg(long, default_value = "0.01", value_parser = alpha)]
     pub(crate) alpha: f64,
-    /// Largest change that counts as none
+    /// Changes up to this count as none
     #[arg(long, default_value = "1%", value_parser = percent, value_name = "PERCENT")]
     pub(crate) margin: f64,
-    /// Better direction [inferred from name]
+    /// Which direction is better, of all metrics [default: as their names tell]
     #[arg(long, value_enum)]
     pub(crate) better: Option<Direction>,
-    /// Adjustment of p-values for several metrics
+    /// How p-values of several metrics are adjusted
     #[arg(long, value_enum, default_value_t = Adjustment::Bh)]
     pub(crate) adjust: Adjustment,
-    /// Sampling order, where the store does not record it
+    /// In which order samples were taken, where the store does not know
     #[arg(long, value_enum, default_value_t = Taken::Unknown)]
     pub(crate) order: Taken,
     /// Draws of every resampling
@@ -75,49 +76,49 @@ pub(crate) struct Input {
     /// Seed of the draws
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) seed: u64,
-    /// Store directory [default: IOWHY_STORE, or iowhy in the user's data directory]
+    /// The store [default: IOWHY_STORE, or iowhy in the user's data directory]
     #[arg(long, value_name = "DIR")]
     pub(crate) store: Option<PathBuf>,
 }
 
-/// Output formats.
+/// How a comparison is printed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
 enum Form {
-    /// Text
+    /// For people
     Text,
-    /// mmtests table
+    /// mmtests' table
     Mmtests,
-    /// benchstat table
+    /// benchstat's table
     Benchstat,
-    /// JUnit XML
+    /// JUnit's XML
     Junit,
-    /// GitHub workflow annotations
+    /// Annotations of GitHub's workflows
     Github,
     /// One JSON object
     Json,
 }
 
-/// Better direction.
+/// Which direction is better.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Direction {
-    /// Lower: times
+    /// Less: times
     Lower,
-    /// Higher: rates
+    /// More: rates
     Higher,
 }
 
-/// Sampling order.
+/// In which order samples were taken.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Taken {
-    /// Unknown: dependence of neighbours counts where it shows
+    /// Nobody knows: dependence of neighbours counts where it shows
     Unknown,
     /// Both sides in random order, or from runs that cannot influence one another
     Random,
-    /// One side after the other, on a machine with memory effects
+    /// One side after the other, on a machine that remembers
     Serial,
 }
 
-/// Adjustments of p-values for several metrics.
+/// How p-values of several metrics are adjusted.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Adjustment {
     /// Benjamini and Hochberg
@@ -129,7 +130,7 @@ pub(crate) enum Adjustment {
 pub(crate) fn alpha(word: &str) -> Result<f64, String> {
     match word.parse::<f64>() {
         Ok(alpha) if (1e-6..=0.5).contains(&alpha) => Ok(alpha),
-        _ => Err("expected a number from 0.000001 to 0.5, for example 0.01".to_owned()),
+        _ => Err("it takes a number from 0.000001 to 0.5, such as 0.01".to_owned()),
     }
 }
 
@@ -137,12 +138,12 @@ pub(crate) fn alpha(word: &str) -> Result<f64, String> {
 pub(crate) fn percent(word: &str) -> Result<f64, String> {
     match word.trim().trim_end_matches('%').trim_end().parse::<f64>() {
         Ok(percent) if (0.0..=1000.0).contains(&percent) => Ok(percent),
-        _ => Err("expected a percentage from 0 to 1000, for example 5%".to_owned()),
+        _ => Err("it takes a percentage from 0 to 1000, such as 5%".to_owned()),
     }
 }
 
 impl Input {
-    /// The metrics and settings for a comparison of some groups.
+    /// What is asked of a comparison of some groups.
     fn settings(&self, groups: [&Group; 2]) -> Settings {
         let mut metrics = self.metric.clone();
         if self.all_metrics {
@@ -171,14 +172,14 @@ impl Input {
         }
     }
 
-    /// The store directory.
+    /// The store that is meant.
     pub(crate) fn open(&self) -> Result<Store, StoreError> {
         let variable = |name: &str| std::env::var(name).ok();
         let directory = store::directory(self.store.as_deref(), &variable).ok_or(StoreError::NoPlace)?;
         Store::open_existing(&directory)
     }
 
-    /// The groups for `names`: files, or runs in the store.
+    /// The groups that `names` are: of files, or of the store.
     pub(crate) fn groups(&self, names: &[String], problems: &mut Problems) -> Vec<Group> {
         let mut groups: Vec<Group> = if self.samples {
             let read = |name: &String, problems: &mut Problems| {
@@ -216,14 +217,15 @@ impl Input {
                 problems.push(
                     Problem::error(format!("neither side has a metric `{metric}`"))
                         .near(metric, known())
-                        .help("--all-metrics shows the available ones"),
+                        .help("--all-metrics shows what there is"),
                 );
             }
         }
         groups
     }
 
-    /// Compares base and candidate. Without `--samples` the store's calibrations of the machine and the job are quoted.
+    /// Compares base and candidate. Without `--samples` the calibrations that the store has of the machine and the job
+    /// are quoted.
     pub(crate) fn compare(&self, a: &Group, b: &Group) -> Comparison {
         let settings = self.settings([a, b]);
         let mut comparison = compare::compare(a, b, &settings);
@@ -234,7 +236,7 @@ impl Input {
         comparison
     }
 
-    /// The latency shift of single calls, if the store has them. Missing latencies do not prevent a comparison.
+    /// How latencies of single calls shift, if the store has them. What it does not have is no reason not to compare.
     fn latencies(&self, sides: [&Group; 2], settings: &Settings) -> Vec<TailShift> {
         let runs = |store: &Store, group: &Group| store.latencies(&store.find(&group.label)?, CALLS);
         let found = self.open().and_then(|store| Ok((runs(&store, sides[0])?, runs(&store, sides[1])?)));
@@ -250,11 +252,11 @@ impl Input {
     }
 }
 
-/// A text file; any other file is a problem.
+/// A text file; what is none is a problem.
 pub(crate) fn load(name: &str, problems: &mut Problems) -> Option<String> {
     crate::run::load(name)
         .map_err(|error| {
-            let help = "with --samples the arguments are files; without it, runs in the store";
+            let help = "with --samples the words are names of files; without it, of runs in the store";
             problems.push(Problem::error(format!("`{name}` cannot be read: {error}")).help(help));
         })
         .ok()
@@ -268,7 +270,7 @@ fn about_files(problem: Problem, names: &[String]) -> Problem {
     }
 }
 
-/// For the process.
+/// For a process.
 pub(crate) fn exit(verdict: Verdict) -> Exit {
     match verdict {
         Verdict::Same | Verdict::Improvement => Exit::Fine,
@@ -277,18 +279,18 @@ pub(crate) fn exit(verdict: Verdict) -> Exit {
     }
 }
 
-/// Colours, on the same condition as bold words.
+/// Colours where bold words are wanted, too.
 pub(crate) fn style() -> Style {
     Style { colour: !output::bold()("").is_empty() }
 }
 
-/// Runs the verb.
+/// Does what the command line says.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let form = if arguments.json { Form::Json } else { arguments.form };
     let tables = matches!(form, Form::Mmtests | Form::Benchstat);
     let (input, names) = (&arguments.input, &arguments.what);
     if names.len() != 2 && !tables {
-        let problem = Problem::error(format!("a comparison takes a base and a candidate, not {}", names.len()));
+        let problem = Problem::error(format!("a comparison has a base and a candidate, not {}", names.len()));
         output::complain(&problem.help("iowhy compare A B; --as mmtests|benchstat takes any number").render());
         return Ok(Exit::Usage);
     }
@@ -336,8 +338,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     Ok(exit(comparison.verdict))
 }
 
-/// benchstat's table of files in benchstat's format; only the shown figures are computed. `None` if a file has another
-/// format, or cannot be read.
+/// benchstat's table of files that are in benchstat's format; nothing is computed that it does not show. `None` if a
+/// file is in another one, or cannot be read.
 fn table_of_files(input: &Input, names: &[String], problems: &mut Problems) -> Option<String> {
     let ours = |text: &str| match &input.format {
         Some(name) => name == samples::benchstat::FORMAT.name,

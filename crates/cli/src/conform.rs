@@ -19,9 +19,9 @@ use crate::output::{self, Exit};
 #[command(group = clap::ArgGroup::new("what").required(true))]
 #[command(after_help = "Exit codes: 0 as expected (--live: all decisions and page adds of files that one
 \
-    task reads, 99 % of others), 1 a mismatch beyond that, 2 a usage or
+    task reads, 99 % of others), 1 a mismatch beyond that, 2 a mistake in what was
 \
-    input error, 3 the kernel cannot be traced here (no root, no tracefs), events
+    asked for, 3 the kernel cannot be traced here (no root, no tracefs), events
 \
     were lost, or there was nothing to compare.")]
 pub(crate) struct Arguments {
@@ -31,22 +31,22 @@ pub(crate) struct Arguments {
     /// Run jobs here, trace them, compare every decision
     #[arg(long, group = "what")]
     live: bool,
-    /// fio job file or built-in job, with --live [all]
+    /// --live: a fio job file or a built-in job [all]
     #[arg(long, value_name = "JOB", requires = "live")]
     job: Vec<String>,
-    /// Folder to work in, with --live [loop devices]
+    /// --live: work in this folder [loop devices]
     #[arg(long, value_name = "DIR", requires = "live")]
     dir: Option<PathBuf>,
-    /// read_ahead_kb, with --live; repeatable [several]
+    /// --live: read_ahead_kb; may be repeated [several]
     #[arg(long, value_name = "N", requires = "live")]
     read_ahead_kb: Vec<u64>,
-    /// Folder for the recordings as text, with --live
+    /// --live: keep the recordings in this folder, as text
     #[arg(long, value_name = "DIR", requires = "live")]
     record: Option<PathBuf>,
-    /// Kernel to boot, with --live: kernel:KERNEL[,key=value..]
+    /// --live: on kernel:KERNEL[,key=value..] instead
     #[arg(long, value_name = "WHERE", requires = "live", conflicts_with_all = ["dir", "record", "read_ahead_kb"])]
     on: Option<String>,
-    /// Print one JSON object
+    /// One JSON object instead of a table
     #[arg(long)]
     json: bool,
 }
@@ -60,15 +60,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     }
 }
 
-/// Time limit of a guest for all jobs.
+/// How long a guest may take for all jobs.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// Runs this very command on a kernel that is booted for it, in a guest.
+/// The same on a kernel that is booted for it: this very command, in a guest.
 fn elsewhere(arguments: &Arguments, on: &str) -> anyhow::Result<Exit> {
     let mut problems = Problems::default();
     let wanted = guest::parse(on, None, &mut problems);
     if wanted.is_none() && !problems.any_error() {
-        problems.push(Problem::error(format!("`{on}` is not a bootable kernel")).help("kernel:debian-6.1"));
+        problems.push(Problem::error(format!("`{on}` is no kernel that can be booted")).help("kernel:debian-6.1"));
     }
     output::complain(&problems.render());
     let Some(wanted) = wanted else { return Ok(Exit::Usage) };

@@ -9,44 +9,45 @@ use iowhy_text::diagnose::Problems;
 
 use crate::output::{self, Exit};
 
+/// What it is told.
 #[derive(clap::Args)]
-#[command(about = "Manage modelled disks: a drive of the simulator as a block device (root)")]
+#[command(about = "Modelled disks under the running kernel: a drive of the simulator as a block device (root)")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     action: Action,
-    /// Print one JSON object
+    /// One JSON object instead of text
     #[arg(long, global = true)]
     json: bool,
 }
 
-/// Actions.
+/// What to do.
 #[derive(Subcommand)]
 enum Action {
-    /// Create a disk; it stays until it is removed or the machine stops
+    /// Make one; it stays until it is removed, or the machine stops
     #[command(after_help = create_help())]
     Create {
-        /// Drive (`iowhy models device` lists them)
+        /// The drive (`iowhy models device` lists them)
         #[arg(long, value_name = "NAME")]
         model: String,
-        /// Disk name [default: the first free of disk0, disk1, ..]
+        /// Its name [default: the first free of disk0, disk1, ..]
         #[arg(long)]
         name: Option<String>,
-        /// Size, for example 4G, or `whole` for that of the model
+        /// Its size, such as 4G, or `whole` for that of the model
         #[arg(long)]
         size: Option<String>,
-        /// Kernel interface: ublk or loop; see below
+        /// How the kernel gets it: ublk or loop; see below
         #[arg(long)]
         front: Option<String>,
-        /// Maximum requests in flight
+        /// Requests that the kernel has under way at most
         #[arg(long, value_name = "N")]
         depth: Option<String>,
-        /// Number of equal partitions
+        /// So many equal partitions
         #[arg(long, value_name = "N")]
         partitions: Option<String>,
-        /// File for the data, instead of memory
+        /// A file that holds the data, instead of memory
         #[arg(long, value_name = "FILE")]
         backing: Option<PathBuf>,
-        /// File system to make and mount
+        /// A file system that is made and mounted
         #[arg(long, value_name = "TYPE")]
         fs: Option<String>,
         /// Seed of the model
@@ -56,35 +57,35 @@ enum Action {
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
-    /// List all disks
+    /// All there are
     List,
-    /// Show one disk, or all, with request counters
+    /// One, or all, with what was served
     Stat {
-        /// Disk name
+        /// Its name
         name: Option<String>,
     },
-    /// Change a disk while it is in use
+    /// Change one while it is used
     #[command(after_help = "Settings: fault=slow:factor=8:for=10s[:after=2s], fault=stuck:for=5s[:count=1],\n\
         fault=eio:from=1m:to=2m[:on=read|write], fault=none, power=on|off, depth=N,\n\
         scheduler=.., read_ahead_kb=.., max_sectors_kb=.., nomerges=.., wbt_lat_usec=..")]
     Set {
-        /// Disk name
+        /// Its name
         name: String,
-        /// Settings to change
+        /// What is to be changed
         #[arg(required = true, value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
-    /// Cut the power: unflushed writes are lost, torn or kept
+    /// Cut its power: what was not flushed is lost, torn or kept
     Crash {
-        /// Disk name
+        /// Its name
         name: String,
-        /// Seed that selects the lost writes
+        /// Seed of what is lost
         #[arg(long, default_value_t = 1, value_name = "S")]
         seed: u64,
     },
-    /// Remove disks, with their file systems
+    /// Take it away, with its file system
     Remove {
-        /// Disk names
+        /// Its name; several may be given
         #[arg(required = true)]
         names: Vec<String>,
     },
@@ -97,14 +98,14 @@ enum Action {
 }
 
 fn create_help() -> String {
-    let mut out = String::from("Keys, in addition to the tunables of the model:\n");
+    let mut out = String::from("Keys, besides the tunables of the model:\n");
     for (key, help) in lab::KEYS {
         out.push_str(&iowhy_text::item(key, help, 18));
     }
     out
 }
 
-/// Runs the verb.
+/// Does it.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let one = |state: State| Shown { disks: vec![state], ..Shown::default() };
     let mut problems = Problems::default();

@@ -12,21 +12,21 @@ use crate::output::{self, Exit};
 /// Options of `iowhy doctor`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Folder whose disk is checked
+    /// Folder whose disk is looked at
     #[arg(value_name = "DIR", default_value = ".")]
     directory: PathBuf,
-    /// Undo leftovers of earlier runs
+    /// Undo what earlier runs left behind
     #[arg(long)]
     fix: bool,
-    /// Print one JSON object
+    /// One JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// Checks the machine. It fails if there are leftovers.
+/// Looks at the machine. It fails if something is left behind.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let directory = std::fs::canonicalize(&arguments.directory)
-        .with_context(|| format!("cannot read {}", arguments.directory.display()))?;
+        .with_context(|| format!("cannot look at {}", arguments.directory.display()))?;
     let report = iowhy_live::doctor::examine(&directory, arguments.fix)?;
     if arguments.json {
         output::print_json(&doctor::json(&report))?;
@@ -36,10 +36,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     Ok(if report.is_clean() { Exit::Fine } else { Exit::Failed })
 }
 
-/// Undoes leftovers of killed runs before another run begins, and reports them.
+/// Undoes what killed runs left behind before another one begins, and says so.
 pub(crate) fn tidy() {
-    // If the folder cannot be read, the run itself detects and reports it.
+    // If the folder cannot be read the run itself finds that out, and says what to do.
     for left in ledger::sweep(&ledger::state_directory()).unwrap_or_default() {
-        output::complain(&Problem::warning(format!("leftover of an earlier run: {left}")).render());
+        output::complain(&Problem::warning(format!("an earlier run left something behind: {left}")).render());
     }
 }

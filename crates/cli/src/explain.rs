@@ -15,43 +15,44 @@ use iowhy_why::{self as explain, Explanation, json};
 use crate::compare::style;
 use crate::output::{self, Exit};
 
+/// What it is told.
 #[derive(clap::Args)]
-#[command(about = "Explain why one set of runs is slower than another: mechanism, evidence, remedy")]
-#[command(after_help = "A and B are labels, tags or ids in the store (runs stored with --trace), trace\nfiles, \
+#[command(about = "Why one set of runs is slower than another: mechanism, evidence, remedy")]
+#[command(after_help = "A and B are labels, tags or ids in the store (runs kept with --trace), files\nwith traces, \
     rows of incidents (2004-random-read-split/rc3-as), or places\n(sim:linux-2.6.38) with the job behind `--`. An \
     incident alone stands for its\ntwo rows, any other set of runs alone for its fast and its slow mode.\n\n  \
     iowhy explain 2012-plugged-readahead\n  iowhy explain sim:linux-4.4 sim:linux-4.4,read_ahead_kb=16 -- \\\n    dd \
-    bs=64k count=2000\n\nExit codes: 0 explained or the same, 2 a usage or input error, 3 cannot tell.")]
+    bs=64k count=2000\n\nExit codes: 0 explained or the same, 2 a mistake in what was asked for, 3 cannot\ntell.")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     sources: Sources,
-    /// Print one JSON object
+    /// One JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// The sources of both sides.
+/// Where the two sides come from.
 #[derive(clap::Args)]
 pub(crate) struct Sources {
-    /// Base and candidate, or an incident, or one set of runs
+    /// Base and candidate, or an incident or one set of runs
     #[arg(required = true, num_args = 1..=2, value_name = "A B")]
     what: Vec<String>,
-    /// Job for places: arguments of `iowhy run` or `iowhy sysbench`
+    /// The job for places: words of `iowhy run`, or of `iowhy sysbench`
     #[arg(last = true, value_name = "JOB")]
     job: Vec<String>,
-    /// Disk for places
+    /// The disk for places
     #[arg(long, value_name = "NAME")]
     disk: Option<String>,
-    /// Simulated runs per side [default: the scenario's, or 5]
+    /// Simulated runs of each side [default: the scenario's, or 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: Option<u32>,
-    /// Switch the cause off and run the slow side again
+    /// Switch the cause off and make the slow side's runs again
     #[arg(long)]
     prove: bool,
-    /// Store directory [default: IOWHY_STORE, or the data directory]
+    /// The store [default: IOWHY_STORE, or the data directory]
     #[arg(long, value_name = "DIR")]
     store: Option<PathBuf>,
-    /// Whether A and B are in the store, even if other sources have these names.
+    /// A and B are in the store, whatever else has their names.
     #[arg(skip)]
     stored: bool,
 }
@@ -69,14 +70,14 @@ impl Sources {
         Sources { what, job: Vec::new(), disk: None, runs: None, prove: false, store, stored: true }
     }
 
-    /// The store, which must exist.
+    /// The store, which has to be there.
     pub(crate) fn open(&self) -> Result<Store, StoreError> {
         let variable = |name: &str| std::env::var(name).ok();
         let directory = store::directory(self.store.as_deref(), &variable).ok_or(StoreError::NoPlace)?;
         Store::open_existing(&directory)
     }
 
-    /// Both sides; `report` for use in a report, `quiet` without a progress bar.
+    /// Both sides; `report` if a report will be made of them, `quiet` without a bar.
     pub(crate) fn gather(&self, report: bool, quiet: bool) -> Result<[Gathered; 2], Problems> {
         let (names, job, disk) = (self.what.clone(), self.job.clone(), self.disk.clone());
         let asked = Asked { names, job, disk, runs: self.runs, report, stored: self.stored };
@@ -93,7 +94,7 @@ impl Sources {
         gathered
     }
 
-    /// The explanation, proved if requested.
+    /// Why they differ, proved if that was asked for.
     pub(crate) fn explain(&self, sides: &[Gathered; 2]) -> Explanation {
         let [a, b] = sides;
         let comparison = match (&a.group, &b.group) {
@@ -111,7 +112,7 @@ impl Sources {
     }
 }
 
-/// The exit code of an explanation.
+/// How a command ends that has explained something.
 pub(crate) fn exit(explanation: &Explanation) -> Exit {
     let unknown = match explanation.verdict {
         Verdict::Inconclusive => true,
@@ -121,7 +122,7 @@ pub(crate) fn exit(explanation: &Explanation) -> Exit {
     if unknown { Exit::Inconclusive } else { Exit::Fine }
 }
 
-/// Runs the verb.
+/// Does what the command line says.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let sides = match arguments.sources.gather(false, arguments.json) {
         Ok(sides) => sides,

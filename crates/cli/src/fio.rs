@@ -19,27 +19,27 @@ use crate::run;
 
 const HELP: &str = "iowhy fio [OPTIONS] [JOBFILE ..] [--name=JOB --OPTION=VALUE ..]
 
-Run fio jobs on the running kernel and report in fio's format. Job options are
+Runs fio's jobs on the running kernel, and reports as fio does. Options of jobs are
 those of fio: `iowhy fio --cmdhelp` lists them. Jobs on simulated kernels:
 `iowhy run JOBFILE --on sim:linux-6.18`.
 
   --output-format=F   normal, json or json+, comma between several [normal]
-  --output=FILE       file for the report
-  --parse-only        check the jobs and exit
+  --output=FILE       the report goes there
+  --parse-only        only check the jobs
   --showcmd[=FILE]    print the jobs as a command line
-  --section=NAME      section of the job file to run; repeatable
+  --section=NAME      only this section of the job file; may be repeated
   --readonly          refuse jobs that write
-  --allow-write=PATH  device or file that may be overwritten
-  --seed=N            random seed
-  --cmdhelp[=OPTION]  list job options
-  --enghelp           list I/O engines
-  --version           print the version
+  --allow-write=PATH  a device or file that may be written whatever it holds
+  --seed=N            other random numbers, the same in each run with the same N
+  --cmdhelp[=OPTION]  options of jobs
+  --enghelp           ways of making I/O
+  --version           the version
 
-Exit codes: 0 success, 1 a job had errors, 2 a usage or input error.
+Exit codes: 0 fine, 1 a job had errors, 2 a mistake in what was asked for.
 Example: iowhy fio --name=r --rw=randread --size=64m --runtime=5 --time_based
 ";
 
-/// The machine as seen by job files.
+/// The machine as job files see it.
 fn world<'a>(load: &'a dyn Fn(&str) -> Result<String, String>) -> World<'a> {
     let memory = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
         let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
@@ -55,7 +55,7 @@ fn world<'a>(load: &'a dyn Fn(&str) -> Result<String, String>) -> World<'a> {
     }
 }
 
-/// Runs the verb.
+/// Does what the command line says.
 pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
     let mut problems = Problems::default();
     let words = output::words(arguments, &mut problems);
@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
             Some(text) => Some(text),
             None => {
                 let name = name.clone().unwrap_or_default();
-                let problem = Problem::error(format!("unknown option `{name}`"));
+                let problem = Problem::error(format!("there is no option `{name}`"));
                 output::complain(&problem.near(&name, fio::options::names()).render());
                 return Ok(Exit::Usage);
             }
@@ -110,24 +110,24 @@ pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
     }
 }
 
-/// A word as quoted for a shell.
+/// A word as a shell takes it.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,+%@".contains(c);
     if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
-/// Options of the simulator only, or of fio only.
+/// What only the simulator, or only fio, has.
 fn check(settings: &Settings, problems: &mut Problems) {
     if let Some(on) = settings.on.as_ref().filter(|on| *on != "live") {
         let problem = Problem::error(format!("`iowhy fio` runs on the running kernel, not on `{on}`"));
         problems.push(problem.help(format!("iowhy run JOBFILE --on {on}, or iowhy run fio --name=.. --on {on}")));
     }
     if settings.disk.is_some() {
-        let problem = Problem::error("`--disk` is for simulated runs; a real run uses the disk below the files");
+        let problem = Problem::error("`--disk` is for simulated runs: here the disk is the one below the files");
         problems.push(problem.help("filename=, directory="));
     }
     if settings.formats.contains(&Format::Terse) {
-        let problem = Problem::error("the terse format is not supported");
+        let problem = Problem::error("the terse format is not written");
         problems.push(problem.help("--output-format=json"));
     }
 }
@@ -178,7 +178,7 @@ fn measure(jobs: &LiveJobs, settings: &Settings) -> anyhow::Result<Exit> {
     Ok(if failed { Exit::Failed } else { Exit::Fine })
 }
 
-/// Prints the report in every requested format.
+/// Prints the report in every shape that was asked for.
 fn report(mut text: String, results: &Results<'_>, settings: &Settings, out: Option<Output>) -> anyhow::Result<()> {
     for format in &settings.formats {
         match format {

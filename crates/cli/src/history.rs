@@ -10,33 +10,37 @@ use iowhy_text::diagnose::{Problem, Problems};
 
 use crate::output::{self, Exit};
 
+/// What it is told.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Metric; repeatable [default: the headlines of runs, or all of a file]
+    /// A metric, several times for several; the headlines of runs, or all of a
+    /// file, unless some are named
     #[arg(long = "metric", value_name = "NAME")]
     metrics: Vec<String>,
-    /// Label of the runs
+    /// Only runs with this label
     #[arg(long, conflicts_with = "samples")]
     label: Option<String>,
-    /// Store directory
+    /// The store's directory
     #[arg(long, value_name = "DIR", conflicts_with = "samples")]
     store: Option<PathBuf>,
-    /// File with numbers instead of runs: one per line, or CSV with a header line
+    /// Numbers from a file instead of runs: one a line, or a table with commas
+    /// and a first line of names
     #[arg(long, value_name = "FILE")]
     samples: Option<PathBuf>,
-    /// Search method [default: e-divisive up to 1,000 runs, fast above]
+    /// How changes are looked for; e-divisive up to 1,000 runs, fast above,
+    /// unless one is named
     #[arg(long, value_parser = PossibleValuesParser::new(words()).map(|word| search(&word)))]
     method: Option<Search>,
     /// Largest share of stable series with a change
     #[arg(long, default_value = "0.01", value_parser = alpha)]
     alpha: f64,
-    /// Smallest change that matters
+    /// Least change that matters
     #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = percent)]
     min_change: f64,
-    /// Minimum runs between changes: a single run is not a change
+    /// Least runs between changes: one run alone is no change
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     min_segment: u32,
-    /// Print one JSON object
+    /// One JSON object instead of text
     #[arg(long)]
     json: bool,
 }
@@ -52,16 +56,16 @@ fn search(word: &str) -> Search {
 fn alpha(text: &str) -> Result<f64, String> {
     let alpha: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     // Smaller ones are beyond what random orders can show.
-    if (0.0002..=0.5).contains(&alpha) { Ok(alpha) } else { Err("expected a number between 0.0002 and 0.5".to_owned()) }
+    if (0.0002..=0.5).contains(&alpha) { Ok(alpha) } else { Err("it must lie between 0.0002 and 0.5".to_owned()) }
 }
 
 fn percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).trim_end();
-    let percent: f64 = number.parse().map_err(|_| "expected a percentage".to_owned())?;
+    let percent: f64 = number.parse().map_err(|_| "not a number of percent".to_owned())?;
     if (0.0..=1e6).contains(&percent) { Ok(percent) } else { Err("it must not be negative".to_owned()) }
 }
 
-/// Runs the verb.
+/// Does what the command line says.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let mut problems = Problems::default();
     let series = match &arguments.samples {
@@ -105,7 +109,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
 fn stored(arguments: &Arguments, problems: &mut Problems) -> anyhow::Result<Vec<Series>> {
     let variable = |name: &str| std::env::var(name).ok();
     let Some(directory) = store::directory(arguments.store.as_deref(), &variable) else {
-        problems.push(Problem::error("the store's directory is unknown").help("--store DIR"));
+        problems.push(Problem::error("nobody knows where the store is").help("--store DIR"));
         return Ok(Vec::new());
     };
     let store = Store::open_existing(&directory)?;

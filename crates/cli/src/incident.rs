@@ -18,25 +18,25 @@ pub(crate) struct Arguments {
     /// list, all, or the name of an incident
     #[arg(value_name = "list|ID|all", default_value = "list")]
     which: String,
-    /// Print one JSON object
+    /// One JSON object
     #[arg(long)]
     json: bool,
-    /// Runs per row [default: from its scenario]
+    /// Runs per row [default: as its scenario says]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: Option<u32>,
-    /// Worker threads; results do not depend on them [default: CPUs]
+    /// Worker threads; they change no result [default: CPUs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
-    /// Test the running kernel, too (as root; minutes)
+    /// What the running kernel shows as well (as root; minutes)
     #[arg(long)]
     live: bool,
-    /// Short form of --live, some seconds per incident
+    /// With --live: the short form, some seconds each
     #[arg(long, requires = "live")]
     quick: bool,
-    /// HTML report to write, too: the broken row against the good one
+    /// Write a report, too: the broken row against the good one
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Overwrite a file that iowhy did not create
+    /// Write it over a file that iowhy did not make
     #[arg(long, requires = "report")]
     force: bool,
 }
@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let known = incident::list()?;
     if arguments.report.is_some() && matches!(arguments.which.as_str(), "list" | "all") {
-        let problem = Problem::error(format!("a report takes one incident, not `{}`", arguments.which));
+        let problem = Problem::error(format!("a report is of one incident, and not of `{}`", arguments.which));
         output::complain(&problem.help("iowhy incident ID --report FILE.html").render());
         return Ok(Exit::Usage);
     }
@@ -114,7 +114,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     Ok(if results.iter().all(IncidentResult::all_required_held) && !cut_short { Exit::Fine } else { Exit::Failed })
 }
 
-/// Tests the running kernel for each of them; a signal ends it.
+/// Asks the running kernel about each of them; a signal ends it.
 fn run_live(results: &[IncidentResult], arguments: &Arguments) -> Vec<Option<LiveResult>> {
     crate::doctor::tidy();
     let how = if arguments.quick { live::How::quick() } else { live::How::default() };
@@ -137,7 +137,7 @@ fn run_live(results: &[IncidentResult], arguments: &Arguments) -> Vec<Option<Liv
     lives
 }
 
-/// A progress bar appears on a terminal only; JSON output has none.
+/// A bar shows itself on a terminal only; JSON is for programs, which need none.
 fn bar(name: &str, json: bool) -> ProgressBar {
     let target = if json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
     let bar = ProgressBar::with_draw_target(None, target);

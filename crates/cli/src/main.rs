@@ -1,4 +1,4 @@
-//! The `iowhy` command: reads the command line, shows progress, prints the results of the laboratory.
+//! The `iowhy` command: reads the command line, shows progress, prints what the laboratory returns.
 
 mod bisect;
 mod calibrate;
@@ -26,23 +26,23 @@ use clap::{Parser, Subcommand};
 
 use output::Exit;
 
-/// Explain why storage I/O got slower.
+/// Tells why storage I/O got slower.
 #[derive(Parser)]
 #[command(name = "iowhy", version, arg_required_else_help = true)]
-#[command(about = "Explain why storage I/O got slower: run a workload through models of the Linux\n\
-    I/O path, kernels 2.4 to 6.18, and count the work of every layer.")]
-#[command(after_help = "Exit codes: 0 success, 1 a regression or a failed check, 2 a usage or input\n    \
-    error, 3 not enough evidence, 4 done but not cleaned up, 5 a machine\n    \
-    failure (disk full, I/O error), 129, 130 or 143 ended by a signal.\n\
-    --allow-write PATH lets any verb overwrite a PATH that iowhy did not create.\n\
+#[command(about = "Tells why storage I/O got slower: runs a workload through models of the Linux\n\
+    I/O path, kernels 2.4 to 6.18, and says what every layer did.")]
+#[command(after_help = "Exit codes: 0 fine, 1 a regression or a failed check, 2 a mistake in what was\n    \
+    asked for, 3 not enough evidence, 4 done but not cleaned up, 5 the machine\n    \
+    failed (disk full, I/O error), 129, 130 or 143 ended by a signal.\n\
+    --allow-write PATH lets any verb write over what iowhy did not make.\n\
     Start with: iowhy incident 2004-random-read-split")]
 struct Arguments {
     #[command(subcommand)]
     verb: Verb,
-    /// Exit codes for `git bisect run`: 1 bad, 125 cannot tell, 128 a usage error
+    /// Exit as `git bisect run` wants it: 1 bad, 125 cannot tell, 128 a mistake
     #[arg(long, global = true, hide = true)]
     bisect_exit: bool,
-    /// PATH or folder that may be overwritten, whatever its contents
+    /// Write to PATH, or in it, whatever is there
     #[arg(long, global = true, hide = true, value_name = "PATH")]
     allow_write: Vec<std::path::PathBuf>,
 }
@@ -53,50 +53,50 @@ enum Verb {
     Incident(incident::Arguments),
     /// List kernels, patches, policies and devices; sources and tunables
     Models(models::Arguments),
-    /// Run sysbench's file test; see `iowhy sysbench fileio help`
+    /// sysbench's file test; its own help: `iowhy sysbench fileio help`
     #[command(disable_help_flag = true)]
     Sysbench {
-        /// sysbench options and commands
+        /// Options and commands as sysbench takes them
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
-    /// Run fio job files or built-in jobs; see `iowhy run --help`
+    /// Run fio job files or built-in jobs; their help: `iowhy run --help`
     #[command(disable_help_flag = true)]
     Run {
         /// Jobs and options
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
-    /// Run fio jobs on the running kernel; see `iowhy fio --help`
+    /// fio's jobs on the running kernel; its own help: `iowhy fio --help`
     #[command(disable_help_flag = true, disable_version_flag = true)]
     Fio {
-        /// fio job files and options
+        /// Job files and options as fio takes them
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
-    /// Compare two sets of runs: regression, improvement, same, or cannot tell
+    /// Two sets of runs: regression, improvement, same, or cannot tell
     Compare(compare::Arguments),
-    /// Explain why one set of runs is slower than another
+    /// Why one set of runs is slower than another
     Explain(explain::Arguments),
-    /// Write the explanation as one HTML page
+    /// The same with every picture, as one HTML file
     Report(report::Arguments),
-    /// Find the change that made a job slow, between two kernels or commits
+    /// Which change made it slow: between two kernels, or among commits
     Bisect(bisect::Arguments),
-    /// Fail when runs are worse than a baseline (gate for CI)
+    /// Gate: fail when runs are worse than a baseline
     Check(check::Arguments),
-    /// Find change points of metrics over the runs in the store
+    /// Where metrics changed over the runs in the store
     History(history::Arguments),
-    /// Measure this machine's false-alarm rate
+    /// This machine's own false alarms, from runs of one configuration
     Calibrate(calibrate::Arguments),
-    /// List, show, tag, merge, check and export stored runs
+    /// Runs that were kept: list, show, tag, merge, export
     Store(store::Arguments),
-    /// Create, set, crash and remove modelled disks under the running kernel
+    /// Modelled disks under the running kernel: create, set, crash, remove
     Disk(disk::Arguments),
-    /// Check capabilities, noise and leftovers
+    /// What this machine allows, what disturbs, what earlier runs left
     Doctor(doctor::Arguments),
-    /// Record, convert and count traces of the running kernel
+    /// What every layer of the running kernel did: record, convert, count
     Trace(trace::Arguments),
-    /// Check the models against recorded vectors or the running kernel
+    /// The models against recorded vectors, or against the running kernel
     Conform(conform::Arguments),
 }
 
@@ -104,7 +104,7 @@ fn main() -> ExitCode {
     if iowhy_live::guest::is_init() {
         iowhy_live::guest::init();
     }
-    // A usage error must not look like a bad commit. If parsing fails, only the presence of the words is known.
+    // A mistake must not look like a bad commit; where the words cannot be read it is only seen that they are there.
     let words: Vec<OsString> = std::env::args_os().skip(1).take_while(|word| word != "--").collect();
     let has = |wanted: &str| words.iter().any(|word| word == wanted);
     let bisection = has("--bisect-exit") || words.first().is_some_and(|verb| verb == "bisect") && has("--git");

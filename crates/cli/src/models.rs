@@ -8,12 +8,12 @@ use crate::output::{self, Exit};
 /// Options of `iowhy models`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Kind to list with sources and tunables (`iowhy models` names the kinds)
+    /// One kind, with sources and tunables (`iowhy models` names them)
     kind: Option<String>,
-    /// Print one JSON object
+    /// One JSON object
     #[arg(long, conflicts_with = "markdown")]
     json: bool,
-    /// Print the page docs/MODELS.md; for the kind `rule`, docs/RULES.md
+    /// The page docs/MODELS.md; of the kind `rule`, docs/RULES.md
     #[arg(long)]
     markdown: bool,
 }

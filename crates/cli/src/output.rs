@@ -1,5 +1,5 @@
-//! Input and output of a verb: its arguments, standard output and standard error, without panics when a reader stops
-//! early.
+//! What a verb is given and gives: the words behind it, standard output and standard error, without panics: whoever
+//! reads may stop at any time.
 
 use std::ffi::OsString;
 use std::io::{ErrorKind, IsTerminal, Write};
@@ -11,7 +11,7 @@ use iowhy_live::guard::{Output, OutputError};
 use iowhy_text::diagnose::{Problem, Problems};
 use serde_json::Value;
 
-/// The arguments of a verb that parses them itself. An argument that is not UTF-8 is a problem.
+/// The words behind a verb that reads them itself. What is not UTF-8 is a problem.
 pub(crate) fn words(arguments: &[OsString], problems: &mut Problems) -> Vec<String> {
     let mut words = Vec::new();
     for argument in arguments {
@@ -26,23 +26,23 @@ pub(crate) fn words(arguments: &[OsString], problems: &mut Problems) -> Vec<Stri
 /// How a command ended.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// Success.
+    /// As it should.
     Fine,
     /// A check failed.
     Failed,
-    /// A usage or input error.
+    /// What was asked for makes no sense, or could not be read.
     Usage,
-    /// Not enough evidence to decide.
+    /// There is not enough evidence to say.
     Inconclusive,
-    /// Done and stored, but some clean-up failed.
+    /// Done and kept, but something could not be cleaned up.
     Unclean,
-    /// The machine failed: a full disk, an I/O error, a denied facility.
+    /// The machine failed: a full disk, an I/O error, something it denies.
     Machine,
     /// A signal ended it: 128 and its number.
     Signal(u8),
     /// For `git bisect run`: this commit cannot be tested.
     Skip,
-    /// For `git bisect run`: the bisection cannot continue.
+    /// For `git bisect run`: the bisection makes no sense.
     Abort,
 }
 
@@ -62,7 +62,7 @@ impl Exit {
         })
     }
 
-    /// The exit code for `git bisect run`, where 1 to 124 mark a commit as bad.
+    /// The same for `git bisect run`, to which 1 to 124 say that a commit is bad.
     pub(crate) fn for_bisection(self) -> Exit {
         match self {
             Exit::Usage | Exit::Machine | Exit::Signal(_) => Exit::Abort,
@@ -72,7 +72,7 @@ impl Exit {
         }
     }
 
-    /// The exit code for an error: a machine failure, or a usage error.
+    /// Of a command that an error ended: the machine's, or a mistake in what was asked.
     pub(crate) fn of_error(error: &anyhow::Error) -> Exit {
         let error = error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>());
         let machine = error.is_some_and(|error| match error.kind() {
@@ -89,7 +89,7 @@ impl Exit {
         if machine { Exit::Machine } else { Exit::Usage }
     }
 
-    /// The exit code after a signal, and after incomplete clean-up.
+    /// What it is after a signal, and with things that could not be cleaned up.
     pub(crate) fn with(self, signal: Option<u8>, unclean: bool) -> Exit {
         match (self, signal) {
             (Exit::Failed | Exit::Usage | Exit::Machine, Some(code)) => Exit::Signal(code),
@@ -99,7 +99,7 @@ impl Exit {
     }
 }
 
-/// Begins an output file of a verb. A file that may not be written is a usage error, and the command ends there.
+/// Begins a file for what a verb yields. One that may not be written is a mistake, and the command ends there.
 pub(crate) fn begin(path: &Path, force: bool) -> anyhow::Result<Result<Output, Exit>> {
     match Output::create(path, force) {
         Ok(out) => Ok(Ok(out)),
@@ -111,12 +111,12 @@ pub(crate) fn begin(path: &Path, force: bool) -> anyhow::Result<Result<Output, E
     }
 }
 
-/// Prints `text`. A closed pipe is not a failure.
+/// Prints `text`. A reader that has gone away has seen enough: that is no failure.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     print_bytes(text.as_bytes())
 }
 
-/// Prints bytes that need not be text.
+/// The same with bytes that need not be text.
 pub(crate) fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
@@ -130,12 +130,12 @@ pub(crate) fn print_json(value: &Value) -> anyhow::Result<()> {
     print(&format!("{value:#}\n"))
 }
 
-/// Prints `text` to standard error. A closed standard error is ignored.
+/// Prints `text` to standard error. If nobody listens there is nobody to tell.
 pub(crate) fn complain(text: &str) {
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 
-/// The codes for bold words on a terminal, empty elsewhere.
+/// What makes words bold on a terminal, and leaves them alone elsewhere.
 pub(crate) fn bold() -> fn(&str) -> String {
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     if std::io::stdout().is_terminal() && !plain { |text| format!("\x1b[1m{text}\x1b[0m") } else { str::to_owned }

@@ -1,4 +1,4 @@
-//! `iowhy report`: the explanation of two sets of runs as one HTML page, in a file or from a server.
+//! `iowhy report`: the explanation of two sets of runs with every picture, as one HTML file, or from a server.
 
 mod serve;
 
@@ -14,29 +14,30 @@ use iowhy_why::Explanation;
 use crate::explain::{self, Sources};
 use crate::output::{self, Exit};
 
+/// What it is told.
 #[derive(clap::Args)]
-#[command(about = "Write the explanation as one HTML page")]
-#[command(after_help = "The file needs no network and no other file. A and B are as for `iowhy explain`.\n\n  iowhy \
+#[command(about = "The same with every picture, as one HTML file")]
+#[command(after_help = "The file needs no network and no other file. A and B are as in `iowhy explain`.\n\n  iowhy \
     report before after -o why.html\n  iowhy report 2012-plugged-readahead --prove -o why.html\n  iowhy report --serve \
-    --store DIR\n\nWith --serve no file is written: the first line is the address of a page for a\nbrowser on this \
-    machine that selects runs of the store (made with --trace).\n\nExit codes: 0 written, 2 a usage or input error, 3 \
-    cannot tell (the page is\nwritten).")]
+    --store DIR\n\nWith --serve nothing is written: the first line is the address of the page, for\na browser on this \
+    machine, in which runs of the store (kept with --trace) are\nchosen.\n\nExit codes: 0 written, 2 a mistake in what \
+    was asked for, 3 cannot tell (it is\nwritten all the same).")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     sources: Sources,
-    /// Output file, - for standard output
+    /// The file, - for standard output
     #[arg(short, long = "out", value_name = "FILE", required_unless_present_any = ["json", "serve"])]
     output: Option<PathBuf>,
-    /// Serve the page for the store, on this machine only
+    /// Serve the page over the store, on this machine only
     #[arg(long, conflicts_with_all = ["what", "job", "disk", "runs", "prove", "output", "force"])]
     serve: bool,
-    /// Port to listen on [default: any free one]
+    /// The port to listen on [default: any that is free]
     #[arg(long, value_name = "N", requires = "serve", conflicts_with_all = ["what", "output"])]
     port: Option<u16>,
-    /// Overwrite a file that iowhy did not create
+    /// Write over a file that iowhy did not make
     #[arg(long)]
     force: bool,
-    /// Print the data as one JSON object; with --serve the address
+    /// The data as one JSON object; with --serve the address
     #[arg(long)]
     json: bool,
 }
@@ -51,19 +52,19 @@ pub(crate) fn of(sources: &Sources, quiet: bool) -> Result<(Report, Explanation)
     Ok((report::make(&sides, &explanation, history)?, explanation))
 }
 
-/// Begins the file of a report before the work begins; `None` for standard output.
+/// Begins the file of a report, before the work begins; nothing for standard output.
 pub(crate) fn begin(path: Option<&Path>, force: bool) -> anyhow::Result<Result<Option<Output>, Exit>> {
     let path = path.filter(|path| *path != Path::new("-"));
     Ok(path.map(|path| output::begin(path, force)).transpose()?.transpose())
 }
 
-/// Writes the report.
+/// Writes it.
 pub(crate) fn write(mut out: Output, report: &Report) -> anyhow::Result<()> {
     out.write_all(report.html.as_bytes()).context("cannot write the report")?;
     Ok(out.finish()?)
 }
 
-/// Runs the verb.
+/// Does what the command line says.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     if arguments.serve {
         serve::run(&arguments.sources, arguments.port.unwrap_or(0), arguments.json)?;

@@ -23,22 +23,22 @@ pub(crate) fn load(name: &str) -> Result<String, String> {
     text.map_err(|error| error.to_string())
 }
 
-/// The store for the runs. Without an explicit request for a store, runs are worth making without one.
+/// The store that runs are kept in. Where nobody asked for one in so many words, runs are worth making without.
 fn open(keep: &Keep) -> anyhow::Result<Option<Store>> {
     match Store::open(&keep.directory) {
         Ok(store) => Ok(Some(store)),
         Err(error) if keep.asked => Err(error.into()),
         Err(error) => {
-            output::complain(&Problem::warning(format!("these runs are not stored: {error}")).render());
+            output::complain(&Problem::warning(format!("these runs are not kept: {error}")).render());
             Ok(None)
         }
     }
 }
 
-/// The request, the runs and the warnings; or the exit of a command without runs.
+/// What was asked for and done, and what there is to be said of it; or how the command ends without any runs.
 type Done = Result<(Box<RunRequest>, Executed, Problems), Exit>;
 
-/// Makes the runs of the command line.
+/// Makes the runs that the command line asks for.
 fn make(arguments: &[OsString]) -> anyhow::Result<Done> {
     let mut problems = Problems::default();
     let mut words = output::words(arguments, &mut problems);
@@ -88,7 +88,7 @@ fn make(arguments: &[OsString]) -> anyhow::Result<Done> {
         return Ok(Err(if of_guests { Exit::Inconclusive } else { Exit::Usage }));
     }
     if let Some(error) = &executed.unrecorded {
-        let text = format!("a run could not be stored; stopped there: {error}");
+        let text = format!("a run could not be kept, and no more were made: {error}");
         output::complain(&Problem::error(text).render());
     }
     // What is so of one guest is so of the others.
@@ -108,12 +108,12 @@ fn make(arguments: &[OsString]) -> anyhow::Result<Done> {
     Ok(Ok((request, executed, problems)))
 }
 
-/// Whether a guest failed, rather than the request: then nothing is known.
+/// Whether a guest failed, and not what was asked for: then nothing is known.
 fn of_a_guest(refusal: &Refusal) -> bool {
     matches!(refusal, Refusal::Guest(error) if error.is_of_the_guest())
 }
 
-/// Whether any run had a failure.
+/// Whether something went wrong with the runs.
 fn failed(executed: &Executed) -> bool {
     let live = |finished: &run::Finished| match &finished.made {
         Made::Live(live) => live.failed(),
@@ -128,15 +128,15 @@ fn failed(executed: &Executed) -> bool {
 
 /// Runs that are in the store now.
 pub(crate) struct Recorded {
-    /// Their ids, in the order of the runs.
+    /// Their ids, in the order in which they were made.
     pub(crate) ids: Vec<String>,
-    /// Number of places.
+    /// At how many places.
     pub(crate) places: usize,
-    /// Whether any of them had a failure.
+    /// Something went wrong with them.
     pub(crate) failed: bool,
 }
 
-/// Makes runs for another verb and prints nothing; or the exit of a command without runs.
+/// Makes runs for another verb, and prints nothing of them; or how the command ends without any.
 pub(crate) fn record(arguments: &[OsString]) -> anyhow::Result<Result<Recorded, Exit>> {
     Ok(make(arguments)?.map(|(request, executed, _)| Recorded {
         ids: executed.runs.iter().filter_map(|run| run.id.as_ref().map(ToString::to_string)).collect(),
@@ -145,7 +145,7 @@ pub(crate) fn record(arguments: &[OsString]) -> anyhow::Result<Result<Recorded, 
     }))
 }
 
-/// Runs the verb.
+/// Does what the command line says.
 pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
     let (request, executed, problems) = match make(arguments)? {
         Ok(done) => done,

@@ -8,77 +8,78 @@ use serde_json::Value;
 
 use crate::output::{self, Exit};
 
+/// What it is told.
 #[derive(clap::Args)]
-#[command(about = "List, show, tag, merge, check and export stored runs")]
+#[command(about = "Runs that were kept: list, show, tag, merge, check, export")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     action: Action,
-    /// Store directory [default: IOWHY_STORE, or iowhy in the user's data directory]
+    /// The store [default: IOWHY_STORE, or iowhy in the user's data directory]
     #[arg(long, global = true, value_name = "DIR")]
     store: Option<PathBuf>,
-    /// Print one JSON object
+    /// One JSON object instead of text
     #[arg(long, global = true)]
     json: bool,
 }
 
-/// Actions on the store.
+/// What to do with the store.
 #[derive(Subcommand)]
 enum Action {
-    /// List runs by label and command, the oldest first
+    /// Runs by label and command, the oldest first
     List {
-        /// Label, tag or id; separate several with commas
+        /// Only those with this label, tag or id; several with commas
         what: Option<String>,
-        /// Number of latest runs to list
+        /// The latest so many runs
         #[arg(long, value_name = "N")]
         last: Option<u64>,
     },
-    /// Show every detail of runs
+    /// All that is known of runs
     Show {
-        /// Label, tag, id or its beginning; separate several with commas
+        /// A label, a tag, an id or its beginning; several with commas
         what: String,
     },
-    /// Give runs a tag, which stands for them from then on
+    /// Give runs a name of your own, which stands for them from then on
     Tag {
-        /// Label, tag, id or its beginning; separate several with commas
+        /// A label, a tag, an id or its beginning; several with commas
         what: String,
-        /// Tag
+        /// The tag
         tag: String,
-        /// Remove the tag instead
+        /// Take it away instead
         #[arg(long)]
         remove: bool,
     },
-    /// Import another store (idempotent)
+    /// Take in the runs of other stores; twice is as good as once
     Merge {
-        /// Store directories
+        /// Their directories
         #[arg(required = true, value_name = "DIR")]
         from: Vec<PathBuf>,
     },
-    /// Delete orphaned files; runs are kept
+    /// Remove files that belong to no run; never runs
     Gc {
-        /// List the files without deleting them
+        /// Only say which
         #[arg(long)]
         dry_run: bool,
     },
-    /// Check every row and file for damage
+    /// Look at every row and file for damage
     Check {
-        /// Move damaged data aside and keep the rest
+        /// Put aside what is damaged, and keep the rest
         #[arg(long)]
         repair: bool,
     },
     /// Write runs, metrics and samples as CSV or JSON files
     Export {
-        /// Label, tag, id or its beginning; separate several with commas [default: all]
+        /// A label, a tag, an id or its beginning; several with commas [default: all]
         what: Option<String>,
-        /// Output folder
+        /// Where to
         #[arg(long, value_name = "DIR")]
         to: PathBuf,
-        /// Output format
+        /// How
         #[arg(long, value_enum, default_value_t = Kind::Csv)]
         format: Kind,
     },
 }
 
-/// Output formats.
+/// Formats of files.
 #[derive(Copy, Clone, ValueEnum)]
 enum Kind {
     /// Comma-separated values
@@ -87,7 +88,7 @@ enum Kind {
     Json,
 }
 
-/// Runs the verb.
+/// Does what the command line says.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let variable = |name: &str| std::env::var(name).ok();
     let directory = store::directory(arguments.store.as_deref(), &variable).ok_or(StoreError::NoPlace)?;
@@ -110,8 +111,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// Runs the action and reports it as JSON or as text: only one of them is built, because a store may hold very many
-/// runs.
+/// Does it, and says what was done, as JSON or as text: only one of them is made, a store may hold very many runs.
 fn act(store: &Store, action: &Action, as_json: bool) -> anyhow::Result<()> {
     let say = |json: &dyn Fn() -> Value, text: &dyn Fn() -> String| {
         if as_json { output::print_json(&json()) } else { output::print(&text()) }
@@ -142,7 +142,7 @@ fn act(store: &Store, action: &Action, as_json: bool) -> anyhow::Result<()> {
             }
             say(&|| store::merged_json(store, &all), &|| store::merged_text(store, &all))?;
         }
-        Action::Check { .. } => anyhow::bail!("the store is checked before it is opened"),
+        Action::Check { .. } => anyhow::bail!("the store is looked at before it is opened"),
         Action::Gc { dry_run } => {
             let swept = store.gc(*dry_run)?;
             say(&|| store::swept_json(store, &swept), &|| store::swept_text(&swept))?;

@@ -20,79 +20,80 @@ use serde_json::{Value, json};
 
 use crate::output::{self, Exit};
 
+/// What it is told.
 #[derive(clap::Args)]
-#[command(about = "Record, convert and count traces of the running kernel")]
+#[command(about = "What every layer of the running kernel did: record, convert, count")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     action: Action,
-    /// Print one JSON object
+    /// One JSON object instead of text
     #[arg(long, global = true)]
     json: bool,
 }
 
-/// Actions on traces.
+/// What to do with traces.
 #[derive(Subcommand)]
 enum Action {
     /// Trace a command, processes or the whole machine; needs root
     Record {
-        /// Events to record: requests; all layers; lookups, tasks and journals, too
+        /// How much: requests; all layers; lookups, tasks and journals, too
         #[arg(long, value_enum, default_value_t = HowMuch::Layers)]
         level: HowMuch,
-        /// Duration, for example 5s or 500ms [default: until it ends, or ^C]
+        /// For so long, such as 5s or 500ms [default: until it ends, or ^C]
         #[arg(long = "for", value_name = "TIME", value_parser = duration)]
         length: Option<Duration>,
-        /// Process to trace, with its threads and children; repeatable
+        /// This process, its threads and what it starts; may be repeated
         #[arg(long, value_name = "PID")]
         pid: Vec<u32>,
-        /// File whose pages are traced; repeatable
+        /// Pages of this file only; may be repeated
         #[arg(long, value_name = "FILE")]
         file: Vec<PathBuf>,
-        /// Block device to trace, with its partitions; repeatable
+        /// This block device only, with its partitions; may be repeated
         #[arg(long, value_name = "DEVICE")]
         device: Vec<PathBuf>,
-        /// Ring buffer per CPU, KiB [default: 8192]
+        /// Ring buffer of each CPU, KiB [default: 8192]
         #[arg(long, value_name = "KIB", value_parser = clap::value_parser!(u32).range(4..=1 << 20))]
         buffer: Option<u32>,
-        /// Output file; its extension selects the format
+        /// Where to; the end of the name says in which form
         #[arg(short, long, value_name = "OUT")]
         output: PathBuf,
-        /// Command to trace, with its arguments
+        /// The command to trace, with its arguments
         #[arg(last = true, value_name = "COMMAND")]
         command: Vec<String>,
     },
-    /// Convert a trace of another program
+    /// Read a trace of another program and keep it
     Import {
-        /// Trace file in any supported format
+        /// The trace, in any form that is known
         #[arg(value_name = "TRACE")]
         from: PathBuf,
-        /// Output format [default: from the extension of OUT]
+        /// In which form [default: by the end of OUT]
         #[arg(long, value_name = "FORM")]
         to: Option<String>,
-        /// Output file [default: TRACE with the extension .parquet]
+        /// Where to [default: TRACE with the end .parquet]
         #[arg(short, long, value_name = "OUT")]
         output: Option<PathBuf>,
     },
-    /// Export a trace for other programs
+    /// Write a trace for other programs
     Export {
-        /// Trace file in any supported format
+        /// The trace, in any form that is known
         #[arg(value_name = "TRACE")]
         from: PathBuf,
-        /// Output format [default: from the extension of OUT]
+        /// In which form [default: by the end of OUT]
         #[arg(long, value_name = "FORM")]
         to: Option<String>,
-        /// Output file [default: standard output]
+        /// Where to [default: standard output]
         #[arg(short, long, value_name = "OUT")]
         output: Option<PathBuf>,
     },
-    /// Print phases, requests, windows and devices of a trace
+    /// Phases, requests, windows and devices of a trace
     Stat {
-        /// Trace file in any supported format
+        /// The trace, in any form that is known
         #[arg(value_name = "TRACE")]
         from: PathBuf,
-        /// Interval of per-device rows
+        /// Devices for each stretch of this length, too
         #[arg(long, value_name = "TIME", value_parser = duration)]
         interval: Option<Duration>,
-        /// Workload process [default: all that make calls]
+        /// The workload [default: all that make calls]
         #[arg(long, value_name = "PID")]
         pid: Vec<u32>,
     },
@@ -105,7 +106,7 @@ enum HowMuch {
     Light,
     /// Calls, pages, read-ahead, bios and requests
     Layers,
-    /// All layers, with lookups, faults, tasks, io_uring, writeback, journals
+    /// And lookups, faults, tasks, io_uring, writeback, journals
     Full,
 }
 
@@ -119,7 +120,7 @@ impl From<HowMuch> for Level {
     }
 }
 
-/// A time, for example `5s`, `500ms`, `2m`; seconds without a unit.
+/// A time such as `5s`, `500ms`, `2m`; seconds without a unit.
 fn duration(word: &str) -> Result<Duration, String> {
     let unit = word.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(word.len());
     let (number, unit) = word.split_at(unit);
@@ -129,14 +130,14 @@ fn duration(word: &str) -> Result<Duration, String> {
         "us" => 1e-6,
         "m" | "min" => 60.0,
         "h" => 3600.0,
-        _ => return Err("expected a number with ms, s, m or h".to_owned()),
+        _ => return Err("a time is a number with ms, s, m or h behind it".to_owned()),
     };
-    let number: f64 = number.parse().map_err(|_| "expected a number first".to_owned())?;
+    let number: f64 = number.parse().map_err(|_| "a time begins with a number".to_owned())?;
     let time = Duration::try_from_secs_f64(number * seconds).map_err(|error| error.to_string())?;
-    if time.is_zero() { Err("expected more than zero".to_owned()) } else { Ok(time) }
+    if time.is_zero() { Err("it must be longer than nothing".to_owned()) } else { Ok(time) }
 }
 
-/// Runs the verb.
+/// Does what the command line says.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     match &arguments.action {
         Action::Record { level, length, pid, file, device, buffer, output, command } => {
@@ -176,27 +177,27 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     }
 }
 
-/// A partly readable trace is useful, but incomplete.
+/// A trace of which only a part could be read is worth something, but not all that was asked for.
 fn ending(problems: &Problems) -> Exit {
     if problems.any_error() { Exit::Failed } else { Exit::Fine }
 }
 
-/// The output format: as requested, or from the extension of the name.
+/// The form to write in: as it is called, or else as the name ends.
 fn form(name: Option<&str>, out: Option<&Path>) -> Result<&'static Format, Problem> {
     let known = || FORMATS.iter().map(|format| format.name);
     let named = match (name, out) {
         (Some(name), _) => trace::format::format(name).ok_or_else(|| {
-            Problem::error(format!("`{name}` is not a format that traces can be written in"))
+            Problem::error(format!("`{name}` is no form that traces are written in"))
                 .near(name, known().map(str::to_owned))
         }),
         (None, Some(out)) => trace::format_of_name(&out.to_string_lossy())
-            .ok_or_else(|| Problem::error(format!("unknown output format of `{}`", out.display()))),
-        (None, None) => Err(Problem::error("neither an output format nor an output file is given")),
+            .ok_or_else(|| Problem::error(format!("the end of `{}` says no form to write in", out.display()))),
+        (None, None) => Err(Problem::error("neither a form nor a file to write is named")),
     };
     named.map_err(|problem| problem.help(format!("--to {}", known().collect::<Vec<_>>().join("|"))))
 }
 
-/// The destination of a trace. A file that may not be written is refused when this is created, before there is a trace.
+/// Where a trace goes. What may not be written is refused when this is made, before there is a trace.
 enum Sink<'a> {
     Stdout,
     File(Output),
@@ -231,7 +232,7 @@ fn write(trace: &Trace, format: &Format, sink: Sink<'_>) -> anyhow::Result<()> {
             let left_out = write_files(trace, &prefix, &mut |path, bytes| Ok(Output::write(path, bytes, false)?))
                 .with_context(failed)?;
             if left_out > 0 {
-                let text = format!("{left_out} records cannot be expressed in {} and were omitted", format.name);
+                let text = format!("{left_out} records have no form in {} and were left out", format.name);
                 output::complain(&Problem::warning(text).render());
             }
             Ok(())
@@ -244,22 +245,22 @@ fn write(trace: &Trace, format: &Format, sink: Sink<'_>) -> anyhow::Result<()> {
     }
 }
 
-/// Checks that the written trace can be read back and has the same length.
+/// Looks whether what was written can be read again, and is as long.
 fn read_back(trace: &Trace, out: &Path) -> anyhow::Result<()> {
     let mut problems = Problems::default();
     let again = trace::load(out, &mut problems).map(|again| again.records.len());
     anyhow::ensure!(
         again == Some(trace.records.len()),
-        "`{}` cannot be read back: {}",
+        "`{}` cannot be read again: {}",
         out.display(),
         problems.render()
     );
     Ok(())
 }
 
-/// Saves a trace that could not be written to its destination in the folder of the store; returns its path.
+/// Keeps a trace that could not be written where it should go, in the folder of the store; its place.
 fn rescue(trace: &Trace) -> anyhow::Result<PathBuf> {
-    let folder = store::directory(None, &|name| std::env::var(name).ok()).context("no directory for a store")?;
+    let folder = store::directory(None, &|name| std::env::var(name).ok()).context("there is no place for a store")?;
     let folder = folder.join("rescued");
     std::fs::create_dir_all(&folder)?;
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
@@ -270,7 +271,7 @@ fn rescue(trace: &Trace) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// The messages about a written trace.
+/// What there is to be said of a trace that was written.
 fn written(action: &str, trace: &Trace, format: &Format, out: Option<&Path>) -> Value {
     json!({
         "schema": "iowhy.trace/1",
@@ -338,7 +339,7 @@ fn convert(action: &str, from: &Path, to: Option<&str>, out: Option<&Path>, json
         std::fs::canonicalize(out).is_ok_and(|out| std::fs::canonicalize(from).is_ok_and(|from| from == out))
     };
     if out.is_some_and(same) {
-        problems.push(Problem::error(format!("`{}` is both input and output", from.display())).help("-o OUT"));
+        problems.push(Problem::error(format!("`{}` would be overwritten by itself", from.display())).help("-o OUT"));
     }
     if json && out.is_none() {
         problems.push(Problem::error("standard output cannot be both the trace and `--json`").help("-o OUT"));

@@ -1,4 +1,4 @@
-//! `iowhy report --serve`: the page for the store, for the user who started it.
+//! `iowhy report --serve`: the page over the store, for whoever has started it.
 //!
 //! ```text
 //! GET /?token=T               the page
@@ -6,14 +6,14 @@
 //! GET /api/report?a=ID&b=ID   iowhy.report/1 of two sets; without b of the modes of one
 //! GET /api/live               {run: null} or {run: {label, done, total, text}}
 //! ```
-//! It listens on 127.0.0.1 only, which other users of the machine, and pages of other sites in this browser, can reach.
-//! So every request must carry the token printed at the start: the page in its query, where a browser can pass it,
-//! and the others in `X-Iowhy-Token`, which other sites cannot send. It must also name this server as its host, which
-//! defeats a foreign name bound to 127.0.0.1 later ("DNS rebinding"). A request may name labels of the store, never
-//! files or places.
+//! It listens on 127.0.0.1 only. Other users of the machine, and pages of other sites in the same browser, reach that
+//! as well. So every request has to bring the token that is printed at the start: the page in its query, where a
+//! browser can be given it, and the others in `X-Iowhy-Token`, which other sites cannot send. And it has to name this
+//! server as its host, so that a name of somebody else's that is bound to 127.0.0.1 later ("DNS rebinding") is of no
+//! use. What a request may name are labels of the store, never files or places.
 //!
-//! Reports are made one at a time, on a thread of their own. Known limit: a local program that holds a thousand idle
-//! connections open blocks all others.
+//! Reports are made one at a time, beside the loop that answers. Known limit: a local program that keeps a thousand
+//! connections open without asking anything keeps others out.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -41,9 +41,9 @@ use crate::report;
 
 /// Bytes of randomness in the token.
 const TOKEN_BYTES: usize = 32;
-/// The header that carries the token.
+/// Where requests of the page have it.
 const TOKEN_HEADER: &str = "x-iowhy-token";
-/// Headers of every answer, in addition to the page's policy.
+/// What every answer has, besides the page's policy.
 const HEADERS: [(HeaderName, &str); 4] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::REFERRER_POLICY, "no-referrer"),
@@ -54,19 +54,19 @@ const HEADERS: [(HeaderName, &str); 4] = [
 struct Server {
     directory: PathBuf,
     token: String,
-    /// The token as printed.
+    /// What it is called by those it is meant for.
     hosts: Vec<String>,
     page: String,
     policy: HeaderValue,
-    /// Held while a report is made.
+    /// Held by who makes a report.
     turn: Arc<Mutex<()>>,
 }
 
-/// The reason for a refusal, and its message.
+/// Why there is no answer, and in which words.
 type Refused = (StatusCode, String);
 
 impl Server {
-    /// The reason to reject a request.
+    /// Why a request is not looked at any further.
     fn refusal(&self, uri: &Uri, headers: &HeaderMap) -> Option<StatusCode> {
         let mut hosts = headers.get_all(header::HOST).iter();
         let host = hosts.next().filter(|host| self.hosts.iter().any(|known| known.as_bytes() == host.as_bytes()));
@@ -85,7 +85,7 @@ impl Server {
     }
 }
 
-/// Keys and values of a query; `None` if an escape is invalid, or yields invalid UTF-8.
+/// Keys and values of a query; nothing if an escape is none, or gives what is not UTF-8.
 fn pairs(query: &str) -> Option<Vec<(String, String)>> {
     let pair = |pair: &str| {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -107,7 +107,7 @@ fn unescape(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Checks every request first, and adds the headers to every answer.
+/// Looks at every request first, and gives every answer its headers.
 async fn guard(State(server): State<Arc<Server>>, request: Request, next: Next) -> Response {
     let mut response = match server.refusal(request.uri(), request.headers()) {
         None => next.run(request).await,
@@ -122,7 +122,7 @@ async fn guard(State(server): State<Arc<Server>>, request: Request, next: Next) 
     response
 }
 
-/// Answers from another thread: the loop must keep listening.
+/// Answers with what is found on another thread: the one of the loop has to go on listening.
 async fn beside(work: impl FnOnce() -> Result<Value, Refused> + Send + 'static) -> Response {
     let found = tokio::task::spawn_blocking(|| work().map(|value| value.to_string())).await;
     match found {
@@ -133,7 +133,7 @@ async fn beside(work: impl FnOnce() -> Result<Value, Refused> + Send + 'static) 
     }
 }
 
-/// An error of the store.
+/// Something is wrong with the store.
 fn failed(error: impl std::fmt::Display) -> Refused {
     (StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
 }
@@ -176,22 +176,22 @@ async fn compared(State(server): State<Arc<Server>>, RawQuery(query): RawQuery) 
     .await
 }
 
-/// The data of the report for a query.
+/// The data of the report that a query asks for.
 fn made(directory: &Path, query: &str) -> Result<Value, Refused> {
     let wrong = |text: &str| (StatusCode::BAD_REQUEST, text.to_owned());
-    let mut pairs = pairs(query).ok_or_else(|| wrong("the query has an invalid escape"))?;
+    let mut pairs = pairs(query).ok_or_else(|| wrong("the query has an escape that is none"))?;
     let mut take = |key: &str| {
         let at = pairs.iter().position(|pair| pair.0 == key)?;
         Some(pairs.swap_remove(at).1).filter(|value| !value.is_empty())
     };
-    let a = take("a").ok_or_else(|| wrong("a report takes one set of runs, a, or two, a and b"))?;
+    let a = take("a").ok_or_else(|| wrong("a report is of one set of runs, a, or of two, a and b"))?;
     let names: Vec<String> = [Some(a), take("b")].into_iter().flatten().collect();
     let known = Store::open_existing(directory).and_then(|store| store.sets()).map_err(failed)?;
     for name in &names {
         let set = known.iter().find(|set| set.label == *name);
-        let set = set.ok_or_else(|| (StatusCode::NOT_FOUND, format!("the label `{name}` has no runs with events")))?;
+        let set = set.ok_or_else(|| (StatusCode::NOT_FOUND, format!("no runs with events have the label `{name}`")))?;
         if names.len() == 1 && set.runs < 2 {
-            return Err(wrong("a single run cannot be compared: add b"));
+            return Err(wrong("a single run has nothing to be set against: ask for b as well"));
         }
     }
     let (report, _) =
@@ -231,7 +231,7 @@ async fn serve(directory: PathBuf, port: u16, json: bool) -> anyhow::Result<()> 
         let schema = "iowhy.report.serve/1";
         output::print_json(&json!({ "schema": schema, "url": url, "token": token, "port": port }))?;
     } else {
-        output::print(&format!("{url}\nServing the runs of {}; press Ctrl-C to stop.\n", directory.display()))?;
+        output::print(&format!("{url}\nThe runs of {}; Ctrl-C ends it.\n", directory.display()))?;
     }
     let server = Arc::new(Server { directory, token, hosts, page, policy, turn: Arc::default() });
     let router = Router::new()
@@ -243,7 +243,7 @@ async fn serve(directory: PathBuf, port: u16, json: bool) -> anyhow::Result<()> 
         .with_state(server);
     let [interrupt, terminate] = &mut ends;
     tokio::select! {
-        ended = async { axum::serve(listener, router).await } => ended.context("the server stopped"),
+        ended = async { axum::serve(listener, router).await } => ended.context("cannot serve any more"),
         _ = interrupt.recv() => Ok(()),
         _ = terminate.recv() => Ok(()),
     }
