@@ -28,7 +28,7 @@ use iowhy_stack::rng::Rng;
 use super::file::Figure;
 use super::{IncidentResult, RowResult};
 use crate::on_kernel;
-use crate::run::{self, Keep, Made, Request, RunRequest};
+use crate::run::{self, Keep, Request, RunRequest};
 use ground::Grounds;
 use iowhy_fio::World;
 use iowhy_stats::bootstrap;
@@ -419,15 +419,13 @@ fn one(side: &Side, grounds: &Grounds, seed: u64) -> Result<One, String> {
     if executed.interrupted {
         return Ok((None, true));
     }
-    let (Some(made), Some(variant)) = (executed.runs.first(), request.variants.first()) else {
-        return Err("no run was made".to_owned());
-    };
-    let Made::Live(live) = &made.made else { return Err("no run was made on the running kernel".to_owned()) };
-    if live.failed() {
-        let problems = live.complaints();
-        return Err(problems.list.first().map_or("calls failed".to_owned(), |problem| problem.message.clone()));
+    let Some(run) = executed.runs.into_iter().next() else { return Err("no run was made".to_owned()) };
+    let record = run.record;
+    if record.failed {
+        return Err(record.notes.first().map_or("calls failed".to_owned(), |note| note.problem.message.clone()));
     }
-    let mut metrics: BTreeMap<String, f64> = run::metrics::metrics(variant, made).into_iter().collect();
+    let mut metrics: BTreeMap<String, f64> = record.metrics.into_iter().collect();
+    let Some(live) = record.live else { return Err("no run was made on the running kernel".to_owned()) };
     if let Some(requests) = live.traced.as_ref().map(|traced| traced.requests) {
         let of_trace = [
             ("data_reads_of_4k_pct", requests.small_pct()),

@@ -129,19 +129,15 @@ impl Precision {
 }
 
 /// Values of a metric in the runs of a place that count.
-fn values(request: &RunRequest, runs: &[Finished], variant: usize, metric: &str) -> Vec<f64> {
+fn values(runs: &[Finished], variant: usize, metric: &str) -> Vec<f64> {
     let own = runs.iter().filter(|run| run.slot.variant == variant && !run.slot.warm_up);
-    own.filter_map(|run| {
-        let metrics = crate::run::metrics::metrics(&request.variants[variant], run);
-        metrics.iter().find(|(name, _)| name == metric).map(|(_, value)| *value)
-    })
-    .collect()
+    own.filter_map(|run| run.record.metrics.iter().find(|(name, _)| name == metric).map(|(_, value)| *value)).collect()
 }
 
 /// How well the runs that were made tell the places apart, `pct` being wanted. Places without runs do not count.
 pub fn precision(request: &RunRequest, runs: &[Finished], pct: f64) -> Option<Precision> {
     let table = |metric: &str| -> Vec<(usize, Vec<f64>)> {
-        let of = |variant| (variant, values(request, runs, variant, metric));
+        let of = |variant| (variant, values(runs, variant, metric));
         (0..request.variants.len()).map(of).filter(|(_, values)| !values.is_empty()).collect()
     };
     let told =

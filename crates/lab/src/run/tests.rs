@@ -1,9 +1,15 @@
 //! What command lines mean, and what the jobs become.
 
+use iowhy_fio::World;
+use iowhy_live::plan::Cache;
 use iowhy_stack::event::Op;
 use iowhy_stack::job::{CacheStart, Engine, Place, ThreadJob};
+use iowhy_stack::units::PAGE_BYTES;
 use iowhy_stack::workload::{BlockSizes, Distribution, Mix, Order, Service};
 
+use super::live::OnKernel;
+use super::program::Installed;
+use super::simulator::Simulator;
 use super::*;
 
 fn words(line: &str) -> Vec<String> {
@@ -50,17 +56,13 @@ fn builtin(line: &str) -> Plan {
 }
 
 fn simulated_plan(variant: Variant) -> Plan {
-    match variant.task {
-        Task::Simulated(plan) => *plan,
-        Task::Live(_) | Task::Program(_) | Task::Guest(_) => panic!("{} is not simulated", variant.on),
-    }
+    let simulator = variant.backend::<Simulator>();
+    simulator.unwrap_or_else(|| panic!("{} is not simulated", variant.on)).plan.clone()
 }
 
 fn live_plan(line: &str, file: &str) -> iowhy_live::Plan {
-    match variants(&format!("{line} --on live --dir place"), file).expect(line).0.remove(0).task {
-        Task::Live(plan) => *plan,
-        other => panic!("{line} is {other:?}"),
-    }
+    let variant = variants(&format!("{line} --on live --dir place"), file).expect(line).0.remove(0);
+    variant.backend::<OnKernel>().unwrap_or_else(|| panic!("{line} is {:?}", variant.backend)).plan.clone()
 }
 
 #[test]
@@ -229,12 +231,11 @@ fn every_built_in_runs_on_old_and_new_kernels() {
             let executed = execute(&run, &|_, _| {});
             assert!(executed.refused.is_empty(), "{job} on {on}: {:?}", executed.refused);
             let runs = executed.runs;
-            let Made::Simulated(made) = &runs[0].made else { panic!("{line} is not simulated") };
+            let metrics = &runs[0].record.metrics;
             for figure in &run.variants[0].shape.figures {
-                let value = (figure.of)(&made.1.jobs[figure.line]);
+                let value = metrics.iter().find(|(name, _)| *name == figure.name).map_or(0.0, |(_, value)| *value);
                 assert!(value > 0.0, "{line}: {} is {value}", figure.name);
             }
-            let metrics = metrics::metrics(&run.variants[0], &runs[0]);
             let names: std::collections::BTreeSet<&String> = metrics.iter().map(|(name, _)| name).collect();
             assert_eq!(names.len(), metrics.len(), "{line}: a metric comes twice");
         }
@@ -376,8 +377,8 @@ fn positions_are_the_same_in_each_run_where_fio_says_so() {
     let positions = |options: &str, seed: u64| {
         let (variants, _) =
             variants("x.fio --on sim:linux-4.4", &format!("[j]\nrw=randread\nsize=1m\n{options}\n")).expect("a plan");
-        let Task::Simulated(plan) = &variants[0].task else { panic!("{options} is not simulated") };
-        let plan = variants[0].shape.seeded(plan, seed);
+        let simulator: &Simulator = variants[0].backend().expect("a simulated place");
+        let plan = variants[0].shape.seeded(&simulator.plan, seed);
         let mut generator = plan.job.workload.generator(plan.job.seed);
         format!("{:?}", generator.next(0, iowhy_stack::units::Nanos::ZERO))
     };
@@ -465,16 +466,15 @@ fn disks_go_to_the_simulated_places() {
             .expect("a plan");
     let disks: Vec<Option<&str>> = variants.iter().map(|variant| variant.disk.as_deref()).collect();
     assert_eq!(disks, [None, Some("ide-2004"), Some("nvme")]);
-    assert!(matches!(variants[0].task, Task::Live(_)));
+    assert!(variants[0].backend::<OnKernel>().is_some());
 }
 
 #[test]
 fn programs_are_told_what_they_can_be_told() {
-    let program =
-        |line: &str| match variants(&format!("{line} --on live --dir place"), "").expect(line).0.remove(0).task {
-            Task::Program(program) => program.command().join(" "),
-            other => panic!("{line} is {other:?}"),
-        };
+    let program = |line: &str| {
+        let variant = variants(&format!("{line} --on live --dir place"), "").expect(line).0.remove(0);
+        variant.backend::<Installed>().expect("another program").program.command().join(" ")
+    };
     assert_eq!(program("bonnie size=16m chunk=4k"), "bonnie++ -q -f -n 0 -m iowhy -d place -r 0 -s 16:4096 -u root");
     assert_eq!(program("pgbench clients=4 time=5 db=test"), "pgbench -c 4 -T 5 test");
     assert_eq!(program("pgbench transactions=10"), "pgbench -c 1 -t 10");
