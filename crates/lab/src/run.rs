@@ -1,4 +1,4 @@
-//! `iowhy run`: jobs of fio and built-in jobs on simulated stacks, on the running kernel and on kernels that are booted.
+//! `iowhy run`: jobs of fio and built-in jobs, simulated, on the running kernel, and on kernels that are booted.
 //!
 //! The words behind `run` ([`words`]) become a [`RunRequest`] with every mistake reported at once ([`resolve`]): which
 //! job, at which places, how often. Each place has a [`Variant`] with the [`Backend`] that makes its runs, of whichever
@@ -46,7 +46,7 @@ use iowhy_stack::units::SECTOR_BYTES;
 use crate::store::{RunId, StoreError};
 use backend::Kind;
 pub use backend::{Backend, Refusal, RunRecord};
-pub use design::{Slot, Until, schedule};
+pub use design::{Experiment, Slot, Until};
 pub use execute::{execute, execute_into};
 use iowhy_text::diagnose::{Problem, Problems};
 use options::{Opt, Values};

@@ -18,6 +18,7 @@
 //! whoever brought them then may be gone by now.
 
 use std::fs::File;
+use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +29,6 @@ use iowhy_live::ledger::{Guard, Ledger};
 use iowhy_live::plan::Cache;
 use iowhy_live::{cache, signal};
 use iowhy_stack::job::Workload;
-use iowhy_stack::rng::Rng;
 use iowhy_stack::units::PAGE_BYTES;
 
 use super::gathered::Gathered;
@@ -37,7 +37,7 @@ use crate::modelled_disk;
 use crate::on_kernel::Live;
 use crate::run::live::OnKernel;
 use crate::run::own_disk::on_disk;
-use crate::run::{self, Request, Shape};
+use crate::run::{self, Experiment, Request, Shape};
 use iowhy_fio::World;
 use iowhy_text::diagnose::Problems;
 use iowhy_why::delta::Delta;
@@ -388,17 +388,23 @@ const TRIED: usize = 3;
 /// Times for an operation of the kinds of runs, by kind.
 fn blocks(kinds: &[Kind; 3], ledger: &Ledger, nr_blocks: usize) -> Result<[Vec<f64>; 3], Failed> {
     let mut times = [const { Vec::new() }; 3];
-    let mut rng = Rng::stream(1, "order of live experiments");
-    for block in 0..nr_blocks {
-        let mut order = [0, 1, 2];
-        for place in (1..order.len()).rev() {
-            order.swap(place, rng.below(place as u64 + 1) as usize);
-        }
-        for nr in order {
-            times[nr].push(kinds[nr].make(ledger, block as u64 + 1)?);
-        }
+    let blocks = nr_blocks as u64;
+    let experiment = Experiment { name: "order of live experiments", seed: 1, arms: kinds.len(), warm_up: 0, blocks };
+    let ended = experiment.run(
+        &mut times,
+        |_, _| false,
+        |times, slot| match kinds[slot.variant].make(ledger, slot.seed) {
+            Ok(time) => {
+                times[slot.variant].push(time);
+                ControlFlow::Continue(())
+            }
+            Err(failed) => ControlFlow::Break(failed),
+        },
+    );
+    match ended {
+        ControlFlow::Break(failed) => Err(failed),
+        ControlFlow::Continue(()) => Ok(times),
     }
-    Ok(times)
 }
 
 /// Makes the experiments of the best findings of two live sides, and says why if one cannot be made.

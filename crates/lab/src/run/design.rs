@@ -1,7 +1,7 @@
 //! In which order runs are made, and when there are enough of them.
 //!
-//! A run at each place makes a block, and each block has a random order of its own: whatever changes slowly (a disk
-//! that fills, a machine that warms up) meets all places alike, and whatever depends on the order meets none in
+//! A run of each arm (a place, a kind of run) makes a block, and each block has a random order of its own: whatever changes slowly (a disk
+//! that fills, a machine that warms up) meets all alike, and whatever depends on the order meets none in
 //! particular. Blocks to warm up come first; they have an order of their own, so that those that count are made in the
 //! same order with and without them, and the seeds of the first blocks.
 //!
@@ -11,6 +11,8 @@
 //! until an interval is narrow can be waited for without harm.
 //!
 //! References: Fisher, The Design of Experiments, 1935 (blocks); Kelley, Maxwell & Rausch 2003 (precision).
+
+use std::ops::ControlFlow;
 
 use iowhy_stack::rng::Rng;
 
@@ -36,7 +38,7 @@ const TELLING: &[&str] = &["iops", "elapsed_s"];
 /// A run that is to be made.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// On which variant.
+    /// Of which arm: which variant of a command.
     pub variant: usize,
     /// With which seed.
     pub seed: u64,
@@ -48,33 +50,59 @@ pub struct Slot {
     pub warm_up: bool,
 }
 
-/// Makes the blocks, one after the other.
-pub(super) struct Order<'a> {
-    request: &'a RunRequest,
-    warming: Rng,
-    counting: Rng,
-    next: u64,
+/// Runs of several arms in blocks of random order: of everything that is compared by runs of its own.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// Names the stream of random numbers that the order of the blocks is drawn from.
+    pub name: &'static str,
+    /// Seed of the order, and of the runs of the first block that counts.
+    pub seed: u64,
+    /// What is compared.
+    pub arms: usize,
+    /// Blocks that only warm up.
+    pub warm_up: u64,
+    /// Blocks at most, those included.
+    pub blocks: u64,
 }
 
-impl<'a> Order<'a> {
-    pub(super) fn new(request: &'a RunRequest) -> Order<'a> {
-        let warming = Rng::stream(request.seed, "order of runs to warm up");
-        Order { request, warming, counting: Rng::stream(request.seed, "order of runs"), next: 0 }
+impl Experiment {
+    /// The blocks, one after the other.
+    fn in_order(&self) -> impl Iterator<Item = Vec<Slot>> + use<> {
+        let Experiment { name, seed: first, arms, warm_up, blocks } = *self;
+        let mut warming = Rng::stream(first, &format!("{name} to warm up"));
+        let mut counting = Rng::stream(first, name);
+        (0..blocks).map(move |block| {
+            let warms = block < warm_up;
+            let rng = if warms { &mut warming } else { &mut counting };
+            let mut variants: Vec<usize> = (0..arms).collect();
+            for last in (1..arms).rev() {
+                variants.swap(last, rng.below(last as u64 + 1) as usize);
+            }
+            let seed = first + if warms { block } else { block - warm_up };
+            let slot = |(position, variant)| Slot { variant, seed, block, position, warm_up: warms };
+            (0..).zip(variants).map(slot).collect()
+        })
     }
 
-    /// The next block.
-    pub(super) fn block(&mut self) -> Vec<Slot> {
-        let (block, warm) = (self.next, u64::from(self.request.warm_up));
-        self.next += 1;
-        let warm_up = block < warm;
-        let rng = if warm_up { &mut self.warming } else { &mut self.counting };
-        let mut variants: Vec<usize> = (0..self.request.variants.len()).collect();
-        for last in (1..variants.len()).rev() {
-            variants.swap(last, rng.below(last as u64 + 1) as usize);
+    /// Makes the runs until `enough` says so of what there is after as many blocks, or a run ends the whole.
+    pub fn run<S, E>(
+        &self,
+        made: &mut S,
+        enough: impl Fn(&S, u64) -> bool,
+        mut make: impl FnMut(&mut S, Slot) -> ControlFlow<E>,
+    ) -> ControlFlow<E> {
+        for (nr, block) in (0..).zip(self.in_order()) {
+            if enough(made, nr) {
+                break;
+            }
+            block.into_iter().try_for_each(|slot| make(made, slot))?;
         }
-        let seed = self.request.seed + if warm_up { block } else { block - warm };
-        let slot = |(position, variant)| Slot { variant, seed, block, position, warm_up };
-        (0..).zip(variants).map(slot).collect()
+        ControlFlow::Continue(())
+    }
+
+    /// The runs in the order in which they are made, if there are never enough.
+    pub fn schedule(&self) -> Vec<Slot> {
+        self.in_order().flatten().collect()
     }
 }
 
@@ -84,12 +112,12 @@ impl RunRequest {
         let counted = self.until.map_or(self.repeat, |until| until.budget.max(self.repeat));
         u64::from(self.warm_up) + u64::from(counted)
     }
-}
 
-/// The runs in the order in which they are made; with a stopping rule, as if it never stopped.
-pub fn schedule(request: &RunRequest) -> Vec<Slot> {
-    let mut order = Order::new(request);
-    (0..request.blocks()).flat_map(|_| order.block()).collect()
+    /// Its runs.
+    pub fn experiment(&self) -> Experiment {
+        let (arms, warm_up) = (self.variants.len(), u64::from(self.warm_up));
+        Experiment { name: "order of runs", seed: self.seed, arms, warm_up, blocks: self.blocks() }
+    }
 }
 
 /// How well a place is known.

@@ -1,12 +1,13 @@
 //! Makes the runs of a request, and records each.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
 use iowhy_live::ledger::{Guard, Ledger};
 
-use super::backend::{Making, Refusal, Shared};
-use super::{Executed, Finished, Folder, LIVE, RunRequest, Variant, design, record};
+use super::backend::{Making, Refusal, RunRecord, Shared};
+use super::{Executed, Finished, Folder, LIVE, RunRequest, Slot, Variant, design, record};
 use crate::store::{self, Store};
 
 /// The folder for files could not be made.
@@ -74,20 +75,19 @@ pub fn execute_into(request: &RunRequest, store: Option<&Store>, progress: &dyn 
     let signals = request.variants.iter().any(real).then(iowhy_live::signal::Guard::take);
     let session = session(request);
     let mut shared = Shared::default();
-    let mut order = design::Order::new(request);
-    let most = (request.blocks() as usize) * request.variants.len();
+    let experiment = request.experiment();
+    let most = (experiment.blocks as usize) * experiment.arms;
     let mut flight = store.map(|store| store.announce(&announced(request), most as u64));
     let mut out: Vec<usize> = Vec::new();
     let mut done = 0;
-    'blocks: for block in 0..request.blocks() {
-        if enough(request, &executed, block) {
-            break;
-        }
-        for slot in order.block() {
+    let _ = experiment.run(
+        &mut executed,
+        |executed, block| enough(request, &executed.runs, block),
+        |executed, slot| {
             progress(done, most);
             done += 1;
             if out.contains(&slot.variant) {
-                continue;
+                return ControlFlow::Continue(());
             }
             let variant = &request.variants[slot.variant];
             if let Some(flight) = &mut flight {
@@ -96,20 +96,7 @@ pub fn execute_into(request: &RunRequest, store: Option<&Store>, progress: &dyn 
             let started_ns = store::nanoseconds(SystemTime::now());
             let making = Making { request, variant, seed: slot.seed, started_ns, store };
             match variant.backend.make(&making, &mut shared) {
-                Ok(mut record) => {
-                    record.metrics.retain(|(_, value)| value.is_finite());
-                    executed.interrupted |= record.interrupted;
-                    let finished_ns = store::nanoseconds(SystemTime::now());
-                    let row = record.row.take();
-                    let mut run = Finished { slot, started_ns, finished_ns, record, id: None };
-                    if let Some((store, row)) = store.zip(row) {
-                        match row.and_then(|row| store.record(&record::row(request, &run, &session, *row))) {
-                            Ok(id) => run.id = Some(id),
-                            Err(error) => executed.unrecorded = Some(error),
-                        }
-                    }
-                    executed.runs.push(run);
-                }
+                Ok(record) => executed.take(request, slot, started_ns, record, store.map(|store| (store, &*session))),
                 Err(refusal) => {
                     executed.interrupted |= refusal.interrupted;
                     executed.refused.push((variant.label.clone(), refusal));
@@ -117,13 +104,39 @@ pub fn execute_into(request: &RunRequest, store: Option<&Store>, progress: &dyn 
                 }
             }
             executed.interrupted |= signals.is_some() && iowhy_live::signal::raised();
-            if executed.interrupted || executed.unrecorded.is_some() {
-                break 'blocks;
+            match executed.interrupted || executed.unrecorded.is_some() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
             }
-        }
-    }
+        },
+    );
     progress(most, most);
     executed
+}
+
+impl Executed {
+    /// Takes in a run that was made, and records it in a store.
+    fn take(
+        &mut self,
+        request: &RunRequest,
+        slot: Slot,
+        started_ns: u64,
+        mut record: RunRecord,
+        store: Option<(&Store, &str)>,
+    ) {
+        record.metrics.retain(|(_, value)| value.is_finite());
+        self.interrupted |= record.interrupted;
+        let finished_ns = store::nanoseconds(SystemTime::now());
+        let row = record.row.take();
+        let mut run = Finished { slot, started_ns, finished_ns, record, id: None };
+        if let Some(((store, session), row)) = store.zip(row) {
+            match row.and_then(|row| store.record(&record::row(request, &run, session, *row))) {
+                Ok(id) => run.id = Some(id),
+                Err(error) => self.unrecorded = Some(error),
+            }
+        }
+        self.runs.push(run);
+    }
 }
 
 /// What others are told is being made.
@@ -136,10 +149,10 @@ fn announced(request: &RunRequest) -> String {
 
 /// Whether the stopping rule says that the blocks before this one are enough. It is asked between blocks only, so that
 /// all places have as many runs.
-fn enough(request: &RunRequest, executed: &Executed, block: u64) -> bool {
+fn enough(request: &RunRequest, runs: &[Finished], block: u64) -> bool {
     let Some(until) = request.until else { return false };
     block >= u64::from(request.warm_up) + u64::from(request.repeat)
-        && design::precision(request, &executed.runs, until.pct).is_some_and(|precision| precision.reached())
+        && design::precision(request, runs, until.pct).is_some_and(|precision| precision.reached())
 }
 
 /// An id for all runs of one command: of no other command, on this machine or another.

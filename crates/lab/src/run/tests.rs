@@ -1,5 +1,7 @@
 //! What command lines mean, and what the jobs become.
 
+use std::ops::ControlFlow;
+
 use iowhy_fio::World;
 use iowhy_live::plan::Cache;
 use iowhy_stack::event::Op;
@@ -393,8 +395,8 @@ fn runs_of_several_places_are_made_in_blocks_of_random_order() {
     let Some(Request::Run(run)) = resolve(&words(line), &World::empty(), &mut Problems::default()) else {
         panic!("{line} is refused");
     };
-    let order = schedule(&run);
-    assert_eq!(order, schedule(&run));
+    let order = run.experiment().schedule();
+    assert_eq!(order, run.experiment().schedule());
     let blocks: Vec<Vec<usize>> =
         order.chunks(3).map(|block| block.iter().map(|slot| slot.variant).collect()).collect();
     assert!(blocks.iter().any(|block| *block != blocks[0]));
@@ -491,12 +493,35 @@ fn request(line: &str) -> RunRequest {
 #[test]
 fn blocks_to_warm_up_leave_the_others_as_they_are() {
     let line = "dd of=a count=1 --on sim:linux-4.4 --on sim:linux-6.18 --repeat 12 --seed 5";
-    let plain = schedule(&request(line));
-    let warmed = schedule(&request(&format!("{line} --warm-up 3")));
+    let plain = request(line).experiment().schedule();
+    let warmed = request(&format!("{line} --warm-up 3")).experiment().schedule();
     assert_eq!(warmed.len(), plain.len() + 6);
     assert!(warmed[..6].iter().all(|slot| slot.warm_up && slot.seed == 5 + slot.block && slot.block < 3));
     let later = |slot: &Slot| Slot { block: slot.block + 3, ..*slot };
     assert_eq!(warmed[6..], plain.iter().map(later).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_order_of_an_experiment_stays_what_it_was() {
+    let order = |name, seed, warm_up| {
+        let experiment = Experiment { name, seed, arms: 3, warm_up, blocks: 4 };
+        let slots = experiment.schedule();
+        slots.chunks(3).map(|block| block.iter().map(|slot| slot.variant).collect::<Vec<_>>()).collect::<Vec<_>>()
+    };
+    assert_eq!(order("order of runs", 1, 2), [[2, 0, 1], [1, 2, 0], [1, 0, 2], [1, 0, 2]]);
+    assert_eq!(order("order of live runs", 1, 0), [[1, 0, 2], [2, 1, 0], [2, 1, 0], [0, 1, 2]]);
+    assert_eq!(order("order of live experiments", 1, 0), [[2, 0, 1], [1, 0, 2], [0, 1, 2], [0, 2, 1]]);
+    // Nothing is made once there is enough, or a run has ended the whole.
+    let experiment = Experiment { name: "order of runs", seed: 1, arms: 3, warm_up: 0, blocks: 9 };
+    let mut made = Vec::new();
+    let enough = |made: &Vec<Slot>, _| made.len() >= 6;
+    let ended = experiment.run(&mut made, enough, |made, slot| -> ControlFlow<()> {
+        made.push(slot);
+        ControlFlow::Continue(())
+    });
+    assert_eq!((ended, made.as_slice()), (ControlFlow::Continue(()), &experiment.schedule()[..6]));
+    let ended = experiment.run(&mut made, |_, _| false, |_, slot| ControlFlow::Break(slot));
+    assert_eq!(ended, ControlFlow::Break(made[0]));
 }
 
 #[test]
