@@ -8,7 +8,7 @@ use iowhy_fio::World;
 use iowhy_lab::conform;
 use iowhy_lab::conform::kernel::live::{self, Asked, ConformError};
 use iowhy_lab::conform::vectors;
-use iowhy_lab::run::{Refusal, guest};
+use iowhy_lab::run::guest;
 use iowhy_live::guard::Output;
 use iowhy_text::diagnose::{Problem, Problems};
 
@@ -77,7 +77,7 @@ fn elsewhere(arguments: &Arguments, on: &str) -> anyhow::Result<Exit> {
     words.extend(arguments.json.then(|| "--json".to_owned()));
     let (brought, printed) = match guest::command(&wanted, words, LIMIT) {
         Ok(brought) => brought,
-        Err(Refusal::Guest(error)) if error.is_of_the_guest() => {
+        Err(error) if error.inconclusive => {
             output::complain(&Problem::error(error.to_string()).render());
             return Ok(Exit::Inconclusive);
         }

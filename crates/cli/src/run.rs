@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iowhy_fio::World;
-use iowhy_lab::run::{self, Executed, Keep, Made, Refusal, Request, RunRequest, report};
+use iowhy_lab::run::{self, Executed, Keep, Request, RunRequest, report};
 use iowhy_lab::store::Store;
 use iowhy_text::diagnose::{Problem, Problems};
 use iowhy_text::input;
@@ -65,7 +65,7 @@ fn make(arguments: &[OsString]) -> anyhow::Result<Done> {
         Some(keep) => open(keep)?,
         None => None,
     };
-    if request.variants.iter().any(|variant| !matches!(variant.task, run::Task::Simulated(_))) {
+    if request.variants.iter().any(|variant| variant.backend.is_real()) {
         crate::doctor::tidy();
     }
     // The bar shows itself on a terminal only; JSON is for programs, which need none.
@@ -84,46 +84,24 @@ fn make(arguments: &[OsString]) -> anyhow::Result<Done> {
         output::complain(&Problem::error(format!("{label}: {refusal}")).render());
     }
     if executed.runs.is_empty() {
-        let of_guests = executed.refused.iter().all(|(_, refusal)| of_a_guest(refusal)) && !executed.refused.is_empty();
-        return Ok(Err(if of_guests { Exit::Inconclusive } else { Exit::Usage }));
+        let refused = &executed.refused;
+        let undecided = refused.iter().all(|(_, refusal)| refusal.inconclusive) && !refused.is_empty();
+        return Ok(Err(if undecided { Exit::Inconclusive } else { Exit::Usage }));
     }
     if let Some(error) = &executed.unrecorded {
         let text = format!("a run could not be kept, and no more were made: {error}");
         output::complain(&Problem::error(text).render());
     }
-    // What is so of one guest is so of the others.
-    let mut told: Vec<String> = Vec::new();
-    for finished in &executed.runs {
-        match &finished.made {
-            Made::Live(live) => output::complain(&live.complaints().render()),
-            Made::Guest(guest) => guest.warnings.iter().for_each(|text| {
-                if !told.contains(text) {
-                    output::complain(&Problem::warning(text.clone()).render());
-                    told.push(text.clone());
-                }
-            }),
-            Made::Simulated(_) | Made::Program(_) => {}
-        }
-    }
+    output::complain(&report::told(&executed.runs).render());
     Ok(Ok((request, executed, problems)))
-}
-
-/// Whether a guest failed, and not what was asked for: then nothing is known.
-fn of_a_guest(refusal: &Refusal) -> bool {
-    matches!(refusal, Refusal::Guest(error) if error.is_of_the_guest())
 }
 
 /// Whether something went wrong with the runs.
 fn failed(executed: &Executed) -> bool {
-    let live = |finished: &run::Finished| match &finished.made {
-        Made::Live(live) => live.failed(),
-        Made::Guest(guest) => guest.failed(),
-        Made::Simulated(_) | Made::Program(_) => false,
-    };
     executed.interrupted
         || !executed.refused.is_empty()
         || executed.unrecorded.is_some()
-        || executed.runs.iter().any(live)
+        || executed.runs.iter().any(|run| run.record.failed)
 }
 
 /// Runs that are in the store now.
@@ -157,9 +135,9 @@ pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
     } else {
         output::print(&report::text(&request, runs, output::bold()))?;
     }
-    let of_guests = executed.refused.iter().any(|(_, refusal)| of_a_guest(refusal));
+    let undecided = executed.refused.iter().any(|(_, refusal)| refusal.inconclusive);
     Ok(match failed(&executed) {
-        true if of_guests => Exit::Inconclusive,
+        true if undecided => Exit::Inconclusive,
         true => Exit::Failed,
         false => Exit::Fine,
     })

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use iowhy_compare::{Calibration, Design as Order};
 use iowhy_fio::World;
+use iowhy_lab::run::simulator::Simulator;
 use iowhy_lab::run::{self, Request, RunRequest};
 use iowhy_lab::store::{Design, EventWriter, Filter, Format, Kind, MOST, NewRun, Sampler, Store, StoreError};
 use iowhy_stack::event::{CallId, Event, EventSink, FileId, Op, What};
@@ -501,9 +502,9 @@ fn request(line: &str) -> RunRequest {
 
 /// Every event of a run, gathered.
 fn events(request: &RunRequest) -> Vec<Event> {
-    let run::Task::Simulated(plan) = &request.variants[0].task else { panic!("simulated") };
+    let simulator: &Simulator = request.variants[0].backend().expect("simulated");
     let mut events: Vec<Event> = Vec::new();
-    sim::run_with(plan, &mut events).expect("it runs");
+    sim::run_with(&simulator.plan, &mut events).expect("it runs");
     events
 }
 
@@ -516,10 +517,7 @@ fn what_happened_is_in_the_files_and_recording_changes_nothing() {
     let plain = run::execute(&request, &|_, _| ());
     let store = Store::open(&directory).expect("a store");
     let kept = run::execute_into(&request, Some(&store), &|_, _| ());
-    let hash = |executed: &run::Executed| match &executed.runs[0].made {
-        run::Made::Simulated(made) => made.1.event_hash,
-        _ => panic!("simulated"),
-    };
+    let hash = |executed: &run::Executed| executed.runs[0].record.events.expect("simulated");
     assert_eq!(hash(&plain), hash(&kept));
     assert!(kept.unrecorded.is_none(), "{:?}", kept.unrecorded);
     let stored = &store.find("x").expect("a run")[0];

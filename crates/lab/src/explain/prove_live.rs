@@ -18,6 +18,7 @@
 //! whoever brought them then may be gone by now.
 
 use std::fs::File;
+use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,14 +29,15 @@ use iowhy_live::ledger::{Guard, Ledger};
 use iowhy_live::plan::Cache;
 use iowhy_live::{cache, signal};
 use iowhy_stack::job::Workload;
-use iowhy_stack::rng::Rng;
 use iowhy_stack::units::PAGE_BYTES;
 
 use super::gathered::Gathered;
 use super::recipe::Recipe;
 use crate::modelled_disk;
 use crate::on_kernel::Live;
-use crate::run::{self, Request, Shape, Task, Variant};
+use crate::run::live::OnKernel;
+use crate::run::own_disk::on_disk;
+use crate::run::{self, Experiment, Request, Shape};
 use iowhy_fio::World;
 use iowhy_text::diagnose::Problems;
 use iowhy_why::delta::Delta;
@@ -58,12 +60,12 @@ impl Recipe {
         let mut problems = Problems::default();
         let request = run::resolve(&words, &world, &mut problems).filter(|_| !problems.any_error());
         let Some(Request::Run(request)) = request else { return Err(problems.render().trim().to_owned()) };
-        match request.variants.into_iter().next() {
-            Some(Variant { task: Task::Live(plan), shape, modelled, .. }) => {
-                Ok(Kind { plan: *plan, shape, settings: Vec::new(), modelled, others: None })
-            }
-            _ => Err("another program makes these runs".to_owned()),
-        }
+        let variant = request.variants.first();
+        let Some((variant, of)) = variant.and_then(|variant| Some((variant, variant.backend::<OnKernel>()?))) else {
+            return Err("another program makes these runs".to_owned());
+        };
+        let OnKernel { plan, modelled } = of.clone();
+        Ok(Kind { plan, shape: variant.shape.clone(), settings: Vec::new(), modelled, others: None })
     }
 }
 
@@ -172,7 +174,7 @@ struct Kind {
     shape: Shape,
     settings: Vec<(PathBuf, String)>,
     /// The disk that is made for each run.
-    modelled: Option<Box<Spec>>,
+    modelled: Option<Spec>,
     /// Somebody else keeps pages of the files in the cache.
     others: Option<Others>,
 }
@@ -211,7 +213,7 @@ impl Kind {
                     return false;
                 };
                 let spec = Spec { name: own.name.clone(), filesystem: own.filesystem.clone(), ..wanted.spec };
-                self.modelled.replace(Box::new(spec.clone())).is_none_or(|own| *own != spec)
+                self.modelled.replace(spec.clone()).is_none_or(|own| own != spec)
             }
             Change::DropPages => {
                 let others = self.others.take();
@@ -259,7 +261,7 @@ impl Kind {
             let mut plan = self.plan.clone();
             self.shape.seed(&mut plan.job, seed);
             let paths: Vec<PathBuf> = plan.files.iter().map(|file| file.path.clone()).collect();
-            let live = run::on_disk(self.modelled.as_deref(), seed, &paths, |progress| {
+            let live = on_disk(self.modelled.as_ref(), seed, &paths, |progress| {
                 let made = match self.others {
                     Some(others) => others.beside(&self.plan, || Live::make(plan, progress)),
                     None => Live::make(plan, progress),
@@ -386,17 +388,23 @@ const TRIED: usize = 3;
 /// Times for an operation of the kinds of runs, by kind.
 fn blocks(kinds: &[Kind; 3], ledger: &Ledger, nr_blocks: usize) -> Result<[Vec<f64>; 3], Failed> {
     let mut times = [const { Vec::new() }; 3];
-    let mut rng = Rng::stream(1, "order of live experiments");
-    for block in 0..nr_blocks {
-        let mut order = [0, 1, 2];
-        for place in (1..order.len()).rev() {
-            order.swap(place, rng.below(place as u64 + 1) as usize);
-        }
-        for nr in order {
-            times[nr].push(kinds[nr].make(ledger, block as u64 + 1)?);
-        }
+    let blocks = nr_blocks as u64;
+    let experiment = Experiment { name: "order of live experiments", seed: 1, arms: kinds.len(), warm_up: 0, blocks };
+    let ended = experiment.run(
+        &mut times,
+        |_, _| false,
+        |times, slot| match kinds[slot.variant].make(ledger, slot.seed) {
+            Ok(time) => {
+                times[slot.variant].push(time);
+                ControlFlow::Continue(())
+            }
+            Err(failed) => ControlFlow::Break(failed),
+        },
+    );
+    match ended {
+        ControlFlow::Break(failed) => Err(failed),
+        ControlFlow::Continue(()) => Ok(times),
     }
-    Ok(times)
 }
 
 /// Makes the experiments of the best findings of two live sides, and says why if one cannot be made.

@@ -20,6 +20,7 @@ pub mod report;
 pub mod table;
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use iowhy_live::capture::Level;
@@ -28,7 +29,7 @@ use iowhy_stack::rng::Rng;
 use super::file::Figure;
 use super::{IncidentResult, RowResult};
 use crate::on_kernel;
-use crate::run::{self, Keep, Made, Request, RunRequest};
+use crate::run::{self, Experiment, Keep, Request, RunRequest};
 use ground::Grounds;
 use iowhy_fio::World;
 use iowhy_stats::bootstrap;
@@ -350,34 +351,29 @@ pub fn run(simulated: &IncidentResult, how: How, progress: &dyn Fn(usize, usize)
         sides.push(result);
     }
     let begun = Instant::now();
-    let mut rng = Rng::stream(1, "order of live runs");
-    let most = sides.len() * how.runs as usize;
-    'blocks: for block in 0..how.runs {
-        if block >= 2 && begun.elapsed() / block * (block + 1) > how.budget {
-            break;
+    let (arms, runs) = (sides.len(), how.runs);
+    let experiment = Experiment { name: "order of live runs", seed: 1, arms, warm_up: 0, blocks: u64::from(runs) };
+    let most = arms * runs as usize;
+    let mut done = 0;
+    let late = |_: &Vec<SideResult>, block: u64| {
+        block >= 2 && begun.elapsed() / block as u32 * (block as u32 + 1) > how.budget
+    };
+    let _ = experiment.run(&mut sides, late, |sides, slot| {
+        progress(done, most);
+        done += 1;
+        let result = &mut sides[slot.variant];
+        if result.refused.is_some() {
+            return ControlFlow::Continue(());
         }
-        let mut order: Vec<usize> = (0..sides.len()).collect();
-        for last in (1..order.len()).rev() {
-            order.swap(last, rng.below(last as u64 + 1) as usize);
+        match one(result.side, &grounds, slot.seed) {
+            Ok((metrics, ended)) => {
+                interrupted |= ended;
+                result.runs.extend(metrics);
+            }
+            Err(message) => result.refused = Some(message),
         }
-        for (nr, place) in order.into_iter().enumerate() {
-            progress(block as usize * sides.len() + nr, most);
-            let result = &mut sides[place];
-            if result.refused.is_some() {
-                continue;
-            }
-            match one(result.side, &grounds, u64::from(block) + 1) {
-                Ok((metrics, ended)) => {
-                    interrupted |= ended;
-                    result.runs.extend(metrics);
-                }
-                Err(message) => result.refused = Some(message),
-            }
-            if interrupted {
-                break 'blocks;
-            }
-        }
-    }
+        if interrupted { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
     progress(most, most);
     let asked = live.questions.iter().filter(|question| sides.iter().any(|side| side.side.id == question.of));
     let answers = asked.filter(|question| !how.quick || has(&sides, question.to)).map(|question| {
@@ -419,15 +415,13 @@ fn one(side: &Side, grounds: &Grounds, seed: u64) -> Result<One, String> {
     if executed.interrupted {
         return Ok((None, true));
     }
-    let (Some(made), Some(variant)) = (executed.runs.first(), request.variants.first()) else {
-        return Err("no run was made".to_owned());
-    };
-    let Made::Live(live) = &made.made else { return Err("no run was made on the running kernel".to_owned()) };
-    if live.failed() {
-        let problems = live.complaints();
-        return Err(problems.list.first().map_or("calls failed".to_owned(), |problem| problem.message.clone()));
+    let Some(run) = executed.runs.into_iter().next() else { return Err("no run was made".to_owned()) };
+    let record = run.record;
+    if record.failed {
+        return Err(record.notes.first().map_or("calls failed".to_owned(), |note| note.problem.message.clone()));
     }
-    let mut metrics: BTreeMap<String, f64> = run::metrics::metrics(variant, made).into_iter().collect();
+    let mut metrics: BTreeMap<String, f64> = record.metrics.into_iter().collect();
+    let Some(live) = record.live else { return Err("no run was made on the running kernel".to_owned()) };
     if let Some(requests) = live.traced.as_ref().map(|traced| traced.requests) {
         let of_trace = [
             ("data_reads_of_4k_pct", requests.small_pct()),

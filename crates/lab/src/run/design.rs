@@ -1,16 +1,16 @@
 //! In which order runs are made, and when there are enough of them.
 //!
-//! A run at each place makes a block, and each block has a random order of its own: whatever changes slowly (a disk
-//! that fills, a machine that warms up) meets all places alike, and whatever depends on the order meets none in
-//! particular. Blocks to warm up come first; they have an order of their own, so that those that count are made in the
-//! same order with and without them, and the seeds of the first blocks.
+//! One run of each arm (a place, a kind of run) is a block, and each block has its own random order: slow drift (a disk
+//! that fills, a machine that warms up) affects all arms alike, and order effects favour none. Warm-up blocks come first
+//! and have their own order, so that the blocks that count keep their order and seeds with and without them.
 //!
-//! The stopping rule looks at the width of an interval only: that of the median where there is one place, that of the
-//! shift from the first place where there are several. It never looks at where the interval lies. Who goes on until a
-//! difference is significant will find one between equal things sooner or later (Armitage, McPherson & Rowe 1969);
-//! until an interval is narrow can be waited for without harm.
+//! The stopping rule looks only at the width of an interval, never at its position: the interval of the median with one
+//! place, of the shift from the first place with several. Sampling until a difference is significant finds one between
+//! equal things sooner or later (Armitage, McPherson & Rowe 1969); sampling until an interval is narrow is harmless.
 //!
 //! References: Fisher, The Design of Experiments, 1935 (blocks); Kelley, Maxwell & Rausch 2003 (precision).
+
+use std::ops::ControlFlow;
 
 use iowhy_stack::rng::Rng;
 
@@ -36,7 +36,7 @@ const TELLING: &[&str] = &["iops", "elapsed_s"];
 /// A run that is to be made.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// On which variant.
+    /// Of which arm: which variant of a command.
     pub variant: usize,
     /// With which seed.
     pub seed: u64,
@@ -48,33 +48,59 @@ pub struct Slot {
     pub warm_up: bool,
 }
 
-/// Makes the blocks, one after the other.
-pub(super) struct Order<'a> {
-    request: &'a RunRequest,
-    warming: Rng,
-    counting: Rng,
-    next: u64,
+/// Runs of several arms in blocks of random order: of everything that is compared by runs of its own.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// Names the stream of random numbers that the order of the blocks is drawn from.
+    pub name: &'static str,
+    /// Seed of the order, and of the runs of the first block that counts.
+    pub seed: u64,
+    /// What is compared.
+    pub arms: usize,
+    /// Blocks that only warm up.
+    pub warm_up: u64,
+    /// Blocks at most, those included.
+    pub blocks: u64,
 }
 
-impl<'a> Order<'a> {
-    pub(super) fn new(request: &'a RunRequest) -> Order<'a> {
-        let warming = Rng::stream(request.seed, "order of runs to warm up");
-        Order { request, warming, counting: Rng::stream(request.seed, "order of runs"), next: 0 }
+impl Experiment {
+    /// The blocks, one after the other.
+    fn in_order(&self) -> impl Iterator<Item = Vec<Slot>> + use<> {
+        let Experiment { name, seed: first, arms, warm_up, blocks } = *self;
+        let mut warming = Rng::stream(first, &format!("{name} to warm up"));
+        let mut counting = Rng::stream(first, name);
+        (0..blocks).map(move |block| {
+            let warms = block < warm_up;
+            let rng = if warms { &mut warming } else { &mut counting };
+            let mut variants: Vec<usize> = (0..arms).collect();
+            for last in (1..arms).rev() {
+                variants.swap(last, rng.below(last as u64 + 1) as usize);
+            }
+            let seed = first + if warms { block } else { block - warm_up };
+            let slot = |(position, variant)| Slot { variant, seed, block, position, warm_up: warms };
+            (0..).zip(variants).map(slot).collect()
+        })
     }
 
-    /// The next block.
-    pub(super) fn block(&mut self) -> Vec<Slot> {
-        let (block, warm) = (self.next, u64::from(self.request.warm_up));
-        self.next += 1;
-        let warm_up = block < warm;
-        let rng = if warm_up { &mut self.warming } else { &mut self.counting };
-        let mut variants: Vec<usize> = (0..self.request.variants.len()).collect();
-        for last in (1..variants.len()).rev() {
-            variants.swap(last, rng.below(last as u64 + 1) as usize);
+    /// Makes the runs until `enough` says so of what there is after as many blocks, or a run ends the whole.
+    pub fn run<S, E>(
+        &self,
+        made: &mut S,
+        enough: impl Fn(&S, u64) -> bool,
+        mut make: impl FnMut(&mut S, Slot) -> ControlFlow<E>,
+    ) -> ControlFlow<E> {
+        for (nr, block) in (0..).zip(self.in_order()) {
+            if enough(made, nr) {
+                break;
+            }
+            block.into_iter().try_for_each(|slot| make(made, slot))?;
         }
-        let seed = self.request.seed + if warm_up { block } else { block - warm };
-        let slot = |(position, variant)| Slot { variant, seed, block, position, warm_up };
-        (0..).zip(variants).map(slot).collect()
+        ControlFlow::Continue(())
+    }
+
+    /// The runs in the order in which they are made, if there are never enough.
+    pub fn schedule(&self) -> Vec<Slot> {
+        self.in_order().flatten().collect()
     }
 }
 
@@ -84,12 +110,12 @@ impl RunRequest {
         let counted = self.until.map_or(self.repeat, |until| until.budget.max(self.repeat));
         u64::from(self.warm_up) + u64::from(counted)
     }
-}
 
-/// The runs in the order in which they are made; with a stopping rule, as if it never stopped.
-pub fn schedule(request: &RunRequest) -> Vec<Slot> {
-    let mut order = Order::new(request);
-    (0..request.blocks()).flat_map(|_| order.block()).collect()
+    /// Its runs.
+    pub fn experiment(&self) -> Experiment {
+        let (arms, warm_up) = (self.variants.len(), u64::from(self.warm_up));
+        Experiment { name: "order of runs", seed: self.seed, arms, warm_up, blocks: self.blocks() }
+    }
 }
 
 /// How well a place is known.
@@ -129,19 +155,15 @@ impl Precision {
 }
 
 /// Values of a metric in the runs of a place that count.
-fn values(request: &RunRequest, runs: &[Finished], variant: usize, metric: &str) -> Vec<f64> {
+fn values(runs: &[Finished], variant: usize, metric: &str) -> Vec<f64> {
     let own = runs.iter().filter(|run| run.slot.variant == variant && !run.slot.warm_up);
-    own.filter_map(|run| {
-        let metrics = crate::run::metrics::metrics(&request.variants[variant], run);
-        metrics.iter().find(|(name, _)| name == metric).map(|(_, value)| *value)
-    })
-    .collect()
+    own.filter_map(|run| run.record.metrics.iter().find(|(name, _)| name == metric).map(|(_, value)| *value)).collect()
 }
 
 /// How well the runs that were made tell the places apart, `pct` being wanted. Places without runs do not count.
 pub fn precision(request: &RunRequest, runs: &[Finished], pct: f64) -> Option<Precision> {
     let table = |metric: &str| -> Vec<(usize, Vec<f64>)> {
-        let of = |variant| (variant, values(request, runs, variant, metric));
+        let of = |variant| (variant, values(runs, variant, metric));
         (0..request.variants.len()).map(of).filter(|(_, values)| !values.is_empty()).collect()
     };
     let told =

@@ -12,23 +12,29 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use iowhy_live::capture::Level;
 use iowhy_live::disk::{self, Front};
 use iowhy_live::guest::{self, Accelerator, Backing, Brought, GuestError, Kernel, Spec};
 use iowhy_live::ledger::{Guard, Ledger};
+use iowhy_live::machine::Machine;
 use iowhy_stack::job::Workload;
 use iowhy_stack::units::Nanos;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::{LiveOptions, Refusal, Shape, Task, replay};
-use crate::store::{DataFile, Store, StoreError, StoredRun};
+use super::backend::{Asked, Audience, Backend, Files, Kind, Making, Note, Place, Refusal, RunRecord, Shared, Typed};
+use super::live::{Does, on_this_kernel};
+use super::{Shape, record, replay};
+use crate::store::{DataFile, NewRun, Store, StoredRun};
 use iowhy_fio::World;
 use iowhy_text::diagnose::{Problem, Problems, Span};
 
 /// How places of guests begin.
 pub(super) const PREFIX: &str = "kernel:";
+
+pub(super) const KIND: Kind = Kind { names: |on| on.starts_with(PREFIX), read, help };
 
 /// Keys behind the kernel's name, each with what it does. Those without a text are files of the disk's queue.
 const KEYS: &[(&str, &str)] = &[
@@ -87,7 +93,7 @@ const INPUT: &str = "/job/standard-input";
 const STORE: &str = "store";
 
 /// Help of the keys, for `iowhy run --help`.
-pub(super) fn help() -> String {
+fn help() -> String {
     let mut out = String::from("\nKeys behind --on kernel:KERNEL, after commas:\n");
     KEYS.iter().filter(|(_, help)| !help.is_empty()).for_each(|(name, help)| {
         out.push_str(&iowhy_text::item(name, help, 18));
@@ -219,25 +225,21 @@ impl Wanted {
     }
 }
 
-/// What is typed about the job and its limits besides its words.
-pub(super) struct Asked<'a> {
-    pub(super) words: &'a [String],
-    pub(super) builtin: Option<&'a &'static super::Builtin>,
-    pub(super) cache: Option<iowhy_live::plan::Cache>,
-    pub(super) limits: (&'a super::Limit, replay::Mode),
-    /// Options that the guest is told as they were typed.
-    pub(super) options: Vec<String>,
-    /// The time for a boot with its run, if it was given.
-    pub(super) timeout: Option<Duration>,
+fn read(typed: &Typed<'_>, problems: &mut Problems) -> Option<Box<dyn Place>> {
+    let disk = typed.disk.map(|disk| (typed.name.as_str(), disk));
+    Some(Box::new(parse(typed.on, disk, problems)?))
+}
+
+impl Place for Wanted {
+    fn backend(&self, asked: &Asked<'_>, problems: &mut Problems) -> Option<(Arc<dyn Backend>, Shape)> {
+        let (task, shape) = task(self, asked, problems)?;
+        Some((Arc::new(task), shape))
+    }
 }
 
 /// The task of a job in a guest. It is read here as a live job, so that its mistakes are told at once.
-pub(super) fn task(
-    wanted: &Wanted,
-    asked: &Asked<'_>,
-    world: &World<'_>,
-    problems: &mut Problems,
-) -> Option<(Task, Shape)> {
+fn task(wanted: &Wanted, asked: &Asked<'_>, problems: &mut Problems) -> Option<(GuestTask, Shape)> {
+    let world = asked.world;
     let (loaded, variables) = (RefCell::new(BTreeMap::new()), RefCell::new(BTreeMap::new()));
     let load = |name: &str| {
         let text = (world.load)(name)?;
@@ -250,9 +252,9 @@ pub(super) fn task(
         Some(value)
     };
     let noted = World { load: &load, variable: &variable, ..*world };
-    let live = LiveOptions { folder: PathBuf::from(guest::DATA), cache: asked.cache, allow: Vec::new() };
-    let (task, shape) = super::on_this_kernel(asked.words, asked.builtin, &noted, &live, asked.limits, problems)?;
-    let Task::Live(plan) = task else {
+    let inside = Asked { world: &noted, folder: Path::new(guest::DATA), allow: &[], ..*asked };
+    let (does, shape) = on_this_kernel(&inside, problems)?;
+    let Does::Calls(plan) = does else {
         let name = asked.words.first().map_or("", String::as_str);
         let text = format!("`{name}` is another program, and a guest has iowhy alone");
         problems.push(Problem::error(text).at(Span::whole(name)).help("--on live, or a fio job file"));
@@ -280,7 +282,7 @@ pub(super) fn task(
         }
         files.push((path, bytes));
     }
-    let words = asked.words.iter().chain(&asked.options).cloned().collect();
+    let words = asked.words.iter().chain(asked.shaping).cloned().collect();
     let task = GuestTask {
         wanted: wanted.clone(),
         words,
@@ -289,7 +291,7 @@ pub(super) fn task(
         input,
         limit: asked.timeout.unwrap_or_else(|| usual_limit(&plan)),
     };
-    (!problems.any_error()).then_some((Task::Guest(Box::new(task)), shape))
+    (!problems.any_error()).then_some((task, shape))
 }
 
 /// The files of a trace: itself, or the parts that blktrace makes for each CPU.
@@ -370,7 +372,7 @@ impl InGuest {
 }
 
 /// Makes guests: the folder of their files, and the kernels that were found.
-pub(super) struct Host {
+struct Host {
     ledger: Ledger,
     scratch: PathBuf,
     kernels: Vec<(String, Kernel)>,
@@ -381,7 +383,7 @@ pub(super) struct Host {
 const CLOCK_PCT: f64 = 2.0;
 
 impl Host {
-    pub(super) fn new() -> Result<Host, Refusal> {
+    fn new() -> Result<Host, Refusal> {
         let (ledger, _) = Ledger::open()?;
         let (scratch, guard) = guest::scratch(&ledger)?;
         Ok(Host { ledger, scratch, kernels: Vec::new(), _guard: guard })
@@ -397,13 +399,13 @@ impl Host {
     }
 
     /// Makes a run, and takes its data files into a store.
-    pub(super) fn make(
+    fn make(
         &mut self,
         task: &GuestTask,
         seed: u64,
         store: Option<&Store>,
         trace: Option<Level>,
-    ) -> Result<(InGuest, Result<Vec<DataFile>, StoreError>), Refusal> {
+    ) -> Result<(InGuest, Files), Refusal> {
         let mut words = vec!["run".to_owned()];
         words.extend(task.words.iter().cloned());
         words.extend([
@@ -485,16 +487,11 @@ pub fn command(wanted: &Wanted, words: Vec<String>, limit: Duration) -> Result<(
 }
 
 /// What a guest brought, as a run of ours.
-fn take(
-    results: &Path,
-    brought: Brought,
-    kernel: Kernel,
-    store: Option<&Store>,
-) -> Result<(InGuest, Result<Vec<DataFile>, StoreError>), Refusal> {
+fn take(results: &Path, brought: Brought, kernel: Kernel, store: Option<&Store>) -> Result<(InGuest, Files), Refusal> {
     // The command itself refused: what it said is all there is.
     let refused = |brought: &Brought, what: &str| {
         let said = brought.messages.join("; ");
-        Refusal::Guest(GuestError::Job(format!("{what}{}", if said.is_empty() { said } else { format!(": {said}") })))
+        Refusal::from(GuestError::Job(format!("{what}{}", if said.is_empty() { said } else { format!(": {said}") })))
     };
     let kept = Store::open_existing(&results.join(STORE)).and_then(|kept| {
         let runs = kept.runs(&crate::store::Filter::default())?;
@@ -519,7 +516,7 @@ fn take(
     {
         warnings.push(format!("the guest's clock went {:+.1} % faster than this machine's", (ratio - 1.0) * 100.0));
     }
-    let files = store.map_or(Ok(Vec::new()), |store| store.adopt(&kept, &row.files));
+    let files = store.map(|store| store.adopt(&kept, &row.files));
     let made = InGuest { live: shown["live"].clone(), row, metrics, brought, kernel, warnings };
     Ok((made, files))
 }
@@ -565,10 +562,75 @@ impl Drop for Disk {
     }
 }
 
-/// Words of a command that shape its jobs, as the guest is told them.
-pub(super) fn options(given: &[(&'static str, String, Span)]) -> Vec<String> {
-    let wanted = given.iter().filter(|(name, ..)| matches!(*name, "cache" | "size-limit" | "time-limit" | "replay"));
-    wanted.map(|(name, value, _)| format!("--{name}={value}")).collect()
+impl Backend for GuestTask {
+    fn make(&self, making: &Making<'_>, shared: &mut Shared) -> Result<RunRecord, Refusal> {
+        let host = shared.get(Host::new)?;
+        let (made, files) = host.make(self, making.seed, making.store, making.trace())?;
+        let variant = making.variant;
+        let told = |text: &String| Note { problem: Problem::warning(text.clone()), audience: Audience::Report };
+        let on = variant.disk.as_ref().map_or_else(|| "an image".to_owned(), |disk| format!("disk {disk}"));
+        let accelerator = made.brought.accelerator.name();
+        Ok(RunRecord {
+            metrics: made.metrics.clone(),
+            place: variant.on.clone(),
+            disk: variant.disk.clone(),
+            made_on: format!("{}, Linux {} under QEMU ({accelerator}), {on}", variant.on, made.release()),
+            detail: made.detail(making.seed),
+            more: Map::from_iter([("live".to_owned(), made.live.clone()), ("guest".to_owned(), made.json())]),
+            began: Some(Duration::from_nanos(making.started_ns)),
+            notes: made.warnings.iter().map(told).collect(),
+            failed: made.failed(),
+            row: files.map(|files| Ok(Box::new(made.kept(making, files?)))),
+            // A guest that was interrupted has brought nothing.
+            ..RunRecord::default()
+        })
+    }
+}
+
+impl InGuest {
+    /// The run as text.
+    fn detail(&self, seed: u64) -> String {
+        let (boot, took) = (self.brought.boot.as_secs_f64(), self.brought.took.as_secs_f64());
+        let mut out = format!("seed {seed}; booted in {boot:.1} s, {took:.1} s in all\n\n");
+        let width = self.metrics.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).max(20);
+        for (name, value) in self.metrics.iter().filter(|(_, value)| *value != 0.0) {
+            out.push_str(&format!("{name:<width$} {value:>16.3}\n"));
+        }
+        out
+    }
+
+    /// What the store keeps: the row of the guest's own store, at this place.
+    fn kept(&self, making: &Making<'_>, files: Vec<DataFile>) -> NewRun {
+        let (kept, variant) = (&self.row, making.variant);
+        let mut machine = kept.machine.clone().unwrap_or_default();
+        machine["guest"] = self.json();
+        // Neither the kernel nor what is set in it: those are what is compared.
+        let lasting =
+            json!([kept.machine_hash, self.brought.accelerator.name(), Machine::read().cpu_model, variant.disk]);
+        let mut policies = kept.policies.clone().unwrap_or_default();
+        if let Some(policies) = policies.as_object_mut() {
+            // It cannot be made again on the running kernel.
+            ["again", "folder"].iter().for_each(|key| drop(policies.remove(*key)));
+            policies.insert("modelled_disk".to_owned(), json!(variant.disk));
+        }
+        NewRun {
+            resolved: kept.resolved.clone(),
+            place: Some(variant.on.clone()),
+            machine_hash: record::hash(&lasting),
+            machine: Some(machine),
+            policies: Some(policies),
+            layers: kept.layers.clone(),
+            files,
+            ..NewRun::default()
+        }
+    }
+}
+
+impl From<GuestError> for Refusal {
+    fn from(error: GuestError) -> Refusal {
+        let (interrupted, inconclusive) = (matches!(error, GuestError::Interrupted), error.is_of_the_guest());
+        Refusal { interrupted, inconclusive, ..Refusal::new(error) }
+    }
 }
 
 #[cfg(test)]
@@ -635,8 +697,8 @@ mod tests {
             panic!("{}", problems.render());
         };
         let [in_guest, live] = &request.variants[..] else { panic!("two places") };
-        assert!(live.task.is_live() && !in_guest.task.is_live());
-        let Task::Guest(task) = &in_guest.task else { panic!("a guest") };
+        assert!(live.backend.uses_folder() && !in_guest.backend.uses_folder());
+        let task: &GuestTask = in_guest.backend().expect("a guest");
         assert_eq!(task.words, ["../a.fio", "--time-limit=5"]);
         assert_eq!(task.files.iter().map(|(path, _)| path.as_path()).collect::<Vec<_>>(), [Path::new("/job/../a.fio")]);
         assert_eq!(task.variables, [("SIZE".to_owned(), "1m".to_owned())]);

@@ -5,13 +5,11 @@
 
 use iowhy_stack::histogram::Histogram;
 use iowhy_stack::job::Job;
-use iowhy_stack::outcome::{Counts, JobTotals, Outcome, ThreadTotals};
+use iowhy_stack::outcome::{Counts, JobTotals, ThreadTotals};
 use iowhy_stack::units::Nanos;
 use iowhy_stats::figure;
 
-use super::program::Ran;
-use super::{Finished, Made, Variant};
-use crate::on_kernel::Live;
+use super::Shape;
 
 pub(super) const MIB: f64 = 1_048_576.0;
 
@@ -70,66 +68,8 @@ pub(super) struct Totals<'a> {
     pub(super) cpu_s: f64,
 }
 
-impl Made {
-    pub(super) fn totals(&self) -> Option<Totals<'_>> {
-        match self {
-            Made::Simulated(run) => {
-                let (plan, outcome) = &**run;
-                Some(Totals {
-                    job: &plan.job,
-                    elapsed: outcome.elapsed,
-                    end: outcome.elapsed,
-                    counts: &outcome.counts,
-                    latency: &outcome.latency,
-                    threads: outcome.threads.clone(),
-                    lines: &outcome.jobs,
-                    cpu_s: outcome.cpu_busy.as_secs_f64(),
-                })
-            }
-            Made::Live(live) => Some(Totals {
-                job: &live.plan.job,
-                elapsed: live.outcome.elapsed,
-                end: live.outcome.threads.iter().map(|thread| thread.totals.end).max().unwrap_or_default(),
-                counts: &live.outcome.counts,
-                latency: &live.outcome.latency,
-                threads: live.outcome.threads.iter().map(|thread| thread.totals).collect(),
-                lines: &live.outcome.jobs,
-                cpu_s: live.cpu_s(),
-            }),
-            Made::Program(_) | Made::Guest(_) => None,
-        }
-    }
-
-    pub(super) fn simulated(&self) -> Option<&Outcome> {
-        match self {
-            Made::Simulated(run) => Some(&run.1),
-            Made::Live(_) | Made::Program(_) | Made::Guest(_) => None,
-        }
-    }
-}
-
-/// Everything that was measured of a run.
-pub fn metrics(variant: &Variant, run: &Finished) -> Metrics {
-    let mut metrics = match (&run.made, run.made.totals()) {
-        (_, Some(totals)) => of_job(variant, &totals),
-        (Made::Program(ran), None) => of_program(ran),
-        (Made::Guest(guest), None) => guest.metrics.clone(),
-        (_, None) => Vec::new(),
-    };
-    match &run.made {
-        Made::Simulated(made) if made.0.job.opening.is_some() => {
-            let opening = &made.1.opening;
-            metrics.push(("open_races".to_owned(), f64::from(u8::from(opening.raced))));
-            metrics.push(("stale_pages".to_owned(), opening.stale_pages as f64));
-        }
-        Made::Live(live) => of_machine(&mut metrics, live),
-        Made::Simulated(_) | Made::Program(_) | Made::Guest(_) => {}
-    }
-    metrics.retain(|(_, value)| value.is_finite());
-    metrics
-}
-
-fn of_job(variant: &Variant, totals: &Totals<'_>) -> Metrics {
+/// What a job measured.
+pub(super) fn of_job(shape: &Shape, totals: &Totals<'_>) -> Metrics {
     let warmup = totals.job.warmup;
     let mut metrics = vec![("elapsed_s".to_owned(), totals.elapsed.as_secs_f64())];
     let elapsed = |thread: &ThreadTotals| thread.elapsed().as_secs_f64();
@@ -147,12 +87,12 @@ fn of_job(variant: &Variant, totals: &Totals<'_>) -> Metrics {
     latencies(&mut metrics, "", totals.latency);
     metrics.push(("cpu_s".to_owned(), totals.cpu_s));
     metrics.push(("system_cpu_pct".to_owned(), 100.0 * per_second(totals.cpu_s, totals.elapsed)));
-    for figure in &variant.shape.figures {
+    for figure in &shape.figures {
         if let Some(line) = totals.lines.get(figure.line) {
             metrics.push((figure.name.clone(), (figure.of)(line)));
         }
     }
-    for (name, line) in variant.shape.lines.iter().zip(totals.lines) {
+    for (name, line) in shape.lines.iter().zip(totals.lines) {
         let time = measured(line, warmup);
         metrics.push((format!("{name}.elapsed_s"), line.end.saturating_sub(line.start).as_secs_f64()));
         rates(&mut metrics, &format!("{name}."), &line.counts, time);
@@ -161,37 +101,4 @@ fn of_job(variant: &Variant, totals: &Totals<'_>) -> Metrics {
         }
     }
     metrics
-}
-
-/// What another program has measured. Its own names stay; those that every run has are there, too.
-fn of_program(ran: &Ran) -> Metrics {
-    let elapsed = ran.elapsed.as_secs_f64();
-    let mut metrics = vec![("elapsed_s".to_owned(), elapsed), ("mean_process_elapsed_s".to_owned(), elapsed)];
-    let iops = ran.figures.iter().find(|(name, _)| matches!(name.as_str(), "seeks_per_s" | "tps"));
-    metrics.push(("iops".to_owned(), iops.map_or(0.0, |(_, value)| *value)));
-    metrics.extend(ran.figures.iter().cloned());
-    metrics
-}
-
-/// What only a real run has.
-pub(super) fn of_machine(metrics: &mut Metrics, live: &Live) {
-    let calls = live.sum(|thread| thread.totals.events).max(1) as f64;
-    let switches = [live.sum(|thread| thread.usage.voluntary), live.sum(|thread| thread.usage.involuntary)];
-    let resident = &live.outcome.resident;
-    let pages = [resident.iter().map(|file| file.before).sum::<u64>(), resident.iter().map(|file| file.after).sum()];
-    let mut put = |name: &str, value: f64| metrics.push((name.to_owned(), value));
-    put("cpu_ns_per_io", 1e9 * live.cpu_s() / calls);
-    put("voluntary_switches", switches[0] as f64);
-    put("involuntary_switches", switches[1] as f64);
-    put("switches_per_io", (switches[0] + switches[1]) as f64 / calls);
-    put("minor_faults", live.sum(|thread| thread.usage.minor_faults) as f64);
-    put("major_faults", live.sum(|thread| thread.usage.major_faults) as f64);
-    put("resident_pages_before", pages[0] as f64);
-    put("resident_pages_after", pages[1] as f64);
-    put("set_up_s", live.outcome.set_up.as_secs_f64());
-    put("short_calls", live.sum(|thread| thread.short) as f64);
-    put("failed_calls", live.sum(|thread| thread.nr_errors) as f64);
-    if let Some(harness) = live.outcome.harness_ns {
-        put("harness_ns", harness);
-    }
 }

@@ -8,6 +8,17 @@ use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
+use iowhy_live::disk::Spec;
+use iowhy_live::machine::{Disk, Machine};
+use iowhy_text::diagnose::Problem;
+use serde_json::{Map, json};
+
+use super::backend::{Audience, Backend, Making, Note, Refusal, RunRecord, Shared};
+use super::metrics::Metrics;
+use super::{LIVE, own_disk, record};
+use crate::on_kernel;
+use crate::store::NewRun;
+
 /// Between two looks at whether it has ended.
 const TICK: Duration = Duration::from_millis(20);
 
@@ -153,4 +164,65 @@ impl Program {
         let figures = (self.import)(&text).map_err(|message| ProgramError::Output { name: self.name, message })?;
         Ok(Ran { command, started: started_at, elapsed, figures, interrupted })
     }
+}
+
+/// An installed program on the running kernel.
+#[derive(Clone, Debug)]
+pub struct Installed {
+    /// What is run.
+    pub program: Program,
+    /// The disk that is made for each run.
+    pub modelled: Option<Spec>,
+}
+
+impl Backend for Installed {
+    fn make(&self, making: &Making<'_>, _shared: &mut Shared) -> Result<RunRecord, Refusal> {
+        let modelled = own_disk::hold(self.modelled.as_ref(), making.seed)?;
+        let ran = self.program.run()?;
+        own_disk::end(modelled)?;
+        let early = if ran.interrupted { ", ended early by a signal" } else { "" };
+        let mut detail = format!("{:.3} s{early}\n\n", ran.elapsed.as_secs_f64());
+        ran.figures.iter().for_each(|(name, value)| detail.push_str(&format!("{name:<24}{value:.1}\n")));
+        let command = ran.command.join(" ");
+        let ended = || Problem::warning("a signal ended the run early");
+        let row = || NewRun {
+            resolved: Some(command.clone()),
+            ..record::of_machine(&Machine::read(), &Disk::below(&making.request.folder.path))
+        };
+        Ok(RunRecord {
+            metrics: metrics(&ran),
+            place: LIVE.to_owned(),
+            made_on: format!("live, {}: {command}", on_kernel::machine::kernel()),
+            detail,
+            more: Map::from_iter([(
+                "live".to_owned(),
+                json!({ "interrupted": ran.interrupted, "command": ran.command }),
+            )]),
+            began: ran.started.duration_since(std::time::UNIX_EPOCH).ok(),
+            notes: ran.interrupted.then(|| Note { problem: ended(), audience: Audience::Store }).into_iter().collect(),
+            interrupted: ran.interrupted,
+            row: making.store.map(|_| Ok(Box::new(row()))),
+            ..RunRecord::default()
+        })
+    }
+
+    fn uses_folder(&self) -> bool {
+        self.modelled.is_none()
+    }
+}
+
+impl From<ProgramError> for Refusal {
+    fn from(error: ProgramError) -> Refusal {
+        Refusal::new(error)
+    }
+}
+
+/// What another program has measured. Its own names stay; those that every run has are there, too.
+fn metrics(ran: &Ran) -> Metrics {
+    let elapsed = ran.elapsed.as_secs_f64();
+    let mut metrics = vec![("elapsed_s".to_owned(), elapsed), ("mean_process_elapsed_s".to_owned(), elapsed)];
+    let iops = ran.figures.iter().find(|(name, _)| matches!(name.as_str(), "seeks_per_s" | "tps"));
+    metrics.push(("iops".to_owned(), iops.map_or(0.0, |(_, value)| *value)));
+    metrics.extend(ran.figures.iter().cloned());
+    metrics
 }

@@ -1,9 +1,17 @@
 //! What command lines mean, and what the jobs become.
 
+use std::ops::ControlFlow;
+
+use iowhy_fio::World;
+use iowhy_live::plan::Cache;
 use iowhy_stack::event::Op;
 use iowhy_stack::job::{CacheStart, Engine, Place, ThreadJob};
+use iowhy_stack::units::PAGE_BYTES;
 use iowhy_stack::workload::{BlockSizes, Distribution, Mix, Order, Service};
 
+use super::live::OnKernel;
+use super::program::Installed;
+use super::simulator::Simulator;
 use super::*;
 
 fn words(line: &str) -> Vec<String> {
@@ -50,17 +58,13 @@ fn builtin(line: &str) -> Plan {
 }
 
 fn simulated_plan(variant: Variant) -> Plan {
-    match variant.task {
-        Task::Simulated(plan) => *plan,
-        Task::Live(_) | Task::Program(_) | Task::Guest(_) => panic!("{} is not simulated", variant.on),
-    }
+    let simulator = variant.backend::<Simulator>();
+    simulator.unwrap_or_else(|| panic!("{} is not simulated", variant.on)).plan.clone()
 }
 
 fn live_plan(line: &str, file: &str) -> iowhy_live::Plan {
-    match variants(&format!("{line} --on live --dir place"), file).expect(line).0.remove(0).task {
-        Task::Live(plan) => *plan,
-        other => panic!("{line} is {other:?}"),
-    }
+    let variant = variants(&format!("{line} --on live --dir place"), file).expect(line).0.remove(0);
+    variant.backend::<OnKernel>().unwrap_or_else(|| panic!("{line} is {:?}", variant.backend)).plan.clone()
 }
 
 #[test]
@@ -229,12 +233,11 @@ fn every_built_in_runs_on_old_and_new_kernels() {
             let executed = execute(&run, &|_, _| {});
             assert!(executed.refused.is_empty(), "{job} on {on}: {:?}", executed.refused);
             let runs = executed.runs;
-            let Made::Simulated(made) = &runs[0].made else { panic!("{line} is not simulated") };
+            let metrics = &runs[0].record.metrics;
             for figure in &run.variants[0].shape.figures {
-                let value = (figure.of)(&made.1.jobs[figure.line]);
+                let value = metrics.iter().find(|(name, _)| *name == figure.name).map_or(0.0, |(_, value)| *value);
                 assert!(value > 0.0, "{line}: {} is {value}", figure.name);
             }
-            let metrics = metrics::metrics(&run.variants[0], &runs[0]);
             let names: std::collections::BTreeSet<&String> = metrics.iter().map(|(name, _)| name).collect();
             assert_eq!(names.len(), metrics.len(), "{line}: a metric comes twice");
         }
@@ -376,8 +379,8 @@ fn positions_are_the_same_in_each_run_where_fio_says_so() {
     let positions = |options: &str, seed: u64| {
         let (variants, _) =
             variants("x.fio --on sim:linux-4.4", &format!("[j]\nrw=randread\nsize=1m\n{options}\n")).expect("a plan");
-        let Task::Simulated(plan) = &variants[0].task else { panic!("{options} is not simulated") };
-        let plan = variants[0].shape.seeded(plan, seed);
+        let simulator: &Simulator = variants[0].backend().expect("a simulated place");
+        let plan = variants[0].shape.seeded(&simulator.plan, seed);
         let mut generator = plan.job.workload.generator(plan.job.seed);
         format!("{:?}", generator.next(0, iowhy_stack::units::Nanos::ZERO))
     };
@@ -392,8 +395,8 @@ fn runs_of_several_places_are_made_in_blocks_of_random_order() {
     let Some(Request::Run(run)) = resolve(&words(line), &World::empty(), &mut Problems::default()) else {
         panic!("{line} is refused");
     };
-    let order = schedule(&run);
-    assert_eq!(order, schedule(&run));
+    let order = run.experiment().schedule();
+    assert_eq!(order, run.experiment().schedule());
     let blocks: Vec<Vec<usize>> =
         order.chunks(3).map(|block| block.iter().map(|slot| slot.variant).collect()).collect();
     assert!(blocks.iter().any(|block| *block != blocks[0]));
@@ -465,16 +468,15 @@ fn disks_go_to_the_simulated_places() {
             .expect("a plan");
     let disks: Vec<Option<&str>> = variants.iter().map(|variant| variant.disk.as_deref()).collect();
     assert_eq!(disks, [None, Some("ide-2004"), Some("nvme")]);
-    assert!(matches!(variants[0].task, Task::Live(_)));
+    assert!(variants[0].backend::<OnKernel>().is_some());
 }
 
 #[test]
 fn programs_are_told_what_they_can_be_told() {
-    let program =
-        |line: &str| match variants(&format!("{line} --on live --dir place"), "").expect(line).0.remove(0).task {
-            Task::Program(program) => program.command().join(" "),
-            other => panic!("{line} is {other:?}"),
-        };
+    let program = |line: &str| {
+        let variant = variants(&format!("{line} --on live --dir place"), "").expect(line).0.remove(0);
+        variant.backend::<Installed>().expect("another program").program.command().join(" ")
+    };
     assert_eq!(program("bonnie size=16m chunk=4k"), "bonnie++ -q -f -n 0 -m iowhy -d place -r 0 -s 16:4096 -u root");
     assert_eq!(program("pgbench clients=4 time=5 db=test"), "pgbench -c 4 -T 5 test");
     assert_eq!(program("pgbench transactions=10"), "pgbench -c 1 -t 10");
@@ -491,12 +493,35 @@ fn request(line: &str) -> RunRequest {
 #[test]
 fn blocks_to_warm_up_leave_the_others_as_they_are() {
     let line = "dd of=a count=1 --on sim:linux-4.4 --on sim:linux-6.18 --repeat 12 --seed 5";
-    let plain = schedule(&request(line));
-    let warmed = schedule(&request(&format!("{line} --warm-up 3")));
+    let plain = request(line).experiment().schedule();
+    let warmed = request(&format!("{line} --warm-up 3")).experiment().schedule();
     assert_eq!(warmed.len(), plain.len() + 6);
     assert!(warmed[..6].iter().all(|slot| slot.warm_up && slot.seed == 5 + slot.block && slot.block < 3));
     let later = |slot: &Slot| Slot { block: slot.block + 3, ..*slot };
     assert_eq!(warmed[6..], plain.iter().map(later).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_order_of_an_experiment_stays_what_it_was() {
+    let order = |name, seed, warm_up| {
+        let experiment = Experiment { name, seed, arms: 3, warm_up, blocks: 4 };
+        let slots = experiment.schedule();
+        slots.chunks(3).map(|block| block.iter().map(|slot| slot.variant).collect::<Vec<_>>()).collect::<Vec<_>>()
+    };
+    assert_eq!(order("order of runs", 1, 2), [[2, 0, 1], [1, 2, 0], [1, 0, 2], [1, 0, 2]]);
+    assert_eq!(order("order of live runs", 1, 0), [[1, 0, 2], [2, 1, 0], [2, 1, 0], [0, 1, 2]]);
+    assert_eq!(order("order of live experiments", 1, 0), [[2, 0, 1], [1, 0, 2], [0, 1, 2], [0, 2, 1]]);
+    // Nothing is made once there is enough, or a run has ended the whole.
+    let experiment = Experiment { name: "order of runs", seed: 1, arms: 3, warm_up: 0, blocks: 9 };
+    let mut made = Vec::new();
+    let enough = |made: &Vec<Slot>, _| made.len() >= 6;
+    let ended = experiment.run(&mut made, enough, |made, slot| -> ControlFlow<()> {
+        made.push(slot);
+        ControlFlow::Continue(())
+    });
+    assert_eq!((ended, made.as_slice()), (ControlFlow::Continue(()), &experiment.schedule()[..6]));
+    let ended = experiment.run(&mut made, |_, _| false, |_, slot| ControlFlow::Break(slot));
+    assert_eq!(ended, ControlFlow::Break(made[0]));
 }
 
 #[test]

@@ -26,7 +26,8 @@ use iowhy_stack::trace::{Dev, Inode};
 use super::jobs::{Builtin, Call, JOBS};
 use super::{Checked, Device, File as Known, Report, check, model_of, records};
 use crate::on_kernel::Live;
-use crate::run::{self, Request, Task};
+use crate::run::live::OnKernel;
+use crate::run::{self, Request};
 use iowhy_fio::World;
 use iowhy_text::diagnose::{Problem, Problems};
 use iowhy_trace::recorded::Recorded;
@@ -437,11 +438,13 @@ fn file_records(
     let mut problems = Problems::default();
     let resolved = run::resolve(&words, world, &mut problems);
     let failed = problems.any_error();
-    let task = match resolved {
-        Some(Request::Run(request)) if !failed => request.variants.into_iter().next().map(|variant| variant.task),
+    let plan = match &resolved {
+        Some(Request::Run(request)) if !failed => {
+            request.variants.first().and_then(|first| first.backend::<OnKernel>())
+        }
         _ => None,
     };
-    let Some(Task::Live(mut plan)) = task else {
+    let Some(mut plan) = plan.map(|on_kernel| on_kernel.plan.clone()) else {
         if !failed {
             problems.push(Problem::error(format!("`{job}` is no job whose calls can be made here")));
         }
@@ -457,7 +460,7 @@ fn file_records(
     let paths: Vec<PathBuf> = plan.files.iter().map(|file| file.path.clone()).collect();
     let capture = ground.capture(ledger)?;
     // The capture leaves out the thread that asked for it.
-    let made = std::thread::scope(|scope| scope.spawn(|| Live::make(*plan, &|_| ())).join());
+    let made = std::thread::scope(|scope| scope.spawn(|| Live::make(plan, &|_| ())).join());
     let captured = capture.stop()?;
     match made {
         Ok(Ok(live)) => warnings.list.extend(live.complaints().list),

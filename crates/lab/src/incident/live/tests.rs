@@ -1,5 +1,6 @@
 use super::*;
 use crate::incident;
+use crate::run::live::OnKernel;
 
 fn resolves(words: &[String]) -> Result<RunRequest, Problems> {
     let mut problems = Problems::default();
@@ -21,7 +22,12 @@ fn every_incident_has_questions_and_every_side_is_a_job_on_a_disk() {
             words.extend(["--on", "live"].map(str::to_owned));
             words.extend(each.ground.disk().map(|disk| format!("--disk={disk}")));
             let request = resolves(&words).unwrap_or_else(|problems| panic!("{}: {:?}", each.id, problems.list));
-            assert_eq!(request.variants[0].modelled.is_some(), each.ground.disk().is_some(), "{}", each.id);
+            assert_eq!(
+                request.variants[0].backend::<OnKernel>().is_some_and(|of| of.modelled.is_some()),
+                each.ground.disk().is_some(),
+                "{}",
+                each.id
+            );
             let used = |question: &&Question| question.of == each.id || question.to == Some(each.id);
             assert!(live.questions.iter().any(|question| used(&question)), "nobody asks about {}", each.id);
             assert!(each.held == Held::Nothing || each.ground.disk().is_none(), "pages are held on disks in memory");

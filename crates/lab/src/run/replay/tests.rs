@@ -160,7 +160,7 @@ fn a_trace_in_a_file_runs_on_a_simulated_stack_and_on_this_kernel() {
     assert!(simulated.refused.is_empty(), "{:?}", simulated.refused);
     assert!(live.refused.is_empty(), "{:?}", live.refused);
     let nr_calls = first.iter().filter(|event| matches!(event.what, What::CallStart { .. })).count() as u64;
-    let super::super::Made::Live(live) = &live.runs[0].made else { panic!("a live run") };
+    let live = live.runs[0].record.live.as_ref().expect("a live run");
     let counts = live.outcome.counts;
     let made = counts.reads + counts.writes + counts.syncs;
     assert_eq!(made, nr_calls);

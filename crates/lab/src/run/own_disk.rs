@@ -1,0 +1,62 @@
+//! The modelled disk that is made for a run, and goes with it.
+
+use std::cell::Cell;
+use std::path::PathBuf;
+
+use iowhy_live::disk::{DiskError, Held, Spec, State};
+use iowhy_live::run::Progress;
+
+use crate::on_kernel::Live;
+
+/// Makes the disk for a run.
+pub(super) fn hold(spec: Option<&Spec>, seed: u64) -> Result<Option<Held>, DiskError> {
+    let Some(spec) = spec else { return Ok(None) };
+    iowhy_live::disk::hold(Spec { seed, ..spec.clone() }).map(Some)
+}
+
+/// Makes a live run on a disk of its own, if it has one, whose files are at `paths`.
+pub(crate) fn on_disk<E: From<DiskError>>(
+    spec: Option<&Spec>,
+    seed: u64,
+    paths: &[PathBuf],
+    make: impl FnOnce(&dyn Fn(Progress)) -> Result<Live, E>,
+) -> Result<Live, E> {
+    let disk = hold(spec, seed)?;
+    let laid_out = Cell::new(false);
+    // Files are laid out without waiting for the model.
+    let progress = |progress: Progress| {
+        if disk.is_none() && !iowhy_live::guest::is_inside() {
+            return;
+        }
+        let hurry = |on: bool| {
+            iowhy_live::guest::tell_laying_out(on);
+            // A disk that does not answer any more is seen by the job itself.
+            let _ = disk.as_ref().map(|disk| disk.hurry(on));
+        };
+        match progress {
+            Progress::SetUp { .. } if !laid_out.get() => {
+                laid_out.set(true);
+                hurry(true);
+            }
+            Progress::Ready if laid_out.get() => {
+                // What is still to be written of them is not the job's.
+                paths.iter().filter_map(|path| std::fs::File::open(path).ok()).for_each(|file| {
+                    let _ = file.sync_all();
+                });
+                hurry(false);
+            }
+            _ => {}
+        }
+    };
+    let mut live = make(&progress)?;
+    live.modelled = end(disk)?;
+    Ok(live)
+}
+
+/// Takes the disk of a run away; how it was at the end.
+pub(super) fn end(modelled: Option<Held>) -> Result<Option<Box<State>>, DiskError> {
+    let Some(held) = modelled else { return Ok(None) };
+    let state = held.stat()?;
+    held.remove()?;
+    Ok(Some(Box::new(state)))
+}

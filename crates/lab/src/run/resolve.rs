@@ -1,0 +1,195 @@
+//! What a command line means: a job at places, with every mistake reported at once.
+
+use std::path::PathBuf;
+
+use iowhy_fio::World;
+use iowhy_stack::outcome::Plan;
+use iowhy_text::diagnose::{Problem, Problems, Severity};
+
+use super::backend::{Asked, Place, Typed};
+use super::simulator::{self, Simulator};
+use super::words::{Line, help, help_of, take_apart};
+use super::{BUILTINS, Folder, HERE, KINDS, LIVE, Request, RunRequest, Shape, Variant};
+use crate::place;
+
+/// What the words behind `iowhy run` ask for, or everything that is wrong with them. Files are read through `world`,
+/// whose numbers of the machine are replaced by those of the simulated one. Warnings are left in `problems` in either
+/// case.
+pub fn resolve(words: &[String], world: &World<'_>, problems: &mut Problems) -> Option<Request> {
+    let line = take_apart(words, problems);
+    let builtin = line.job.first().and_then(|word| BUILTINS.iter().find(|builtin| builtin.name == *word)).copied();
+    if line.help {
+        problems.list.clear();
+        return Some(Request::Help(builtin.map_or_else(help, help_of)));
+    }
+    let mut found = Problems::default();
+    let mut request = request(&line, world, &mut found);
+    let typed = typed(&line, &mut found);
+    let cache = line.cache(&mut found);
+    let allow: Vec<PathBuf> = line.all("allow-write").into_iter().map(PathBuf::from).collect();
+    let (limit, replay) = (line.limit(&mut found), line.replay(&mut found));
+    let timeout = line.timeout(&mut found);
+    let folder = request.folder.path.clone();
+    let shaping = line.shaping();
+    let asked = Asked {
+        words: &line.job,
+        builtin,
+        world,
+        limit: &limit,
+        replay,
+        seed: request.seed,
+        folder: &folder,
+        cache,
+        allow: &allow,
+        timeout,
+        shaping: &shaping,
+    };
+    let places: Vec<Option<Box<dyn Place>>> = typed
+        .iter()
+        .map(|typed| KINDS.iter().find(|kind| (kind.names)(typed.on)).and_then(|kind| (kind.read)(typed, &mut found)))
+        .collect();
+    if places.iter().all(Option::is_none) && !line.job.is_empty() {
+        // Without a place the job is still checked, on any, so that its mistakes are told too.
+        let _ = simulator::anywhere().backend(&asked, &mut found);
+    }
+    for ((typed, place), label) in typed.iter().zip(&places).zip(labels(&line, &typed)) {
+        let backend = place.as_ref().filter(|_| !line.job.is_empty()).and_then(|it| it.backend(&asked, &mut found));
+        let Some((backend, shape)) = backend else { continue };
+        let disk = typed.disk.map(str::to_owned);
+        request.variants.push(Variant { on: typed.on.to_owned(), disk, label, backend, shape });
+    }
+    if line.all("label").len() != typed.len() {
+        distinguish(&mut request.variants);
+    }
+    for problem in found.list {
+        // Every stack says the same about the job.
+        if !problems.list.contains(&problem) {
+            problems.push(problem);
+        }
+    }
+    request.warnings = problems.list.iter().map(|problem| problem.message.clone()).collect();
+    if problems.any_error() { None } else { Some(Request::Run(Box::new(request))) }
+}
+
+/// The request as yet without places.
+fn request(line: &Line, world: &World<'_>, problems: &mut Problems) -> RunRequest {
+    let folder = match line.all("dir").first() {
+        Some(dir) => Folder { path: PathBuf::from(dir), temporary: false },
+        None => Folder { path: PathBuf::from(format!("iowhy-run-{}", std::process::id())), temporary: true },
+    };
+    let request = RunRequest {
+        job: line.job.clone(),
+        variants: Vec::new(),
+        repeat: line.number("repeat", (1, 10_000), 1, problems) as u32,
+        seed: line.number("seed", (0, u64::MAX / 2), 1, problems),
+        json: line.json,
+        folder,
+        warm_up: line.number("warm-up", (0, 10_000), 0, problems) as u32,
+        until: line.until(problems),
+        keep: line.keep(world, problems),
+        warnings: Vec::new(),
+        again: line.again(),
+    };
+    if line.job.is_empty() {
+        let names: Vec<&str> = BUILTINS.iter().map(|builtin| builtin.name).collect();
+        problems.push(
+            Problem::error("there is no job to run").help(format!("a fio job file, or one of {}", names.join(", "))),
+        );
+    }
+    request
+}
+
+/// The places as they were typed, each with its disk.
+fn typed<'a>(line: &'a Line, problems: &mut Problems) -> Vec<Typed<'a>> {
+    let (ons, disks) = (line.all("on"), line.all("disk"));
+    if ons.is_empty() {
+        let help = "--on live, --on sim:linux-6.18 (`iowhy models kernel` lists them) or --on kernel:debian-6.1";
+        problems.push(Problem::error("`--on` is missing").help(help));
+        disks.iter().for_each(|disk| place::check_disk(disk, problems));
+    }
+    // Disks that are as many as the places that are not live are theirs, and the others are where files are anyway.
+    let nr_others = ons.iter().filter(|on| **on != LIVE).count();
+    let of_others = disks.len() > 1 && disks.len() == nr_others && disks.len() != ons.len();
+    for (name, given, fits) in [("disk", disks.len(), of_others), ("label", line.all("label").len(), false)] {
+        if given > 1 && given != ons.len() && !fits {
+            let text = format!("`--{name}` is given {given} times, `--on` {} times", ons.len());
+            problems.push(Problem::error(text).help(format!("one `--{name}` for all, or one for each `--on`")));
+        }
+    }
+    let mut left = disks.iter();
+    let mut disk_of = |on: &str| match disks.as_slice() {
+        _ if of_others && on == LIVE => None,
+        [only] => Some(*only),
+        _ => left.next().copied(),
+    };
+    let mut typed: Vec<Typed<'_>> = Vec::new();
+    for (nr, on) in ons.into_iter().enumerate() {
+        let disk = disk_of(on).filter(|disk| *disk != HERE);
+        typed.push(Typed { on, disk, beside: false, name: format!("run-{}-{nr}", std::process::id()) });
+    }
+    // A simulated place with the disk of a live one is its twin.
+    let on_live: Vec<&str> = typed.iter().filter(|typed| typed.on == LIVE).filter_map(|typed| typed.disk).collect();
+    typed.iter_mut().for_each(|typed| typed.beside = typed.disk.is_some_and(|disk| on_live.contains(&disk)));
+    typed
+}
+
+/// What the runs at each place are called.
+fn labels(line: &Line, typed: &[Typed<'_>]) -> Vec<String> {
+    let given = line.all("label");
+    let one_each = given.len() == typed.len();
+    let of = |(nr, typed): (usize, &Typed<'_>)| {
+        let name = if line.blind { format!("{}", nr + 1) } else { typed.on.to_owned() };
+        match given.get(nr).or(given.first()) {
+            Some(label) if one_each => (*label).to_owned(),
+            Some(label) => format!("{label}/{name}"),
+            None if line.blind => format!("blind/{name}"),
+            None => name,
+        }
+    };
+    typed.iter().enumerate().map(of).collect()
+}
+
+/// Makes labels that were derived from places differ, so that runs of different disks are not taken for one another:
+/// with the disk, and with a number if that is the same, too.
+fn distinguish(variants: &mut [Variant]) {
+    let plain: Vec<String> = variants.iter().map(|variant| variant.label.clone()).collect();
+    for (nr, variant) in variants.iter_mut().enumerate() {
+        if plain.iter().filter(|label| **label == plain[nr]).count() > 1
+            && let Some(disk) = &variant.disk
+        {
+            variant.label = format!("{}@{disk}", plain[nr]);
+        }
+    }
+    let with_disk: Vec<String> = variants.iter().map(|variant| variant.label.clone()).collect();
+    for (nr, variant) in variants.iter_mut().enumerate() {
+        let before = with_disk[..nr].iter().filter(|label| **label == with_disk[nr]).count();
+        if before > 0 {
+            variant.label = format!("{}#{}", with_disk[nr], before + 1);
+        }
+    }
+}
+
+/// The plan of a command line with one `--on`, for rows of incidents; files cannot be named.
+pub fn plan(words: &[String], problems: &mut Problems) -> Option<(Plan, Shape)> {
+    let before = problems.list.len();
+    let request = resolve(words, &World::empty(), problems);
+    let run = match request {
+        Some(Request::Run(run)) => run,
+        Some(Request::Help(_)) => {
+            problems.push(Problem::error("`--help` describes no run"));
+            return None;
+        }
+        None => return None,
+    };
+    if run.repeat > 1 || run.variants.len() > 1 {
+        problems.push(Problem::error("one run is meant here: one `--on`, no `--repeat`"));
+        return None;
+    }
+    problems.list[before..].iter().all(|problem| problem.severity == Severity::Warning).then_some(())?;
+    let variant = run.variants.into_iter().next()?;
+    let Some(simulator) = variant.backend::<Simulator>() else {
+        problems.push(Problem::error("a simulated run is meant here").help("--on sim:linux-6.18"));
+        return None;
+    };
+    Some((simulator.plan.clone(), variant.shape))
+}
