@@ -224,7 +224,7 @@ columns! {
         g: i64,
         /// Given to the elevator.
         i: i64,
-        /// Given to the device.
+        /// Given to the device, for the last time.
         d: i64,
         /// Done.
         c: i64,

@@ -3,6 +3,9 @@
 //! One pass, constant memory: the observer keeps the times of requests in flight, by request number. Phases are those
 //! of
 //! btt: Q2G (queued to allocated), G2I (to the elevator), I2D (in the elevator), D2C (at the device), Q2C (all of it).
+//!
+//! The rule for requests that are issued again is that of [`lifecycle`](crate::lifecycle). Its tracker is not used: here
+//! every event of the simulator passes, and with it a block request took 9 to 11 % longer.
 
 use crate::event::{
     CallId, Content, Dir, Event, EventSink, IdleEnd, JournalStep, MergeKind, Op, RaClose, RaKind, What,
@@ -217,6 +220,7 @@ struct RequestTimes {
     allocated: Nanos,
     inserted: Nanos,
     issued: Nanos,
+    at_device: bool,
 }
 
 #[derive(Copy, Clone, Debug, Default)]
@@ -350,7 +354,7 @@ impl LayerObserver {
                 self.account(at);
                 self.in_queue += 1;
                 let queued = self.last_queued;
-                *self.times(rq.0) = RequestTimes { queued, allocated: at, inserted: at, issued: at };
+                *self.times(rq.0) = RequestTimes { queued, allocated: at, inserted: at, issued: at, at_device: false };
                 self.layers.phases.q2g.record(at.saturating_sub(queued).0);
             }
             What::Merge { kind, .. } => {
@@ -368,16 +372,22 @@ impl LayerObserver {
                 kept.queued = kept.queued.min(other.queued);
             }
             What::Insert { rq } => {
-                let allocated = self.times(rq.0).allocated;
-                self.times(rq.0).inserted = at;
-                self.layers.phases.g2i.record(at.saturating_sub(allocated).0);
+                let times = self.times(rq.0);
+                if !times.at_device {
+                    times.inserted = at;
+                    let held = at.saturating_sub(times.allocated).0;
+                    self.layers.phases.g2i.record(held);
+                }
             }
             What::Issue { rq, dir, content, sector, nr_sectors, in_flight } => {
-                self.account(at);
-                self.in_driver += 1;
                 let times = self.times(rq.0);
                 times.issued = at;
+                if std::mem::replace(&mut times.at_device, true) {
+                    return;
+                }
                 let waited = at.saturating_sub(times.inserted).0;
+                self.account(at);
+                self.in_driver += 1;
                 let layers = &mut self.layers;
                 layers.phases.i2d.record(waited);
                 layers.depth.record(u64::from(in_flight));
@@ -406,7 +416,9 @@ impl LayerObserver {
                 self.account(at);
                 self.in_driver = self.in_driver.saturating_sub(1);
                 self.in_queue = self.in_queue.saturating_sub(1);
-                let times = *self.times(rq.0);
+                let times = self.times(rq.0);
+                times.at_device = false;
+                let times = *times;
                 let layers = &mut self.layers;
                 layers.phases.d2c.record(at.saturating_sub(times.issued).0);
                 layers.phases.q2c.record(at.saturating_sub(times.queued).0);

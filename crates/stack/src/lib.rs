@@ -18,6 +18,7 @@ pub mod histogram;
 pub mod job;
 pub mod kernel;
 pub mod layers;
+pub mod lifecycle;
 pub mod machine;
 pub mod origin;
 pub mod outcome;

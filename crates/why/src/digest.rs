@@ -32,10 +32,12 @@ pub mod wall;
 use std::collections::{BTreeMap, VecDeque};
 
 use iowhy_stack::event::{
-    CallId, Content, Dir, Event, EventSink, Eviction, JournalStep, MergeKind, Op, RaClose, RaKind, What,
+    CallId, Content, Dir, Event, EventSink, Eviction, JournalStep, MergeKind, Op, RaClose, RaKind, RqId, What,
 };
+use iowhy_stack::lifecycle::{Bio, Stage, Step};
 use iowhy_stack::units::{Nanos, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES};
 
+use commands::Own;
 pub use commands::{Class, Commands, Load, Moments, Place, Within};
 use iowhy_trace::settings::Command;
 pub use tally::{PageSet, Spread};
@@ -325,23 +327,6 @@ struct FileState {
     quiet_over: [[u64; 3]; 2],
 }
 
-/// The bio that came last, for a call or for nobody.
-#[derive(Copy, Clone, Debug)]
-struct Bio {
-    at: Nanos,
-    dir: Dir,
-    sector: u64,
-    nr_sectors: u32,
-    /// It carries something the call waits for.
-    wanted: bool,
-    foreign: bool,
-    writeback: bool,
-    /// Place of the bio's pages.
-    pages: Option<(u32, u64, u32)>,
-    /// The request of the bio before it that it could join.
-    neighbour: Option<u32>,
-}
-
 #[derive(Clone, Debug)]
 struct Call {
     id: CallId,
@@ -367,7 +352,6 @@ struct Call {
     before_bio: Option<Nanos>,
     /// Pages added that no bio has taken yet.
     pending: VecDeque<(u32, u64, u32)>,
-    bio: Option<Bio>,
 }
 
 impl Call {
@@ -392,7 +376,6 @@ pub struct Observer {
     ahead: PageSet,
     /// Pages that others put there.
     others: PageSet,
-    nobody: Option<Bio>,
     /// What comes now is nobody's in the workload.
     stranger: bool,
     last_bio: [Option<(u64, u32)>; 2],
@@ -407,7 +390,7 @@ pub struct Observer {
     tells_writeback: bool,
     /// Syncs in progress, flushes at the device, and since when both are counted.
     syncs: u32,
-    flushes: Vec<u32>,
+    flushes: Vec<RqId>,
     flushed: Nanos,
     waits: Waits,
     commands: commands::Observer,
@@ -419,6 +402,8 @@ impl EventSink for Observer {
         self.now = event.at;
         self.stranger = event.call == CallId::NONE;
         self.pass_flushes();
+        self.commands.pass(event.at);
+        let step = self.commands.life.event(event);
         let call = self.places.get(&event.call.0).copied().filter(|_| event.call != CallId::NONE);
         if let Some(call) = call {
             self.turn(call);
@@ -489,44 +474,34 @@ impl EventSink for Observer {
                     state.cached[1] = state.cached[1].saturating_sub(foreign);
                 }
             }
-            What::BioQueue { dir, content, sector, nr_sectors } => {
-                self.bio(call, dir, content, sector.0, nr_sectors);
-            }
+            What::BioQueue { .. } => self.bio(event.call, call),
             What::GetRequest { rq } => {
-                let Some(bio) = self.taken(call) else { return };
-                let request = commands::New {
-                    rq: rq.0,
-                    at: event.at,
-                    queued: bio.at,
-                    dir: bio.dir,
-                    sector: bio.sector,
-                    nr_sectors: bio.nr_sectors,
-                    foreign: bio.foreign,
-                    writeback: bio.writeback,
-                    ahead: call.is_some() && !bio.wanted,
-                };
+                let Step::Allocated(request) = step else { return };
                 self.commands.allocate(&request);
-                self.waits.allocate(rq.0, bio.dir, bio.pages);
-                if let (Some(call), true) = (call, bio.wanted) {
+                self.waits.allocate(rq.0, request.dir, request.own.pages);
+                if let (Some(call), true) = (call, request.own.wanted) {
                     self.waits.attach(event.at, call, rq.0, true);
                 }
-                if bio.neighbour.is_some() {
-                    self.refused(&bio);
+                if let Some(neighbour) = request.own.neighbour {
+                    // It got a request of its own though it could have joined one.
+                    let together = self.commands.sectors_of(neighbour) + request.nr_sectors;
+                    let largest = self.commands.largest(request.dir);
+                    self.out.bios.refused[request.dir as usize] += u64::from(together <= largest);
                 }
             }
-            What::Merge { rq, kind, nr_sectors } => {
-                let Some(bio) = self.taken(call) else { return };
-                if bio.neighbour.is_some() {
+            What::Merge { rq, kind, .. } => {
+                let Step::Joined(Some(bio)) = step else { return };
+                if bio.own.neighbour.is_some() {
                     self.out.bios.joined[bio.dir as usize] += 1;
                 }
-                self.commands.merge(rq.0, nr_sectors, kind == MergeKind::Front, call.is_some() && bio.wanted);
-                self.waits.merge(rq.0, bio.pages);
-                if let (Some(call), true) = (call, bio.wanted) {
+                self.commands.merge(rq, kind == MergeKind::Front, call.is_some() && bio.own.wanted);
+                self.waits.merge(rq.0, bio.own.pages);
+                if let (Some(call), true) = (call, bio.own.wanted) {
                     self.waits.attach(event.at, call, rq.0, true);
                 }
             }
             What::MergeRequests { rq, gone } => {
-                self.commands.unite(rq.0, gone.0);
+                self.commands.unite(rq, gone, step);
                 self.waits.unite(event.at, rq.0, gone.0);
             }
             What::Unplug { cause, nr_requests } => {
@@ -536,19 +511,22 @@ impl EventSink for Observer {
                 }
             }
             What::Insert { rq } => {
-                self.commands.insert(event.at, rq.0, &mut self.out.plugs);
-                self.waits.insert(event.at, rq.0);
+                let Step::Inserted = step else { return };
+                self.commands.insert(event.at, rq, &mut self.out.plugs);
+                self.waits.enter(event.at, rq.0, Stage::Waiting);
             }
-            What::Issue { rq, dir, content, sector, nr_sectors, .. } => {
-                if nr_sectors == 0 && !self.flushes.contains(&rq.0) {
-                    self.flushes.push(rq.0);
+            What::Issue { rq, dir, nr_sectors, .. } => {
+                let Step::Issued(before) = step else { return };
+                if nr_sectors == 0 {
+                    self.flushes.push(rq);
                 }
-                self.commands.issue(event.at, rq.0, (dir, content), sector.0, nr_sectors, &mut self.out.plugs);
+                self.commands.issue(event.at, rq, before, &mut self.out.plugs);
                 self.waits.issue(event.at, rq.0, dir);
             }
             What::Complete { rq, .. } => {
-                self.flushes.retain(|known| *known != rq.0);
-                self.commands.complete(event.at, rq.0, &mut self.out);
+                let Step::Completed(request) = step else { return };
+                self.flushes.retain(|known| *known != rq);
+                self.commands.complete(event.at, rq, &request, &mut self.out);
                 self.waits.complete(event.at, rq.0);
             }
             What::IdleStart => self.commands.idle(event.at, true),
@@ -651,7 +629,6 @@ impl Observer {
             dropped: false,
             before_bio: None,
             pending: VecDeque::new(),
-            bio: None,
         };
         self.places.insert(id.0, self.calls.len());
         self.calls.push(call);
@@ -813,8 +790,8 @@ impl Observer {
         }
     }
 
-    fn bio(&mut self, call: Option<usize>, dir: Dir, content: Content, sector: u64, nr_sectors: u32) {
-        let at = self.now;
+    fn bio(&mut self, id: CallId, call: Option<usize>) {
+        let Some(&mut Bio { at, dir, content, sector, nr_sectors, .. }) = self.commands.life.bio(id) else { return };
         let way = dir as usize;
         let (mut wanted, mut pages) = (true, None);
         if let Some(call) = call.map(|call| &mut self.calls[call]) {
@@ -872,15 +849,12 @@ impl Observer {
             self.out.bios.could_join[way] += 1;
         }
         self.last_bio[way] = Some((sector + u64::from(nr_sectors), nr_sectors));
-        let bio = Bio { at, dir, sector, nr_sectors, wanted, foreign, writeback, pages, neighbour };
-        match call {
-            Some(call) => {
-                if wanted {
-                    self.waits.bio(at, call);
-                }
-                self.calls[call].bio = Some(bio);
-            }
-            None => self.nobody = Some(bio),
+        if let Some(call) = call.filter(|_| wanted) {
+            self.waits.bio(at, call);
+        }
+        if let Some(bio) = self.commands.life.bio(id) {
+            let ahead = call.is_some() && !wanted;
+            bio.own = Own { foreign, writeback, wanted, ahead, pages, neighbour, ..Own::default() };
         }
     }
 
@@ -891,22 +865,6 @@ impl Observer {
             // Where nobody tells, it may be as long as there is something to write back.
             None => !self.tells_writeback && self.dirtied > 0,
         }
-    }
-
-    /// The bio that a request is made of, or that joins one.
-    fn taken(&mut self, call: Option<usize>) -> Option<Bio> {
-        match call {
-            Some(call) => self.calls[call].bio.take(),
-            None => self.nobody.take(),
-        }
-    }
-
-    /// A bio got a request of its own though it could have joined one.
-    fn refused(&mut self, bio: &Bio) {
-        let Some(neighbour) = bio.neighbour else { return };
-        let together = self.commands.sectors_of(neighbour) + bio.nr_sectors;
-        let largest = self.commands.largest(bio.dir);
-        self.out.bios.refused[bio.dir as usize] += u64::from(together <= largest);
     }
 
     /// The digest of all that came.

@@ -9,10 +9,11 @@
 //! Known limit: band and intervals take calls for independent. Calls of one run resemble each other, so both say how
 //! well these calls determine the curve, and not what the next run will do; the comparison of the runs does that.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
-use iowhy_stack::event::{CallId, Event, EventSink, What};
+use iowhy_stack::event::{Event, EventSink, What};
 use iowhy_stack::histogram::Histogram;
+use iowhy_stack::lifecycle::{Lifecycle, Step};
 use iowhy_stack::rng::Rng;
 
 use iowhy_stats::harrell_davis;
@@ -87,22 +88,16 @@ pub struct Tally {
     pub latency: [Histogram; 3],
     /// Sizes of reads and writes when issued, sectors; flushes have none.
     pub sectors: [BTreeMap<u32, u64>; 2],
-    /// When the calls in progress began, and their kind.
-    begun: HashMap<CallId, (u64, usize)>,
+    life: Lifecycle<()>,
 }
 
 impl EventSink for Tally {
     fn event(&mut self, event: &Event) {
-        match event.what {
-            What::CallStart { op, .. } => {
-                self.begun.insert(event.call, (event.at.0, kind_of(op)));
+        match (self.life.event(event), event.what) {
+            (Step::Ended(start), What::CallEnd { op, .. }) => {
+                self.latency[kind_of(op)].record(event.at.saturating_sub(start).0);
             }
-            What::CallEnd { .. } => {
-                if let Some((start, kind)) = self.begun.remove(&event.call) {
-                    self.latency[kind].record(event.at.0.saturating_sub(start));
-                }
-            }
-            What::Issue { dir, nr_sectors, .. } if nr_sectors > 0 => {
+            (Step::Issued(_), What::Issue { dir, nr_sectors, .. }) if nr_sectors > 0 => {
                 *self.sectors[dir as usize].entry(nr_sectors).or_default() += 1;
             }
             _ => {}

@@ -1,8 +1,7 @@
 //! Requests of a traced run in figures.
 
-use std::collections::BTreeSet;
-
 use iowhy_stack::event::{Content, Dir, Event, What};
+use iowhy_stack::lifecycle::{Lifecycle, Step};
 use iowhy_stack::units::{PAGE_SECTORS, SECTOR_BYTES};
 
 /// Requests of a traced run, from its first call to the end of its last: files are laid out before.
@@ -31,25 +30,22 @@ impl Requests {
         let last = events.iter().rfind(|event| ends(event)).map(|event| event.at);
         let Some((first, last)) = first.zip(last) else { return Requests::default() };
         let mut found = Requests { elapsed_ns: last.saturating_sub(first).0, ..Requests::default() };
-        let (mut there, mut since) = (BTreeSet::new(), first);
+        let (mut life, mut since) = (Lifecycle::<()>::default(), first);
         for event in events.iter().filter(|event| (first..=last).contains(&event.at)) {
-            if !there.is_empty() {
+            if life.depth > 0 {
                 found.busy_ns += event.at.saturating_sub(since).0;
             }
             since = event.at;
-            match event.what {
-                What::Issue { rq, dir, content, nr_sectors, .. } => {
-                    there.insert(rq);
-                    let data = content == Content::Data;
-                    if dir == Dir::Read && data {
-                        found.data_reads += 1;
-                        found.small_data_reads += u64::from(u64::from(nr_sectors) <= PAGE_SECTORS);
-                        found.data_bytes += u64::from(nr_sectors) * SECTOR_BYTES;
-                    }
-                    found.metadata_reads += u64::from(dir == Dir::Read && !data);
+            if let (Step::Issued(_), What::Issue { dir: Dir::Read, content, nr_sectors, .. }) =
+                (life.event(event), event.what)
+            {
+                if content == Content::Data {
+                    found.data_reads += 1;
+                    found.small_data_reads += u64::from(u64::from(nr_sectors) <= PAGE_SECTORS);
+                    found.data_bytes += u64::from(nr_sectors) * SECTOR_BYTES;
+                } else {
+                    found.metadata_reads += 1;
                 }
-                What::Complete { rq, .. } => _ = there.remove(&rq),
-                _ => {}
             }
         }
         found

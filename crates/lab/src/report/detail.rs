@@ -19,7 +19,8 @@
 use std::collections::{HashMap, VecDeque};
 
 use iowhy_stack::event::{Content, Dir, Event, EventSink, Op, RaKind, UnplugCause, What};
-use iowhy_stack::units::{PAGE_BYTES, PAGE_SECTORS};
+use iowhy_stack::lifecycle::{self, Lifecycle, Step};
+use iowhy_stack::units::{Nanos, PAGE_BYTES, PAGE_SECTORS};
 
 use super::survey::{Call, NEVER, Survey};
 use super::{Calls, Pages, Part, Plugs, Requests, Timeline, Windows};
@@ -98,38 +99,11 @@ type Run = (u32, u64, u64);
 struct Active {
     /// Pages that wait for a bio: of reads and of writes.
     pending: [VecDeque<Run>; 2],
-    /// The bio that came last, and its pages.
-    bio: Option<Bio>,
     /// The window decided last, by row.
     window: Option<usize>,
 }
 
-#[derive(Copy, Clone, Debug)]
-struct Bio {
-    at: u64,
-    dir: Dir,
-    content: Content,
-    sector: u64,
-    sectors: u32,
-    pages: Option<Run>,
-}
-
-#[derive(Clone, Debug)]
-struct Request {
-    q: u64,
-    g: u64,
-    i: Option<u64>,
-    d: Option<u64>,
-    c: Option<u64>,
-    call: Option<usize>,
-    dir: Dir,
-    content: Content,
-    sector: u64,
-    sectors: u32,
-    bios: u32,
-    depth: u32,
-    pages: Option<Run>,
-}
+type Request = lifecycle::Request<Option<Run>>;
 
 #[derive(Copy, Clone, Debug)]
 struct Window {
@@ -205,8 +179,7 @@ pub struct Builder<'a> {
     begun: usize,
     active: HashMap<usize, Active>,
     nobody: Active,
-    open: Vec<Option<Request>>,
-    depth: u32,
+    life: Lifecycle<Option<Run>>,
     owners: Owners,
     plugs_open: Vec<(u64, Option<usize>)>,
     pages: Vec<PageRow>,
@@ -225,8 +198,7 @@ impl<'a> Builder<'a> {
             begun: 0,
             active: HashMap::new(),
             nobody: Active::default(),
-            open: Vec::new(),
-            depth: 0,
+            life: Lifecycle::default(),
             owners: Owners::default(),
             plugs_open: Vec::new(),
             pages: Vec::new(),
@@ -297,36 +269,26 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn bio(&mut self, call: Option<usize>, bio: Bio) {
-        let state = self.state(call);
+    /// The pages of a bio of data.
+    fn pages_of(&mut self, call: Option<usize>, dir: Dir, nr_sectors: u32) -> Option<Run> {
+        let pending = &mut self.state(call).pending[dir as usize];
         let mut pages: Option<Run> = None;
-        if bio.content == Content::Data {
-            let pending = &mut state.pending[bio.dir as usize];
-            let mut left = u64::from(bio.sectors).div_ceil(PAGE_SECTORS);
-            while left > 0
-                && let Some((file, page, nr)) = pending.pop_front()
-            {
-                let taken = nr.min(left);
-                left -= taken;
-                if taken < nr {
-                    pending.push_front((file, page + taken, nr - taken));
-                }
-                pages = joined(pages, Some((file, page, taken)));
+        let mut left = u64::from(nr_sectors).div_ceil(PAGE_SECTORS);
+        while left > 0
+            && let Some((file, page, nr)) = pending.pop_front()
+        {
+            let taken = nr.min(left);
+            left -= taken;
+            if taken < nr {
+                pending.push_front((file, page + taken, nr - taken));
             }
+            pages = joined(pages, Some((file, page, taken)));
         }
-        state.bio = Some(Bio { pages, ..bio });
-    }
-
-    fn slot(&mut self, rq: u32) -> &mut Option<Request> {
-        let index = rq as usize;
-        if index >= self.open.len() {
-            self.open.resize(index + 1, None);
-        }
-        &mut self.open[index]
+        pages
     }
 
     fn keep(&mut self, request: Request) {
-        if self.shown(request.q, request.c.unwrap_or(self.now)) {
+        if self.shown(request.queued.0, request.completed.map_or(self.now, |at| at.0)) {
             self.requests.push(request);
         }
     }
@@ -364,6 +326,7 @@ impl EventSink for Builder<'_> {
         self.now = event.at.0;
         let at = event.at.0;
         let call = self.survey.place(event.call).filter(|place| *place < self.begun);
+        let step = self.life.event(event);
         match event.what {
             What::CallStart { op, .. } => {
                 let place = self.begun;
@@ -415,95 +378,38 @@ impl EventSink for Builder<'_> {
             What::Writeback { file, page, nr_pages } => {
                 self.state(call).pending[1].push_back((file.0, page.0, u64::from(nr_pages)));
             }
-            What::BioQueue { dir, content, sector, nr_sectors } => {
-                self.bio(call, Bio { at, dir, content, sector: sector.0, sectors: nr_sectors, pages: None });
-            }
-            What::GetRequest { rq } => {
-                let Some(bio) = self.state(call).bio.take() else { return };
-                let request = Request {
-                    q: bio.at,
-                    g: at,
-                    i: None,
-                    d: None,
-                    c: None,
-                    call,
-                    dir: bio.dir,
-                    content: bio.content,
-                    sector: bio.sector,
-                    sectors: bio.sectors,
-                    bios: 1,
-                    depth: 0,
-                    pages: bio.pages,
-                };
-                *self.slot(rq.0) = Some(request);
-            }
-            What::Merge { rq, nr_sectors, .. } => {
-                let bio = self.state(call).bio.take();
-                if let Some(request) = self.slot(rq.0) {
-                    request.bios += 1;
-                    request.sectors += nr_sectors;
-                    request.pages = joined(request.pages, bio.and_then(|bio| bio.pages));
-                    request.sector = request.sector.min(bio.map_or(u64::MAX, |bio| bio.sector));
-                }
-            }
-            What::MergeRequests { rq, gone } => {
-                let Some(gone) = self.slot(gone.0).take() else { return };
-                if let Some(request) = self.slot(rq.0) {
-                    request.q = request.q.min(gone.q);
-                    request.g = request.g.min(gone.g);
-                    request.bios += gone.bios;
-                    request.sectors += gone.sectors;
-                    request.sector = request.sector.min(gone.sector);
-                    request.pages = joined(request.pages, gone.pages);
+            What::BioQueue { dir, content: Content::Data, nr_sectors, .. } => {
+                let pages = self.pages_of(call, dir, nr_sectors);
+                if let Some(bio) = self.life.bio(event.call) {
+                    bio.own = pages;
                 }
             }
             What::Plug => self.plugs_open.push((at, call)),
             What::Unplug { cause, nr_requests } => self.unplug(call, cause, nr_requests),
-            What::Insert { rq } => {
-                if let Some(request) = self.slot(rq.0) {
-                    request.i.get_or_insert(at);
+            What::Merge { rq, nr_sectors, .. } => {
+                if let (Step::Joined(bio), Some(request)) = (step, self.life.get_mut(rq)) {
+                    // A bio that nobody saw being queued has a length all the same.
+                    request.nr_sectors = request.nr_sectors.saturating_add(if bio.is_none() { nr_sectors } else { 0 });
+                    request.own = joined(request.own, bio.and_then(|bio| bio.own));
                 }
             }
-            What::Issue { rq, dir, content, sector, nr_sectors, .. } => {
-                let again = self.slot(rq.0).as_ref().is_some_and(|request| request.d.is_some());
-                if again {
-                    return;
+            What::MergeRequests { rq, .. } => {
+                if let (Step::United(gone), Some(request)) = (step, self.life.get_mut(rq)) {
+                    request.own = joined(request.own, gone.own);
                 }
-                self.depth += 1;
-                let depth = self.depth;
-                let unknown = Request {
-                    q: at,
-                    g: at,
-                    i: None,
-                    d: None,
-                    c: None,
-                    call,
-                    dir,
-                    content,
-                    sector: sector.0,
-                    sectors: nr_sectors,
-                    bios: 1,
-                    depth,
-                    pages: None,
-                };
-                let request = self.slot(rq.0).get_or_insert(unknown);
-                (request.d, request.depth) = (Some(at), depth);
-                (request.dir, request.content) = (dir, content);
-                (request.sector, request.sectors) = (sector.0, nr_sectors);
             }
-            What::Complete { rq, .. } => {
-                let Some(mut request) = self.slot(rq.0).take() else { return };
-                self.depth -= u32::from(request.d.is_some());
-                request.c = Some(at);
-                self.keep(request);
+            What::Issue { rq, .. } => {
+                // What has no bio is shown with the call that it is issued for.
+                if let (Step::Issued(None), Some(request)) = (step, self.life.get_mut(rq)) {
+                    request.call = event.call;
+                }
             }
-            What::RaClosed { .. }
-            | What::RaReopened { .. }
-            | What::ServiceModel { .. }
-            | What::IdleStart
-            | What::IdleEnd { .. }
-            | What::Journal { .. }
-            | What::Throttle { .. } => {}
+            What::Complete { .. } => {
+                if let Step::Completed(request) = step {
+                    self.keep(request);
+                }
+            }
+            _ => {}
         }
     }
 }
@@ -512,9 +418,8 @@ impl Builder<'_> {
     /// The timeline of all that came. Files and their map are left to whoever knows of them; `differs` is the first
     /// call that was served differently.
     pub fn finish(mut self, differs: Option<usize>) -> Timeline {
-        for request in std::mem::take(&mut self.open).into_iter().flatten() {
-            self.keep(request);
-        }
+        let open: Vec<Request> = self.life.open().map(|(_, request)| *request).filter(|open| open.bios > 0).collect();
+        open.into_iter().for_each(|request| self.keep(request));
         for (start, call) in std::mem::take(&mut self.plugs_open) {
             if self.shown(start, self.now) {
                 self.plugs.push(Plug { start, end: self.now, call, cause: NONE, nr: 0 });
@@ -523,13 +428,13 @@ impl Builder<'_> {
         let survey = self.survey;
         let begin = survey.begins();
         let clock = |time: u64| time.saturating_sub(begin) as i64;
-        let maybe = |time: Option<u64>| time.map_or(NONE, clock);
+        let maybe = |time: Option<Nanos>| time.map_or(NONE, |time| clock(time.0));
         let end_of = |call: &Call| if call.end == NEVER { self.now } else { call.end };
         // Rows speak of calls that began before the part.
         let spoken = (self.pages.iter().map(|row| row.call))
             .chain(self.windows.iter().map(|row| row.call))
             .chain(self.plugs.iter().map(|row| row.call))
-            .chain(self.requests.iter().map(|row| row.call));
+            .chain(self.requests.iter().map(|row| survey.place(row.call)));
         let mut kept: Vec<usize> = spoken.flatten().collect();
         let inside = survey.calls.iter().enumerate().filter(|(_, call)| self.shown(call.start, end_of(call)));
         kept.extend(inside.map(|(place, _)| place));
@@ -580,22 +485,22 @@ impl Builder<'_> {
             plugs.cause.push(row.cause);
             plugs.nr.push(row.nr);
         }
-        self.requests.sort_by_key(|request| (request.q, request.g, request.sector));
+        self.requests.sort_by_key(|request| (request.queued, request.allocated, request.sector));
         let mut requests = Requests::default();
         for row in &self.requests {
-            requests.q.push(clock(row.q));
-            requests.g.push(clock(row.g));
-            requests.i.push(maybe(row.i));
-            requests.d.push(maybe(row.d));
-            requests.c.push(maybe(row.c));
-            requests.call.push(row_of(row.call));
+            requests.q.push(clock(row.queued.0));
+            requests.g.push(clock(row.allocated.0));
+            requests.i.push(maybe(row.inserted));
+            requests.d.push(maybe(row.issued));
+            requests.c.push(maybe(row.completed));
+            requests.call.push(row_of(survey.place(row.call)));
             requests.dir.push(row.dir as u8);
             requests.content.push(index_of(&CONTENTS, row.content));
             requests.sector.push(row.sector);
-            requests.sectors.push(row.sectors);
+            requests.sectors.push(row.nr_sectors);
             requests.bios.push(row.bios);
             requests.depth.push(row.depth);
-            let pages = row.pages.map(|(file, first, nr)| (i64::from(file), first as i64, nr as i64));
+            let pages = row.own.map(|(file, first, nr)| (i64::from(file), first as i64, nr as i64));
             let (file, first, nr) = pages.unwrap_or((NONE, NONE, NONE));
             requests.file.push(file);
             requests.first.push(first);

@@ -16,6 +16,7 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use iowhy_stack::event::{CallId, Dir, Event, EventSink, Op, What};
+use iowhy_stack::lifecycle::{Lifecycle, Request, Stage, Step};
 use iowhy_stack::units::PAGE_BYTES;
 
 use super::{Overview, Strips};
@@ -143,20 +144,6 @@ fn state(byte: u8) -> usize {
     }
 }
 
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum Stage {
-    Held,
-    Waiting,
-    Issued,
-}
-
-#[derive(Copy, Clone, Debug)]
-struct Request {
-    stage: Stage,
-    /// The place of its call.
-    call: Option<usize>,
-}
-
 /// A slice.
 #[derive(Copy, Clone, Debug)]
 struct Slice {
@@ -185,9 +172,7 @@ pub struct Survey {
     /// Calls that are not where their number says.
     places: HashMap<CallId, usize>,
     open: usize,
-    requests: Vec<Option<Request>>,
-    depth: u32,
-    queued: u32,
+    life: Lifecycle<()>,
     pages: Pages,
 }
 
@@ -206,9 +191,7 @@ impl Default for Survey {
             lanes: Vec::new(),
             places: HashMap::new(),
             open: 0,
-            requests: Vec::new(),
-            depth: 0,
-            queued: 0,
+            life: Lifecycle::default(),
             pages: Pages::default(),
         }
     }
@@ -231,6 +214,7 @@ impl EventSink for Survey {
         self.nr_events += 1;
         self.pass(event.at.0);
         let call = self.place(event.call);
+        let step = self.life.event(event);
         match event.what {
             What::CallStart { op, file, offset, len_bytes } => self.begin_call(event, op, file.0, offset, len_bytes),
             What::CallEnd { .. } => {
@@ -257,46 +241,16 @@ impl EventSink for Survey {
             What::RaWindow { nr_pages, kind, .. } => self.did(call, word(1 + kind as u64, u64::from(nr_pages))),
             What::PageAdd { file, page, nr_pages } => self.page_add(call, file.0, page.0, u64::from(nr_pages)),
             What::BioQueue { dir, nr_sectors, .. } => self.did(call, word(8 + dir as u64, u64::from(nr_sectors))),
-            What::GetRequest { rq } => {
-                let index = rq.0 as usize;
-                if index >= self.requests.len() {
-                    self.requests.resize(index + 1, None);
-                }
-                self.leave(rq.0);
-                self.queued += 1;
-                self.requests[index] = Some(Request { stage: Stage::Held, call });
-            }
-            What::MergeRequests { gone, .. } => self.leave(gone.0),
-            What::Insert { rq } => {
-                if let Some(Some(request)) = self.requests.get_mut(rq.0 as usize)
-                    && request.stage == Stage::Held
-                {
-                    request.stage = Stage::Waiting;
-                }
-            }
-            What::Issue { rq, dir, nr_sectors, .. } => {
-                let index = rq.0 as usize;
-                if index >= self.requests.len() {
-                    self.requests.resize(index + 1, None);
-                }
-                let known = self.requests[index];
-                if known.is_some_and(|request| request.stage == Stage::Issued) {
-                    return;
-                }
-                self.leave(rq.0);
-                let owner = known.map_or(call, |request| request.call);
+            What::Issue { rq, dir, nr_sectors, .. } if matches!(step, Step::Issued(_)) => {
+                let owner = self.life.get(rq).and_then(|request| self.place(request.call));
                 self.did(owner, word(10 + dir as u64, u64::from(nr_sectors)));
-                self.requests[index] = Some(Request { stage: Stage::Issued, call: owner });
-                self.depth += 1;
                 self.deepen();
             }
-            What::Complete { rq, dir, nr_sectors } => {
-                let issued = self.requests.get(rq.0 as usize).copied().flatten();
-                if issued.is_some_and(|request| request.stage == Stage::Issued) {
-                    self.leave(rq.0);
-                    if let Some(slice) = self.slices.last_mut() {
-                        slice.bytes[usize::from(dir == Dir::Write)] += u64::from(nr_sectors) * 512;
-                    }
+            What::Complete { dir, nr_sectors, .. } => {
+                if let (Step::Completed(Request { stage: Stage::Issued, .. }), Some(slice)) =
+                    (step, self.slices.last_mut())
+                {
+                    slice.bytes[usize::from(dir == Dir::Write)] += u64::from(nr_sectors) * 512;
                     self.deepen();
                 }
             }
@@ -322,18 +276,9 @@ impl Survey {
         }
     }
 
-    /// A request is no longer where it was.
-    fn leave(&mut self, rq: u32) {
-        match self.requests.get_mut(rq as usize).and_then(Option::take) {
-            Some(request) if request.stage == Stage::Issued => self.depth -= 1,
-            Some(_) => self.queued -= 1,
-            None => {}
-        }
-    }
-
     /// The depth counts in the slice of now.
     fn deepen(&mut self) {
-        let depth = self.depth;
+        let depth = self.life.depth;
         if let Some(slice) = self.slices.last_mut() {
             slice.depth = (slice.depth.0.min(depth), slice.depth.1.max(depth));
         }
@@ -345,7 +290,8 @@ impl Survey {
         let begin = self.begin.unwrap_or(self.first);
         let from = self.now.max(begin);
         self.now = now;
-        let starving = self.depth == 0 && self.queued > 0;
+        let depth = self.life.depth;
+        let starving = depth == 0 && self.life.queued > 0;
         let mut at = if self.slices.is_empty() { begin } else { from };
         if now < begin {
             return;
@@ -357,7 +303,7 @@ impl Survey {
                 continue;
             }
             while self.slices.len() <= index {
-                self.slices.push(Slice { depth: (self.depth, self.depth), bytes: [0; 2], calls: 0, starved: 0 });
+                self.slices.push(Slice { depth: (depth, depth), bytes: [0; 2], calls: 0, starved: 0 });
             }
             let end = begin + (index as u64 + 1) * self.slice;
             let upto = now.min(end);
@@ -470,8 +416,8 @@ impl Survey {
     /// Calls that have not ended, or of which requests have not been issued, by their places.
     fn unserved(&self) -> BTreeSet<usize> {
         let open = self.calls.iter().enumerate().filter(|(_, call)| call.end == NEVER).map(|(place, _)| place);
-        let held = self.requests.iter().flatten().filter(|request| request.stage != Stage::Issued);
-        open.chain(held.filter_map(|request| request.call)).collect()
+        let held = self.life.open().filter(|(_, request)| request.stage != Stage::Issued);
+        open.chain(held.filter_map(|(_, request)| self.place(request.call))).collect()
     }
 
     /// One past the last page that was spoken of, by file.

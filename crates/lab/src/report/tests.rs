@@ -3,9 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 
 use iowhy_stack::event::{CallId, Dir, Event, FileId, Op, What};
+use iowhy_stack::layers::LayerObserver;
 use iowhy_stack::rng::Rng;
 use iowhy_stack::sim;
-use iowhy_stack::units::PAGE_BYTES;
+use iowhy_stack::trace::{Extent, Record, Rwbs, Seen, Trace};
+use iowhy_stack::units::{Nanos, PAGE_BYTES, Sector};
+use iowhy_trace::join::{Who, join};
 
 use super::detail::{Builder, Span, parts};
 use super::survey::{NEVER, SLICES, Survey, first_difference};
@@ -532,5 +535,63 @@ fn the_run_that_is_shown_is_one_that_both_sides_have() {
         let shown = times[run];
         times.sort_by(f64::total_cmp);
         assert_eq!(shown, times[2]);
+    }
+}
+
+/// A driver gives a read back at 60 and has it again at 100; then comes an ordinary one. The first time the kernel puts
+/// it straight back in line, the second time through the elevator. Whoever listens says the same.
+#[test]
+fn a_request_that_is_issued_again_is_one_command_for_everybody() {
+    for reinserted in [false, true] {
+        let read = |sector| Extent { sector: Sector(sector), bytes: 4096, rwbs: Rwbs::READ, ..Extent::default() };
+        let call = || Seen::CallStart { op: Op::Read, fd: 3, offset: Some(0), len_bytes: 4096 };
+        let (end, error) = (Seen::CallEnd { op: Op::Read, result: 4096 }, 0);
+        let [a, b] = [800, 1600].map(read);
+        let mut records = vec![(0, call()), (10, Seen::Queue(a)), (20, Seen::GetRequest(a)), (30, Seen::Insert(a))];
+        records.extend([(50, Seen::Issue(a)), (60, Seen::Requeue(a))]);
+        records.extend(reinserted.then_some((70, Seen::Insert(a))));
+        records.extend([(100, Seen::Issue(a)), (180, Seen::Complete { extent: a, error }), (200, end.clone())]);
+        records.extend([(210, call()), (215, Seen::Queue(b)), (215, Seen::GetRequest(b)), (215, Seen::Insert(b))]);
+        records.extend([(220, Seen::Issue(b)), (260, Seen::Complete { extent: b, error }), (270, end)]);
+        let record = |(at, seen)| Record { at: Nanos(at), cpu: 0, pid: 5, seen };
+        let joined =
+            join(&Trace { records: records.into_iter().map(record).collect(), ..Trace::default() }, &Who::default());
+        let events = &joined.events;
+        let issues = events.iter().filter(|event| matches!(event.what, What::Issue { .. })).count();
+        assert_eq!((issues, joined.requests[0].issued), (3, Some(Nanos(100))));
+
+        // Commands, at the device (80 + 40), with the elevator (20 + 5), device in use (130 + 40), most at once.
+        let expected = (2, 120, 25, 170, 1);
+        let mut layers = LayerObserver::default();
+        let mut tally = Tally::default();
+        events.iter().for_each(|event| {
+            layers.event(event);
+            tally.event(event);
+        });
+        let of = layers.finish(Nanos(270));
+        let waits = (of.phases.d2c.sum(), of.phases.i2d.sum(), u128::from(of.device_busy.0));
+        assert_eq!((of.reads.issued, waits.0, waits.1, waits.2, of.depth.max()), (2, 120, 25, 170, Some(1)));
+        assert_eq!((of.reads.completed, of.reads.by_pages[1], of.phases.g2i.count(), of.seeks), (2, 2, 2, 2));
+
+        let digest = explain::digest::Digest::of(events);
+        let of = &digest.commands;
+        let at_device = of.classes.values().map(|took| took.sum() as u64).sum::<u64>();
+        assert_eq!((of.issued[0], at_device, of.i2d[0].sum() as u64, of.busy, of.deepest), expected);
+        let time = |layer| digest.time.of(layer) as u64;
+        use explain::digest::Layer;
+        assert_eq!([Layer::Plug, Layer::Elevator, Layer::Device].map(time), [20, 25, 170]);
+
+        let survey = surveyed(events);
+        let rows = built(events, &survey, whole()).requests;
+        let took: i64 = rows.c.iter().zip(&rows.d).map(|(c, d)| c - d).sum();
+        assert_eq!((rows.q.len(), took, &rows.d, &rows.i), (2, 120, &vec![100, 220], &vec![30, 215]));
+        assert_eq!(rows.depth, [1, 1]);
+        let view = survey.overview();
+        assert_eq!((view.read_bytes.iter().sum::<u64>(), view.depth_max.iter().max()), (8192, Some(&1)));
+        assert_eq!(survey.calls[0].done, survey.calls[1].done, "both had one bio and one command");
+
+        assert_eq!(tally.sectors[0], BTreeMap::from([(8, 2)]));
+        let of = crate::on_kernel::requests::Requests::of(events);
+        assert_eq!((of.data_reads, of.data_bytes, of.busy_ns), (2, 8192, 170));
     }
 }

@@ -13,7 +13,8 @@
 
 use std::collections::BTreeMap;
 
-use iowhy_stack::event::{Content, Dir};
+use iowhy_stack::event::{Content, Dir, RqId};
+use iowhy_stack::lifecycle::{self, Lifecycle, Stage, Step};
 use iowhy_stack::units::{Nanos, PAGE_SECTORS};
 
 use super::tally::Spread;
@@ -194,55 +195,35 @@ impl Commands {
     }
 }
 
-/// A request that is allocated.
-pub(super) struct New {
-    pub(super) rq: u32,
-    pub(super) at: Nanos,
-    pub(super) queued: Nanos,
-    pub(super) dir: Dir,
-    pub(super) sector: u64,
-    pub(super) nr_sectors: u32,
+/// What is known of a bio or request besides its life.
+#[derive(Copy, Clone, Debug, Default)]
+pub(super) struct Own {
     pub(super) foreign: bool,
     /// It writes back what the workload had dirtied, on nobody's behalf.
     pub(super) writeback: bool,
+    /// It carries something the call waits for.
+    pub(super) wanted: bool,
     /// It carries only what nobody waits for.
     pub(super) ahead: bool,
+    /// Place of the bio's pages.
+    pub(super) pages: Option<(u32, u64, u32)>,
+    /// The request of the bio before it that it could join.
+    pub(super) neighbour: Option<RqId>,
+    pub(super) meta: bool,
+    pub(super) class: Class,
 }
 
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-enum Stage {
-    #[default]
-    Plugged,
-    Waiting,
-    Issued,
-}
-
-#[derive(Copy, Clone, Debug)]
-struct Request {
-    dir: Dir,
-    sector: u64,
-    nr_sectors: u32,
-    queued: Nanos,
-    since: Nanos,
-    stage: Stage,
-    foreign: bool,
-    writeback: bool,
-    meta: bool,
-    ahead: bool,
-    class: Class,
-    flush: bool,
-}
+pub(super) type Request = lifecycle::Request<Own>;
 
 /// Follows requests.
 #[derive(Debug, Default)]
 pub(super) struct Observer {
     out: Commands,
-    requests: Vec<Option<Request>>,
+    pub(super) life: Lifecycle<Own>,
     /// With the elevator, in the order of their insertion.
-    waiting: Vec<u32>,
+    waiting: Vec<RqId>,
     /// Reads held in plugs.
     held_reads: u32,
-    in_flight: u32,
     foreign_in_flight: u32,
     writeback_in_flight: u32,
     /// Requests of the workload, and reads among them, that wait or are at the device.
@@ -269,14 +250,11 @@ impl Observer {
     /// The device has nothing to do, and requests wait, though the elevator does not want it so: what a flush looks
     /// like that is no command of its own.
     pub(super) fn held_back(&self) -> bool {
-        self.in_flight == 0 && !self.waiting.is_empty() && self.idle_since.is_none()
+        self.life.depth == 0 && !self.waiting.is_empty() && self.idle_since.is_none()
     }
 
-    fn get(&mut self, rq: u32) -> Option<&mut Request> {
-        self.requests.get_mut(rq as usize)?.as_mut()
-    }
-
-    fn pass(&mut self, now: Nanos) {
+    /// Time goes by for those that wait or are at the device.
+    pub(super) fn pass(&mut self, now: Nanos) {
         let passed = now.saturating_sub(self.accounted).0;
         if passed == 0 {
             return;
@@ -287,9 +265,9 @@ impl Observer {
             if out.depth_when_waiting.is_empty() {
                 out.depth_when_waiting = vec![0; DEPTHS];
             }
-            out.depth_when_waiting[(self.in_flight as usize).min(DEPTHS - 1)] += passed;
+            out.depth_when_waiting[(self.life.depth as usize).min(DEPTHS - 1)] += passed;
         }
-        if self.in_flight > 0 {
+        if self.life.depth > 0 {
             out.busy += passed;
         } else if !self.waiting.is_empty() {
             out.idle_waiting += passed;
@@ -307,95 +285,65 @@ impl Observer {
         }
     }
 
-    pub(super) fn allocate(&mut self, new: &New) {
-        self.pass(new.at);
-        let index = new.rq as usize;
-        if index >= self.requests.len() {
-            self.requests.resize(index + 1, None);
-        }
-        self.held_reads += u32::from(new.dir == Dir::Read);
-        self.requests[index] = Some(Request {
-            dir: new.dir,
-            sector: new.sector,
-            nr_sectors: new.nr_sectors,
-            queued: new.queued,
-            since: new.at,
-            stage: Stage::Plugged,
-            foreign: new.foreign,
-            writeback: new.writeback,
-            meta: false,
-            ahead: new.ahead,
-            class: Class::default(),
-            flush: new.nr_sectors == 0,
-        });
+    pub(super) fn allocate(&mut self, request: &Request) {
+        self.held_reads += u32::from(request.dir == Dir::Read);
     }
 
-    pub(super) fn merge(&mut self, rq: u32, nr_sectors: u32, front: bool, wanted: bool) {
+    pub(super) fn merge(&mut self, rq: RqId, front: bool, wanted: bool) {
         self.out.merges[usize::from(front)] += 1;
-        if let Some(request) = self.get(rq) {
-            request.nr_sectors += nr_sectors;
-            request.ahead &= !wanted;
-            if front {
-                request.sector = request.sector.saturating_sub(u64::from(nr_sectors));
-            }
+        if let Some(request) = self.life.get_mut(rq) {
+            request.own.ahead &= !wanted;
         }
     }
 
-    pub(super) fn unite(&mut self, rq: u32, gone: u32) {
+    pub(super) fn unite(&mut self, rq: RqId, gone: RqId, step: Step<Own>) {
         self.out.merges[2] += 1;
-        let Some(old) = self.requests.get_mut(gone as usize).and_then(Option::take) else { return };
+        let Step::United(old) = step else { return };
         self.leave(gone, &old);
         self.gone(&old);
-        if let Some(request) = self.get(rq) {
-            request.nr_sectors += old.nr_sectors;
-            request.sector = request.sector.min(old.sector);
-            request.queued = request.queued.min(old.queued);
-            request.ahead &= old.ahead;
+        if let Some(request) = self.life.get_mut(rq) {
+            request.own.ahead &= old.own.ahead;
         }
     }
 
     /// A request of the workload, or of nobody, comes to the elevator.
     fn enter(&mut self, request: &Request) {
-        let own = u32::from(!request.foreign);
+        let own = u32::from(!request.own.foreign);
         self.own[0] += own;
         self.own[1] += own * u32::from(request.dir == Dir::Read);
     }
 
     /// It has gone from the elevator or the device for good.
     fn gone(&mut self, request: &Request) {
-        let own = u32::from(!request.foreign && request.stage != Stage::Plugged);
+        let own = u32::from(!request.own.foreign && request.stage != Stage::Held);
         self.own[0] = self.own[0].saturating_sub(own);
         self.own[1] = self.own[1].saturating_sub(own * u32::from(request.dir == Dir::Read));
     }
 
     /// A request is no longer where it was.
-    fn leave(&mut self, rq: u32, request: &Request) {
+    fn leave(&mut self, rq: RqId, request: &Request) {
         match request.stage {
-            Stage::Plugged => {
+            Stage::Held => {
                 self.held_reads = self.held_reads.saturating_sub(u32::from(request.dir == Dir::Read));
             }
             Stage::Waiting => self.waiting.retain(|known| *known != rq),
             Stage::Issued => {
-                self.in_flight = self.in_flight.saturating_sub(1);
-                self.foreign_in_flight = self.foreign_in_flight.saturating_sub(u32::from(request.foreign));
-                self.writeback_in_flight = self.writeback_in_flight.saturating_sub(u32::from(request.writeback));
+                self.foreign_in_flight = self.foreign_in_flight.saturating_sub(u32::from(request.own.foreign));
+                self.writeback_in_flight = self.writeback_in_flight.saturating_sub(u32::from(request.own.writeback));
             }
         }
     }
 
     /// The request, not issued yet, that ends here.
-    pub(super) fn waiting_until(&self, dir: Dir, end: u64) -> Option<u32> {
+    pub(super) fn waiting_until(&self, dir: Dir, end: u64) -> Option<RqId> {
         // The newest is the likeliest, and plugs and elevators look there first, too.
-        let of = |(index, request): (usize, &Option<Request>)| {
-            let request = request.as_ref()?;
-            let ends = request.dir == dir && request.sector + u64::from(request.nr_sectors) == end;
-            (ends && request.stage != Stage::Issued && request.nr_sectors > 0).then_some(index as u32)
-        };
-        self.requests.iter().enumerate().rev().find_map(of)
+        let ends = |request: &Request| request.dir == dir && request.sector + u64::from(request.nr_sectors) == end;
+        let fits = |request: &Request| ends(request) && request.stage != Stage::Issued && request.nr_sectors > 0;
+        self.life.open().rev().find(|(_, request)| fits(request)).map(|(rq, _)| rq)
     }
 
-    pub(super) fn sectors_of(&self, rq: u32) -> u32 {
-        self.requests.get(rq as usize).and_then(Option::as_ref).map_or(0, |request| request.nr_sectors)
+    pub(super) fn sectors_of(&self, rq: RqId) -> u32 {
+        self.life.get(rq).map_or(0, |request| request.nr_sectors)
     }
 
     /// The largest command so far, sectors.
@@ -403,57 +351,36 @@ impl Observer {
         self.out.sizes[dir as usize].max() as u32
     }
 
-    pub(super) fn insert(&mut self, now: Nanos, rq: u32, plugs: &mut Plugs) {
-        self.pass(now);
-        let Some(mut request) = self.requests.get_mut(rq as usize).and_then(Option::take) else { return };
-        if request.stage == Stage::Plugged {
-            self.leave(rq, &request);
-            if request.dir == Dir::Read {
-                let held = now.saturating_sub(request.queued).0;
-                if request.ahead { plugs.held_ahead.add(held) } else { plugs.held.add(held) }
-            }
-            self.enter(&request);
-            request.stage = Stage::Waiting;
-            request.since = now;
-            self.waiting.push(rq);
+    pub(super) fn insert(&mut self, now: Nanos, rq: RqId, plugs: &mut Plugs) {
+        let Some(request) = self.life.get(rq).copied() else { return };
+        self.leave(rq, &Request { stage: Stage::Held, ..request });
+        if request.dir == Dir::Read {
+            let held = now.saturating_sub(request.queued).0;
+            if request.own.ahead { plugs.held_ahead.add(held) } else { plugs.held.add(held) }
         }
-        self.requests[rq as usize] = Some(request);
+        self.enter(&request);
+        self.waiting.push(rq);
     }
 
-    pub(super) fn issue(
-        &mut self,
-        now: Nanos,
-        rq: u32,
-        (dir, content): (Dir, Content),
-        sector: u64,
-        nr_sectors: u32,
-        plugs: &mut Plugs,
-    ) {
-        let direct = self.get(rq).is_some_and(|request| request.stage == Stage::Plugged);
-        if direct {
+    /// A request is issued first, out of `before`.
+    pub(super) fn issue(&mut self, now: Nanos, rq: RqId, before: Option<Stage>, plugs: &mut Plugs) {
+        if before == Some(Stage::Held) {
             // Handed to the driver without a stop at the elevator.
             self.insert(now, rq, plugs);
         }
-        self.pass(now);
-        if self.requests.len() <= rq as usize {
-            self.requests.resize(rq as usize + 1, None);
-        }
-        let known = self.requests[rq as usize].take();
-        if known.is_some_and(|request| request.stage == Stage::Issued) {
-            // Issued again after a requeue.
-            self.requests[rq as usize] = known;
-            return;
-        }
+        let Some(request) = self.life.get(rq).copied() else { return };
+        let Request { dir, content, sector, nr_sectors, .. } = request;
         let flush = nr_sectors == 0;
-        if let Some(request) = &known {
+        if before.is_some() {
             self.order(rq, sector);
-            self.leave(rq, request);
+            self.leave(rq, &Request { stage: Stage::Waiting, ..request });
             if !flush {
-                self.out.i2d[dir as usize].add(now.saturating_sub(request.since).0);
+                self.out.i2d[dir as usize].add(now.saturating_sub(request.inserted.unwrap_or(now)).0);
             }
         }
-        let rested = self.in_flight == 0 && now.saturating_sub(self.idle_from).0 >= REST;
-        let load = match self.in_flight {
+        let in_flight = self.life.depth - 1;
+        let rested = in_flight == 0 && now.saturating_sub(self.idle_from).0 >= REST;
+        let load = match in_flight {
             0 if rested => Load::Rested,
             0 => Load::Alone,
             1..=3 => Load::Few,
@@ -471,36 +398,24 @@ impl Observer {
         let pages = u64::from(nr_sectors).div_ceil(PAGE_SECTORS).max(1);
         let octave = pages.next_power_of_two().ilog2() as u8;
         let class = Class { write: dir == Dir::Write, octave, place, load };
-        let foreign = known.map_or(flush && self.reads_only, |request| request.foreign);
-        let blank = Request {
-            dir,
-            sector,
-            nr_sectors,
-            queued: now,
-            since: now,
-            stage: Stage::Issued,
-            foreign,
-            writeback: known.is_some_and(|request| request.writeback),
-            meta: !flush && !foreign && content != Content::Data,
-            ahead: false,
-            class,
-            flush,
-        };
-        if known.is_none() {
-            self.enter(&blank);
+        let foreign = if before.is_some() { request.own.foreign } else { flush && self.reads_only };
+        let meta = !flush && !foreign && content != Content::Data;
+        if let Some(request) = self.life.get_mut(rq) {
+            request.own = Own { foreign, meta, class, ..request.own };
         }
-        self.out.written_back += u64::from(blank.writeback);
-        self.writeback_in_flight += u32::from(blank.writeback);
-        self.requests[rq as usize] = Some(Request { queued: known.map_or(now, |request| request.queued), ..blank });
+        if before.is_none() {
+            self.enter(&Request { own: Own { foreign, ..request.own }, ..request });
+        }
+        self.out.written_back += u64::from(request.own.writeback);
+        self.writeback_in_flight += u32::from(request.own.writeback);
         if !flush {
             let within = self.out.within.entry(class).or_default();
-            within.ahead += u64::from(self.in_flight);
+            within.ahead += u64::from(in_flight);
             within.root_distance += (distance as f64).sqrt();
             within.sectors += u64::from(nr_sectors);
         }
-        self.in_flight += 1;
         self.foreign_in_flight += u32::from(foreign);
-        self.out.deepest = self.out.deepest.max(self.in_flight);
+        self.out.deepest = self.out.deepest.max(self.life.depth);
         if flush {
             return;
         }
@@ -527,13 +442,13 @@ impl Observer {
     }
 
     /// Which of those that wait is taken?
-    fn order(&mut self, rq: u32, sector: u64) {
+    fn order(&mut self, rq: RqId, sector: u64) {
         if self.waiting.len() < 2 || self.waiting.len() > LOOKED_AT {
             return;
         }
         let mut next_up = true;
         for other in self.waiting.iter().filter(|other| **other != rq) {
-            if let Some(other) = self.requests.get(*other as usize).and_then(Option::as_ref) {
+            if let Some(other) = self.life.get(*other) {
                 let up = |sector: u64| (sector < self.head, sector);
                 next_up &= up(sector) <= up(other.sector);
             }
@@ -542,36 +457,33 @@ impl Observer {
         self.out.next_up += u64::from(next_up);
     }
 
-    pub(super) fn complete(&mut self, now: Nanos, rq: u32, digest: &mut Digest) {
-        self.pass(now);
-        let Some(request) = self.requests.get_mut(rq as usize).and_then(Option::take) else { return };
-        self.leave(rq, &request);
-        self.gone(&request);
-        if request.stage != Stage::Issued {
-            return;
-        }
-        if request.meta && request.dir == Dir::Read && digest.workload.calls.iter().any(|calls| *calls > 0) {
+    pub(super) fn complete(&mut self, now: Nanos, rq: RqId, request: &Request, digest: &mut Digest) {
+        self.leave(rq, request);
+        self.gone(request);
+        let Some(issued) = request.issued else { return };
+        let Own { meta, class, .. } = request.own;
+        if meta && request.dir == Dir::Read && digest.workload.calls.iter().any(|calls| *calls > 0) {
             self.out.meta_reads += now.saturating_sub(request.queued).0;
         }
-        let took = now.saturating_sub(request.since).0;
-        if request.flush {
+        let took = now.saturating_sub(issued).0;
+        if request.nr_sectors == 0 {
             // What is flushed before the first call belongs to the making of the files.
             if digest.workload.calls.iter().any(|calls| *calls > 0) {
                 digest.sync.flush.add(took);
             }
         } else {
-            self.out.classes.entry(request.class).or_default().add(took);
-            self.out.within.entry(request.class).or_default().took.add(took as f64);
-            if let Some(last) = self.last_end.filter(|_| request.class.load != Load::Rested) {
+            self.out.classes.entry(class).or_default().add(took);
+            self.out.within.entry(class).or_default().took.add(took as f64);
+            if let Some(last) = self.last_end.filter(|_| class.load != Load::Rested) {
                 let cycle = now.saturating_sub(last).0 as f64;
-                self.out.cycles.entry(request.class.octave).or_default().add(cycle);
+                self.out.cycles.entry(class.octave).or_default().add(cycle);
             }
             if let Some(last) = self.last_done {
-                self.out.spacing.entry(request.class.octave).or_default().add(now.saturating_sub(last).0);
+                self.out.spacing.entry(class.octave).or_default().add(now.saturating_sub(last).0);
             }
         }
         self.last_end = Some(now);
-        if self.in_flight == 0 {
+        if self.life.depth == 0 {
             self.idle_from = now;
             self.last_done = None;
         } else {

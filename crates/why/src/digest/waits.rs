@@ -11,6 +11,7 @@
 use std::collections::HashMap;
 
 use iowhy_stack::event::{Dir, Op};
+use iowhy_stack::lifecycle::Stage;
 use iowhy_stack::units::Nanos;
 
 use super::Digest;
@@ -88,14 +89,6 @@ impl Time {
     pub fn total(&self) -> f64 {
         self.ns.iter().flatten().sum()
     }
-}
-
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-enum Stage {
-    #[default]
-    Plug,
-    Elevator,
-    Device,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -349,15 +342,11 @@ impl Waits {
         }
     }
 
-    pub(super) fn insert(&mut self, now: Nanos, rq: u32) {
-        self.enter(now, rq, Stage::Elevator);
-    }
-
     pub(super) fn issue(&mut self, now: Nanos, rq: u32, dir: Dir) {
         // What nobody has seen begin (a flush, a trace that starts in the middle) is waited for all the same.
         let write = dir == Dir::Write;
         self.flying.entry(rq).or_insert_with(|| Flying { write, ..Flying::default() });
-        self.enter(now, rq, Stage::Device);
+        self.enter(now, rq, Stage::Issued);
     }
 
     /// Syncs without requests of their own wait for whatever is written, and so their time passes whenever that
@@ -368,13 +357,13 @@ impl Waits {
             self.calls.iter_mut().filter(|call| call.sync).for_each(|call| call.pass(now, writes));
         }
         match stage {
-            Stage::Plug => {}
-            Stage::Elevator => self.writes[0] = change(self.writes[0], 1),
-            Stage::Device => self.writes[1] = change(self.writes[1], 1),
+            Stage::Held => {}
+            Stage::Waiting => self.writes[0] = change(self.writes[0], 1),
+            Stage::Issued => self.writes[1] = change(self.writes[1], 1),
         }
     }
 
-    fn enter(&mut self, now: Nanos, rq: u32, stage: Stage) {
+    pub(super) fn enter(&mut self, now: Nanos, rq: u32, stage: Stage) {
         let Some(flying) = self.flying.get_mut(&rq) else { return };
         let before = std::mem::replace(&mut flying.stage, stage);
         let write = flying.write;
