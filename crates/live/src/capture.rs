@@ -414,13 +414,14 @@ impl Capture {
         for page in taken.pages() {
             decoded.page(&page, &shapes, self.monotonic_ns);
         }
+        let last_names = decoded.last_names();
         let mut records = decoded.records;
         // Stable, and quick for streams that are in order already.
         records.sort_by_key(|record| record.at);
         let mut paths = opened::add(&mut records, &held, std::mem::take(&mut taken.opened), self.monotonic_ns);
         paths.sort();
         paths.dedup_by_key(|(file, _)| *file);
-        let names = names(&records, decoded.names, &known);
+        let names = names(&records, last_names, &known);
         let windows = ["readahead:page_cache_sync_ra", "readahead:page_cache_ra_unbounded"];
         let trace = Trace {
             records,

@@ -122,6 +122,29 @@ fn open(node: &Path) -> File {
     OpenOptions::new().read(true).write(true).custom_flags(libc::O_DIRECT).open(node).expect("the disk")
 }
 
+/// Prints a line, and leaves it in the kernel's messages, which the host has even when the guest never ends.
+macro_rules! say {
+    ($($text:tt)*) => {{
+        let line = format!($($text)*);
+        println!("{line}");
+        let _ = fs::write("/dev/kmsg", &line);
+    }};
+}
+
+/// Leaves what every thread waits for in the kernel's messages when the test does not come to its end.
+fn watch() {
+    std::thread::sleep(LIMIT / 2);
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path().join("task"));
+    for task in processes.filter_map(|tasks| fs::read_dir(tasks).ok()).flatten().flatten() {
+        let part = |name: &str| fs::read_to_string(task.path().join(name)).unwrap_or_default();
+        let stack = part("stack");
+        if !stack.is_empty() {
+            let _ = fs::write("/dev/kmsg", format!("{} {}", task.path().display(), part("comm").trim()));
+            stack.lines().for_each(|line| fs::write("/dev/kmsg", line).unwrap_or_default());
+        }
+    }
+}
+
 fn number(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display())).trim().to_owned()
 }
@@ -153,6 +176,7 @@ fn spec(depth: u32) -> Spec {
 }
 
 fn inside() {
+    std::thread::spawn(watch);
     // A kernel is kept without the modules that nobody loaded when it was got.
     let why = "this kernel has no ublk_drv; remove the folder debian-6.12 from iowhy-test-cache";
     assert!(Path::new("/dev/ublk-control").exists(), "{why}");
@@ -169,13 +193,13 @@ fn inside() {
     power(&state);
     disk::remove("u").unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(devices(), [] as [PathBuf; 0]);
-    println!("removed");
+    say!("removed");
     depths_and_partitions();
     deaths();
     unfinished();
     let left = ledger::left_behind(&ledger::state_directory()).expect("the ledgers");
     assert_eq!(left, []);
-    println!("done");
+    say!("done");
 }
 
 /// What the kernel says of the disk.
@@ -187,7 +211,7 @@ fn settings(state: &State, (depth, scheduler, requests): (u32, &str, &str)) {
     assert!(queue("scheduler").contains(&format!("[{scheduler}]")), "{}", queue("scheduler"));
     let found = ["nr_requests", "max_hw_sectors_kb", "logical_block_size", "fua", "discard_max_bytes"].map(queue);
     assert_eq!(found, [requests, "1024", "512", "0", "0"]);
-    println!("{} depth {} scheduler {scheduler} nr_requests {requests}", state.node.display(), state.depth_found);
+    say!("{} depth {} scheduler {scheduler} nr_requests {requests}", state.node.display(), state.depth_found);
 }
 
 /// What is written is read: by all sizes, in one queue.
@@ -222,7 +246,7 @@ fn data(node: &Path) {
     assert!(buffer.0[12_345..112_345] == [7; 100_000]);
     let counters = disk::stat("u").expect("it lives").counters;
     assert!(counters.writes >= 150 && counters.reads >= 64 && counters.flushes >= 10, "{counters:?}");
-    println!("150 writes and 16 MiB of reads without a difference in {} ms", took.as_millis());
+    say!("150 writes and 16 MiB of reads without a difference in {} ms", took.as_millis());
 }
 
 /// The model's times are there. A slow machine makes them longer, and nothing makes them shorter.
@@ -238,7 +262,7 @@ fn times(state: &State) {
     times.sort_unstable();
     assert!(times[30] > Duration::from_micros(600), "a service takes 1 ms: {times:?}");
     let late = disk::stat("u").expect("it lives").counters;
-    println!(
+    say!(
         "60 reads of 1 ms: median {} us, 90 % {} us; answers late by {:?} ns (median); lead {} ns",
         times[30].as_micros(),
         times[54].as_micros(),
@@ -261,7 +285,7 @@ fn faults(state: &State) {
     let errors = fault("none").counters.errors;
     device.read_exact_at(&mut buffer.0[..4096], 1 << 20).expect("it is well again");
     assert!(errors >= 1, "{errors}");
-    println!("a fault failed {errors} reads");
+    say!("a fault failed {errors} reads");
 }
 
 /// A power cut takes what was not flushed, and nothing else.
@@ -282,7 +306,7 @@ fn power(state: &State) {
     let kept = buffer.0.chunks(512).filter(|sector| *sector == [2; 512]).count();
     let lost = buffer.0.chunks(512).filter(|sector| sector[0] != 2).count();
     assert!(kept > 0 && lost > 0 && kept + lost == 512, "sectors are old or new: {kept} + {lost}");
-    println!("a power cut kept {kept} of 512 sectors that were not flushed ({blocks} blocks)");
+    say!("a power cut kept {kept} of 512 sectors that were not flushed ({blocks} blocks)");
 }
 
 /// The front that nobody asked for is this one; as many requests are under way as were asked for; partitions.
@@ -317,7 +341,7 @@ fn depths_and_partitions() {
     drop(whole);
     gone();
     ledger::sweep(&ledger::state_directory()).expect("the ledgers can be read");
-    println!("removed while it was open in {} ms", begun.elapsed().as_millis());
+    say!("removed while it was open in {} ms", begun.elapsed().as_millis());
 }
 
 fn kill(pid: u32) {
@@ -363,7 +387,7 @@ fn deaths() {
             assert!(begun.elapsed() < PATIENCE, "{who}: it is still listed");
             std::thread::sleep(Duration::from_millis(5));
         }
-        println!("{who} killed after {read} reads; everything gone after {} ms", begun.elapsed().as_millis());
+        say!("{who} killed after {read} reads; everything gone after {} ms", begun.elapsed().as_millis());
     }
 }
 
@@ -395,5 +419,5 @@ fn unfinished() {
         assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
     }
     assert!(found > 0, "no device was there at any death");
-    println!("{ROUNDS} keepers killed within {} ms of their start; {found} had a device", whole.as_millis());
+    say!("{ROUNDS} keepers killed within {} ms of their start; {found} had a device", whole.as_millis());
 }

@@ -4,8 +4,8 @@
 //! of
 //! btt: Q2G (queued to allocated), G2I (to the elevator), I2D (in the elevator), D2C (at the device), Q2C (all of it).
 //!
-//! The rule for requests that are issued again is that of [`lifecycle`](crate::lifecycle). Its tracker is not used: here
-//! every event of the simulator passes, and with it a block request took 9 to 11 % longer.
+//! The rule for requests that are issued again is that of [`lifecycle`](crate::lifecycle). Its tracker is not used:
+//! here every event of the simulator passes, and with it a block request took 9 to 11 % longer.
 
 use crate::event::{
     CallId, Content, Dir, Event, EventSink, IdleEnd, JournalStep, MergeKind, Op, RaClose, RaKind, What,

@@ -1,8 +1,8 @@
 //! In which order runs are made, and when there are enough of them.
 //!
 //! One run of each arm (a place, a kind of run) is a block, and each block has its own random order: slow drift (a disk
-//! that fills, a machine that warms up) affects all arms alike, and order effects favour none. Warm-up blocks come first
-//! and have their own order, so that the blocks that count keep their order and seeds with and without them.
+//! that fills, a machine that warms up) affects all arms alike, and order effects favour none. Warm-up blocks come
+//! first and have their own order, so that the blocks that count keep their order and seeds with and without them.
 //!
 //! The stopping rule looks only at the width of an interval, never at its position: the interval of the median with one
 //! place, of the shift from the first place with several. Sampling until a difference is significant finds one between

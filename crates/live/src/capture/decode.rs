@@ -53,11 +53,17 @@ pub(super) struct Decoded {
     pub(super) undecoded: u64,
     /// Events that the sub-buffers say were lost before them.
     pub(super) missed: u64,
-    /// Names of processes as events have them, the last one of each.
-    pub(super) names: BTreeMap<u32, String>,
+    /// Names of processes as events have them, the last one of each with its time, ns: sub-buffers come one CPU after
+    /// the other, and who moves between them is renamed on either.
+    pub(super) names: BTreeMap<u32, (u64, String)>,
 }
 
 impl Decoded {
+    /// The last name of each process.
+    pub(super) fn last_names(&mut self) -> BTreeMap<u32, String> {
+        std::mem::take(&mut self.names).into_iter().map(|(pid, (_, name))| (pid, name)).collect()
+    }
+
     /// Takes in a sub-buffer. Times become those since `start_ns`.
     pub(super) fn page(&mut self, page: &Page<'_>, shapes: &BTreeMap<u16, Shape>, start_ns: u64) {
         let Some(head) = ring::head(page.bytes) else {
@@ -69,7 +75,7 @@ impl Decoded {
         let mut events = Events::new(&page.bytes[HEAD..HEAD + head.len], head.time);
         for (time, event) in events.by_ref() {
             self.events += 1;
-            let Some((pid, interrupt, mut seen)) = self.event(event, shapes) else {
+            let Some((pid, interrupt, mut seen)) = self.event(time, event, shapes) else {
                 self.undecoded += 1;
                 continue;
             };
@@ -83,14 +89,16 @@ impl Decoded {
     }
 
     /// The task that was on the CPU, whether it was interrupted, and what happened.
-    fn event(&mut self, event: &[u8], shapes: &BTreeMap<u16, Shape>) -> Option<(u32, bool, Seen)> {
+    fn event(&mut self, time: u64, event: &[u8], shapes: &BTreeMap<u16, Shape>) -> Option<(u32, bool, Seen)> {
         let shape = shapes.get(&u16::from_ne_bytes(event.get(..2)?.try_into().ok()?))?;
         let pid = shape.pid.number(event)? as u32;
         let flags = shape.flags.as_ref().and_then(|flags| flags.number(event)).unwrap_or(0) as u8;
         if let Some(comm) = shape.comm.as_ref().and_then(|comm| comm.text(event)) {
             // Most events are of somebody whose name is known.
-            if self.names.get(&pid).is_none_or(|known| known.as_bytes() != comm) {
-                self.names.insert(pid, String::from_utf8_lossy(comm).into_owned());
+            match self.names.get_mut(&pid) {
+                Some((at, known)) if known.as_bytes() == comm => *at = time.max(*at),
+                Some((at, _)) if *at > time => {}
+                _ => drop(self.names.insert(pid, (time, String::from_utf8_lossy(comm).into_owned()))),
             }
         }
         let seen = match shape.show {

@@ -153,6 +153,20 @@ fn issue() -> Vec<u8> {
 }
 
 #[test]
+fn the_last_name_of_a_process_is_kept_whichever_cpu_comes_first() {
+    let mut before = issue();
+    before[44..51].copy_from_slice(b"shell\0\0");
+    let (before, after) = (page(1000, 0, &framed(0, &before)), page(2000, 0, &framed(0, &issue())));
+    for order in [[&before, &after], [&after, &before]] {
+        let mut decoded = Decoded::default();
+        for (cpu, bytes) in (0..).zip(order) {
+            decoded.page(&Page { cpu, bytes }, &shapes(), 0);
+        }
+        assert_eq!(decoded.last_names(), BTreeMap::from([(77, "reader".to_owned())]));
+    }
+}
+
+#[test]
 fn a_description_is_read_with_its_offsets() {
     let format = format::parse(ISSUE).expect("a description");
     assert_eq!((format.id, format.fields.len()), (2104, 8));
@@ -200,9 +214,9 @@ fn events_become_records() {
     let switch: &[(usize, &[u8])] = &[(8, b"fio\0"), (32, &2_i64.to_ne_bytes()), (40, &79_i32.to_ne_bytes())];
     let switch = event(48, 372, 78, switch);
     let data = [framed(0, &issue()), framed(10, &ra), framed(5, &pread), framed(1, &text), framed(2, &switch)].concat();
-    let decoded = decode(&page(1000, 0, &data), 900);
+    let mut decoded = decode(&page(1000, 0, &data), 900);
     assert_eq!((decoded.events, decoded.undecoded, decoded.missed), (5, 0, 0));
-    assert_eq!(decoded.names.get(&77).map(String::as_str), Some("reader"));
+    assert_eq!(decoded.last_names().get(&77).map(String::as_str), Some("reader"));
     let extent = Extent {
         dev: Dev::new(254, 1),
         sector: Sector(123_456),
