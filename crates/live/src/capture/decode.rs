@@ -93,12 +93,13 @@ impl Decoded {
         let shape = shapes.get(&u16::from_ne_bytes(event.get(..2)?.try_into().ok()?))?;
         let pid = shape.pid.number(event)? as u32;
         let flags = shape.flags.as_ref().and_then(|flags| flags.number(event)).unwrap_or(0) as u8;
-        if let Some(comm) = shape.comm.as_ref().and_then(|comm| comm.text(event)) {
+        let named = shape.named.as_ref().and_then(|(of, comm)| Some((of.number(event)? as u32, comm.text(event)?)));
+        if let Some((of, comm)) = named {
             // Most events are of somebody whose name is known.
-            match self.names.get_mut(&pid) {
+            match self.names.get_mut(&of) {
                 Some((at, known)) if known.as_bytes() == comm => *at = time.max(*at),
                 Some((at, _)) if *at > time => {}
-                _ => drop(self.names.insert(pid, (time, String::from_utf8_lossy(comm).into_owned()))),
+                _ => drop(self.names.insert(of, (time, String::from_utf8_lossy(comm).into_owned()))),
             }
         }
         let seen = match shape.show {

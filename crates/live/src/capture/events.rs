@@ -321,6 +321,8 @@ pub(super) const EVENTS: &[Event] = &[
     files(&["syscalls/sys_exit_execve"]),
     files(&["syscalls/sys_exit_execveat"]),
     files(&["task/task_newtask"]),
+    // After its exec a task may leave every block event to the kernel's workers, so none of those has its new name.
+    files(&["task/task_rename"]),
     begins(&["syscalls/sys_enter_sendfile64"], &["in_fd", "count"], |v| start(v, Op::Read, None, v.or_zero(1))),
     ends(&["syscalls/sys_exit_sendfile64"], |v| end(v, Op::Read)),
     begins(&["syscalls/sys_enter_splice"], &["fd_in", "len"], |v| start(v, Op::Read, None, v.or_zero(1))),

@@ -14,8 +14,9 @@ pub(super) struct Shape {
     pub(super) pid: Field,
     /// In which context it happened, where this kernel says so.
     pub(super) flags: Option<Field>,
-    /// The name of the process, where the event has it.
-    pub(super) comm: Option<Field>,
+    /// A task and its name from now on, where the event has both: the task of the field `pid` (one that is woken, begun
+    /// or renamed), without such a field the one on the CPU.
+    pub(super) named: Option<(Field, Field)>,
     /// Every field.
     pub(super) all: Vec<Field>,
     /// The fields that the table of events names, in its order.
@@ -31,9 +32,10 @@ impl Shape {
         let find = |name: &str| format.fields.iter().find(|field| field.name == name).cloned();
         let used: Vec<Option<Field>> = event.fields.iter().map(|name| find(name)).collect();
         let pid = format.pid.clone().ok_or("it has no common_pid")?;
-        let comm = find("comm");
+        let comm = find("comm").or_else(|| find("newcomm"));
+        let named = comm.map(|comm| (find("pid").unwrap_or_else(|| pid.clone()), comm));
         let name = name.replacen('/', ":", 1);
         let Format { id, fields: all, flags, .. } = format;
-        Ok(Shape { id, name, pid, flags, comm, used, all, show: event.show })
+        Ok(Shape { id, name, pid, flags, named, used, all, show: event.show })
     }
 }

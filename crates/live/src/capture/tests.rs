@@ -254,6 +254,30 @@ fn events_become_records() {
     );
 }
 
+/// `cat` (pid 78) gets its name by its exec and wakes its parent, named by another event than its own.
+#[test]
+fn a_name_belongs_to_the_task_that_the_event_is_about() {
+    let rename = "name: task_rename\nID: 90\nformat:\n\
+        \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\
+        \tfield:pid_t pid;\toffset:8;\tsize:4;\tsigned:1;\n\
+        \tfield:char oldcomm[16];\toffset:12;\tsize:16;\tsigned:0;\n\
+        \tfield:char newcomm[16];\toffset:28;\tsize:16;\tsigned:0;\n";
+    let waking = "name: sched_waking\nID: 92\nformat:\n\
+        \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\
+        \tfield:char comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\
+        \tfield:pid_t pid;\toffset:24;\tsize:4;\tsigned:1;\n";
+    let shapes = [shape("task/task_rename", rename), shape("sched/sched_waking", waking)];
+    let shapes: BTreeMap<u16, Shape> = shapes.map(|shape| (shape.id, shape)).into();
+    let named: &[(usize, &[u8])] = &[(8, &78_i32.to_ne_bytes()), (12, b"parent\0"), (28, b"cat\0")];
+    let woken: &[(usize, &[u8])] = &[(8, b"parent\0"), (24, &77_i32.to_ne_bytes())];
+    let data = [event(44, 90, 78, named), event(28, 92, 78, woken)];
+    let data = data.iter().map(|event| framed(1, event)).collect::<Vec<_>>().concat();
+    let mut decoded = Decoded::default();
+    decoded.page(&Page { cpu: 3, bytes: &page(1000, 0, &data) }, &shapes, 0);
+    let names = [(77, "parent"), (78, "cat")].map(|(pid, name)| (pid, name.to_owned()));
+    assert_eq!(decoded.last_names(), BTreeMap::from(names));
+}
+
 #[test]
 fn only_what_the_own_threads_do_themselves_is_left_out() {
     let read: &[(usize, &[u8])] = &[(16, &5_u64.to_ne_bytes())];
