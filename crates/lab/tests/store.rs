@@ -14,7 +14,9 @@ use iowhy_compare::{Calibration, Design as Order};
 use iowhy_fio::World;
 use iowhy_lab::run::simulator::Simulator;
 use iowhy_lab::run::{self, Request, RunRequest};
-use iowhy_lab::store::{Design, EventWriter, Filter, Format, Kind, MOST, NewRun, Sampler, Store, StoreError};
+use iowhy_lab::store::{
+    Again, Design, EventWriter, Filter, Format, Kind, MOST, Manifest, NewRun, Sampler, Store, StoreError, run_json,
+};
 use iowhy_stack::event::{CallId, Event, EventSink, FileId, Op, What};
 use iowhy_stack::rng::Rng;
 use iowhy_stack::sim;
@@ -440,11 +442,43 @@ fn a_store_of_version_1_is_brought_up_to_date() {
     let n: i64 = database.query_row("SELECT count(*) FROM measurement", [], |row| row.get(0)).expect("a view");
     assert_eq!(n, 2);
     let version: i64 = database.query_row("PRAGMA user_version", [], |row| row.get(0)).expect("a version");
-    assert_eq!(version, 3);
+    assert_eq!(version, 4);
     // A later one is not touched.
-    database.execute_batch("PRAGMA user_version = 4").expect("a version");
+    database.execute_batch("PRAGMA user_version = 5").expect("a version");
     let error = Store::open(&folder.0).expect_err("too new").to_string();
-    assert!(error.contains("version 4") && error.contains("up to 3"), "{error}");
+    assert!(error.contains("version 5") && error.contains("up to 4"), "{error}");
+}
+
+/// Its manifests stand among the policies, and its seals cover them there.
+#[test]
+fn a_store_of_version_3_keeps_its_seals_and_its_manifests() {
+    let folder = scratch("sealed");
+    fs::create_dir_all(folder.0.join("data")).expect("a folder");
+    let database = Connection::open(folder.0.join("store.sqlite")).expect("a database");
+    for tables in [include_str!("../src/store/1.sql"), include_str!("../src/store/2.sql")] {
+        database.execute_batch(tables).expect("tables");
+    }
+    database.execute_batch(include_str!("../src/store/3.sql")).expect("tables");
+    database.execute_batch(include_str!("store/version-3.sql")).expect("the fixture");
+    drop(database);
+    let store = Store::open_existing(&folder.0).expect("the store opens");
+    let runs = store.runs(&Filter::default()).expect("the seals hold");
+    let [(simulated, policies), (live, _)] = [runs[0].asked(), runs[1].asked()];
+    let command = "run fio --name=a --rw=read --bs=64k --size=1m --on sim:linux-6.18";
+    assert_eq!((simulated.version, simulated.command.as_deref()), (1, Some(command)));
+    let policies = policies.expect("policies");
+    assert_eq!((&policies["kernel"], policies.get("command")), (&json!("linux-6.18"), None));
+    let words = ["fio", "--name=a", "--rw=read", "--bs=64k", "--size=1m"].map(str::to_owned).to_vec();
+    assert_eq!(live.again, Some(Again { words, folder: "/srv/jobs".into() }));
+    assert_eq!((live.disk.as_deref(), live.modelled), (Some("vda"), None));
+    // What is recorded from now on answers alike, and `--json` has it at the same place.
+    let (mut run, manifest) = (new_run("a", 1), Manifest { command: Some("run x".into()), ..Manifest::default() });
+    (run.policies, run.manifest) = (Some(json!({ "kernel": "linux-6.18" })), Some(manifest.clone()));
+    store.record(&run).expect("recorded");
+    let run = &store.runs(&Filter { label: Some("a".into()), ..Filter::default() }).expect("runs")[0];
+    assert_eq!(run.asked(), (manifest, Some(json!({ "kernel": "linux-6.18" }))));
+    let both = [run, &runs[0]].map(|run| run_json(run)["policies"]["command"].clone());
+    assert_eq!(both, [json!("run x"), json!(command)]);
 }
 
 #[test]

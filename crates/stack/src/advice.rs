@@ -13,13 +13,15 @@
 //!
 //! Known deviations: write-back that `DONTNEED` starts is the driver's business.
 
+use serde::Serialize;
+
 use std::ops::Range;
 
 use crate::readahead::{Advice, Mapping, Readahead};
 use crate::units::{PAGE_BYTES, PageIndex};
 
 /// `POSIX_FADV_*`.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum FileAdvice {
     /// The default.
     Normal,

@@ -4,6 +4,8 @@
 //! and the kernel's own work have [`CallId::NONE`]. Letters in brackets are those of blktrace. What a kernel trace
 //! could not show has a name ending in `Model`; no explanation may rest on those alone.
 
+use serde::Serialize;
+
 use crate::units::{Nanos, PageIndex, Sector};
 
 /// One call of the workload (read, write, fsync), numbered from 1 in the order they begin.
@@ -26,7 +28,7 @@ pub struct FileId(pub u32);
 pub struct RqId(pub u32);
 
 /// What a call asks for.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Op {
     /// `read`/`pread`.
     Read,

@@ -1,5 +1,7 @@
 //! Jobs: everything about a run that is not the stack. Who runs, on which files, in which state the page cache is.
 
+use serde::Serialize;
+
 use crate::event::Op;
 use crate::origin::{Entry, Origin};
 use crate::rng::Rng;
@@ -7,7 +9,7 @@ use crate::units::{Nanos, PAGE_BYTES, PAGE_SECTORS, Sector};
 use crate::workload::{FileIo, FileIoGenerator, Generator, Stream, StreamGenerator};
 
 /// What the page cache holds when the clock starts.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum CacheStart {
     /// Nothing.
     Cold,
@@ -20,7 +22,7 @@ pub enum CacheStart {
 }
 
 /// Where the blocks of a file are.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Place {
     /// In the file system, laid out behind the files before it.
     FileSystem,
@@ -32,7 +34,7 @@ pub enum Place {
 }
 
 /// A file of the workload.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FileSpec {
     /// Its size.
     pub bytes: u64,
@@ -41,7 +43,7 @@ pub struct FileSpec {
 }
 
 /// How a thread makes its calls.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Engine {
     /// One after the other (`read`, `pread`, `readv` and their like).
     Sync,
@@ -97,7 +99,7 @@ pub const ENGINES: &[&Entry<Engine>] = &[
 pub use crate::readahead::Advice;
 
 /// One thread of a program.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ThreadSpec {
     /// Its process (thread group).
     pub process: u32,
@@ -145,7 +147,7 @@ impl ThreadSpec {
 }
 
 /// A thread and what it does.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ThreadJob {
     /// Who it is.
     pub spec: ThreadSpec,
@@ -154,7 +156,7 @@ pub struct ThreadJob {
 }
 
 /// The program.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Workload {
     /// sysbench fileio.
     FileIo(FileIo),
@@ -227,7 +229,7 @@ impl Workload {
 
 /// What the device manager (udev) does when a descriptor of the device that was open for writing is closed: it has a
 /// probe (blkid) read a few pages at both ends through the page cache.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Probe {
     /// Time from the close to the probe's open: uniform between these.
     pub delay: (Nanos, Nanos),
@@ -238,7 +240,7 @@ pub struct Probe {
 }
 
 /// How the program avoids that two of its threads open the same device at once.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum OpenFix {
     /// Not at all: look up the name, open, add the name; who finds it added meanwhile closes and opens again.
     None,
@@ -251,7 +253,7 @@ pub enum OpenFix {
 }
 
 /// How a multi-threaded program opens a device (fio).
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Opening {
     /// The device is opened and closed once before, to learn its size.
     pub size_probe: bool,
@@ -272,7 +274,7 @@ pub struct Opening {
 }
 
 /// Everything about a run that is not the stack.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Job {
     /// The program.
     pub workload: Workload,

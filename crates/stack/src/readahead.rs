@@ -25,6 +25,8 @@ pub mod stream_table;
 
 mod parts;
 
+use serde::Serialize;
+
 use crate::event::{RaClose, RaKind};
 use crate::origin::{Entry, Options};
 use crate::read_loop::LoopStyle;
@@ -198,7 +200,7 @@ impl ReadRequest {
 }
 
 /// Advice on an open file (`posix_fadvise`), and `readahead(2)`.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Advice {
     /// The default.
     Normal,

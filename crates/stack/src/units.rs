@@ -3,6 +3,8 @@
 //! Positions (`Nanos`, `Sector`, `PageIndex`, `Jiffies`) are newtypes. Counts are plain integers whose name says
 //! what they count (`nr_sectors`, `nr_pages`, `len_bytes`). Simulated time is integer nanoseconds.
 
+use serde::Serialize;
+
 use std::fmt;
 use std::ops::{Add, AddAssign, Div, Mul, Sub};
 
@@ -14,7 +16,7 @@ pub const SECTOR_BYTES: u64 = 512;
 pub const PAGE_SECTORS: u64 = PAGE_BYTES / SECTOR_BYTES;
 
 /// A point in simulated time, or a length of it, in nanoseconds.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Nanos(pub u64);
 
 impl Nanos {
@@ -103,7 +105,7 @@ impl fmt::Display for Nanos {
 }
 
 /// A 512-byte sector of a whole disk, counted from its start.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Sector(pub u64);
 
 impl Sector {

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::store::{Again, Manifest};
+
 /// How a stored run is made again on the running kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recipe {
@@ -30,19 +32,16 @@ const QUEUE: &[(&str, &str)] = &[
 ];
 
 impl Recipe {
-    /// Of the policies that the store has; nothing if they do not tell.
-    pub(super) fn of(policies: &Value) -> Option<Recipe> {
-        let words: Vec<String> = serde_json::from_value(policies.get("again")?.clone()).ok()?;
-        let folder = PathBuf::from(policies.get("folder")?.as_str()?);
-        let disk = policies.get("disk").and_then(Value::as_str).map(str::to_owned);
+    /// Of a run's manifest and policies; nothing if they do not tell.
+    pub(super) fn of(manifest: Manifest, policies: &Value) -> Option<Recipe> {
+        let Again { words, folder } = manifest.again?;
         let value = |key: &str| match policies.get(key)? {
             Value::String(text) => Some(text.clone()),
             Value::Number(number) => Some(number.to_string()),
             _ => None,
         };
         let queue = QUEUE.iter().filter_map(|(key, file)| Some(((*file).to_owned(), value(key)?))).collect();
-        let modelled = policies.get("modelled").and_then(Value::as_str).map(str::to_owned);
-        Some(Recipe { words, folder, disk, queue, modelled })
+        Some(Recipe { words, folder, disk: manifest.disk, queue, modelled: manifest.modelled })
     }
 
     /// A setting of its queue.

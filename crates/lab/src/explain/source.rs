@@ -28,7 +28,7 @@ use super::recipe::Recipe;
 use super::tally::Tally;
 use crate::incident::command::{plan_of_command, repetition};
 use crate::incident::{self, IncidentError};
-use crate::store::{Kind, Store, StoreError};
+use crate::store::{Kind, Store, StoreError, StoredRun};
 use iowhy_text::diagnose::{Problem, Problems, Span};
 use iowhy_trace as trace;
 use iowhy_trace::join::{Who, beside, join};
@@ -373,15 +373,14 @@ fn stored(name: &str, report: bool, store: &Store) -> Result<Gathered, Problem> 
         return Err(Problem::error(text).at(Span::whole(name)).help("keep them with `--trace` (as root on live runs)"));
     }
     let group = store.group(name).map_err(wrong)?;
-    let commands = runs.iter().map(|run| run.policies.as_ref().and_then(|of| of.get("command")?.as_str()));
-    let mut commands: Vec<Option<&str>> = commands.collect();
-    commands.dedup();
+    let asked = runs.iter().map(StoredRun::asked);
+    let made = asked.map(|(asked, policies)| (asked.command.clone(), Recipe::of(asked, &policies.unwrap_or_default())));
     // Runs of different commands have none in common.
-    let command = if let [Some(only)] = commands.as_slice() { Some((*only).to_owned()) } else { None };
-    let recipes: Option<Vec<Recipe>> = runs.iter().map(|run| Recipe::of(run.policies.as_ref()?)).collect();
-    let mut recipes = recipes.unwrap_or_default();
+    let (mut commands, mut recipes): (Vec<_>, Vec<_>) = made.unzip();
+    commands.dedup();
     recipes.dedup();
-    let recipe = if recipes.len() == 1 { recipes.pop() } else { None };
+    let command = if commands.len() == 1 { commands.pop().flatten() } else { None };
+    let recipe = if recipes.len() == 1 { recipes.pop().flatten() } else { None };
     let row = runs.into_iter().next().filter(|_| report).map(Box::new);
     Ok(Gathered { side, command, recipe, group: Some(group), resident, seen: all_seen, row })
 }

@@ -6,15 +6,12 @@
 
 use iowhy_stack::job::Place;
 use iowhy_stack::outcome::Plan;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Difference, Fact, File};
 use crate::explain::gathered::{Again, Gathered};
 use crate::incident::command::plan_of_command;
 use crate::run::record::{simulated_machine, simulated_policies};
-
-/// Keys of stored policies that say where and how the command was typed.
-const OF_COMMAND: &[&str] = &["command", "again", "folder"];
 
 /// Adds the leaves of a value under a key.
 fn flatten(key: &str, value: &Value, facts: &mut Vec<Fact>) {
@@ -79,7 +76,10 @@ pub fn facts(side: &Gathered) -> Vec<Fact> {
         put("where", row.place.as_deref().unwrap_or(""));
         put("machine_hash", &row.machine_hash);
         put("made by", &format!("iowhy {}", row.version));
-        described.extend(row.policies.clone());
+        let (asked, policies) = row.asked();
+        described.extend(policies);
+        let disks = json!({ "disk": asked.disk, "modelled": asked.modelled, "modelled_disk": asked.modelled_disk });
+        described.push(disks);
         described.extend(row.machine.clone());
     } else if let Some(plan) = plan(side) {
         put("job", side.command.as_deref().and_then(job_of).unwrap_or(""));
@@ -87,12 +87,7 @@ pub fn facts(side: &Gathered) -> Vec<Fact> {
         described.push(simulated_policies(&plan.stack));
         described.push(simulated_machine(&plan.stack));
     }
-    for value in &mut described {
-        if let Some(object) = value.as_object_mut() {
-            object.retain(|key, _| !OF_COMMAND.contains(&key.as_str()));
-        }
-        flatten("", value, &mut facts);
-    }
+    described.iter().for_each(|value| flatten("", value, &mut facts));
     facts
 }
 

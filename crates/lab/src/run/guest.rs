@@ -27,7 +27,7 @@ use serde_json::{Map, Value, json};
 use super::backend::{Asked, Audience, Backend, Files, Kind, Making, Note, Place, Refusal, RunRecord, Shared, Typed};
 use super::live::{Does, on_this_kernel};
 use super::{Shape, record, replay};
-use crate::store::{DataFile, NewRun, Store, StoredRun};
+use crate::store::{DataFile, Manifest, NewRun, Store, StoredRun};
 use iowhy_fio::World;
 use iowhy_text::diagnose::{Problem, Problems, Span};
 
@@ -607,18 +607,16 @@ impl InGuest {
         // Neither the kernel nor what is set in it: those are what is compared.
         let lasting =
             json!([kept.machine_hash, self.brought.accelerator.name(), Machine::read().cpu_model, variant.disk]);
-        let mut policies = kept.policies.clone().unwrap_or_default();
-        if let Some(policies) = policies.as_object_mut() {
-            // It cannot be made again on the running kernel.
-            ["again", "folder"].iter().for_each(|key| drop(policies.remove(*key)));
-            policies.insert("modelled_disk".to_owned(), json!(variant.disk));
-        }
+        let (asked, policies) = kept.asked();
+        // It cannot be made again on the running kernel.
+        let manifest = Manifest { again: None, modelled_disk: variant.disk.clone(), ..asked };
         NewRun {
             resolved: kept.resolved.clone(),
             place: Some(variant.on.clone()),
             machine_hash: record::hash(&lasting),
             machine: Some(machine),
-            policies: Some(policies),
+            policies,
+            manifest: Some(manifest),
             layers: kept.layers.clone(),
             files,
             ..NewRun::default()

@@ -25,7 +25,7 @@ use super::{LIVE, Shape, checked, fio, options, record, replay, traced};
 use crate::modelled_disk;
 use crate::on_kernel::{self, Live, Traced};
 use crate::recording::during;
-use crate::store::{self, DataFile, EventWriter, NewRun, StoreError};
+use crate::store::{self, Again, DataFile, EventWriter, Manifest, NewRun, StoreError};
 
 pub(super) const KIND: Kind = Kind { names: |on| on == LIVE, read, help: String::new };
 
@@ -238,19 +238,21 @@ impl OnKernel {
 
 /// What the store keeps.
 fn row(making: &Making<'_>, live: &Live, files: Vec<DataFile>) -> NewRun {
+    let folder = std::env::current_dir().ok();
+    // So that the run can be made again with one thing switched.
+    let manifest = Manifest {
+        again: folder.map(|folder| Again { words: making.request.again.clone(), folder }),
+        // A modelled disk is gone with its run: the words for it make another.
+        disk: live.disk.name.clone().filter(|_| live.modelled.is_none()),
+        modelled: live.modelled.as_deref().map(modelled_disk::in_full),
+        ..Manifest::default()
+    };
     let mut row = NewRun {
-        resolved: Some(format!("{:?}", live.plan.job)),
+        resolved: Some(json!(live.plan.job).to_string()),
+        manifest: Some(manifest),
         files,
         ..record::of_machine(&live.machine, &live.disk)
     };
-    if let Some(policies) = &mut row.policies {
-        // So that the run can be made again with one thing switched.
-        policies["again"] = json!(making.request.again);
-        policies["folder"] = json!(std::env::current_dir().ok().map(|path| path.display().to_string()));
-        // A modelled disk is gone with its run: the words for it make another.
-        policies["disk"] = json!(live.disk.name.as_ref().filter(|_| live.modelled.is_none()));
-        policies["modelled"] = json!(live.modelled.as_deref().map(modelled_disk::in_full));
-    }
     // The machine has columns of its own.
     let mut layers = live.json();
     if let Some(layers) = layers.as_object_mut() {

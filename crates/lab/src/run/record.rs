@@ -132,7 +132,7 @@ fn blindfold(row: &mut NewRun) {
     row.place = None;
     row.machine = None;
     row.machine_hash = String::new();
-    row.policies = None;
+    (row.policies, row.manifest) = (None, None);
     row.warnings.clear();
     // What a real run says of its disks and files has their names.
     if !row.simulated {

@@ -18,7 +18,7 @@ use super::backend::{Asked, Backend, Files, Kind, Making, Place, Refusal, RunRec
 use super::lines::{self, time};
 use super::metrics::{self, Totals};
 use super::{Shape, checked, device_bytes, fio, machine, options, record, replay};
-use crate::store::{DataFile, EventWriter, NewRun, Sampler};
+use crate::store::{DataFile, EventWriter, Manifest, NewRun, Sampler};
 use crate::{modelled_disk, place, simulated_json};
 
 /// Everything that names no other kind.
@@ -157,18 +157,18 @@ impl Simulator {
     /// What the store keeps.
     fn row(&self, making: &Making<'_>, plan: &Plan, run: &RunRecord, files: Vec<DataFile>) -> NewRun {
         let machine = record::simulated_machine(&plan.stack);
-        let mut policies = record::simulated_policies(&plan.stack);
         // So that the run can be made again with one thing switched.
         let (on, disk) = &self.in_full;
         let disk = disk.iter().map(|disk| format!(" --disk {disk}")).collect::<String>();
-        policies["command"] = json!(format!("run {} --on {on}{disk}", making.request.job.join(" ")));
+        let command = format!("run {} --on {on}{disk}", making.request.job.join(" "));
         NewRun {
             simulated: true,
-            resolved: Some(format!("{:?}", plan.job)),
+            resolved: Some(json!(plan.job).to_string()),
             place: Some(run.place.clone()),
             machine_hash: record::hash(&machine),
             machine: Some(machine),
-            policies: Some(policies),
+            policies: Some(record::simulated_policies(&plan.stack)),
+            manifest: Some(Manifest { command: Some(command), ..Manifest::default() }),
             event_hash: run.events.map(|(hash, _)| hash),
             layers: run.layers.clone(),
             files,

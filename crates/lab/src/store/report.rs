@@ -48,7 +48,10 @@ pub fn run_json(run: &StoredRun) -> Value {
             })
         })
         .collect();
-    let design = &run.design;
+    let (design, mut policies) = (&run.design, run.policies.clone());
+    if let (Some(manifest), Some(policies)) = (&run.manifest, &mut policies) {
+        manifest.put(policies);
+    }
     json!({
         "run_id": run.id.0,
         "label": run.label,
@@ -58,7 +61,7 @@ pub fn run_json(run: &StoredRun) -> Value {
         "simulated": run.simulated,
         "machine": run.machine,
         "machine_hash": run.machine_hash,
-        "policies": run.policies,
+        "policies": policies,
         "seed": run.seed,
         "event_hash": run.event_hash,
         "started_ns": run.started_ns,

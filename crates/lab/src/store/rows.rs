@@ -36,7 +36,7 @@ pub struct Filter {
 /// Columns of a run in the order in which [`read`] takes them.
 const COLUMNS: &str = "number, run_id, label, job, job_resolved, place, simulated, machine, machine_hash, policies, \
      seed, event_hash, started_ns, finished_ns, session, block, position, order_seed, session_size, warm_up, layers, \
-     warnings, iowhy_version, blind";
+     warnings, iowhy_version, blind, manifest";
 
 fn read(row: &Row<'_>) -> rusqlite::Result<StoredRun> {
     // The database checks that it is JSON.
@@ -72,6 +72,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<StoredRun> {
         warnings: serde_json::from_str(&warnings).unwrap_or_default(),
         version: row.get(22)?,
         blind: row.get(23)?,
+        manifest: row.get::<_, Option<String>>(24)?.and_then(|text| serde_json::from_str(&text).ok()),
         metrics: Vec::new(),
         tags: Vec::new(),
         files: Vec::new(),
@@ -111,7 +112,7 @@ impl NewRun {
         let files: Vec<Value> = self.files.iter().map(|file| json!([file.kind().word(), file.hash()])).collect();
         let text = json!([
             [self.label, self.job, self.resolved, self.place, self.simulated, self.machine, self.policies, self.seed],
-            [self.event_hash, self.started_ns, self.finished_ns, self.warnings, self.blind, self.layers],
+            [self.event_hash, self.started_ns, self.finished_ns, self.warnings, self.blind, self.layers, self.manifest],
             [design.session, design.block, design.position, design.order_seed, design.size, design.warm_up],
             metrics,
             files,
@@ -145,6 +146,7 @@ impl NewRun {
             machine: self.machine.clone(),
             machine_hash: self.machine_hash.clone(),
             policies: self.policies.clone(),
+            manifest: self.manifest.clone(),
             seed: self.seed,
             event_hash: self.event_hash.map(figure::hash),
             started_ns: self.started_ns,
@@ -167,7 +169,7 @@ pub(super) fn insert(database: &Connection, run: &StoredRun) -> rusqlite::Result
     let design = &run.design;
     let inserted = database
         .prepare_cached(&format!(
-            "INSERT INTO run ({}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING",
+            "INSERT INTO run ({}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING",
             COLUMNS.strip_prefix("number, ").unwrap_or(COLUMNS)
         ))?
         .execute(params![
@@ -194,6 +196,7 @@ pub(super) fn insert(database: &Connection, run: &StoredRun) -> rusqlite::Result
             json!(run.warnings).to_string(),
             run.version,
             run.blind,
+            run.manifest.as_ref().map(|manifest| json!(manifest).to_string()),
         ])?;
     let number = match inserted {
         1 => database.last_insert_rowid(),

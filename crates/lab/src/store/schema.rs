@@ -8,7 +8,8 @@ use rusqlite::Connection;
 use super::{Store, StoreError, rows, seal};
 
 /// Migrations; the number of the last is the version of a store.
-const MIGRATIONS: &[&str] = &[include_str!("1.sql"), include_str!("2.sql"), include_str!("3.sql")];
+const MIGRATIONS: &[&str] =
+    &[include_str!("1.sql"), include_str!("2.sql"), include_str!("3.sql"), include_str!("4.sql")];
 
 /// The version that this program writes.
 pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
@@ -39,26 +40,25 @@ pub(super) fn migrate(store: &mut Store) -> Result<(), StoreError> {
     lock.lock().map_err(|source| StoreError::File { action: "lock", path, source })?;
     let failed = store.failed("set up");
     store.database.pragma_update(None, "journal_mode", "WAL").map_err(&failed)?;
-    loop {
-        let transaction = store.transaction("set up")?;
-        let version = check(store)?;
-        let Some(migration) = MIGRATIONS.get(version as usize) else { break };
+    let transaction = store.transaction("set up")?;
+    let from = check(store)?;
+    for migration in MIGRATIONS.iter().skip(from as usize) {
         transaction.execute_batch(migration).map_err(&failed)?;
-        if version + 1 == SEALED_SINCE {
-            let numbers = || {
-                let mut query = transaction.prepare("SELECT number FROM run ORDER BY number")?;
-                query.query_map([], |row| row.get(0))?.collect::<Result<Vec<i64>, _>>()
-            };
-            for number in numbers().map_err(&failed)? {
-                let run = rows::by_number(&transaction, number).map_err(&failed)?;
-                seal::seal(&transaction, &[run], i64::MAX).map_err(&failed)?;
-            }
-            seal::seal(&transaction, &[], 0).map_err(&failed)?;
-        }
-        transaction.pragma_update(None, "application_id", APPLICATION).map_err(&failed)?;
-        transaction.pragma_update(None, "user_version", version + 1).map_err(&failed)?;
-        transaction.commit().map_err(&failed)?;
     }
+    if from < SEALED_SINCE {
+        let numbers = || {
+            let mut query = transaction.prepare("SELECT number FROM run ORDER BY number")?;
+            query.query_map([], |row| row.get(0))?.collect::<Result<Vec<i64>, _>>()
+        };
+        for number in numbers().map_err(&failed)? {
+            let run = rows::by_number(&transaction, number).map_err(&failed)?;
+            seal::seal(&transaction, &[run], i64::MAX).map_err(&failed)?;
+        }
+        seal::seal(&transaction, &[], 0).map_err(&failed)?;
+    }
+    transaction.pragma_update(None, "application_id", APPLICATION).map_err(&failed)?;
+    transaction.pragma_update(None, "user_version", VERSION).map_err(&failed)?;
+    transaction.commit().map_err(&failed)?;
     Ok(())
 }
 

@@ -31,12 +31,16 @@ pub(super) fn of_run(run: &StoredRun) -> String {
         run.metrics.iter().map(|(name, value)| json!([name, format!("{:016x}", value.to_bits())])).collect();
     let files: Vec<Value> =
         run.files.iter().map(|file| json!([file.kind.word(), file.hash, file.rows, file.bytes])).collect();
-    let text = json!([
+    let mut text = json!([
         [run.id.0, run.label, run.job, run.resolved, run.place, run.simulated, run.machine, run.machine_hash],
         [run.policies, run.seed, run.event_hash, run.started_ns, run.finished_ns, run.layers, run.warnings],
         [run.version, run.blind, design.session, design.block, design.position, design.order_seed, design.size],
         [design.warm_up, metrics, files],
     ]);
+    // The sums of earlier versions have none.
+    if let (Some(manifest), Some(parts)) = (&run.manifest, text.as_array_mut()) {
+        parts.push(json!(manifest));
+    }
     blake3::hash(text.to_string().as_bytes()).to_hex().to_string()
 }
 

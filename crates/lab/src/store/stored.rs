@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::manifest::Manifest;
 use super::{DataFile, Kind};
 
 /// The id of a run: 16 hexadecimal digits.
@@ -38,7 +39,7 @@ pub struct NewRun {
     pub label: String,
     /// The job, as typed.
     pub job: String,
-    /// The job as it was understood, defaults included.
+    /// The job as it was understood, defaults included: JSON of the simulator's job, or the command of another program.
     pub resolved: Option<String>,
     /// Where it was made: `live`, or `sim:` and a description.
     pub place: Option<String>,
@@ -50,6 +51,8 @@ pub struct NewRun {
     pub machine_hash: String,
     /// Policies and their tunables: an object.
     pub policies: Option<Value>,
+    /// How it was asked for.
+    pub manifest: Option<Manifest>,
     /// Its seed.
     pub seed: u64,
     /// Hash of the events of a simulated run.
@@ -106,8 +109,10 @@ pub struct StoredRun {
     pub machine: Option<Value>,
     /// Hash of that.
     pub machine_hash: String,
-    /// Policies and tunables.
+    /// Policies and tunables as recorded; rows of early versions have their manifest among them ([`StoredRun::asked`]).
     pub policies: Option<Value>,
+    /// How it was asked for, as recorded.
+    pub manifest: Option<Manifest>,
     /// Its seed.
     pub seed: u64,
     /// Hash of the events, 16 digits.
@@ -132,4 +137,16 @@ pub struct StoredRun {
     pub tags: Vec<String>,
     /// Its samples and events.
     pub files: Vec<StoredFile>,
+}
+
+impl StoredRun {
+    /// How it was asked for, and the policies without that, whichever version recorded them.
+    pub fn asked(&self) -> (Manifest, Option<Value>) {
+        let mut policies = self.policies.clone();
+        let manifest = match &self.manifest {
+            Some(manifest) => manifest.clone(),
+            None => policies.as_mut().map_or_else(Manifest::default, Manifest::take),
+        };
+        (manifest, policies)
+    }
 }

@@ -1,5 +1,7 @@
 //! One mapping of a file in one process: its parts with their advice, and which pages its page tables hold.
 
+use serde::Serialize;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::units::{self, PageIndex};
@@ -8,7 +10,7 @@ use crate::units::{self, PageIndex};
 pub const TABLE_PAGES: u64 = 512;
 
 /// What a program said about how it will access a part of a mapping. The last of them counts.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum MapAdvice {
     /// `MADV_NORMAL`.
     #[default]
@@ -20,7 +22,7 @@ pub enum MapAdvice {
 }
 
 /// What a mapping allows.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Protection {
     /// `PROT_EXEC`.
     pub exec: bool,

@@ -12,11 +12,13 @@
 //! Logarithms and powers are fixed-point with 32 binary places; the error of a weight is below 1 in 10^6. Source: fio's
 //! manual (`random_distribution`). Known deviation: fio's own numbers differ, the shapes do not.
 
+use serde::Serialize;
+
 use crate::rng::Rng;
 use crate::units::Nanos;
 
 /// How often which place is visited.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Distribution {
     /// All equally.
     Uniform,

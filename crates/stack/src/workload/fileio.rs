@@ -15,6 +15,8 @@
 //! Source: sysbench 0.4 and 1.0, `tests/fileio/sb_fileio.c`. Known deviations: the 1.0 random path updates shared
 //! counters without a lock; here it is as if it held one.
 
+use serde::Serialize;
+
 use super::draw::exponential;
 use super::{Call, Generator, Next};
 use crate::event::Op;
@@ -22,7 +24,7 @@ use crate::rng::{GlibcRandom, Rng};
 use crate::units::Nanos;
 
 /// Access pattern of sysbench fileio (`--file-test-mode`).
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Mode {
     /// Sequential write of new files (`seqwr`).
     SeqWrite,
@@ -61,7 +63,7 @@ impl Mode {
 }
 
 /// Whose request rules: the program of 2004 to 2015, or today's.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Dialect {
     /// 0.4: counters over all threads; one final sync per file.
     V0_4,
@@ -70,7 +72,7 @@ pub enum Dialect {
 }
 
 /// Where random positions come from.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum PositionSource {
     /// The C library's `random()`, never seeded: every run sees the same positions (sysbench 0.4 without `--init-rng`).
     GlibcUnseeded,
@@ -79,7 +81,7 @@ pub enum PositionSource {
 }
 
 /// sysbench fileio: everything its command line says about requests.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FileIo {
     /// Worker threads (`--threads`).
     pub threads: u32,

@@ -14,6 +14,8 @@
 //! Source: fio's manual and `io_u.c`, through docs/studies/compatibility.md 4.1 and 4.2. Known deviations: positions
 //! are not fio's own numbers (coverage and mix are); a rate limits reads and writes together.
 
+use serde::Serialize;
+
 use std::sync::Arc;
 
 use super::draw::{Distribution, Permutation, Places, exponential};
@@ -23,7 +25,7 @@ use crate::rng::Rng;
 use crate::units::Nanos;
 
 /// A region of a file.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Target {
     /// Which file.
     pub file: u32,
@@ -34,7 +36,7 @@ pub struct Target {
 }
 
 /// Which target comes next.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Service {
     /// So many calls to one, then the next.
     RoundRobin(u32),
@@ -45,7 +47,7 @@ pub enum Service {
 }
 
 /// Reads and writes.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Mix {
     /// Reads only.
     Read,
@@ -58,7 +60,7 @@ pub enum Mix {
 }
 
 /// Order of places within a target.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Order {
     /// One behind the other, with a hole of so many bytes between them.
     Sequential {
@@ -79,7 +81,7 @@ pub enum Order {
 }
 
 /// Bytes per call.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum BlockSizes {
     /// Always the same.
     Fixed(u32),
@@ -127,7 +129,7 @@ impl BlockSizes {
 }
 
 /// A sync after so many writes.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SyncEvery {
     /// Writes.
     pub writes: u32,
@@ -136,7 +138,7 @@ pub struct SyncEvery {
 }
 
 /// A pause after so many calls.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Think {
     /// Calls.
     pub calls: u32,
@@ -147,7 +149,7 @@ pub struct Think {
 }
 
 /// A limit on the speed.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Rate {
     /// Calls a second; 0 for no limit.
     pub calls: u64,
@@ -158,7 +160,7 @@ pub struct Rate {
 }
 
 /// A log that is appended to and synced (a database's write-ahead log).
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Log {
     /// Where it is written, round and round.
     pub target: Target,
@@ -180,8 +182,13 @@ pub struct Scripted {
     pub call: Call,
 }
 
+/// A recorded log may have millions of calls; a description of the job has their number.
+fn nr_calls<S: serde::Serializer>(script: &Option<Arc<[Scripted]>>, to: S) -> Result<S::Ok, S::Error> {
+    script.as_ref().map(|calls| calls.len()).serialize(to)
+}
+
 /// What one thread does.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Stream {
     /// Regions it works on; at least one, none empty.
     pub targets: Vec<Target>,
@@ -219,6 +226,7 @@ pub struct Stream {
     /// Seed of its draws; threads with equal seeds draw equal places.
     pub seed: u64,
     /// Calls to make instead of drawn ones; of the limits only the time counts then.
+    #[serde(serialize_with = "nr_calls")]
     pub script: Option<Arc<[Scripted]>>,
 }
 
