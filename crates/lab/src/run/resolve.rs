@@ -26,7 +26,7 @@ pub fn resolve(words: &[String], world: &World<'_>, problems: &mut Problems) -> 
     let mut request = request(&line, world, &mut found);
     let typed = typed(&line, &mut found);
     let cache = line.cache(&mut found);
-    let allow: Vec<PathBuf> = line.all("allow-write").into_iter().map(PathBuf::from).collect();
+    let allow: Vec<PathBuf> = line.allow_write.iter().map(PathBuf::from).collect();
     let (limit, replay) = (line.limit(&mut found), line.replay(&mut found));
     let timeout = line.timeout(&mut found);
     let folder = request.folder.path.clone();
@@ -58,7 +58,7 @@ pub fn resolve(words: &[String], world: &World<'_>, problems: &mut Problems) -> 
         let disk = typed.disk.map(str::to_owned);
         request.variants.push(Variant { on: typed.on.to_owned(), disk, label, backend, shape });
     }
-    if line.all("label").len() != typed.len() {
+    if line.label.len() != typed.len() {
         distinguish(&mut request.variants);
     }
     for problem in found.list {
@@ -73,18 +73,18 @@ pub fn resolve(words: &[String], world: &World<'_>, problems: &mut Problems) -> 
 
 /// The request as yet without places.
 fn request(line: &Line, world: &World<'_>, problems: &mut Problems) -> RunRequest {
-    let folder = match line.all("dir").first() {
+    let folder = match line.dir.first() {
         Some(dir) => Folder { path: PathBuf::from(dir), temporary: false },
         None => Folder { path: PathBuf::from(format!("iowhy-run-{}", std::process::id())), temporary: true },
     };
     let request = RunRequest {
         job: line.job.clone(),
         variants: Vec::new(),
-        repeat: line.number("repeat", (1, 10_000), 1, problems) as u32,
-        seed: line.number("seed", (0, u64::MAX / 2), 1, problems),
+        repeat: line.repeat(problems),
+        seed: line.seed(problems),
         json: line.json,
         folder,
-        warm_up: line.number("warm-up", (0, 10_000), 0, problems) as u32,
+        warm_up: line.warm_up(problems),
         until: line.until(problems),
         keep: line.keep(world, problems),
         warnings: Vec::new(),
@@ -101,16 +101,16 @@ fn request(line: &Line, world: &World<'_>, problems: &mut Problems) -> RunReques
 
 /// The places as they were typed, each with its disk.
 fn typed<'a>(line: &'a Line, problems: &mut Problems) -> Vec<Typed<'a>> {
-    let (ons, disks) = (line.all("on"), line.all("disk"));
+    let (ons, disks) = (&line.on, &line.disk);
     if ons.is_empty() {
         let help = "--on live, --on sim:linux-6.18 (`iowhy models kernel` lists them) or --on kernel:debian-6.1";
         problems.push(Problem::error("`--on` is missing").help(help));
         disks.iter().for_each(|disk| place::check_disk(disk, problems));
     }
     // Disks that are as many as the places that are not live are theirs, and the others are where files are anyway.
-    let nr_others = ons.iter().filter(|on| **on != LIVE).count();
+    let nr_others = ons.iter().filter(|on| *on != LIVE).count();
     let of_others = disks.len() > 1 && disks.len() == nr_others && disks.len() != ons.len();
-    for (name, given, fits) in [("disk", disks.len(), of_others), ("label", line.all("label").len(), false)] {
+    for (name, given, fits) in [("disk", disks.len(), of_others), ("label", line.label.len(), false)] {
         if given > 1 && given != ons.len() && !fits {
             let text = format!("`--{name}` is given {given} times, `--on` {} times", ons.len());
             problems.push(Problem::error(text).help(format!("one `--{name}` for all, or one for each `--on`")));
@@ -119,12 +119,12 @@ fn typed<'a>(line: &'a Line, problems: &mut Problems) -> Vec<Typed<'a>> {
     let mut left = disks.iter();
     let mut disk_of = |on: &str| match disks.as_slice() {
         _ if of_others && on == LIVE => None,
-        [only] => Some(*only),
-        _ => left.next().copied(),
+        [only] => Some(only),
+        _ => left.next(),
     };
     let mut typed: Vec<Typed<'_>> = Vec::new();
-    for (nr, on) in ons.into_iter().enumerate() {
-        let disk = disk_of(on).filter(|disk| *disk != HERE);
+    for (nr, on) in ons.iter().enumerate() {
+        let disk = disk_of(on).map(String::as_str).filter(|disk| *disk != HERE);
         typed.push(Typed { on, disk, beside: false, name: format!("run-{}-{nr}", std::process::id()) });
     }
     // A simulated place with the disk of a live one is its twin.
@@ -135,12 +135,12 @@ fn typed<'a>(line: &'a Line, problems: &mut Problems) -> Vec<Typed<'a>> {
 
 /// What the runs at each place are called.
 fn labels(line: &Line, typed: &[Typed<'_>]) -> Vec<String> {
-    let given = line.all("label");
+    let given = &line.label;
     let one_each = given.len() == typed.len();
     let of = |(nr, typed): (usize, &Typed<'_>)| {
         let name = if line.blind { format!("{}", nr + 1) } else { typed.on.to_owned() };
         match given.get(nr).or(given.first()) {
-            Some(label) if one_each => (*label).to_owned(),
+            Some(label) if one_each => label.clone(),
             Some(label) => format!("{label}/{name}"),
             None if line.blind => format!("blind/{name}"),
             None => name,

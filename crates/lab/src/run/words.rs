@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, FromArgMatches};
 use iowhy_fio::World;
 use iowhy_live::capture::Level;
 use iowhy_live::plan::Cache;
@@ -14,103 +17,172 @@ use super::{BUILTINS, Builtin, FIO, KINDS, Keep, LIVE, Until, guest, options, re
 use crate::on_kernel;
 use crate::store::{self, StoreError};
 
-/// Options of the verb: name, whether it takes a value, help.
-const OPTIONS: &[(&str, bool, &str)] = &[
-    ("on", true, "live, sim:KERNEL[+PATCH..][,key=value..] or kernel:KERNEL[,key=value..]; several times to compare"),
-    (
-        "disk",
-        true,
-        "NAME[,key=value..]: the modelled device; live and kernel, as root: one made for each run, with file system \
-         (fs=ext4) and queue (`iowhy disk create --help`); `here` for none; once, or once for each --on",
-    ),
-    ("repeat", true, "runs on each, with seeds S, S+1, .. [1]"),
-    ("seed", true, "seed of the first run [1]"),
-    ("warm-up", true, "blocks of runs that only warm up, and are in no comparison [0]"),
-    ("until", true, "go on until the median, or the shift between places, is known to so many percent (level 99 %)"),
-    ("budget", true, "with --until: most runs on each"),
-    ("label", true, "name of the runs, which are kept; once, or once for each --on"),
-    ("store", true, "keep the runs in this directory [IOWHY_STORE; with --label, else the user's data directory]"),
-    ("trace", false, "keep all events, too; live (as root): --trace=light, layers or full [layers]"),
-    ("blind", false, "keep runs without a word of kernel, policies, tunables, disk and place"),
-    ("dir", true, "live: where the files are [a new directory here, removed afterwards]"),
-    ("cache", true, "live: cold, warm or as-found: the files' pages at the start [as the job says]"),
-    ("allow-write", true, "live: a device or file that may be written whatever it holds; may be repeated"),
-    ("size-limit", true, "bytes that each job works on at most, such as 4m"),
-    ("time-limit", true, "seconds that each job works at most"),
-    ("timeout", true, "kernel: seconds that a boot with its run may take [by the job, at least 180]"),
-    ("replay", true, "of a trace: closed (each call when the last has ended) or open (at the recorded times) [closed]"),
-    ("json", false, "one JSON object (iowhy.run/1)"),
-    ("help", false, "this text; with a built-in job, its options"),
-];
-
-/// Options that shape a job wherever it is run.
-const SHAPING: &[&str] = &["cache", "size-limit", "time-limit", "replay"];
-
-/// Options and job of a command line.
-#[derive(Default)]
+/// The command line as typed: every option once, for the parser, the help and the completion. [`resolve`] makes a request of
+/// it.
+///
+/// [`resolve`]: super::resolve::resolve
+#[derive(Default, clap::Parser)]
+#[command(no_binary_name = true, disable_help_flag = true, disable_version_flag = true, args_override_self = true)]
+#[command(allow_negative_numbers = true)]
 pub(super) struct Line {
+    /// jobs, with their options
+    #[arg(value_name = "JOB")]
     pub(super) job: Vec<String>,
-    pub(super) given: Vec<(&'static str, String, Span)>,
-    pub(super) json: bool,
-    pub(super) help: bool,
-    pub(super) trace: Option<Level>,
+    /// live, sim:KERNEL[+PATCH..][,key=value..] or kernel:KERNEL[,key=value..]; several times to compare
+    #[arg(long)]
+    pub(super) on: Vec<String>,
+    /// NAME[,key=value..]: the modelled device; live and kernel, as root: one made for each run, with file system (fs=ext4)
+    /// and queue (`iowhy disk create --help`); `here` for none; once, or once for each --on
+    #[arg(long)]
+    pub(super) disk: Vec<String>,
+    /// runs on each, with seeds S, S+1, .. [1]
+    #[arg(long)]
+    repeat: Vec<String>,
+    /// seed of the first run [1]
+    #[arg(long)]
+    seed: Vec<String>,
+    /// blocks of runs that only warm up, and are in no comparison [0]
+    #[arg(long)]
+    warm_up: Vec<String>,
+    /// go on until the median, or the shift between places, is known to so many percent (level 99 %)
+    #[arg(long)]
+    until: Vec<String>,
+    /// with --until: most runs on each
+    #[arg(long)]
+    budget: Vec<String>,
+    /// name of the runs, which are kept; once, or once for each --on
+    #[arg(long)]
+    pub(super) label: Vec<String>,
+    /// keep the runs in this directory [IOWHY_STORE; with --label, else the user's data directory]
+    #[arg(long)]
+    store: Vec<String>,
+    /// keep all events, too; live (as root): --trace=light, layers or full [layers]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = Level::default().name())]
+    trace: Option<String>,
+    /// keep runs without a word of kernel, policies, tunables, disk and place
+    #[arg(long)]
     pub(super) blind: bool,
+    /// live: where the files are [a new directory here, removed afterwards]
+    #[arg(long)]
+    pub(super) dir: Vec<String>,
+    /// live: cold, warm or as-found: the files' pages at the start [as the job says]
+    #[arg(long)]
+    cache: Vec<String>,
+    /// live: a device or file that may be written whatever it holds; may be repeated
+    #[arg(long)]
+    pub(super) allow_write: Vec<String>,
+    /// bytes that each job works on at most, such as 4m
+    #[arg(long)]
+    size_limit: Vec<String>,
+    /// seconds that each job works at most
+    #[arg(long)]
+    time_limit: Vec<String>,
+    /// kernel: seconds that a boot with its run may take [by the job, at least 180]
+    #[arg(long)]
+    timeout: Vec<String>,
+    /// of a trace: closed (each call when the last has ended) or open (at the recorded times) [closed]
+    #[arg(long)]
+    replay: Vec<String>,
+    /// one JSON object (iowhy.run/1)
+    #[arg(long)]
+    pub(super) json: bool,
+    /// this text; with a built-in job, its options
+    #[arg(long, short)]
+    pub(super) help: bool,
+    /// Its words, to find places of mistakes.
+    #[arg(skip)]
+    words: Vec<String>,
+}
+
+/// An option with a value.
+struct Given<'a> {
+    name: &'static str,
+    value: &'a str,
+    span: Span,
 }
 
 impl Line {
-    pub(super) fn all(&self, name: &str) -> Vec<&str> {
-        self.given.iter().filter(|(known, ..)| *known == name).map(|(_, value, _)| value.as_str()).collect()
+    /// The first value of an option.
+    fn given<'a>(&self, name: &'static str, values: &'a [String]) -> Option<Given<'a>> {
+        let value = values.first()?;
+        Some(Given { name, value, span: self.span(name, value) })
     }
 
-    pub(super) fn number(&self, name: &str, (min, max): (u64, u64), default: u64, problems: &mut Problems) -> u64 {
-        let mut given = self.given.iter().filter(|(known, ..)| *known == name);
-        let Some((_, value, span)) = given.next() else { return default };
-        if let Some((_, other, span)) = given.find(|(_, other, _)| other != value) {
-            let text = format!("`--{name}` is {value} and {other}");
-            problems.push(Problem::error(text).at(span.clone()).help("keep one of them"));
+    /// The word of a value, which may have the option before it.
+    fn span(&self, name: &str, value: &str) -> Span {
+        let whole = format!("--{name}={value}");
+        Span::whole(if self.words.contains(&whole) { &whole } else { value })
+    }
+
+    /// A number; one that is given twice must be the same.
+    fn number(
+        &self,
+        name: &'static str,
+        values: &[String],
+        (min, max): (u64, u64),
+        problems: &mut Problems,
+    ) -> Option<u64> {
+        let given = self.given(name, values)?;
+        if let Some(other) = values.iter().find(|other| *other != given.value) {
+            let text = format!("`--{name}` is {} and {other}", given.value);
+            problems.push(Problem::error(text).at(self.span(name, other)).help("keep one of them"));
         }
-        match value.parse() {
-            Ok(number) if (min..=max).contains(&number) => number,
-            _ => {
-                let text = format!("`--{name}` takes a whole number of at least {min}, not `{value}`");
-                problems.push(Problem::error(text).at(span.clone()));
-                default
-            }
+        let number = given.value.parse().ok().filter(|number| (min..=max).contains(number));
+        if number.is_none() {
+            given.wrong(&format!("a whole number of at least {min}"), problems);
         }
+        number
+    }
+}
+
+impl Given<'_> {
+    fn wrong(&self, takes: &str, problems: &mut Problems) {
+        let text = format!("`--{}` takes {takes}, not `{}`", self.name, self.value);
+        problems.push(Problem::error(text).at(self.span.clone()));
     }
 }
 
 impl Line {
+    /// Options that shape the job wherever it is run.
+    pub(super) fn shaping(&self) -> Vec<String> {
+        let all = [
+            ("cache", &self.cache),
+            ("size-limit", &self.size_limit),
+            ("time-limit", &self.time_limit),
+            ("replay", &self.replay),
+        ];
+        all.iter().flat_map(|(name, values)| values.iter().map(move |value| format!("--{name}={value}"))).collect()
+    }
+
     /// The job and what else shapes a live run, with whole paths; each run says of its own what disk it was made on.
     pub(super) fn again(&self) -> Vec<String> {
-        let mut words = self.job.clone();
-        for (name, value, _) in &self.given {
-            let whole = || std::path::absolute(value).map_or_else(|_| value.clone(), |path| path.display().to_string());
-            let value = match *name {
-                "dir" | "allow-write" => whole(),
-                name if SHAPING.contains(&name) => value.clone(),
-                _ => continue,
-            };
-            words.push(format!("--{name}={value}"));
-        }
-        words
+        let whole =
+            |path: &String| std::path::absolute(path).map_or_else(|_| path.clone(), |it| it.display().to_string());
+        let paths = [("dir", &self.dir), ("allow-write", &self.allow_write)];
+        let paths =
+            paths.iter().flat_map(|(name, paths)| paths.iter().map(move |path| format!("--{name}={}", whole(path))));
+        self.job.iter().cloned().chain(paths).chain(self.shaping()).collect()
     }
 
     /// What the page cache holds at the start of live runs. Warns of options that no place takes.
     pub(super) fn cache(&self, problems: &mut Problems) -> Option<Cache> {
-        let cache = self.given.iter().find(|(known, ..)| *known == "cache").and_then(|(_, value, span)| {
-            let known = [Cache::AsFound, Cache::Cold, Cache::Warm];
-            let found = known.into_iter().find(|cache| on_kernel::cache_name(*cache) == value);
+        let given = self.given("cache", &self.cache);
+        let known = [Cache::AsFound, Cache::Cold, Cache::Warm];
+        let cache = given.as_ref().and_then(|given| {
+            let found = known.into_iter().find(|cache| on_kernel::cache_name(*cache) == given.value);
             if found.is_none() {
-                let text = format!("`--cache` takes cold, warm or as-found, not `{value}`");
-                problems.push(Problem::error(text).at(span.clone()));
+                given.wrong("cold, warm or as-found", problems);
             }
             found
         });
-        if !self.all("on").contains(&LIVE) {
-            let in_guest = self.all("on").iter().any(|on| on.starts_with(guest::PREFIX));
-            let unused = ["dir", "cache", "allow-write"].iter().filter(|name| !(in_guest && **name == "cache"));
-            for name in unused.filter(|name| !self.all(name).is_empty()) {
+        if !self.on.iter().any(|on| on == LIVE) {
+            let of_guest = self.in_guest();
+            let all = [
+                ("dir", !self.dir.is_empty()),
+                ("cache", given.is_some() && !of_guest),
+                ("allow-write", !self.allow_write.is_empty()),
+            ];
+            for (name, _) in all.iter().filter(|(_, given)| *given) {
                 let text = format!("`--{name}` is for live runs, and there is none");
                 problems.push(Problem::warning(text).help("--on live"));
             }
@@ -118,50 +190,73 @@ impl Line {
         cache
     }
 
-    /// Options that shape the job wherever it is run.
-    pub(super) fn shaping(&self) -> Vec<String> {
-        let wanted = self.given.iter().filter(|(name, ..)| SHAPING.contains(name));
-        wanted.map(|(name, value, _)| format!("--{name}={value}")).collect()
+    fn in_guest(&self) -> bool {
+        self.on.iter().any(|on| on.starts_with(guest::PREFIX))
+    }
+
+    /// Runs at each place.
+    pub(super) fn repeat(&self, problems: &mut Problems) -> u32 {
+        self.number("repeat", &self.repeat, (1, 10_000), problems).unwrap_or(1) as u32
+    }
+
+    /// The seed of the first run.
+    pub(super) fn seed(&self, problems: &mut Problems) -> u64 {
+        self.number("seed", &self.seed, (0, u64::MAX / 2), problems).unwrap_or(1)
+    }
+
+    /// Blocks of runs that only warm up.
+    pub(super) fn warm_up(&self, problems: &mut Problems) -> u32 {
+        self.number("warm-up", &self.warm_up, (0, 10_000), problems).unwrap_or(0) as u32
+    }
+
+    /// What of a run is recorded.
+    fn trace(&self, problems: &mut Problems) -> Option<Level> {
+        let named = self.trace.as_ref()?;
+        let level = Level::ALL.into_iter().find(|level| level.name() == named);
+        if level.is_none() {
+            let text = format!("`--trace` takes light, layers or full, not `{named}`");
+            problems.push(Problem::error(text).at(Span::whole(&format!("--trace={named}"))));
+        }
+        level
     }
 
     /// The time for a guest.
     pub(super) fn timeout(&self, problems: &mut Problems) -> Option<Duration> {
-        let seconds = self.number("timeout", (1, 1_000_000), 0, problems);
-        if seconds > 0 && !self.all("on").iter().any(|on| on.starts_with(guest::PREFIX)) {
+        let seconds = self.number("timeout", &self.timeout, (1, 1_000_000), problems)?;
+        if !self.in_guest() {
             let text = "`--timeout` is for kernels that are booted, and there is none";
             problems.push(Problem::warning(text).help("--on kernel:debian-6.1"));
         }
-        (seconds > 0).then(|| Duration::from_secs(seconds))
+        Some(Duration::from_secs(seconds))
     }
 
     /// The stopping rule.
     pub(super) fn until(&self, problems: &mut Problems) -> Option<Until> {
-        let given = |name: &str| self.given.iter().find(|(known, ..)| *known == name);
-        let budget = given("budget").map(|_| self.number("budget", (2, 10_000), 2, problems) as u32);
-        let Some((_, value, span)) = given("until") else {
-            if budget.is_some() {
+        let budget = self.number("budget", &self.budget, (2, 10_000), problems);
+        let Some(given) = self.given("until", &self.until) else {
+            if !self.budget.is_empty() {
                 problems.push(Problem::error("`--budget` is for `--until`, which is missing").help("--repeat N"));
             }
             return None;
         };
-        let pct = value.trim_end_matches('%').parse().ok().filter(|pct: &f64| *pct > 0.0 && *pct <= 1000.0);
+        let pct = given.value.trim_end_matches('%').parse().ok().filter(|pct: &f64| *pct > 0.0 && *pct <= 1000.0);
         if pct.is_none() {
-            let text = format!("`--until` takes percent above 0, such as 2, not `{value}`");
-            problems.push(Problem::error(text).at(span.clone()));
+            given.wrong("percent above 0, such as 2", problems);
         }
-        if budget.is_none() {
+        if self.budget.is_empty() {
             let help = "--budget 40: it ends there even if the interval is still wide";
-            problems.push(Problem::error("`--until` needs `--budget`").at(span.clone()).help(help));
+            problems.push(Problem::error("`--until` needs `--budget`").at(given.span).help(help));
         }
-        Some(Until { pct: pct?, budget: budget? })
+        Some(Until { pct: pct?, budget: budget? as u32 })
     }
 
     /// Where runs are kept: if a store is named, or if what is asked for makes sense of kept runs only.
     pub(super) fn keep(&self, world: &World<'_>, problems: &mut Problems) -> Option<Keep> {
-        let named = self.all("store").first().map(PathBuf::from);
+        let named = self.store.first().map(PathBuf::from);
         let variable = (world.variable)(store::VARIABLE).is_some_and(|value| !value.is_empty());
-        let asked = named.is_some() || variable || self.trace.is_some() || self.blind;
-        if !asked && self.all("label").is_empty() {
+        let trace = self.trace(problems);
+        let asked = named.is_some() || variable || trace.is_some() || self.blind;
+        if !asked && self.label.is_empty() {
             return None;
         }
         let Some(directory) = store::directory(named.as_deref(), world.variable) else {
@@ -169,104 +264,99 @@ impl Line {
             problems.push(if asked { Problem::error(text) } else { Problem::warning(text) });
             return None;
         };
-        Some(Keep { directory, asked, trace: self.trace, blind: self.blind })
+        Some(Keep { directory, asked, trace, blind: self.blind })
     }
 
     /// How times of a trace are kept.
     pub(super) fn replay(&self, problems: &mut Problems) -> replay::Mode {
-        let Some((_, value, span)) = self.given.iter().find(|(known, ..)| *known == "replay") else {
-            return replay::Mode::default();
-        };
+        let Some(given) = self.given("replay", &self.replay) else { return replay::Mode::default() };
         if !replay::is_trace(&self.job) {
-            problems.push(Problem::warning("`--replay` is for traces, and this job is none").at(span.clone()));
+            let text = "`--replay` is for traces, and this job is none";
+            problems.push(Problem::warning(text).at(given.span.clone()));
         }
-        replay::Mode::parse(value).unwrap_or_else(|| {
-            let text = format!("`--replay` takes closed or open, not `{value}`");
-            problems.push(Problem::error(text).at(span.clone()));
+        replay::Mode::parse(given.value).unwrap_or_else(|| {
+            given.wrong("closed or open", problems);
             replay::Mode::default()
         })
     }
 
     /// The limits of jobs.
     pub(super) fn limit(&self, problems: &mut Problems) -> Limit {
-        let bytes = self.given.iter().find(|(known, ..)| *known == "size-limit").and_then(|(_, value, span)| {
-            let bytes = iowhy_fio::value::integer(value, 1024, (4096, 1 << 60)).map(i64::unsigned_abs);
+        let bytes = self.given("size-limit", &self.size_limit).and_then(|given| {
+            let bytes = iowhy_fio::value::integer(given.value, 1024, (4096, 1 << 60)).map(i64::unsigned_abs);
             if bytes.is_err() {
-                let text = format!("`--size-limit` takes a size of at least 4k, such as 4m, not `{value}`");
-                problems.push(Problem::error(text).at(span.clone()));
+                given.wrong("a size of at least 4k, such as 4m", problems);
             }
             bytes.ok()
         });
-        let seconds = self.number("time-limit", (1, 1_000_000), 0, problems);
-        Limit { bytes, time: (seconds > 0).then(|| Duration::from_secs(seconds)) }
+        let seconds = self.number("time-limit", &self.time_limit, (1, 1_000_000), problems);
+        Limit { bytes, time: seconds.map(Duration::from_secs) }
     }
 }
 
-/// Takes a command line apart.
+/// Takes a command line apart. Every mistake goes to `problems`; what is wrong counts as not given.
 pub(super) fn take_apart(words: &[String], problems: &mut Problems) -> Line {
-    let mut line = Line::default();
-    let mut rest = words.iter().peekable();
-    while let Some(word) = rest.next() {
-        let Some(body) = word.strip_prefix("--").filter(|body| !body.is_empty()) else {
-            if word.starts_with('-') && word.len() > 1 && word != "--" && word != "-h" {
-                problems.push(Problem::error(format!("unknown option `{word}`")).at(Span::whole(word)));
-            } else if word == "-h" {
-                line.help = true;
-            } else if word != "--" {
-                line.job.push(word.clone());
-            }
-            continue;
-        };
-        let (name, inline) = match body.split_once('=') {
-            Some((name, value)) => (name, Some(value.to_owned())),
-            None => (body, None),
-        };
-        let is_fio = line.job.first().is_some_and(|job| job == FIO);
-        if is_fio && OPTIONS.iter().all(|(known, ..)| *known != name) {
-            line.job.push(word.clone());
-            continue;
-        }
-        let Some((name, takes_value, _)) = OPTIONS.iter().find(|(known, ..)| *known == name) else {
-            let names = OPTIONS.iter().map(|(name, ..)| format!("--{name}"));
-            problems.push(
-                Problem::error(format!("unknown option `--{name}`"))
-                    .at(Span::bytes(word, 0, name.len() + 2))
-                    .near(&format!("--{name}"), names)
-                    .help("`iowhy run --help` lists the options"),
-            );
-            continue;
-        };
-        if !takes_value {
-            if *name == "trace" {
-                let named = inline.as_deref().unwrap_or(Level::default().name());
-                line.trace = Level::ALL.into_iter().find(|level| level.name() == named);
-                if line.trace.is_none() {
-                    let text = format!("`--trace` takes light, layers or full, not `{named}`");
-                    problems.push(Problem::error(text).at(Span::whole(word)));
-                }
-                continue;
-            }
-            if let Some(value) = inline {
-                let text = format!("`--{name}` takes no value, and has `{value}`");
-                problems.push(Problem::error(text).at(Span::whole(word)));
-            }
-            line.json |= *name == "json";
-            line.help |= *name == "help";
-            line.blind |= *name == "blind";
-            continue;
-        }
-        let separate = inline.is_none();
-        let value = inline.or_else(|| rest.next_if(|next| !next.starts_with("--")).cloned());
-        match value.filter(|value| !value.is_empty()) {
-            Some(value) => {
-                let shown = if separate { value.clone() } else { word.clone() };
-                line.given.push((name, value, Span::whole(&shown)));
-            }
-            None => problems.push(Problem::error(format!("`--{name}` needs a value")).at(Span::whole(word))),
-        }
+    let command = Line::command().mut_args(|arg| match arg.get_action().takes_values() {
+        true => arg.value_parser(NonEmptyStringValueParser::new()),
+        false => arg,
+    });
+    let is_own = |word: &str| {
+        let name = word.trim_start_matches('-').split('=').next();
+        word == "-h" || command.get_arguments().any(|arg| arg.get_long() == name && name.is_some())
+    };
+    let mut words: Vec<String> = words.iter().filter(|word| *word != "--").cloned().collect();
+    // fio's own options are words of the job, as they stand.
+    if let Some(fio) = words.iter().position(|word| word == FIO) {
+        let foreign = |word: &&mut String| word.len() > 2 && word.starts_with("--") && !is_own(word);
+        words[fio..].iter_mut().filter(foreign).for_each(|word| word.insert(0, OF_THE_JOB));
     }
-    line
+    loop {
+        let error = match command.clone().try_get_matches_from(&words) {
+            Ok(matches) => {
+                let mut line = Line::from_arg_matches(&matches).unwrap_or_default();
+                line.job.iter_mut().for_each(|word| *word = word.trim_start_matches(OF_THE_JOB).to_owned());
+                line.words = words;
+                return line;
+            }
+            Err(error) => error,
+        };
+        // What is wrong is put aside, so that the next mistake is found, too.
+        let text = |kind| match error.get(kind) {
+            Some(ContextValue::String(text)) => text.as_str(),
+            _ => "",
+        };
+        let invalid = text(ContextKind::InvalidArg);
+        let name = invalid.split([' ', '=', '[']).next().unwrap_or_default();
+        let of_name =
+            |word: &String| word.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('='));
+        let at = match words.iter().rposition(of_name) {
+            Some(at) if !name.is_empty() => at,
+            _ => {
+                problems.push(Problem::error(error.to_string()));
+                return Line::default();
+            }
+        };
+        let word = words.remove(at);
+        let value = word.split_once('=').map_or("", |(_, value)| value);
+        problems.push(match error.kind() {
+            ErrorKind::UnknownArgument if name.starts_with("--") => {
+                let names = command.get_arguments().filter_map(|arg| arg.get_long()).map(|name| format!("--{name}"));
+                Problem::error(format!("unknown option `{name}`"))
+                    .at(Span::bytes(&word, 0, name.len()))
+                    .near(name, names)
+                    .help("`iowhy run --help` lists the options")
+            }
+            ErrorKind::UnknownArgument => Problem::error(format!("unknown option `{word}`")).at(Span::whole(&word)),
+            ErrorKind::TooManyValues => {
+                Problem::error(format!("`{name}` takes no value, and has `{value}`")).at(Span::whole(&word))
+            }
+            _ => Problem::error(format!("`{name}` needs a value")).at(Span::whole(&word)),
+        });
+    }
 }
+
+/// Stands before words that are the job's, though they look like options.
+const OF_THE_JOB: char = '\0';
 
 /// The help of the verb.
 pub(super) fn help() -> String {
@@ -280,9 +370,11 @@ pub(super) fn help() -> String {
         out.push_str(&text::item(builtin.name, builtin.summary, 14));
     }
     out.push_str("\n`iowhy run NAME --help` lists the options of a built-in job.\n\n");
-    for (name, takes_value, help) in OPTIONS {
-        let value = if *takes_value { "=VALUE" } else { "" };
-        out.push_str(&text::item(&format!("--{name}{value}"), help, 18));
+    for arg in Line::command().get_arguments() {
+        let Some(name) = arg.get_long() else { continue };
+        let value = if arg.get_action().takes_values() && name != "trace" { "=VALUE" } else { "" };
+        let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+        out.push_str(&text::item(&format!("--{name}{value}"), &help, 18));
     }
     KINDS.iter().for_each(|kind| out.push_str(&(kind.help)()));
     out.push_str(
