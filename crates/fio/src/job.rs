@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::World;
 use super::lex::{Place, RawOption, RawSection};
 use super::options::{self, Engine, Kind, Model, Opt, Value};
-use super::value::{Amount, CacheState, Distribution, Fault, Mode, Partial, PerDirection, Service, Share};
+use super::value::{Amount, CacheState, Distribution, Fault, Mode, PerDirection, Service, Share};
 use iowhy_text::diagnose::{Problem, Problems, Severity};
 
 /// An option as it was given.
@@ -621,13 +621,25 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     /// The value of an option: given, or the default of the table.
+    ///
+    /// # Panics
+    /// If the table has no such option: names are written out here, and every job reads them all.
     fn value(&self, name: &str) -> Option<Value> {
+        let Some(option) = options::find(name) else { unreachable!("`{name}` is in the table of options") };
         if let Some((value, _)) = self.settings.values.get(name) {
             return Some(value.clone());
         }
-        let option = options::find(name)?;
         // An option has a default exactly if its table line gives one.
         if option.default.is_empty() { None } else { option.kind.parse(option.default, 1024).ok() }
+    }
+
+    /// The same as `take` has it out of the type that the table gives the option.
+    ///
+    /// # Panics
+    /// If that is another type.
+    fn typed<T>(&self, name: &str, take: fn(Value) -> Option<T>) -> Option<T> {
+        let taken = |value| take(value).unwrap_or_else(|| unreachable!("`{name}` has another type"));
+        self.value(name).map(taken)
     }
 
     fn given(&self, name: &str) -> bool {
@@ -635,14 +647,11 @@ impl Reader<'_> {
     }
 
     fn switch(&self, name: &str) -> bool {
-        self.value(name) == Some(Value::Switch(true))
+        self.typed(name, |value| if let Value::Switch(on) = value { Some(on) } else { None }).unwrap_or(false)
     }
 
     fn int(&self, name: &str) -> i64 {
-        match self.value(name) {
-            Some(Value::Int(value)) => value,
-            _ => 0,
-        }
+        self.typed(name, |value| if let Value::Int(value) = value { Some(value) } else { None }).unwrap_or(0)
     }
 
     fn count(&self, name: &str) -> u64 {
@@ -654,39 +663,24 @@ impl Reader<'_> {
     }
 
     fn micros(&self, name: &str) -> u64 {
-        match self.value(name) {
-            Some(Value::Micros(value)) => value,
-            _ => 0,
-        }
+        self.typed(name, |value| if let Value::Micros(value) = value { Some(value) } else { None }).unwrap_or(0)
     }
 
     fn word(&self, name: &str) -> &'static str {
-        match self.value(name) {
-            Some(Value::Word(word)) => word,
-            _ => "",
-        }
+        self.typed(name, |value| if let Value::Word(word) = value { Some(word) } else { None }).unwrap_or("")
     }
 
     fn text(&self, name: &str) -> Option<String> {
-        match self.value(name) {
-            Some(Value::Text(text)) => Some(text),
-            _ => None,
-        }
+        self.typed(name, |value| if let Value::Text(text) = value { Some(text) } else { None })
     }
 
     fn amount(&self, name: &str) -> Option<Amount> {
-        match self.value(name) {
-            Some(Value::Amount(amount)) => Some(amount),
-            _ => None,
-        }
+        self.typed(name, |value| if let Value::Amount(amount) = value { Some(amount) } else { None })
     }
 
     fn ints(&self, name: &str, default: u64) -> PerDirection<u64> {
-        let given = match self.value(name) {
-            Some(Value::Ints(triple)) => triple,
-            _ => Partial::default(),
-        };
-        given.map(|value| value.map_or(default, i64::unsigned_abs))
+        let given = self.typed(name, |value| if let Value::Ints(triple) = value { Some(triple) } else { None });
+        given.unwrap_or_default().map(|value| value.map_or(default, i64::unsigned_abs))
     }
 
     /// Reports something about an option, or about the section if the option was not given.
@@ -707,14 +701,9 @@ impl Reader<'_> {
 
     fn blocks(&self) -> PerDirection<Blocks> {
         let sizes = self.ints("bs", 4096);
-        let ranges = match self.value("bsrange") {
-            Some(Value::Ranges(ranges)) => ranges,
-            _ => Partial::default(),
-        };
-        let splits = match self.value("bssplit") {
-            Some(Value::Split(splits)) => splits,
-            _ => Partial::default(),
-        };
+        let ranges = self.typed("bsrange", |value| if let Value::Ranges(ranges) = value { Some(ranges) } else { None });
+        let splits = self.typed("bssplit", |value| if let Value::Split(splits) = value { Some(splits) } else { None });
+        let (ranges, splits) = (ranges.unwrap_or_default(), splits.unwrap_or_default());
         let one = |size: u64, range: Option<(u64, u64)>, split: Option<Vec<Share>>| match (split, range) {
             (Some(split), _) => {
                 let sizes = || split.iter().map(|share| share.bytes);

@@ -167,8 +167,14 @@ impl Values<'_> {
     }
 
     /// A number or size; 0 if it was not given and has no default.
+    ///
+    /// # Panics
+    /// If the table gives it another type.
     pub fn number(&self, name: &str) -> u64 {
-        number(self.option(name), self.text(name)).unwrap_or(0)
+        let (option, text) = (self.option(name), self.text(name));
+        assert!(matches!(option.kind, Kind::Size(..) | Kind::Number(..)), "`{name}` is a number in the table");
+        // What was given has been checked.
+        if text.is_empty() { 0 } else { number(option, text).expect("a number") }
     }
 
     /// The same, for numbers whose table entry limits them to 32 bits.
@@ -177,7 +183,11 @@ impl Values<'_> {
     }
 
     /// Whether a switch is on.
+    ///
+    /// # Panics
+    /// If the table gives it another type.
     pub fn on(&self, name: &str) -> bool {
+        assert_eq!(self.option(name).kind, Kind::Switch, "`{name}` is a switch in the table");
         self.text(name) == "1"
     }
 
