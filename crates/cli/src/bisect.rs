@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use anyhow::Context;
 use clap::ValueEnum;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iowhy_lab::bisect::Verdict;
 use iowhy_lab::bisect::commit::{self, Border, References, Sequential};
 use iowhy_lab::bisect::policy::{self, Answer, Settings};
@@ -145,11 +144,7 @@ fn between_kernels(arguments: &Arguments) -> anyhow::Result<Exit> {
     let (Some(good), Some(bad), Some(metric), false) = (good, bad, metric, problems.any_error()) else {
         return Ok(Exit::Usage);
     };
-    let target = if json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-    let bar = ProgressBar::with_draw_target(None, target);
-    if let Ok(style) = ProgressStyle::with_template("{spinner} {pos} simulations, {elapsed}") {
-        bar.set_style(style);
-    }
+    let bar = output::bar("{spinner} {pos} simulations, {elapsed}", json);
     let settings = Settings {
         error: arguments.error,
         most_runs: arguments.runs.map_or(Settings::default().most_runs, |runs| runs as usize),

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iowhy_compare::{self as compare, Settings, Verdict};
 use iowhy_lab::explain::gathered::Gathered;
 use iowhy_lab::explain::source::{self, Asked};
@@ -81,14 +80,9 @@ impl Sources {
     pub(crate) fn gather(&self, report: bool, quiet: bool) -> Result<[Gathered; 2], Problems> {
         let (names, job, disk) = (self.what.clone(), self.job.clone(), self.disk.clone());
         let asked = Asked { names, job, disk, runs: self.runs, report, stored: self.stored };
-        let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-        let bar = ProgressBar::with_draw_target(None, target);
-        if let Ok(style) = ProgressStyle::with_template("simulating {bar:40} {pos} of {len} runs, {elapsed}") {
-            bar.set_style(style);
-        }
+        let bar = output::bar("simulating {bar:40} {pos} of {len} runs, {elapsed}", quiet);
         let gathered = source::gather(&asked, &|| self.open(), &|done, of| {
-            bar.set_length(u64::from(of));
-            bar.set_position(u64::from(done));
+            output::advance(&bar, u64::from(done), u64::from(of));
         });
         bar.finish_and_clear();
         gathered

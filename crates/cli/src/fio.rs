@@ -4,10 +4,8 @@ use std::ffi::OsString;
 use std::fmt::Write;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::Context;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iowhy_fio::live::{self, LiveJobs};
 use iowhy_fio::result::{self, Results};
 use iowhy_fio::{self as fio, Action, Format, Settings, World, json, normal};
@@ -138,13 +136,7 @@ fn measure(jobs: &LiveJobs, settings: &Settings) -> anyhow::Result<Exit> {
     if human {
         text.push_str(&normal::banner(&jobs.file.jobs));
     }
-    // The bar shows itself on a terminal only; JSON is for programs, which need none.
-    let target = if human { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let bar = ProgressBar::with_draw_target(None, target);
-    if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed} {msg}") {
-        bar.set_style(style);
-    }
-    bar.enable_steady_tick(Duration::from_millis(200));
+    let bar = output::bar("{spinner} {elapsed} {msg}", !human);
     // What may not be written is refused before anything runs.
     let mut out = None;
     for name in settings.output.iter().chain(&live::logs(jobs)) {

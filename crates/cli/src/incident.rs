@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use iowhy_lab::incident::live::{self, LiveResult};
 use iowhy_lab::incident::{self, How, IncidentError, IncidentResult, Known, report};
 use iowhy_text::diagnose::Problem;
@@ -125,10 +125,7 @@ fn run_live(results: &[IncidentResult], arguments: &Arguments) -> Vec<Option<Liv
             None
         } else {
             let bar = bar(&format!("{} on the running kernel", result.incident.id), arguments.json);
-            let made = live::run(result, how, &|done, of| {
-                bar.set_length(of as u64);
-                bar.set_position(done as u64);
-            });
+            let made = live::run(result, how, &|done, of| output::advance(&bar, done as u64, of as u64));
             bar.finish_and_clear();
             made
         };
@@ -137,13 +134,8 @@ fn run_live(results: &[IncidentResult], arguments: &Arguments) -> Vec<Option<Liv
     lives
 }
 
-/// A bar shows itself on a terminal only; JSON is for programs, which need none.
 fn bar(name: &str, json: bool) -> ProgressBar {
-    let target = if json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-    let bar = ProgressBar::with_draw_target(None, target);
-    if let Ok(style) = ProgressStyle::with_template("{msg} {bar:40} {pos} of {len} runs, {elapsed}") {
-        bar.set_style(style);
-    }
+    let bar = output::bar("{msg} {bar:40} {pos} of {len} runs, {elapsed}", json);
     bar.set_message(name.to_owned());
     bar
 }
@@ -154,10 +146,7 @@ fn run_one(id: &str, arguments: &Arguments) -> Result<IncidentResult, IncidentEr
         how.threads = threads as usize;
     }
     let bar = bar(id, arguments.json);
-    let result = incident::run(id, how, &|done, of| {
-        bar.set_length(of as u64);
-        bar.set_position(done as u64);
-    });
+    let result = incident::run(id, how, &|done, of| output::advance(&bar, done as u64, of as u64));
     bar.finish_and_clear();
     result
 }

@@ -5,8 +5,10 @@ use std::ffi::OsString;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iowhy_live::guard::{Output, OutputError};
 use iowhy_text::diagnose::{Problem, Problems};
 use serde_json::Value;
@@ -133,6 +135,26 @@ pub(crate) fn print_json(value: &Value) -> anyhow::Result<()> {
 /// Prints `text` to standard error. If nobody listens there is nobody to tell.
 pub(crate) fn complain(text: &str) {
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// A progress bar, drawn by a template of `indicatif`. It shows itself on a terminal only, and not where the answer is for
+/// programs, which need none; the caller clears it.
+pub(crate) fn bar(template: &str, hidden: bool) -> ProgressBar {
+    let target = if hidden { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+    let bar = ProgressBar::with_draw_target(None, target);
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    if template.contains("{spinner}") {
+        bar.enable_steady_tick(Duration::from_millis(200));
+    }
+    bar
+}
+
+/// Moves a bar to `done` of `of`.
+pub(crate) fn advance(bar: &ProgressBar, done: u64, of: u64) {
+    bar.set_length(of);
+    bar.set_position(done);
 }
 
 /// What makes words bold on a terminal, and leaves them alone elsewhere.

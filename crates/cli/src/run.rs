@@ -2,9 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::Path;
-use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iowhy_fio::World;
 use iowhy_lab::run::{self, Executed, Keep, Request, RunRequest, report};
 use iowhy_lab::store::Store;
@@ -68,17 +66,9 @@ fn make(arguments: &[OsString]) -> anyhow::Result<Done> {
     if request.variants.iter().any(|variant| variant.backend.is_real()) {
         crate::doctor::tidy();
     }
-    // The bar shows itself on a terminal only; JSON is for programs, which need none.
-    let target = if request.json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-    let bar = ProgressBar::with_draw_target(None, target);
-    if let Ok(style) = ProgressStyle::with_template("{spinner} {bar:40} {pos} of {len} runs, {elapsed}") {
-        bar.set_style(style);
-    }
-    bar.enable_steady_tick(Duration::from_millis(200));
-    let executed = run::execute_into(&request, store.as_ref(), &|done, of| {
-        bar.set_length(of as u64);
-        bar.set_position(done as u64);
-    });
+    let bar = output::bar("{spinner} {bar:40} {pos} of {len} runs, {elapsed}", request.json);
+    let advance = |done, of| output::advance(&bar, done as u64, of as u64);
+    let executed = run::execute_into(&request, store.as_ref(), &advance);
     bar.finish_and_clear();
     for (label, refusal) in &executed.refused {
         output::complain(&Problem::error(format!("{label}: {refusal}")).render());
