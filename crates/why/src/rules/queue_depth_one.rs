@@ -98,7 +98,12 @@ mod tests {
             ("WAITING", |p, x| p.slow.commands.depth_when_waiting[1] = x as u64, 200_001.0, 200_000.0),
             ("WAITING_MORE", |p, x| p.fast.commands.depth_when_waiting = vec![0, 0, x as u64], 449_999.0, 450_000.0),
             ("SHALLOWER", |p, x| p.fast.commands.deepest = x as u32, 2.0, 1.0),
-            ("SHALLOWER, waiting at two", |p, x| p.slow.commands.depth_when_waiting.insert(1, x as u64), 0.0, 1e9),
+            (
+                "SHALLOWER, waiting at two",
+                |p, x| p.slow.commands.depth_when_waiting = vec![0, 1_000_000 - x as u64, x as u64],
+                10_000.0,
+                10_001.0,
+            ),
             ("no requests", |p, x| p.slow.commands.deepest = x as u32, 1.0, 0.0),
         ];
         hold(&RULE, waiting, 0.7576, edges);
