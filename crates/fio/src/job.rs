@@ -730,13 +730,7 @@ impl Reader<'_> {
         };
         let name = self.text("name").unwrap_or_else(|| self.section.name.clone());
         let blocks = self.blocks();
-        let aligns = self.ints("ba", 0);
-        let align = |given: u64, blocks: &Blocks| if given == 0 { blocks.min } else { given };
-        let align = PerDirection {
-            read: align(aligns.read, &blocks.read),
-            write: align(aligns.write, &blocks.write),
-            trim: align(aligns.trim, &blocks.trim),
-        };
+        let align = self.align(&blocks);
         let filenames = names(self.text("filename"));
         let nr_files = match filenames.len() {
             0 => self.small("nrfiles").max(1),
@@ -756,7 +750,6 @@ impl Reader<'_> {
         let within = |value: u32| if value == 0 || value > iodepth { iodepth } else { value };
         let batch_complete_min = self.small("iodepth_batch_complete_min").min(iodepth);
         let percent = |value: u64| u32::try_from(value).unwrap_or(100);
-        let gtod_reduce = self.switch("gtod_reduce");
         let thread = self.switch("thread");
         let pre_read = self.switch("pre_read");
         let runtime_us = self.micros("runtime");
@@ -834,77 +827,13 @@ impl Reader<'_> {
                 Some(Value::Range(min, max)) => (min, max),
                 _ => (0, 0),
             },
-            think: Think {
-                time_us: self.micros("thinktime"),
-                spin_us: self.micros("thinktime_spin").min(self.micros("thinktime")),
-                blocks: self.count("thinktime_blocks").max(1),
-                at_issue: self.word("thinktime_blocks_type") == "issue",
-                io_time_us: self.micros("thinktime_iotime"),
-            },
-            rate: Rate {
-                bytes: self.ints("rate", 0),
-                iops: self.ints("rate_iops", 0),
-                poisson: self.word("rate_process") == "poisson",
-                ignore_think: self.switch("rate_ignore_thinktime"),
-            },
+            think: self.think(),
+            rate: self.rate(),
             logs: self.logs(),
             write_iolog: self.text("write_iolog"),
             replay: self.replay(),
-            reporting: Reporting {
-                clat: self.switch("clat_percentiles"),
-                lat: self.switch("lat_percentiles"),
-                slat: self.switch("slat_percentiles"),
-                percentiles: match self.value("percentile_list") {
-                    Some(Value::Decimals(list)) => list,
-                    _ => Vec::new(),
-                },
-                digits: self.small("significant_figures"),
-                disable_lat: self.switch("disable_lat") || gtod_reduce,
-                disable_clat: self.switch("disable_clat") || gtod_reduce,
-                disable_slat: self.switch("disable_slat") || gtod_reduce,
-                disable_bandwidth: self.switch("disable_bw_measurement") || gtod_reduce,
-                unified: match self.word("unified_rw_reporting") {
-                    "mixed" | "1" => "mixed",
-                    "both" | "2" => "both",
-                    _ => "none",
-                },
-                disk_util: self.switch("disk_util"),
-                stats: self.switch("stats"),
-                kb_base: if self.word("kb_base") == "1000" { 1000 } else { 1024 },
-                unit_base: match self.word("unit_base") {
-                    "1" => 1,
-                    "8" => 8,
-                    _ => 0,
-                },
-            },
-            ours: Ours {
-                startup_seeks: self.count("iowhy_startup_seeks"),
-                tool_ns: self.given("iowhy_tool_ns").then(|| self.count("iowhy_tool_ns")),
-                own_process: match self.word("iowhy_process") {
-                    "own" => true,
-                    "shared" => false,
-                    _ => !thread,
-                },
-                cache: match self.value("iowhy_cache") {
-                    Some(Value::Cache(cache)) => Some(cache),
-                    _ => None,
-                },
-                mapping_cached: self.switch("iowhy_mapping_cached"),
-                shared_descriptors: self.word("iowhy_descriptors") == "shared",
-                blkid: self.word("iowhy_actor") == "blkid",
-                opening: Opening {
-                    probe_delay_us: match self.value("iowhy_probe_delay") {
-                        Some(Value::Range(least, most)) => (least, most),
-                        _ => (0, 0),
-                    },
-                    probe_pages: (self.small("iowhy_probe_first_pages"), self.small("iowhy_probe_last_pages")),
-                    settle_us: self.micros("iowhy_open_settle"),
-                    stagger_us: self.micros("iowhy_open_stagger"),
-                    open_us: self.micros("iowhy_open_time"),
-                    fix: self.word("iowhy_open_fix"),
-                    found_delay_us: self.micros("iowhy_found_delay"),
-                },
-            },
+            reporting: self.reporting(),
+            ours: self.ours(thread),
             name,
             filenames,
             mode,
@@ -912,6 +841,101 @@ impl Reader<'_> {
         };
         self.check(&job, asked_depth, before);
         job
+    }
+
+    fn reporting(&self) -> Reporting {
+        let gtod_reduce = self.switch("gtod_reduce");
+        Reporting {
+            clat: self.switch("clat_percentiles"),
+            lat: self.switch("lat_percentiles"),
+            slat: self.switch("slat_percentiles"),
+            percentiles: match self.value("percentile_list") {
+                Some(Value::Decimals(list)) => list,
+                _ => Vec::new(),
+            },
+            digits: self.small("significant_figures"),
+            disable_lat: self.switch("disable_lat") || gtod_reduce,
+            disable_clat: self.switch("disable_clat") || gtod_reduce,
+            disable_slat: self.switch("disable_slat") || gtod_reduce,
+            disable_bandwidth: self.switch("disable_bw_measurement") || gtod_reduce,
+            unified: match self.word("unified_rw_reporting") {
+                "mixed" | "1" => "mixed",
+                "both" | "2" => "both",
+                _ => "none",
+            },
+            disk_util: self.switch("disk_util"),
+            stats: self.switch("stats"),
+            kb_base: if self.word("kb_base") == "1000" { 1000 } else { 1024 },
+            unit_base: match self.word("unit_base") {
+                "1" => 1,
+                "8" => 8,
+                _ => 0,
+            },
+        }
+    }
+
+    fn opening(&self) -> Opening {
+        Opening {
+            probe_delay_us: match self.value("iowhy_probe_delay") {
+                Some(Value::Range(least, most)) => (least, most),
+                _ => (0, 0),
+            },
+            probe_pages: (self.small("iowhy_probe_first_pages"), self.small("iowhy_probe_last_pages")),
+            settle_us: self.micros("iowhy_open_settle"),
+            stagger_us: self.micros("iowhy_open_stagger"),
+            open_us: self.micros("iowhy_open_time"),
+            fix: self.word("iowhy_open_fix"),
+            found_delay_us: self.micros("iowhy_found_delay"),
+        }
+    }
+
+    fn ours(&self, thread: bool) -> Ours {
+        Ours {
+            startup_seeks: self.count("iowhy_startup_seeks"),
+            tool_ns: self.given("iowhy_tool_ns").then(|| self.count("iowhy_tool_ns")),
+            own_process: match self.word("iowhy_process") {
+                "own" => true,
+                "shared" => false,
+                _ => !thread,
+            },
+            cache: match self.value("iowhy_cache") {
+                Some(Value::Cache(cache)) => Some(cache),
+                _ => None,
+            },
+            mapping_cached: self.switch("iowhy_mapping_cached"),
+            shared_descriptors: self.word("iowhy_descriptors") == "shared",
+            blkid: self.word("iowhy_actor") == "blkid",
+            opening: self.opening(),
+        }
+    }
+
+    fn think(&self) -> Think {
+        Think {
+            time_us: self.micros("thinktime"),
+            spin_us: self.micros("thinktime_spin").min(self.micros("thinktime")),
+            blocks: self.count("thinktime_blocks").max(1),
+            at_issue: self.word("thinktime_blocks_type") == "issue",
+            io_time_us: self.micros("thinktime_iotime"),
+        }
+    }
+
+    fn rate(&self) -> Rate {
+        Rate {
+            bytes: self.ints("rate", 0),
+            iops: self.ints("rate_iops", 0),
+            poisson: self.word("rate_process") == "poisson",
+            ignore_think: self.switch("rate_ignore_thinktime"),
+        }
+    }
+
+    fn align(&self, blocks: &PerDirection<Blocks>) -> PerDirection<u64> {
+        let aligns = self.ints("ba", 0);
+        let align = |given: u64, blocks: &Blocks| if given == 0 { blocks.min } else { given };
+        PerDirection {
+            read: align(aligns.read, &blocks.read),
+            write: align(aligns.write, &blocks.write),
+            trim: align(aligns.trim, &blocks.trim),
+        }
     }
 
     fn logs(&self) -> Logs {

@@ -201,22 +201,7 @@ impl Resolver<'_> {
         let (nr_files, total_bytes, block_bytes) = (nr_files?, total_bytes?, block_bytes?);
         self.sizes(nr_files, total_bytes, block_bytes, merged_requests.unwrap_or(0));
         let direct = extra_flags.contains(&"direct");
-        if direct && !block_bytes.is_multiple_of(512) {
-            self.error_at(
-                "file-block-size",
-                "direct I/O needs blocks of a multiple of 512 bytes",
-                "--file-block-size=4K",
-            );
-        }
-        if io_mode == IoMode::Async && !direct && running {
-            self.problems.push(
-                Problem::warning(
-                    "`--file-io-mode=async` on buffered files is synchronous: the call does not return before the data \
-                     are there",
-                )
-                .help("--file-extra-flags=direct makes it asynchronous"),
-            );
-        }
+        self.check_direct(direct, block_bytes, running && io_mode == IoMode::Async);
         let files = FileSet {
             nr_files: nr_files as u32,
             file_bytes: total_bytes / nr_files,
@@ -225,36 +210,12 @@ impl Resolver<'_> {
             extra_flags: extra_flags.clone(),
         };
         let (max_events, time) = (max_events?, time?);
-        if running && max_events == 0 && time == 0 {
-            self.problems.push(
-                Problem::error("with neither a number of events nor a time the run would never end")
-                    .help("--events=10000 or --time=10"),
-            );
-        }
+        self.check_length(running, max_events, time, warmup);
         let warmup = warmup?;
-        if time > 0 && warmup >= time {
-            self.error_at(
-                "warmup-time",
-                "the warm-up takes all of the time, so nothing would be reported",
-                "--warmup-time=0",
-            );
-        }
-        let synchronous_writes = if extra_flags.contains(&"sync") {
-            Some(Op::Fsync)
-        } else if extra_flags.contains(&"dsync") {
-            Some(Op::Fdatasync)
-        } else {
-            None
-        };
+        let writes = [("sync", Op::Fsync), ("dsync", Op::Fdatasync)];
+        let synchronous_writes = writes.iter().find(|(flag, _)| extra_flags.contains(flag)).map(|(_, op)| *op);
         if let (Some(mode), Some(backlog)) = (mode, backlog) {
-            if self.line.get("file-rw-ratio").is_some() && mode != Mode::RandomReadWrite {
-                self.problems.push(Problem::warning("`--file-rw-ratio` has an effect in rndrw only"));
-            }
-            if self.line.get("file-merged-requests").is_some_and(|given| given.value != "0")
-                && matches!(mode, Mode::RandomRead | Mode::RandomWrite | Mode::RandomReadWrite)
-            {
-                self.problems.push(Problem::warning("`--file-merged-requests` has an effect in sequential modes only"));
-            }
+            self.warn_of_other_modes(mode);
             let positions = match self.dialect {
                 // Nobody seeded the generator of 0.4, so everybody had the same positions.
                 Dialect::V0_4 if !self.wants_seed() => PositionSource::GlibcUnseeded,
@@ -304,6 +265,52 @@ impl Resolver<'_> {
             return Some(Resolved { place, files, job: Some((job, settings, cache_of_files)) });
         }
         Some(Resolved { place, files, job: None })
+    }
+
+    fn check_direct(&mut self, direct: bool, block_bytes: u64, asynchronous: bool) {
+        if direct && !block_bytes.is_multiple_of(512) {
+            self.error_at(
+                "file-block-size",
+                "direct I/O needs blocks of a multiple of 512 bytes",
+                "--file-block-size=4K",
+            );
+        }
+        if asynchronous && !direct {
+            self.problems.push(
+                Problem::warning(
+                    "`--file-io-mode=async` on buffered files is synchronous: the call does not return before the data \
+                     are there",
+                )
+                .help("--file-extra-flags=direct makes it asynchronous"),
+            );
+        }
+    }
+
+    fn check_length(&mut self, running: bool, max_events: u64, time: u64, warmup: Option<u64>) {
+        if running && max_events == 0 && time == 0 {
+            self.problems.push(
+                Problem::error("with neither a number of events nor a time the run would never end")
+                    .help("--events=10000 or --time=10"),
+            );
+        }
+        if time > 0 && warmup.is_some_and(|warmup| warmup >= time) {
+            self.error_at(
+                "warmup-time",
+                "the warm-up takes all of the time, so nothing would be reported",
+                "--warmup-time=0",
+            );
+        }
+    }
+
+    fn warn_of_other_modes(&mut self, mode: Mode) {
+        if self.line.get("file-rw-ratio").is_some() && mode != Mode::RandomReadWrite {
+            self.problems.push(Problem::warning("`--file-rw-ratio` has an effect in rndrw only"));
+        }
+        if self.line.get("file-merged-requests").is_some_and(|given| given.value != "0")
+            && matches!(mode, Mode::RandomRead | Mode::RandomWrite | Mode::RandomReadWrite)
+        {
+            self.problems.push(Problem::warning("`--file-merged-requests` has an effect in sequential modes only"));
+        }
     }
 
     fn dialect_is_known(&mut self) {

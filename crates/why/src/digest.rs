@@ -456,49 +456,16 @@ impl EventSink for Observer {
             }
             What::PageAdd { file, page, nr_pages } => self.page_add(call, file.0, page.0, nr_pages),
             What::PageRemove { file, page, nr_pages, cause } => {
-                let nr = u64::from(nr_pages);
-                match cause {
-                    Eviction::Reclaim => self.out.cache.reclaimed += nr,
-                    Eviction::Dropped => self.out.cache.dropped += nr,
-                }
-                // What leaves was there, even if it came before the first event.
-                self.ever.insert(file.0, page.0, nr);
-                self.out.windows.thrashed += self.ahead.remove(file.0, page.0, nr);
-                let known = self.cached.remove(file.0, page.0, nr);
-                let foreign = self.others.remove(file.0, page.0, nr).min(known);
-                if let (Some(call), Eviction::Dropped) = (call, cause) {
-                    self.calls[call].dropped |= self.calls[call].file == file.0;
-                }
-                if let Some(state) = self.files.get_mut(&file.0) {
-                    state.cached[0] = state.cached[0].saturating_sub(known - foreign);
-                    state.cached[1] = state.cached[1].saturating_sub(foreign);
-                }
+                self.page_remove(call, (file.0, page.0, u64::from(nr_pages)), cause);
             }
             What::BioQueue { .. } => self.bio(event.call, call),
             What::GetRequest { rq } => {
                 let Step::Allocated(request) = step else { return };
-                self.commands.allocate(&request);
-                self.waits.allocate(rq.0, request.dir, request.own.pages);
-                if let (Some(call), true) = (call, request.own.wanted) {
-                    self.waits.attach(event.at, call, rq.0, true);
-                }
-                if let Some(neighbour) = request.own.neighbour {
-                    // It got a request of its own though it could have joined one.
-                    let together = self.commands.sectors_of(neighbour) + request.nr_sectors;
-                    let largest = self.commands.largest(request.dir);
-                    self.out.bios.refused[request.dir as usize] += u64::from(together <= largest);
-                }
+                self.allocate(call, rq, &request);
             }
             What::Merge { rq, kind, .. } => {
                 let Step::Joined(Some(bio)) = step else { return };
-                if bio.own.neighbour.is_some() {
-                    self.out.bios.joined[bio.dir as usize] += 1;
-                }
-                self.commands.merge(rq, kind == MergeKind::Front, call.is_some() && bio.own.wanted);
-                self.waits.merge(rq.0, bio.own.pages);
-                if let (Some(call), true) = (call, bio.own.wanted) {
-                    self.waits.attach(event.at, call, rq.0, true);
-                }
+                self.merge(call, rq, kind, &bio);
             }
             What::MergeRequests { rq, gone } => {
                 self.commands.unite(rq, gone, step);
@@ -531,19 +498,7 @@ impl EventSink for Observer {
             }
             What::IdleStart => self.commands.idle(event.at, true),
             What::IdleEnd { .. } => self.commands.idle(event.at, false),
-            What::Journal { tid, step, nr_blocks } => match step {
-                JournalStep::Lock => {
-                    self.locked.insert(tid, event.at);
-                }
-                JournalStep::Data => {}
-                JournalStep::Log | JournalStep::CommitBlock => self.out.sync.blocks += u64::from(nr_blocks),
-                JournalStep::Done => {
-                    self.out.sync.commits += 1;
-                    if let Some(since) = self.locked.remove(&tid) {
-                        self.out.sync.commit.add(event.at.saturating_sub(since).0);
-                    }
-                }
-            },
+            What::Journal { tid, step, nr_blocks } => self.journal(tid, step, nr_blocks),
             What::Throttle { .. } => {
                 self.out.sync.throttles += 1;
                 if let Some(call) = call {
@@ -555,6 +510,66 @@ impl EventSink for Observer {
 }
 
 impl Observer {
+    fn page_remove(&mut self, call: Option<usize>, (file, page, nr): (u32, u64, u64), cause: Eviction) {
+        match cause {
+            Eviction::Reclaim => self.out.cache.reclaimed += nr,
+            Eviction::Dropped => self.out.cache.dropped += nr,
+        }
+        // What leaves was there, even if it came before the first event.
+        self.ever.insert(file, page, nr);
+        self.out.windows.thrashed += self.ahead.remove(file, page, nr);
+        let known = self.cached.remove(file, page, nr);
+        let foreign = self.others.remove(file, page, nr).min(known);
+        if let (Some(call), Eviction::Dropped) = (call, cause) {
+            self.calls[call].dropped |= self.calls[call].file == file;
+        }
+        if let Some(state) = self.files.get_mut(&file) {
+            state.cached[0] = state.cached[0].saturating_sub(known - foreign);
+            state.cached[1] = state.cached[1].saturating_sub(foreign);
+        }
+    }
+
+    fn allocate(&mut self, call: Option<usize>, rq: RqId, request: &commands::Request) {
+        self.commands.allocate(request);
+        self.waits.allocate(rq.0, request.dir, request.own.pages);
+        if let (Some(call), true) = (call, request.own.wanted) {
+            self.waits.attach(self.now, call, rq.0, true);
+        }
+        if let Some(neighbour) = request.own.neighbour {
+            // It got a request of its own though it could have joined one.
+            let together = self.commands.sectors_of(neighbour) + request.nr_sectors;
+            let largest = self.commands.largest(request.dir);
+            self.out.bios.refused[request.dir as usize] += u64::from(together <= largest);
+        }
+    }
+
+    fn merge(&mut self, call: Option<usize>, rq: RqId, kind: MergeKind, bio: &Bio<Own>) {
+        if bio.own.neighbour.is_some() {
+            self.out.bios.joined[bio.dir as usize] += 1;
+        }
+        self.commands.merge(rq, kind == MergeKind::Front, call.is_some() && bio.own.wanted);
+        self.waits.merge(rq.0, bio.own.pages);
+        if let (Some(call), true) = (call, bio.own.wanted) {
+            self.waits.attach(self.now, call, rq.0, true);
+        }
+    }
+
+    fn journal(&mut self, tid: u32, step: JournalStep, nr_blocks: u32) {
+        match step {
+            JournalStep::Lock => {
+                self.locked.insert(tid, self.now);
+            }
+            JournalStep::Data => {}
+            JournalStep::Log | JournalStep::CommitBlock => self.out.sync.blocks += u64::from(nr_blocks),
+            JournalStep::Done => {
+                self.out.sync.commits += 1;
+                if let Some(since) = self.locked.remove(&tid) {
+                    self.out.sync.commit.add(self.now.saturating_sub(since).0);
+                }
+            }
+        }
+    }
+
     /// Time goes by for syncs that wait for a flush.
     fn pass_flushes(&mut self) {
         let passed = self.now.saturating_sub(self.flushed).0;
