@@ -181,9 +181,7 @@ impl Resolver<'_> {
         let seed = self.seed();
         let cache = if on_files { CacheStart::Cold } else { self.cache().unwrap_or(CacheStart::Cold) };
         let cache_of_files = if on_files { self.cache_of_files() } else { Cache::AsFound };
-        let report_style = self.choice("report-style");
-        let histogram = self.switch("histogram");
-        let json = self.switch("json");
+        let settings = self.settings(percentile, io_mode, &extra_flags);
         for option in options::OPTIONS.iter().filter(|option| option.group == options::Group::Ignored) {
             self.ignored(option);
         }
@@ -191,12 +189,7 @@ impl Resolver<'_> {
         if on_files {
             self.of_the_simulator();
         }
-        if fsync_all && self.line.get("file-fsync-freq").is_some_and(|given| given.value != "0") {
-            self.problems.push(
-                Problem::warning("`--file-fsync-all` syncs after each write, so `--file-fsync-freq` has no effect")
-                    .help("leave one of them out"),
-            );
-        }
+        self.warn_of_syncs(fsync_all);
         // From here on values are combined, so all that are needed must be there.
         let (nr_files, total_bytes, block_bytes) = (nr_files?, total_bytes?, block_bytes?);
         self.sizes(nr_files, total_bytes, block_bytes, merged_requests.unwrap_or(0));
@@ -252,17 +245,7 @@ impl Resolver<'_> {
                 interval: Nanos::from_secs(interval?),
                 ..Job::new(Workload::FileIo(fileio), seed)
             };
-            let settings = Settings {
-                on: self.text("on").unwrap_or("live").to_owned(),
-                disk: self.text("disk").map(str::to_owned),
-                json,
-                style_1_1: report_style == Some("1.1"),
-                percentile: percentile?,
-                histogram,
-                io_mode,
-                extra_flags,
-            };
-            return Some(Resolved { place, files, job: Some((job, settings, cache_of_files)) });
+            return Some(Resolved { place, files, job: Some((job, settings?, cache_of_files)) });
         }
         Some(Resolved { place, files, job: None })
     }
@@ -311,6 +294,31 @@ impl Resolver<'_> {
         {
             self.problems.push(Problem::warning("`--file-merged-requests` has an effect in sequential modes only"));
         }
+    }
+
+    fn warn_of_syncs(&mut self, fsync_all: bool) {
+        if fsync_all && self.line.get("file-fsync-freq").is_some_and(|given| given.value != "0") {
+            self.problems.push(
+                Problem::warning("`--file-fsync-all` syncs after each write, so `--file-fsync-freq` has no effect")
+                    .help("leave one of them out"),
+            );
+        }
+    }
+
+    fn settings(&mut self, percentile: Option<u64>, io_mode: IoMode, extra_flags: &[&'static str]) -> Option<Settings> {
+        let style_1_1 = self.choice("report-style") == Some("1.1");
+        let histogram = self.switch("histogram");
+        let json = self.switch("json");
+        Some(Settings {
+            on: self.text("on").unwrap_or("live").to_owned(),
+            disk: self.text("disk").map(str::to_owned),
+            json,
+            style_1_1,
+            percentile: percentile?,
+            histogram,
+            io_mode,
+            extra_flags: extra_flags.to_vec(),
+        })
     }
 
     fn dialect_is_known(&mut self) {

@@ -208,6 +208,19 @@ impl Builder<'_, '_> {
     }
 }
 
+/// The value of an option if it is of this kind; else the default, if there is one.
+macro_rules! value {
+    ($reader:expr, $name:literal, $kind:ident) => {
+        match $reader.value($name) {
+            Some(Value::$kind(value)) => Some(value),
+            _ => None,
+        }
+    };
+    ($reader:expr, $name:literal, $kind:ident, $default:expr) => {
+        value!($reader, $name, $kind).unwrap_or($default)
+    };
+}
+
 /// Reads typed values out of settings; defaults come from the table.
 struct Reader<'a> {
     settings: &'a Settings,
@@ -316,30 +329,25 @@ impl Reader<'_> {
     }
 
     fn job(&mut self, before: &[FioJob]) -> FioJob {
-        let engine = match self.value("ioengine") {
-            Some(Value::Engine(engine)) => engine,
-            _ => Engine::Psync,
-        };
-        let mode = match self.value("rw") {
-            Some(Value::Mode(mode)) => mode,
-            _ => Mode { read: true, write: false, trim: false, random: false, suffix: crate::value::ModeSuffix::None },
-        };
+        let engine = value!(self, "ioengine", Engine, Engine::Psync);
+        let mode = value!(
+            self,
+            "rw",
+            Mode,
+            Mode { read: true, write: false, trim: false, random: false, suffix: crate::value::ModeSuffix::None }
+        );
         let name = self.text("name").unwrap_or_else(|| self.section.name.clone());
         let blocks = self.blocks();
         let align = self.align(&blocks);
         let filenames = names(self.text("filename"));
-        let nr_files = match filenames.len() {
-            0 => self.small("nrfiles").max(1),
-            count => u32::try_from(count).unwrap_or(u32::MAX),
-        };
-        let distribution = match self.value("random_distribution") {
-            Some(Value::Distribution(distribution)) => distribution,
-            _ => Distribution::Uniform,
-        };
-        let service = match self.value("file_service_type") {
-            Some(Value::Service(service)) => service,
-            _ => Service { kind: crate::value::ServiceKind::RoundRobin, every: 1 },
-        };
+        let (nr_files, open_files) = self.nr_files(filenames.len());
+        let distribution = value!(self, "random_distribution", Distribution, Distribution::Uniform);
+        let service = value!(
+            self,
+            "file_service_type",
+            Service,
+            Service { kind: crate::value::ServiceKind::RoundRobin, every: 1 }
+        );
         let asked_depth = self.small("iodepth").max(1);
         let iodepth = if engine.one_at_a_time() { 1 } else { asked_depth };
         // As fio: what is zero or larger than the depth becomes the depth.
@@ -365,20 +373,14 @@ impl Reader<'_> {
             directories: names(self.text("directory")),
             filename_format: self.text("filename_format").unwrap_or_default(),
             nr_files,
-            open_files: match self.small("openfiles") {
-                0 => nr_files,
-                open => open.min(nr_files),
-            },
+            open_files,
             service,
             rwmix_read: self.small("rwmixread").min(100),
             align,
             unaligned: self.switch("bs_unaligned"),
             size: self.amount("size"),
             io_size: self.amount("io_size"),
-            file_size: match self.value("filesize") {
-                Some(Value::Range(min, max)) => Some((min, max)),
-                _ => None,
-            },
+            file_size: self.range("filesize"),
             offset: self.amount("offset").unwrap_or(Amount::Bytes(0)),
             offset_align: self.count("offset_align"),
             offset_increment: self.amount("offset_increment").unwrap_or(Amount::Bytes(0)),
@@ -396,22 +398,12 @@ impl Reader<'_> {
             batch_complete_max: self.small("iodepth_batch_complete_max").clamp(batch_complete_min, iodepth),
             iodepth_low: within(self.small("iodepth_low")),
             direct: self.switch("direct"),
-            sync: match self.word("sync") {
-                "sync" | "1" => SyncMode::Sync,
-                "dsync" => SyncMode::Dsync,
-                _ => SyncMode::None,
-            },
+            sync: self.sync(),
             fsync: self.count("fsync"),
             fdatasync: self.count("fdatasync"),
             end_fsync: self.switch("end_fsync"),
             fsync_on_close: self.switch("fsync_on_close"),
-            advice: match self.word("fadvise_hint") {
-                "0" => Advice::None,
-                "random" => Advice::Random,
-                "sequential" => Advice::Sequential,
-                "noreuse" => Advice::Noreuse,
-                _ => Advice::Pattern,
-            },
+            advice: self.advice(),
             invalidate: self.switch("invalidate") && !pre_read,
             pre_read,
             overwrite: self.switch("overwrite"),
@@ -419,10 +411,7 @@ impl Reader<'_> {
             runtime_us,
             time_based: self.switch("time_based") && runtime_us > 0,
             ramp_us: self.micros("ramp_time"),
-            start_delay_us: match self.value("startdelay") {
-                Some(Value::Range(min, max)) => (min, max),
-                _ => (0, 0),
-            },
+            start_delay_us: self.range("startdelay").unwrap_or((0, 0)),
             think: self.think(),
             rate: self.rate(),
             logs: self.logs(),
@@ -445,10 +434,7 @@ impl Reader<'_> {
             clat: self.switch("clat_percentiles"),
             lat: self.switch("lat_percentiles"),
             slat: self.switch("slat_percentiles"),
-            percentiles: match self.value("percentile_list") {
-                Some(Value::Decimals(list)) => list,
-                _ => Vec::new(),
-            },
+            percentiles: value!(self, "percentile_list", Decimals, Vec::new()),
             digits: self.small("significant_figures"),
             disable_lat: self.switch("disable_lat") || gtod_reduce,
             disable_clat: self.switch("disable_clat") || gtod_reduce,
@@ -472,10 +458,7 @@ impl Reader<'_> {
 
     fn opening(&self) -> Opening {
         Opening {
-            probe_delay_us: match self.value("iowhy_probe_delay") {
-                Some(Value::Range(least, most)) => (least, most),
-                _ => (0, 0),
-            },
+            probe_delay_us: self.range("iowhy_probe_delay").unwrap_or((0, 0)),
             probe_pages: (self.small("iowhy_probe_first_pages"), self.small("iowhy_probe_last_pages")),
             settle_us: self.micros("iowhy_open_settle"),
             stagger_us: self.micros("iowhy_open_stagger"),
@@ -494,10 +477,7 @@ impl Reader<'_> {
                 "shared" => false,
                 _ => !thread,
             },
-            cache: match self.value("iowhy_cache") {
-                Some(Value::Cache(cache)) => Some(cache),
-                _ => None,
-            },
+            cache: value!(self, "iowhy_cache", Cache),
             mapping_cached: self.switch("iowhy_mapping_cached"),
             shared_descriptors: self.word("iowhy_descriptors") == "shared",
             blkid: self.word("iowhy_actor") == "blkid",
@@ -534,6 +514,38 @@ impl Reader<'_> {
         }
     }
 
+    fn sync(&self) -> SyncMode {
+        match self.word("sync") {
+            "sync" | "1" => SyncMode::Sync,
+            "dsync" => SyncMode::Dsync,
+            _ => SyncMode::None,
+        }
+    }
+
+    fn advice(&self) -> Advice {
+        match self.word("fadvise_hint") {
+            "0" => Advice::None,
+            "random" => Advice::Random,
+            "sequential" => Advice::Sequential,
+            "noreuse" => Advice::Noreuse,
+            _ => Advice::Pattern,
+        }
+    }
+
+    fn range(&self, name: &str) -> Option<(u64, u64)> {
+        if let Some(Value::Range(min, max)) = self.value(name) { Some((min, max)) } else { None }
+    }
+
+    /// Files of the job, given the number of names, and those open at once.
+    fn nr_files(&self, names: usize) -> (u32, u32) {
+        let nr_files = match names {
+            0 => self.small("nrfiles").max(1),
+            count => u32::try_from(count).unwrap_or(u32::MAX),
+        };
+        let open = self.small("openfiles");
+        (nr_files, if open == 0 { nr_files } else { open.min(nr_files) })
+    }
+
     fn logs(&self) -> Logs {
         Logs {
             bandwidth: self.text("write_bw_log"),
@@ -564,10 +576,7 @@ impl Reader<'_> {
             scale: self.count("replay_scale").max(1),
             align: self.count("replay_align"),
             time_scale: self.count("replay_time_scale").max(1),
-            skip: match self.value("replay_skip") {
-                Some(Value::Words(words)) => words,
-                _ => Vec::new(),
-            },
+            skip: value!(self, "replay_skip", Words, Vec::new()),
         })
     }
 

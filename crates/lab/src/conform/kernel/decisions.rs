@@ -79,12 +79,8 @@ pub(super) fn compare(entry: &'static Entry<Build>, recorded: &Recorded) -> Tall
             What::Add { .. } | What::Remove { .. } => pages.apply(line.what),
             What::Order { index, size, async_size, .. } => {
                 let state = open.entry(owner).or_insert_with(build);
-                for windows in [&mut state.windows, &mut all_windows] {
-                    if windows.len() == REMEMBERED {
-                        windows.remove(0);
-                    }
-                    windows.push((index, size, async_size));
-                }
+                remember(&mut state.windows, (index, size, async_size));
+                remember(&mut all_windows, (index, size, async_size));
             }
             What::Advise { hint, offset, len_bytes, .. } => {
                 let state = open.entry(owner).or_insert_with(build);
@@ -200,6 +196,14 @@ fn decide_from(ra: &mut dyn Readahead, pages: &mut Pages, state: &State, miss: b
         }
         _ => told,
     }
+}
+
+/// Adds a window to those that are remembered, and forgets the oldest.
+fn remember(windows: &mut Vec<(u64, u32, u32)>, window: (u64, u32, u32)) {
+    if windows.len() == REMEMBERED {
+        windows.remove(0);
+    }
+    windows.push(window);
 }
 
 /// Whose open file each line is about.

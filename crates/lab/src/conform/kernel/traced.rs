@@ -368,6 +368,23 @@ fn complete(calls: &mut [Call], loose: &[Loose], mut files: BTreeMap<Descriptor,
     }
 }
 
+/// The record of a file before its lines are known.
+fn empty(trace: &Trace, device: &Device, file: &File) -> Recorded {
+    Recorded {
+        job: file.job.clone(),
+        kernel: trace.kernel.clone(),
+        filesystem: device.filesystem.clone(),
+        file_bytes: file.bytes,
+        ra_pages: device.read_ahead_kb * 1024 / PAGE_BYTES,
+        io_pages: device.max_sectors_kb * 1024 / PAGE_BYTES,
+        max_folio_order: 0,
+        max_segments: device.max_segments,
+        holes: file.holes,
+        lost: trace.lost,
+        lines: Vec::new(),
+    }
+}
+
 /// What a trace says about these files, each in a record of its own.
 pub fn records(trace: &Trace, device: &Device, files: &[File]) -> Vec<Recorded> {
     let Calls { mut calls, loose, told, said } = calls(trace);
@@ -379,22 +396,7 @@ pub fn records(trace: &Trace, device: &Device, files: &[File]) -> Vec<Recorded> 
             marks.insert(call.end, nr);
         }
     }
-    let mut made: Vec<Recorded> = files
-        .iter()
-        .map(|file| Recorded {
-            job: file.job.clone(),
-            kernel: trace.kernel.clone(),
-            filesystem: device.filesystem.clone(),
-            file_bytes: file.bytes,
-            ra_pages: device.read_ahead_kb * 1024 / PAGE_BYTES,
-            io_pages: device.max_sectors_kb * 1024 / PAGE_BYTES,
-            max_folio_order: 0,
-            max_segments: device.max_segments,
-            holes: file.holes,
-            lost: trace.lost,
-            lines: Vec::new(),
-        })
-        .collect();
+    let mut made: Vec<Recorded> = files.iter().map(|file| empty(trace, device, file)).collect();
     let mut numbers: Vec<(BTreeMap<u32, u32>, BTreeMap<Descriptor, i32>)> = vec![Default::default(); files.len()];
     let position = |file: Inode| files.iter().position(|known| known.inode == file);
     let mut said = said.into_iter().peekable();
