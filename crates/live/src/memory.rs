@@ -290,6 +290,12 @@ mod tests {
     }
 
     #[test]
+    fn pages_are_counted_that_are_in_memory() {
+        let pages = |flags| Mapping::anonymous(8193, MapFlags::PRIVATE | flags).expect("memory").resident_pages();
+        assert_eq!((pages(MapFlags::empty()), pages(MapFlags::POPULATE)), (Some(0), Some(3)));
+    }
+
+    #[test]
     fn copies_of_any_length_arrive_and_stay_inside() {
         let mapping = Mapping::anonymous(8192, MapFlags::PRIVATE).expect("memory");
         let data: Vec<u8> = (0..=255).cycle().take(5000).collect();

@@ -144,10 +144,13 @@ pub(super) struct Opens {
     buffer: Vec<u8>,
 }
 
-/// The file of a descriptor that a system call has made, or its error.
-fn made(result: libc::c_long) -> io::Result<File> {
+/// The file of a descriptor, or the error.
+///
+/// # Safety
+/// It is the result of a system call that makes a descriptor, which nobody else has.
+unsafe fn made(result: libc::c_long) -> io::Result<File> {
     match RawFd::try_from(result) {
-        // SAFETY: the descriptor is new, open, and nobody else's.
+        // SAFETY: as the caller says.
         Ok(fd) if fd >= 0 => Ok(unsafe { File::from_raw_fd(fd) }),
         _ => Err(io::Error::last_os_error()),
     }
@@ -166,8 +169,8 @@ impl Opens {
     pub(super) fn start() -> io::Result<Opens> {
         let flags = libc::FAN_CLOEXEC | libc::FAN_NONBLOCK | libc::FAN_UNLIMITED_QUEUE | libc::FAN_UNLIMITED_MARKS;
         let flags = flags | libc::FAN_REPORT_TID | libc::FAN_REPORT_FID;
-        // SAFETY: it takes two numbers, and yields a descriptor or an error.
-        let group = made(unsafe { libc::fanotify_init(flags, (libc::O_RDONLY | libc::O_LARGEFILE) as u32) }.into())?;
+        // SAFETY: it takes two numbers, and yields a new descriptor or an error.
+        let group = unsafe { made(libc::fanotify_init(flags, (libc::O_RDONLY | libc::O_LARGEFILE) as u32).into()) }?;
         let mut folders = BTreeMap::new();
         for mount in machine::current_mounts() {
             if REMOTE.contains(&mount.filesystem.as_str()) || mount.filesystem.starts_with("fuse") {
@@ -300,11 +303,12 @@ fn resolve(folder: &File, handle: &[u8]) -> Option<Target> {
         *word = u32::from_ne_bytes(four);
     }
     // SAFETY: the folder is open; the pointer is to a handle whose length was checked to be within these words, which
-    // outlive the call; the kernel does not write to it.
-    let opened = unsafe {
-        libc::syscall(libc::SYS_open_by_handle_at, folder.as_raw_fd(), aligned.as_ptr(), libc::O_PATH | libc::O_CLOEXEC)
+    // outlive the call; the kernel does not write to it, and yields a new descriptor or an error.
+    let file = unsafe {
+        let flags = libc::O_PATH | libc::O_CLOEXEC;
+        made(libc::syscall(libc::SYS_open_by_handle_at, folder.as_raw_fd(), aligned.as_ptr(), flags))
     };
-    let file = made(opened).ok()?;
+    let file = file.ok()?;
     let path = fs::read_link(mark::through(&file)).ok();
     Some(target(&file.metadata().ok()?, path.as_deref()))
 }

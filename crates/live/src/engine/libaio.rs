@@ -100,6 +100,7 @@ impl Drop for Context {
 }
 
 struct Libaio {
+    /// The first to go: calls end with it.
     context: Context,
     files: Files,
     blocks: Vec<ControlBlock>,

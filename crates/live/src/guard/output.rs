@@ -105,7 +105,7 @@ impl Output {
         if let Some(reason) = decide(Intent { writes: true, as_found: false, allowed }, &facts) {
             return Err(refused(reason));
         }
-        debug_assert_eq!(facts.kind, Kind::Regular, "everything else has been refused");
+        assert_eq!(facts.kind, Kind::Regular, "everything else has been refused");
         if metadata.len() == 0 {
             let file = OpenOptions::new().write(true).open(mark::through(&handle)).map_err(failed)?;
             return Ok(output(file, How::Empty));
