@@ -75,8 +75,8 @@ impl Running {
 fn wait(pid: u32, begun: u64) -> Option<(ExitStatus, Usage)> {
     let mut status = 0;
     loop {
-        // SAFETY: a structure of integers, for which zeroes are values; both are ours and live. The process is our child,
-        // and nobody else waits for it: its number stays its own until this call is over.
+        // SAFETY: a structure of integers, for which zeroes are values; both are ours and live. The process is our
+        // child, and nobody else waits for it: its number stays its own until this call is over.
         let (found, used) = unsafe {
             let mut used: libc::rusage = std::mem::zeroed();
             (libc::wait4(pid as i32, &raw mut status, 0, &raw mut used), used)

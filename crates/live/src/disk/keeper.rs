@@ -34,8 +34,8 @@ use crate::{machine, signal, ublk};
 /// Makes the disk that standard input asks for, says on standard output how that went, and keeps it. Whether it could
 /// be made.
 pub fn keep() -> bool {
-    // A terminal that closes, and a signal to the maker's group, are not for us. It fails if this process leads a group,
-    // which does no harm.
+    // A terminal that closes, and a signal to the maker's group, are not for us. It fails if this process leads a
+    // group, which does no harm.
     let _ = rustix::process::setsid();
     let said = hear::<Spec>(&mut io::stdin().lock());
     let _signals = signal::Guard::take();

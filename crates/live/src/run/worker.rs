@@ -211,7 +211,7 @@ impl Worker<'_> {
         let _ = set_current_timer_slack(Some(NonZeroU64::MIN));
         // A table of descriptors that nobody shares: as in a program of one thread, the kernel need not count who uses
         // a file during each call. Where it cannot be had, calls are a little dearer.
-        // SAFETY: the open files stay those of before, and no descriptor that is made from here on goes to another thread.
+        // SAFETY: the open files stay those of before, and no descriptor made from here on goes to another thread.
         let _ = unsafe { unshare_unsafe(UnshareFlags::FILES) };
         if let Err(error) = pin(&self.thread.cpus) {
             self.outcome.notes.push(format!("the thread could not be bound to CPUs {:?}: {error}", self.thread.cpus));
