@@ -260,14 +260,11 @@ pub fn monotonic_ns() -> u64 {
 
 /// Number of the calling thread.
 fn thread_id() -> u32 {
-    // SAFETY: gettid has no preconditions and cannot fail.
-    let id = unsafe { libc::gettid() };
-    id.unsigned_abs()
+    rustix::thread::gettid().as_raw_pid().unsigned_abs()
 }
 
 fn is_root() -> bool {
-    // SAFETY: geteuid has no preconditions and cannot fail.
-    unsafe { libc::geteuid() == 0 }
+    rustix::process::geteuid().is_root()
 }
 
 impl Capture {
