@@ -267,6 +267,19 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
+/// Files that the tasks have open already.
+fn held(ask: &Ask) -> Vec<opened::Held> {
+    match ask.level {
+        Level::Light => Vec::new(),
+        _ if ask.of_tasks() => {
+            let mut of = ask.pids.clone();
+            of.extend(ask.children.then(thread_id));
+            opened::held(&of)
+        }
+        _ => opened::held(&opened::everybody()),
+    }
+}
+
 impl Capture {
     /// Begins. What earlier runs left is removed first.
     ///
@@ -363,15 +376,7 @@ impl Capture {
         devices.switch(true)?;
         tasks.switch(true)?;
         // What is opened from now on is in the trace.
-        let held = match ask.level {
-            Level::Light => Vec::new(),
-            _ if ask.of_tasks() => {
-                let mut of = ask.pids.clone();
-                of.extend(ask.children.then(thread_id));
-                opened::held(&of)
-            }
-            _ => opened::held(&opened::everybody()),
-        };
+        let held = held(ask);
         let running = Running { tracefs, instances: vec![tasks, devices], shapes, reader, held };
         Ok(Capture {
             level: ask.level,
