@@ -1,5 +1,6 @@
 //! The house rules that a program can check. Also a test, so that no one can forget to run it.
 
+use crate::plant::rules_stamp;
 use crate::{Outcome, root};
 use std::collections::BTreeSet;
 use std::fs;
@@ -66,6 +67,10 @@ fn complaints() -> Vec<String> {
         }
     }
     found.extend(unlisted_models(&root().join("crates/stack/src")));
+    let page = fs::read_to_string(root().join("docs/RULES.md")).unwrap_or_default();
+    if !page.contains(&format!("--page`, rules `{}`", rules_stamp())) {
+        found.push("docs/RULES.md: the table of plants is of other rules: cargo xtask plant --page".to_owned());
+    }
     found
 }
 
@@ -187,7 +192,7 @@ fn unlisted_models(source: &Path) -> Vec<String> {
 }
 
 /// Files below `folder` whose names end in `extension`, sorted. Empty if there is no such folder.
-fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+pub(crate) fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let Ok(entries) = fs::read_dir(folder) else { return found };
     for entry in entries.flatten() {
