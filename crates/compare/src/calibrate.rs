@@ -1,4 +1,4 @@
-//! What a machine's own noise does to comparisons: runs of one configuration, compared with themselves.
+//! The effect of a machine's own noise on comparisons: runs of one configuration, compared with themselves.
 //!
 //! Every stretch of consecutive runs that is long enough is cut into two sides in both ways in which people make them:
 //! *interleaved*, each block of two in random order, and *sequential*, the first half against the second. Nothing
@@ -15,7 +15,7 @@ use iowhy_stats::metric::{Column, Group, RunFacts};
 use iowhy_stats::{median_sorted, share, sorted};
 use iowhy_text as text;
 
-/// What is asked.
+/// Settings of a calibration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ask {
     /// Runs of each side of a comparison.

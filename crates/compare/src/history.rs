@@ -46,7 +46,7 @@ pub struct Series {
     pub place: String,
     /// Values in the order of time.
     pub points: Vec<Point>,
-    /// Values that were no finite numbers, and were left out.
+    /// Values that were not finite, and were left out.
     pub left_out: usize,
     /// Machines of its runs, if they are several.
     pub machines: usize,
@@ -80,7 +80,7 @@ impl Search {
     }
 }
 
-/// What is asked of a history.
+/// Settings of a history.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// How to look; by the length of the series if nobody says.
@@ -139,7 +139,7 @@ pub struct Slope {
     pub worse: bool,
 }
 
-/// What should be known about a series.
+/// A remark about a series that its reader should know.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Warning {
     /// It has too few values for any test.
@@ -152,12 +152,12 @@ pub enum Warning {
         /// How many.
         machines: usize,
     },
-    /// Values were no finite numbers and were left out.
+    /// Values were not finite and were left out.
     LeftOut {
         /// How many.
         values: usize,
     },
-    /// It would change if it were the only series, but among so many such a p comes about by chance.
+    /// It would change if it were the only series, but among this number of series such a p comes about by chance.
     OneOfMany {
         /// Series tested.
         series: usize,
@@ -175,7 +175,7 @@ impl Warning {
         }
     }
 
-    /// What is the matter.
+    /// The message.
     pub fn text(&self) -> String {
         match self {
             Warning::TooShort { least } => {
@@ -190,7 +190,7 @@ impl Warning {
         }
     }
 
-    /// What to do next.
+    /// The advice.
     pub fn next(&self) -> &'static str {
         match self {
             Warning::TooShort { .. } => "make more runs",
@@ -203,7 +203,7 @@ impl Warning {
     }
 }
 
-/// A series with what was found in it.
+/// A series with its findings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Traced {
     /// The series.
@@ -220,11 +220,10 @@ pub struct Traced {
     pub changes: Vec<Change>,
     /// Drift of what follows the last of them.
     pub drift: Option<Slope>,
-    /// What should be known.
     pub warnings: Vec<Warning>,
 }
 
-/// What follows of a history.
+/// The verdict on a history.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// In some series the newest segment is worse than the one before.
@@ -253,13 +252,12 @@ pub struct History {
     pub settings: Settings,
     /// Random orders of each test; 0 if there were none.
     pub permutations: u32,
-    /// What was found, in the order of the series.
+    /// Findings, in the order of the series.
     pub series: Vec<Traced>,
-    /// What follows.
     pub verdict: Verdict,
 }
 
-/// What made the figures.
+/// The methods used.
 pub const METHODS: &[&Method] = &[&change_points::METHOD, &drift::METHOD, &multiple::METHOD];
 
 /// The series of groups: those of the metrics asked for, or of the headlines. `place` says where a run was made.
@@ -303,7 +301,7 @@ pub fn trace(series: Vec<Series>, settings: &Settings) -> History {
     let permutations = (2.0 * tested as f64 / settings.alpha).clamp(999.0, 9_999.0) as u32;
     let mut traced: Vec<Traced> =
         series.into_par_iter().map(|series| one(series, settings, least, permutations)).collect();
-    // Only what was tested counts among the series.
+    // Only tested series count.
     let p: Vec<f64> = traced.iter().filter(|traced| traced.tested).map(|traced| traced.p).collect();
     let adjusted = multiple::benjamini_hochberg(&p);
     for (traced, p) in traced.iter_mut().filter(|traced| traced.tested).zip(adjusted) {
@@ -338,7 +336,7 @@ fn least_values(settings: &Settings) -> usize {
     }
 }
 
-/// What is found in one series.
+/// Tests one series.
 fn one(series: Series, settings: &Settings, least: usize, permutations: u32) -> Traced {
     let values: Vec<f64> = series.points.iter().map(|point| point.value).collect();
     let by_length = if values.len() <= FULL_UP_TO { Search::EDivisive } else { Search::Fast };

@@ -9,12 +9,12 @@ pub enum Warning {
     NoSamples,
     /// One value on a side says nothing of its spread.
     OneSample,
-    /// So few values that no test can be certain enough at the level.
+    /// Too few values for any test to be certain enough at the level.
     TooFew {
         /// Values of each side it takes at least.
         least: usize,
     },
-    /// Values that are no finite numbers were left out.
+    /// Values that were not finite were left out.
     LeftOut {
         /// How many, on both sides.
         values: usize,
@@ -35,7 +35,7 @@ pub enum Warning {
         /// As many independent values say as much, of the smaller side.
         effective: f64,
     },
-    /// Neighbouring values resemble each other so much that nothing can be tested.
+    /// Neighbouring values depend too strongly on each other for any test.
     TooDependent {
         /// Lag-1 correlation.
         lag1: f64,
@@ -93,7 +93,7 @@ pub enum Warning {
         /// Deviation of the larger over the smaller.
         ratio: f64,
     },
-    /// This machine is known to raise false alarms.
+    /// This machine's calibration shows false alarms.
     NoisyMachine {
         /// Share of false alarms of its own calibration, percent.
         false_alarms_pct: f64,
@@ -102,14 +102,14 @@ pub enum Warning {
     SameEvents,
 }
 
-/// What a warning is called, when it is given, and what to do next.
+/// A warning's name, its condition, and the advice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kind {
     /// The word for programs.
     pub word: &'static str,
     /// When it is given.
     pub when: &'static str,
-    /// What to do next.
+    /// The advice.
     pub next: &'static str,
 }
 

@@ -1,7 +1,7 @@
 //! Options that runs on the running kernel accept and do not carry out.
 
-/// Options that a live run accepts without carrying them out, and what is instead. All others that matter on a real
-/// machine are carried out.
+/// Options that a live run accepts without carrying them out, and its behaviour instead. All others that matter on a
+/// real machine are carried out.
 pub const NOT_CARRIED_OUT: &[(&str, &str)] = &[
     ("exitall", OWN_END),
     ("exit_what", OWN_END),

@@ -8,7 +8,7 @@ const ONE: i128 = 1_000_000;
 /// Parentheses and signs that may be open at once.
 const MAX_DEPTH: u32 = 64;
 
-/// The factor of a unit suffix, or nothing if there is no such unit.
+/// The factor of a unit suffix, or nothing for an unknown unit.
 pub(super) type Unit<'a> = &'a dyn Fn(&str) -> Option<i128>;
 
 /// Why an expression has no value, and where.
@@ -20,7 +20,7 @@ pub(super) struct Failure {
     pub(super) at: usize,
 }
 
-/// What an expression is worth.
+/// Value of an expression.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Worth {
     /// Whole part: fractions are cut.

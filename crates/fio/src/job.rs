@@ -88,7 +88,7 @@ pub struct Rate {
     pub ignore_think: bool,
 }
 
-/// What of a window goes into a log.
+/// The value of a window that goes into a log.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum LogWindow {
     /// The mean.
@@ -116,7 +116,7 @@ pub struct Logs {
     pub histogram_us: u64,
     /// How often the buckets of histograms are halved.
     pub coarseness: u32,
-    /// What of a window is logged.
+    /// The logged value of a window.
     pub window: LogWindow,
     /// Log positions.
     pub offset: bool,
@@ -182,7 +182,7 @@ pub struct Reporting {
     pub unit_base: u32,
 }
 
-/// What fio has no words for.
+/// Settings that fio has no words for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ours {
     /// Far reads of each process before it starts.
@@ -214,7 +214,7 @@ pub struct Opening {
     pub settle_us: u64,
     /// Longest time between the starts of two threads.
     pub stagger_us: u64,
-    /// What one open takes.
+    /// Duration of one open.
     pub open_us: u64,
     /// `none`, `serialise`, `invalidate` or `wait`.
     pub fix: &'static str,
@@ -236,7 +236,6 @@ pub struct FioJob {
     pub options: Vec<Written>,
     /// Number of its reporting group, from 0.
     pub group: u32,
-    /// What it is for.
     pub description: Option<String>,
     /// Job to wait for.
     pub wait_for: Option<String>,
@@ -276,7 +275,7 @@ pub struct FioJob {
     pub unaligned: bool,
     /// The region in all files of a clone.
     pub size: Option<Amount>,
-    /// What to transfer, if not the size.
+    /// Amount to transfer, if not the size.
     pub io_size: Option<Amount>,
     /// Bytes of each file, from and to.
     pub file_size: Option<(u64, u64)>,
@@ -316,9 +315,9 @@ pub struct FioJob {
     pub direct: bool,
     /// Synchronous writes.
     pub sync: SyncMode,
-    /// fsync after so many writes, 0 for never.
+    /// fsync after this number of writes, 0 for never.
     pub fsync: u64,
-    /// fdatasync after so many writes, 0 for never.
+    /// fdatasync after this number of writes, 0 for never.
     pub fdatasync: u64,
     /// fsync at the end.
     pub end_fsync: bool,
@@ -354,7 +353,6 @@ pub struct FioJob {
     pub replay: Option<Replay>,
     /// Reports.
     pub reporting: Reporting,
-    /// What fio has no words for.
     pub ours: Ours,
 }
 
@@ -454,7 +452,7 @@ pub(super) fn build(
 struct Builder<'a, 'w> {
     world: &'a World<'w>,
     problems: &'a mut Problems,
-    /// Options of which was said that they are not modelled.
+    /// Options whose note "not modelled" was given.
     warned: BTreeSet<&'static str>,
 }
 
@@ -552,7 +550,7 @@ impl Builder<'_, '_> {
         }
         match super::expr::evaluate(&computed, &|_| None) {
             Ok(worth) => Some((worth.value.to_string(), true)),
-            // A path with a number in it is no expression.
+            // A path with a number in it is not an expression.
             Err(_) if option.kind.is_text() => Some((computed, true)),
             Err(failure) => {
                 let problem = Problem::error(format!(
@@ -582,7 +580,7 @@ impl Builder<'_, '_> {
         self.problems.push(raw.line.problem(problem, at));
     }
 
-    /// What the user should know although the option is right.
+    /// Notes on an option that is right.
     fn notices(&mut self, option: &'static Opt, raw: &RawOption, value: &Value, kb_base: u64) {
         let (done, why) = match option.model {
             _ if self.world.live => ("carried out", super::carried_out::not_carried_out(option.name)),
@@ -752,7 +750,7 @@ impl Reader<'_> {
         };
         let asked_depth = self.small("iodepth").max(1);
         let iodepth = if engine.one_at_a_time() { 1 } else { asked_depth };
-        // As fio: what is zero or larger than the depth becomes the depth.
+        // As fio: zero, or more than the depth, becomes the depth.
         let within = |value: u32| if value == 0 || value > iodepth { iodepth } else { value };
         let batch_complete_min = self.small("iodepth_batch_complete_min").min(iodepth);
         let percent = |value: u64| u32::try_from(value).unwrap_or(100);
@@ -951,7 +949,7 @@ impl Reader<'_> {
         })
     }
 
-    /// What no option can say alone.
+    /// Mistakes in combinations of options.
     fn check(&mut self, job: &FioJob, asked_depth: u32, before: &[FioJob]) {
         let used: Vec<&Blocks> =
             [(job.mode.read, &job.blocks.read), (job.mode.write, &job.blocks.write), (job.mode.trim, &job.blocks.trim)]
@@ -1023,7 +1021,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether this option was given but could not be read, which was said already.
+    /// Whether this option was given but could not be read, which was reported already.
     fn failed_at_section(&self, name: &str) -> bool {
         let tried = |raw: &RawOption| options::find(&raw.name).is_some_and(|option| option.name == name);
         // A global size that failed is not in the settings either; any error about it is enough.

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::result::{CLASSES, Direction, Entry, Results, Samples, Times, date};
 use super::{FioJob, Written};
 
-/// What stands for fio's version: the release whose output this is like, and whose it really is.
+/// Stands for fio's version: the release whose output this resembles, and the real origin.
 pub const VERSION: &str = concat!("fio-3.33-iowhy-", env!("CARGO_PKG_VERSION"));
 
 /// The document; `plus` is json+.

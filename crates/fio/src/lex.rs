@@ -148,7 +148,7 @@ impl Lexer<'_, '_> {
                     ),
                 );
             }
-            // Its mistakes are worth telling all the same, so it is kept as if it were global.
+            // Its mistakes are still worth reporting, so it is kept as if it were global.
             self.sections.push(RawSection {
                 name: "global".to_owned(),
                 line: option.line.clone(),

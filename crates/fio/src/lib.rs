@@ -2,7 +2,8 @@
 //!
 //! Text is taken apart into sections and options ([`lex`]), values are read by the kind that the table of options gives
 //! them ([`options`], [`value`]), and put together into jobs with types ([`job`]). Every mistake is reported at once,
-//! with its place; what is accepted but not modelled is named once. No file is read here except through [`World`].
+//! with its position; options that are accepted but not modelled are listed once. No file is read here except through
+//! [`World`].
 
 pub mod carried_out;
 mod expr;
@@ -25,7 +26,7 @@ use iowhy_text::diagnose::{Problem, Problems, Span};
 use iowhy_text::input;
 use lex::RawSection;
 
-/// What a job file can see of the machine: other files, the environment and three numbers.
+/// A job file's view of the machine: other files, the environment and three numbers.
 #[derive(Copy, Clone)]
 pub struct World<'a> {
     /// The text of a file, or why there is none. `-` is standard input.
@@ -38,7 +39,7 @@ pub struct World<'a> {
     pub memory_mib: u64,
     /// `$ncpus`.
     pub cpus: u64,
-    /// Jobs are for the running kernel rather than for the simulator: what is told about options differs.
+    /// Jobs are for the running kernel rather than for the simulator: the notes on options differ.
     pub live: bool,
 }
 
@@ -73,8 +74,8 @@ pub struct FioFile {
     pub globals: Vec<Written>,
 }
 
-/// The jobs of one text; nothing if there is an error in it. `name` is shown with mistakes, and what it includes is
-/// looked for beside it.
+/// The jobs of one text; nothing if there is an error in it. `name` is shown with mistakes, and its includes are looked
+/// for in the same folder.
 pub fn parse(name: &str, text: &str, world: &World<'_>, problems: &mut Problems) -> Option<FioFile> {
     let mut found = Problems::default();
     let sections = lex::sections(name, text, world, &mut found);
@@ -134,7 +135,7 @@ pub enum Format {
     JsonPlus,
 }
 
-/// What a command line asks for.
+/// The request of a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Run the jobs.
@@ -153,10 +154,9 @@ pub enum Action {
     Engines,
 }
 
-/// What a command line says beside jobs.
+/// Settings of a command line, without its jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// What to do.
     pub action: Action,
     /// Shapes of the report; several may be asked for.
     pub formats: Vec<Format>,
@@ -179,7 +179,6 @@ pub struct Settings {
 /// A command line that means something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invocation {
-    /// Beside the jobs.
     pub settings: Settings,
     /// The jobs; none unless they are to be run, checked or shown.
     pub file: FioFile,
@@ -230,8 +229,8 @@ const GENERAL: &[(&str, Takes, Option<&str>)] = &[
     ("trigger-remote", Takes::Value, Some("there are no triggers")),
 ];
 
-/// What the arguments of `iowhy fio` mean, or everything that is wrong with them. Warnings are left in `problems` in
-/// either case.
+/// Parses the arguments of `iowhy fio`, or reports all mistakes in them. Warnings are left in `problems` in either
+/// case.
 pub fn command_line(arguments: &[String], world: &World<'_>, problems: &mut Problems) -> Option<Invocation> {
     let mut found = Problems::default();
     let mut line = Arguments::new(&mut found);

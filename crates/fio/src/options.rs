@@ -3,7 +3,7 @@
 use super::value::{self, Amount, CacheState, Distribution, Fault, Mode, Parsed, Partial, Service, Share, TimeUnit};
 use iowhy_text::diagnose::nearest;
 
-/// What kind of value an option takes.
+/// Kind of an option's value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Any text.
@@ -52,21 +52,21 @@ pub enum Kind {
     Cache,
 }
 
-/// What the simulator does with an option.
+/// The simulator's treatment of an option.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Model {
-    /// What it says.
+    /// Modelled.
     Modelled,
     /// Nothing, and it could not matter; why.
     Harmless(&'static str),
-    /// Nothing, although it could matter; what is assumed instead. The user is told.
+    /// No effect, although it could matter; the assumption instead. The user gets a note.
     Missing(&'static str),
 }
 
-/// What an option is about.
+/// Subject of an option.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Group {
-    /// The job itself, and jobs beside one another.
+    /// The job itself, and jobs next to one another.
     Job,
     /// Files.
     Files,
@@ -80,7 +80,7 @@ pub enum Group {
     Logs,
     /// Reports.
     Report,
-    /// What is in the buffers.
+    /// Contents of the buffers.
     Buffers,
     /// The process.
     Process,
@@ -88,7 +88,7 @@ pub enum Group {
     Verify,
     /// Zoned devices.
     Zones,
-    /// What fio does not have.
+    /// Options that fio does not have.
     Ours,
 }
 
@@ -117,13 +117,13 @@ pub struct Opt {
     pub name: &'static str,
     /// Other names.
     pub aliases: &'static [&'static str],
-    /// What it is about.
+    /// Subject.
     pub group: Group,
     /// Kind of its value.
     pub kind: Kind,
     /// Default as it would be written; empty for none.
     pub default: &'static str,
-    /// What the simulator does with it.
+    /// The simulator's treatment.
     pub model: Model,
     /// Engines that have it; empty for all.
     pub engines: &'static [&'static str],
@@ -225,7 +225,7 @@ impl Engine {
     }
 }
 
-/// What a value says.
+/// Value of an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// Of `Flag` and `Bool`.
@@ -267,7 +267,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The value laid over an earlier one of the same option: empty places keep what was there.
+    /// The value laid over an earlier one of the same option: empty places keep the earlier value.
     pub fn over(self, below: &Value) -> Value {
         match (self, below) {
             (Value::Ints(new), Value::Ints(old)) => Value::Ints(new.over(old)),
@@ -340,7 +340,7 @@ impl Kind {
         })
     }
 
-    /// What stands for the value in the help.
+    /// Placeholder of the value in the help.
     pub fn shown(self) -> String {
         match self {
             Kind::Text | Kind::OptionalText => "=TEXT".to_owned(),

@@ -1,4 +1,4 @@
-//! What a live run came to, in fio's terms: an entry for each line of its reports.
+//! Results of a live run, in fio's terms: an entry for each line of its reports.
 //!
 //! ```text
 //! runtime    of a direction: from the start of a thread (or the end of its warm-up) to its end, whole ms, at least 1
@@ -82,7 +82,7 @@ impl Times {
         bins
     }
 
-    /// The percentiles of a list, which is in millionths of a percent; nothing if there are no values.
+    /// The percentiles of a list, which is in millionths of a percent; nothing without values.
     pub fn percentiles(&self, list: &[u64]) -> Vec<(u64, u64)> {
         let bins = self.bins();
         let all: u64 = bins.iter().map(|(_, count)| count).sum();
@@ -136,7 +136,7 @@ impl Samples {
         }
     }
 
-    /// Threads beside one another: what they move together.
+    /// Threads next to one another: their total.
     fn add(&mut self, other: &Samples) {
         let (own, more) = (self.deviation.powi(2), other.deviation.powi(2));
         *self = Samples {
@@ -213,7 +213,7 @@ pub struct Entry<'a> {
     pub error: i32,
     /// Calls that failed.
     pub nr_errors: u64,
-    /// What went wrong, with the file's number.
+    /// Errors, with the file's number.
     pub errors: Vec<&'a CallError>,
     /// When its first thread began, from the start of the run.
     pub start: Nanos,
@@ -227,7 +227,7 @@ pub struct Entry<'a> {
     pub syncs: u64,
     /// How long they took.
     pub sync: Times,
-    /// What the threads used.
+    /// Resource usage of the threads.
     pub usage: Usage,
     /// Calls in flight: classes of fio, counts.
     pub depths: [u64; 7],
@@ -436,7 +436,7 @@ impl Results<'_> {
     }
 }
 
-/// What the threads did, put together as the report wants it. Jobs without `stats` are left out.
+/// Results of the threads, grouped for the report. Jobs without `stats` are left out.
 pub fn results<'a>(jobs: &'a LiveJobs, outcome: &'a Outcome, disks: Vec<DiskDelta>) -> Results<'a> {
     let sample = Nanos(u64::try_from(jobs.plan.sample.as_nanos()).unwrap_or(u64::MAX));
     let mut entries: Vec<(u32, Entry<'a>)> = Vec::new();

@@ -1,12 +1,12 @@
 //! Values as fio understands them: sizes, times, ranges, lists for reads, writes and trims, splits, distributions.
 //!
-//! Every function takes the text of one value and gives the value or a [`Fault`], which says what is wrong and with
-//! which part of the text.
+//! Every function takes the text of one value and gives the value or a [`Fault`], which has the mistake and its part of
+//! the text.
 
 use super::expr::{self, Worth};
 use iowhy_text::diagnose::nearest;
 
-/// What is wrong with a value.
+/// A mistake in a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// One sentence without a full stop.
@@ -15,7 +15,7 @@ pub struct Fault {
     pub part: Option<(usize, usize)>,
     /// Words that were perhaps meant, nearest first.
     pub nearest: Vec<String>,
-    /// What to do about it.
+    /// Advice.
     pub help: Option<String>,
 }
 
@@ -42,7 +42,7 @@ impl Fault {
     }
 }
 
-/// What a value says, or what is wrong with it.
+/// A value, or the mistake in it.
 pub type Parsed<T> = Result<T, Fault>;
 
 /// One thing for each direction.
@@ -107,7 +107,7 @@ impl Amount {
     }
 }
 
-/// What a number without a unit means in a time.
+/// Unit of a number without one in a time.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum TimeUnit {
     /// Seconds.
@@ -251,7 +251,7 @@ pub fn time(text: &str, default: TimeUnit, (min, max): (i64, i64)) -> Parsed<u64
     limited(value, text, (min, max)).map(i64::unsigned_abs)
 }
 
-/// What is said where a value should be.
+/// The mistake of a missing value.
 pub(super) fn missing() -> Fault {
     Fault::new("the value is missing")
 }
@@ -289,7 +289,7 @@ fn pieces<'a>(text: &'a str, separators: &'static [char]) -> impl Iterator<Item 
 }
 
 /// One value for all directions, or one each for reads, writes and trims with commas between. Two: the second is also
-/// for trims. An empty place keeps what was there.
+/// for trims. An empty place keeps the earlier value.
 pub fn triple<T: Clone>(text: &str, mut one: impl FnMut(&str) -> Parsed<T>) -> Parsed<Partial<T>> {
     let mut values: Vec<Option<T>> = Vec::new();
     for (start, piece) in pieces(text, &[',']) {
@@ -338,7 +338,7 @@ pub struct Share {
     pub basis_points: u32,
 }
 
-/// `size/percent` pairs with a colon between. Sizes without a percentage share what is left.
+/// `size/percent` pairs with a colon between. Sizes without a percentage share the rest.
 fn split_one(text: &str, kb_base: u64) -> Parsed<Vec<Share>> {
     const MAX_PARTS: usize = 256;
     let mut given: Vec<(u64, Option<u32>)> = Vec::new();
@@ -455,7 +455,7 @@ pub struct Mode {
     pub suffix: ModeSuffix,
 }
 
-/// What stands behind the mode.
+/// The suffix of a mode.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum ModeSuffix {
     /// Nothing.

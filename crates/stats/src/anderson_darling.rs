@@ -14,7 +14,6 @@
 use super::Method;
 use super::rank;
 
-/// What it is.
 pub const METHOD: Method = Method {
     name: "anderson-darling",
     summary: "whether samples come from one distribution, any difference counts, tails weigh more",
@@ -22,7 +21,7 @@ pub const METHOD: Method = Method {
     checked: "SciPy anderson_ksamp",
 };
 
-/// What the test says.
+/// Results of the test.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct AndersonDarling {
     /// Less its mean and over its deviation if nothing differs.

@@ -21,7 +21,6 @@ use draws::{Draws, Order, indices};
 use iowhy_stack::rng::Rng;
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
-/// What it is.
 pub const METHOD: Method = Method {
     name: "bootstrap",
     summary: "intervals by resampling: quantiles in closed form, runs first and blocks second",
@@ -177,7 +176,7 @@ pub fn quantile_interval(sorted: &[f64], q: f64, level: f64) -> Interval {
     }
 }
 
-/// The interval of the median as benchstat has it, for tables that are read beside its own.
+/// benchstat's interval of the median, for tables that are read next to its own.
 ///
 /// Up to 30 values: ranks are added from the middle outwards, the more probable side first and the left one of equals,
 /// until the binomial probabilities reach the level. Beyond: the normal approximation with continuity correction, ends
@@ -264,7 +263,7 @@ impl<'a> Resampled<'a> {
 
 /// Draws from the bootstrap distribution of a quantile of `b` against that of `a`, told by `figure(a, b)`.
 ///
-/// The distribution is that of drawing both samples anew, with replacement, each time.
+/// Each draw takes both samples again, with replacement.
 pub fn quantile_draws<T>(
     a_sorted: &[f64],
     b_sorted: &[f64],
@@ -383,7 +382,7 @@ pub fn block_length(run: &[f64]) -> usize {
         return 1;
     }
     let threshold = 2.0 * (size.log10() / size).sqrt();
-    // Sums of squares up to each value tell the scale of what is left on either side of a lag.
+    // Sums of squares up to each value give the scale of the rest on either side of a lag.
     let mut sum = 0.0;
     let squares: Vec<f64> = centred
         .iter()
@@ -427,7 +426,7 @@ fn resample_runs(runs: &[&[f64]], block: usize, rng: &mut Rng, into: &mut Vec<f6
 /// The difference `b - a` of a statistic over all values of several runs: on each side runs are resampled first, then
 /// blocks of `block` consecutive values within each.
 ///
-/// The ends are widened for few runs as Student's law is (Hesterberg 2015). That cannot go beyond what was drawn. Of
+/// The ends are widened for few runs as Student's law is (Hesterberg 2015). That cannot go beyond the drawn values. Of
 /// one run only the blocks are resampled: that interval is about this run and not about the next. Empty runs do not
 /// count.
 pub fn runs_then_blocks_difference(
@@ -459,7 +458,7 @@ pub fn runs_then_blocks_difference(
     widened(&mut distribution, estimate, a.len().min(b.len()), level)
 }
 
-/// Percentiles of a distribution, further out as Student's law is with so few runs. Of one run as they are.
+/// Percentiles of a distribution, further out as Student's law is with few runs. Of one run as they are.
 fn widened(distribution: &mut [f64], estimate: f64, runs: usize, level: f64) -> Interval {
     if runs < 2 {
         return percentiles(distribution, estimate, level);

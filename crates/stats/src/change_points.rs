@@ -13,8 +13,8 @@
 //!
 //! Limits: an order says nothing if neighbouring values resemble one another. `serial` then puts the innovations of a
 //! first-order autoregression in random orders, whose coefficient comes from differences, which steps hardly touch
-//! (Hall & Van Keilegom 2003, winsorised). Slow drift comes out as a flight of steps. A p of n orders is no smaller
-//! than 1/(n+1).
+//! (Hall & Van Keilegom 2003, winsorised). Slow drift comes out as a flight of steps. A p of n orders is at least
+//! 1/(n+1).
 //!
 //! References: Matteson & James, "A nonparametric approach for multiple change point analysis", JASA 109 (2014);
 //! Fleming et al., "Hunter", ICPE 2023; Phipson & Smyth 2010 for p-values from random orders; Fenwick 1994.
@@ -29,7 +29,6 @@ use super::Method;
 pub use divide::innovations;
 pub use hunter::{Windows, windowed};
 
-/// What it is.
 pub const METHOD: Method = Method {
     name: "e-divisive",
     summary: "where a series changes: energy statistic, split by split",
@@ -37,7 +36,7 @@ pub const METHOD: Method = Method {
     checked: "Apache Otava 0.8",
 };
 
-/// What decides whether a split counts.
+/// The criteria by which a split counts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Largest p of a split that counts.
@@ -83,7 +82,7 @@ pub struct ChangePoint {
     pub mean_after: f64,
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
     /// The changes, in the order of the series.

@@ -21,7 +21,6 @@
 
 use super::Method;
 
-/// What it is.
 pub const METHOD: Method = Method {
     name: "dip",
     summary: "whether samples have more than one mode",

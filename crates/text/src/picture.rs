@@ -92,7 +92,7 @@ pub fn device(mean: f64, stalled: f64) -> char {
     if stalled > 0.1 { '!' } else { load(mean) }
 }
 
-/// What [`load`] means.
+/// The legend of [`load`].
 pub const LOAD: &str = "░▒▓ part of the time, █ one, 2-9 so many, + more";
 
 /// Labels that begin with a mark at their columns. One that would overlap with the label before it, or go beyond
@@ -209,7 +209,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the numbers, a picture is as wide as it may be, and of characters that can be shown.
+        /// Whatever the numbers, a picture has at most its width, and only printable characters.
         #[test]
         fn pictures_keep_to_their_width(
             values in prop::collection::vec(prop_oneof![any::<f64>(), Just(0.0), Just(1.0)], 0..40),

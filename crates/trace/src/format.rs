@@ -18,8 +18,7 @@ pub mod trace_csv;
 pub mod trace_parquet;
 pub mod tracefs_text;
 
-/// Reads a trace from the bytes of a file of this name. What is wrong is told in the problems; what could be read in
-/// spite of it is the result.
+/// Reads a trace from the bytes of a file of this name. Mistakes go into the problems; the readable rest is the result.
 pub type Reader = fn(&str, &[u8], &mut Problems) -> Option<Trace>;
 
 /// Writes a trace.
@@ -30,7 +29,7 @@ pub type Writer = fn(&Trace, &mut dyn Write) -> io::Result<()>;
 pub struct Part<'a> {
     /// Its name.
     pub name: &'a str,
-    /// What is in it.
+    /// Contents.
     pub bytes: &'a [u8],
 }
 
@@ -87,7 +86,7 @@ impl Format {
         !matches!(self.read, Reading::Never)
     }
 
-    /// Reads what is in one file.
+    /// Reads one file.
     pub fn read_one(&self, name: &str, bytes: &[u8], problems: &mut Problems) -> Option<Trace> {
         match self.read {
             Reading::One(read) => read(name, bytes, problems),
@@ -168,8 +167,8 @@ fn plausible(name: &str, mut trace: Trace, problems: &mut Problems) -> Trace {
 /// The longest file of a trace that is read; it is held in memory.
 const MOST_BYTES: u64 = 16 << 30;
 
-/// Reads the trace in a file. If the form has a file for each CPU, and the name ends in a number, those beside it with
-/// other numbers are read as well; if there is no such file, but there are some with numbers behind the name
+/// Reads the trace in a file. If the form has a file for each CPU, and the name ends in a number, its siblings with
+/// other numbers are read as well; if that file does not exist, but some with numbers behind the name do
 /// (`NAME.blktrace.0`), those are.
 pub fn load(path: &Path, problems: &mut Problems) -> Option<Trace> {
     let name = path.display().to_string();
@@ -200,7 +199,8 @@ pub fn load(path: &Path, problems: &mut Problems) -> Option<Trace> {
     found.map(|trace| plausible(&name, trace, problems))
 }
 
-/// Files beside this one whose names differ in the number at the end, this one among them; nothing if it has none.
+/// Siblings of this file, whose names differ in the number at the end, this one among them; nothing for a name without
+/// number.
 fn siblings(path: &Path) -> Vec<std::path::PathBuf> {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     match name.rsplit_once('.') {
@@ -236,7 +236,8 @@ fn unknown(name: &str) -> Problem {
         .help(format!("one of {}", names.join(", ")))
 }
 
-/// The text that a file of this name begins with. What is no UTF-8 and all that follows is told and left out.
+/// The text that a file of this name begins with. Bytes that are not UTF-8 and all that follow are reported and left
+/// out.
 fn text_of<'a>(name: &str, bytes: &'a [u8], problems: &mut Problems) -> &'a str {
     match std::str::from_utf8(bytes) {
         Ok(text) => text,

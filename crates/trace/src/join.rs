@@ -19,8 +19,8 @@
 //! ```
 //! Source: the order of `page_cache_ra_unbounded`, `submit_bio_noacct`, `blk_mq_submit_bio` and `blk_update_request`
 //! (6.18). Known limits: a bio of another task for pages of this one (swap, helper threads of a file system) goes to
-//! that task; where a trace has no opens and closes, descriptors that are opened again with other files are told apart
-//! by their pages only; what could not be linked is counted in [`Leftovers`].
+//! that task; in a trace without opens and closes, only pages distinguish descriptors that are opened again with other
+//! files; events that could not be linked are counted in [`Leftovers`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -42,7 +42,7 @@ use iowhy_stack::trace::RaInput;
 /// The file of a call of which nobody knows the file.
 pub const UNKNOWN_FILE: FileId = FileId(u32::MAX);
 
-/// Whose calls they are, and what is known of their files.
+/// The owner of the calls, and the known facts about its files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Who {
     /// Threads of the workload; empty for all that make calls.
@@ -94,7 +94,6 @@ pub struct BioRecord {
     pub pid: u32,
     /// For which call; 0 for none.
     pub call: u32,
-    /// What.
     pub extent: Extent,
     /// Pages of the cache that it reads into.
     pub pages: Vec<Pages>,
@@ -107,13 +106,13 @@ pub struct BioRecord {
 /// A request, from its first bio to its completion.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestRecord {
-    /// What, as issued.
+    /// As issued.
     pub extent: Extent,
     /// Its bios, by place in [`Joined::bios`].
     pub bios: Vec<u32>,
     /// Calls that they are for.
     pub calls: Vec<u32>,
-    /// Who submitted them.
+    /// Submitting processes.
     pub pids: Vec<u32>,
     /// When its first bio was queued.
     pub queued: Option<Nanos>,
@@ -136,7 +135,6 @@ pub struct CallRecord {
     pub call: u32,
     /// By which thread.
     pub pid: u32,
-    /// What.
     pub op: Op,
     /// On which descriptor.
     pub fd: i32,
@@ -167,13 +165,13 @@ pub struct CallRecord {
     pub device: Nanos,
     /// Requests of those that were caused by others: by other processes, or by earlier calls.
     pub by_others: u32,
-    /// It is no system call of its own.
+    /// Set if it is not a system call of its own.
     pub beside: Option<Way>,
     /// Bios of it that a worker of the kernel issued, because something held them back.
     pub held_back: u32,
 }
 
-/// Whoever asks for more than this asks for all that there is (copy_file_range, sendfile).
+/// A call for more than this asks for all of the file (copy_file_range, sendfile).
 const ALL: u64 = 16 << 20;
 
 impl CallRecord {
@@ -183,7 +181,7 @@ impl CallRecord {
     }
 }
 
-/// Who put pages into a mapping.
+/// A process that put pages into a mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Putter {
     /// Which file.
@@ -198,7 +196,7 @@ pub struct Putter {
     pub own: bool,
 }
 
-/// What could not be linked.
+/// Events that could not be linked.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Leftovers {
     /// Ends of calls that began before the trace.
@@ -249,7 +247,7 @@ pub struct Joined {
     pub bios: Vec<BioRecord>,
     /// Requests in the order in which they were made.
     pub requests: Vec<RequestRecord>,
-    /// Who put pages into which mapping, most pages first.
+    /// Processes that put pages into mappings, most pages first.
     pub putters: Vec<Putter>,
     /// Tasks of the workload, if the trace says which those are.
     pub tree: Option<BTreeSet<u32>>,
@@ -261,7 +259,6 @@ pub struct Joined {
     pub others_wrote: u64,
     /// Windows that belong to no call of the workload.
     pub windows_of_others: u64,
-    /// What could not be linked.
     pub leftovers: Leftovers,
 }
 
@@ -274,7 +271,7 @@ struct Task {
     waiting: VecDeque<Pages>,
     /// Why the next window will be read.
     kind: Option<RaKind>,
-    /// What was asked for when a page was missing, until there is a window.
+    /// The request of a missing page, until there is a window.
     asked: Option<RaInput>,
     /// It has written through the page cache.
     dirties: bool,
@@ -310,7 +307,7 @@ struct Joiner<'a> {
     /// Which request carries a page.
     carriers: HashMap<(u32, u64), u32>,
     put: BTreeMap<(u32, u32), u64>,
-    /// Bios that are the rest of one that was cut, and of which there is no event yet.
+    /// Bios that are the rest of one that was cut, and have no event yet.
     untold: BTreeSet<u32>,
     /// Events with their places in the order.
     events: Vec<(Nanos, u64, Event)>,
@@ -377,7 +374,7 @@ fn nr_sectors(extent: &Extent) -> u32 {
     extent.bytes / SECTOR_BYTES as u32
 }
 
-/// Whatever does not read changes something: it writes, discards, flushes, or zeroes, for which there is no letter.
+/// All but reads change something: they write, discard, flush, or zero, for which there is no letter.
 fn dir_of(extent: &Extent) -> Dir {
     if extent.rwbs.has(Rwbs::READ) { Dir::Read } else { Dir::Write }
 }
@@ -410,7 +407,7 @@ impl Joiner<'_> {
         self.out.tree.as_ref().is_none_or(|tree| tree.contains(&pid))
     }
 
-    /// A process outside the workload that is no thread of the kernel, as its name tells.
+    /// A process outside the workload that is not a thread of the kernel, by its name.
     fn of_process(&self, pid: u32) -> bool {
         const KERNEL: [&str; 8] =
             ["kworker", "jbd2/", "xfsaild", "ksoftirqd", "kswapd", "loop", "khugepaged", "kcompactd"];
@@ -420,7 +417,7 @@ impl Joiner<'_> {
         }
     }
 
-    /// What the workload does outside of its calls is nobody else's.
+    /// I/O of the workload outside of its calls belongs to nobody else.
     fn nobody(&self, pid: u32) -> CallId {
         if self.out.tree.as_ref().is_some_and(|tree| tree.contains(&pid)) { CallId::OWN } else { CallId::NONE }
     }
@@ -810,8 +807,8 @@ impl Joiner<'_> {
         self.emit(seq, record, What::BioQueue { dir, content, sector: extent.sector, nr_sectors });
     }
 
-    /// A bio is cut: what is left of it is as long as its request may be, and the rest is a bio of its own, as if it
-    /// had been queued when it is its turn.
+    /// A bio is cut: the front is as long as its request may be, and the rest is a bio of its own, as if it had been
+    /// queued when it is its turn.
     fn split(&mut self, seq: u64, record: &Record, extent: &Extent, rest: u64) {
         let begins = extent.sector.0;
         let fits = |bio: &u32| {
@@ -1010,7 +1007,7 @@ impl Joiner<'_> {
         }
         let mut bios = Vec::new();
         let mut sector = extent.sector.0;
-        // A flush has no sectors, and no bio that can be told from others.
+        // A flush has no sectors, and no bio of its own that could be recognized.
         while sector < end_of(extent)
             && let Some(bio) = self.bio(record.pid, &Extent { sector: Sector(sector), ..*extent })
         {
@@ -1028,7 +1025,7 @@ impl Joiner<'_> {
         self.issued.entry(extent.sector.0).or_default().push(request);
         self.in_flight = self.in_flight.saturating_add(1);
         let known = &mut self.out.requests[request as usize];
-        // What was issued is what counts: a bio may have been split, and merges missed.
+        // The issued extent counts: a bio may have been split, and merges missed.
         known.extent = *extent;
         known.issued = Some(record.at);
         self.out.leftovers.requests_without_bio += u64::from(known.bios.is_empty() && extent.bytes > 0);
@@ -1120,7 +1117,7 @@ impl Joiner<'_> {
         self.events.sort_by_key(|(at, seq, _)| (*at, *seq));
         let ours = self.ours;
         let (calls, no_file) = (&self.out.calls, &self.out.no_file);
-        // Pipes, terminals and the like are no I/O.
+        // Pipes, terminals and the like are not I/O.
         let of_data = |(_, _, event): &(Nanos, u64, Event)| {
             !matches!(event.what, What::CallStart { .. } | What::CallEnd { .. })
                 || match no_file.get(&event.call.0) {
@@ -1150,7 +1147,7 @@ impl Joiner<'_> {
 
 /// Which request carries which page.
 trait Carriers {
-    /// Pages that are added anew are carried by nothing yet.
+    /// Pages that are added again are carried by nothing yet.
     fn retain_page(&mut self, file: u32, start: u64, nr_pages: u64);
 }
 

@@ -90,7 +90,7 @@ impl Phase {
     }
 }
 
-/// What the block layer's trace says of a bio or request, without the record around it.
+/// The block layer's event for a bio or request, without the record around it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Queued [Q].
@@ -174,7 +174,7 @@ impl Tables {
     }
 }
 
-/// What is known of a device.
+/// Known properties of a device.
 #[derive(Clone, Debug)]
 struct Device {
     dev: Dev,
@@ -332,7 +332,7 @@ impl Phases {
         self.devices.iter().map(|device| device.bios.len() + device.requests.len()).sum()
     }
 
-    /// What was seen. Devices of which nothing was measured are left out.
+    /// Results. Devices of which nothing was measured are left out.
     pub fn finish(self) -> Tables {
         let mut all = Table::default();
         let only_requests = self.last_queue == NEVER && self.devices.iter().any(|device| device.alone.max().is_some());

@@ -1,4 +1,4 @@
-//! What a kernel did with one file, as text that is kept: the calls, and what followed from them.
+//! A kernel's behaviour on one file, as text: the calls, and their consequences.
 //!
 //! ```text
 //! iowhy-readahead 1            the first line
@@ -32,7 +32,7 @@ use iowhy_stack::trace::RaInput;
 
 /// The first kernel whose trace shows that pages are looked up (`mm_filemap_get_pages`).
 const SHOWS_LOOK_UPS: (u32, u32) = (6, 12);
-/// The first kernel known to show what read-ahead decides (`events/readahead`); 6.12 does not.
+/// The first kernel that shows read-ahead decisions (`events/readahead`); 6.12 does not.
 const SHOWS_DECISIONS: (u32, u32) = (6, 18);
 
 /// Folios side by side that one line stands for at most.
@@ -91,7 +91,6 @@ pub enum What {
     Advise {
         /// The descriptor.
         fd: i32,
-        /// What it said.
         hint: Hint,
         /// First byte.
         offset: u64,
@@ -104,7 +103,6 @@ pub enum What {
         first: u64,
         /// Last page.
         last: u64,
-        /// What.
         hint: Hint,
     },
     /// The call ended.
@@ -192,11 +190,10 @@ pub enum What {
 pub struct Line {
     /// Number of the task.
     pub task: u32,
-    /// What it did.
     pub what: What,
 }
 
-/// What a kernel did with one file.
+/// A kernel's behaviour on one file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recorded {
     /// Name of the job.
@@ -220,7 +217,7 @@ pub struct Recorded {
     pub holes: bool,
     /// Events that the kernel had no room for.
     pub lost: u64,
-    /// What happened, in order.
+    /// Events, in order.
     pub lines: Vec<Line>,
 }
 
@@ -414,7 +411,7 @@ fn run(lines: &[Line]) -> usize {
 }
 
 impl Line {
-    /// The same folio so many folios further on.
+    /// The same folio `ahead` folios further on.
     fn moved(self, ahead: u64) -> Line {
         let what = match self.what {
             What::Add { index, order } => What::Add { index: index + (ahead << order), order },

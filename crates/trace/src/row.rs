@@ -15,7 +15,7 @@
 //! from_dev  from_sector  where a bio was remapped from; of a split, where the rest begins
 //! text  fields           a message; of anything else, its name and what the kernel prints
 //! ```
-//! What a kind does not have is nothing. A row read back gives the same record.
+//! Missing values of a kind are empty. A row read back gives the same record.
 
 use iowhy_stack::event::Op;
 use iowhy_stack::trace::{Dev, Extent, Inode, RaInput, Record, Rwbs, Seen};
@@ -161,7 +161,7 @@ pub fn rwbs_letters(rwbs: Rwbs) -> String {
     text
 }
 
-/// What letters of blkparse and of the kernel mean. A flush that the kernel shows as `FF` is a flush before.
+/// Meaning of the letters of blkparse and of the kernel. A flush that the kernel shows as `FF` is a flush before.
 pub fn rwbs_of(text: &str) -> Option<Rwbs> {
     let mut rwbs = Rwbs::default();
     let mut data = false;

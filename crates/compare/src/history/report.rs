@@ -1,7 +1,7 @@
 //! A history for people, 80 columns wide, and as JSON: `iowhy.history/1`.
 //!
-//! What is no finite number is `null`. Names come from files and command lines; nothing of them reaches a terminal that
-//! is not fit to be shown.
+//! Values that are not finite are `null`. Names come from files and command lines; nothing of them reaches a terminal
+//! that is not fit to be shown.
 
 use std::fmt::Write;
 

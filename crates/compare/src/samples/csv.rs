@@ -2,13 +2,12 @@
 //!
 //! The first line names columns. Those called `run` say which run a line belongs to, those called `label`, `name` or
 //! `benchmark` come before the names of metrics; columns whose values are numbers are metrics, all others are left
-//! alone. Quotes as in RFC 4180. A value that is missing is none; one that is no number in a column of numbers is a
+//! alone. Quotes as in RFC 4180. A missing value is skipped; one that is not a number in a column of numbers is a
 //! mistake with its line and column.
 
 use super::{Format, Reader, first_lines, lines, number};
 use iowhy_stats::metric::RunFacts;
 
-/// What it is.
 pub const FORMAT: Format = Format {
     name: "csv",
     summary: "a line with names of columns, then values between commas, semicolons or tabs",
@@ -25,7 +24,7 @@ const NAMES: &[&str] = &["label", "name", "benchmark"];
 /// The column that says which run a line belongs to.
 const RUN: &str = "run";
 
-/// What stands between the values of a line.
+/// The separator of a line's values.
 fn mark(line: &str) -> Option<char> {
     [',', ';', '\t'].into_iter().find(|mark| line.contains(*mark))
 }

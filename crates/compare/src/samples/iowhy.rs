@@ -1,11 +1,10 @@
-//! What `iowhy run --json` prints: one run for each entry of `runs`, with its metrics.
+//! The output of `iowhy run --json`: one run for each entry of `runs`, with its metrics.
 
 use serde_json::Value;
 
 use super::{Format, Reader};
 use iowhy_stats::metric::RunFacts;
 
-/// What it is.
 pub const FORMAT: Format = Format {
     name: "iowhy",
     summary: "what `iowhy run --json` prints",

@@ -1,9 +1,8 @@
-//! What `sysbench fileio` prints, 0.4 to 1.1: one report or several in one file, each of them a run.
+//! The output of `sysbench fileio`, 0.4 to 1.1: one report or several in one file, each of them a run.
 
 use super::{Format, Reader, first_lines, number};
 use iowhy_stats::metric::RunFacts;
 
-/// What it is.
 pub const FORMAT: Format = Format {
     name: "sysbench",
     summary: "the text of `sysbench fileio run`, one report or several",

@@ -34,7 +34,7 @@ fn each_format_is_seen_in_the_text() {
         ("fio: a warning\n{\n \"fio version\" : \"fio-3.33\",\n \"jobs\" : []\n}\n", "fio"),
         ("{\"schema\": \"iowhy.run/1\", \"runs\": []}", "iowhy"),
         ("sysbench 1.0.20 (using LuaJIT)\n\nGeneral statistics:\n", "sysbench"),
-        // A single value with a decimal comma is no table, but a mistake of numbers.
+        // A single value with a decimal comma is not a table, but a mistake in a number.
         ("1,5\n2,5\n", "numbers"),
     ] {
         let format = FORMATS.iter().find(|format| (format.detect)(text)).expect("the last one takes all");

@@ -41,7 +41,7 @@ fn replay(text: &str, options: &Replay) -> Vec<(u64, char, u32, u64, u32)> {
     replayed.calls.iter().map(step).collect()
 }
 
-/// What fio 3.33 wrote of a short job.
+/// fio 3.33's log of a short job.
 const BY_FIO: &str = "fio version 3 iolog\n26 f1 add\n152 f1 open\n157 f1 read 0 4096\n433 f1 read 45056 4096\n\
                       578 f1 write 28672 4096\n761 f1 sync 28672 0\n5336 f1 datasync 0 0\n6018 f1 close\n";
 
@@ -81,7 +81,7 @@ fn options_of_replaying_change_times_and_places() {
     assert_eq!(at(&|options| options.align = 4096), [(0, 'r', 8192), (2000, 'w', 16384), (3000, 'r', 0)]);
     let both = |options: &mut Replay| (options.scale, options.align) = (4, 512);
     assert_eq!(at(&both), [(0, 'r', 2048), (2000, 'w', 4608), (3000, 'r', 0)]);
-    // The gap before what is left out goes with it, as in fio.
+    // The gap before a skipped entry goes with it, as in fio.
     assert_eq!(at(&|options| options.skip = vec!["write"]), [(0, 'r', 10000), (1000, 'r', 0)]);
     assert_eq!(at(&|options| options.skip = vec!["read"]), [(2000, 'w', 20000)]);
 }

@@ -231,7 +231,7 @@ fn histograms_count_what_came_since_the_row_before() {
     assert_eq!(text(&Logs { histogram_us: 0, ..logs }, &outcome, Kind::ClatHist), "");
 }
 
-/// What fio 3.33 wrote, and with which columns.
+/// Output of fio 3.33, and its columns.
 #[test]
 fn logs_of_fio_are_read() {
     let row = |time_ms, value, direction, block_bytes| Row {

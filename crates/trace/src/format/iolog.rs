@@ -79,7 +79,7 @@ pub(super) fn read(name: &str, bytes: &[u8], problems: &mut Problems) -> Option<
 /// Writes the calls of a trace as a log; if it has none, its bios, with each device as a file.
 ///
 /// # Errors
-/// What `out` says.
+/// The error of `out`.
 pub(super) fn write(trace: &Trace, version: Version, out: &mut impl Write) -> io::Result<()> {
     let joined = join(trace, &Who::default());
     let us = |at: Nanos| if version == Version::Three { at.0 / 1000 } else { 0 };

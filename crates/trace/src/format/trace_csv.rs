@@ -1,9 +1,9 @@
 //! A trace as CSV: a line for each record, with the columns of [`crate::row`].
 //!
-//! What concerns the whole trace is in lines before the header, `#name,value,value`: kernel, started, lost, inferred,
+//! Properties of the whole trace are in lines before the header, `#name,value,value`: kernel, started, lost, inferred,
 //! names of processes, paths of files. Fields with commas, quotes or line ends are in quotes, which are doubled inside
-//! (RFC 4180); numbers are decimal; what a record does not have is empty. Columns are found by their names, so that
-//! they may come in another order and others beside them. Known limit: other programs do not know the lines with `#`
+//! (RFC 4180); numbers are decimal; what a record does not have is empty. Columns are found by their names, so their
+//! order is free and others may be among them. Known limit: other programs do not know the lines with `#`
 //! (`comment="#"` in pandas, `comment_prefix` in Polars).
 
 use std::io::{self, Write};
@@ -24,7 +24,7 @@ pub const FORMAT: Format = Format {
     write: Writing::One(|trace, mut out| write(trace, &mut out)),
 };
 
-/// Mistakes are told one by one up to this number.
+/// Most mistakes that are reported one by one.
 const MAX_TOLD: usize = 10;
 /// The columns that every record has.
 const FIRST: [&str; 4] = ["t_ns", "cpu", "pid", "kind"];
@@ -37,7 +37,7 @@ pub fn detect(_name: &str, bytes: &[u8]) -> bool {
 /// Writes one.
 ///
 /// # Errors
-/// What `out` says.
+/// The error of `out`.
 pub fn write(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
     let mut out = io::BufWriter::new(out);
     writeln!(out, "#iowhy-trace,1")?;
@@ -149,7 +149,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// Reads one. Lines that mean nothing are told and left out.
+/// Reads one. Meaningless lines are reported and skipped.
 pub fn read(name: &str, bytes: &[u8], problems: &mut Problems) -> Option<Trace> {
     let (text, cut) = match std::str::from_utf8(bytes) {
         Ok(text) => (text, None),
@@ -231,7 +231,7 @@ fn clipped(raw: &str, column: usize) -> Span {
     if shown.is_char_boundary(column) { Span::bytes(&shown, column, end) } else { Span::whole(&shown) }
 }
 
-/// What a column is.
+/// Meaning of a column.
 #[derive(Copy, Clone)]
 enum Column {
     At,
@@ -255,7 +255,7 @@ impl Column {
     }
 }
 
-/// The record of a line, or at which byte of it what is wrong.
+/// The record of a line, or the byte of its mistake.
 fn record(columns: &[Option<Column>], fields: &[Field]) -> Result<iowhy_stack::trace::Record, (usize, String)> {
     let mut row = Row { numbers: [None; NR_NUMBERS], ..Row::default() };
     if fields.len() != columns.len() {

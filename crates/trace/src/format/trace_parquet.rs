@@ -8,9 +8,9 @@
 //! metadata              iowhy.trace = 1, kernel, started_ns, lost, inferred_windows, names, paths (JSON), and hashes
 //! ```
 //! Any program that knows Parquet reads the file; [`columns`] reads some columns only. The hash of everything that is
-//! decoded is checked first. Hashes of the groups of rows and of the table of contents tell what is damaged before
-//! anything is decoded: groups that are whole are kept. A file that another program has written anew has no hashes, and
-//! is taken as it is. Known limit: the table of contents is at the end, so of a file that was cut nothing can be read.
+//! decoded is checked first. Hashes of the groups of rows and of the table of contents reveal damage before anything is
+//! decoded: intact groups are kept. A file that another program has rewritten has no hashes, and is taken as it is.
+//! Known limit: the table of contents is at the end, so of a file that was cut nothing can be read.
 //!
 //! The format: <https://parquet.apache.org/docs/file-format/>.
 
@@ -52,7 +52,7 @@ pub const FORMAT: Format = Format {
 const GROUP_ROWS: usize = 1 << 17;
 /// Times that are looked at to tell whether compression is worth it.
 const SAMPLE: usize = 1 << 14;
-/// What comes before the hash of the table of contents in it.
+/// The key in front of the hash of the table of contents in it.
 const MARK: &str = "iowhy-sum:";
 /// Characters of a hash.
 const HASH: usize = 32;
@@ -93,12 +93,12 @@ fn hash(bytes: &[u8]) -> String {
 /// Writes one.
 ///
 /// # Errors
-/// What `out` says.
+/// The error of `out`.
 pub fn write(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
     write_in_groups(trace, GROUP_ROWS, out)
 }
 
-/// Writes one with groups of so many rows.
+/// Writes one with groups of `group_rows` rows.
 pub(crate) fn write_in_groups(trace: &Trace, group_rows: usize, out: &mut impl Write) -> io::Result<()> {
     let schema = Arc::new(parse_message_type(&schema()).map_err(failed)?);
     let level = ZstdLevel::try_new(3).map_err(failed)?;
@@ -306,7 +306,7 @@ fn guarded<T>(read: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
         .unwrap_or_else(|_| Err("it is damaged: its pages cannot be decoded".to_owned()))
 }
 
-/// Which groups of rows are whole; nothing if the file has no hashes. And what is damaged.
+/// Which groups of rows are whole; nothing if the file has no hashes. And the damage.
 type Whole = (Option<Vec<usize>>, Vec<String>);
 
 fn whole_groups(bytes: &[u8]) -> Result<Whole, String> {
@@ -372,7 +372,7 @@ fn contents(bytes: &[u8], skipped: usize) -> Result<Option<Vec<Range>>, String> 
         return Err("byte 0: this is no Parquet file".to_owned());
     }
     let begin = footer(bytes, size)?;
-    // The list of hashes is found without decoding anything: it is text, and so is what is behind it.
+    // The list of hashes is found without decoding anything: it is text, and so is the rest behind it.
     let key = b"iowhy.groups";
     let table = bytes.get(begin.wrapping_sub(skipped)..).unwrap_or_default();
     let Some(at) = table.windows(key.len()).position(|window| window == key) else {

@@ -6,10 +6,10 @@
 //! trace-cmd    the same without flags, `sys_enter_pread64: fd: 0x03, .. pos: 0x0`
 //! perf         `fio  1234 [001]  1234.567890: block:block_rq_issue: 7,1 R ..`
 //! ```
-//! Events that are none of [`Seen`]'s kinds are kept as [`Seen::Other`]; lines that mean nothing are told with line and
-//! column and left out. Written is the first form, with nanoseconds, and lines with `# iowhy` about the whole trace.
-//! Known limits of the form: devices of plugs, bytes that are no whole sectors, which device a message is of in a
-//! kernel's own file, and the kind of a system call beyond what it does are not in it.
+//! Events that are none of [`Seen`]'s kinds are kept as [`Seen::Other`]; meaningless lines are reported with line and
+//! column and skipped. Written is the first form, with nanoseconds, and lines with `# iowhy` about the whole trace.
+//! Known limits of the form: it does not have devices of plugs, bytes other than whole sectors, the device of a message
+//! in a kernel's own file, and the kind of a system call beyond its operation.
 //!
 //! Source: the print formats of 6.18 (`events/*/format`) and of older kernels, which have less behind the numbers.
 
@@ -34,7 +34,7 @@ pub const FORMAT: Format = Format {
     write: Writing::One(|trace, mut out| write(trace, &mut out)),
 };
 
-/// Mistakes are told one by one up to this number.
+/// Most mistakes that are reported one by one.
 const MAX_TOLD: usize = 10;
 
 /// Whether a file of this name that begins with these bytes is one.
@@ -54,7 +54,7 @@ struct Line<'a> {
     event: &'a str,
 }
 
-/// What is wrong, and at which byte of the line.
+/// A mistake, and its byte in the line.
 type Wrong = (usize, String);
 
 impl<'a> Line<'a> {
@@ -115,7 +115,7 @@ fn time(text: &str) -> Option<u64> {
     seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(fraction.parse::<u64>().ok()? * scale)
 }
 
-/// Reads one. Lines that mean nothing are told and left out.
+/// Reads one. Meaningless lines are reported and skipped.
 pub fn read(name: &str, bytes: &[u8], problems: &mut Problems) -> Option<Trace> {
     let text = super::text_of(name, bytes, problems);
     let mut trace = Trace::default();
@@ -303,7 +303,7 @@ fn hex(text: &str) -> Option<u64> {
     u64::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok()
 }
 
-/// What a system call does; nothing of those that are kept as they are.
+/// Operation of a system call; nothing for those that are kept as text.
 fn op_of_call(name: &str) -> Option<Op> {
     match name {
         "read" | "pread64" | "readv" | "preadv" | "preadv2" => Some(Op::Read),
@@ -330,7 +330,7 @@ fn call_start(op: Op, fields: &str, begin: usize) -> Result<Seen, Wrong> {
     Ok(Seen::CallStart { op, fd, offset, len_bytes: value("count")?.unwrap_or(0) })
 }
 
-/// What an event is.
+/// Parses an event.
 fn event(text: &str) -> Result<Seen, Wrong> {
     // The kernel's own form of system calls.
     if let Some(call) = text.strip_prefix("sys_") {
@@ -472,7 +472,7 @@ fn letters_of(state: u16) -> String {
 /// Writes one.
 ///
 /// # Errors
-/// What `out` says.
+/// The error of `out`.
 pub fn write(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
     let mut out = io::BufWriter::new(out);
     let line = |text: &str| text.replace(['\n', '\r'], " ");

@@ -19,7 +19,7 @@ use crate::fields::field;
 /// Why nobody knows the file of a call.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NoFile {
-    /// It is known to be none: a pipe, a terminal, a device without data.
+    /// Known to have no data: a pipe, a terminal, a device without data.
     NoData,
     /// It was opened in the trace, but nobody could say what.
     Untold,
@@ -78,7 +78,7 @@ pub struct Descriptors {
 
 fn number(fields: &str, name: &str) -> Option<i64> {
     let text = field(fields, name)?;
-    // Registers are unsigned, and what is in them need not be.
+    // Registers are unsigned, and their contents need not be.
     text.parse().ok().or_else(|| text.parse::<u64>().ok().map(|number| number as i64))
 }
 
@@ -126,14 +126,14 @@ impl Descriptors {
         &mut self.open[number]
     }
 
-    /// A descriptor is a file for certain: as somebody says who knows.
+    /// Sets the file of a descriptor from a certain source.
     pub fn is(&mut self, task: u32, fd: i32, file: Option<u32>) {
         let open = self.of(task, fd);
         let open = &mut self.open[open];
         (open.file, open.certain, open.no_data) = (file, true, file.is_none());
     }
 
-    /// What a descriptor was when the trace began.
+    /// State of a descriptor when the trace began.
     pub fn was(&mut self, task: u32, fd: i32, file: Option<u32>, fields: &str) {
         self.is(task, fd, file);
         let open = self.of(task, fd);
@@ -306,7 +306,7 @@ mod tests {
             ("O; 5 new pid=6 clone_flags=0; 5 enter_close fd=3", (6, 3), Ok((7, Some(0)))),
             ("O; 5 new pid=6 clone_flags=1024; 5 enter_close fd=3", (6, 3), Err(NoFile::Unseen)),
             ("O; 5 new pid=6 clone_flags=0; 6 enter_lseek fd=3; 6 exit_lseek ret=5", (5, 3), Ok((7, Some(5)))),
-            // What is marked is closed when another program is started.
+            // Marked descriptors are closed when another program is started.
             ("O; 5 exit_execve ret=0", (5, 3), Ok((7, Some(0)))),
             ("O; 5 enter_fcntl fd=3 cmd=2 arg=1; 5 exit_fcntl ret=0; 5 exit_execve ret=0", (5, 3), Err(NoFile::Unseen)),
             ("5 was fd=0 file=2 pos=512 cloexec=0; 5 exit_execve ret=0", (5, 0), Ok((2, Some(512)))),

@@ -58,7 +58,7 @@ pub const TC_READ: u32 = 1 << 16;
 pub const TC_WRITE: u32 = 1 << 17;
 /// Flushes.
 pub const TC_FLUSH: u32 = 1 << 18;
-/// Somebody waits.
+/// A task waits for it.
 pub const TC_SYNC: u32 = 1 << 19;
 /// Queueing and merging.
 pub const TC_QUEUE: u32 = 1 << 20;
@@ -94,7 +94,7 @@ const FLAGS: [(Rwbs, u32); 7] = [
     (Rwbs::PASSTHROUGH, TC_PC),
 ];
 
-/// What it is for. A discard is no write; what has no bytes and does not write does not read either, as blkparse has
+/// Purpose. A discard is not a write; an action without bytes that does not write does not read either, as blkparse has
 /// it.
 #[inline]
 pub fn rwbs(action: u32, bytes: u32) -> Rwbs {

@@ -264,7 +264,7 @@ fn faults_say_where_and_what_was_expected() {
         assert!(faults.len() == 1 && faults[0].offset == place && faults[0].what.contains(what), "{faults:?}");
         assert!(faults[0].to_string().starts_with(&format!("t.blktrace.0: at byte {place}: ")));
     }
-    // So many that they are counted only.
+    // More faults than are listed.
     let many = elsewhere.repeat(1000);
     let mut merge = merge_of(&[many]);
     assert!(merge.next_raw().is_none());
