@@ -107,7 +107,7 @@ pub trait Device: Send {
         self.next()
     }
 
-    /// `advance` until there is nothing more, then `next`, in one call. Appends what is done to `done`.
+    /// `advance` until there is nothing more, then `next`, in one call. Appends completed commands to `done`.
     fn advance_all(&mut self, now: Nanos, done: &mut Vec<Completion>) -> Option<Nanos> {
         while let Some(completion) = self.advance(now) {
             done.push(completion);
@@ -139,7 +139,7 @@ pub const DEVICES: &[&Entry<Build>] = &[
     &fixed::ENTRY,
 ];
 
-/// What the tests of all devices use.
+/// Shared code of the tests of all devices.
 #[cfg(test)]
 pub(crate) mod testing {
     use super::*;
@@ -228,7 +228,7 @@ mod tests {
     use crate::rng::Rng;
     use crate::units::Sector;
 
-    /// One step of a random load: wait so long, then give this command (as soon as there is room).
+    /// One step of a random load: wait, then give this command (as soon as there is room).
     #[derive(Clone, Debug)]
     struct Step {
         gap_us: u64,

@@ -30,7 +30,7 @@ use crate::request::{Bio, IoContext, Requests};
 use crate::units::{Hz, Nanos};
 use std::collections::VecDeque;
 
-/// What an elevator may look at, and what it may ask for.
+/// An elevator's view, and its means to ask for calls.
 pub struct Ctx<'a> {
     /// Now.
     pub now: Nanos,
@@ -96,7 +96,7 @@ impl<'a> Ctx<'a> {
     }
 }
 
-/// What the queue has to know of an elevator beforehand.
+/// Properties of an elevator that the queue needs beforehand.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Quirks {
     /// [`Elevator::timer`] may say something: the queue asks after every call only then.
@@ -131,7 +131,7 @@ impl Quirks {
 /// The rules of one elevator of one kernel. Order of calls for a request: `merge` (for its bio; no), `add`, perhaps
 /// `merged` / `merged_requests`, `next` (yes), `completed`.
 pub trait Elevator {
-    /// What the queue has to know beforehand; always the same.
+    /// Properties that the queue needs beforehand; always the same.
     fn quirks(&self) -> Quirks;
 
     /// The request that `bio` could join, and at which end. The queue checks the size afterwards, and calls
@@ -198,7 +198,7 @@ pub trait Elevator {
     }
 }
 
-/// What came after a flush, for elevators that have no order of their own between a flush and other requests: it waits
+/// Requests behind a flush, for elevators that have no order of their own between a flush and other requests: they wait
 /// until the flush has left, which waits until the elevator has nothing else.
 #[derive(Clone, Debug, Default)]
 struct Barrier {
@@ -387,7 +387,7 @@ mod testing {
             self.submit_bio(&bio);
         }
 
-        /// What a queue does with a bio. Returns the request it is in and those that vanished into that one.
+        /// The queue's handling of a bio. Returns the request it is in and those that vanished into that one.
         pub(super) fn submit_bio(&mut self, bio: &Bio) -> (RqId, Option<RqId>) {
             if let Some((rq, kind)) = self.call(|elevator, ctx| elevator.merge(ctx, bio)) {
                 let request = &mut self.requests[rq];
@@ -449,7 +449,7 @@ mod testing {
             (kept, Some(gone))
         }
 
-        /// What the elevator gives out now.
+        /// The elevator's next request, if it gives one now.
         pub(super) fn try_start(&mut self) -> Option<RqId> {
             let rq = self.call(|elevator, ctx| elevator.next(ctx))?;
             assert!(!self.requests[rq].started, "request {} is given out twice", rq.0);
@@ -458,7 +458,7 @@ mod testing {
             Some(rq)
         }
 
-        /// What it gives out, waiting for its timer if need be; `None` if nothing is left.
+        /// Its next request, waiting for its timer if need be; `None` if it is empty.
         pub(super) fn start(&mut self) -> Option<RqId> {
             for _ in 0..10 {
                 if let Some(rq) = self.try_start() {
@@ -574,10 +574,10 @@ mod tests {
         ]
     }
 
-    /// What a request carries: numbers of bios and flushes in the order they were queued.
+    /// Contents of a request: numbers of bios and flushes in the order they were queued.
     type Load = BTreeMap<u32, Vec<u64>>;
 
-    /// Takes a request from the elevator and checks it against what was queued.
+    /// Takes a request from the elevator and checks it against the queued ones.
     fn served(driver: &Driver, rq: RqId, loads: &mut Load, flushes: &mut Vec<u64>, name: &str) {
         let load = loads.remove(&rq.0).unwrap_or_else(|| panic!("{name}: request {} was not queued", rq.0));
         assert!(!load.is_empty());
@@ -674,7 +674,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(300))]
 
-        /// Whatever is queued leaves exactly once, a flush after everything before it, and everything leaves.
+        /// Every queued request leaves exactly once, a flush after everything before it, and everything leaves.
         #[test]
         fn nothing_is_lost_doubled_or_stuck(
             steps in proptest::collection::vec(step(), 1..250),

@@ -1,8 +1,8 @@
 //! The one vocabulary of what happens on an I/O path, spoken by the simulator and (later) by kernel traces.
 //!
 //! An event says when, on behalf of which call, and what. A call is one read, write or fsync of the workload; daemons
-//! and the kernel's own work have [`CallId::NONE`]. Letters in brackets are those of blktrace. What a kernel trace
-//! could not show has a name ending in `Model`; no explanation may rest on those alone.
+//! and the kernel's own work have [`CallId::NONE`]. Letters in brackets are those of blktrace. Events that a kernel
+//! trace could not show have a name ending in `Model`; no explanation may rest on those alone.
 
 use serde::Serialize;
 
@@ -27,7 +27,7 @@ pub struct FileId(pub u32);
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RqId(pub u32);
 
-/// What a call asks for.
+/// Operation of a call.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Op {
     /// `read`/`pread`.
@@ -50,7 +50,7 @@ pub enum Dir {
     Write,
 }
 
-/// What the bytes of a bio are.
+/// Kind of a bio's data.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Content {
     /// File data.
@@ -72,13 +72,13 @@ pub enum RaKind {
     Sync,
     /// A window ahead of it.
     Async,
-    /// Exactly what was asked for, regardless of history.
+    /// Exactly the requested pages, regardless of history.
     Force,
     /// One page, read alone because read-ahead did not bring it.
     Single,
     /// The pages around one that a page fault missed.
     Around,
-    /// What follows a page that a page fault missed in an executable mapping.
+    /// The pages behind one that a page fault missed in an executable mapping.
     Exec,
     /// Huge folios for a page fault in a mapping that asks for them.
     Huge,
@@ -165,7 +165,6 @@ pub enum JournalStep {
 pub enum What {
     /// A call began.
     CallStart {
-        /// What it asks for.
         op: Op,
         /// On which file.
         file: FileId,
@@ -176,7 +175,6 @@ pub enum What {
     },
     /// A call ended.
     CallEnd {
-        /// What it asked for.
         op: Op,
         /// On which file.
         file: FileId,
@@ -259,7 +257,6 @@ pub enum What {
     BioQueue {
         /// Direction.
         dir: Dir,
-        /// What it carries.
         content: Content,
         /// First sector.
         sector: Sector,
@@ -307,7 +304,7 @@ pub enum What {
         rq: RqId,
         /// Direction.
         dir: Dir,
-        /// What its first bio carries.
+        /// Content of its first bio.
         content: Content,
         /// First sector.
         sector: Sector,
@@ -375,11 +372,11 @@ pub struct Event {
     pub at: Nanos,
     /// The call it happened for.
     pub call: CallId,
-    /// What happened.
+    /// The event.
     pub what: What,
 }
 
-/// Whoever listens to a run.
+/// A listener to the events of a run.
 pub trait EventSink {
     /// Takes one event; events come in order of time.
     fn event(&mut self, event: &Event);

@@ -15,8 +15,8 @@ use crate::units::{PAGE_SECTORS, PageIndex, Sector};
 pub enum BlockMap {
     /// Direct blocks, then indirect blocks that lie in line with the data they map.
     Indirect,
-    /// The same, but the file is allocated in chunks of so many blocks, and the indirect blocks that become necessary
-    /// inside a chunk lie behind its end (a growing file under the allocator of ext4).
+    /// The same, but the file is allocated in chunks of this number of blocks, and the indirect blocks that become
+    /// necessary inside a chunk lie behind its end (a growing file under the allocator of ext4).
     IndirectBehind(u64),
     /// Extents that fit into the inode.
     Extents,
@@ -31,7 +31,7 @@ pub enum Ordered {
     Allocated,
 }
 
-/// What `fsync` does.
+/// Effect of `fsync`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum FsyncRule {
     /// Forces a commit, also for a clean file; data is written by the commit (2.4).
@@ -71,9 +71,9 @@ pub struct Rules {
     pub gap_blocks: u64,
     /// How files are mapped.
     pub block_map: BlockMap,
-    /// What commits write.
+    /// Data that commits write.
     pub ordered: Ordered,
-    /// What fsync does.
+    /// Effect of fsync.
     pub fsync: FsyncRule,
     /// How forced commits are shared.
     pub group_commit: GroupCommit,

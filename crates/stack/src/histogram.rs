@@ -107,7 +107,7 @@ impl Histogram {
     }
 
     /// The value below or at which `numerator / denominator` of the values lie (nearest rank), within 1/128 of it.
-    /// `None` if there are no values.
+    /// `None` without values.
     ///
     /// # Panics
     /// If the fraction is above 1 or the denominator is 0.

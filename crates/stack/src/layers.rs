@@ -58,7 +58,7 @@ pub struct Commands {
 /// Sizes of the commands histogram: up to 2 MiB in 4 KiB steps, one for larger.
 const SIZES: usize = 513;
 
-/// What every layer did.
+/// Statistics of every layer.
 #[derive(Clone, Debug, Default)]
 pub struct Layers {
     /// Calls by kind: read, write, sync.
@@ -177,7 +177,7 @@ impl Layers {
     }
 }
 
-/// `part / whole`, 0 where there is no whole.
+/// `part / whole`, 0 if the whole is 0.
 fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }

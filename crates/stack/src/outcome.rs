@@ -1,4 +1,4 @@
-//! What a run yields.
+//! Results of a run.
 
 use crate::device::DeviceStats;
 use crate::event::Op;
@@ -39,7 +39,7 @@ impl Counts {
         }
     }
 
-    /// Counts what somebody else has counted.
+    /// Adds the counts of another counter.
     pub fn merge(&mut self, more: &Counts) {
         self.reads += more.reads;
         self.writes += more.writes;
@@ -59,13 +59,12 @@ impl Counts {
 pub struct Interval {
     /// Its end.
     pub end: Nanos,
-    /// What was done in it.
     pub counts: Counts,
     /// Latencies of the calls that ended in it, ns.
     pub latency: Histogram,
 }
 
-/// What one thread did.
+/// Counts of one thread.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct ThreadTotals {
     /// Calls.
@@ -87,7 +86,7 @@ impl ThreadTotals {
     }
 }
 
-/// What the threads of one line of the report did together.
+/// Counts of the threads of one line of the report together.
 #[derive(Clone, Debug, Default)]
 pub struct JobTotals {
     /// Calls.
@@ -100,7 +99,7 @@ pub struct JobTotals {
     pub end: Nanos,
 }
 
-/// What the opening of a device led to.
+/// Consequences of opening a device.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpeningTotals {
     /// Two threads opened it at once, and one had to close it again.
@@ -126,13 +125,12 @@ pub struct Outcome {
     pub threads: Vec<ThreadTotals>,
     /// Lines of the report.
     pub jobs: Vec<JobTotals>,
-    /// What the opening of the device led to.
+    /// Consequences of opening the device.
     pub opening: OpeningTotals,
     /// Report intervals, if asked for.
     pub intervals: Vec<Interval>,
-    /// What every layer did.
     pub layers: Layers,
-    /// What the device counted, its own work (emptying its write cache) included.
+    /// The device's counters, its own work (emptying its write cache) included.
     pub device: DeviceStats,
     /// Hash of the event stream.
     pub event_hash: u64,
@@ -154,7 +152,7 @@ pub enum RunError {
     },
     /// The job cannot be run as described; the text says why.
     Job(String),
-    /// So many events happened that the run was given up, at this simulated time.
+    /// The run exceeded the limit of events, and was given up at this simulated time.
     Endless {
         /// Simulated time reached.
         at: Nanos,
@@ -200,8 +198,6 @@ impl std::error::Error for RunError {}
 /// A stack and a job: all that determines a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What it runs on.
     pub stack: Stack,
-    /// What runs.
     pub job: Job,
 }

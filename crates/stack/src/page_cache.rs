@@ -8,7 +8,7 @@
 //! reclaim    from the tail of the inactive list: clean pages go, referenced or not; dirty ones are reported for
 //!            writeback and go back to the head, locked ones go back to the head; those used through a mapping go back
 //!            to the head the first time and to the active list the second time
-//! hold       a page that somebody sleeps for is not reclaimed until he has run
+//! hold       a page with sleeping waiters is not reclaimed until they have run
 //! balance    while the active list is longer than the inactive one, its tail moves to the inactive list
 //! ```
 //! Source: 2.4.27 and 2.6.6-rc3 `mm/vmscan.c` (`shrink_cache`, `refill_inactive_zone`), `mm/swap.c`
@@ -94,7 +94,7 @@ pub const RECLAIM_BATCH: u64 = 32;
 /// Pages looked at for each page wanted.
 const SCAN_FACTOR: u64 = 8;
 
-/// What reclaim did.
+/// Results of reclaim.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reclaimed {
     /// Folios that went: file, first page, pages.
@@ -483,8 +483,8 @@ impl PageCache {
     }
 
     /// Frees at least `want` pages if they are found among a limited number at the tail. A cache full of dirty or busy
-    /// pages thus grows beyond its capacity for a while: whoever dirties pages is held back by the dirty limits, not
-    /// here.
+    /// pages thus grows beyond its capacity for a while: the dirty limits hold back tasks that dirty pages, not the
+    /// cache.
     ///
     /// `take_uses` says through how many mappings a folio has been used since it was asked the last time. Such a folio
     /// goes round once more, or to the active list if it was used before or through several of them. These do not count

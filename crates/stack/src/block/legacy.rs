@@ -11,7 +11,8 @@
 //! `__get_request_wait`. Congestion ends below 111 requests of 128 and begins above 112, as the kernel has it.
 //!
 //! Known deviation: a pool is full until nobody waits only in 2.6.6 (`__freed_request`). In 2.6.18, 2.6.38 and 4.4 it
-//! is full no more as soon as there is room, whoever waits. That came between the two: the file's revision 1.281 of
+//! stops being full as soon as there is room, regardless of waiters. That came between the two: the file's revision
+//! 1.281 of
 //! 1 December 2004, three weeks before 2.6.10, has it (the context of a patch on the kernel's list, January 2005).
 
 use super::QueueLimits;

@@ -13,7 +13,7 @@
 
 /// Weight of the average of refusals.
 const BUSY_WEIGHT: u32 = 8;
-/// What one refusal counts.
+/// Weight of one refusal.
 const BUSY_ONE: u32 = 16;
 
 /// Tags of a queue.

@@ -1,7 +1,7 @@
 //! Tests only: writers in a closed loop against the disks of the 2010 reports, without a kernel in between.
 //!
 //! Each writer has one record outstanding and thinks between two; the host takes time to wake it, to dispatch and to
-//! complete, varied by a tenth either way. Records are dispatched in order of arrival, so many at once, or in slices of
+//! complete, varied by a tenth either way. Records are dispatched in order of arrival, up to a depth, or in slices of
 //! one writer. Regions lie at a given distance, at an angle drawn from the seed. Source:
 //! docs/studies/incident-2010-2018.md, a study of the reports of 2010, whose tables the tests quote; the elevators of
 //! the reports are replaced by what they let through: everything (shared queue, before the update), one command at a
@@ -15,10 +15,10 @@ use crate::origin::Entry;
 use crate::rng::Rng;
 use crate::units::Nanos;
 
-/// What is let through to the drive.
+/// The filter in front of the drive.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Gate {
-    /// So many commands at once, in order of arrival.
+    /// Up to this number of commands at once, in order of arrival.
     Depth(usize),
     /// One writer for 100 ms, then the next.
     Slices,

@@ -1,4 +1,4 @@
-//! A drive's write cache with a budget in commands: so many slots, shared by all streams.
+//! A drive's write cache with a budget in commands: slots shared by all streams.
 //!
 //! Each command taken occupies a slot until the head has written its last sector; commands that continue one another
 //! share one only with `coalesce`. Newer data replaces older: entries never overlap, and one that is covered entirely

@@ -4,7 +4,7 @@
 //! For dm-zero, and for measuring what the layers above cost by themselves. It takes bios and so says `bio_based`:
 //! neither request queue nor elevator, no tags, and no statistics of requests; what a bio costs is processor time and
 //! belongs to the machine. Source: drivers/md/dm-zero.c, which ends a bio as it maps it. Known deviations: dm-zero has
-//! no depth; here it is merely large, for callers that bring requests all the same.
+//! no depth; here it is merely large, for callers that bring requests anyway.
 
 use std::collections::VecDeque;
 

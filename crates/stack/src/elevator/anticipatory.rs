@@ -3,7 +3,7 @@
 //! Requests are sorted by sector in two classes, sync (reads, and writes inside an fsync) and async; the classes take
 //! turns in batches limited by time (async ones also by number). Within a class the next request is the nearest to
 //! where the head stands, distances backwards counting double. When the device has completed a sync request, its
-//! submitter is likely to ask for the next one within a moment; dispatching somebody else's request would move the
+//! submitter is likely to ask for the next one within a moment; dispatching another task's request would move the
 //! head away. So nothing is dispatched for up to 6 ms from the completion, unless that is not worth it: the chosen
 //! request is the submitter's own or close to the head, the submitter has other requests or is gone, it usually thinks
 //! longer than the wait, or the chosen request is nearer than the submitter's mean seek. Think times and seeks are
@@ -71,7 +71,7 @@ enum Status {
     Finished,
 }
 
-/// What is known of one task.
+/// Statistics of one task.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 struct Task {
     exited: bool,
@@ -288,7 +288,7 @@ impl Anticipatory {
         Some(if first_wins { first } else { second })
     }
 
-    /// What to dispatch after `rq`, which is still in its tree.
+    /// The request to dispatch after `rq`, which is still in its tree.
     fn find_next(&self, requests: &Requests, rq: RqId) -> Option<RqId> {
         let tree = &self.trees[class(&requests[rq])];
         let key = self.data[rq.0 as usize].key;

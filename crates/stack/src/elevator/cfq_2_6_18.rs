@@ -76,7 +76,7 @@ pub(super) enum Writes {
     Flagged,
 }
 
-/// Who shares an async queue.
+/// Tasks that share an async queue.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Sharing {
     /// Everybody; the queue is found by a hash and goes when nobody uses it.
@@ -87,12 +87,12 @@ pub(super) enum Sharing {
     Priority,
 }
 
-/// What the flavours differ in.
+/// Differences between the flavours.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Rules {
     /// Which writes are sync.
     pub(super) writes: Writes,
-    /// Who shares an async queue.
+    /// Tasks that share an async queue.
     pub(super) sharing: Sharing,
     /// Close queues give way to each other and unite; seeks are known per queue, and the position is that of the last
     /// request started, not of the last one moved to the dispatch list.
@@ -110,7 +110,7 @@ const SEEKY_QUEUE: u64 = 8 << 10;
 const SEEKY_TASK: u64 = 128 << 10;
 /// Wait for a seeky task, ms.
 const SEEKY_IDLE_MS: u64 = 2;
-/// Requests at the device beyond which it is known to queue commands.
+/// Requests at the device beyond which it evidently queues commands.
 const QUEUEING_DEPTH: u32 = 4;
 
 /// A running mean: samples and their total decay by 7/8, in units of 1/256.
@@ -484,7 +484,7 @@ impl Cfq {
         Some(if first_wins { first } else { second })
     }
 
-    /// What to dispatch after `rq`, which is still in its tree.
+    /// The request to dispatch after `rq`, which is still in its tree.
     fn find_next(&self, requests: &Requests, rq: RqId) -> Option<RqId> {
         let Data { key, queue, .. } = self.data[rq.0 as usize];
         let tree = &self.queues[queue].tree;
@@ -601,7 +601,7 @@ impl Cfq {
         queue
     }
 
-    /// What is known of the seeks of the active queue's user.
+    /// Whether the active queue's user is known to seek.
     fn known_seeky(&self, queue: usize) -> bool {
         if self.rules.cooperate {
             return self.queues[queue].seeks.known_seeky(SEEKY_QUEUE);
@@ -744,7 +744,7 @@ impl Cfq {
         if let Some(active) = self.active {
             self.expire(ctx, active, IdleEnd::Broken);
         }
-        // Whoever drains the elevator runs the queue, too.
+        // The caller that drains the elevator runs the queue, too.
         ctx.run_now = true;
     }
 
@@ -785,7 +785,7 @@ impl Cfq {
         let Sector(sector) = request.sector;
         let (seeks, limit) =
             if self.rules.cooperate { (&mut known.seeks, SEEKY_QUEUE) } else { (&mut user.seeks, SEEKY_TASK) };
-        // Only the later kernels know that there is no seek to a first request.
+        // Only the later kernels know that a first request has no seek.
         let first = self.rules.cooperate && seeks.last == 0;
         seeks.mean.seek(if first { 0 } else { sector.abs_diff(seeks.last) });
         seeks.last = request.end().0;

@@ -70,7 +70,7 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
     OptionSpec::switch("cooperate", true, "give way to close queues and merge with them (not a kernel tunable)"),
 ];
 
-/// What differs between the kernels of the family.
+/// Differences between the kernels of the family.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rules {
     /// The last queue of a tree, and of all, is waited for only if the think time seen there is short; async requests

@@ -1,7 +1,7 @@
 //! The deadline elevator of Linux 2.6.0 .. 2.6.18, and the core that its successors share.
 //!
 //! Reads and writes wait in a tree by sector and a list by age each. A batch goes on with the next higher sector of the
-//! same direction. Here only contiguous requests count as one batch, so with random I/O the direction is chosen anew
+//! same direction. Here only contiguous requests count as one batch, so with random I/O the direction is chosen again
 //! for every request: reads, except that writes get their turn after being passed over `writes_starved` times. Within
 //! the chosen direction comes first the oldest request if it has expired, else the next higher sector if the direction
 //! did not change, else the lowest sector of all. A new request with the start sector of a waiting one sends the old
@@ -53,7 +53,7 @@ fn build(options: &Options, hz: Hz) -> Box<dyn Elevator> {
     Box::new(Deadline::new(options, hz, rules))
 }
 
-/// What distinguishes the deadline elevators of different kernels.
+/// Differences between the deadline elevators of kernels.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Rules {
     /// A request that does not continue the last one uses up the whole batch.

@@ -116,7 +116,7 @@ impl Elevator for Linus {
         }
         if let Some(hint) = hint {
             entries[hint + 1..].iter_mut().for_each(|passed| passed.own -= 1);
-            // Should the queue refuse a merge, the new request goes beside the one that would have been joined.
+            // Should the queue refuse a merge, the new request goes next to the one that would have been joined.
             self.place = match found {
                 Some((rq, MergeKind::Front)) => Place::Before(rq),
                 _ => Place::After(entries[hint].rq),

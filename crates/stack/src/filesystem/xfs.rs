@@ -8,8 +8,8 @@
 //! force    log buffers -> flush -> last buffer with FUA
 //! ```
 //! Source: 4.4 and 6.1, `fs/xfs/xfs_file.c`, `fs/xfs/xfs_log.c`, through the block-layer specification 4.3. Known
-//! deviations: the log force is carried out by the journal of this simulator (descriptor, metadata, commit block);
-//! there are no allocation groups: `start_mb` puts the file system where the group would be.
+//! deviations: the journal of this simulator (descriptor, metadata, commit block) forces the log; allocation groups are
+//! missing: `start_mb` puts the file system where the group would be.
 
 use super::{Atime, BlockMap, Build, FsyncRule, GroupCommit, Ordered, Rules};
 use crate::origin::{Entry, OptionSpec, Options, Origin};

@@ -3,7 +3,7 @@
 //! A call outside the window covered by the last two read-aheads resets the state. Before it looks at a page, each
 //! call raises the amount to read ahead to what it needs itself (and to `min_readahead` if it was inside). The absent
 //! page is read alone; while it is locked, the policy reads as many pages after it (synchronous case). A page found
-//! unlocked near the end of what was read ahead makes it read on from there (asynchronous case). Each read-ahead
+//! unlocked near the end of the read-ahead area makes it read on from there (asynchronous case). Each read-ahead
 //! doubles the amount, up to the limit. The state is shared, but since every call raises the amount to its own need,
 //! concurrent calls never make it fall back to page-by-page reading.
 //!

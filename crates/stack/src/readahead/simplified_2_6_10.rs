@@ -75,7 +75,7 @@ struct State {
     max: u64,
 }
 
-/// What a call keeps for itself.
+/// A call's own state.
 #[derive(Copy, Clone, Debug)]
 struct Call {
     state: State,
@@ -161,7 +161,7 @@ impl State {
         self.reset_ahead();
     }
 
-    /// Reads what is absent of a window; fails if the file seems to be cached.
+    /// Reads the absent pages of a window; fails if the file seems to be cached.
     fn read(&mut self, mapping: &mut dyn Mapping, kind: RaKind, start: u64, nr_pages: u64, max_cache_hit: u64) -> bool {
         if read_at_once(mapping, kind, PageIndex(start), nr_pages, None) > 0 {
             self.hits = 0;

@@ -24,7 +24,7 @@ struct InFlight {
     intended: Nanos,
 }
 
-/// What is in flight and what is done and not yet fetched.
+/// Calls in flight, and completed calls that are not yet fetched.
 #[derive(Debug, Default)]
 pub(super) struct Aio {
     calls: Vec<Option<InFlight>>,
@@ -161,7 +161,7 @@ impl World<'_, '_> {
         }
     }
 
-    /// Fetches what is done, waiting for `wanted` completions, or until `until`. Returns how many there were.
+    /// Fetches completed calls, waiting for `wanted` completions, or until `until`. Returns how many there were.
     async fn fetch(&self, thread: u32, wanted: u32, until: Option<Nanos>) -> u32 {
         let slot = thread as usize;
         if wanted > 0 {

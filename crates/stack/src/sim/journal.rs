@@ -19,7 +19,7 @@ struct Transaction {
     started: Nanos,
     /// Open handles.
     updates: u32,
-    /// Handles ever started: tells a joint commit whether somebody joined.
+    /// Handles ever started: shows a joint commit whether another task joined.
     handle_count: u32,
     /// No new handles: a commit has begun.
     locked: bool,
@@ -347,8 +347,8 @@ impl World<'_, '_> {
         self.wake_all(|journal| &mut journal.commit_waiters);
     }
 
-    /// Writes the data of a transaction and waits for it: what is dirty is submitted, what is being written is waited
-    /// for and written again if it was changed meanwhile.
+    /// Writes the data of a transaction and waits for it: dirty pages are submitted, pages in writeback are waited for
+    /// and written again if they changed meanwhile.
     async fn write_ordered(&self, tid: u32, data: &[(FileId, PageIndex)]) {
         let mine = |key: &(FileId, PageIndex)| self.journal.borrow().attached.get(key) == Some(&tid);
         for group in data.chunks(BUFFERS_AT_ONCE) {

@@ -76,7 +76,7 @@ impl World<'_, '_> {
             }
         }
         if whole_call {
-            // What is left of the call is done before its plug is flushed.
+            // The rest of the call is done before its plug is flushed.
             self.settle().await;
             self.finish_plug();
         }

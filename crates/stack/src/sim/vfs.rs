@@ -27,7 +27,7 @@ pub(super) enum MapState {
     Cached,
 }
 
-/// What is known of an inode.
+/// State of an inode.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inode {
     /// Access time, in the file system's granularity.
@@ -36,9 +36,9 @@ pub(super) struct Inode {
     pub(super) mtime: u64,
     /// Changed since it was last written or committed.
     pub(super) dirty: bool,
-    /// Whoever holds its mutex (`i_sem`).
+    /// Holder of its mutex (`i_sem`).
     pub(super) holder: Option<TaskId>,
-    /// Whoever waits for it, in order.
+    /// Tasks waiting for it, in order.
     pub(super) waiters: Vec<TaskId>,
 }
 
@@ -69,7 +69,7 @@ pub(super) struct Submission {
     pub(super) runs: Vec<(PageIndex, u64)>,
     /// They lie ahead of the reader.
     pub(super) ahead: bool,
-    /// Its pages have not been added yet: that is up to whoever looks up their blocks.
+    /// Its pages have not been added yet: the look-up of their blocks adds them.
     pub(super) planned: bool,
     /// The page that gets the marker of a planned submission.
     pub(super) marker: Option<PageIndex>,
@@ -89,7 +89,7 @@ pub(super) struct Vfs {
     pub(super) reclaim_met_dirty: bool,
     /// Pages dirtied since a writer last looked at the limits.
     pub(super) dirtied_pages: u64,
-    /// Somebody asked the writeback daemon to work.
+    /// The writeback daemon was asked to work.
     pub(super) background_wanted: bool,
     /// Mappings of open files.
     pub(super) mappings: Mappings,
@@ -100,7 +100,7 @@ pub(super) struct Vfs {
     pub(super) kicks_queue: bool,
     limits: Limits,
     add_as_mapped: bool,
-    /// Who waits for a page is woken when the one before it has had the page's lock.
+    /// The waiter for a page is woken when the one before it has had the page's lock.
     pub(super) wakes_one: bool,
     read_waiters: PageWaiters,
     write_waiters: PageWaiters,
@@ -509,7 +509,7 @@ impl Vfs {
         take_waiters(&mut self.write_waiters, file, page, nr_pages)
     }
 
-    /// The state of a mapping block; an absent one is being read from now on, by whoever asked.
+    /// The state of a mapping block; an absent one is being read from now on.
     pub(super) fn want_mapping(&mut self, file: FileId, block: u32) -> MapState {
         let state = &mut self.files[file.0 as usize].mapping[block as usize];
         let was = *state;

@@ -32,7 +32,7 @@ fn bio(dir: Dir, sync: bool, sector: u64, task: u32) -> Bio {
     }
 }
 
-/// What a closed loop of tasks, each with one request at a time, has seen.
+/// Results of a closed loop of tasks, each with one request at a time.
 struct Seen {
     /// Requests completed, by task.
     served: Vec<u64>,

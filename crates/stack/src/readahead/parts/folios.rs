@@ -1,4 +1,5 @@
-//! What the folio-based kernels (5.16 to 6.18) share: the state of an open file, and how a window becomes folios.
+//! Shared parts of the folio-based kernels (5.16 to 6.18): the state of an open file, and the division of a window into
+//! folios.
 
 use super::{clipped, force_chunks, init_size, last_page, marker, pages_touched, read_runs, word};
 use crate::event::RaKind;
