@@ -56,7 +56,7 @@ pub const DEPTHS: RangeInclusive<u32> = 4..=128;
 /// Sizes of disks.
 pub const SIZES: RangeInclusive<u64> = 1 << 20..=1 << 44;
 
-/// What a drive holds in a volatile cache if its model does not say.
+/// Volatile cache of a drive whose model does not state it.
 const USUAL_CACHE: u64 = 64 << 20;
 
 /// File systems that can be made.
@@ -75,11 +75,11 @@ pub struct Spec {
     pub front: Option<Front>,
     /// Its size; the model may be larger, and then this is its beginning.
     pub bytes: u64,
-    /// Requests that the kernel has under way at most.
+    /// Most requests that the kernel has in flight.
     pub depth: u32,
     /// Settings of the queue.
     pub queue: Vec<(String, String)>,
-    /// So many equal partitions.
+    /// Number of equal partitions.
     pub partitions: u32,
     /// A file that holds the data; otherwise they are in memory.
     pub backing: Option<PathBuf>,
@@ -87,7 +87,7 @@ pub struct Spec {
     pub filesystem: Option<String>,
     /// Seed of the model.
     pub seed: u64,
-    /// What the layers above take by themselves, ns; measured if not given.
+    /// Time in the layers above, ns; measured if not given.
     pub lead_ns: Option<u64>,
     /// Processors are kept from sleeping while it is in use.
     pub awake: bool,
@@ -108,9 +108,9 @@ pub struct State {
     pub partitions: Vec<PathBuf>,
     /// Where its file system is mounted.
     pub mount: Option<PathBuf>,
-    /// Requests that the kernel was found to have under way at most.
+    /// Most requests that the kernel had in flight in an experiment.
     pub depth_found: u32,
-    /// What the layers above take by themselves, ns.
+    /// Time in the layers above, ns.
     pub lead_ns: u64,
     /// Settings of the queue, as the kernel says them.
     pub queue: Vec<(String, String)>,
@@ -118,11 +118,11 @@ pub struct State {
     pub server: u32,
     /// The process that keeps it.
     pub keeper: u32,
-    /// What was served.
+    /// Counters of the server.
     pub counters: Counters,
 }
 
-/// What went wrong with a disk.
+/// An error of a disk.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
     /// There is none of this name.
@@ -151,9 +151,9 @@ pub enum DiskError {
     Front {
         /// Its name.
         name: &'static str,
-        /// What is missing.
+        /// The lack.
         reason: String,
-        /// What to try.
+        /// Advice.
         advice: &'static str,
     },
     /// A setting of the queue was not taken.
@@ -163,7 +163,7 @@ pub enum DiskError {
         path: PathBuf,
         /// The value.
         value: String,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
     /// The device does not do what it should.
@@ -171,7 +171,7 @@ pub enum DiskError {
     Device {
         /// Its node.
         node: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
     /// The server does not answer.
@@ -180,18 +180,18 @@ pub enum DiskError {
     /// Another process does not do what it should.
     #[error("cannot {attempt}: {error}")]
     Process {
-        /// What was attempted.
+        /// The attempt.
         attempt: String,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
-    /// What is made could not be written down, or not be undone.
+    /// A change could not be written down, or not be undone.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
 }
 
 impl Spec {
-    /// A disk of a model with everything as it usually is; `None` if there is no such model.
+    /// A disk of a model with its defaults; `None` for an unknown model.
     pub fn new(name: &str, model: &str) -> Option<Spec> {
         let entry = find(DEVICES, model)?;
         let mut spec = Spec {
@@ -223,7 +223,7 @@ impl Spec {
         self.bytes = (device.nr_sectors() * SECTOR_BYTES).min(4 << 30) / 4096 * 4096;
     }
 
-    /// Sets a setting of the queue in the place of any that it had. What the old scheduler was told goes with it.
+    /// Sets a setting of the queue in the place of any that it had. Settings of the old scheduler go with it.
     pub fn set_queue(&mut self, key: &str, value: &str) {
         let changed = key == "scheduler" && self.scheduler() != Some(value);
         self.queue.retain(|(known, _)| known != key && !(changed && queue::of_scheduler(known)));
@@ -253,7 +253,7 @@ impl Spec {
         Ok(values)
     }
 
-    /// The model; each time the power comes back it draws anew.
+    /// The model; each time the power comes back it draws again.
     fn device(&self, starts: u64) -> Result<Box<dyn Device>, String> {
         let entry = self.entry()?;
         Ok((entry.build)(&self.values()?, Rng::stream(self.seed.wrapping_add(starts), "device")))
@@ -262,7 +262,7 @@ impl Spec {
     /// Bytes of the whole model.
     ///
     /// # Errors
-    /// If there is no such model, or it has no such tunables.
+    /// If the model is unknown, or does not have these tunables.
     pub fn model_bytes(&self) -> Result<u64, DiskError> {
         Ok(self.device(0).map_err(DiskError::Spec)?.nr_sectors().saturating_mul(SECTOR_BYTES))
     }
@@ -285,7 +285,7 @@ impl Spec {
     /// The scheduler that the kernel would choose: one that sorts for a device with one queue, none for several.
     ///
     /// # Errors
-    /// If there is no such model, or it has no such tunables.
+    /// If the model is unknown, or does not have these tunables.
     pub fn usual_scheduler(&self) -> Result<&'static str, DiskError> {
         let device = self.device(0).map_err(DiskError::Spec)?;
         Ok(if device.nr_hw_queues() == 1 && !device.bio_based() { "mq-deadline" } else { "none" })
@@ -295,7 +295,7 @@ impl Spec {
     /// largest request is the driver's business.
     ///
     /// # Errors
-    /// If there is no such model, or it has no such tunables.
+    /// If the model is unknown, or does not have these tunables.
     pub fn guest_queue(&self) -> Result<Vec<(String, String)>, DiskError> {
         let rotational = u8::from(self.rotational()?).to_string();
         let usual = [("scheduler", self.usual_scheduler()?), ("rotational", &rotational), ("read_ahead_kb", "128")];
@@ -449,7 +449,7 @@ impl Drop for Held {
 /// Makes a disk that stays until it is removed.
 ///
 /// # Errors
-/// What is wrong with it, or why it could not be made.
+/// Mistakes in it, or the reason why it could not be created.
 pub fn create(mut spec: Spec) -> Result<State, DiskError> {
     spec.tied = false;
     let mut held = start(spec)?;
@@ -464,7 +464,7 @@ pub fn create(mut spec: Spec) -> Result<State, DiskError> {
 /// Makes a disk that goes when the value or this process does.
 ///
 /// # Errors
-/// What is wrong with it, or why it could not be made.
+/// Mistakes in it, or the reason why it could not be created.
 pub fn hold(mut spec: Spec) -> Result<Held, DiskError> {
     spec.tied = true;
     start(spec)
@@ -483,7 +483,7 @@ fn start(spec: Spec) -> Result<Held, DiskError> {
     if let Some(mistake) = spec.mistakes().into_iter().next() {
         return Err(DiskError::Spec(mistake));
     }
-    // Before anything is made: what is missing is told as it is.
+    // Before anything is created: a lack is reported as it is.
     Front::choose(spec.front)?;
     if folder(&spec.name).exists() {
         return Err(if ask(&spec.name, &Ask::Stat).is_ok() {
@@ -544,7 +544,7 @@ pub(crate) fn end_silent() {
             && socket(&name).exists()
             && let Some((pid, start)) = keeper(&name)
         {
-            // Whoever does not die is still there for the next look.
+            // A process that does not die is still there for the next look.
             let _ = ledger::end_process(pid, start);
         }
     }
@@ -593,8 +593,8 @@ pub fn set(name: &str, changes: Vec<Change>) -> Result<State, DiskError> {
     ask(name, &Ask::Set(changes)).and_then(|answer| expect_state(name, answer))
 }
 
-/// Cuts the power of a disk: what was not flushed is lost, torn or kept, as the seed says. A file system of ours is
-/// mounted again; while one of others is mounted, the power stays off.
+/// Cuts the power of a disk: unflushed data is lost, torn or kept, by the seed. A file system of ours is mounted again;
+/// while one of others is mounted, the power stays off.
 ///
 /// # Errors
 /// If there is none, or it does not come up again.
@@ -605,7 +605,7 @@ pub fn crash(name: &str, seed: u64) -> Result<State, DiskError> {
 /// Removes a disk.
 ///
 /// # Errors
-/// If there is none, somebody uses it, or something could not be undone.
+/// If the disk is unknown or in use, or something could not be undone.
 pub fn remove(name: &str) -> Result<(), DiskError> {
     ask(name, &Ask::Remove).map(drop)
 }
@@ -613,7 +613,7 @@ pub fn remove(name: &str) -> Result<(), DiskError> {
 /// A disk's name, and how it is.
 pub type Named = (String, Result<State, DiskError>);
 
-/// Every disk by name; what is left of dead ones yields an error.
+/// Every disk by name; the remains of dead ones yield an error.
 ///
 /// # Errors
 /// If the folder of the disks cannot be read.

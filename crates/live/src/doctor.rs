@@ -1,7 +1,7 @@
-//! What this machine allows, what would disturb a measurement, and what an earlier run left behind.
+//! Capabilities of this machine, disturbances of measurements, and leftovers of earlier runs.
 //!
 //! Abilities are tried out, not guessed from versions: a container may forbid what its kernel can do. Trying leaves
-//! nothing behind. What disturbs is judged ([`disturbances`]) from [`Signs`] taken over a quarter of a second.
+//! nothing behind. Disturbances are judged ([`disturbances`]) from [`Signs`] taken over a quarter of a second.
 
 mod probe;
 
@@ -22,15 +22,14 @@ pub struct Report {
     pub disk: Disk,
     /// All disks.
     pub disks: Vec<Disk>,
-    /// What the machine allows.
     pub abilities: Vec<Ability>,
-    /// What would disturb a measurement, and what would not.
+    /// Checked disturbances, found or not.
     pub disturbances: Vec<Disturbance>,
     /// Where ledgers are kept.
     pub state_directory: PathBuf,
     /// Living processes that have made something.
     pub running: Vec<u32>,
-    /// What dead ones left behind; after a repair: what was done about it.
+    /// Leftovers of dead processes; after a repair: its result.
     pub left: Vec<Left>,
 }
 
@@ -71,13 +70,13 @@ impl Has {
 pub struct Ability {
     /// Its stable name.
     pub name: &'static str,
-    /// What it is good for here.
+    /// Its purpose here.
     pub purpose: &'static str,
     /// Whether it can be done.
     pub has: Has,
-    /// What was seen.
+    /// Evidence.
     pub detail: String,
-    /// What to try if it is missing; empty if it is not, or if nothing helps.
+    /// Advice if it is missing; empty if it is not, or if nothing helps.
     pub advice: String,
 }
 
@@ -88,13 +87,13 @@ pub struct Disturbance {
     pub name: &'static str,
     /// Whether it does; `None` if that cannot be seen.
     pub disturbs: Option<bool>,
-    /// What was seen.
+    /// Evidence.
     pub detail: String,
-    /// What to try if it does.
+    /// Advice if it does.
     pub advice: &'static str,
 }
 
-/// What disturbances are judged by.
+/// Evidence for the judgement of disturbances.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Signs {
     /// The machine.
@@ -109,7 +108,7 @@ pub struct Signs {
     pub unwritten_bytes: Option<u64>,
     /// CPU time in the meantime.
     pub cpu: Option<CpuTime>,
-    /// What the disks did in the meantime.
+    /// Activity of the disks in the meantime.
     pub disks: Vec<DiskDelta>,
     /// How long that was.
     pub elapsed: Duration,
@@ -214,7 +213,7 @@ fn turbo(no_turbo: Option<&str>, boost: Option<&str>) -> Option<bool> {
 
 /// Tasks that want to run, for each CPU, from which on the load disturbs.
 const LOAD_PER_CPU: f64 = 0.5;
-/// Share of the time that somebody waits for something, per cent.
+/// Share of the time in which tasks wait, per cent.
 const PRESSURE_PCT: f64 = 1.0;
 /// Share of CPU time stolen by the hypervisor, per cent. A quarter of a second has some fifty ticks.
 const STEAL_PCT: f64 = 1.0;

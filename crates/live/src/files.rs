@@ -24,7 +24,7 @@ use crate::{plan, verify};
 /// Bytes written at once.
 const CHUNK: usize = 1 << 20;
 
-/// What the files are needed for.
+/// A run's uses of a file.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct Need {
     /// Bytes that must be there.
@@ -67,7 +67,7 @@ pub(crate) fn lay_out(
         return if bytes < need.bytes { Err(LayOutError::Small(bytes)) } else { Ok(()) };
     }
     if !file.may_create {
-        // What is missing is reported by the threads that work on it.
+        // Threads report missing files that they work on.
         return Ok(());
     }
     let from = match existing {
@@ -79,7 +79,7 @@ pub(crate) fn lay_out(
         return Ok(());
     }
     let open = seen.open(true, 0)?;
-    // Whoever serves the disk hears of it before the first byte.
+    // The server of the disk hears of it before the first byte.
     progress(0);
     if need.data {
         if file.reserve {
@@ -196,7 +196,7 @@ pub(crate) fn open(seen: &Seen, flags: Flags) -> io::Result<File> {
     seen.open(flags.write, direct | flags.sync)
 }
 
-/// What a file system keeps free at least: a twentieth of it, or this.
+/// Least space that stays free in a file system: a twentieth of it, or this.
 const KEPT_FREE: u64 = 1 << 30;
 
 /// Looks whether the files that are to be made or made longer fit where they are to be, with some room left. Yields

@@ -1,5 +1,5 @@
-//! What may be written: what is empty, what iowhy made, and what the user names. Every place that opens a file of
-//! somebody else for writing, replaces one or formats a device asks here.
+//! Permission to write: empty files, files that iowhy created, and paths that the user names. Every place that opens a
+//! foreign file for writing, replaces one or formats a device asks here.
 //!
 //! ```text
 //! refused                                                     allowed by
@@ -14,9 +14,9 @@
 //! ```
 //!
 //! `IOWHY_ALLOW_WRITE` allows the same, names with colons between them. The rules ([`decide`]) are a function of
-//! [`Facts`], which are found out about an open descriptor; what is written later is opened through [`Seen`], which
-//! refuses another inode. Reading is always allowed; a file that the run would have to make longer first counts as
-//! written. Files that a verb writes (`--output`) go through [`Output`].
+//! [`Facts`] about an open descriptor; later writes open it through [`Seen`], which refuses another inode. Reading is
+//! always allowed; a file that the run would have to make longer first counts as written. Files that a verb writes
+//! (`--output`) go through [`Output`].
 
 mod device;
 mod output;
@@ -59,10 +59,10 @@ pub enum Kind {
     Other,
 }
 
-/// What is known about a file or device.
+/// Known facts about a file or device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// What it is, behind all symlinks.
+    /// Its kind, behind all symlinks.
     pub kind: Kind,
     /// Its name without symlinks.
     pub real: PathBuf,
@@ -82,18 +82,18 @@ pub struct Facts {
     pub partitions: Vec<String>,
     /// Devices that are made of it; for a file: the loop devices.
     pub holders: Vec<String>,
-    /// Who has it open exclusively, or for writing.
+    /// The process that has it open exclusively, or for writing.
     pub busy: Option<String>,
-    /// What is on it that may be missed.
+    /// Its contents, if they may be missed.
     pub holds: Option<String>,
 }
 
-/// What a run wants to do with a file.
+/// A run's use of a file.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Intent {
     /// It writes to it.
     pub writes: bool,
-    /// Whatever data it has may go, as sysbench has it with its own names.
+    /// Its data may go, whatever it is, as sysbench has it with its own names.
     pub as_found: bool,
     /// The user allowed it to be written.
     pub allowed: bool,
@@ -114,13 +114,13 @@ pub enum Reason {
     /// The kernel swaps to it.
     #[error("it is used as swap")]
     Swap,
-    /// Somebody has opened it.
+    /// It is in use.
     #[error("{0}")]
     Busy(String),
     /// It is not empty.
     #[error("it holds {0}")]
     Holds(String),
-    /// It holds somebody's data.
+    /// It holds foreign data.
     #[error("it exists already, holds {0} bytes, and no run of iowhy made it")]
     Foreign(u64),
     /// It is the kernel's.
@@ -215,10 +215,10 @@ pub fn decide(intent: Intent, facts: &Facts) -> Option<Reason> {
     foreign.then_some(Reason::Foreign(facts.bytes))
 }
 
-/// Looks at every file of a plan; yields what was seen of each, in the order of the plan.
+/// Looks at every file of a plan; yields the result for each, in the order of the plan.
 ///
 /// # Errors
-/// What is refused, all of it.
+/// All refusals.
 pub fn check(plan: &Plan) -> Result<Vec<Seen>, Refused> {
     note_devices();
     let around = Surroundings::read();
@@ -256,11 +256,11 @@ pub struct Wanted<'a> {
     pub path: &'a Path,
     /// It is written.
     pub writes: bool,
-    /// Whatever data it has may go.
+    /// Its data may go, whatever it is.
     pub as_found: bool,
 }
 
-/// What a name led to when it was looked at. Everything is opened through this, so that nothing else is written.
+/// The file of a name when it was looked at. Everything is opened through this, so that nothing else is written.
 #[derive(Clone, Debug)]
 pub struct Seen {
     path: PathBuf,
@@ -278,7 +278,7 @@ impl Seen {
         self.identity.is_some()
     }
 
-    /// What has been made where there was nothing.
+    /// A file created in an empty place.
     ///
     /// # Errors
     /// If it cannot be looked at.
@@ -287,7 +287,7 @@ impl Seen {
         Ok(())
     }
 
-    /// Opens what was seen.
+    /// Opens the file that was looked at.
     ///
     /// # Errors
     /// If that fails, or there is something else now.
@@ -301,7 +301,8 @@ impl Seen {
         }
     }
 
-    /// What a device holds now is ours. It is looked at later, see [`note_devices`]: a capture may still be going on.
+    /// The device's contents are now ours. It is looked at later, see [`note_devices`]: a capture may still be going
+    /// on.
     pub fn note(&self) {
         let number = self.held.as_ref().and_then(|device| device.metadata().ok());
         if let Some(number) = number.map(|metadata| machine::split_device(metadata.rdev())) {
@@ -408,12 +409,13 @@ pub(crate) fn open_named(path: &Path) -> Result<File, OutputError> {
     Ok(file)
 }
 
-/// What every verb of this process allows besides: of its command line (set once) and of `IOWHY_ALLOW_WRITE`.
+/// Paths that every verb of this process allows besides: those of its command line (set once) and of
+/// `IOWHY_ALLOW_WRITE`.
 pub fn allow_everywhere(paths: Vec<PathBuf>) {
     let _ = EVERYWHERE.set(paths);
 }
 
-/// What is allowed everywhere, as a process that this one starts is to have it in `IOWHY_ALLOW_WRITE`.
+/// The paths allowed everywhere, in the form of `IOWHY_ALLOW_WRITE` for a child process.
 pub fn for_children() -> std::ffi::OsString {
     let variable = std::env::var_os(VARIABLE).unwrap_or_default();
     let paths = std::env::split_paths(&variable).chain(EVERYWHERE.get().into_iter().flatten().cloned());
@@ -510,7 +512,7 @@ fn is_pseudo(file: &File) -> bool {
     PSEUDO.contains(&kind)
 }
 
-/// Whether a file is nothing but a hole: whoever reads it finds zeroes that nobody wrote.
+/// Whether a file is nothing but a hole: its readers find zeroes that nobody wrote.
 fn is_hole(file: &File) -> bool {
     use std::os::fd::AsRawFd;
     let Ok(open) = File::open(mark::through(file)) else { return false };
@@ -559,7 +561,7 @@ impl Facts {
         }
     }
 
-    /// With what is found out about a device that is to be written; it is held from now on.
+    /// With the facts about a device that is to be written; it is held from now on.
     fn of_device(self, handle: &File, allowed: bool, around: &Surroundings, held: &mut Option<File>) -> Facts {
         let Ok(number) = handle.metadata().map(|metadata| machine::split_device(metadata.rdev())) else { return self };
         let Use { mounted, swap, partitions, holders } = Use::of(number, around);

@@ -88,7 +88,7 @@ pub fn filesystems() -> impl Iterator<Item = &'static str> {
 const MODULES: &[(&str, &str)] =
     &[("xfs", "xfs"), ("mq-deadline", "mq-deadline"), ("bfq", "bfq"), ("kyber", "kyber-iosched"), ("ublk", "ublk_drv")];
 
-/// What executes the guest's code.
+/// The executor of the guest's code.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Accelerator {
     /// The processor.
@@ -114,7 +114,7 @@ pub struct Backing {
     pub path: PathBuf,
     /// Its requests take the time of a model: each one must reach it, so none is kept in the host's page cache.
     pub timed: bool,
-    /// Requests that the guest's kernel has under way at most; none for the driver's own choice.
+    /// Most requests that the guest's kernel has in flight; none for the driver's own choice.
     pub depth: Option<u32>,
 }
 
@@ -127,9 +127,9 @@ pub struct Spec {
     pub backing: Backing,
     /// The file system that is mounted on [`DATA`]; none for none.
     pub filesystem: Option<String>,
-    /// Files of the queue of the data disk, and what is written to them, in this order.
+    /// Files of the queue of the data disk, and their new values, in this order.
     pub settings: Vec<(String, String)>,
-    /// Drivers that it needs besides, such as `ublk`.
+    /// Drivers that it needs besides, for example `ublk`.
     pub modules: Vec<String>,
     /// Memory.
     pub memory_mib: u64,
@@ -151,14 +151,13 @@ pub struct Spec {
     pub limit: Duration,
 }
 
-/// What a guest brought back.
+/// Results of a guest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Brought {
     /// How the command ended.
     pub status: i32,
-    /// What it said.
+    /// Its messages.
     pub messages: Vec<String>,
-    /// What executed the guest.
     pub accelerator: Accelerator,
     /// The version of QEMU.
     pub qemu: String,
@@ -173,10 +172,10 @@ pub struct Brought {
 /// Why a guest brought nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum GuestError {
-    /// There is no QEMU.
+    /// QEMU is missing.
     #[error("there is no qemu-system-x86_64 here: `apt-get install qemu-system-x86`")]
     NoQemu,
-    /// There is no such kernel.
+    /// The kernel is unknown.
     #[error("{0}")]
     Kernel(String),
     /// A program is missing, or failed.
@@ -190,12 +189,12 @@ pub enum GuestError {
     /// A file could not be made or read.
     #[error("cannot {what}: {error}")]
     Io {
-        /// What was attempted.
+        /// The attempt.
         what: String,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
-    /// What is made cannot be written down.
+    /// A change cannot be written down.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
     /// A signal asked for the end.
@@ -207,7 +206,7 @@ pub enum GuestError {
     /// The guest failed: its kernel hung, gave up or lacks something, or the command could not be run.
     #[error("{what}{}", report(console))]
     Guest {
-        /// What happened.
+        /// The failure.
         what: String,
         /// The end of its console.
         console: Vec<String>,
@@ -215,7 +214,7 @@ pub enum GuestError {
 }
 
 impl GuestError {
-    /// Whether it is the guest that failed, and not what was asked for: another kernel might do.
+    /// Whether the guest failed, and not the request: another kernel might do.
     pub fn is_of_the_guest(&self) -> bool {
         matches!(self, GuestError::Guest { .. } | GuestError::Job(_))
     }
@@ -309,8 +308,8 @@ pub fn tell_laying_out(begins: bool) {
     }
 }
 
-/// Runs a command of this program in a guest. What it leaves in [`OUT`] is put below `results`; other files are made in
-/// `scratch`. `laying_out` is told when a job begins to lay out its files, and when they are there.
+/// Runs a command of this program in a guest. Its files in [`OUT`] are put below `results`; other files are made in
+/// `scratch`. `laying_out` is called when a job begins to lay out its files, and when they are there.
 ///
 /// # Errors
 /// If the guest cannot be made, does not boot, does not come to its end, or sends nothing.
@@ -383,7 +382,7 @@ fn named(kernel: &Kernel, accelerator: Accelerator) -> String {
     format!("{name} under QEMU ({})", accelerator.name())
 }
 
-/// What happened to a guest that brought nothing.
+/// The failure of a guest without results.
 fn verdict(ended: &qemu::Ended, received: &Received) -> String {
     let console = &ended.console;
     if let Some(panic) = &console.panic {
@@ -455,7 +454,7 @@ fn module_path(name: &str) -> PathBuf {
     Path::new("/modules").join(format!("{name}.ko"))
 }
 
-/// What the guest is to do.
+/// The guest's work.
 fn plan<'a>(spec: &Spec, modules: impl Iterator<Item = &'a str>) -> Vec<u8> {
     let mut out = Vec::new();
     let mut put = |key: &str, value: &str| {
@@ -481,7 +480,7 @@ fn note() -> PathBuf {
     ledger::state_directory().join("kvm-does-not-boot")
 }
 
-/// What is known to work: TCG if KVM is not to be had, or was seen not to boot.
+/// The accelerator that works here: TCG without KVM, or if KVM did not boot.
 fn remembered() -> Option<Accelerator> {
     let can_open = File::options().read(true).write(true).open("/dev/kvm").is_ok();
     let failed = fs::read_to_string(note()).is_ok_and(|text| text.trim() == ledger::boot());
@@ -489,6 +488,6 @@ fn remembered() -> Option<Accelerator> {
 }
 
 fn remember() {
-    // Whoever cannot write it down tries again the next time.
+    // If it cannot be written down, the next run tries again.
     let _ = fs::write(note(), ledger::boot());
 }

@@ -7,22 +7,22 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// What went wrong with a ledger, or with something that is written down in one.
+/// An error of a ledger, or of an entry in one.
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
     /// A system call failed.
     #[error("cannot {attempt} {}: {error}{advice}", path.display())]
     Io {
-        /// What was attempted.
+        /// The attempt.
         attempt: &'static str,
         /// On what.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
-        /// What to try.
+        /// Advice.
         advice: &'static str,
     },
-    /// Somebody else could write there, and so make us remove what they like.
+    /// Other users could write there, and so make us remove anything.
     #[error(
         "{} is not a folder of this user alone; remove it, or set XDG_STATE_HOME to a folder of your own", .0.display()
     )]
@@ -33,14 +33,13 @@ pub enum LedgerError {
     /// It could not be undone; the entry stays for the next start.
     #[error("cannot undo: {item}: {reason}; `iowhy doctor --fix` tries again")]
     Undo {
-        /// What.
         item: String,
         /// Why.
         reason: String,
     },
 }
 
-/// For `map_err`: what was attempted, on what, what to try.
+/// For `map_err`: the attempt, its subject, advice.
 pub(crate) fn io(attempt: &'static str, path: &Path, advice: &'static str) -> impl FnOnce(io::Error) -> LedgerError {
     let path = path.to_owned();
     move |error| LedgerError::Io { attempt, path, error, advice }

@@ -34,7 +34,7 @@ fn value<'a>(part: &'a str, key: &str) -> Option<&'a str> {
     part.trim().strip_prefix(key)?.strip_prefix(':').map(str::trim)
 }
 
-/// Reads a line such as `field:char rwbs[10];  offset:34;  size:10;  signed:0;`.
+/// Reads a line like `field:char rwbs[10]; offset:34; size:10; signed:0;`.
 fn field(line: &str) -> Option<Field> {
     let mut parts = line.split(';');
     let declared = value(parts.next()?, "field")?;

@@ -147,7 +147,7 @@ impl Instance {
         kib.and_then(|kib| kib.trim().parse::<usize>().ok()).filter(|kib| *kib > 0).map_or(4096, |kib| kib << 10)
     }
 
-    /// What was lost on all CPUs.
+    /// Events lost on all CPUs.
     pub(super) fn lost(&self) -> Lost {
         let mut events = 0;
         for entry in fs::read_dir(self.path.join("per_cpu")).into_iter().flatten().flatten() {
@@ -156,8 +156,8 @@ impl Instance {
         Lost { events }
     }
 
-    /// What an event costs the task that causes it, picoseconds: half of what a short call takes longer when its begin
-    /// and end are traced. 0 if the kernel does not trace calls.
+    /// Cost of an event for the task that causes it, picoseconds: half of the growth of a short call when its begin and
+    /// end are traced. 0 if the kernel does not trace calls.
     pub(super) fn cost_of_an_event(&self) -> Result<u64, CaptureError> {
         let Ok(file) = File::open("/dev/null") else { return Ok(0) };
         if !CALL.iter().all(|event| self.offers(event)) {
@@ -183,7 +183,7 @@ fn shortest(file: &File) -> Duration {
     let once = || {
         let begun = Instant::now();
         for _ in 0..CALLS {
-            // There is nothing in it, and that is no error.
+            // It is empty, which is not an error.
             let _ = file.read_at(&mut [0], 0);
         }
         begun.elapsed()

@@ -7,12 +7,12 @@
 //! 1..=28      type * 4 bytes
 //! 0           u32 length (with itself), then the bytes, filled up to four
 //! 29          padding: up to the end if no time has passed, else u32 length of something discarded
-//! 30          time: u32 with 2^27 times what is to be added
+//! 30          time: u32 with 2^27 times the addend
 //! 31          the same, but the time itself, of which the highest five bits are those of the time before
 //! ```
 //! Source: `include/linux/ring_buffer.h`, `kernel/trace/ring_buffer.c`. Numbers have the byte order of the machine.
 
-/// What stands at the beginning of a sub-buffer.
+/// The head of a sub-buffer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     /// Time that the first event's counts from.

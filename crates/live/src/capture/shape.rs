@@ -21,7 +21,7 @@ pub(super) struct Shape {
     pub(super) all: Vec<Field>,
     /// The fields that the table of events names, in its order.
     pub(super) used: Vec<Option<Field>>,
-    /// What the table makes of them.
+    /// The table's conversion of them.
     pub(super) show: Option<fn(&Values<'_>) -> Option<Seen>>,
 }
 

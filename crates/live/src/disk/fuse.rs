@@ -4,8 +4,7 @@
 //! and names for good, so it hardly asks. Asynchronous direct I/O is what lets more than one request through at a time;
 //! requests of up to 1 MiB need `max_pages`. Data of a read are handed to the kernel from where they lie. Reference:
 //! `include/uapi/linux/fuse.h`, protocol 7.36; older kernels (from 7.23) are answered in their own terms. Known limits:
-//! the file cannot be renamed, made longer or punched; programs that are interrupted wait for their request all the
-//! same.
+//! the file cannot be renamed, made longer or punched; interrupted programs wait for their request nonetheless.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -50,26 +49,25 @@ const HEADER_IN: usize = 40;
 const HEADER_OUT: usize = 16;
 const WRITE_IN: usize = 40;
 
-/// So long names and sizes hold: for good.
+/// Validity of names and sizes: for good.
 const FOR_GOOD: u64 = 1 << 31;
 
-/// What fits into the buffer for requests: a write of the largest size with all that goes before it.
+/// Size of the buffer for requests: a write of the largest size with all that goes before it.
 pub(super) const BUFFER_BYTES: usize = MAX_BYTES as usize + 4096 + HEADER_IN + WRITE_IN;
 
-/// What has come from the kernel.
+/// A message of the kernel.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Incoming<'a> {
     /// A request for the disk, and the data of a write.
     Disk {
         /// By which the answer is known.
         ticket: u64,
-        /// What is to be done.
         kind: Kind,
         /// First byte.
         offset: u64,
         /// How many.
         bytes: u32,
-        /// What is to be written.
+        /// The data to write.
         data: &'a [u8],
     },
     /// Something that is answered with this at once.
@@ -131,7 +129,7 @@ fn long(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// Reads a request for a disk of so many bytes. What is cut short has no answer: the kernel never does that.
+/// Reads a request for a disk of `disk_bytes` bytes. A truncated request has no answer: the kernel never sends one.
 pub(super) fn parse(message: &[u8], disk_bytes: u64) -> Incoming<'_> {
     parts(message, disk_bytes).unwrap_or(Incoming::Nothing)
 }
@@ -226,7 +224,7 @@ impl Channel {
     }
 
     fn write(self, parts: &[libc::iovec]) {
-        // A request that was given up, or a file system that is gone, wants no answer: that is no failure.
+        // A request that was given up, or a file system that is gone, wants no answer: that is not a failure.
         // SAFETY: the parts are memory that lives until the call is over; the kernel only reads it.
         unsafe { libc::writev(self.0, parts.as_ptr(), parts.len() as libc::c_int) };
     }

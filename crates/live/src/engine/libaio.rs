@@ -111,7 +111,7 @@ impl Open for Libaio {
     }
 }
 
-/// What has become of a call.
+/// The result of a call.
 fn done_with(held: &mut [Option<Io>], event: Event) -> Completion {
     held[event.data as usize].take().expect("what is in flight is held").done(event.res as i32)
 }

@@ -10,7 +10,7 @@
 //! result      all files below /out, to the other drive
 //! ```
 //! Marks on the console tell the host how far it is ([`console`](super::console)); one each second tells that the
-//! kernel is alive. Whatever goes wrong is said with a mark, and the machine switched off.
+//! kernel is alive. All failures are reported with a mark, and the machine switched off.
 
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
@@ -25,11 +25,11 @@ use super::{DATA_SERIAL, IN_GUEST, OUT_SERIAL, key, stream};
 
 /// Where the plan is.
 pub(super) const PLAN: &str = "/iowhy-guest.plan";
-/// What our program is called.
+/// Name of our program.
 pub(super) const PROGRAM: &str = "/init";
 /// The folder whose files are sent.
 pub(super) const OUT: &str = "/out";
-/// What the job prints.
+/// Output of the job.
 pub(super) const PRINTED: &str = "report.json";
 
 /// How long drives are waited for.
@@ -61,8 +61,8 @@ pub(super) fn init() -> ! {
 
 /// Switches the machine off.
 fn off() -> ! {
-    // SAFETY: neither call touches memory of ours. The second is for kernels that cannot switch off: the host has been
-    // told not to start again.
+    // SAFETY: neither call touches memory of ours. The second is for kernels that cannot switch off: the host will not
+    // start again.
     unsafe {
         libc::sync();
         libc::reboot(libc::RB_POWER_OFF);
@@ -73,7 +73,7 @@ fn off() -> ! {
     }
 }
 
-/// For `map_err`: what was attempted.
+/// For `map_err`: the attempt.
 fn cannot(what: String) -> impl FnOnce(io::Error) -> String {
     move |error| format!("cannot {what}: {error}")
 }
@@ -165,7 +165,7 @@ fn all() -> Result<(), String> {
     {
         mount(Path::new(source), target, filesystem).map_err(cannot(format!("mount {filesystem}")))?;
     }
-    // A kernel without it can run a job all the same; a trace that is asked for says then what is missing.
+    // A kernel without it can nonetheless run a job; a requested trace then reports the lack.
     let _ = mount(Path::new("tracefs"), "/sys/kernel/tracing", "tracefs");
     say("up");
     std::thread::spawn(|| {
@@ -222,7 +222,7 @@ fn all() -> Result<(), String> {
     say(&format!("end {code} {end}"));
     if !target.is_empty() {
         let target = CString::new(target).map_err(|error| error.to_string())?;
-        // What was written is on the disk before the machine goes off; nobody needs it, so that it fails is no matter.
+        // All writes are on the disk before the machine goes off; nothing needs it, so its failure does not matter.
         // SAFETY: the path is a string that ends with a zero and lives until the call is over.
         unsafe { libc::umount2(target.as_ptr(), libc::MNT_DETACH) };
     }

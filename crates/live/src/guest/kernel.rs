@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! debian-X.Y   the newest package linux-image-X.Y.*-cloud-amd64 that apt-get offers, got once and kept in the cache.
-//!              What is there is taken: the kernel of a name changes only when its folder is removed
+//!              An existing one is taken: the kernel of a name changes only when its folder is removed
 //! FILE.deb     unpacked into the folder of this command
 //! FOLDER       an unpacked package (boot/vmlinuz-*), a folder of kernels, or a tree in which a kernel was built
 //! FILE         a bzImage or a vmlinux
@@ -23,7 +23,7 @@ use crate::ledger::{self, Ledger};
 pub struct Kernel {
     /// The image.
     pub image: PathBuf,
-    /// What its head says of its version; none if it has no such head.
+    /// The version in its head; none without such a head.
     pub version: Option<String>,
     /// The package that it came from, with its version.
     pub package: Option<String>,
@@ -49,7 +49,7 @@ pub fn is_known(word: &str) -> bool {
     debian(word).is_some() || Path::new(word).exists()
 }
 
-/// Where kernels that were got are kept: `$XDG_CACHE_HOME/iowhy/kernels`, or beside the ledgers.
+/// Folder of downloaded kernels: `$XDG_CACHE_HOME/iowhy/kernels`, or next to the ledgers.
 pub fn cache_directory() -> PathBuf {
     match std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from) {
         Some(home) if home.is_absolute() => home.join("iowhy/kernels"),
@@ -61,11 +61,11 @@ fn wrong(text: String) -> GuestError {
     GuestError::Kernel(text)
 }
 
-/// Finds the kernel that a word names, and gets it if need be. What has to be unpacked for this command alone goes
+/// Finds the kernel that a word names, and gets it if need be. Files unpacked for this command alone go
 /// into `scratch`.
 ///
 /// # Errors
-/// What is wrong with it, and what to do.
+/// The mistake in it, and advice.
 pub fn find(word: &str, scratch: &Path, ledger: &Ledger) -> Result<Kernel, GuestError> {
     if let Some(version) = debian(word)
         && !Path::new(word).exists()
@@ -194,7 +194,7 @@ fn fetch(version: &str, cache: &Path, folder: &Path, ledger: &Ledger) -> Result<
     fs::write(unpacked.join(PACKAGE), shown.join(" ")).map_err(io)?;
     prune(&unpacked)?;
     match fs::rename(&unpacked, folder) {
-        // Somebody else was quicker.
+        // Another process was quicker.
         Err(_) if folder.exists() => Ok(()),
         renamed => renamed.map_err(io),
     }
@@ -289,7 +289,7 @@ fn gather(all: &[PathBuf], name: &str, seen: &mut Vec<String>, found: &mut Vec<M
         let file = path.file_name().map(|name| name.to_string_lossy().replace('-', "_")).unwrap_or_default();
         file.split_once(".ko").is_some_and(|(stem, _)| stem == name)
     };
-    // Two that need each other are no reason to go on for ever.
+    // Two that need each other must not make this endless.
     if seen.contains(&name) {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! Whole runs on small files: what is counted, in which order groups run, and what becomes of errors.
+//! Whole runs on small files: counts, the order of groups, and the fate of errors.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
