@@ -16,7 +16,6 @@ use iowhy_text::diagnose::{Problem, Problems};
 
 use crate::output::{self, Exit};
 
-/// What it is told.
 #[derive(clap::Args)]
 #[command(about = "Which change made it slow: between two simulated kernels, or among commits")]
 #[command(after_help = "Between two kernels: halves their differences (policies, tunables, disk), runs\nthe job with \
@@ -50,7 +49,7 @@ pub(crate) struct Arguments {
     /// Measure a command at the commit that is checked out
     #[arg(long)]
     git: bool,
-    /// Measure a commit that is known to be good or bad; keep the values
+    /// Measure a commit that is certainly good or bad; keep the values
     #[arg(long, value_enum, requires = "git")]
     learn: Option<Known>,
     /// The value of a good commit, instead of --learn
@@ -138,7 +137,7 @@ fn between_kernels(arguments: &Arguments) -> anyhow::Result<Exit> {
     let metric = metric::find(name.as_deref().unwrap_or("elapsed_s")).map_err(|problem| problems.push(problem)).ok();
     let places = [&arguments.good, &arguments.bad].map(|place| place.clone().unwrap_or_default());
     let good = plan(&words, &places[0], &mut problems);
-    // Mistakes in the job are told once.
+    // Mistakes in the job are reported once.
     let bad = if good.is_some() { plan(&words, &places[1], &mut problems) } else { None };
     output::complain(&problems.render());
     let (Some(good), Some(bad), Some(metric), false) = (good, bad, metric, problems.any_error()) else {
@@ -167,7 +166,7 @@ fn between_kernels(arguments: &Arguments) -> anyhow::Result<Exit> {
 enum Failure {
     /// It failed: this commit cannot be tested.
     Skip(String),
-    /// Somebody ended it, or what it prints is not what was asked for.
+    /// A signal ended it, or its output is not as requested.
     Abort(String),
 }
 

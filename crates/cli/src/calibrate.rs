@@ -14,7 +14,6 @@ use serde_json::json;
 
 use crate::output::{self, Exit};
 
-/// What it is told.
 #[derive(Args)]
 #[command(about = "This machine's own false alarms, from runs of one configuration")]
 #[command(after_help = "Makes equal runs and compares them with themselves. What comes out is kept in\nthe \

@@ -11,7 +11,6 @@ use iowhy_text::diagnose::{Problem, Problems};
 use crate::compare::{Input, percent, style};
 use crate::output::{self, Exit};
 
-/// What it is told.
 #[derive(clap::Args)]
 #[command(about = "Gate: fail when runs are worse than a baseline")]
 #[command(after_help = "The gate fails if a regression beyond the allowance is certain: the whole\ninterval of the \

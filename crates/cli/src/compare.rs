@@ -15,7 +15,6 @@ use iowhy_text::diagnose::{Problem, Problems};
 
 use crate::output::{self, Exit};
 
-/// What it is told.
 #[derive(clap::Args)]
 #[command(about = "Two sets of runs: regression, improvement, same, or cannot tell")]
 #[command(after_help = "Exit codes: 0 the same or better, 1 a regression, 2 a mistake in what was asked\nfor, 3 \
@@ -39,7 +38,6 @@ pub(crate) struct Arguments {
 /// Calls of a run whose latencies are looked at, at most.
 const CALLS: usize = 2_000;
 
-/// What is compared, and how.
 #[derive(clap::Args)]
 pub(crate) struct Input {
     /// The words are files with samples, not names in the store
@@ -143,7 +141,7 @@ pub(crate) fn percent(word: &str) -> Result<f64, String> {
 }
 
 impl Input {
-    /// What is asked of a comparison of some groups.
+    /// Settings of a comparison of some groups.
     fn settings(&self, groups: [&Group; 2]) -> Settings {
         let mut metrics = self.metric.clone();
         if self.all_metrics {
@@ -236,7 +234,7 @@ impl Input {
         comparison
     }
 
-    /// How latencies of single calls shift, if the store has them. What it does not have is no reason not to compare.
+    /// How latencies of single calls shift, if the store has them. A comparison does without the missing ones.
     fn latencies(&self, sides: [&Group; 2], settings: &Settings) -> Vec<TailShift> {
         let runs = |store: &Store, group: &Group| store.latencies(&store.find(&group.label)?, CALLS);
         let found = self.open().and_then(|store| Ok((runs(&store, sides[0])?, runs(&store, sides[1])?)));
@@ -245,14 +243,14 @@ impl Input {
 
     fn calibrations(&self, group: &Group, comparison: &Comparison) -> Vec<Calibration> {
         let Some(run) = group.runs.first().filter(|run| !run.machine.is_empty()) else { return Vec::new() };
-        // What a store does not tell about noise is no reason not to compare.
+        // A comparison does without the store's knowledge about noise.
         let known = self.open().and_then(|store| store.calibrations(&run.machine, &run.job)).unwrap_or_default();
         let shown = |known: &Calibration| comparison.rows.iter().any(|row| row.metric.name == known.metric);
         known.into_iter().filter(shown).collect()
     }
 }
 
-/// A text file; what is none is a problem.
+/// A text file; any other is a problem.
 pub(crate) fn load(name: &str, problems: &mut Problems) -> Option<String> {
     crate::run::load(name)
         .map_err(|error| {
@@ -360,7 +358,7 @@ fn table_of_files(input: &Input, names: &[String], problems: &mut Problems) -> O
     for (name, text) in names.iter().zip(&texts) {
         let benchmarks = Benchmarks::parse(text);
         if !benchmarks.wrong.is_empty() {
-            // The reader of samples says what is wrong.
+            // The reader of samples reports the mistake.
             return None;
         }
         sides.push(benchstat::Side { label: name.clone(), benchmarks });

@@ -9,7 +9,6 @@ use iowhy_text::diagnose::Problems;
 
 use crate::output::{self, Exit};
 
-/// What it is told.
 #[derive(clap::Args)]
 #[command(about = "Modelled disks under the running kernel: a drive of the simulator as a block device (root)")]
 pub(crate) struct Arguments {
@@ -20,7 +19,6 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// What to do.
 #[derive(Subcommand)]
 enum Action {
     /// Make one; it stays until it is removed, or the machine stops
@@ -32,16 +30,16 @@ enum Action {
         /// Its name [default: the first free of disk0, disk1, ..]
         #[arg(long)]
         name: Option<String>,
-        /// Its size, such as 4G, or `whole` for that of the model
+        /// Size, for example 4G, or `whole` for that of the model
         #[arg(long)]
         size: Option<String>,
         /// How the kernel gets it: ublk or loop; see below
         #[arg(long)]
         front: Option<String>,
-        /// Requests that the kernel has under way at most
+        /// Most requests that the kernel has in flight
         #[arg(long, value_name = "N")]
         depth: Option<String>,
-        /// So many equal partitions
+        /// Number of equal partitions
         #[arg(long, value_name = "N")]
         partitions: Option<String>,
         /// A file that holds the data, instead of memory
@@ -59,7 +57,7 @@ enum Action {
     },
     /// All there are
     List,
-    /// One, or all, with what was served
+    /// Show one disk, or all, with their counters
     Stat {
         /// Its name
         name: Option<String>,
@@ -71,15 +69,15 @@ enum Action {
     Set {
         /// Its name
         name: String,
-        /// What is to be changed
+        /// Setting and its new value
         #[arg(required = true, value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
-    /// Cut its power: what was not flushed is lost, torn or kept
+    /// Cut its power: unflushed writes are lost, torn or kept
     Crash {
         /// Its name
         name: String,
-        /// Seed of what is lost
+        /// Seed of the loss
         #[arg(long, default_value_t = 1, value_name = "S")]
         seed: u64,
     },

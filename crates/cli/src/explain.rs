@@ -14,7 +14,6 @@ use iowhy_why::{self as explain, Explanation, json};
 use crate::compare::style;
 use crate::output::{self, Exit};
 
-/// What it is told.
 #[derive(clap::Args)]
 #[command(about = "Why one set of runs is slower than another: mechanism, evidence, remedy")]
 #[command(after_help = "A and B are labels, tags or ids in the store (runs kept with --trace), files\nwith traces, \

@@ -114,7 +114,7 @@ fn quoted(word: &str) -> String {
     if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
-/// What only the simulator, or only fio, has.
+/// Options that only the simulator, or only fio, has.
 fn check(settings: &Settings, problems: &mut Problems) {
     if let Some(on) = settings.on.as_ref().filter(|on| *on != "live") {
         let problem = Problem::error(format!("`iowhy fio` runs on the running kernel, not on `{on}`"));

@@ -10,7 +10,6 @@ use iowhy_text::diagnose::{Problem, Problems};
 
 use crate::output::{self, Exit};
 
-/// What it is told.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// A metric, several times for several; the headlines of runs, or all of a
@@ -37,7 +36,7 @@ pub(crate) struct Arguments {
     /// Least change that matters
     #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = percent)]
     min_change: f64,
-    /// Least runs between changes: one run alone is no change
+    /// Least runs between changes: one run alone does not make a change
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     min_segment: u32,
     /// One JSON object instead of text

@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     /// Worker threads; they change no result [default: CPUs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
-    /// What the running kernel shows as well (as root; minutes)
+    /// Test the running kernel as well (as root; minutes)
     #[arg(long)]
     live: bool,
     /// With --live: the short form, some seconds each
@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         _ => (known.into_iter().filter(|known| known.id == arguments.which).collect(), Vec::new()),
     };
     let ids: Vec<&str> = match wanted.as_slice() {
-        // Whatever was asked for is not known; running it says what is near.
+        // The requested one is unknown; running it lists likely names.
         [] => vec![arguments.which.as_str()],
         wanted => wanted.iter().map(|known| known.id).collect(),
     };

@@ -92,9 +92,9 @@ enum Verb {
     Store(store::Arguments),
     /// Modelled disks under the running kernel: create, set, crash, remove
     Disk(disk::Arguments),
-    /// What this machine allows, what disturbs, what earlier runs left
+    /// Check capabilities, noise and leftovers
     Doctor(doctor::Arguments),
-    /// What every layer of the running kernel did: record, convert, count
+    /// Trace every layer of the running kernel: record, convert, count
     Trace(trace::Arguments),
     /// The models against recorded vectors, or against the running kernel
     Conform(conform::Arguments),

@@ -14,7 +14,6 @@ use iowhy_why::Explanation;
 use crate::explain::{self, Sources};
 use crate::output::{self, Exit};
 
-/// What it is told.
 #[derive(clap::Args)]
 #[command(about = "The same with every picture, as one HTML file")]
 #[command(after_help = "The file needs no network and no other file. A and B are as in `iowhy explain`.\n\n  iowhy \

@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use crate::output::{self, Exit};
 
-/// What it is told.
 #[derive(clap::Args)]
 #[command(about = "Runs that were kept: list, show, tag, merge, check, export")]
 pub(crate) struct Arguments {
@@ -22,14 +21,13 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// What to do with the store.
 #[derive(Subcommand)]
 enum Action {
     /// Runs by label and command, the oldest first
     List {
         /// Only those with this label, tag or id; several with commas
         what: Option<String>,
-        /// The latest so many runs
+        /// Number of the latest runs
         #[arg(long, value_name = "N")]
         last: Option<u64>,
     },
@@ -62,7 +60,7 @@ enum Action {
     },
     /// Look at every row and file for damage
     Check {
-        /// Put aside what is damaged, and keep the rest
+        /// Put damaged parts aside, and keep the rest
         #[arg(long)]
         repair: bool,
     },
@@ -111,7 +109,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// Does it, and says what was done, as JSON or as text: only one of them is made, a store may hold very many runs.
+/// Does it, and reports the result, as JSON or as text: only one of them is made, a store may hold very many runs.
 fn act(store: &Store, action: &Action, as_json: bool) -> anyhow::Result<()> {
     let say = |json: &dyn Fn() -> Value, text: &dyn Fn() -> String| {
         if as_json { output::print_json(&json()) } else { output::print(&text()) }

@@ -20,7 +20,6 @@ use serde_json::{Value, json};
 
 use crate::output::{self, Exit};
 
-/// What it is told.
 #[derive(clap::Args)]
 #[command(about = "What every layer of the running kernel did: record, convert, count")]
 pub(crate) struct Arguments {
@@ -31,7 +30,6 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// What to do with traces.
 #[derive(Subcommand)]
 enum Action {
     /// Trace a command, processes or the whole machine; needs root
@@ -39,7 +37,7 @@ enum Action {
         /// How much: requests; all layers; lookups, tasks and journals, too
         #[arg(long, value_enum, default_value_t = HowMuch::Layers)]
         level: HowMuch,
-        /// For so long, such as 5s or 500ms [default: until it ends, or ^C]
+        /// Duration, for example 5s or 500ms [default: until it ends, or ^C]
         #[arg(long = "for", value_name = "TIME", value_parser = duration)]
         length: Option<Duration>,
         /// This process, its threads and what it starts; may be repeated
@@ -120,7 +118,7 @@ impl From<HowMuch> for Level {
     }
 }
 
-/// A time such as `5s`, `500ms`, `2m`; seconds without a unit.
+/// A time, `5s`, `500ms`, `2m`; seconds without a unit.
 fn duration(word: &str) -> Result<Duration, String> {
     let unit = word.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(word.len());
     let (number, unit) = word.split_at(unit);
@@ -197,7 +195,7 @@ fn form(name: Option<&str>, out: Option<&Path>) -> Result<&'static Format, Probl
     named.map_err(|problem| problem.help(format!("--to {}", known().collect::<Vec<_>>().join("|"))))
 }
 
-/// Where a trace goes. What may not be written is refused when this is made, before there is a trace.
+/// Where a trace goes. A path that may not be written is refused when this is made, before there is a trace.
 enum Sink<'a> {
     Stdout,
     File(Output),
@@ -245,7 +243,7 @@ fn write(trace: &Trace, format: &Format, sink: Sink<'_>) -> anyhow::Result<()> {
     }
 }
 
-/// Looks whether what was written can be read again, and is as long.
+/// Checks that the written trace can be read again, and has its length.
 fn read_back(trace: &Trace, out: &Path) -> anyhow::Result<()> {
     let mut problems = Problems::default();
     let again = trace::load(out, &mut problems).map(|again| again.records.len());
@@ -271,7 +269,7 @@ fn rescue(trace: &Trace) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// What there is to be said of a trace that was written.
+/// The messages about a written trace.
 fn written(action: &str, trace: &Trace, format: &Format, out: Option<&Path>) -> Value {
     json!({
         "schema": "iowhy.trace/1",

@@ -1,10 +1,10 @@
 //! One run in numbers: everything that rules and attribution ask of the events of a run, gathered in one pass.
 //!
 //! The events are those of the simulator or a joined trace of the running kernel; both speak one vocabulary, and
-//! nothing here knows which one it was. What only a simulator can know (`..Model`) is not looked at.
+//! nothing here knows which one it was. Events that only a simulator can know (`..Model`) are ignored.
 //!
 //! ```text
-//! workload   what was asked for: sizes, places, threads, syncs; it has to be equal for the rest to be the kernel's
+//! workload   the requests: sizes, places, threads, syncs; it has to be equal for the rest to be the kernel's
 //!            doing
 //! cache      pages found, missing, put in, taken out, read again after they had been taken out
 //! windows    read-ahead decisions, what came of their pages, why windows were closed
@@ -17,9 +17,8 @@
 //! foreign    what nobody in the workload has asked for
 //! time       who waits for what, adding up to the whole ([`Time`])
 //! ```
-//! A request belongs to a call if it carries pages that the call asks for (or none of a file at all); what is read
-//! ahead
-//! of a call's own range keeps nobody waiting until somebody asks for it. Known limits: events of a trace do not tell a
+//! A request belongs to a call if it carries pages that the call asks for (or none of a file at all); pages read ahead
+//! of a call's own range keep no task waiting until one asks for them. Known limits: events of a trace do not tell a
 //! thread that sleeps from one that computes, so [`Layer::Lock`] is what calls take beyond four times the median of
 //! their kind without any I/O; calls that wait for a page that another call has asked for, but that is in no request
 //! yet, count as computing.
@@ -45,7 +44,7 @@ use waits::Waits;
 pub use waits::{KIND_OTHER, KINDS, LAYERS, Layer, Time};
 use wall::Wall;
 
-/// What was asked for, by kind of call: reads, writes, syncs.
+/// Requests by kind of call: reads, writes, syncs.
 #[derive(Clone, Debug, Default)]
 pub struct Workload {
     /// Calls begun.
@@ -60,8 +59,7 @@ pub struct Workload {
     pub direct: [u64; 2],
     /// Writes that had bios of their own within the call.
     pub written_through: u64,
-    /// Calls during which nothing was seen: direct ones on a device that takes bios as they are, or such as need no
-    /// I/O.
+    /// Calls without any event: direct ones on a device that takes bios as they are, or those that need no I/O.
     pub quiet: [u64; 2],
     /// Calls that began while another one on the same file was in progress.
     pub overlapping: u64,
@@ -88,7 +86,7 @@ pub struct Cache {
     pub misses: u64,
     /// Pages put in.
     pub added: u64,
-    /// Of these, such as had been in before during the run.
+    /// Of these, pages that had been in before during the run.
     pub again: u64,
     /// Pages taken out because memory was needed.
     pub reclaimed: u64,
@@ -100,7 +98,7 @@ pub struct Cache {
     pub faults: [u64; 2],
     /// Direct (or quiet) calls on files that had pages in the cache.
     pub direct_over_cached: u64,
-    /// Direct calls on files of which somebody outside the workload had put pages there.
+    /// Direct calls on files with pages that processes outside the workload had put there.
     pub direct_over_foreign: u64,
     /// Direct calls on files of which the workload's own buffered calls had.
     pub direct_over_own: u64,
@@ -111,7 +109,7 @@ pub struct Cache {
     pub direct_latency: [Spread; 2],
 }
 
-/// Calls on one file, one after the other. Events do not tell a lock; but whoever waits for one is silent until the
+/// Calls on one file, one after the other. Events do not show a lock; but a task that waits for one is silent until the
 /// call that has it ends.
 #[derive(Clone, Debug, Default)]
 pub struct Turns {
@@ -138,15 +136,15 @@ pub struct Windows {
     pub sequential_sizes: Spread,
     /// Read calls that missed.
     pub calls_missed: u64,
-    /// Of these, such as read more than one page alone, one after the other.
+    /// Of these, calls that read more than one page alone, one after the other.
     pub calls_split: u64,
     /// Of the calls of more than a page that overlap others on their file: how many missed, and were split.
     pub overlapping_split: [u64; 2],
-    /// Pages read ahead of what was asked for.
+    /// Pages read ahead of the requested ones.
     pub ahead: u64,
-    /// Of these, such as somebody asked for later.
+    /// Of these, pages that were requested later.
     pub used: u64,
-    /// Of these, such as were taken out before anybody did.
+    /// Of these, pages that were taken out before a request.
     pub thrashed: u64,
     /// Closed, by cause: interleaved misses, misses, hits, congestion. Only simulated runs tell.
     pub closes: [u64; 4],
@@ -164,9 +162,9 @@ pub struct Bios {
     /// Bios that begin where the one before them, of the same direction, ends, while that one's request has not been
     /// issued.
     pub could_join: [u64; 2],
-    /// Of these, such as joined it.
+    /// Of these, bios that joined it.
     pub joined: [u64; 2],
-    /// Of these, such as did not, though the request had been as large before, or larger, in this run.
+    /// Of these, bios that did not, though the request had been as large before, or larger, in this run.
     pub refused: [u64; 2],
 }
 
@@ -204,10 +202,10 @@ pub struct Sync {
     pub throttles: u64,
 }
 
-/// What nobody in the workload has asked for. Writing back what the workload has dirtied is not counted.
+/// I/O that the workload did not request. Writing back what the workload has dirtied is not counted.
 #[derive(Clone, Debug, Default)]
 pub struct Foreign {
-    /// What was read, metadata included: bios.
+    /// Bios read, metadata included.
     pub reads: u64,
     /// Data that was written, and that no call of the workload had dirtied: bios.
     pub writes: u64,
@@ -226,11 +224,10 @@ pub struct Foreign {
 /// A run in numbers.
 #[derive(Clone, Debug, Default)]
 pub struct Digest {
-    /// From the first call to the end of the last, or from the first event to the last if there are no calls.
+    /// From the first call to the end of the last, or from the first event to the last without calls.
     pub elapsed: Nanos,
     /// Events seen.
     pub nr_events: u64,
-    /// What was asked for.
     pub workload: Workload,
     /// Latencies of reads, writes and syncs, ns.
     pub latency: [Spread; 3],
@@ -266,7 +263,7 @@ pub struct Digest {
     pub time: Time,
     /// The same by the clock, from the states of the tasks, if they were recorded.
     pub wall: Option<Wall>,
-    /// What the command took, if it was one.
+    /// Resource usage of the command, if it was one.
     pub command: Option<Command>,
 }
 
@@ -300,7 +297,7 @@ impl Digest {
         self.latency.iter().map(Spread::count).sum()
     }
 
-    /// Of calls that read or write, or of syncs if there are no others.
+    /// Number of calls that read or write, or of syncs without others.
     pub fn operations(&self) -> u64 {
         let data = self.latency[0].count() + self.latency[1].count();
         if data > 0 { data } else { self.latency[2].count() }
@@ -376,7 +373,7 @@ pub struct Observer {
     ahead: PageSet,
     /// Pages that others put there.
     others: PageSet,
-    /// What comes now is nobody's in the workload.
+    /// The next event is not the workload's.
     stranger: bool,
     last_bio: [Option<(u64, u32)>; 2],
     locked: BTreeMap<u32, Nanos>,
@@ -384,7 +381,7 @@ pub struct Observer {
     ended: VecDeque<Nanos>,
     /// Pages that calls of the workload have dirtied, at most.
     dirtied: u64,
-    /// What was written back for nobody and has no bio yet: pages, and whether the workload had dirtied them.
+    /// Pages in writeback for no task, without a bio yet, and whether the workload had dirtied them.
     /// Only simulated runs tell.
     written_back: Vec<(u32, bool)>,
     tells_writeback: bool,
@@ -727,7 +724,7 @@ impl Observer {
         }
     }
 
-    /// Somebody has asked for these pages.
+    /// These pages were requested.
     fn use_pages(&mut self, file: u32, first: u64, nr: u64) {
         self.out.windows.used += self.ahead.remove(file, first, nr);
     }
@@ -827,7 +824,7 @@ impl Observer {
                 }
             }
         }
-        // Whoever only reads has nothing for a journal either.
+        // A task that only reads has nothing for a journal either.
         let written = dir == Dir::Write && self.commands.reads_only;
         let somebodys = content == Content::Data || dir == Dir::Read || written;
         let nobodys = self.stranger && nr_sectors > 0 && somebodys;
@@ -875,7 +872,7 @@ impl Observer {
         let elapsed = end.saturating_sub(begin);
         let out = &mut self.out;
         out.elapsed = elapsed;
-        // A report or two written beside the work make no other job.
+        // A report or two written on the side do not make another job.
         let (calls, used) = self
             .files
             .values()

@@ -1,7 +1,7 @@
-//! What an experiment says of the finding that it was made for.
+//! The result of an experiment for the finding that it was made for.
 //!
 //! ```text
-//! not reproduced  made again, the sides do not differ, or by less than a fifth of what was to be explained
+//! not reproduced made again, the sides do not differ, or by less than a fifth of the original difference
 //! refuted         nothing measurable of the difference is gone, or it grew
 //! confirmed       what remains may be nothing, or 80 % are gone and the slow side is not the faster one now
 //! partly          something measurable is gone, but no more than that
@@ -10,16 +10,16 @@
 //! difference between single runs has to exceed stands in for it. An overshoot that the sides of an explanation would
 //! be called the same for is none.
 //!
-//! A knob may help for another reason than the one that is told. Where the switched runs have events, the rule looks at
-//! them, too: its own figures have to move at least half the way to the fast side, or it is partly confirmed at best.
-//! So it is if all of the device was switched because none of the settings that the finding tells of differs.
+//! A knob may help for another reason than the one given. Where the switched runs have events, the rule looks at them,
+//! too: its own figures have to move at least half the way to the fast side, or it is partly confirmed at best. So it
+//! is if all of the device was switched because none of the settings that the finding tells of differs.
 
 use super::delta::{Delta, SURE_SINGLE};
 use super::{Explanation, Finding, MATERIAL_PCT, Side};
 use crate::rules::Rule;
 use iowhy_stats::welch;
 
-/// What became of a finding.
+/// The fate of a finding.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// With the one thing switched the difference is gone.
@@ -64,10 +64,10 @@ impl Outcome {
     }
 }
 
-/// What switching one thing off did.
+/// The effect of switching one thing off.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Counterfactual {
-    /// What was switched, as typed.
+    /// The changed setting, as typed.
     pub setting: String,
     /// On which side.
     pub side: String,
@@ -88,7 +88,7 @@ pub struct Counterfactual {
     /// All of the device was switched, since none of the settings that the finding tells of differs: it shows where the
     /// cause is, and not which it is.
     pub device_only: bool,
-    /// What it says of the finding.
+    /// The result for the finding.
     pub outcome: Outcome,
 }
 
@@ -134,7 +134,7 @@ impl Difference {
 /// Part of a difference that has to be gone.
 const MOST: f64 = 0.8;
 
-/// A difference of this many times what is material (1 % of the fast side's time) is a large one.
+/// A difference of this many times the material one (1 % of the fast side's time) is a large one.
 const LARGE: f64 = 400.0;
 
 /// The differences of an experiment, ns.
@@ -146,9 +146,9 @@ struct Seen {
     left: Difference,
     /// Slow from switched.
     gone: Difference,
-    /// Beyond the fast side by so much is not the same any more.
+    /// Beyond the fast side by this much is no longer the same.
     material: f64,
-    /// What was to be explained, if both sides were made again.
+    /// The difference to explain, if both sides were made again.
     explained: Option<f64>,
 }
 
@@ -230,9 +230,9 @@ impl Counterfactual {
 const HALF: f64 = 0.5;
 
 /// Whether what a rule goes by moved to the fast side when one thing was switched: of the fast side, the slow one, and
-/// the slow one with it. Nothing if there is no figure to go by.
+/// the slow one with it. Nothing without a figure to go by.
 pub fn figures_moved(rule: &Rule, [fast, slow, switched]: [&Side; 3], time_gone: bool) -> Option<bool> {
-    // The sides are what the rule is told, whichever of them has the shorter time now.
+    // The sides keep the rule's order, whichever of them has the shorter time now.
     let found = |fast, slow| {
         let delta = Delta::of_roles(fast, slow, false);
         let found = (rule.find)(&delta)?;
@@ -286,7 +286,7 @@ impl Finding {
     }
 }
 
-/// Findings as sure as their experiments leave them, best first; what is refuted explains nothing.
+/// Findings as sure as their experiments leave them, best first; refuted ones explain nothing.
 pub fn recalibrate(explanation: &mut Explanation) {
     if explanation.findings.iter().all(|finding| finding.counterfactual.is_none()) {
         return;

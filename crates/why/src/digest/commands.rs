@@ -32,7 +32,7 @@ pub enum Place {
     Far,
 }
 
-/// What else the device has to do when a command comes.
+/// The device's other work when a command comes.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Load {
     /// Nothing, since less than 100 us.
@@ -57,7 +57,7 @@ pub struct Class {
     pub octave: u8,
     /// Where it lies.
     pub place: Place,
-    /// What else there is to do.
+    /// Other work.
     pub load: Load,
 }
 
@@ -91,12 +91,12 @@ impl Moments {
     }
 }
 
-/// What still differs among commands of one class.
+/// Remaining differences among commands of one class.
 #[derive(Copy, Clone, Debug, Default, PartialEq)]
 pub struct Within {
     /// Sum of the numbers of commands that were at the device already.
     pub ahead: u64,
-    /// Sum of the square roots of the distances, sectors: a seek takes about so long.
+    /// Sum of the square roots of the distances, sectors: proportional to the time of seeks.
     pub root_distance: f64,
     /// Sum of the sizes, sectors.
     pub sectors: u64,
@@ -110,7 +110,7 @@ const REST: u64 = 100_000;
 const NEAR: u64 = 4096;
 /// Most waiting requests that are looked at to judge an order.
 const LOOKED_AT: usize = 64;
-/// Depths that are told apart.
+/// Number of distinct depths.
 const DEPTHS: usize = 129;
 
 /// Commands of a run.
@@ -126,7 +126,7 @@ pub struct Commands {
     pub meta: [u64; 2],
     /// Issued requests that end where another one, issued within a few commands, begins.
     pub contiguous: [u64; 2],
-    /// Of these, such as are as large as any of the run.
+    /// Of these, requests that are as large as any of the run.
     pub cut: [u64; 2],
     /// Merges of bios, at the end and at the start, and of requests.
     pub merges: [u64; 3],
@@ -142,7 +142,7 @@ pub struct Commands {
     pub distance: f64,
     /// Changes of direction.
     pub turns: u64,
-    /// Time with so many requests at the device while others wait with the elevator, ns.
+    /// Time at each depth while others wait with the elevator, ns.
     pub depth_when_waiting: Vec<u64>,
     /// Most requests at the device at once, and most of those of the workload that belong to different files.
     pub deepest: u32,
@@ -195,7 +195,7 @@ impl Commands {
     }
 }
 
-/// What is known of a bio or request besides its life.
+/// State of a bio or request besides its life.
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct Own {
     pub(super) foreign: bool,
@@ -247,8 +247,8 @@ pub(super) struct Observer {
 }
 
 impl Observer {
-    /// The device has nothing to do, and requests wait, though the elevator does not want it so: what a flush looks
-    /// like that is no command of its own.
+    /// The device is idle, and requests wait, though the elevator does not want it so: the mark of a flush that is not
+    /// a command of its own.
     pub(super) fn held_back(&self) -> bool {
         self.life.depth == 0 && !self.waiting.is_empty() && self.idle_since.is_none()
     }
@@ -320,7 +320,7 @@ impl Observer {
         self.own[1] = self.own[1].saturating_sub(own * u32::from(request.dir == Dir::Read));
     }
 
-    /// A request is no longer where it was.
+    /// A request leaves its place.
     fn leave(&mut self, rq: RqId, request: &Request) {
         match request.stage {
             Stage::Held => {
@@ -467,7 +467,7 @@ impl Observer {
         }
         let took = now.saturating_sub(issued).0;
         if request.nr_sectors == 0 {
-            // What is flushed before the first call belongs to the making of the files.
+            // Flushes before the first call belong to the making of the files.
             if digest.workload.calls.iter().any(|calls| *calls > 0) {
                 digest.sync.flush.add(took);
             }
