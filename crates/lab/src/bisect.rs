@@ -7,14 +7,14 @@
 pub mod commit;
 pub mod policy;
 
-/// What a test says.
+/// Result of a test.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Like the good side.
     Good,
     /// Like the bad side.
     Bad,
-    /// Not to be told with as many runs as are allowed.
+    /// Undecided with the allowed number of runs.
     Unsure,
 }
 

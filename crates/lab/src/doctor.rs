@@ -79,7 +79,7 @@ pub fn text(report: &Report, bold: fn(&str) -> String) -> String {
     out
 }
 
-/// What drives a disk's queue, in a line.
+/// Driver and settings of a disk's queue, in a line.
 fn queue(disk: &Disk) -> String {
     let queue = &disk.queue;
     let schedulers: Vec<String> = queue

@@ -1,7 +1,7 @@
-//! Published incidents, run in the simulator and held against what was published.
+//! Published incidents, run in the simulator and held against the publication.
 //!
 //! ```text
-//! incidents/ID.toml            what was published: workload, hardware, rows, tables, claims
+//! incidents/ID.toml            the publication: workload, hardware, rows, tables, claims
 //! incidents/scenarios/ID.toml  how a row becomes a run, and every circumstance that had to be assumed
 //! incident/live/table.rs       what the running kernel is asked about it
 //! incident/claims/ID.rs        checks of claims that are not a matter of two rows, and the cause in words
@@ -38,13 +38,12 @@ use scenario::{Average, Scenario};
 struct Entry {
     /// Its name.
     id: &'static str,
-    /// What was published.
     file: &'static str,
     /// How it is run, if it can be.
     scenario: Option<&'static str>,
-    /// What checks its claims, beyond what two rows tell.
+    /// Checks of its claims, beyond the comparison of two rows.
     checks: Checks,
-    /// What tells the cause from the events.
+    /// The explanation of the cause from the events.
     why: Option<Why>,
 }
 
@@ -92,7 +91,6 @@ const INCIDENTS: &[Entry] = &[
 pub struct Known {
     /// Its name.
     pub id: &'static str,
-    /// What was published.
     pub incident: Incident,
     /// Whether this release can run it.
     pub modelled: bool,
@@ -117,7 +115,7 @@ pub fn list() -> Result<Vec<Known>, IncidentError> {
 pub struct RunnableRow {
     /// Words after `iowhy`.
     pub command: String,
-    /// What it ran on, with the first repetition.
+    /// Its plan, with the first repetition.
     pub plan: Plan,
     /// Repetitions that the scenario makes.
     pub repetitions: u32,
@@ -142,8 +140,8 @@ pub fn row(id: &str, row: &str) -> Result<RunnableRow, IncidentError> {
     Ok(RunnableRow { command: run.command.clone(), plan: run.plan.clone(), repetitions })
 }
 
-/// The rows that an explanation of the incident compares: what it was before (or without the cause), and what is
-/// broken.
+/// The rows that an explanation of the incident compares: the old one (or the one without the cause), and the broken
+/// one.
 ///
 /// # Errors
 /// If the incident is unknown.
@@ -175,10 +173,10 @@ pub enum IncidentError {
     Data {
         /// Which incident.
         id: String,
-        /// What the parser says.
+        /// The parser's message.
         message: String,
     },
-    /// There is no such incident.
+    /// The incident is unknown.
     #[error("{}", .0.message)]
     Unknown(Problem),
     /// It is known, but its models are not there yet.
@@ -191,7 +189,7 @@ pub enum IncidentError {
         row: String,
         /// Which sequence of positions.
         sequence: u32,
-        /// What the simulator says.
+        /// The simulator's error.
         error: RunError,
     },
 }
@@ -221,7 +219,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// What every layer did.
+    /// Statistics of every layer.
     pub fn layers(&self) -> &Layers {
         &self.outcome.layers
     }
@@ -244,13 +242,11 @@ pub struct RunResult {
     pub command: String,
     /// Why it is made.
     pub note: Option<String>,
-    /// What is measured.
     pub metric: &'static Metric,
     /// Repetitions it needs at least.
     pub least_sequences: u32,
     /// Repetitions that are enough for it.
     pub most_sequences: u32,
-    /// What it ran on.
     pub plan: Plan,
     /// One for each repetition.
     pub samples: Vec<Sample>,
@@ -273,7 +269,7 @@ impl RunResult {
 pub enum Source {
     /// The mean over runs, by their numbers.
     Runs(Vec<usize>),
-    /// The mean over runs, by their numbers, as a monitor sees them: each counts by its time, so many times.
+    /// The mean over runs, by their numbers, as a monitor sees them: each counts by its time and its weight.
     Sampled(Vec<(usize, u32)>),
     /// The change of one row against another.
     Change {
@@ -299,11 +295,10 @@ pub struct RowResult {
     pub group: String,
     /// calibration, prediction, context; `extra` for rows nobody published.
     pub role: String,
-    /// What was published, if anything.
+    /// The published figure, if any.
     pub published: Option<Figure>,
     /// Why an extra row is made.
     pub note: Option<String>,
-    /// What is measured.
     pub metric: &'static Metric,
     /// Which statistic of the repetitions it is.
     pub statistic: Statistic,
@@ -381,9 +376,8 @@ pub fn extremes(values: impl Iterator<Item = f64>) -> (f64, f64) {
 /// An incident that was run and checked.
 #[derive(Clone, Debug)]
 pub struct IncidentResult {
-    /// What was published.
     pub incident: Incident,
-    /// What was assumed.
+    /// The assumptions.
     pub scenario: Scenario,
     /// Repetitions of each run.
     pub sequences: u32,
@@ -458,7 +452,7 @@ pub fn combine(hashes: impl Iterator<Item = u64>) -> u64 {
     })
 }
 
-/// Runs an incident. `progress` is told how many runs of how many are done.
+/// Runs an incident. `progress` gets the number of runs done, and of all.
 ///
 /// # Errors
 /// If the incident is unknown or not modelled, or a run fails.
@@ -568,12 +562,12 @@ fn run_all(
             .into_iter()
             .flat_map(|worker| match worker.join() {
                 Ok(results) => results,
-                // A broken invariant of a model: it goes on to whoever called.
+                // A broken invariant of a model: it goes on to the caller.
                 Err(panic) => std::panic::resume_unwind(panic),
             })
             .collect()
     });
-    // Whoever was faster: results are taken in the order of the runs.
+    // Whichever was faster, results are taken in the order of the runs.
     results.sort_by_key(|(index, _)| *index);
     for (index, outcome) in results {
         let (run, sequence) = steps[index];

@@ -1,4 +1,4 @@
-//! Modelled disks under the running kernel: what is typed about one, and what is shown of it.
+//! Modelled disks under the running kernel: their options, and their display.
 //!
 //! `NAME[,key=value..]` and the words behind `iowhy disk create` mean the same. A key is one of [`KEYS`], of the disk
 //! and its queue, or a tunable of the model (`iowhy models device`).
@@ -44,9 +44,9 @@ pub const KEYS: &[(&str, &str)] = &[
 const NR_REQUESTS: &str = "256";
 /// Largest request of a modelled disk.
 const MAX_SECTORS_KB: &str = "1024";
-/// The simulated twin's tasks wake so many us late at most. How late matters little (5 and 200 give the same figures),
-/// but without it three readers always begin in the same order, and that decides which of several rhythms they fall
-/// into: on a running kernel each comes up.
+/// Most lateness of the simulated twin's tasks, us. How late matters little (5 and 200 give the same figures), but
+/// without it three readers always begin in the same order, and that decides which of several rhythms they fall into:
+/// on a running kernel each comes up.
 const WAKE_MAX: (&str, &str) = ("machine.wake_max_us", "20");
 
 /// Whether a key is of the disk and its queue, and not of its model.
@@ -63,7 +63,7 @@ pub struct Wanted {
     pub says_filesystem: bool,
 }
 
-/// The disk that a model and `settings` describe. Everything that is wrong is told.
+/// The disk that a model and `settings` describe. All mistakes are reported.
 pub fn parse(name: &str, model: &str, settings: &[&str], problems: &mut Problems) -> Option<Wanted> {
     let before = problems.list.len();
     let spec = Spec::new(name, model);
@@ -146,7 +146,7 @@ fn set(wanted: &mut Wanted, key: &str, value: &str) -> Result<(), Problem> {
                 return wrong(format!("`front` is one of {}, not `{value}`", names.join(", ")));
             };
             spec.front = Some(front);
-            // It may let the kernel have fewer requests under way.
+            // It may let the kernel have fewer requests in flight.
             spec.set_usual();
         }
         "depth" => spec.depth = number(1 << 20)? as u32,
@@ -228,7 +228,7 @@ pub fn in_full(state: &State) -> String {
         let told = match key.as_str() {
             "scheduler" | "read_ahead_kb" | "max_sectors_kb" | "nomerges" => true,
             "nr_requests" => has_scheduler,
-            // Throttling is derived from disk and scheduler unless somebody has chosen.
+            // Throttling is derived from disk and scheduler unless the user has chosen.
             "wbt_lat_usec" => spec.queue.iter().any(|(asked, _)| asked == key),
             key => key.starts_with(ELEVATOR),
         };
@@ -252,13 +252,13 @@ pub fn parse_disk(name: &str, disk: &str, problems: &mut Problems) -> Option<Wan
     parse(name, model, &settings, problems)
 }
 
-/// The twin in the simulator: `--on` and `--disk` for it, and what is wrong with the disk.
+/// The twin in the simulator: `--on` and `--disk` for it, and the mistakes in the disk.
 ///
-/// A disk with a key of its own, and one `beside` a live place, is a modelled one, and its twin has the loop device's
-/// block layer as well (on kernels with blk-mq): the driver's tags are the depth, with one queue of them, and what the
-/// drive has no place for waits in order of arrival; the scheduler holds as many requests as there, and largest
+/// A disk with a key of its own, and one next to a live place, is a modelled one, and its twin has the loop device's
+/// block layer as well (on kernels with blk-mq): the driver's tags are the depth, with one queue of them, and commands
+/// without a place in the drive wait in order of arrival; the scheduler holds as many requests as there, and largest
 /// request, window and file system are the same, and the blocks that map its files are in memory. Its runs differ, as
-/// tasks wake a little late. What the place names itself stays. Otherwise it is a drive of the simulator.
+/// tasks wake a little late. Keys of the place itself stay. Otherwise it is a drive of the simulator.
 pub fn twin(on: &str, disk: &str, beside: bool) -> (String, String, Problems) {
     let of_model: Vec<&str> =
         disk.split(',').filter(|piece| piece.split_once('=').is_none_or(|(key, _)| !is_own(key))).collect();
@@ -346,12 +346,12 @@ pub fn changes(settings: &[String], problems: &mut Problems) -> Vec<Change> {
     changes
 }
 
-/// What is shown: disks that live, and what is left of dead ones.
+/// A list of disks: live ones, and the remains of dead ones.
 #[derive(Debug, Default)]
 pub struct Shown {
     /// Those that answer.
     pub disks: Vec<State>,
-    /// Those that do not, and what is the matter.
+    /// Dead ones, with the error.
     pub dead: Vec<(String, DiskError)>,
     /// Names of those that were removed.
     pub removed: Vec<String>,

@@ -49,7 +49,7 @@ pub const KINDS: &[(&str, &str)] = &{
 pub struct Tunable {
     /// The whole key (`elevator.slice_idle_ms`).
     pub key: String,
-    /// What the table says about it.
+    /// The option in the table.
     pub spec: OptionSpec,
 }
 
@@ -68,7 +68,7 @@ pub struct Model {
     pub origin: &'static [Origin],
     /// Tunables.
     pub options: Vec<Tunable>,
-    /// What holds it to its source.
+    /// The evidence that it follows its source.
     pub conformance: String,
     /// Of a kernel: its policies. Of a patch: the keys it sets.
     pub parts: Vec<(&'static str, &'static str)>,
@@ -77,7 +77,7 @@ pub struct Model {
 /// Every model of one kind, or of all.
 ///
 /// # Errors
-/// If there is no such kind.
+/// If the kind is unknown.
 pub fn catalogue(kind: Option<&str>) -> Result<Vec<Model>, Problem> {
     if let Some(wanted) = kind
         && !KINDS.iter().any(|(name, _)| *name == wanted)
@@ -283,7 +283,7 @@ fn model_json(model: &Model) -> Value {
     value
 }
 
-/// What a tunable accepts.
+/// The values of a tunable.
 fn accepts(spec: &OptionSpec) -> String {
     if spec.choices.is_empty() { format!("{} to {}", spec.min, spec.max) } else { spec.choices.join(" or ") }
 }

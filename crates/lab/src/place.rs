@@ -43,7 +43,7 @@ pub fn parse(on: &str, disk: Option<&str>, problems: &mut Problems) -> Option<St
     if clean { stack } else { None }
 }
 
-/// Checks a `--disk` where no kernel is given: its mistakes are worth telling all the same.
+/// Checks a `--disk` without a kernel: its mistakes are still worth reporting.
 pub fn check_disk(disk: &str, problems: &mut Problems) {
     set_disk(&mut Stack::new(&KERNELS[0]), disk, problems);
 }
@@ -93,7 +93,7 @@ fn parse_on(on: &str, disk: Option<&str>, problems: &mut Problems, of_disk: &mut
             }
             Some(patch) => {
                 seen.push(patch.name);
-                // Whether it fits the kernel can only be said of a known one.
+                // Only with a known kernel can its fit be checked.
                 if kernel.is_some()
                     && let Err(error) = stack.patch(patch)
                 {

@@ -10,7 +10,7 @@
 //! ```
 //! The run that is shown is one that both sides have, by its seed, and that is nearest to the median time of both;
 //! where they have no seed in common, the one with the median time of each. A report is made with less detail until the
-//! file is no larger than [`MOST_BYTES`]. The object is the same whether it is printed or packed.
+//! file has at most [`MOST_BYTES`]. The object is the same whether it is printed or packed.
 //!
 //! Known limit: lanes of calls are those of calls in progress at once, since events do not tell threads.
 
@@ -59,7 +59,7 @@ const LEAST_STRIPS: u64 = 20;
 /// A key and its value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Fact {
-    /// What it is.
+    /// Name of the fact.
     pub key: String,
     /// As text.
     pub value: String,
@@ -68,7 +68,7 @@ pub struct Fact {
 /// A key in which two sides differ; empty where a side does not have it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// What it is.
+    /// Name of the fact.
     pub key: String,
     /// Of A.
     pub a: String,
@@ -81,7 +81,7 @@ pub struct Difference {
 pub struct File {
     /// Its name, or a number.
     pub name: String,
-    /// Its size; where nobody knows it, the end of what was touched.
+    /// Its size; if unknown, the end of the touched part.
     pub bytes: u64,
 }
 
@@ -258,10 +258,10 @@ pub struct Strips {
     pub file: u32,
     /// Pages of a strip.
     pub strip_pages: u64,
-    /// What most of what was touched of each went through: 0 untouched, 1 hit, 2 missed, 3 read ahead and never used, 4
-    /// brought by others.
+    /// The fate of most touched pages of each: 0 untouched, 1 hit, 2 missed, 3 read ahead and never used, 4 brought by
+    /// others.
     pub state: Vec<u8>,
-    /// Who others were, where there were any.
+    /// The other processes, where there were any.
     pub by: Vec<Option<String>>,
 }
 
@@ -326,7 +326,7 @@ pub struct Report {
 /// Makes the report of two sides that were gathered for one, and of their explanation.
 ///
 /// # Errors
-/// If a run cannot be heard again.
+/// If a run cannot be replayed.
 pub fn make(sides: &[Gathered; 2], explanation: &Explanation, history: Option<Value>) -> Result<Report, Problems> {
     make_within(sides, explanation, history, MOST_BYTES)
 }
@@ -437,8 +437,8 @@ fn timeline(
     Ok(timeline)
 }
 
-/// Gives files that nobody has named a number behind the others, and those of unknown size that of what was touched.
-/// Yields the number that each has in the events.
+/// Gives unnamed files a number behind the others, and those of unknown size that of the touched part. Yields the
+/// number that each has in the events.
 fn number_files(timeline: &mut Timeline, survey: &Survey) -> Vec<u32> {
     let known = timeline.files.len() as u32;
     let mut others = survey.files();
@@ -501,7 +501,7 @@ fn assemble(explanation: &Explanation, sides: &[Side], shift: &[Shift], history:
     let verdict = explanation.verdict.word();
     let title = format!("{a} against {b}: {verdict} ({:+.1} %)", explanation.change_pct);
     let mut explained = explanation_json::explain(explanation);
-    // It stands beside the explanation, once.
+    // It is part of the explanation, once.
     let comparison = explained["comparison"].take();
     let differences = match sides {
         [a, b] => facts::differences(&a.facts, &b.facts),

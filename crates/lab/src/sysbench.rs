@@ -1,8 +1,8 @@
 //! `sysbench fileio`: its command line, its rules, its report.
 //!
 //! A command line is taken apart ([`options`]), resolved into a [`Request`] with every mistake reported at once, run on
-//! real files ([`live`], as sysbench does, and if nothing else is said) or by the simulator (`--on sim:..`), and shown
-//! in sysbench's own shape or as JSON ([`report`]).
+//! real files ([`live`], as sysbench does, and by default) or by the simulator (`--on sim:..`), and shown in sysbench's
+//! own shape or as JSON ([`report`]).
 
 pub mod live;
 pub mod options;
@@ -32,7 +32,7 @@ pub enum IoMode {
     Mmap,
 }
 
-/// What the report needs to know and the plan does not.
+/// The report's facts that the plan does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// As typed: where.
@@ -71,13 +71,12 @@ pub enum Request {
 /// A run on real files.
 #[derive(Clone, Debug)]
 pub struct LiveRun {
-    /// What is run.
     pub job: Job,
     /// How it is reported.
     pub settings: Settings,
     /// Its files.
     pub files: FileSet,
-    /// What is in the page cache at its start.
+    /// Contents of the page cache at its start.
     pub cache: Cache,
 }
 
@@ -87,7 +86,7 @@ enum Where {
     Live,
 }
 
-/// What a command line comes to.
+/// Result of a command line.
 struct Resolved {
     place: Option<Where>,
     files: FileSet,
@@ -95,7 +94,7 @@ struct Resolved {
     job: Option<(Job, Settings, Cache)>,
 }
 
-/// What a command line means, or everything that is wrong with it. Warnings are left in `problems` in either case.
+/// Meaning of a command line, or all mistakes in it. Warnings are left in `problems` in either case.
 pub fn resolve(arguments: &[String], problems: &mut Problems) -> Option<Request> {
     let line = options::parse(arguments, problems);
     if line.command == Some(Command::Help) {
@@ -281,7 +280,7 @@ impl Resolver<'_> {
                 own_descriptors: self.switch("own-descriptors"),
                 linux_threads: self.switch("linux-threads"),
                 direct,
-                // A simulated buffered call is never in flight; real ones are handed to the kernel all the same.
+                // A simulated buffered call is never in flight; real ones are handed to the kernel anyway.
                 in_flight: if io_mode == IoMode::Async && (direct || on_files) { backlog as u32 } else { 1 },
             };
             let job = Job {
@@ -480,7 +479,7 @@ impl Resolver<'_> {
         flags
     }
 
-    /// Whether somebody asked for positions of a seed rather than those of the unseeded generator.
+    /// Whether the user asked for positions of a seed rather than those of the unseeded generator.
     fn wants_seed(&self) -> bool {
         let rand_seed = self.text("rand-seed").is_some_and(|text| text != "0");
         let switched = |name| self.text(name).is_some_and(|text| text != "off");
@@ -528,7 +527,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// What only a simulated machine has.
+    /// Options that only a simulated machine has.
     fn of_the_simulator(&mut self) {
         for name in ["mapping-cached", "linux-threads"] {
             if self.text(name).is_some_and(|value| value != "off") {

@@ -1,7 +1,7 @@
 //! One commit of a bisection: is it like the good one or like the bad one?
 //!
 //! ```text
-//! references  values measured at a commit known to be good and at one known to be bad, kept in a file; or two numbers
+//! references values measured at a good commit and at a bad one, kept in a file; or two numbers
 //! border      the value that separates both references best (Kolmogorov and Smirnov's place of the largest distance)
 //! sign        each new value is on the good or on the bad side of the border
 //! test        sequential: values are taken until one of two likelihood ratios reaches 1 / error
@@ -14,7 +14,7 @@
 //! References that hardly differ are refused. Literature: A. Wald, Sequential Tests of Statistical Hypotheses, 1945;
 //! J. Ville, 1939. Known limits: values are taken to be independent of one another, and the machine to be the one
 //! that it was when the references were measured; a commit whose share is near `m` takes the whole budget and is
-//! skipped. A share of the references is known to about half a value more or less, which `m` in the middle allows for.
+//! skipped. A share of the references is accurate to about half a value, which `m` in the middle allows for.
 
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ const LEAST_DISTANCE: f64 = 0.5;
 /// Least number of values of a measured reference.
 pub const LEAST_VALUES: usize = 5;
 
-/// What is known of the good and the bad commit.
+/// Values measured at the good and the bad commit.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct References {
     /// Values of the good one.
@@ -40,7 +40,7 @@ impl References {
     /// Reads what [`References::json`] has written.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The mistake in it.
     pub fn parse(text: &str) -> Result<References, String> {
         let value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
         if value["schema"] != "iowhy.bisect-references/1" {

@@ -5,8 +5,8 @@
 //! differences  policies, tunables, device ([`Stack::differences`]); those of one kind go together at first
 //! test         the good kernel with some of the differences; several seeds, the same for all tests
 //! verdict      bad if the metric has moved by more than half of the whole change, good if by less
-//! search       ddmin: halves, then smaller parts and their complements, until no part of what is left can be left out
-//! second side  the bad kernel without what was found must be good; if not, the rest has another cause, and is searched
+//! search       ddmin: halves, then smaller parts and their complements, until no part of the rest can be left out
+//! second side the bad kernel without the parts found must be good; if not, the rest has another cause, and is searched
 //! refine       the same again with the single differences of the kinds that were found
 //! ```
 //! Sequential test: with 4, 8, 16 ... seeds the distance of the metric from the middle of both references, seed by seed
@@ -70,7 +70,7 @@ pub struct Measured {
 /// One test.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// What it is for.
+    /// Its purpose.
     pub purpose: &'static str,
     /// Indices of the differences that are on.
     pub on: Vec<usize>,
@@ -80,7 +80,7 @@ pub struct Step {
     pub verdict: Verdict,
 }
 
-/// What came of it.
+/// Result of a search.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// A change or several; the tests say so from both sides.
@@ -89,7 +89,7 @@ pub enum Answer {
     EqualStacks,
     /// They do, and the metric does not.
     EqualMetric,
-    /// The metric differs, and the bad side has the better one: there is no first bad.
+    /// The metric differs, and the bad side has the better one: a first bad does not exist.
     NotWorse,
     /// The tests could not tell, or the sides contradict each other.
     Unsure,
@@ -108,13 +108,13 @@ pub struct Bisection {
     pub references: [Measured; 2],
     /// Tests in their order.
     pub steps: Vec<Step>,
-    /// Indices of what was found, the most effective first.
+    /// Indices of the parts found, the most effective first.
     pub found: Vec<usize>,
-    /// What each of these does alone.
+    /// The effect of each of these alone.
     pub alone: Vec<Measured>,
     /// Sets of them, each enough for the change by itself.
     pub sets: usize,
-    /// What came of it.
+    /// The result.
     pub answer: Answer,
     /// Why, in a sentence.
     pub because: String,
@@ -124,7 +124,7 @@ pub struct Bisection {
     pub error_bound: f64,
 }
 
-/// Values of the metric by what is on; `None` is the bad side itself.
+/// Values of the metric by the parts that are on; `None` is the bad side itself.
 struct Bench<'a> {
     plans: [&'a Plan; 2],
     metric: &'static Metric,
@@ -317,7 +317,7 @@ fn kinds(differences: &[Change]) -> Vec<Vec<usize>> {
 /// Finds what makes `bad` differ from `good` in `metric`. `done` is called after each simulation.
 ///
 /// # Errors
-/// What the simulator says of a plan.
+/// The simulator's error for a plan.
 pub fn bisect(
     (good, bad): (&Plan, &Plan),
     labels: [String; 2],
@@ -404,7 +404,7 @@ fn search(bench: &mut Bench<'_>) -> Result<Searched, RunError> {
             let because = format!("the bad side is better, not worse: {name} is {figures}; swap --good and --bad");
             return Ok((Answer::NotWorse, because, Vec::new(), 0));
         }
-        // All equal, there is no interval on either side of 0.
+        // All equal: without an interval on either side of 0.
         _ if good == bad => {
             return Ok((Answer::EqualMetric, format!("{name} does not differ at all: {figures}"), Vec::new(), 0));
         }

@@ -1,11 +1,11 @@
-//! What to set after an explanation of live runs, in so many words, and what should be known though nothing differs.
+//! Settings to change after an explanation of live runs, as commands, and notes in spite of equal results.
 //!
 //! A rule says in general what to change; of two real sides it is known which setting differs, where it is, and which
 //! value the fast side had. The gain is predicted from the cause's share of the difference, and measured if the
 //! experiment was made ([`prove_live`](super::prove_live)); both in percent of the slow side's time for an operation.
 //!
-//! A note is no finding: it names pages that somebody keeps in the cache under direct calls, where the times of the
-//! runs cannot tell what that costs. The price depends on the kernel and the device, the pages do not.
+//! A note is not a finding: it names pages that another process keeps in the cache under direct calls, where the times
+//! of the runs cannot show their cost. The price depends on the kernel and the device, the pages do not.
 
 use super::gathered::Gathered;
 use super::prove_live::{Change, change};
@@ -63,7 +63,7 @@ pub fn advise(explanation: &mut Explanation, sides: &[Gathered; 2]) {
     let (slow, fast) = if a_is_slow { (a, b) } else { (b, a) };
     let (Some(slow_recipe), Some(fast_recipe)) = (&slow.recipe, &fast.recipe) else { return };
     let whole = 100.0 * (1.0 - 1.0 / ratio(explanation.change_pct, a_is_slow));
-    // What was refuted is no advice; of several things that can be switched, the one that was.
+    // Refuted findings give no advice; of several possible switches, the tested one counts.
     for finding in explanation.findings.iter_mut().filter(|finding| !finding.is_refuted()) {
         let changes = || finding.rule.switches.iter().filter_map(|of| change(&[*of], slow_recipe, fast_recipe));
         let made = finding.counterfactual.as_ref().map(|of| of.setting.as_str());

@@ -4,8 +4,8 @@
 //! for simulated runs, which repeat to the last digit, then by the test for measured ones. Of more than two modes the
 //! fastest and the slowest are explained. A set of one mode is set against itself, which leaves nothing to explain.
 //!
-//! Known limit: fewer than eight runs have one mode, whatever they look like. Modes cannot be made again at will, so
-//! that nothing is switched to prove what is found; the same cause between two sets of runs can be proved.
+//! Known limit: fewer than eight runs have one mode, whatever they look like. Modes cannot be reproduced at will, so
+//! findings are not proved by switching; the same cause between two sets of runs can be proved.
 
 use super::gathered::Gathered;
 use iowhy_stats::modes;

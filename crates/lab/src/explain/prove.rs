@@ -20,7 +20,7 @@ use iowhy_why::{Explanation, Side};
 /// Findings that stand after their experiments, or have none, until no others are tried.
 const TRIED: usize = 3;
 
-/// What is switched, in words, and the plan with it.
+/// The switched setting, in words, and the plan with it.
 struct Switched {
     setting: String,
     plan: Plan,

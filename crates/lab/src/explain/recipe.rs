@@ -17,7 +17,7 @@ pub struct Recipe {
     pub disk: Option<String>,
     /// Settings of its queue: file and value.
     pub queue: Vec<(String, String)>,
-    /// The modelled disk that was made for it, in the words of `--disk`; then there is no other.
+    /// The modelled disk that was created for it, in the words of `--disk`; then it is the only one.
     pub modelled: Option<String>,
 }
 

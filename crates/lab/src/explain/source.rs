@@ -7,8 +7,8 @@
 //! FILE            a trace, in any form that `iowhy trace` reads; several with commas between them
 //! anything else   a label, a tag or ids in the store: runs that were kept with `--trace`
 //! ```
-//! One set of runs alone stands for its fast and its slow mode. Who asks for runs of the store alone gets them,
-//! whatever else has their name.
+//! One set of runs alone stands for its fast and its slow mode. A request for runs of the store alone gets them, even
+//! if other things have their name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -38,7 +38,7 @@ use iowhy_why::digest::wall;
 use iowhy_why::digest::{Digest, Observer};
 use iowhy_why::rules::Need;
 
-/// What is to be explained.
+/// Settings of an explanation.
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
     /// Base and candidate, or an incident alone, or a set of runs that may have modes.
@@ -66,7 +66,7 @@ const OPENING: usize = 8_000;
 /// are CPUs, which changes nothing.
 ///
 /// # Errors
-/// What the simulator says.
+/// The simulator's error.
 pub fn simulate(
     label: &str,
     plan: &Plan,
@@ -77,19 +77,19 @@ pub fn simulate(
     Ok(Side { label: label.to_owned(), runs, ..Side::default() })
 }
 
-/// What is wanted of a run beside its digest.
+/// The data needed of a run besides its digest.
 #[derive(Copy, Clone, Debug)]
 enum Beside {
     /// It is one of many that prove something.
     Nothing,
-    /// So many of its first events.
+    /// This number of its first events.
     Opening(usize),
     /// A tally, and where its events can be had.
     Report,
 }
 
 impl Beside {
-    /// Of a side of so many runs.
+    /// For a side of `runs` runs.
     fn of(report: bool, runs: usize) -> Beside {
         if report { Beside::Report } else { Beside::Opening((OPENINGS / runs.max(1)).min(OPENING)) }
     }
@@ -103,7 +103,7 @@ struct Listener {
     opening: Vec<Event>,
     /// A call has begun.
     begun: bool,
-    /// There was no room for some events.
+    /// Some events exceeded the room.
     cut: bool,
 }
 
@@ -131,7 +131,7 @@ impl EventSink for Listener {
     }
 }
 
-/// Hands the events of a run to whoever listens, and yields what they made of them.
+/// Hands the events of a run to its listeners, and yields their results.
 fn listen<E>(
     beside: Beside,
     seed: u64,
@@ -178,11 +178,9 @@ fn watched(
 /// A side that is simulated, before it is.
 #[derive(Clone, Debug)]
 pub struct Simulated {
-    /// What it is called.
     pub label: String,
     /// Words after `iowhy` that make such a run.
     pub command: String,
-    /// What is run.
     pub plan: Plan,
     /// How often.
     pub runs: u32,
@@ -192,7 +190,7 @@ impl Simulated {
     /// Makes the runs; `report` if a report will be made of them.
     ///
     /// # Errors
-    /// What the simulator says.
+    /// The simulator's error.
     pub fn make(self, report: bool, done: &(dyn Fn() + Sync)) -> Result<Gathered, RunError> {
         let beside = Beside::of(report, self.runs as usize);
         let (runs, seen) = watched(&self.plan, (0, self.runs), beside, done)?;
@@ -285,8 +283,8 @@ fn of_the_workload(trace: &mut Trace) {
     }
 }
 
-/// Kinds of records that a trace does not have. A recording of our own has what its level asks for, whether any of it
-/// happened or not; of a trace of another program only what is there is known.
+/// Kinds of records that a trace does not have. A recording of our own has all events of its level, whether any
+/// happened or not; of a trace of another program only the events present are known.
 fn lacking(trace: &Trace, settings: &Settings) -> Vec<Need> {
     let any = |is: &dyn Fn(&Record) -> bool| trace.records.iter().any(is);
     let states = any(&|record| matches!(record.seen, TraceSeen::Switch { .. }));
@@ -385,11 +383,11 @@ fn stored(name: &str, report: bool, store: &Store) -> Result<Gathered, Problem> 
     Ok(Gathered { side, command, recipe, group: Some(group), resident, seen: all_seen, row })
 }
 
-/// Both sides, base first. `open` opens the store, if anything is in it; `done` is told how many runs of how many were
-/// simulated.
+/// Both sides, base first. `open` opens the store, if anything is in it; `done` gets the number of runs simulated so
+/// far, and of all.
 ///
 /// # Errors
-/// Everything that is wrong with what was asked for.
+/// All mistakes in the request.
 pub fn gather(
     asked: &Asked,
     open: &dyn Fn() -> Result<Store, StoreError>,

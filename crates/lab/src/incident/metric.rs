@@ -1,4 +1,4 @@
-//! What can be measured of a run.
+//! Metrics of a run.
 
 use iowhy_stack::outcome::{Outcome, ThreadTotals};
 
@@ -15,7 +15,6 @@ pub struct Metric {
     pub unit: &'static str,
     /// Which direction is better; sizes and the like have none, and are taken as better when larger.
     pub better: Better,
-    /// What it is.
     pub summary: &'static str,
     /// Takes it from a run.
     pub of: fn(&Outcome) -> f64,

@@ -41,10 +41,10 @@ pub struct Scenario {
     /// Repetitions of a run, if nobody asks for another number.
     #[serde(default = "four")]
     pub sequences: u32,
-    /// What a repetition is called: one, several.
+    /// The name of a repetition: one, several.
     #[serde(default = "seeds")]
     pub repetition: [String; 2],
-    /// What the models do not explain.
+    /// Effects that the models do not explain.
     pub unexplained: String,
     /// Rows that the explanation compares, by the part they play in it; `broken` is the one to repeat.
     #[serde(default)]
@@ -138,19 +138,18 @@ pub struct Run {
     /// Further options of the command.
     #[serde(default)]
     pub options: String,
-    /// What is measured.
     pub metric: Option<String>,
     /// Runs that belong together.
     #[serde(default)]
     pub group: String,
-    /// What it is for.
+    /// Its purpose.
     pub note: Option<String>,
     /// Repetitions it needs at least, whatever is asked for: for what happens by chance.
     #[serde(default)]
     pub least_sequences: u32,
     /// Repetitions that are enough for it, whatever is asked for: for what hardly varies.
     pub most_sequences: Option<u32>,
-    /// How often it was made in what was published, for cells of monitors, which see each run in proportion.
+    /// Its frequency in the publication, for cells of monitors, which see each run in proportion.
     #[serde(default = "once")]
     pub times: u32,
     /// Parameters with several values: one run for each combination. They are taken in the order of
@@ -180,7 +179,7 @@ pub struct Cells {
     /// The run of a cell: its id, with `{column}` and `{key}`. With a `*` at the end, all runs that begin so; the cell
     /// is the mean over them.
     pub run: String,
-    /// What is measured, with `{column}` and `{key}`.
+    /// The metric, with `{column}` and `{key}`.
     pub metric: String,
     /// The figures are those of a monitor that takes samples at regular intervals: in the mean over the runs each
     /// counts by the time it takes, and by how often it was made.
@@ -206,7 +205,7 @@ pub struct Compare {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Assumption {
-    /// What is assumed.
+    /// The assumption.
     pub what: String,
     /// On what grounds.
     pub source: String,
@@ -233,7 +232,7 @@ pub fn parse(id: &str, text: &str) -> Result<Scenario, IncidentError> {
 /// Values of the `{name}`s in templates.
 type Parameters = BTreeMap<String, String>;
 
-/// What is to be run, and the rows that will be made of it. Nothing has run yet.
+/// The runs to make, and the rows made of them. Nothing has run yet.
 #[derive(Clone, Debug)]
 pub struct Planned {
     /// Runs in order.

@@ -9,7 +9,7 @@ use iowhy_stack::units::{PAGE_SECTORS, SECTOR_BYTES};
 pub struct Requests {
     /// Reads of data.
     pub data_reads: u64,
-    /// Of these, such as are of a page at most.
+    /// Of these, reads of a page at most.
     pub small_data_reads: u64,
     /// Reads of metadata.
     pub metadata_reads: u64,

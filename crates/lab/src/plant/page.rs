@@ -53,7 +53,7 @@ fn one(page: &mut String, rule: &Rule) {
     page.push('\n');
 }
 
-/// What each rule needs, and which plants have fired it.
+/// The needs of each rule, and the plants that have fired it.
 fn needs(page: &mut String) {
     page.push_str(
         "\n## What a rule needs, and where it has fired\n\nA rule is not asked without its records. One that no live \

@@ -1,6 +1,6 @@
 //! Jobs to plant causes in, and causes to plant.
 
-/// What a job is like, for causes that need it so.
+/// Kinds of jobs, for causes that need one.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Tag {
     /// Reads one place after the next, through the cache.
@@ -60,7 +60,7 @@ pub struct Base {
     pub job: &'static str,
     /// Kernels (with keys) and disks.
     pub places: &'static [(&'static str, &'static str)],
-    /// What it is like.
+    /// Its kinds.
     pub tags: &'static [Tag],
     /// Runs of each side: enough for what varies.
     pub runs: u32,
@@ -352,7 +352,7 @@ pub enum Change {
     Word(&'static str, &'static str),
     /// Words are added to the job.
     Add(&'static str),
-    /// Somebody else's job runs beside it.
+    /// A foreign job runs at the same time.
     Neighbour(&'static str),
 }
 
@@ -361,7 +361,7 @@ pub enum Change {
 pub struct Plant {
     /// Its name.
     pub name: &'static str,
-    /// What it may be called.
+    /// Its permitted names.
     pub expected: &'static [&'static str],
     /// Of two causes at once, none are of the same group.
     pub group: &'static str,
@@ -377,8 +377,8 @@ pub struct Plant {
 
 /// Calls of another size leave no equal commands, windows or copies to compare, and so hide every cause below.
 const HIDES_OTHERS: &str = "size";
-/// Groups whose causes leave no equal commands, so that nothing can be said of the device beside them: other windows
-/// are other requests, and a neighbour's commands, or blocks that map a file, lie between all others.
+/// Groups whose causes leave no equal commands, so that the device cannot be judged next to them: other windows are
+/// other requests, and a neighbour's commands, or blocks that map a file, lie between all others.
 const HIDE_DEVICE: &[&str] = &["read-ahead", "actor", "requests", "mapping"];
 
 impl Plant {
@@ -774,7 +774,7 @@ pub(super) struct Draft {
     keys: Vec<(String, String)>,
     disk: String,
     disk_keys: Vec<(String, String)>,
-    /// Somebody else's job is in it.
+    /// A foreign job is in it.
     pub neighbour: bool,
     beside: String,
 }

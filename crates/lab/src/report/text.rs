@@ -24,13 +24,13 @@ const BAR: usize = 22;
 const FILE: usize = 30;
 /// Differences of circumstances that are shown.
 const DIFFERENCES: usize = 8;
-/// Sizes of windows and requests that are told.
+/// Most sizes of windows and requests that are listed.
 const SIZES: usize = 4;
 
 /// A figure with its unit.
 fn figure(value: f64, unit: Unit) -> String {
     match unit {
-        // What is left of a difference of means is no time.
+        // The remainder of a difference of means is not a time.
         Unit::Ns if value.abs() < 0.05 => "0 s".to_owned(),
         Unit::Ns => quantity(value / 1e9, "s", 3),
         Unit::Share => format!("{:.1} %", 100.0 * value),
@@ -136,7 +136,7 @@ pub fn text(explanation: &Explanation, pictures: Option<&Glance>, style: Style) 
     text
 }
 
-/// What differs around the runs, and what could not be asked.
+/// Differences around the runs, and questions that could not be asked.
 fn circumstances(text: &mut String, explanation: &Explanation, style: Style) {
     let differences = &explanation.only_difference;
     if !differences.is_empty() {
@@ -167,7 +167,7 @@ fn circumstances(text: &mut String, explanation: &Explanation, style: Style) {
     indented(text, "! ", "  ", &words);
 }
 
-/// The paragraph that whoever runs the database reads; empty if there is no difference to speak of.
+/// The paragraph for the operator of the database; empty without a difference worth mentioning.
 pub fn summary(explanation: &Explanation) -> String {
     if matches!(explanation.verdict, Verdict::Same | Verdict::Inconclusive) {
         return String::new();
@@ -205,7 +205,7 @@ pub fn summary(explanation: &Explanation) -> String {
     paragraph
 }
 
-/// What an experiment showed, in a sentence.
+/// The result of an experiment, in a sentence.
 fn experiment(of: &Counterfactual, explained_pct: f64) -> String {
     let (title, with, [before, after]) = (of.outcome.title(), &of.setting, [of.change_pct_before, of.change_pct_after]);
     match of.outcome {
@@ -328,7 +328,7 @@ fn waterfall(text: &mut String, explanation: &Explanation) {
     }
 }
 
-/// A time with so many digits as an eighth has.
+/// A time with the precision of an eighth.
 fn rough(ns: f64) -> String {
     quantity(ns / 1e9, "s", 2)
 }
@@ -387,7 +387,7 @@ fn whole(ns: f64) -> String {
     format!("{number} {unit}")
 }
 
-/// What is drawn of a column in a lane.
+/// Draws a column in a lane.
 type Draw = fn(&Column) -> char;
 
 /// Both sides on a common clock.
@@ -440,7 +440,7 @@ fn timeline(text: &mut String, moment: &Moment, style: Style) {
     indented(text, "   ", "   ", &legend(moment));
 }
 
-/// What a call asked for.
+/// A call's request.
 fn asked(call: &Asked) -> String {
     let file = call.file.as_ref().map_or(String::new(), |file| format!(" of {}", shown(file, FILE)));
     match call.op {
@@ -460,7 +460,7 @@ fn bytes(of: u64) -> String {
     }
 }
 
-/// What was done for a call.
+/// The I/O for a call.
 fn served(of: &Lanes) -> String {
     let list = |name: &str, sizes: &glance::Sizes| {
         let one = |(size, count): &(u64, usize)| match count {
@@ -503,7 +503,7 @@ fn of_time(column_ns: f64) -> Vec<(usize, String)> {
     (0..6).map(label).collect()
 }
 
-/// What the characters mean that may stand in lanes.
+/// The legend of the characters in lanes.
 fn legend(moment: &Moment) -> String {
     let columns = || moment.sides.iter().flat_map(|side| &side.columns);
     let mut parts = vec![format!("0: {} begins", if moment.call.is_some() { "the call" } else { "the run" })];
@@ -638,7 +638,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the data are and wherever the labels come from.
+        /// For any data and any origin of the labels.
         #[test]
         fn lines_fit_and_have_nothing_that_a_terminal_obeys(
             label in label(),
@@ -821,7 +821,7 @@ mod tests_of_experiments {
             }
             assert!(!words.to_lowercase().contains("prove"), "{shown}");
         }
-        // What is refuted is named after what stands.
+        // Refuted ones come after the ones that stand.
         let mut explanation = explanation(&[Some(refuted), Some(confirmed)]);
         recalibrate(&mut explanation);
         let name = rules::RULES[0].name;

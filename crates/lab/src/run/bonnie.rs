@@ -61,12 +61,12 @@ fn program(values: &Values<'_>, dir: &Path, problems: &mut Problems) -> Option<P
         ["-q", "-f", "-n", "0", "-m", "iowhy", "-d"].iter().map(|word| (*word).to_owned()).collect();
     arguments.push(dir.to_string_lossy().into_owned());
     if values.given("size") {
-        // It takes MiB only, and wants to be told that the file may be smaller than memory.
+        // It takes MiB only, and needs an option if the file may be smaller than memory.
         let mib = (values.number("size") >> 20).max(1);
         arguments.extend(["-r".to_owned(), "0".to_owned(), "-s".to_owned()]);
         arguments.push(format!("{mib}:{}", values.number("chunk")));
     }
-    // It refuses to run as root unless it is told to.
+    // It refuses to run as root without this option.
     arguments.extend(["-u".to_owned(), "root".to_owned()]);
     Some(Program { name: "bonnie++", package: "bonnie++", arguments, import })
 }

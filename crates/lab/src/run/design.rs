@@ -55,7 +55,7 @@ pub struct Experiment {
     pub name: &'static str,
     /// Seed of the order, and of the runs of the first block that counts.
     pub seed: u64,
-    /// What is compared.
+    /// Number of places compared.
     pub arms: usize,
     /// Blocks that only warm up.
     pub warm_up: u64,
@@ -125,7 +125,7 @@ pub struct Known {
     pub label: String,
     /// Runs that count.
     pub runs: usize,
-    /// Half the width of the interval, percent; infinite while so few runs bound nothing.
+    /// Half the width of the interval, percent; infinite while there are too few runs to bound anything.
     pub half_width_pct: f64,
     /// Further runs of each place that it takes; 0 if there are enough, `None` if nobody can tell.
     pub more: Option<u64>,
@@ -136,7 +136,7 @@ pub struct Known {
 pub struct Precision {
     /// By which metric.
     pub metric: String,
-    /// What is wanted, percent.
+    /// The wanted one, percent.
     pub pct: f64,
     /// Of each place but the first, the interval of the shift from the first; of a single one, that of the median.
     pub places: Vec<Known>,

@@ -4,11 +4,11 @@
 //! client     for each transaction reads `reads` pages of 8 KiB at random from the data files, through the page cache;
 //!            then appends `wal` bytes to the log and waits for fdatasync; then computes for `cpu_us`
 //! ```
-//! What it is: the reads that miss the page cache, and the commit that waits for the log, which are what storage can
-//! make slower. What it is not: there are no shared buffers, no locks between clients, no group commit (each client
-//! appends to a part of the log of its own and syncs by itself), no checkpoints and no writes of tables. `tps` compares
-//! kernels with one another; it is no forecast of what PostgreSQL reaches. Size of the data: about 15 MiB for each unit
-//! of scale. Source: the manual of pgbench (its default transaction changes three tables and adds a row to a fourth).
+//! Modelled: the reads that miss the page cache, and the commit that waits for the log, which storage can make slower.
+//! Not modelled: shared buffers, locks between clients, group commit (each client appends to a part of the log of its
+//! own and syncs by itself), checkpoints and writes of tables. `tps` compares kernels with one another; it does not
+//! forecast PostgreSQL's result. Size of the data: about 15 MiB for each unit of scale. Source: the manual of pgbench
+//! (its default transaction changes three tables and adds a row to a fourth).
 
 use std::path::Path;
 
@@ -70,7 +70,7 @@ fn program(values: &Values<'_>, _dir: &Path, problems: &mut Problems) -> Option<
     Some(Program { name: "pgbench", package: "postgresql", arguments, import })
 }
 
-/// What pgbench says: transactions a second (without the time to connect where it says both) and their latency.
+/// pgbench's figures: transactions a second (without the time to connect where it has both) and their latency.
 fn import(text: &str) -> Result<Figures, String> {
     let number = |text: &str| text.split_whitespace().next().and_then(|word| word.parse::<f64>().ok());
     let after = |begin: &str| text.lines().find_map(|line| number(line.trim().strip_prefix(begin)?));
@@ -111,7 +111,7 @@ fn build(values: &Values<'_>, _stack: &mut Stack, _problems: &mut Problems) -> O
             ThreadJob { spec: ThreadSpec::new(client), stream }
         })
         .collect();
-    // The data come last, because what is cached at the start is the end of the last files.
+    // The data come last, because the cache at the start holds the end of the last files.
     let log = FileSpec { bytes: u64::from(clients) * LOG_BYTES, place: Place::FileSystem };
     let files = vec![log, FileSpec { bytes: size, place: Place::FileSystem }];
     let mut job = Job::new(Workload::Threads { files, threads }, 1);

@@ -34,11 +34,11 @@ pub struct Program {
     pub package: &'static str,
     /// Its arguments.
     pub arguments: Vec<String>,
-    /// What of its output is a result.
+    /// Parses the results in its output.
     pub import: fn(&str) -> Result<Figures, String>,
 }
 
-/// What a program did.
+/// A run of a program.
 #[derive(Clone, Debug)]
 pub struct Ran {
     /// Its command line.
@@ -47,13 +47,13 @@ pub struct Ran {
     pub started: SystemTime,
     /// From its start to its end.
     pub elapsed: Duration,
-    /// What it measured.
+    /// Its measurements.
     pub figures: Figures,
     /// A signal ended it early.
     pub interrupted: bool,
 }
 
-/// Why there is no result of a program.
+/// Why a program has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
     /// It is not there.
@@ -61,7 +61,7 @@ pub enum ProgramError {
     Missing {
         /// Its name.
         name: &'static str,
-        /// What has it.
+        /// The package that has it.
         package: &'static str,
     },
     /// It could not be run.
@@ -75,7 +75,7 @@ pub enum ProgramError {
     /// It failed.
     #[error("`{command}` failed ({status}): {message}")]
     Failed {
-        /// What was run.
+        /// The command.
         command: String,
         /// How it ended.
         status: String,
@@ -96,7 +96,7 @@ pub enum ProgramError {
 fn reader(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
-        // What was read before a failure is worth having.
+        // Figures read before a failure are worth having.
         let _ = pipe.read_to_end(&mut bytes);
         bytes
     })
@@ -169,7 +169,7 @@ impl Program {
 /// An installed program on the running kernel.
 #[derive(Clone, Debug)]
 pub struct Installed {
-    /// What is run.
+    /// The program.
     pub program: Program,
     /// The disk that is made for each run.
     pub modelled: Option<Spec>,
@@ -217,7 +217,7 @@ impl From<ProgramError> for Refusal {
     }
 }
 
-/// What another program has measured. Its own names stay; those that every run has are there, too.
+/// Figures measured by another program. Its own names stay; those that every run has are there, too.
 fn metrics(ran: &Ran) -> Metrics {
     let elapsed = ran.elapsed.as_secs_f64();
     let mut metrics = vec![("elapsed_s".to_owned(), elapsed), ("mean_process_elapsed_s".to_owned(), elapsed)];

@@ -11,8 +11,8 @@
 //! The idea is that of fio's `read_iolog` with and without `replay_no_stall`, and of `btreplay`. Known limits: calls of
 //! which the trace tells no file or no offset are left out, and so are those that failed, that read nothing at the end
 //! of
-//! a file, discards and flushes; each is told, and why. A closed replay of bios keeps the depth, not which one of them
-//! another waited for. What was in the page cache is not known: the replay begins with a cold one.
+//! a file, discards and flushes; each is reported, with the reason. A closed replay of bios keeps the depth, not which
+//! one of them another waited for. The contents of the page cache are unknown: the replay begins with a cold one.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -53,7 +53,7 @@ impl Mode {
 /// Where a trace is replayed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ground {
-    /// On a simulated disk of so many bytes.
+    /// On a simulated disk of this number of bytes.
     Simulated(u64),
     /// On files of the running kernel.
     Live,
@@ -148,7 +148,7 @@ struct Thread {
     engine: Engine,
 }
 
-/// What a trace comes to.
+/// The contents of a trace.
 struct Found {
     files: Vec<FileSpec>,
     names: Vec<String>,
@@ -201,7 +201,7 @@ fn of_calls(trace: &Trace, mode: Mode) -> Found {
                 failed += 1;
                 continue;
             }
-            // What is behind the end of the file was not read.
+            // Bytes behind the end of the file were not read.
             Some(result) if data => call.len.min(result as u64),
             _ if data => call.len,
             _ => 0,
@@ -210,7 +210,7 @@ fn of_calls(trace: &Trace, mode: Mode) -> Found {
             empty += 1;
             continue;
         }
-        // Such as those of the dynamic linker: past the page cache they would fail.
+        // For example those of the dynamic linker: past the page cache they would fail.
         if data && direct.contains(&call.pid) && !(offset | len).is_multiple_of(SECTOR_BYTES) {
             buffered += 1;
             continue;

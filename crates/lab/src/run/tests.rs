@@ -1,4 +1,4 @@
-//! What command lines mean, and what the jobs become.
+//! Meaning of command lines, and the resulting jobs.
 
 use std::ops::ControlFlow;
 

@@ -44,7 +44,8 @@ pub(super) struct Line {
     /// blocks of runs that only warm up, and are in no comparison [0]
     #[arg(long)]
     warm_up: Vec<String>,
-    /// go on until the median, or the shift between places, is known to so many percent (level 99 %)
+    /// go on until the interval of the median, or of the shift between places, has this half-width in percent (level 99
+    /// %)
     #[arg(long)]
     until: Vec<String>,
     /// with --until: most runs on each
@@ -71,7 +72,7 @@ pub(super) struct Line {
     /// live: a device or file that may be written whatever it holds; may be repeated
     #[arg(long)]
     pub(super) allow_write: Vec<String>,
-    /// bytes that each job works on at most, such as 4m
+    /// bytes that each job works on at most, for example 4m
     #[arg(long)]
     size_limit: Vec<String>,
     /// seconds that each job works at most
@@ -164,7 +165,7 @@ impl Line {
         self.job.iter().cloned().chain(paths).chain(self.shaping()).collect()
     }
 
-    /// What the page cache holds at the start of live runs. Warns of options that no place takes.
+    /// Cached state of the files at the start of live runs. Warns of options that no place takes.
     pub(super) fn cache(&self, problems: &mut Problems) -> Option<Cache> {
         let given = self.given("cache", &self.cache);
         let known = [Cache::AsFound, Cache::Cold, Cache::Warm];
@@ -209,7 +210,7 @@ impl Line {
         self.number("warm-up", &self.warm_up, (0, 10_000), problems).unwrap_or(0) as u32
     }
 
-    /// What of a run is recorded.
+    /// The recorded level of a run.
     fn trace(&self, problems: &mut Problems) -> Option<Level> {
         let named = self.trace.as_ref()?;
         let level = Level::ALL.into_iter().find(|level| level.name() == named);
@@ -250,7 +251,7 @@ impl Line {
         Some(Until { pct: pct?, budget: budget? as u32 })
     }
 
-    /// Where runs are kept: if a store is named, or if what is asked for makes sense of kept runs only.
+    /// Where runs are kept: if a store is named, or if the request makes sense of kept runs only.
     pub(super) fn keep(&self, world: &World<'_>, problems: &mut Problems) -> Option<Keep> {
         let named = self.store.first().map(PathBuf::from);
         let variable = (world.variable)(store::VARIABLE).is_some_and(|value| !value.is_empty());
@@ -294,7 +295,7 @@ impl Line {
     }
 }
 
-/// Takes a command line apart. Every mistake goes to `problems`; what is wrong counts as not given.
+/// Takes a command line apart. Every mistake goes to `problems`; a wrong value counts as not given.
 pub(super) fn take_apart(words: &[String], problems: &mut Problems) -> Line {
     let command = Line::command().mut_args(|arg| match arg.get_action().takes_values() {
         true => arg.value_parser(NonEmptyStringValueParser::new()),
@@ -320,7 +321,7 @@ pub(super) fn take_apart(words: &[String], problems: &mut Problems) -> Line {
             }
             Err(error) => error,
         };
-        // What is wrong is put aside, so that the next mistake is found, too.
+        // A wrong word is put aside, so that the next mistake is found, too.
         let text = |kind| match error.get(kind) {
             Some(ContextValue::String(text)) => text.as_str(),
             _ => "",

@@ -29,7 +29,7 @@ pub(super) const GROUP_ROWS: usize = 1 << 16;
 /// End of the names of files that are being written.
 pub(super) const TEMPORARY: &str = ".tmp";
 
-/// What is in a data file.
+/// Kind of a data file.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// Everything that happened.
@@ -75,7 +75,6 @@ impl DataFile {
         }
     }
 
-    /// What is in it.
     pub fn kind(&self) -> Kind {
         self.kind
     }
@@ -138,7 +137,7 @@ pub(super) struct Draft {
     gathered_rows: usize,
     rows: u64,
     writer: Option<SerializedFileWriter<Hashing>>,
-    /// What went wrong; nothing is written afterwards.
+    /// The error; nothing is written afterwards.
     failure: Option<StoreError>,
 }
 
@@ -185,7 +184,7 @@ impl Draft {
         let folder = store.data_directory();
         let nr = DRAFTS.fetch_add(1, Ordering::Relaxed);
         let path = folder.join(format!("{}-{}-{nr}{TEMPORARY}", kind.word(), std::process::id()));
-        // A folder that somebody removed is made again.
+        // A removed folder is made again.
         fs::create_dir_all(&folder).map_err(|source| StoreError::Folder { path: folder.clone(), source })?;
         let file =
             File::create(&path).map_err(|source| StoreError::File { action: "create", path: path.clone(), source })?;
@@ -223,7 +222,7 @@ impl Draft {
         })
     }
 
-    /// Adds a row. What goes wrong is told at the end.
+    /// Adds a row. Errors are reported at the end.
     pub(super) fn row(&mut self, items: &[Item]) {
         debug_assert_eq!(items.len(), self.columns.len());
         for (gathered, item) in self.gathered.iter_mut().zip(items) {
@@ -241,7 +240,7 @@ impl Draft {
         }
     }
 
-    /// Writes what was gathered.
+    /// Writes the gathered rows.
     fn write_group(&mut self) {
         if self.gathered_rows > 0
             && self.failure.is_none()
@@ -302,7 +301,7 @@ impl Draft {
     }
 }
 
-/// The error about a file: that of the system if it is one, so that what to try is told.
+/// The error of a file: that of the system if it is one, so that it has its advice.
 fn failure(path: &Path, error: ParquetError) -> StoreError {
     let path = path.to_owned();
     match error {

@@ -1,4 +1,4 @@
-//! What can go wrong with a store: what was attempted, on which file, and what to try.
+//! Errors of a store: the attempt, its file, and advice.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub enum StoreError {
         /// Where it was looked for.
         path: PathBuf,
     },
-    /// Nobody said where, and there is no usual place.
+    /// A store was not named, and a usual place does not exist.
     #[error("there is no place for a store: neither IOWHY_STORE nor HOME is set; name one with --store DIR")]
     NoPlace,
     /// It was made by a later version.
@@ -45,13 +45,13 @@ pub enum StoreError {
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What it is, or is not.
+        /// The mistake.
         what: String,
     },
     /// The database refused.
     #[error("cannot {action} `{}`: {source}{}", path.display(), advice(source))]
     Sql {
-        /// What was attempted.
+        /// The attempt.
         action: &'static str,
         /// On which database.
         path: PathBuf,
@@ -61,7 +61,7 @@ pub enum StoreError {
     /// A file refused.
     #[error("cannot {action} `{}`: {source}{}", path.display(), io_advice(source))]
     File {
-        /// What was attempted.
+        /// The attempt.
         action: &'static str,
         /// On which file.
         path: PathBuf,
@@ -71,14 +71,14 @@ pub enum StoreError {
     /// A Parquet file refused.
     #[error("cannot {action} `{}`: {source}", path.display())]
     Parquet {
-        /// What was attempted.
+        /// The attempt.
         action: &'static str,
         /// On which file.
         path: PathBuf,
         /// Why not.
         source: parquet::errors::ParquetError,
     },
-    /// What is stored makes no sense.
+    /// The stored value makes no sense.
     #[error(
         "`{}` is damaged: {what}; restore it from a copy, or merge what can be read into a new store",
         path.display()
@@ -105,7 +105,7 @@ pub enum StoreError {
     Unknown {
         /// The store.
         path: PathBuf,
-        /// What was asked for.
+        /// The request.
         what: String,
         /// Names that were perhaps meant.
         nearest: Vec<String>,
@@ -113,7 +113,7 @@ pub enum StoreError {
     /// Several runs have ids that begin like this.
     #[error("several runs have an id that begins with `{what}`: {}; write more of it", found.join(", "))]
     Ambiguous {
-        /// What was asked for.
+        /// The request.
         what: String,
         /// Ids.
         found: Vec<String>,
@@ -121,9 +121,9 @@ pub enum StoreError {
     /// A name that cannot be one.
     #[error("`{what}` cannot be a {of}: {why}")]
     Name {
-        /// What was given.
+        /// The given value.
         what: String,
-        /// What it should be.
+        /// The expected kind.
         of: &'static str,
         /// Why not.
         why: &'static str,
@@ -145,7 +145,7 @@ impl StoreError {
     }
 }
 
-/// What to try after an error of SQLite.
+/// Advice after an error of SQLite.
 fn advice(error: &rusqlite::Error) -> &'static str {
     use rusqlite::ErrorCode;
     match error.sqlite_error_code() {
@@ -159,7 +159,7 @@ fn advice(error: &rusqlite::Error) -> &'static str {
     }
 }
 
-/// What to try after an error of a file.
+/// Advice after an error of a file.
 fn io_advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {

@@ -359,13 +359,13 @@ fn event_of(at: u64, call: u32, flat: &Flat) -> Option<Event> {
     Some(Event { at: Nanos(at), call: CallId(call), what })
 }
 
-/// What bios and requests carry.
+/// Contents of bios and requests.
 pub(crate) const CONTENTS: [Content; 4] = [Content::Data, Content::Mapping, Content::Journal, Content::Metadata];
 /// Kinds of read-ahead windows.
 pub(crate) const WINDOWS: [RaKind; 7] =
     [RaKind::Sync, RaKind::Async, RaKind::Force, RaKind::Single, RaKind::Around, RaKind::Exec, RaKind::Huge];
 const CLOSES: [RaClose; 4] = [RaClose::InterleavedMisses, RaClose::Misses, RaClose::Hits, RaClose::Congestion];
-/// What pulls a plug.
+/// Causes of pulled plugs.
 pub(crate) const UNPLUGS: [UnplugCause; 7] = [
     UnplugCause::Waiter,
     UnplugCause::Threshold,

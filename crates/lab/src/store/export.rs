@@ -40,7 +40,7 @@ impl Format {
     }
 }
 
-/// What was written.
+/// Written files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exported {
     /// How many runs.
@@ -210,7 +210,7 @@ impl Store {
         Ok(exported)
     }
 
-    /// The rows of a data file as objects, for whoever has no reader of Parquet.
+    /// The rows of a data file as objects, for readers without Parquet.
     ///
     /// # Errors
     /// If the file cannot be read.

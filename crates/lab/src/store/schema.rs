@@ -1,5 +1,5 @@
 //! Tables and views of the database, as numbered migrations: each brings a store from one version to the next. A
-//! migration that was released is never changed; what is new comes as another one.
+//! released migration is never changed; new columns come as another one.
 
 use std::collections::BTreeSet;
 
@@ -65,7 +65,7 @@ pub(super) fn migrate(store: &mut Store) -> Result<(), StoreError> {
 /// Rows have seals since this version; what older ones have is sealed as it is found.
 const SEALED_SINCE: i64 = 3;
 
-/// Fails if tables, triggers or views are not as this program makes them. Others may be beside them.
+/// Fails if tables, triggers or views are not as this program makes them. Others may be among them.
 fn check_text(store: &Store) -> Result<(), StoreError> {
     let texts = |database: &Connection| {
         let mut query =

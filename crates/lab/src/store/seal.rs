@@ -1,4 +1,4 @@
-//! What protects the answers of a store against flipped bits, and what can be done once there are some.
+//! Protection of a store's answers against flipped bits, and the repair once there are some.
 //!
 //! ```text
 //! data files    their name is the BLAKE3 hash of their bytes, looked at whenever one is opened
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::stored::StoredRun;
 use super::{DATABASE, Store, StoreError};
 
-/// The folder for what is damaged.
+/// The folder for damaged files.
 const DAMAGED: &str = "damaged";
 
 /// Larger databases are looked at by `iowhy store check` only.
@@ -83,20 +83,20 @@ pub(super) fn is_whole(database: &Connection, run: &StoredRun) -> rusqlite::Resu
     Ok(sealed(database, "run", run.number)?.is_some_and(|sum| sum == of_run(run)))
 }
 
-/// What is wrong with a store.
+/// Damage of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
     /// Runs that were looked at.
     pub runs: usize,
     /// Data files that were looked at.
     pub files: usize,
-    /// What was found, each with what it concerns.
+    /// Each with its subject.
     pub damage: Vec<String>,
     /// Something was done about it.
     pub repaired: bool,
 }
 
-/// What a look at everything has found.
+/// Findings of a full check.
 struct Look {
     checked: Checked,
     /// Runs whose rows are whole.
@@ -169,7 +169,7 @@ impl Store {
         Ok(Look { checked, runs, broken, calibrations_are_whole })
     }
 
-    /// Puts aside what is damaged, and keeps what is whole.
+    /// Puts damaged files aside, and keeps the whole ones.
     ///
     /// # Errors
     /// If the store cannot be read or written.

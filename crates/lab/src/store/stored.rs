@@ -28,14 +28,13 @@ pub struct Design {
     pub order_seed: u64,
     /// Runs that were meant to be made; with a stopping rule, at most.
     pub size: u32,
-    /// It only warms up, and is no measurement.
+    /// It only warms up, and does not count as a measurement.
     pub warm_up: bool,
 }
 
 /// A run that is to be recorded.
 #[derive(Clone, Debug, Default)]
 pub struct NewRun {
-    /// What it is called.
     pub label: String,
     /// The job, as typed.
     pub job: String,
@@ -45,7 +44,7 @@ pub struct NewRun {
     pub place: Option<String>,
     /// In the simulator.
     pub simulated: bool,
-    /// What identifies the machine: an object.
+    /// The identity of the machine: an object.
     pub machine: Option<Value>,
     /// Hash of that, without what a user changes; empty if unknown.
     pub machine_hash: String,
@@ -63,11 +62,9 @@ pub struct NewRun {
     pub finished_ns: u64,
     /// Its place among others.
     pub design: Design,
-    /// What the layers did: an object.
+    /// Statistics of the layers: an object.
     pub layers: Option<Value>,
-    /// What was measured.
     pub metrics: Vec<(String, f64)>,
-    /// What it warned of.
     pub warnings: Vec<String>,
     /// Nothing but events and measurements is kept of it.
     pub blind: bool,
@@ -78,7 +75,6 @@ pub struct NewRun {
 /// A data file of a recorded run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredFile {
-    /// What is in it.
     pub kind: Kind,
     /// Hash of its bytes, which is its name.
     pub hash: String,
@@ -95,7 +91,6 @@ pub struct StoredRun {
     pub number: i64,
     /// Its id.
     pub id: RunId,
-    /// What it is called.
     pub label: String,
     /// The job, as typed.
     pub job: String,
@@ -105,7 +100,7 @@ pub struct StoredRun {
     pub place: Option<String>,
     /// In the simulator.
     pub simulated: bool,
-    /// What identifies the machine.
+    /// The identity of the machine.
     pub machine: Option<Value>,
     /// Hash of that.
     pub machine_hash: String,
@@ -123,15 +118,14 @@ pub struct StoredRun {
     pub finished_ns: u64,
     /// Its place among others.
     pub design: Design,
-    /// What the layers did.
+    /// Statistics of the layers.
     pub layers: Option<Value>,
-    /// What it warned of.
     pub warnings: Vec<String>,
     /// Version of iowhy that made it.
     pub version: String,
     /// Nothing but events and measurements was kept.
     pub blind: bool,
-    /// What was measured, by name. NaN is what was no finite number.
+    /// Measurements, by name. NaN stands for values that were not finite.
     pub metrics: Vec<(String, f64)>,
     /// Its tags, by name.
     pub tags: Vec<String>,

@@ -5,7 +5,7 @@
 
 use iowhy_text::diagnose::{Problem, Problems, Span};
 
-/// What kind of value an option takes.
+/// Kind of an option's value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A whole number between these two.
@@ -46,7 +46,7 @@ pub struct Opt {
     pub group: Group,
     /// Kind of its value.
     pub kind: Kind,
-    /// What stands for the value in the help.
+    /// Placeholder of the value in the help.
     pub value: &'static str,
     /// Default as it would be typed; empty for none.
     pub default: &'static str,
@@ -200,7 +200,7 @@ pub fn find(name: &str) -> Option<(&'static Opt, bool)> {
     })
 }
 
-/// What sysbench is told to do.
+/// A command of sysbench.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Make the files.
@@ -231,7 +231,7 @@ pub struct Given {
 pub struct CommandLine {
     /// Options in the order given, each once.
     pub given: Vec<Given>,
-    /// What to do, if it says so.
+    /// The command, if there is one.
     pub command: Option<Command>,
     /// `--test=fileio` was used instead of the word.
     pub old_test: bool,

@@ -29,7 +29,6 @@ pub enum Call {
     Advise {
         /// Number of the descriptor.
         fd: usize,
-        /// What it says.
         hint: Hint,
         /// First byte.
         offset: u64,
@@ -147,7 +146,7 @@ fn anything(bytes: u64, n: usize, rng: &mut Rng) -> Vec<Call> {
     calls
 }
 
-/// Some of the file's pages are cached, by a descriptor that reads no more than it is told.
+/// Some of the file's pages are cached, by a descriptor that reads only what it asks for.
 fn some_cached(bytes: u64, n: usize, pages: u64, rng: &mut Rng) -> Vec<Call> {
     let mut calls = vec![Call::Advise { fd: 1, hint: Hint::Random, offset: 0, len_bytes: 0 }];
     calls.extend((0..n).map(|_| read(1, rng.below(bytes / 4096) * 4096, 4096 * (1 + rng.below(pages)))));

@@ -31,14 +31,14 @@ const SECTOR_BYTES: u64 = 512;
 /// A part of the disk: first sector, bytes.
 type Extent = (u64, u64);
 
-/// What a task has submitted and not yet closed.
+/// A task's submissions that are not yet closed.
 #[derive(Debug, Default)]
 struct Task {
     /// Parts of the latest bio, if they have not become requests yet.
     parts: Vec<Extent>,
     /// The request at the end of its plug.
     last: Option<Extent>,
-    /// What it reads goes past the page cache.
+    /// Its reads go past the page cache.
     is_direct: bool,
     /// Where requests began that were issued for it since its call began.
     issued: Vec<u64>,
@@ -125,7 +125,7 @@ impl Model<'_> {
         self.recorded.io_pages * PAGE_BYTES
     }
 
-    /// Whether the pages of so many bytes may be more pieces of memory than a request has.
+    /// Whether the pages of this number of bytes may be more pieces of memory than a request has.
     fn may_be_too_many(&self, task: &Task, bytes: u64) -> bool {
         bytes.div_ceil(PAGE_BYTES) + u64::from(task.is_direct) > self.recorded.max_segments
     }
@@ -180,7 +180,7 @@ impl Model<'_> {
         self.close(task);
     }
 
-    /// What the task submits in one go is over.
+    /// The task's batch of submissions is over.
     fn close(&mut self, task: &mut Task) {
         self.settle(task);
         if let Some(last) = task.last.take() {

@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use super::{FileReport, GoldenError, first_difference};
 
-/// What the names of these files end in, after the kernel's.
+/// Suffix of these files' names, after the kernel's.
 pub(super) const SUFFIX: &str = "-mmap";
 
 /// Compares the text of a file with the models of `kernel`.
@@ -208,7 +208,7 @@ struct GoldenState {
     prev_pos: i64,
 }
 
-/// More touches than this in one case are no record but a mistake.
+/// More touches than this in one case are a mistake.
 const MOST_TOUCHES: u64 = 1 << 24;
 
 impl GoldenOp {

@@ -8,7 +8,7 @@ use crate::incident::{IncidentResult, RowResult, RunResult};
 use iowhy_stats::figure::share;
 use iowhy_text as text;
 
-/// What checks the claims that are not a matter of two rows.
+/// Checks of the claims that compare more than two rows.
 pub(in crate::incident) const CHECKS: Checks = &[("depth-one", depth_one), ("driver-depth-one", driver_depth_one)];
 
 /// How far old and new may lie apart and be called equal.
@@ -203,7 +203,7 @@ mod tests {
         for part in ["In new the two writers have", "never more than 1 command at the disk", "idles 0 times"] {
             assert!(told.contains(part), "no `{part}` in {told}");
         }
-        // Nobody is told of what was not run.
+        // Rows that were not run are not mentioned.
         assert!(!told.contains("slice_idle") && !told.contains("one command at a time"), "{told}");
         assert_eq!(simulated(&SCENARIO.replace("broken = 'new'", "")).why, "");
     }

@@ -11,7 +11,7 @@ use crate::incident::{IncidentResult, RowResult, extremes, mean};
 use iowhy_stats::figure::{self, share};
 use iowhy_text as text;
 
-/// What checks the claims that are not a matter of two published rows.
+/// Checks of the claims that compare more than two published rows.
 pub(in crate::incident) const CHECKS: Checks =
     &[("overlap-only", overlap_only), ("any-scheduler", any_scheduler), ("gaps", gaps)];
 
@@ -28,7 +28,7 @@ const CONTINUOUS: f64 = 0.95;
 /// Pages of the read-ahead window, and of two united.
 const WINDOW: usize = 32;
 
-/// What the device saw of a sequential reader, over all repetitions.
+/// The device's view of a sequential reader, over all repetitions.
 #[derive(Copy, Clone, Debug, Default, PartialEq)]
 struct Seen {
     /// Share of the data that is read in commands of one window, and of two.

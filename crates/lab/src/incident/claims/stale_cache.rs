@@ -1,4 +1,4 @@
-//! 2012: direct writes that pay for pages somebody else left in the cache.
+//! 2012: direct writes that pay for pages left in the cache by another process.
 //!
 //! The opening of the device tells who raced, how often blkid ran and which pages it left; that the program itself read
 //! nothing tells that they are blkid's.
@@ -11,7 +11,7 @@ use crate::incident::{IncidentResult, RowResult, Sample, mean};
 use iowhy_stats::modes::{self, Mode};
 use iowhy_text as text;
 
-/// What checks the claims that are not a matter of two rows.
+/// Checks of the claims that compare more than two rows.
 pub(in crate::incident) const CHECKS: Checks = &[
     ("large-blocks", large_blocks),
     ("no-race-no-loss", no_race_no_loss),

@@ -1,4 +1,4 @@
-//! What the running kernel shows, as text and as JSON. Nothing is computed here.
+//! The running kernel's results, as text and as JSON. Nothing is computed here.
 
 use std::fmt::Write;
 
