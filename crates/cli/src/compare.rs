@@ -16,18 +16,18 @@ use iowhy_text::diagnose::{Problem, Problems};
 use crate::output::{self, Exit};
 
 #[derive(clap::Args)]
-#[command(about = "Two sets of runs: regression, improvement, same, or cannot tell")]
-#[command(after_help = "Exit codes: 0 the same or better, 1 a regression, 2 a mistake in what was asked\nfor, 3 \
-    the samples do not say.\n\nFormats of sample files: numbers (one a line), csv, fio (JSON), benchstat,\nsysbench, \
-    iowhy (run --json); seen in the text unless --format names one.")]
+#[command(about = "Compare two sets of runs: regression, improvement, same, or cannot tell")]
+#[command(after_help = "Exit codes: 0 the same or better, 1 a regression, 2 a usage or input error, 3\n\
+    cannot tell.\n\nFormats of sample files: numbers (one a line), csv, fio (JSON), benchstat,\nsysbench, \
+    iowhy (run --json); detected unless --format names one.")]
 pub(crate) struct Arguments {
-    /// The base, then the candidate: labels, tags or run ids in the store; files with
+    /// Base, then candidate: labels, tags or run ids in the store; files with
     /// --samples. Tables of mmtests and benchstat take more than two
     #[arg(required = true, num_args = 1.., value_name = "A B")]
     what: Vec<String>,
     #[command(flatten)]
     input: Input,
-    /// How it is printed; --json is short for json
+    /// Form of the output; --json is short for json
     #[arg(long = "as", value_enum, default_value_t = Form::Text, value_name = "FORM")]
     form: Form,
     /// One JSON object instead of text
@@ -40,13 +40,13 @@ const CALLS: usize = 2_000;
 
 #[derive(clap::Args)]
 pub(crate) struct Input {
-    /// The words are files with samples, not names in the store
+    /// Take the words as files with samples, not names in the store
     #[arg(long)]
     pub(crate) samples: bool,
-    /// Format of the files [default: as it looks]
+    /// Format of the files [default: detected]
     #[arg(long, value_name = "NAME")]
     pub(crate) format: Option<String>,
-    /// A metric to compare; may be given again [default: what every job has]
+    /// Metric to compare; may be repeated [default: those of every job]
     #[arg(long, value_name = "M")]
     pub(crate) metric: Vec<String>,
     /// Compare every metric that both sides have
@@ -55,16 +55,16 @@ pub(crate) struct Input {
     /// Share of false alarms over all metrics; intervals have the level 1 - alpha
     #[arg(long, default_value = "0.01", value_parser = alpha)]
     pub(crate) alpha: f64,
-    /// Changes up to this count as none
+    /// Change, percent, up to which sides are the same
     #[arg(long, default_value = "1%", value_parser = percent, value_name = "PERCENT")]
     pub(crate) margin: f64,
-    /// Which direction is better, of all metrics [default: as their names tell]
+    /// Better direction of all metrics [default: by their names]
     #[arg(long, value_enum)]
     pub(crate) better: Option<Direction>,
-    /// How p-values of several metrics are adjusted
+    /// Adjustment of the p-values of several metrics
     #[arg(long, value_enum, default_value_t = Adjustment::Bh)]
     pub(crate) adjust: Adjustment,
-    /// In which order samples were taken, where the store does not know
+    /// Order of the samples, if the store does not know
     #[arg(long, value_enum, default_value_t = Taken::Unknown)]
     pub(crate) order: Taken,
     /// Draws of every resampling
@@ -74,7 +74,7 @@ pub(crate) struct Input {
     /// Seed of the draws
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) seed: u64,
-    /// The store [default: IOWHY_STORE, or iowhy in the user's data directory]
+    /// Directory of the store [default: IOWHY_STORE, or iowhy in the user's data directory]
     #[arg(long, value_name = "DIR")]
     pub(crate) store: Option<PathBuf>,
 }
@@ -108,7 +108,7 @@ pub(crate) enum Direction {
 /// In which order samples were taken.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Taken {
-    /// Nobody knows: dependence of neighbours counts where it shows
+    /// Unknown: dependence of neighbours counts where it shows
     Unknown,
     /// Both sides in random order, or from runs that cannot influence one another
     Random,
@@ -116,7 +116,7 @@ pub(crate) enum Taken {
     Serial,
 }
 
-/// How p-values of several metrics are adjusted.
+/// Adjustment of the p-values of several metrics.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Adjustment {
     /// Benjamini and Hochberg
@@ -128,7 +128,7 @@ pub(crate) enum Adjustment {
 pub(crate) fn alpha(word: &str) -> Result<f64, String> {
     match word.parse::<f64>() {
         Ok(alpha) if (1e-6..=0.5).contains(&alpha) => Ok(alpha),
-        _ => Err("it takes a number from 0.000001 to 0.5, such as 0.01".to_owned()),
+        _ => Err("it takes a number from 0.000001 to 0.5, for example 0.01".to_owned()),
     }
 }
 
@@ -136,7 +136,7 @@ pub(crate) fn alpha(word: &str) -> Result<f64, String> {
 pub(crate) fn percent(word: &str) -> Result<f64, String> {
     match word.trim().trim_end_matches('%').trim_end().parse::<f64>() {
         Ok(percent) if (0.0..=1000.0).contains(&percent) => Ok(percent),
-        _ => Err("it takes a percentage from 0 to 1000, such as 5%".to_owned()),
+        _ => Err("it takes a percentage from 0 to 1000, for example 5%".to_owned()),
     }
 }
 
@@ -215,7 +215,7 @@ impl Input {
                 problems.push(
                     Problem::error(format!("neither side has a metric `{metric}`"))
                         .near(metric, known())
-                        .help("--all-metrics shows what there is"),
+                        .help("--all-metrics lists them"),
                 );
             }
         }

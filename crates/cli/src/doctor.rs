@@ -12,10 +12,10 @@ use crate::output::{self, Exit};
 /// Options of `iowhy doctor`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Folder whose disk is looked at
+    /// Folder whose disk to check
     #[arg(value_name = "DIR", default_value = ".")]
     directory: PathBuf,
-    /// Undo what earlier runs left behind
+    /// Remove leftovers of earlier runs
     #[arg(long)]
     fix: bool,
     /// One JSON object

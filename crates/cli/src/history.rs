@@ -12,22 +12,20 @@ use crate::output::{self, Exit};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// A metric, several times for several; the headlines of runs, or all of a
-    /// file, unless some are named
+    /// Metric; may be repeated [default: the headlines of runs, all of a file]
     #[arg(long = "metric", value_name = "NAME")]
     metrics: Vec<String>,
-    /// Only runs with this label
+    /// Label of the runs
     #[arg(long, conflicts_with = "samples")]
     label: Option<String>,
-    /// The store's directory
+    /// Directory of the store
     #[arg(long, value_name = "DIR", conflicts_with = "samples")]
     store: Option<PathBuf>,
     /// Numbers from a file instead of runs: one a line, or a table with commas
     /// and a first line of names
     #[arg(long, value_name = "FILE")]
     samples: Option<PathBuf>,
-    /// How changes are looked for; e-divisive up to 1,000 runs, fast above,
-    /// unless one is named
+    /// Method [default: e-divisive up to 1,000 runs, fast above]
     #[arg(long, value_parser = PossibleValuesParser::new(words()).map(|word| search(&word)))]
     method: Option<Search>,
     /// Largest share of stable series with a change
@@ -108,7 +106,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
 fn stored(arguments: &Arguments, problems: &mut Problems) -> anyhow::Result<Vec<Series>> {
     let variable = |name: &str| std::env::var(name).ok();
     let Some(directory) = store::directory(arguments.store.as_deref(), &variable) else {
-        problems.push(Problem::error("nobody knows where the store is").help("--store DIR"));
+        problems.push(Problem::error("the store has no place").help("--store DIR"));
         return Ok(Vec::new());
     };
     let store = Store::open_existing(&directory)?;

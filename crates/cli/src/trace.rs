@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use crate::output::{self, Exit};
 
 #[derive(clap::Args)]
-#[command(about = "What every layer of the running kernel did: record, convert, count")]
+#[command(about = "Trace every layer of the running kernel: record, convert, count")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     action: Action,
@@ -34,64 +34,64 @@ pub(crate) struct Arguments {
 enum Action {
     /// Trace a command, processes or the whole machine; needs root
     Record {
-        /// How much: requests; all layers; lookups, tasks and journals, too
+        /// Level: requests; all layers; lookups, tasks and journals, too
         #[arg(long, value_enum, default_value_t = HowMuch::Layers)]
         level: HowMuch,
         /// Duration, for example 5s or 500ms [default: until it ends, or ^C]
         #[arg(long = "for", value_name = "TIME", value_parser = duration)]
         length: Option<Duration>,
-        /// This process, its threads and what it starts; may be repeated
+        /// Process, with its threads and children; may be repeated
         #[arg(long, value_name = "PID")]
         pid: Vec<u32>,
-        /// Pages of this file only; may be repeated
+        /// File whose pages to trace, and no others; may be repeated
         #[arg(long, value_name = "FILE")]
         file: Vec<PathBuf>,
-        /// This block device only, with its partitions; may be repeated
+        /// Block device to trace, with its partitions; may be repeated
         #[arg(long, value_name = "DEVICE")]
         device: Vec<PathBuf>,
         /// Ring buffer of each CPU, KiB [default: 8192]
         #[arg(long, value_name = "KIB", value_parser = clap::value_parser!(u32).range(4..=1 << 20))]
         buffer: Option<u32>,
-        /// Where to; the end of the name says in which form
+        /// Target file; the end of its name decides the format
         #[arg(short, long, value_name = "OUT")]
         output: PathBuf,
-        /// The command to trace, with its arguments
+        /// Command to trace, with its arguments
         #[arg(last = true, value_name = "COMMAND")]
         command: Vec<String>,
     },
     /// Read a trace of another program and keep it
     Import {
-        /// The trace, in any form that is known
+        /// Trace, in any known format
         #[arg(value_name = "TRACE")]
         from: PathBuf,
-        /// In which form [default: by the end of OUT]
+        /// Format [default: by the end of OUT]
         #[arg(long, value_name = "FORM")]
         to: Option<String>,
-        /// Where to [default: TRACE with the end .parquet]
+        /// Target file [default: TRACE with the end .parquet]
         #[arg(short, long, value_name = "OUT")]
         output: Option<PathBuf>,
     },
     /// Write a trace for other programs
     Export {
-        /// The trace, in any form that is known
+        /// Trace, in any known format
         #[arg(value_name = "TRACE")]
         from: PathBuf,
-        /// In which form [default: by the end of OUT]
+        /// Format [default: by the end of OUT]
         #[arg(long, value_name = "FORM")]
         to: Option<String>,
-        /// Where to [default: standard output]
+        /// Target file [default: standard output]
         #[arg(short, long, value_name = "OUT")]
         output: Option<PathBuf>,
     },
-    /// Phases, requests, windows and devices of a trace
+    /// Count phases, requests, windows and devices of a trace
     Stat {
-        /// The trace, in any form that is known
+        /// Trace, in any known format
         #[arg(value_name = "TRACE")]
         from: PathBuf,
-        /// Devices for each stretch of this length, too
+        /// Length of stretches for which devices are counted, too
         #[arg(long, value_name = "TIME", value_parser = duration)]
         interval: Option<Duration>,
-        /// The workload [default: all that make calls]
+        /// Workload [default: all that make calls]
         #[arg(long, value_name = "PID")]
         pid: Vec<u32>,
     },
@@ -185,12 +185,12 @@ fn form(name: Option<&str>, out: Option<&Path>) -> Result<&'static Format, Probl
     let known = || FORMATS.iter().map(|format| format.name);
     let named = match (name, out) {
         (Some(name), _) => trace::format::format(name).ok_or_else(|| {
-            Problem::error(format!("`{name}` is no form that traces are written in"))
+            Problem::error(format!("`{name}` is not a format that traces are written in"))
                 .near(name, known().map(str::to_owned))
         }),
         (None, Some(out)) => trace::format_of_name(&out.to_string_lossy())
             .ok_or_else(|| Problem::error(format!("the end of `{}` says no form to write in", out.display()))),
-        (None, None) => Err(Problem::error("neither a form nor a file to write is named")),
+        (None, None) => Err(Problem::error("give a format, or a file to write")),
     };
     named.map_err(|problem| problem.help(format!("--to {}", known().collect::<Vec<_>>().join("|"))))
 }
@@ -258,7 +258,7 @@ fn read_back(trace: &Trace, out: &Path) -> anyhow::Result<()> {
 
 /// Keeps a trace that could not be written where it should go, in the folder of the store; its place.
 fn rescue(trace: &Trace) -> anyhow::Result<PathBuf> {
-    let folder = store::directory(None, &|name| std::env::var(name).ok()).context("there is no place for a store")?;
+    let folder = store::directory(None, &|name| std::env::var(name).ok()).context("the store has no place")?;
     let folder = folder.join("rescued");
     std::fs::create_dir_all(&folder)?;
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();

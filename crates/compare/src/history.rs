@@ -182,8 +182,8 @@ impl Warning {
                 format!("too short to say: a change cannot be seen in fewer than {least} runs")
             }
             Warning::MixedMachines { machines } => format!("runs of {machines} machines are mixed"),
-            Warning::LeftOut { values: 1 } => "one value is no finite number and was left out".to_owned(),
-            Warning::LeftOut { values } => format!("{values} values are no finite numbers and were left out"),
+            Warning::LeftOut { values: 1 } => "one value is not finite and was left out".to_owned(),
+            Warning::LeftOut { values } => format!("{values} values are not finite and were left out"),
             Warning::OneOfMany { series } => {
                 format!("a change that would count alone does not among {series} series: one such is chance")
             }

@@ -502,11 +502,11 @@ pub(super) fn decide(row: &mut Row, settings: &Settings) {
     } else {
         row.verdict = Verdict::Inconclusive;
         row.because = if row.a.n == 0 || row.b.n == 0 {
-            "there are no samples to compare".to_owned()
+            "no samples to compare".to_owned()
         } else if low.is_infinite() || high.is_infinite() {
-            "so few or so dependent samples bound nothing".to_owned()
+            "too few or too dependent samples to bound anything".to_owned()
         } else if excludes {
-            format!("one of so many rows looks like this by chance (adjusted p is not below {})", settings.alpha)
+            format!("one among this number of rows looks like this by chance (adjusted p is not below {})", settings.alpha)
         } else {
             format!("the {level} % interval holds no change, and reaches beyond +-{margin} %")
         };

@@ -60,7 +60,7 @@ pub fn read(name: &str, text: &str, format: Option<&str>, problems: &mut Problem
 /// The mistake for an unknown format.
 pub fn unknown(word: &str) -> Problem {
     let names: Vec<&str> = FORMATS.iter().map(|format| format.name).collect();
-    Problem::error(format!("there is no format `{word}`"))
+    Problem::error(format!("unknown format `{word}`"))
         .at(Span::whole(word))
         .near(word, &names)
         .help(format!("--format {}", names.join("|")))
@@ -138,7 +138,7 @@ impl<'a> Reader<'a> {
 
     fn finish(mut self, problems: &mut Problems) -> Option<Group> {
         if self.more > 0 {
-            let what = format!("{}: {} more lines are no samples either", self.name, self.more);
+            let what = format!("{}: {} more lines are not samples either", self.name, self.more);
             self.problems.push(Problem::error(what));
         }
         let failed = !self.problems.is_empty();

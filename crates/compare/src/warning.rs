@@ -127,12 +127,12 @@ pub const KINDS: &[Kind] = &[
     },
     Kind {
         word: "too-few",
-        when: "no test of so few values can be certain enough at the level that was asked for",
+        when: "too few values for any test to be certain enough at the level of the table",
         next: "repeat both sides until each has that many values, or accept a larger --alpha",
     },
     Kind {
         word: "left-out",
-        when: "values that are no finite numbers (NaN, inf) were left out",
+        when: "values that are not finite (NaN, inf) were left out",
         next: "find out why the runs measured none: they are missing on one side only if the failure is the news",
     },
     Kind {
@@ -148,7 +148,7 @@ pub const KINDS: &[Kind] = &[
     Kind {
         word: "not-positive",
         when: "there are zero or negative values, of which no ratio can be made",
-        next: "read the medians beside the percentage; compare a metric that is above zero",
+        next: "read the medians next to the percentage; compare a metric that is above zero",
     },
     Kind {
         word: "autocorrelated",
@@ -157,7 +157,7 @@ pub const KINDS: &[Kind] = &[
     },
     Kind {
         word: "too-dependent",
-        when: "neighbouring values resemble each other so much that nothing can be tested",
+        when: "neighbouring values depend too strongly on each other for any test",
         next: "compare one value for each run: `iowhy run --repeat N` makes independent ones",
     },
     Kind {
@@ -183,7 +183,7 @@ pub const KINDS: &[Kind] = &[
     Kind {
         word: "modes",
         when: "values of a side fall into groups; their mean describes none",
-        next: "compare the shares of the modes, and find what switches between them: `iowhy run --json` shows each run",
+        next: "compare the shares of the modes, and find the switch between them: `iowhy run --json` shows each run",
     },
     Kind {
         word: "not-interleaved",
@@ -198,7 +198,7 @@ pub const KINDS: &[Kind] = &[
     Kind {
         word: "other-job",
         when: "the sides ran different jobs",
-        next: "run one job on both sides, or compare only what both measure in the same way",
+        next: "run one job on both sides, or compare only metrics that both measure in the same way",
     },
     Kind {
         word: "only-one-side",
@@ -213,7 +213,7 @@ pub const KINDS: &[Kind] = &[
     Kind {
         word: "unequal-spread",
         when: "the spread of one side is much larger",
-        next: "look for what disturbs that side only; a change of the spread can be the regression itself",
+        next: "look for a disturbance of that side only; a change of the spread can be the regression itself",
     },
     Kind {
         word: "noisy-machine",
@@ -261,11 +261,11 @@ impl Warning {
     pub fn text(&self) -> String {
         match self {
             Warning::TooFew { least } => {
-                format!("no test of so few values can be certain; it takes {least} of each side")
+                format!("too few values for any test to be certain; it takes {least} of each side")
             }
             Warning::LeftOut { values } => match values {
-                1 => "1 value is no finite number and was left out".to_owned(),
-                values => format!("{values} values are no finite numbers and were left out"),
+                1 => "1 value is not finite and was left out".to_owned(),
+                values => format!("{values} values are not finite and were left out"),
             },
             Warning::Quantised { distinct } => {
                 format!(
@@ -277,7 +277,7 @@ impl Warning {
                  independent ones"
             ),
             Warning::TooDependent { lag1 } => format!(
-                "neighbouring values resemble each other so much (correlation {lag1:.2}) that nothing can be tested"
+                "neighbouring values depend too strongly on each other (correlation {lag1:.2}) for any test"
             ),
             Warning::Drift { side, change_pct } => {
                 format!("values of {} change by {change_pct:+.1} % from the first to the last", name(side))

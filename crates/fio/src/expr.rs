@@ -175,7 +175,7 @@ impl Parser<'_> {
         let rest = &self.text[self.at..];
         let suffix = &rest[..rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len())];
         if !suffix.is_empty() {
-            let factor = (self.unit)(suffix).ok_or_else(|| self.fail(&format!("`{suffix}` is no unit")))?;
+            let factor = (self.unit)(suffix).ok_or_else(|| self.fail(&format!("`{suffix}` is not a unit")))?;
             self.any_unit = true;
             millionths = millionths.and_then(|value| value.checked_mul(factor));
             self.at += suffix.len();

@@ -413,7 +413,7 @@ impl Reader {
             at_us = match words.next().map(str::parse) {
                 Some(Ok(time)) => time,
                 Some(Err(_)) => return Err(warn("a line begins with its time in microseconds".to_owned())),
-                None => return Err(warn("an empty line is no entry".to_owned())),
+                None => return Err(warn("an empty line is not an entry".to_owned())),
             };
         }
         let (Some(name), Some(word)) = (words.next(), words.next()) else {
@@ -502,7 +502,7 @@ fn no_log(name: &str, first: &str) -> Problem {
     } else if old {
         ("version 1 of the iolog is not read, as fio no longer does", "a log of fio 2.0 or later")
     } else {
-        ("this is no iolog: its first line is `fio version 2 iolog` or `fio version 3 iolog`", "a log of `write_iolog`")
+        ("not an iolog: its first line is `fio version 2 iolog` or `fio version 3 iolog`", "a log of `write_iolog`")
     };
     Problem::error(format!("{name}:1: {what}")).at(span(first)).help(help)
 }

@@ -980,7 +980,7 @@ impl Reader<'_> {
         }
         for (name, wins) in [("bs", "bssplit"), ("bs", "bsrange"), ("bsrange", "bssplit")] {
             if self.given(name) && self.given(wins) && job.blocks.read == job.blocks.write {
-                let problem = Problem::warning(format!("option `{name}` has no effect beside `{wins}`"));
+                let problem = Problem::warning(format!("option `{name}` has no effect next to `{wins}`"));
                 self.report(name, problem);
             }
         }
@@ -1005,7 +1005,7 @@ impl Reader<'_> {
         if let Some(wanted) = &job.wait_for
             && !before.iter().any(|known| known.name == *wanted)
         {
-            let problem = Problem::error(format!("`wait_for` names `{wanted}`, which is no job before this one"))
+            let problem = Problem::error(format!("`wait_for` names `{wanted}`, which is not a job before this one"))
                 .near(wanted, before.iter().map(|known| &known.name));
             self.report("wait_for", problem);
         }

@@ -55,7 +55,7 @@ impl World<'static> {
     /// A world without files and variables: one processor, 1 GiB, pages of 4 KiB.
     pub fn empty() -> World<'static> {
         World {
-            load: &|_| Err("there are no files here".to_owned()),
+            load: &|_| Err("files do not exist here".to_owned()),
             variable: &|_| None,
             page_bytes: 4096,
             memory_mib: 1024,
@@ -117,7 +117,7 @@ fn load<S: AsRef<str>>(names: &[S], world: &World<'_>, sections: &mut Vec<RawSec
 fn finish(sections: &[RawSection], world: &World<'_>, problems: &mut Problems, name: &str) -> Option<FioFile> {
     let (jobs, globals) = job::build(sections, world, problems);
     if jobs.is_empty() && !problems.any_error() {
-        problems.push(Problem::error(format!("{name}: there is no job in it")).help("a section [NAME] with a size"));
+        problems.push(Problem::error(format!("{name}: it has no job")).help("a section [NAME] with a size"));
     }
     (!problems.any_error()).then_some(FioFile { jobs, globals })
 }
@@ -219,14 +219,14 @@ const GENERAL: &[(&str, Takes, Option<&str>)] = &[
     ("bandwidth-log", Takes::Maybe, Some("use write_bw_log in the job")),
     ("debug", Takes::Value, Some("there is nothing of fio to debug")),
     ("alloc-size", Takes::Value, Some("memory is taken as it is needed")),
-    ("max-jobs", Takes::Value, Some("there is no limit to raise")),
+    ("max-jobs", Takes::Value, Some("no limit to raise")),
     ("warnings-fatal", Takes::Nothing, Some("warnings are shown")),
     ("idle-prof", Takes::Value, Some("processors are not profiled")),
-    ("aux-path", Takes::Value, Some("there are no auxiliary files")),
-    ("trigger", Takes::Value, Some("there are no triggers")),
-    ("trigger-file", Takes::Value, Some("there are no triggers")),
-    ("trigger-timeout", Takes::Value, Some("there are no triggers")),
-    ("trigger-remote", Takes::Value, Some("there are no triggers")),
+    ("aux-path", Takes::Value, Some("no auxiliary files")),
+    ("trigger", Takes::Value, Some("triggers do not exist")),
+    ("trigger-file", Takes::Value, Some("triggers do not exist")),
+    ("trigger-timeout", Takes::Value, Some("triggers do not exist")),
+    ("trigger-remote", Takes::Value, Some("triggers do not exist")),
 ];
 
 /// Parses the arguments of `iowhy fio`, or reports all mistakes in them. Warnings are left in `problems` in either
@@ -247,7 +247,7 @@ pub fn command_line(arguments: &[String], world: &World<'_>, problems: &mut Prob
     if !wanted.is_empty() {
         for name in wanted.iter().filter(|name| !sections.iter().any(|section| section.name == **name)) {
             let names = sections.iter().filter(|section| !section.global).map(|section| &section.name);
-            found.push(Problem::error(format!("there is no section `{name}`")).near(name, names));
+            found.push(Problem::error(format!("unknown section `{name}`")).near(name, names));
         }
         sections.retain(|section| section.global || wanted.contains(&section.name));
     }

@@ -309,7 +309,7 @@ impl Mapping<'_> {
             match (first.trim().parse::<usize>(), last.trim().parse::<usize>()) {
                 (Ok(first), Ok(last)) if first <= last && last < 4096 => cpus.extend(first..=last),
                 _ => {
-                    let text = format!("option `cpus_allowed`: `{part}` is no processor and no range of them");
+                    let text = format!("option `cpus_allowed`: `{part}` is neither a processor nor a range of them");
                     self.problems.push(Problem::error(text).help("cpus_allowed=0,2-3"));
                 }
             }

@@ -402,12 +402,12 @@ fn parse_row(line: &str, columns: Columns) -> Result<Row, String> {
     let mut fields = line.split(',').map(str::trim);
     let mut take = |what: &str| -> Result<u64, String> {
         nr_fields += 1;
-        let field = fields.next().ok_or_else(|| format!("there is no column {nr_fields}, {what}"))?;
+        let field = fields.next().ok_or_else(|| format!("column {nr_fields}, {what}, is missing"))?;
         let value = match field.strip_prefix("0x") {
             Some(digits) => u64::from_str_radix(digits, 16),
             None => field.parse(),
         };
-        value.map_err(|_| format!("column {nr_fields}, {what}, is `{field}`, which is no number"))
+        value.map_err(|_| format!("column {nr_fields}, {what}, is `{field}`, which is not a number"))
     };
     let time_ms = take("the time")?;
     let value = take("the value")?;

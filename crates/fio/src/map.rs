@@ -207,7 +207,7 @@ impl Mapping<'_> {
                     group = group.max(groups[found] + 1);
                     if groups.iter().filter(|other| **other == groups[found]).count() > 1 {
                         self.warn(format!(
-                            "`wait_for={wanted}` waits for every job that runs beside `{wanted}` as well"
+                            "`wait_for={wanted}` waits for every job that runs at the same time as `{wanted}` as well"
                         ));
                     }
                 }
@@ -294,7 +294,7 @@ impl Mapping<'_> {
             self.error(format!("job `{name}` counts in zones, and devices have none"), "size=1g");
         }
         if job.fsync > 0 && job.fdatasync > 0 {
-            self.warn("`fsync` and `fdatasync` together: fsync is what is called");
+            self.warn("`fsync` and `fdatasync` together: only fsync is called");
         }
     }
 
@@ -305,7 +305,7 @@ impl Mapping<'_> {
             self.error(format!("job `{name}` makes no I/O, so there is nothing to simulate"), "ioengine=psync");
         }
         if job.engine == FioEngine::Posixaio {
-            self.warn("`posixaio` is simulated as libaio: there are no helper threads");
+            self.warn("`posixaio` is simulated as libaio, without helper threads");
         }
         let logs = &job.logs;
         if [&logs.bandwidth, &logs.latency, &logs.iops, &logs.histogram, &job.write_iolog].iter().any(|l| l.is_some()) {

@@ -180,7 +180,7 @@ fn number(text: &str, unit: expr::Unit<'_>, what: &str) -> Parsed<Worth> {
     }
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let negative = text.starts_with('-');
-    let wrong = || Fault::new(format!("`{text}` is no {what}"));
+    let wrong = || Fault::new(format!("`{text}` is not a {what}"));
     let (digits, radix) = match unsigned.strip_prefix("0x").or_else(|| unsigned.strip_prefix("0X")) {
         Some(digits) => (digits, 16),
         None => (unsigned, 10),
@@ -194,11 +194,11 @@ fn number(text: &str, unit: expr::Unit<'_>, what: &str) -> Parsed<Worth> {
     let value = value.ok_or_else(|| Fault::new(format!("`{text}` is too large")))?;
     if suffix.starts_with('.') {
         // fio reads the digits before the point and drops the rest, unit and all.
-        return Err(wrong().help("a whole number: fio reads only what is before the point"));
+        return Err(wrong().help("a whole number: fio reads only the part before the point"));
     }
     let factor = unit(suffix.trim_start()).ok_or_else(|| {
         let at = text.len() - suffix.len();
-        Fault::new(format!("`{}` is no unit of a {what}", suffix.trim())).at(at, text.len())
+        Fault::new(format!("`{}` is not a unit of a {what}", suffix.trim())).at(at, text.len())
     })?;
     // Both factors are below 2^64, so that the product is below 2^127 for every unit there is.
     let value = value.checked_mul(factor).ok_or_else(|| Fault::new(format!("`{text}` is too large")))?;
@@ -226,8 +226,8 @@ pub fn integer(text: &str, kb_base: u64, limits: (i64, i64)) -> Parsed<i64> {
 pub fn amount(text: &str, kb_base: u64, min: i64) -> Parsed<Amount> {
     if let Some(percent) = text.strip_suffix('%') {
         let fault = || {
-            Fault::new(format!("`{text}` is no percentage"))
-                .help("a whole number of hundredths from 0 to 100, such as 50%")
+            Fault::new(format!("`{text}` is not a percentage"))
+                .help("a whole number of hundredths from 0 to 100, for example 50%")
         };
         let percent = percent.trim_end().parse::<u32>().map_err(|_| fault())?;
         return if percent <= 100 { Ok(Amount::Percent(percent)) } else { Err(fault()) };
@@ -314,7 +314,7 @@ pub fn triple<T: Clone>(text: &str, mut one: impl FnMut(&str) -> Parsed<T>) -> P
 /// A range of sizes; the ends may be in either order.
 pub fn range(text: &str, kb_base: u64) -> Parsed<(u64, u64)> {
     let Some(at) = text.find(['-', ':']) else {
-        return Err(Fault::new(format!("`{text}` is no range")).help("MIN-MAX, such as 4k-64k"));
+        return Err(Fault::new(format!("`{text}` is not a range")).help("MIN-MAX, for example 4k-64k"));
     };
     let end = |part: &str, start: usize| {
         let bytes = integer(part.trim(), kb_base, (1, i64::MAX)).map_err(|fault| fault.inside(start, part.len()))?;
@@ -357,7 +357,7 @@ fn split_one(text: &str, kb_base: u64) -> Parsed<Vec<Share>> {
                 Some(percent) => {
                     let from = start + piece.len() - percent.len();
                     Some(percent.trim_end_matches('%').parse::<u32>().ok().filter(|value| *value <= 100).ok_or_else(
-                        || Fault::new(format!("`{percent}` is no percentage")).at(from, start + piece.len()),
+                        || Fault::new(format!("`{percent}` is not a percentage")).at(from, start + piece.len()),
                     )?)
                 }
             };
@@ -406,7 +406,7 @@ pub fn split(text: &str, kb_base: u64) -> Parsed<Partial<Vec<Share>>> {
 
 /// A decimal number in millionths, from `min` to `max` millionths.
 pub fn millionths(text: &str, (min, max): (u64, u64)) -> Parsed<u64> {
-    let wrong = || Fault::new(format!("`{text}` is no decimal number"));
+    let wrong = || Fault::new(format!("`{text}` is not a decimal number"));
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     if (whole.is_empty() && fraction.is_empty()) || !digits(whole) || !digits(fraction) {

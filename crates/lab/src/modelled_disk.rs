@@ -21,19 +21,20 @@ use iowhy_text::diagnose::{Problem, Problems, Span};
 
 /// Keys of a disk that are none of its model, each with what it does.
 pub const KEYS: &[(&str, &str)] = &[
-    ("size", "its size, such as 4G, or `whole` for that of the model [the model's, at most 4G]"),
+    ("size", "size, for example 4G, or `whole` for that of the model [the model's, at most 4G]"),
     ("front", "how the kernel gets it: ublk, loop [ublk if the kernel has it]"),
-    ("depth", "requests the kernel has under way at most, 4 to 128, from 1 with front=ublk [the model's, within that]"),
+    ("depth", "most requests that the kernel has in flight, 4 to 128, from 1 with front=ublk [the model's, within \
+        that]"),
     ("scheduler", "none, mq-deadline, bfq, kyber [mq-deadline; none for a model with several queues]"),
     ("read_ahead_kb", "window of read-ahead [128]"),
     ("max_sectors_kb", "largest request [1024]"),
     ("nomerges", "which merges are not tried [the kernel's]"),
     ("nr_requests", "requests the scheduler holds [the kernel's: 256, whatever the depth]"),
     ("wbt_lat_usec", "throttling of writeback [the kernel's]"),
-    ("partitions", "so many equal partitions [0]"),
+    ("partitions", "number of equal partitions [0]"),
     ("backing", "a file that holds the data [memory]"),
     ("fs", "a file system that is made and mounted: ext2, ext3, ext4, xfs, none [none]"),
-    ("lead_us", "what the layers above take by themselves, hidden from programs [measured]"),
+    ("lead_us", "time in the layers above, hidden from programs [measured]"),
     ("awake", "on, off: whether processors poll instead of sleeping while it is in use [on]"),
     ("seed", "seed of the model [1]"),
     ("elevator.NAME", "a tunable of the scheduler, as in the simulator: elevator.slice_idle_us [the kernel's]"),
@@ -81,7 +82,7 @@ pub fn parse(name: &str, model: &str, settings: &[&str], problems: &mut Problems
         let Some((key, value)) = setting.split_once('=').filter(|(key, value)| !key.is_empty() && !value.is_empty())
         else {
             problems
-                .push(Problem::error(format!("`{setting}` is no setting")).at(Span::whole(setting)).help("key=value"));
+                .push(Problem::error(format!("`{setting}` is not a setting")).at(Span::whole(setting)).help("key=value"));
             continue;
         };
         if is_own(key) {
@@ -112,7 +113,7 @@ fn tune(spec: &mut Spec, key: &str, value: &str) -> Result<(), Problem> {
     let Some(entry) = find(DEVICES, &spec.model) else { return Ok(()) };
     let Some(option) = entry.options.iter().find(|option| option.name == key) else {
         let known = KEYS.iter().map(|(key, _)| *key).chain(entry.options.iter().map(|option| option.name));
-        let problem = Problem::error(format!("`{key}` is no key of a disk, nor of {}", entry.name));
+        let problem = Problem::error(format!("`{key}` is a key neither of a disk nor of {}", entry.name));
         return Err(problem
             .near(key, known)
             .help("`iowhy models device` and `iowhy disk create --help` list the keys"));
@@ -138,7 +139,7 @@ fn set(wanted: &mut Wanted, key: &str, value: &str) -> Result<(), Problem> {
         },
         "size" => match disk::parse_bytes(value) {
             Some(bytes) => spec.bytes = bytes,
-            None => return wrong(format!("`size` takes bytes such as 4G, not `{value}`")),
+            None => return wrong(format!("`size` takes bytes, for example 4G, not `{value}`")),
         },
         "front" => {
             let Some(front) = Front::find(value) else {
@@ -336,7 +337,7 @@ pub fn changes(settings: &[String], problems: &mut Problems) -> Vec<Change> {
                 of_scheduler(key, value).map(|value| Change::Queue(key.to_owned(), value))
             }
             Some((key, value)) => Change::parse(key, value).map_err(Problem::error),
-            None => Err(Problem::error(format!("`{setting}` is no setting: key=value"))),
+            None => Err(Problem::error(format!("`{setting}` is not a setting: key=value"))),
         };
         match change {
             Ok(change) => changes.push(change),

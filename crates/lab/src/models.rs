@@ -23,7 +23,7 @@ const ASIDE: &[(&str, &str)] = &[
     ("reclaim", "which pages leave the cache when memory is short"),
     ("engine", "how a thread of a program makes its calls"),
     ("rule", "mechanisms that `iowhy explain` looks for; docs/RULES.md has all of them"),
-    ("statistic", "what tables show of samples, and what comparisons decide by"),
+    ("statistic", "statistics of samples in tables, and the methods by which comparisons decide"),
 ];
 
 /// Kinds in the order of the lists, with a line on each: kernels, what they are composed of, and what stands aside.
@@ -141,8 +141,8 @@ fn patches(models: &mut Vec<Model>) {
             origin: patch.origin,
             options: Vec::new(),
             conformance: match patch.kernels {
-                [] => "that of what it sets; applies to every kernel".to_owned(),
-                kernels => format!("that of what it sets; applies to {}", kernels.join(", ")),
+                [] => "that of its settings; applies to every kernel".to_owned(),
+                kernels => format!("that of its settings; applies to {}", kernels.join(", ")),
             },
             parts: patch.sets.to_vec(),
         });

@@ -65,7 +65,7 @@ fn parse_on(on: &str, disk: Option<&str>, problems: &mut Problems, of_disk: &mut
         let accepted =
             KERNELS.iter().flat_map(|kernel| std::iter::once(kernel.name).chain(kernel.aliases.iter().copied()));
         let message = match name.text {
-            "" => "no kernel is named after `sim:`".to_owned(),
+            "" => "`sim:` needs the name of a kernel".to_owned(),
             text => format!("unknown kernel `{text}`"),
         };
         // A version without its prefix (`2.6.6`) is the commonest slip.

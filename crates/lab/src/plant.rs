@@ -316,7 +316,7 @@ fn broken(explanation: &Explanation, scale: f64) -> Vec<String> {
     let sum: f64 = explanation.findings.iter().map(|finding| finding.share_pct).sum();
     hold(sum <= 100.001, "the shares sum to more than the whole", sum);
     let unexplained = explanation.unexplained_pct;
-    hold((0.0..=100.0).contains(&unexplained), "what is not explained is no share", unexplained);
+    hold((0.0..=100.0).contains(&unexplained), "the unexplained part is not a share", unexplained);
     explanation.time_ns.iter().for_each(|ns| hold(ns.is_finite() && *ns >= 0.0, "the time is none", *ns));
     for layer in &explanation.layers {
         hold(layer.a.is_finite() && layer.b.is_finite(), layer.layer, layer.delta());

@@ -63,7 +63,7 @@ pub enum RecordError {
         error: io::Error,
     },
     /// The named path is not a device.
-    #[error("{} is no block device; `--file` takes files", .0.display())]
+    #[error("{} is not a block device; `--file` takes files", .0.display())]
     NoDevice(PathBuf),
     /// The command could not be started.
     #[error("cannot start `{program}`: {error}")]

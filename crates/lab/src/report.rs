@@ -382,7 +382,7 @@ fn of_both<T: Send>(one: &(dyn Fn(usize) -> Result<T, Problem> + Sync)) -> Resul
 }
 
 fn replay(side: &Gathered, run: usize, sink: &mut dyn EventSink) -> Result<(), Problem> {
-    let nothing = || Problem::error(format!("`{}`: there is no run to show", shown(&side.side.label, LABEL)));
+    let nothing = || Problem::error(format!("`{}`: no run to show", shown(&side.side.label, LABEL)));
     side.seen.get(run).ok_or_else(nothing)?.again.replay(sink)
 }
 

@@ -107,7 +107,7 @@ pub fn resolve(arguments: &[String], problems: &mut Problems) -> Option<Request>
     }
     if !line.fileio && !line.old_test {
         problems.push(
-            Problem::error("no test is named").help("iowhy sysbench fileio OPTIONS run (or --test=fileio, as in 0.4)"),
+            Problem::error("the test is missing").help("iowhy sysbench fileio OPTIONS run (or --test=fileio, as in 0.4)"),
         );
     }
     if line.command.is_none() {

@@ -123,13 +123,13 @@ pub enum CaptureError {
     #[error("tracing the kernel needs root: run it with sudo")]
     NotRoot,
     /// The kernel has no tracefs, or does not let us mount it.
-    #[error("there is no tracefs, and it cannot be mounted: {0}")]
+    #[error("no tracefs, and it cannot be mounted: {0}")]
     NoTracefs(LedgerError),
     /// The kernel offers none of the events asked for.
     #[error("this kernel offers none of the events of the level `{}`", .0.name())]
     NoEvents(Level),
     /// A process that was asked for is not there.
-    #[error("there is no process {0}")]
+    #[error("no process {0}")]
     NoProcess(u32),
     /// Something made for it could not be made or undone.
     #[error(transparent)]

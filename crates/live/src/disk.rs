@@ -126,13 +126,13 @@ pub struct State {
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
     /// There is none of this name.
-    #[error("there is no disk `{0}`; `iowhy disk list` lists them")]
+    #[error("unknown disk `{0}`; `iowhy disk list` lists them")]
     Unknown(String),
     /// There is one of this name.
     #[error("there is a disk `{0}` already; choose another name, or `iowhy disk remove {0}`")]
     Exists(String),
     /// Its processes have died.
-    #[error("the disk `{0}` is dead; `iowhy doctor --fix` takes away what is left of it")]
+    #[error("the disk `{0}` is dead; `iowhy doctor --fix` removes its remains")]
     Dead(String),
     /// It is not ready yet.
     #[error("the disk `{0}` is being made; try again")]
@@ -147,7 +147,7 @@ pub enum DiskError {
     #[error("this kernel cannot have modelled disks: {0}")]
     Kernel(String),
     /// The kernel lacks the front that was asked for.
-    #[error("there is no front `{name}` here: {reason}; {advice}")]
+    #[error("no front `{name}` here: {reason}; {advice}")]
     Front {
         /// Its name.
         name: &'static str,
@@ -236,7 +236,7 @@ impl Spec {
     }
 
     fn entry(&self) -> Result<&'static Entry<Build>, String> {
-        find(DEVICES, &self.model).ok_or_else(|| format!("there is no model `{}`", self.model))
+        find(DEVICES, &self.model).ok_or_else(|| format!("unknown model `{}`", self.model))
     }
 
     fn values(&self) -> Result<Options, String> {
@@ -335,7 +335,7 @@ impl Spec {
         if !depths.contains(&self.depth) {
             let (least, most) = (depths.start(), depths.end());
             let less = if (1..*least).contains(&self.depth) { "; front=ublk can have fewer" } else { "" };
-            found.push(format!("the kernel can have {least} to {most} requests under way, not {}{less}", self.depth));
+            found.push(format!("the kernel can have {least} to {most} requests in flight, not {}{less}", self.depth));
         }
         found.extend(self.queue.iter().filter_map(|(key, value)| queue::check(key, value).err()));
         let scheduler = self.scheduler().or_else(|| self.usual_scheduler().ok()).unwrap_or_default();
@@ -350,7 +350,7 @@ impl Spec {
         }
         let needed = u64::from(self.partitions.min(16) + 1) << 20;
         if self.partitions > 15 || (self.partitions > 0 && needed > self.bytes) {
-            found.push(format!("there is no room for {} partitions of 1 MiB and more (15 at most)", self.partitions));
+            found.push(format!("no room for {} partitions of 1 MiB and more (15 at most)", self.partitions));
         }
         match self.filesystem.as_deref() {
             Some(name) if !FILESYSTEMS.contains(&name) => {
@@ -513,7 +513,7 @@ fn start(spec: Spec) -> Result<Held, DiskError> {
         Some(Answer::Removed) | None => {
             let _ = keeper.wait();
             Err(DiskError::Refused(
-                "the keeper of the disk died; `iowhy doctor --fix` takes away what is left".to_owned(),
+                "the keeper of the disk died; `iowhy doctor --fix` removes its remains".to_owned(),
             ))
         }
     }

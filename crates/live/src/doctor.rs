@@ -257,7 +257,7 @@ pub fn disturbances(signs: &Signs) -> Vec<Disturbance> {
         "clocksource",
         clock.map(|name| !QUICK_CLOCKS.contains(&name)),
         clock.map_or_else(|| unseen("the clock source"), |name| format!("clock source {name}")),
-        "each look at the clock is a system call or worse; see available_clocksource beside \
+        "each look at the clock is a system call or worse; see available_clocksource next to \
          /sys/devices/system/clocksource/clocksource0/current_clocksource",
     );
     let load = near.load.zip(machine.cpus);
@@ -272,7 +272,7 @@ pub fn disturbances(signs: &Signs) -> Vec<Disturbance> {
     );
     let pressures: [(_, Option<Pressure>, _); 3] = [
         ("cpu-pressure", near.cpu_pressure, "tasks wait for a CPU: end some, or use fewer threads than CPUs"),
-        ("io-pressure", near.io_pressure, "somebody waits for I/O: `iotop` or `pidstat -d` say who"),
+        ("io-pressure", near.io_pressure, "tasks wait for I/O: `iotop` or `pidstat -d` list them"),
         ("memory-pressure", near.memory_pressure, "memory is short: the page cache will shrink in the middle of a run"),
     ];
     for (name, pressure, advice) in pressures {
@@ -281,7 +281,7 @@ pub fn disturbances(signs: &Signs) -> Vec<Disturbance> {
             pressure.map(|pressure| pressure.some_avg10_pct >= PRESSURE_PCT),
             pressure.map_or_else(
                 || unseen("pressure (PSI)"),
-                |pressure| format!("somebody waited in {:.2} % of the last 10 s", pressure.some_avg10_pct),
+                |pressure| format!("tasks waited in {:.2} % of the last 10 s", pressure.some_avg10_pct),
             ),
             advice,
         );

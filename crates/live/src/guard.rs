@@ -347,7 +347,7 @@ fn look(
 ) -> Result<Seen, Refusal> {
     let Wanted { path, writes, as_found } = wanted;
     let refusal = |reason| Refusal { path: path.to_owned(), reason };
-    let failed = |error: io::Error| refusal(Reason::Holds(format!("what cannot be looked at: {error}")));
+    let failed = |error: io::Error| refusal(Reason::Holds(format!("a file that cannot be looked at: {error}")));
     let mut handle = hold(path, libc::O_NOFOLLOW).map_err(failed)?;
     let link = handle.as_ref().and_then(|file| file.metadata().ok()).is_some_and(|metadata| metadata.is_symlink());
     if link {
@@ -572,11 +572,11 @@ impl Facts {
         }
         let busy = match held {
             Some(_) => device::writer(number),
-            None => Some("somebody has it open exclusively".to_owned()),
+            None => Some("another process has it open exclusively".to_owned()),
         };
         let holds = held.as_ref().and_then(|device| {
             let found = device::contents(device, number);
-            found.unwrap_or_else(|error| Some(format!("what cannot be read: {error}")))
+            found.unwrap_or_else(|error| Some(format!("contents that cannot be read: {error}")))
         });
         Facts { busy, holds, ..facts }
     }

@@ -173,7 +173,7 @@ pub struct Brought {
 #[derive(Debug, thiserror::Error)]
 pub enum GuestError {
     /// QEMU is missing.
-    #[error("there is no qemu-system-x86_64 here: `apt-get install qemu-system-x86`")]
+    #[error("no qemu-system-x86_64 here: `apt-get install qemu-system-x86`")]
     NoQemu,
     /// The kernel is unknown.
     #[error("{0}")]
@@ -407,7 +407,7 @@ fn verdict(ended: &qemu::Ended, received: &Received) -> String {
     let said = if ended.complaint.is_empty() { String::new() } else { format!(": {}", ended.complaint) };
     match (console.stage, received) {
         (Stage::Booting, _) => format!("QEMU ended before the kernel had started our program ({status}){said}"),
-        (Stage::Sent, Received::Damaged) => "what it sent is damaged".to_owned(),
+        (Stage::Sent, Received::Damaged) => "its results are damaged".to_owned(),
         _ => format!("QEMU ended before the results were there ({status}){job}{said}"),
     }
 }

@@ -339,7 +339,7 @@ pub struct Ledger {
 
 /// A change stays as long as this lives, and is undone when it is dropped; it stays for good after
 /// [`keep`](Guard::keep).
-#[must_use = "what was made is undone when this is dropped"]
+#[must_use = "the change is undone when this is dropped"]
 #[derive(Debug)]
 pub struct Guard {
     book: Arc<Mutex<Book>>,

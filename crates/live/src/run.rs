@@ -96,7 +96,7 @@ pub enum LiveError {
     #[error("the job cannot be run: {0}")]
     Job(String),
     /// No such engine.
-    #[error("there is no engine `{name}`; there are {known}")]
+    #[error("unknown engine `{name}`; there are {known}")]
     Engine {
         /// The requested name.
         name: String,

@@ -279,7 +279,7 @@ impl Control {
         match self.send(DEL_DEV, index, 0, &[]) {
             Ok(_) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                Err(io::Error::other("somebody has it open; it goes when that is over"))
+                Err(io::Error::other("it is still open elsewhere; it goes when that is over"))
             }
             Err(error) => Err(error),
         }

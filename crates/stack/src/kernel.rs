@@ -112,16 +112,16 @@ macro_rules! kinds {
 kinds! {
     readahead "readahead" readahead::Build, READAHEADS,
         "which pages are read before they are asked for; key `readahead=NAME`";
-    fault "fault" fault::Build, FAULTS, "what a touch of a mapped page reads and maps; key `fault=NAME`";
+    fault "fault" fault::Build, FAULTS, "pages that a touch of a mapped page reads and maps; key `fault=NAME`";
     plug "plug" plug::Build, PLUGS, "how requests are held back to be merged; key `plug=NAME`";
     elevator "elevator" elevator::Build, ELEVATORS, "in which order requests reach the device; key `elevator=NAME`";
     device "disk" device::Build, DEVICES, "disks; `--disk NAME[,key=value...]`";
     direct "direct" direct_io::Build, DIRECT_IOS,
-        "what reads and writes past the page cache do to it; key `direct=NAME`";
+        "effect of reads and writes past the page cache on it; key `direct=NAME`";
     filesystem "filesystem" filesystem::Build, FILESYSTEMS,
-        "where blocks lie, and what fsync does; key `filesystem=NAME`";
+        "places of blocks, and the effect of fsync; key `filesystem=NAME`";
     writeback "writeback" writeback::Build, WRITEBACKS, "when dirty pages are written; key `writeback=NAME`";
-    machine "machine" machine::Build, MACHINES, "CPUs, memory and what code costs; key `machine=NAME`";
+    machine "machine" machine::Build, MACHINES, "CPUs, memory and costs of code; key `machine=NAME`";
 }
 
 /// The kinds whose keys a kernel takes: all but the device.
@@ -170,7 +170,7 @@ const fn queue(
             "nr_requests",
             nr_requests,
             (0, 1 << 20),
-            "requests the queue holds (each class in 2.6; 0: 128, or what the device's tags make of it in blk-mq)",
+            "requests the queue holds (each class in 2.6; 0: 128, or as the device's tags allow in blk-mq)",
         ),
         OptionSpec::number("max_sectors_kb", max_sectors_kb, (4, 1 << 20), "largest request"),
         OptionSpec::number("max_segments", max_segments, (1, 1 << 16), "most page-sized segments in a request"),
@@ -711,7 +711,7 @@ impl Stack {
             return Err(KeyError {
                 word: patch.name.to_owned(),
                 message: format!(
-                    "patch `+{}` was made for {}; to try it on {} mix in what it changes: {}",
+                    "patch `+{}` was made for {}; to try it on {} mix in its changes: {}",
                     patch.name,
                     patch.kernels.join(", "),
                     self.kernel.name,

@@ -198,7 +198,7 @@ impl PageCache {
             *count -= 1;
             *count
         });
-        debug_assert!(left.is_some(), "nobody holds the page");
+        debug_assert!(left.is_some(), "the page has no holder");
         if left == Some(0) {
             self.held.remove(&key);
         }

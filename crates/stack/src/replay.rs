@@ -345,7 +345,7 @@ impl Cache {
             }
             IoModel::Instant | IoModel::Batch => self.in_flight.len(),
         };
-        assert!(nr_done > 0, "waiting for page {} which nobody reads", page.0);
+        assert!(nr_done > 0, "waiting for page {} which is not being read", page.0);
         self.complete(nr_done);
     }
 

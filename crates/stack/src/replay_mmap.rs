@@ -369,7 +369,7 @@ impl Replayer {
                 0
             }
             Op::Munmap { mapping } => {
-                self.mappings.remove(&mapping).expect("a case unmaps only what is mapped");
+                self.mappings.remove(&mapping).expect("a case unmaps only mapped parts");
                 0
             }
             Op::SetRa { ra_pages } => {

@@ -25,7 +25,7 @@ use super::Method;
 
 pub const METHOD: Method = Method {
     name: "autocorrelation",
-    summary: "how much neighbouring samples resemble each other, and what that costs",
+    summary: "how much neighbouring samples resemble each other, and the cost of that",
     reference: "lag-1 with its bias taken off (Kendall 1954); effective size n(1-r)/(1+r)",
     checked: "simulated AR(1) samples",
 };

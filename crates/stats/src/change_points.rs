@@ -117,7 +117,7 @@ pub fn end_anchored(series: &[f64], settings: &Settings) -> Found {
 /// The series times a power of two, so that no sum of distances overflows or vanishes, and that power. Nothing is
 /// rounded by it unless values differ by 300 orders of magnitude.
 fn scaled(series: &[f64]) -> (Vec<f64>, f64) {
-    assert!(series.iter().all(|value| value.is_finite()), "whoever reads takes out what is no number");
+    assert!(series.iter().all(|value| value.is_finite()), "readers take out values that are not numbers");
     let largest = series.iter().fold(0.0f64, |largest, value| largest.max(value.abs()));
     let scale = if (1e-100..1e100).contains(&largest) || largest == 0.0 {
         1.0

@@ -10,7 +10,7 @@ use super::Method;
 
 pub const METHOD: Method = Method {
     name: "share",
-    summary: "where a share lies that was seen so many times of so many",
+    summary: "the interval of a true share, from a count out of a total",
     reference: "Clopper & Pearson 1934",
     checked: "SciPy binomtest",
 };

@@ -93,7 +93,7 @@ pub fn device(mean: f64, stalled: f64) -> char {
 }
 
 /// The legend of [`load`].
-pub const LOAD: &str = "░▒▓ part of the time, █ one, 2-9 so many, + more";
+pub const LOAD: &str = "░▒▓ part of the time, █ one, 2-9 that many, + more";
 
 /// Labels that begin with a mark at their columns. One that would overlap with the label before it, or go beyond
 /// `width`, is left out.

@@ -231,7 +231,7 @@ fn numbered(path: &Path) -> Vec<std::path::PathBuf> {
 fn unknown(name: &str) -> Problem {
     let names: Vec<&str> =
         FORMATS.iter().filter(|format| matches!(format.read, Reading::One(_))).map(|format| format.name).collect();
-    Problem::error(format!("`{name}` is no trace in a form that is known"))
+    Problem::error(format!("`{name}` is not a trace in a known format"))
         .at(Span::whole(name))
         .help(format!("one of {}", names.join(", ")))
 }
@@ -243,7 +243,7 @@ fn text_of<'a>(name: &str, bytes: &'a [u8], problems: &mut Problems) -> &'a str 
         Ok(text) => text,
         Err(error) => {
             let at = error.valid_up_to();
-            let text = format!("{name}: byte {at} and what follows is no text: what comes before it was read");
+            let text = format!("{name}: byte {at} and the rest are not text: the part before it was read");
             problems.push(Problem::warning(text));
             std::str::from_utf8(&bytes[..at]).unwrap_or_default()
         }

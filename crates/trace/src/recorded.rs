@@ -392,7 +392,7 @@ impl Recorded {
             "max_segments" => self.max_segments = number()?,
             "holes" => self.holes = number()? > 0,
             "lost" => self.lost = number()?,
-            _ => return Err(format!("there is no fact `{name}`")),
+            _ => return Err(format!("no fact `{name}`")),
         }
         Ok(())
     }

@@ -188,7 +188,7 @@ pub fn rwbs_of(text: &str) -> Option<Rwbs> {
 impl Row {
     fn of_kind(kind: &str) -> Row {
         let number = KINDS.iter().position(|known| *known == kind);
-        debug_assert!(number.is_some(), "{kind} is no kind");
+        debug_assert!(number.is_some(), "{kind} is not a kind");
         Row { kind: number.unwrap_or(0) as u8, ..Row::default() }
     }
 

@@ -110,7 +110,7 @@ impl Warning {
                 format!("{} not completed in the trace", count(n, "request was", "requests were"))
             }
             Warning::GuessedWorkload => {
-                "nobody said which processes the workload is: the busiest name was taken".to_owned()
+                "no process was named as the workload: the busiest name was taken".to_owned()
             }
             Warning::NoLookups => {
                 "lookups are not traced: hits are the pages that calls read less those they added".to_owned()

@@ -432,7 +432,7 @@ impl<'a> Delta<'a> {
             return if change.abs() < 2.0 * MATERIAL_PCT {
                 (Verdict::Inconclusive, "single runs that differ this little may differ by chance".to_owned())
             } else {
-                (changed, "single runs: how much of it is chance cannot be told".to_owned())
+                (changed, "single runs cannot show how much of it is chance".to_owned())
             };
         }
         let runs = self.fast.runs.iter().chain(&self.slow.runs);
@@ -446,7 +446,7 @@ impl<'a> Delta<'a> {
             );
             return (Verdict::Inconclusive, text);
         }
-        (changed, "one recording a side: beyond what equal runs differ by, but their spread is not known".to_owned())
+        (changed, "one recording a side: beyond the difference of equal runs, but their spread is not known".to_owned())
     }
 
     /// Warnings about the runs.
@@ -455,7 +455,7 @@ impl<'a> Delta<'a> {
         for side in [self.fast, self.slow] {
             if side.lost > 0 {
                 warnings.push(format!(
-                    "{}: the kernel lost {} events; what is missing was not seen",
+                    "{}: the kernel lost {} events, which are missing here",
                     side.label, side.lost
                 ));
             }

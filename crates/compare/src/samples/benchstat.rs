@@ -194,9 +194,9 @@ impl<'a> Parser<'a> {
         loop {
             let (value, behind) = word(rest);
             if value.is_empty() {
-                return if place > 0 { Ok(()) } else { Err("there is no measurement behind the number of iterations") };
+                return if place > 0 { Ok(()) } else { Err("no measurement behind the number of iterations") };
             }
-            let Some(value) = number(value.as_bytes()) else { return Err("a measurement is no number") };
+            let Some(value) = number(value.as_bytes()) else { return Err("a measurement is not a number") };
             let (unit, behind) = word(behind);
             if unit.is_empty() {
                 return Err("the unit of a measurement is missing");

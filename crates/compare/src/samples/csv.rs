@@ -88,8 +88,8 @@ fn read(reader: &mut Reader<'_>, text: &str) {
             match (value, *numeric[column].get_or_insert(value.is_some())) {
                 (Some(value), true) => reader.put(&format!("{prefix}{name}"), value, run),
                 (None, true) => {
-                    let what = format!("this is no number, others of column `{name}` are");
-                    reader.wrong(nr, line, *at..at + word.len(), &what, "nothing at all where there is no value");
+                    let what = format!("not a number, unlike others of column `{name}`");
+                    reader.wrong(nr, line, *at..at + word.len(), &what, "leave a missing value empty");
                 }
                 // Words stay words even if one of them looks like a number.
                 (_, false) => {}

@@ -28,7 +28,7 @@ fn read(reader: &mut Reader<'_>, text: &str) {
             Some(Err(error)) => {
                 let before = text[..text.len() - rest.len() + start].matches('\n').count();
                 let line = before + error.line();
-                let what = format!("this is no JSON of fio: line {line}, column {}: {error}", error.column());
+                let what = format!("not JSON of fio: line {line}, column {}: {error}", error.column());
                 return reader.broken(what);
             }
             None => break,

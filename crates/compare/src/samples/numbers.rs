@@ -26,9 +26,9 @@ fn read(reader: &mut Reader<'_>, text: &str) {
                 let help = if word.contains([' ', ',', ';', '\t']) {
                     "one number a line; or a first line with names of columns (CSV)"
                 } else {
-                    "one number a line; what is no number goes behind #"
+                    "one number a line; anything else goes behind #"
                 };
-                reader.wrong(nr, line, start..start + word.len(), "this is no number", help);
+                reader.wrong(nr, line, start..start + word.len(), "not a number", help);
             }
         }
     }

@@ -44,12 +44,13 @@ impl References {
     pub fn parse(text: &str) -> Result<References, String> {
         let value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
         if value["schema"] != "iowhy.bisect-references/1" {
-            return Err("it is no file of references".to_owned());
+            return Err("it is not a file of references".to_owned());
         }
         let side = |name: &str| -> Result<Vec<f64>, String> {
             let values = value[name].as_array().ok_or_else(|| format!("no values for `{name}`"))?;
             let number = |value: &Value| value.as_f64().filter(|value| value.is_finite());
-            values.iter().map(number).collect::<Option<_>>().ok_or_else(|| format!("`{name}` has what is no number"))
+            values.iter().map(number).collect::<Option<_>>().ok_or_else(|| format!("`{name}` has a value that is not a \
+                number"))
         };
         Ok(References { good: side("good")?, bad: side("bad")? })
     }
@@ -100,8 +101,8 @@ impl Border {
         let equal: Vec<f64> = borders.into_iter().filter(|at| distance(*at).abs() >= best).collect();
         let Some(at) = equal.get(equal.len() / 2).copied().filter(|_| best >= LEAST_DISTANCE) else {
             return Err(format!(
-                "the good and the bad commit cannot be told apart: no border has more than {:.0} % more values of one \
-                 on its side",
+                "the good and the bad commit look alike: no border has more than {:.0} % more values of one on its \
+                 side",
                 100.0 * best
             ));
         };
@@ -190,14 +191,14 @@ pub fn number(output: &str, metric: Option<&str>) -> Result<f64, String> {
     let found = match metric {
         None => {
             let line = output.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or("");
-            line.parse::<f64>().map_err(|_| format!("the last line of the command's output is no number: `{line}`"))?
+            line.parse::<f64>().map_err(|_| format!("the last line of the command's output is not a number: `{line}`"))?
         }
         Some(name) => {
             let value: Value = serde_json::from_str(output).map_err(|error| format!("no JSON: {error}"))?;
             named(&value, name).ok_or_else(|| format!("the command's JSON has no number `{name}`"))?
         }
     };
-    if found.is_finite() { Ok(found) } else { Err(format!("{found} is no value")) }
+    if found.is_finite() { Ok(found) } else { Err(format!("{found} is not a value")) }
 }
 
 fn named(value: &Value, name: &str) -> Option<f64> {

@@ -414,7 +414,7 @@ fn search(bench: &mut Bench<'_>) -> Result<Searched, RunError> {
             return Ok((Answer::EqualMetric, because, Vec::new(), 0));
         }
         Verdict::Unsure => {
-            let because = format!("whether {name} differs cannot be told from {runs} runs of each side: {figures}");
+            let because = format!("{runs} runs of each side cannot tell whether {name} differs: {figures}");
             return Ok((Answer::Unsure, because, Vec::new(), 0));
         }
     }
@@ -449,7 +449,7 @@ fn search(bench: &mut Bench<'_>) -> Result<Searched, RunError> {
             }
             Verdict::Bad => {}
             Verdict::Unsure => {
-                let because = "the good side with it is bad, but what the bad side is without it cannot be told";
+                let because = "the good side with it is bad, but the bad side without it remains undecided";
                 return Ok((Answer::Unsure, because.to_owned(), found, nr));
             }
         }

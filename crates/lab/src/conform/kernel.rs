@@ -379,7 +379,7 @@ impl Report {
             let _ = writeln!(out, "not run: {skipped}");
         }
         let wrong = self.jobs.iter().filter(|job| !job.as_expected()).count() as u64;
-        let sum = if self.as_expected() { "everything is as expected" } else { "this is not what is expected" };
+        let sum = if self.as_expected() { "everything is as expected" } else { "this is a mismatch" };
         let (of, adds) = (self.sum(|job| job.counted().decisions), self.sum(|job| job.counted().page_adds));
         let _ = writeln!(
             out,

@@ -100,7 +100,7 @@ pub enum GoldenError {
         message: String,
     },
     /// No model has the file's name.
-    #[error("`{}`: there is no read-ahead model called `{name}`; rename the file to one of {known}", path.display())]
+    #[error("`{}`: unknown read-ahead model `{name}`; rename the file to one of {known}", path.display())]
     UnknownModel {
         /// The file.
         path: PathBuf,

@@ -97,17 +97,18 @@ pub fn notes(explanation: &mut Explanation, sides: &[Gathered; 2]) {
         if over > NOTED {
             let names = putters(side);
             let who: Vec<String> = names.iter().take(3).map(|(name, nr)| format!("{name} ({nr})")).collect();
-            let who = if who.is_empty() { "somebody outside the workload".to_owned() } else { who.join(", ") };
+            let who = if who.is_empty() { "a process outside the workload".to_owned() } else { who.join(", ") };
             explanation.warnings.push(format!(
                 "{label}: {:.0} % of the calls go round the page cache over pages that others keep in it ({STALE}): {} \
-                 by {who}. These runs do not tell what that costs",
+                 by {who}. These runs do not show their cost",
                 100.0 * over,
                 count(sum(&|run| run.foreign.pages), "page", "pages")
             ));
         } else if around > 0.5 && before > 0 {
             explanation.warnings.push(format!(
                 "{label}: {:.0} % of the calls go round the page cache, and {} of the files were in it before they \
-                 began ({STALE}): who put them there is not in the trace, and these runs do not tell what that costs",
+                 began ({STALE}): the process that put them there is not in the trace, and these runs do not show \
+                 their cost",
                 100.0 * around,
                 count(before, "page", "pages")
             ));

@@ -224,7 +224,7 @@ fn row(id: &str, row: &str, runs: Option<u32>) -> Result<Origin, Problem> {
 fn place(name: &str, asked: &Asked) -> Result<Origin, Problems> {
     let mut words = asked.job.clone();
     if words.is_empty() {
-        let problem = Problem::error(format!("`{name}` is a place, and there is no job to run there"));
+        let problem = Problem::error(format!("`{name}` is a place, and needs a job to run there"));
         return Err(Problems { list: vec![problem.help("iowhy explain sim:A sim:B -- dd bs=1M count=512")] });
     }
     if words[0] != "sysbench" && words[0] != "run" {
@@ -367,7 +367,7 @@ fn stored(name: &str, report: bool, store: &Store) -> Result<Gathered, Problem> 
         side.live |= !run.simulated;
     }
     if side.runs.is_empty() {
-        let text = format!("`{name}`: {without} runs were kept without events, and nothing can be said of why");
+        let text = format!("`{name}`: {without} runs were kept without events, so their reasons are unknown");
         return Err(Problem::error(text).at(Span::whole(name)).help("keep them with `--trace` (as root on live runs)"));
     }
     let group = store.group(name).map_err(wrong)?;

@@ -71,7 +71,7 @@ pub const METRICS: &[Metric] = &[
             if seconds > 0.0 { o.counts.written_bytes as f64 / 1e6 / seconds } else { 0.0 }
         },
     ),
-    metric("sum_of_write_mb_s", "MB/s", Higher, "sum over the threads of what each wrote, over its own time", |o| {
+    metric("sum_of_write_mb_s", "MB/s", Higher, "sum over the threads of each one's written bytes, over its own time", |o| {
         let rate = |thread: &ThreadTotals| {
             let seconds = thread.end.saturating_sub(thread.start.max(o.counted_from)).as_secs_f64();
             if seconds > 0.0 { thread.counts.written_bytes as f64 / 1e6 / seconds } else { 0.0 }

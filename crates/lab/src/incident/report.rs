@@ -113,7 +113,7 @@ fn write_rows(out: &mut String, result: &IncidentResult, bold: fn(&str) -> Strin
     let mut variant = "";
     for (nr, row) in rows.iter().chain(&extra).enumerate() {
         if nr == rows.len() {
-            writeln!(out, "{}", bold("runs that nobody published"))?;
+            writeln!(out, "{}", bold("unpublished runs"))?;
             variant = "";
         }
         if row.variant != variant {

@@ -412,7 +412,7 @@ impl Scenario {
                 let runs: Vec<usize> =
                     planned.runs.iter().enumerate().filter(|(_, run)| is_meant(run)).map(|(nr, _)| nr).collect();
                 if runs.is_empty() {
-                    return Err(self.damaged(format!("cell {id}: there is no run `{pattern}`")));
+                    return Err(self.damaged(format!("cell {id}: unknown run `{pattern}`")));
                 }
                 let source = if cells.sampled {
                     let times = |nr: usize| (nr, times_of.get(&planned.runs[nr].id).copied().unwrap_or(1));
@@ -446,11 +446,11 @@ impl Scenario {
         let derived = self.derived.iter().flat_map(|derived| [&derived.of, &derived.to]);
         let compared = self.compares.iter().flat_map(|compare| compare.of.iter().chain(&compare.to));
         if let Some(id) = derived.chain(compared).chain(self.why.values()).find(|id| !exists(id)) {
-            return Err(self.damaged(format!("there is no row `{id}`")));
+            return Err(self.damaged(format!("unknown row `{id}`")));
         }
         let claims = |id: &str| incident.claims.iter().any(|claim| claim.id == id);
         match self.compares.iter().find(|compare| !claims(&compare.claim)) {
-            Some(compare) => Err(self.damaged(format!("there is no claim `{}`", compare.claim))),
+            Some(compare) => Err(self.damaged(format!("unknown claim `{}`", compare.claim))),
             None => Ok(()),
         }
     }

@@ -34,20 +34,20 @@ fn one(page: &mut String, rule: &Rule) {
     let mut paragraph = |head: &str, text: &str| {
         let _ = writeln!(page, "{}\n", wrap(&format!("**{head}** {text}"), 120).join("\n"));
     };
-    paragraph("What it is.", &format!("{} Layer: {}.", rule.what, rule.layer));
+    paragraph("The mechanism.", &format!("{} Layer: {}.", rule.what, rule.layer));
     paragraph("Why it is slow.", rule.why);
     paragraph("How it looks in events.", rule.events);
     paragraph("Example.", rule.example);
-    paragraph("What to change.", rule.change);
-    paragraph("What would refute it.", rule.refute);
+    paragraph("The change to make.", rule.change);
+    paragraph("The refuting observation.", rule.refute);
     paragraph("Since.", rule.since);
     if !rule.switches.is_empty() {
         let switches: Vec<String> = rule.switches.iter().map(switch).collect();
-        paragraph("What `--prove` switches, the first that applies.", &format!("{}.", switches.join("; ")));
+        paragraph("Settings that `--prove` switches, the first that applies.", &format!("{}.", switches.join("; ")));
     }
     if !rule.consequences.is_empty() {
         let names: Vec<String> = rule.consequences.iter().map(|name| format!("[{name}](#{name})")).collect();
-        paragraph("Consequences, which are not told beside it.", &format!("{}.", names.join(", ")));
+        paragraph("Consequences, which are left out next to it.", &format!("{}.", names.join(", ")));
     }
     page.truncate(page.trim_end().len());
     page.push('\n');
@@ -81,7 +81,7 @@ pub fn markdown() -> String {
                     runs. A rule judges its layer by what\nthat makes of equal input, sees no name of a kernel, a \
                     policy or a device, and says what would refute it.\n"
         .to_owned();
-    let _ = write!(page, "\n| rule | layer | what it is |\n| --- | --- | --- |\n");
+    let _ = write!(page, "\n| rule | layer | mechanism |\n| --- | --- | --- |\n");
     for rule in RULES {
         let _ = writeln!(page, "| [{0}](#{0}) | {1} | {2} |", rule.name, rule.layer, rule.what);
     }

@@ -241,7 +241,7 @@ pub const BASES: &[Base] = &[
         runs: 5,
     },
     Base {
-        name: "direct reads beside buffered writes",
+        name: "direct reads next to buffered writes",
         job: "run fio --name=d --randrepeat=0 --rw=randread --bs=4k --size=8m --number_ios=800 --direct=1 \
               --filename=f --name=b --rw=randwrite --bs=4k --size=8m --number_ios=800 --thinktime=20us \
               --filename=g --name=c --rw=randwrite --bs=4k --size=8m --number_ios=800 --filename=g",

@@ -141,7 +141,7 @@ fn circumstances(text: &mut String, explanation: &Explanation, style: Style) {
     let differences = &explanation.only_difference;
     if !differences.is_empty() {
         text.push('\n');
-        let head = "What differs in their circumstances (candidates, not causes)";
+        let head = "Differences in their circumstances (candidates, not causes)";
         let _ = writeln!(text, "{}", bold(style, head));
         for (what, [a, b]) in differences.iter().take(DIFFERENCES) {
             let line = format!("{what}: {} in A, {} in B", shown(a, LABEL), shown(b, LABEL));
@@ -180,10 +180,10 @@ pub fn summary(explanation: &Explanation) -> String {
             format!("None of the rules explains this.{place}")
         }
         Some(first) => {
-            let begin = if explanation.change_pct < 0.0 { "What is gone:" } else { "Why:" };
+            let begin = if explanation.change_pct < 0.0 { "Missing:" } else { "Why:" };
             let then = match &first.counterfactual {
                 Some(of) => experiment(of, explanation.change_pct),
-                None => format!("What to do: {}", first.rule.change),
+                None => format!("To do: {}", first.rule.change),
             };
             let share = stand.iter().map(|of| of.share_pct).fold(0.0, f64::max);
             let unowned = if share < explanation.unexplained_pct {
@@ -269,9 +269,8 @@ fn details(of: &Counterfactual, explanation: &Explanation) -> String {
     let title = of.outcome.title();
     if of.outcome == Outcome::NotReproduced {
         return format!(
-            "{title}: made again, `{b}` differs from `{a}` by {:+.1} %, {}, where {:+.1} % were to be explained; \
-            what {} \
-             changes is not told",
+            "{title}: made again, `{b}` differs from `{a}` by {:+.1} %, {}, where {:+.1} % were to be explained; so \
+            the effect of {} remains unknown",
             of.change_pct_before,
             interval(of.ci_before_pct),
             explanation.change_pct,
@@ -398,13 +397,13 @@ fn timeline(text: &mut String, moment: &Moment, style: Style) {
         (Ok(()), Some(call)) => (format!("Where they first differ: {}", asked(call)), String::new()),
         (Err((_, true)), Some(_)) => (
             "How they begin".to_owned(),
-            "All calls get equal windows, bios and requests; what differs is how long they take.".to_owned(),
+            "All calls get equal windows, bios and requests; only their duration differs.".to_owned(),
         ),
         (Err((alike, false)), Some(_)) => (
             "How they begin".to_owned(),
             format!(
-                "The first {alike} calls get equal windows, bios and requests; what differs is how long they take, or \
-                 comes later (`iowhy report` looks at all of a run)."
+                "The first {alike} calls get equal windows, bios and requests; only their duration differs, or a \
+                 difference comes later (`iowhy report` looks at all of a run)."
             ),
         ),
         (_, None) => ("How they begin".to_owned(), String::new()),
@@ -510,7 +509,7 @@ fn legend(moment: &Moment) -> String {
     if columns().any(|of| of.begun > 0) {
         let ops = ["read", "write", "sync"].into_iter().filter(|op| columns().any(|of| of.op == Some(op)));
         let ops: Vec<String> = ops.map(|op| format!("{} {op}", &op[..1])).collect();
-        let several = if columns().any(|of| of.begun > 1) { " 2-9 so many, + more," } else { "" };
+        let several = if columns().any(|of| of.begun > 1) { " 2-9 that many, + more," } else { "" };
         parts.push(format!("calls: {} begins,{several} = in progress", ops.join(", ")));
     }
     let words = [('s', "sync"), ('a', "ahead"), ('f', "as asked"), ('p', "one page"), ('m', "of a fault")];

@@ -73,7 +73,7 @@ fn program(values: &Values<'_>, dir: &Path, problems: &mut Problems) -> Option<P
 
 /// The figures in the line of CSV that bonnie++ 1.9 and later end with.
 fn import(text: &str) -> Result<Figures, String> {
-    let line = text.lines().rev().find(|line| line.matches(',').count() > 20).ok_or("there is no line of CSV in it")?;
+    let line = text.lines().rev().find(|line| line.matches(',').count() > 20).ok_or("no line of CSV in it")?;
     let fields: Vec<&str> = line.split(',').collect();
     // Version, name and size come first; a phase that was too quick to be measured is a row of plus signs.
     let at = |nr: usize| fields.get(nr).and_then(|field| field.parse::<f64>().ok());

@@ -24,8 +24,8 @@ use iowhy_text::diagnose::Problems;
 const FLAGS: Kind = Kind::Words(&["direct", "sync", "dsync"]);
 
 const OPTIONS: &[Opt] = &[
-    opt("if", Kind::Text, "", "what is read: a file, or a device /dev/NAME"),
-    opt("of", Kind::Text, "", "what is written: a file, or a device /dev/NAME"),
+    opt("if", Kind::Text, "", "source: a file, or a device /dev/NAME"),
+    opt("of", Kind::Text, "", "target: a file, or a device /dev/NAME"),
     opt("bs", Kind::Size(1, 1 << 30), "512", "bytes of a call"),
     opt("count", Kind::Number(1, 1 << 50), "", "calls"),
     opt("size", Kind::Size(1, 1 << 60), "", "bytes in all, instead of count"),

@@ -38,7 +38,7 @@ pub(super) const KIND: Kind = Kind { names: |on| on.starts_with(PREFIX), read, h
 
 /// Keys behind the kernel's name, each with what it does. Those without a text are files of the disk's queue.
 const KEYS: &[(&str, &str)] = &[
-    ("filesystem", "what the disk is formatted with: ext4, ext3, ext2, xfs [ext4]"),
+    ("filesystem", "file system of the disk: ext4, ext3, ext2, xfs [ext4]"),
     ("size", "size of the disk, if it is not a modelled one [4g]"),
     ("memory_mib", "memory of the guest [1024]"),
     ("cpus", "its processors [2]"),
@@ -127,10 +127,10 @@ pub fn parse(on: &str, disk: Option<(&str, &str)>, problems: &mut Problems) -> O
         wanted.put_on(typed.spec, &mut found);
     }
     if wanted.kernel.is_empty() {
-        let text = "no kernel is named after `kernel:`";
+        let text = "`kernel:` needs a kernel";
         found.push(Problem::error(text).at(Span::whole(on)).help("kernel:debian-6.1, or kernel:PATH"));
     } else if !guest::is_known(&wanted.kernel) {
-        let text = format!("there is no kernel `{}`", wanted.kernel);
+        let text = format!("unknown kernel `{}`", wanted.kernel);
         let span = Span::bytes(on, PREFIX.len(), PREFIX.len() + wanted.kernel.len());
         let help = "debian-X.Y, or a path to a vmlinuz, a .deb or the folder of an unpacked package";
         found.push(Problem::error(text).at(span).help(help));
@@ -176,7 +176,7 @@ impl Wanted {
     fn set(&mut self, piece: &str) -> Result<(), Problem> {
         let Some((key, value)) = piece.split_once('=').filter(|(key, value)| !key.is_empty() && !value.is_empty())
         else {
-            return Err(Problem::error(format!("`{piece}` is no setting")).help("key=value"));
+            return Err(Problem::error(format!("`{piece}` is not a setting")).help("key=value"));
         };
         let number = |(min, max): (u64, u64)| {
             let number = value.parse().ok().filter(|number| (min..=max).contains(number));
@@ -200,7 +200,7 @@ impl Wanted {
             "size" => {
                 let bytes = iowhy_fio::value::integer(value, 1024, (64 << 20, 1 << 44)).map(i64::unsigned_abs);
                 self.size = bytes.map_err(|_| {
-                    Problem::error(format!("`size` takes a size of at least 64m, such as 4g, not `{value}`"))
+                    Problem::error(format!("`size` takes a size of at least 64m, for example 4g, not `{value}`"))
                 })?;
             }
             "elevator" | "scheduler" => self.setting("scheduler".to_owned(), value),

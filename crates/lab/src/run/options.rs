@@ -60,8 +60,7 @@ pub const JITTER: Opt = opt(
     "jitter",
     Kind::Size(0, 1 << 40),
     "0",
-    "each region of a device begins up to so many bytes later, drawn with the seed: other angles of the disk in each \
-     run",
+    "bytes by which each region of a device may begin later, drawn with the seed: other angles of the disk in each run",
 );
 
 /// Words that were given, checked against a table.

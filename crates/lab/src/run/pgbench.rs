@@ -76,7 +76,7 @@ fn import(text: &str) -> Result<Figures, String> {
     let after = |begin: &str| text.lines().find_map(|line| number(line.trim().strip_prefix(begin)?));
     let lines = text.lines().filter(|line| line.starts_with("tps = "));
     let tps = lines.min_by_key(|line| line.contains("including")).and_then(|line| number(&line[6..]));
-    let mut figures = vec![("tps".to_owned(), tps.ok_or("there is no line `tps = ..` in it")?)];
+    let mut figures = vec![("tps".to_owned(), tps.ok_or("no line `tps = ..` in it")?)];
     figures.extend(after("latency average = ").map(|ms| ("mean_ns".to_owned(), ms * 1e6)));
     figures.extend(after("latency stddev = ").map(|ms| ("stddev_ns".to_owned(), ms * 1e6)));
     figures.extend(after("number of failed transactions: ").map(|n| ("failed".to_owned(), n)));

@@ -248,11 +248,11 @@ fn of_calls(trace: &Trace, mode: Mode) -> Found {
             (no_data, "calls on pipes, terminals and devices without data"),
             (
                 untold,
-                "calls of which the trace tells no file (their descriptors were opened in it, it does not say on what)",
+                "calls without a file in the trace (their descriptors were opened in it, but not on which file)",
             ),
             (
                 unseen,
-                "calls of which the trace tells no file (it does not show what opened their descriptors; maybe pipes)",
+                "calls without a file in the trace (the open of their descriptors is not in it; maybe pipes)",
             ),
             (no_offset, "calls of which the trace tells no offset"),
             (failed, "calls that failed"),

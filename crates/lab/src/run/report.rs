@@ -234,8 +234,8 @@ fn enough(out: &mut String, request: &RunRequest, runs: &[Finished], until: Unti
         let of = if request.variants.len() > 1 { "shift from the first place" } else { "median" };
         let label = &known.label;
         match known.half_width_pct.is_finite() {
-            true => writeln!(out, "  {label}: {of} known to +-{:.2} % (level 99 %)", known.half_width_pct)?,
-            false => writeln!(out, "  {label}: {of} not bounded by so few runs (level 99 %)")?,
+            true => writeln!(out, "  {label}: {of} within +-{:.2} % (level 99 %)", known.half_width_pct)?,
+            false => writeln!(out, "  {label}: {of} not bounded by this few runs (level 99 %)")?,
         }
     }
     Ok(())

@@ -92,7 +92,7 @@ fn request(line: &Line, world: &World<'_>, problems: &mut Problems) -> RunReques
     if line.job.is_empty() {
         let names: Vec<&str> = BUILTINS.iter().map(|builtin| builtin.name).collect();
         problems.push(
-            Problem::error("there is no job to run").help(format!("a fio job file, or one of {}", names.join(", "))),
+            Problem::error("no job to run").help(format!("a fio job file, or one of {}", names.join(", "))),
         );
     }
     request

@@ -242,7 +242,7 @@ impl Line {
         };
         let pct = given.value.trim_end_matches('%').parse().ok().filter(|pct: &f64| *pct > 0.0 && *pct <= 1000.0);
         if pct.is_none() {
-            given.wrong("percent above 0, such as 2", problems);
+            given.wrong("percent above 0, for example 2", problems);
         }
         if self.budget.is_empty() {
             let help = "--budget 40: it ends there even if the interval is still wide";
@@ -286,7 +286,7 @@ impl Line {
         let bytes = self.given("size-limit", &self.size_limit).and_then(|given| {
             let bytes = iowhy_fio::value::integer(given.value, 1024, (4096, 1 << 60)).map(i64::unsigned_abs);
             if bytes.is_err() {
-                given.wrong("a size of at least 4k, such as 4m", problems);
+                given.wrong("a size of at least 4k, for example 4m", problems);
             }
             bytes.ok()
         });

@@ -16,7 +16,7 @@ pub enum StoreError {
     },
     /// There is none.
     #[error(
-        "there is no store in `{}`; `iowhy run .. --store DIR` makes one, and --store DIR or IOWHY_STORE names one",
+        "no store in `{}`; `iowhy run .. --store DIR` makes one, and --store DIR or IOWHY_STORE names one",
         path.display()
     )]
     Missing {
@@ -24,7 +24,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// A store was not named, and a usual place does not exist.
-    #[error("there is no place for a store: neither IOWHY_STORE nor HOME is set; name one with --store DIR")]
+    #[error("the store has no place: neither IOWHY_STORE nor HOME is set; name one with --store DIR")]
     NoPlace,
     /// It was made by a later version.
     #[error(
@@ -41,7 +41,7 @@ pub enum StoreError {
         known: i64,
     },
     /// It is something else.
-    #[error("`{}` is no store of iowhy: {what}; name another directory with --store DIR", path.display())]
+    #[error("`{}` is not a store of iowhy: {what}; name another directory with --store DIR", path.display())]
     Foreign {
         /// The file.
         path: PathBuf,
@@ -80,7 +80,7 @@ pub enum StoreError {
     },
     /// The stored value makes no sense.
     #[error(
-        "`{}` is damaged: {what}; restore it from a copy, or merge what can be read into a new store",
+        "`{}` is damaged: {what}; restore it from a copy, or merge the readable part into a new store",
         path.display()
     )]
     Damaged {
@@ -99,7 +99,7 @@ pub enum StoreError {
     #[error(
         "no run in `{}` has the label, tag or id `{what}`{}",
         path.display(),
-        if nearest.is_empty() { "; `iowhy store list` shows what there is".to_owned() }
+        if nearest.is_empty() { "; `iowhy store list` lists them".to_owned() }
         else { format!("; nearest: {}", nearest.join(", ")) }
     )]
     Unknown {
@@ -135,7 +135,7 @@ impl StoreError {
     pub(super) fn sql(action: &'static str, path: &Path, source: rusqlite::Error) -> StoreError {
         match source.sqlite_error_code() {
             Some(rusqlite::ErrorCode::NotADatabase) => {
-                StoreError::Foreign { path: path.to_owned(), what: "it is no SQLite database".to_owned() }
+                StoreError::Foreign { path: path.to_owned(), what: "it is not an SQLite database".to_owned() }
             }
             Some(rusqlite::ErrorCode::DatabaseCorrupt) => {
                 StoreError::Damaged { path: path.to_owned(), what: source.to_string() }

@@ -127,7 +127,7 @@ pub fn checked_text(checked: &Checked) -> String {
     }
     let list: String = checked.damage.iter().map(|what| format!("  {what}\n")).collect();
     let next = match checked.repaired {
-        true => "What is damaged is in `damaged/` now; the rest was kept.",
+        true => "Damaged parts are in `damaged/` now; the rest was kept.",
         false => "`iowhy store check --repair` puts it aside and keeps the rest.",
     };
     format!("{looked}; damaged:\n{list}{next}\n")

@@ -57,7 +57,7 @@ pub enum FileError {
         source: io::Error,
     },
     /// The disk was full.
-    #[error("no room to write `{}`: {source}; `cleanup` removes what was made", path.display())]
+    #[error("no room to write `{}`: {source}; `cleanup` removes the files made so far", path.display())]
     Full {
         /// On which file.
         path: PathBuf,

@@ -134,7 +134,8 @@ pub const OPTIONS: &[Opt] = &[
     ),
     opt(General, "warmup-time", Number(0, MAX_SECONDS), "SECONDS", "0", "seconds before the report begins"),
     opt(General, "rate", Number(0, 1_000_000_000), "N", "0", "events a second to aim at, 0 for as fast as possible"),
-    opt(General, "report-interval", Number(0, MAX_SECONDS), "SECONDS", "0", "a line every so many seconds, 0 for none"),
+    opt(General, "report-interval", Number(0, MAX_SECONDS), "SECONDS", "0", "seconds between progress lines, 0 for \
+        none"),
     opt(General, "percentile", Number(0, 100), "N", "95", "percentile of the latency to report, 0 for none"),
     opt(General, "histogram", Switch, "", "off", "print the histogram of latencies"),
     opt(
@@ -446,7 +447,7 @@ pub fn number(text: &str, (min, max): (u64, u64), name: &str) -> Result<u64, Str
 
 /// A size: digits and perhaps one of K, M, G, T in either case, as sysbench takes them.
 pub fn size(text: &str, (min, max): (u64, u64), name: &str) -> Result<u64, String> {
-    let wrong = || format!("`--{name}` takes a size such as 16384, 16K, 512M or 3G, not `{text}`");
+    let wrong = || format!("`--{name}` takes a size, for example 16384, 16K, 512M or 3G, not `{text}`");
     let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, suffix) = text.split_at(split);
     let shift = match suffix.to_ascii_uppercase().as_str() {
@@ -469,7 +470,7 @@ pub fn size(text: &str, (min, max): (u64, u64), name: &str) -> Result<u64, Strin
 
 /// A decimal number above zero in thousandths; further digits are cut off.
 pub fn milli(text: &str, name: &str) -> Result<u64, String> {
-    let wrong = || format!("`--{name}` takes a number above 0 and up to 1000000, such as 1.5, not `{text}`");
+    let wrong = || format!("`--{name}` takes a number above 0 and up to 1000000, for example 1.5, not `{text}`");
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let digits = |part: &str| part.chars().all(|c| c.is_ascii_digit());
     if (whole.is_empty() && fraction.is_empty()) || !digits(whole) || !digits(fraction) {

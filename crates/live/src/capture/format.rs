@@ -64,7 +64,7 @@ pub(super) fn parse(text: &str) -> Result<Format, String> {
         if let Some(number) = value(line, "ID") {
             id = number.parse().ok();
         } else if line.starts_with("field:") {
-            let field = field(line).ok_or_else(|| format!("`{line}` is no field"))?;
+            let field = field(line).ok_or_else(|| format!("`{line}` is not a field"))?;
             match field.name.as_str() {
                 "common_pid" => format.pid = Some(field),
                 "common_flags" => format.flags = Some(field),

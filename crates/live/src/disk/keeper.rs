@@ -40,7 +40,7 @@ pub fn keep() -> bool {
     let _signals = signal::Guard::take();
     let made = match said {
         Ok(Some(spec)) => Keeper::make(spec).map_err(|error| error.to_string()),
-        Ok(None) => Err("nobody said what disk to make".to_owned()),
+        Ok(None) => Err("no disk to make was given".to_owned()),
         Err(error) => Err(error.to_string()),
     };
     let (answer, keeper) = match made {
@@ -357,8 +357,8 @@ impl Keeper {
                 Change::Depth(depth) if !(*DEPTHS.start()..=self.most).contains(&depth) => {
                     let (least, most) = (DEPTHS.start(), self.most);
                     Err(DiskError::Refused(format!(
-                        "a disk of this front has the tags of its birth: {least} to {most} requests can be under way, \
-                         not {depth}; make it anew with depth={depth}"
+                        "a disk of this front keeps its tags from its creation: {least} to {most} requests can be in \
+                         flight, not {depth}; create it again with depth={depth}"
                     )))
                 }
                 Change::Depth(depth) => {

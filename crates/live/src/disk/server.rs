@@ -372,7 +372,7 @@ impl Server<'_> {
     fn start_anew(&self, core: &mut Core) {
         if let Ok(device) = self.spec.device(core.starts) {
             let lost = core.pace.restart(self.now(), device);
-            assert!(lost.is_empty(), "no request is under way");
+            assert!(lost.is_empty(), "no request is in flight");
         }
     }
 

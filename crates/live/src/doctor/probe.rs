@@ -45,7 +45,7 @@ fn root() -> Ability {
 }
 
 fn tracing(tracefs: Option<&Path>) -> Ability {
-    let purpose = "seeing what every layer of the kernel does";
+    let purpose = "seeing the work of every layer of the kernel";
     let known = text("/proc/filesystems").is_some_and(|list| list.lines().any(|line| line.ends_with("\ttracefs")));
     let Some(tracefs) = tracefs else {
         return if known {
@@ -197,7 +197,7 @@ fn libaio() -> Ability {
 struct Aligned([u8; 4096]);
 
 fn direct_io(directory: &Path) -> Ability {
-    let (name, purpose) = ("direct-io", "O_DIRECT, and to what its calls must be aligned");
+    let (name, purpose) = ("direct-io", "O_DIRECT, and the alignment of its calls");
     let place = directory.display();
     // A file without a name leaves nothing behind, whatever happens.
     let open = |flags| OpenOptions::new().read(true).write(true).custom_flags(flags).open(directory);

@@ -172,7 +172,7 @@ impl Uring {
     fn take(&mut self, max: u32, done: &mut Vec<Completion>) -> u32 {
         let before = done.len();
         for entry in self.ring.completion().take(max as usize) {
-            let io = self.held[entry.user_data() as usize].take().expect("what is in flight is held");
+            let io = self.held[entry.user_data() as usize].take().expect("calls in flight are held");
             done.push(io.done(entry.result()));
         }
         let taken = (done.len() - before) as u32;

@@ -78,7 +78,7 @@ pub fn find(word: &str, scratch: &Path, ledger: &Ledger) -> Result<Kernel, Guest
     }
     let mut head = [0; 8];
     let mut file = File::open(path).map_err(|error| {
-        wrong(format!("there is no kernel `{word}`: {error}; debian-X.Y, or a path to a vmlinuz, a .deb or a folder"))
+        wrong(format!("no kernel `{word}`: {error}; debian-X.Y, or a path to a vmlinuz, a .deb or a folder"))
     })?;
     let read = file.read(&mut head).unwrap_or(0);
     if head[..read].starts_with(b"!<arch>\n") {
@@ -86,7 +86,7 @@ pub fn find(word: &str, scratch: &Path, ledger: &Ledger) -> Result<Kernel, Guest
         unpack(path, &folder)?;
         return in_folder(&folder);
     }
-    image(path).ok_or_else(|| wrong(format!("`{word}` is no kernel: neither a bzImage, a vmlinux nor a .deb")))
+    image(path).ok_or_else(|| wrong(format!("`{word}` is not a kernel: neither a bzImage, a vmlinux nor a .deb")))
 }
 
 /// The kernel in a file, with the modules of the package that was unpacked above it.
@@ -132,7 +132,7 @@ fn in_folder(folder: &Path) -> Result<Kernel, GuestError> {
     found.sort_by_key(key);
     found.iter().rev().find_map(|path| image(path)).ok_or_else(|| {
         let folder = folder.display();
-        wrong(format!("there is no kernel in {folder}: no boot/vmlinuz-*, vmlinuz* or arch/x86/boot/bzImage"))
+        wrong(format!("no kernel in {folder}: no boot/vmlinuz-*, vmlinuz* or arch/x86/boot/bzImage"))
     })
 }
 

@@ -130,7 +130,7 @@ impl QueueRules {
                 "request_classes",
                 &["direction", "sync"],
                 self.classes as usize,
-                "what the two pools of a legacy queue are for",
+                "the division of a legacy queue into two pools",
             ),
             OptionSpec::switch("request_cap", self.hard_cap, "no pool hands out more than 3/2 of nr_requests (legacy)"),
             OptionSpec::choice(

@@ -120,7 +120,7 @@ macro_rules! disk_options {
     };
     (@ lookahead_interrupted, $value:expr, $source:literal) => {
         OptionSpec::choice("lookahead_interrupted", &["discard", "keep"], $value,
-            concat!("What becomes of data read ahead when another command takes the arm. Source: ", $source, "."))
+            concat!("The fate of data read ahead when another command takes the arm. Source: ", $source, "."))
     };
     (@ lookahead_during_decode, $value:expr, $source:literal) => {
         OptionSpec::switch("lookahead_during_decode", $value,

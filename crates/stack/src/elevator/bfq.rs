@@ -61,7 +61,7 @@ const OPTIONS: &[OptionSpec] = &[
     OptionSpec::number("fifo_expire_sync_ms", 125, (0, 1_000_000), "age at which a synchronous request goes first"),
     OptionSpec::number("fifo_expire_async_ms", 250, (0, 1_000_000), "the same for an asynchronous one"),
     OptionSpec::number("back_seek_max_kb", 16_384, (0, 1 << 24), "how far back a request still counts as near"),
-    OptionSpec::number("back_seek_penalty", 2, (1, 1_000), "what a sector backwards costs"),
+    OptionSpec::number("back_seek_penalty", 2, (1, 1_000), "cost of a sector backwards"),
     OptionSpec::switch("low_latency", true, "raise the weight of interactive and soft real-time queues"),
     OptionSpec::number("wr_coeff", 30, (1, 1_000), "times the weight of a raised queue"),
 ];

@@ -50,7 +50,7 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
     OptionSpec::number("fifo_expire_sync_ms", 125, (0, 100_000), "age at which a sync request goes first (HZ/8)"),
     OptionSpec::number("fifo_expire_async_ms", 250, (0, 100_000), "age at which an async request goes first (HZ/4)"),
     OptionSpec::number("back_seek_max_kb", 16_384, (0, 1 << 30), "farthest request backwards that is considered"),
-    OptionSpec::number("back_seek_penalty", 2, (1, 1000), "what a distance backwards is multiplied by"),
+    OptionSpec::number("back_seek_penalty", 2, (1, 1000), "factor of a distance backwards"),
     OptionSpec::number("slice_sync_ms", 100, (1, 100_000), "slice of a sync queue (HZ/10)"),
     OptionSpec::number("slice_async_ms", 40, (1, 100_000), "slice of an async queue (HZ/25)"),
     OptionSpec::number("slice_async_rq", 2, (1, 1024), "an async slice also ends after eight times as many requests"),

@@ -36,7 +36,7 @@ pub const ENTRY: Entry<Build> = Entry {
         OptionSpec::choice("lookup", &["linear", "hashed"], 0, "search the whole table, or one bin found by hashing"),
         OptionSpec::number("streams", 8, (1, 1024), "entries of the table (the comment's guess for a desktop: 8)"),
     ],
-    conformance: "table tests with drawn expectations; there is no kernel to record",
+    conformance: "table tests with drawn expectations; no kernel to record exists",
     build,
 };
 

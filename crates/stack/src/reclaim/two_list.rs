@@ -32,7 +32,7 @@ pub const ENTRY_6_18: Entry<Build> = Entry {
         notes: "order of eviction compared with a running 6.18 in a control group without swap, LRU_GEN off",
     }],
     options: OPTIONS,
-    conformance: "golden vectors linux-6.18-reclaim: exact order of eviction; what differs depends on the 2 s fold",
+    conformance: "golden vectors linux-6.18-reclaim: exact order of eviction; differences depend on the 2 s fold",
     build: build_6_18,
 };
 

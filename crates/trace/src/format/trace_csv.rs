@@ -187,11 +187,11 @@ pub fn read(name: &str, bytes: &[u8], problems: &mut Problems) -> Option<Trace> 
     }
     told.end();
     if let Some(at) = cut {
-        let text = format!("{name}: byte {at} and what follows is no text: what comes before it was read");
+        let text = format!("{name}: byte {at} and the rest are not text: the part before it was read");
         problems.push(Problem::warning(text));
     }
     if header.is_none() {
-        problems.push(Problem::error(format!("{name}: there is no header of a trace (`t_ns,cpu,pid,kind,..`)")));
+        problems.push(Problem::error(format!("{name}: the header of a trace is missing (`t_ns,cpu,pid,kind,..`)")));
         return None;
     }
     trace.records.sort_by_key(|record| record.at);
@@ -265,14 +265,14 @@ fn record(columns: &[Option<Column>], fields: &[Field]) -> Result<iowhy_stack::t
     for (column, field) in columns.iter().zip(fields) {
         let Some(column) = column else { continue };
         let wrong = |what: &str| (field.column, format!("`{}` is {what}", field.text));
-        let no_number = || wrong("no whole number, or too large");
+        let no_number = || wrong("not a whole number, or too large");
         match column {
             Column::At => row.at = field.text.parse().map_err(|_| no_number())?,
             Column::Cpu => row.cpu = field.text.parse().map_err(|_| no_number())?,
             Column::Pid => row.pid = field.text.parse().map_err(|_| no_number())?,
             Column::Kind => {
                 let found = KINDS.iter().position(|kind| *kind == field.text);
-                row.kind = found.ok_or_else(|| wrong("no kind of record"))? as u8;
+                row.kind = found.ok_or_else(|| wrong("not a kind of record"))? as u8;
             }
             Column::Number(_) if field.text.is_empty() => {}
             Column::Number(RWBS) => {
@@ -280,7 +280,7 @@ fn record(columns: &[Option<Column>], fields: &[Field]) -> Result<iowhy_stack::t
                 row.numbers[RWBS] = Some(i64::from(rwbs.0));
             }
             Column::Number(OP) => {
-                let op = row::op_of(&field.text).ok_or_else(|| wrong("no operation"))?;
+                let op = row::op_of(&field.text).ok_or_else(|| wrong("not an operation"))?;
                 row.numbers[OP] = Some(row::op_number(op));
             }
             Column::Number(number) => {

@@ -369,7 +369,7 @@ fn value(behind: &[u8]) -> Option<&str> {
 fn contents(bytes: &[u8], skipped: usize) -> Result<Option<Vec<Range>>, String> {
     let size = skipped + bytes.len();
     if skipped == 0 && (size < 12 || !bytes.starts_with(b"PAR1")) {
-        return Err("byte 0: this is no Parquet file".to_owned());
+        return Err("byte 0: not a Parquet file".to_owned());
     }
     let begin = footer(bytes, size)?;
     // The list of hashes is found without decoding anything: it is text, and so is the rest behind it.
@@ -393,7 +393,7 @@ fn contents(bytes: &[u8], skipped: usize) -> Result<Option<Vec<Range>>, String> 
             Some(Range { start: start.parse().ok()?, end: end.parse().ok()?, sum: sum.get(..HASH)?.to_owned() })
         });
         let Some(group) = parsed.filter(|group| group.start <= group.end && group.end <= begin) else {
-            return Err(format!("byte {from}: the table of contents is damaged: `{group}` is no group of rows"));
+            return Err(format!("byte {from}: the table of contents is damaged: `{group}` is not a group of rows"));
         };
         groups.push(group);
     }
@@ -413,7 +413,7 @@ fn contents(bytes: &[u8], skipped: usize) -> Result<Option<Vec<Range>>, String> 
 fn column(reader: &SerializedFileReader<Memory>, groups: &[usize], name: &str) -> Result<Values, String> {
     let schema = reader.metadata().file_metadata().schema_descr_ptr();
     let Some(place) = schema.columns().iter().position(|column| column.name() == name) else {
-        return Err(format!("there is no column `{name}`"));
+        return Err(format!("no column `{name}`"));
     };
     let descriptor = schema.column(place);
     let full = descriptor.max_def_level() == 0;
@@ -533,7 +533,7 @@ fn all(name: &str, bytes: &[u8], problems: &mut Problems) -> Result<Trace, Strin
         };
         let [times, cpus, pids] = [numbers("t_ns")?, numbers("cpu")?, numbers("pid")?];
         let Values::Words { codes, words } = column(&reader, &group, "kind")? else {
-            return Err("column `kind` is no text".to_owned());
+            return Err("column `kind` is not text".to_owned());
         };
         let kinds: Vec<Option<u8>> =
             words.iter().map(|word| KINDS.iter().position(|kind| kind == word).map(|kind| kind as u8)).collect();
@@ -584,7 +584,7 @@ fn all(name: &str, bytes: &[u8], problems: &mut Problems) -> Result<Trace, Strin
         }
     }
     if nr_bad > 0 {
-        let text = format!("{name}: {nr_bad} rows are no records of a trace, and are left out");
+        let text = format!("{name}: {nr_bad} rows are not records of a trace, and are left out");
         problems.push(Problem::warning(text));
     }
     trace.records.sort_by_key(|record| record.at);

@@ -67,7 +67,7 @@ impl<'a> Line<'a> {
         let mut from = 0;
         let (open, cpu, rest) = loop {
             let Some(open) = line[from..].find(" [").map(|at| from + at + 1) else {
-                return Err((0, "there is no CPU in brackets".to_owned()));
+                return Err((0, "no CPU in brackets".to_owned()));
             };
             let inside = &line[open + 1..];
             if let Some((number, rest)) = inside.split_once(']')
@@ -87,7 +87,7 @@ impl<'a> Line<'a> {
                 break;
             }
         }
-        let (ns, end) = found.ok_or((at, "there is no time behind the CPU".to_owned()))?;
+        let (ns, end) = found.ok_or((at, "no time behind the CPU".to_owned()))?;
         Ok(Some(Line { comm, pid, cpu, ns, event: line[end..].trim() }))
     }
 }
@@ -164,7 +164,7 @@ pub fn read(name: &str, bytes: &[u8], problems: &mut Problems) -> Option<Trace> 
         problems.push(Problem::warning(text));
     }
     if trace.records.is_empty() && base.is_none() && !text.starts_with("# tracer") {
-        problems.push(Problem::error(format!("{name}: there is no event of a trace in it")));
+        problems.push(Problem::error(format!("{name}: no event of a trace in it")));
         return None;
     }
     // Files of several CPUs one behind the other are in no order of time.
@@ -236,7 +236,7 @@ impl<'a> Words<'a> {
         let dev = numbers.and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
         match dev {
             Some((major, minor)) if major < 4096 && minor < 1 << 20 => Ok(Dev::new(major, minor)),
-            _ => Err((at, format!("`{word}` is no device (`MAJOR,MINOR`)"))),
+            _ => Err((at, format!("`{word}` is not a device (`MAJOR,MINOR`)"))),
         }
     }
 
@@ -261,7 +261,7 @@ impl<'a> Words<'a> {
         let (at, _) = self.words.get(self.next).copied().unwrap_or((0, ""));
         let sectors: u32 = self.number("the number of sectors")?;
         let sized =
-            sectors.checked_mul(SECTOR_BYTES as u32).ok_or((at, "so many sectors have no request".to_owned()))?;
+            sectors.checked_mul(SECTOR_BYTES as u32).ok_or((at, "this number of sectors exceeds a request".to_owned()))?;
         Ok(Extent { dev, sector, bytes: if sectors == 0 { bytes } else { sized }, rwbs })
     }
 
@@ -282,7 +282,7 @@ impl<'a> Words<'a> {
         let dev = Words { text: self.text, words: vec![(at, word)], next: 0 }.dev()?;
         let (at, ino) = self.value("ino")?;
         let number = u64::from_str_radix(ino.trim_start_matches("0x"), 16);
-        let ino = number.map_err(|_| (at, format!("`{ino}` is no inode (in hexadecimal)")))?;
+        let ino = number.map_err(|_| (at, format!("`{ino}` is not an inode (in hexadecimal)")))?;
         Ok(Inode { dev, ino })
     }
 
@@ -292,7 +292,7 @@ impl<'a> Words<'a> {
         let (from, to) = word.split_once('-').unwrap_or((word, word));
         match (from.parse::<u64>(), to.parse::<u64>()) {
             (Ok(from), Ok(to)) => Ok((from / PAGE_BYTES, to.saturating_add(1).div_ceil(PAGE_BYTES))),
-            _ => Err((at, format!("`{word}` is no place in a file"))),
+            _ => Err((at, format!("`{word}` is not a place in a file"))),
         }
     }
 }
@@ -342,7 +342,7 @@ fn event(text: &str) -> Result<Seen, Wrong> {
         if let Some((name, result)) = call.split_once(" -> ")
             && let Some(op) = op_of_call(name)
         {
-            let result = hex(result).ok_or((4 + name.len() + 4, format!("`{result}` is no result")))?;
+            let result = hex(result).ok_or((4 + name.len() + 4, format!("`{result}` is not a result")))?;
             return Ok(Seen::CallEnd { op, result: result as i64 });
         }
     }
@@ -361,7 +361,7 @@ fn event(text: &str) -> Result<Seen, Wrong> {
         return call_start(op, fields, begin);
     }
     if let Some(op) = name.strip_prefix("sys_exit_").and_then(op_of_call) {
-        let result = hex(fields).ok_or((begin, format!("`{fields}` is no result")))?;
+        let result = hex(fields).ok_or((begin, format!("`{fields}` is not a result")))?;
         return Ok(Seen::CallEnd { op, result: result as i64 });
     }
     Ok(match name {
@@ -397,7 +397,7 @@ fn event(text: &str) -> Result<Seen, Wrong> {
         "block_plug" => Seen::Plug { dev: None },
         "block_unplug" | "block_unplug_timer" | "block_unplug_io" => {
             let (at, word) = words.words.last().copied().unwrap_or((begin, ""));
-            let nr_requests = word.parse().map_err(|_| (at, format!("`{word}` is no number of requests")))?;
+            let nr_requests = word.parse().map_err(|_| (at, format!("`{word}` is not a number of requests")))?;
             Seen::Unplug { dev: None, nr_requests, timer: name == "block_unplug_timer" }
         }
         "blk_message" => {

@@ -300,7 +300,7 @@ fn wrong(problem: Problem) -> ConformError {
 /// Jobs of this module, and those of files.
 fn sort_out(asked: &Asked) -> Result<(Vec<&'static Builtin>, Vec<String>), ConformError> {
     if let Some(dir) = asked.dir.as_ref().filter(|dir| !dir.is_dir()) {
-        let text = format!("there is no folder `{}`", dir.display());
+        let text = format!("folder `{}` does not exist", dir.display());
         return Err(wrong(Problem::error(text).help("--dir takes a folder that exists")));
     }
     if asked.jobs.is_empty() {
@@ -446,7 +446,7 @@ fn file_records(
     };
     let Some(mut plan) = plan.map(|on_kernel| on_kernel.plan.clone()) else {
         if !failed {
-            problems.push(Problem::error(format!("`{job}` is no job whose calls can be made here")));
+            problems.push(Problem::error(format!("`{job}` is not a job whose calls can be made here")));
         }
         return Err(ConformError::Wrong(problems));
     };

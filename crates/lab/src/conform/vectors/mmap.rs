@@ -301,7 +301,7 @@ impl Vector {
             return Err(format!("`max_folio_order` {} is larger than any folio", self.max_folio_order));
         }
         if !self.fault_around_pages.is_power_of_two() || self.fault_around_pages > 512 {
-            return Err(format!("`fault_around_pages` {} is no power of two up to 512", self.fault_around_pages));
+            return Err(format!("`fault_around_pages` {} is not a power of two up to 512", self.fault_around_pages));
         }
         let mut maps: Vec<u64> = Vec::new();
         for map in &self.mappings {

@@ -187,7 +187,7 @@ impl GoldenOp {
     fn op(&self) -> Result<Option<Op>, String> {
         let bounded = |nr: u64| match nr <= MOST_ACCESSES {
             true => Ok(()),
-            false => Err(format!("an operation makes {nr} accesses, which is no record")),
+            false => Err(format!("an operation makes {nr} accesses, which is a mistake in the record")),
         };
         Ok(Some(match *self {
             GoldenOp::Phase {} => return Ok(None),

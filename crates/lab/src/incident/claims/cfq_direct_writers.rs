@@ -59,7 +59,7 @@ fn depth_one(result: &IncidentResult, _: &Claim, checked: &mut ClaimResult) {
     }
     checked.held = held && !one.is_empty() && !several.is_empty();
     checked.evidence = vec![
-        format!("a queue per task; most commands at the device, of so many requests on their way: {}", one.join(", ")),
+        format!("a queue per task; most commands at the device, and requests on their way: {}", one.join(", ")),
         format!("one queue for all; the same: {}", several.join(", ")),
     ];
 }
@@ -116,8 +116,8 @@ pub(in crate::incident) fn why(result: &IncidentResult) -> String {
     ));
     if let (Some(old), Some(new)) = (result.part("old_at_one"), result.part("new_at_one")) {
         words.push_str(&format!(
-            "With a driver that takes one command at a time old and new do not differ ({} and {}): what was lost is \
-             queue depth. ",
+            "With a driver that takes one command at a time old and new do not differ ({} and {}): the loss was queue \
+             depth. ",
             rate(old),
             rate(new),
         ));

@@ -160,7 +160,7 @@ pub(in crate::incident) fn why(result: &IncidentResult) -> String {
     ));
     if let Some(undisturbed) = result.part("undisturbed") {
         words.push_str(&format!(
-            "A reader that nothing ever holds up keeps two windows under way in spite of the plug ({}: {:.0} MB/s). \
+            "A reader that nothing ever holds up keeps two windows in flight in spite of the plug ({}: {:.0} MB/s). \
              One pause between two calls is enough to end that: from then on windows go in pairs that straddle the end \
              of a call, and no later call puts it right. ",
             undisturbed.id,

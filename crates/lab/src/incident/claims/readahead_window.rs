@@ -80,9 +80,9 @@ pub(in crate::incident) fn why(result: &IncidentResult) -> String {
         waited(alone),
     );
     words.push_str(&format!(
-        "It waits for the next request of the reader that has led last, but the lead changes, and what all readers \
-         wait for may already stand in the queue of another: {} waits of a run ended because their time was over, {} \
-         because somebody else's request took the turn, and only {} with the request they were for. ",
+        "It waits for the next request of the reader that has led last, but the lead changes, and the pages that all \
+         readers wait for may already stand in the queue of another: {} waits of a run ended because their time was \
+         over, {} because another task's request took the turn, and only {} with the request they were for. ",
         whole(per_run(broken, |layers| layers.idles[2] as f64)),
         whole(per_run(broken, |layers| layers.idles[1] as f64)),
         whole(per_run(broken, |layers| layers.idles[0] as f64)),

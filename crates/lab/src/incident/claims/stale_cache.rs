@@ -72,7 +72,7 @@ fn no_race_no_loss(result: &IncidentResult, claim: &Claim, checked: &mut ClaimRe
     }
     if let Some((row, clean)) = result.part("at_once").zip(result.part("clean")) {
         checked.evidence.push(format!(
-            "the pages dropped before blkid has read them are no help: {} {:+.1}%",
+            "dropping pages before blkid has read them does not help: {} {:+.1}%",
             row.id,
             100.0 * (result.ratio(row, clean).value - 1.0)
         ));

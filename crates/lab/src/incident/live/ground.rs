@@ -103,6 +103,6 @@ impl Grounds {
     /// The disk.
     pub(super) fn memory(&self, filesystem: Option<&'static str>) -> Result<&Memory, String> {
         let found = self.0.iter().find(|memory| memory.filesystem == filesystem);
-        found.ok_or_else(|| "there is no disk in memory".to_owned())
+        found.ok_or_else(|| "no disk in memory".to_owned())
     }
 }

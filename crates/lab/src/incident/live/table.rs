@@ -230,7 +230,7 @@ pub const LIVE: &[Live] = &[
                 worse: Worse::Less,
                 least_pct: 2.0,
                 beside: Beside::Rows("invalidated", "clean-4k"),
-                since: "there are no pages left to look for: dropping them is the cure, as published",
+                since: "no pages are left to look for: dropping them is the cure, as published",
             },
             Question {
                 id: "stale-ext4",

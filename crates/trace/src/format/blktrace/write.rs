@@ -73,7 +73,7 @@ pub fn write_merged(trace: &Trace, out: &mut impl Write) -> io::Result<u64> {
 pub(crate) fn encode(trace: &Trace, merged: bool) -> io::Result<Encoded> {
     let cpus = trace.records.iter().map(|record| record.cpu).max().map_or(1, |highest| highest.saturating_add(1));
     if cpus > MOST_CPUS {
-        let text = format!("CPU {} is beyond what blktrace can have ({})", cpus - 1, MOST_CPUS - 1);
+        let text = format!("CPU {} is beyond the limit of blktrace ({})", cpus - 1, MOST_CPUS - 1);
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
     let nr_files = if merged { 1 } else { cpus as usize };
