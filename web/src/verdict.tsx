@@ -41,7 +41,7 @@ const isRefuted = (finding: Finding) => finding.counterfactual?.outcome === "ref
 
 /** The paragraph without what has a place of its own next to it. */
 export function cause(why: string, first: Finding | undefined): string {
-  const rest = first ? why.replace(`What to do: ${first.change}`, "") : why;
+  const rest = first ? why.replace(`To do: ${first.change}`, "") : why;
   return rest
     .replace(/^Why: /, "")
     .replace(/ {2,}/g, " ")

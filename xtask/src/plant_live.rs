@@ -120,7 +120,7 @@ fn settings(arguments: &[String]) -> Result<Settings, String> {
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         let mut next = |what: &str| words.next().cloned().ok_or(format!("{word} needs {what}"));
-        let number = |text: String| text.parse().map_err(|_| format!("{word}: `{text}` is no number"));
+        let number = |text: String| text.parse().map_err(|_| format!("{word}: `{text}` is not a number"));
         match word.as_str() {
             "--live" => {}
             "--seed" => settings.seed = number(next("a number")?)?,

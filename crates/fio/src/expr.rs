@@ -248,7 +248,7 @@ mod tests {
             ("1 2", "an operator is missing", 2),
             ("(1", "a closing parenthesis is missing", 2),
             ("1+", "a number is missing", 2),
-            ("3q", "`q` is no unit", 1),
+            ("3q", "`q` is not a unit", 1),
             ("2^-1", "an exponent is a whole number from 0 to 64", 4),
             ("9223372036854775807^9", "the result is too large", 21),
             ("99999999999999999999999999999999999999999999", "the number is too large", 0),

@@ -735,15 +735,15 @@ mod tests {
     fn what_is_no_size_says_why() {
         for (text, expected) in [
             ("", "the value is missing"),
-            ("k", "`k` is no number"),
-            ("4q", "`q` is no unit of a number"),
-            ("1.5m", "`1.5m` is no number"),
-            ("4 k k", "`k k` is no unit of a number"),
+            ("k", "`k` is not a number"),
+            ("4q", "`q` is not a unit of a number"),
+            ("1.5m", "`1.5m` is not a number"),
+            ("4 k k", "`k k` is not a unit of a number"),
             ("99999999999999999999", "`99999999999999999999` is too large"),
             ("9000p", "`9000p` is above the greatest value, 2^63-1"),
             ("(1", "`(1` cannot be computed: a closing parenthesis is missing"),
-            ("--1", "`--1` is no number"),
-            ("ü", "`ü` is no number"),
+            ("--1", "`--1` is not a number"),
+            ("ü", "`ü` is not a number"),
         ] {
             assert_eq!(bytes(text), Err(expected.to_owned()), "{text}");
         }
@@ -795,7 +795,7 @@ mod tests {
         assert_eq!(parse("4k,,512"), Ok([Some(4096), None, Some(512)]));
         assert_eq!(parse(" 4k , 8k "), Ok([Some(4096), Some(8192), Some(8192)]));
         assert_eq!(parse("1,2,3,4").map_err(|(_, part)| part), Err(Some((6, 7))));
-        assert_eq!(parse("4k,8q"), Err(("`q` is no unit of a number".to_owned(), Some((4, 5)))));
+        assert_eq!(parse("4k,8q"), Err(("`q` is not a unit of a number".to_owned(), Some((4, 5)))));
         assert!(parse(",").is_err() && parse("").is_err());
     }
 
@@ -828,7 +828,7 @@ mod tests {
         assert_eq!(shares("4k/90:64k/"), Ok((rest.clone(), rest)));
         assert_eq!(shares("4k/90:64k/20"), Err("the percentages add up to 110, not to 100".to_owned()));
         assert_eq!(shares("4k/90:64k/5"), shares("4k/90:64k/10"));
-        assert_eq!(shares("4k/x"), Err("`x` is no percentage".to_owned()));
+        assert_eq!(shares("4k/x"), Err("`x` is not a percentage".to_owned()));
     }
 
     #[test]

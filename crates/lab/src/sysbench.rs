@@ -665,9 +665,9 @@ mod tests {
                 "fileio --threads=0 --file-block-size=x --file-rw-ratio=0 --on sim:linux-9.9 run",
                 vec![
                     "`--threads` must be at least 1",
-                    "`--file-block-size` takes a size such as 16384, 16K, 512M or 3G, not `x`",
+                    "`--file-block-size` takes a size, for example 16384, 16K, 512M or 3G, not `x`",
                     "`--file-test-mode` is missing",
-                    "`--file-rw-ratio` takes a number above 0 and up to 1000000, such as 1.5, not `0`",
+                    "`--file-rw-ratio` takes a number above 0 and up to 1000000, for example 1.5, not `0`",
                     "unknown kernel `linux-9.9`",
                 ],
             ),
@@ -698,7 +698,7 @@ mod tests {
                 "fileio --file-test-mode=rndrd --disk nvme run",
                 vec!["`--disk` is for simulated runs: real files are where they are"],
             ),
-            ("--file-num=4", vec!["no test is named", "no command: prepare, run or cleanup is missing"]),
+            ("--file-num=4", vec!["the test is missing", "no command: prepare, run or cleanup is missing"]),
             ("", vec!["nothing to do"]),
         ] {
             let problems = check(arguments).expect_err("a bad command line");

@@ -170,7 +170,7 @@ fn mistakes_are_told_at_once_and_make_nothing() {
     let place = Place::new("mistakes");
     let message = place.refused("disk create --model ide-2005 --size x depth=1000000000 fs=fat oops");
     for expected in
-        ["unknown disk `ide-2005`", "ide-2004", "`size` takes bytes", "`fs` is one of", "`oops` is no setting"]
+        ["unknown disk `ide-2005`", "ide-2004", "`size` takes bytes", "`fs` is one of", "`oops` is not a setting"]
     {
         assert!(message.contains(expected), "no `{expected}` in\n{message}");
     }

@@ -138,7 +138,7 @@ fn what_is_wrong_is_told_with_its_line() {
         ("2 a open 0 512", "log:3: `open` has neither offset nor length: the line is left out"),
         ("2 a", "log:3: an entry has a file and an action"),
         ("a read 0 512", "log:3: a line begins with its time in microseconds"),
-        ("", "log:3: an empty line is no entry"),
+        ("", "log:3: an empty line is not an entry"),
         ("2 a read 0 4294967808", "log:3: a length has 32 bits: 4294967808 is read as 512"),
         ("2 a read 0 512 more", ""),
     ] {

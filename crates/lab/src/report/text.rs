@@ -808,7 +808,7 @@ mod tests_of_experiments {
                 "90 % of the difference, possible",
                 "Not reproduced: made again, the sides differ by +2.7 % where +300.0 % were to be explained.",
                 "Not reproduced: made again, `slow` differs from `fast` by +2.7 %, interval [+295.5, +304.5] % from 3 \
-                 runs, where +300.0 % were to be explained; what key=1 changes is not told",
+                 runs, where +300.0 % were to be explained; so the effect of key=1 remains unknown",
             ),
         ] {
             let mut explanation = explanation(&[Some(of.clone())]);

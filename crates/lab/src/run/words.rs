@@ -35,23 +35,22 @@ pub(super) struct Line {
     /// and queue (`iowhy disk create --help`); `here` for none; once, or once for each --on
     #[arg(long)]
     pub(super) disk: Vec<String>,
-    /// runs on each, with seeds S, S+1, .. [1]
+    /// runs at each place, with seeds S, S+1, .. [1]
     #[arg(long)]
     repeat: Vec<String>,
     /// seed of the first run [1]
     #[arg(long)]
     seed: Vec<String>,
-    /// blocks of runs that only warm up, and are in no comparison [0]
+    /// blocks of runs that only warm up, outside of comparisons [0]
     #[arg(long)]
     warm_up: Vec<String>,
-    /// go on until the interval of the median, or of the shift between places, has this half-width in percent (level 99
-    /// %)
+    /// half-width, percent, of the interval of the median, or of the shift between places, at which to stop (level 99 %)
     #[arg(long)]
     until: Vec<String>,
-    /// with --until: most runs on each
+    /// with --until: most runs at each place
     #[arg(long)]
     budget: Vec<String>,
-    /// name of the runs, which are kept; once, or once for each --on
+    /// label of the runs, which are then kept; once, or once for each --on
     #[arg(long)]
     pub(super) label: Vec<String>,
     /// keep the runs in this directory [IOWHY_STORE; with --label, else the user's data directory]
@@ -60,25 +59,25 @@ pub(super) struct Line {
     /// keep all events, too; live (as root): --trace=light, layers or full [layers]
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = Level::default().name())]
     trace: Option<String>,
-    /// keep runs without a word of kernel, policies, tunables, disk and place
+    /// keep runs without kernel, policies, tunables, disk and place
     #[arg(long)]
     pub(super) blind: bool,
-    /// live: where the files are [a new directory here, removed afterwards]
+    /// live: directory of the files [a new one here, removed afterwards]
     #[arg(long)]
     pub(super) dir: Vec<String>,
-    /// live: cold, warm or as-found: the files' pages at the start [as the job says]
+    /// live: cold, warm or as-found: the files' pages at the start [the job's]
     #[arg(long)]
     cache: Vec<String>,
     /// live: a device or file that may be written whatever it holds; may be repeated
     #[arg(long)]
     pub(super) allow_write: Vec<String>,
-    /// bytes that each job works on at most, for example 4m
+    /// most bytes that each job works on, for example 4m
     #[arg(long)]
     size_limit: Vec<String>,
-    /// seconds that each job works at most
+    /// most seconds that each job works
     #[arg(long)]
     time_limit: Vec<String>,
-    /// kernel: seconds that a boot with its run may take [by the job, at least 180]
+    /// kernel: most seconds of a boot with its run [by the job, at least 180]
     #[arg(long)]
     timeout: Vec<String>,
     /// of a trace: closed (each call when the last has ended) or open (at the recorded times) [closed]
@@ -87,7 +86,7 @@ pub(super) struct Line {
     /// one JSON object (iowhy.run/1)
     #[arg(long)]
     pub(super) json: bool,
-    /// this text; with a built-in job, its options
+    /// print this text; with a built-in job, its options
     #[arg(long, short)]
     pub(super) help: bool,
     /// Its words, to find places of mistakes.
@@ -362,9 +361,9 @@ const OF_THE_JOB: char = '\0';
 /// The help of the verb.
 pub(super) fn help() -> String {
     let mut out = String::from(
-        "iowhy run JOB.. --on WHERE [--on WHERE2 ..] [OPTIONS]\n\nRuns a job on the running kernel (--on live), in the \
+        "iowhy run JOB.. --on WHERE [--on WHERE2 ..] [OPTIONS]\n\nRun a job on the running kernel (--on live), in the \
          simulator\n(--on sim:KERNEL), or on a kernel that QEMU boots (--on kernel:KERNEL). JOB is\none or more fio \
-         job files (- is standard input), `fio` with words of fio's\ncommand line, a trace that was recorded, or a \
+         job files (- is standard input), `fio` with words of fio's\ncommand line, a recorded trace, or a \
          built-in job with key=value words:\n\n",
     );
     for builtin in BUILTINS {

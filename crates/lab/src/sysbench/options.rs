@@ -100,7 +100,7 @@ pub const OPTIONS: &[Opt] = &[
         Choice(&["0.4", "1.0"]),
         "VERSION",
         "1.0",
-        "whose request rules and defaults; old spellings mean 0.4",
+        "version whose request rules and defaults apply; old spellings mean 0.4",
     ),
     opt(
         Ours,
@@ -392,7 +392,7 @@ fn word(argument: &str, line: &mut CommandLine, problems: &mut Problems) {
 /// The help, from the table.
 pub fn help() -> String {
     let mut text = String::from(
-        "The file test of sysbench, on the files in the current directory or, with\n--on sim:.., in the simulator.\n\n\
+        "Run the file test of sysbench, on the files in the current directory or, with\n--on sim:.., in the simulator.\n\n\
          Usage: iowhy sysbench fileio OPTIONS prepare|run|cleanup\n       \
          iowhy sysbench --test=fileio OPTIONS prepare|run|cleanup   (as in 2004)\n\n\
          Options and commands may come in any order. Sizes take K, M, G or T.\n\

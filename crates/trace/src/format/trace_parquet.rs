@@ -666,7 +666,7 @@ mod tests {
             panic!("columns of other types")
         };
         assert!(ours);
-        assert_eq!(missing.expect_err("there is none"), "there is no column `sectr`");
+        assert_eq!(missing.expect_err("there is none"), "no column `sectr`");
         assert!(rows.iter().zip(codes).all(|(row, code)| words[*code as usize] == KINDS[usize::from(row.kind)]));
         assert!(rows.iter().zip(times).all(|(row, time)| row.at == *time as u64));
         assert!(rows.iter().zip(sectors).all(|(row, sector)| row.numbers[crate::row::SECTOR] == *sector));
