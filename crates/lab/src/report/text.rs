@@ -287,7 +287,7 @@ fn details(of: &Counterfactual, explanation: &Explanation) -> String {
     };
     let but = match of.outcome {
         Outcome::Partly if of.device_only => {
-            "; but no setting differs that this finding tells of: the cause is another one of the device"
+            "; but none of this finding's settings differs: the cause is another one of the device"
         }
         Outcome::Partly if of.figures_moved == Some(false) => {
             "; the setting helps, but the figures above did not move with it: the cause may be another"
@@ -793,7 +793,7 @@ mod tests_of_experiments {
                 "Partly confirmed: with key=1 the change is +0.0 % instead of +300.0 %, but that is another \
                 setting of the \
                  device.",
-                "100 % of the difference is gone; but no setting differs that this finding tells of: the cause is \
+                "100 % of the difference is gone; but none of this finding's settings differs: the cause is \
                  another one of the device",
             ),
             (
