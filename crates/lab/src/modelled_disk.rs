@@ -586,7 +586,7 @@ mod tests {
             ("ide-2004,front=nbd", "one of ublk, loop"),
             ("ide-2004,size=5000", "whole blocks"),
             ("ide-2004,rpm=1", "must lie between"),
-            ("ide-2004,colour=red", "no key of a disk"),
+            ("ide-2004,colour=red", "a key neither of a disk"),
             ("ide-2004,partitions=16", "no room"),
             ("ide-2004,partitions=2,fs=ext4", "whole disk"),
             ("ide-2004,scheduler=../x", "cannot be"),

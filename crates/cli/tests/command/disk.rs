@@ -175,7 +175,7 @@ fn mistakes_are_told_at_once_and_make_nothing() {
         assert!(message.contains(expected), "no `{expected}` in\n{message}");
     }
     for line in ["disk stat x", "disk remove x", "disk crash x", "disk set x power=on", "disk stat ../x"] {
-        assert!(place.refused(line).contains("there is no disk"), "{line}");
+        assert!(place.refused(line).contains("unknown disk"), "{line}");
     }
     assert!(place.refused("disk set x fault=flood colour=red").contains("a fault is none, slow:"));
     assert!(place.refused("disk create --model fixed --front nbd").contains("`front` is one of ublk, loop, not `nbd`"));

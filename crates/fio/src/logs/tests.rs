@@ -273,7 +273,7 @@ fn rows_that_cannot_be_read_are_told_with_their_line() {
     for (line, expected) in [
         ("1, 2, 3, 4096, 0", "log:2: the direction is 3: 0, 1 and 2 are read, write and trim"),
         ("1, x, 0, 4096, 0", "log:2: column 2, the value, is `x`, which is not a number"),
-        ("1, 2, 0", "log:2: column 4, the block size"),
+        ("1, 2, 0", "log:2: column 4, the block size, is missing"),
         ("1, 2, 0, 4096, what", "log:2: column 5, the priority, is `what`, which is not a number"),
         ("1, 2, 0, 4096, 0, 0", "log:2: there are more than 5 columns"),
     ] {

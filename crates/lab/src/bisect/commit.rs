@@ -285,7 +285,7 @@ mod tests {
             assert_eq!(run(0, seed), Some(Verdict::Good));
         }
         let alike = References { good: side(10), bad: side(30) };
-        assert!(Border::between(&alike).expect_err("alike").contains("cannot be told apart"));
+        assert!(Border::between(&alike).expect_err("alike").contains("look alike"));
         let few = References { good: vec![1.0; 4], bad: vec![2.0; 9] };
         assert!(Border::between(&few).expect_err("few").contains("--learn good"));
         assert!(Border::between(&References { good: vec![1.0; 9], bad: vec![1.0; 9] }).is_err());

@@ -768,7 +768,7 @@ source = "s"
             ("{threads}", "{treads}", "no parameter `treads`"),
             ("process_mean_s", "process_mean", "unknown metric"),
             ("[reports.default]", "[reports.other]\n[reports.default]\ndsk='x'", "unknown field"),
-            ("ext3/{column}/{key}", "ext3/{column}/x{key}", "there is no run `ext3/vanilla/x1`"),
+            ("ext3/{column}/{key}", "ext3/{column}/x{key}", "unknown run `ext3/vanilla/x1`"),
             ("keys = [\"1\", \"2\"]", "keys = [\"1\", \"4\"]", "no row `4`"),
             ("of = \"new-2\"", "of = \"new-3\"", "unknown row `new-3`"),
             ("claim = \"c\"", "claim = \"d\"", "unknown claim `d`"),

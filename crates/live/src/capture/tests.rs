@@ -182,7 +182,7 @@ fn a_description_is_read_with_its_offsets() {
     event[60..].copy_from_slice(&(60_u32 << 16 | 8).to_ne_bytes());
     assert_eq!(of("cmd").text(&event), None, "it says that it stands beyond the end");
     for (text, what) in
-        [("", "no ID"), ("ID: 70000\n", "no ID"), ("ID: 7\n", "common_pid"), ("field:x;\nID: 7", "no field")]
+        [("", "no ID"), ("ID: 70000\n", "no ID"), ("ID: 7\n", "common_pid"), ("field:x;\nID: 7", "not a field")]
     {
         let error = format::parse(text).expect_err(text);
         assert!(error.contains(what), "{text}: {error}");

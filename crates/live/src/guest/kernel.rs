@@ -392,7 +392,7 @@ mod tests {
         let one = find(&one.to_string_lossy(), &scratch.path("s"), &ledger).expect("a kernel");
         assert_eq!((one.version.as_deref(), one.modules), (Some("6.1.9 (me) #1"), None));
         for (path, expected) in [
-            (tree.join("boot/vmlinuz-6.1.11"), "is no kernel"),
+            (tree.join("boot/vmlinuz-6.1.11"), "is not a kernel"),
             (tree.join("lib"), "no kernel in"),
             (tree.join("nowhere"), "debian-X.Y"),
         ] {
