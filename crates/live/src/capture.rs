@@ -137,7 +137,6 @@ pub enum CaptureError {
     /// A file of tracefs could not be read or written.
     #[error("cannot {attempt} {}: {error}", path.display())]
     Io {
-        /// The attempt.
         attempt: &'static str,
         /// On what.
         path: PathBuf,

@@ -1,6 +1,6 @@
 //! A command and what it took: its time by the clock, and what the kernel counted of it and of what it started.
 //!
-//! A thread waits for it, so that its end is known to the microsecond and not only at the next look.
+//! A thread waits for it, so that its end is exact to the microsecond and not only at the next look.
 //! Reference: wait4(2), getrusage(2); `ru_inblock` and `ru_oublock` are 512 bytes each.
 
 use std::io;

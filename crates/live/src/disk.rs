@@ -65,7 +65,6 @@ pub const FILESYSTEMS: &[&str] = &["ext2", "ext3", "ext4", "xfs"];
 /// A disk that is to be made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
-    /// Its name.
     pub name: String,
     /// The model's name.
     pub model: String,
@@ -102,7 +101,6 @@ pub struct State {
     pub spec: Spec,
     /// How the kernel got it.
     pub front: Front,
-    /// Its node.
     pub node: PathBuf,
     /// Nodes of its partitions.
     pub partitions: Vec<PathBuf>,
@@ -122,7 +120,6 @@ pub struct State {
     pub counters: Counters,
 }
 
-/// An error of a disk.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
     /// There is none of this name.
@@ -149,11 +146,9 @@ pub enum DiskError {
     /// The kernel lacks the front that was asked for.
     #[error("no front `{name}` here: {reason}; {advice}")]
     Front {
-        /// Its name.
         name: &'static str,
         /// The lack.
         reason: String,
-        /// Advice.
         advice: &'static str,
     },
     /// A setting of the queue was not taken.
@@ -161,7 +156,6 @@ pub enum DiskError {
     Setting {
         /// Its file.
         path: PathBuf,
-        /// The value.
         value: String,
         /// The kernel's error.
         error: io::Error,
@@ -169,7 +163,6 @@ pub enum DiskError {
     /// The device does not do what it should.
     #[error("cannot use {}: {error}", node.display())]
     Device {
-        /// Its node.
         node: PathBuf,
         /// The kernel's error.
         error: io::Error,
@@ -180,7 +173,6 @@ pub enum DiskError {
     /// Another process does not do what it should.
     #[error("cannot {attempt}: {error}")]
     Process {
-        /// The attempt.
         attempt: String,
         /// The system's error.
         error: io::Error,

@@ -16,11 +16,9 @@ use crate::machine::{self, CpuTime, Disk, DiskDelta, Machine, Pressure};
 pub struct Report {
     /// The folder whose disk and alignment were looked at.
     pub directory: PathBuf,
-    /// The machine.
     pub machine: Machine,
     /// The disk below the folder.
     pub disk: Disk,
-    /// All disks.
     pub disks: Vec<Disk>,
     pub abilities: Vec<Ability>,
     /// Checked disturbances, found or not.
@@ -96,7 +94,6 @@ pub struct Disturbance {
 /// Evidence for the judgement of disturbances.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Signs {
-    /// The machine.
     pub machine: Machine,
     /// The processor may run faster than its nominal clock.
     pub turbo: Option<bool>,

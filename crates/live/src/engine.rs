@@ -55,7 +55,6 @@ impl Io {
         &mut self.buffer.data_mut()[self.from as usize..][..self.len_bytes as usize]
     }
 
-    /// It is done.
     #[inline(always)]
     fn done(self, result: i32) -> Completion {
         Completion { io: self, result }
@@ -151,7 +150,6 @@ impl Files {
         Files(setup.files.to_vec())
     }
 
-    /// The file of a call.
     #[inline(always)]
     fn of_call(&self, io: &Io) -> &File {
         self.0[io.file as usize].file.as_ref().expect("a call is on a file that the thread has open")

@@ -91,7 +91,6 @@ pub struct Facts {
 /// A run's use of a file.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Intent {
-    /// It writes to it.
     pub writes: bool,
     /// Its data may go, whatever it is, as sysbench has it with its own names.
     pub as_found: bool,

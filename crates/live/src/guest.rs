@@ -98,7 +98,6 @@ pub enum Accelerator {
 }
 
 impl Accelerator {
-    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Accelerator::Kvm => "kvm",
@@ -110,7 +109,6 @@ impl Accelerator {
 /// The file that a guest has as its data disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backing {
-    /// Its path.
     pub path: PathBuf,
     /// Its requests take the time of a model: each one must reach it, so none is kept in the host's page cache.
     pub timed: bool,
@@ -121,7 +119,6 @@ pub struct Backing {
 /// A guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
-    /// The kernel.
     pub kernel: Kernel,
     /// The data disk, with its file system made.
     pub backing: Backing,
@@ -131,7 +128,6 @@ pub struct Spec {
     pub settings: Vec<(String, String)>,
     /// Drivers that it needs besides, for example `ublk`.
     pub modules: Vec<String>,
-    /// Memory.
     pub memory_mib: u64,
     /// Processors.
     pub cpus: u32,
@@ -156,7 +152,6 @@ pub struct Spec {
 pub struct Brought {
     /// How the command ended.
     pub status: i32,
-    /// Its messages.
     pub messages: Vec<String>,
     pub accelerator: Accelerator,
     /// The version of QEMU.

@@ -10,7 +10,6 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The machine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Machine {
     /// `uname -r`.
@@ -431,7 +430,6 @@ pub fn all_options(mount: &str, filesystem: &str) -> String {
 pub struct DiskStat {
     /// Name of the device.
     pub name: String,
-    /// Its number.
     pub number: (u32, u32),
     /// Requests completed.
     pub ios: [u64; 2],

@@ -113,7 +113,6 @@ pub struct Usage {
 pub struct Sample {
     /// Its end, from the start of the run.
     pub end: Nanos,
-    /// Its length.
     pub length: Nanos,
     pub counts: Counts,
 }

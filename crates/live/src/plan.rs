@@ -35,7 +35,6 @@ pub struct Allow {
 /// A file or a block device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
-    /// Its path.
     pub path: PathBuf,
     /// It may be made, or made longer, before the run.
     pub may_create: bool,
@@ -68,7 +67,6 @@ pub enum Fill {
     Scrambled,
     /// The same random bytes each time.
     Same,
-    /// Zeroes.
     Zeroes,
     /// New random bytes with each write (fio's `refill_buffers`).
     Fresh,
@@ -92,7 +90,6 @@ pub struct Verify {
 /// Sums over a block.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Sum {
-    /// CRC-32C.
     Crc32c,
     /// CRC-32 (IEEE).
     Crc32,

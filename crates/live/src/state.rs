@@ -13,13 +13,11 @@ pub enum LedgerError {
     /// A system call failed.
     #[error("cannot {attempt} {}: {error}{advice}", path.display())]
     Io {
-        /// The attempt.
         attempt: &'static str,
         /// On what.
         path: PathBuf,
         /// The system's error.
         error: io::Error,
-        /// Advice.
         advice: &'static str,
     },
     /// Other users could write there, and so make us remove anything.
@@ -103,7 +101,6 @@ pub(crate) fn scratch_name(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}-{:016x}", random()))
 }
 
-/// renameat2(2).
 pub(crate) fn rename_with(from: &Path, to: &Path, flags: libc::c_uint) -> io::Result<()> {
     let (from, to) = (c_path(from)?, c_path(to)?);
     // SAFETY: both are strings that end with a zero and live until the call is over.

@@ -198,7 +198,6 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Opens it.
     pub(crate) fn open() -> io::Result<Control> {
         let file = OpenOptions::new().read(true).write(true).open(CONTROL)?;
         let ring = IoUring::<squeue::Entry128, cqueue::Entry>::builder().build(2)?;

@@ -4,7 +4,6 @@
 /// A field of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Field {
-    /// Its name.
     pub(super) name: String,
     /// Its type, in C.
     pub(super) kind: String,
@@ -132,7 +131,6 @@ impl<'a> Values<'a> {
         self.get(nr).unwrap_or(0) as u64
     }
 
-    /// Its text.
     pub(super) fn text(&self, nr: usize) -> Option<&'a [u8]> {
         self.fields.get(nr)?.as_ref()?.text(self.event)
     }

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use super::CaptureError;
 
-/// An instance.
 #[derive(Debug)]
 pub(super) struct Instance {
     path: PathBuf,
@@ -93,7 +92,6 @@ impl Instance {
         self.write(&format!("events/{event}/filter"), filter)
     }
 
-    /// Enables an event.
     pub(super) fn enable(&self, event: &str) -> Result<(), CaptureError> {
         self.write(&format!("events/{event}/enable"), "1")
     }

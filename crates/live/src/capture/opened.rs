@@ -287,7 +287,6 @@ pub(super) fn parse(mut bytes: &[u8]) -> Vec<Notification> {
     all
 }
 
-/// The file of a handle.
 fn resolve(folder: &File, handle: &[u8]) -> Option<Target> {
     // A file_handle is two ints and bytes: words are aligned as it has to be.
     let mut aligned = vec![0_u32; handle.len().div_ceil(4)];

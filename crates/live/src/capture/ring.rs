@@ -29,7 +29,6 @@ pub(super) const HEAD: usize = 16;
 const MISSED: u64 = 1 << 31;
 const STORED: u64 = 1 << 30;
 
-/// The `N` bytes at `at`.
 fn bytes<const N: usize>(from: &[u8], at: usize) -> Option<[u8; N]> {
     from.get(at..at.checked_add(N)?)?.try_into().ok()
 }

@@ -47,7 +47,6 @@ pub enum Change {
     Queue(String, String),
     /// Most requests that the kernel has in flight.
     Depth(u32),
-    /// Power.
     Power(bool),
 }
 
@@ -100,7 +99,6 @@ pub(super) enum Order {
 pub struct Counters {
     /// Reads answered.
     pub reads: u64,
-    /// Bytes read.
     pub read_bytes: u64,
     /// Writes answered.
     pub writes: u64,

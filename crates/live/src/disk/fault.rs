@@ -11,7 +11,6 @@
 use iowhy_stack::event::Dir;
 use iowhy_stack::units::Nanos;
 
-/// A fault.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Fault {
     /// Commands take longer for a while.
@@ -45,7 +44,6 @@ pub enum Fault {
 #[derive(Copy, Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Only {
-    /// Reads.
     Read,
     /// Writes.
     Write,

@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 use super::DiskError;
 use crate::ublk;
 
-/// A front.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Front {
@@ -52,12 +51,10 @@ impl Front {
         entry.unwrap_or_else(|| unreachable!("every front is in the table"))
     }
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         self.entry().name
     }
 
-    /// The front of a name.
     pub fn find(name: &str) -> Option<Front> {
         FRONTS.iter().find(|entry| entry.name == name).map(|entry| entry.front)
     }

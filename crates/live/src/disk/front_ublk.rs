@@ -30,7 +30,6 @@ use super::store::Image;
 use super::{DiskError, Spec};
 use crate::ublk::{self, COMMIT_AND_FETCH_REQ, Descriptor, FETCH_REQ};
 
-/// The device for a disk.
 pub(super) fn device(spec: &Spec) -> Result<ublk::Device, DiskError> {
     let depth = u16::try_from(spec.depth).unwrap_or(u16::MAX);
     let (rotational, volatile_cache) = (spec.rotational()?, spec.cache_bytes().is_some());

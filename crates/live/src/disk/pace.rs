@@ -33,9 +33,7 @@ pub(super) struct Request {
 /// Kind of a request.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Read.
     Read,
-    /// Write.
     Write,
     /// Empty the volatile cache.
     Flush,
@@ -48,7 +46,6 @@ pub(super) struct Done {
     pub(super) request: Request,
     /// When it was to be answered.
     pub(super) due: Nanos,
-    /// It failed.
     pub(super) failed: bool,
 }
 

@@ -27,7 +27,6 @@ pub const ELEVATOR: &str = "elevator.";
 /// A tunable of a scheduler, as the simulator has it and as the kernel has it.
 #[derive(Debug)]
 pub struct Tunable {
-    /// The scheduler.
     pub scheduler: &'static str,
     /// Its name in the simulator.
     pub name: &'static str,

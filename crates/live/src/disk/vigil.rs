@@ -39,7 +39,6 @@ impl Vigil {
         }
     }
 
-    /// It is kept.
     pub(super) fn is_kept(&self) -> bool {
         self.file.is_some()
     }

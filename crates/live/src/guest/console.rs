@@ -28,7 +28,6 @@ pub(super) enum Stage {
     Running,
     /// The job has ended, what came of it is being sent.
     Sending,
-    /// All is sent.
     Sent,
 }
 

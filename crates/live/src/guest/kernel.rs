@@ -21,7 +21,6 @@ use crate::ledger::{self, Ledger};
 /// A kernel, ready to be booted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kernel {
-    /// The image.
     pub image: PathBuf,
     /// The version in its head; none without such a head.
     pub version: Option<String>,
@@ -275,7 +274,6 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// A module.
 struct Module {
     name: String,
     path: PathBuf,

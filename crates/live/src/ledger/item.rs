@@ -16,7 +16,6 @@ use crate::{machine, ublk};
 /// A thing that a run made, or changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
-    /// A file.
     File {
         /// Its name.
         path: PathBuf,
@@ -32,7 +31,6 @@ pub enum Item {
         /// It was made for one run: all that is in it goes, too. Otherwise it is removed only if it is empty.
         scratch: bool,
     },
-    /// A mount.
     Mount {
         source: PathBuf,
         /// On which folder; nothing was mounted there before.
@@ -91,9 +89,7 @@ pub enum Item {
 pub enum Identity {
     /// A file or a folder.
     File {
-        /// Its device.
         device: u64,
-        /// Its inode.
         inode: u64,
         /// When it was made, ns since 1970; -1 where the file system does not say. It tells a file from a later one
         /// that got the same inode.

@@ -17,7 +17,6 @@ use super::{Identity, Item, Owner};
 /// Open entries by number.
 pub(super) type Open = BTreeMap<u64, (Item, Option<Identity>)>;
 
-/// A line.
 #[derive(Debug)]
 pub(super) enum Line<'a> {
     /// The writer of the ledger.
