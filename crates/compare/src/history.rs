@@ -74,7 +74,6 @@ pub const SEARCHES: &[(&str, Search, &str)] = &[
 const FULL_UP_TO: usize = 1_000;
 
 impl Search {
-    /// The word for it.
     pub fn word(self) -> &'static str {
         SEARCHES.iter().find(|(_, search, _)| *search == self).map_or("", |(word, ..)| word)
     }
@@ -101,7 +100,6 @@ impl Default for Settings {
     }
 }
 
-/// A change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     /// The first value after it.
@@ -206,7 +204,6 @@ impl Warning {
 /// A series with its findings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Traced {
-    /// The series.
     pub series: Series,
     /// How changes were looked for.
     pub search: Search,

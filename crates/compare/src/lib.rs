@@ -61,7 +61,6 @@ pub enum Adjust {
 }
 
 impl Adjust {
-    /// The word for it.
     pub fn word(self) -> &'static str {
         match self {
             Adjust::Discoveries => "bh",
@@ -124,7 +123,6 @@ pub struct Summary {
     /// Interval of the median at the level of the table, by order statistics; infinite where there are too few values
     /// to bound it.
     pub median_ci: (f64, f64),
-    /// Their mean.
     pub mean: f64,
     /// Their deviation in percent of the mean; NaN of fewer than two.
     pub cv_pct: f64,
@@ -204,7 +202,6 @@ pub enum Design {
 }
 
 impl Design {
-    /// The word for it.
     pub fn word(self) -> &'static str {
         match self {
             Design::Interleaved => "interleaved",
@@ -245,7 +242,6 @@ pub struct Comparison {
     pub b: String,
     /// As asked.
     pub settings: Settings,
-    /// Its rows.
     pub rows: Vec<Row>,
     /// The worst that follows: a regression if there is one, then inconclusive, then improvement, then same.
     pub verdict: Verdict,

@@ -18,7 +18,6 @@ use iowhy_stats::mmtests::{Statistic, amean, gain_pct, stddev};
 pub struct Layout {
     /// Least width of the statistic's name: the longest that the full report has, although a mail may quote two rows.
     pub label_width: usize,
-    /// Width of a value.
     pub value_width: usize,
     /// Its digits after the point.
     pub decimals: usize,
@@ -88,7 +87,6 @@ pub struct Cell {
     pub significant: bool,
 }
 
-/// A table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
     /// Names of the columns: kernels.

@@ -18,7 +18,6 @@ type Draw = fn(&mut Rng, usize) -> Vec<f64>;
 /// A distribution that samples come from. All are around 100.
 #[derive(Debug)]
 pub struct Source {
-    /// Its name.
     pub name: &'static str,
     pub summary: &'static str,
     /// Draws values in the order in which they would be measured.

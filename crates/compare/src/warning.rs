@@ -2,7 +2,6 @@
 
 use iowhy_text::shown;
 
-/// A warning.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Warning {
     /// No values on one side or both.
@@ -78,7 +77,6 @@ pub enum Warning {
     OnlyOneSide {
         /// Which side has it.
         side: String,
-        /// The metric.
         metric: String,
     },
     /// Runs warned of something themselves.
@@ -228,7 +226,6 @@ pub const KINDS: &[Kind] = &[
 ];
 
 impl Warning {
-    /// Its kind.
     pub fn kind(&self) -> &'static Kind {
         let word = match self {
             Warning::NoSamples => "no-samples",

@@ -61,7 +61,6 @@ impl Version {
 pub enum Action {
     /// The file is going to be used.
     Add,
-    /// It is opened.
     Open,
     /// It is closed.
     Close,

@@ -95,20 +95,16 @@ pub enum LogWindow {
     Average,
     /// The largest.
     Max,
-    /// Both.
     Both,
 }
 
 /// Logs. A name is the beginning of the files' names; empty stands for the job's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Logs {
-    /// Of bandwidth.
     pub bandwidth: Option<String>,
-    /// Of latencies.
     pub latency: Option<String>,
     /// Of I/Os a second.
     pub iops: Option<String>,
-    /// Of histograms.
     pub histogram: Option<String>,
     /// Window over which is averaged, microseconds; 0 for every I/O.
     pub average_us: u64,
@@ -160,7 +156,6 @@ pub struct Reporting {
     pub slat: bool,
     /// Which percentiles, millionths of a percent.
     pub percentiles: Vec<u64>,
-    /// Digits.
     pub digits: u32,
     /// Without latencies.
     pub disable_lat: bool,
@@ -226,7 +221,6 @@ pub struct Opening {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools)]
 pub struct FioJob {
-    /// Its name.
     pub name: String,
     /// Name of its section; the same unless the option `name` was used.
     pub section: String,
@@ -293,7 +287,6 @@ pub struct FioJob {
     pub random_map: bool,
     /// The same positions in each run.
     pub rand_repeat: bool,
-    /// Seed.
     pub rand_seed: u64,
     /// How positions are drawn.
     pub distribution: PerDirection<Distribution>,
@@ -345,13 +338,10 @@ pub struct FioJob {
     pub think: Think,
     /// Limits of the speed.
     pub rate: Rate,
-    /// Logs.
     pub logs: Logs,
     /// Write the I/Os to this file.
     pub write_iolog: Option<String>,
-    /// Replay.
     pub replay: Option<Replay>,
-    /// Reports.
     pub reporting: Reporting,
     pub ours: Ours,
 }

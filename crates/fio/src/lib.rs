@@ -129,7 +129,6 @@ pub enum Format {
     Normal,
     /// Fields with semicolons.
     Terse,
-    /// JSON.
     Json,
     /// JSON with histograms.
     JsonPlus,
@@ -168,7 +167,6 @@ pub struct Settings {
     pub on: Option<String>,
     /// Device.
     pub disk: Option<String>,
-    /// Seed.
     pub seed: Option<u64>,
     /// Refuse jobs that write.
     pub readonly: bool,

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! calls      as the simulator has them: `run::fio::map` turns jobs into threads and streams
-//! engines    by name; vsync and pvsync are pvsync2, posixaio is libaio, which is told
-//! data       zero_buffers, refill_buffers, scramble_buffers; with verify what can be checked
-//! verify     crc32c, crc32, xxhash, meta and null; other sums of writers become crc32c, which is told. What is read is
-//!            checked as it comes; what is written is read again afterwards unless do_verify=0
+//! engines    by name; vsync and pvsync are pvsync2, posixaio is libaio, with a note
+//! data       zero_buffers, refill_buffers, scramble_buffers; with verify data that can be checked
+//! verify     crc32c, crc32, xxhash, meta and null; other sums of writers become crc32c, with a note. Reads are
+//!            checked as they come; writes are read again afterwards unless do_verify=0
 //! cache      invalidate drops pages as each thread starts; pre_read reads the files first
 //! logs       of the calls kept: write_iolog (clones after the first have a number behind the name), write_bw_log and
 //!            its like

@@ -333,7 +333,6 @@ pub struct Row {
     pub block_bytes: u64,
     /// Where.
     pub offset: u64,
-    /// Priority.
     pub priority: u32,
     /// When it was handed to the kernel, ns from the start (clat and slat).
     pub issued_ns: u64,

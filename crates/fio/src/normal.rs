@@ -37,7 +37,6 @@ pub fn banner(jobs: &[FioJob]) -> String {
     out
 }
 
-/// The report.
 pub fn report(results: &Results<'_>) -> String {
     let mut out = String::new();
     for entry in &results.entries {

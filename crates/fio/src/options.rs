@@ -6,7 +6,6 @@ use iowhy_text::diagnose::nearest;
 /// Kind of an option's value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Any text.
     Text,
     /// Any text; the option may also stand alone.
     OptionalText,
@@ -55,7 +54,6 @@ pub enum Kind {
 /// The simulator's treatment of an option.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Model {
-    /// Modelled.
     Modelled,
     /// Nothing, and it could not matter; why.
     Harmless(&'static str),
@@ -68,7 +66,6 @@ pub enum Model {
 pub enum Group {
     /// The job itself, and jobs next to one another.
     Job,
-    /// Files.
     Files,
     /// Where and how large I/Os are.
     Pattern,
@@ -78,11 +75,9 @@ pub enum Group {
     Time,
     /// Logs and replays.
     Logs,
-    /// Reports.
     Report,
     /// Contents of the buffers.
     Buffers,
-    /// The process.
     Process,
     /// Checks of the data.
     Verify,
@@ -113,7 +108,6 @@ impl Group {
 /// One option.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Opt {
-    /// Name.
     pub name: &'static str,
     /// Other names.
     pub aliases: &'static [&'static str],
@@ -131,7 +125,6 @@ pub struct Opt {
     pub help: &'static str,
 }
 
-/// An engine.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Engine {
     /// `lseek` and `read` or `write`.
@@ -214,7 +207,6 @@ impl Engine {
         "external",
     ];
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         Engine::ALL.iter().find(|(_, engine)| *engine == self).map_or("psync", |(name, _)| name)
     }
@@ -230,23 +222,17 @@ impl Engine {
 pub enum Value {
     /// Of `Flag` and `Bool`.
     Switch(bool),
-    /// Of `Int`.
     Int(i64),
-    /// Of `Ints`.
     Ints(Partial<i64>),
-    /// Of `Amount`.
     Amount(Amount),
     /// Of `SizeRange` in bytes and `TimeRange` in microseconds.
     Range(u64, u64),
-    /// Of `Ranges`.
     Ranges(Partial<(u64, u64)>),
-    /// Of `Split`.
     Split(Partial<Vec<Share>>),
     /// Of `Time`, microseconds.
     Micros(u64),
     /// Of `Choice`.
     Word(&'static str),
-    /// Of `Words`.
     Words(Vec<&'static str>),
     /// Of `Decimal`, millionths.
     Decimal(u64),
@@ -254,15 +240,10 @@ pub enum Value {
     Decimals(Vec<u64>),
     /// Of `Text` and `Steady`.
     Text(String),
-    /// Of `Mode`.
     Mode(Mode),
-    /// Of `Distribution`.
     Distribution(Distribution),
-    /// Of `Service`.
     Service(Service),
-    /// Of `Engine`.
     Engine(Engine),
-    /// Of `Cache`.
     Cache(CacheState),
 }
 
@@ -289,7 +270,6 @@ impl Kind {
         matches!(self, Kind::Text | Kind::OptionalText)
     }
 
-    /// The value of a text.
     pub fn parse(self, text: &str, kb_base: u64) -> Parsed<Value> {
         if text.is_empty() && self != Kind::OptionalText {
             return Err(value::missing());

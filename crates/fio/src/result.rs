@@ -4,8 +4,8 @@
 //! runtime    of a direction: from the start of a thread (or the end of its warm-up) to its end, whole ms, at least 1
 //! bandwidth  io_bytes * 1000 / runtime; of entries with several threads the longest runtime counts
 //! clat       from issue to completion; slat before that (asynchronous engines only); lat is the whole
-//! buckets    64 to a power of two, named by their middle; what is above 17 s is in the last one
-//! percentile the middle of the first bucket with which so many percent of all are reached
+//! buckets    64 to a power of two, named by their middle; values above 17 s are in the last one
+//! percentile the middle of the first bucket with which the percentage of all is reached
 //! samples    of bandwidth and I/Os a second: means of threads are added up; a shorter last one is left out
 //! ```
 //! Source: fio's documentation, and the output of fio 3.33.
@@ -111,7 +111,6 @@ pub struct Samples {
     pub min: u64,
     /// The largest.
     pub max: u64,
-    /// Their mean.
     pub mean: f64,
     /// Their standard deviation.
     pub deviation: f64,
@@ -179,7 +178,6 @@ impl Direction {
         bytes.checked_div(u128::from(self.runtime_ms)).map_or(0, |bytes| u64::try_from(bytes).unwrap_or(u64::MAX))
     }
 
-    /// Calls a second.
     pub fn calls_a_second(&self) -> f64 {
         if self.runtime_ms == 0 { 0.0 } else { self.ios as f64 * 1000.0 / self.runtime_ms as f64 }
     }
@@ -205,7 +203,6 @@ pub struct Entry<'a> {
     pub job: &'a FioJob,
     /// Number of its reporting group.
     pub group: u32,
-    /// Threads.
     pub threads: u32,
     /// The first one's number in the system.
     pub tid: u32,
@@ -223,7 +220,6 @@ pub struct Entry<'a> {
     pub job_runtime_ms: u64,
     /// Reads and writes; together in the first with `unified_rw_reporting=mixed`.
     pub directions: [Direction; 2],
-    /// Syncs.
     pub syncs: u64,
     /// How long they took.
     pub sync: Times,

@@ -48,11 +48,9 @@ pub type Parsed<T> = Result<T, Fault>;
 /// One thing for each direction.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct PerDirection<T> {
-    /// For reads.
     pub read: T,
     /// For writes.
     pub write: T,
-    /// For trims.
     pub trim: T,
 }
 
@@ -88,7 +86,6 @@ impl<T: Clone> Partial<T> {
 /// An amount of data.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Amount {
-    /// Bytes.
     Bytes(u64),
     /// Hundredths of the file or device.
     Percent(u32),
@@ -110,11 +107,8 @@ impl Amount {
 /// Unit of a number without one in a time.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum TimeUnit {
-    /// Seconds.
     Seconds,
-    /// Milliseconds.
     Millis,
-    /// Microseconds.
     Micros,
 }
 
@@ -455,7 +449,6 @@ pub struct Mode {
     pub suffix: ModeSuffix,
 }
 
-/// The suffix of a mode.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum ModeSuffix {
     /// Nothing.
@@ -543,7 +536,6 @@ pub enum Distribution {
     },
     /// Gaussian around the middle with this deviation in millionths of a percent of the file.
     Normal {
-        /// The deviation.
         deviation: u64,
         /// Where the most likely position is, in millionths of the file; nothing for the middle.
         center: Option<u64>,

@@ -99,7 +99,6 @@ fn queue(disk: &Disk) -> String {
     parts.join(" ")
 }
 
-/// The report as JSON.
 pub fn json(report: &Report) -> Value {
     let abilities: Vec<Value> = report
         .abilities

@@ -295,7 +295,6 @@ pub struct RowResult {
     pub group: String,
     /// calibration, prediction, context; `extra` for rows nobody published.
     pub role: String,
-    /// The published figure, if any.
     pub published: Option<Figure>,
     /// Why an extra row is made.
     pub note: Option<String>,
@@ -304,7 +303,6 @@ pub struct RowResult {
     pub statistic: Statistic,
     /// Where its values come from.
     pub source: Source,
-    /// Its runs.
     pub runs: Vec<Arc<RunResult>>,
     /// One value for each repetition.
     pub values: Vec<f64>,

@@ -374,7 +374,6 @@ impl Shown {
         Ok(shown)
     }
 
-    /// As JSON.
     pub fn json(&self) -> Value {
         let dead: Vec<Value> =
             self.dead.iter().map(|(name, error)| json!({ "name": name, "error": error.to_string() })).collect();

@@ -66,7 +66,6 @@ pub struct Model {
     pub summary: &'static str,
     /// Sources.
     pub origin: &'static [Origin],
-    /// Tunables.
     pub options: Vec<Tunable>,
     /// The evidence that it follows its source.
     pub conformance: String,

@@ -51,7 +51,6 @@ pub struct Case {
     pub lines: [String; 2],
     /// The causes found.
     pub found: Vec<&'static str>,
-    /// The explanation.
     pub explanation: Explanation,
 }
 

@@ -68,14 +68,12 @@ pub enum RecordError {
     /// The command could not be started.
     #[error("cannot start `{program}`: {error}")]
     Command {
-        /// Its program.
         program: String,
         /// The system's error.
         error: io::Error,
     },
 }
 
-/// A recording.
 #[derive(Debug)]
 pub struct Recorded {
     /// The trace, and what it cost.

@@ -72,7 +72,6 @@ pub struct Difference {
     pub key: String,
     /// Of A.
     pub a: String,
-    /// Of B.
     pub b: String,
 }
 
@@ -131,12 +130,10 @@ pub struct Part {
     pub from_ns: i64,
     /// Until when.
     pub to_ns: i64,
-    /// Why.
     pub why: &'static str,
 }
 
 columns! {
-    /// Calls.
     Calls {
         /// When they began.
         start: i64,
@@ -200,7 +197,6 @@ columns! {
 }
 
 columns! {
-    /// Plugs.
     Plugs {
         /// Plugged.
         start: i64,
@@ -216,7 +212,6 @@ columns! {
 }
 
 columns! {
-    /// Requests.
     Requests {
         /// First bio queued.
         q: i64,
@@ -236,9 +231,7 @@ columns! {
         content: i64,
         /// First sector.
         sector: u64,
-        /// Sectors.
         sectors: u32,
-        /// Bios in it.
         bios: u32,
         /// Requests at the device when it was given to it, itself included.
         depth: u32,
@@ -256,7 +249,6 @@ columns! {
 pub struct Strips {
     /// Which file.
     pub file: u32,
-    /// Pages of a strip.
     pub strip_pages: u64,
     /// The fate of most touched pages of each: 0 untouched, 1 hit, 2 missed, 3 read ahead and never used, 4 brought by
     /// others.
@@ -268,33 +260,25 @@ pub struct Strips {
 /// One run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Timeline {
-    /// Its seed.
     pub seed: u64,
     /// From its first call to the end of the last.
     pub elapsed_ns: u64,
-    /// Events in it.
     pub nr_events: u64,
     /// Its files, by number.
     pub files: Vec<File>,
     /// All of it.
     pub overview: Overview,
-    /// Parts of it.
     pub detail: Vec<Part>,
     /// Row of the first call that the other side served differently.
     pub first_difference: Option<usize>,
-    /// Calls.
     pub calls: Calls,
-    /// Pages.
     pub pages: Pages,
-    /// Windows.
     pub windows: Windows,
     /// Names of their kinds.
     pub window_kinds: Vec<&'static str>,
-    /// Plugs.
     pub plugs: Plugs,
     /// Names of what pulls them.
     pub unplug_causes: Vec<&'static str>,
-    /// Requests.
     pub requests: Requests,
     /// Names of what they carry.
     pub contents: Vec<&'static str>,

@@ -68,7 +68,6 @@ pub struct Builtin {
     pub summary: &'static str,
     /// Notes for its users.
     pub notes: &'static str,
-    /// Its options.
     pub options: &'static [Opt],
     /// Makes the job.
     build: fn(&Values<'_>, &mut Stack, &mut Problems) -> Option<(Job, Shape)>,
@@ -83,7 +82,6 @@ pub const BUILTINS: &[&Builtin] =
 /// A metric that one job has and others have not.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// Its name.
     pub name: String,
     /// Which line of the report it is taken from.
     pub line: usize,
@@ -219,7 +217,6 @@ pub struct Keep {
 pub enum Request {
     /// This text.
     Help(String),
-    /// Runs.
     Run(Box<RunRequest>),
 }
 
@@ -242,7 +239,6 @@ fn checked(job: &Job, problems: &mut Problems) -> bool {
     }
 }
 
-/// The machine of a stack.
 fn machine(stack: &Stack) -> Machine {
     (stack.machine.entry.build)(&stack.machine.options)
 }

@@ -76,7 +76,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The environment variable that names a store.
 pub const VARIABLE: &str = "IOWHY_STORE";
 
-/// A store.
 #[derive(Debug)]
 pub struct Store {
     directory: PathBuf,

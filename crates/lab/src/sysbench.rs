@@ -43,7 +43,6 @@ pub struct Settings {
     pub json: bool,
     /// Shape of 1.1 rather than 1.0.
     pub style_1_1: bool,
-    /// Percentile, 0 for none.
     pub percentile: u64,
     /// Print the histogram.
     pub histogram: bool,
@@ -74,7 +73,6 @@ pub struct LiveRun {
     pub job: Job,
     /// How it is reported.
     pub settings: Settings,
-    /// Its files.
     pub files: FileSet,
     /// Contents of the page cache at its start.
     pub cache: Cache,

@@ -305,8 +305,8 @@ impl BlockQueue {
     }
 
     /// The pool whose waiters a bio joins when it gets no request: [`Dir::Read`] stands for the first pool of a legacy
-    /// queue (reads, or everything synchronous), [`Dir::Write`] for the second. What
-    /// [`BlockQueue::should_wake_waiter`] and [`BlockQueue::no_waiters`] are asked about.
+    /// queue (reads, or everything synchronous), [`Dir::Write`] for the second. It
+    /// is the argument of [`BlockQueue::should_wake_waiter`] and [`BlockQueue::no_waiters`].
     pub fn waiter_class(&self, bio: &Bio) -> Dir {
         if self.multi {
             return bio.dir;
@@ -321,7 +321,6 @@ impl BlockQueue {
         }
     }
 
-    /// The device.
     pub fn device(&self) -> &dyn Device {
         self.device.as_ref()
     }

@@ -145,12 +145,10 @@ pub(crate) mod testing {
     use super::*;
     use crate::units::Sector;
 
-    /// A read.
     pub(crate) fn read(tag: u32, sector: u64, nr_sectors: u32) -> Command {
         Command { tag, sector: Sector(sector), nr_sectors, dir: Dir::Read, flush: false, fua: false }
     }
 
-    /// A write.
     pub(crate) fn write(tag: u32, sector: u64, nr_sectors: u32) -> Command {
         Command { dir: Dir::Write, ..read(tag, sector, nr_sectors) }
     }

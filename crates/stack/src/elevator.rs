@@ -32,7 +32,6 @@ use std::collections::VecDeque;
 
 /// An elevator's view, and its means to ask for calls.
 pub struct Ctx<'a> {
-    /// Now.
     pub now: Nanos,
     /// The kernel's tick rate: elevators before 5.0 think in jiffies.
     pub hz: Hz,

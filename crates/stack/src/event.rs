@@ -34,9 +34,7 @@ pub enum Op {
     Read,
     /// `write`/`pwrite`.
     Write,
-    /// `fsync`.
     Fsync,
-    /// `fdatasync`.
     Fdatasync,
 }
 
@@ -145,7 +143,6 @@ pub enum IdleEnd {
     Timeout,
 }
 
-/// A step of the journal.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum JournalStep {
     /// A commit was started: the transaction is locked.
@@ -173,7 +170,6 @@ pub enum What {
         /// How many bytes (0 for a sync).
         len_bytes: u32,
     },
-    /// A call ended.
     CallEnd {
         op: Op,
         /// On which file.
@@ -194,7 +190,6 @@ pub enum What {
     Miss {
         /// File looked into.
         file: FileId,
-        /// The page.
         page: PageIndex,
     },
     /// A page fault on a mapped file ended.
@@ -353,7 +348,6 @@ pub enum What {
     Journal {
         /// The transaction.
         tid: u32,
-        /// The step.
         step: JournalStep,
         /// Blocks the step writes.
         nr_blocks: u32,

@@ -155,9 +155,7 @@ impl MmapMiss {
 pub struct FaultContext<'a> {
     /// The read-ahead state of the open file.
     pub ra: &'a mut dyn Readahead,
-    /// Its misses.
     pub misses: &'a MmapMiss,
-    /// The mapping.
     pub mapped: &'a mut MappedFile,
     /// The page cache of the file.
     pub cache: &'a mut dyn FaultCache,

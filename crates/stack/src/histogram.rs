@@ -29,7 +29,6 @@ fn shift_of(value: u64) -> u32 {
     (value | PER_OCTAVE as u64).ilog2() - BITS
 }
 
-/// The bucket of `value`.
 #[inline]
 fn bucket_of(value: u64) -> usize {
     let shift = shift_of(value);

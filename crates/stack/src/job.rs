@@ -162,13 +162,11 @@ pub enum Workload {
     Threads {
         /// Files they work on.
         files: Vec<FileSpec>,
-        /// The threads.
         threads: Vec<ThreadJob>,
     },
 }
 
 impl Workload {
-    /// The files.
     pub fn files(&self) -> Vec<FileSpec> {
         match self {
             Workload::FileIo(fileio) => {
@@ -179,7 +177,6 @@ impl Workload {
         }
     }
 
-    /// The threads.
     pub fn threads(&self) -> Vec<ThreadSpec> {
         match self {
             Workload::FileIo(fileio) => (0..fileio.threads)

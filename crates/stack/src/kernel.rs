@@ -612,7 +612,6 @@ pub fn find_kernel(name: &str) -> Option<&'static Kernel> {
 /// An entry of a table with values for its tunables.
 #[derive(Clone, Debug)]
 pub struct Chosen<B: Copy + 'static> {
-    /// The entry.
     pub entry: &'static Entry<B>,
     /// Its tunables.
     pub options: Options,

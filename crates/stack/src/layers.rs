@@ -71,7 +71,6 @@ pub struct Layers {
     pub misses: u64,
     /// Page faults that ended without a read, and those that had to wait for one.
     pub faults: [u64; 2],
-    /// Pages added.
     pub pages_added: u64,
     /// Pages evicted.
     pub pages_removed: u64,
@@ -87,7 +86,6 @@ pub struct Layers {
     pub reads_missed: u64,
     /// Of these, calls in which more than one page was read alone, one after the other.
     pub reads_split: u64,
-    /// Commands read.
     pub reads: Commands,
     /// Commands written.
     pub writes: Commands,
@@ -202,13 +200,10 @@ pub struct IostatDir {
 /// One row of `iostat -x`.
 #[derive(Copy, Clone, Debug, Default, PartialEq)]
 pub struct Iostat {
-    /// Reads.
     pub read: IostatDir,
     /// Writes.
     pub write: IostatDir,
-    /// `aqu-sz`.
     pub aqu_sz: f64,
-    /// `%util`.
     pub util_pct: f64,
     /// `svctm`, ms: removed from sysstat, kept for comparison with old reports.
     pub svctm_ms: f64,

@@ -107,7 +107,6 @@ pub const fn replaced<const N: usize>(mut options: [OptionSpec; N], mut others: 
     options
 }
 
-/// `a == b`, for constants.
 const fn same(a: &str, b: &str) -> bool {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let mut nr = 0;

@@ -17,9 +17,7 @@ pub struct Counts {
     pub writes: u64,
     /// Sync calls.
     pub syncs: u64,
-    /// Bytes read.
     pub read_bytes: u64,
-    /// Bytes written.
     pub written_bytes: u64,
 }
 
@@ -57,7 +55,6 @@ impl Counts {
 /// One report interval.
 #[derive(Clone, Debug)]
 pub struct Interval {
-    /// Its end.
     pub end: Nanos,
     pub counts: Counts,
     /// Latencies of the calls that ended in it, ns.
@@ -134,7 +131,6 @@ pub struct Outcome {
     pub device: DeviceStats,
     /// Hash of the event stream.
     pub event_hash: u64,
-    /// Events in it.
     pub nr_events: u64,
     /// Time the CPUs worked.
     pub cpu_busy: Nanos,

@@ -39,7 +39,6 @@ pub enum Plugging {
 pub enum PlugOrder {
     /// As they came.
     Arrival,
-    /// By sector (3.9 .. 5.15).
     Sector,
     /// The newest first where no elevator puts them in order again (5.16 .. 6.12); as they came through an elevator.
     Newest,

@@ -40,9 +40,7 @@ pub trait Reclaim {
 pub struct Build {
     /// The policy for a cache of that many frames.
     pub policy: fn(u32, &Options) -> Box<dyn Reclaim>,
-    /// [`replay_pages`] with it.
     pub replay_pages: fn(u32, &Options, &[u32]) -> u64,
-    /// [`replay_ids`] with it.
     pub replay_ids: fn(u32, &Options, &[u64]) -> u64,
 }
 

@@ -33,7 +33,6 @@ pub struct Map {
     pub fd: u64,
     /// First page of the file.
     pub file_page: u64,
-    /// Pages.
     pub nr_pages: u64,
     pub protection: Protection,
     /// Place of its first page in a page table of 512 entries.
@@ -73,17 +72,14 @@ pub enum Op {
         mapping: u64,
         /// First byte.
         offset: u64,
-        /// Bytes.
         len_bytes: u64,
         advice: MemoryAdvice,
     },
-    /// `read(2)`.
     Read {
         /// Number of the open file.
         fd: u64,
         /// First byte.
         offset: u64,
-        /// Bytes.
         len_bytes: u64,
     },
     /// `posix_fadvise`.
@@ -92,24 +88,20 @@ pub enum Op {
         fd: u64,
         /// First byte.
         offset: u64,
-        /// Bytes.
         len_bytes: u64,
         advice: FileAdvice,
     },
-    /// `readahead(2)`.
     Readahead {
         /// Number of the open file.
         fd: u64,
         /// First byte.
         offset: u64,
-        /// Bytes.
         len_bytes: u64,
     },
     /// `POSIX_FADV_DONTNEED` on an open file of its own.
     Evict {
         /// First byte.
         offset: u64,
-        /// Bytes.
         len_bytes: u64,
     },
     /// `munmap` of a whole mapping.
@@ -141,7 +133,6 @@ pub struct Case {
     pub cached_initially: Vec<(u64, u64)>,
     /// Numbers of the open files.
     pub fds: Vec<u64>,
-    /// The mappings.
     pub mappings: Vec<Map>,
     /// Operations.
     pub ops: Vec<Op>,
@@ -165,7 +156,6 @@ pub struct Submission {
     pub call: u64,
     /// First page.
     pub start: u64,
-    /// Pages.
     pub nr_pages: u64,
     /// Why.
     pub kind: RaKind,
@@ -184,7 +174,6 @@ pub struct TraceRow {
     pub place: Place,
     /// Its short name.
     pub event: &'static str,
-    /// Its fields.
     pub fields: Vec<i64>,
 }
 

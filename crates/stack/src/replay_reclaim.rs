@@ -53,7 +53,6 @@ pub enum Op {
         fd: u64,
         protection: Protection,
     },
-    /// `munmap`.
     Munmap {
         /// Number of the mapping.
         mapping: u64,
@@ -64,7 +63,6 @@ pub enum Op {
         fd: u64,
         /// First byte.
         offset: u64,
-        /// Bytes.
         len_bytes: u64,
         /// Bytes of one call.
         chunk_bytes: u64,
@@ -75,14 +73,12 @@ pub enum Op {
     ReadPages {
         /// Number of the open file.
         fd: u64,
-        /// The pages.
         pages: Vec<u64>,
     },
     /// Touches these pages of a mapping.
     Touch {
         /// Number of the mapping.
         mapping: u64,
-        /// The pages.
         pages: Vec<u64>,
     },
     /// Advice about a part of a mapping.
@@ -91,7 +87,6 @@ pub enum Op {
         mapping: u64,
         /// First byte.
         offset: u64,
-        /// Bytes.
         len_bytes: u64,
         advice: MemoryAdvice,
     },
@@ -122,7 +117,6 @@ pub struct Case {
 pub struct Models<'a> {
     /// Reclaim.
     pub two_list: &'a Entry<two_list::Build>,
-    /// Faults.
     pub fault: &'a Rules,
     /// Read-ahead.
     pub readahead: &'a Entry<readahead::Build>,

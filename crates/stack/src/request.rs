@@ -83,11 +83,9 @@ pub struct Request {
     pub context: IoContext,
     /// For which call.
     pub call: CallId,
-    /// Bios in it.
     pub nr_bios: u32,
     /// First bio (lowest sector).
     pub first: BioId,
-    /// Last bio.
     pub last: BioId,
     /// When its earliest bio was queued [Q].
     pub queued: Nanos,

@@ -46,11 +46,9 @@ pub struct Inode {
 pub struct Rwbs(pub u16);
 
 impl Rwbs {
-    /// It reads.
     pub const READ: Rwbs = Rwbs(1);
     /// It writes.
     pub const WRITE: Rwbs = Rwbs(2);
-    /// It discards.
     pub const DISCARD: Rwbs = Rwbs(4);
     /// Synchronous: a task waits for it, or the submitter set the flag.
     pub const SYNC: Rwbs = Rwbs(8);
@@ -135,10 +133,8 @@ pub enum Seen {
         fd: i32,
         /// From which byte; `None` where the descriptor's own position counts.
         offset: Option<u64>,
-        /// Bytes.
         len_bytes: u64,
     },
-    /// It ended.
     CallEnd {
         op: Op,
         /// Bytes, or a negative error.
@@ -271,7 +267,6 @@ pub enum Seen {
         dev: Option<Dev>,
         /// How many.
         nr_requests: u32,
-        /// By the timer.
         timer: bool,
     },
     /// A task leaves the CPU to another.
@@ -290,7 +285,6 @@ pub enum Seen {
     Message {
         /// On which device.
         dev: Dev,
-        /// The text.
         text: String,
     },
     /// Anything else that was traced: its name and its fields as text.

@@ -12,7 +12,6 @@ use std::ops::{Add, AddAssign, Div, Mul, Sub};
 pub const PAGE_BYTES: u64 = 4096;
 /// Bytes in a sector, the unit of the block layer.
 pub const SECTOR_BYTES: u64 = 512;
-/// Sectors in a page.
 pub const PAGE_SECTORS: u64 = PAGE_BYTES / SECTOR_BYTES;
 
 /// A point in simulated time, or a length of it, in nanoseconds.

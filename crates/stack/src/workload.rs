@@ -37,7 +37,6 @@ pub struct Call {
 pub enum Next {
     /// This call, now. `intended` is when it should have begun (earlier than now if the program is behind its rate).
     Do {
-        /// The call.
         call: Call,
         /// When it was due.
         intended: Nanos,

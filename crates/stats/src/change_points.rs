@@ -67,14 +67,12 @@ impl Settings {
     }
 }
 
-/// A change.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct ChangePoint {
     /// The first value after it.
     pub index: usize,
     /// Its statistic.
     pub q: f64,
-    /// Its p.
     pub p: f64,
     /// Mean from the change before to this one.
     pub mean_before: f64,

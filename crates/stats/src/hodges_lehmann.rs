@@ -150,7 +150,6 @@ struct Differences<'s> {
 /// Which differences are at most a value.
 #[derive(Clone, Debug)]
 struct Edge {
-    /// The value.
     value: f64,
     /// How many are.
     upto: u64,

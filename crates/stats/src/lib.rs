@@ -35,7 +35,6 @@ pub mod welch;
 /// Description of a method, for lists and for the figures it made.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Method {
-    /// Its name.
     pub name: &'static str,
     /// Its result, in a line.
     pub summary: &'static str,

@@ -4,10 +4,8 @@
 
 use crate::Better;
 
-/// A metric.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Metric {
-    /// Its name.
     pub name: String,
     /// Its unit; empty if nobody knows.
     pub unit: String,
@@ -81,7 +79,6 @@ pub struct RunFacts {
     pub started_ns: u64,
     /// The block of the design it was made in: runs of one block were made one after the other, in random order.
     pub block: Option<u64>,
-    /// Its seed.
     pub seed: u64,
     /// In the simulator: it has no noise but that of its seed.
     pub simulated: bool,

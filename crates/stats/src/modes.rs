@@ -38,7 +38,6 @@ pub const METHOD: Method = Method {
 /// Values that belong together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mode {
-    /// Their mean.
     pub mean: f64,
     /// Their median, which stray values do not move.
     pub centre: f64,

@@ -14,7 +14,6 @@ pub struct Span {
 }
 
 impl Span {
-    /// All of `text`.
     pub fn whole(text: &str) -> Span {
         Span { text: text.to_owned(), start: 0, end: text.chars().count() }
     }
@@ -51,12 +50,10 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// An error.
     pub fn error(message: impl Into<String>) -> Problem {
         Problem { severity: Severity::Error, message: message.into(), span: None, nearest: Vec::new(), help: None }
     }
 
-    /// A warning.
     pub fn warning(message: impl Into<String>) -> Problem {
         Problem { severity: Severity::Warning, ..Problem::error(message) }
     }

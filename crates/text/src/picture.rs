@@ -3,10 +3,10 @@
 //! ```text
 //! sparkline   ▁▂▃▄▅▆▇█    a value in eighths of the range; half of it where all are equal; a blank for no number
 //! counts      ▁▂ ▄▅▆ █    a count in eighths of the largest, a blank for none
-//! bar           ███       from one value to another; what is too short for a character is a thin line, or nothing
-//! calls       r=2=        a letter where one begins, so many where several do, = while one is in progress
+//! bar           ███       from one value to another; a length too short for a character is a thin line, or nothing
+//! calls       r=2=        a letter where one begins, a number where several do, = while one is in progress
 //! windows     s..A        a letter for the reason, a capital for several, a dot where pages were found
-//! load        ░▒▓█2..9+   how many at once on average: up to a quarter, a half, less than one, one, so many
+//! load        ░▒▓█2..9+   how many at once on average: up to a quarter, a half, less than one, one, that many
 //! device      ██!█2       the same, with a mark where it is idle while requests wait
 //! axis        |0   |5 ms  labels whose marks are at their columns, as many as have room
 //! ```

@@ -21,13 +21,11 @@ pub mod tracefs_text;
 /// Reads a trace from the bytes of a file of this name. Mistakes go into the problems; the readable rest is the result.
 pub type Reader = fn(&str, &[u8], &mut Problems) -> Option<Trace>;
 
-/// Writes a trace.
 pub type Writer = fn(&Trace, &mut dyn Write) -> io::Result<()>;
 
 /// One file of several that a trace is in.
 #[derive(Copy, Clone, Debug)]
 pub struct Part<'a> {
-    /// Its name.
     pub name: &'a str,
     /// Contents.
     pub bytes: &'a [u8],

@@ -360,7 +360,6 @@ pub struct Host {
     pub nodename: String,
     /// The kernel's version.
     pub release: String,
-    /// Its CPUs.
     pub cpus: u32,
 }
 

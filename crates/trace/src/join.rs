@@ -64,7 +64,6 @@ pub struct Window {
     pub kind: RaKind,
     /// First page.
     pub start: u64,
-    /// Pages.
     pub nr_pages: u64,
     /// Pages of it ahead of the next marker; nothing where it was inferred.
     pub async_size: Option<u64>,
@@ -85,7 +84,6 @@ pub struct Pages {
     pub nr_pages: u64,
 }
 
-/// A bio.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BioRecord {
     /// When it reached the queue.

@@ -107,7 +107,6 @@ pub enum What {
     },
     /// The call ended.
     End {
-        /// Its result.
         result: i64,
     },
     /// A miss, with the state before.
@@ -131,7 +130,6 @@ pub enum What {
     Unbounded {
         /// First page.
         index: u64,
-        /// Pages.
         nr_pages: u64,
         /// Those after the marker.
         lookahead: u64,
@@ -154,7 +152,6 @@ pub enum What {
     Bio {
         /// Its first sector.
         sector: u64,
-        /// Its bytes.
         bytes: u32,
     },
     /// A bio was cut in two because it is too much for a request.
@@ -168,7 +165,6 @@ pub enum What {
     Issue {
         /// Its first sector.
         sector: u64,
-        /// Its bytes.
         bytes: u32,
     },
     /// A page of a mapping was touched, and was not mapped together with others.
@@ -320,7 +316,6 @@ impl Recorded {
         readers.next().is_none_or(|first| readers.all(|line| line.task == first.task))
     }
 
-    /// As text.
     pub fn to_text(&self) -> String {
         let mut out = format!("{HEAD}\n");
         let facts = [

@@ -222,7 +222,6 @@ impl Row {
             .set(PREV_POS, input.prev_pos)
     }
 
-    /// The row of a record.
     pub(crate) fn of(record: &Record) -> Row {
         let of = Row::of_kind;
         let row = match &record.seen {

@@ -38,7 +38,6 @@ impl Command {
         self.span[1].saturating_sub(self.span[0]).0
     }
 
-    /// As JSON.
     pub fn json(&self) -> serde_json::Value {
         let s = |ns: u64| ns as f64 / 1e9;
         serde_json::json!({
@@ -75,7 +74,6 @@ impl Settings {
         self.values.get(&(place.to_owned(), key.to_owned())).map(String::as_str)
     }
 
-    /// Of a trace.
     pub fn of(trace: &Trace) -> Settings {
         let mut all = Settings::default();
         for record in &trace.records {

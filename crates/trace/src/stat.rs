@@ -135,7 +135,6 @@ pub struct Stat {
     pub ends: Vec<u64>,
     /// Length of the trace, ns.
     pub length_ns: u64,
-    /// Records.
     pub records: u64,
     /// Events that the kernel had no room for.
     pub lost: u64,
@@ -149,7 +148,6 @@ pub struct Stat {
     pub device_names: Vec<(Dev, String)>,
     /// Paths of files.
     pub paths: Vec<(Inode, String)>,
-    /// The kernel.
     pub kernel: String,
     pub warnings: Vec<Warning>,
 }

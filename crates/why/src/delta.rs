@@ -15,15 +15,11 @@ use iowhy_stats::mann_whitney;
 pub enum Unit {
     /// Nanoseconds.
     Ns,
-    /// Bytes.
     Bytes,
-    /// Pages.
     Pages,
-    /// A share, 0 to 1.
     Share,
     /// A number of something.
     Count,
-    /// A ratio.
     Ratio,
     /// Bytes a second.
     BytesPerS,

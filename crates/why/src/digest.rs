@@ -168,7 +168,6 @@ pub struct Bios {
     pub refused: [u64; 2],
 }
 
-/// Plugs.
 #[derive(Clone, Debug, Default)]
 pub struct Plugs {
     /// Pulled, by cause in the order of [`UnplugCause`].
@@ -187,7 +186,6 @@ pub struct Plugs {
 /// Journal, flushes, throttling.
 #[derive(Clone, Debug, Default)]
 pub struct Sync {
-    /// Commits.
     pub commits: u64,
     /// Blocks written to the journal.
     pub blocks: u64,
@@ -247,9 +245,7 @@ pub struct Digest {
     pub cache: Cache,
     /// Read-ahead.
     pub windows: Windows,
-    /// Bios.
     pub bios: Bios,
-    /// Plugs.
     pub plugs: Plugs,
     /// Requests and the device.
     pub commands: Commands,

@@ -30,7 +30,6 @@ use rules::{Need, Owns, Rule, Single};
 #[derive(Clone, Debug, Default)]
 pub struct Side {
     pub label: String,
-    /// Its runs.
     pub runs: Vec<Digest>,
     /// Its events come from a trace of a running kernel.
     pub live: bool,
@@ -51,7 +50,6 @@ pub struct Evidence {
     pub what: String,
     /// Of A.
     pub a: f64,
-    /// Of B.
     pub b: f64,
     /// In what.
     pub unit: Unit,

@@ -75,7 +75,6 @@ pub struct Counterfactual {
     pub change_pct_before: f64,
     /// Interval of it at 95 %.
     pub ci_before_pct: (f64, f64),
-    /// And after.
     pub change_pct_after: f64,
     /// Interval of the latter at 95 %.
     pub ci_pct: (f64, f64),

@@ -100,7 +100,6 @@ fn series(traced: &Traced) -> Value {
     })
 }
 
-/// The text.
 pub fn text(history: &History, bold: fn(&str) -> String) -> String {
     let settings = &history.settings;
     let mut text = String::new();

@@ -63,14 +63,12 @@ pub struct Measured {
     pub value: f64,
     /// Ends of the interval.
     pub ci: (f64, f64),
-    /// Runs.
     pub runs: usize,
 }
 
 /// One test.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// Its purpose.
     pub purpose: &'static str,
     /// Indices of the differences that are on.
     pub on: Vec<usize>,
@@ -95,7 +93,6 @@ pub enum Answer {
     Unsure,
 }
 
-/// A bisection.
 #[derive(Clone, Debug)]
 pub struct Bisection {
     /// Labels of both sides.
@@ -104,7 +101,6 @@ pub struct Bisection {
     pub metric: &'static Metric,
     /// Everything that differs.
     pub differences: Vec<Change>,
-    /// The references.
     pub references: [Measured; 2],
     /// Tests in their order.
     pub steps: Vec<Step>,

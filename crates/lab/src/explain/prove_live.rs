@@ -80,7 +80,6 @@ pub(super) enum Change {
     DropPages,
     /// Each thread has descriptors of its own.
     OwnDescriptors,
-    /// No advice.
     NoAdvice,
     /// The fast side's job.
     OtherJob,

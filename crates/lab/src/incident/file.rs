@@ -62,7 +62,6 @@ impl Figure {
     }
 }
 
-/// An incident.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Incident {
     /// Its name.
@@ -165,7 +164,6 @@ pub(super) fn word(value: &toml::Value) -> Option<String> {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
-    /// Its name.
     pub name: String,
     /// Which statistic of the samples its figures are.
     pub statistic: String,
@@ -195,7 +193,6 @@ impl Table {
         slug(&self.name)
     }
 
-    /// The id of a cell.
     pub fn cell_id(&self, column: &str, key: &str) -> String {
         format!("{}/{column}/{}", self.id(), slug(key))
     }

@@ -73,7 +73,6 @@ impl Ground {
 /// Foreign pages in the page cache during a run.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Held {
-    /// Nothing.
     Nothing,
     /// The first 25 pages of the file written behind them.
     Pages,
@@ -99,9 +98,7 @@ pub struct Side {
 /// Which direction of a metric is the bad one.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Worse {
-    /// More of it.
     More,
-    /// Less of it.
     Less,
 }
 
@@ -118,7 +115,6 @@ pub enum Beside {
     SmallReads(&'static str),
 }
 
-/// A question.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct Question {
     /// Its name.

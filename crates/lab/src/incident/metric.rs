@@ -11,7 +11,6 @@ use iowhy_trace::iostat::{DiskStats, Sample, monitor_value};
 pub struct Metric {
     /// Its name in scenarios.
     pub name: &'static str,
-    /// Its unit.
     pub unit: &'static str,
     /// Which direction is better; sizes and the like have none, and are taken as better when larger.
     pub better: Better,

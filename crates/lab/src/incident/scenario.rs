@@ -57,7 +57,6 @@ pub struct Scenario {
     /// Circumstances of each report; `default` for rows that name none.
     #[serde(default)]
     pub reports: BTreeMap<String, Circumstances>,
-    /// Runs.
     #[serde(default, rename = "run")]
     pub runs: Vec<Run>,
     /// Rows that are made of two others.
@@ -193,7 +192,6 @@ pub struct Cells {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Compare {
-    /// The claim.
     pub claim: String,
     /// The changed rows.
     pub of: Vec<String>,

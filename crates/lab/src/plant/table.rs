@@ -54,7 +54,6 @@ use Tag::*;
 /// A job with the places it may run at.
 #[derive(Debug)]
 pub struct Base {
-    /// Its name.
     pub name: &'static str,
     /// Words after `iowhy`.
     pub job: &'static str,
@@ -359,7 +358,6 @@ pub enum Change {
 /// A cause.
 #[derive(Debug)]
 pub struct Plant {
-    /// Its name.
     pub name: &'static str,
     /// Its permitted names.
     pub expected: &'static [&'static str],

@@ -102,7 +102,7 @@ pub type Sizes = Vec<(u64, usize)>;
 /// One side.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lanes {
-    /// Duration of the call, ns, if it is known to have ended.
+    /// Duration of the call, ns, if its end was seen.
     pub took_ns: Option<u64>,
     /// Windows that it decided on.
     pub windows: Sizes,
@@ -129,7 +129,6 @@ pub struct Column {
     pub found: bool,
     /// Requests in a plug, on average.
     pub plug: f64,
-    /// With the elevator.
     pub elevator: f64,
     /// At the device.
     pub device: f64,

@@ -30,7 +30,6 @@ pub const MARK: u64 = 64;
 /// The end of a call that has none.
 pub const NEVER: u64 = u64::MAX;
 
-/// A call.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Call {
     /// Its number in the events.
@@ -143,7 +142,6 @@ fn state(byte: u8) -> usize {
     }
 }
 
-/// A slice.
 #[derive(Copy, Clone, Debug)]
 struct Slice {
     depth: (u32, u32),

@@ -27,7 +27,6 @@ const DIFFERENCES: usize = 8;
 /// Most sizes of windows and requests that are listed.
 const SIZES: usize = 4;
 
-/// A figure with its unit.
 fn figure(value: f64, unit: Unit) -> String {
     match unit {
         // The remainder of a difference of means is not a time.

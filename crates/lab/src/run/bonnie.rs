@@ -38,7 +38,6 @@ const OPTIONS: &[Opt] = &[
     TOOL_NS,
 ];
 
-/// The built-in.
 pub(super) const ENTRY: Builtin = Builtin {
     name: "bonnie",
     summary: "the block phases of bonnie++: write, rewrite, read, seek",

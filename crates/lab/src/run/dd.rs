@@ -45,7 +45,6 @@ const OPTIONS: &[Opt] = &[
     STARTUP_SEEKS,
 ];
 
-/// The built-in.
 pub(super) const ENTRY: Builtin = Builtin {
     name: "dd",
     summary: "processes that read or write a file or device from one end to the other",

@@ -337,7 +337,6 @@ pub struct InGuest {
     pub live: Value,
     /// How the guest itself did.
     pub brought: Brought,
-    /// The kernel.
     pub kernel: Kernel,
     pub warnings: Vec<String>,
 }

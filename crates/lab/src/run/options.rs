@@ -17,14 +17,12 @@ pub enum Kind {
     Choice(&'static [&'static str]),
     /// Some of these words, comma between.
     Words(&'static [&'static str]),
-    /// Any text.
     Text,
 }
 
 /// One option of a built-in job.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Opt {
-    /// Name.
     pub name: &'static str,
     /// Kind of its value.
     pub kind: Kind,

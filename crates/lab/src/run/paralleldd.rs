@@ -24,7 +24,6 @@ const OPTIONS: &[Opt] = &[
     STARTUP_SEEKS,
 ];
 
-/// The built-in.
 pub(super) const ENTRY: Builtin = Builtin {
     name: "paralleldd",
     summary: "several dd processes that read one file, or one each (mmtests)",

@@ -40,7 +40,6 @@ const OPTIONS: &[Opt] = &[
     opt("cached", Kind::Switch, "0", "as much of the data as fits is in the page cache at the start"),
 ];
 
-/// The built-in.
 pub(super) const ENTRY: Builtin = Builtin {
     name: "pgbench",
     summary: "a profile of the I/O of pgbench: random reads of tables, a log with fdatasync",

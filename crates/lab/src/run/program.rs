@@ -28,11 +28,9 @@ pub type Figures = Vec<(String, f64)>;
 /// A program and its arguments.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// Its name.
     pub name: &'static str,
     /// The Debian package that has it.
     pub package: &'static str,
-    /// Its arguments.
     pub arguments: Vec<String>,
     /// Parses the results in its output.
     pub import: fn(&str) -> Result<Figures, String>,
@@ -59,7 +57,6 @@ pub enum ProgramError {
     /// It is not there.
     #[error("`{name}` is not installed: apt-get install {package}")]
     Missing {
-        /// Its name.
         name: &'static str,
         /// The package that has it.
         package: &'static str,
@@ -67,15 +64,12 @@ pub enum ProgramError {
     /// It could not be run.
     #[error("cannot run `{name}`: {source}")]
     Start {
-        /// Its name.
         name: &'static str,
         /// Why not.
         source: io::Error,
     },
-    /// It failed.
     #[error("`{command}` failed ({status}): {message}")]
     Failed {
-        /// The command.
         command: String,
         /// How it ended.
         status: String,
@@ -85,7 +79,6 @@ pub enum ProgramError {
     /// Its output is not understood.
     #[error("the output of `{name}` is not understood: {message}")]
     Output {
-        /// Its name.
         name: &'static str,
         /// Where reading it failed.
         message: String,
@@ -169,7 +162,6 @@ impl Program {
 /// An installed program on the running kernel.
 #[derive(Clone, Debug)]
 pub struct Installed {
-    /// The program.
     pub program: Program,
     /// The disk that is made for each run.
     pub modelled: Option<Spec>,

@@ -40,7 +40,6 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// The mode of a word.
     pub fn parse(word: &str) -> Option<Mode> {
         match word {
             "closed" => Some(Mode::Closed),
@@ -304,7 +303,6 @@ fn direct_threads(joined: &Joined) -> BTreeSet<u32> {
     bytes.into_iter().filter(|(_, [cached, bare])| bare > cached).map(|(pid, _)| pid).collect()
 }
 
-/// The bios of a trace.
 fn of_bios(trace: &Trace, mode: Mode, ground: Ground) -> Found {
     struct Task {
         steps: Vec<Scripted>,

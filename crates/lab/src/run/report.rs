@@ -51,7 +51,6 @@ fn spreads(runs: &[Finished], variant: usize) -> Vec<(String, Spread)> {
     found.into_iter().map(|(name, values)| (name, spread(&values))).collect()
 }
 
-/// Runs of a variant that count.
 fn counted(runs: &[Finished], variant: usize) -> usize {
     runs.iter().filter(|run| run.slot.variant == variant && !run.slot.warm_up).count()
 }

@@ -23,7 +23,6 @@ use parquet::schema::parser::parse_message_type;
 
 use super::{Store, StoreError};
 
-/// Rows in a group of rows.
 pub(super) const GROUP_ROWS: usize = 1 << 16;
 
 /// End of the names of files that are being written.
@@ -47,7 +46,6 @@ impl Kind {
         }
     }
 
-    /// The kind of a word.
     pub fn parse(word: &str) -> Option<Kind> {
         [Kind::Events, Kind::Samples].into_iter().find(|kind| kind.word() == word)
     }
@@ -84,12 +82,10 @@ impl DataFile {
         &self.hash
     }
 
-    /// Rows.
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -111,9 +107,7 @@ pub(super) enum Type {
 pub(super) enum Item {
     /// Nothing.
     None,
-    /// A number.
     Number(i64),
-    /// A word.
     Word(&'static str),
 }
 

@@ -246,7 +246,6 @@ pub(crate) fn unplug_word(cause: UnplugCause) -> &'static str {
     }
 }
 
-/// The row of an event.
 pub(super) fn row_of(event: &Event) -> [Item; 19] {
     let flat = flat(&event.what);
     let number = |value: Option<u64>| value.map_or(Item::None, |value| Item::Number(value as i64));

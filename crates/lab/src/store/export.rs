@@ -45,7 +45,6 @@ impl Format {
 pub struct Exported {
     /// How many runs.
     pub runs: usize,
-    /// The files.
     pub files: Vec<PathBuf>,
 }
 

@@ -28,7 +28,6 @@ pub fn moment(ns: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// A run as JSON.
 pub fn run_json(run: &StoredRun) -> Value {
     // JSON has no other numbers than finite ones.
     let metrics: Map<String, Value> = run

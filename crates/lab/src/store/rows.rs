@@ -17,9 +17,7 @@ use iowhy_text::diagnose;
 /// Which runs are wanted. A missing condition fits all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// With this label.
     pub label: Option<String>,
-    /// With this tag.
     pub tag: Option<String>,
     /// Of this job, as typed.
     pub job: Option<String>,

@@ -40,7 +40,6 @@ pub(super) const COLUMNS: &[(&str, Type)] = &[
     ("weight", Type::Number),
 ];
 
-/// A call.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 struct Call {
     number: u64,

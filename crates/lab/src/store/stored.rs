@@ -20,11 +20,9 @@ impl std::fmt::Display for RunId {
 pub struct Design {
     /// Id of the command that made them.
     pub session: String,
-    /// The block.
     pub block: u64,
     /// Its place in the block: 0 was made first.
     pub position: u32,
-    /// Seed of the order.
     pub order_seed: u64,
     /// Runs that were meant to be made; with a stopping rule, at most.
     pub size: u32,
@@ -42,7 +40,6 @@ pub struct NewRun {
     pub resolved: Option<String>,
     /// Where it was made: `live`, or `sim:` and a description.
     pub place: Option<String>,
-    /// In the simulator.
     pub simulated: bool,
     /// The identity of the machine: an object.
     pub machine: Option<Value>,
@@ -52,7 +49,6 @@ pub struct NewRun {
     pub policies: Option<Value>,
     /// How it was asked for.
     pub manifest: Option<Manifest>,
-    /// Its seed.
     pub seed: u64,
     /// Hash of the events of a simulated run.
     pub event_hash: Option<u64>,
@@ -78,9 +74,7 @@ pub struct StoredFile {
     pub kind: Kind,
     /// Hash of its bytes, which is its name.
     pub hash: String,
-    /// Rows.
     pub rows: u64,
-    /// Bytes.
     pub bytes: u64,
 }
 
@@ -89,7 +83,6 @@ pub struct StoredFile {
 pub struct StoredRun {
     /// Its number in this store: the order of recording.
     pub number: i64,
-    /// Its id.
     pub id: RunId,
     pub label: String,
     /// The job, as typed.
@@ -98,17 +91,14 @@ pub struct StoredRun {
     pub resolved: Option<String>,
     /// Where it was made.
     pub place: Option<String>,
-    /// In the simulator.
     pub simulated: bool,
     /// The identity of the machine.
     pub machine: Option<Value>,
-    /// Hash of that.
     pub machine_hash: String,
     /// Policies and tunables as recorded; rows of early versions have their manifest among them ([`StoredRun::asked`]).
     pub policies: Option<Value>,
     /// How it was asked for, as recorded.
     pub manifest: Option<Manifest>,
-    /// Its seed.
     pub seed: u64,
     /// Hash of the events, 16 digits.
     pub event_hash: Option<String>,

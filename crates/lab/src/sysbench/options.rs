@@ -18,7 +18,6 @@ pub enum Kind {
     Switch,
     /// One of these words.
     Choice(&'static [&'static str]),
-    /// Any text.
     Text,
 }
 

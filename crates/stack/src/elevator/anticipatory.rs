@@ -218,7 +218,6 @@ struct Anticipatory {
     task_finished: bool,
 }
 
-/// Class of a request.
 fn class(request: &Request) -> usize {
     if request.sync || request.dir == Dir::Read { SYNC } else { ASYNC }
 }

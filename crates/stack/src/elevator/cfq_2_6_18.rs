@@ -15,8 +15,8 @@
 //! there is one list of waiting queues, and no real-time and idle classes; preemption is left out because its test asks
 //! for a flag that only the active queue can have, so without the idle class it never happens. Of two queues on both
 //! sides of the last position and both close, the nearer is the cooperator (the kernel's choice follows from the shape
-//! of its tree). The slice of a task that ends is given up with the next event of the queue, not at once. What
-//! the kernel's insertion runs at once, the worker thread runs here.
+//! of its tree). The slice of a task that ends is given up with the next event of the queue, not at once. The
+//! worker thread runs here the requests that the kernel's insertion runs at once.
 
 use super::{Build, Ctx, Elevator, Quirks, is_nearer};
 use crate::event::{Dir, IdleEnd, MergeKind, RqId};
@@ -601,7 +601,7 @@ impl Cfq {
         queue
     }
 
-    /// Whether the active queue's user is known to seek.
+    /// Whether the active queue's user seeks, as far as the queue has seen.
     fn known_seeky(&self, queue: usize) -> bool {
         if self.rules.cooperate {
             return self.queues[queue].seeks.known_seeky(SEEKY_QUEUE);

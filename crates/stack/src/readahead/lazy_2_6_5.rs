@@ -49,7 +49,6 @@ fn build(_options: &Options, limits: &Limits) -> Box<dyn Readahead> {
 /// The position that the read loop passes to the policy.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Told {
-    /// The page.
     Page,
     /// The page plus the number of bytes still to copy: a mistake of the patch as posted.
     PagePlusBytes,

@@ -84,7 +84,6 @@ struct StreamTable {
 }
 
 impl StreamTable {
-    /// The bin of a page.
     fn bin(&self, page: u64) -> usize {
         let block = page >> BIN_SHIFT;
         ((block ^ (block >> 6) ^ (block >> 12)) % self.entries.len() as u64) as usize

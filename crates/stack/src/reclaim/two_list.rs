@@ -151,7 +151,6 @@ pub enum Recency {
 const FIRST_PRIORITY: u32 = 12;
 /// Most pages isolated at a time.
 const ISOLATE: u64 = 32;
-/// Pages of 1 GiB.
 const GIB_PAGES: u64 = 1 << 18;
 /// End of a list.
 const NONE: u32 = u32::MAX;

@@ -12,7 +12,6 @@ use crate::units::{Nanos, PAGE_SECTORS, PageIndex};
 /// Ordered data is handed to the block layer in groups of this many buffers.
 const BUFFERS_AT_ONCE: usize = 64;
 
-/// A transaction.
 #[derive(Clone, Debug, Default)]
 struct Transaction {
     tid: u32,
@@ -31,7 +30,6 @@ struct Transaction {
     metadata: BTreeSet<u32>,
 }
 
-/// The journal.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Journal {
     running: Option<Transaction>,

@@ -31,7 +31,6 @@ pub(super) struct TaskInfo {
     sleep: u32,
     /// CPU time since it last got a CPU.
     ran: Nanos,
-    /// The call it is in.
     pub(super) call: CallId,
     /// Its writes are synchronous (`PF_SYNCWRITE`).
     pub(super) sync_write: bool,

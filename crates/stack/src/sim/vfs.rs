@@ -54,7 +54,6 @@ pub(super) struct File {
     mapping: Vec<MapState>,
     /// Open descriptors of the device; the pages go with the last.
     pub(super) openers: u32,
-    /// Its inode.
     pub(super) inode: Inode,
     /// When its oldest dirty page was dirtied.
     pub(super) dirty_since: Option<Nanos>,
@@ -79,9 +78,7 @@ type PageWaiters = BTreeMap<(FileId, PageIndex), Vec<TaskId>>;
 
 /// Files and their pages.
 pub(super) struct Vfs {
-    /// The page cache.
     pub(super) cache: PageCache,
-    /// The files.
     pub(super) files: Vec<File>,
     /// Runs whose pages have been added and not been submitted.
     pub(super) pending: Vec<Submission>,
@@ -182,7 +179,6 @@ impl Vfs {
         }
     }
 
-    /// Bytes of a file.
     #[inline]
     pub(super) fn file_bytes(&self, file: FileId) -> u64 {
         self.files[file.0 as usize].bytes

@@ -31,7 +31,6 @@ pub struct Target {
     pub file: u32,
     /// First byte.
     pub start: u64,
-    /// Bytes.
     pub len_bytes: u64,
 }
 
@@ -131,7 +130,6 @@ impl BlockSizes {
 /// A sync after a number of writes.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SyncEvery {
-    /// Writes.
     pub writes: u32,
     /// `Op::Fsync` or `Op::Fdatasync`.
     pub op: Op,
@@ -140,7 +138,6 @@ pub struct SyncEvery {
 /// A pause after a number of calls.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Think {
-    /// Calls.
     pub calls: u32,
     /// Length of the pause.
     pub time: Nanos,
@@ -178,7 +175,6 @@ pub struct Scripted {
     /// Pause from when the thread is ready for it (its call before has ended) to its begin, as a recorded program
     /// thinks between two calls.
     pub pause: Nanos,
-    /// The call.
     pub call: Call,
 }
 
@@ -221,7 +217,6 @@ pub struct Stream {
     pub think: Option<Think>,
     /// Speed limit.
     pub rate: Option<Rate>,
-    /// Log.
     pub log: Option<Log>,
     /// Seed of its draws; threads with equal seeds draw equal places.
     pub seed: u64,

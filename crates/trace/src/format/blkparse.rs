@@ -112,7 +112,6 @@ enum Rest {
     Done,
     /// Sectors and the process.
     Sectors,
-    /// The process.
     Process,
     /// The process and how many requests.
     Requests,

@@ -56,7 +56,6 @@ pub const FORMAT: Format = Format {
     ),
 };
 
-/// Bytes of a record.
 pub const RECORD_BYTES: usize = 48;
 /// Records of a file that are read ahead, as many as blkparse does.
 pub const BATCH: usize = 512;
@@ -101,7 +100,6 @@ pub struct Raw {
 /// Something that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The file.
     pub file: String,
     /// The byte where the record begins that could not be read.
     pub offset: u64,

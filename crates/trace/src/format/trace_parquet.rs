@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! t_ns                  deltas, bit-packed (DELTA_BINARY_PACKED); with zstd only if that takes an eighth off
-//! sector, index, ..     deltas; what is missing is in levels, which cost nothing where nothing is missing
+//! sector, index, ..     deltas; missing values are in levels, which cost nothing without any
 //! kind, rwbs, op, ..    dictionaries, as are devices, inodes, processes, sizes
 //! pages                 zstd, level 3 (6 for sectors); one for each column of a group of 131,072 rows, where they fit
 //! metadata              iowhy.trace = 1, kernel, started_ns, lost, inferred_windows, names, paths (JSON), and hashes
@@ -48,7 +48,6 @@ pub const FORMAT: Format = Format {
     write: Writing::One(|trace, mut out| write(trace, &mut out)),
 };
 
-/// Rows in a group of rows.
 const GROUP_ROWS: usize = 1 << 17;
 /// Times that are looked at to tell whether compression is worth it.
 const SAMPLE: usize = 1 << 14;
@@ -269,7 +268,6 @@ impl ChunkReader for Memory {
 /// Values of a column; where there is nothing, there is nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Values {
-    /// Numbers.
     Numbers(Vec<Option<i64>>),
     /// Numbers, one in each row.
     Full(Vec<i64>),
@@ -277,7 +275,6 @@ pub enum Values {
     Words {
         /// Places.
         codes: Vec<u32>,
-        /// The words.
         words: Vec<String>,
     },
 }

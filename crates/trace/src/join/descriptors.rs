@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! open, openat, creat      a new open file at its begin; `iowhy:opened` behind it says which file
-//! iowhy:descriptor         what was open before the trace: which file, where it stands
+//! iowhy:descriptor         files open before the trace, with their position
 //! dup, fcntl(F_DUPFD)      one more descriptor of the same open file, so of the same position
 //! close, close_range       the descriptor is gone
 //! execve                   those marked to be closed then are gone
@@ -19,7 +19,7 @@ use crate::fields::field;
 /// Why nobody knows the file of a call.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NoFile {
-    /// Known to have no data: a pipe, a terminal, a device without data.
+    /// Certainly without data: a pipe, a terminal, a device without data.
     NoData,
     /// It was opened in the trace, but nobody could say what.
     Untold,
@@ -121,7 +121,6 @@ impl Descriptors {
         self.of_task[&task]
     }
 
-    /// An open file of this number.
     pub fn open(&mut self, number: usize) -> &mut OpenFile {
         &mut self.open[number]
     }

@@ -79,9 +79,7 @@ pub struct Share {
 /// Page events.
 #[derive(Clone, Debug, Default)]
 pub struct Cache {
-    /// Windows.
     pub windows: Windows,
-    /// Lookups.
     pub lookups: Lookups,
     /// By file and process.
     pub shares: BTreeMap<(Inode, u32), Share>,

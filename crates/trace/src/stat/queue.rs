@@ -178,7 +178,6 @@ impl Sizes {
         self.by_bytes.values().sum()
     }
 
-    /// All their bytes.
     pub fn bytes(&self) -> u64 {
         self.by_bytes.iter().map(|(bytes, n)| u64::from(*bytes) * n).sum()
     }
@@ -210,18 +209,15 @@ pub struct Direction {
     pub front_merges: u64,
     /// Requests merged into another.
     pub request_merges: u64,
-    /// Bytes completed.
     pub completed_bytes: u64,
 }
 
 /// A device as its trace shows it.
 #[derive(Clone, Debug, Default)]
 pub struct Disk {
-    /// Reads.
     pub read: Direction,
     /// Writes.
     pub write: Direction,
-    /// Discards.
     pub discard: Direction,
     /// Requests at the device when one is issued, that one included.
     pub depth: Histogram,
@@ -250,9 +246,7 @@ pub struct Disk {
 /// Requests held back and let go.
 #[derive(Clone, Debug, Default)]
 pub struct Plugs {
-    /// Plugs.
     pub plugs: u64,
-    /// Unplugs.
     pub unplugs: u64,
     /// Of these, by the timer.
     pub timer_unplugs: u64,

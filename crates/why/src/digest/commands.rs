@@ -66,7 +66,6 @@ pub struct Class {
 pub struct Moments {
     /// How many.
     pub count: u64,
-    /// Their sum.
     pub sum: f64,
     /// The sum of their squares.
     pub squares: f64,
@@ -80,7 +79,6 @@ impl Moments {
         self.squares += value * value;
     }
 
-    /// The mean; 0 of none.
     pub fn mean(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.sum / self.count as f64 }
     }

@@ -31,7 +31,6 @@ const BLOCKS: usize = 12;
 /// The clock's time of a run, by who has it.
 #[derive(Clone, Debug, Default)]
 pub struct Wall {
-    /// All of it, ns.
     pub span_ns: u64,
     /// By kind of call (reads, writes, syncs, other) and layer, ns.
     pub ns: [[f64; LAYERS.len()]; KINDS],

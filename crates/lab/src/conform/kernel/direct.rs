@@ -3,8 +3,8 @@
 //! ```text
 //! what        from the call's first byte to its last, or to the end of the file's last block
 //! a bio ends  with the call; where the file goes on elsewhere on the disk; or with 256 pieces of memory
-//! a piece     at least a page, but for the first and the last: user memory need not begin with a page. What is side by
-//!             side in memory is one piece, and which pages are is in no event. So a bio may end from 255 pages on, and
+//! a piece     at least a page, but for the first and the last: user memory need not begin with a page. Pages side
+//!             by side in memory are one piece, which events do not show. So a bio may end from 255 pages on, and
 //!             need not at any size
 //! ```
 //! So the sum of a call's bios is judged exactly, and that none ends without need. Where the file ended comes from the
@@ -28,7 +28,6 @@ use iowhy_trace::recorded::{Recorded, What};
 
 /// Bytes of a block of the file system.
 const BLOCK_BYTES: u64 = 4096;
-/// Bytes of a sector.
 const SECTOR_BYTES: u64 = 512;
 /// Bytes from which a bio may have all 256 pieces.
 const MAY_BE_FULL: u64 = 255 * PAGE_BYTES;

@@ -6,7 +6,6 @@ use iowhy_stack::rng::Rng;
 
 use iowhy_trace::recorded::Hint;
 
-/// A call.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Call {
     /// `pread`.
@@ -15,14 +14,12 @@ pub enum Call {
         fd: usize,
         /// First byte.
         offset: u64,
-        /// Bytes.
         len_bytes: u64,
     },
     /// `read`, from where the descriptor stands.
     Next {
         /// Number of the descriptor.
         fd: usize,
-        /// Bytes.
         len_bytes: u64,
     },
     /// `posix_fadvise`.
@@ -32,7 +29,6 @@ pub enum Call {
         hint: Hint,
         /// First byte.
         offset: u64,
-        /// Bytes.
         len_bytes: u64,
     },
 }
@@ -43,7 +39,6 @@ type Make = fn(u64, &mut Rng) -> Vec<Vec<Call>>;
 /// A job.
 #[derive(Debug)]
 pub struct Builtin {
-    /// Its name.
     pub name: &'static str,
     /// Size of its file.
     pub file_bytes: u64,

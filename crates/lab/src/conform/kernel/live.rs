@@ -68,7 +68,6 @@ pub enum ConformError {
     /// A file could not be worked on.
     #[error("cannot {attempt} {}: {error}", path.display())]
     Io {
-        /// The attempt.
         attempt: &'static str,
         /// On what.
         path: PathBuf,

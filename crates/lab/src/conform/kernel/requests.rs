@@ -25,7 +25,6 @@ use iowhy_stack::units::PAGE_BYTES;
 use super::Count;
 use iowhy_trace::recorded::{Recorded, What};
 
-/// Bytes of a sector.
 const SECTOR_BYTES: u64 = 512;
 
 /// A part of the disk: first sector, bytes.

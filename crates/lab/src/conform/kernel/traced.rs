@@ -24,7 +24,6 @@ use iowhy_trace::recorded::{Hint, Line, Recorded, What};
 
 /// Largest folio order of ext4's and XFS's mappings where nothing shows that there are none.
 const MAX_FOLIO_ORDER: u8 = 9;
-/// Bytes of a sector.
 const SECTOR_BYTES: u64 = 512;
 
 /// The devices below the files.
@@ -32,9 +31,7 @@ const SECTOR_BYTES: u64 = 512;
 pub struct Device {
     /// Type of the file system.
     pub filesystem: String,
-    /// `read_ahead_kb`.
     pub read_ahead_kb: u64,
-    /// `max_sectors_kb`.
     pub max_sectors_kb: u64,
     /// `max_segments`, if requests leave in the order in which they come: no elevator.
     pub max_segments: u64,
@@ -117,7 +114,6 @@ pub struct File {
     pub bytes: u64,
     /// Parts of it are not on the disk.
     pub holes: bool,
-    /// The job that it is of.
     pub job: String,
 }
 

@@ -11,7 +11,6 @@ use crate::units::PageIndex;
 
 /// Log2 of the slots of a node.
 const NODE_SHIFT: u32 = 6;
-/// Slots of a node.
 const NODE_SLOTS: i64 = 1 << NODE_SHIFT;
 /// No tree is higher than this.
 const TOP_SHIFT: u32 = 60;
@@ -32,7 +31,6 @@ struct Cursor<'a> {
     shift: u32,
     /// The node, counted among the nodes of its level.
     node: u64,
-    /// The slot in it.
     slot: i64,
 }
 

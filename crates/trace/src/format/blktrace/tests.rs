@@ -114,8 +114,8 @@ fn written(trace: &Trace) -> Vec<Vec<u8>> {
     write::encode(trace, false).expect("three CPUs").files
 }
 
-/// What is the same for both ends of a trip: times count from the first record, records of equal times are in the
-/// order of their files, a name that is too long is cut, one that is unknown says so.
+/// The common form of both ends of a trip: times count from the first record, records of equal times are in the order
+/// of their files, a name that is too long is cut, an unknown one is marked.
 fn normal(trace: &Trace) -> Trace {
     let mut trace = trace.clone();
     let start = trace.records.first().map_or(Nanos::ZERO, |record| record.at);
