@@ -1,11 +1,11 @@
 //! `cargo xtask plant --live`: real programs on this machine are made slower on purpose, and `iowhy explain` is asked
-//! why; beside them pairs of equal commands, about which it should say nothing.
+//! why; next to them pairs of equal commands, for which it should not find anything.
 //!
 //! A case makes its ground, records both sides in turn, and hands the recordings over under neutral names; which side
 //! is the slow one depends on the seed. All answers are written to a file before the labels are looked at. The wall
-//! clock is taken by the recorded command itself, so that what the tool says about time is held to something else.
+//! clock is taken by the recorded command itself, so that the tool's times are held to another clock.
 //!
-//! `--images` moves the files below loop devices to another place, such as a folder in memory when others use the disk;
+//! `--images` moves the files below loop devices to another place, perhaps a folder in memory if others use the disk;
 //! `--keep` keeps the recordings, and `--table` takes another table than the built-in one.
 //!
 //! Needs root. Whatever is made (loop devices, file systems, modelled disks, control groups, settings) is undone at the

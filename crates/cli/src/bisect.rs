@@ -129,9 +129,7 @@ fn between_kernels(arguments: &Arguments) -> anyhow::Result<Exit> {
         }
     }
     if words.iter().any(|word| word == "--on" || word.starts_with("--on=")) {
-        problems.push(
-            Problem::error("--good and --bad name the places, not the job").near("--on", ["--good"]),
-        );
+        problems.push(Problem::error("--good and --bad name the places, not the job").near("--on", ["--good"]));
     }
     let metric = metric::find(name.as_deref().unwrap_or("elapsed_s")).map_err(|problem| problems.push(problem)).ok();
     let places = [&arguments.good, &arguments.bad].map(|place| place.clone().unwrap_or_default());

@@ -506,7 +506,10 @@ pub(super) fn decide(row: &mut Row, settings: &Settings) {
         } else if low.is_infinite() || high.is_infinite() {
             "too few or too dependent samples to bound anything".to_owned()
         } else if excludes {
-            format!("one among this number of rows looks like this by chance (adjusted p is not below {})", settings.alpha)
+            format!(
+                "among this number of rows one looks like this by chance (adjusted p is not below {})",
+                settings.alpha
+            )
         } else {
             format!("the {level} % interval holds no change, and reaches beyond +-{margin} %")
         };

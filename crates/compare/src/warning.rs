@@ -273,9 +273,9 @@ impl Warning {
                 "neighbouring values resemble each other (correlation {lag1:.2}): they say as much as {effective:.0} \
                  independent ones"
             ),
-            Warning::TooDependent { lag1 } => format!(
-                "neighbouring values depend too strongly on each other (correlation {lag1:.2}) for any test"
-            ),
+            Warning::TooDependent { lag1 } => {
+                format!("neighbouring values depend too strongly on each other (correlation {lag1:.2}) for any test")
+            }
             Warning::Drift { side, change_pct } => {
                 format!("values of {} change by {change_pct:+.1} % from the first to the last", name(side))
             }

@@ -448,14 +448,7 @@ pub const OPTIONS: &[Opt] = &[
     opt(Files, "filename", Text, "", Modelled, "files or devices, colon between"),
     opt(Files, "directory", Text, "", Modelled, "where the files are, colon between several"),
     opt(Files, "filename_format", Text, "$jobname.$jobnum.$filenum", Modelled, "names of files that have none"),
-    opt(
-        Files,
-        "unique_filename",
-        Bool,
-        "1",
-        Harmless("no network clients"),
-        "names differ between network clients",
-    ),
+    opt(Files, "unique_filename", Bool, "1", Harmless("no network clients"), "names differ between network clients"),
     opt(Files, "opendir", Text, "", Missing("the simulator has no folders"), "adds all files of a folder"),
     opt(
         Files,
@@ -516,14 +509,7 @@ pub const OPTIONS: &[Opt] = &[
         Harmless("files are laid out before the run"),
         "make files that do not exist",
     ),
-    opt(
-        Files,
-        "allow_mounted_write",
-        Bool,
-        "0",
-        Harmless("no mounted device to protect"),
-        "write to mounted devices",
-    ),
+    opt(Files, "allow_mounted_write", Bool, "0", Harmless("no mounted device to protect"), "write to mounted devices"),
     opt(Files, "file_append", Bool, "0", Missing("I/O starts at the offset"), "start at the end of the files"),
     opt(
         Files,
@@ -1160,14 +1146,7 @@ pub const OPTIONS: &[Opt] = &[
     opt(Verify, "verify_dump", Bool, "0", Missing("data are not simulated"), "keep blocks that differ"),
     opt(Verify, "verify_async", Int(0, 65_536), "0", Missing("data are not simulated"), "threads that check"),
     opt(Verify, "verify_async_cpus", Text, "", Missing("data are not simulated"), "processors of these threads"),
-    opt(
-        Verify,
-        "verify_backlog",
-        Int(0, i64::MAX),
-        "0",
-        Missing("data are not simulated"),
-        "writes before a check",
-    ),
+    opt(Verify, "verify_backlog", Int(0, i64::MAX), "0", Missing("data are not simulated"), "writes before a check"),
     opt(
         Verify,
         "verify_backlog_batch",
@@ -1223,7 +1202,14 @@ pub const OPTIONS: &[Opt] = &[
         "zones open at once in a job",
     ),
     opt(Zones, "ignore_zone_limits", Bool, "0", Missing("devices have no zones"), "pass over the device's limits"),
-    opt(Zones, "zone_reset_threshold", Decimal(0, 1), "0", Missing("devices have no zones"), "threshold of zone resets"),
+    opt(
+        Zones,
+        "zone_reset_threshold",
+        Decimal(0, 1),
+        "0",
+        Missing("devices have no zones"),
+        "threshold of zone resets",
+    ),
     opt(
         Zones,
         "zone_reset_frequency",

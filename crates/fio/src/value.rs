@@ -345,16 +345,15 @@ fn split_one(text: &str, kb_base: u64) -> Parsed<Vec<Share>> {
             None => (piece, None),
         };
         let bytes = integer(size.trim(), kb_base, (1, i64::MAX)).map_err(|fault| fault.inside(start, size.len()))?;
-        let percent =
-            match percent {
-                None | Some("") => None,
-                Some(percent) => {
-                    let from = start + piece.len() - percent.len();
-                    Some(percent.trim_end_matches('%').parse::<u32>().ok().filter(|value| *value <= 100).ok_or_else(
-                        || Fault::new(format!("`{percent}` is not a percentage")).at(from, start + piece.len()),
-                    )?)
-                }
-            };
+        let percent = match percent {
+            None | Some("") => None,
+            Some(percent) => {
+                let from = start + piece.len() - percent.len();
+                Some(percent.trim_end_matches('%').parse::<u32>().ok().filter(|value| *value <= 100).ok_or_else(
+                    || Fault::new(format!("`{percent}` is not a percentage")).at(from, start + piece.len()),
+                )?)
+            }
+        };
         given.push((bytes.unsigned_abs(), percent));
         if given.len() > MAX_PARTS {
             return Err(Fault::new(format!("more than {MAX_PARTS} block sizes")).at(start, text.len()));

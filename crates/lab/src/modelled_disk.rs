@@ -23,8 +23,11 @@ use iowhy_text::diagnose::{Problem, Problems, Span};
 pub const KEYS: &[(&str, &str)] = &[
     ("size", "size, for example 4G, or `whole` for that of the model [the model's, at most 4G]"),
     ("front", "how the kernel gets it: ublk, loop [ublk if the kernel has it]"),
-    ("depth", "most requests that the kernel has in flight, 4 to 128, from 1 with front=ublk [the model's, within \
-        that]"),
+    (
+        "depth",
+        "most requests that the kernel has in flight, 4 to 128, from 1 with front=ublk [the model's, within \
+        that]",
+    ),
     ("scheduler", "none, mq-deadline, bfq, kyber [mq-deadline; none for a model with several queues]"),
     ("read_ahead_kb", "window of read-ahead [128]"),
     ("max_sectors_kb", "largest request [1024]"),
@@ -81,8 +84,9 @@ pub fn parse(name: &str, model: &str, settings: &[&str], problems: &mut Problems
     for setting in settings {
         let Some((key, value)) = setting.split_once('=').filter(|(key, value)| !key.is_empty() && !value.is_empty())
         else {
-            problems
-                .push(Problem::error(format!("`{setting}` is not a setting")).at(Span::whole(setting)).help("key=value"));
+            problems.push(
+                Problem::error(format!("`{setting}` is not a setting")).at(Span::whole(setting)).help("key=value"),
+            );
             continue;
         };
         if is_own(key) {

@@ -104,9 +104,8 @@ pub fn resolve(arguments: &[String], problems: &mut Problems) -> Option<Request>
         return None;
     }
     if !line.fileio && !line.old_test {
-        problems.push(
-            Problem::error("the test is missing").help("iowhy sysbench fileio OPTIONS run (or --test=fileio, as in 0.4)"),
-        );
+        problems
+            .push(Problem::error("no test").help("iowhy sysbench fileio OPTIONS run (or --test=fileio, as in 0.4)"));
     }
     if line.command.is_none() {
         problems.push(Problem::error("no command: prepare, run or cleanup is missing").help("add the word `run`"));
@@ -696,7 +695,7 @@ mod tests {
                 "fileio --file-test-mode=rndrd --disk nvme run",
                 vec!["`--disk` is for simulated runs: real files are where they are"],
             ),
-            ("--file-num=4", vec!["the test is missing", "no command: prepare, run or cleanup is missing"]),
+            ("--file-num=4", vec!["no test", "no command: prepare, run or cleanup is missing"]),
             ("", vec!["nothing to do"]),
         ] {
             let problems = check(arguments).expect_err("a bad command line");

@@ -504,9 +504,7 @@ fn start(spec: Spec) -> Result<Held, DiskError> {
         }
         Some(Answer::Removed) | None => {
             let _ = keeper.wait();
-            Err(DiskError::Refused(
-                "the keeper of the disk died; `iowhy doctor --fix` removes its remains".to_owned(),
-            ))
+            Err(DiskError::Refused("the keeper of the disk died; `iowhy doctor --fix` removes its remains".to_owned()))
         }
     }
 }

@@ -179,7 +179,7 @@ pub(crate) mod testing {
 
     /// The same where there must be one.
     pub(crate) fn done(device: &mut dyn Device) -> (Nanos, Completion) {
-        let Some(done) = wait(device) else { panic!("no command is under way") };
+        let Some(done) = wait(device) else { panic!("no command is in flight") };
         done
     }
 

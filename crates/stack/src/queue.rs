@@ -271,7 +271,7 @@ impl<T: Copy> EventQueue<T> {
         self.rebuild(self.nr_leaf_groups, &entries);
     }
 
-    /// Every pending event, in the order of the leaves. There must be no hole.
+    /// Every pending event, in the order of the leaves. It must not have holes.
     fn entries(&self) -> impl Iterator<Item = Key> + '_ {
         debug_assert!(!self.hole, "the vacated leaf still holds the last event");
         self.groups[..self.nr_leaf_groups].iter().flat_map(|group| group.0).filter(|entry| *entry != EMPTY)

@@ -153,7 +153,7 @@ pub fn replay_ids<R: Reclaim>(policy: R, capacity: u32, trace: &[u64]) -> u64 {
 /// Frames by the name of the page they hold: open addressing with linear probing, at most half full.
 ///
 /// An entry holds the leading half of the hash above the frame. A probe therefore seldom looks at a name other than the
-/// wanted one, and an entry shows its home by itself, as deletion needs: it moves later entries back, so there are no
+/// wanted one, and an entry shows its home by itself, as deletion needs: it moves later entries back, without
 /// tombstones. The hash is fixed: results are the same on every machine, and a hostile trace could make it slow, never
 /// wrong.
 struct Table {

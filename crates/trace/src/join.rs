@@ -372,7 +372,7 @@ fn nr_sectors(extent: &Extent) -> u32 {
     extent.bytes / SECTOR_BYTES as u32
 }
 
-/// All but reads change something: they write, discard, flush, or zero, for which there is no letter.
+/// All but reads change something: they write, discard, flush, or zero, which has no letter.
 fn dir_of(extent: &Extent) -> Dir {
     if extent.rwbs.has(Rwbs::READ) { Dir::Read } else { Dir::Write }
 }

@@ -106,9 +106,7 @@ pub enum What {
         hint: Hint,
     },
     /// The call ended.
-    End {
-        result: i64,
-    },
+    End { result: i64 },
     /// A miss, with the state before.
     Sync(RaInput),
     /// A marker, with the state before.

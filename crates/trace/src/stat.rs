@@ -109,9 +109,7 @@ impl Warning {
             Warning::Unfinished(n) => {
                 format!("{} not completed in the trace", count(n, "request was", "requests were"))
             }
-            Warning::GuessedWorkload => {
-                "no process was named as the workload: the busiest name was taken".to_owned()
-            }
+            Warning::GuessedWorkload => "no process was named as the workload: the busiest name was taken".to_owned(),
             Warning::NoLookups => {
                 "lookups are not traced: hits are the pages that calls read less those they added".to_owned()
             }

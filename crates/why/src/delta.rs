@@ -450,10 +450,7 @@ impl<'a> Delta<'a> {
         let mut warnings = Vec::new();
         for side in [self.fast, self.slow] {
             if side.lost > 0 {
-                warnings.push(format!(
-                    "{}: the kernel lost {} events, which are missing here",
-                    side.label, side.lost
-                ));
+                warnings.push(format!("{}: the kernel lost {} events, which are missing here", side.label, side.lost));
             }
             if side.runs.iter().any(|run| run.operations() == 0) {
                 warnings.push(format!("{}: a run has no calls, and its requests are all that is compared", side.label));

@@ -1,7 +1,7 @@
 //! fio's JSON and json+: one document or many, one after the other, with or without text around them. Each is a run.
 //!
 //! For each job and direction that did I/O: IOPS, bandwidth, and the completion latencies. Clones of a job that were
-//! not reported as a group give several values of one run, which a comparison knows to be no independent ones. The
+//! not reported as a group give several values of one run, which a comparison does not take for independent ones. The
 //! totals of all jobs have the names that every run of ours has (`iops`, `read_mib_s` ..).
 
 use serde_json::Value;

@@ -49,8 +49,12 @@ impl References {
         let side = |name: &str| -> Result<Vec<f64>, String> {
             let values = value[name].as_array().ok_or_else(|| format!("no values for `{name}`"))?;
             let number = |value: &Value| value.as_f64().filter(|value| value.is_finite());
-            values.iter().map(number).collect::<Option<_>>().ok_or_else(|| format!("`{name}` has a value that is not a \
-                number"))
+            values.iter().map(number).collect::<Option<_>>().ok_or_else(|| {
+                format!(
+                    "`{name}` has a value that is not a \
+                number"
+                )
+            })
         };
         Ok(References { good: side("good")?, bad: side("bad")? })
     }
@@ -191,7 +195,8 @@ pub fn number(output: &str, metric: Option<&str>) -> Result<f64, String> {
     let found = match metric {
         None => {
             let line = output.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or("");
-            line.parse::<f64>().map_err(|_| format!("the last line of the command's output is not a number: `{line}`"))?
+            line.parse::<f64>()
+                .map_err(|_| format!("the last line of the command's output is not a number: `{line}`"))?
         }
         Some(name) => {
             let value: Value = serde_json::from_str(output).map_err(|error| format!("no JSON: {error}"))?;

@@ -73,9 +73,16 @@ impl Recipe {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     /// A setting of the disk's queue.
-    Queue { path: PathBuf, file: &'static str, value: String },
+    Queue {
+        path: PathBuf,
+        file: &'static str,
+        value: String,
+    },
     /// Words for another modelled disk, and in what it is another.
-    Disk { words: String, what: String },
+    Disk {
+        words: String,
+        what: String,
+    },
     /// Pages of the files are dropped before each run.
     DropPages,
     /// Each thread has descriptors of its own.

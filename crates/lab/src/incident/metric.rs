@@ -70,13 +70,19 @@ pub const METRICS: &[Metric] = &[
             if seconds > 0.0 { o.counts.written_bytes as f64 / 1e6 / seconds } else { 0.0 }
         },
     ),
-    metric("sum_of_write_mb_s", "MB/s", Higher, "sum over the threads of each one's written bytes, over its own time", |o| {
-        let rate = |thread: &ThreadTotals| {
-            let seconds = thread.end.saturating_sub(thread.start.max(o.counted_from)).as_secs_f64();
-            if seconds > 0.0 { thread.counts.written_bytes as f64 / 1e6 / seconds } else { 0.0 }
-        };
-        o.threads.iter().map(rate).sum()
-    }),
+    metric(
+        "sum_of_write_mb_s",
+        "MB/s",
+        Higher,
+        "sum over the threads of each one's written bytes, over its own time",
+        |o| {
+            let rate = |thread: &ThreadTotals| {
+                let seconds = thread.end.saturating_sub(thread.start.max(o.counted_from)).as_secs_f64();
+                if seconds > 0.0 { thread.counts.written_bytes as f64 / 1e6 / seconds } else { 0.0 }
+            };
+            o.threads.iter().map(rate).sum()
+        },
+    ),
     metric("calls_per_s", "1/s", Higher, "calls", |o| per_s(o, o.counts.total() as f64)),
     metric("cpu_s", "s", Lower, "time the CPUs worked", |o| o.cpu_busy.as_secs_f64()),
     metric("read_request_sectors", "sectors", Higher, "mean size of a read command", |o| {

@@ -332,7 +332,7 @@ impl EventSink for Builder<'_> {
                 let place = self.begun;
                 self.begun += 1;
                 let of = self.survey.calls[place];
-                debug_assert_eq!(of.id, event.call.0, "the same run is heard twice");
+                debug_assert_eq!(of.id, event.call.0, "both passes see the same run");
                 if op == Op::Read {
                     let (first, end) = Builder::asked(&of);
                     self.use_pages((of.file, first, end - first));

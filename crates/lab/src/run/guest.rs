@@ -667,9 +667,13 @@ mod tests {
     #[test]
     fn mistakes_in_a_place_are_told_at_once() {
         let text = wanted("kernel:nowhere,cpus=0,filesystem=ext5,acel=tcg,x,elevator.a/b=1").expect_err("six mistakes");
-        for told in
-            ["no kernel `nowhere`", "whole number from 1", "`filesystem` cannot be `ext5`", "accel", "`x` is not a setting"]
-        {
+        for told in [
+            "no kernel `nowhere`",
+            "whole number from 1",
+            "`filesystem` cannot be `ext5`",
+            "accel",
+            "`x` is not a setting",
+        ] {
             assert!(text.contains(told), "{told}: {text}");
         }
         assert_eq!(text.matches("error").count(), 6, "{text}");

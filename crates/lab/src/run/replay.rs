@@ -245,14 +245,8 @@ fn of_calls(trace: &Trace, mode: Mode) -> Found {
             .collect(),
         left_out: [
             (no_data, "calls on pipes, terminals and devices without data"),
-            (
-                untold,
-                "calls without a file in the trace (their descriptors were opened in it, but not on which file)",
-            ),
-            (
-                unseen,
-                "calls without a file in the trace (the open of their descriptors is not in it; maybe pipes)",
-            ),
+            (untold, "calls without a file in the trace (their descriptors were opened in it, but not on which file)"),
+            (unseen, "calls without a file in the trace (the open of their descriptors is not in it; maybe pipes)"),
             (no_offset, "calls of which the trace tells no offset"),
             (failed, "calls that failed"),
             (empty, "calls that moved no bytes"),

@@ -91,9 +91,7 @@ fn request(line: &Line, world: &World<'_>, problems: &mut Problems) -> RunReques
     };
     if line.job.is_empty() {
         let names: Vec<&str> = BUILTINS.iter().map(|builtin| builtin.name).collect();
-        problems.push(
-            Problem::error("no job to run").help(format!("a fio job file, or one of {}", names.join(", "))),
-        );
+        problems.push(Problem::error("no job to run").help(format!("a fio job file, or one of {}", names.join(", "))));
     }
     request
 }

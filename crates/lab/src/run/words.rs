@@ -17,8 +17,8 @@ use super::{BUILTINS, Builtin, FIO, KINDS, Keep, LIVE, Until, guest, options, re
 use crate::on_kernel;
 use crate::store::{self, StoreError};
 
-/// The command line as typed: every option once, for the parser, the help and the completion. [`resolve`] makes a request of
-/// it.
+/// The command line as typed: every option once, for the parser, the help and the completion. [`resolve`] makes a
+/// request of it.
 ///
 /// [`resolve`]: super::resolve::resolve
 #[derive(Default, clap::Parser)]
@@ -31,8 +31,8 @@ pub(super) struct Line {
     /// live, sim:KERNEL[+PATCH..][,key=value..] or kernel:KERNEL[,key=value..]; several times to compare
     #[arg(long)]
     pub(super) on: Vec<String>,
-    /// NAME[,key=value..]: the modelled device; live and kernel, as root: one made for each run, with file system (fs=ext4)
-    /// and queue (`iowhy disk create --help`); `here` for none; once, or once for each --on
+    /// NAME[,key=value..]: the modelled device; live and kernel, as root: one made for each run, with file system
+    /// (fs=ext4) and queue (`iowhy disk create --help`); `here` for none; once, or once for each --on
     #[arg(long)]
     pub(super) disk: Vec<String>,
     /// runs at each place, with seeds S, S+1, .. [1]
@@ -44,7 +44,8 @@ pub(super) struct Line {
     /// blocks of runs that only warm up, outside of comparisons [0]
     #[arg(long)]
     warm_up: Vec<String>,
-    /// half-width, percent, of the interval of the median, or of the shift between places, at which to stop (level 99 %)
+    /// half-width, percent, of the interval of the median, or of the shift between places, at which to stop (level
+    /// 99 %)
     #[arg(long)]
     until: Vec<String>,
     /// with --until: most runs at each place

@@ -133,8 +133,15 @@ pub const OPTIONS: &[Opt] = &[
     ),
     opt(General, "warmup-time", Number(0, MAX_SECONDS), "SECONDS", "0", "seconds before the report begins"),
     opt(General, "rate", Number(0, 1_000_000_000), "N", "0", "events a second to aim at, 0 for as fast as possible"),
-    opt(General, "report-interval", Number(0, MAX_SECONDS), "SECONDS", "0", "seconds between progress lines, 0 for \
-        none"),
+    opt(
+        General,
+        "report-interval",
+        Number(0, MAX_SECONDS),
+        "SECONDS",
+        "0",
+        "seconds between progress lines, 0 for \
+        none",
+    ),
     opt(General, "percentile", Number(0, 100), "N", "95", "percentile of the latency to report, 0 for none"),
     opt(General, "histogram", Switch, "", "off", "print the histogram of latencies"),
     opt(
@@ -391,7 +398,7 @@ fn word(argument: &str, line: &mut CommandLine, problems: &mut Problems) {
 /// The help, from the table.
 pub fn help() -> String {
     let mut text = String::from(
-        "Run the file test of sysbench, on the files in the current directory or, with\n--on sim:.., in the simulator.\n\n\
+        "Run sysbench's file test, on the files in the current directory or, with\n--on sim:.., in the simulator.\n\n\
          Usage: iowhy sysbench fileio OPTIONS prepare|run|cleanup\n       \
          iowhy sysbench --test=fileio OPTIONS prepare|run|cleanup   (as in 2004)\n\n\
          Options and commands may come in any order. Sizes take K, M, G or T.\n\

@@ -291,7 +291,7 @@ impl Keeper {
         mounts.map(|mount| mount.point).filter(|point| !is_ours(point, &self.spec.name)).collect()
     }
 
-    /// Serves commands until there is to be no disk any more.
+    /// Serves commands until the disk is to be removed.
     fn run(mut self) {
         loop {
             let Some(listener) = &self.listener else { return };

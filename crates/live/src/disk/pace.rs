@@ -215,7 +215,7 @@ impl Pace {
 
     fn complete(&mut self, at: Nanos, completion: Completion) {
         let slot = self.slots[completion.tag as usize].take();
-        let Some(Slot { request, given }) = slot else { panic!("the device has completed a command that it did not get") };
+        let Some(Slot { request, given }) = slot else { panic!("the device has completed an unknown command") };
         let dir = if request.kind == Kind::Read { Dir::Read } else { Dir::Write };
         let failed = request.kind != Kind::Flush && self.faults.fails(dir, request.offset, u64::from(request.bytes));
         let delay = self.faults.delay(at, at.saturating_sub(given));

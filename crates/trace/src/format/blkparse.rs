@@ -120,7 +120,10 @@ enum Rest {
     /// Where the rest begins, and the process.
     Split,
     /// Of another command: bytes or error, with the command's bytes if they are shown.
-    Command { done: bool, shown: bool },
+    Command {
+        done: bool,
+        shown: bool,
+    },
 }
 
 /// The letters of an action, and the form of the rest; nothing for actions without a line.

@@ -260,8 +260,9 @@ impl<'a> Words<'a> {
         }
         let (at, _) = self.words.get(self.next).copied().unwrap_or((0, ""));
         let sectors: u32 = self.number("the number of sectors")?;
-        let sized =
-            sectors.checked_mul(SECTOR_BYTES as u32).ok_or((at, "this number of sectors exceeds a request".to_owned()))?;
+        let sized = sectors
+            .checked_mul(SECTOR_BYTES as u32)
+            .ok_or((at, "a request does not have that many sectors".to_owned()))?;
         Ok(Extent { dev, sector, bytes: if sectors == 0 { bytes } else { sized }, rwbs })
     }
 
