@@ -128,7 +128,7 @@ pub enum Owns {
     Reads,
     /// Writes and syncs with all that they wait for.
     Writes,
-    /// Waiting for I/O, whoever does.
+    /// Waiting for I/O in any task.
     Io,
 }
 
@@ -155,7 +155,7 @@ impl Owns {
     }
 }
 
-/// What the evidence of a rule is worth where each side is one recording of a running kernel.
+/// The worth of a rule's evidence if each side is one recording of a running kernel.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Single {
     /// It counts: sizes, windows, requests, settings are what they are, whatever else the machine did.
@@ -179,9 +179,9 @@ pub struct Rule {
     pub needs: &'static [Need],
     /// The time that it may claim.
     pub owns: Owns,
-    /// What its evidence is worth on one recording a side.
+    /// The worth of its evidence on one recording a side.
     pub single: Single,
-    /// What it is: one sentence.
+    /// The mechanism: one sentence.
     pub what: &'static str,
     /// Why it is slow.
     pub why: &'static str,
@@ -189,15 +189,15 @@ pub struct Rule {
     pub events: &'static str,
     /// An example that happened, or a command that shows it.
     pub example: &'static str,
-    /// What to change.
+    /// The change to make.
     pub change: &'static str,
     /// The experiment that would refute it.
     pub refute: &'static str,
     /// Which kernels have it, and since when.
     pub since: &'static str,
-    /// Rules whose findings follow from this one, and are not told beside it.
+    /// Rules whose findings follow from this one, and are left out next to it.
     pub consequences: &'static [&'static str],
-    /// What to switch to see it go.
+    /// The settings that remove it.
     pub switches: &'static [Switch],
     /// Looks for it.
     pub find: fn(&Delta<'_>) -> Option<Match>,
@@ -233,7 +233,7 @@ pub enum Switch {
     NoAdvice,
 }
 
-/// What a rule found.
+/// A rule's finding.
 #[derive(Clone, Debug)]
 pub struct Match {
     /// How sure, 0 to 1.
