@@ -14,9 +14,9 @@
 //! one left. The global buffer is never touched, nor are instances of others. If no tracefs is mounted where it usually
 //! is, one is mounted in a folder of its own.
 //!
-//! Limits: what a file system calls its device (btrfs: one for each subvolume) is not always what `stat` says, so files
+//! Limits: a file system's own device number (btrfs: one for each subvolume) is not always that of `stat`, so files
 //! there may not be found by their inodes. How much `readv` and its like ask for is in memory that a trace does not
-//! show. Memory is bounded by [`Ask::memory_mib`]; what comes after it is counted as lost.
+//! show. Memory is bounded by [`Ask::memory_mib`]; later events are counted as lost.
 
 mod decode;
 mod events;
@@ -143,7 +143,7 @@ pub enum CaptureError {
         /// The system's error.
         error: io::Error,
     },
-    /// A file of tracefs says something that we do not understand.
+    /// A file of tracefs has a form that we do not understand.
     #[error("cannot understand {}: {what}", path.display())]
     Strange {
         /// Which file.
@@ -198,14 +198,14 @@ pub struct Captured {
 #[derive(Debug)]
 pub struct Capture {
     level: Level,
-    /// Taken when it is stopped. Declared before the guard: whatever is open is closed before it is removed.
+    /// Taken when it is stopped. Declared before the guard: all open files are closed before it is removed.
     running: Option<Running>,
     guard: Option<Guard>,
     missing: Vec<String>,
     monotonic_ns: u64,
     started_ns: u64,
     event_ps: u64,
-    /// The thread that asked: what it does itself is not of interest.
+    /// The thread that asked: its own activity is not of interest.
     own: Vec<u32>,
     /// Its children are of interest, too.
     children: bool,

@@ -50,7 +50,7 @@ pub use keeper::keep;
 pub use queue::{ELEVATOR, TUNABLES, Tunable, find_tunable};
 pub use store::Losses;
 
-/// Depths that the kernel can be given, whatever the front.
+/// Depths that the kernel can be given, with any front.
 pub const DEPTHS: RangeInclusive<u32> = 4..=128;
 
 /// Sizes of disks.
@@ -110,7 +110,7 @@ pub struct State {
     pub depth_found: u32,
     /// Time in the layers above, ns.
     pub lead_ns: u64,
-    /// Settings of the queue, as the kernel says them.
+    /// Settings of the queue in the kernel.
     pub queue: Vec<(String, String)>,
     /// The process that serves it.
     pub server: u32,
@@ -412,7 +412,7 @@ impl Held {
         ask(&self.state.spec.name, &Ask::Hurry(on)).and_then(|answer| expect_state(&self.state.spec.name, answer))
     }
 
-    /// Removes it, and says if that fails.
+    /// Removes it, and reports a failure.
     ///
     /// # Errors
     /// If something could not be undone.
@@ -527,7 +527,7 @@ fn keeper(name: &str) -> Option<(u32, u64)> {
     ledger::owner_of(&ledger::state_directory(), &folder(name))
 }
 
-/// Ends keepers that do not answer although their disk was made; what they have made can be undone then.
+/// Ends keepers that do not answer although their disk was made; their changes can be undone then.
 pub(crate) fn end_silent() {
     for (name, state) in list().unwrap_or_default() {
         if state.is_err()

@@ -116,7 +116,7 @@ pub struct Signs {
 /// For how long signs are taken.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Looks at everything. With `fix`, what dead processes left behind is undone.
+/// Looks at everything. With `fix`, leftovers of dead processes are undone.
 ///
 /// # Errors
 /// If the folder of the ledgers cannot be read, or is not ours.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! lay out   a file that is too short is made longer if the plan allows it: filled with data if a thread reads it or
-//!           asks for checked data, else only allocated, as fio does; what a file has already is never touched
+//!           asks for checked data, else only allocated, as fio does; existing contents are never touched
 //! open      once for each set of descriptors that uses it, with the flags of the threads of that set
 //! ```
 
@@ -110,7 +110,7 @@ fn allocate(file: &File, bytes: u64) -> io::Result<()> {
     if reserve(file, bytes, 0)? { Ok(()) } else { file.set_len(bytes) }
 }
 
-/// Gives a file blocks, and its size unless the mode says otherwise; whether the file system can.
+/// Gives a file blocks, and its size unless the mode forbids it; returns whether the file system can.
 fn reserve(file: &File, bytes: u64, mode: libc::c_int) -> io::Result<bool> {
     // SAFETY: the call takes numbers only.
     if unsafe { libc::fallocate64(file.as_raw_fd(), mode, 0, bytes as libc::off64_t) } == 0 {

@@ -337,7 +337,7 @@ fn hold(path: &Path, flags: i32) -> io::Result<Option<File>> {
     }
 }
 
-/// Looks at one file and decides; `grows` says of an existing one whether it would have to be made longer.
+/// Looks at one file and decides; `grows` tells whether an existing one would have to be made longer.
 fn look(
     wanted: Wanted<'_>,
     grows: &dyn Fn(&fs::Metadata) -> bool,
@@ -386,8 +386,8 @@ pub fn check_file(wanted: Wanted<'_>, allow: &Allow) -> Result<Seen, Refused> {
     look(wanted, &|_| false, allow, &Surroundings::read()).map_err(|refusal| Refused(vec![refusal]))
 }
 
-/// Opens a file, not a device, that is written where the user says (the data of a modelled disk), and marks it. One
-/// that is not there is made, for this user alone.
+/// Opens a file, not a device, that the user names (the data of a modelled disk), and marks it. One that is not there
+/// is made, for this user alone.
 ///
 /// # Errors
 /// If it may not be written, or cannot be.
@@ -511,7 +511,7 @@ fn is_pseudo(file: &File) -> bool {
     PSEUDO.contains(&kind)
 }
 
-/// Whether a file is nothing but a hole: its readers find zeroes that nobody wrote.
+/// Whether a file is nothing but a hole: its zeroes were never written.
 fn is_hole(file: &File) -> bool {
     use std::os::fd::AsRawFd;
     let Ok(open) = File::open(mark::through(file)) else { return false };

@@ -160,7 +160,7 @@ pub struct Brought {
     pub boot: Duration,
     /// From QEMU's start to its end.
     pub took: Duration,
-    /// How much faster than the host's the guest's clock went during the command; none if it was too short to tell.
+    /// Speed of the guest's clock relative to the host's during the command; none if it was too short.
     pub clock_ratio: Option<f64>,
 }
 
@@ -279,7 +279,7 @@ pub fn make_filesystem(path: &Path, filesystem: &str) -> Result<(), GuestError> 
     if made.status.success() { Ok(()) } else { Err(failed(String::from_utf8_lossy(&made.stderr).trim().to_owned())) }
 }
 
-/// The variable that tells a process that it is the job of a guest.
+/// The variable that marks a process as the job of a guest.
 const IN_GUEST: &str = "IOWHY_IN_GUEST";
 
 /// How long the host may take to hear that files are laid out.
@@ -290,8 +290,8 @@ pub fn is_inside() -> bool {
     std::env::var_os(IN_GUEST).is_some()
 }
 
-/// In the job of a guest: tells the host that files are being laid out from now on, or that they are. Elsewhere it does
-/// nothing.
+/// In the job of a guest: notifies the host that files are being laid out from now on, or that they are. Elsewhere it
+/// does nothing.
 pub fn tell_laying_out(begins: bool) {
     static TOLD: AtomicBool = AtomicBool::new(false);
     if !is_inside() || TOLD.swap(begins, Ordering::Relaxed) == begins {
@@ -470,7 +470,7 @@ fn plan<'a>(spec: &Spec, modules: impl Iterator<Item = &'a str>) -> Vec<u8> {
     out
 }
 
-/// The file that says that guests do not boot under KVM, since this start of the machine.
+/// The file that notes that guests do not boot under KVM, since this start of the machine.
 fn note() -> PathBuf {
     ledger::state_directory().join("kvm-does-not-boot")
 }

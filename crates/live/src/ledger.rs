@@ -1,15 +1,15 @@
 //! Changes of a run to the machine, so that they are undone whatever happens to the run.
 //!
 //! Before anything is made, a line about it is written and synced to a ledger: one file for each process in
-//! [`state_directory`]. After it has been undone another line says so; a ledger without open entries is removed.
+//! [`state_directory`]. After it has been undone another line records that; a ledger without open entries is removed.
 //! [`Guard`]s undo when they are dropped: at the end, after an error, and after a signal that ended the run. Opening a
 //! ledger first undoes the entries that dead processes (their number is free, or belongs to a process that started
 //! later) left open in theirs.
 //!
 //! Only provably own changes are undone. A file is made under a name with a random part, its device, inode and time of
 //! birth are written down, and only then it gets its own name: at every moment either the random name or the inode
-//! tells that it is ours. A setting is restored if it still has the value that was set, a mount is taken away if the
-//! same thing is mounted there, a loop device if it is on the same file.
+//! marks it as ours. A setting is restored if it still has the value that was set, a mount is taken away if the same
+//! thing is mounted there, a loop device if it is on the same file.
 
 mod item;
 mod text;
@@ -49,7 +49,7 @@ impl Owner {
         Owner { boot: boot(), pid, start: started(pid).unwrap_or(0) }
     }
 
-    /// A name for a ledger; the random part tells those of one process apart.
+    /// A name for a ledger; the random part separates those of one process.
     fn name(&self) -> String {
         format!("{}-{}-{:016x}.ledger", self.pid, self.start, random())
     }
@@ -147,8 +147,8 @@ pub fn running(directory: &Path) -> Vec<u32> {
     pids
 }
 
-/// The ledgers in a folder, the one last written to first: what it speaks of may be in what another speaks of. A folder
-/// that is not there has none.
+/// The ledgers in a folder, the one last written to first: its files may be in those of another. A folder that is not
+/// there has none.
 fn ledgers(directory: &Path) -> Result<Vec<PathBuf>, LedgerError> {
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -204,7 +204,7 @@ fn survey(directory: &Path, undo: bool) -> Result<Vec<Left>, LedgerError> {
 }
 
 /// Looks at the open entries of a dead ledger, the latest first, and undoes them if asked to. Processes come before all
-/// else: what one of them holds up could not be undone. Whether none is open any more.
+/// else: things that one of them holds could not be undone. Whether none is open any more.
 fn settle(file: &mut File, pid: u32, open: text::Open, same_boot: bool, undo: bool, left: &mut Vec<Left>) -> bool {
     let mut all = true;
     let (processes, rest): (Vec<_>, Vec<_>) =
@@ -358,7 +358,7 @@ impl Guard {
         self
     }
 
-    /// Undoes now, and says if that fails.
+    /// Undoes now, and reports a failure.
     ///
     /// # Errors
     /// If something could not be undone; its entry stays, and the next start tries again.
@@ -603,8 +603,8 @@ impl Ledger {
         Ok(Some(guard))
     }
 
-    /// Creates a disk in memory (zram) of `bytes` bytes, and yields its node. Known limit: who is killed after the
-    /// kernel has made it and before that is written down, some microseconds later, leaves it.
+    /// Creates a disk in memory (zram) of `bytes` bytes, and yields its node. Known limit: a process that is killed
+    /// after the kernel has made it and before that is written down, some microseconds later, leaves it.
     ///
     /// # Errors
     /// If this kernel has none, or refuses.

@@ -1,7 +1,7 @@
 //! The machine of a run, and the disk below a path: the facts needed to compare two runs.
 //!
-//! Everything is read from `/proc` and `/sys`. The parsers are functions over text; a file that is missing or says
-//! something unknown yields `None` and never an error, because a run is worth more than its fingerprint.
+//! Everything is read from `/proc` and `/sys`. The parsers are functions over text; a file that is missing or unknown
+//! yields `None` and never an error, because a run is worth more than its fingerprint.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! file     the attribute `user.iowhy`: "INODE BORN BYTES". A copy has another inode or time of birth. A user who
-//!          wrote a shorter text over the file left it shorter than the mark says.
+//!          wrote a shorter text over the file left it shorter than its mark.
 //! no such  (a file system without attributes) the same words, with the device's number before them, in the file
 //!          `marks` next to the ledgers
 //! device   its number, its size and the sum of its samples (first and last MiB, and pieces between) as the last run of

@@ -7,7 +7,7 @@
 //! clock     starts with the first group; cached pages are counted just before, and after the last call
 //! end       by the streams themselves, by an error (of that thread alone), or by SIGINT or SIGTERM: then what has been
 //!           measured so far is the result, marked as interrupted
-//! after     files that the run has made are removed if the plan says so; a short run of the null engine with the
+//! after     the run's own files are removed if the plan asks for it; a short run of the null engine with the
 //!           first thread's calls shows what the harness costs
 //! ```
 

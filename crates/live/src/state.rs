@@ -1,4 +1,4 @@
-//! The folder of what has to outlive a process, this user's alone, and names in any folder that nobody else has.
+//! The folder of files that have to outlive a process, this user's alone, and unique names in any folder.
 
 use std::ffi::CString;
 use std::fs::{self, DirBuilder};
@@ -96,7 +96,7 @@ pub(crate) fn c_path(path: &Path) -> io::Result<CString> {
     Ok(CString::new(path.as_os_str().as_bytes())?)
 }
 
-/// A name in a folder that nobody else can have. Nothing is made.
+/// A unique name in a folder. Nothing is made.
 pub(crate) fn scratch_name(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}-{:016x}", random()))
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! /dev/ublk-control   ADD_DEV, SET_PARAMS, START_DEV, STOP_DEV, DEL_DEV, GET_DEV_INFO, GET_FEATURES: here
-//! /dev/ublkcN         FETCH_REQ, COMMIT_AND_FETCH_REQ, descriptors, data: who serves (`disk/front_ublk`)
+//! /dev/ublkcN         FETCH_REQ, COMMIT_AND_FETCH_REQ, descriptors, data: the server (`disk/front_ublk`)
 //! /dev/ublkbN         the block device
 //! ```
 //! A command is a passthrough command of io_uring: its number is encoded as that of an ioctl, and its 32 bytes lie in
@@ -273,7 +273,7 @@ impl Control {
         self.send(STOP_DEV, index, 0, &[]).map(drop)
     }
 
-    /// Removes the device, and waits a while until nobody has it open; then it goes with who has.
+    /// Removes the device, and waits a while until it is closed everywhere; otherwise it goes with the last close.
     pub(crate) fn delete(&mut self, index: u32) -> io::Result<()> {
         match self.send(DEL_DEV, index, 0, &[]) {
             Ok(_) => Ok(()),

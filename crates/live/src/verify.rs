@@ -45,7 +45,7 @@ impl fmt::Display for Mismatch {
 impl std::error::Error for Mismatch {}
 
 /// Fills the buffer of a write: blocks of `verify.interval_bytes`, each with its header. `offset` is the file's byte
-/// that the buffer's first belongs to; `generation` tells this write from earlier ones of the same place.
+/// that the buffer's first belongs to; `generation` separates this write from earlier ones of the same place.
 pub fn fill(buffer: &mut [u8], verify: &Verify, file: u32, offset: u64, generation: u64) {
     for (place, block) in blocks_mut(buffer, verify, file, offset) {
         let Some((header, data)) = block.split_first_chunk_mut::<HEADER_BYTES>() else {

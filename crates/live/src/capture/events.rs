@@ -66,7 +66,7 @@ const fn other(names: &'static [&'static str]) -> Event {
     Event { names, level: Level::Full, place: Place::Task, gone: false, fields: &[], show: None }
 }
 
-/// One that says what descriptors are, kept as text; not every kernel and processor has all of them.
+/// One that names the files of descriptors, kept as text; not every kernel and processor has all of them.
 const fn files(names: &'static [&'static str]) -> Event {
     Event { names, level: Level::Layers, place: Place::Task, gone: true, fields: &[], show: None }
 }

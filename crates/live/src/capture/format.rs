@@ -10,7 +10,7 @@ pub(super) struct Field {
     pub(super) offset: usize,
     pub(super) size: usize,
     pub(super) signed: bool,
-    /// It says where in the event it stands: the low half is the offset, the high half the length.
+    /// It holds its place in the event: the low half is the offset, the high half the length.
     pub(super) located: bool,
     /// Its elements are characters.
     pub(super) text: bool,

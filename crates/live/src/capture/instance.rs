@@ -31,7 +31,7 @@ const CALL: [&str; 2] = ["syscalls/sys_enter_pread64", "syscalls/sys_exit_pread6
 const CALLS: u32 = 200;
 const TRIES: u32 = 9;
 
-/// Reads what a CPU's `stats` says was lost: overwritten, dropped, and what interrupts could not commit.
+/// Reads the losses in a CPU's `stats`: overwritten, dropped, and those that interrupts could not commit.
 pub(super) fn lost_in_stats(stats: &str) -> u64 {
     let of = |line: &str| {
         let (key, value) = line.split_once(':')?;

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! before     files open when the capture begins are in /proc/PID/fd, with their position in fdinfo
-//! during     fanotify tells which thread opened which file, without a time; the trace tells when which thread opened
+//! during     fanotify names the thread and file of an open, without a time; the trace has the time and thread
 //!            which descriptor, without a file. Both are in the order of the thread, so they are matched one by one
 //! ```
 //! Not every open has its notification: some file systems (proc, sysfs) send none, and a second open of a file by the
@@ -159,7 +159,7 @@ fn number_of(folder: &File) -> Option<[u8; 8]> {
 }
 
 impl Opens {
-    /// Begins to listen to the file systems that can tell.
+    /// Begins to listen to the file systems that can notify.
     pub(super) fn start() -> io::Result<Opens> {
         let flags = libc::FAN_CLOEXEC | libc::FAN_NONBLOCK | libc::FAN_UNLIMITED_QUEUE | libc::FAN_UNLIMITED_MARKS;
         let flags = flags | libc::FAN_REPORT_TID | libc::FAN_REPORT_FID;
@@ -423,7 +423,7 @@ fn fields(fd: i32, target: &Target, records: &[Record]) -> (String, Inode) {
     (text, inode)
 }
 
-/// Adds to the records, which are in the order of their times, what the descriptors in them are of; yields the paths.
+/// Adds the files of descriptors to the records, which are in the order of their times; yields the paths.
 pub(super) fn add(
     records: &mut Vec<Record>,
     held: &[Held],

@@ -37,7 +37,7 @@ fn word(from: &[u8], at: usize) -> Option<u32> {
     bytes(from, at).map(u32::from_ne_bytes)
 }
 
-/// Reads the header. `None` if it is cut, or says that there is more than there is.
+/// Reads the header. `None` if it is cut, or its length exceeds the bytes.
 pub(super) fn head(page: &[u8]) -> Option<Head> {
     let time = u64::from_ne_bytes(bytes(page, 0)?);
     let commit = u64::from_ne_bytes(bytes(page, 8)?);

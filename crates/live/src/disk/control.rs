@@ -4,7 +4,7 @@
 //! command ──Ask──▶ keeper ──Order──▶ server        (`iowhy disk stat NAME`, the keeper, the server)
 //!         ◀─State─        ◀─Counters─
 //! ```
-//! Nobody waits longer than [`PATIENCE`] for an answer.
+//! Waits for an answer end after [`PATIENCE`].
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -64,7 +64,7 @@ pub(super) enum Answer {
 /// How requests are answered.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Mode {
-    /// When the model says so.
+    /// At the model's time.
     Model,
     /// At once.
     Instant,
@@ -114,7 +114,7 @@ pub struct Counters {
     pub outstanding: u64,
     /// Reads and writes that lay behind the one before them: the quality of the sorting.
     pub forward: u64,
-    /// How much later than the model said answers were given, ns: median; none if there were none.
+    /// Lateness of answers against the model, ns: median; none if there were none.
     pub late_p50_ns: Option<u64>,
     /// 99 % of them were less late.
     pub late_p99_ns: Option<u64>,
@@ -162,13 +162,13 @@ impl Wire {
         self.write.write_all(line.as_bytes())
     }
 
-    /// The next line; `None` if nobody will say anything more.
+    /// The next line; `None` after the last.
     pub(super) fn hear<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
         hear(&mut self.read)
     }
 }
 
-/// The longest line that is read: nobody of ours says more.
+/// The longest line that is read: our own are shorter.
 const LINE: u64 = 1 << 20;
 
 /// The next line of anything; `None` at the end.

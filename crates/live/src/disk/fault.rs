@@ -177,7 +177,7 @@ impl Faults {
         })
     }
 
-    /// How much later than the model says a command ends that took `service` and ends at `at`.
+    /// Delay against the model's end of a command that took `service` and ends at `at`.
     pub(super) fn delay(&mut self, at: Nanos, service: Nanos) -> Nanos {
         let mut delay = 0u64;
         for (set, fault) in &mut self.list {

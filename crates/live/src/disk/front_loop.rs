@@ -1,4 +1,4 @@
-//! The loop device on top of the file: what the kernel's block layer sees of a modelled disk.
+//! The loop device on top of the file: the kernel's view of a modelled disk.
 //!
 //! The device has a number of its own and is removed as a whole afterwards, so that no setting outlives it. The limit
 //! of requests in flight (the tags) is set below the 128 of loop devices: with 128 tags the scheduler never has

@@ -16,7 +16,7 @@ use super::store::Image;
 pub(super) const MAX_BYTES: u32 = 1 << 20;
 const MAX_PAGES: u16 = 256;
 
-/// Requests in flight of which nobody waits for one; as many as a loop device has tags.
+/// Most background requests in flight; as many as a loop device has tags.
 const MAX_BACKGROUND: u16 = 1024;
 
 /// The name of the file.

@@ -30,7 +30,7 @@ use crate::guard;
 use crate::ledger::{Guard, Ledger, LoopOptions};
 use crate::{machine, signal, ublk};
 
-/// Makes the disk that standard input asks for, says on standard output how that went, and keeps it. Whether it could
+/// Makes the disk that standard input asks for, reports the result on standard output, and keeps it. Whether it could
 /// be made.
 pub fn keep() -> bool {
     // A terminal that closes, and a signal to the maker's group, are not for us.
@@ -397,7 +397,7 @@ impl Keeper {
         self.mount()
     }
 
-    /// Takes everything away, in order, and says what could not be.
+    /// Takes everything away, in order, and reports failures.
     fn take_away(&mut self) -> Result<(), DiskError> {
         let foreign = self.foreign_mounts();
         if self.device.is_some() && !foreign.is_empty() {

@@ -272,7 +272,7 @@ impl Server<'_> {
         }
     }
 
-    /// Answers requests that are done. Only what the model has timed says something about lateness.
+    /// Answers requests that are done. Only commands timed by the model count for lateness.
     fn finish(&self, done: &[Done], timed: bool) {
         for done in done {
             let request = &done.request;
@@ -313,7 +313,7 @@ impl Server<'_> {
         }
     }
 
-    /// Does what the keeper says, until it says nothing more.
+    /// Carries out the keeper's messages, until the last.
     fn hear(&self, mut wire: Wire) -> io::Result<()> {
         wire.say(&self.counters())?;
         while let Some(order) = wire.hear()? {

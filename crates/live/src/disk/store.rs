@@ -1,4 +1,4 @@
-//! The data of a modelled disk: what reads return, and what a power cut leaves of it.
+//! The data of a modelled disk: results of reads, and the remains after a power cut.
 //!
 //! The [`Image`] is memory that the kernel hands out as it is touched (or a mapped file) and always holds the last
 //! written data. [`Undo`] remembers, for every block of 4 KiB that a power cut could still take back, its earlier

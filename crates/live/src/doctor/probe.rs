@@ -229,7 +229,7 @@ fn direct_io(directory: &Path) -> Ability {
     }
 }
 
-/// Alignment of memory and of offsets, if the kernel says it (since Linux 6.1; 0 for a file system without O_DIRECT).
+/// Alignment of memory and of offsets, if the kernel has it (since Linux 6.1; 0 for a file system without O_DIRECT).
 fn said_alignment(file: &File) -> Option<(u32, u32)> {
     const STATX_DIOALIGN: u32 = 0x2000;
     // SAFETY: a statx of zeroes is a valid value of the C structure.

@@ -13,8 +13,8 @@
 //! errors    are results: the negative error number. Only a failure of the engine itself is an `Err`
 //! ```
 //! The engine ignores a call that moves fewer bytes than asked for: the runner submits the rest. A slot is used again
-//! only after its completion was reaped. An engine whose submit always answers Done says so with `synchronous` and
-//! leaves the other verbs alone (psync.rs).
+//! only after its completion was reaped. An engine whose submit always answers Done sets `synchronous` and leaves the
+//! other verbs alone (psync.rs).
 //!
 //! This one carries its calls out in `commit`, one after the other, by pread and pwrite. Source: none, it is an
 //! example. Known deviations: nothing is in flight at any time.

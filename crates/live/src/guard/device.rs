@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! in use    mounts, swap, holders and partitions of it, of the disk it is a part of, of the devices it is made of
-//!           (slaves; what a loop device is attached to) and of other loop devices on the same
+//!           (slaves; the backing of a loop device) and of other loop devices on the same
 //! open      O_EXCL, which the kernel refuses for a mount in any name space; other processes that can write to it
 //! contents  first 4 and last MiB and 62 pieces of 16 KiB between, read past the page cache, all zero or as the last
 //!           run of ours left them; and what `blkid` (libblkid) makes of a copy of these

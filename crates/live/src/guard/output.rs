@@ -202,7 +202,7 @@ fn descriptor(path: &Path) -> Option<i32> {
     number.parse().ok()
 }
 
-/// A file in the folder of `path` that nobody else sees, or that has a name nobody else can guess.
+/// An invisible file in the folder of `path`, or one with a name that cannot be guessed.
 fn nameless(path: &Path) -> io::Result<(File, Option<PathBuf>)> {
     let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
     match OpenOptions::new().write(true).custom_flags(libc::O_TMPFILE).open(folder) {

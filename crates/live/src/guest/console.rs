@@ -26,7 +26,7 @@ pub(super) enum Stage {
     Up,
     /// The job runs.
     Running,
-    /// The job has ended, what came of it is being sent.
+    /// The job has ended, its results are being sent.
     Sending,
     Sent,
 }
@@ -38,7 +38,7 @@ pub(super) struct Console {
     lines: VecDeque<String>,
     /// How far it has come.
     pub(super) stage: Stage,
-    /// When it said so: for each stage that was reached.
+    /// Time of each stage that was reached.
     pub(super) reached: Vec<(Stage, Duration)>,
     /// The kernel's words when it gave up.
     pub(super) panic: Option<String>,

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! mounts      proc, sysfs, devtmpfs, tracefs
-//! plan        /iowhy-guest.plan: what to do, as pieces
+//! plan        /iowhy-guest.plan: the work, as pieces
 //! modules     in the order of the plan
 //! disks       NVMe drives known by their serial numbers, waited for ten seconds
-//! settings    of the data disk's queue; what the kernel does not take ends it all
-//! job         this program once more, with the words of the plan; it says what it has to say on the console
+//! settings    of the data disk's queue; one that the kernel does not take ends it all
+//! job         this program once more, with the words of the plan; its output goes to the console
 //! result      all files below /out, to the other drive
 //! ```
-//! Marks on the console tell the host how far it is ([`console`](super::console)); one each second tells that the
+//! Marks on the console show the host how far it is ([`console`](super::console)); one each second shows that the
 //! kernel is alive. All failures are reported with a mark, and the machine switched off.
 
 use std::ffi::CString;

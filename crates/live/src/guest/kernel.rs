@@ -7,7 +7,7 @@
 //! FOLDER       an unpacked package (boot/vmlinuz-*), a folder of kernels, or a tree in which a kernel was built
 //! FILE         a bzImage or a vmlinux
 //! ```
-//! Nothing is installed. Packages are unpacked by `dpkg-deb`. Of an x86 bzImage the head tells the version
+//! Nothing is installed. Packages are unpacked by `dpkg-deb`. The head of an x86 bzImage has the version
 //! (Documentation/arch/x86/boot.rst: `HdrS` at 0x202, the version's place at 0x20e).
 
 use std::fs::{self, File};
@@ -33,7 +33,7 @@ pub struct Kernel {
 /// Names of packages begin with this.
 const DEBIAN: &str = "debian-";
 
-/// The file in the cache that tells which package it was.
+/// The file in the cache with the name of its package.
 const PACKAGE: &str = "package";
 
 /// Whether a word names a kernel of Debian, and its version.
@@ -104,7 +104,7 @@ fn image(path: &Path) -> Option<Kernel> {
     Some(Kernel { image: path.to_owned(), version, package: None, modules: modules.filter(|modules| modules.is_dir()) })
 }
 
-/// The version that the head of a bzImage tells.
+/// The version in the head of a bzImage.
 fn version(path: &Path, head: &[u8]) -> Option<String> {
     let at = u64::from(u16::from_le_bytes(head.get(0x20e..0x210)?.try_into().ok()?)) + 0x200;
     let mut file = File::open(path).ok()?;

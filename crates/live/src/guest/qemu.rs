@@ -1,8 +1,8 @@
 //! QEMU: its command line, and the watch over a guest from its start to its end.
 //!
 //! The process gets SIGKILL when the thread that started it ends (`PR_SET_PDEATHSIG`), and is in the ledger besides, so
-//! that it does not outlive a run however that ends. It has a process group of its own: who types Ctrl-C ends the run,
-//! and the run ends QEMU.
+//! that it does not outlive a run however that ends. It has a process group of its own: Ctrl-C ends the run, and the
+//! run ends QEMU.
 //!
 //! A guest is given up if it does not start our program in time, if it gives no sign of life for half a minute, if the
 //! time for all of it is over, or if a signal asks for the end.

@@ -1,4 +1,4 @@
-//! Guests without a guest: a script in the place of QEMU says what a kernel might say.
+//! Guests without a guest: a script in the place of QEMU writes the output of a kernel.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt;

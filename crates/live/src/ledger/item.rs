@@ -19,7 +19,7 @@ pub enum Item {
     File {
         /// Its name.
         path: PathBuf,
-        /// The name under which it is made; nobody else can have it.
+        /// The name under which it is made, which is unique.
         temporary: PathBuf,
     },
     /// A folder.
@@ -91,11 +91,11 @@ pub enum Identity {
     File {
         device: u64,
         inode: u64,
-        /// When it was made, ns since 1970; -1 where the file system does not say. It tells a file from a later one
+        /// When it was made, ns since 1970; -1 where the file system does not say. It separates a file from a later one
         /// that got the same inode.
         born_ns: i128,
     },
-    /// A setting: what the kernel made of the value.
+    /// A setting: the kernel's form of the value.
     Value(String),
 }
 
@@ -259,7 +259,7 @@ impl Item {
     }
 }
 
-/// Reading it makes a disk in memory and tells its number.
+/// Reading it makes a disk in memory and returns its number.
 const ZRAM_ADD: &str = "/sys/class/zram-control/hot_add";
 /// A number written to it takes that disk away.
 const ZRAM_REMOVE: &str = "/sys/class/zram-control/hot_remove";
@@ -291,7 +291,7 @@ fn ublk_state(index: u32, token: u64) -> State {
 /// hold each of them for a moment.
 const PASSING: Duration = Duration::from_secs(2);
 
-/// Tries until nobody is in the way any more.
+/// Tries until the thing is free.
 fn while_busy(act: impl Fn() -> io::Result<()>) -> io::Result<()> {
     let begun = Instant::now();
     loop {
@@ -361,7 +361,7 @@ const DERIVED: &[(&str, &[&str])] = &[
 
 /// Writes a setting with a single call, as sysfs wants it: it is the old or the new one at every moment. Settings that
 /// the kernel derives from it again get their old value back, as far as the kernel takes that: their change was not
-/// requested. Known limit: who is killed between the two calls leaves the derived value.
+/// requested. Known limit: a process that is killed between the two calls leaves the derived value.
 pub(super) fn write_setting(path: &Path, value: &str) -> io::Result<()> {
     use std::io::Write;
     let write = |path: &Path, value: &str| OpenOptions::new().write(true).open(path)?.write_all(value.as_bytes());

@@ -1,4 +1,4 @@
-//! A ledger's lines. Fields are separated by blanks; whatever is not plain in them is written as `%XX`.
+//! A ledger's lines. Fields are separated by blanks; special characters in them are written as `%XX`.
 //!
 //! ```text
 //! iowhy-ledger 1 BOOT PID START     who wrote it
@@ -77,8 +77,8 @@ fn item_fields(item: &Item) -> Vec<String> {
     }
 }
 
-/// The open entries of a ledger, and its writer. A last line without an end was not written to its end: what it speaks
-/// of has not been made yet.
+/// The open entries of a ledger, and its writer. A last line without an end was not written to its end: its subject has
+/// not been made yet.
 ///
 /// # Errors
 /// The number of the first line that is none.
@@ -178,7 +178,7 @@ fn word(field: &str) -> Option<PathBuf> {
     unescaped(field).map(|bytes| PathBuf::from(OsString::from_vec(bytes)))
 }
 
-/// A path; relative ones are refused, for nobody knows to what they were relative.
+/// A path; relative ones are refused, for their base is unknown.
 fn path(field: &str) -> Option<PathBuf> {
     word(field).filter(|path| path.is_absolute())
 }
