@@ -93,7 +93,7 @@ const LEARNED: u32 = 20;
 /// Measurements of a commit, unless another number is asked for.
 const BUDGET: u32 = 60;
 
-/// Does what the command line says.
+/// Runs the verb.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     if arguments.git { of_commit(arguments) } else { between_kernels(arguments) }
 }

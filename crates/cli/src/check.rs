@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// Does what the command line says.
+/// Runs the verb.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let input = &arguments.input;
     let mut problems = Problems::default();

@@ -282,7 +282,7 @@ pub(crate) fn style() -> Style {
     Style { colour: !output::bold()("").is_empty() }
 }
 
-/// Does what the command line says.
+/// Runs the verb.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let form = if arguments.json { Form::Json } else { arguments.form };
     let tables = matches!(form, Form::Mmtests | Form::Benchstat);

@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     Ok(if report.is_clean() { Exit::Fine } else { Exit::Failed })
 }
 
-/// Undoes what killed runs left behind before another one begins, and says so.
+/// Undoes the leftovers of killed runs before another one begins, and reports it.
 pub(crate) fn tidy() {
     // If the folder cannot be read the run itself finds that out, and says what to do.
     for left in ledger::sweep(&ledger::state_directory()).unwrap_or_default() {

@@ -50,7 +50,7 @@ pub(crate) struct Sources {
     /// Directory of the store [default: IOWHY_STORE, or the data directory]
     #[arg(long, value_name = "DIR")]
     store: Option<PathBuf>,
-    /// A and B are in the store, whatever else has their names.
+    /// A and B are in the store, even if other things have their names.
     #[arg(skip)]
     stored: bool,
 }
@@ -115,7 +115,7 @@ pub(crate) fn exit(explanation: &Explanation) -> Exit {
     if unknown { Exit::Inconclusive } else { Exit::Fine }
 }
 
-/// Does what the command line says.
+/// Runs the verb.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let sides = match arguments.sources.gather(false, arguments.json) {
         Ok(sides) => sides,

@@ -53,7 +53,7 @@ fn world<'a>(load: &'a dyn Fn(&str) -> Result<String, String>) -> World<'a> {
     }
 }
 
-/// Does what the command line says.
+/// Runs the verb.
 pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
     let mut problems = Problems::default();
     let words = output::words(arguments, &mut problems);

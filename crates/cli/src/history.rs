@@ -62,7 +62,7 @@ fn percent(text: &str) -> Result<f64, String> {
     if (0.0..=1e6).contains(&percent) { Ok(percent) } else { Err("it must not be negative".to_owned()) }
 }
 
-/// Does what the command line says.
+/// Runs the verb.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let mut problems = Problems::default();
     let series = match &arguments.samples {

@@ -132,7 +132,7 @@ pub(crate) fn print_json(value: &Value) -> anyhow::Result<()> {
     print(&format!("{value:#}\n"))
 }
 
-/// Prints `text` to standard error. If nobody listens there is nobody to tell.
+/// Prints `text` to standard error. Without a listener it writes nothing.
 pub(crate) fn complain(text: &str) {
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }

@@ -63,7 +63,7 @@ pub(crate) fn write(mut out: Output, report: &Report) -> anyhow::Result<()> {
     Ok(out.finish()?)
 }
 
-/// Does what the command line says.
+/// Runs the verb.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     if arguments.serve {
         serve::run(&arguments.sources, arguments.port.unwrap_or(0), arguments.json)?;

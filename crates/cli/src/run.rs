@@ -113,7 +113,7 @@ pub(crate) fn record(arguments: &[OsString]) -> anyhow::Result<Result<Recorded, 
     }))
 }
 
-/// Does what the command line says.
+/// Runs the verb.
 pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
     let (request, executed, problems) = match make(arguments)? {
         Ok(done) => done,

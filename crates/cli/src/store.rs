@@ -86,7 +86,7 @@ enum Kind {
     Json,
 }
 
-/// Does what the command line says.
+/// Runs the verb.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let variable = |name: &str| std::env::var(name).ok();
     let directory = store::directory(arguments.store.as_deref(), &variable).ok_or(StoreError::NoPlace)?;

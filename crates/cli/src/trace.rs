@@ -135,7 +135,7 @@ fn duration(word: &str) -> Result<Duration, String> {
     if time.is_zero() { Err("it must be longer than nothing".to_owned()) } else { Ok(time) }
 }
 
-/// Does what the command line says.
+/// Runs the verb.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     match &arguments.action {
         Action::Record { level, length, pid, file, device, buffer, output, command } => {

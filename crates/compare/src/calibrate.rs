@@ -4,7 +4,7 @@
 //! *interleaved*, each block of two in random order, and *sequential*, the first half against the second. Nothing
 //! differs between the sides, so each regression or improvement is a false alarm. Stretches overlap; their share of
 //! alarms is given the interval (Clopper & Pearson 1934, at 95 %) of as many comparisons as there are stretches side by
-//! side, which is wide unless there are many runs, and says so.
+//! side, which is wide unless there are many runs.
 //! The smallest detectable change is that of the sides' size with a power of 80 %, the median over the stretches.
 
 use iowhy_stack::rng::Rng;

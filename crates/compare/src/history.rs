@@ -2,8 +2,8 @@
 //!
 //! A series is one metric of one job in one place on one machine, a value for each run. Its change points come from
 //! [`iowhy_stats::change_points`]; changes smaller than the least that matters are taken out again, the smallest
-//! first. Over all series together p-values are adjusted (Benjamini & Hochberg): of the series said to change, no more
-//! than
+//! first. Over all series together p-values are adjusted (Benjamini & Hochberg): of the series reported as changed, no
+//! more than
 //! alpha are expected not to. The newest segment may drift: Mann and Kendall's test of its innovations, so that values
 //! that merely resemble their neighbours do not count as drift (pre-whitening, von Storch 1995).
 //!
@@ -70,7 +70,7 @@ pub const SEARCHES: &[(&str, Search, &str)] = &[
     ("fast", Search::Fast, "energy statistic with the end fixed, permutation test, n log n"),
 ];
 
-/// The longest series for which the full statistic is chosen if nobody says which.
+/// The longest series for which the full statistic is the default.
 const FULL_UP_TO: usize = 1_000;
 
 impl Search {
@@ -82,7 +82,7 @@ impl Search {
 /// Settings of a history.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// How to look; by the length of the series if nobody says.
+    /// The search; by default by the length of the series.
     pub search: Option<Search>,
     /// Largest share of stable series in which a change is found.
     pub alpha: f64,
@@ -257,7 +257,7 @@ pub struct History {
 /// The methods used.
 pub const METHODS: &[&Method] = &[&change_points::METHOD, &drift::METHOD, &multiple::METHOD];
 
-/// The series of groups: those of the metrics asked for, or of the headlines. `place` says where a run was made.
+/// The series of groups: those of the metrics asked for, or of the headlines. `place` is the place of a run.
 pub fn of_groups(groups: &[Group], metrics: &[String], place: &dyn Fn(&str) -> String) -> Vec<Series> {
     let mut all = Vec::new();
     for group in groups {

@@ -1,4 +1,4 @@
-//! One row of a comparison: which method suits the samples, what it says, and what follows.
+//! One row of a comparison: the method that suits the samples, its result, and the verdict.
 //!
 //! 1. The design decides first. Runs made in randomised blocks, enough of them, are paired: the signs of the
 //!    differences within the blocks are random whatever drifts from block to block. All else is two samples.

@@ -176,8 +176,8 @@ pub struct Row {
     /// The same over all rows.
     pub p_adjusted: f64,
     pub verdict: Verdict,
-    /// Further runs of each side that a difference of the margin takes to be seen; `None` where nobody can tell, 0 if
-    /// there are enough.
+    /// Further runs of each side that a difference of the margin takes to be seen; `None` if unknown, 0 if there are
+    /// enough.
     pub runs_needed: Option<u64>,
     /// The smallest change that these samples would show with a power of 80 %, percent.
     pub detectable_pct: f64,

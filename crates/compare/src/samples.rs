@@ -21,7 +21,7 @@ pub struct Format {
     /// Its name for `--format`.
     pub name: &'static str,
     pub summary: &'static str,
-    /// Whether a text looks like it. The first format of the table that says so is the one.
+    /// Whether a text looks like it. The first format of the table that recognises it counts.
     pub detect: fn(&str) -> bool,
     /// Reads a text into a sheet.
     pub read: fn(&mut Reader<'_>, &str),

@@ -6,7 +6,7 @@ use iowhy_text::shown;
 pub enum Warning {
     /// No values on one side or both.
     NoSamples,
-    /// One value on a side says nothing of its spread.
+    /// One value on a side has no spread.
     OneSample,
     /// Too few values for any test to be certain enough at the level.
     TooFew {
@@ -60,12 +60,12 @@ pub enum Warning {
         /// How many.
         modes: usize,
     },
-    /// Nobody said in which order values were taken, and these allow for some dependence.
+    /// The order of the values is unknown, and these allow for some dependence.
     Allowed {
         /// How much larger the variance was taken to be.
         inflation: f64,
     },
-    /// Nobody said in which order values were taken, and they are too few to show dependence.
+    /// The order of the values is unknown, and they are too few to show dependence.
     FewUnordered,
     /// The sides were made one after the other, so that whatever changed with time is in the difference.
     NotInterleaved,

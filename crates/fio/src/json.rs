@@ -2,8 +2,8 @@
 //!
 //! Keys are those of fio 3.33, with what later releases add (`job_start`, sectors of disks, targets in other units), so
 //! that readers of either find what they look for. Different from fio: `job options` always has `rw`, `iodepth`,
-//! `numjobs` and `bs`, which fio-plot needs; nothing else is ever in the document, whatever goes wrong; times are in
-//! UTC; percentiles come with numbers only.
+//! `numjobs` and `bs`, which fio-plot needs; the document has nothing else, even after errors; times are in UTC;
+//! percentiles come with numbers only.
 
 use serde_json::{Map, Value, json};
 

@@ -319,7 +319,7 @@ impl Direction {
     }
 }
 
-/// A row of a log; what has no column is 0.
+/// A row of a log; missing columns are 0.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// When, ms from the start.

@@ -3,7 +3,7 @@
 //! ```text
 //! files      one for each name; jobs that name the same file share it; a name under /dev/ is the bare device
 //! size       of a clone, shared by its files; a file is as large as the largest region of it that is used
-//! clones     threads of one process (thread), or processes; each has descriptors of its own unless told otherwise
+//! clones     threads of one process (thread), or processes; each has descriptors of its own by default
 //! groups     a stonewall, or wait_for, begins a group that runs when the groups before have ended
 //! report     one line for each clone, or for each group with group_reporting
 //! syncs      as fio makes them (`Stream::fio_syncs`); a region ends with its last whole block

@@ -356,7 +356,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Completion latencies; the whole ones if both were not told apart.
+/// Completion latencies; the whole ones if both are not separate.
 fn completion(latency: &Latency) -> (&Histogram, f64) {
     if latency.completion.count() > 0 {
         (&latency.completion, latency.squares[1])

@@ -8,8 +8,8 @@
 //! ```
 //! A run is a command line, made several times: as the program really was, and with seeds. A row is a metric of one or
 //! more runs; its value is the mean over the repetitions. A ratio is taken repetition by repetition and then averaged,
-//! or of the means, as the scenario says. Published values are behind [`file::Published`], which only the claim checker
-//! and the printer open.
+//! or of the means, by the scenario. Published values are behind [`file::Published`], which only the claim checker and
+//! the printer open.
 
 pub mod claims;
 pub mod command;
@@ -34,7 +34,7 @@ use iowhy_text::diagnose::Problem;
 use metric::Metric;
 use scenario::{Average, Scenario};
 
-/// An incident: what comes with the program about it.
+/// An incident: its parts in the program.
 struct Entry {
     /// Its name.
     id: &'static str,
@@ -197,7 +197,7 @@ pub enum IncidentError {
 /// How to run an incident.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct How {
-    /// Repetitions of each run; none for what the scenario says.
+    /// Repetitions of each run; none for the scenario's number.
     pub sequences: Option<u32>,
     /// Worker threads; they change nothing but the time it takes.
     pub threads: usize,
@@ -293,7 +293,7 @@ pub struct RowResult {
     pub report: String,
     /// Rows that belong together.
     pub group: String,
-    /// calibration, prediction, context; `extra` for rows nobody published.
+    /// calibration, prediction, context; `extra` for unpublished rows.
     pub role: String,
     pub published: Option<Figure>,
     /// Why an extra row is made.
@@ -343,7 +343,7 @@ impl RowResult {
 /// One row against another.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct Ratio {
-    /// The ratio, averaged as the scenario says.
+    /// The ratio, averaged by the scenario's rule.
     pub value: f64,
     /// Smallest and largest of the repetitions' ratios.
     pub spread: (f64, f64),
@@ -383,13 +383,13 @@ pub struct IncidentResult {
     pub runs: Vec<Arc<RunResult>>,
     /// Published rows and cells, in their order.
     pub rows: Vec<RowResult>,
-    /// Rows nobody published.
+    /// Unpublished rows.
     pub extra: Vec<RowResult>,
     /// Published rows that are only shown.
     pub context: Vec<Row>,
     /// Claims, in their order.
     pub claims: Vec<ClaimResult>,
-    /// The cause, told by this run's own layers.
+    /// The cause, from this run's own layers.
     pub why: String,
 }
 
@@ -414,7 +414,7 @@ impl IncidentResult {
         self.row(self.scenario.why.get(part)?)
     }
 
-    /// One row against another, averaged as the scenario says.
+    /// One row against another, averaged by the scenario's rule.
     pub fn ratio(&self, of: &RowResult, to: &RowResult) -> Ratio {
         let ratios = of.ratios(to);
         let spread = extremes(ratios.iter().copied());

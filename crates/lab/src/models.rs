@@ -1,4 +1,4 @@
-//! The tables of models as one catalogue: what `iowhy models` lists and `docs/MODELS.md` is made from.
+//! The tables of models as one catalogue: the source of `iowhy models` and `docs/MODELS.md`.
 
 use std::fmt::Write;
 

@@ -1,11 +1,12 @@
-//! Runs on the running kernel, for every verb that makes some: simulated jobs as plans for real files, the run with
-//! what the machine says before and after, and its report.
+//! Runs on the running kernel, for every verb that makes some: simulated jobs as plans for real files, the run with the
+//! machine's counters before and after, and its report.
 //!
 //! ```text
-//! place      a file is made in the directory of the run, under the name the job gives it; what a job calls
+//! place      a file is made in the directory of the run, under the name the job gives it; a job's
 //!            /dev/iowhy-disk is a file iowhy-disk there (on a modelled disk without file system: that disk); any other
-//! /dev/NAME is that device, if it exists regions    several regions of a device are one file, with the places of the
-//! calls moved size       a file is as large as the last region of it that a call can reach
+//!            /dev/NAME is that device, if it exists
+//! regions    several regions of a device are one file, with the places of the calls moved
+//! size       a file is as large as the last region of it that a call can reach
 //! engine     calls one after the other are psync, calls in flight libaio, mappings mmap
 //! ```
 //! The guard of the live crate decides on permission to write. Settings that only a simulator needs (CPU costs, seeks

@@ -33,7 +33,7 @@ struct Setting<'a> {
     value: Piece<'a>,
 }
 
-/// The stack that `on` and `disk` describe. Without a usable kernel there is none, and `problems` says why.
+/// The stack that `on` and `disk` describe. Without a usable kernel there is none, and `problems` has the reason.
 pub fn parse(on: &str, disk: Option<&str>, problems: &mut Problems) -> Option<Stack> {
     let before = problems.list.len();
     let mut of_disk = Problems::default();

@@ -5,13 +5,13 @@
 //! make      both sides are run with different seeds, the causes on one of them, on which is drawn, too
 //! material a cause that moves the time of an operation by less than 10 %, by itself or next to the other, is not a
 //!           cause, and
-//!           a pair of sides that the verdict does not tell apart has nothing to explain: another case is drawn;
+//!           a pair of sides with an undecided verdict has nothing to explain: another case is drawn;
 //!           two causes pull in one direction, for of two that do not, one is hidden by the other
 //! hide      the explanation gets the events and nothing else: no word of kernels, policies, tunables or devices
 //! score     one cause: is the first finding right? None: is there any? Two: are both among the findings?
 //! ```
-//! A finding is right if it is one of those the plant names: several where events cannot tell them apart (all commands
-//! of one size do not tell a slower start from a slower transfer). Everything follows from the seed.
+//! A finding is right if it is one of those the plant names: several where events cannot separate them (commands of one
+//! size do not separate a slower start from a slower transfer). Everything follows from the seed.
 
 pub mod page;
 pub(crate) mod table;

@@ -36,7 +36,7 @@ pub struct Request {
     pub level: Level,
     /// Its longest duration.
     pub length: Option<Duration>,
-    /// These processes, what they have started, and what they start.
+    /// These processes, with their past and future children.
     pub pids: Vec<u32>,
     /// Pages of these files only.
     pub files: Vec<PathBuf>,

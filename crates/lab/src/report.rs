@@ -12,7 +12,7 @@
 //! where they have no seed in common, the one with the median time of each. A report is made with less detail until the
 //! file has at most [`MOST_BYTES`]. The object is the same whether it is printed or packed.
 //!
-//! Known limit: lanes of calls are those of calls in progress at once, since events do not tell threads.
+//! Known limit: lanes of calls are those of calls in progress at once, since events do not name threads.
 
 pub mod detail;
 pub mod facts;

@@ -188,13 +188,13 @@ pub struct RunRequest {
     pub folder: Folder,
     /// Blocks that only warm up.
     pub warm_up: u32,
-    /// When there are enough runs; otherwise there are as many as `repeat` says.
+    /// The stopping rule; without one there are `repeat` runs.
     pub until: Option<Until>,
     /// Where the runs are kept, if they are.
     pub keep: Option<Keep>,
     /// Warnings from the command line.
     pub warnings: Vec<String>,
-    /// Words that ask for the same job on the running kernel, whatever the current directory is.
+    /// Words of the same job on the running kernel, from any current directory.
     pub again: Vec<String>,
 }
 

@@ -9,10 +9,10 @@
 //! ```
 //! A run is recorded as soon as it has ended: its data files are written under a temporary name, synced and renamed,
 //! and then one transaction makes the rows. So at any moment a run is in the store with all that belongs to it, or not
-//! at all; what a killed process leaves are files that nobody refers to, which [`Store::gc`] removes. SQLite writes a
-//! log ahead (WAL) and syncs it at each commit, waits for other processes that write, and keeps its numbered
-//! migrations in `PRAGMA user_version`. Runs are never changed nor removed: triggers forbid it; what one thinks of them
-//! is in the tags.
+//! at all; a killed process leaves unreferenced files, which [`Store::gc`] removes. SQLite writes a log ahead (WAL) and
+//! syncs it at each commit, waits for other processes that write, and keeps its numbered
+//! migrations in `PRAGMA user_version`. Runs are never changed nor removed: triggers forbid it; remarks on them are in
+//! the tags.
 //!
 //! SQLite's file format and the transactions: <https://sqlite.org/wal.html>, <https://sqlite.org/pragma.html>. Known
 //! limit: the directory must be on a file system with working locks, and not be shared over a network.

@@ -129,7 +129,7 @@ pub fn resolve(arguments: &[String], problems: &mut Problems) -> Option<Request>
     }
 }
 
-/// Which sysbench is spoken: what `--dialect` says, else 0.4 if only old spellings are used.
+/// The dialect of sysbench: that of `--dialect`, else 0.4 if only old spellings are used.
 fn dialect(line: &CommandLine) -> Dialect {
     match line.get("dialect").map(|given| given.value.as_str()) {
         Some("0.4") => Dialect::V0_4,

@@ -771,7 +771,7 @@ impl BlockQueue {
         self.pools.should_wake_waiter(class as usize, &self.limits, self.queued_sectors)
     }
 
-    /// Nobody waits for a request of this class any more.
+    /// A request of this class has no waiters any more.
     pub fn no_waiters(&mut self, class: Dir) {
         if !self.multi {
             self.pools.no_waiters(class as usize, &self.limits);

@@ -1,8 +1,8 @@
 //! Devices: how long a command takes.
 //!
-//! A device is a state machine with a clock of its own: it is given commands, says when something will next happen
-//! inside it, and is woken then. It orders the commands it has accepted as it likes; between flushes no order is
-//! promised, as with real drives.
+//! A device is a state machine with a clock of its own: it is given commands, returns the time of its next change, and
+//! is woken then. It orders the commands it has accepted as it likes; between flushes no order is promised, as with
+//! real drives.
 
 mod completions;
 mod disk;

@@ -1,4 +1,4 @@
-//! Direct I/O: what the kernel does about the page cache when a program goes round it, and what that costs.
+//! Direct I/O: the kernel's handling of the page cache when a program goes round it, and the cost of that.
 //!
 //! ```text
 //! read    write the cached dirty pages of the range and wait; no invalidation

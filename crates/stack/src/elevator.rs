@@ -152,7 +152,7 @@ pub trait Elevator {
     fn add(&mut self, ctx: &mut Ctx<'_>, rq: RqId);
 
     /// The request that the driver shall start now; it leaves the elevator. `None`: nothing waits, or waiting is better
-    /// ([`Elevator::is_empty`] tells which).
+    /// ([`Elevator::is_empty`] decides which).
     fn next(&mut self, ctx: &mut Ctx<'_>) -> Option<RqId>;
 
     /// The device has completed `rq`. Called before the driver asks for the next request, and before the submitter
@@ -256,8 +256,8 @@ pub const ELEVATORS: &[&Entry<Build>] = &[
 ];
 
 /// Whether the head, which is at `last`, had better go to `a` than to `b` (sectors): the shorter way, where each sector
-/// backwards counts as `back_penalty`; what lies more than `back_max` sectors behind is for the next round, which
-/// begins at the lowest (`as_choose_req`, `cfq_choose_req`).
+/// backwards counts as `back_penalty`; sectors more than `back_max` behind are for the next round, which begins at the
+/// lowest (`as_choose_req`, `cfq_choose_req`).
 fn is_nearer(last: u64, a: u64, b: u64, back_max: u64, back_penalty: u64) -> bool {
     let cost = |sector: u64| {
         if sector >= last {

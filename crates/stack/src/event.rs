@@ -1,8 +1,8 @@
 //! The one vocabulary of what happens on an I/O path, spoken by the simulator and (later) by kernel traces.
 //!
-//! An event says when, on behalf of which call, and what. A call is one read, write or fsync of the workload; daemons
-//! and the kernel's own work have [`CallId::NONE`]. Letters in brackets are those of blktrace. Events that a kernel
-//! trace could not show have a name ending in `Model`; no explanation may rest on those alone.
+//! An event has its time, its call, and its kind. A call is one read, write or fsync of the workload; daemons and the
+//! kernel's own work have [`CallId::NONE`]. Letters in brackets are those of blktrace. Events that a kernel trace could
+//! not show have a name ending in `Model`; no explanation may rest on those alone.
 
 use serde::Serialize;
 
@@ -13,9 +13,9 @@ use crate::units::{Nanos, PageIndex, Sector};
 pub struct CallId(pub u32);
 
 impl CallId {
-    /// No call: work of a daemon, or of the kernel on nobody's behalf.
+    /// No call: work of a daemon, or of the kernel itself.
     pub const NONE: CallId = CallId(0);
-    /// No call that is counted, but the workload's own doing: what opening or listing files makes the kernel read.
+    /// No call that is counted, but the workload's own doing: reads of the kernel for opening or listing files.
     pub const OWN: CallId = CallId(u32::MAX);
 }
 

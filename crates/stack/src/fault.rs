@@ -1,4 +1,4 @@
-//! Page faults on mapped files: what a touch of an absent page reads, and what it maps.
+//! Page faults on mapped files: the pages that a touch of an absent page reads and maps.
 //!
 //! A [`Fault`] is one fault in progress. It first looks whether the page can be mapped from the cache together with its
 //! neighbours (fault-around). If not, it looks the page up. A page that is there moves the stream on if it carries the

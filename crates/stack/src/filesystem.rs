@@ -43,9 +43,9 @@ pub enum FsyncRule {
 /// How a task that forces a commit waits for others to join.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum GroupCommit {
-    /// Yields the CPU until nobody joined (2.4).
+    /// Yields the CPU until no other task joined (2.4).
     Yield,
-    /// Sleeps a tick at a time until nobody joined (2.6).
+    /// Sleeps a tick at a time until no other task joined (2.6).
     Tick,
     /// Does not wait.
     Never,
@@ -87,7 +87,7 @@ pub struct Rules {
     pub journal_sync: bool,
     /// Inodes in a block of the inode table.
     pub inodes_per_block: u32,
-    /// Time between commits that nobody asks for, in seconds.
+    /// Time between commits without a request, in seconds.
     pub commit_interval_s: u64,
     /// Pages are submitted one by one (2.4) rather than as multi-page bios.
     pub page_by_page: bool,
@@ -97,9 +97,9 @@ pub struct Rules {
     pub add_as_mapped: bool,
     /// Largest folio order of a file's page cache; 0 without large folios.
     pub max_folio_order: u8,
-    /// Direct writes to one file go side by side, whatever the kernel.
+    /// Direct writes to one file go side by side, in every kernel.
     pub shares_direct_writes: bool,
-    /// The blocks that map the files are in memory at the start, whatever the job says.
+    /// The blocks that map the files are in memory at the start, for any job.
     pub mapping_cached: bool,
 }
 

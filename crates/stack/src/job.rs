@@ -237,7 +237,7 @@ pub struct Probe {
 /// How the program avoids that two of its threads open the same device at once.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum OpenFix {
-    /// Not at all: look up the name, open, add the name; who finds it added meanwhile closes and opens again.
+    /// Not at all: look up the name, open, add the name; a task that finds it added meanwhile closes and opens again.
     None,
     /// One lock over look-up, open and add.
     Serialise,

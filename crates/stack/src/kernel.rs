@@ -78,7 +78,7 @@ macro_rules! kinds {
             $(#[doc = concat!("The entry it has by default of: ", $title, ".")] pub $field: &'static str,)*
         }
 
-        /// Everything between the program and the platters: what a run is made on.
+        /// Everything between the program and the platters of a run.
         #[derive(Clone, Debug)]
         pub struct Stack {
             /// The kernel it started from.
@@ -910,7 +910,7 @@ fn different_options(prefix: &str, good: &Options, bad: &Options) -> Vec<Change>
     changes
 }
 
-/// Sets each tunable that both sides share, of `options` of either, as `on` says.
+/// Sets each tunable that both sides share, of `options` of either, by `on`.
 fn mix_options(prefix: &str, good: &Options, bad: &Options, options: &mut Options, on: &dyn Fn(&str) -> bool) {
     for change in different_options(prefix, good, bad) {
         let name = change.key.rsplit('.').next().unwrap_or(&change.key);

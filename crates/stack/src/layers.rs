@@ -123,7 +123,7 @@ pub struct Layers {
     pub media_accesses: u64,
     /// Time during which the device had at least one request.
     pub device_busy: Nanos,
-    /// Time during which there was at least one request, in the queue or at the device: what `%util` is made of.
+    /// Time during which there was at least one request, in the queue or at the device: the basis of `%util`.
     pub queue_busy: Nanos,
     /// Integral of requests in the queue and at the device over time, ns.
     pub queue_time: u128,

@@ -6,7 +6,7 @@
 //!           one that remains has the earlier times and all bios
 //! unseen    without its bio a request is counted, but has no times or sizes until it is issued
 //! ```
-//! A driver can give a request back (requeue). Events do not tell that, but the request is inserted or issued again
+//! A driver can give a request back (requeue). Events do not show that, but the request is inserted or issued again
 //! without a completion. Every listener follows one rule, that of the block layer's own accounting:
 //!
 //! * a command is counted once, when it is first issued, with the sizes of that moment;
@@ -74,7 +74,7 @@ pub struct Request<T> {
     pub sector: u64,
     /// Length.
     pub nr_sectors: u32,
-    /// Bios in it; 0 if nobody saw any before it is issued.
+    /// Bios in it; 0 if none was seen before it is issued.
     pub bios: u32,
     /// Requests at the device when it was issued first, this one included.
     pub depth: u32,

@@ -1,4 +1,4 @@
-//! Tables of models: what every policy, device, elevator or kernel says about itself.
+//! Tables of models: the description of every policy, device, elevator and kernel.
 //!
 //! A model is one file with one constant `ENTRY`, listed once in the table next to its trait. Help, completion, the
 //! documents, the schema and the checks of command-line keys are all derived from these entries.
@@ -32,7 +32,7 @@ pub struct OptionSpec {
     pub max: i64,
     /// Names of the values if this is a choice (`off`, `on`); empty for a number.
     pub choices: &'static [&'static str],
-    /// One line: what it does and where the default comes from.
+    /// One line: its effect and the source of the default.
     pub help: &'static str,
 }
 

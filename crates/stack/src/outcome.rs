@@ -146,7 +146,7 @@ pub enum RunError {
         /// Bytes the device has for files.
         have_bytes: u64,
     },
-    /// The job cannot be run as described; the text says why.
+    /// The job cannot be run as described; the text has the reason.
     Job(String),
     /// The run exceeded the limit of events, and was given up at this simulated time.
     Endless {

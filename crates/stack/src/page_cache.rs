@@ -434,7 +434,7 @@ impl PageCache {
         }
     }
 
-    /// Touches a run of pages if all of them are up to date and unmarked; says whether they were.
+    /// Touches a run of pages if all of them are up to date and unmarked; returns whether they were.
     #[inline]
     pub fn touch_if_clean(&mut self, file: FileId, page: PageIndex, nr_pages: u64) -> bool {
         if page.0 % 64 + nr_pages > 64 {
@@ -486,7 +486,7 @@ impl PageCache {
     /// pages thus grows beyond its capacity for a while: the dirty limits hold back tasks that dirty pages, not the
     /// cache.
     ///
-    /// `take_uses` says through how many mappings a folio has been used since it was asked the last time. Such a folio
+    /// `take_uses` returns the number of mappings through which a folio has been used since the last call. Such a folio
     /// goes round once more, or to the active list if it was used before or through several of them. These do not count
     /// as looked at: looking at them takes away what saves them.
     pub fn reclaim(&mut self, want: u64, mut take_uses: impl FnMut(FileId, PageIndex, u64) -> u32) -> Reclaimed {

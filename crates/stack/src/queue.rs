@@ -1,4 +1,4 @@
-//! The event queue: what happens next.
+//! The event queue.
 //!
 //! Events come out in the order of (time, order of `push`), so that a run is the same on every machine. The structure
 //! is a tournament: every pending event sits in a leaf of a four-way tree, and every group of four passes its earliest
@@ -295,7 +295,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A sorted vector: what the queue must be equal to.
+    /// A sorted vector, which the queue must equal.
     #[derive(Default)]
     struct Oracle {
         pending: Vec<(u64, u64, u64)>,

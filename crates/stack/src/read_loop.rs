@@ -13,7 +13,7 @@ use crate::units::{PAGE_BYTES, PageIndex};
 pub enum LoopStyle {
     /// 2.4: look up, read ahead around locked pages, wait (`do_generic_file_read`). No scheduling point.
     Linux24,
-    /// 2.6.0 .. 2.6.22: the policy is asked about a page before it is looked up, and says at which page to ask next
+    /// 2.6.0 .. 2.6.22: the policy is asked about a page before it is looked up, and returns the page to ask about next
     /// (`do_generic_mapping_read`).
     AskFirst,
     /// 2.6.23 .. 5.x: the policy is asked about misses and markers, page by page (`do_generic_file_read`).

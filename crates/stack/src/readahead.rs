@@ -1,4 +1,4 @@
-//! Read-ahead: what a buffered read asks the file system for.
+//! Read-ahead: the pages that a buffered read asks the file system for.
 //!
 //! Two pure state machines share the work. A [`Readahead`] is the state of one open file (`struct file`) as one kernel
 //! keeps it. A [`ReadLoop`](crate::read_loop::ReadLoop) is one `read(2)` call in progress: it walks the pages in the
@@ -250,8 +250,8 @@ pub trait Readahead {
     /// `page`'s folio carries the marker.
     fn on_marker(&mut self, _call: Token, _mapping: &mut dyn Mapping, _page: PageIndex, _nr_requested: u64) {}
 
-    /// Bytes before `pos` have been copied; called where this kernel moves its `prev_pos`: after every batch if the
-    /// loop's style says so, otherwise once at the end of a call that copied anything.
+    /// Bytes before `pos` have been copied; called where this kernel moves its `prev_pos`: after every batch in some
+    /// styles of the loop, otherwise once at the end of a call that copied anything.
     fn copied(&mut self, _call: Token, _pos: u64) {}
 
     /// The read call ends, having copied up to byte `pos` (not called for reads that never began).

@@ -1,6 +1,6 @@
 //! Replays recorded inputs through a read-ahead policy with instant I/O.
 //!
-//! A [`Case`] says what a file, its cache and its readers were like; [`replay`] drives [`ReadLoop`] and the policy
+//! A [`Case`] describes a file, its cache and its readers; [`replay`] drives [`ReadLoop`] and the policy
 //! over them and yields the submissions, the state after every read, and the cached pages in the end. Nothing is timed:
 //! a page is up to date as soon as it is submitted, except in 2.4's two models of when I/O ends.
 

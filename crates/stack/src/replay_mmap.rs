@@ -1,9 +1,10 @@
 //! Replays recorded accesses through mappings, and the advice between them, with I/O that settles.
 //!
-//! A [`Case`] says what a file, its open files and its mappings were like and what a program did with them.
-//! [`replay`] drives [`Fault`], [`ReadLoop`] and the read-ahead policy over them. I/O is settled between touches: what
-//! a touch started is up to date at the next one. Within a touch, a read without a waiter is still in flight; a wait
-//! for a page ends everything submitted together with it and all before it. `MADV_POPULATE_READ` counts as one touch.
+//! A [`Case`] describes a file, its open files, its mappings and a program's work on them.
+//! [`replay`] drives [`Fault`], [`ReadLoop`] and the read-ahead policy over them. I/O is settled between touches: pages
+//! that a touch started are up to date at the next one. Within a touch, a read without a waiter is still in flight; a
+//! wait for a page ends everything submitted together with it and all before it. `MADV_POPULATE_READ` counts as one
+//! touch.
 //!
 //! The result has all submissions, the trace events of the kernel in their order, and the cached and mapped pages in
 //! the end.
@@ -437,7 +438,7 @@ fn read(ra: &mut dyn Readahead, cache: &mut Cache, request: ReadRequest) -> u64 
     }
 }
 
-/// A policy that tells of the calls for which the kernel has trace events.
+/// A policy that records the calls for which the kernel has trace events.
 struct Traced<'a> {
     ra: &'a mut dyn Readahead,
     misses: &'a MmapMiss,

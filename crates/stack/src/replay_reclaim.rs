@@ -1,6 +1,6 @@
 //! Replays recorded reads and mapped accesses in a control group with little memory, and yields the evicted pages.
 //!
-//! A [`Case`] says what a program did with one file. [`replay`] drives the read loop, the read-ahead policy and the
+//! A [`Case`] describes a program's work on one file. [`replay`] drives the read loop, the read-ahead policy and the
 //! faults over a page cache with instant I/O, whose folios live on a kernel's [`TwoList`]. A folio is charged before it
 //! goes to its list; a charge over the limit calls reclaim for it. Other charges to the group are not recorded: a case
 //! names the cached pages at which the limit was first hit, and from there on the replay adds what the page

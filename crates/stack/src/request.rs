@@ -16,7 +16,7 @@ impl BioId {
     pub const NONE: BioId = BioId(u32::MAX);
 }
 
-/// The I/O context of a task (`struct io_context`): what elevators keep statistics about.
+/// The I/O context of a task (`struct io_context`), for the statistics of elevators.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IoContext {
     /// The task (`pid`), counted from 0.
@@ -37,7 +37,7 @@ pub struct Bio {
     pub content: Content,
     /// Synchronous in the elevator's sense: a read, or a write with a waiting task.
     pub sync: bool,
-    /// Nobody follows up on it, so that waiting for the next one of its task is pointless (`REQ_NOIDLE`: journal and
+    /// No request follows it, so that waiting for the next one of its task is pointless (`REQ_NOIDLE`: journal and
     /// fsync writes).
     pub no_idle: bool,
     /// Metadata that others wait for (`REQ_PRIO`).

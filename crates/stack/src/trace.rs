@@ -335,7 +335,7 @@ impl Seen {
     }
 
     /// Brings places and lengths within what a file or device can have, so that sums of them fit; whether one was
-    /// beyond it. Programs do ask for such (`pread` at -1), and damaged traces tell of them.
+    /// beyond it. Programs do ask for these (`pread` at -1), and damaged traces have them.
     pub fn bound(&mut self) -> bool {
         let own = match self {
             Seen::CallStart { offset, len_bytes, .. } => {
@@ -391,13 +391,13 @@ pub struct Record {
 pub struct Trace {
     /// In the order of their times; of equal times, in the order in which they were read.
     pub records: Vec<Record>,
-    /// When it began, ns since 1970; 0 if nobody knows.
+    /// When it began, ns since 1970; 0 if unknown.
     pub started_ns: u64,
     /// Names of processes by pid, sorted by pid.
     pub names: Vec<(u32, String)>,
     /// Known paths of files.
     pub paths: Vec<(Inode, String)>,
-    /// The kernel it was recorded on (`uname -r`); empty if nobody knows.
+    /// The kernel it was recorded on (`uname -r`); empty if unknown.
     pub kernel: String,
     /// Events that the kernel had no room for.
     pub lost: u64,

@@ -1,6 +1,6 @@
 //! Units of the simulated machine as types, so that a sector can never be added to a page.
 //!
-//! Positions (`Nanos`, `Sector`, `PageIndex`, `Jiffies`) are newtypes. Counts are plain integers whose name says
+//! Positions (`Nanos`, `Sector`, `PageIndex`, `Jiffies`) are newtypes. Counts are plain integers whose name has
 //! what they count (`nr_sectors`, `nr_pages`, `len_bytes`). Simulated time is integer nanoseconds.
 
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! Writeback: when dirty pages are written although nobody asked, and when writers must wait.
+//! Writeback: when dirty pages are written without a request, and when writers must wait.
 
 mod bdflush_2_4;
 mod flusher;

@@ -5,7 +5,7 @@
 //! of n values, which is taken off. If values follow their predecessor with correlation r, a mean of them varies (1 +
 //! r) / (1 - r) times as much as one of independent values.
 //!
-//! [`assess`] says what a test of two samples has to allow for. Few values tell little of r, and the error of its
+//! [`assess`] computes the correction for a test of two samples. Few values determine r badly, and the error of its
 //! estimate costs more where r is too low. So a part of its standard error is added, 0.1 + 2.5 / n of it. The variance
 //! is inflated for the sum, and Student's t with two degrees of freedom fewer than the effective size takes the place
 //! of the normal distribution. Only an estimate far enough above 0, in standard errors of its own, counts, so that
@@ -13,10 +13,10 @@
 //! test at alpha 0.01 gives at most 1.5 % false alarms with 15 values each, 1.3 % with 20 and more; intervals of
 //! independent samples cover at most 1.2 points more than their level.
 //!
-//! Limits: with fewer than 15 values each, nobody can keep that and yet see what independent samples show: no rule on
-//! the rank sum and r that keeps 0.013 finds a shift of 2.5 deviations in more than 0.60 of pairs of ten values (a
-//! linear program over both). There only evident dependence counts, and r = 0.5 gives up to 8 % false alarms. Runs in
-//! random order need no such care, since then the order itself makes the test hold.
+//! Limits: with fewer than 15 values each, no method can keep that and still see differences of independent samples: no
+//! rule on the rank sum and r that keeps 0.013 finds a shift of 2.5 deviations in more than 0.60 of pairs of ten values
+//! (a linear program over both). There only evident dependence counts, and r = 0.5 gives up to 8 % false alarms. Runs
+//! in random order need no such care, since then the order itself makes the test hold.
 //!
 //! References: Kendall 1954 and Marriott and Pope 1954 for the bias; Bayley and Hammersley 1946 for the effective size;
 //! Ljung and Box 1978.
@@ -48,7 +48,7 @@ const LEAST_FREEDOM: f64 = 2.0;
 /// The known order in which samples were taken.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Nothing: dependence counts where it shows, as [`COUNTS_FROM`] says.
+    /// Unknown: dependence counts where it shows, by [`COUNTS_FROM`].
     Unknown,
     /// Both sides were taken in random order: neighbours may resemble each other, and the test still holds.
     Random,

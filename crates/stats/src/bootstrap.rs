@@ -64,7 +64,7 @@ fn position(n: usize, q: f64) -> (usize, f64) {
     (index, place - index as f64)
 }
 
-/// The point between two values; equal values have no other between them, whatever rounding says.
+/// The point between two values; equal values have no other between them, in spite of rounding.
 #[inline]
 fn between(low: f64, high: f64, share: f64) -> f64 {
     if share == 0.0 || low == high {
@@ -261,7 +261,7 @@ impl<'a> Resampled<'a> {
     }
 }
 
-/// Draws from the bootstrap distribution of a quantile of `b` against that of `a`, told by `figure(a, b)`.
+/// Draws from the bootstrap distribution of a quantile of `b` against that of `a`, as `figure(a, b)`.
 ///
 /// Each draw takes both samples again, with replacement.
 pub fn quantile_draws<T>(
@@ -293,8 +293,8 @@ pub(crate) fn bounded(n_a: usize, n_b: usize, q: f64, level: f64) -> (bool, bool
 
 /// The difference `b - a` of a quantile: percentile interval of the closed form.
 ///
-/// Costs the draws, whatever the size of the samples. An end is infinite where order statistics could not bound it at
-/// this level: at 99 % a median takes 8 values on each side and a 99th percentile 528.
+/// Its cost is that of the draws, for samples of any size. An end is infinite where order statistics could not bound it
+/// at this level: at 99 % a median takes 8 values on each side and a 99th percentile 528.
 pub fn quantile_difference(
     a_sorted: &[f64],
     b_sorted: &[f64],
@@ -359,7 +359,7 @@ fn ends(distribution: &mut [f64], estimate: f64, low: f64, high: f64) -> Interva
 /// How long blocks of a moving-block bootstrap should be.
 ///
 /// Politis & White 2004: lags count up to the first of five in a row that have correlations below `2 sqrt(log10 n /
-/// n)`; twice that many, with a flat-top window, tell the spectrum at 0 and its curvature, and from these follows the
+/// n)`; twice that many, with a flat-top window, give the spectrum at 0 and its curvature, and from these follows the
 /// length with the smallest error of the variance (that of the circular bootstrap, whose blocks are as long). Runs of
 /// more than 131,072 values are judged by their beginning; runs without variation or of fewer than 16 values have
 /// blocks of 1.

@@ -11,7 +11,7 @@
 //! middle is found less often (`detection` in the tests). [`windowed`] is Hunter: short windows, t-tests, weak points
 //! taken out again; fast, but its t-tests after a search for the best place raise far more false alarms than their p.
 //!
-//! Limits: an order says nothing if neighbouring values resemble one another. `serial` then puts the innovations of a
+//! Limits: an order means nothing if neighbouring values resemble one another. `serial` then puts the innovations of a
 //! first-order autoregression in random orders, whose coefficient comes from differences, which steps hardly touch
 //! (Hall & Van Keilegom 2003, winsorised). Slow drift comes out as a flight of steps. A p of n orders is at least
 //! 1/(n+1).

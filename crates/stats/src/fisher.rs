@@ -17,7 +17,7 @@ pub const METHOD: Method = Method {
     checked: "SciPy fisher_exact",
 };
 
-/// Tables whose probability differs by less than this part are equally likely: rounding must not tell them apart.
+/// Tables whose probability differs by less than this part are equally likely: rounding must not separate them.
 const SAME: f64 = 1e-9;
 
 /// The two-sided p-value of equal shares of `low` on both sides; 1 if a margin is empty.

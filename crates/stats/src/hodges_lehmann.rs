@@ -44,7 +44,7 @@ pub struct Shift {
     pub exact: bool,
 }
 
-/// Most differences that are listed and selected from, whatever the sizes.
+/// Most differences that are listed and selected from, for samples of any size.
 const LISTED: u64 = 4_096;
 
 /// The shift and its interval at `level`, for example 0.99; `None` if a side is empty.

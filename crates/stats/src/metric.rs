@@ -7,7 +7,7 @@ use crate::Better;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Metric {
     pub name: String,
-    /// Its unit; empty if nobody knows.
+    /// Its unit; empty if unknown.
     pub unit: String,
     /// Which direction is better.
     pub better: Better,
@@ -37,7 +37,7 @@ const ENDS: &[(&str, &str, Better)] = &[
 ];
 
 impl Metric {
-    /// The metric of a name, with unit and direction as far as the name tells. Less is better where it does not.
+    /// The metric of a name, with unit and direction as far as the name has them. Less is better where it does not.
     pub fn of(name: &str) -> Metric {
         let end = ENDS.iter().find(|(end, ..)| name.ends_with(end));
         let (unit, better) = end.map_or(("", Better::Lower), |(_, unit, better)| (*unit, *better));

@@ -193,7 +193,7 @@ pub fn pctile(samples: &[f64], percent: u32, better: Better) -> f64 {
 /// How much better the candidate is than the base, in percent of the base.
 ///
 /// Positive is better whatever the direction. Edge values are those of mmtests, which prints a rate that fell to
-/// nothing as no change ([`is_total_loss`] tells).
+/// nothing as no change ([`is_total_loss`] detects it).
 pub fn gain_pct(base: f64, candidate: f64, better: Better) -> f64 {
     match better {
         _ if base == candidate => 0.0,

@@ -11,8 +11,8 @@
 //! spread; Hanley and McNeil 1982 for the variance of p.
 //!
 //! Simulated with the runs that it asked for at a power of 0.80: 0.72 to 0.93 for normal, uniform, lognormal, two-mode
-//! and Student t samples with 2 and 3 degrees of freedom, and more where five runs, the fewest that can tell, show it
-//! anyway.
+//! and Student t samples with 2 and 3 degrees of freedom, and more where five runs, the least number that can tell,
+//! show it anyway.
 //!
 //! Limits: the answer is as good as the spread that it starts from: from ten normal runs of each side, four in five
 //! answers lie between 0.6 and 1.6 times the right one. Both sides are taken to differ by a shift.
@@ -30,7 +30,7 @@ pub const METHOD: Method = Method {
 
 /// Most evenly spaced order statistics from which pairs are taken.
 const THINNED_TO: usize = 200;
-/// More runs than this nobody makes.
+/// Most runs that are practical.
 const MOST: u64 = 1_000_000_000;
 /// The largest change that is looked for, as a part of the median.
 const LARGEST: f64 = 1e6;

@@ -11,7 +11,7 @@
 //! axis        |0   |5 ms  labels whose marks are at their columns, as many as have room
 //! ```
 //! Nothing here is coloured, and nothing is wider than it was asked for. All characters are one column wide; in
-//! terminals that show characters of ambiguous width in two (East Asian locales), pictures are wider than said.
+//! terminals that show characters of ambiguous width in two (East Asian locales), pictures are wider than requested.
 
 /// Eighths of a character, from below.
 const EIGHTHS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -29,7 +29,7 @@ pub fn sparkline(values: &[f64], low: f64, high: f64) -> String {
     values.iter().map(block).collect()
 }
 
-/// Counts, of which the largest may be `most`; whatever is there at all can be seen.
+/// Counts, of which the largest may be `most`; every count above 0 can be seen.
 pub fn counts(values: &[f64], most: f64) -> String {
     let block = |value: &f64| match (value / most * 8.0).ceil() {
         height if *value > 0.0 && height.is_finite() => EIGHTHS[(height as usize).clamp(1, 8) - 1],

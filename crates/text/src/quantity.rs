@@ -2,7 +2,7 @@
 
 use crate::shown;
 
-/// Units: as metrics have them, as they are shown, what one is in that, and which prefixes it takes.
+/// Units: as metrics have them, as they are shown, their factor, and their prefixes.
 const UNITS: &[(&str, &str, f64, Prefixes)] = &[
     ("ns", "s", 1e-9, Prefixes::Small),
     ("us", "s", 1e-6, Prefixes::Small),

@@ -142,7 +142,7 @@ pub fn read(name: &str, bytes: &[u8], problems: &mut Problems) -> Option<Trace> 
 /// Times beyond this, 146 years, are damage: nothing adds up with them.
 const LATEST: Nanos = Nanos(1 << 62);
 
-/// Leaves out records that cannot be true, and says so.
+/// Leaves out records that cannot be true, with a warning.
 fn plausible(name: &str, mut trace: Trace, problems: &mut Problems) -> Trace {
     let all = trace.records.len();
     let first = trace.records.iter().position(|record| record.at > LATEST);

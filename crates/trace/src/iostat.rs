@@ -193,7 +193,7 @@ impl Sample {
         div(self.ticks_ms() as f64, self.ios())
     }
 
-    /// Busy time for each read or write, ms: what sysstat called service time before it gave it up.
+    /// Busy time for each read or write, ms: sysstat's service time before it gave it up.
     pub fn svctm_ms(&self) -> f64 {
         div(self.counted.io_ticks_ms as f64, self.ios())
     }

@@ -7,7 +7,7 @@
 //!            later
 //!            calls on the same open file go to the same file, and earlier ones where nothing else is known
 //! page, bio  a task adds pages to a mapping and then submits bios for them in the same order: a read bio takes as many
-//!            pages as it has bytes from those that wait (not those of metadata; what a write adds waits for nothing)
+//!            pages as it has bytes from those that wait (not those of metadata; pages that a write adds wait for nothing)
 //! request    a bio makes a request [G] or joins one that ends or begins where it begins or ends [M, F]; where a trace
 //!            has no such records, a request that is issued takes the queued bios of its sectors
 //! complete   of a request, by its sectors; of a bio alone, if it has no request
@@ -39,7 +39,7 @@ use descriptors::Descriptors;
 pub use descriptors::NoFile;
 use iowhy_stack::trace::RaInput;
 
-/// The file of a call of which nobody knows the file.
+/// The file of a call whose file is unknown.
 pub const UNKNOWN_FILE: FileId = FileId(u32::MAX);
 
 /// The owner of the calls, and the known facts about its files.
@@ -201,13 +201,13 @@ pub struct Leftovers {
     pub call_ends: u64,
     /// Calls that the trace does not see end.
     pub open_calls: u64,
-    /// Calls that read or write of which nobody knows the file.
+    /// Calls that read or write an unknown file.
     pub calls_without_file: u64,
     /// Pages that were added for a read and that no bio carried.
     pub pages_without_bio: u64,
     /// Bios without a request or a completion.
     pub bios: u64,
-    /// Merges into requests that nobody has seen.
+    /// Merges into unseen requests.
     pub merges: u64,
     /// Requests that were issued and have no bio.
     pub requests_without_bio: u64,
@@ -247,9 +247,9 @@ pub struct Joined {
     pub requests: Vec<RequestRecord>,
     /// Processes that put pages into mappings, most pages first.
     pub putters: Vec<Putter>,
-    /// Tasks of the workload, if the trace says which those are.
+    /// Tasks of the workload, if the trace has them.
     pub tree: Option<BTreeSet<u32>>,
-    /// Calls of which nobody knows the file, by number, and why.
+    /// Calls whose file is unknown, by number, and why.
     pub no_file: BTreeMap<u32, NoFile>,
     /// Windows were inferred.
     pub inferred_windows: bool,
@@ -415,7 +415,7 @@ impl Joiner<'_> {
         }
     }
 
-    /// I/O of the workload outside of its calls belongs to nobody else.
+    /// I/O of the workload outside of its calls.
     fn nobody(&self, pid: u32) -> CallId {
         if self.out.tree.as_ref().is_some_and(|tree| tree.contains(&pid)) { CallId::OWN } else { CallId::NONE }
     }
@@ -998,7 +998,7 @@ impl Joiner<'_> {
         self.emit_for(seq, record, stays, What::MergeRequests { rq, gone: gone_rq });
     }
 
-    /// The request of these sectors that is not yet issued; where nobody saw it made, one of the queued bios.
+    /// The request of these sectors that is not yet issued; if its making was not seen, one of the queued bios.
     fn gathered(&mut self, record: &Record, extent: &Extent) -> Option<u32> {
         if let Some(known) = self.beside(extent.dev, dir_of(extent), extent.sector.0, false) {
             return Some(known);

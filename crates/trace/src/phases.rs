@@ -8,8 +8,8 @@
 //! from one Q to the next of any device in the table over all, and of the same device in a device's table. On devices
 //! that pass bios on (majors 9, 253, 254: md and dm) Q2Q, Q2A and Q2C are phases of their own. No time is below 1 ns.
 //!
-//! A trace without a single Q (level light: issues and completions alone) has no bios, and btt says nothing of it. Here
-//! it has D2C, once for each request, from the last D of its sectors to the C that covers them; [`Tables::absent`]
+//! A trace without a single Q (level light: issues and completions alone) has no bios, and btt does not mention it.
+//! Here it has D2C, once for each request, from the last D of its sectors to the C that covers them; [`Tables::absent`]
 //! names
 //! the phases that such a trace cannot have. With the first Q that is forgotten, and btt's rules hold for the whole
 //! trace.
@@ -110,7 +110,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// The step that a record tells of, and the sectors. `None` for those that no phase is made of, for records
+    /// The step of a record, and its sectors. `None` for those that no phase is made of, for records
     /// without bytes and for passthrough commands.
     #[inline]
     pub fn of(seen: &Seen) -> Option<(Step, &Extent)> {
@@ -167,7 +167,7 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// The common phases that the trace cannot tell of, because it has no records of bios.
+    /// The common phases that the trace does not have, without records of bios.
     pub fn absent(&self) -> Vec<Phase> {
         let absent = |phase: &Phase| self.only_requests && phase.is_common() && *phase != Phase::D2c;
         Phase::ALL.into_iter().filter(absent).collect()

@@ -9,7 +9,7 @@
 //!
 //! r 0 3 8192 4096              task 0 reads 4096 bytes from byte 8192 of descriptor 3       w: it writes, anywhere
 //! f 0 3 random 0 0             advises
-//! m 0 random I J               says it of pages I to J of its mapping; `normal` if it has just made it
+//! m 0 random I J               advises it for pages I to J of its mapping; `normal` if it has just made it
 //! s 0 I N o s a m p            page_cache_sync_ra: index, pages asked for, order, size, async size, limit, previous
 //! a ...                        page_cache_async_ra                        position, all as they were before it
 //! d 0 I o s a m                page_cache_ra_order: index, order, size, async size, limit
@@ -23,7 +23,7 @@
 //! e 0 4096                     the call ended with this
 //! ```
 //! Tasks are numbered as they appear, and so are descriptors: one that is opened again has another number. Nothing but
-//! calls, what left the cache and what others added to it goes into the model; the rest is what it has to arrive at.
+//! calls, pages that left the cache and pages that others added to it goes into the model; the rest is its result.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -82,7 +82,7 @@ pub enum What {
         /// Bytes asked for.
         len_bytes: u64,
     },
-    /// A write began: what it adds to the cache is not read-ahead.
+    /// A write began: pages that it adds to the cache are not read-ahead.
     Write {
         /// The descriptor.
         fd: i32,
@@ -97,7 +97,7 @@ pub enum What {
         /// Bytes; 0 to the end.
         len_bytes: u64,
     },
-    /// The program said this about a part of its mapping.
+    /// The program's advice on a part of its mapping.
     MapAdvice {
         /// First page.
         first: u64,
@@ -288,7 +288,7 @@ impl Recorded {
     }
 
     /// Whether the read at line `at`, over before line `end`, looked into the page cache: one with `O_DIRECT` does not.
-    /// Older kernels do not show it; there, who has bios of its own and adds no page did not.
+    /// Older kernels do not show it; there, calls with bios of their own and without added pages did not.
     pub fn looks_up(&self, at: usize, end: usize) -> bool {
         let lines = &self.lines[at..end];
         let task = lines[0].task;

@@ -1,4 +1,4 @@
-//! A record as a row of a table, and back: what CSV and Parquet have in common.
+//! A record as a row of a table, and back: the common part of CSV and Parquet.
 //!
 //! ```text
 //! t_ns  cpu  pid         when (since the start of the trace), where, by whom (0: interrupts)

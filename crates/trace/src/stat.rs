@@ -1,6 +1,6 @@
 //! Statistics of a trace: phases, requests, queue, pages, and who did what.
 //!
-//! The parts are [`phases`](crate::phases), [`queue`] (what the disk counters would have said, and sizes,
+//! The parts are [`phases`](crate::phases), [`queue`] (the disk counters, and sizes,
 //! batches, depth, seeks) and [`cache`] (windows, hits, processes); this file puts them together, as JSON
 //! (`iowhy.trace/1`) and as text.
 //!

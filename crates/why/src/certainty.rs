@@ -30,7 +30,7 @@ pub fn of(confidence: f64) -> &'static Word {
 }
 
 impl Word {
-    /// How often a first finding with this word was right, 0 to 1; nothing if it was hardly ever said.
+    /// How often a first finding with this word was right, 0 to 1; nothing if it was hardly ever used.
     pub fn rate(&self, live: bool) -> Option<f64> {
         const LEAST: u32 = 5;
         let (said, right) = if live { self.live } else { self.simulated };

@@ -7,19 +7,19 @@
 //! workload   the requests: sizes, places, threads, syncs; it has to be equal for the rest to be the kernel's
 //!            doing
 //! cache      pages found, missing, put in, taken out, read again after they had been taken out
-//! windows    read-ahead decisions, what came of their pages, why windows were closed
+//! windows    read-ahead decisions, the fate of their pages, why windows were closed
 //! bios       sizes; which could have joined the request before them, and which did
 //! plugs      how long requests are held, and how long the device has nothing to do meanwhile
 //! commands   sizes, places, order in which waiting requests are taken, how many are at the device
 //! device     time at the device by kind of command, so that equal commands are compared with equal ones
 //! sync       commits, flushes, throttled writers
-//! turns      calls of which nothing is seen until another one on their file has ended: what a lock looks like
-//! foreign    what nobody in the workload has asked for
+//! turns      calls without any event until another one on their file has ended: the mark of a lock
+//! foreign    I/O that the workload did not request
 //! time       who waits for what, adding up to the whole ([`Time`])
 //! ```
 //! A request belongs to a call if it carries pages that the call asks for (or none of a file at all); pages read ahead
-//! of a call's own range keep no task waiting until one asks for them. Known limits: events of a trace do not tell a
-//! thread that sleeps from one that computes, so [`Layer::Lock`] is what calls take beyond four times the median of
+//! of a call's own range keep no task waiting until one asks for them. Known limits: events of a trace do not separate
+//! a thread that sleeps from one that computes, so [`Layer::Lock`] is the time of calls beyond four times the median of
 //! their kind without any I/O; calls that wait for a page that another call has asked for, but that is in no request
 //! yet, count as computing.
 
@@ -146,7 +146,7 @@ pub struct Windows {
     pub used: u64,
     /// Of these, pages that were taken out before a request.
     pub thrashed: u64,
-    /// Closed, by cause: interleaved misses, misses, hits, congestion. Only simulated runs tell.
+    /// Closed, by cause: interleaved misses, misses, hits, congestion. Only simulated runs have it.
     pub closes: [u64; 4],
     /// Windows of whole calls that had more pages than the largest window seen: read in pieces.
     pub in_pieces: u64,
@@ -176,7 +176,7 @@ pub struct Plugs {
     pub batch: Spread,
     /// Time that read requests are held, ns.
     pub held: Spread,
-    /// The same of those that carry only pages nobody has asked for yet.
+    /// The same of those that carry only unrequested pages.
     pub held_ahead: Spread,
     /// Time during which the device had nothing to do, nothing was with the elevator, and reads were held in a plug,
     /// ns.
@@ -378,7 +378,7 @@ pub struct Observer {
     /// Pages that calls of the workload have dirtied, at most.
     dirtied: u64,
     /// Pages in writeback for no task, without a bio yet, and whether the workload had dirtied them.
-    /// Only simulated runs tell.
+    /// Only simulated runs have it.
     written_back: Vec<(u32, bool)>,
     tells_writeback: bool,
     /// Syncs in progress, flushes at the device, and since when both are counted.

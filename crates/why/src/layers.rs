@@ -49,7 +49,7 @@ pub struct Step {
 /// Parts smaller than this are rounding, ns.
 const LEAST_NS: f64 = 0.5;
 
-/// The layers that have a part, one after the other, from the time of A on; what no layer has comes last.
+/// The layers that have a part, one after the other, from the time of A on; the part of no layer comes last.
 pub fn steps(layers: &[LayerDelta], [a, b]: [f64; 2]) -> Vec<Step> {
     let mut at = a;
     let mut step = |of: LayerDelta| {

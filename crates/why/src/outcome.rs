@@ -6,13 +6,13 @@
 //! confirmed       what remains may be nothing, or 80 % are gone and the slow side is not the faster one now
 //! partly          something measurable is gone, but no more than that
 //! ```
-//! Differences are those of mean times for an operation, with intervals by Welch at 95 %. Single runs have none; what a
-//! difference between single runs has to exceed stands in for it. An overshoot that the sides of an explanation would
-//! be called the same for is none.
+//! Differences are those of mean times for an operation, with intervals by Welch at 95 %. Single runs have none; a
+//! least difference between single runs stands in for it. An overshoot that the sides of an explanation would be called
+//! the same for is none.
 //!
 //! A knob may help for another reason than the one given. Where the switched runs have events, the rule looks at them,
 //! too: its own figures have to move at least half the way to the fast side, or it is partly confirmed at best. So it
-//! is if all of the device was switched because none of the settings that the finding tells of differs.
+//! is if all of the device was switched because none of the finding's settings differs.
 
 use super::delta::{Delta, SURE_SINGLE};
 use super::{Explanation, Finding, MATERIAL_PCT, Side};
@@ -24,7 +24,7 @@ use iowhy_stats::welch;
 pub enum Outcome {
     /// With the one thing switched the difference is gone.
     Confirmed,
-    /// A part of it is, or it is, but not as the finding tells.
+    /// A part of it is, or it is, but not in the finding's way.
     Partly,
     /// It is still there.
     Refuted,
@@ -84,8 +84,8 @@ pub struct Counterfactual {
     pub runs: u32,
     /// Whether the finding's own figures moved with the time; nothing where the switched runs have no events.
     pub figures_moved: Option<bool>,
-    /// All of the device was switched, since none of the settings that the finding tells of differs: it shows where the
-    /// cause is, and not which it is.
+    /// All of the device was switched, since none of the finding's settings differs: it shows where the cause is, and
+    /// not which it is.
     pub device_only: bool,
     /// The result for the finding.
     pub outcome: Outcome,

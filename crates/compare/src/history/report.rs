@@ -208,7 +208,7 @@ fn bound(value: f64) -> String {
     if value.is_finite() { format!("{value:+.2}") } else { "?".to_owned() }
 }
 
-/// Three digits are more than random orders can tell.
+/// More digits than random orders can determine would be wrong.
 fn probability(p: f64) -> String {
     if p < 0.0001 { "< 0.0001".to_owned() } else { format!("{p:.4}") }
 }

@@ -21,7 +21,7 @@ pub const FORMAT: Format = Format {
 
 /// Columns that name what a line is of.
 const NAMES: &[&str] = &["label", "name", "benchmark"];
-/// The column that says which run a line belongs to.
+/// The column with the run of each line.
 const RUN: &str = "run";
 
 /// The separator of a line's values.

@@ -12,7 +12,7 @@ pub const FORMAT: Format = Format {
     read,
 };
 
-/// Beginnings of lines, what the metric is called, and what its value is multiplied by.
+/// Beginnings of lines, the metric's name, and the factor of its value.
 const LINES: &[(&str, &str, f64)] = &[
     ("total time:", "elapsed_s", 1.0),
     ("reads/s:", "read_iops", 1.0),

@@ -82,7 +82,7 @@ impl Border {
     /// Between two groups of values.
     ///
     /// # Errors
-    /// If there are too few of them, or if they do not tell the commits apart.
+    /// If there are too few of them, or if they do not separate the commits.
     pub fn between(references: &References) -> Result<Border, String> {
         let References { good, bad } = references;
         for (name, values) in [("good", good), ("bad", bad)] {

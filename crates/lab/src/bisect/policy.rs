@@ -14,8 +14,8 @@
 //! looks. A verdict needs an interval on one side of 0. Stated bound: error per test times tests, if distances are
 //! about normal. Tests begin with as many seeds as it took to see the change at all. Reference: Zeller and
 //! Hildebrandt, Simplifying and Isolating Failure-Inducing Input, IEEE TSE 28(2), 2002. Known limits: differences
-//! that cancel out are found only as far as the order of the tests meets them; what differs between the jobs' plans
-//! beyond the stack (none does today) is not searched.
+//! that cancel out are found only as far as the order of the tests meets them; differences between the jobs' plans
+//! beyond the stack (none exist today) are not searched.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -35,7 +35,7 @@ use iowhy_text::quantity;
 /// How it is done.
 #[derive(Copy, Clone, Debug)]
 pub struct Settings {
-    /// Chance that one test says the wrong thing, at most.
+    /// Largest chance that one test is wrong.
     pub error: f64,
     /// Seeds of a test, at most.
     pub most_runs: usize,
@@ -130,7 +130,7 @@ struct Bench<'a> {
     bad: Vec<f64>,
     steps: Vec<Step>,
     simulations: usize,
-    /// Runs that a test begins with: what it took to see the change at all.
+    /// Runs that a test begins with: the number that showed the change at all.
     first_runs: usize,
     done: &'a (dyn Fn() + Sync),
 }
@@ -298,7 +298,7 @@ impl Bench<'_> {
     }
 }
 
-/// Differences in kinds: what belongs to one policy, to the queue, to the disk.
+/// Differences by kind: of one policy, of the queue, of the disk.
 fn kinds(differences: &[Change]) -> Vec<Vec<usize>> {
     let mut kinds: Vec<(&str, Vec<usize>)> = Vec::new();
     for (nr, change) in differences.iter().enumerate() {

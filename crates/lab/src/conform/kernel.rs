@@ -1,6 +1,6 @@
 //! The model of the running kernel against the running kernel: every read-ahead decision, every page added.
 //!
-//! Jobs run on the kernel while a trace is recorded; what each did with each of its files becomes a [`Recorded`].
+//! Jobs run on the kernel while a trace is recorded; the work of each on each of its files becomes a [`Recorded`].
 //! [`check`] replays it through a model in two ways:
 //!
 //! ```text
@@ -43,7 +43,7 @@ use iowhy_text as text;
 use iowhy_trace::recorded::{Line, Recorded, What, version};
 pub use traced::{Device, File, records};
 
-/// Mismatches that a report tells of each job.
+/// Most mismatches that a report lists of each job.
 const TOLD: usize = 5;
 
 /// How much of a comparison matched.

@@ -1,8 +1,8 @@
 //! Settings to change after an explanation of live runs, as commands, and notes in spite of equal results.
 //!
-//! A rule says in general what to change; of two real sides it is known which setting differs, where it is, and which
-//! value the fast side had. The gain is predicted from the cause's share of the difference, and measured if the
-//! experiment was made ([`prove_live`](super::prove_live)); both in percent of the slow side's time for an operation.
+//! A rule gives general advice; of two real sides the differing setting is known, with its place and the fast side's
+//! value. The gain is predicted from the cause's share of the difference, and measured if the experiment was made
+//! ([`prove_live`](super::prove_live)); both in percent of the slow side's time for an operation.
 //!
 //! A note is not a finding: it names pages that another process keeps in the cache under direct calls, where the times
 //! of the runs cannot show their cost. The price depends on the kernel and the device, the pages do not.
@@ -77,12 +77,12 @@ pub fn advise(explanation: &mut Explanation, sides: &[Gathered; 2]) {
     }
 }
 
-/// The rule that the note below would be, if the times told.
+/// The rule of the note below, if the times showed its cost.
 const STALE: &str = "stale-pages-under-direct-io";
 /// Share of the calls from which on it is worth a note.
 const NOTED: f64 = 0.05;
 
-/// Adds what should be known of live sides though no finding says it.
+/// Adds facts about live sides that belong to no finding.
 pub fn notes(explanation: &mut Explanation, sides: &[Gathered; 2]) {
     if explanation.findings.iter().any(|finding| finding.rule.name == STALE) {
         return;

@@ -317,7 +317,7 @@ impl Drop for Ended<'_> {
 }
 
 impl Others {
-    /// As the runs of this side had them; nothing if nobody was there.
+    /// As the runs of this side had them; nothing without others.
     fn of(side: &Gathered) -> Option<Others> {
         let runs = &side.side.runs;
         if !runs.iter().any(|run| run.foreign.pages > 0 || run.cache.direct_over_cached > 0) {
@@ -413,7 +413,7 @@ fn blocks(kinds: &[Kind; 3], ledger: &Ledger, nr_blocks: usize) -> Result<[Vec<f
     }
 }
 
-/// Makes the experiments of the best findings of two live sides, and says why if one cannot be made.
+/// Makes the experiments of the best findings of two live sides, and reports those that cannot be made.
 pub fn prove(explanation: &mut Explanation, sides: &[Gathered; 2]) {
     let [a, b] = sides;
     if !a.side.live && !b.side.live || explanation.findings.is_empty() {

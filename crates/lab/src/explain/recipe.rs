@@ -32,7 +32,7 @@ const QUEUE: &[(&str, &str)] = &[
 ];
 
 impl Recipe {
-    /// Of a run's manifest and policies; nothing if they do not tell.
+    /// Of a run's manifest and policies; nothing if they do not have it.
     pub(super) fn of(manifest: Manifest, policies: &Value) -> Option<Recipe> {
         let Again { words, folder } = manifest.again?;
         let value = |key: &str| match policies.get(key)? {

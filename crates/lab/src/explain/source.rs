@@ -1,7 +1,7 @@
 //! Where the two sides of an explanation come from.
 //!
 //! ```text
-//! INCIDENT/ROW    a row of a published incident: it is simulated, as often as its scenario says, and watched
+//! INCIDENT/ROW    a row of a published incident: it is simulated, with its scenario's repetitions, and watched
 //! INCIDENT        its two rows: as it was before, and broken
 //! sim:KERNEL..    the job behind `--` at this place: simulated and watched
 //! FILE            a trace, in any form that `iowhy trace` reads; several with commas between them
@@ -47,7 +47,7 @@ pub struct Asked {
     pub job: Vec<String>,
     /// The disk for places.
     pub disk: Option<String>,
-    /// Runs of each side that is simulated; nothing for what a scenario says, or 5.
+    /// Runs of each side that is simulated; nothing for the scenario's number, or 5.
     pub runs: Option<u32>,
     /// A report will be made of them ([`Gathered::seen`]).
     pub report: bool,
@@ -248,8 +248,8 @@ const USED: u64 = 5;
 const LOOP: u32 = 7;
 const LEAST_ON_LOOP: u64 = 1 << 20;
 
-/// Leaves bios and requests of the devices that the workload uses: what others do elsewhere, and what a loop device
-/// does below, is in nobody's way. Known if the trace says which tasks are the workload; all is kept if they use none.
+/// Leaves bios and requests of the devices that the workload uses: work elsewhere, and work of a loop device below,
+/// does not matter. Known if the trace has the tasks of the workload; all is kept if they use none.
 fn of_the_workload(trace: &mut Trace) {
     let Some(tree) = beside::tree(trace, &Who::default()) else { return };
     let mut bytes: BTreeMap<Dev, u64> = BTreeMap::new();

@@ -129,7 +129,7 @@ fn order(result: &IncidentResult, claim: &Claim, checked: &mut ClaimResult) {
 }
 
 /// Pairs of rows that a claim is about: the changed one, and the one it is compared with. If there are none, the
-/// evidence says why.
+/// evidence has the reason.
 pub(super) fn pairs<'a>(
     result: &'a IncidentResult,
     claim: &Claim,

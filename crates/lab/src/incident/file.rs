@@ -127,7 +127,7 @@ pub struct Row {
     value_range: Option<[Published; 2]>,
     /// The figure, if only an upper limit was published.
     value_below: Option<Published>,
-    /// Everything else that it says.
+    /// All other fields.
     #[serde(flatten)]
     rest: BTreeMap<String, toml::Value>,
 }

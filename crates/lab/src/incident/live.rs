@@ -42,8 +42,8 @@ pub enum Ground {
     Model(&'static str),
     /// The same, with more settings behind.
     Tuned(&'static str, &'static str),
-    /// A disk in memory, bare or with a file system: what the processor pays is seen there only. `{}` in the job is its
-    /// node, or a file on it.
+    /// A disk in memory, bare or with a file system: it shows costs of the processor only. `{}` in the job is its node,
+    /// or a file on it.
     Memory {
         /// The file system.
         filesystem: Option<&'static str>,
@@ -105,13 +105,13 @@ pub enum Worse {
 /// The published and simulated figures next to an answer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Beside {
-    /// Nobody published the like.
+    /// Unpublished.
     Nothing,
     /// The ratio of two rows.
     Rows(&'static str, &'static str),
     /// The figures of a claim about two rows.
     Claim(&'static str, &'static str, &'static str),
-    /// Percent of the read commands of a row that are of a page at most; nobody published it.
+    /// Percent of the read commands of a row that are of a page at most; unpublished.
     SmallReads(&'static str),
 }
 
@@ -209,7 +209,7 @@ pub enum Verdict {
     Happens,
     /// It does not.
     NoLonger,
-    /// Nobody can say.
+    /// Cannot tell.
     CannotTell,
 }
 
@@ -244,7 +244,7 @@ pub struct Answer {
     /// The same as it is simulated.
     pub simulated: Option<f64>,
     pub verdict: Verdict,
-    /// Why nobody can say, or since when it is so.
+    /// Why it cannot tell, or since when it is so.
     pub why: String,
 }
 

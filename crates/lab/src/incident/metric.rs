@@ -122,7 +122,7 @@ fn iostat(outcome: &Outcome, name: &str) -> f64 {
 /// The metric called so.
 ///
 /// # Errors
-/// If there is none; the problem says which are near.
+/// If there is none; the problem has the likely names.
 pub fn find(name: &str) -> Result<&'static Metric, Problem> {
     METRICS.iter().find(|metric| metric.name == name).ok_or_else(|| {
         Problem::error(format!("unknown metric `{name}`")).near(name, METRICS.iter().map(|metric| metric.name))

@@ -8,7 +8,7 @@
 //! published row  a `[[run]]` with its id, or else `command` of its report or of the scenario
 //! table cell     a `[[table]]` entry: runs by a pattern of ids, and a metric
 //! change         a `[[derived]]` row: one row against another
-//! anything else  a `[[run]]` whose id nobody published: an extra row
+//! anything else a `[[run]]` with an unpublished id: an extra row
 //! ```
 
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ pub struct Scenario {
     /// How ratios are averaged.
     #[serde(default)]
     pub average: Average,
-    /// Repetitions of a run, if nobody asks for another number.
+    /// Default repetitions of a run.
     #[serde(default = "four")]
     pub sequences: u32,
     /// The name of a repetition: one, several.
@@ -143,10 +143,10 @@ pub struct Run {
     pub group: String,
     /// Its purpose.
     pub note: Option<String>,
-    /// Repetitions it needs at least, whatever is asked for: for what happens by chance.
+    /// Least repetitions, in any case: for effects of chance.
     #[serde(default)]
     pub least_sequences: u32,
-    /// Repetitions that are enough for it, whatever is asked for: for what hardly varies.
+    /// Most repetitions, in any case: for results that hardly vary.
     pub most_sequences: Option<u32>,
     /// Its frequency in the publication, for cells of monitors, which see each run in proportion.
     #[serde(default = "once")]
@@ -237,7 +237,7 @@ pub struct Planned {
     pub runs: Vec<RunResult>,
     /// Published rows and cells in their order.
     pub rows: Vec<RowResult>,
-    /// Rows nobody published.
+    /// Unpublished rows.
     pub extra: Vec<RowResult>,
     /// Published rows that are only shown.
     pub context: Vec<Row>,

@@ -11,7 +11,7 @@
 //!          before is thrashed; the rest is unused at the end of the run
 //! bio      of data takes pages that its call has added (reads) or the kernel has handed down (writes), in their order
 //! request  begins with its first bio; when two become one, the one that remains has the earlier times
-//! plug     ends with the first unplug of the same call; plugs of queues, which are nobody's, one after the other
+//! plug     ends with the first unplug of the same call; plugs of queues, which have no call, one after the other
 //! ```
 //! A row is kept if any of its time lies in a part. Calls that rows speak of are kept, too. Calls that began before the
 //! run are shown from its start on.

@@ -6,7 +6,7 @@
 //! calls    begin, end, place, and a sum over its windows, bios and requests with their sizes, in any order, by which
 //!          two calls that were served differently are recognised
 //! lanes    of calls in progress at once: the lowest one that is free, which is the thread's own as long as threads
-//!          call without a pause; events do not tell threads
+//!          call without a pause; events do not name threads
 //! marks    the time of every 64th event, so that a part of the run can be chosen by how much there is to show of it
 //! pages    a byte for each: found at the first touch, missed, brought by read-ahead, brought by others
 //! ```
@@ -166,7 +166,7 @@ pub struct Survey {
     slice: u64,
     slices: Vec<Slice>,
     lanes: Vec<bool>,
-    /// Calls that are not where their number says.
+    /// Calls whose place differs from their number.
     places: HashMap<CallId, usize>,
     open: usize,
     life: Lifecycle<()>,
@@ -427,8 +427,8 @@ impl Survey {
         self.calls.iter().map(|call| call.file).chain(self.pages.ends.keys().copied()).collect()
     }
 
-    /// At most `most` strips of a file of this number of pages. `by` is the name of those who brought pages that nobody
-    /// had asked for.
+    /// At most `most` strips of a file of this number of pages. `by` is the name of the processes that brought
+    /// unrequested pages.
     pub fn strips(&self, file: u32, nr_pages: u64, most: u64, by: &str) -> Strips {
         let strip_pages = nr_pages.div_ceil(most).max(1);
         let mut out = Strips { file, strip_pages, ..Strips::default() };
@@ -444,7 +444,7 @@ impl Survey {
 
 /// The first call that two runs served differently: its place in each. The same call is one with the same file, place
 /// and length; of several such calls the first of one run is set against the first of the other, and so on. Calls that
-/// were still being served when the events ended are not told apart.
+/// were still being served when the events ended are treated alike.
 pub fn first_difference(a: &Survey, b: &Survey) -> Option<(usize, usize)> {
     let unserved = [a.unserved(), b.unserved()];
     let differ = |mine: usize, theirs: usize| {

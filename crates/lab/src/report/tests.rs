@@ -146,7 +146,7 @@ fn check_overview(events: &[Event], survey: &Survey, what: &str) {
     }
 }
 
-/// A request as the raw events tell it, by looking forwards and backwards from its completion.
+/// A request from the raw events, by looking forwards and backwards from its completion.
 fn check_requests(events: &[Event], timeline: &Timeline, begin: u64, what: &str) {
     #[derive(Clone, Copy)]
     struct Raw {

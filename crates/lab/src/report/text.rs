@@ -1,5 +1,5 @@
-//! An explanation for people: what happened and why in a paragraph, then the figures, then where the time went: layers,
-//! latencies, and both sides on a common clock. 80 columns.
+//! An explanation for people: the event and its cause in a paragraph, then the figures, then where the time went:
+//! layers, latencies, and both sides on a common clock. 80 columns.
 
 use std::fmt::Write;
 

@@ -180,7 +180,7 @@ pub struct RunRecord {
     pub opening: Option<Value>,
     /// Further keys of the JSON.
     pub more: Map<String, Value>,
-    /// When it began, since 1970, if that tells it from others.
+    /// When it began, since 1970, if that distinguishes it from others.
     pub began: Option<Duration>,
     pub notes: Vec<Note>,
     /// A signal ended it early.

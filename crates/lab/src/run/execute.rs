@@ -147,8 +147,8 @@ fn announced(request: &RunRequest) -> String {
     if blind { runs.to_owned() } else { format!("{runs} of {}", request.job.join(" ")) }
 }
 
-/// Whether the stopping rule says that the blocks before this one are enough. It is asked between blocks only, so that
-/// all places have as many runs.
+/// Whether the stopping rule accepts the blocks before this one. It is asked between blocks only, so that all places
+/// have as many runs.
 fn enough(request: &RunRequest, runs: &[Finished], block: u64) -> bool {
     let Some(until) = request.until else { return false };
     block >= u64::from(request.warm_up) + u64::from(request.repeat)

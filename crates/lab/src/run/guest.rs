@@ -423,7 +423,7 @@ impl Host {
         taken
     }
 
-    /// Boots a guest for a command, with a disk of its own; what it made comes below `results`.
+    /// Boots a guest for a command, with a disk of its own; its results come below `results`.
     fn boot(
         &mut self,
         task: &GuestTask,
@@ -545,7 +545,7 @@ impl Disk {
         Ok(Disk { backing, modelled: Some(held) })
     }
 
-    /// Takes it away, and says if that fails.
+    /// Takes it away, and reports a failure.
     fn end(mut self) -> Result<(), Refusal> {
         self.modelled.take().map(disk::Held::remove).transpose()?;
         Ok(())

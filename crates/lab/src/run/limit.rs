@@ -6,8 +6,8 @@
 //!          without a warm-up
 //! time     the longest that each thread works
 //! ```
-//! A thread that has more regions than fit keeps the first of them, each with at least one call; files that nobody uses
-//! any more are left out. Regions that overlap do so no more.
+//! A thread that has more regions than fit keeps the first of them, each with at least one call; unused files are left
+//! out. Regions that overlap do so no more.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -38,7 +38,7 @@ fn smaller(one: u64, other: u64) -> u64 {
 }
 
 impl Limit {
-    /// Caps a job, and says which of its files are left.
+    /// Caps a job, and returns which of its files are left.
     pub(super) fn apply(&self, job: &mut Job) -> Vec<bool> {
         let Workload::Threads { files, threads } = &mut job.workload else { return Vec::new() };
         let mut left = vec![true; files.len()];

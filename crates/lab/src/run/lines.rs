@@ -1,4 +1,4 @@
-//! Lines of the report as text: rates and latencies of each, whatever made the calls.
+//! Lines of the report as text: rates and latencies of each, for any kind of place.
 
 use std::fmt::Write;
 

@@ -73,7 +73,7 @@ pub enum ProgramError {
         command: String,
         /// How it ended.
         status: String,
-        /// The end of what it said.
+        /// The end of its output.
         message: String,
     },
     /// Its output is not understood.
@@ -85,7 +85,7 @@ pub enum ProgramError {
     },
 }
 
-/// Reads all that a program says, so that it never waits for a reader.
+/// Reads all of a program's output, so that it never waits for a reader.
 fn reader(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
@@ -114,7 +114,7 @@ impl Program {
     /// Runs it to its end, or to that of the user's patience.
     ///
     /// # Errors
-    /// If it is not installed, fails, or says what nobody understands.
+    /// If it is not installed, fails, or its output cannot be parsed.
     pub fn run(&self) -> Result<Ran, ProgramError> {
         let started = |source: io::Error| match source.kind() {
             io::ErrorKind::NotFound => ProgramError::Missing { name: self.name, package: self.package },

@@ -5,7 +5,7 @@
 //! machine. Kernel, policies and tunables are columns of their own.
 //!
 //! A blind run keeps no word of any of these, nor of its place, its warnings and its job, which might name a device or
-//! an elevator; of the job there is a hash, so that runs of different jobs are still told apart.
+//! an elevator; of the job there is a hash, so that different jobs remain different.
 
 use iowhy_live::machine::{Disk, Machine};
 use iowhy_stack::kernel::{self, Stack};

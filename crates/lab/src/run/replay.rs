@@ -8,9 +8,8 @@
 //! closed   each call when the one before has ended, after the pause there was between the two
 //! open     each call at its time in the trace, or as soon as the thread is free after that
 //! ```
-//! The idea is that of fio's `read_iolog` with and without `replay_no_stall`, and of `btreplay`. Known limits: calls of
-//! which the trace tells no file or no offset are left out, and so are those that failed, that read nothing at the end
-//! of
+//! The idea is that of fio's `read_iolog` with and without `replay_no_stall`, and of `btreplay`. Known limits: calls
+//! without file or offset in the trace are left out, and so are those that failed, that read nothing at the end of
 //! a file, discards and flushes; each is reported, with the reason. A closed replay of bios keeps the depth, not which
 //! one of them another waited for. The contents of the page cache are unknown: the replay begins with a cold one.
 

@@ -1,4 +1,4 @@
-//! The trace of a live run, before it is joined: what the run itself knows and its trace does not.
+//! The trace of a live run, before it is joined: facts of the run itself that its trace does not have.
 //!
 //! ```text
 //! threads    calls of the run's own threads are the workload; those of others are not
@@ -26,7 +26,7 @@ const MAPPINGS: i32 = i32::MAX;
 /// The engine whose accesses are faults.
 const MMAP: &str = "mmap";
 
-/// Makes the trace of a run ready, and says who is the workload.
+/// Makes the trace of a run ready, and returns the tasks of the workload.
 pub(super) fn prepare(trace: &mut Trace, live: &Live) -> Who {
     let tids: Vec<u32> = live.outcome.threads.iter().map(|thread| thread.tid).filter(|tid| *tid != 0).collect();
     let threads = live.plan.threads.iter().zip(&live.outcome.threads);

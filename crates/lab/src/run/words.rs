@@ -155,7 +155,7 @@ impl Line {
         all.iter().flat_map(|(name, values)| values.iter().map(move |value| format!("--{name}={value}"))).collect()
     }
 
-    /// The job and what else shapes a live run, with whole paths; each run says of its own what disk it was made on.
+    /// The job and all other words that shape a live run, with whole paths; each run has its own words for its disk.
     pub(super) fn again(&self) -> Vec<String> {
         let whole =
             |path: &String| std::path::absolute(path).map_or_else(|_| path.clone(), |it| it.display().to_string());

@@ -51,7 +51,7 @@ impl Kind {
     }
 }
 
-/// A finished data file that no run refers to yet. While it is held, nobody sweeps it away.
+/// A finished data file that no run refers to yet. While it is held, it is not swept away.
 #[derive(Clone, Debug)]
 pub struct DataFile {
     kind: Kind,
@@ -339,7 +339,7 @@ impl Store {
         self.data_directory().join(format!("{hash}.parquet"))
     }
 
-    /// Opens a data file that has the bytes its name says.
+    /// Opens a data file and checks its bytes against its name.
     ///
     /// # Errors
     /// If it is missing, cannot be read, or has other bytes.
@@ -384,7 +384,7 @@ impl Store {
         read().unwrap_or_default()
     }
 
-    /// Whether a data file is there and has the bytes that its name says.
+    /// Whether a data file is there and its bytes match its name.
     ///
     /// # Errors
     /// If it is missing, cannot be read, or has other bytes.

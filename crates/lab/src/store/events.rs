@@ -9,7 +9,7 @@
 //!            get_request, merge, merge_requests, plug, unplug, insert, issue, complete, service_model, idle_start,
 //!            idle_end, writeback, journal, throttle
 //! op         of a call: read, write, fsync, fdatasync; of a bio or request: read, write
-//! detail     why or how: kind of window, cause of a removal, of an unplug, ..; what a bio carries; step of the
+//! detail     why or how: kind of window, cause of a removal, of an unplug, ..; content of a bio; step of the
 //!            journal; minor or major fault; media or cache of a disk
 //! file       number of the file
 //! page       first page        sector     first sector       offset     first byte
@@ -58,7 +58,7 @@ pub(super) const COLUMNS: &[(&str, Type)] = &[
     ("rotation_us", Type::MaybeNumber),
 ];
 
-/// An event as a row: what its kind does not have stays nothing.
+/// An event as a row: fields that its kind does not have stay empty.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 struct Flat {
     kind: &'static str,

@@ -24,7 +24,7 @@ pub struct Swept {
 const PASSING: Duration = Duration::from_millis(500);
 
 impl Store {
-    /// Removes data files that belong to no run, or says which it would.
+    /// Removes data files that belong to no run, or lists those that it would.
     ///
     /// # Errors
     /// If runs are being recorded at the moment, or a file cannot be removed.

@@ -2,14 +2,13 @@
 //!
 //! Such a process keeps one small file, `DIR/in-flight/PID-START.json`. START is when the process started, in ticks
 //! since the machine did, so that another process with the same number is not taken for it. The file is written under
-//! another name and renamed: nobody reads half of one. It is written between runs only, never during one, and once a
-//! second on the average (virtual scheduling as in ITU-T I.371, annex A: [`BURST`] at once, then one each [`PERIOD`]),
-//! so that neither many short runs nor a short one before a long one are shown wrongly for long. It goes with its
-//! process; what a killed one left is ignored, and removed by the next who looks.
+//! another name and renamed: readers never see half of one. It is written between runs only, never during one, and once
+//! a second on the average (virtual scheduling as in ITU-T I.371, annex A: [`BURST`] at once, then one each
+//! [`PERIOD`]), so that neither many short runs nor a short one before a long one are shown wrongly for long. It goes
+//! with its process; leftovers of a killed one are ignored, and removed by the next reader.
 //!
-//! No run is worth less because nobody could watch it: a file that cannot be written is left out without a word. Known
-//! limit: a process in another namespace of processes (another container) looks dead. Its file comes back with its next
-//! run.
+//! A run does not lose worth without watchers: a file that cannot be written is left out silently. Known limit: a
+//! process in another namespace of processes (another container) looks dead. Its file comes back with its next run.
 
 use std::fs::{self, File};
 use std::io::Read;

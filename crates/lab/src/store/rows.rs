@@ -408,7 +408,7 @@ impl Store {
         Ok(changed)
     }
 
-    /// Records what comparisons of equal runs said of a machine, at a time in ns since 1970.
+    /// Records the results of comparisons of equal runs on a machine, at a time in ns since 1970.
     ///
     /// # Errors
     /// If the store cannot be written.

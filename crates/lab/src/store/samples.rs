@@ -147,7 +147,7 @@ fn row_of(call: &Call, weight: i64) -> [Item; 8] {
     ]
 }
 
-/// Writes what a real run says of its calls: each of them if it kept them, else its intervals and histograms.
+/// Writes the samples of a real run: each call if it kept them, else its intervals and histograms.
 ///
 /// # Errors
 /// If the file cannot be written.

@@ -6,7 +6,7 @@
 //!               are recorded, looked at whenever they are read; tags are in two places (table and index)
 //! structure     SQLite's integrity_check and the text of the schema whenever a store of up to 64 MiB is opened
 //! repair        the database is rebuilt from the rows that are whole; the old one, and data files that are not what
-//!               their name says, go to `damaged/`
+//!               their name, go to `damaged/`
 //! ```
 //! Known limit: a flip in a write-ahead log that a killed process left ends the log there, as SQLite has it.
 
@@ -101,7 +101,7 @@ struct Look {
     checked: Checked,
     /// Runs whose rows are whole.
     runs: Vec<StoredRun>,
-    /// Hashes of data files that are not what their name says.
+    /// Hashes of data files that do not match their name.
     broken: Vec<String>,
     calibrations_are_whole: bool,
 }
@@ -111,7 +111,7 @@ impl Store {
         StoreError::Damaged { path: self.database_path(), what }
     }
 
-    /// Fails if the structure of the database is not whole, as far as SQLite can tell.
+    /// Fails if the structure of the database is damaged, as far as SQLite can tell.
     pub(super) fn check_structure(&self, always: bool) -> Result<(), StoreError> {
         let bytes = fs::metadata(self.database_path()).map_or(0, |metadata| metadata.len());
         if bytes > CHECKED_BYTES && !always {

@@ -127,7 +127,7 @@ impl FileSet {
         (0..self.nr_files).map(|nr| dir.join(format!("test_file.{nr}"))).collect()
     }
 
-    /// Makes the files; yields what sysbench says of that.
+    /// Makes the files; yields sysbench's messages.
     ///
     /// # Errors
     /// The error of the first file that could not be made; earlier ones stay.
@@ -218,7 +218,7 @@ impl FileSet {
         Ok(at - begin)
     }
 
-    /// Removes the files; yields what sysbench says of that.
+    /// Removes the files; yields sysbench's messages.
     ///
     /// # Errors
     /// The first file that could not be removed; those behind it stay.

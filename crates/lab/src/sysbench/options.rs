@@ -198,7 +198,7 @@ pub const OPTIONS: &[Opt] = &[
     opt(Ignored, "debug", Switch, "", "off", "the report is always complete"),
 ];
 
-/// The option called `name`, by either spelling; the flag says whether it is the old one.
+/// The option called `name`, by either spelling; the flag is set for the old one.
 pub fn find(name: &str) -> Option<(&'static Opt, bool)> {
     OPTIONS.iter().find_map(|option| match option.old {
         _ if option.name == name => Some((option, false)),

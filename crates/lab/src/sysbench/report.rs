@@ -1,9 +1,9 @@
 //! The final report of a run of `sysbench fileio`: sysbench's text, or JSON.
 //!
 //! The text has the shape of sysbench 1.0.20 (and of the 1.1 development series with `--report-style=1.1`), line by
-//! line, with one line more that says where it ran. Percentiles and the histogram come from our histogram, whose
-//! buckets are finer than sysbench's. As there, the syncs at the end count as calls a second and not as events, and a
-//! write that `--file-fsync-all` syncs is one event (but two calls in the latencies, which is not so there).
+//! line, with one line more that names the place. Percentiles and the histogram come from our histogram, whose buckets
+//! are finer than sysbench's. As there, the syncs at the end count as calls a second and not as events, and a write
+//! that `--file-fsync-all` syncs is one event (but two calls in the latencies, which is not so there).
 
 use std::fmt::Write;
 

@@ -69,7 +69,7 @@ pub struct QueueRules {
     pub fua: bool,
     /// Hardware queues that are used at most (blk-mq; a driver uses no more than there are processors); 0: all.
     pub nr_hw_queues: u32,
-    /// Requests that the driver takes on each of them, whatever the device takes (blk-mq); 0: as many as the device.
+    /// Requests that the driver takes on each of them, for any device (blk-mq); 0: as many as the device.
     pub driver_tags: u32,
     /// When the elevator is asked (blk-mq).
     pub budget: Budget,

@@ -12,7 +12,7 @@
 //! ```
 //! Source: Linux 6.1, `block/blk-wbt.c`, `block/blk-rq-qos.c` (`rq_depth_calc_max_depth`). Known deviations: windows
 //! are closed at the next event of the queue rather than by a timer; discards do not exist; every asynchronous write is
-//! taken for background writeback; nobody is woken because a limit has risen, only because a write has ended.
+//! taken for background writeback; a risen limit wakes no task, only the end of a write does.
 
 use super::rules::QueueRules;
 use crate::event::Dir;

@@ -81,7 +81,7 @@ pub(super) trait Timing {
     fn stats(&self) -> DeviceStats;
 }
 
-/// A device that is nothing but its [`Timing`]: what all of them do with a command besides.
+/// A device that is nothing but its [`Timing`]: the other work of all of them on a command.
 #[derive(Clone, Debug)]
 pub(super) struct Electronic<T> {
     queue_depth: u32,

@@ -153,7 +153,7 @@ fn dd(options: &[(&str, i64)], nr_writers: usize, gate: Gate) -> u64 {
     mean(study, 2, 8)
 }
 
-/// Two (or one) writers on the disk of aio-stress, 0.2 % of it apart unless said otherwise, in KiB/s.
+/// Two (or one) writers on the disk of aio-stress, 0.2 % of it apart by default, in KiB/s.
 fn aio(options: &[(&str, i64)], nr_writers: usize, record_kb: u32, gate: Gate) -> u64 {
     let entry = &sas_2010::ENTRY;
     mean(Study { entry, options, nr_writers, record_sectors: record_kb * 2, distance: 2, gate }, 2, 24) * 1000 / 1024

@@ -121,7 +121,7 @@ impl Slots {
         oldest
     }
 
-    /// An entry that occupied a slot is gone: what follows it and shared the slot has it now.
+    /// An entry that occupied a slot is gone: the next one that shared the slot has it now.
     fn bequeath(&mut self, end: u64) {
         match self.at(end) {
             Some(heir) if self.coalesce && !self.entries[heir].owner => self.entries[heir].owner = true,

@@ -53,7 +53,7 @@ fn build(options: &Options, hz: Hz) -> Box<dyn Elevator> {
     Box::new(Anticipatory::new(options, hz))
 }
 
-/// Index of the class of requests that nobody waits for.
+/// Index of the class of requests without waiters.
 const ASYNC: usize = 0;
 /// Index of the class of reads and of writes inside an fsync.
 const SYNC: usize = 1;
@@ -207,7 +207,7 @@ struct Anticipatory {
     write_batch_count: u64,
     /// Requests left in this async batch.
     write_budget: u64,
-    /// The async batch had no competition, so its time says nothing.
+    /// The async batch had no competition, so its time does not count.
     write_batch_idled: bool,
     status: Status,
     /// Tick of the completion that the wait counts from.
@@ -384,7 +384,7 @@ impl Anticipatory {
         now > self.batch_expires || (self.batch == ASYNC && self.write_budget == 0)
     }
 
-    /// Whether `request` is close to where the head is; what counts as close grows while the wait lasts.
+    /// Whether `request` is close to the head; the distance that counts as close grows while the wait lasts.
     fn is_close(&self, request: &Request, now: u64) -> bool {
         let last = self.last_sector[self.batch];
         let waited_ms = if self.status == Status::Off || !self.task_finished {

@@ -25,7 +25,7 @@ use crate::request::{Bio, Request, Requests};
 use crate::sorted::{Fifo, MergeHints, Sorted, joins, slot};
 use crate::units::{Hz, Nanos};
 
-/// Weight of a queue that nobody has raised.
+/// Weight of a queue that was not raised.
 const WEIGHT: u64 = 100;
 /// Fixed point of virtual time.
 const VIRTUAL: u64 = 1 << 20;

@@ -79,9 +79,9 @@ pub(super) enum Writes {
 /// Tasks that share an async queue.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Sharing {
-    /// Everybody; the queue is found by a hash and goes when nobody uses it.
+    /// All; the queue is found by a hash and goes when it is unused.
     Hash,
-    /// Nobody: each task has its own.
+    /// None: each task has its own.
     Task,
     /// Everybody of one priority; the queue stays.
     Priority,

@@ -527,8 +527,8 @@ pub(super) mod tests {
         expires: u64,
     }
 
-    /// Dispatch with expiry over a plain list: what the head of this file says, without trees, lists or hints. Requests
-    /// never touch each other, so none is contiguous with another.
+    /// Dispatch with expiry over a plain list: the algorithm in the head of this file, without trees, lists or hints.
+    /// Requests never touch each other, so none is contiguous with another.
     struct Naive {
         name: &'static str,
         waiting: Vec<Waiting>,
@@ -593,8 +593,8 @@ pub(super) mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
 
-        /// Expiry is honoured as the naive list does, whatever arrives when. A step is a submission (sector, write) or
-        /// a dispatch after a wait.
+        /// Expiry is honoured as the naive list does, for any arrivals. A step is a submission (sector, write) or a
+        /// dispatch after a wait.
         #[test]
         fn expiry_is_that_of_a_naive_list(
             steps in proptest::collection::vec((0..3u8, 0..40u64, any::<bool>(), 0..400u64), 1..250),

@@ -1,4 +1,4 @@
-//! 2.6.38: no fault-around; faults and read(2) share the position that tells sequential access.
+//! 2.6.38: no fault-around; faults and read(2) share the position by which access is sequential.
 //!
 //! Every page takes a fault of its own, and every fault notes its page as the previous position: a plain scan of a
 //! mapping therefore counts as sequential, and read(2) on the same open file disturbs it (and is disturbed). A window

@@ -257,7 +257,7 @@ impl MappedFile {
         self.ptes.get_mut(page.0).filter(|pte| !pte.copy)
     }
 
-    /// Removes the entry of a page of the cache, for reclaim; what it was.
+    /// Removes the entry of a page of the cache, for reclaim, and returns it.
     pub fn remove_entry(&mut self, page: PageIndex) -> Option<Pte> {
         if self.ptes.get(page.0)?.copy {
             return None;

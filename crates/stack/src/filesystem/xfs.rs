@@ -3,7 +3,7 @@
 //! ```text
 //! layout   one extent per file: no mapping blocks are read; the log lies in front of the files (really mid-disk)
 //! write    the time stamps change the inode in memory, at most once a second's worth of ticks
-//! fsync    write the file's pages, wait, force the log if the inode changed (group commit: who comes during a force
+//! fsync    write the file's pages, wait, force the log if the inode changed (group commit: callers during a force
 //!          waits for the next), else empty the drive's cache only
 //! force    log buffers -> flush -> last buffer with FUA
 //! ```

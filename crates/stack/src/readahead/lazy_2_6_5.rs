@@ -52,7 +52,7 @@ pub(super) enum Told {
     Page,
     /// The page plus the number of bytes still to copy: a mistake of the patch as posted.
     PagePlusBytes,
-    /// The page plus the number of whole pages still to copy: what the patch meant.
+    /// The page plus the number of whole pages still to copy: the intention of the patch.
     PagePlusPages,
 }
 
@@ -306,7 +306,7 @@ impl Lazy {
     }
 }
 
-/// Reads these pages whatever the state says, congestion or not.
+/// Reads these pages in any state, congestion or not.
 fn force(mapping: &mut dyn Mapping, start: PageIndex, nr_pages: u64) {
     let nr_pages = max_sane(mapping.limits(), nr_pages);
     force_chunks(mapping, start, nr_pages, |mapping, start, nr_pages| {

@@ -60,7 +60,7 @@ struct Linux24 {
     covered: u64,
 }
 
-/// The token says whether the call began inside the window.
+/// The token records whether the call began inside the window.
 const INSIDE: Token = Token(1);
 const OUTSIDE: Token = Token(0);
 

@@ -1,4 +1,4 @@
-//! 2.6.10 to 2.6.22: "simplified readahead", told the size of the request.
+//! 2.6.10 to 2.6.22: "simplified readahead", with the size of the request.
 //!
 //! A current window and a window ahead, on a private copy for every call. An access that does not continue the
 //! previous one turns the windows off and reads exactly the request (at most the limit). The first access at the start

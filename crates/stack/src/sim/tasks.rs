@@ -1,4 +1,4 @@
-//! Tasks and CPUs: who runs, who waits, and what time it costs.
+//! Tasks and CPUs: running and waiting tasks, and the cost of time.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -140,7 +140,7 @@ impl Sched {
         self.counters[slot as usize].left += 1;
     }
 
-    /// A bio has ended; what follows if it was the last.
+    /// A bio has ended; returns the consequence if it was the last.
     pub(super) fn count_down(&mut self, slot: u32) -> Option<Counted> {
         let counter = &mut self.counters[slot as usize];
         counter.left -= 1;
@@ -276,7 +276,7 @@ impl World<'_, '_> {
         }
     }
 
-    /// Lets the time pass if nothing else is due before it has; says whether nothing is owed any more.
+    /// Lets the time pass if nothing else is due before it has; returns whether nothing is owed any more.
     #[inline(always)]
     fn go_ahead(&self) -> bool {
         let debt = self.debt.get() + self.stolen.get();
@@ -310,7 +310,7 @@ impl World<'_, '_> {
         }
     }
 
-    /// Lets others run first; returns at once if nobody waits for a CPU.
+    /// Lets others run first; returns at once if no task waits for a CPU.
     pub(super) async fn yield_cpu(&self) {
         let task = self.current.get();
         {

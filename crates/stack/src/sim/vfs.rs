@@ -209,7 +209,7 @@ impl Vfs {
         if self.is_device(file) { u64::MAX } else { rules.pages_to_boundary(page) }
     }
 
-    /// Something the program says about an open file, and about its mapping if it has one.
+    /// The program's advice on an open file, and on its mapping if it has one.
     pub(super) fn advise(
         &mut self,
         (descriptor, file): (usize, FileId),
@@ -422,7 +422,7 @@ impl Vfs {
         make_room(&mut self.cache, &mut self.mappings, more, &mut self.reclaim_met_dirty, at, rec);
     }
 
-    /// Adds the pages of a planned submission from `first` to `end` that nobody else has added. Returns them as runs.
+    /// Adds the pages of a planned submission from `first` to `end` that no other task has added. Returns them as runs.
     pub(super) fn add_planned(
         &mut self,
         file: FileId,
@@ -477,7 +477,7 @@ impl Vfs {
         wait
     }
 
-    /// Pages have been read: who is to be woken.
+    /// Pages have been read: the tasks to wake.
     pub(super) fn read_done(&mut self, file: FileId, page: PageIndex, nr_pages: u64) -> Vec<TaskId> {
         self.cache.set(file, page, nr_pages, Flag::Uptodate, true);
         self.cache.set(file, page, nr_pages, Flag::Locked, false);
@@ -499,7 +499,7 @@ impl Vfs {
         Some(first)
     }
 
-    /// Pages have been written: who is to be woken.
+    /// Pages have been written: the tasks to wake.
     pub(super) fn write_done(&mut self, file: FileId, page: PageIndex, nr_pages: u64) -> Vec<TaskId> {
         self.cache.set(file, page, nr_pages, Flag::Writeback, false);
         take_waiters(&mut self.write_waiters, file, page, nr_pages)
@@ -524,7 +524,7 @@ impl Vfs {
         wait
     }
 
-    /// A mapping block has been read: who is to be woken.
+    /// A mapping block has been read: the tasks to wake.
     pub(super) fn mapping_done(&mut self, file: FileId, block: u32) -> Vec<TaskId> {
         self.files[file.0 as usize].mapping[block as usize] = MapState::Cached;
         self.mapping_waiters.remove(&(file, block)).unwrap_or_default()

@@ -80,7 +80,7 @@ pub enum PositionSource {
     Seeded(u64),
 }
 
-/// sysbench fileio: everything its command line says about requests.
+/// sysbench fileio: all requests of its command line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FileIo {
     /// Worker threads (`--threads`).

@@ -14,7 +14,7 @@
 //! files; [`parse()`] reads it. A line is put together in one buffer: its head is remembered by device and CPU and its
 //! process by pid, and numbers are written two digits at a time.
 //!
-//! Source: what blkparse 1.2.0 prints, which the tests compare with. Its oddities are kept: a name that nobody told
+//! Source: the output of blkparse 1.2.0, with which the tests compare. Its oddities are kept: a name without a record
 //! is `(null)`, the sector behind a split is cut to 32 bits, sequence numbers and seconds are signed, bytes taken
 //! back by a requeue make sums run below zero, a read that is passed through counts among the KiB of the others.
 //! Known limits: blkparse separates thousands where the locale `en_US` is installed, which [`Options::grouped`] asks

@@ -4,7 +4,7 @@
 //! ```text
 //! record      magic and version, sequence, time ns (64), sector (64), bytes, action, pid, device, cpu, error (16),
 //!             payload length (16); 32 bits without a statement, in the byte order of the machine that traced
-//! action      low 16 bits: what happened; high 16 bits: categories
+//! action      low 16 bits: the event; high 16 bits: categories
 //! payload     big-endian: unplug and split a number (64), remap two devices (32) and a sector (64)
 //! notify      name of a process (16 bytes), clock on the wall (seconds and ns, 32 each), message (text)
 //! ```
@@ -592,7 +592,7 @@ impl Merge {
         self.start_ns
     }
 
-    /// When the trace began, ns since 1970; 0 if no file said so up to now.
+    /// When the trace began, ns since 1970; 0 if no file had it up to now.
     pub fn started_ns(&self) -> u64 {
         let Some((clock, wall)) = self.heading.clock else { return 0 };
         wall.wrapping_add(self.start_ns.wrapping_sub(clock))
@@ -687,7 +687,7 @@ impl Reader {
         self.merge.heading()
     }
 
-    /// When the trace began, ns since 1970; 0 if no file said so up to now.
+    /// When the trace began, ns since 1970; 0 if no file had it up to now.
     pub fn started_ns(&self) -> u64 {
         self.merge.started_ns()
     }

@@ -2,9 +2,9 @@
 //!
 //! Properties of the whole trace are in lines before the header, `#name,value,value`: kernel, started, lost, inferred,
 //! names of processes, paths of files. Fields with commas, quotes or line ends are in quotes, which are doubled inside
-//! (RFC 4180); numbers are decimal; what a record does not have is empty. Columns are found by their names, so their
-//! order is free and others may be among them. Known limit: other programs do not know the lines with `#`
-//! (`comment="#"` in pandas, `comment_prefix` in Polars).
+//! (RFC 4180); numbers are decimal; missing fields are empty. Columns are found by their names, so their order is free
+//! and others may be among them. Known limit: other programs do not know the lines with `#` (`comment="#"` in pandas,
+//! `comment_prefix` in Polars).
 
 use std::io::{self, Write};
 
@@ -199,7 +199,7 @@ pub fn read(name: &str, bytes: &[u8], problems: &mut Problems) -> Option<Trace> 
     Some(trace)
 }
 
-/// Mistakes, told up to a number.
+/// Mistakes, reported up to a number.
 struct Told<'a, 'b> {
     name: &'a str,
     nr: usize,

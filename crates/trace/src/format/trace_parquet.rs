@@ -49,7 +49,7 @@ pub const FORMAT: Format = Format {
 };
 
 const GROUP_ROWS: usize = 1 << 17;
-/// Times that are looked at to tell whether compression is worth it.
+/// Times that decide whether compression is worth it.
 const SAMPLE: usize = 1 << 14;
 /// The key in front of the hash of the table of contents in it.
 const MARK: &str = "iowhy-sum:";

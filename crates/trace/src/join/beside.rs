@@ -4,11 +4,11 @@
 //! fault      a touch of a mapping that is not in memory is a read of a page: from the fault to the task's return to
 //!            the CPU after it has slept, or to its last record before it goes on
 //! libaio     what io_submit hands over is a call for each iocb that has bios: from the submission to the last
-//!            completion; iocbs are in memory that a trace does not show, so bios tell place and size
+//!            completion; iocbs are in memory that a trace does not show, so bios give place and size
 //! io_uring   a request is a call from its submission to its completion
 //! throttled  a bio that a limit has held back is issued by a worker of the kernel: it belongs to the task whose pages
 //!            wait for one, or whose direct call of as many bytes has none
-//! own        whatever else the tasks of the workload cause (opening, listing, advice) is nobody else's doing
+//! own        all other I/O of the workload's tasks (opening, listing, advice) is still the workload's
 //! ```
 //! Known limits: of buffered calls of libaio and of io_uring's workers only what reaches the device is seen.
 
@@ -22,7 +22,7 @@ use super::{Joiner, Who, dir_of, end_of};
 use crate::fields::field;
 use crate::settings::Settings;
 
-/// The tasks of a workload, if the trace says which those are.
+/// The tasks of a workload, if the trace has them.
 pub fn tree(trace: &Trace, who: &Who) -> Option<BTreeSet<u32>> {
     if !who.pids.is_empty() {
         return Some(who.pids.iter().copied().collect());

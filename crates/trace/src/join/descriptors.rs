@@ -1,7 +1,7 @@
 //! Descriptors of the tasks of a trace: which open file each is, and where that stands.
 //!
 //! ```text
-//! open, openat, creat      a new open file at its begin; `iowhy:opened` behind it says which file
+//! open, openat, creat      a new open file at its begin; `iowhy:opened` behind it has the file
 //! iowhy:descriptor         files open before the trace, with their position
 //! dup, fcntl(F_DUPFD)      one more descriptor of the same open file, so of the same position
 //! close, close_range       the descriptor is gone
@@ -9,19 +9,19 @@
 //! task_newtask             a thread has the descriptors of who starts it, a process gets copies of the same open files
 //! lseek                    a new position
 //! ```
-//! Known limits: what pipes, sockets and io_uring give a descriptor to shows no file; flags of `openat2` are in memory
-//! that a trace does not show.
+//! Known limits: descriptors passed by pipes, sockets and io_uring have no file; flags of `openat2` are in memory that
+//! a trace does not show.
 
 use std::collections::HashMap;
 
 use crate::fields::field;
 
-/// Why nobody knows the file of a call.
+/// Why the file of a call is unknown.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NoFile {
     /// Certainly without data: a pipe, a terminal, a device without data.
     NoData,
-    /// It was opened in the trace, but nobody could say what.
+    /// It was opened in the trace, but without a file.
     Untold,
     /// How the descriptor came to be is not in the trace.
     Unseen,
@@ -32,7 +32,7 @@ pub enum NoFile {
 pub struct OpenFile {
     /// Which file, by number.
     pub file: Option<u32>,
-    /// The trace says so itself, so pages cannot say otherwise.
+    /// The trace itself has it, so pages cannot contradict it.
     pub certain: bool,
     /// Where it stands, as far as anybody knows.
     pub pos: Option<u64>,
@@ -106,7 +106,7 @@ impl Descriptors {
         self.table(task).insert(fd, Entry { open, cloexec });
     }
 
-    /// The open file of a descriptor, by number; a new one if nobody knows it.
+    /// The open file of a descriptor, by number; a new one if it is unknown.
     pub fn of(&mut self, task: u32, fd: i32) -> usize {
         if let Some(entry) = self.table(task).get(&fd) {
             return entry.open;

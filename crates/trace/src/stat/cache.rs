@@ -35,7 +35,7 @@ pub struct Windows {
     pub added: u64,
     /// Added pages that were used.
     pub used: u64,
-    /// Added pages that nobody used before the trace ended.
+    /// Added pages that remained unused until the trace ended.
     pub wasted: u64,
     /// Added pages that were removed before anybody used them.
     pub thrashed: u64,
@@ -54,7 +54,7 @@ pub struct Lookups {
     pub calls: u64,
     /// Read calls around it.
     pub direct_calls: u64,
-    /// Read calls of which nobody knows what they read: pipes, sockets, terminals.
+    /// Read calls of unknown files: pipes, sockets, terminals.
     pub other_calls: u64,
     /// Lookups were traced.
     pub traced: bool,
@@ -235,7 +235,7 @@ impl Observer {
         }
     }
 
-    /// The file of a descriptor: what the thread itself showed, or what all others agree on.
+    /// The file of a descriptor: as the thread itself showed, or as all others agree.
     fn file_of(&self, pid: u32, fd: i32) -> Option<Inode> {
         if let Some(file) = self.descriptors.get(&(pid, fd)) {
             return Some(*file);

@@ -278,7 +278,7 @@ struct Live {
     /// Since when a flush is wanted that has not begun.
     flush_wanted: Option<u64>,
     disk: Disk,
-    /// By first sector and a number that tells those of one sector apart.
+    /// By first sector and a number that separates those of one sector.
     requests: BTreeMap<(u64, u64), Request>,
     next: u64,
     in_driver: u64,
@@ -539,7 +539,7 @@ fn device(seen: &Seen) -> Option<Dev> {
 }
 
 /// All devices of a trace, in the order of their numbers, and the plugs. `ends` are the times at which the counters are
-/// read; `release` says which kernel counts, as far as it is known.
+/// read; `release` is the kernel that counts, as far as it is known.
 pub(super) fn disks(records: &[Record], ends: &[u64], release: &str) -> (Vec<(Dev, Disk)>, Plugs) {
     let rules = Rules::of(release);
     let mut clocks = rules.one_start_for_a_plug.then(Clocks::default);
@@ -662,8 +662,8 @@ mod tests {
         }
     }
 
-    /// Two requests, allocated at 10 and at 14 ms and done at 20 ms: what happens in between decides on the start of
-    /// the second.
+    /// Two requests, allocated at 10 and at 14 ms and done at 20 ms: events in between decide on the start of the
+    /// second.
     #[test]
     fn requests_of_a_plug_have_one_start_as_long_as_it_is_known() {
         let table = [

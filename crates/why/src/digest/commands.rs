@@ -1,13 +1,13 @@
 //! Requests from their allocation to their completion: sizes, order, how many, how long.
 //!
 //! ```text
-//! size       sectors when issued; the largest tells where requests are cut
+//! size       sectors when issued; the largest shows where requests are cut
 //! order      whenever two or more wait, is the one that is taken the next one up from the head?
 //! depth      requests at the device, by the time that requests wait besides
 //! class      direction, size in octaves of pages, place (follows on, near, far), load (alone, alone after a pause,
 //!            more)
 //! D2C        time at the device, by class; so that a device is compared with itself on equal commands
-//! spacing    time between completions while the device has more to do: what a limit on operations looks like
+//! spacing    time between completions while the device has more to do: the mark of a limit on operations
 //! cycles     the same for commands one after the other, with its spread: a cap makes the pace constant
 //! ```
 
@@ -61,7 +61,8 @@ pub struct Class {
     pub load: Load,
 }
 
-/// Mean and spread of many values, exactly: buckets are too wide to tell a constant pace from a nearly constant one.
+/// Mean and spread of many values, exactly: buckets are too wide to separate a constant pace from a nearly constant
+/// one.
 #[derive(Copy, Clone, Debug, Default, PartialEq)]
 pub struct Moments {
     /// How many.
@@ -146,7 +147,7 @@ pub struct Commands {
     pub deepest: u32,
     /// Time with the device idle while requests wait with the elevator, ns.
     pub idle_waiting: u64,
-    /// Deliberate waits of the elevator: how often, and how long, ns. Only simulated runs tell.
+    /// Deliberate waits of the elevator: how often, and how long, ns. Only simulated runs have it.
     pub idles: u64,
     /// Their time, ns.
     pub idle_time: u64,
@@ -166,7 +167,7 @@ pub struct Commands {
     pub in_the_way: u64,
     /// Time of reads of metadata from their allocation to their completion, ns.
     pub meta_reads: u64,
-    /// Requests that write back what the workload had dirtied, on nobody's behalf.
+    /// Requests that write back pages that the workload had dirtied, without a request of its.
     pub written_back: u64,
     /// Time of these at the device while reads of the workload wait or are there, ns.
     pub behind_writeback: u64,
@@ -197,11 +198,11 @@ impl Commands {
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct Own {
     pub(super) foreign: bool,
-    /// It writes back what the workload had dirtied, on nobody's behalf.
+    /// It writes back pages that the workload had dirtied, without a request of its.
     pub(super) writeback: bool,
     /// It carries something the call waits for.
     pub(super) wanted: bool,
-    /// It carries only what nobody waits for.
+    /// It carries only pages without waiters.
     pub(super) ahead: bool,
     /// Place of the bio's pages.
     pub(super) pages: Option<(u32, u64, u32)>,
@@ -232,7 +233,7 @@ pub(super) struct Observer {
     head: u64,
     last_dir: Option<Dir>,
     last_done: Option<Nanos>,
-    /// The last completion of all, whatever came between.
+    /// The last completion of all.
     last_end: Option<Nanos>,
     /// Ends of the last commands, with their sizes.
     ends: [[(u64, u32); 8]; 2],
@@ -304,7 +305,7 @@ impl Observer {
         }
     }
 
-    /// A request of the workload, or of nobody, comes to the elevator.
+    /// A request of the workload, or without an owner, comes to the elevator.
     fn enter(&mut self, request: &Request) {
         let own = u32::from(!request.own.foreign);
         self.own[0] += own;

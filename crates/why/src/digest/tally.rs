@@ -127,8 +127,8 @@ pub struct PageSet {
 }
 
 impl PageSet {
-    /// Calls `each` with the words of a range that exist, or that are made if `make` says so, and a mask of the range's
-    /// bits in them.
+    /// Calls `each` with the existing words of a range, or all of them with `make`, and a mask of the range's bits in
+    /// them.
     fn words(&mut self, file: u32, start: u64, nr: u64, make: bool, each: &mut dyn FnMut(&mut u64, u64)) {
         let end = start.saturating_add(nr);
         let mut at = start;

@@ -1,4 +1,4 @@
-//! Where the time of the calls goes: what each one waits for at each moment, adding up to the whole.
+//! Where the time of the calls goes: the wait of each one at each moment, adding up to the whole.
 //!
 //! With `C` the most calls that were ever in progress at once, the run has `C x elapsed` of time to give away. A call
 //! spends its own in [`Layer`]s: at the device if a request it waits for is there, else with the elevator if one is

@@ -1,14 +1,14 @@
-//! Decision by decision: the state that the kernel had when it was asked, into the model; what the model makes of it,
-//! against what the kernel did next.
+//! Decision by decision: the state that the kernel had when it was asked, into the model; the model's answer, against
+//! the kernel's next step.
 //!
-//! The kernel shows all of the state but where the window starts, and whether the program said that reads are random.
-//! The first is where the last window with this size and tail started, of this descriptor if there is one. The cache is
-//! as the trace says. So nothing is carried over from one decision to the next, and any number of tasks may read.
+//! The kernel shows all of the state but the start of the window, and whether the program has advised random reads. The
+//! first is where the last window with this size and tail started, of this descriptor if there is one. The cache has
+//! the trace's contents. So nothing is carried over from one decision to the next, and any number of tasks may read.
 //!
-//! Reads of io_uring are not calls, so their descriptors are unknown. If the program said of any that its reads are
-//! random, the first decision of a task that this explains, and nothing else, says it of the task's.
+//! Reads of io_uring are not calls, so their descriptors are unknown. If the program has advised any task's reads as
+//! random, that of a task follows from the first decision that only this explains.
 //!
-//! A fault that finds no page is a question without a state ([`faults`] says what answers there are).
+//! A fault that finds no page is a question without a state ([`faults`] has the possible answers).
 //!
 //! Tasks that read the same file at the same time change the cache, and with one descriptor its state, between another
 //! task's question and its answer. Their effect is in the trace; the exact moment when the kernel looked is not. So a
@@ -232,7 +232,7 @@ fn decide(ra: &mut dyn Readahead, pages: &mut Pages, miss: bool, input: &RaInput
 }
 
 /// Lines of other tasks after an answer that may have happened before its end: a folio is in the cache a moment before
-/// the trace says so.
+/// its line in the trace.
 const LATE: usize = 32;
 
 /// Lines of the same task after line `at` that belong to the decision made there, and what others did until a little
@@ -286,7 +286,7 @@ struct State {
     rest: Option<(u64, u64)>,
     /// Order, size and tail of the window as the kernel shows it, and which of them another task wrote.
     window: Option<[(u32, bool); 3]>,
-    /// The program said that reads are random.
+    /// The program has advised random reads.
     random: bool,
     /// The window is cut by the model's own order: the kernel reads it once to cut and once to show.
     own_order: bool,

@@ -15,8 +15,8 @@
 //! bios the next is taken to be where the file goes on, and of a file with holes only the most that there may be is
 //! judged. Extents that touch (ext4 begins another after 128 MiB) look like a bio that ended without need. Reads of
 //! io_uring and libaio are not calls; and descriptors whose file the trace does not name are unknown, for example two
-//! of one file that a thread opened one right after the other (`fanotify` merges them). Before 6.12 no event tells
-//! these reads from others.
+//! of one file that a thread opened one right after the other (`fanotify` merges them). Before 6.12 events do not
+//! separate these reads from others.
 //!
 //! Source: Linux 6.18, fs/iomap/direct-io.c, `iomap_dio_bio_iter`; block/bio.c, `bio_iov_iter_get_pages`;
 //! `BIO_MAX_VECS`.

@@ -8,7 +8,7 @@
 //! ```
 //! The window comes out of [`iowhy_stack::fault`], the kernel's own fault model. A program's advice on its mapping
 //! comes from its calls: those of the task itself, or those of the only task that mapped the page. Where there are none
-//! (the mapping is older than the trace, or several tasks have one) a task's first fault of a file says it, and all
+//! (the mapping is older than the trace, or several tasks have one) a task's first fault of a file shows it, and all
 //! later ones are held to that.
 //!
 //! Faults that the pages around them settled (`do_fault_around`) are in no event either, and each page that they map
@@ -68,7 +68,7 @@ impl Faults {
         }
     }
 
-    /// A program says something about a part of its mapping.
+    /// A program's advice on a part of its mapping.
     pub(super) fn said(&mut self, task: u32, pages: Range<u64>, hint: Hint) {
         let advice = match hint {
             Hint::Normal => MapAdvice::Normal,
@@ -140,8 +140,8 @@ impl Faults {
 }
 
 impl Asked {
-    /// The model's result. Of what the policy is asked only the question counts here: what follows is judged as the
-    /// question's answer.
+    /// The model's result. Of the policy's questions only the question itself counts here: the consequences are judged
+    /// as its answer.
     pub(super) fn ask(&mut self, pages: &mut Pages) -> Told {
         let mut mapped = MappedFile::new(PageIndex(0), self.file_pages, 0, Protection::default());
         mapped.advise(PageIndex(0), PageIndex(self.file_pages), self.advice);

@@ -1,4 +1,4 @@
-//! The jobs that a conformance run makes by itself: what each does to one file of its own.
+//! The jobs that a conformance run makes by itself: the work of each on one file of its own.
 //!
 //! All descriptors are opened before the first call. Each list of calls is a thread's; threads begin together.
 

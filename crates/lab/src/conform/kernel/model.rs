@@ -315,7 +315,7 @@ fn input([index, req_count, order, size, async_size, ra_pages, mmap_miss, prev_p
     }
 }
 
-/// A policy that tells of the calls for which the kernel has trace events.
+/// A policy that records the calls for which the kernel has trace events.
 pub(super) struct Traced<'a>(pub(super) &'a mut dyn Readahead);
 
 impl Traced<'_> {

@@ -6,7 +6,7 @@
 //!                      but not before as many pages as pieces: where it did comes from the trace
 //! the plug             holds requests of a task until what it submits in one go is over (`blk_finish_plug`)
 //! a bio right after    joins the last request of the plug, if the two are not too much for one (`blk_attempt_plug_
-//! or before it         merge`); where pieces of memory decide, the trace says it again
+//! or before it         merge`); where pieces of memory decide, the trace repeats it
 //! ```
 //! Nothing else unites requests without an elevator. With one, those of different tasks are united, so requests are not
 //! compared there ([`super::Device::max_segments`]); nor where a file's bios become other bios below, on volumes.
@@ -85,7 +85,7 @@ pub(super) fn compare(recorded: &Recorded) -> Count {
     Count { of: nr_made.max(nr_issued), matched: matched.len() as u64, mismatches: named(&strange, left) }
 }
 
-/// Requests of the model that were not issued, each with those that were in their place; then those that nobody knows.
+/// Requests of the model that were not issued, each with those that were in their place; then unexpected ones.
 fn named(strange: &[Extent], mut left: BTreeMap<Extent, i64>) -> Vec<String> {
     let end = |extent: &Extent| extent.0 + extent.1 / SECTOR_BYTES;
     let mut mismatches = Vec::new();

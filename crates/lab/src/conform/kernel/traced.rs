@@ -1,15 +1,15 @@
 //! From a trace to what happened with each file.
 //!
-//! Calls name descriptors, what follows from them names inodes. A call belongs to the file whose pages the same task
-//! touches before it ends, or to the file that its descriptor was opened with, if the trace says so (reads past the
-//! page cache touch none). Advice touches none; it belongs to the file of the other calls on the same open file, and a
-//! descriptor is another one after it was closed or opened. `read` begins where the open file's last call ended or
-//! `lseek` put it. How much `preadv` and its like ask for is in memory that the trace does not show: the pages that are
-//! looked up say it, or the result. Reads of io_uring are not calls; advice on a descriptor without calls is taken to
-//! be for the next file that is read ahead of without any.
+//! Calls name descriptors, their consequences name inodes. A call belongs to the file whose pages the same task touches
+//! before it ends, or to the file that its descriptor was opened with, if it is in the trace (reads past the page cache
+//! touch none). Advice touches none; it belongs to the file of the other calls on the same open file, and a descriptor
+//! is another one after it was closed or opened. `read` begins where the open file's last call ended or `lseek` put it.
+//! How much `preadv` and its like ask for is in memory that the trace does not show: the pages that are looked up say
+//! it, or the result. Reads of io_uring are not calls; advice on a descriptor without calls is taken to be for the next
+//! file that is read ahead of without any.
 //!
-//! `madvise` names addresses; `mmap` says which pages of which file are there, if its descriptor's file is known.
-//! `munmap` and `mremap` are not followed: addresses are another file's once another one is mapped there.
+//! `madvise` names addresses; `mmap` has the file and pages there, if its descriptor's file is known. `munmap` and
+//! `mremap` are not followed: addresses are another file's once another one is mapped there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -179,7 +179,7 @@ struct Calls {
     calls: Vec<Call>,
     /// Where read-ahead was asked for without a call, and of which file.
     loose: Vec<Loose>,
-    /// Which files descriptors are, as far as the trace says it itself.
+    /// Files of descriptors, as far as the trace itself has them.
     told: BTreeMap<Descriptor, Inode>,
     said: Vec<Said>,
 }

@@ -1,6 +1,6 @@
 //! Recorded accesses through mappings (`<kernel>-mmap.json`) replayed through the fault, advice and read-ahead models.
 //!
-//! Compared are all submissions, every field of every trace event, what the calls returned, the states of the open
+//! Compared are all submissions, every field of every trace event, the calls' return values, the states of the open
 //! files in the end, and the runs of cached and of mapped pages.
 
 use std::collections::BTreeMap;

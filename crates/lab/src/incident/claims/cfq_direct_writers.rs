@@ -1,4 +1,4 @@
-//! 2010: direct writers whose requests CFQ took for asynchronous ones. The number of commands at the device tells it.
+//! 2010: direct writers whose requests CFQ took for asynchronous ones. Evidence: the number of commands at the device.
 
 use iowhy_stack::layers::Layers;
 

@@ -1,4 +1,4 @@
-//! 2012: read-ahead that sits in the plug its own reader holds. Sizes of requests and pauses of the device tell it.
+//! 2012: read-ahead that sits in the plug its own reader holds. Evidence: sizes of requests and pauses of the device.
 
 use iowhy_stack::event::UnplugCause;
 use iowhy_stack::histogram::Histogram;

@@ -1,4 +1,4 @@
-//! 2004: random reads through shared descriptors. The closes of read-ahead windows and the sizes of commands tell it.
+//! 2004: random reads through shared descriptors. Evidence: the closes of read-ahead windows and the sizes of commands.
 
 use iowhy_stack::layers::Layers;
 

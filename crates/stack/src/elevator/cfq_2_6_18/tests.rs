@@ -48,8 +48,8 @@ struct Seen {
     ended: Nanos,
 }
 
-/// Task `t` asks for what `place(t, i)` says; each request takes a random time of its own, and the next one comes after
-/// a moment. Ends after `limit` or when `requests` have been completed.
+/// Task `t` asks for the sectors of `place(t, i)`; each request takes a random time of its own, and the next one comes
+/// after a moment. Ends after `limit` or when `requests` have been completed.
 struct Closed {
     dir: Dir,
     tasks: u32,

@@ -22,7 +22,7 @@ pub(in crate::readahead) struct FolioState {
     pub(in crate::readahead) max: u64,
     /// Byte after the previous read; all ones at open.
     pub(in crate::readahead) prev_pos: u64,
-    /// The program has said that reads come in random order.
+    /// The program has advised random reads.
     pub(in crate::readahead) random: bool,
     /// Space to list the folios of a window, kept to save allocations.
     folios: Vec<Folio>,

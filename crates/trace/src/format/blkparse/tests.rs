@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use std::path::Path;
 use std::process::Command;
 
-/// Whether the judge is there; without it a test says so and passes, with CI=true it fails.
+/// Whether the judge is there; without it a test prints that and passes, with CI=true it fails.
 fn is_there(program: &str) -> bool {
     let there = Command::new(program).arg("-V").output().is_ok();
     if !there {

@@ -1,4 +1,4 @@
-//! The numbers in blktrace's actions: what happened, and the categories it belongs to.
+//! The numbers in blktrace's actions: the event, and its categories.
 //!
 //! Source: `include/uapi/linux/blktrace_api.h` of the kernel.
 
