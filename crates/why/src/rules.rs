@@ -1,8 +1,7 @@
-//! Mechanisms that make I/O slower, one file each: what it is, how it shows in events, what to do, what would refute
-//! it.
+//! Mechanisms that make I/O slower, one file each: the mechanism, its events, the remedy, the refutation.
 //!
-//! A rule looks at the digests of a slow and a fast side and says whether the slow one suffers from its mechanism and
-//! the fast one does not. It judges a layer by what it makes of equal input, so that it does not take what another
+//! A rule looks at the digests of a slow and a fast side and decides whether the slow one suffers from its mechanism
+//! and the fast one does not. It judges a layer by what it makes of equal input, so that it does not take what another
 //! layer did for its own. [`RULES`] is in the order of the path; docs/RULES.md is made of it.
 
 use crate::Evidence;
@@ -116,7 +115,7 @@ pub enum Owns {
     Everything,
     /// The program between calls.
     Program,
-    /// Nobody in the workload runs.
+    /// The workload does not run.
     Pauses,
     /// Waiting for a CPU.
     Ready,
@@ -158,11 +157,11 @@ impl Owns {
 /// The worth of a rule's evidence if each side is one recording of a running kernel.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Single {
-    /// It counts: sizes, windows, requests, settings are what they are, whatever else the machine did.
+    /// It counts: sizes, windows, requests, settings do not depend on the machine's other work.
     Counts,
     /// Times that are the workload's own, or say themselves who had the CPUs: if they are large.
     OwnTimes,
-    /// Times that others may have lengthened: if they are large, and nobody disturbed.
+    /// Times that others may have lengthened: if they are large, and the machine was undisturbed.
     Times,
     /// Too little to go by.
     Never,

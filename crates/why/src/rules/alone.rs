@@ -24,8 +24,8 @@ pub(super) enum Alone {
     Either,
 }
 
-/// The match of the rule for `wanted`: `confidence` if it is sure and if it may as well be the other, what it says, and
-/// what it adds in the latter case.
+/// The match of the rule for `wanted`: `confidence` if it is sure and if it may as well be the other, its claim, and
+/// the addition in the latter case.
 pub(super) fn found(
     delta: &Delta<'_>,
     wanted: Alone,

@@ -56,8 +56,8 @@ fn distance(a: &BTreeMap<u32, u64>, b: &BTreeMap<u32, u64>) -> f64 {
     sum / 2.0
 }
 
-/// A feature of a job: name, unit, the kinds of calls it is about, how much of a difference counts, what has to hold
-/// for it to count, and the figure.
+/// A feature of a job: name, unit, the kinds of calls it is about, how much of a difference counts, the condition for
+/// it to count, and the figure.
 type Feature = (&'static str, Unit, &'static [usize], Scale, fn(&Delta<'_>) -> bool, fn(&Digest) -> f64);
 
 /// How differences of a feature are judged.

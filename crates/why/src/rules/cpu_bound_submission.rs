@@ -3,7 +3,7 @@
 //! Code that does more takes longer, and that is not this rule's business: it asks for equal calls (the rule of changed
 //! jobs finds nothing), and then either for equal work below them (pages, windows, bios, requests, faults, waits for an
 //! operation), or, where that is not equal, for more time of the ordinary call, if the ordinary call does no I/O on
-//! either side. Known limits: a layer above the page cache that does more is not told from one that does the same more
+//! either side. Known limits: a layer above the page cache that does more looks like one that does the same more
 //! slowly; calls that wait for a CPU or for a page that another call is about to ask for count as computing.
 
 use super::{Figure, Match, Rule, changed_job, grade};

@@ -1,4 +1,4 @@
-//! The device on equal commands: what the rules of the device have in common.
+//! The device on equal commands: shared parts of the rules of the device.
 //!
 //! Commands are compared class by class ([`Class`]): direction, size, place, load. A class counts if both sides have it
 //! often, and if its commands have equally many others before them and equally far to go; so that depth and order,
@@ -9,7 +9,7 @@
 //! idle exit   commands that find the device rested are slower, others are not
 //! cap         the time from one completion to the next has become constant: of bytes if sizes decide, of commands if
 //!             they do not; but commands that follow on, one at a time, and take milliseconds each, wait for a turn of
-//!             the medium and for nobody's leave
+//!             the medium and not for permission
 //! bandwidth   the difference grows with the size; or, of one size, completions keep a constant pace and none is small
 //! latency     whatever else: the difference is there at each size, or spreads with the seeks
 //! ```
@@ -39,7 +39,7 @@ pub(super) struct Slower {
     pub(super) took: Contrast,
     /// Evidence that speaks for the kind.
     pub(super) evidence: Vec<Figure>,
-    /// Sizes do not tell the kind.
+    /// Sizes do not determine the kind.
     pub(super) one_size: bool,
 }
 

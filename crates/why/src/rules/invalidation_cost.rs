@@ -2,8 +2,8 @@
 //!
 //! The price is the CPU time of a direct write before its first bio: there the look-up and the dropping of pages lie.
 //! It is this rule's business if such writes are there and take longer before their bios, while the buffered reads of
-//! the same run do not take longer on the CPU (then it would be the machine). Known limit: what happens after the
-//! transfer (a second look-up) is not seen apart.
+//! the same run do not take longer on the CPU (then it would be the machine). Known limit: a second look-up after the
+//! transfer is not seen apart.
 
 use super::{Figure, Match, Rule, grade};
 use crate::delta::{Delta, Unit};

@@ -1,4 +1,5 @@
-//! Buffered and direct calls on one file: what the one left in the page cache, the other has to clear away first.
+//! Buffered and direct calls on one file: the pages that the one left in the page cache, the other has to clear away
+//! first.
 //!
 //! A direct call that writes more than it was asked to (or writes at all, if it reads), or that drops pages, has
 //! cleared its range. The price is the time by which such calls take longer than other direct calls of the same runs,

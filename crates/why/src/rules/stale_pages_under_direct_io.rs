@@ -2,8 +2,8 @@
 //!
 //! It may be a matter of chance whether such pages are there, and so runs are sorted by what they had: runs with direct
 //! calls over others' pages against runs without, of both sides together. The price is the CPU time of an operation by
-//! which these differ; the share is that price times how much more often the slow side pays it. Known limit: what else
-//! makes the slow side's code slower is in the price if all its runs and none of the fast side's have such pages.
+//! which these differ; the share is that price times how much more often the slow side pays it. Known limit: another
+//! reason for slower code of the slow side is in the price if all its runs and none of the fast side's have such pages.
 
 use super::{Figure, Match, Rule, grade};
 use crate::delta::{Contrast, Delta, Unit};

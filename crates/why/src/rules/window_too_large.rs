@@ -1,4 +1,4 @@
-//! Pages read ahead that nobody uses, or that are gone before anybody does.
+//! Pages read ahead that remain unused, or are gone before a use.
 //!
 //! Counted for each operation: pages read ahead of calls less those that were requested later. Pages that were evicted
 //! before their use count only if the cache holds as many pages as on the fast side: in a smaller cache they are the
@@ -35,7 +35,7 @@ pub(super) const RULE: Rule = Rule {
 
 const FAULTS: [RaKind; 3] = [RaKind::Around, RaKind::Exec, RaKind::Huge];
 
-/// Part of the pages read more that nobody uses, at least.
+/// Least part of the additional pages that remain unused.
 const LEAST_OF_ADDED: f64 = 0.5;
 
 fn unused(digest: &Digest) -> f64 {
