@@ -7,7 +7,7 @@
 //!            later
 //!            calls on the same open file go to the same file, and earlier ones where nothing else is known
 //! page, bio  a task adds pages to a mapping and then submits bios for them in the same order: a read bio takes as many
-//!            pages as it has bytes from those that wait (not those of metadata; pages that a write adds wait for nothing)
+//!            pages as it has bytes from those that wait (not those of metadata; pages that a write adds do not)
 //! request    a bio makes a request [G] or joins one that ends or begins where it begins or ends [M, F]; where a trace
 //!            has no such records, a request that is issued takes the queued bios of its sectors
 //! complete   of a request, by its sectors; of a bio alone, if it has no request

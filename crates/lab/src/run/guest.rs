@@ -668,7 +668,7 @@ mod tests {
     fn mistakes_in_a_place_are_told_at_once() {
         let text = wanted("kernel:nowhere,cpus=0,filesystem=ext5,acel=tcg,x,elevator.a/b=1").expect_err("six mistakes");
         for told in [
-            "no kernel `nowhere`",
+            "unknown kernel `nowhere`",
             "whole number from 1",
             "`filesystem` cannot be `ext5`",
             "accel",
