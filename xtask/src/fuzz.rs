@@ -250,7 +250,7 @@ fn again_optimised(arguments: &[String]) -> Outcome {
     if status.success() { Ok(()) } else { Err("fuzz: failed".to_owned()) }
 }
 
-/// What came out of a run.
+/// Results of a run.
 struct Smoke {
     executions: u64,
     longest: usize,

@@ -175,7 +175,7 @@ fn cases<'t>(table: &'t Table, settings: &Settings) -> Result<(Vec<Case<'t>>, Ve
     Ok((cases, skipped))
 }
 
-/// Makes one case and asks about it. What it made is undone whether that works or not.
+/// Makes one case and asks about it. Its changes are undone whether that works or not.
 fn ask(site: &Site, case: &Case<'_>, settings: &Settings) -> Result<Value, String> {
     let mut grounds = Vec::new();
     let answer = recorded(site, case, settings, &mut grounds);
@@ -244,7 +244,7 @@ fn one_recording(
     Ok(wall)
 }
 
-/// What the tool says, with the walls and without any label.
+/// The tool's answer, with the walls and without any label.
 fn explained(settings: &Settings, nr: usize, files: &[Vec<String>; 2], walls: &[Vec<f64>; 2]) -> Result<Value, String> {
     let output = std::process::Command::new(&settings.binary)
         .args(["explain", &files[0].join(","), &files[1].join(","), "--json"])

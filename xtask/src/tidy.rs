@@ -78,7 +78,7 @@ fn complaints() -> Vec<String> {
     found
 }
 
-/// What is wrong with one source file.
+/// The mistakes in one source file.
 fn in_source(name: &str, text: &str, figures: &BTreeSet<String>) -> Vec<String> {
     let mut found = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
@@ -278,7 +278,7 @@ fn figures_in(text: &str) -> impl Iterator<Item = String> + '_ {
 }
 
 /// Models that no table lists, and models whose file does not say what it is. A model is a file with a constant `ENTRY`
-/// in a folder beside a file of the same name, where the table is.
+/// in a folder next to a file of the same name, where the table is.
 fn unlisted_models(source: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut nr_models = 0;
