@@ -35,10 +35,10 @@ pub(crate) struct Arguments {
     /// Metric; may be repeated [default: those of every job]
     #[arg(long, value_name = "M")]
     metric: Vec<String>,
-    /// Take runs that are in the store already: a label, a tag, ids
+    /// Runs in the store already: a label, a tag, ids
     #[arg(long, value_name = "L", conflicts_with = "words")]
     from: Option<String>,
-    /// Directory of the store [default: IOWHY_STORE, or iowhy in the user's data directory]
+    /// Store [default: IOWHY_STORE, or the data directory]
     #[arg(long, value_name = "DIR")]
     store: Option<PathBuf>,
     /// One JSON object instead of text

@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
     /// --live: keep the recordings in this folder, as text
     #[arg(long, value_name = "DIR", requires = "live")]
     record: Option<PathBuf>,
-    /// --live: place kernel:KERNEL[,key=value..] instead of this kernel
+    /// --live: kernel:KERNEL[,key=value..] [this kernel]
     #[arg(long, value_name = "WHERE", requires = "live", conflicts_with_all = ["dir", "record", "read_ahead_kb"])]
     on: Option<String>,
     /// One JSON object instead of a table

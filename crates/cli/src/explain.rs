@@ -47,7 +47,7 @@ pub(crate) struct Sources {
     /// Switch the cause off and make the slow side's runs again
     #[arg(long)]
     prove: bool,
-    /// Directory of the store [default: IOWHY_STORE, or the data directory]
+    /// Store [default: IOWHY_STORE, or the data directory]
     #[arg(long, value_name = "DIR")]
     store: Option<PathBuf>,
     /// A and B are in the store, even if other things have their names.

@@ -17,8 +17,8 @@ use crate::run;
 
 const HELP: &str = "iowhy fio [OPTIONS] [JOBFILE ..] [--name=JOB --OPTION=VALUE ..]
 
-Run fio's jobs on the running kernel, and report as fio does. Options of jobs are
-those of fio: `iowhy fio --cmdhelp` lists them. Jobs on simulated kernels:
+Run fio's jobs on the running kernel, with fio's reports. Options of jobs are
+fio's: `iowhy fio --cmdhelp` lists them. Jobs on simulated kernels:
 `iowhy run JOBFILE --on sim:linux-6.18`.
 
   --output-format=F   normal, json or json+, comma between several [normal]

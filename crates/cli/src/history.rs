@@ -12,7 +12,7 @@ use crate::output::{self, Exit};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Metric; may be repeated [default: the headlines of runs, all of a file]
+    /// Metric; may be repeated [default: headlines, or all of a file]
     #[arg(long = "metric", value_name = "NAME")]
     metrics: Vec<String>,
     /// Label of the runs
@@ -21,8 +21,7 @@ pub(crate) struct Arguments {
     /// Directory of the store
     #[arg(long, value_name = "DIR", conflicts_with = "samples")]
     store: Option<PathBuf>,
-    /// Numbers from a file instead of runs: one a line, or a table with commas
-    /// and a first line of names
+    /// File of numbers instead of runs: one a line, or CSV with names
     #[arg(long, value_name = "FILE")]
     samples: Option<PathBuf>,
     /// Method [default: e-divisive up to 1,000 runs, fast above]
@@ -34,7 +33,7 @@ pub(crate) struct Arguments {
     /// Least change that matters
     #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = percent)]
     min_change: f64,
-    /// Least runs between changes: one run alone does not make a change
+    /// Least runs between changes
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     min_segment: u32,
     /// One JSON object instead of text

@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
     /// Runs per row [default: the scenario's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: Option<u32>,
-    /// Worker threads, which do not change results [default: CPUs]
+    /// Worker threads; results do not change [default: CPUs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
     /// Test the running kernel as well (as root; minutes)
@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     /// Shorten --live to some seconds each
     #[arg(long, requires = "live")]
     quick: bool,
-    /// File of a report, too: the broken row against the good one
+    /// File of a report: the broken row against the good one
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// Overwrite a file that iowhy did not create

@@ -32,7 +32,7 @@ use output::Exit;
 #[command(about = "Explain why storage I/O got slower: run a workload through models of the Linux\n\
     I/O path, kernels 2.4 to 6.18, and count the work of every layer.")]
 #[command(after_help = "Exit codes: 0 fine, 1 a regression or a failed check, 2 a usage or input\n    \
-    error, 3 not enough evidence, 4 done but not cleaned up, 5 the machine failed\n    \
+    error, 3 not enough evidence, 4 done but not cleaned up, 5 a machine failure\n    \
     (disk full, I/O error), 129, 130 or 143 ended by a signal.\n\
     --allow-write PATH lets any verb overwrite files that iowhy did not create.\n\
     Start with: iowhy incident 2004-random-read-split")]
@@ -53,7 +53,7 @@ enum Verb {
     Incident(incident::Arguments),
     /// List kernels, patches, policies and devices; sources and tunables
     Models(models::Arguments),
-    /// Run sysbench's file test; its own help: `iowhy sysbench fileio help`
+    /// Run sysbench's file test; its help: `iowhy sysbench fileio help`
     #[command(disable_help_flag = true)]
     Sysbench {
         /// Options and commands as sysbench takes them
@@ -67,14 +67,14 @@ enum Verb {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
-    /// Run fio's jobs on the running kernel; its own help: `iowhy fio --help`
+    /// Run fio's jobs on the running kernel; help: `iowhy fio --help`
     #[command(disable_help_flag = true, disable_version_flag = true)]
     Fio {
         /// Job files and options as fio takes them
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
-    /// Compare two sets of runs: regression, improvement, same, cannot tell
+    /// Compare two sets of runs: regression, improvement, or the same
     Compare(compare::Arguments),
     /// Explain why one set of runs is slower than another
     Explain(explain::Arguments),

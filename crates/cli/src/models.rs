@@ -13,7 +13,7 @@ pub(crate) struct Arguments {
     /// One JSON object
     #[arg(long, conflicts_with = "markdown")]
     json: bool,
-    /// Print the page docs/MODELS.md; of the kind `rule`, docs/RULES.md
+    /// Print docs/MODELS.md; of the kind `rule`, docs/RULES.md
     #[arg(long)]
     markdown: bool,
 }

@@ -13,7 +13,7 @@ use crate::output::{self, Exit};
 pub(crate) struct Arguments {
     #[command(subcommand)]
     action: Action,
-    /// Directory of the store [default: IOWHY_STORE, or iowhy in the user's data directory]
+    /// Store [default: IOWHY_STORE, or the data directory]
     #[arg(long, global = true, value_name = "DIR")]
     store: Option<PathBuf>,
     /// One JSON object instead of text

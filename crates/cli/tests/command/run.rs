@@ -93,7 +93,7 @@ fn what_cannot_be_run_is_refused() {
         ("run", "no job to run"),
         ("run dd of=/dev/sda size=500t bs=1m --on sim:linux-4.4", "the device has room for"),
         ("run dd of=x count=1 --on sim:linux-4.4 --until 2", "`--until` needs `--budget`"),
-        ("run jobs/nothing.fio --on sim:linux-4.4", "no file that can be read"),
+        ("run jobs/nothing.fio --on sim:linux-4.4", "nor a readable file"),
         ("run dd cuont=1 of=x --on sim:linux-4.4", "nearest: count"),
     ] {
         let message = refused(line);
