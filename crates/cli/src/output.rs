@@ -137,8 +137,8 @@ pub(crate) fn complain(text: &str) {
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 
-/// A progress bar, drawn by a template of `indicatif`. It shows itself on a terminal only, and not where the answer is
-/// for programs, which need none; the caller clears it.
+/// A progress bar, drawn by a template of `indicatif`. It appears on a terminal only, and not with `--json`; the caller
+/// clears it.
 pub(crate) fn bar(template: &str, hidden: bool) -> ProgressBar {
     let target = if hidden { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
     let bar = ProgressBar::with_draw_target(None, target);

@@ -47,43 +47,26 @@ struct Entry {
     why: Option<Why>,
 }
 
+/// An incident whose files have its name, with the module of its claims.
+macro_rules! modelled {
+    ($id:literal, $claims:ident) => {
+        Entry {
+            id: $id,
+            file: include_str!(concat!("../incidents/", $id, ".toml")),
+            scenario: Some(include_str!(concat!("../incidents/scenarios/", $id, ".toml"))),
+            checks: claims::$claims::CHECKS,
+            why: Some(claims::$claims::why),
+        }
+    };
+}
+
 /// Every incident.
 const INCIDENTS: &[Entry] = &[
-    Entry {
-        id: "2004-random-read-split",
-        file: include_str!("../incidents/2004-random-read-split.toml"),
-        scenario: Some(include_str!("../incidents/scenarios/2004-random-read-split.toml")),
-        checks: claims::random_read_split::CHECKS,
-        why: Some(claims::random_read_split::why),
-    },
-    Entry {
-        id: "2010-cfq-direct-writers",
-        file: include_str!("../incidents/2010-cfq-direct-writers.toml"),
-        scenario: Some(include_str!("../incidents/scenarios/2010-cfq-direct-writers.toml")),
-        checks: claims::cfq_direct_writers::CHECKS,
-        why: Some(claims::cfq_direct_writers::why),
-    },
-    Entry {
-        id: "2012-direct-io-stale-cache",
-        file: include_str!("../incidents/2012-direct-io-stale-cache.toml"),
-        scenario: Some(include_str!("../incidents/scenarios/2012-direct-io-stale-cache.toml")),
-        checks: claims::stale_cache::CHECKS,
-        why: Some(claims::stale_cache::why),
-    },
-    Entry {
-        id: "2012-plugged-readahead",
-        file: include_str!("../incidents/2012-plugged-readahead.toml"),
-        scenario: Some(include_str!("../incidents/scenarios/2012-plugged-readahead.toml")),
-        checks: claims::plugged_readahead::CHECKS,
-        why: Some(claims::plugged_readahead::why),
-    },
-    Entry {
-        id: "2018-readahead-window",
-        file: include_str!("../incidents/2018-readahead-window.toml"),
-        scenario: Some(include_str!("../incidents/scenarios/2018-readahead-window.toml")),
-        checks: claims::readahead_window::CHECKS,
-        why: Some(claims::readahead_window::why),
-    },
+    modelled!("2004-random-read-split", random_read_split),
+    modelled!("2010-cfq-direct-writers", cfq_direct_writers),
+    modelled!("2012-direct-io-stale-cache", stale_cache),
+    modelled!("2012-plugged-readahead", plugged_readahead),
+    modelled!("2018-readahead-window", readahead_window),
 ];
 
 /// An incident that is known.
@@ -581,9 +564,7 @@ mod tests {
 
     #[test]
     fn every_file_that_comes_with_the_program_parses() -> Result<(), IncidentError> {
-        let known = list()?;
-        assert_eq!(known.len(), 5);
-        for known in known {
+        for known in list()? {
             assert_eq!(known.id, known.incident.id);
             assert!(!known.incident.claims.is_empty(), "{}", known.id);
         }

@@ -177,9 +177,7 @@ impl Resolver<'_> {
         let seed = self.seed();
         let cache = if on_files { CacheStart::Cold } else { self.cache().unwrap_or(CacheStart::Cold) };
         let cache_of_files = if on_files { self.cache_of_files() } else { Cache::AsFound };
-        let report_style = self.choice("report-style");
-        let histogram = self.switch("histogram");
-        let json = self.switch("json");
+        let settings = self.settings(percentile, io_mode, &extra_flags);
         for option in options::OPTIONS.iter().filter(|option| option.group == options::Group::Ignored) {
             self.ignored(option);
         }
@@ -187,32 +185,12 @@ impl Resolver<'_> {
         if on_files {
             self.of_the_simulator();
         }
-        if fsync_all && self.line.get("file-fsync-freq").is_some_and(|given| given.value != "0") {
-            self.problems.push(
-                Problem::warning("`--file-fsync-all` syncs after each write, so `--file-fsync-freq` has no effect")
-                    .help("leave one of them out"),
-            );
-        }
+        self.warn_of_syncs(fsync_all);
         // From here on values are combined, so all that are needed must be there.
         let (nr_files, total_bytes, block_bytes) = (nr_files?, total_bytes?, block_bytes?);
         self.sizes(nr_files, total_bytes, block_bytes, merged_requests.unwrap_or(0));
         let direct = extra_flags.contains(&"direct");
-        if direct && !block_bytes.is_multiple_of(512) {
-            self.error_at(
-                "file-block-size",
-                "direct I/O needs blocks of a multiple of 512 bytes",
-                "--file-block-size=4K",
-            );
-        }
-        if io_mode == IoMode::Async && !direct && running {
-            self.problems.push(
-                Problem::warning(
-                    "`--file-io-mode=async` on buffered files is synchronous: the call does not return before the data \
-                     are there",
-                )
-                .help("--file-extra-flags=direct makes it asynchronous"),
-            );
-        }
+        self.check_direct(direct, block_bytes, running && io_mode == IoMode::Async);
         let files = FileSet {
             nr_files: nr_files as u32,
             file_bytes: total_bytes / nr_files,
@@ -221,36 +199,12 @@ impl Resolver<'_> {
             extra_flags: extra_flags.clone(),
         };
         let (max_events, time) = (max_events?, time?);
-        if running && max_events == 0 && time == 0 {
-            self.problems.push(
-                Problem::error("with neither a number of events nor a time the run would never end")
-                    .help("--events=10000 or --time=10"),
-            );
-        }
+        self.check_length(running, max_events, time, warmup);
         let warmup = warmup?;
-        if time > 0 && warmup >= time {
-            self.error_at(
-                "warmup-time",
-                "the warm-up takes all of the time, so nothing would be reported",
-                "--warmup-time=0",
-            );
-        }
-        let synchronous_writes = if extra_flags.contains(&"sync") {
-            Some(Op::Fsync)
-        } else if extra_flags.contains(&"dsync") {
-            Some(Op::Fdatasync)
-        } else {
-            None
-        };
+        let writes = [("sync", Op::Fsync), ("dsync", Op::Fdatasync)];
+        let synchronous_writes = writes.iter().find(|(flag, _)| extra_flags.contains(flag)).map(|(_, op)| *op);
         if let (Some(mode), Some(backlog)) = (mode, backlog) {
-            if self.line.get("file-rw-ratio").is_some() && mode != Mode::RandomReadWrite {
-                self.problems.push(Problem::warning("`--file-rw-ratio` has an effect in rndrw only"));
-            }
-            if self.line.get("file-merged-requests").is_some_and(|given| given.value != "0")
-                && matches!(mode, Mode::RandomRead | Mode::RandomWrite | Mode::RandomReadWrite)
-            {
-                self.problems.push(Problem::warning("`--file-merged-requests` has an effect in sequential modes only"));
-            }
+            self.warn_of_other_modes(mode);
             let positions = match self.dialect {
                 // Nobody seeded the generator of 0.4, so everybody had the same positions.
                 Dialect::V0_4 if !self.wants_seed() => PositionSource::GlibcUnseeded,
@@ -287,19 +241,80 @@ impl Resolver<'_> {
                 interval: Nanos::from_secs(interval?),
                 ..Job::new(Workload::FileIo(fileio), seed)
             };
-            let settings = Settings {
-                on: self.text("on").unwrap_or("live").to_owned(),
-                disk: self.text("disk").map(str::to_owned),
-                json,
-                style_1_1: report_style == Some("1.1"),
-                percentile: percentile?,
-                histogram,
-                io_mode,
-                extra_flags,
-            };
-            return Some(Resolved { place, files, job: Some((job, settings, cache_of_files)) });
+            return Some(Resolved { place, files, job: Some((job, settings?, cache_of_files)) });
         }
         Some(Resolved { place, files, job: None })
+    }
+
+    fn check_direct(&mut self, direct: bool, block_bytes: u64, asynchronous: bool) {
+        if direct && !block_bytes.is_multiple_of(512) {
+            self.error_at(
+                "file-block-size",
+                "direct I/O needs blocks of a multiple of 512 bytes",
+                "--file-block-size=4K",
+            );
+        }
+        if asynchronous && !direct {
+            self.problems.push(
+                Problem::warning(
+                    "`--file-io-mode=async` on buffered files is synchronous: the call does not return before the data \
+                     are there",
+                )
+                .help("--file-extra-flags=direct makes it asynchronous"),
+            );
+        }
+    }
+
+    fn check_length(&mut self, running: bool, max_events: u64, time: u64, warmup: Option<u64>) {
+        if running && max_events == 0 && time == 0 {
+            self.problems.push(
+                Problem::error("with neither a number of events nor a time the run would never end")
+                    .help("--events=10000 or --time=10"),
+            );
+        }
+        if time > 0 && warmup.is_some_and(|warmup| warmup >= time) {
+            self.error_at(
+                "warmup-time",
+                "the warm-up takes all of the time, so nothing would be reported",
+                "--warmup-time=0",
+            );
+        }
+    }
+
+    fn warn_of_other_modes(&mut self, mode: Mode) {
+        if self.line.get("file-rw-ratio").is_some() && mode != Mode::RandomReadWrite {
+            self.problems.push(Problem::warning("`--file-rw-ratio` has an effect in rndrw only"));
+        }
+        if self.line.get("file-merged-requests").is_some_and(|given| given.value != "0")
+            && matches!(mode, Mode::RandomRead | Mode::RandomWrite | Mode::RandomReadWrite)
+        {
+            self.problems.push(Problem::warning("`--file-merged-requests` has an effect in sequential modes only"));
+        }
+    }
+
+    fn warn_of_syncs(&mut self, fsync_all: bool) {
+        if fsync_all && self.line.get("file-fsync-freq").is_some_and(|given| given.value != "0") {
+            self.problems.push(
+                Problem::warning("`--file-fsync-all` syncs after each write, so `--file-fsync-freq` has no effect")
+                    .help("leave one of them out"),
+            );
+        }
+    }
+
+    fn settings(&mut self, percentile: Option<u64>, io_mode: IoMode, extra_flags: &[&'static str]) -> Option<Settings> {
+        let style_1_1 = self.choice("report-style") == Some("1.1");
+        let histogram = self.switch("histogram");
+        let json = self.switch("json");
+        Some(Settings {
+            on: self.text("on").unwrap_or("live").to_owned(),
+            disk: self.text("disk").map(str::to_owned),
+            json,
+            style_1_1,
+            percentile: percentile?,
+            histogram,
+            io_mode,
+            extra_flags: extra_flags.to_vec(),
+        })
     }
 
     fn dialect_is_known(&mut self) {

@@ -9,11 +9,15 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::num::NonZeroU64;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-use iowhy_stack::units::PAGE_BYTES;
+pub use rustix::fs::Advice;
+use rustix::mm::{MapFlags, ProtFlags};
+
+use crate::memory::Mapping;
 
 /// Bytes read at once to warm a file.
 const CHUNK: usize = 1 << 20;
@@ -47,51 +51,36 @@ pub fn open_past(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path)
 }
 
-/// Pages of the open file `fd`, `bytes` long, in the page cache; none if the system cannot tell.
-pub fn resident_pages(fd: RawFd, bytes: u64) -> Option<u64> {
-    cachestat(fd).or_else(|| mincore(fd, bytes))
+/// Pages of an open file, `bytes` long, in the page cache; none if the system cannot tell.
+pub fn resident_pages(file: &File, bytes: u64) -> Option<u64> {
+    cachestat(file.as_raw_fd()).ok().or_else(|| mincore(file, bytes))
 }
 
-fn cachestat(fd: RawFd) -> Option<u64> {
+/// cachestat(2) of a whole file: pages in the cache.
+pub(crate) fn cachestat(fd: RawFd) -> io::Result<u64> {
     let (range, mut answer) = (Range { offset: 0, len: 0 }, Cachestat::default());
     // SAFETY: both structures have the kernel's layout and live through the call.
     let result = unsafe { libc::syscall(SYS_CACHESTAT, fd, &raw const range, &raw mut answer, 0) };
-    (result == 0).then_some(answer.nr_cache)
+    if result == 0 { Ok(answer.nr_cache) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Bytes mapped at a time, so that a large file needs no large vector.
 const MAPPED: u64 = 1 << 30;
 
-fn mincore(fd: RawFd, bytes: u64) -> Option<u64> {
-    let mut pages = 0;
-    for from in (0..bytes).step_by(MAPPED as usize) {
+fn mincore(file: &File, bytes: u64) -> Option<u64> {
+    let part = |from| {
         let len = MAPPED.min(bytes - from) as usize;
-        let mut map = vec![0u8; len.div_ceil(PAGE_BYTES as usize)];
-        // SAFETY: a new mapping is asked for that nobody reads; it only serves to ask about its pages.
-        let start = unsafe {
-            libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ, libc::MAP_SHARED, fd, from as libc::off_t)
-        };
-        if start == libc::MAP_FAILED {
-            return None;
-        }
-        // SAFETY: the mapping is `len` long and `map` has a byte for each of its pages.
-        let result = unsafe { libc::mincore(start, len, map.as_mut_ptr()) };
-        // SAFETY: the mapping was made above and nothing refers to it.
-        unsafe { libc::munmap(start, len) };
-        if result != 0 {
-            return None;
-        }
-        pages += map.iter().filter(|page| **page & 1 != 0).count() as u64;
-    }
-    Some(pages)
+        Mapping::shared(file, (from, len), ProtFlags::READ, MapFlags::empty()).ok()?.resident_pages()
+    };
+    (0..bytes).step_by(MAPPED as usize).map(part).sum()
 }
 
 /// Drops the clean cached pages of a file.
 ///
 /// # Errors
-/// The system's error; a file system without a cache of its own takes the advice and does nothing.
-pub fn drop_clean(fd: RawFd) -> io::Result<()> {
-    advise(fd, 0, 0, libc::POSIX_FADV_DONTNEED)
+/// What the system says; a file system without a cache of its own takes the advice and does nothing.
+pub fn drop_clean(file: impl AsFd) -> io::Result<()> {
+    advise(file, 0, 0, Advice::DontNeed)
 }
 
 /// Writes a file back and drops its pages.
@@ -100,7 +89,7 @@ pub fn drop_clean(fd: RawFd) -> io::Result<()> {
 /// The system's error.
 pub fn make_cold(file: &File) -> io::Result<()> {
     file.sync_all()?;
-    drop_clean(file.as_raw_fd())
+    drop_clean(file)
 }
 
 /// Reads a file from end to end. Ends early if a signal asks for it.
@@ -128,18 +117,14 @@ pub fn make_warm(file: &File, bytes: u64) -> io::Result<()> {
 /// The system's error.
 pub fn touch(file: &File, offset: u64) -> io::Result<()> {
     // It is advice for this descriptor only.
-    advise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_RANDOM)?;
+    advise(file, 0, 0, Advice::Random)?;
     file.read_at(&mut [0], offset).map(|_| ())
 }
 
-/// posix_fadvise(2).
+/// posix_fadvise(2); a length of 0 means to the end.
 ///
 /// # Errors
-/// The system's error.
-pub fn advise(fd: RawFd, offset: u64, len: u64, advice: libc::c_int) -> io::Result<()> {
-    // SAFETY: the call takes numbers only.
-    match unsafe { libc::posix_fadvise(fd, offset as libc::off_t, len as libc::off_t, advice) } {
-        0 => Ok(()),
-        error => Err(io::Error::from_raw_os_error(error)),
-    }
+/// What the system says.
+pub fn advise(file: impl AsFd, offset: u64, len: u64, advice: Advice) -> io::Result<()> {
+    Ok(rustix::fs::fadvise(file, offset, NonZeroU64::new(len), advice)?)
 }

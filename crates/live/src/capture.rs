@@ -257,14 +257,24 @@ pub fn monotonic_ns() -> u64 {
 
 /// Number of the calling thread.
 fn thread_id() -> u32 {
-    // SAFETY: gettid has no preconditions and cannot fail.
-    let id = unsafe { libc::gettid() };
-    id.unsigned_abs()
+    rustix::thread::gettid().as_raw_pid().unsigned_abs()
 }
 
 fn is_root() -> bool {
-    // SAFETY: geteuid has no preconditions and cannot fail.
-    unsafe { libc::geteuid() == 0 }
+    rustix::process::geteuid().is_root()
+}
+
+/// Files that the tasks have open already.
+fn held(ask: &Ask) -> Vec<opened::Held> {
+    match ask.level {
+        Level::Light => Vec::new(),
+        _ if ask.of_tasks() => {
+            let mut of = ask.pids.clone();
+            of.extend(ask.children.then(thread_id));
+            opened::held(&of)
+        }
+        _ => opened::held(&opened::everybody()),
+    }
 }
 
 impl Capture {
@@ -362,16 +372,8 @@ impl Capture {
         let started_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         devices.switch(true)?;
         tasks.switch(true)?;
-        // Files opened from now on are in the trace.
-        let held = match ask.level {
-            Level::Light => Vec::new(),
-            _ if ask.of_tasks() => {
-                let mut of = ask.pids.clone();
-                of.extend(ask.children.then(thread_id));
-                opened::held(&of)
-            }
-            _ => opened::held(&opened::everybody()),
-        };
+        // What is opened from now on is in the trace.
+        let held = held(ask);
         let running = Running { tracefs, instances: vec![tasks, devices], shapes, reader, held };
         Ok(Capture {
             level: ask.level,

@@ -74,11 +74,13 @@ impl Running {
 
 fn wait(pid: u32, begun: u64) -> Option<(ExitStatus, Usage)> {
     let mut status = 0;
-    // SAFETY: a structure of integers, for which zeroes are values.
-    let mut used: libc::rusage = unsafe { std::mem::zeroed() };
     loop {
-        // SAFETY: both are ours and live; the process is our child, and nobody else waits for it.
-        let found = unsafe { libc::wait4(pid as i32, &raw mut status, 0, &raw mut used) };
+        // SAFETY: a structure of integers, for which zeroes are values; both are ours and live. The process is our
+        // child, and nobody else waits for it: its number stays its own until this call is over.
+        let (found, used) = unsafe {
+            let mut used: libc::rusage = std::mem::zeroed();
+            (libc::wait4(pid as i32, &raw mut status, 0, &raw mut used), used)
+        };
         let end = clock::monotonic();
         if found == pid as i32 {
             let ns =

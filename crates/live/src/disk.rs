@@ -515,11 +515,11 @@ fn start(spec: Spec) -> Result<Held, DiskError> {
 /// # Errors
 /// If it cannot serve.
 pub fn serve() -> Result<(), DiskError> {
-    use std::os::fd::{AsFd, AsRawFd};
+    use std::os::fd::AsFd;
     let keeper = io::stdout().as_fd().try_clone_to_owned().map_err(DiskError::Server)?;
     let mut wire = Wire::new(UnixStream::from(keeper)).map_err(DiskError::Server)?;
     let Some(spec) = wire.hear::<Spec>().map_err(DiskError::Server)? else { return Ok(()) };
-    server::serve(&spec, io::stdin().as_fd().as_raw_fd(), wire).map_err(DiskError::Server)
+    server::serve(&spec, io::stdin().as_fd(), wire).map_err(DiskError::Server)
 }
 
 /// The living process that keeps a disk, or makes it: its number and start.

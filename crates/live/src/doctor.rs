@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::ledger::{self, LedgerError, Left, State};
-use crate::machine::{self, CpuTime, Disk, DiskDelta, Machine, Pressure};
+use crate::machine::{self, CpuTime, Disk, DiskDelta, Machine, Neighbours, Pressure};
 
 /// Everything that was found.
 #[derive(Clone, Debug)]
@@ -221,6 +221,36 @@ const OTHERS_IOPS: f64 = 10.0;
 /// Clock sources that are read without leaving user mode.
 const QUICK_CLOCKS: &[&str] = &["tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter", "timebase"];
 
+/// Who waits for what: name, whether it disturbs, what was seen, what to do.
+fn pressures(near: &Neighbours) -> [(&'static str, Option<bool>, String, &'static str); 3] {
+    [
+        ("cpu-pressure", near.cpu_pressure, "tasks wait for a CPU: end some, or use fewer threads than CPUs"),
+        ("io-pressure", near.io_pressure, "somebody waits for I/O: `iotop` or `pidstat -d` say who"),
+        ("memory-pressure", near.memory_pressure, "memory is short: the page cache will shrink in the middle of a run"),
+    ]
+    .map(|(name, pressure, advice): (_, Option<Pressure>, _)| {
+        let detail = pressure.map_or_else(
+            || "pressure (PSI) cannot be seen here".to_owned(),
+            |pressure| format!("somebody waited in {:.2} % of the last 10 s", pressure.some_avg10_pct),
+        );
+        (name, pressure.map(|pressure| pressure.some_avg10_pct >= PRESSURE_PCT), detail, advice)
+    })
+}
+
+/// Disks that others keep busy, with their rates.
+fn busy_disks(signs: &Signs) -> Vec<String> {
+    let per_second = |n: u64| n as f64 / signs.elapsed.as_secs_f64().max(1e-3);
+    signs
+        .disks
+        .iter()
+        .filter(|disk| per_second(disk.ios[0] + disk.ios[1]) >= OTHERS_IOPS)
+        .map(|disk| {
+            let [reads, writes] = disk.ios.map(|n| per_second(n).round());
+            format!("{}: {reads} reads and {writes} writes a second", disk.name)
+        })
+        .collect()
+}
+
 /// Judges the signs.
 pub fn disturbances(signs: &Signs) -> Vec<Disturbance> {
     let machine = &signs.machine;
@@ -267,22 +297,7 @@ pub fn disturbances(signs: &Signs) -> Vec<Disturbance> {
         ),
         "others use the CPUs: end them, or wait until the load has fallen",
     );
-    let pressures: [(_, Option<Pressure>, _); 3] = [
-        ("cpu-pressure", near.cpu_pressure, "tasks wait for a CPU: end some, or use fewer threads than CPUs"),
-        ("io-pressure", near.io_pressure, "tasks wait for I/O: `iotop` or `pidstat -d` list them"),
-        ("memory-pressure", near.memory_pressure, "memory is short: the page cache will shrink in the middle of a run"),
-    ];
-    for (name, pressure, advice) in pressures {
-        add(
-            name,
-            pressure.map(|pressure| pressure.some_avg10_pct >= PRESSURE_PCT),
-            pressure.map_or_else(
-                || unseen("pressure (PSI)"),
-                |pressure| format!("tasks waited in {:.2} % of the last 10 s", pressure.some_avg10_pct),
-            ),
-            advice,
-        );
-    }
+    pressures(near).into_iter().for_each(|(name, disturbs, detail, advice)| add(name, disturbs, detail, advice));
     let steal = signs.cpu.filter(|cpu| cpu.total > 0).map(|cpu| 100.0 * cpu.steal as f64 / cpu.total as f64);
     add(
         "steal",
@@ -310,16 +325,7 @@ pub fn disturbances(signs: &Signs) -> Vec<Disturbance> {
             .map_or_else(|| unseen("dirty memory"), |bytes| format!("{} MiB wait to be written", bytes >> 20)),
         "they will be written in the middle of a run: `sync` first",
     );
-    let per_second = |n: u64| n as f64 / signs.elapsed.as_secs_f64().max(1e-3);
-    let busy: Vec<String> = signs
-        .disks
-        .iter()
-        .filter(|disk| per_second(disk.ios[0] + disk.ios[1]) >= OTHERS_IOPS)
-        .map(|disk| {
-            let [reads, writes] = disk.ios.map(|n| per_second(n).round());
-            format!("{}: {reads} reads and {writes} writes a second", disk.name)
-        })
-        .collect();
+    let busy = busy_disks(signs);
     add(
         "other-io",
         Some(!busy.is_empty()),
@@ -338,7 +344,6 @@ pub fn disturbances(signs: &Signs) -> Vec<Disturbance> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::Neighbours;
 
     fn quiet() -> Signs {
         let calm = Some(Pressure::default());

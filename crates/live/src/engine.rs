@@ -4,7 +4,7 @@
 //! engine answers `Done` to each submission and leaves the other two verbs alone.
 
 mod io_uring;
-mod libaio;
+pub(crate) mod libaio;
 mod mmap;
 mod null;
 mod psync;

@@ -9,12 +9,13 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use iowhy_stack::rng::Rng;
+use rustix::fs::{FallocateFlags, fallocate, statvfs};
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::guard::{Seen, size_of};
 use crate::mark;
@@ -84,7 +85,7 @@ pub(crate) fn lay_out(
     if need.data {
         if file.reserve {
             // Its size stays what has been written, so that a file that was left half filled is known as one.
-            reserve(&open, need.bytes, libc::FALLOC_FL_KEEP_SIZE)?;
+            reserve(&open, need.bytes, FallocateFlags::KEEP_SIZE)?;
         }
         write_data(&open, number, from, need, progress)?;
         renew_mark(&open);
@@ -107,19 +108,14 @@ fn renew_mark(file: &File) {
 
 /// Gives a file its size and, where the file system can, its blocks.
 fn allocate(file: &File, bytes: u64) -> io::Result<()> {
-    if reserve(file, bytes, 0)? { Ok(()) } else { file.set_len(bytes) }
+    if reserve(file, bytes, FallocateFlags::empty())? { Ok(()) } else { file.set_len(bytes) }
 }
 
-/// Gives a file blocks, and its size unless the mode forbids it; returns whether the file system can.
-fn reserve(file: &File, bytes: u64, mode: libc::c_int) -> io::Result<bool> {
-    // SAFETY: the call takes numbers only.
-    if unsafe { libc::fallocate64(file.as_raw_fd(), mode, 0, bytes as libc::off64_t) } == 0 {
-        return Ok(true);
-    }
-    let error = io::Error::last_os_error();
-    match error.raw_os_error() {
-        Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EINTR) => Ok(false),
-        _ => Err(error),
+/// Gives a file blocks, and its size unless the mode says otherwise; whether the file system can.
+fn reserve(file: &File, bytes: u64, mode: FallocateFlags) -> io::Result<bool> {
+    match fallocate(file, mode, 0, bytes) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INTR) => Ok(false),
+        done => Ok(done.map(|()| true)?),
     }
 }
 
@@ -213,15 +209,7 @@ pub(crate) fn room(files: &[(&Path, u64)]) -> Option<(PathBuf, u64, u64)> {
     }
     wanted.into_values().filter(|(_, bytes)| *bytes > 0).find_map(|(path, bytes)| {
         let mut place = path.ancestors().map(|it| if it == Path::new("") { Path::new(".") } else { it });
-        let place = std::ffi::CString::new(place.find(|it| it.exists())?.as_os_str().as_bytes()).ok()?;
-        // SAFETY: the path ends with a zero, and the structure may hold any bytes and lives through the call.
-        let found = unsafe {
-            let mut found: libc::statvfs64 = std::mem::zeroed();
-            if libc::statvfs64(place.as_ptr(), &raw mut found) != 0 {
-                return None;
-            }
-            found
-        };
+        let found = statvfs(place.find(|it| it.exists())?).ok()?;
         let kept = (found.f_blocks * found.f_frsize / 20).min(KEPT_FREE);
         let free = (found.f_bavail * found.f_frsize).saturating_sub(kept);
         (bytes > free).then(|| (path.to_owned(), bytes, free))
@@ -230,12 +218,6 @@ pub(crate) fn room(files: &[(&Path, u64)]) -> Option<(PathBuf, u64, u64)> {
 
 /// Allows the process as many open files as it may have at most. Says whether that is more than before.
 pub(crate) fn raise_limit() -> bool {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the structure lives through the call.
-    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 || limit.rlim_cur == limit.rlim_max {
-        return false;
-    }
-    limit.rlim_cur = limit.rlim_max;
-    // SAFETY: as above.
-    unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) == 0 }
+    let limit = getrlimit(Resource::Nofile);
+    limit.current != limit.maximum && setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).is_ok()
 }

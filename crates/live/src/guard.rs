@@ -30,6 +30,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use iowhy_stack::job::{Job, Workload};
 use iowhy_stack::workload::Mix;
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
 
 use crate::machine;
 use crate::mark;
@@ -499,25 +501,13 @@ const PSEUDO: &[i64] = &[
 ];
 
 fn is_pseudo(file: &File) -> bool {
-    use std::os::fd::AsRawFd;
-    // SAFETY: the structure may hold any bytes, and lives through the call.
-    let kind = unsafe {
-        let mut found: libc::statfs = std::mem::zeroed();
-        if libc::fstatfs(file.as_raw_fd(), &raw mut found) != 0 {
-            return false;
-        }
-        found.f_type
-    };
-    PSEUDO.contains(&kind)
+    rustix::fs::fstatfs(file).is_ok_and(|found| PSEUDO.contains(&found.f_type))
 }
 
 /// Whether a file is nothing but a hole: its zeroes were never written.
 fn is_hole(file: &File) -> bool {
-    use std::os::fd::AsRawFd;
     let Ok(open) = File::open(mark::through(file)) else { return false };
-    // SAFETY: the call takes numbers only.
-    let found = unsafe { libc::lseek64(open.as_raw_fd(), 0, libc::SEEK_DATA) };
-    found < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ENXIO)
+    rustix::fs::seek(open, SeekFrom::Data(0)) == Err(Errno::NXIO)
 }
 
 impl Facts {

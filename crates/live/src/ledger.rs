@@ -18,12 +18,14 @@ use std::collections::BTreeMap;
 use std::ffi::{CString, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::state::{c_path, io, make_state_directory, random, rename_with, trusted, user};
+use rustix::fs::RenameFlags;
+use rustix::mount::MountFlags;
+
+use crate::state::{io, make_state_directory, random, rename_with, trusted, user};
 use crate::{machine, mark, ublk};
 
 pub use crate::state::{LedgerError, state_directory};
@@ -229,8 +231,7 @@ fn settle(file: &mut File, pid: u32, open: text::Open, same_boot: bool, undo: bo
 
 /// Takes the lock on a ledger; false if another process has it.
 fn lock(file: &File) -> bool {
-    // SAFETY: the descriptor is open for as long as `file` lives.
-    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
+    file.try_lock().is_ok()
 }
 
 /// The entries of this process.
@@ -509,13 +510,8 @@ impl Ledger {
         let item = Item::Mount { source: source.to_owned(), target: target.clone(), filesystem: filesystem.to_owned() };
         let guard = self.guard(locked(&self.book).intend(vec![item])?);
         let call = || -> io::Result<()> {
-            let (source, place) = (c_path(source)?, c_path(&target)?);
-            let (filesystem, data) = (CString::new(filesystem)?, CString::new(data)?);
-            // SAFETY: all four are strings that end with a zero and live until the call is over.
-            let failed = unsafe {
-                libc::mount(source.as_ptr(), place.as_ptr(), filesystem.as_ptr(), 0, data.as_ptr().cast()) != 0
-            };
-            if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
+            let data = CString::new(data)?;
+            Ok(rustix::mount::mount(source, &target, filesystem, MountFlags::empty(), &*data)?)
         };
         call().map_err(io("mount something on", &target, "; only root may"))?;
         Ok(guard)
@@ -667,7 +663,7 @@ pub(crate) fn setting_of(path: &Path) -> io::Result<String> {
 
 /// Renames, but never onto something that exists.
 fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
-    let Err(error) = rename_with(from, to, libc::RENAME_NOREPLACE) else { return Ok(()) };
+    let Err(error) = rename_with(from, to, RenameFlags::NOREPLACE) else { return Ok(()) };
     if !matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) {
         return Err(error);
     }

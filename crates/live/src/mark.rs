@@ -12,19 +12,19 @@
 //! device,
 //! is not noticed.
 
-use std::ffi::CStr;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::Write;
 use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
+use rustix::fs::{XattrFlags, fsetxattr, getxattr};
+
 use crate::state;
 
 /// Attribute of the files that we made.
-const MARK: &CStr = c"user.iowhy";
+const MARK: &str = "user.iowhy";
 /// Lines that a list keeps: the latest.
 const KEPT: usize = 4096;
 
@@ -43,10 +43,7 @@ fn identity(metadata: &Metadata) -> String {
 pub(crate) fn mark(file: &File) {
     let Ok(metadata) = file.metadata() else { return };
     let value = format!("{} {}", identity(&metadata), metadata.len());
-    // SAFETY: name and value live until the call is over, the name ends with a zero, and the length is the value's.
-    let marked =
-        unsafe { libc::fsetxattr(file.as_raw_fd(), MARK.as_ptr(), value.as_ptr().cast(), value.len(), 0) == 0 };
-    if !marked {
+    if fsetxattr(file, MARK, value.as_bytes(), XattrFlags::empty()).is_err() {
         // Best effort: a file that is not known is refused, and the refusal says what to do.
         add("marks", &format!("{} {value}", metadata.dev()));
     }
@@ -55,15 +52,9 @@ pub(crate) fn mark(file: &File) {
 /// Whether an open file (`O_PATH` will do) is one that we made.
 pub(crate) fn is_marked(file: &File) -> bool {
     let Ok(metadata) = file.metadata() else { return false };
-    let path = match std::ffi::CString::new(through(file).as_os_str().as_bytes()) {
-        Ok(path) => path,
-        Err(_) => return false,
-    };
     let mut value = [0_u8; 96];
-    // SAFETY: name and path end with a zero, and the kernel writes at most as many bytes as the buffer has.
-    let n = unsafe { libc::getxattr(path.as_ptr(), MARK.as_ptr(), value.as_mut_ptr().cast(), value.len()) };
     let is = |value: &str| is_of(value, &metadata);
-    match usize::try_from(n) {
+    match getxattr(through(file), MARK, &mut value[..]) {
         Ok(n) => std::str::from_utf8(&value[..n]).is_ok_and(is),
         Err(_) => {
             let device = format!("{} ", metadata.dev());

@@ -4,14 +4,16 @@
 //! mapping    of a file, or of nothing; others may change it at any time, so it is only copied from and to, by
 //!            instructions about which the compiler assumes nothing
 //! buffer     a piece of a mapping with one owner. A call takes its buffer along and brings it back when it is done, so
-//!            the kernel's writes are not looked at meanwhile. A buffer is made by its pool only and cannot be copied
+//!            that nobody can look at what the kernel is writing. Its pool alone makes it; it cannot be copied
 //! pool       unmaps its memory if all buffers have come back; otherwise the kernel may still write there, and the
 //!            memory stays until the process ends
 //! ```
 
-use std::os::fd::AsFd;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
 
+use iowhy_stack::units::PAGE_BYTES;
 use rustix::io::Result;
 use rustix::mm::{self, Advice, MapFlags, MsyncFlags, ProtFlags};
 
@@ -80,7 +82,37 @@ impl Mapping {
         unsafe { mm::msync(self.start().cast(), self.len, MsyncFlags::SYNC) }
     }
 
-    /// Copies the current contents. Concurrent changes are in the copy, or not, or in part.
+    /// Pages of it that are in memory; none if the system cannot tell.
+    pub(crate) fn resident_pages(&self) -> Option<u64> {
+        let mut map = vec![0; self.len.div_ceil(PAGE_BYTES as usize)];
+        // SAFETY: the range is the mapping, and `map` has a byte for each of its pages.
+        let result = unsafe { libc::mincore(self.start().cast(), self.len, map.as_mut_ptr()) };
+        (result == 0).then(|| map.iter().filter(|page| **page & 1 != 0).count() as u64)
+    }
+
+    /// Writes `head` and a range behind it with one call: at an offset of a file, or where it stands. Yields the bytes.
+    pub(crate) fn write_to(
+        &self,
+        file: impl AsFd,
+        at: Option<u64>,
+        head: &[u8],
+        (offset, len): (usize, usize),
+    ) -> io::Result<usize> {
+        let file = file.as_fd().as_raw_fd();
+        let range = libc::iovec { iov_base: self.at(offset, len).cast(), iov_len: len };
+        let parts = [libc::iovec { iov_base: head.as_ptr().cast_mut().cast(), iov_len: head.len() }, range];
+        let parts = &parts[usize::from(head.is_empty())..];
+        // SAFETY: the parts live until the call is over, and the kernel only reads them.
+        let moved = unsafe {
+            match at {
+                None => libc::writev(file, parts.as_ptr(), parts.len() as libc::c_int),
+                Some(at) => libc::pwritev(file, parts.as_ptr(), parts.len() as libc::c_int, at as libc::off_t),
+            }
+        };
+        usize::try_from(moved).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// Copies what is there now. What others change meanwhile is in the copy, or not, or in part.
     pub(crate) fn read(&self, offset: usize, into: &mut [u8]) {
         // SAFETY: the range lies inside, and the mapping does not overlap what Rust lends out.
         unsafe { copy(self.at(offset, into.len()), into.as_mut_ptr(), into.len()) };
@@ -255,6 +287,12 @@ mod tests {
         let buffer = pool.take(0);
         assert!(catch_unwind(AssertUnwindSafe(|| pool.take(0))).is_err());
         assert!(catch_unwind(AssertUnwindSafe(|| other.put(buffer))).is_err());
+    }
+
+    #[test]
+    fn pages_are_counted_that_are_in_memory() {
+        let pages = |flags| Mapping::anonymous(8193, MapFlags::PRIVATE | flags).expect("memory").resident_pages();
+        assert_eq!((pages(MapFlags::empty()), pages(MapFlags::POPULATE)), (Some(0), Some(3)));
     }
 
     #[test]

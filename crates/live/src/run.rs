@@ -21,7 +21,6 @@ mod worker;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -443,7 +442,7 @@ fn resident_pages(plan: &Plan) -> Vec<u64> {
     let pages = |file: &crate::plan::File| {
         let open = File::open(&file.path).ok()?;
         let bytes = crate::guard::size_of(&open).ok()?;
-        cache::resident_pages(open.as_raw_fd(), bytes)
+        cache::resident_pages(&open, bytes)
     };
     plan.files.iter().map(|file| pages(file).unwrap_or(0)).collect()
 }
@@ -623,18 +622,17 @@ impl Run<'_> {
         for file in &part.files {
             let key = (self.set_of(number), *file, self.flags_of(number, *file));
             let Some((open, _)) = self.descriptors.get(&key) else { continue };
-            let fd = open.as_raw_fd();
-            // Advice is only that: the run goes on with a file system that does not take it.
+            // Advice is only that: a file system that does not take it is no reason not to run.
             if part.spec.invalidate {
-                let _ = cache::drop_clean(fd);
+                let _ = cache::drop_clean(open);
             }
             let _ = match part.spec.advice {
                 None => Ok(()),
-                Some(Advice::Normal) => cache::advise(fd, 0, 0, libc::POSIX_FADV_NORMAL),
-                Some(Advice::Random) => cache::advise(fd, 0, 0, libc::POSIX_FADV_RANDOM),
-                Some(Advice::Sequential) => cache::advise(fd, 0, 0, libc::POSIX_FADV_SEQUENTIAL),
+                Some(Advice::Normal) => cache::advise(open, 0, 0, cache::Advice::Normal),
+                Some(Advice::Random) => cache::advise(open, 0, 0, cache::Advice::Random),
+                Some(Advice::Sequential) => cache::advise(open, 0, 0, cache::Advice::Sequential),
                 Some(Advice::WillNeed { offset, len_bytes }) => {
-                    cache::advise(fd, offset, len_bytes, libc::POSIX_FADV_WILLNEED)
+                    cache::advise(open, offset, len_bytes, cache::Advice::WillNeed)
                 }
             };
         }

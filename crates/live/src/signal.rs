@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 /// Signals since the first guard was taken.
 static RAISED: AtomicU32 = AtomicU32::new(0);
 /// Guards alive, and what the signals did before.
-static HELD: Mutex<(u32, Option<[libc::sigaction; SIGNALS.len()]>)> = Mutex::new((0, None));
+static HELD: Mutex<(u32, Vec<Before>)> = Mutex::new((0, Vec::new()));
 
 const SIGNALS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 /// The last of them that came; 0 if none has since the process started.
@@ -37,6 +37,33 @@ extern "C" fn on_signal(signal: libc::c_int) {
     }
 }
 
+/// What a signal did before a handler was installed.
+pub(crate) struct Before {
+    signal: libc::c_int,
+    action: libc::sigaction,
+}
+
+impl Before {
+    /// Installs the handler at an address.
+    ///
+    /// # Safety
+    /// It is a function of the kind that the flags ask for, and makes only calls that a handler may make.
+    pub(crate) unsafe fn install(signal: libc::c_int, handler: usize, flags: libc::c_int) -> Before {
+        // SAFETY: zeroes are a valid value of the C structure (default action, empty mask). Both live through the call.
+        unsafe {
+            let (mut action, mut before): (libc::sigaction, libc::sigaction) = (std::mem::zeroed(), std::mem::zeroed());
+            (action.sa_sigaction, action.sa_flags) = (handler, flags);
+            libc::sigaction(signal, &raw const action, &raw mut before);
+            Before { signal, action: before }
+        }
+    }
+
+    fn put_back(&self) {
+        // SAFETY: the action is what sigaction itself has stored.
+        unsafe { libc::sigaction(self.signal, &raw const self.action, std::ptr::null_mut()) };
+    }
+}
+
 /// The signals set the flag as long as there is one of these.
 #[derive(Debug)]
 pub struct Guard(());
@@ -47,22 +74,16 @@ impl Guard {
         let mut held = HELD.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if held.0 == 0 {
             RAISED.store(0, Ordering::Relaxed);
-            // SAFETY: a sigaction of zeroes is a valid value of the C structure (default action, empty mask).
-            let mut before: [libc::sigaction; SIGNALS.len()] = unsafe { std::mem::zeroed() };
-            // SAFETY: as above.
-            let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-            action.sa_sigaction = on_signal as extern "C" fn(libc::c_int) as usize;
-            action.sa_flags = libc::SA_RESTART;
-            for (signal, before) in SIGNALS.iter().zip(&mut before) {
-                // SAFETY: both structures live through the call; the handler only touches an atomic.
-                unsafe { libc::sigaction(*signal, &raw const action, before) };
-                if *signal == libc::SIGHUP && before.sa_sigaction == libc::SIG_IGN {
+            let handler = on_signal as extern "C" fn(libc::c_int) as usize;
+            for signal in SIGNALS {
+                // SAFETY: the handler takes a number, and only touches atomics.
+                let before = unsafe { Before::install(signal, handler, libc::SA_RESTART) };
+                if signal == libc::SIGHUP && before.action.sa_sigaction == libc::SIG_IGN {
                     // `nohup` wants the run to go on.
-                    // SAFETY: as above.
-                    unsafe { libc::sigaction(*signal, before, std::ptr::null_mut()) };
+                    before.put_back();
                 }
+                held.1.push(before);
             }
-            held.1 = Some(before);
         }
         held.0 += 1;
         Guard(())
@@ -77,9 +98,6 @@ impl Drop for Guard {
             return;
         }
         RAISED.store(0, Ordering::Relaxed);
-        for (signal, before) in SIGNALS.iter().zip(held.1.take().iter().flatten()) {
-            // SAFETY: `before` is what sigaction itself has stored.
-            unsafe { libc::sigaction(*signal, before, std::ptr::null_mut()) };
-        }
+        held.1.drain(..).for_each(|before| before.put_back());
     }
 }

@@ -1,13 +1,14 @@
 //! The folder of files that have to outlive a process, this user's alone, and unique names in any folder.
 
-use std::ffi::CString;
 use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// An error of a ledger, or of an entry in one.
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::rand::{GetRandomFlags, getrandom};
+
+/// What went wrong with a ledger, or with something that is written down in one.
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
     /// A system call failed.
@@ -52,8 +53,7 @@ pub fn state_directory() -> PathBuf {
 }
 
 pub(crate) fn user() -> u32 {
-    // SAFETY: geteuid has no preconditions and cannot fail.
-    unsafe { libc::geteuid() }
+    rustix::process::geteuid().as_raw()
 }
 
 /// Whether a folder is this user's alone.
@@ -86,24 +86,17 @@ pub(crate) fn make_state_directory(directory: &Path) -> Result<&Path, LedgerErro
 
 pub(crate) fn random() -> u64 {
     let mut bytes = [0_u8; 8];
-    // SAFETY: the buffer is as long as said.
-    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    assert_eq!(got, 8, "the kernel always has eight random bytes");
+    let got = getrandom(&mut bytes, GetRandomFlags::empty());
+    assert_eq!(got, Ok(8), "the kernel always has eight random bytes");
     u64::from_ne_bytes(bytes)
 }
 
-pub(crate) fn c_path(path: &Path) -> io::Result<CString> {
-    Ok(CString::new(path.as_os_str().as_bytes())?)
-}
-
-/// A unique name in a folder. Nothing is made.
+/// A name in a folder that nobody else can have. Nothing is made.
 pub(crate) fn scratch_name(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}-{:016x}", random()))
 }
 
-pub(crate) fn rename_with(from: &Path, to: &Path, flags: libc::c_uint) -> io::Result<()> {
-    let (from, to) = (c_path(from)?, c_path(to)?);
-    // SAFETY: both are strings that end with a zero and live until the call is over.
-    let done = unsafe { libc::renameat2(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), flags) };
-    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+/// renameat2(2).
+pub(crate) fn rename_with(from: &Path, to: &Path, flags: RenameFlags) -> io::Result<()> {
+    Ok(renameat_with(CWD, from, CWD, to, flags)?)
 }

@@ -11,6 +11,7 @@
 //! Documentation/block/ublk.rst. Known limit: drivers before Linux 6.5, which cannot copy data by read and write, are
 //! not used.
 
+use std::array;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -78,8 +79,7 @@ pub(crate) const F_FUA: u32 = 1 << 13;
 const BUFFER_OFFSET: u64 = 0x8000_0000;
 const TAG_SHIFT: u32 = 25;
 
-/// A request as the driver writes it (`struct ublksrv_io_desc`).
-#[repr(C)]
+/// What a request asks for.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Descriptor {
     /// Its kind in the lowest byte, flags above.
@@ -88,8 +88,18 @@ pub(crate) struct Descriptor {
     pub(crate) nr_sectors: u32,
     /// The first one.
     pub(crate) start_sector: u64,
-    /// Where a server without copying by read and write has the data.
-    pub(crate) address: u64,
+}
+
+/// Bytes of a descriptor, as the driver writes it (`struct ublksrv_io_desc`).
+pub(crate) const DESCRIPTOR_BYTES: usize = 24;
+
+impl Descriptor {
+    /// The last eight bytes are for servers that do not copy by read and write.
+    pub(crate) fn of(bytes: &[u8; DESCRIPTOR_BYTES]) -> Descriptor {
+        let int = |at: usize| u32::from_ne_bytes(array::from_fn(|nr| bytes[at + nr]));
+        let start_sector = u64::from_ne_bytes(array::from_fn(|nr| bytes[8 + nr]));
+        Descriptor { op_flags: int(0), nr_sectors: int(4), start_sector }
+    }
 }
 
 /// Where the data of a tag of the first queue are in the character device.
@@ -323,7 +333,10 @@ mod tests {
 
     #[test]
     fn structures_lie_as_the_driver_reads_them() {
-        assert_eq!((size_of::<Descriptor>(), align_of::<Descriptor>()), (24, 8));
+        let bytes = array::from_fn(|nr| nr as u8 / 4);
+        let start_sector = u64::from_ne_bytes([2, 2, 2, 2, 3, 3, 3, 3]);
+        let expected = Descriptor { op_flags: 0, nr_sectors: 0x0101_0101, start_sector };
+        assert_eq!(Descriptor::of(&bytes), expected);
         assert_eq!((COMMAND_BYTES, INFO_BYTES, IO_COMMAND_BYTES), (32, 64, 16));
         let bytes = command(0x0102_0304, 64, 0x0708_090a_0b0c_0d0e, 77);
         assert_eq!(bytes[..4], 0x0102_0304_u32.to_ne_bytes());

@@ -5,13 +5,13 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
 
+use iowhy_live::cache;
 use iowhy_live::capture::{Ask, Capture, Captured, Level};
 use iowhy_live::ledger::{self, Ledger, State};
 use iowhy_stack::event::Op;
@@ -57,9 +57,7 @@ impl Scratch {
         let mut file = File::create(&path).expect("a file");
         file.write_all(&vec![7; pages * 4096]).expect("space");
         file.sync_all().expect("it is synced");
-        // SAFETY: the descriptor is open for the length of the call.
-        let failed = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
-        assert_eq!(failed, 0);
+        cache::drop_clean(&file).expect("it is synced");
         let metadata = file.metadata().expect("it is there");
         let dev = Dev::new(libc::major(metadata.dev()), libc::minor(metadata.dev()));
         (path, Inode { dev, ino: metadata.ino() })
@@ -196,8 +194,7 @@ fn descriptors_are_known_by_their_files() {
     assert!(!said(inheritor, "iowhy:opened"));
     assert!(captured.trace.paths.iter().any(|(file, name)| *file == inode && Path::new(name) == path));
     // What the child has was copied from what we had.
-    // SAFETY: gettid has no preconditions and cannot fail.
-    let own = unsafe { libc::gettid() }.unsigned_abs();
+    let own = rustix::thread::gettid().as_raw_pid().unsigned_abs();
     assert!(said(own, "iowhy:descriptor"));
     let other = |pid: u32, wanted: &str| {
         let of = |seen: &Seen| matches!(seen, Seen::Other { name, .. } if name.contains(wanted));

@@ -5,7 +5,7 @@
 //! so and passes, but fails in CI.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::Write;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -15,6 +15,7 @@ use iowhy_live::disk::{self, Change, Front, Spec, State};
 use iowhy_live::guest::{self, Accelerator, Backing};
 use iowhy_live::ledger::{self, Ledger};
 use iowhy_stack::rng::Rng;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 /// The kernel of the guest.
 const KERNEL: &str = "debian-6.12";
@@ -345,9 +346,9 @@ fn depths_and_partitions() {
 }
 
 fn kill(pid: u32) {
-    let pid = libc::pid_t::try_from(pid).expect("a process");
-    // SAFETY: the call touches no memory; the process is one that this test has made.
-    assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0, "{}", io::Error::last_os_error());
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process");
+    let process = pidfd_open(pid, PidfdFlags::empty()).expect("it lives");
+    pidfd_send_signal(process, Signal::KILL).expect("it is ours");
 }
 
 /// Whoever is killed, nothing hangs, and nothing is left after the ledgers have been looked through.

@@ -226,18 +226,6 @@ impl Hint {
     fn word(self) -> &'static str {
         HINTS.iter().find(|(known, _)| *known == self).map_or("other", |(_, word)| word)
     }
-
-    /// The number that the call takes (on every architecture but s390 for DONTNEED).
-    pub fn number(self) -> i32 {
-        match self {
-            Hint::Normal => 0,
-            Hint::Random => 1,
-            Hint::Sequential => 2,
-            Hint::WillNeed => 3,
-            Hint::DontNeed => 4,
-            Hint::Other => 5,
-        }
-    }
 }
 
 impl Recorded {

@@ -448,6 +448,18 @@ impl Stat {
             }
             out.push('\n');
         }
+        self.write_disks(out)?;
+        self.write_caches(out)?;
+        self.write_rows(out)?;
+        for warning in &self.warnings {
+            for (nr, line) in iowhy_text::wrap(&format!("warning: {}", warning.text()), 78).iter().enumerate() {
+                writeln!(out, "{}{line}", if nr == 0 { "\n" } else { "  " })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_disks(&self, out: &mut String) -> std::fmt::Result {
         for ((dev, disk), (_, sample)) in self.disks.iter().zip(self.iostat()) {
             writeln!(out, "\nDevice {}", self.device_name(*dev))?;
             for (name, direction) in [("read", &disk.read), ("write", &disk.write), ("discard", &disk.discard)] {
@@ -479,6 +491,10 @@ impl Stat {
             }
             out.push('\n');
         }
+        Ok(())
+    }
+
+    fn write_caches(&self, out: &mut String) -> std::fmt::Result {
         if self.plugs.unplugs > 0 {
             writeln!(
                 out,
@@ -511,6 +527,10 @@ impl Stat {
                 count(lookups.direct_calls, "call was", "calls were"),
             )?;
         }
+        Ok(())
+    }
+
+    fn write_rows(&self, out: &mut String) -> std::fmt::Result {
         let rows = self.rows();
         if !rows.is_empty() {
             write!(out, "\n   Pages   still  Process           File\n")?;
@@ -532,11 +552,6 @@ impl Stat {
         }
         if rows.len() > MAX_ROWS {
             writeln!(out, "  ... and {} more", rows.len() - MAX_ROWS)?;
-        }
-        for warning in &self.warnings {
-            for (nr, line) in iowhy_text::wrap(&format!("warning: {}", warning.text()), 78).iter().enumerate() {
-                writeln!(out, "{}{line}", if nr == 0 { "\n" } else { "  " })?;
-            }
         }
         Ok(())
     }

@@ -24,6 +24,7 @@
 //! yet, count as computing.
 
 mod commands;
+mod figures;
 mod tally;
 mod waits;
 pub mod wall;
@@ -31,193 +32,19 @@ pub mod wall;
 use std::collections::{BTreeMap, VecDeque};
 
 use iowhy_stack::event::{
-    CallId, Content, Dir, Event, EventSink, Eviction, JournalStep, MergeKind, Op, RaClose, RaKind, RqId, What,
+    CallId, Content, Dir, Event, EventSink, Eviction, JournalStep, MergeKind, Op, RaKind, RqId, What,
 };
 use iowhy_stack::lifecycle::{Bio, Stage, Step};
 use iowhy_stack::units::{Nanos, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES};
 
 use commands::Own;
 pub use commands::{Class, Commands, Load, Moments, Place, Within};
+pub use figures::{Bios, Cache, Foreign, Plugs, Sync, Turns, Windows, Workload};
 use iowhy_trace::settings::Command;
 pub use tally::{PageSet, Spread};
 use waits::Waits;
 pub use waits::{KIND_OTHER, KINDS, LAYERS, Layer, Time};
 use wall::Wall;
-
-/// Requests by kind of call: reads, writes, syncs.
-#[derive(Clone, Debug, Default)]
-pub struct Workload {
-    /// Calls begun.
-    pub calls: [u64; 3],
-    /// Bytes asked for.
-    pub bytes: [u64; 3],
-    /// Calls of each size.
-    pub sizes: [BTreeMap<u32, u64>; 2],
-    /// Calls that go on where one of the last calls on the file ended.
-    pub sequential: [u64; 2],
-    /// Calls that went round the page cache: they had bios and touched no page.
-    pub direct: [u64; 2],
-    /// Writes that had bios of their own within the call.
-    pub written_through: u64,
-    /// Calls without any event: direct ones on a device that takes bios as they are, or those that need no I/O.
-    pub quiet: [u64; 2],
-    /// Calls that began while another one on the same file was in progress.
-    pub overlapping: u64,
-    /// The same among those that go on where another one ended: several streams in one file.
-    pub interleaved_streams: u64,
-    /// Touches of mappings.
-    pub mapped: u64,
-    /// Most calls in progress at once.
-    pub concurrency: u32,
-    /// Files that calls were made on, without those that had hardly any.
-    pub files: u32,
-    /// Regions of 1 MiB that calls were made in.
-    pub regions: u64,
-    /// Share of the calls in the tenth of those regions that has most of them, 0 to 1.
-    pub top_tenth: f64,
-}
-
-/// Pages and the cache.
-#[derive(Clone, Debug, Default)]
-pub struct Cache {
-    /// Pages found.
-    pub hits: u64,
-    /// Pages not found.
-    pub misses: u64,
-    /// Pages put in.
-    pub added: u64,
-    /// Of these, pages that had been in before during the run.
-    pub again: u64,
-    /// Pages taken out because memory was needed.
-    pub reclaimed: u64,
-    /// Pages taken out by advice, truncation or invalidation.
-    pub dropped: u64,
-    /// Most pages in it at once, of those that were put in during the run.
-    pub most: u64,
-    /// Page faults that ended without a read, and with one.
-    pub faults: [u64; 2],
-    /// Direct (or quiet) calls on files that had pages in the cache.
-    pub direct_over_cached: u64,
-    /// Direct calls on files with pages that processes outside the workload had put there.
-    pub direct_over_foreign: u64,
-    /// Direct calls on files of which the workload's own buffered calls had.
-    pub direct_over_own: u64,
-    /// Direct calls, reads and writes, that first wrote back what buffered calls had left in their range (more was
-    /// written than they asked for), or dropped pages of it.
-    pub direct_cleared: [u64; 2],
-    /// Latencies of these, and of all other calls that went round the page cache, ns.
-    pub direct_latency: [Spread; 2],
-}
-
-/// Calls on one file, one after the other. Events do not show a lock; but a task that waits for one is silent until the
-/// call that has it ends.
-#[derive(Clone, Debug, Default)]
-pub struct Turns {
-    /// Reads and writes that began while another call on their file was in progress, and of which nothing was seen
-    /// until such a one had ended.
-    pub waited: [u64; 2],
-    /// For how long, ns.
-    pub wait: [Spread; 2],
-    /// Calls whose first bio came while no other call on their file had bios, though some were in progress; and while
-    /// one had.
-    pub first_bios: [u64; 2],
-}
-
-/// Read-ahead.
-#[derive(Clone, Debug, Default)]
-pub struct Windows {
-    /// Decisions by kind, in the order of [`RaKind`].
-    pub count: [u64; 7],
-    /// Pages by kind.
-    pub pages: [u64; 7],
-    /// Sizes, pages, of the windows of reads (sync and async).
-    pub sizes: Spread,
-    /// Sizes of the sync ones that came from calls which go on where others ended.
-    pub sequential_sizes: Spread,
-    /// Read calls that missed.
-    pub calls_missed: u64,
-    /// Of these, calls that read more than one page alone, one after the other.
-    pub calls_split: u64,
-    /// Of the calls of more than a page that overlap others on their file: how many missed, and were split.
-    pub overlapping_split: [u64; 2],
-    /// Pages read ahead of the requested ones.
-    pub ahead: u64,
-    /// Of these, pages that were requested later.
-    pub used: u64,
-    /// Of these, pages that were taken out before a request.
-    pub thrashed: u64,
-    /// Closed, by cause: interleaved misses, misses, hits, congestion. Only simulated runs have it.
-    pub closes: [u64; 4],
-    /// Windows of whole calls that had more pages than the largest window seen: read in pieces.
-    pub in_pieces: u64,
-}
-
-/// Bios on their way into requests.
-#[derive(Clone, Debug, Default)]
-pub struct Bios {
-    /// Reads and writes.
-    pub count: [u64; 2],
-    /// Sizes, sectors.
-    pub sizes: [Spread; 2],
-    /// Bios that begin where the one before them, of the same direction, ends, while that one's request has not been
-    /// issued.
-    pub could_join: [u64; 2],
-    /// Of these, bios that joined it.
-    pub joined: [u64; 2],
-    /// Of these, bios that did not, though the request had been as large before, or larger, in this run.
-    pub refused: [u64; 2],
-}
-
-#[derive(Clone, Debug, Default)]
-pub struct Plugs {
-    /// Pulled, by cause in the order of [`UnplugCause`].
-    pub unplugs: [u64; 7],
-    /// Requests let go at once.
-    pub batch: Spread,
-    /// Time that read requests are held, ns.
-    pub held: Spread,
-    /// The same of those that carry only unrequested pages.
-    pub held_ahead: Spread,
-    /// Time during which the device had nothing to do, nothing was with the elevator, and reads were held in a plug,
-    /// ns.
-    pub device_starved: u64,
-}
-
-/// Journal, flushes, throttling.
-#[derive(Clone, Debug, Default)]
-pub struct Sync {
-    pub commits: u64,
-    /// Blocks written to the journal.
-    pub blocks: u64,
-    /// Time from the locking of a transaction to its end, ns.
-    pub commit: Spread,
-    /// Commands without data: flushes of the drive's cache, and their times at the device, ns.
-    pub flush: Spread,
-    /// Time of the syncs during which a flush was at the device, or held requests back from an idle one, ns: never more
-    /// than the syncs take.
-    pub flushing: f64,
-    /// Writers stopped because too much was dirty.
-    pub throttles: u64,
-}
-
-/// I/O that the workload did not request. Writing back what the workload has dirtied is not counted.
-#[derive(Clone, Debug, Default)]
-pub struct Foreign {
-    /// Bios read, metadata included.
-    pub reads: u64,
-    /// Data that was written, and that no call of the workload had dirtied: bios.
-    pub writes: u64,
-    /// Pages put into the cache.
-    pub pages: u64,
-    /// Time the device was busy with such reads, or with writes that no file of the workload had dirtied, ns.
-    pub device: u64,
-    /// Of that, with requests of the workload waiting or at the device, ns; never more than the run takes.
-    pub in_the_way: u64,
-    /// Bytes that other processes, not the kernel for them, have submitted to be written.
-    pub processes_wrote: u64,
-    /// Names of the processes and what they did (pages put in, requests), where the source knows.
-    pub names: Vec<(String, u64)>,
-}
 
 /// A run in numbers.
 #[derive(Clone, Debug, Default)]
@@ -430,68 +257,22 @@ impl EventSink for Observer {
             }
             What::RaWindow { kind, nr_pages, .. } => self.window(call, kind, nr_pages),
             What::RaClosed { cause, .. } => {
-                let index = match cause {
-                    RaClose::InterleavedMisses => 0,
-                    RaClose::Misses => 1,
-                    RaClose::Hits => 2,
-                    RaClose::Congestion => 3,
-                };
-                self.out.windows.closes[index] += 1;
+                self.out.windows.closes[cause as usize] += 1;
             }
             What::RaReopened { .. } | What::ServiceModel { .. } | What::Plug => {}
-            What::Writeback { file, nr_pages, .. } => {
-                self.tells_writeback = true;
-                if call.is_none() {
-                    // A file that no call was made on is not the workload's if others put its pages there.
-                    let own = self.files.get(&file.0).is_none_or(|state| state.calls > 0 || state.cached[1] == 0);
-                    self.written_back.push((nr_pages, own));
-                }
-            }
+            What::Writeback { file, nr_pages, .. } => self.write_back(call, file.0, nr_pages),
             What::PageAdd { file, page, nr_pages } => self.page_add(call, file.0, page.0, nr_pages),
             What::PageRemove { file, page, nr_pages, cause } => {
-                let nr = u64::from(nr_pages);
-                match cause {
-                    Eviction::Reclaim => self.out.cache.reclaimed += nr,
-                    Eviction::Dropped => self.out.cache.dropped += nr,
-                }
-                // What leaves was there, even if it came before the first event.
-                self.ever.insert(file.0, page.0, nr);
-                self.out.windows.thrashed += self.ahead.remove(file.0, page.0, nr);
-                let known = self.cached.remove(file.0, page.0, nr);
-                let foreign = self.others.remove(file.0, page.0, nr).min(known);
-                if let (Some(call), Eviction::Dropped) = (call, cause) {
-                    self.calls[call].dropped |= self.calls[call].file == file.0;
-                }
-                if let Some(state) = self.files.get_mut(&file.0) {
-                    state.cached[0] = state.cached[0].saturating_sub(known - foreign);
-                    state.cached[1] = state.cached[1].saturating_sub(foreign);
-                }
+                self.page_remove(call, (file.0, page.0, u64::from(nr_pages)), cause);
             }
             What::BioQueue { .. } => self.bio(event.call, call),
             What::GetRequest { rq } => {
                 let Step::Allocated(request) = step else { return };
-                self.commands.allocate(&request);
-                self.waits.allocate(rq.0, request.dir, request.own.pages);
-                if let (Some(call), true) = (call, request.own.wanted) {
-                    self.waits.attach(event.at, call, rq.0, true);
-                }
-                if let Some(neighbour) = request.own.neighbour {
-                    // It got a request of its own though it could have joined one.
-                    let together = self.commands.sectors_of(neighbour) + request.nr_sectors;
-                    let largest = self.commands.largest(request.dir);
-                    self.out.bios.refused[request.dir as usize] += u64::from(together <= largest);
-                }
+                self.allocate(call, rq, &request);
             }
             What::Merge { rq, kind, .. } => {
                 let Step::Joined(Some(bio)) = step else { return };
-                if bio.own.neighbour.is_some() {
-                    self.out.bios.joined[bio.dir as usize] += 1;
-                }
-                self.commands.merge(rq, kind == MergeKind::Front, call.is_some() && bio.own.wanted);
-                self.waits.merge(rq.0, bio.own.pages);
-                if let (Some(call), true) = (call, bio.own.wanted) {
-                    self.waits.attach(event.at, call, rq.0, true);
-                }
+                self.merge(call, rq, kind, &bio);
             }
             What::MergeRequests { rq, gone } => {
                 self.commands.unite(rq, gone, step);
@@ -524,19 +305,7 @@ impl EventSink for Observer {
             }
             What::IdleStart => self.commands.idle(event.at, true),
             What::IdleEnd { .. } => self.commands.idle(event.at, false),
-            What::Journal { tid, step, nr_blocks } => match step {
-                JournalStep::Lock => {
-                    self.locked.insert(tid, event.at);
-                }
-                JournalStep::Data => {}
-                JournalStep::Log | JournalStep::CommitBlock => self.out.sync.blocks += u64::from(nr_blocks),
-                JournalStep::Done => {
-                    self.out.sync.commits += 1;
-                    if let Some(since) = self.locked.remove(&tid) {
-                        self.out.sync.commit.add(event.at.saturating_sub(since).0);
-                    }
-                }
-            },
+            What::Journal { tid, step, nr_blocks } => self.journal(tid, step, nr_blocks),
             What::Throttle { .. } => {
                 self.out.sync.throttles += 1;
                 if let Some(call) = call {
@@ -548,6 +317,75 @@ impl EventSink for Observer {
 }
 
 impl Observer {
+    fn write_back(&mut self, call: Option<usize>, file: u32, nr_pages: u32) {
+        self.tells_writeback = true;
+        if call.is_none() {
+            // A file that no call was made on is not the workload's if others put its pages there.
+            let own = self.files.get(&file).is_none_or(|state| state.calls > 0 || state.cached[1] == 0);
+            self.written_back.push((nr_pages, own));
+        }
+    }
+
+    fn page_remove(&mut self, call: Option<usize>, (file, page, nr): (u32, u64, u64), cause: Eviction) {
+        match cause {
+            Eviction::Reclaim => self.out.cache.reclaimed += nr,
+            Eviction::Dropped => self.out.cache.dropped += nr,
+        }
+        // What leaves was there, even if it came before the first event.
+        self.ever.insert(file, page, nr);
+        self.out.windows.thrashed += self.ahead.remove(file, page, nr);
+        let known = self.cached.remove(file, page, nr);
+        let foreign = self.others.remove(file, page, nr).min(known);
+        if let (Some(call), Eviction::Dropped) = (call, cause) {
+            self.calls[call].dropped |= self.calls[call].file == file;
+        }
+        if let Some(state) = self.files.get_mut(&file) {
+            state.cached[0] = state.cached[0].saturating_sub(known - foreign);
+            state.cached[1] = state.cached[1].saturating_sub(foreign);
+        }
+    }
+
+    fn allocate(&mut self, call: Option<usize>, rq: RqId, request: &commands::Request) {
+        self.commands.allocate(request);
+        self.waits.allocate(rq.0, request.dir, request.own.pages);
+        if let (Some(call), true) = (call, request.own.wanted) {
+            self.waits.attach(self.now, call, rq.0, true);
+        }
+        if let Some(neighbour) = request.own.neighbour {
+            // It got a request of its own though it could have joined one.
+            let together = self.commands.sectors_of(neighbour) + request.nr_sectors;
+            let largest = self.commands.largest(request.dir);
+            self.out.bios.refused[request.dir as usize] += u64::from(together <= largest);
+        }
+    }
+
+    fn merge(&mut self, call: Option<usize>, rq: RqId, kind: MergeKind, bio: &Bio<Own>) {
+        if bio.own.neighbour.is_some() {
+            self.out.bios.joined[bio.dir as usize] += 1;
+        }
+        self.commands.merge(rq, kind == MergeKind::Front, call.is_some() && bio.own.wanted);
+        self.waits.merge(rq.0, bio.own.pages);
+        if let (Some(call), true) = (call, bio.own.wanted) {
+            self.waits.attach(self.now, call, rq.0, true);
+        }
+    }
+
+    fn journal(&mut self, tid: u32, step: JournalStep, nr_blocks: u32) {
+        match step {
+            JournalStep::Lock => {
+                self.locked.insert(tid, self.now);
+            }
+            JournalStep::Data => {}
+            JournalStep::Log | JournalStep::CommitBlock => self.out.sync.blocks += u64::from(nr_blocks),
+            JournalStep::Done => {
+                self.out.sync.commits += 1;
+                if let Some(since) = self.locked.remove(&tid) {
+                    self.out.sync.commit.add(self.now.saturating_sub(since).0);
+                }
+            }
+        }
+    }
+
     /// Time goes by for syncs that wait for a flush.
     fn pass_flushes(&mut self) {
         let passed = self.now.saturating_sub(self.flushed).0;

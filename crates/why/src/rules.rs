@@ -25,6 +25,8 @@ mod device_iops_cap;
 mod device_latency;
 mod device_stalls;
 mod early_writeback;
+#[cfg(test)]
+mod edges;
 mod flush_cost;
 mod foreign_sync;
 mod fragmented_file;
@@ -407,5 +409,80 @@ mod tests {
                 assert!(*other != rule.name, "{} follows from itself", rule.name);
             }
         }
+    }
+
+    /// Words, numbers and strings of a source text, without comments.
+    fn tokens(text: &str) -> Vec<String> {
+        let mut rest = text;
+        let mut tokens = Vec::new();
+        while let Some(c) = rest.chars().next() {
+            let until = |end: &dyn Fn(char) -> bool| rest.find(end).unwrap_or(rest.len());
+            let mut len = c.len_utf8();
+            if rest.starts_with("//") {
+                len = until(&|c| c == '\n');
+            } else if c == '"' {
+                let mut escaped = false;
+                let end = rest[1..].find(|c| {
+                    let ends = c == '"' && !escaped;
+                    escaped = c == '\\' && !escaped;
+                    ends
+                });
+                len = 2 + end.unwrap_or(rest.len() - 2);
+                tokens.push(rest[..len].to_owned());
+            } else if c.is_ascii_digit() {
+                let range = rest.find("..").unwrap_or(rest.len());
+                len = until(&|c| !c.is_ascii_alphanumeric() && !"._".contains(c)).min(range);
+                tokens.push(rest[..len].trim_end_matches('.').to_owned());
+            } else if c.is_alphabetic() || c == '_' {
+                len = until(&|c| !c.is_alphanumeric() && c != '_');
+                tokens.push(rest[..len].to_owned());
+            } else if !c.is_whitespace() {
+                tokens.push(rest[..len].to_owned());
+            }
+            rest = &rest[len..];
+        }
+        tokens
+    }
+
+    /// Numbers that are no limits: none, one, all, percent, units of printed figures, bytes of a sector.
+    const PLAIN: [&str; 9] = ["0", "1", "0.0", "1.0", "100.0", "1e3", "1e6", "1e9", "512.0"];
+
+    #[test]
+    fn every_limit_has_a_name_and_a_test() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/rules");
+        let mut wrong = Vec::new();
+        for entry in std::fs::read_dir(folder).expect("the folder of rules is there") {
+            let path = entry.expect("an entry").path();
+            let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+            let text = std::fs::read_to_string(&path).expect("a source file");
+            let (code, tests) = text.split_once("#[cfg(test)]").unwrap_or((&text, ""));
+            if name == "edges.rs" {
+                continue;
+            }
+            if code.contains("const RULE: Rule") && !tests.contains("hold(&RULE") {
+                wrong.push(format!("{name}: hold(&RULE, ..) is missing"));
+            }
+            let code = tokens(code);
+            let mut nr = 0;
+            while nr < code.len() {
+                let token = &code[nr];
+                if token == "const" {
+                    let (constant, kind) = (&code[nr + 1], &code[nr + 3]);
+                    let limit = ["f64", "u64", "u32", "usize"].contains(&kind.as_str());
+                    if limit && !tests.contains(&format!("\"{constant}")) {
+                        wrong.push(format!("{name}: {constant} has no test"));
+                    }
+                    nr += code[nr..].iter().position(|token| token == ";").expect("a constant ends");
+                } else if token.starts_with(|c: char| c.is_ascii_digit())
+                    && !PLAIN.contains(&token.as_str())
+                    && code[nr - 1] != "["
+                    && code[nr - 1] != "."
+                {
+                    wrong.push(format!("{name}: {token} has no name"));
+                }
+                nr += 1;
+            }
+        }
+        assert!(wrong.is_empty(), "{} limits without name or test:\n{}", wrong.len(), wrong.join("\n"));
     }
 }

@@ -18,7 +18,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use iowhy_stack::event::{Content, Dir, Event, EventSink, Op, RaKind, UnplugCause, What};
+use iowhy_stack::event::{CallId, Content, Dir, Event, EventSink, Op, RaKind, UnplugCause, What};
 use iowhy_stack::lifecycle::{self, Lifecycle, Step};
 use iowhy_stack::units::{Nanos, PAGE_BYTES, PAGE_SECTORS};
 
@@ -428,7 +428,6 @@ impl Builder<'_> {
         let survey = self.survey;
         let begin = survey.begins();
         let clock = |time: u64| time.saturating_sub(begin) as i64;
-        let maybe = |time: Option<Nanos>| time.map_or(NONE, |time| clock(time.0));
         let end_of = |call: &Call| if call.end == NEVER { self.now } else { call.end };
         // Rows speak of calls that began before the part.
         let spoken = (self.pages.iter().map(|row| row.call))
@@ -486,26 +485,7 @@ impl Builder<'_> {
             plugs.nr.push(row.nr);
         }
         self.requests.sort_by_key(|request| (request.queued, request.allocated, request.sector));
-        let mut requests = Requests::default();
-        for row in &self.requests {
-            requests.q.push(clock(row.queued.0));
-            requests.g.push(clock(row.allocated.0));
-            requests.i.push(maybe(row.inserted));
-            requests.d.push(maybe(row.issued));
-            requests.c.push(maybe(row.completed));
-            requests.call.push(row_of(survey.place(row.call)));
-            requests.dir.push(row.dir as u8);
-            requests.content.push(index_of(&CONTENTS, row.content));
-            requests.sector.push(row.sector);
-            requests.sectors.push(row.nr_sectors);
-            requests.bios.push(row.bios);
-            requests.depth.push(row.depth);
-            let pages = row.own.map(|(file, first, nr)| (i64::from(file), first as i64, nr as i64));
-            let (file, first, nr) = pages.unwrap_or((NONE, NONE, NONE));
-            requests.file.push(file);
-            requests.first.push(first);
-            requests.nr.push(nr);
-        }
+        let requests = self.requests(begin, &|call| row_of(survey.place(call)));
         let part = |span: &Span| Part { from_ns: clock(span.from), to_ns: clock(span.to), why: span.why };
         Timeline {
             elapsed_ns: survey.ends().saturating_sub(begin),
@@ -523,5 +503,32 @@ impl Builder<'_> {
             contents: CONTENTS.map(content_word).to_vec(),
             ..Timeline::default()
         }
+    }
+
+    /// The table of requests; `row_of` finds the row of a call.
+    fn requests(&self, begin: u64, row_of: &dyn Fn(CallId) -> i64) -> Requests {
+        let clock = |time: u64| time.saturating_sub(begin) as i64;
+        let maybe = |time: Option<Nanos>| time.map_or(NONE, |time| clock(time.0));
+        let mut requests = Requests::default();
+        for row in &self.requests {
+            requests.q.push(clock(row.queued.0));
+            requests.g.push(clock(row.allocated.0));
+            requests.i.push(maybe(row.inserted));
+            requests.d.push(maybe(row.issued));
+            requests.c.push(maybe(row.completed));
+            requests.call.push(row_of(row.call));
+            requests.dir.push(row.dir as u8);
+            requests.content.push(index_of(&CONTENTS, row.content));
+            requests.sector.push(row.sector);
+            requests.sectors.push(row.nr_sectors);
+            requests.bios.push(row.bios);
+            requests.depth.push(row.depth);
+            let pages = row.own.map(|(file, first, nr)| (i64::from(file), first as i64, nr as i64));
+            let (file, first, nr) = pages.unwrap_or((NONE, NONE, NONE));
+            requests.file.push(file);
+            requests.first.push(first);
+            requests.nr.push(nr);
+        }
+        requests
     }
 }

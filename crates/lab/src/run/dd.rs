@@ -152,17 +152,13 @@ fn build(values: &Values<'_>, stack: &mut Stack, problems: &mut Problems) -> Opt
         let mut stream = Stream::sequential(mix, vec![target], block.min(1 << 30) as u32);
         stream.seed = u64::from(writer);
         stream.think = think;
-        stream.synchronous_writes = match (flags.contains(&"sync"), flags.contains(&"dsync")) {
+        let sync = |words: &[&str], [all, data]: [&str; 2]| match (words.contains(&all), words.contains(&data)) {
             (true, _) => Some(Op::Fsync),
             (false, true) => Some(Op::Fdatasync),
             (false, false) => None,
         };
-        let conv = values.words("conv");
-        stream.end_sync = match (conv.contains(&"fsync"), conv.contains(&"fdatasync")) {
-            (true, _) => Some(Op::Fsync),
-            (false, true) => Some(Op::Fdatasync),
-            (false, false) => None,
-        };
+        stream.synchronous_writes = sync(&flags, ["sync", "dsync"]);
+        stream.end_sync = sync(&values.words("conv"), ["fsync", "fdatasync"]);
         let startup_seeks = values.small("startup_seeks");
         threads.push(ThreadJob { spec: ThreadSpec { direct, tool, startup_seeks, ..ThreadSpec::new(writer) }, stream });
     }

@@ -22,7 +22,7 @@ use std::ffi::CString;
 use std::fmt::Write;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 use iowhy_stack::trace::{Dev, Inode, Record, Seen};
 use iowhy_stack::units::Nanos;
 
-use crate::machine;
+use crate::{machine, mark};
 
 /// File systems that wait for another machine or process.
 const REMOTE: [&str; 7] = ["nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "autofs"];
@@ -144,18 +144,24 @@ pub(super) struct Opens {
     buffer: Vec<u8>,
 }
 
-fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+/// The file of a descriptor, or the error.
+///
+/// # Safety
+/// It is the result of a system call that makes a descriptor, which nobody else has.
+unsafe fn made(result: libc::c_long) -> io::Result<File> {
+    match RawFd::try_from(result) {
+        // SAFETY: as the caller says.
+        Ok(fd) if fd >= 0 => Ok(unsafe { File::from_raw_fd(fd) }),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// The number that handles of a file system have with them.
 fn number_of(folder: &File) -> Option<[u8; 8]> {
-    // SAFETY: all zeroes are a valid statfs, which is numbers only.
-    let mut found: libc::statfs = unsafe { std::mem::zeroed() };
-    // SAFETY: the descriptor is open, and the pointer is to a structure of ours that outlives the call.
-    checked(unsafe { libc::fstatfs(folder.as_raw_fd(), &raw mut found) }).ok()?;
-    // SAFETY: an fsid is two ints, so eight bytes, and any bytes are a valid array of them.
-    Some(unsafe { std::mem::transmute::<libc::fsid_t, [u8; 8]>(found.f_fsid) })
+    // Two ints, the first one in the lower half.
+    let number = rustix::fs::fstatvfs(folder).ok()?.f_fsid;
+    let [low, high] = [number as u32, (number >> 32) as u32].map(u32::to_ne_bytes);
+    [low, high].concat().try_into().ok()
 }
 
 impl Opens {
@@ -163,10 +169,8 @@ impl Opens {
     pub(super) fn start() -> io::Result<Opens> {
         let flags = libc::FAN_CLOEXEC | libc::FAN_NONBLOCK | libc::FAN_UNLIMITED_QUEUE | libc::FAN_UNLIMITED_MARKS;
         let flags = flags | libc::FAN_REPORT_TID | libc::FAN_REPORT_FID;
-        // SAFETY: it takes two numbers, and yields a descriptor or an error.
-        let group = checked(unsafe { libc::fanotify_init(flags, (libc::O_RDONLY | libc::O_LARGEFILE) as u32) })?;
-        // SAFETY: the descriptor is new, open, and nobody else's.
-        let group = unsafe { File::from_raw_fd(group) };
+        // SAFETY: it takes two numbers, and yields a new descriptor or an error.
+        let group = unsafe { made(libc::fanotify_init(flags, (libc::O_RDONLY | libc::O_LARGEFILE) as u32).into()) }?;
         let mut folders = BTreeMap::new();
         for mount in machine::current_mounts() {
             if REMOTE.contains(&mount.filesystem.as_str()) || mount.filesystem.starts_with("fuse") {
@@ -182,7 +186,7 @@ impl Opens {
                 continue;
             }
             // SAFETY: the group is open, and the path is a string that ends and outlives the call.
-            let marked = checked(unsafe {
+            let marked = unsafe {
                 libc::fanotify_mark(
                     group.as_raw_fd(),
                     libc::FAN_MARK_ADD | libc::FAN_MARK_FILESYSTEM,
@@ -190,8 +194,8 @@ impl Opens {
                     libc::AT_FDCWD,
                     path.as_ptr(),
                 )
-            });
-            if marked.is_ok() {
+            };
+            if marked == 0 {
                 folders.insert(number, mount.point);
             }
         }
@@ -199,11 +203,6 @@ impl Opens {
             return Err(io::ErrorKind::Unsupported.into());
         }
         Ok(Opens { group, folders, empty_at: 0, found: Vec::new(), buffer: vec![0; 1 << 16] })
-    }
-
-    /// Descriptor that becomes readable when there are notifications.
-    pub(super) fn descriptor(&self) -> RawFd {
-        self.group.as_raw_fd()
     }
 
     /// Takes what has come.
@@ -245,6 +244,13 @@ impl Opens {
     pub(super) fn finish(mut self) -> Vec<Opened> {
         self.take();
         self.found
+    }
+}
+
+/// It becomes readable when there is something.
+impl AsFd for Opens {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.group.as_fd()
     }
 }
 
@@ -296,14 +302,13 @@ fn resolve(folder: &File, handle: &[u8]) -> Option<Target> {
         *word = u32::from_ne_bytes(four);
     }
     // SAFETY: the folder is open; the pointer is to a handle whose length was checked to be within these words, which
-    // outlive the call; the kernel does not write to it.
-    let opened = unsafe {
-        libc::syscall(libc::SYS_open_by_handle_at, folder.as_raw_fd(), aligned.as_ptr(), libc::O_PATH | libc::O_CLOEXEC)
+    // outlive the call; the kernel does not write to it, and yields a new descriptor or an error.
+    let file = unsafe {
+        let flags = libc::O_PATH | libc::O_CLOEXEC;
+        made(libc::syscall(libc::SYS_open_by_handle_at, folder.as_raw_fd(), aligned.as_ptr(), flags))
     };
-    let opened = RawFd::try_from(opened).ok().filter(|fd| *fd >= 0)?;
-    // SAFETY: the descriptor is new, open, and nobody else's.
-    let file = unsafe { File::from_raw_fd(opened) };
-    let path = fs::read_link(format!("/proc/self/fd/{opened}")).ok();
+    let file = file.ok()?;
+    let path = fs::read_link(mark::through(&file)).ok();
     Some(target(&file.metadata().ok()?, path.as_deref()))
 }
 

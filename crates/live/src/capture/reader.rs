@@ -6,23 +6,26 @@
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
+
 use super::instance::Instance;
 use super::opened::{Opened, Opens};
 use super::ring::{self, Events, HEAD};
 use super::{CaptureError, thread_id};
+use crate::system::readable;
 
 /// How long it sleeps at most.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// How nice the thread is to others.
-const NICE: libc::c_int = -20;
+const NICE: i32 = -20;
 
 /// The thread.
 #[derive(Debug)]
@@ -87,9 +90,7 @@ impl Taken {
 
 /// Processor time of the calling thread.
 fn cpu_time() -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the pointer is to a timespec of ours that outlives the call.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
@@ -113,14 +114,9 @@ fn drain(rings: &mut [(u32, File)], page: &mut [u8], taken: &mut Taken, limit: u
 
 /// Waits for rings and opens, until `until` at most; yields whether a ring is ready.
 fn wait(rings: &[(u32, File)], opens: Option<&Opens>, until: Instant) -> bool {
-    let of = |fd: RawFd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-    let mut all: Vec<libc::pollfd> = rings.iter().map(|(_, ring)| of(ring.as_raw_fd())).collect();
-    all.extend(opens.map(|opens| of(opens.descriptor())));
-    // Rounded up, or the last part of a millisecond would be spent in asking again and again.
-    let left = until.saturating_duration_since(Instant::now()).as_micros().div_ceil(1000);
-    // SAFETY: the pointer is to as many structures as said, which outlive the call.
-    unsafe { libc::poll(all.as_mut_ptr(), all.len() as libc::nfds_t, left as libc::c_int) };
-    all[..rings.len()].iter().any(|ring| ring.revents != 0)
+    let files: Vec<BorrowedFd<'_>> =
+        rings.iter().map(|(_, ring)| ring.as_fd()).chain(opens.map(Opens::as_fd)).collect();
+    readable(&files, until.saturating_duration_since(Instant::now()))[..rings.len()].contains(&true)
 }
 
 impl Reader {
@@ -140,8 +136,7 @@ impl Reader {
         let (tell, told) = mpsc::channel();
         let work = move || {
             // The sooner it runs, the less is lost or merged; where that is not allowed, it goes on as it is.
-            // SAFETY: it takes numbers only; 0 is the calling thread.
-            unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
+            let _ = rustix::process::setpriority_process(None, NICE);
             // If nobody listens any more, the flag says so, too.
             let _ = tell.send(thread_id());
             let mut taken = Taken::default();

@@ -12,15 +12,17 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+use rustix::ioctl::{Opcode, Setter, ioctl};
 
 use super::control::{Counters, Mode, Order, Wire};
 use super::queue::{queue, set};
 use super::{DEPTHS, DiskError, Spec};
 use crate::machine;
+use crate::system::{Request, control};
 
 /// A page that direct I/O may read into.
 #[repr(C, align(4096))]
@@ -127,11 +129,10 @@ pub(super) fn lead(node: &Path, wire: &mut Wire, spec: &Spec) -> Result<Duration
     Ok(times[times.len() / 2].min(MOST))
 }
 
-const BLKPG: libc::Ioctl = 0x1269;
+const BLKPG: Opcode = 0x1269;
 /// Operations of it.
 const ADD: libc::c_int = 1;
 const REMOVE: libc::c_int = 2;
-const BLKFLSBUF: libc::Ioctl = 0x1261;
 
 /// `linux/blkpg.h`.
 #[repr(C)]
@@ -178,10 +179,7 @@ fn partition(device: &File, operation: libc::c_int, number: libc::c_int, place: 
     let bytes = size_of::<Partition>() as libc::c_int;
     let argument = PartitionArgument { operation, flags: 0, bytes, data: &raw const data };
     // SAFETY: the request reads the two structures, which live until the call is over.
-    match unsafe { libc::ioctl(device.as_raw_fd(), BLKPG, &raw const argument) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    Ok(unsafe { ioctl(device, Setter::<BLKPG, PartitionArgument>::new(argument)) }?)
 }
 
 /// Takes away the partitions that the kernel has found on the medium by itself: a loop device is not looked through.
@@ -201,12 +199,7 @@ pub(super) fn remove_partitions(node: &Path) -> Result<(), DiskError> {
 
 /// Forgets what the kernel has cached of the device (and tries to write what it has not written).
 pub(super) fn forget(node: &Path) -> io::Result<()> {
-    let device = File::open(node)?;
-    // SAFETY: the request takes no argument.
-    if unsafe { libc::ioctl(device.as_raw_fd(), BLKFLSBUF, 0) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
+    control(&File::open(node)?, Request::FlushBuffers, 0).map(drop)
 }
 
 /// Nodes of the device and its partitions.

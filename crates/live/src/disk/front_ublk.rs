@@ -16,19 +16,22 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::ThreadId;
 
 use io_uring::types::Fd;
 use io_uring::{IoUring, opcode, squeue};
 use iowhy_stack::units::SECTOR_BYTES;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::mm::{MapFlags, ProtFlags};
 
 use super::fuse::MAX_BYTES;
 use super::pace::{Kind, Request};
 use super::store::Image;
 use super::{DiskError, Spec};
-use crate::ublk::{self, COMMIT_AND_FETCH_REQ, Descriptor, FETCH_REQ};
+use crate::memory::Mapping;
+use crate::ublk::{self, COMMIT_AND_FETCH_REQ, DESCRIPTOR_BYTES, Descriptor, FETCH_REQ};
 
 pub(super) fn device(spec: &Spec) -> Result<ublk::Device, DiskError> {
     let depth = u16::try_from(spec.depth).unwrap_or(u16::MAX);
@@ -64,11 +67,12 @@ fn result(request: &Request, error: i32) -> i32 {
 const WAKE: u64 = u64::MAX;
 
 /// The device as its server has it.
-pub(super) struct Queue {
-    device: RawFd,
+pub(super) struct Queue<'a> {
+    device: BorrowedFd<'a>,
     depth: u16,
     disk_bytes: u64,
-    descriptors: Descriptors,
+    /// What each tag asks for: memory that the driver writes.
+    descriptors: Mapping,
     /// Answers that the receiver has still to commit: tag and result.
     answers: Mutex<Vec<(u16, i32)>>,
     /// Written to when there is one.
@@ -76,63 +80,18 @@ pub(super) struct Queue {
     receiver: OnceLock<ThreadId>,
 }
 
-/// The request of each tag: memory that the driver writes.
-struct Descriptors {
-    base: *const Descriptor,
-    bytes: usize,
-}
-
-// SAFETY: the mapping belongs to the value and lives as long; it is only read, and by volatile reads.
-unsafe impl Send for Descriptors {}
-// SAFETY: as above.
-unsafe impl Sync for Descriptors {}
-
-impl Descriptors {
-    fn map(device: RawFd, depth: u16) -> io::Result<Descriptors> {
-        // SAFETY: the call takes a number and touches no memory.
-        let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
-        let bytes = (usize::from(depth) * size_of::<Descriptor>()).next_multiple_of(page);
-        let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
-        // SAFETY: the kernel chooses the place, so nothing of ours is replaced.
-        let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ, flags, device, 0) };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(Descriptors { base: base.cast(), bytes })
-    }
-
-    fn get(&self, tag: u16) -> Descriptor {
-        assert!((usize::from(tag) + 1) * size_of::<Descriptor>() <= self.bytes, "the tag is one of the device");
-        // SAFETY: the place lies in the mapping, as was just looked at, and is aligned; any bytes are a descriptor.
-        unsafe { self.base.add(usize::from(tag)).read_volatile() }
-    }
-}
-
-impl Drop for Descriptors {
-    fn drop(&mut self) {
-        // SAFETY: the mapping was made in `map` with this length, and nothing refers to it any more.
-        unsafe { libc::munmap(self.base.cast_mut().cast(), self.bytes) };
-    }
-}
-
-impl Queue {
+impl Queue<'_> {
     /// The device of an open character device.
-    pub(super) fn new(device: RawFd, spec: &Spec) -> io::Result<Queue> {
+    pub(super) fn new<'a>(device: BorrowedFd<'a>, spec: &Spec) -> io::Result<Queue<'a>> {
         let depth = u16::try_from(spec.depth).map_err(io::Error::other)?;
-        // SAFETY: the call takes numbers alone.
-        let wake = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if wake < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor was made just now, and nobody else has it.
-        let wake = unsafe { File::from_raw_fd(wake) };
+        let range = (0, usize::from(depth) * DESCRIPTOR_BYTES);
         Ok(Queue {
             device,
             depth,
             disk_bytes: spec.bytes,
-            descriptors: Descriptors::map(device, depth)?,
+            descriptors: Mapping::shared(device, range, ProtFlags::READ, MapFlags::POPULATE)?,
             answers: Mutex::new(Vec::new()),
-            wake,
+            wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?.into(),
             receiver: OnceLock::new(),
         })
     }
@@ -175,7 +134,9 @@ impl Queue {
 
     /// A tag has a request.
     fn hand_on(&self, tag: u16, buffer: &mut [u8], take: &mut dyn FnMut(Request, &[u8])) {
-        let request = match translate(tag, &self.descriptors.get(tag), self.disk_bytes) {
+        let mut descriptor = [0; DESCRIPTOR_BYTES];
+        self.descriptors.read(usize::from(tag) * DESCRIPTOR_BYTES, &mut descriptor);
+        let request = match translate(tag, &Descriptor::of(&descriptor), self.disk_bytes) {
             Ok(request) => request,
             Err(error) => return self.answers().push((tag, -error)),
         };
@@ -183,8 +144,9 @@ impl Queue {
             Kind::Write => &mut buffer[..request.bytes as usize],
             Kind::Read | Kind::Flush => &mut [][..],
         };
-        let part = libc::iovec { iov_base: data.as_mut_ptr().cast(), iov_len: data.len() };
-        match self.copy(tag, part, true) {
+        let (at, data_bytes) = (ublk::data_offset(tag), data.len());
+        let fetch = |done: usize| Ok(rustix::io::pread(self.device, &mut data[done..], at + done as u64)?);
+        match whole(data_bytes, fetch) {
             Ok(()) => take(request, data),
             Err(_) => self.answers().push((tag, -libc::EIO)),
         }
@@ -195,10 +157,11 @@ impl Queue {
         // The tag is all that a ticket says here.
         let tag = request.ticket as u16;
         let mut result = result(request, error);
-        if request.kind == Kind::Read
-            && error == 0
-            && self.copy(tag, image.slice(request.offset, request.bytes), false).is_err()
-        {
+        let (at, bytes) = (ublk::data_offset(tag), request.bytes as usize);
+        let hand_over = |done: usize| {
+            image.write_to(self.device, Some(at + done as u64), &[], (request.offset + done as u64, bytes - done))
+        };
+        if request.kind == Kind::Read && error == 0 && whole(bytes, hand_over).is_err() {
             result = -libc::EIO;
         }
         self.answers().push((tag, result));
@@ -208,35 +171,6 @@ impl Queue {
         }
     }
 
-    /// Copies the data of a tag into memory, or from it.
-    fn copy(&self, tag: u16, memory: libc::iovec, into: bool) -> io::Result<()> {
-        let mut done = 0;
-        while done < memory.iov_len {
-            let (left, at) = (memory.iov_len - done, ublk::data_offset(tag) + done as u64);
-            // SAFETY: the place is within the memory, whose owner lends it for this call.
-            let place = unsafe { memory.iov_base.cast::<u8>().add(done) };
-            let at = at as libc::off_t;
-            let n = if into {
-                // SAFETY: the kernel writes at most as many bytes as are left of the memory.
-                unsafe { libc::pread(self.device, place.cast(), left, at) }
-            } else {
-                // SAFETY: the kernel reads at most as many bytes as are left of the memory.
-                unsafe { libc::pwrite(self.device, place.cast(), left, at) }
-            };
-            match usize::try_from(n) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(n) => done += n,
-                Err(_) => {
-                    let error = io::Error::last_os_error();
-                    if error.kind() != io::ErrorKind::Interrupted {
-                        return Err(error);
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
     fn answers(&self) -> std::sync::MutexGuard<'_, Vec<(u16, i32)>> {
         // A thread that panics takes the process along, so that nothing half done is seen.
         self.answers.lock().unwrap_or_else(PoisonError::into_inner)
@@ -244,13 +178,27 @@ impl Queue {
 
     fn io_command(&self, number: u32, tag: u16, result: i32) -> squeue::Entry {
         let command = ublk::io_command(tag, result);
-        opcode::UringCmd16::new(Fd(self.device), number).cmd(command).build().user_data(tag.into())
+        opcode::UringCmd16::new(Fd(self.device.as_raw_fd()), number).cmd(command).build().user_data(tag.into())
     }
 
     /// The command that ends with the next answer.
     fn listen(&self) -> squeue::Entry {
         opcode::PollAdd::new(Fd(self.wake.as_raw_fd()), libc::POLLIN as u32).build().user_data(WAKE)
     }
+}
+
+/// Repeats a call, which learns how many bytes have been moved, until all have.
+fn whole(bytes: usize, mut call: impl FnMut(usize) -> io::Result<usize>) -> io::Result<()> {
+    let mut done = 0;
+    while done < bytes {
+        match call(done) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(n) => done += n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Puts a command into the ring, which has a place for each tag and the wake.
@@ -266,7 +214,7 @@ mod tests {
     const BYTES: u64 = 64 << 20;
 
     fn asked(op: u8, flags: u32, start_sector: u64, nr_sectors: u32) -> Result<Request, i32> {
-        translate(3, &Descriptor { op_flags: u32::from(op) | flags, nr_sectors, start_sector, address: 0 }, BYTES)
+        translate(3, &Descriptor { op_flags: u32::from(op) | flags, nr_sectors, start_sector }, BYTES)
     }
 
     fn request(kind: Kind, offset: u64, bytes: u32) -> Request {
@@ -319,6 +267,7 @@ mod tests {
 
     #[test]
     fn data_and_answers_go_where_a_tag_says() {
+        use std::os::fd::AsFd;
         use std::os::unix::fs::FileExt;
         // A sparse file in the place of the character device: data read and written there lies as in the driver's.
         let scratch = crate::testing::Scratch::new();
@@ -326,18 +275,15 @@ mod tests {
         let path = scratch.path("device");
         let file = File::options().read(true).write(true).create_new(true).open(&path).expect("a file");
         file.set_len(ublk::data_offset(4)).expect("it is sparse");
-        let sector =
-            |at: u64| Descriptor { op_flags: ublk::OP_WRITE.into(), nr_sectors: 1, start_sector: at, address: 0 };
         for tag in 0..4_u16 {
-            let d = sector(u64::from(tag));
-            let bytes = [d.op_flags.to_ne_bytes(), d.nr_sectors.to_ne_bytes()].concat();
-            let bytes = [bytes, d.start_sector.to_ne_bytes().to_vec(), vec![0; 8]].concat();
+            let head = [u32::from(ublk::OP_WRITE), 1].map(u32::to_ne_bytes).concat();
+            let bytes = [head, u64::from(tag).to_ne_bytes().to_vec(), vec![0; 8]].concat();
             file.write_all_at(&bytes, u64::from(tag) * 24).expect("written");
             file.write_all_at(&[tag as u8 + 1; 512], ublk::data_offset(tag)).expect("written");
         }
         let mut spec = Spec::new("x", "fixed").expect("a model");
         (spec.bytes, spec.depth) = (BYTES, 4);
-        let queue = Queue::new(file.as_raw_fd(), &spec).expect("a queue");
+        let queue = Queue::new(file.as_fd(), &spec).expect("a queue");
         let (mut buffer, mut got) = (vec![0; MAX_BYTES as usize], Vec::new());
         for tag in [2, 0] {
             queue.hand_on(tag, &mut buffer, &mut |request, data| got.push((request, data.to_vec())));

@@ -7,7 +7,9 @@
 //! the file cannot be renamed, made longer or punched; interrupted programs wait for their request nonetheless.
 
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
+
+use rustix::io::Errno;
 
 use super::pace::Kind;
 use super::store::Image;
@@ -182,30 +184,26 @@ fn parts(message: &[u8], disk_bytes: u64) -> Option<Incoming<'_>> {
 
 /// Where the kernel's requests come from and the answers go: `/dev/fuse`.
 #[derive(Copy, Clone, Debug)]
-pub(super) struct Channel(pub(super) RawFd);
+pub(super) struct Channel<'a>(pub(super) BorrowedFd<'a>);
 
-impl Channel {
+impl Channel<'_> {
     /// Waits for a request and reads it; `None` when the file system is gone.
     pub(super) fn receive(self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         loop {
-            // SAFETY: the kernel writes at most as many bytes as the buffer has.
-            let n = unsafe { libc::read(self.0, buffer.as_mut_ptr().cast(), buffer.len()) };
-            if let Ok(n) = usize::try_from(n) {
-                return Ok(Some(n));
-            }
-            let error = io::Error::last_os_error();
-            match error.raw_os_error() {
+            match rustix::io::read(self.0, &mut *buffer) {
+                Ok(n) => return Ok(Some(n)),
                 // Interrupted before it was read, or by a signal.
-                Some(libc::ENOENT | libc::EINTR | libc::EAGAIN) => {}
-                Some(libc::ENODEV | libc::ECONNABORTED) => return Ok(None),
-                _ => return Err(error),
+                Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => {}
+                Err(Errno::NODEV | Errno::CONNABORTED) => return Ok(None),
+                Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// Sends an answer that is complete.
+    /// Sends an answer that is complete. A request that was given up, or a file system that is gone, wants none: that
+    /// is no failure.
     pub(super) fn send(self, answer: &[u8]) {
-        self.write(&[libc::iovec { iov_base: answer.as_ptr().cast_mut().cast(), iov_len: answer.len() }]);
+        let _ = rustix::io::write(self.0, answer);
     }
 
     /// Answers a request for the disk.
@@ -219,14 +217,8 @@ impl Channel {
             return self.send(&head);
         }
         head[..4].copy_from_slice(&(HEADER_OUT as u32 + bytes).to_ne_bytes());
-        let head = libc::iovec { iov_base: head.as_mut_ptr().cast(), iov_len: head.len() };
-        self.write(&[head, image.slice(offset, bytes)]);
-    }
-
-    fn write(self, parts: &[libc::iovec]) {
-        // A request that was given up, or a file system that is gone, wants no answer: that is not a failure.
-        // SAFETY: the parts are memory that lives until the call is over; the kernel only reads it.
-        unsafe { libc::writev(self.0, parts.as_ptr(), parts.len() as libc::c_int) };
+        // As for `send`.
+        let _ = image.write_to(self.0, None, &head, (offset, bytes as usize));
     }
 }
 

@@ -14,7 +14,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -28,14 +28,15 @@ use super::{
 };
 use crate::guard;
 use crate::ledger::{Guard, Ledger, LoopOptions};
+use crate::system::readable;
 use crate::{machine, signal, ublk};
 
 /// Makes the disk that standard input asks for, reports the result on standard output, and keeps it. Whether it could
 /// be made.
 pub fn keep() -> bool {
-    // A terminal that closes, and a signal to the maker's group, are not for us.
-    // SAFETY: the call has no preconditions; it fails if this process leads a group, which does no harm.
-    unsafe { libc::setsid() };
+    // A terminal that closes, and a signal to the maker's group, are not for us. It fails if this process leads a
+    // group, which does no harm.
+    let _ = rustix::process::setsid();
     let said = hear::<Spec>(&mut io::stdin().lock());
     let _signals = signal::Guard::take();
     let made = match said {
@@ -296,11 +297,11 @@ impl Keeper {
         loop {
             let Some(listener) = &self.listener else { return };
             let Ok(wire) = reach(&mut self.wire) else { return };
-            let mut wanted = vec![listener.as_raw_fd(), wire.stream().as_raw_fd()];
+            let (maker, mut wanted) = (io::stdin(), vec![listener.as_fd(), wire.stream().as_fd()]);
             if self.spec.tied {
-                wanted.push(0);
+                wanted.push(maker.as_fd());
             }
-            let ready = wait(&wanted);
+            let ready = readable(&wanted, Duration::from_millis(500));
             if signal::raised() && self.foreign_mounts().is_empty() {
                 return;
             }
@@ -463,15 +464,6 @@ fn spare_descriptors() -> io::Result<()> {
 
 /// Descriptors that answering takes: a connection, a mount table, settings.
 const SPARE: usize = 8;
-
-/// Waits until something can be read from one of these, or a while: for each whether it can, or has ended.
-fn wait(descriptors: &[RawFd]) -> Vec<bool> {
-    let mut list: Vec<libc::pollfd> =
-        descriptors.iter().map(|fd| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 }).collect();
-    // SAFETY: the list lives until the call is over, and is as long as said.
-    unsafe { libc::poll(list.as_mut_ptr(), list.len() as libc::nfds_t, 500) };
-    list.iter().map(|entry| entry.revents != 0).collect()
-}
 
 /// Where programs for file systems are, for users whose PATH does not say.
 const FOLDERS: &[&str] = &["/usr/sbin", "/sbin", "/usr/local/sbin"];

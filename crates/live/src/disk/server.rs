@@ -7,7 +7,8 @@
 //! hangs. It ends when its keeper does, or when the file system is taken away.
 
 use std::io;
-use std::os::fd::RawFd;
+use std::num::NonZeroU64;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -53,15 +54,15 @@ struct Core {
 }
 
 /// Where requests come from and answers go: all that the server knows of its front.
-enum Channel {
-    Fuse(fuse::Channel),
-    Ublk(Queue),
+enum Channel<'a> {
+    Fuse(fuse::Channel<'a>),
+    Ublk(Queue<'a>),
 }
 
 /// State that all threads use.
 struct Server<'a> {
     spec: &'a Spec,
-    channel: Channel,
+    channel: Channel<'a>,
     image: Image,
     undo: Mutex<Undo>,
     core: Mutex<Core>,
@@ -81,7 +82,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 ///
 /// # Errors
 /// If the model or its memory cannot be had, or the kernel refuses to talk.
-pub(super) fn serve(spec: &Spec, device: RawFd, keeper: Wire) -> io::Result<()> {
+pub(super) fn serve(spec: &Spec, device: BorrowedFd<'_>, keeper: Wire) -> io::Result<()> {
     let backing = match &spec.backing {
         Some(path) => Some(guard::open_named(path).map_err(io::Error::other)?),
         None => None,
@@ -140,11 +141,9 @@ fn abort_on_panic() {
 /// Lets this thread go before other programs, and be woken on time. Whether that is allowed.
 fn go_first() -> bool {
     let parameters = libc::sched_param { sched_priority: FIRST };
-    // SAFETY: both calls concern the calling thread; the structure lives until the call is over.
-    unsafe {
-        libc::prctl(libc::PR_SET_TIMERSLACK, 1, 0, 0, 0);
-        libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) == 0
-    }
+    let _ = rustix::thread::set_current_timer_slack(Some(NonZeroU64::MIN));
+    // SAFETY: the call concerns the calling thread; the structure lives until it is over.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) == 0 }
 }
 
 impl Server<'_> {
@@ -164,8 +163,8 @@ impl Server<'_> {
         }
     }
 
-    /// Takes requests to the file.
-    fn receive_files(&self, channel: fuse::Channel) -> io::Result<()> {
+    /// Takes what is asked of the file.
+    fn receive_files(&self, channel: fuse::Channel<'_>) -> io::Result<()> {
         let mut buffer = vec![0; BUFFER_BYTES];
         while let Some(n) = channel.receive(&mut buffer)? {
             let now = self.now();

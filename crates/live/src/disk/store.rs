@@ -6,7 +6,8 @@
 //!
 //! ```text
 //! volatile cache      a flush that arrives closes a layer; when it is done, that layer and those before it are
-//! forgotten no volatile cache   every write has a layer, which is forgotten when the write is done
+//!                     forgotten
+//! no volatile cache   every write has a layer, which is forgotten when the write is done
 //! ```
 //!
 //! A drive cannot hold more than its cache, so the oldest records beyond its size are forgotten, too: those blocks have
@@ -16,10 +17,13 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 
 use iowhy_stack::rng::Rng;
 use iowhy_stack::units::SECTOR_BYTES;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+use crate::memory::Mapping;
 
 /// Unit of remembering.
 const BLOCK: u64 = 4096;
@@ -27,78 +31,50 @@ const BLOCK: u64 = 4096;
 /// The bytes of the disk, mapped. Writers hold the lock of [`Undo`]; reads go on meanwhile, as with a real disk: a read
 /// that overlaps a write in flight returns the old, the new, or some of each.
 #[derive(Debug)]
-pub(super) struct Image {
-    base: *mut u8,
-    bytes: u64,
-}
-
-// SAFETY: the mapping belongs to the value and lives as long; it is only touched through raw pointers, and racing
-// accesses are those of a disk's user (see the type).
-unsafe impl Send for Image {}
-// SAFETY: as above.
-unsafe impl Sync for Image {}
+pub(super) struct Image(Mapping);
 
 impl Image {
     /// All zeroes in memory, or the contents of a file that is at least as long.
     pub(super) fn new(bytes: u64, backing: Option<&File>) -> io::Result<Image> {
         assert!(bytes > 0 && bytes.is_multiple_of(BLOCK), "a disk has whole blocks");
         let length = usize::try_from(bytes).map_err(io::Error::other)?;
-        let (flags, fd) = match backing {
-            None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1),
-            Some(file) => (libc::MAP_SHARED, file.as_raw_fd()),
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let mapping = match backing {
+            None => Mapping::anonymous(length, MapFlags::PRIVATE | MapFlags::NORESERVE)?,
+            Some(file) => Mapping::shared(file, (0, length), access, MapFlags::empty())?,
         };
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: the kernel chooses the place, so nothing of ours is replaced.
-        let base = unsafe { libc::mmap(std::ptr::null_mut(), length, access, flags, fd, 0) };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        for advice in [libc::MADV_NOHUGEPAGE, libc::MADV_DONTDUMP] {
-            // Zeroing 2 MiB at a first touch would be seen in the times. A kernel without huge pages refuses, rightly.
-            // SAFETY: the range is the mapping just made.
-            unsafe { libc::madvise(base, length, advice) };
-        }
-        Ok(Image { base: base.cast(), bytes })
-    }
-
-    fn at(&self, offset: u64, bytes: usize) -> *mut u8 {
-        assert!(offset.checked_add(bytes as u64).is_some_and(|end| end <= self.bytes), "{offset} + {bytes}");
-        // SAFETY: the range has just been checked to lie in the mapping.
-        unsafe { self.base.add(offset as usize) }
+        // Zeroing 2 MiB at a first touch would be seen in the times. A kernel without huge pages refuses, rightly.
+        mapping.advise(Advice::LinuxNoHugepage);
+        mapping.advise(Advice::LinuxDontDump);
+        Ok(Image(mapping))
     }
 
     /// Touches the pages of a range, so that handing it out later does not wait for them.
     pub(super) fn touch(&self, offset: u64, bytes: u32) {
         let mut at = offset;
         while at < offset + u64::from(bytes) {
-            // SAFETY: the byte is in the mapping, which `at` checks.
-            unsafe { self.at(at, 1).read_volatile() };
+            self.read(at, &mut [0]);
             at = (at / BLOCK + 1) * BLOCK;
         }
     }
 
-    /// The range for a system call that reads it.
-    pub(super) fn slice(&self, offset: u64, bytes: u32) -> libc::iovec {
-        libc::iovec { iov_base: self.at(offset, bytes as usize).cast(), iov_len: bytes as usize }
+    /// Writes `head` and a range to a file with one call, from where they lie; yields the bytes.
+    pub(super) fn write_to(
+        &self,
+        file: impl AsFd,
+        at: Option<u64>,
+        head: &[u8],
+        (offset, bytes): (u64, usize),
+    ) -> io::Result<usize> {
+        self.0.write_to(file, at, head, (offset as usize, bytes))
     }
 
     fn read(&self, offset: u64, into: &mut [u8]) {
-        let from = self.at(offset, into.len());
-        // SAFETY: the source is in the mapping, and cannot overlap memory that Rust lends out.
-        unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
+        self.0.read(offset as usize, into);
     }
 
     fn write(&self, offset: u64, data: &[u8]) {
-        let to = self.at(offset, data.len());
-        // SAFETY: as for `read`.
-        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), to, data.len()) };
-    }
-}
-
-impl Drop for Image {
-    fn drop(&mut self) {
-        // SAFETY: the mapping was made in `new` with this length, and nothing refers to it any more.
-        unsafe { libc::munmap(self.base.cast(), self.bytes as usize) };
+        self.0.write(offset as usize, data);
     }
 }
 

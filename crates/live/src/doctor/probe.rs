@@ -2,12 +2,17 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{AtFlags, StatxFlags, statx};
+use rustix::process::{Resource, getrlimit};
+
 use super::{Ability, Has, text};
-use crate::machine;
+use crate::engine::libaio::Context;
+use crate::system::{Request, control};
+use crate::{cache, machine, state};
 
 /// Tries everything out; files are made (without a name) in `directory`.
 pub(super) fn abilities(directory: &Path) -> Vec<Ability> {
@@ -37,8 +42,7 @@ fn ability(name: &'static str, purpose: &'static str, has: Has, detail: impl Int
 
 fn root() -> Ability {
     let purpose = "tracing, loop devices, mounts, settings of queues";
-    // SAFETY: geteuid has no preconditions and cannot fail.
-    match unsafe { libc::geteuid() } {
+    match state::user() {
         0 => ability("root", purpose, Has::Yes, "this is root", ""),
         user => ability("root", purpose, Has::No, format!("user {user}"), "start it with `sudo`"),
     }
@@ -91,10 +95,6 @@ fn trace_events(tracefs: Option<&Path>) -> Ability {
     )
 }
 
-fn last_error(result: libc::c_long) -> io::Result<libc::c_long> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
-}
-
 fn bpf() -> Ability {
     /// `union bpf_attr` of `linux/bpf.h`, as far as loading a program needs it.
     #[repr(C)]
@@ -121,13 +121,17 @@ fn bpf() -> Ability {
         kernel_version: 0,
         flags: 0,
     };
-    // SAFETY: the kernel reads the structure, the program and the licence, which live until the call is over.
-    let result = unsafe { libc::syscall(libc::SYS_bpf, BPF_PROG_LOAD, &raw const load, size_of::<Load>()) };
+    // SAFETY: the kernel reads the structure, the program and the licence, which live until the call is over; the
+    // descriptor that it makes belongs to nobody else.
+    let loaded = unsafe {
+        match libc::syscall(libc::SYS_bpf, BPF_PROG_LOAD, &raw const load, size_of::<Load>()) {
+            fd if fd < 0 => Err(io::Error::last_os_error()),
+            fd => Ok(OwnedFd::from_raw_fd(fd as libc::c_int)),
+        }
+    };
     let purpose = "cheap counters inside the kernel; nothing depends on it";
-    match last_error(result) {
-        Ok(fd) => {
-            // SAFETY: the descriptor was made by the call above and belongs to nobody else.
-            unsafe { libc::close(fd as libc::c_int) };
+    match loaded {
+        Ok(_) => {
             let types = Path::new("/sys/kernel/btf/vmlinux").exists();
             let detail = if types { "programs can be loaded; types (BTF) are there" } else { "programs can be loaded" };
             ability("bpf", purpose, Has::Yes, detail, "")
@@ -137,12 +141,9 @@ fn bpf() -> Ability {
 }
 
 fn cachestat() -> Ability {
-    /// The same number on every architecture.
-    const SYS_CACHESTAT: libc::c_long = 451;
-    // SAFETY: no descriptor is -1, so the call fails before it looks at the two pointers.
-    let result = unsafe { libc::syscall(SYS_CACHESTAT, -1, 0, 0, 0) };
     let purpose = "counting cached, dirty and evicted pages of a file";
-    match last_error(result) {
+    // A kernel that has it says that no descriptor is -1.
+    match cache::cachestat(-1) {
         Err(error) if error.raw_os_error() != Some(libc::EBADF) => {
             let advice = "Linux 6.5 has it; mincore is used instead, which cannot see dirty pages";
             ability("cachestat", purpose, Has::No, error.to_string(), advice)
@@ -175,13 +176,8 @@ fn io_uring() -> Ability {
 
 fn libaio() -> Ability {
     let purpose = "the engine libaio";
-    let mut context: libc::c_ulong = 0;
-    // SAFETY: the kernel writes one number, which lives until the call is over.
-    let result = unsafe { libc::syscall(libc::SYS_io_setup, 1, &raw mut context) };
-    match last_error(result) {
+    match Context::new(1) {
         Ok(_) => {
-            // SAFETY: the context was made by the call above.
-            unsafe { libc::syscall(libc::SYS_io_destroy, context) };
             let limit = text("/proc/sys/fs/aio-max-nr").unwrap_or_default();
             ability("libaio", purpose, Has::Yes, format!("at most {} calls on the machine", limit.trim()), "")
         }
@@ -231,29 +227,19 @@ fn direct_io(directory: &Path) -> Ability {
 
 /// Alignment of memory and of offsets, if the kernel has it (since Linux 6.1; 0 for a file system without O_DIRECT).
 fn said_alignment(file: &File) -> Option<(u32, u32)> {
-    const STATX_DIOALIGN: u32 = 0x2000;
-    // SAFETY: a statx of zeroes is a valid value of the C structure.
-    let mut found: libc::statx = unsafe { std::mem::zeroed() };
-    // SAFETY: the path is empty and ends with a zero, the structure lives until the call is over.
-    let result =
-        unsafe { libc::statx(file.as_raw_fd(), c"".as_ptr(), libc::AT_EMPTY_PATH, STATX_DIOALIGN, &raw mut found) };
-    (result == 0 && found.stx_mask & STATX_DIOALIGN != 0)
-        .then_some((found.stx_dio_mem_align, found.stx_dio_offset_align))
+    let found = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
+    let said = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::DIOALIGN);
+    said.then_some((found.stx_dio_mem_align, found.stx_dio_offset_align))
 }
 
 fn locked_memory() -> Ability {
     let (name, purpose) = ("locked-memory", "buffers registered with io_uring");
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the kernel writes one structure, which lives until the call is over.
-    if unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) } != 0 {
-        return ability(name, purpose, Has::Unknown, io::Error::last_os_error().to_string(), "");
-    }
-    if limit.rlim_cur == libc::RLIM_INFINITY {
+    let Some(limit) = getrlimit(Resource::Memlock).current else {
         return ability(name, purpose, Has::Yes, "no limit", "");
-    }
-    let detail = format!("at most {} KiB", limit.rlim_cur >> 10);
+    };
+    let detail = format!("at most {} KiB", limit >> 10);
     // 128 calls of 64 KiB in flight need that much.
-    let has = if limit.rlim_cur >= 8 << 20 { Has::Yes } else { Has::Partly };
+    let has = if limit >= 8 << 20 { Has::Yes } else { Has::Partly };
     ability(name, purpose, has, detail, if has == Has::Yes { "" } else { "ulimit -l unlimited" })
 }
 
@@ -273,12 +259,10 @@ fn ublk() -> Ability {
 }
 
 fn kvm() -> Ability {
-    const KVM_GET_API_VERSION: libc::Ioctl = 0xae00;
     let (name, purpose) = ("kvm", "other kernels at full speed");
     let advice = "other kernels run emulated, which is slower";
     match OpenOptions::new().read(true).write(true).open("/dev/kvm") {
-        // SAFETY: the request takes no argument.
-        Ok(kvm) => match unsafe { libc::ioctl(kvm.as_raw_fd(), KVM_GET_API_VERSION, 0) } {
+        Ok(kvm) => match control(&kvm, Request::KvmVersion, 0).unwrap_or(-1) {
             12 => ability(
                 name,
                 purpose,

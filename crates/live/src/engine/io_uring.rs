@@ -243,7 +243,7 @@ impl Engine for Uring {
             Err(error) => return Err(error),
         }
         got += self.take(max - got, done);
-        debug_assert!(got <= max);
+        assert!(got <= max);
         Ok(())
     }
 

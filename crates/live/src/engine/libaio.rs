@@ -77,8 +77,31 @@ struct Ring {
 /// Says that the ring has this layout.
 const RING_MAGIC: u32 = 0xa10a_10a1;
 
+/// The kernel's side of calls in flight: the address of their ring.
+pub(crate) struct Context(libc::c_ulong);
+
+impl Context {
+    /// Room for so many calls.
+    pub(crate) fn new(depth: usize) -> io::Result<Context> {
+        let mut context = Context(0);
+        // SAFETY: the kernel writes one number to a variable of ours.
+        match unsafe { libc::syscall(libc::SYS_io_setup, depth, &raw mut context.0) } {
+            0 => Ok(context),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: the context was made by `new`; there is none of number 0.
+        unsafe { libc::syscall(libc::SYS_io_destroy, self.0) };
+    }
+}
+
 struct Libaio {
-    context: libc::c_ulong,
+    /// The first to go: calls end with it.
+    context: Context,
     files: Files,
     blocks: Vec<ControlBlock>,
     /// The calls that the engine has, by slot.
@@ -93,13 +116,8 @@ struct Libaio {
 impl Open for Libaio {
     fn open(setup: &Setup<'_>) -> io::Result<Libaio> {
         let depth = setup.depth.max(1) as usize;
-        let mut context: libc::c_ulong = 0;
-        // SAFETY: the kernel writes the context to a variable of ours.
-        if unsafe { libc::syscall(libc::SYS_io_setup, depth, &raw mut context) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
         Ok(Libaio {
-            context,
+            context: Context::new(depth)?,
             files: Files::of(setup),
             held: (0..depth).map(|_| None).collect(),
             blocks: vec![ControlBlock::default(); depth],
@@ -119,7 +137,7 @@ fn done_with(held: &mut [Option<Io>], event: Event) -> Completion {
 impl Libaio {
     /// Takes what the ring has, without a system call. Says whether the ring could be read at all.
     fn peek(&mut self, max: u32, done: &mut Vec<Completion>) -> bool {
-        let ring = self.context as *const Ring;
+        let ring = self.context.0 as *const Ring;
         // SAFETY: the context is the address of the ring, mapped as long as the context lives; its two indices are
         // shared with the kernel and only touched as atomics.
         let ring = unsafe { &*ring };
@@ -130,7 +148,7 @@ impl Libaio {
         let tail = ring.tail.load(Ordering::Acquire);
         let mut left = max;
         while head != tail && left > 0 {
-            let events = (self.context as usize + ring.header_length as usize) as *const Event;
+            let events = (self.context.0 as usize + ring.header_length as usize) as *const Event;
             // SAFETY: entries between head and tail were written by the kernel, which does not touch them again before
             // the head has moved on.
             let event = unsafe { events.add(head as usize).read() };
@@ -176,7 +194,7 @@ impl Engine for Libaio {
             let rest = &mut self.queued[sent..];
             // SAFETY: the pointers are to control blocks of this engine, one for each slot; it holds each call with its
             // buffer, and the files, until the completion was reaped.
-            let taken = unsafe { libc::syscall(libc::SYS_io_submit, self.context, rest.len(), rest.as_mut_ptr()) };
+            let taken = unsafe { libc::syscall(libc::SYS_io_submit, self.context.0, rest.len(), rest.as_mut_ptr()) };
             if taken > 0 {
                 sent += taken as usize;
                 self.in_flight += taken as u32;
@@ -226,7 +244,7 @@ impl Engine for Libaio {
         let taken = unsafe {
             libc::syscall(
                 libc::SYS_io_getevents,
-                self.context,
+                self.context.0,
                 min as i64,
                 room as i64,
                 self.events.as_mut_ptr(),
@@ -241,12 +259,5 @@ impl Engine for Libaio {
         let events = self.events[..taken as usize].iter();
         done.extend(events.map(|event| done_with(&mut self.held, *event)));
         Ok(())
-    }
-}
-
-impl Drop for Libaio {
-    fn drop(&mut self) {
-        // SAFETY: the context was made by this engine.
-        unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
     }
 }

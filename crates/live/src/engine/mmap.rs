@@ -19,10 +19,11 @@ use iowhy_stack::event::Op;
 use iowhy_stack::origin::{Entry, Origin};
 use iowhy_stack::readahead::Advice;
 use iowhy_stack::units::PAGE_BYTES;
-use rustix::mm::{Advice as Hint, MapFlags, ProtFlags};
+use rustix::mm::{Advice as Hint, MapFlags, ProtFlags, mmap_anonymous};
 
 use super::{Build, Engine, Files, Io, Open, Setup, Submit, result_of};
 use crate::memory::Mapping;
+use crate::signal::Before;
 
 pub(super) const ENTRY: Entry<Build> = Entry {
     name: "mmap",
@@ -59,12 +60,9 @@ extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, _con
     let [start, end] = TOUCHED.with(|touched| [touched[0].load(Relaxed), touched[1].load(Relaxed)]);
     if (start..end).contains(&at) {
         let page = at & !(PAGE_BYTES as usize - 1);
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::FIXED);
         // SAFETY: the page lies in a mapping that this thread's engine owns and replaces before its next use.
-        let got = unsafe {
-            libc::mmap(page as *mut libc::c_void, PAGE_BYTES as usize, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
-        };
-        if got != libc::MAP_FAILED {
+        if unsafe { mmap_anonymous(page as *mut libc::c_void, PAGE_BYTES as usize, access, flags) }.is_ok() {
             FAULTED.with(|faulted| faulted.store(true, Relaxed));
             return;
         }
@@ -76,13 +74,9 @@ extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, _con
 fn install_handler() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
-        // SAFETY: a sigaction of zeroes is a valid value of the C structure.
-        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = on_bus_error;
-        action.sa_sigaction = handler as usize;
-        action.sa_flags = libc::SA_SIGINFO;
-        // SAFETY: the structure lives through the call; the handler only uses what handlers may.
-        unsafe { libc::sigaction(libc::SIGBUS, &raw const action, std::ptr::null_mut()) };
+        // SAFETY: the handler is of the kind that the flag asks for, and only uses what handlers may.
+        unsafe { Before::install(libc::SIGBUS, handler as usize, libc::SA_SIGINFO) };
     });
 }
 

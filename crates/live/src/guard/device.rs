@@ -13,10 +13,12 @@ use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::hash::Hasher;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use rustix::fs::{MemfdFlags, SeekFrom, memfd_create, seek};
 
 use crate::ledger;
 use crate::machine::{self, Mount};
@@ -207,33 +209,21 @@ pub(super) struct Samples {
     copy: File,
 }
 
-/// A file that only this process has.
-fn in_memory() -> io::Result<File> {
-    // SAFETY: the name is a string that ends with a zero.
-    let fd = unsafe { libc::memfd_create(c"iowhy-samples".as_ptr(), libc::MFD_CLOEXEC) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor is new, and nobody else owns it.
-    Ok(unsafe { File::from_raw_fd(fd) })
-}
-
 /// Size of a file or block device.
 pub(crate) fn size_of(file: &File) -> io::Result<u64> {
     let metadata = file.metadata()?;
     if !metadata.file_type().is_block_device() {
         return Ok(metadata.len());
     }
-    // SAFETY: the call takes numbers only; the descriptor's position is used by nobody else yet.
-    let end = unsafe { libc::lseek64(file.as_raw_fd(), 0, libc::SEEK_END) };
-    if end < 0 { Err(io::Error::last_os_error()) } else { Ok(end as u64) }
+    // The descriptor's position is used by nobody else yet.
+    Ok(seek(file, SeekFrom::End(0))?)
 }
 
 impl Samples {
     /// Reads them, or only the ends.
     pub(super) fn read(device: &File, pieces: bool) -> io::Result<Samples> {
         let bytes = size_of(device)?;
-        let copy = in_memory()?;
+        let copy = File::from(memfd_create("iowhy-samples", MemfdFlags::CLOEXEC)?);
         copy.set_len(bytes)?;
         let mut samples = Samples { bytes, zero: true, sum: 0, copy };
         // All signatures that libblkid knows near the start.

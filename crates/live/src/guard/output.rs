@@ -9,13 +9,13 @@
 //! anything else        refused, before the work begins
 //! ```
 
-use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::fd::FromRawFd;
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, RenameFlags, linkat};
 
 use super::{Intent, Kind, Reason, Refusal, Surroundings, decide, hold, identity, is_allowed};
 use crate::mark;
@@ -76,13 +76,9 @@ impl Output {
         let failed = |error| OutputError::Io { path: path.to_owned(), error };
         let output = |file, how| Output { path: path.to_owned(), file, how };
         if let Some(number) = descriptor(path) {
-            // SAFETY: the number is only duplicated; what comes of that is owned by nobody else.
-            let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
-            if copy < 0 {
-                return Err(failed(io::Error::last_os_error()));
-            }
-            // SAFETY: as above.
-            return Ok(output(unsafe { File::from_raw_fd(copy) }, How::Stream));
+            // SAFETY: the number is only duplicated, which fails if nothing is open there.
+            let copy = unsafe { BorrowedFd::borrow_raw(number) }.try_clone_to_owned().map_err(failed)?;
+            return Ok(output(copy.into(), How::Stream));
         }
         let refused = |reason| OutputError::Refused(super::Refused(vec![Refusal { path: path.to_owned(), reason }]));
         let Some(handle) = hold(path, 0).map_err(failed)? else {
@@ -109,7 +105,7 @@ impl Output {
         if let Some(reason) = decide(Intent { writes: true, as_found: false, allowed }, &facts) {
             return Err(refused(reason));
         }
-        debug_assert_eq!(facts.kind, Kind::Regular, "everything else has been refused");
+        assert_eq!(facts.kind, Kind::Regular, "everything else has been refused");
         if metadata.len() == 0 {
             let file = OpenOptions::new().write(true).open(mark::through(&handle)).map_err(failed)?;
             return Ok(output(file, How::Empty));
@@ -153,13 +149,13 @@ impl Output {
             None => link(&self.file, real)?,
         };
         let placed = match replaces {
-            None => rename(&named, real, libc::RENAME_NOREPLACE),
-            Some(seen) => rename(&named, real, libc::RENAME_EXCHANGE).and_then(|()| {
+            None => rename(&named, real, RenameFlags::NOREPLACE),
+            Some(seen) => rename(&named, real, RenameFlags::EXCHANGE).and_then(|()| {
                 let now = fs::symlink_metadata(&named)?;
                 if identity(&now) == *seen {
                     return Ok(());
                 }
-                rename(&named, real, libc::RENAME_EXCHANGE)?;
+                rename(&named, real, RenameFlags::EXCHANGE)?;
                 Err(io::Error::other(Reason::Replaced.to_string()))
             }),
         };
@@ -199,7 +195,7 @@ fn descriptor(path: &Path) -> Option<i32> {
         "/dev/stderr" => return Some(2),
         _ => text.strip_prefix("/dev/fd/").or_else(|| text.strip_prefix("/proc/self/fd/"))?,
     };
-    number.parse().ok()
+    number.parse().ok().filter(|number| *number >= 0)
 }
 
 /// An invisible file in the folder of `path`, or one with a name that cannot be guessed.
@@ -220,25 +216,18 @@ fn nameless(path: &Path) -> io::Result<(File, Option<PathBuf>)> {
 fn link(file: &File, path: &Path) -> io::Result<PathBuf> {
     let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
     let named = state::scratch_name(folder, ".iowhy");
-    let (from, to) = (c_path(&mark::through(file))?, c_path(&named)?);
-    // SAFETY: both are strings that end with a zero and live until the call is over.
-    let done =
-        unsafe { libc::linkat(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), libc::AT_SYMLINK_FOLLOW) };
-    if done == 0 { Ok(named) } else { Err(io::Error::last_os_error()) }
-}
-
-fn c_path(path: &Path) -> io::Result<CString> {
-    Ok(CString::new(path.as_os_str().as_bytes())?)
+    linkat(CWD, mark::through(file), CWD, &named, AtFlags::SYMLINK_FOLLOW)?;
+    Ok(named)
 }
 
 /// renameat2(2). File systems that do not know its flags get what comes nearest: a link, which replaces nothing, or a
 /// rename.
-fn rename(from: &Path, to: &Path, flags: libc::c_uint) -> io::Result<()> {
+fn rename(from: &Path, to: &Path, flags: RenameFlags) -> io::Result<()> {
     match state::rename_with(from, to, flags) {
         Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => {}
         done => return done,
     }
-    if flags == libc::RENAME_NOREPLACE {
+    if flags == RenameFlags::NOREPLACE {
         fs::hard_link(from, to)?;
         return fs::remove_file(from);
     }

@@ -12,16 +12,19 @@
 //! Marks on the console show the host how far it is ([`console`](super::console)); one each second shows that the
 //! kernel is alive. All failures are reported with a mark, and the machine switched off.
 
-use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags, unmount};
+use rustix::system::{RebootCommand, finit_module, reboot};
+
 use super::console::MARK;
 use super::{DATA_SERIAL, IN_GUEST, OUT_SERIAL, key, stream};
+use crate::clock::monotonic;
 
 /// Where the plan is.
 pub(super) const PLAN: &str = "/iowhy-guest.plan";
@@ -61,13 +64,10 @@ pub(super) fn init() -> ! {
 
 /// Switches the machine off.
 fn off() -> ! {
-    // SAFETY: neither call touches memory of ours. The second is for kernels that cannot switch off: the host will not
-    // start again.
-    unsafe {
-        libc::sync();
-        libc::reboot(libc::RB_POWER_OFF);
-        libc::reboot(libc::RB_AUTOBOOT);
-    }
+    rustix::fs::sync();
+    let _ = reboot(RebootCommand::PowerOff);
+    // Some kernels cannot switch off: the host has been told not to start again.
+    let _ = reboot(RebootCommand::Restart);
     loop {
         std::thread::sleep(Duration::from_secs(1));
     }
@@ -80,21 +80,15 @@ fn cannot(what: String) -> impl FnOnce(io::Error) -> String {
 
 fn mount(source: &Path, target: &str, filesystem: &str) -> io::Result<()> {
     fs::create_dir_all(target)?;
-    let source = CString::new(source.as_os_str().as_encoded_bytes())?;
-    let (target, filesystem) = (CString::new(target)?, CString::new(filesystem)?);
-    // SAFETY: the three strings end with a zero and live until the call is over; no data are given.
-    let failed =
-        unsafe { libc::mount(source.as_ptr(), target.as_ptr(), filesystem.as_ptr(), 0, std::ptr::null()) != 0 };
-    if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
+    Ok(rustix::mount::mount(source, target, filesystem, MountFlags::empty(), None)?)
 }
 
 fn load(module: &str) -> io::Result<()> {
-    let file = File::open(module)?;
-    // SAFETY: the descriptor is open until the call is over, and the string ends with a zero.
-    let failed = unsafe { libc::syscall(libc::SYS_finit_module, file.as_raw_fd(), c"".as_ptr(), 0) != 0 };
-    let error = io::Error::last_os_error();
-    // It may be there already.
-    if failed && error.raw_os_error() != Some(libc::EEXIST) { Err(error) } else { Ok(()) }
+    match finit_module(File::open(module)?, c"", 0) {
+        // It may be there already.
+        Err(Errno::EXIST) => Ok(()),
+        done => Ok(done?),
+    }
 }
 
 /// The disk of a serial number: its folder in sysfs.
@@ -150,13 +144,6 @@ fn set(folder: &Path, name: &str, value: &str) -> Result<(), String> {
         Ok(now) => Err(format!("the kernel makes {now} of {name}={value}")),
         Err(error) => Err(format!("cannot set {name}={value}: {error}")),
     }
-}
-
-fn monotonic_ns() -> u64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the structure lives through the call. The raw clock is not the one: the threads of a job use this one.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 fn all() -> Result<(), String> {
@@ -215,16 +202,14 @@ fn all() -> Result<(), String> {
         Some(path) => Stdio::from(File::open(&path).map_err(cannot(format!("open {path}")))?),
         None => Stdio::null(),
     });
-    say(&format!("begin {}", monotonic_ns()));
+    say(&format!("begin {}", monotonic()));
     let status = job.status().map_err(cannot("start the job".to_owned()))?;
-    let end = monotonic_ns();
+    let end = monotonic();
     let code = status.code().unwrap_or(-1);
     say(&format!("end {code} {end}"));
     if !target.is_empty() {
-        let target = CString::new(target).map_err(|error| error.to_string())?;
-        // All writes are on the disk before the machine goes off; nothing needs it, so its failure does not matter.
-        // SAFETY: the path is a string that ends with a zero and lives until the call is over.
-        unsafe { libc::umount2(target.as_ptr(), libc::MNT_DETACH) };
+        // What was written is on the disk before the machine goes off; nobody needs it, so that it fails is no matter.
+        let _ = unmount(target, UnmountFlags::DETACH);
     }
     let mut drive =
         OpenOptions::new().write(true).open(&out).map_err(cannot("open the disk for results".to_owned()))?;

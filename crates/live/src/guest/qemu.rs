@@ -15,6 +15,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
+use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
+
 use super::console::{Console, Stage};
 use super::{Accelerator, DATA_SERIAL, GuestError, OUT_SERIAL, Spec};
 use crate::ledger::Ledger;
@@ -139,22 +142,16 @@ impl Drop for Held {
 }
 
 fn start(program: &OsStr, arguments: &[OsString]) -> Result<Held, GuestError> {
-    let parent = std::process::id();
+    let parent = Some(getpid());
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let tie = move || {
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        // Who died before that call sends no signal any more.
+        if getppid() == parent { Ok(()) } else { Err(Errno::SRCH.into()) }
+    };
     // SAFETY: both calls may be made between fork and exec, and touch no memory.
-    unsafe {
-        command.pre_exec(move || {
-            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
-                return Err(io::Error::last_os_error());
-            }
-            // Who died before that call sends no signal any more.
-            if u32::try_from(libc::getppid()) != Ok(parent) {
-                return Err(io::Error::from_raw_os_error(libc::ESRCH));
-            }
-            Ok(())
-        });
-    }
+    unsafe { command.pre_exec(tie) };
     match command.spawn() {
         Ok(child) => Ok(Held(child)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(GuestError::NoQemu),

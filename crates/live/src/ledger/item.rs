@@ -3,14 +3,19 @@
 use std::fmt;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
+use rustix::ioctl::{Getter, Opcode, Setter, ioctl};
+use rustix::mount::{UnmountFlags, unmount};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
+
 use super::LoopOptions;
 use crate::mark;
-use crate::state::c_path;
+use crate::system::{Request, control, readable};
 use crate::{machine, ublk};
 
 /// A thing that a run made, or changed.
@@ -235,11 +240,9 @@ impl Item {
                 places(path, temporary, identity).into_iter().try_for_each(fs::remove_dir_all)
             }
             Item::Mount { target, filesystem, .. } => {
-                let target = c_path(target)?;
-                // Tasks that wait for a server that does not answer learn that it is gone.
-                let force = if filesystem == "fuse" { libc::MNT_FORCE } else { 0 };
-                // SAFETY: the path is a string that ends with a zero and lives until the call is over.
-                while_busy(|| check(unsafe { libc::umount2(target.as_ptr(), libc::UMOUNT_NOFOLLOW | force) }))
+                // Whoever waits for a server that does not answer is told that there is none any more.
+                let force = if filesystem == "fuse" { UnmountFlags::FORCE } else { UnmountFlags::empty() };
+                while_busy(|| Ok(unmount(target, UnmountFlags::NOFOLLOW | force)?))
             }
             Item::Loop { index, .. } => remove_loop(*index),
             Item::Zram { index, .. } => while_busy(|| fs::write(ZRAM_REMOVE, index.to_string())),
@@ -306,15 +309,29 @@ fn while_busy(act: impl Fn() -> io::Result<()>) -> io::Result<()> {
 
 /// Ends a process and waits until the kernel has taken from it what it had open.
 pub(crate) fn end_process(pid: u32, start: u64) -> io::Result<()> {
-    let number = libc::pid_t::try_from(pid).map_err(io::Error::other)?;
-    // SAFETY: the call has no preconditions. That the number is still that of our process was looked at just before.
-    check(unsafe { libc::kill(number, libc::SIGKILL) })?;
+    let number = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
+    // Its number may go to another process at any time, its descriptor cannot: it is opened before the look.
+    let process = pidfd_open(number, PidfdFlags::empty());
+    if super::started(pid) != Some(start) {
+        return Ok(());
+    }
+    match &process {
+        Ok(process) => pidfd_send_signal(process, Signal::KILL)?,
+        // Linux before 5.3 has numbers only.
+        Err(_) => kill_process(number, Signal::KILL)?,
+    }
     let begun = Instant::now();
-    while super::started(pid) == Some(start) {
+    let lives = || match &process {
+        Ok(process) => readable(&[process.as_fd()], Duration::from_millis(2)) == [false],
+        Err(_) => {
+            std::thread::sleep(Duration::from_millis(2));
+            super::started(pid) == Some(start)
+        }
+    };
+    while lives() {
         if begun.elapsed() > PASSING {
             return Err(io::Error::other("it does not die"));
         }
-        std::thread::sleep(Duration::from_millis(2));
     }
     Ok(())
 }
@@ -381,11 +398,7 @@ pub(super) fn write_setting(path: &Path, value: &str) -> io::Result<()> {
     Ok(())
 }
 
-fn check(result: libc::c_int) -> io::Result<()> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-/// `linux/loop.h`: state of a loop device.
+/// `linux/loop.h`: what is known of a loop device.
 #[repr(C)]
 #[derive(Copy, Clone)]
 struct LoopInfo {
@@ -415,11 +428,8 @@ struct LoopConfig {
 
 const _: () = assert!(size_of::<LoopInfo>() == 232 && size_of::<LoopConfig>() == 304);
 
-const LOOP_CLR_FD: libc::Ioctl = 0x4c01;
-const LOOP_GET_STATUS64: libc::Ioctl = 0x4c05;
-const LOOP_CONFIGURE: libc::Ioctl = 0x4c0a;
-const LOOP_CTL_ADD: libc::Ioctl = 0x4c80;
-const LOOP_CTL_REMOVE: libc::Ioctl = 0x4c81;
+const LOOP_GET_STATUS64: Opcode = 0x4c05;
+const LOOP_CONFIGURE: Opcode = 0x4c0a;
 const LO_FLAGS_DIRECT_IO: u32 = 16;
 
 impl LoopInfo {
@@ -440,15 +450,14 @@ impl LoopInfo {
     };
 }
 
-fn control(request: libc::Ioctl, index: u32) -> io::Result<()> {
-    let control = OpenOptions::new().read(true).write(true).open("/dev/loop-control")?;
-    // SAFETY: both requests take a number and touch no memory of ours.
-    check(unsafe { libc::ioctl(control.as_raw_fd(), request, libc::c_ulong::from(index)) })
+fn loop_control(request: Request, index: u32) -> io::Result<()> {
+    let driver = OpenOptions::new().read(true).write(true).open("/dev/loop-control")?;
+    control(&driver, request, index).map(drop)
 }
 
 /// Makes the loop device of a number that there is none of yet.
 pub(super) fn add_loop(index: u32) -> io::Result<()> {
-    control(LOOP_CTL_ADD, index)
+    loop_control(Request::LoopAdd, index)
 }
 
 /// Attaches it.
@@ -461,19 +470,18 @@ pub(super) fn configure_loop(node: &Path, backing: &File, options: LoopOptions) 
         info: LoopInfo { flags, ..LoopInfo::ZERO },
         reserved: [0; 8],
     };
-    // SAFETY: the request reads one such structure, which lives until the call is over.
-    check(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, &raw const config) })
+    // SAFETY: the request reads one such structure.
+    Ok(unsafe { ioctl(device, Setter::<LOOP_CONFIGURE, LoopConfig>::new(config)) }?)
 }
 
 /// Device and inode of the file that a loop device is attached to, if it is, and the number of that file if it is a
 /// device itself (else 0).
 pub(crate) fn loop_backing(device: &File) -> io::Result<Option<((u64, u64), u64)>> {
-    let mut info = LoopInfo::ZERO;
-    // SAFETY: the request writes one such structure, which has room for it and may hold any bytes.
-    match check(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_GET_STATUS64, &raw mut info) }) {
-        Ok(()) => Ok(Some(((info.device, info.inode), info.rdevice))),
-        Err(error) if error.raw_os_error() == Some(libc::ENXIO) => Ok(None),
-        Err(error) => Err(error),
+    // SAFETY: the request writes one such structure, which may hold any bytes.
+    match unsafe { ioctl(device, Getter::<LOOP_GET_STATUS64, LoopInfo>::new()) } {
+        Ok(info) => Ok(Some(((info.device, info.inode), info.rdevice))),
+        Err(Errno::NXIO) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -499,14 +507,13 @@ fn remove_loop(index: u32) -> io::Result<()> {
     {
         let device = File::open(format!("/dev/loop{index}"))?;
         if loop_backing(&device)?.is_some() {
-            // SAFETY: the request takes no argument.
-            check(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CLR_FD, 0) })?;
+            control(&device, Request::LoopClear, 0)?;
         }
     }
     let mut waited = Duration::ZERO;
     let step = Duration::from_millis(5);
     loop {
-        match control(LOOP_CTL_REMOVE, index) {
+        match loop_control(Request::LoopRemove, index) {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) && waited < LOOP_PATIENCE => {
                 std::thread::sleep(step);
                 waited += step;

@@ -253,6 +253,16 @@ fn the_entries_of_the_living_are_left_alone() {
 }
 
 #[test]
+fn a_process_is_ended_if_it_is_the_one_that_was_started() {
+    let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("it is everywhere");
+    let start = started(child.id()).expect("it runs");
+    end_process(child.id(), start + 1).expect("another one is left alone");
+    assert_eq!(child.try_wait().expect("ours"), None);
+    end_process(child.id(), start).expect("it dies");
+    assert!(child.try_wait().expect("ours").is_some_and(|status| !status.success()), "it is waited for");
+}
+
+#[test]
 fn a_process_is_known_by_its_start() {
     let me = std::process::id();
     assert!(started(me).is_some());

@@ -10,6 +10,8 @@ use iowhy_stack::job::{FileSpec, Job, Place, ThreadJob, ThreadSpec, Workload};
 use iowhy_stack::workload::{
     Dialect, FileIo, Log, Mix, Mode, PositionSource, Rate, Scripted, Stream, SyncEvery, Target, Think,
 };
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use rustix::mount::{MountFlags, UnmountFlags, unmount};
 
 use super::*;
 use crate::plan::{Allow, File as PlanFile, OpenSync, Sum, Verify};
@@ -237,16 +239,9 @@ fn an_error_ends_its_thread_and_no_other() {
 
 /// A file that may be opened for writing, but not written to: it is sealed.
 fn sealed() -> fs::File {
-    use std::os::fd::FromRawFd;
-    // SAFETY: the name is a C string; the descriptor is new and owned by the file from here on.
-    let file = unsafe {
-        let fd = libc::memfd_create(c"sealed".as_ptr(), libc::MFD_ALLOW_SEALING);
-        assert!(fd >= 0, "memfd_create: {}", io::Error::last_os_error());
-        fs::File::from_raw_fd(fd)
-    };
+    let file = fs::File::from(memfd_create("sealed", MemfdFlags::ALLOW_SEALING).expect("memory"));
     file.set_len(16 * u64::from(BLOCK)).expect("a size");
-    // SAFETY: the call takes numbers only.
-    assert_eq!(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_WRITE) }, 0);
+    fcntl_add_seals(&file, SealFlags::WRITE).expect("a seal");
     file
 }
 
@@ -257,7 +252,7 @@ fn calls_that_fail_are_counted_as_errors_and_end_the_thread_unless_told_otherwis
             let (scratch, file) = (Scratch::new(), sealed());
             let thread = Thread { go_on, ..engine(name, depth) };
             let mut plan = plan(&scratch, 1, 16, vec![(random(Mix::Mixed(50), 16, 100), thread)]);
-            plan.files[0].path = format!("/proc/self/fd/{}", file.as_raw_fd()).into();
+            plan.files[0].path = crate::mark::through(&file);
             plan.allow.write = vec![plan.files[0].path.clone()];
             let outcome = made(&plan);
             let thread = &outcome.threads[0];
@@ -280,24 +275,18 @@ fn a_full_file_system_is_reported_with_the_call_and_what_to_try() {
     let scratch = Scratch::new();
     let mount = scratch.path("small");
     fs::create_dir(&mount).expect("a directory");
-    let path = std::ffi::CString::new(mount.to_str().expect("a path")).expect("a path");
-    // SAFETY: all four are C strings.
-    let mounted =
-        unsafe { libc::mount(c"tmpfs".as_ptr(), path.as_ptr(), c"tmpfs".as_ptr(), 0, c"size=64k".as_ptr().cast()) };
-    if mounted != 0 {
-        let why = io::Error::last_os_error();
+    if let Err(why) = rustix::mount::mount("tmpfs", &mount, "tmpfs", MountFlags::empty(), c"size=64k") {
         assert!(std::env::var_os("CI").is_none(), "CI runs as root: {why}");
         eprintln!("SKIPPED: a small tmpfs could not be mounted: {why}");
         return;
     }
-    struct Mounted(std::ffi::CString);
+    struct Mounted(PathBuf);
     impl Drop for Mounted {
         fn drop(&mut self) {
-            // SAFETY: the path is a C string.
-            unsafe { libc::umount2(self.0.as_ptr(), libc::MNT_DETACH) };
+            let _ = unmount(&self.0, UnmountFlags::DETACH);
         }
     }
-    let _mounted = Mounted(path);
+    let _mounted = Mounted(mount.clone());
     for (name, depth) in [("psync", 1), ("io_uring", 4)] {
         let file = mount.join("file");
         fs::File::create(&file).expect("an empty file");

@@ -10,8 +10,8 @@
 //! short        the rest is asked for again, as part of the same call; at the end of the file nothing more comes
 //! ```
 
-use std::collections::BTreeSet;
 use std::io::ErrorKind;
+use std::num::NonZeroU64;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use iowhy_stack::event::Op;
 use iowhy_stack::job::ThreadSpec;
 use iowhy_stack::units::Nanos;
 use iowhy_stack::workload::{Call, FileIoGenerator, Next, StreamGenerator};
+use rustix::thread::{CpuSet, UnshareFlags, sched_setaffinity, set_current_timer_slack, unshare_unsafe};
 
 use super::buffers::Buffers;
 use super::meter::{Meter, Published, Times};
@@ -207,12 +208,11 @@ impl Worker<'_> {
             return Err(obstacle);
         }
         // Sleeps end when they should, not up to 50 us later.
-        // SAFETY: the call takes numbers only.
-        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
+        let _ = set_current_timer_slack(Some(NonZeroU64::MIN));
         // A table of descriptors that nobody shares: as in a program of one thread, the kernel need not count who uses
         // a file during each call. Where it cannot be had, calls are a little dearer.
-        // SAFETY: the call takes numbers only; the open files stay those of before.
-        unsafe { libc::unshare(libc::CLONE_FILES) };
+        // SAFETY: the open files stay those of before, and no descriptor made from here on goes to another thread.
+        let _ = unsafe { unshare_unsafe(UnshareFlags::FILES) };
         if let Err(error) = pin(&self.thread.cpus) {
             self.outcome.notes.push(format!("the thread could not be bound to CPUs {:?}: {error}", self.thread.cpus));
         }
@@ -686,8 +686,7 @@ fn done(answer: Submit) -> Completion {
 }
 
 fn thread_id() -> u32 {
-    // SAFETY: the call has no arguments.
-    unsafe { libc::gettid() as u32 }
+    rustix::thread::gettid().as_raw_pid().unsigned_abs()
 }
 
 /// Binds the thread to CPUs.
@@ -695,16 +694,9 @@ fn pin(cpus: &[usize]) -> std::io::Result<()> {
     if cpus.is_empty() {
         return Ok(());
     }
-    let known: BTreeSet<usize> = cpus.iter().copied().filter(|cpu| *cpu < libc::CPU_SETSIZE as usize).collect();
-    // SAFETY: a set of zeroes is an empty one; every number is below its size; the set lives through the call.
-    let result = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        for cpu in known {
-            libc::CPU_SET(cpu, &mut set);
-        }
-        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set)
-    };
-    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+    let mut set = CpuSet::new();
+    cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU).for_each(|cpu| set.set(*cpu));
+    Ok(sched_setaffinity(None, &set)?)
 }
 
 /// The thread's resource usage so far.

@@ -182,27 +182,34 @@ impl Energy {
             end += 2;
         }
         if end == n {
-            let (new, whole) = (orders[n - 1], n as f64);
-            let mut sums = vec![[0.0; LANES]; n];
-            let mut total = [0.0; LANES];
-            for (sum, value) in sums[1..].iter_mut().zip(orders) {
-                for lane in 0..LANES {
-                    total[lane] += (value[lane] - new[lane]).abs();
-                }
-                *sum = total;
-            }
-            for place in least..=n - least {
-                let share = inverse[place] * (n - place) as f64;
-                let share_rest = inverse[n - place] * place as f64;
-                for lane in 0..LANES {
-                    let (between, inner) = (cross[place][lane] + sums[place][lane], within[place][lane]);
-                    let rest = within[n - 1][lane] + total[lane] - inner - between;
-                    let q = between - share * inner - share_rest * rest;
-                    peaks[lane] = peaks[lane].max(q * 2.0 / whole);
-                }
-            }
+            self.last_peaks(orders, &mut peaks);
         }
         peaks
+    }
+
+    /// What the last value adds to the peaks where it has no partner to be taken in with.
+    fn last_peaks(&self, orders: &[[f64; LANES]], peaks: &mut [f64; LANES]) {
+        let (n, least) = (orders.len(), self.least);
+        let Energy { inverse, cross, within, .. } = self;
+        let (new, whole) = (orders[n - 1], n as f64);
+        let mut sums = vec![[0.0; LANES]; n];
+        let mut total = [0.0; LANES];
+        for (sum, value) in sums[1..].iter_mut().zip(orders) {
+            for lane in 0..LANES {
+                total[lane] += (value[lane] - new[lane]).abs();
+            }
+            *sum = total;
+        }
+        for place in least..=n - least {
+            let share = inverse[place] * (n - place) as f64;
+            let share_rest = inverse[n - place] * place as f64;
+            for lane in 0..LANES {
+                let (between, inner) = (cross[place][lane] + sums[place][lane], within[place][lane]);
+                let rest = within[n - 1][lane] + total[lane] - inner - between;
+                let q = between - share * inner - share_rest * rest;
+                peaks[lane] = peaks[lane].max(q * 2.0 / whole);
+            }
+        }
     }
 }
 

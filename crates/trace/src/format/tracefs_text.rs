@@ -365,7 +365,20 @@ fn event(text: &str) -> Result<Seen, Wrong> {
         let result = hex(fields).ok_or((begin, format!("`{fields}` is not a result")))?;
         return Ok(Seen::CallEnd { op, result: result as i64 });
     }
-    Ok(match name {
+    let seen = match name {
+        "sched_switch" if words.value("next_pid").is_ok() && words.value("prev_state").is_ok() => {
+            Some(Seen::Switch { next: words.of_key("next_pid")?, state: state_of(words.value("prev_state")?.1) })
+        }
+        "sched_waking" if words.value("pid").is_ok() => Some(Seen::Wake { pid: words.of_key("pid")? }),
+        _ if name.starts_with("bl") => block_event(name, fields, &mut words, begin)?,
+        _ => page_event(name, &mut words)?,
+    };
+    Ok(seen.unwrap_or_else(|| Seen::Other { name: full.to_owned(), fields: fields.to_owned() }))
+}
+
+/// What an event of the block layer is.
+fn block_event(name: &str, fields: &str, words: &mut Words<'_>, begin: usize) -> Result<Option<Seen>, Wrong> {
+    Ok(Some(match name {
         "block_bio_queue" => Seen::Queue(words.extent(false, false)?),
         "block_getrq" => Seen::GetRequest(words.extent(false, false)?),
         "block_sleeprq" => Seen::Sleep(words.extent(false, false)?),
@@ -406,6 +419,13 @@ fn event(text: &str) -> Result<Seen, Wrong> {
             let text = fields.split_once(' ').map_or("", |(_, text)| text).to_owned();
             Seen::Message { dev, text }
         }
+        _ => return Ok(None),
+    }))
+}
+
+/// What an event of the page cache is.
+fn page_event(name: &str, words: &mut Words<'_>) -> Result<Option<Seen>, Wrong> {
+    Ok(Some(match name {
         "mm_filemap_add_to_page_cache" | "mm_filemap_delete_from_page_cache" => {
             let (file, index) = (words.file()?, words.pages()?.0);
             let order = if words.value("order").is_ok() { words.of_key("order")? } else { 0 };
@@ -447,12 +467,8 @@ fn event(text: &str) -> Result<Seen, Wrong> {
             nr_to_read: words.of_key("nr_to_read")?,
             lookahead_size: words.of_key("lookahead_size")?,
         },
-        "sched_switch" if words.value("next_pid").is_ok() && words.value("prev_state").is_ok() => {
-            Seen::Switch { next: words.of_key("next_pid")?, state: state_of(words.value("prev_state")?.1) }
-        }
-        "sched_waking" if words.value("pid").is_ok() => Seen::Wake { pid: words.of_key("pid")? },
-        _ => Seen::Other { name: full.to_owned(), fields: fields.to_owned() },
-    })
+        _ => return Ok(None),
+    }))
 }
 
 /// States of tasks by their letters, one for each bit; `+` is a task that was preempted.
@@ -516,13 +532,7 @@ fn letters(rwbs: Rwbs) -> String {
     rwbs_letters(Rwbs(rwbs.0 & !Rwbs::PASSTHROUGH.0))
 }
 
-fn text_of(seen: &Seen, comm: &str) -> String {
-    let place = |extent: &Extent| format!("{} + {}", extent.sector.0, u64::from(extent.bytes) / SECTOR_BYTES);
-    let bio = |extent: &Extent| format!("{} {} {} [{comm}]", dev(extent.dev), letters(extent.rwbs), place(extent));
-    let request = |extent: &Extent| {
-        let (dev, kind) = (dev(extent.dev), letters(extent.rwbs));
-        format!("{dev} {kind} {} () {} none,0,0 [{comm}]", extent.bytes, place(extent))
-    };
+fn text_of_pages(seen: &Seen) -> String {
     let state = |file: &Inode, input: &RaInput| {
         format!(
             "{} index={} req_count={} order={} size={} async_size={} ra_pages={} mmap_miss={} prev_pos={}",
@@ -542,26 +552,7 @@ fn text_of(seen: &Seen, comm: &str) -> String {
         let bytes = index.wrapping_mul(PAGE_BYTES);
         format!("dev {}:{} ino {ino:x} pfn=0x0 ofs={bytes} order={order}", dev.major(), dev.minor())
     };
-    let word = |op: &Op, places: bool| match (op, places) {
-        (Op::Read, true) => "pread64",
-        (Op::Read, false) => "read",
-        (Op::Write, true) => "pwrite64",
-        (Op::Write, false) => "write",
-        (Op::Fsync, _) => "fsync",
-        (Op::Fdatasync, _) => "fdatasync",
-    };
     match seen {
-        Seen::CallStart { op, fd, offset, len_bytes } => {
-            let name = word(op, offset.is_some());
-            match (op, offset) {
-                (Op::Fsync | Op::Fdatasync, _) => format!("sys_{name}(fd: {:x})", *fd as u32),
-                (_, None) => format!("sys_{name}(fd: {:x}, buf: 0, count: {len_bytes:x})", *fd as u32),
-                (_, Some(offset)) => {
-                    format!("sys_{name}(fd: {:x}, buf: 0, count: {len_bytes:x}, pos: {offset:x})", *fd as u32)
-                }
-            }
-        }
-        Seen::CallEnd { op, result } => format!("sys_{} -> 0x{result:x}", word(op, true)),
         Seen::RaSync { file, input } => format!("page_cache_sync_ra: {}", state(file, input)),
         Seen::RaAsync { file, input } => format!("page_cache_async_ra: {}", state(file, input)),
         Seen::RaOrder { file, index, order, size, async_size, ra_pages } => {
@@ -590,6 +581,45 @@ fn text_of(seen: &Seen, comm: &str) -> String {
         Seen::Fault { file, index } => {
             format!("mm_filemap_fault: {} ofs={}", of_file(*file), index.wrapping_mul(PAGE_BYTES))
         }
+        other => unreachable!("{other:?} is not about pages"),
+    }
+}
+
+fn text_of(seen: &Seen, comm: &str) -> String {
+    let place = |extent: &Extent| format!("{} + {}", extent.sector.0, u64::from(extent.bytes) / SECTOR_BYTES);
+    let bio = |extent: &Extent| format!("{} {} {} [{comm}]", dev(extent.dev), letters(extent.rwbs), place(extent));
+    let request = |extent: &Extent| {
+        let (dev, kind) = (dev(extent.dev), letters(extent.rwbs));
+        format!("{dev} {kind} {} () {} none,0,0 [{comm}]", extent.bytes, place(extent))
+    };
+    let word = |op: &Op, places: bool| match (op, places) {
+        (Op::Read, true) => "pread64",
+        (Op::Read, false) => "read",
+        (Op::Write, true) => "pwrite64",
+        (Op::Write, false) => "write",
+        (Op::Fsync, _) => "fsync",
+        (Op::Fdatasync, _) => "fdatasync",
+    };
+    match seen {
+        Seen::CallStart { op, fd, offset, len_bytes } => {
+            let name = word(op, offset.is_some());
+            match (op, offset) {
+                (Op::Fsync | Op::Fdatasync, _) => format!("sys_{name}(fd: {:x})", *fd as u32),
+                (_, None) => format!("sys_{name}(fd: {:x}, buf: 0, count: {len_bytes:x})", *fd as u32),
+                (_, Some(offset)) => {
+                    format!("sys_{name}(fd: {:x}, buf: 0, count: {len_bytes:x}, pos: {offset:x})", *fd as u32)
+                }
+            }
+        }
+        Seen::CallEnd { op, result } => format!("sys_{} -> 0x{result:x}", word(op, true)),
+        Seen::RaSync { .. }
+        | Seen::RaAsync { .. }
+        | Seen::RaOrder { .. }
+        | Seen::RaUnbounded { .. }
+        | Seen::GetPages { .. }
+        | Seen::PageAdd { .. }
+        | Seen::PageRemove { .. }
+        | Seen::Fault { .. } => text_of_pages(seen),
         Seen::Queue(extent) => format!("block_bio_queue: {}", bio(extent)),
         Seen::GetRequest(extent) => format!("block_getrq: {}", bio(extent)),
         Seen::Sleep(extent) => format!("block_sleeprq: {}", bio(extent)),

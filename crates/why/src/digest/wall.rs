@@ -223,9 +223,33 @@ struct Walk<'a> {
     reaped: usize,
     /// Tasks that the dirty limits stop just now.
     stopped: HashMap<u32, Nanos>,
+    /// Since when tasks reclaim memory.
+    reclaim: HashMap<u32, Nanos>,
 }
 
 impl Walk<'_> {
+    /// Events of reclaim and of the dirty limits.
+    fn other(&mut self, (pid, at): (u32, Nanos), name: &str, fields: &str) {
+        match name {
+            "vmscan:mm_vmscan_direct_reclaim_begin" | "vmscan:mm_vmscan_memcg_reclaim_begin" => {
+                self.reclaim.entry(pid).or_insert(at);
+            }
+            "vmscan:mm_vmscan_direct_reclaim_end" | "vmscan:mm_vmscan_memcg_reclaim_end" => {
+                if let Some(from) = self.reclaim.remove(&pid) {
+                    self.wall.reclaim.0 += at.saturating_sub(from).0 as f64;
+                    self.wall.reclaim.1 += 1;
+                }
+            }
+            "writeback:balance_dirty_pages" => {
+                let pause = field(fields, "pause").and_then(|pause| pause.parse::<i64>().ok()).unwrap_or(0);
+                if pause > 0 {
+                    self.stopped.insert(pid, at);
+                }
+            }
+            _ => {}
+        }
+    }
+
     fn push(&mut self, from: Nanos, to: Nanos, owner: Option<(usize, Layer)>) {
         if to > from {
             self.out.push(Segment { from, to, owner });
@@ -351,9 +375,9 @@ pub fn of(trace: &Trace, joined: &Joined, settings: &Settings) -> Option<Wall> {
         wall: Wall { span_ns: end.saturating_sub(begin).0, ..Wall::default() },
         reaped: usize::from(writes.len() > reads.len()),
         stopped: HashMap::new(),
+        reclaim: HashMap::new(),
     };
     let mut states: BTreeMap<u32, State> = BTreeMap::new();
-    let mut reclaim: HashMap<u32, Nanos> = HashMap::new();
     for record in &trace.records {
         let at = record.at;
         match &record.seen {
@@ -395,24 +419,8 @@ pub fn of(trace: &Trace, joined: &Joined, settings: &Settings) -> Option<Wall> {
             Seen::Other { name, .. } if name.starts_with("iowhy:") => {}
             seen if own(record.pid) => {
                 states.entry(record.pid).or_insert(State::Running(at));
-                let Seen::Other { name, fields } = seen else { continue };
-                match name.as_str() {
-                    "vmscan:mm_vmscan_direct_reclaim_begin" | "vmscan:mm_vmscan_memcg_reclaim_begin" => {
-                        reclaim.entry(record.pid).or_insert(at);
-                    }
-                    "vmscan:mm_vmscan_direct_reclaim_end" | "vmscan:mm_vmscan_memcg_reclaim_end" => {
-                        if let Some(from) = reclaim.remove(&record.pid) {
-                            walk.wall.reclaim.0 += at.saturating_sub(from).0 as f64;
-                            walk.wall.reclaim.1 += 1;
-                        }
-                    }
-                    "writeback:balance_dirty_pages" => {
-                        let pause = field(fields, "pause").and_then(|pause| pause.parse::<i64>().ok()).unwrap_or(0);
-                        if pause > 0 {
-                            walk.stopped.insert(record.pid, at);
-                        }
-                    }
-                    _ => {}
+                if let Seen::Other { name, fields } = seen {
+                    walk.other((record.pid, at), name, fields);
                 }
             }
             _ => {}

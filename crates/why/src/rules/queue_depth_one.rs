@@ -23,6 +23,19 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
+/// Share of the time with requests waiting, from which on they wait for the device.
+const WAITING: f64 = 0.1;
+/// By how much that share has grown at least.
+const WAITING_MORE: f64 = 0.05;
+/// Share of the calls that begin while another is in progress: callers then wait for a tag above the elevator.
+const OVERLAPPING: f64 = 0.5;
+/// The depth has fallen by this factor at least: halves of it are settings, less is chance.
+const SHALLOWER: f64 = 2.0;
+/// The same where nothing is seen to wait.
+const SHALLOWER_UNSEEN: f64 = 4.0;
+/// Factors by which the depth has fallen, half sure and sure.
+const GRADE: (f64, f64) = (1.3, 3.0);
+
 fn find(delta: &Delta<'_>) -> Option<Match> {
     let deepest = delta.of(|d| f64::from(d.commands.deepest));
     let waiting = delta.of(|d| d.commands.waiting() as f64 / d.elapsed.0.max(1) as f64);
@@ -30,16 +43,17 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
         delta.of(|d| d.workload.overlapping as f64 / (d.workload.calls[0] + d.workload.calls[1]).max(1) as f64);
     let calls = delta.of(|d| f64::from(d.workload.concurrency));
     let limit = delta.of(|d| f64::from(d.commands.depth_limit()));
-    let held = waiting.slow > 0.1 && limit.slow <= deepest.fast / 2.0 && waiting.difference() > 0.05;
+    let held = waiting.slow > WAITING && waiting.difference() > WAITING_MORE;
     // Callers that find no tag wait before they have a request.
-    let kept_out = overlapping.slow > 0.5 && calls.slow > deepest.slow && deepest.fast >= 4.0 * deepest.slow;
-    let lower = deepest.fast >= 2.0 * deepest.slow.max(limit.slow) && deepest.sure();
-    // Without requests the depth is unknown.
+    let unseen = deepest.fast >= SHALLOWER_UNSEEN * deepest.slow;
+    let kept_out = overlapping.slow > OVERLAPPING && calls.slow > deepest.slow && unseen;
+    let lower = deepest.fast >= SHALLOWER * deepest.slow.max(limit.slow) && deepest.sure();
+    // Without requests there is no depth.
     if !(lower && (held || kept_out)) || deepest.slow < 1.0 {
         return None;
     }
     Some(Match {
-        confidence: grade(deepest.fast / deepest.slow.max(1.0), 1.3, 3.0),
+        confidence: grade(deepest.fast / deepest.slow.max(1.0), GRADE.0, GRADE.1),
         share_ns: None,
         claim: format!(
             "the device has {:.0} requests at most where it had {:.0}, while others wait",
@@ -52,4 +66,52 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
             Figure::new("most calls in progress", calls, Unit::Count),
         ],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::edges::{Edge, Pair, hold};
+    use super::RULE;
+
+    /// Two at the device on the fast side, one on the slow one, where others wait half of 2 ms.
+    fn waiting() -> Pair {
+        Pair::of(|p| {
+            p.fast.commands.deepest = 2;
+            p.slow.commands.deepest = 1;
+            p.slow.commands.depth_when_waiting = vec![0, 1_000_000];
+        })
+    }
+
+    /// Four at the device on the fast side, one on the slow one, where calls overlap and none is seen to wait.
+    fn unseen() -> Pair {
+        Pair::of(|p| {
+            p.fast.commands.deepest = 4;
+            p.slow.commands.deepest = 1;
+            p.slow.workload.overlapping = 9;
+            p.both(|d| d.workload.concurrency = 8);
+        })
+    }
+
+    #[test]
+    fn limits() {
+        let edges: &[Edge] = &[
+            ("WAITING", |p, x| p.slow.commands.depth_when_waiting[1] = x as u64, 200_001.0, 200_000.0),
+            ("WAITING_MORE", |p, x| p.fast.commands.depth_when_waiting = vec![0, 0, x as u64], 449_999.0, 450_000.0),
+            ("SHALLOWER", |p, x| p.fast.commands.deepest = x as u32, 2.0, 1.0),
+            (
+                "SHALLOWER, waiting at two",
+                |p, x| p.slow.commands.depth_when_waiting = vec![0, 1_000_000 - x as u64, x as u64],
+                10_000.0,
+                10_001.0,
+            ),
+            ("no requests", |p, x| p.slow.commands.deepest = x as u32, 1.0, 0.0),
+        ];
+        hold(&RULE, waiting, 0.7576, edges);
+        let edges: &[Edge] = &[
+            ("OVERLAPPING", |p, x| p.slow.workload.overlapping = x as u64, 6.0, 5.0),
+            ("SHALLOWER_UNSEEN", |p, x| p.fast.commands.deepest = x as u32, 4.0, 3.0),
+            ("calls beyond the depth", |p, x| p.slow.workload.concurrency = x as u32, 2.0, 1.0),
+        ];
+        hold(&RULE, unseen, 1.0, edges);
+    }
 }

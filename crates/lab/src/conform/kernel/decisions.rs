@@ -79,12 +79,8 @@ pub(super) fn compare(entry: &'static Entry<Build>, recorded: &Recorded) -> Tall
             What::Add { .. } | What::Remove { .. } => pages.apply(line.what),
             What::Order { index, size, async_size, .. } => {
                 let state = open.entry(owner).or_insert_with(build);
-                for windows in [&mut state.windows, &mut all_windows] {
-                    if windows.len() == REMEMBERED {
-                        windows.remove(0);
-                    }
-                    windows.push((index, size, async_size));
-                }
+                remember(&mut state.windows, (index, size, async_size));
+                remember(&mut all_windows, (index, size, async_size));
             }
             What::Advise { hint, offset, len_bytes, .. } => {
                 let state = open.entry(owner).or_insert_with(build);
@@ -140,46 +136,7 @@ pub(super) fn compare(entry: &'static Entry<Build>, recorded: &Recorded) -> Tall
                     states.extend(raced(recorded, &owners, at, &own, asked));
                 }
                 let ra = &mut state.ra;
-                let mut ask = |pages: &mut Pages, state: &State| {
-                    if !ra.restore(Some(PageIndex(state.start)), &state.input) {
-                        return Told::default();
-                    }
-                    if loose {
-                        ra.advise(pages, if state.random { Advice::Random } else { Advice::Normal });
-                        ra.restore(Some(PageIndex(state.start)), &state.input);
-                    }
-                    pages.rest_is(state.rest);
-                    let told = decide(ra.as_mut(), pages, miss, &state.input);
-                    match (state.window, told.lines.first().copied()) {
-                        (Some(shown), Some(What::Order { index, order, size, async_size, .. }))
-                            if shown
-                                .iter()
-                                .zip([order, size, async_size])
-                                .all(|((is, may), own)| *may || *is == own) =>
-                        {
-                            pages.undo(&told);
-                            let [shown, size, async_size] = shown.map(|(is, _)| is);
-                            let order = if state.own_order { order } else { shown };
-                            ra.fault_window(
-                                &mut *pages,
-                                &FaultWindow {
-                                    kind: RaKind::Sync,
-                                    start: PageIndex(index),
-                                    size: u64::from(size),
-                                    async_size: u64::from(async_size),
-                                    order: order as u8,
-                                    keeps_start: false,
-                                },
-                            );
-                            let mut told = pages.take();
-                            if let Some(What::Order { order, .. }) = told.lines.first_mut() {
-                                *order = shown;
-                            }
-                            told
-                        }
-                        _ => told,
-                    }
-                };
+                let mut ask = |pages: &mut Pages, state: &State| decide_from(ra.as_mut(), pages, state, miss, loose);
                 let question = Question { recorded, at, own, states };
                 let (judged, by) = question.judged(&mut pages, &mut ask);
                 if let (true, Some(by)) = (loose, by)
@@ -200,6 +157,53 @@ pub(super) fn compare(entry: &'static Entry<Build>, recorded: &Recorded) -> Tall
         }
     }
     tally
+}
+
+/// What a policy does from this state; with the window shown where it differs in nothing known.
+fn decide_from(ra: &mut dyn Readahead, pages: &mut Pages, state: &State, miss: bool, loose: bool) -> Told {
+    if !ra.restore(Some(PageIndex(state.start)), &state.input) {
+        return Told::default();
+    }
+    if loose {
+        ra.advise(pages, if state.random { Advice::Random } else { Advice::Normal });
+        ra.restore(Some(PageIndex(state.start)), &state.input);
+    }
+    pages.rest_is(state.rest);
+    let told = decide(ra, pages, miss, &state.input);
+    match (state.window, told.lines.first().copied()) {
+        (Some(shown), Some(What::Order { index, order, size, async_size, .. }))
+            if shown.iter().zip([order, size, async_size]).all(|((is, may), own)| *may || *is == own) =>
+        {
+            pages.undo(&told);
+            let [shown, size, async_size] = shown.map(|(is, _)| is);
+            let order = if state.own_order { order } else { shown };
+            ra.fault_window(
+                pages,
+                &FaultWindow {
+                    kind: RaKind::Sync,
+                    start: PageIndex(index),
+                    size: u64::from(size),
+                    async_size: u64::from(async_size),
+                    order: order as u8,
+                    keeps_start: false,
+                },
+            );
+            let mut told = pages.take();
+            if let Some(What::Order { order, .. }) = told.lines.first_mut() {
+                *order = shown;
+            }
+            told
+        }
+        _ => told,
+    }
+}
+
+/// Adds a window to those that are remembered, and forgets the oldest.
+fn remember(windows: &mut Vec<(u64, u32, u32)>, window: (u64, u32, u32)) {
+    if windows.len() == REMEMBERED {
+        windows.remove(0);
+    }
+    windows.push(window);
 }
 
 /// Whose open file each line is about.

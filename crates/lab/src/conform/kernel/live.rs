@@ -10,13 +10,12 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Barrier;
 
-use iowhy_live::cache;
+use iowhy_live::cache::{self, Advice};
 use iowhy_live::capture::{Ask, Capture, CaptureError, Level};
 use iowhy_live::ledger::{Guard, Ledger, LedgerError, LoopOptions};
 use iowhy_live::machine::{Disk, Machine};
@@ -30,7 +29,7 @@ use crate::run::live::OnKernel;
 use crate::run::{self, Request};
 use iowhy_fio::World;
 use iowhy_text::diagnose::{Problem, Problems};
-use iowhy_trace::recorded::Recorded;
+use iowhy_trace::recorded::{Hint, Recorded};
 
 /// Size of the image; most of it is never written.
 const IMAGE_BYTES: u64 = 4 << 30;
@@ -413,7 +412,15 @@ fn one(call: Call, descriptors: &[File]) -> io::Result<()> {
             (&descriptors[fd]).read(&mut buffer).map(drop)
         }
         Call::Advise { fd, hint, offset, len_bytes } => {
-            cache::advise(descriptors[fd].as_raw_fd(), offset, len_bytes, hint.number())
+            let advice = match hint {
+                Hint::Normal => Advice::Normal,
+                Hint::Random => Advice::Random,
+                Hint::Sequential => Advice::Sequential,
+                Hint::WillNeed => Advice::WillNeed,
+                Hint::DontNeed => Advice::DontNeed,
+                Hint::Other => Advice::NoReuse,
+            };
+            cache::advise(&descriptors[fd], offset, len_bytes, advice)
         }
     }
 }

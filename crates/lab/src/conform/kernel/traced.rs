@@ -174,7 +174,8 @@ impl Mapped {
     }
 }
 
-/// The calls of a trace.
+/// What the calls of a trace say.
+#[derive(Default)]
 struct Calls {
     calls: Vec<Call>,
     /// Where read-ahead was asked for without a call, and of which file.
@@ -184,128 +185,131 @@ struct Calls {
     said: Vec<Said>,
 }
 
+/// What is known while the records of a trace are read, in order.
+#[derive(Default)]
+struct Reading {
+    found: Calls,
+    mapped: Mapped,
+    descriptors: Descriptors,
+    /// Calls in progress, by task.
+    at_work: BTreeMap<u32, usize>,
+}
+
 /// Every call, with the files that are known.
 fn calls(trace: &Trace) -> Calls {
-    let mut loose = Vec::new();
-    let mut told: BTreeMap<Descriptor, Inode> = BTreeMap::new();
-    let mut said = Vec::new();
-    let mut mapped = Mapped::default();
-    let mut descriptors = Descriptors::default();
-    let mut calls: Vec<Call> = Vec::new();
-    let mut at_work: BTreeMap<u32, usize> = BTreeMap::new();
+    let mut reading = Reading::default();
     for (nr, Record { pid, seen, .. }) in trace.records.iter().enumerate() {
-        let mut begin = |descriptor: Descriptor, kind: Kind| {
-            let call = Call {
-                pid: *pid,
-                begin: nr,
-                end: usize::MAX,
-                kind,
-                descriptor,
-                file: None,
-                result: 0,
-                pages: None,
-                of_any: false,
-            };
-            at_work.insert(*pid, calls.len());
-            calls.push(call);
-        };
         match seen {
             Seen::CallStart { op: Op::Read, fd, offset, len_bytes } => {
-                begin(descriptors.of(*pid, *fd), Kind::Read { offset: *offset, len_bytes: *len_bytes });
+                reading.begin(nr, *pid, *fd, Kind::Read { offset: *offset, len_bytes: *len_bytes });
             }
             Seen::CallStart { op, fd, offset, .. } => {
-                begin(descriptors.of(*pid, *fd), Kind::Write { moves: *op == Op::Write && offset.is_none() });
+                reading.begin(nr, *pid, *fd, Kind::Write { moves: *op == Op::Write && offset.is_none() });
             }
-            Seen::CallEnd { result, .. } => {
-                if let Some(call) = at_work.remove(pid) {
-                    (calls[call].end, calls[call].result) = (nr, *result);
-                }
+            Seen::CallEnd { result, .. } => reading.end(nr, *pid, *result),
+            Seen::Other { name, fields } => reading.other(nr, *pid, name, fields),
+            Seen::RaSync { file, .. } if !reading.at_work.contains_key(pid) => {
+                reading.found.loose.push((nr, *pid, *file));
             }
-            Seen::Other { name, fields } => {
-                let number = |name: &str| field(fields, name).unwrap_or(0);
-                let fd = |name: &str| number(name) as i32;
-                if let ("iowhy:opened" | "iowhy:descriptor", Some(file)) = (name.as_str(), told_file(fields)) {
-                    told.insert(descriptors.of(*pid, fd("fd")), file);
-                }
-                descriptors.other(*pid, name, fields);
-                let Some(name) = name.strip_prefix("syscalls:sys_") else { continue };
-                match name {
-                    "enter_fadvise64" => {
-                        let hint = Hint::of(number("advice"));
-                        let (offset, len_bytes) = (number("offset"), number("len"));
-                        begin(descriptors.of(*pid, fd("fd")), Kind::Advise { hint, offset, len_bytes });
-                    }
-                    "enter_readahead" => {
-                        let (offset, len_bytes) = (number("offset"), number("count"));
-                        begin(descriptors.of(*pid, fd("fd")), Kind::Advise { hint: Hint::WillNeed, offset, len_bytes });
-                    }
-                    "enter_lseek" => begin(descriptors.of(*pid, fd("fd")), Kind::Seek),
-                    "exit_fadvise64" | "exit_readahead" | "exit_lseek" => {
-                        if let Some(call) = at_work.remove(pid) {
-                            (calls[call].end, calls[call].result) = (nr, number("ret") as i64);
-                        }
-                    }
-                    "enter_mmap" => {
-                        let file = Some(fd("fd")).filter(|fd| *fd >= 0);
-                        let file = file.and_then(|fd| told.get(&descriptors.of(*pid, fd)).copied());
-                        mapped.pending.insert(*pid, (number("len"), file, number("off")));
-                    }
-                    "exit_mmap" => {
-                        let (space, first) = (descriptors.shared_by(*pid), number("ret"));
-                        let Some(part) = mapped.pending.remove(pid) else { continue };
-                        // Errors are the last few numbers.
-                        if first < u64::MAX - PAGE_BYTES {
-                            mapped.map(space, first, part);
-                            // A mapping begins without advice.
-                            let hint = Hint::Normal;
-                            let pages = mapped.pages(space, first, part.0).into_iter();
-                            said.extend(pages.map(|(file, first, last)| Said {
-                                nr,
-                                pid: *pid,
-                                file,
-                                what: What::MapAdvice { first, last, hint },
-                            }));
-                        }
-                    }
-                    "enter_madvise" => {
-                        // The numbers of these are those of posix_fadvise.
-                        let hint = Hint::of(number("behavior"));
-                        if let Hint::Normal | Hint::Random | Hint::Sequential = hint {
-                            let space = descriptors.shared_by(*pid);
-                            let pages = mapped.pages(space, number("start"), number("len_in")).into_iter();
-                            said.extend(pages.map(|(file, first, last)| Said {
-                                nr,
-                                pid: *pid,
-                                file,
-                                what: What::MapAdvice { first, last, hint },
-                            }));
-                        }
-                    }
-                    _ => {}
-                }
-            }
-            Seen::RaSync { file, .. } if !at_work.contains_key(pid) => loose.push((nr, *pid, *file)),
-            _ => {
-                if let (Some(file), Some(call)) = (seen.file(), at_work.get(pid)) {
-                    let call = &mut calls[*call];
-                    // A write may read other pages first, but its own come last; of a read all are its own.
-                    if call.file.is_none() || matches!(call.kind, Kind::Write { .. }) {
-                        call.file = Some(file);
-                    }
-                    if call.pages.is_none() {
-                        call.pages = match seen {
-                            Seen::GetPages { index, last_index, .. } => Some((*index, *last_index)),
-                            Seen::RaSync { input, .. } => {
-                                Some((input.index, (input.index + input.req_count).saturating_sub(1)))
-                            }
-                            _ => None,
-                        };
-                    }
-                }
-            }
+            _ => reading.touched(*pid, seen),
         }
     }
-    Calls { calls, loose, told, said }
+    reading.found
+}
+
+impl Reading {
+    fn begin(&mut self, nr: usize, pid: u32, fd: i32, kind: Kind) {
+        let descriptor = self.descriptors.of(pid, fd);
+        self.at_work.insert(pid, self.found.calls.len());
+        self.found.calls.push(Call {
+            pid,
+            begin: nr,
+            end: usize::MAX,
+            kind,
+            descriptor,
+            file: None,
+            result: 0,
+            pages: None,
+            of_any: false,
+        });
+    }
+
+    fn end(&mut self, nr: usize, pid: u32, result: i64) {
+        if let Some(call) = self.at_work.remove(&pid) {
+            let call = &mut self.found.calls[call];
+            (call.end, call.result) = (nr, result);
+        }
+    }
+
+    /// A system call that neither reads nor writes, or what the recorder says of a descriptor.
+    fn other(&mut self, nr: usize, pid: u32, name: &str, fields: &str) {
+        let number = |name: &str| field(fields, name).unwrap_or(0);
+        let fd = |name: &str| number(name) as i32;
+        if let ("iowhy:opened" | "iowhy:descriptor", Some(file)) = (name, told_file(fields)) {
+            self.found.told.insert(self.descriptors.of(pid, fd("fd")), file);
+        }
+        self.descriptors.other(pid, name, fields);
+        match name.strip_prefix("syscalls:sys_").unwrap_or_default() {
+            "enter_fadvise64" => {
+                let hint = Hint::of(number("advice"));
+                let (offset, len_bytes) = (number("offset"), number("len"));
+                self.begin(nr, pid, fd("fd"), Kind::Advise { hint, offset, len_bytes });
+            }
+            "enter_readahead" => {
+                let (offset, len_bytes) = (number("offset"), number("count"));
+                self.begin(nr, pid, fd("fd"), Kind::Advise { hint: Hint::WillNeed, offset, len_bytes });
+            }
+            "enter_lseek" => self.begin(nr, pid, fd("fd"), Kind::Seek),
+            "exit_fadvise64" | "exit_readahead" | "exit_lseek" => self.end(nr, pid, number("ret") as i64),
+            "enter_mmap" => {
+                let file = Some(fd("fd")).filter(|fd| *fd >= 0);
+                let file = file.and_then(|fd| self.found.told.get(&self.descriptors.of(pid, fd)).copied());
+                self.mapped.pending.insert(pid, (number("len"), file, number("off")));
+            }
+            "exit_mmap" => {
+                let (space, first) = (self.descriptors.shared_by(pid), number("ret"));
+                let Some(part) = self.mapped.pending.remove(&pid) else { return };
+                // Errors are the last few numbers.
+                if first < u64::MAX - PAGE_BYTES {
+                    self.mapped.map(space, first, part);
+                    // A mapping begins without advice.
+                    self.advised(nr, pid, (first, part.0), Hint::Normal);
+                }
+            }
+            "enter_madvise" => {
+                // The numbers of these are those of posix_fadvise.
+                let hint = Hint::of(number("behavior"));
+                if let Hint::Normal | Hint::Random | Hint::Sequential = hint {
+                    self.advised(nr, pid, (number("start"), number("len_in")), hint);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Advice about a part of the address space: where it begins, and its length in bytes.
+    fn advised(&mut self, nr: usize, pid: u32, (start, len): (u64, u64), hint: Hint) {
+        let pages = self.mapped.pages(self.descriptors.shared_by(pid), start, len).into_iter();
+        let said = |(file, first, last)| Said { nr, pid, file, what: What::MapAdvice { first, last, hint } };
+        self.found.said.extend(pages.map(said));
+    }
+
+    /// An event within a call says which file it is on.
+    fn touched(&mut self, pid: u32, seen: &Seen) {
+        let (Some(file), Some(call)) = (seen.file(), self.at_work.get(&pid)) else { return };
+        let call = &mut self.found.calls[*call];
+        // A write may read other pages first, but its own come last; of a read all are its own.
+        if call.file.is_none() || matches!(call.kind, Kind::Write { .. }) {
+            call.file = Some(file);
+        }
+        if call.pages.is_none() {
+            call.pages = match seen {
+                Seen::GetPages { index, last_index, .. } => Some((*index, *last_index)),
+                Seen::RaSync { input, .. } => Some((input.index, (input.index + input.req_count).saturating_sub(1))),
+                _ => None,
+            };
+        }
+    }
 }
 
 /// Calls without pages of their own belong to the file of the others on their descriptor; reads say where they begin
@@ -360,7 +364,24 @@ fn complete(calls: &mut [Call], loose: &[Loose], mut files: BTreeMap<Descriptor,
     }
 }
 
-/// A trace's events for these files, each in a record of its own.
+/// The record of a file before its lines are known.
+fn empty(trace: &Trace, device: &Device, file: &File) -> Recorded {
+    Recorded {
+        job: file.job.clone(),
+        kernel: trace.kernel.clone(),
+        filesystem: device.filesystem.clone(),
+        file_bytes: file.bytes,
+        ra_pages: device.read_ahead_kb * 1024 / PAGE_BYTES,
+        io_pages: device.max_sectors_kb * 1024 / PAGE_BYTES,
+        max_folio_order: 0,
+        max_segments: device.max_segments,
+        holes: file.holes,
+        lost: trace.lost,
+        lines: Vec::new(),
+    }
+}
+
+/// What a trace says about these files, each in a record of its own.
 pub fn records(trace: &Trace, device: &Device, files: &[File]) -> Vec<Recorded> {
     let Calls { mut calls, loose, told, said } = calls(trace);
     complete(&mut calls, &loose, told);
@@ -371,22 +392,7 @@ pub fn records(trace: &Trace, device: &Device, files: &[File]) -> Vec<Recorded> 
             marks.insert(call.end, nr);
         }
     }
-    let mut made: Vec<Recorded> = files
-        .iter()
-        .map(|file| Recorded {
-            job: file.job.clone(),
-            kernel: trace.kernel.clone(),
-            filesystem: device.filesystem.clone(),
-            file_bytes: file.bytes,
-            ra_pages: device.read_ahead_kb * 1024 / PAGE_BYTES,
-            io_pages: device.max_sectors_kb * 1024 / PAGE_BYTES,
-            max_folio_order: 0,
-            max_segments: device.max_segments,
-            holes: file.holes,
-            lost: trace.lost,
-            lines: Vec::new(),
-        })
-        .collect();
+    let mut made: Vec<Recorded> = files.iter().map(|file| empty(trace, device, file)).collect();
     let mut numbers: Vec<(BTreeMap<u32, u32>, BTreeMap<Descriptor, i32>)> = vec![Default::default(); files.len()];
     let position = |file: Inode| files.iter().position(|known| known.inode == file);
     let mut said = said.into_iter().peekable();
@@ -446,38 +452,8 @@ pub fn records(trace: &Trace, device: &Device, files: &[File]) -> Vec<Recorded> 
         }
         let (tasks, descriptors) = &mut numbers[at];
         let next = descriptors.len() as i32;
-        let mut descriptor = |of: Descriptor| *descriptors.entry(of).or_insert(next);
-        let what = match (seen, call) {
-            (_, Some(call)) if call.begin == nr => match call.kind {
-                Kind::Read { offset, len_bytes } => {
-                    What::Read { fd: descriptor(call.descriptor), offset: offset.unwrap_or(0), len_bytes }
-                }
-                Kind::Write { .. } => What::Write { fd: descriptor(call.descriptor) },
-                Kind::Advise { hint, offset, len_bytes } => {
-                    What::Advise { fd: descriptor(call.descriptor), hint, offset, len_bytes }
-                }
-                Kind::Seek => continue,
-            },
-            (_, Some(call)) if matches!(call.kind, Kind::Seek) => continue,
-            (_, Some(call)) => What::End { result: call.result },
-            (Seen::RaSync { input, .. }, _) => What::Sync(*input),
-            (Seen::RaAsync { input, .. }, _) => What::Async(*input),
-            (&Seen::RaOrder { index, order, size, async_size, ra_pages, .. }, _) => {
-                What::Order { index, order, size, async_size, ra_pages }
-            }
-            (&Seen::RaUnbounded { index, nr_to_read, lookahead_size, .. }, _) => {
-                What::Unbounded { index, nr_pages: nr_to_read, lookahead: lookahead_size }
-            }
-            (&Seen::GetPages { index, last_index, .. }, _) => What::Get { index, last: last_index },
-            (&Seen::PageAdd { index, order, .. }, _) => What::Add { index, order },
-            (&Seen::Fault { index, .. }, _) => What::Fault { index },
-            (Seen::Split { extent, rest }, _) => What::Split { sector: extent.sector.0, rest: rest.0 },
-            (&Seen::PageRemove { index, order, .. }, _) => What::Remove { index, order },
-            (Seen::Queue(extent), _) if extent.rwbs.has(Rwbs::READ) && !extent.rwbs.has(Rwbs::META) => {
-                What::Bio { sector: extent.sector.0, bytes: extent.bytes }
-            }
-            _ => continue,
-        };
+        let descriptor = |of: Descriptor| *descriptors.entry(of).or_insert(next);
+        let Some(what) = what_of(nr, seen, call, descriptor) else { continue };
         let next = tasks.len() as u32;
         let task = *tasks.entry(*pid).or_insert(next);
         if let (What::Bio { sector, bytes }, Some(extent)) = (what, seen.extent()) {
@@ -491,6 +467,41 @@ pub fn records(trace: &Trace, device: &Device, files: &[File]) -> Vec<Recorded> 
         recorded.max_folio_order = max_folio_order(&recorded.lines);
     }
     made
+}
+
+/// What a line says of a record on the file; nothing if it is of no interest.
+fn what_of(nr: usize, seen: &Seen, call: Option<&Call>, mut descriptor: impl FnMut(Descriptor) -> i32) -> Option<What> {
+    Some(match (seen, call) {
+        (_, Some(call)) if call.begin == nr => match call.kind {
+            Kind::Read { offset, len_bytes } => {
+                What::Read { fd: descriptor(call.descriptor), offset: offset.unwrap_or(0), len_bytes }
+            }
+            Kind::Write { .. } => What::Write { fd: descriptor(call.descriptor) },
+            Kind::Advise { hint, offset, len_bytes } => {
+                What::Advise { fd: descriptor(call.descriptor), hint, offset, len_bytes }
+            }
+            Kind::Seek => return None,
+        },
+        (_, Some(call)) if matches!(call.kind, Kind::Seek) => return None,
+        (_, Some(call)) => What::End { result: call.result },
+        (Seen::RaSync { input, .. }, _) => What::Sync(*input),
+        (Seen::RaAsync { input, .. }, _) => What::Async(*input),
+        (&Seen::RaOrder { index, order, size, async_size, ra_pages, .. }, _) => {
+            What::Order { index, order, size, async_size, ra_pages }
+        }
+        (&Seen::RaUnbounded { index, nr_to_read, lookahead_size, .. }, _) => {
+            What::Unbounded { index, nr_pages: nr_to_read, lookahead: lookahead_size }
+        }
+        (&Seen::GetPages { index, last_index, .. }, _) => What::Get { index, last: last_index },
+        (&Seen::PageAdd { index, order, .. }, _) => What::Add { index, order },
+        (&Seen::Fault { index, .. }, _) => What::Fault { index },
+        (Seen::Split { extent, rest }, _) => What::Split { sector: extent.sector.0, rest: rest.0 },
+        (&Seen::PageRemove { index, order, .. }, _) => What::Remove { index, order },
+        (Seen::Queue(extent), _) if extent.rwbs.has(Rwbs::READ) && !extent.rwbs.has(Rwbs::META) => {
+            What::Bio { sector: extent.sector.0, bytes: extent.bytes }
+        }
+        _ => return None,
+    })
 }
 
 /// 0 if no folio is larger than a page, and either nothing is seen of windows, or a window to be cut into folios was
