@@ -1,5 +1,7 @@
 //! The house rules that a program can check. Also a test, so that no one can forget to run it.
 
+mod prose;
+
 use crate::{Outcome, root};
 use std::collections::BTreeSet;
 use std::fs;
@@ -61,9 +63,17 @@ fn complaints() -> Vec<String> {
         let name = path.strip_prefix(root()).unwrap_or(path).display().to_string();
         found.extend(in_source(&name, text, &figures));
         found.extend(unnamed_study(&name, text));
+        if name.starts_with("crates") && name.contains("/src/") && !name.ends_with("tests.rs") {
+            found.extend(prose::in_source(&name, text));
+        }
         if !name.contains("tests") {
             found.extend(too_long(&name, text));
         }
+    }
+    for path in documents() {
+        let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let name = path.strip_prefix(root()).unwrap_or(&path).display().to_string();
+        found.extend(prose::in_page(&name, &text));
     }
     found.extend(unlisted_models(&root().join("crates/stack/src")));
     found
@@ -107,126 +117,6 @@ fn documents() -> Vec<PathBuf> {
     }
     found.retain(|path| !path.starts_with(root().join("docs/studies")));
     assert!(found.len() > 20, "tidy looks in the wrong place: {} documents", found.len());
-    found
-}
-
-/// A piece of prose, with its first line.
-struct Prose {
-    line: usize,
-    is_doc: bool,
-    text: String,
-}
-
-/// Paragraphs outside of code blocks.
-fn paragraphs(text: &str) -> Vec<Prose> {
-    let mut found: Vec<Prose> = Vec::new();
-    let (mut is_code, mut is_open) = (false, false);
-    for (line, text) in (1..).zip(text.lines()) {
-        is_code ^= text.starts_with("```");
-        if is_code || text.trim().is_empty() {
-            is_open = false;
-        } else if let Some(last) = found.last_mut().filter(|_| is_open) {
-            last.text.extend(["\n", text]);
-        } else {
-            found.push(Prose { line, is_doc: false, text: text.to_owned() });
-            is_open = true;
-        }
-    }
-    found
-}
-
-/// Doc comments and string literals of a source file, up to its tests.
-fn rust_prose(text: &str) -> Vec<Prose> {
-    let tests = text
-        .match_indices("#[cfg(test)]\nmod ")
-        .find(|(at, _)| text[at + 13..].lines().next().is_some_and(|line| line.ends_with('{')));
-    let mut rest = &text[..tests.map_or(text.len(), |(at, _)| at)];
-    let (mut found, mut line): (Vec<Prose>, usize) = (Vec::new(), 1);
-    let mut doc_goes_on_at = 0;
-    while let Some(first) = rest.chars().next() {
-        let raw = rest.strip_prefix('r').map(|rest| rest.trim_start_matches('#')).filter(|rest| rest.starts_with('"'));
-        let len = if rest.starts_with("//") {
-            let comment = rest.lines().next().unwrap_or_default();
-            if let Some(doc) = comment.strip_prefix("///").or(comment.strip_prefix("//!")) {
-                match found.last_mut().filter(|last| last.is_doc && doc_goes_on_at == line) {
-                    Some(last) => last.text.extend(["\n", doc]),
-                    None => found.push(Prose { line, is_doc: true, text: doc.to_owned() }),
-                }
-                doc_goes_on_at = line + 1;
-            }
-            comment.len()
-        } else if let Some(raw) = raw {
-            let begin = rest.len() - raw.len();
-            let end = format!("\"{}", "#".repeat(begin - 1));
-            let text = &raw[1..][..raw[1..].find(&end).unwrap_or(raw.len() - 1)];
-            found.push(Prose { line, is_doc: false, text: text.to_owned() });
-            begin + 1 + text.len() + end.len()
-        } else if first == '"' {
-            let mut is_escaped = false;
-            let end = rest[1..].find(|c| {
-                let was_escaped = is_escaped;
-                is_escaped = c == '\\' && !was_escaped;
-                c == '"' && !was_escaped
-            });
-            let text = &rest[1..][..end.unwrap_or(rest.len() - 1)];
-            found.push(Prose { line, is_doc: false, text: text.replace("\\n", " ").replace("\\\n", "\n") });
-            text.len() + 2
-        } else if let Some(quoted) = rest.strip_prefix('\'') {
-            let mut chars = quoted.char_indices().skip(if quoted.starts_with('\\') { 2 } else { 1 });
-            match chars.next() {
-                Some((at, '\'')) => at + 2,
-                _ => 1,
-            }
-        } else {
-            first.len_utf8()
-        };
-        let (taken, behind) = rest.split_at(len.min(rest.len()));
-        line += taken.matches('\n').count();
-        rest = behind;
-    }
-    found
-}
-
-/// Phrases of the table, and doc comments with a clause as their subject.
-fn phrases(name: &str, prose: &[Prose]) -> Vec<String> {
-    const BE: &[&str] = &["is", "are", "was", "were", "be", "been"];
-    let mut found = Vec::new();
-    for piece in prose {
-        let lines = (piece.line..).zip(piece.text.lines());
-        let words: Vec<(usize, &str)> =
-            lines.flat_map(|(line, text)| text.split_whitespace().map(move |word| (line, word))).collect();
-        for (at, (line, _)) in words.iter().enumerate() {
-            for (phrase, instead) in PHRASES {
-                let wanted: Vec<&str> = phrase.split(' ').collect();
-                let Some(found_words) = words.get(at..at + wanted.len()) else { continue };
-                let is_equal = wanted.iter().zip(found_words).enumerate().all(|(nr, (wanted, (_, word)))| {
-                    let word = word.trim_start_matches(['(', '*', '"']).to_lowercase();
-                    let is_last = nr + 1 == wanted.len();
-                    let word =
-                        if is_last { word.trim_end_matches(['.', ',', ';', ':', ')', '*', '"', '?']) } else { &word };
-                    *wanted == word || *wanted == "be" && BE.contains(&word)
-                });
-                let next =
-                    words.get(at + wanted.len()).map_or("", |(_, word)| word.trim_end_matches(['.', ',', ';', ':']));
-                if is_equal && !(*phrase == "be no" && COMPARED.contains(&next)) {
-                    found.push(format!("{name}:{line}: `{phrase}`: {instead}"));
-                }
-            }
-        }
-        if !piece.is_doc {
-            continue;
-        }
-        let mut begins = true;
-        for (at, (line, word)) in words.iter().enumerate() {
-            let ends = |word: &str| word.ends_with(['.', '?']);
-            let end = words[at..].iter().find(|(_, word)| ends(word));
-            if begins && ["What", "Who", "Whoever"].contains(word) && !end.is_some_and(|(_, word)| word.ends_with('?'))
-            {
-                found.push(format!("{name}:{line}: a sentence begins with `{word}`: begin with the noun"));
-            }
-            begins = ends(word);
-        }
-    }
     found
 }
 

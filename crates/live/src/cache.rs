@@ -78,7 +78,7 @@ fn mincore(file: &File, bytes: u64) -> Option<u64> {
 /// Drops the clean cached pages of a file.
 ///
 /// # Errors
-/// What the system says; a file system without a cache of its own takes the advice and does nothing.
+/// The system's error; a file system without a cache of its own takes the advice and does nothing.
 pub fn drop_clean(file: impl AsFd) -> io::Result<()> {
     advise(file, 0, 0, Advice::DontNeed)
 }
@@ -124,7 +124,7 @@ pub fn touch(file: &File, offset: u64) -> io::Result<()> {
 /// posix_fadvise(2); a length of 0 means to the end.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn advise(file: impl AsFd, offset: u64, len: u64, advice: Advice) -> io::Result<()> {
     Ok(rustix::fs::fadvise(file, offset, NonZeroU64::new(len), advice)?)
 }

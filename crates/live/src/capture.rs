@@ -372,7 +372,7 @@ impl Capture {
         let started_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         devices.switch(true)?;
         tasks.switch(true)?;
-        // What is opened from now on is in the trace.
+        // Files opened from now on are in the trace.
         let held = held(ask);
         let running = Running { tracefs, instances: vec![tasks, devices], shapes, reader, held };
         Ok(Capture {

@@ -225,13 +225,13 @@ const QUICK_CLOCKS: &[&str] = &["tsc", "kvm-clock", "hyperv_clocksource_tsc_page
 fn pressures(near: &Neighbours) -> [(&'static str, Option<bool>, String, &'static str); 3] {
     [
         ("cpu-pressure", near.cpu_pressure, "tasks wait for a CPU: end some, or use fewer threads than CPUs"),
-        ("io-pressure", near.io_pressure, "somebody waits for I/O: `iotop` or `pidstat -d` say who"),
+        ("io-pressure", near.io_pressure, "tasks wait for I/O: `iotop` or `pidstat -d` list them"),
         ("memory-pressure", near.memory_pressure, "memory is short: the page cache will shrink in the middle of a run"),
     ]
     .map(|(name, pressure, advice): (_, Option<Pressure>, _)| {
         let detail = pressure.map_or_else(
             || "pressure (PSI) cannot be seen here".to_owned(),
-            |pressure| format!("somebody waited in {:.2} % of the last 10 s", pressure.some_avg10_pct),
+            |pressure| format!("tasks waited in {:.2} % of the last 10 s", pressure.some_avg10_pct),
         );
         (name, pressure.map(|pressure| pressure.some_avg10_pct >= PRESSURE_PCT), detail, advice)
     })

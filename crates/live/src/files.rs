@@ -111,7 +111,7 @@ fn allocate(file: &File, bytes: u64) -> io::Result<()> {
     if reserve(file, bytes, FallocateFlags::empty())? { Ok(()) } else { file.set_len(bytes) }
 }
 
-/// Gives a file blocks, and its size unless the mode says otherwise; whether the file system can.
+/// Gives a file blocks, and its size unless the mode forbids it; returns whether the file system can.
 fn reserve(file: &File, bytes: u64, mode: FallocateFlags) -> io::Result<bool> {
     match fallocate(file, mode, 0, bytes) {
         Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INTR) => Ok(false),

@@ -112,7 +112,7 @@ impl Mapping {
         usize::try_from(moved).map_err(|_| io::Error::last_os_error())
     }
 
-    /// Copies what is there now. What others change meanwhile is in the copy, or not, or in part.
+    /// Copies the current contents. Concurrent changes are in the copy, or not, or in part.
     pub(crate) fn read(&self, offset: usize, into: &mut [u8]) {
         // SAFETY: the range lies inside, and the mapping does not overlap what Rust lends out.
         unsafe { copy(self.at(offset, into.len()), into.as_mut_ptr(), into.len()) };

@@ -622,7 +622,7 @@ impl Run<'_> {
         for file in &part.files {
             let key = (self.set_of(number), *file, self.flags_of(number, *file));
             let Some((open, _)) = self.descriptors.get(&key) else { continue };
-            // Advice is only that: a file system that does not take it is no reason not to run.
+            // Advice is only that: the run goes on with a file system that does not take it.
             if part.spec.invalidate {
                 let _ = cache::drop_clean(open);
             }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// What went wrong with a ledger, or with something that is written down in one.
+/// An error of a ledger, or of an entry in one.
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
     /// A system call failed.
@@ -91,12 +91,11 @@ pub(crate) fn random() -> u64 {
     u64::from_ne_bytes(bytes)
 }
 
-/// A name in a folder that nobody else can have. Nothing is made.
+/// A unique name in a folder. Nothing is made.
 pub(crate) fn scratch_name(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}-{:016x}", random()))
 }
 
-/// renameat2(2).
 pub(crate) fn rename_with(from: &Path, to: &Path, flags: RenameFlags) -> io::Result<()> {
     Ok(renameat_with(CWD, from, CWD, to, flags)?)
 }

@@ -209,7 +209,6 @@ pub enum Verdict {
     Happens,
     /// It does not.
     NoLonger,
-    /// Cannot tell.
     CannotTell,
 }
 

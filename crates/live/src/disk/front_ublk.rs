@@ -71,7 +71,7 @@ pub(super) struct Queue<'a> {
     device: BorrowedFd<'a>,
     depth: u16,
     disk_bytes: u64,
-    /// What each tag asks for: memory that the driver writes.
+    /// The request of each tag: memory that the driver writes.
     descriptors: Mapping,
     /// Answers that the receiver has still to commit: tag and result.
     answers: Mutex<Vec<(u16, i32)>>,

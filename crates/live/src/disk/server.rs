@@ -163,7 +163,7 @@ impl Server<'_> {
         }
     }
 
-    /// Takes what is asked of the file.
+    /// Takes requests to the file.
     fn receive_files(&self, channel: fuse::Channel<'_>) -> io::Result<()> {
         let mut buffer = vec![0; BUFFER_BYTES];
         while let Some(n) = channel.receive(&mut buffer)? {

@@ -208,7 +208,7 @@ fn all() -> Result<(), String> {
     let code = status.code().unwrap_or(-1);
     say(&format!("end {code} {end}"));
     if !target.is_empty() {
-        // What was written is on the disk before the machine goes off; nobody needs it, so that it fails is no matter.
+        // All writes are on the disk before the machine goes off; nothing needs it, so its failure does not matter.
         let _ = unmount(target, UnmountFlags::DETACH);
     }
     let mut drive =

@@ -240,7 +240,7 @@ impl Item {
                 places(path, temporary, identity).into_iter().try_for_each(fs::remove_dir_all)
             }
             Item::Mount { target, filesystem, .. } => {
-                // Whoever waits for a server that does not answer is told that there is none any more.
+                // Tasks that wait for a server that does not answer learn that it is gone.
                 let force = if filesystem == "fuse" { UnmountFlags::FORCE } else { UnmountFlags::empty() };
                 while_busy(|| Ok(unmount(target, UnmountFlags::NOFOLLOW | force)?))
             }
@@ -398,7 +398,7 @@ pub(super) fn write_setting(path: &Path, value: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// `linux/loop.h`: what is known of a loop device.
+/// `linux/loop.h`: state of a loop device.
 #[repr(C)]
 #[derive(Copy, Clone)]
 struct LoopInfo {

@@ -48,7 +48,7 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     let unseen = deepest.fast >= SHALLOWER_UNSEEN * deepest.slow;
     let kept_out = overlapping.slow > OVERLAPPING && calls.slow > deepest.slow && unseen;
     let lower = deepest.fast >= SHALLOWER * deepest.slow.max(limit.slow) && deepest.sure();
-    // Without requests there is no depth.
+    // Without requests the depth is unknown.
     if !(lower && (held || kept_out)) || deepest.slow < 1.0 {
         return None;
     }

@@ -174,7 +174,7 @@ impl Mapped {
     }
 }
 
-/// What the calls of a trace say.
+/// The calls of a trace.
 #[derive(Default)]
 struct Calls {
     calls: Vec<Call>,
@@ -381,7 +381,7 @@ fn empty(trace: &Trace, device: &Device, file: &File) -> Recorded {
     }
 }
 
-/// What a trace says about these files, each in a record of its own.
+/// A trace's events for these files, each in a record of its own.
 pub fn records(trace: &Trace, device: &Device, files: &[File]) -> Vec<Recorded> {
     let Calls { mut calls, loose, told, said } = calls(trace);
     complete(&mut calls, &loose, told);
