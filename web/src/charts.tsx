@@ -86,7 +86,7 @@ export function Latencies({ report }: { report: Report }) {
     <Section
       id="latency"
       title="How long calls take"
-      lead="Left: the share of calls that take no longer than a time, with a band of confidence. Right: how much longer or shorter the call at each quantile is in B than in A; zero is no change."
+      lead="Left: the share of calls that take no longer than a time, with a band of confidence. Right: how much longer or shorter the call at each quantile is in B than in A; at zero they are equal."
     >
       {used.map((op) => (
         <div class="pair" key={op}>

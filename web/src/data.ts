@@ -1,4 +1,4 @@
-// What a report holds: the JSON object `iowhy.report/1` (schema/iowhy.report.1.json). The page computes nothing that is
+// Contents of a report: the JSON object `iowhy.report/1` (schema/iowhy.report.1.json). The page computes nothing that is
 // in here; it draws. Columns of equal length stand for lists of objects, so that they compress well. Times in `timeline`
 // are ns from the first call of a run; null stands for what does not exist.
 
@@ -80,7 +80,7 @@ export interface Timeline {
   detail: { from_ns: number; to_ns: number; why: "start" | "first difference" | "worst" }[];
   /** First call that the two sides served differently: index into `calls`, or null. */
   first_difference: number | null;
-  /** Lanes, of what lies in `detail`. `call` is an index into `calls` or -1 (nobody's). */
+  /** Lanes, of what lies in `detail`. `call` is an index into `calls` or -1 (none). */
   calls: {
     start: number[];
     end: number[];
@@ -131,8 +131,8 @@ export interface Timeline {
     nr: number[];
   };
   contents: string[];
-  /** State of the file at the end of the run, in at most 2,000 equal strips of each file: what most of a strip's pages went
-   *  through. `state`: 0 untouched, 1 hit or used, 2 missed, 3 read ahead and never used, 4 put there by somebody else. */
+  /** State of the file at the end of the run, in at most 2,000 equal strips of each file: the fate of most of a strip's
+   *  pages. `state`: 0 untouched, 1 hit or used, 2 missed, 3 read ahead and never used, 4 put there by another process. */
   map: { file: number; strip_pages: number; state: number[]; by: (string | null)[] }[];
 }
 

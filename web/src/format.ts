@@ -38,7 +38,7 @@ const RATES = [
 
 export function time(ns: number | null | undefined, digits = 3): string {
   if (ns == null || Number.isNaN(ns)) return NONE;
-  // What is left of a difference of means is no time.
+  // The remainder of a difference of means is not a time.
   if (Math.abs(ns) < 0.05) return "0 s";
   return prefixed(ns, TIMES, digits);
 }
@@ -76,7 +76,7 @@ export function plain(value: number | null | undefined): string {
   return of >= 0.01 ? value.toFixed(2) : value.toExponential(1);
 }
 
-/** With its sign, as changes are told. */
+/** With its sign, as for changes. */
 export function change(pct: number | null | undefined): string {
   if (pct == null) return NONE;
   return `${pct < 0 ? "−" : "+"}${Math.abs(pct).toFixed(1)} %`;
@@ -128,7 +128,7 @@ export function sure(confidence: number): string {
   return confidence >= 0.75 ? "likely" : "possible";
 }
 
-/** At most so many characters: for places where a text cannot wrap. */
+/** At most `most` characters: for places where a text cannot wrap. */
 export function short(text: string, most: number): string {
   const characters = Array.from(text.length > 4 * most ? text.slice(0, 4 * most) : text);
   return characters.length <= most && characters.length >= text.length / 2

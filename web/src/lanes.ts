@@ -1,5 +1,5 @@
-// The lanes of one side, prepared once: sorted columns, rows for what overlaps, and for each call what it led to. Drawing
-// and hit testing then touch only what is in view.
+// The lanes of one side, prepared once: sorted columns, rows for overlapping items, and the consequences of each call. Drawing
+// and hit testing then touch only items in view.
 
 import type { Timeline } from "./data.ts";
 import { inView, minus, rows, runningMax, union, type View } from "./scale.ts";
@@ -161,7 +161,7 @@ export function prepare(timeline: Timeline): Side {
   return { timeline, lanes, windowEnd, stalls: stallsOf(timeline), ofCall: (call) => byCall.get(call) ?? empty() };
 }
 
-/** The item of a lane at a time and row, with some slack for what is thin; the position in the lane, or -1. */
+/** The item of a lane at a time and row, with some slack for thin ones; the position in the lane, or -1. */
 export function hit(of: Lane, at: number, row: number, slack: number): number {
   const [first, last] = inView(of.start, of.maxEnd, { from: at - slack, to: at + slack });
   let best = -1;
@@ -180,7 +180,7 @@ export function hit(of: Lane, at: number, row: number, slack: number): number {
   return best;
 }
 
-/** What to show first: some windows (or calls) of every side and up to the first difference, so close that a stall between
+/** The first view: some windows (or calls) of every side and up to the first difference, so close that a stall between
  *  windows is wide enough to be seen. */
 export function firstView(sides: readonly Side[], whole: View): View {
   let to = whole.from;

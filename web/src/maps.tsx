@@ -39,7 +39,7 @@ export function FileMaps({ report, sides }: { report: Report; sides: readonly Si
     <Section
       id="files"
       title="File map"
-      lead="Each file from its first page to its last: what most pages of a strip went through. Below each strip, the read-ahead windows of the parts shown in the timeline."
+      lead="Each file from its first page to its last: the fate of most pages of a strip. Below each strip, the read-ahead windows of the parts shown in the timeline."
     >
       <Legend of={STATES.map((words, nr) => [STATE_COLOURS[nr], words] as const)} />
       {Array.from({ length: Math.min(files, 24) }, (_, nr) => (

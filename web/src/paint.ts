@@ -1,5 +1,5 @@
-// Paints the lanes of all sides over the common clock. Only what is in view is touched, and what falls on the same pixel
-// of the same row is painted once.
+// Paints the lanes of all sides over the common clock. Only items in view are touched, and items on the same pixel of
+// the same row are painted once.
 
 import type { Colours } from "./canvas.tsx";
 import * as format from "./format.ts";
@@ -36,7 +36,7 @@ export function layout(sides: number): { places: Place[]; heads: number[]; heigh
   return { places, heads, height: top };
 }
 
-/** Diagonal lines, for what must not be told by colour alone. */
+/** Diagonal lines, for distinctions that need more than colour. */
 export function hatch(context: CanvasRenderingContext2D, ink: string, gap = 6): CanvasPattern | string {
   const tile = document.createElement("canvas");
   tile.width = gap;

@@ -23,14 +23,14 @@ export function Prose({ of }: { of: string }) {
   );
 }
 
-/** A cell: what is shown, and the exact value for whoever reads the page by program. */
+/** A cell: its content, and the exact value for programs that read the page. */
 export interface Cell {
   show: ComponentChildren;
   value?: number | string | null;
 }
 export const cell = (value: number | null, show: ComponentChildren): Cell => ({ show, value });
 
-// What scrolls must be reached by keys: a region with a tab stop (WCAG 2.1.1). The lint rules against that are off.
+// Scrolling parts must be reachable by keys: a region with a tab stop (WCAG 2.1.1). The lint rules against that are off.
 
 interface TableProps {
   id?: string;

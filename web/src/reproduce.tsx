@@ -45,7 +45,7 @@ export function Reproduce({ report, json }: { report: Report; json: string }) {
         <summary>All that is known of the runs ({keys.length} facts)</summary>
         <Table
           id="facts"
-          caption="Facts of the runs; ≠ marks what differs"
+          caption="Facts of the runs; ≠ marks differences"
           columns={["fact", ...report.sides.map((_, nr) => "AB"[nr])]}
           rows={() =>
             keys.map((key) => [

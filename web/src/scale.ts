@@ -143,7 +143,7 @@ export function union(intervals: readonly (readonly [number, number])[]): [numbe
   return out;
 }
 
-/** What is in the first union and not in the second. */
+/** The first union without the second. */
 export function minus(of: readonly [number, number][], less: readonly [number, number][]): [number, number][] {
   const out: [number, number][] = [];
   let k = 0;

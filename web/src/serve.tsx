@@ -1,6 +1,6 @@
 // The page as `iowhy report --serve` gives it: the same page over the store. The server marks it by
 // `<meta name="iowhy-serve">`; the token stands in the page's own address (`?token=...`) and goes back with each request in
-// the header `X-Iowhy-Token`. What is asked, always below the page's folder:
+// the header `X-Iowhy-Token`. Its requests, always below the page's folder:
 //   GET ./api/sets                {sets: [{id, label, runs, job, at}]}: groups of runs that can be compared, newest first
 //   GET ./api/report?a=ID&b=ID    iowhy.report/1 (without b: of one side)
 //   GET ./api/live                {run: null} or {run: {label, done, total, text}}: a run in flight; asked every second

@@ -1,4 +1,4 @@
-// What several parts of the page share: the view of the clock, the call in focus, the colours. A value with listeners.
+// State that several parts of the page share: the view of the clock, the call in focus, the colours. A value with listeners.
 
 import { useEffect, useState } from "preact/hooks";
 import type { View } from "./scale.ts";
@@ -26,7 +26,7 @@ export function value<T>(first: T): Value<T> {
   };
 }
 
-/** Renders again when the value changes; with `delay`, when it has been still for so many ms. */
+/** Renders again when the value changes; with `delay`, when it has been still for this time, ms. */
 export function useValue<T>(of: Value<T>, delay = 0): T {
   const [shown, show] = useState(of.get());
   useEffect(() => {

@@ -352,7 +352,7 @@ function Overview({ sides, whole }: { sides: readonly Side[]; whole: View }) {
       >
         <Canvas
           height={26 * sides.length}
-          label="The whole run: requests at the device and stalls; a frame shows what the lanes below show. The keys of the lanes move it."
+          label="The whole run: requests at the device and stalls; a frame marks the part in the lanes below. The keys of the lanes move it."
           listen={[view]}
           draw={(context, width, height) => paintOverview(context, width, height, sides, whole, view.get(), colour)}
         />
@@ -388,7 +388,7 @@ export function describe(side: Side, lane: LaneName, id: number): string {
 const inside = (intervals: readonly [number, number][], from: number, to: number) =>
   intervals.reduce((sum, [start, end]) => sum + Math.max(0, Math.min(end, to) - Math.max(start, from)), 0);
 
-/** What the call in focus led to. */
+/** Consequences of the call in focus. */
 function CallDetails({
   report,
   sides,

@@ -41,7 +41,7 @@ const isRefuted = (finding: Finding) => finding.counterfactual?.outcome === "ref
 
 /** The paragraph without what has a place of its own next to it. */
 export function cause(why: string, first: Finding | undefined): string {
-  const rest = first ? why.replace(`What to do: ${first.change}`, "") : why;
+  const rest = first ? why.replace(`To do: ${first.change}`, "") : why;
   return rest
     .replace(/^Why: /, "")
     .replace(/ {2,}/g, " ")
@@ -164,10 +164,9 @@ export function Verdict({ report }: { report: Report }) {
   );
 }
 
-/** Why what is gone does not confirm all of a finding. */
+/** Why the improvement does not confirm all of a finding. */
 function but(made: NonNullable<Finding["counterfactual"]>): string {
-  if (made.device_only)
-    return "; but no setting differs that this finding tells of: the cause is another one of the device";
+  if (made.device_only) return "; but none of this finding's settings differs: the cause is another one of the device";
   if (made.figures_moved === false)
     return "; the setting helps, but the figures of this finding did not move with it: the cause may be another";
   return made.gone_pct > 100 ? ", more than there was" : "";
@@ -366,7 +365,7 @@ export function Waterfall({ explanation }: { explanation: Explanation }) {
     steps.push({ name: of.layer, a: of.a, b: of.b, from: at, to: at + of.delta, kind: of.delta < 0 ? "less" : "more" });
     at += of.delta;
   }
-  // Rounding is no layer.
+  // Rounding is not a layer.
   if (Math.abs(rest) > 0.0005 * Math.max(explanation.a_ns, explanation.b_ns)) {
     steps.push({ name: "not in a layer", a: 0, b: 0, from: at, to: at + rest, kind: "rest" });
   }

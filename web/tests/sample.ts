@@ -428,7 +428,7 @@ export function sample({ seed = 1, a = "2.6.38", b = "2.6.39", kind = "plugged",
     headline: {
       verdict: "regression",
       sentence: `${b} is slower: an operation takes ${(before / 1e6).toFixed(2)} ms in ${a} and ${(after / 1e6).toFixed(2)} ms in ${b} (12 and 12 runs), +${pct.toFixed(1)} %.`,
-      why: "What a buffered read asks for stays in the plug of the reading task, while the device has nothing to do. The plug lies around the whole call. Windows that are started ahead of the reader stay in it while the reader copies pages that are there; they leave when it sleeps.",
+      why: "The requests of a buffered read stay in the plug of the reading task, while the device has nothing to do. The plug lies around the whole call. Windows that are started ahead of the reader stay in it while the reader copies pages that are there; they leave when it sleeps.",
     },
     explanation: {
       schema: "iowhy.explain/1",

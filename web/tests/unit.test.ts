@@ -221,7 +221,7 @@ describe("formats", () => {
   });
   it("do not say twice what to do", () => {
     const first = sample().explanation?.findings[0];
-    expect(cause(`Why: Because. What to do: ${first?.change} It is not alone: x as well.`, first)).toBe(
+    expect(cause(`Why: Because. To do: ${first?.change} It is not alone: x as well.`, first)).toBe(
       "Because. It is not alone: x as well.",
     );
     expect(cause("Why: Because.", undefined)).toBe("Because.");

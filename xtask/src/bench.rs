@@ -22,7 +22,7 @@ use crate::{Outcome, cargo, target_folder};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// A speed figure's name, what it is measured by, and the function that does so.
+/// A speed figure's name, its peer, and the function that measures it.
 struct Bench {
     name: &'static str,
     run: fn(&Setting) -> Result<Vec<Figure>, String>,
@@ -78,7 +78,7 @@ struct Figure {
     limit: Option<f64>,
 }
 
-/// Who is measured, in which unit, and what is aimed at.
+/// The peer, the unit, and the goal.
 #[derive(Copy, Clone)]
 struct Aim {
     unit: &'static str,

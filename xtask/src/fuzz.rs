@@ -1,5 +1,5 @@
-//! A fuzzer for everything that reads what people type or hand over: fio job files, fio and sysbench command lines,
-//! fio's logs, files with samples, traces in every form, and records of what a kernel did with a file.
+//! A fuzzer for everything that reads input of people: fio job files, fio and sysbench command lines,
+//! fio's logs, files with samples, traces in every form, and records of a kernel's work on a file.
 //!
 //! It takes a text of a corpus (the shipped jobs, those below, a trace written in every form), changes it in a few
 //! places and hands it to the parsers of that corpus. The changes follow from a seed and a counter, so that a crash can
@@ -250,7 +250,7 @@ fn again_optimised(arguments: &[String]) -> Outcome {
     if status.success() { Ok(()) } else { Err("fuzz: failed".to_owned()) }
 }
 
-/// What came out of a run.
+/// Results of a run.
 struct Smoke {
     executions: u64,
     longest: usize,

@@ -13,7 +13,7 @@ mod web;
 
 use std::process::ExitCode;
 
-/// One command: name, arguments for the usage text, what it does, and the function that does it.
+/// One command: name, arguments for the usage text, effect, and its function.
 struct Command {
     name: &'static str,
     arguments: &'static str,
@@ -21,7 +21,7 @@ struct Command {
     run: fn(&[String]) -> Outcome,
 }
 
-/// What went wrong, as a message for a person.
+/// An error, as a message for a person.
 type Outcome = Result<(), String>;
 
 const COMMANDS: &[Command] = &[

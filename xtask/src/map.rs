@@ -1,4 +1,4 @@
-//! `map`: which crate may use which, which room of a crate uses which, and the picture of both in docs/MAP.md.
+//! `map`: permitted uses between crates, actual ones between rooms, and the picture of both in docs/MAP.md.
 //!
 //! A *room* is a module with everything below it. Rooms are compared with their siblings only, so that a table and the
 //! files of its entries, parent and children, are one room to the outside. An arrow is drawn from a room to the sibling

@@ -28,7 +28,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     while let Some(word) = words.next() {
         let mut number = |name: &str| {
             let text = words.next().ok_or(format!("{name} needs a number"))?;
-            text.parse::<u64>().map_err(|_| format!("{name}: `{text}` is no number"))
+            text.parse::<u64>().map_err(|_| format!("{name}: `{text}` is not a number"))
         };
         match word.as_str() {
             "--seed" => seed = number("--seed")?,

@@ -1,11 +1,11 @@
 //! `cargo xtask plant --live`: real programs on this machine are made slower on purpose, and `iowhy explain` is asked
-//! why; beside them pairs of equal commands, about which it should say nothing.
+//! why; next to them pairs of equal commands, for which it should not find anything.
 //!
 //! A case makes its ground, records both sides in turn, and hands the recordings over under neutral names; which side
 //! is the slow one depends on the seed. All answers are written to a file before the labels are looked at. The wall
-//! clock is taken by the recorded command itself, so that what the tool says about time is held to something else.
+//! clock is taken by the recorded command itself, so that the tool's times are held to another clock.
 //!
-//! `--images` moves the files below loop devices to another place, such as a folder in memory when others use the disk;
+//! `--images` moves the files below loop devices to another place, perhaps a folder in memory if others use the disk;
 //! `--keep` keeps the recordings, and `--table` takes another table than the built-in one.
 //!
 //! Needs root. Whatever is made (loop devices, file systems, modelled disks, control groups, settings) is undone at the
@@ -120,7 +120,7 @@ fn settings(arguments: &[String]) -> Result<Settings, String> {
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         let mut next = |what: &str| words.next().cloned().ok_or(format!("{word} needs {what}"));
-        let number = |text: String| text.parse().map_err(|_| format!("{word}: `{text}` is no number"));
+        let number = |text: String| text.parse().map_err(|_| format!("{word}: `{text}` is not a number"));
         match word.as_str() {
             "--live" => {}
             "--seed" => settings.seed = number(next("a number")?)?,
@@ -175,7 +175,7 @@ fn cases<'t>(table: &'t Table, settings: &Settings) -> Result<(Vec<Case<'t>>, Ve
     Ok((cases, skipped))
 }
 
-/// Makes one case and asks about it. What it made is undone whether that works or not.
+/// Makes one case and asks about it. Its changes are undone whether that works or not.
 fn ask(site: &Site, case: &Case<'_>, settings: &Settings) -> Result<Value, String> {
     let mut grounds = Vec::new();
     let answer = recorded(site, case, settings, &mut grounds);
@@ -244,7 +244,7 @@ fn one_recording(
     Ok(wall)
 }
 
-/// What the tool says, with the walls and without any label.
+/// The tool's answer, with the walls and without any label.
 fn explained(settings: &Settings, nr: usize, files: &[Vec<String>; 2], walls: &[Vec<f64>; 2]) -> Result<Value, String> {
     let output = std::process::Command::new(&settings.binary)
         .args(["explain", &files[0].join(","), &files[1].join(","), "--json"])

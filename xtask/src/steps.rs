@@ -60,7 +60,7 @@ impl Steps {
         self.failed.extend(other.failed);
     }
 
-    /// What all of them came to.
+    /// The result of all of them.
     pub(crate) fn end(self) -> Outcome {
         if self.failed.is_empty() { Ok(()) } else { Err(format!("xtask: FAILED\n  {}", self.failed.join("\n  "))) }
     }

@@ -1,5 +1,7 @@
 //! The house rules that a program can check. Also a test, so that no one can forget to run it.
 
+mod prose;
+
 use crate::plant::rules_stamp;
 use crate::{Outcome, root};
 use std::collections::BTreeSet;
@@ -62,9 +64,17 @@ fn complaints() -> Vec<String> {
         let name = path.strip_prefix(root()).unwrap_or(path).display().to_string();
         found.extend(in_source(&name, text, &figures));
         found.extend(unnamed_study(&name, text));
+        if name.starts_with("crates") && name.contains("/src/") && !name.ends_with("tests.rs") {
+            found.extend(prose::in_source(&name, text));
+        }
         if !name.contains("tests") {
             found.extend(too_long(&name, text));
         }
+    }
+    for path in documents() {
+        let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let name = path.strip_prefix(root()).unwrap_or(&path).display().to_string();
+        found.extend(prose::in_page(&name, &text));
     }
     found.extend(unlisted_models(&root().join("crates/stack/src")));
     let page = fs::read_to_string(root().join("docs/RULES.md")).unwrap_or_default();
@@ -74,7 +84,7 @@ fn complaints() -> Vec<String> {
     found
 }
 
-/// What is wrong with one source file.
+/// The mistakes in one source file.
 fn in_source(name: &str, text: &str, figures: &BTreeSet<String>) -> Vec<String> {
     let mut found = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
@@ -101,6 +111,17 @@ fn in_source(name: &str, text: &str, figures: &BTreeSet<String>) -> Vec<String> 
     if !text.is_empty() && !text.ends_with('\n') {
         found.push(format!("{name}: the last line does not end"));
     }
+    found
+}
+
+/// Pages and the web page's sources. The studies quote others, and the changes are history.
+fn documents() -> Vec<PathBuf> {
+    let mut found = vec![root().join("README.md")];
+    for (folder, extension) in [("docs", "md"), ("scenarios", "md"), ("web/src", "ts"), ("web/src", "tsx")] {
+        found.extend(files(&root().join(folder), extension));
+    }
+    found.retain(|path| !path.starts_with(root().join("docs/studies")));
+    assert!(found.len() > 20, "tidy looks in the wrong place: {} documents", found.len());
     found
 }
 
@@ -165,7 +186,7 @@ fn figures_in(text: &str) -> impl Iterator<Item = String> + '_ {
 }
 
 /// Models that no table lists, and models whose file does not say what it is. A model is a file with a constant `ENTRY`
-/// in a folder beside a file of the same name, where the table is.
+/// in a folder next to a file of the same name, where the table is.
 fn unlisted_models(source: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut nr_models = 0;

@@ -1,7 +1,7 @@
 //! `web`: the page of `iowhy report`. Its types, lint and unit tests, whether what is committed was built from its
 //! sources, and the tests in Chromium: the page with samples of its own, and every report that iowhy's own tests kept.
 //!
-//! Pictures of all pages, light and dark, are left beside the reports, in `tmp/reports` of the target folder.
+//! Pictures of all pages, light and dark, are left next to the reports, in `tmp/reports` of the target folder.
 
 use std::path::PathBuf;
 use std::process::Command;

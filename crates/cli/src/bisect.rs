@@ -16,60 +16,58 @@ use iowhy_text::diagnose::{Problem, Problems};
 
 use crate::output::{self, Exit};
 
-/// What it is told.
 #[derive(clap::Args)]
-#[command(about = "Which change made it slow: between two simulated kernels, or among commits")]
+#[command(about = "Find the change that made it slow: between two simulated kernels, or among commits")]
 #[command(after_help = "Between two kernels: halves their differences (policies, tunables, disk), runs\nthe job with \
-    each half, and ends at the one, or the several together, without\nwhich it is not slow.\n\n  iowhy bisect --good \
+    each half, and ends at the one, or the combination, without\nwhich it is not slow.\n\n  iowhy bisect --good \
     sim:linux-2.6.38 --bad sim:linux-2.6.39 \\\n    dd if=/dev/sda bs=1M count=512\n\nAmong commits: measures a \
     command until it is sure, and exits as git wants it:\n0 good, 1 bad, 125 skip (it failed, or cannot tell), 128 a \
     mistake.\n\n  git checkout v1; iowhy bisect --git --learn good -- ./measure\n  git checkout v2; iowhy bisect --git \
-    --learn bad -- ./measure\n  git bisect start v2 v1; git bisect run iowhy bisect --git -- ./measure\n\nBehind \
-    compare, check \
-    and explain, --bisect-exit makes their exit codes such.\n\nExit codes: 0 found, 2 a mistake in what was asked \
-    for, 3 no difference, or\ncannot tell.")]
+    --learn bad -- ./measure\n  git bisect start v2 v1; git bisect run iowhy bisect --git -- ./measure\n\nWith \
+    --bisect-exit, compare, check and explain exit in the same way.\n\nExit codes: 0 found, 2 a usage or input \
+    error, 3 no difference, or cannot tell.")]
 pub(crate) struct Arguments {
-    /// The place that is fast: sim:KERNEL, with patches and keys
+    /// Fast place: sim:KERNEL, with patches and keys
     #[arg(long, value_name = "WHERE", required_unless_present = "git", conflicts_with = "git")]
     good: Option<String>,
-    /// The place that is slow
+    /// Slow place
     #[arg(long, value_name = "WHERE", required_unless_present = "git", conflicts_with = "git")]
     bad: Option<String>,
-    /// The metric [default: elapsed_s]; of a commit a name in its JSON
+    /// Metric [default: elapsed_s]; of a commit a name in its JSON
     #[arg(long, value_name = "M")]
     metric: Option<String>,
     /// One JSON object instead of text
     #[arg(long, conflicts_with = "git")]
     json: bool,
-    /// Seeds of a test, or runs of a commit, at most [default: 64 and 60]
+    /// Most seeds of a test, or runs of a commit [default: 64 and 60]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     runs: Option<u32>,
-    /// Chance that one test says the wrong thing, at most
+    /// Largest chance of error of one test
     #[arg(long, value_name = "P", default_value = "0.001", value_parser = error)]
     error: f64,
     /// Measure a command at the commit that is checked out
     #[arg(long)]
     git: bool,
-    /// Measure a commit that is known to be good or bad; keep the values
+    /// Measure a commit that is certainly good or bad; keep the values
     #[arg(long, value_enum, requires = "git")]
     learn: Option<Known>,
-    /// The value of a good commit, instead of --learn
+    /// Value of a good commit, instead of --learn
     #[arg(long, value_name = "X", requires = "git", requires = "bad_value", conflicts_with = "learn")]
     #[arg(allow_negative_numbers = true)]
     good_value: Option<f64>,
-    /// The value of a bad commit
+    /// Value of a bad commit
     #[arg(long, value_name = "X", requires = "git", requires = "good_value", allow_negative_numbers = true)]
     bad_value: Option<f64>,
-    /// Take the time that the command needs, not what it prints
+    /// Take the command's duration, not its output
     #[arg(long, requires = "git", conflicts_with = "metric")]
     wall: bool,
     /// Runs of the command before values count
     #[arg(long, value_name = "N", default_value_t = 1, requires = "git")]
     warm_up: u32,
-    /// Where values are kept [default: iowhy-bisect.json in git's directory]
+    /// File of kept values [default: iowhy-bisect.json in git's directory]
     #[arg(long, value_name = "FILE", requires = "git")]
     state: Option<PathBuf>,
-    /// The job, as behind `iowhy run`, or sysbench's; with --git a command
+    /// Job, as behind `iowhy run`, or sysbench's; with --git a command
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "JOB")]
     words: Vec<String>,
 }
@@ -86,7 +84,7 @@ enum Known {
 fn error(word: &str) -> Result<f64, String> {
     match word.parse::<f64>() {
         Ok(error) if (1e-9..=0.1).contains(&error) => Ok(error),
-        _ => Err("it takes a number up to 0.1, such as 0.001".to_owned()),
+        _ => Err("it takes a number up to 0.1, for example 0.001".to_owned()),
     }
 }
 
@@ -95,7 +93,7 @@ const LEARNED: u32 = 20;
 /// Measurements of a commit, unless another number is asked for.
 const BUDGET: u32 = 60;
 
-/// Does what the command line says.
+/// Runs the verb.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     if arguments.git { of_commit(arguments) } else { between_kernels(arguments) }
 }
@@ -131,14 +129,12 @@ fn between_kernels(arguments: &Arguments) -> anyhow::Result<Exit> {
         }
     }
     if words.iter().any(|word| word == "--on" || word.starts_with("--on=")) {
-        problems.push(
-            Problem::error("the places are named by --good and --bad, and not in the job").near("--on", ["--good"]),
-        );
+        problems.push(Problem::error("--good and --bad name the places, not the job").near("--on", ["--good"]));
     }
     let metric = metric::find(name.as_deref().unwrap_or("elapsed_s")).map_err(|problem| problems.push(problem)).ok();
     let places = [&arguments.good, &arguments.bad].map(|place| place.clone().unwrap_or_default());
     let good = plan(&words, &places[0], &mut problems);
-    // Mistakes in the job are told once.
+    // Mistakes in the job are reported once.
     let bad = if good.is_some() { plan(&words, &places[1], &mut problems) } else { None };
     output::complain(&problems.render());
     let (Some(good), Some(bad), Some(metric), false) = (good, bad, metric, problems.any_error()) else {
@@ -167,7 +163,7 @@ fn between_kernels(arguments: &Arguments) -> anyhow::Result<Exit> {
 enum Failure {
     /// It failed: this commit cannot be tested.
     Skip(String),
-    /// Somebody ended it, or what it prints is not what was asked for.
+    /// A signal ended it, or its output is not as requested.
     Abort(String),
 }
 
@@ -196,7 +192,7 @@ fn state_file(arguments: &Arguments) -> anyhow::Result<PathBuf> {
         return Ok(path.clone());
     }
     let output = Command::new("git").args(["rev-parse", "--git-dir"]).output().context("git cannot be started")?;
-    anyhow::ensure!(output.status.success(), "there is no git repository here: --state FILE");
+    anyhow::ensure!(output.status.success(), "not in a git repository: --state FILE");
     let directory = String::from_utf8(output.stdout).context("git's directory is not UTF-8")?;
     Ok(Path::new(directory.trim_end_matches('\n')).join("iowhy-bisect.json"))
 }

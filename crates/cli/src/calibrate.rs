@@ -14,13 +14,12 @@ use serde_json::json;
 
 use crate::output::{self, Exit};
 
-/// What it is told.
 #[derive(Args)]
-#[command(about = "This machine's own false alarms, from runs of one configuration")]
-#[command(after_help = "Makes equal runs and compares them with themselves. What comes out is kept in\nthe \
-    store, and quoted by comparisons of the same job on the same machine.\n\nExamples:\n  iowhy calibrate --runs 60 -- \
+#[command(about = "Measure this machine's false-alarm rate with runs of one configuration")]
+#[command(after_help = "Makes equal runs and compares them with themselves. The result is kept in the\n\
+    store, and comparisons of the same job on the same machine quote it.\n\nExamples:\n  iowhy calibrate --runs 60 -- \
     jobs/randread-qd32.fio --on live\n  iowhy calibrate --from nightly --per-side 5\n\nExit codes: 0 calibrated, \
-    1 runs failed, 2 a mistake in what was asked for,\n3 too few runs.")]
+    1 runs failed, 2 a usage or input error, 3 too\nfew runs.")]
 pub(crate) struct Arguments {
     /// Runs to make
     #[arg(long, default_value_t = 40, value_name = "N")]
@@ -33,13 +32,13 @@ pub(crate) struct Arguments {
     /// Share of false alarms that comparisons allow
     #[arg(long, default_value = "0.01", value_parser = crate::compare::alpha)]
     alpha: f64,
-    /// A metric; may be given again [default: what every job has]
+    /// Metric; may be repeated [default: those of every job]
     #[arg(long, value_name = "M")]
     metric: Vec<String>,
-    /// Take runs that are in the store already: a label, a tag, ids
+    /// Runs in the store already: a label, a tag, ids
     #[arg(long, value_name = "L", conflicts_with = "words")]
     from: Option<String>,
-    /// The store [default: IOWHY_STORE, or iowhy in the user's data directory]
+    /// Store [default: IOWHY_STORE, or the data directory]
     #[arg(long, value_name = "DIR")]
     store: Option<PathBuf>,
     /// One JSON object instead of text
@@ -50,7 +49,7 @@ pub(crate) struct Arguments {
     words: Vec<OsString>,
 }
 
-/// Does what the command line says.
+/// Runs the verb.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let variable = |name: &str| std::env::var(name).ok();
     let directory = store::directory(arguments.store.as_deref(), &variable).ok_or(StoreError::NoPlace)?;
@@ -97,7 +96,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
 /// Makes the runs and takes them out of the store again; or how the command ends, if that failed.
 fn made(arguments: &Arguments, store: &Store) -> anyhow::Result<Result<Group, Exit>> {
     if arguments.words.is_empty() {
-        bail!("there is no job to calibrate: iowhy calibrate JOB --on WHERE, or --from LABEL");
+        bail!("no job to calibrate: iowhy calibrate JOB --on WHERE, or --from LABEL");
     }
     let mut words = arguments.words.clone();
     words.push(format!("--repeat={}", arguments.runs).into());

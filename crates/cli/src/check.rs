@@ -11,24 +11,23 @@ use iowhy_text::diagnose::{Problem, Problems};
 use crate::compare::{Input, percent, style};
 use crate::output::{self, Exit};
 
-/// What it is told.
 #[derive(clap::Args)]
-#[command(about = "Gate: fail when runs are worse than a baseline")]
+#[command(about = "Fail if runs are worse than a baseline: the gate for CI")]
 #[command(after_help = "The gate fails if a regression beyond the allowance is certain: the whole\ninterval of the \
     change lies beyond it. It passes if one is certainly not there:\nthe whole interval lies within the allowance. \
-    Otherwise it is inconclusive.\n\nExit codes: 0 passed, 1 failed, 2 a mistake in what was asked for, \
+    Otherwise it is inconclusive.\n\nExit codes: 0 passed, 1 failed, 2 a usage or input error, \
     3 inconclusive.")]
 pub(crate) struct Arguments {
-    /// The base: a label, a tag or a run id in the store
+    /// Base: a label, a tag or a run id in the store
     #[arg(long, value_name = "L", required_unless_present = "samples", conflicts_with = "samples")]
     baseline: Option<String>,
-    /// The candidate [default: the newest label with runs of the same job]
+    /// Candidate [default: the newest label with runs of the same job]
     #[arg(long, value_name = "L", conflicts_with = "samples")]
     candidate: Option<String>,
     /// With --samples: files of the base and of the candidate
     #[arg(value_name = "FILE")]
     files: Vec<String>,
-    /// Change for the worse that is allowed
+    /// Allowed change for the worse, percent
     #[arg(long, default_value = "5%", value_parser = percent, value_name = "PERCENT")]
     max_regression: f64,
     #[command(flatten)]
@@ -44,7 +43,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// Does what the command line says.
+/// Runs the verb.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let input = &arguments.input;
     let mut problems = Problems::default();

@@ -15,20 +15,19 @@ use iowhy_text::diagnose::{Problem, Problems};
 
 use crate::output::{self, Exit};
 
-/// What it is told.
 #[derive(clap::Args)]
-#[command(about = "Two sets of runs: regression, improvement, same, or cannot tell")]
-#[command(after_help = "Exit codes: 0 the same or better, 1 a regression, 2 a mistake in what was asked\nfor, 3 \
-    the samples do not say.\n\nFormats of sample files: numbers (one a line), csv, fio (JSON), benchstat,\nsysbench, \
-    iowhy (run --json); seen in the text unless --format names one.")]
+#[command(about = "Compare two sets of runs: regression, improvement, same, or cannot tell")]
+#[command(after_help = "Exit codes: 0 the same or better, 1 a regression, 2 a usage or input error, 3\n\
+    cannot tell.\n\nFormats of sample files: numbers (one a line), csv, fio (JSON), benchstat,\nsysbench, \
+    iowhy (run --json); detected unless --format names one.")]
 pub(crate) struct Arguments {
-    /// The base, then the candidate: labels, tags or run ids in the store; files with
+    /// Base, then candidate: labels, tags or run ids in the store; files with
     /// --samples. Tables of mmtests and benchstat take more than two
     #[arg(required = true, num_args = 1.., value_name = "A B")]
     what: Vec<String>,
     #[command(flatten)]
     input: Input,
-    /// How it is printed; --json is short for json
+    /// Form of the output; --json is short for json
     #[arg(long = "as", value_enum, default_value_t = Form::Text, value_name = "FORM")]
     form: Form,
     /// One JSON object instead of text
@@ -39,16 +38,15 @@ pub(crate) struct Arguments {
 /// Calls of a run whose latencies are looked at, at most.
 const CALLS: usize = 2_000;
 
-/// What is compared, and how.
 #[derive(clap::Args)]
 pub(crate) struct Input {
-    /// The words are files with samples, not names in the store
+    /// Take the words as files with samples, not names in the store
     #[arg(long)]
     pub(crate) samples: bool,
-    /// Format of the files [default: as it looks]
+    /// Format of the files [default: detected]
     #[arg(long, value_name = "NAME")]
     pub(crate) format: Option<String>,
-    /// A metric to compare; may be given again [default: what every job has]
+    /// Metric to compare; may be repeated [default: those of every job]
     #[arg(long, value_name = "M")]
     pub(crate) metric: Vec<String>,
     /// Compare every metric that both sides have
@@ -57,16 +55,16 @@ pub(crate) struct Input {
     /// Share of false alarms over all metrics; intervals have the level 1 - alpha
     #[arg(long, default_value = "0.01", value_parser = alpha)]
     pub(crate) alpha: f64,
-    /// Changes up to this count as none
+    /// Change, percent, up to which sides are the same
     #[arg(long, default_value = "1%", value_parser = percent, value_name = "PERCENT")]
     pub(crate) margin: f64,
-    /// Which direction is better, of all metrics [default: as their names tell]
+    /// Better direction of all metrics [default: by their names]
     #[arg(long, value_enum)]
     pub(crate) better: Option<Direction>,
-    /// How p-values of several metrics are adjusted
+    /// Adjustment of the p-values of several metrics
     #[arg(long, value_enum, default_value_t = Adjustment::Bh)]
     pub(crate) adjust: Adjustment,
-    /// In which order samples were taken, where the store does not know
+    /// Order of the samples, if the store does not know
     #[arg(long, value_enum, default_value_t = Taken::Unknown)]
     pub(crate) order: Taken,
     /// Draws of every resampling
@@ -76,7 +74,7 @@ pub(crate) struct Input {
     /// Seed of the draws
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) seed: u64,
-    /// The store [default: IOWHY_STORE, or iowhy in the user's data directory]
+    /// Store [default: IOWHY_STORE, or the data directory]
     #[arg(long, value_name = "DIR")]
     pub(crate) store: Option<PathBuf>,
 }
@@ -110,7 +108,7 @@ pub(crate) enum Direction {
 /// In which order samples were taken.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Taken {
-    /// Nobody knows: dependence of neighbours counts where it shows
+    /// Unknown: dependence of neighbours counts where it shows
     Unknown,
     /// Both sides in random order, or from runs that cannot influence one another
     Random,
@@ -118,7 +116,7 @@ pub(crate) enum Taken {
     Serial,
 }
 
-/// How p-values of several metrics are adjusted.
+/// Adjustment of the p-values of several metrics.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Adjustment {
     /// Benjamini and Hochberg
@@ -130,7 +128,7 @@ pub(crate) enum Adjustment {
 pub(crate) fn alpha(word: &str) -> Result<f64, String> {
     match word.parse::<f64>() {
         Ok(alpha) if (1e-6..=0.5).contains(&alpha) => Ok(alpha),
-        _ => Err("it takes a number from 0.000001 to 0.5, such as 0.01".to_owned()),
+        _ => Err("it takes a number from 0.000001 to 0.5, for example 0.01".to_owned()),
     }
 }
 
@@ -138,12 +136,12 @@ pub(crate) fn alpha(word: &str) -> Result<f64, String> {
 pub(crate) fn percent(word: &str) -> Result<f64, String> {
     match word.trim().trim_end_matches('%').trim_end().parse::<f64>() {
         Ok(percent) if (0.0..=1000.0).contains(&percent) => Ok(percent),
-        _ => Err("it takes a percentage from 0 to 1000, such as 5%".to_owned()),
+        _ => Err("it takes a percentage from 0 to 1000, for example 5%".to_owned()),
     }
 }
 
 impl Input {
-    /// What is asked of a comparison of some groups.
+    /// Settings of a comparison of some groups.
     fn settings(&self, groups: [&Group; 2]) -> Settings {
         let mut metrics = self.metric.clone();
         if self.all_metrics {
@@ -217,7 +215,7 @@ impl Input {
                 problems.push(
                     Problem::error(format!("neither side has a metric `{metric}`"))
                         .near(metric, known())
-                        .help("--all-metrics shows what there is"),
+                        .help("--all-metrics lists them"),
                 );
             }
         }
@@ -236,7 +234,7 @@ impl Input {
         comparison
     }
 
-    /// How latencies of single calls shift, if the store has them. What it does not have is no reason not to compare.
+    /// How latencies of single calls shift, if the store has them. A comparison does without the missing ones.
     fn latencies(&self, sides: [&Group; 2], settings: &Settings) -> Vec<TailShift> {
         let runs = |store: &Store, group: &Group| store.latencies(&store.find(&group.label)?, CALLS);
         let found = self.open().and_then(|store| Ok((runs(&store, sides[0])?, runs(&store, sides[1])?)));
@@ -245,14 +243,14 @@ impl Input {
 
     fn calibrations(&self, group: &Group, comparison: &Comparison) -> Vec<Calibration> {
         let Some(run) = group.runs.first().filter(|run| !run.machine.is_empty()) else { return Vec::new() };
-        // What a store does not tell about noise is no reason not to compare.
+        // A comparison does without the store's knowledge about noise.
         let known = self.open().and_then(|store| store.calibrations(&run.machine, &run.job)).unwrap_or_default();
         let shown = |known: &Calibration| comparison.rows.iter().any(|row| row.metric.name == known.metric);
         known.into_iter().filter(shown).collect()
     }
 }
 
-/// A text file; what is none is a problem.
+/// A text file; any other is a problem.
 pub(crate) fn load(name: &str, problems: &mut Problems) -> Option<String> {
     crate::run::load(name)
         .map_err(|error| {
@@ -284,7 +282,7 @@ pub(crate) fn style() -> Style {
     Style { colour: !output::bold()("").is_empty() }
 }
 
-/// Does what the command line says.
+/// Runs the verb.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let form = if arguments.json { Form::Json } else { arguments.form };
     let tables = matches!(form, Form::Mmtests | Form::Benchstat);
@@ -360,7 +358,7 @@ fn table_of_files(input: &Input, names: &[String], problems: &mut Problems) -> O
     for (name, text) in names.iter().zip(&texts) {
         let benchmarks = Benchmarks::parse(text);
         if !benchmarks.wrong.is_empty() {
-            // The reader of samples says what is wrong.
+            // The reader of samples reports the mistake.
             return None;
         }
         sides.push(benchstat::Side { label: name.clone(), benchmarks });

@@ -19,11 +19,11 @@ use crate::output::{self, Exit};
 #[command(group = clap::ArgGroup::new("what").required(true))]
 #[command(after_help = "Exit codes: 0 as expected (--live: all decisions and page adds of files that one
 \
-    task reads, 99 % of others), 1 a mismatch beyond that, 2 a mistake in what was
+    task reads, 99 % of others), 1 a mismatch beyond that, 2 a usage or input
 \
-    asked for, 3 the kernel cannot be traced here (no root, no tracefs), events
+    error, 3 the kernel cannot be traced here (no root, no tracefs), events were
 \
-    were lost, or there was nothing to compare.")]
+    lost, or nothing to compare.")]
 pub(crate) struct Arguments {
     /// Folder with <kernel>.json files
     #[arg(long, value_name = "DIR", group = "what")]
@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
     /// --live: keep the recordings in this folder, as text
     #[arg(long, value_name = "DIR", requires = "live")]
     record: Option<PathBuf>,
-    /// --live: on kernel:KERNEL[,key=value..] instead
+    /// --live: kernel:KERNEL[,key=value..] [this kernel]
     #[arg(long, value_name = "WHERE", requires = "live", conflicts_with_all = ["dir", "record", "read_ahead_kb"])]
     on: Option<String>,
     /// One JSON object instead of a table
@@ -68,7 +68,7 @@ fn elsewhere(arguments: &Arguments, on: &str) -> anyhow::Result<Exit> {
     let mut problems = Problems::default();
     let wanted = guest::parse(on, None, &mut problems);
     if wanted.is_none() && !problems.any_error() {
-        problems.push(Problem::error(format!("`{on}` is no kernel that can be booted")).help("kernel:debian-6.1"));
+        problems.push(Problem::error(format!("`{on}` is not a kernel that can be booted")).help("kernel:debian-6.1"));
     }
     output::complain(&problems.render());
     let Some(wanted) = wanted else { return Ok(Exit::Usage) };

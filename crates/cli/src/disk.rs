@@ -9,9 +9,8 @@ use iowhy_text::diagnose::Problems;
 
 use crate::output::{self, Exit};
 
-/// What it is told.
 #[derive(clap::Args)]
-#[command(about = "Modelled disks under the running kernel: a drive of the simulator as a block device (root)")]
+#[command(about = "Turn a drive of the simulator into a block device of the running kernel (root)")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     action: Action,
@@ -20,34 +19,33 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// What to do.
 #[derive(Subcommand)]
 enum Action {
-    /// Make one; it stays until it is removed, or the machine stops
+    /// Create a disk; it stays until it is removed, or the machine stops
     #[command(after_help = create_help())]
     Create {
-        /// The drive (`iowhy models device` lists them)
+        /// Drive (`iowhy models device` lists them)
         #[arg(long, value_name = "NAME")]
         model: String,
-        /// Its name [default: the first free of disk0, disk1, ..]
+        /// Name [default: the first free of disk0, disk1, ..]
         #[arg(long)]
         name: Option<String>,
-        /// Its size, such as 4G, or `whole` for that of the model
+        /// Size, for example 4G, or `whole` for that of the model
         #[arg(long)]
         size: Option<String>,
-        /// How the kernel gets it: ublk or loop; see below
+        /// Front: ublk or loop; see below
         #[arg(long)]
         front: Option<String>,
-        /// Requests that the kernel has under way at most
+        /// Most requests that the kernel has in flight
         #[arg(long, value_name = "N")]
         depth: Option<String>,
-        /// So many equal partitions
+        /// Number of equal partitions
         #[arg(long, value_name = "N")]
         partitions: Option<String>,
-        /// A file that holds the data, instead of memory
+        /// File that holds the data, instead of memory
         #[arg(long, value_name = "FILE")]
         backing: Option<PathBuf>,
-        /// A file system that is made and mounted
+        /// File system to create and mount
         #[arg(long, value_name = "TYPE")]
         fs: Option<String>,
         /// Seed of the model
@@ -57,35 +55,35 @@ enum Action {
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
-    /// All there are
+    /// List all disks
     List,
-    /// One, or all, with what was served
+    /// Show one disk, or all, with their counters
     Stat {
-        /// Its name
+        /// Name
         name: Option<String>,
     },
-    /// Change one while it is used
+    /// Change a disk in use
     #[command(after_help = "Settings: fault=slow:factor=8:for=10s[:after=2s], fault=stuck:for=5s[:count=1],\n\
         fault=eio:from=1m:to=2m[:on=read|write], fault=none, power=on|off, depth=N,\n\
         scheduler=.., read_ahead_kb=.., max_sectors_kb=.., nomerges=.., wbt_lat_usec=..")]
     Set {
-        /// Its name
+        /// Name
         name: String,
-        /// What is to be changed
+        /// Setting and its new value
         #[arg(required = true, value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
-    /// Cut its power: what was not flushed is lost, torn or kept
+    /// Cut its power: unflushed writes are lost, torn or kept
     Crash {
-        /// Its name
+        /// Name
         name: String,
-        /// Seed of what is lost
+        /// Seed of the loss
         #[arg(long, default_value_t = 1, value_name = "S")]
         seed: u64,
     },
-    /// Take it away, with its file system
+    /// Remove a disk, with its file system
     Remove {
-        /// Its name; several may be given
+        /// Names
         #[arg(required = true)]
         names: Vec<String>,
     },

@@ -12,10 +12,10 @@ use crate::output::{self, Exit};
 /// Options of `iowhy doctor`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Folder whose disk is looked at
+    /// Folder whose disk to check
     #[arg(value_name = "DIR", default_value = ".")]
     directory: PathBuf,
-    /// Undo what earlier runs left behind
+    /// Remove leftovers of earlier runs
     #[arg(long)]
     fix: bool,
     /// One JSON object
@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     Ok(if report.is_clean() { Exit::Fine } else { Exit::Failed })
 }
 
-/// Undoes what killed runs left behind before another one begins, and says so.
+/// Undoes the leftovers of killed runs before another one begins, and reports it.
 pub(crate) fn tidy() {
     // If the folder cannot be read the run itself finds that out, and says what to do.
     for left in ledger::sweep(&ledger::state_directory()).unwrap_or_default() {

@@ -14,14 +14,13 @@ use iowhy_why::{self as explain, Explanation, json};
 use crate::compare::style;
 use crate::output::{self, Exit};
 
-/// What it is told.
 #[derive(clap::Args)]
-#[command(about = "Why one set of runs is slower than another: mechanism, evidence, remedy")]
+#[command(about = "Explain why one set of runs is slower than another: mechanism, evidence, remedy")]
 #[command(after_help = "A and B are labels, tags or ids in the store (runs kept with --trace), files\nwith traces, \
     rows of incidents (2004-random-read-split/rc3-as), or places\n(sim:linux-2.6.38) with the job behind `--`. An \
     incident alone stands for its\ntwo rows, any other set of runs alone for its fast and its slow mode.\n\n  \
     iowhy explain 2012-plugged-readahead\n  iowhy explain sim:linux-4.4 sim:linux-4.4,read_ahead_kb=16 -- \\\n    dd \
-    bs=64k count=2000\n\nExit codes: 0 explained or the same, 2 a mistake in what was asked for, 3 cannot\ntell.")]
+    bs=64k count=2000\n\nExit codes: 0 explained or the same, 2 a usage or input error, 3 cannot tell.")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     sources: Sources,
@@ -36,10 +35,10 @@ pub(crate) struct Sources {
     /// Base and candidate, or an incident or one set of runs
     #[arg(required = true, num_args = 1..=2, value_name = "A B")]
     what: Vec<String>,
-    /// The job for places: words of `iowhy run`, or of `iowhy sysbench`
+    /// Job for places: words of `iowhy run`, or of `iowhy sysbench`
     #[arg(last = true, value_name = "JOB")]
     job: Vec<String>,
-    /// The disk for places
+    /// Disk for places
     #[arg(long, value_name = "NAME")]
     disk: Option<String>,
     /// Simulated runs of each side [default: the scenario's, or 5]
@@ -48,10 +47,10 @@ pub(crate) struct Sources {
     /// Switch the cause off and make the slow side's runs again
     #[arg(long)]
     prove: bool,
-    /// The store [default: IOWHY_STORE, or the data directory]
+    /// Store [default: IOWHY_STORE, or the data directory]
     #[arg(long, value_name = "DIR")]
     store: Option<PathBuf>,
-    /// A and B are in the store, whatever else has their names.
+    /// A and B are in the store, even if other things have their names.
     #[arg(skip)]
     stored: bool,
 }
@@ -116,7 +115,7 @@ pub(crate) fn exit(explanation: &Explanation) -> Exit {
     if unknown { Exit::Inconclusive } else { Exit::Fine }
 }
 
-/// Does what the command line says.
+/// Runs the verb.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let sides = match arguments.sources.gather(false, arguments.json) {
         Ok(sides) => sides,

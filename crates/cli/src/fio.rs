@@ -17,23 +17,23 @@ use crate::run;
 
 const HELP: &str = "iowhy fio [OPTIONS] [JOBFILE ..] [--name=JOB --OPTION=VALUE ..]
 
-Runs fio's jobs on the running kernel, and reports as fio does. Options of jobs are
-those of fio: `iowhy fio --cmdhelp` lists them. Jobs on simulated kernels:
+Run fio's jobs on the running kernel, with fio's reports. Options of jobs are
+fio's: `iowhy fio --cmdhelp` lists them. Jobs on simulated kernels:
 `iowhy run JOBFILE --on sim:linux-6.18`.
 
   --output-format=F   normal, json or json+, comma between several [normal]
-  --output=FILE       the report goes there
-  --parse-only        only check the jobs
+  --output=FILE       file of the report
+  --parse-only        check the jobs, run nothing
   --showcmd[=FILE]    print the jobs as a command line
   --section=NAME      only this section of the job file; may be repeated
   --readonly          refuse jobs that write
   --allow-write=PATH  a device or file that may be written whatever it holds
-  --seed=N            other random numbers, the same in each run with the same N
+  --seed=N            seed of the random numbers
   --cmdhelp[=OPTION]  options of jobs
-  --enghelp           ways of making I/O
+  --enghelp           engines
   --version           the version
 
-Exit codes: 0 fine, 1 a job had errors, 2 a mistake in what was asked for.
+Exit codes: 0 fine, 1 a job had errors, 2 a usage or input error.
 Example: iowhy fio --name=r --rw=randread --size=64m --runtime=5 --time_based
 ";
 
@@ -53,7 +53,7 @@ fn world<'a>(load: &'a dyn Fn(&str) -> Result<String, String>) -> World<'a> {
     }
 }
 
-/// Does what the command line says.
+/// Runs the verb.
 pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
     let mut problems = Problems::default();
     let words = output::words(arguments, &mut problems);
@@ -83,7 +83,7 @@ pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
             Some(text) => Some(text),
             None => {
                 let name = name.clone().unwrap_or_default();
-                let problem = Problem::error(format!("there is no option `{name}`"));
+                let problem = Problem::error(format!("unknown option `{name}`"));
                 output::complain(&problem.near(&name, fio::options::names()).render());
                 return Ok(Exit::Usage);
             }
@@ -114,7 +114,7 @@ fn quoted(word: &str) -> String {
     if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
-/// What only the simulator, or only fio, has.
+/// Options that only the simulator, or only fio, has.
 fn check(settings: &Settings, problems: &mut Problems) {
     if let Some(on) = settings.on.as_ref().filter(|on| *on != "live") {
         let problem = Problem::error(format!("`iowhy fio` runs on the running kernel, not on `{on}`"));

@@ -10,25 +10,21 @@ use iowhy_text::diagnose::{Problem, Problems};
 
 use crate::output::{self, Exit};
 
-/// What it is told.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// A metric, several times for several; the headlines of runs, or all of a
-    /// file, unless some are named
+    /// Metric; may be repeated [default: headlines, or all of a file]
     #[arg(long = "metric", value_name = "NAME")]
     metrics: Vec<String>,
-    /// Only runs with this label
+    /// Label of the runs
     #[arg(long, conflicts_with = "samples")]
     label: Option<String>,
-    /// The store's directory
+    /// Directory of the store
     #[arg(long, value_name = "DIR", conflicts_with = "samples")]
     store: Option<PathBuf>,
-    /// Numbers from a file instead of runs: one a line, or a table with commas
-    /// and a first line of names
+    /// File of numbers instead of runs: one a line, or CSV with names
     #[arg(long, value_name = "FILE")]
     samples: Option<PathBuf>,
-    /// How changes are looked for; e-divisive up to 1,000 runs, fast above,
-    /// unless one is named
+    /// Method [default: e-divisive up to 1,000 runs, fast above]
     #[arg(long, value_parser = PossibleValuesParser::new(words()).map(|word| search(&word)))]
     method: Option<Search>,
     /// Largest share of stable series with a change
@@ -37,7 +33,7 @@ pub(crate) struct Arguments {
     /// Least change that matters
     #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = percent)]
     min_change: f64,
-    /// Least runs between changes: one run alone is no change
+    /// Least runs between changes
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     min_segment: u32,
     /// One JSON object instead of text
@@ -65,7 +61,7 @@ fn percent(text: &str) -> Result<f64, String> {
     if (0.0..=1e6).contains(&percent) { Ok(percent) } else { Err("it must not be negative".to_owned()) }
 }
 
-/// Does what the command line says.
+/// Runs the verb.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let mut problems = Problems::default();
     let series = match &arguments.samples {
@@ -109,7 +105,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
 fn stored(arguments: &Arguments, problems: &mut Problems) -> anyhow::Result<Vec<Series>> {
     let variable = |name: &str| std::env::var(name).ok();
     let Some(directory) = store::directory(arguments.store.as_deref(), &variable) else {
-        problems.push(Problem::error("nobody knows where the store is").help("--store DIR"));
+        problems.push(Problem::error("the store has no place").help("--store DIR"));
         return Ok(Vec::new());
     };
     let store = Store::open_existing(&directory)?;

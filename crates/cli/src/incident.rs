@@ -15,28 +15,28 @@ use crate::report as report_file;
 /// Options of `iowhy incident`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// list, all, or the name of an incident
+    /// Name of an incident, list, or all
     #[arg(value_name = "list|ID|all", default_value = "list")]
     which: String,
     /// One JSON object
     #[arg(long)]
     json: bool,
-    /// Runs per row [default: as its scenario says]
+    /// Runs per row [default: the scenario's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: Option<u32>,
-    /// Worker threads; they change no result [default: CPUs]
+    /// Worker threads; results do not change [default: CPUs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
-    /// What the running kernel shows as well (as root; minutes)
+    /// Test the running kernel as well (as root; minutes)
     #[arg(long)]
     live: bool,
-    /// With --live: the short form, some seconds each
+    /// Shorten --live to some seconds each
     #[arg(long, requires = "live")]
     quick: bool,
-    /// Write a report, too: the broken row against the good one
+    /// File of a report: the broken row against the good one
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Write it over a file that iowhy did not make
+    /// Overwrite a file that iowhy did not create
     #[arg(long, requires = "report")]
     force: bool,
 }
@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         _ => (known.into_iter().filter(|known| known.id == arguments.which).collect(), Vec::new()),
     };
     let ids: Vec<&str> = match wanted.as_slice() {
-        // Whatever was asked for is not known; running it says what is near.
+        // The requested one is unknown; running it lists likely names.
         [] => vec![arguments.which.as_str()],
         wanted => wanted.iter().map(|known| known.id).collect(),
     };

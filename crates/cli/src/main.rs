@@ -26,15 +26,15 @@ use clap::{Parser, Subcommand};
 
 use output::Exit;
 
-/// Tells why storage I/O got slower.
+/// Explain why storage I/O got slower.
 #[derive(Parser)]
 #[command(name = "iowhy", version, arg_required_else_help = true)]
-#[command(about = "Tells why storage I/O got slower: runs a workload through models of the Linux\n\
-    I/O path, kernels 2.4 to 6.18, and says what every layer did.")]
-#[command(after_help = "Exit codes: 0 fine, 1 a regression or a failed check, 2 a mistake in what was\n    \
-    asked for, 3 not enough evidence, 4 done but not cleaned up, 5 the machine\n    \
-    failed (disk full, I/O error), 129, 130 or 143 ended by a signal.\n\
-    --allow-write PATH lets any verb write over what iowhy did not make.\n\
+#[command(about = "Explain why storage I/O got slower: run a workload through models of the Linux\n\
+    I/O path, kernels 2.4 to 6.18, and count the work of every layer.")]
+#[command(after_help = "Exit codes: 0 fine, 1 a regression or a failed check, 2 a usage or input\n    \
+    error, 3 not enough evidence, 4 done but not cleaned up, 5 a machine failure\n    \
+    (disk full, I/O error), 129, 130 or 143 ended by a signal.\n\
+    --allow-write PATH lets any verb overwrite files that iowhy did not create.\n\
     Start with: iowhy incident 2004-random-read-split")]
 struct Arguments {
     #[command(subcommand)]
@@ -42,7 +42,7 @@ struct Arguments {
     /// Exit as `git bisect run` wants it: 1 bad, 125 cannot tell, 128 a mistake
     #[arg(long, global = true, hide = true)]
     bisect_exit: bool,
-    /// Write to PATH, or in it, whatever is there
+    /// Write to PATH, or in it, whatever it holds
     #[arg(long, global = true, hide = true, value_name = "PATH")]
     allow_write: Vec<std::path::PathBuf>,
 }
@@ -53,7 +53,7 @@ enum Verb {
     Incident(incident::Arguments),
     /// List kernels, patches, policies and devices; sources and tunables
     Models(models::Arguments),
-    /// sysbench's file test; its own help: `iowhy sysbench fileio help`
+    /// Run sysbench's file test; its help: `iowhy sysbench fileio help`
     #[command(disable_help_flag = true)]
     Sysbench {
         /// Options and commands as sysbench takes them
@@ -67,36 +67,36 @@ enum Verb {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
-    /// fio's jobs on the running kernel; its own help: `iowhy fio --help`
+    /// Run fio's jobs on the running kernel; help: `iowhy fio --help`
     #[command(disable_help_flag = true, disable_version_flag = true)]
     Fio {
         /// Job files and options as fio takes them
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
-    /// Two sets of runs: regression, improvement, same, or cannot tell
+    /// Compare two sets of runs: regression, improvement, or the same
     Compare(compare::Arguments),
-    /// Why one set of runs is slower than another
+    /// Explain why one set of runs is slower than another
     Explain(explain::Arguments),
-    /// The same with every picture, as one HTML file
+    /// Write the explanation as one HTML page
     Report(report::Arguments),
-    /// Which change made it slow: between two kernels, or among commits
+    /// Find the change that made it slow: between two kernels, or commits
     Bisect(bisect::Arguments),
-    /// Gate: fail when runs are worse than a baseline
+    /// Fail if runs are worse than a baseline: the gate for CI
     Check(check::Arguments),
-    /// Where metrics changed over the runs in the store
+    /// Find changes of metrics over the runs in the store
     History(history::Arguments),
-    /// This machine's own false alarms, from runs of one configuration
+    /// Measure this machine's false-alarm rate with equal runs
     Calibrate(calibrate::Arguments),
-    /// Runs that were kept: list, show, tag, merge, export
+    /// List, show, tag, merge and export stored runs
     Store(store::Arguments),
-    /// Modelled disks under the running kernel: create, set, crash, remove
+    /// Create, change, crash and remove modelled disks
     Disk(disk::Arguments),
-    /// What this machine allows, what disturbs, what earlier runs left
+    /// Check capabilities, noise and leftovers
     Doctor(doctor::Arguments),
-    /// What every layer of the running kernel did: record, convert, count
+    /// Trace every layer of the running kernel: record, convert, count
     Trace(trace::Arguments),
-    /// The models against recorded vectors, or against the running kernel
+    /// Check the models against recorded vectors, or the running kernel
     Conform(conform::Arguments),
 }
 

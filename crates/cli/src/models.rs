@@ -8,12 +8,12 @@ use crate::output::{self, Exit};
 /// Options of `iowhy models`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// One kind, with sources and tunables (`iowhy models` names them)
+    /// Kind to show with sources and tunables (`iowhy models` lists them)
     kind: Option<String>,
     /// One JSON object
     #[arg(long, conflicts_with = "markdown")]
     json: bool,
-    /// The page docs/MODELS.md; of the kind `rule`, docs/RULES.md
+    /// Print docs/MODELS.md; of the kind `rule`, docs/RULES.md
     #[arg(long)]
     markdown: bool,
 }

@@ -1,5 +1,5 @@
-//! What a verb is given and gives: the words behind it, standard output and standard error, without panics: whoever
-//! reads may stop at any time.
+//! Input and output of a verb: its words, standard output and standard error, without panics: readers may stop at any
+//! time.
 
 use std::ffi::OsString;
 use std::io::{ErrorKind, IsTerminal, Write};
@@ -13,7 +13,7 @@ use iowhy_live::guard::{Output, OutputError};
 use iowhy_text::diagnose::{Problem, Problems};
 use serde_json::Value;
 
-/// The words behind a verb that reads them itself. What is not UTF-8 is a problem.
+/// The words behind a verb that reads them itself. Bytes that are not UTF-8 are a problem.
 pub(crate) fn words(arguments: &[OsString], problems: &mut Problems) -> Vec<String> {
     let mut words = Vec::new();
     for argument in arguments {
@@ -32,7 +32,7 @@ pub(crate) enum Exit {
     Fine,
     /// A check failed.
     Failed,
-    /// What was asked for makes no sense, or could not be read.
+    /// The request makes no sense, or could not be read.
     Usage,
     /// There is not enough evidence to say.
     Inconclusive,
@@ -74,7 +74,7 @@ impl Exit {
         }
     }
 
-    /// Of a command that an error ended: the machine's, or a mistake in what was asked.
+    /// Of a command that an error ended: the machine's, or a mistake in the request.
     pub(crate) fn of_error(error: &anyhow::Error) -> Exit {
         let error = error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>());
         let machine = error.is_some_and(|error| match error.kind() {
@@ -91,7 +91,7 @@ impl Exit {
         if machine { Exit::Machine } else { Exit::Usage }
     }
 
-    /// What it is after a signal, and with things that could not be cleaned up.
+    /// Its value after a signal, or with leftovers that could not be cleaned up.
     pub(crate) fn with(self, signal: Option<u8>, unclean: bool) -> Exit {
         match (self, signal) {
             (Exit::Failed | Exit::Usage | Exit::Machine, Some(code)) => Exit::Signal(code),
@@ -113,7 +113,7 @@ pub(crate) fn begin(path: &Path, force: bool) -> anyhow::Result<Result<Output, E
     }
 }
 
-/// Prints `text`. A reader that has gone away has seen enough: that is no failure.
+/// Prints `text`. A reader that has gone away has seen enough: that is not a failure.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     print_bytes(text.as_bytes())
 }
@@ -132,7 +132,7 @@ pub(crate) fn print_json(value: &Value) -> anyhow::Result<()> {
     print(&format!("{value:#}\n"))
 }
 
-/// Prints `text` to standard error. If nobody listens there is nobody to tell.
+/// Prints `text` to standard error. Without a listener it writes nothing.
 pub(crate) fn complain(text: &str) {
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
@@ -157,7 +157,7 @@ pub(crate) fn advance(bar: &ProgressBar, done: u64, of: u64) {
     bar.set_position(done);
 }
 
-/// What makes words bold on a terminal, and leaves them alone elsewhere.
+/// Makes words bold on a terminal, and leaves them alone elsewhere.
 pub(crate) fn bold() -> fn(&str) -> String {
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     if std::io::stdout().is_terminal() && !plain { |text| format!("\x1b[1m{text}\x1b[0m") } else { str::to_owned }

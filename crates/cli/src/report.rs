@@ -14,30 +14,29 @@ use iowhy_why::Explanation;
 use crate::explain::{self, Sources};
 use crate::output::{self, Exit};
 
-/// What it is told.
 #[derive(clap::Args)]
-#[command(about = "The same with every picture, as one HTML file")]
+#[command(about = "Write the explanation as one HTML page")]
 #[command(after_help = "The file needs no network and no other file. A and B are as in `iowhy explain`.\n\n  iowhy \
     report before after -o why.html\n  iowhy report 2012-plugged-readahead --prove -o why.html\n  iowhy report --serve \
-    --store DIR\n\nWith --serve nothing is written: the first line is the address of the page, for\na browser on this \
-    machine, in which runs of the store (kept with --trace) are\nchosen.\n\nExit codes: 0 written, 2 a mistake in what \
-    was asked for, 3 cannot tell (it is\nwritten all the same).")]
+    --store DIR\n\n--serve writes no file: the first line is the address of the page, for a browser\non this \
+    machine, which chooses among runs of the store (kept with --trace).\n\nExit codes: 0 written, 2 a usage or \
+    input error, 3 cannot tell (written\nnevertheless).")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     sources: Sources,
-    /// The file, - for standard output
+    /// File, - for standard output
     #[arg(short, long = "out", value_name = "FILE", required_unless_present_any = ["json", "serve"])]
     output: Option<PathBuf>,
     /// Serve the page over the store, on this machine only
     #[arg(long, conflicts_with_all = ["what", "job", "disk", "runs", "prove", "output", "force"])]
     serve: bool,
-    /// The port to listen on [default: any that is free]
+    /// Port to listen on [default: any free one]
     #[arg(long, value_name = "N", requires = "serve", conflicts_with_all = ["what", "output"])]
     port: Option<u16>,
-    /// Write over a file that iowhy did not make
+    /// Overwrite a file that iowhy did not create
     #[arg(long)]
     force: bool,
-    /// The data as one JSON object; with --serve the address
+    /// Print the data as one JSON object; with --serve the address
     #[arg(long)]
     json: bool,
 }
@@ -64,7 +63,7 @@ pub(crate) fn write(mut out: Output, report: &Report) -> anyhow::Result<()> {
     Ok(out.finish()?)
 }
 
-/// Does what the command line says.
+/// Runs the verb.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     if arguments.serve {
         serve::run(&arguments.sources, arguments.port.unwrap_or(0), arguments.json)?;

@@ -11,7 +11,7 @@ use iowhy_text::input;
 
 use crate::output::{self, Exit};
 
-/// A text file, or standard input. Logs may be long; what is neither a file nor standard input may have no end.
+/// A text file, or standard input. Logs may be long; inputs other than files and standard input may have no end.
 pub(crate) fn load(name: &str) -> Result<String, String> {
     let path = Path::new(name);
     let text = match name {
@@ -21,7 +21,7 @@ pub(crate) fn load(name: &str) -> Result<String, String> {
     text.map_err(|error| error.to_string())
 }
 
-/// The store that runs are kept in. Where nobody asked for one in so many words, runs are worth making without.
+/// The store that runs are kept in. Without an explicit request, runs are worth making without it.
 fn open(keep: &Keep) -> anyhow::Result<Option<Store>> {
     match Store::open(&keep.directory) {
         Ok(store) => Ok(Some(store)),
@@ -33,7 +33,7 @@ fn open(keep: &Keep) -> anyhow::Result<Option<Store>> {
     }
 }
 
-/// What was asked for and done, and what there is to be said of it; or how the command ends without any runs.
+/// The request, the runs and the messages about them; or the exit of a command without any runs.
 type Done = Result<(Box<RunRequest>, Executed, Problems), Exit>;
 
 /// Makes the runs that the command line asks for.
@@ -113,7 +113,7 @@ pub(crate) fn record(arguments: &[OsString]) -> anyhow::Result<Result<Recorded, 
     }))
 }
 
-/// Does what the command line says.
+/// Runs the verb.
 pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
     let (request, executed, problems) = match make(arguments)? {
         Ok(done) => done,

@@ -8,13 +8,12 @@ use serde_json::Value;
 
 use crate::output::{self, Exit};
 
-/// What it is told.
 #[derive(clap::Args)]
-#[command(about = "Runs that were kept: list, show, tag, merge, check, export")]
+#[command(about = "List, show, tag, merge, check and export stored runs")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     action: Action,
-    /// The store [default: IOWHY_STORE, or iowhy in the user's data directory]
+    /// Store [default: IOWHY_STORE, or the data directory]
     #[arg(long, global = true, value_name = "DIR")]
     store: Option<PathBuf>,
     /// One JSON object instead of text
@@ -22,58 +21,57 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// What to do with the store.
 #[derive(Subcommand)]
 enum Action {
-    /// Runs by label and command, the oldest first
+    /// List runs by label and command, the oldest first
     List {
-        /// Only those with this label, tag or id; several with commas
+        /// Label, tag or id of the runs; several with commas
         what: Option<String>,
-        /// The latest so many runs
+        /// Number of the latest runs
         #[arg(long, value_name = "N")]
         last: Option<u64>,
     },
-    /// All that is known of runs
+    /// Show runs in full
     Show {
-        /// A label, a tag, an id or its beginning; several with commas
+        /// Label, tag, id or its beginning; several with commas
         what: String,
     },
-    /// Give runs a name of your own, which stands for them from then on
+    /// Tag runs with a name that stands for them from then on
     Tag {
-        /// A label, a tag, an id or its beginning; several with commas
+        /// Label, tag, id or its beginning; several with commas
         what: String,
-        /// The tag
+        /// Tag
         tag: String,
-        /// Take it away instead
+        /// Remove the tag instead
         #[arg(long)]
         remove: bool,
     },
-    /// Take in the runs of other stores; twice is as good as once
+    /// Merge the runs of other stores; repeating it changes nothing
     Merge {
-        /// Their directories
+        /// Directories of the other stores
         #[arg(required = true, value_name = "DIR")]
         from: Vec<PathBuf>,
     },
-    /// Remove files that belong to no run; never runs
+    /// Remove files without a run; never removes runs
     Gc {
-        /// Only say which
+        /// Only list them
         #[arg(long)]
         dry_run: bool,
     },
-    /// Look at every row and file for damage
+    /// Check every row and file for damage
     Check {
-        /// Put aside what is damaged, and keep the rest
+        /// Put damaged parts aside, and keep the rest
         #[arg(long)]
         repair: bool,
     },
     /// Write runs, metrics and samples as CSV or JSON files
     Export {
-        /// A label, a tag, an id or its beginning; several with commas [default: all]
+        /// Label, tag, id or its beginning; several with commas [default: all]
         what: Option<String>,
-        /// Where to
+        /// Target directory
         #[arg(long, value_name = "DIR")]
         to: PathBuf,
-        /// How
+        /// Format
         #[arg(long, value_enum, default_value_t = Kind::Csv)]
         format: Kind,
     },
@@ -88,7 +86,7 @@ enum Kind {
     Json,
 }
 
-/// Does what the command line says.
+/// Runs the verb.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let variable = |name: &str| std::env::var(name).ok();
     let directory = store::directory(arguments.store.as_deref(), &variable).ok_or(StoreError::NoPlace)?;
@@ -111,7 +109,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// Does it, and says what was done, as JSON or as text: only one of them is made, a store may hold very many runs.
+/// Does it, and reports the result, as JSON or as text: only one of them is made, a store may hold very many runs.
 fn act(store: &Store, action: &Action, as_json: bool) -> anyhow::Result<()> {
     let say = |json: &dyn Fn() -> Value, text: &dyn Fn() -> String| {
         if as_json { output::print_json(&json()) } else { output::print(&text()) }

@@ -20,9 +20,8 @@ use serde_json::{Value, json};
 
 use crate::output::{self, Exit};
 
-/// What it is told.
 #[derive(clap::Args)]
-#[command(about = "What every layer of the running kernel did: record, convert, count")]
+#[command(about = "Trace every layer of the running kernel: record, convert, count")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     action: Action,
@@ -31,69 +30,68 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// What to do with traces.
 #[derive(Subcommand)]
 enum Action {
     /// Trace a command, processes or the whole machine; needs root
     Record {
-        /// How much: requests; all layers; lookups, tasks and journals, too
+        /// Level: requests; all layers; lookups, tasks and journals, too
         #[arg(long, value_enum, default_value_t = HowMuch::Layers)]
         level: HowMuch,
-        /// For so long, such as 5s or 500ms [default: until it ends, or ^C]
+        /// Duration, for example 5s or 500ms [default: until it ends, or ^C]
         #[arg(long = "for", value_name = "TIME", value_parser = duration)]
         length: Option<Duration>,
-        /// This process, its threads and what it starts; may be repeated
+        /// Process, with its threads and children; may be repeated
         #[arg(long, value_name = "PID")]
         pid: Vec<u32>,
-        /// Pages of this file only; may be repeated
+        /// File whose pages to trace, and no others; may be repeated
         #[arg(long, value_name = "FILE")]
         file: Vec<PathBuf>,
-        /// This block device only, with its partitions; may be repeated
+        /// Block device to trace, with its partitions; may be repeated
         #[arg(long, value_name = "DEVICE")]
         device: Vec<PathBuf>,
         /// Ring buffer of each CPU, KiB [default: 8192]
         #[arg(long, value_name = "KIB", value_parser = clap::value_parser!(u32).range(4..=1 << 20))]
         buffer: Option<u32>,
-        /// Where to; the end of the name says in which form
+        /// Target file; the end of its name decides the format
         #[arg(short, long, value_name = "OUT")]
         output: PathBuf,
-        /// The command to trace, with its arguments
+        /// Command to trace, with its arguments
         #[arg(last = true, value_name = "COMMAND")]
         command: Vec<String>,
     },
     /// Read a trace of another program and keep it
     Import {
-        /// The trace, in any form that is known
+        /// Trace, in any known format
         #[arg(value_name = "TRACE")]
         from: PathBuf,
-        /// In which form [default: by the end of OUT]
+        /// Format [default: by the end of OUT]
         #[arg(long, value_name = "FORM")]
         to: Option<String>,
-        /// Where to [default: TRACE with the end .parquet]
+        /// Target file [default: TRACE with the end .parquet]
         #[arg(short, long, value_name = "OUT")]
         output: Option<PathBuf>,
     },
     /// Write a trace for other programs
     Export {
-        /// The trace, in any form that is known
+        /// Trace, in any known format
         #[arg(value_name = "TRACE")]
         from: PathBuf,
-        /// In which form [default: by the end of OUT]
+        /// Format [default: by the end of OUT]
         #[arg(long, value_name = "FORM")]
         to: Option<String>,
-        /// Where to [default: standard output]
+        /// Target file [default: standard output]
         #[arg(short, long, value_name = "OUT")]
         output: Option<PathBuf>,
     },
-    /// Phases, requests, windows and devices of a trace
+    /// Count phases, requests, windows and devices of a trace
     Stat {
-        /// The trace, in any form that is known
+        /// Trace, in any known format
         #[arg(value_name = "TRACE")]
         from: PathBuf,
-        /// Devices for each stretch of this length, too
+        /// Length of stretches for which devices are counted, too
         #[arg(long, value_name = "TIME", value_parser = duration)]
         interval: Option<Duration>,
-        /// The workload [default: all that make calls]
+        /// Workload [default: all that make calls]
         #[arg(long, value_name = "PID")]
         pid: Vec<u32>,
     },
@@ -120,7 +118,7 @@ impl From<HowMuch> for Level {
     }
 }
 
-/// A time such as `5s`, `500ms`, `2m`; seconds without a unit.
+/// A time, `5s`, `500ms`, `2m`; seconds without a unit.
 fn duration(word: &str) -> Result<Duration, String> {
     let unit = word.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(word.len());
     let (number, unit) = word.split_at(unit);
@@ -137,7 +135,7 @@ fn duration(word: &str) -> Result<Duration, String> {
     if time.is_zero() { Err("it must be longer than nothing".to_owned()) } else { Ok(time) }
 }
 
-/// Does what the command line says.
+/// Runs the verb.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     match &arguments.action {
         Action::Record { level, length, pid, file, device, buffer, output, command } => {
@@ -187,17 +185,17 @@ fn form(name: Option<&str>, out: Option<&Path>) -> Result<&'static Format, Probl
     let known = || FORMATS.iter().map(|format| format.name);
     let named = match (name, out) {
         (Some(name), _) => trace::format::format(name).ok_or_else(|| {
-            Problem::error(format!("`{name}` is no form that traces are written in"))
+            Problem::error(format!("`{name}` is not a format that traces are written in"))
                 .near(name, known().map(str::to_owned))
         }),
         (None, Some(out)) => trace::format_of_name(&out.to_string_lossy())
             .ok_or_else(|| Problem::error(format!("the end of `{}` says no form to write in", out.display()))),
-        (None, None) => Err(Problem::error("neither a form nor a file to write is named")),
+        (None, None) => Err(Problem::error("give a format, or a file to write")),
     };
     named.map_err(|problem| problem.help(format!("--to {}", known().collect::<Vec<_>>().join("|"))))
 }
 
-/// Where a trace goes. What may not be written is refused when this is made, before there is a trace.
+/// Where a trace goes. A path that may not be written is refused when this is made, before there is a trace.
 enum Sink<'a> {
     Stdout,
     File(Output),
@@ -245,7 +243,7 @@ fn write(trace: &Trace, format: &Format, sink: Sink<'_>) -> anyhow::Result<()> {
     }
 }
 
-/// Looks whether what was written can be read again, and is as long.
+/// Checks that the written trace can be read again, and has its length.
 fn read_back(trace: &Trace, out: &Path) -> anyhow::Result<()> {
     let mut problems = Problems::default();
     let again = trace::load(out, &mut problems).map(|again| again.records.len());
@@ -260,7 +258,7 @@ fn read_back(trace: &Trace, out: &Path) -> anyhow::Result<()> {
 
 /// Keeps a trace that could not be written where it should go, in the folder of the store; its place.
 fn rescue(trace: &Trace) -> anyhow::Result<PathBuf> {
-    let folder = store::directory(None, &|name| std::env::var(name).ok()).context("there is no place for a store")?;
+    let folder = store::directory(None, &|name| std::env::var(name).ok()).context("the store has no place")?;
     let folder = folder.join("rescued");
     std::fs::create_dir_all(&folder)?;
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
@@ -271,7 +269,7 @@ fn rescue(trace: &Trace) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// What there is to be said of a trace that was written.
+/// The messages about a written trace.
 fn written(action: &str, trace: &Trace, format: &Format, out: Option<&Path>) -> Value {
     json!({
         "schema": "iowhy.trace/1",

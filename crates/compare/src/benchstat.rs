@@ -6,10 +6,10 @@
 //!            │   sec/op    │   sec/op     vs base                │
 //! Read/bs=4k   1.718µ ± 1%   1.423µ ± 1%  -17.20% (p=0.000 n=10)
 //! ```
-//! Positive percent is larger here, not better. There is no adjustment for many rows. Levels are benchstat's: 0.05 for
-//! the test, 0.95 for intervals. One table for each configuration and unit; units, rows and columns are in the order in
-//! which they were first seen, configurations in that of their values. Figures in a row have one prefix, which suits
-//! the smallest.
+//! Positive percent is larger here, not better. P-values are not adjusted for the number of rows. Levels are
+//! benchstat's: 0.05 for the test, 0.95 for intervals. One table for each configuration and unit; units, rows and
+//! columns are in the order in which they were first seen, configurations in that of their values. Figures in a row
+//! have one prefix, which suits the smallest.
 //! Source: benchstat's output for constructed files, which `tests/vectors/benchstat.json` holds. Known deviation: lines
 //! that are wrong stop the command, where benchstat goes on without them.
 
@@ -27,7 +27,7 @@ const ALPHA: f64 = 0.05;
 /// Level of the intervals.
 const CONFIDENCE: f64 = 0.95;
 
-/// A column: what is known of one file or label.
+/// A column: one file or label.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Side<'a> {
     /// Its head.
@@ -43,7 +43,7 @@ impl<'a> Side<'a> {
     }
 }
 
-/// A cell's samples, sorted, and what was made of them.
+/// A cell's samples, sorted, with the figures computed from them.
 struct Cell {
     sorted: Vec<f64>,
     center: f64,
@@ -232,7 +232,7 @@ impl Laws {
     }
 }
 
-/// What a row says of the change: percent, p and n, and a warning.
+/// The change in a row: percent, p and n, and a warning.
 struct Delta {
     percent: String,
     test: String,
@@ -281,8 +281,8 @@ struct Scale {
 }
 
 impl Scale {
-    /// Four digits of the smallest value that is not zero, with the prefix that leaves one to three before the point.
-    /// What would round up to the next prefix already has it.
+    /// Four digits of the smallest value that is not zero, with the prefix that leaves one to three before the point. A
+    /// value that would round up to the next prefix already has it.
     fn of(values: impl Iterator<Item = f64>, binary: bool) -> Scale {
         const DECIMAL: [(f64, &str); 8] =
             [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n")];

@@ -1,10 +1,10 @@
-//! What a machine's own noise does to comparisons: runs of one configuration, compared with themselves.
+//! The effect of a machine's own noise on comparisons: runs of one configuration, compared with themselves.
 //!
 //! Every stretch of consecutive runs that is long enough is cut into two sides in both ways in which people make them:
 //! *interleaved*, each block of two in random order, and *sequential*, the first half against the second. Nothing
 //! differs between the sides, so each regression or improvement is a false alarm. Stretches overlap; their share of
 //! alarms is given the interval (Clopper & Pearson 1934, at 95 %) of as many comparisons as there are stretches side by
-//! side, which is wide unless there are many runs, and says so.
+//! side, which is wide unless there are many runs.
 //! The smallest detectable change is that of the sides' size with a power of 80 %, the median over the stretches.
 
 use iowhy_stack::rng::Rng;
@@ -15,7 +15,7 @@ use iowhy_stats::metric::{Column, Group, RunFacts};
 use iowhy_stats::{median_sorted, share, sorted};
 use iowhy_text as text;
 
-/// What is asked.
+/// Settings of a calibration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ask {
     /// Runs of each side of a comparison.

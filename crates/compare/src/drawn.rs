@@ -1,7 +1,7 @@
-//! What is drawn of a row in text: its samples in the order of the runs, and where they lie if they have modes.
+//! A row drawn as text: its samples in run order, and their positions if they have modes.
 //!
-//! Both sides are on one scale. Of more samples than columns, neighbours share a column and their median is drawn,
-//! which a stray sample does not move; how many share one is told.
+//! Both sides are on one scale. With more samples than columns, neighbours share a column and their median is drawn,
+//! which a stray sample does not move; the number that share one is printed.
 
 use super::Row;
 use iowhy_stats::{median_sorted, sorted};
@@ -16,7 +16,7 @@ pub const PLACES: usize = 60;
 pub struct Drawn {
     /// The smallest and the largest of all samples.
     pub range: (f64, f64),
-    /// What stands in the columns of A and of B.
+    /// Values drawn in the columns of A and of B.
     pub columns: [Vec<f64>; 2],
     /// Samples that share a column, of the side that has most.
     pub per_column: f64,
@@ -24,7 +24,7 @@ pub struct Drawn {
     pub places: Option<[Vec<f64>; 2]>,
 }
 
-/// Values in at most so many columns: the median of neighbours where there are more.
+/// Values in at most `most` columns: the median of neighbours where there are more.
 pub fn binned(values: &[f64], most: usize) -> Vec<f64> {
     let n = values.len().min(most);
     let place = |nr: usize| nr * values.len() / n;
@@ -36,7 +36,6 @@ pub fn range<'a>(values: impl IntoIterator<Item = &'a f64>) -> (f64, f64) {
     values.into_iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), x| (low.min(*x), high.max(*x)))
 }
 
-/// What is drawn of a row.
 pub fn of(row: &Row) -> Drawn {
     let sides = [&row.a, &row.b];
     let (low, high) = range(sides.into_iter().flat_map(|side| &side.shown));

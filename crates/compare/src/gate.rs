@@ -9,7 +9,7 @@ use super::warning::Warning;
 use super::{Comparison, Row, Verdict};
 use iowhy_stats::Better;
 
-/// What a gate says of a metric, or of all.
+/// A gate's decision on a metric, or on all.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Surely not worse than allowed.
@@ -35,7 +35,7 @@ impl Outcome {
 pub const RULE: &str = "fails if a regression beyond the allowance is certain (the whole interval lies beyond it), \
     passes if one is certainly not there (the whole interval lies within it), and is inconclusive otherwise";
 
-/// What a gate says of a table.
+/// A gate's decision on a table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gate {
     /// Allowed change for the worse, percent; none if the verdicts of the comparison decide.
@@ -79,7 +79,7 @@ fn judge(row: &Row, allowance_pct: f64) -> Outcome {
         )
     };
     let (near, far) = worse_pct(row);
-    // Where the medians differ by nothing there is no change to be beyond anything, whatever the samples are.
+    // Equal medians leave no change that could exceed a limit, whatever the samples are.
     if row.verdict == Verdict::Same && far <= allowance_pct {
         return Outcome::Pass;
     }

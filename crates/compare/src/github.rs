@@ -1,5 +1,5 @@
-//! A comparison as annotations of GitHub's workflows: an error for each regression, a warning where nobody can tell, a
-//! notice for an improvement. Metrics that stay the same are not worth an annotation.
+//! A comparison as annotations of GitHub's workflows: an error for each regression, a warning if undecided, a notice
+//! for an improvement. Metrics that stay the same are not worth an annotation.
 //!
 //! Source: GitHub's workflow commands; `%`, CR and LF are escaped in the text, `:` and `,` in properties as well.
 

@@ -2,8 +2,8 @@
 //!
 //! A series is one metric of one job in one place on one machine, a value for each run. Its change points come from
 //! [`iowhy_stats::change_points`]; changes smaller than the least that matters are taken out again, the smallest
-//! first. Over all series together p-values are adjusted (Benjamini & Hochberg): of the series said to change, no more
-//! than
+//! first. Over all series together p-values are adjusted (Benjamini & Hochberg): of the series reported as changed, no
+//! more than
 //! alpha are expected not to. The newest segment may drift: Mann and Kendall's test of its innovations, so that values
 //! that merely resemble their neighbours do not count as drift (pre-whitening, von Storch 1995).
 //!
@@ -46,7 +46,7 @@ pub struct Series {
     pub place: String,
     /// Values in the order of time.
     pub points: Vec<Point>,
-    /// Values that were no finite numbers, and were left out.
+    /// Values that were not finite, and were left out.
     pub left_out: usize,
     /// Machines of its runs, if they are several.
     pub machines: usize,
@@ -70,20 +70,19 @@ pub const SEARCHES: &[(&str, Search, &str)] = &[
     ("fast", Search::Fast, "energy statistic with the end fixed, permutation test, n log n"),
 ];
 
-/// The longest series for which the full statistic is chosen if nobody says which.
+/// The longest series for which the full statistic is the default.
 const FULL_UP_TO: usize = 1_000;
 
 impl Search {
-    /// The word for it.
     pub fn word(self) -> &'static str {
         SEARCHES.iter().find(|(_, search, _)| *search == self).map_or("", |(word, ..)| word)
     }
 }
 
-/// What is asked of a history.
+/// Settings of a history.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// How to look; by the length of the series if nobody says.
+    /// The search; by default by the length of the series.
     pub search: Option<Search>,
     /// Largest share of stable series in which a change is found.
     pub alpha: f64,
@@ -101,7 +100,6 @@ impl Default for Settings {
     }
 }
 
-/// A change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     /// The first value after it.
@@ -139,7 +137,7 @@ pub struct Slope {
     pub worse: bool,
 }
 
-/// What should be known about a series.
+/// A remark about a series that its reader should know.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Warning {
     /// It has too few values for any test.
@@ -152,12 +150,12 @@ pub enum Warning {
         /// How many.
         machines: usize,
     },
-    /// Values were no finite numbers and were left out.
+    /// Values were not finite and were left out.
     LeftOut {
         /// How many.
         values: usize,
     },
-    /// It would change if it were the only series, but among so many such a p comes about by chance.
+    /// It would change if it were the only series, but among this number of series such a p comes about by chance.
     OneOfMany {
         /// Series tested.
         series: usize,
@@ -175,22 +173,22 @@ impl Warning {
         }
     }
 
-    /// What is the matter.
+    /// The message.
     pub fn text(&self) -> String {
         match self {
             Warning::TooShort { least } => {
                 format!("too short to say: a change cannot be seen in fewer than {least} runs")
             }
             Warning::MixedMachines { machines } => format!("runs of {machines} machines are mixed"),
-            Warning::LeftOut { values: 1 } => "one value is no finite number and was left out".to_owned(),
-            Warning::LeftOut { values } => format!("{values} values are no finite numbers and were left out"),
+            Warning::LeftOut { values: 1 } => "one value is not finite and was left out".to_owned(),
+            Warning::LeftOut { values } => format!("{values} values are not finite and were left out"),
             Warning::OneOfMany { series } => {
                 format!("a change that would count alone does not among {series} series: one such is chance")
             }
         }
     }
 
-    /// What to do next.
+    /// The advice.
     pub fn next(&self) -> &'static str {
         match self {
             Warning::TooShort { .. } => "make more runs",
@@ -203,10 +201,9 @@ impl Warning {
     }
 }
 
-/// A series with what was found in it.
+/// A series with its findings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Traced {
-    /// The series.
     pub series: Series,
     /// How changes were looked for.
     pub search: Search,
@@ -220,11 +217,10 @@ pub struct Traced {
     pub changes: Vec<Change>,
     /// Drift of what follows the last of them.
     pub drift: Option<Slope>,
-    /// What should be known.
     pub warnings: Vec<Warning>,
 }
 
-/// What follows of a history.
+/// The verdict on a history.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// In some series the newest segment is worse than the one before.
@@ -253,16 +249,15 @@ pub struct History {
     pub settings: Settings,
     /// Random orders of each test; 0 if there were none.
     pub permutations: u32,
-    /// What was found, in the order of the series.
+    /// Findings, in the order of the series.
     pub series: Vec<Traced>,
-    /// What follows.
     pub verdict: Verdict,
 }
 
-/// What made the figures.
+/// The methods used.
 pub const METHODS: &[&Method] = &[&change_points::METHOD, &drift::METHOD, &multiple::METHOD];
 
-/// The series of groups: those of the metrics asked for, or of the headlines. `place` says where a run was made.
+/// The series of groups: those of the metrics asked for, or of the headlines. `place` is the place of a run.
 pub fn of_groups(groups: &[Group], metrics: &[String], place: &dyn Fn(&str) -> String) -> Vec<Series> {
     let mut all = Vec::new();
     for group in groups {
@@ -303,7 +298,7 @@ pub fn trace(series: Vec<Series>, settings: &Settings) -> History {
     let permutations = (2.0 * tested as f64 / settings.alpha).clamp(999.0, 9_999.0) as u32;
     let mut traced: Vec<Traced> =
         series.into_par_iter().map(|series| one(series, settings, least, permutations)).collect();
-    // Only what was tested counts among the series.
+    // Only tested series count.
     let p: Vec<f64> = traced.iter().filter(|traced| traced.tested).map(|traced| traced.p).collect();
     let adjusted = multiple::benjamini_hochberg(&p);
     for (traced, p) in traced.iter_mut().filter(|traced| traced.tested).zip(adjusted) {
@@ -338,7 +333,7 @@ fn least_values(settings: &Settings) -> usize {
     }
 }
 
-/// What is found in one series.
+/// Tests one series.
 fn one(series: Series, settings: &Settings, least: usize, permutations: u32) -> Traced {
     let values: Vec<f64> = series.points.iter().map(|point| point.value).collect();
     let by_length = if values.len() <= FULL_UP_TO { Search::EDivisive } else { Search::Fast };

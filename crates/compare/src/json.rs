@@ -1,6 +1,6 @@
 //! A comparison as JSON: `iowhy.compare/1`, and `iowhy.check/1` for a gate.
 //!
-//! What is no finite number is `null`: a median of nothing, the end of an interval that the samples do not bound.
+//! Values that are not finite are `null`: a median without values, an interval's end that the samples do not bound.
 
 use serde_json::{Value, json};
 

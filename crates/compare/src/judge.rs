@@ -1,4 +1,4 @@
-//! One row of a comparison: which method suits the samples, what it says, and what follows.
+//! One row of a comparison: the method that suits the samples, its result, and the verdict.
 //!
 //! 1. The design decides first. Runs made in randomised blocks, enough of them, are paired: the signs of the
 //!    differences within the blocks are random whatever drifts from block to block. All else is two samples.
@@ -42,12 +42,12 @@ const DEPENDENT_DRAWS: u32 = 999;
 const SHOWN: usize = 400;
 /// Power that is asked of sizes of samples.
 pub(super) const POWER: f64 = 0.8;
-/// A deviation so many times the other is worth a word.
+/// Ratio of deviations from which a remark is due.
 const UNEQUAL: f64 = 4.0;
 /// Quantiles that are looked at, percent.
 const TAILS: &[f64] = &[50.0, 90.0, 99.0, 99.9];
 
-/// What a test says of the two sides.
+/// The result of a test of the two sides.
 struct Finding {
     p: f64,
     /// Change in percent of A and its interval.
@@ -94,7 +94,7 @@ impl Samples<'_> {
         if self.positive {
             return 100.0 * shift.exp_m1();
         }
-        // An infinite end stays one; no change of zero is no change; other changes of zero have no percent.
+        // An infinite end stays one; zero to zero is no change; other changes from zero have no percentage.
         let base = median_sorted(&self.a_sorted).abs();
         if shift == 0.0 { 0.0 } else { 100.0 * shift / base }
     }
@@ -217,7 +217,7 @@ fn simulated(group: &Group) -> bool {
     !group.runs.is_empty() && group.runs.iter().all(|run| run.simulated)
 }
 
-/// What is known of the order: runs in blocks are in random order, whoever asked; else what the caller says.
+/// The known order of the runs: runs in blocks are in random order, in any request; otherwise the caller states it.
 fn order(a: &Group, b: &Group, settings: &Settings) -> Order {
     let in_blocks = |group: &Group| !group.runs.is_empty() && group.runs.iter().all(|run| run.block.is_some());
     let shared = || a.runs.iter().all(|run| b.runs.iter().any(|other| other.block == run.block));
@@ -232,7 +232,7 @@ fn independent(samples: &Samples<'_>, alpha: f64, order: Order, row: &mut Row) -
     let level = 1.0 - alpha;
     let (n, m) = (a.len(), b.len());
     row.methods.extend([&mann_whitney::METHOD, &hodges_lehmann::METHOD]);
-    // Of so few, one pair of independent samples in forty looks dependent: that is said, and costs no power.
+    // With this few, one pair of independent samples in forty looks dependent: a warning, which costs no power.
     let few = order == Order::Unknown && (2..SHOWS_DEPENDENCE).contains(&n.min(m));
     let seen = autocorrelation::assess(&a, &b, order);
     let dependence = if few { autocorrelation::assess(&a, &b, Order::Random) } else { seen };
@@ -305,7 +305,7 @@ fn shares(
 fn needs(samples: &Samples<'_>, pairs: Option<&[(usize, usize)]>, inflation: f64, settings: &Settings, row: &mut Row) {
     let (mut a, mut b) = (samples.a.to_vec(), samples.b.to_vec());
     if let Some(pairs) = pairs {
-        // What the blocks share is no noise: half of what remains in each difference stands for either side.
+        // Variation that blocks share is not noise: half of the rest of each difference stands for either side.
         let (scaled_a, scaled_b) = samples.scaled();
         let halves: Vec<f64> = pairs
             .iter()
@@ -323,7 +323,7 @@ fn needs(samples: &Samples<'_>, pairs: Option<&[(usize, usize)]>, inflation: f64
     row.detectable_pct = 100.0 * power::detectable(&a, &b, settings.alpha, POWER, inflation);
 }
 
-/// What else can be said of the difference. Nothing of this decides.
+/// Further remarks on the difference. Nothing of this decides.
 fn describe(samples: &Samples<'_>, settings: &Settings, inflation: f64, rng: &mut Rng, row: &mut Row) {
     let (a, b) = (samples.a, samples.b);
     let mut put = |name: &'static str, value: f64, method: &'static Method| {
@@ -426,13 +426,13 @@ fn selected(values: &[f64], q: f64) -> f64 {
     *values.select_nth_unstable_by(place, f64::total_cmp).1
 }
 
-/// The interval on another scale, its ends so many times as far from the estimate.
+/// The interval on another scale, its ends moved away from the estimate by the factor of the widening.
 fn widened(interval: Interval, scale: impl Fn(f64) -> f64, by: f64) -> Interval {
     let [estimate, low, high] = [interval.estimate, interval.low, interval.high].map(scale);
     Interval { estimate, low: estimate - by * (estimate - low), high: estimate + by * (high - estimate) }
 }
 
-/// What is odd about one side.
+/// Oddities of one side.
 fn conditions(group: &Group, column: &Column, paired: bool, margin_pct: f64, warnings: &mut Vec<Warning>) {
     let values = &column.values;
     let side = || group.label.clone();
@@ -450,7 +450,7 @@ fn conditions(group: &Group, column: &Column, paired: bool, margin_pct: f64, war
     }
 }
 
-/// What the values of both sides have in common that should be known.
+/// Properties that the values of both sides share and a reader should know.
 pub(super) fn shape(row: &mut Row, a: &Group, b: &Group) {
     let columns = [a, b].map(|group| group.column(&row.metric.name).map_or(&[][..], |column| &column.values[..]));
     let all = sorted(&columns.concat());
@@ -467,7 +467,7 @@ pub(super) fn shape(row: &mut Row, a: &Group, b: &Group) {
     let distinct = 1 + all.windows(2).filter(|two| two[0] != two[1]).count();
     let constant = |(low, high): (f64, f64)| low == high;
     if constant(row.a.range) && constant(row.b.range) {
-        // A simulator that says the same with every seed is no broken instrument.
+        // A simulator with equal results for every seed is not a broken instrument.
         let both = simulated(a) && simulated(b);
         row.warnings.push(if both { Warning::SameEvents } else { Warning::Constant });
     } else if n >= 10 && 2 * distinct <= n {
@@ -480,7 +480,7 @@ pub(super) fn shape(row: &mut Row, a: &Group, b: &Group) {
     }
 }
 
-/// What follows from a row whose p is adjusted, and why.
+/// The verdict on a row whose p is adjusted, and the reason.
 pub(super) fn decide(row: &mut Row, settings: &Settings) {
     let (low, high) = row.ci_pct;
     let excludes = low > 0.0 || high < 0.0;
@@ -502,11 +502,14 @@ pub(super) fn decide(row: &mut Row, settings: &Settings) {
     } else {
         row.verdict = Verdict::Inconclusive;
         row.because = if row.a.n == 0 || row.b.n == 0 {
-            "there are no samples to compare".to_owned()
+            "no samples to compare".to_owned()
         } else if low.is_infinite() || high.is_infinite() {
-            "so few or so dependent samples bound nothing".to_owned()
+            "too few or too dependent samples to bound anything".to_owned()
         } else if excludes {
-            format!("one of so many rows looks like this by chance (adjusted p is not below {})", settings.alpha)
+            format!(
+                "among this number of rows one looks like this by chance (adjusted p is not below {})",
+                settings.alpha
+            )
         } else {
             format!("the {level} % interval holds no change, and reaches beyond +-{margin} %")
         };

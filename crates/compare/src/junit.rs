@@ -1,5 +1,5 @@
-//! A comparison as JUnit's XML: a test case for each metric, a failure for a regression, skipped where nobody can tell,
-//! and the numbers as properties. Characters that XML cannot hold are left out.
+//! A comparison as JUnit's XML: a test case for each metric, a failure for a regression, skipped if undecided, and the
+//! numbers as properties. Characters that XML cannot hold are left out.
 //!
 //! Source: the schema that Jenkins and GitLab read (testsuites, testsuite, testcase, properties, failure, skipped).
 

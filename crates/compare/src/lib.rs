@@ -1,9 +1,9 @@
 //! Two groups of runs in, a verdict for each metric out.
 //!
-//! The run is the unit: latencies within a run depend on one another, so a metric has one value for each run. What is
-//! known of the samples decides the method, and the method is named in the row.
+//! The run is the unit: latencies within a run depend on one another, so a metric has one value for each run. The known
+//! properties of the samples decide the method, and the row names it.
 
-/// What may be concluded of a metric.
+/// The verdict on a metric.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The candidate is worse.
@@ -61,7 +61,6 @@ pub enum Adjust {
 }
 
 impl Adjust {
-    /// The word for it.
     pub fn word(self) -> &'static str {
         match self {
             Adjust::Discoveries => "bh",
@@ -78,7 +77,7 @@ impl Adjust {
     }
 }
 
-/// What is asked of a comparison.
+/// Settings of a comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Largest share of false alarms over all rows of a table; intervals have the level 1 - alpha.
@@ -121,9 +120,9 @@ pub struct Summary {
     pub n: usize,
     /// Their median; NaN of none.
     pub median: f64,
-    /// Interval of the median at the level of the table, by order statistics; infinite where so few values bound none.
+    /// Interval of the median at the level of the table, by order statistics; infinite where there are too few values
+    /// to bound it.
     pub median_ci: (f64, f64),
-    /// Their mean.
     pub mean: f64,
     /// Their deviation in percent of the mean; NaN of fewer than two.
     pub cv_pct: f64,
@@ -153,7 +152,7 @@ pub struct TailShift {
 /// A figure that describes the difference and decides nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Effect {
-    /// What: `cliffs_delta`, `hedges_g`, `ks_d`, `anderson_darling_p` ..
+    /// `cliffs_delta`, `hedges_g`, `ks_d`, `anderson_darling_p` ..
     pub name: &'static str,
     /// The figure.
     pub value: f64,
@@ -176,10 +175,9 @@ pub struct Row {
     pub p: f64,
     /// The same over all rows.
     pub p_adjusted: f64,
-    /// What follows.
     pub verdict: Verdict,
-    /// Further runs of each side that a difference of the margin takes to be seen; `None` where nobody can tell, 0 if
-    /// there are enough.
+    /// Further runs of each side that a difference of the margin takes to be seen; `None` if unknown, 0 if there are
+    /// enough.
     pub runs_needed: Option<u64>,
     /// The smallest change that these samples would show with a power of 80 %, percent.
     pub detectable_pct: f64,
@@ -187,11 +185,10 @@ pub struct Row {
     pub tails: Vec<TailShift>,
     /// Other descriptions of the difference.
     pub effects: Vec<Effect>,
-    /// What made the figures, the deciding method first.
+    /// The methods used, the deciding one first.
     pub methods: Vec<&'static Method>,
     /// Why, in a sentence.
     pub because: String,
-    /// What should be known about the row.
     pub warnings: Vec<Warning>,
 }
 
@@ -205,7 +202,6 @@ pub enum Design {
 }
 
 impl Design {
-    /// The word for it.
     pub fn word(self) -> &'static str {
         match self {
             Design::Interleaved => "interleaved",
@@ -214,7 +210,7 @@ impl Design {
     }
 }
 
-/// What the machine's own runs say of its noise: from `iowhy calibrate`.
+/// This machine's noise, from its own runs: `iowhy calibrate`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Calibration {
     /// For which job.
@@ -246,13 +242,12 @@ pub struct Comparison {
     pub b: String,
     /// As asked.
     pub settings: Settings,
-    /// Its rows.
     pub rows: Vec<Row>,
     /// The worst that follows: a regression if there is one, then inconclusive, then improvement, then same.
     pub verdict: Verdict,
-    /// What should be known about all of it.
+    /// Warnings about the whole comparison.
     pub warnings: Vec<Warning>,
-    /// What the machine is known for.
+    /// Results of earlier calibrations of this machine.
     pub calibration: Vec<Calibration>,
     /// Quantiles of the latencies of single calls, where these are known run by run.
     pub latencies: Vec<TailShift>,
@@ -333,7 +328,7 @@ fn chosen(a: &Group, b: &Group, settings: &Settings) -> Vec<String> {
     if headlines.is_empty() { all } else { headlines }
 }
 
-/// What is odd about the runs themselves.
+/// Oddities of the runs themselves.
 fn of_runs(a: &Group, b: &Group) -> Vec<Warning> {
     let mut warnings = Vec::new();
     for group in [a, b] {

@@ -1,8 +1,8 @@
 //! Samples out of files of many origins: each format is one file below and one line of [`FORMATS`].
 //!
-//! What a file holds becomes a [`Group`]: columns of finite values, one for each metric. Values that are no finite
-//! numbers (`NaN`, `inf`) are counted and left out; a file without any sample is a group with an empty column, of which
-//! a comparison says that it cannot tell. The format is seen in the text; whoever knows better names it.
+//! A file becomes a [`Group`]: columns of finite values, one for each metric. Values that are not finite (`NaN`, `inf`)
+//! are counted and left out; a file without any sample is a group with an empty column, about which a comparison cannot
+//! tell. The format is detected from the text; a caller that knows it passes its name.
 
 pub mod benchstat;
 pub mod csv;
@@ -18,11 +18,10 @@ use iowhy_text::diagnose::{Problem, Problems, Span};
 
 /// A format of files with samples.
 pub struct Format {
-    /// What `--format` calls it.
+    /// Its name for `--format`.
     pub name: &'static str,
-    /// What it is.
     pub summary: &'static str,
-    /// Whether a text looks like it. The first format of the table that says so is the one.
+    /// Whether a text looks like it. The first format of the table that recognises it counts.
     pub detect: fn(&str) -> bool,
     /// Reads a text into a sheet.
     pub read: fn(&mut Reader<'_>, &str),
@@ -32,9 +31,9 @@ pub struct Format {
 pub const FORMATS: &[&Format] =
     &[&iowhy::FORMAT, &fio::FORMAT, &sysbench::FORMAT, &benchstat::FORMAT, &csv::FORMAT, &numbers::FORMAT];
 
-/// As many problems of one file are told; more of them say nothing new.
+/// Most problems reported per file; further ones add nothing.
 const MOST_PROBLEMS: usize = 8;
-/// What a column of a file without names is called.
+/// The name of a column of a file without names.
 pub const UNNAMED: &str = "value";
 /// As many characters of a bad line are shown.
 const SHOWN: usize = 60;
@@ -58,16 +57,16 @@ pub fn read(name: &str, text: &str, format: Option<&str>, problems: &mut Problem
     reader.finish(problems)
 }
 
-/// What to say about a format that is none.
+/// The mistake for an unknown format.
 pub fn unknown(word: &str) -> Problem {
     let names: Vec<&str> = FORMATS.iter().map(|format| format.name).collect();
-    Problem::error(format!("there is no format `{word}`"))
+    Problem::error(format!("unknown format `{word}`"))
         .at(Span::whole(word))
         .near(word, &names)
         .help(format!("--format {}", names.join("|")))
 }
 
-/// What a format's reader puts samples into.
+/// The samples read so far, for a format's reader.
 pub struct Reader<'a> {
     name: &'a str,
     group: Group,
@@ -123,7 +122,7 @@ impl<'a> Reader<'a> {
             return;
         }
         let column = line.get(..at.start).map_or(0, |before| before.chars().count()) + 1;
-        // A line may have any length; what is shown begins a little before what is wrong.
+        // A line may have any length; the excerpt begins a little before the mistake.
         let from = line.char_indices().nth((column - 1).saturating_sub(SHOWN / 2)).map_or(0, |(byte, _)| byte);
         let to = line[from..].char_indices().nth(SHOWN).map_or(line.len(), |(byte, _)| from + byte);
         let span = Span::bytes(&line[from..to], at.start - from, at.end.clamp(at.start, to) - from);
@@ -139,7 +138,7 @@ impl<'a> Reader<'a> {
 
     fn finish(mut self, problems: &mut Problems) -> Option<Group> {
         if self.more > 0 {
-            let what = format!("{}: {} more lines are no samples either", self.name, self.more);
+            let what = format!("{}: {} more lines are not samples either", self.name, self.more);
             self.problems.push(Problem::error(what));
         }
         let failed = !self.problems.is_empty();
@@ -190,7 +189,7 @@ fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.split('\n').enumerate().map(|(nr, line)| (nr + 1, line.strip_suffix('\r').unwrap_or(line)))
 }
 
-/// The lines that say what a text is: the first that are no blanks.
+/// The lines that identify a text: the first that are not blank.
 fn first_lines(text: &str) -> impl Iterator<Item = &str> {
     const ENOUGH: usize = 200;
     text.lines().map(str::trim).filter(|line| !line.is_empty()).take(ENOUGH)

@@ -1,4 +1,4 @@
-//! Tables as `compare-mmtests` prints them, so that a simulated table can be held beside a published one.
+//! Tables as `compare-mmtests` prints them, so that a simulated table can be held next to a published one.
 //!
 //! ```text
 //!                                   4.4.0                 4.4.0
@@ -18,13 +18,13 @@ use iowhy_stats::mmtests::{Statistic, amean, gain_pct, stddev};
 pub struct Layout {
     /// Least width of the statistic's name: the longest that the full report has, although a mail may quote two rows.
     pub label_width: usize,
-    /// Width of a value.
     pub value_width: usize,
     /// Its digits after the point.
     pub decimals: usize,
     /// Width of the percent; none for tables without.
     pub percent_width: Option<usize>,
-    /// What a header cell is wider than value and percent with their brackets (` (`, `%)`): only old bonnie++ tables.
+    /// The extra width of a header cell over value and percent with their brackets (` (`, `%)`): only old bonnie++
+    /// tables.
     pub header_extra: usize,
     /// Stars instead of brackets where the means differ by more than both half-widths.
     pub stars: bool,
@@ -54,7 +54,7 @@ impl Layout {
     }
 }
 
-/// What was measured for one operation: samples of every column.
+/// Measurements of one operation: samples of every column.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operation {
     /// Its label, `Elapsd-1` or `SeqIn  Block`.
@@ -87,7 +87,6 @@ pub struct Cell {
     pub significant: bool,
 }
 
-/// A table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
     /// Names of the columns: kernels.
@@ -142,8 +141,8 @@ pub fn half_width(samples: &[f64]) -> f64 {
     Z_97_5 * stddev(samples)
 }
 
-/// A table of figures that are known already, such as published ones: one line for each, `percent` from the figures
-/// where a direction is given.
+/// A table of known figures, like published ones: one line for each, `percent` from the figures where a direction is
+/// given.
 pub fn figures(columns: &[&str], label: &str, rows: &[(&str, Vec<f64>)], better: Option<Better>) -> Table {
     let lines = rows
         .iter()
@@ -239,9 +238,9 @@ mod tests {
 
     const COLUMNS: [&str; 2] = ["4.4.0-vanilla", "4.4.0-readahead-v1r1"];
 
-    /// Published figures are the input here: what is tested is where they are put. Percentages come from the rounded
-    /// figures, so they may be off by a little from those of the report, which rounded later; the rows below are those
-    /// that are not.
+    /// Published figures are the input here: the test is of their places. Percentages come from the rounded figures, so
+    /// they may be off by a little from those of the report, which rounded later; the rows below are those that are
+    /// not.
     fn published(rows: &[(&str, f64, f64)]) -> Vec<(String, Vec<f64>)> {
         rows.iter().map(|(name, base, new)| ((*name).to_owned(), vec![*base, *new])).collect()
     }

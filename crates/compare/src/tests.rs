@@ -11,7 +11,7 @@ fn kinds(warnings: &[Warning]) -> Vec<&'static str> {
     warnings.iter().map(|warning| warning.kind().word).collect()
 }
 
-/// Values around 100 that are no pattern.
+/// Values around 100 without a pattern.
 fn noise(n: usize, seed: u64) -> Vec<f64> {
     let mut rng = iowhy_stack::rng::Rng::stream(seed, "noise");
     (SOURCES[0].draw)(&mut rng, n)

@@ -73,7 +73,7 @@ fn probability(p: f64) -> String {
     }
 }
 
-/// A comparison as text; with a gate, what it says comes first.
+/// A comparison as text; with a gate, its decision comes first.
 pub fn text(comparison: &Comparison, gate: Option<&Gate>, style: Style) -> String {
     let mut text = String::new();
     let (word, sentence) = match gate {

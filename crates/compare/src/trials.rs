@@ -18,11 +18,9 @@ type Draw = fn(&mut Rng, usize) -> Vec<f64>;
 /// A distribution that samples come from. All are around 100.
 #[derive(Debug)]
 pub struct Source {
-    /// Its name.
     pub name: &'static str,
-    /// What it is.
     pub summary: &'static str,
-    /// Draws so many in the order in which they would be measured.
+    /// Draws values in the order in which they would be measured.
     pub draw: Draw,
 }
 
@@ -72,7 +70,7 @@ fn ar1(rng: &mut Rng, n: usize, phi: f64) -> Vec<f64> {
     })
 }
 
-/// So many of so many.
+/// A count out of a total.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Share {
     /// How many.
@@ -94,7 +92,7 @@ impl Share {
     }
 }
 
-/// What came of many comparisons of one kind.
+/// The results of many comparisons of one kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trial {
     /// Regressions and improvements in the direction of the change that was made; without a change, any.

@@ -2,19 +2,18 @@
 
 use iowhy_text::shown;
 
-/// A warning.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Warning {
     /// No values on one side or both.
     NoSamples,
-    /// One value on a side says nothing of its spread.
+    /// One value on a side has no spread.
     OneSample,
-    /// So few values that no test can be certain enough at the level.
+    /// Too few values for any test to be certain enough at the level.
     TooFew {
         /// Values of each side it takes at least.
         least: usize,
     },
-    /// Values that are no finite numbers were left out.
+    /// Values that were not finite were left out.
     LeftOut {
         /// How many, on both sides.
         values: usize,
@@ -35,7 +34,7 @@ pub enum Warning {
         /// As many independent values say as much, of the smaller side.
         effective: f64,
     },
-    /// Neighbouring values resemble each other so much that nothing can be tested.
+    /// Neighbouring values depend too strongly on each other for any test.
     TooDependent {
         /// Lag-1 correlation.
         lag1: f64,
@@ -61,12 +60,12 @@ pub enum Warning {
         /// How many.
         modes: usize,
     },
-    /// Nobody said in which order values were taken, and these allow for some dependence.
+    /// The order of the values is unknown, and these allow for some dependence.
     Allowed {
         /// How much larger the variance was taken to be.
         inflation: f64,
     },
-    /// Nobody said in which order values were taken, and they are too few to show dependence.
+    /// The order of the values is unknown, and they are too few to show dependence.
     FewUnordered,
     /// The sides were made one after the other, so that whatever changed with time is in the difference.
     NotInterleaved,
@@ -78,7 +77,6 @@ pub enum Warning {
     OnlyOneSide {
         /// Which side has it.
         side: String,
-        /// The metric.
         metric: String,
     },
     /// Runs warned of something themselves.
@@ -93,7 +91,7 @@ pub enum Warning {
         /// Deviation of the larger over the smaller.
         ratio: f64,
     },
-    /// This machine is known to raise false alarms.
+    /// This machine's calibration shows false alarms.
     NoisyMachine {
         /// Share of false alarms of its own calibration, percent.
         false_alarms_pct: f64,
@@ -102,14 +100,14 @@ pub enum Warning {
     SameEvents,
 }
 
-/// What a warning is called, when it is given, and what to do next.
+/// A warning's name, its condition, and the advice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kind {
     /// The word for programs.
     pub word: &'static str,
     /// When it is given.
     pub when: &'static str,
-    /// What to do next.
+    /// The advice.
     pub next: &'static str,
 }
 
@@ -127,12 +125,12 @@ pub const KINDS: &[Kind] = &[
     },
     Kind {
         word: "too-few",
-        when: "no test of so few values can be certain enough at the level that was asked for",
+        when: "too few values for any test to be certain enough at the level of the table",
         next: "repeat both sides until each has that many values, or accept a larger --alpha",
     },
     Kind {
         word: "left-out",
-        when: "values that are no finite numbers (NaN, inf) were left out",
+        when: "values that are not finite (NaN, inf) were left out",
         next: "find out why the runs measured none: they are missing on one side only if the failure is the news",
     },
     Kind {
@@ -148,7 +146,7 @@ pub const KINDS: &[Kind] = &[
     Kind {
         word: "not-positive",
         when: "there are zero or negative values, of which no ratio can be made",
-        next: "read the medians beside the percentage; compare a metric that is above zero",
+        next: "read the medians next to the percentage; compare a metric that is above zero",
     },
     Kind {
         word: "autocorrelated",
@@ -157,7 +155,7 @@ pub const KINDS: &[Kind] = &[
     },
     Kind {
         word: "too-dependent",
-        when: "neighbouring values resemble each other so much that nothing can be tested",
+        when: "neighbouring values depend too strongly on each other for any test",
         next: "compare one value for each run: `iowhy run --repeat N` makes independent ones",
     },
     Kind {
@@ -183,7 +181,7 @@ pub const KINDS: &[Kind] = &[
     Kind {
         word: "modes",
         when: "values of a side fall into groups; their mean describes none",
-        next: "compare the shares of the modes, and find what switches between them: `iowhy run --json` shows each run",
+        next: "compare the shares of the modes, and find the switch between them: `iowhy run --json` shows each run",
     },
     Kind {
         word: "not-interleaved",
@@ -198,7 +196,7 @@ pub const KINDS: &[Kind] = &[
     Kind {
         word: "other-job",
         when: "the sides ran different jobs",
-        next: "run one job on both sides, or compare only what both measure in the same way",
+        next: "run one job on both sides, or compare only metrics that both measure in the same way",
     },
     Kind {
         word: "only-one-side",
@@ -213,7 +211,7 @@ pub const KINDS: &[Kind] = &[
     Kind {
         word: "unequal-spread",
         when: "the spread of one side is much larger",
-        next: "look for what disturbs that side only; a change of the spread can be the regression itself",
+        next: "look for a disturbance of that side only; a change of the spread can be the regression itself",
     },
     Kind {
         word: "noisy-machine",
@@ -228,7 +226,6 @@ pub const KINDS: &[Kind] = &[
 ];
 
 impl Warning {
-    /// Its kind.
     pub fn kind(&self) -> &'static Kind {
         let word = match self {
             Warning::NoSamples => "no-samples",
@@ -261,11 +258,11 @@ impl Warning {
     pub fn text(&self) -> String {
         match self {
             Warning::TooFew { least } => {
-                format!("no test of so few values can be certain; it takes {least} of each side")
+                format!("too few values for any test to be certain; it takes {least} of each side")
             }
             Warning::LeftOut { values } => match values {
-                1 => "1 value is no finite number and was left out".to_owned(),
-                values => format!("{values} values are no finite numbers and were left out"),
+                1 => "1 value is not finite and was left out".to_owned(),
+                values => format!("{values} values are not finite and were left out"),
             },
             Warning::Quantised { distinct } => {
                 format!(
@@ -276,9 +273,9 @@ impl Warning {
                 "neighbouring values resemble each other (correlation {lag1:.2}): they say as much as {effective:.0} \
                  independent ones"
             ),
-            Warning::TooDependent { lag1 } => format!(
-                "neighbouring values resemble each other so much (correlation {lag1:.2}) that nothing can be tested"
-            ),
+            Warning::TooDependent { lag1 } => {
+                format!("neighbouring values depend too strongly on each other (correlation {lag1:.2}) for any test")
+            }
             Warning::Drift { side, change_pct } => {
                 format!("values of {} change by {change_pct:+.1} % from the first to the last", name(side))
             }

@@ -1,13 +1,13 @@
 //! Options that runs on the running kernel accept and do not carry out.
 
-/// Options that a live run accepts without carrying them out, and what is instead. All others that matter on a real
-/// machine are carried out.
+/// Options that a live run accepts without carrying them out, and its behaviour instead. All others that matter on a
+/// real machine are carried out.
 pub const NOT_CARRIED_OUT: &[(&str, &str)] = &[
     ("exitall", OWN_END),
     ("exit_what", OWN_END),
     ("exitall_on_error", OWN_END),
     ("profile", "only plain jobs are run"),
-    ("opendir", "files are named or made"),
+    ("opendir", "the names of the job's files, or making them"),
     ("lockfile", "files are not locked"),
     ("openfiles", "all files are open from the start"),
     ("create_on_open", LAID_OUT),
@@ -73,25 +73,25 @@ pub const NOT_CARRIED_OUT: &[(&str, &str)] = &[
     ("prioclass", PRIORITY),
     ("cgroup", "jobs stay in the control group they are started in"),
     ("cgroup_weight", "jobs stay in the control group they are started in"),
-    ("uid", "jobs run as whoever started them"),
-    ("gid", "jobs run as whoever started them"),
+    ("uid", "jobs run as the user who started them"),
+    ("gid", "jobs run as the user who started them"),
     ("exec_prerun", "no command is run"),
     ("exec_postrun", "no command is run"),
     ("flow", "jobs do not wait for one another"),
     ("flow_id", "jobs do not wait for one another"),
     ("flow_watermark", "jobs do not wait for one another"),
     ("flow_sleep", "jobs do not wait for one another"),
-    ("verify_only", "the job writes, and what it wrote is checked"),
+    ("verify_only", "the job writes, and its data are checked"),
     ("verify_offset", "the check sum is at the start of a block"),
     ("verify_pattern", "data are those of the check sum"),
     ("verify_pattern_interval", "data are those of the check sum"),
-    ("verify_dump", "the message says what differs"),
+    ("verify_dump", "the message has the difference"),
     ("verify_async", "the job itself checks"),
     ("verify_async_cpus", "the job itself checks"),
     ("verify_backlog", "everything is checked after the last write"),
     ("verify_backlog_batch", "everything is checked after the last write"),
     ("verify_state_load", "states are not kept"),
-    ("experimental_verify", "what was written is listed"),
+    ("experimental_verify", "the files written were listed"),
     ("trim_percentage", "nothing is trimmed"),
     ("trim_backlog", "nothing is trimmed"),
     ("trim_backlog_batch", "nothing is trimmed"),

@@ -8,7 +8,7 @@ const ONE: i128 = 1_000_000;
 /// Parentheses and signs that may be open at once.
 const MAX_DEPTH: u32 = 64;
 
-/// The factor of a unit suffix, or nothing if there is no such unit.
+/// The factor of a unit suffix, or nothing for an unknown unit.
 pub(super) type Unit<'a> = &'a dyn Fn(&str) -> Option<i128>;
 
 /// Why an expression has no value, and where.
@@ -20,7 +20,7 @@ pub(super) struct Failure {
     pub(super) at: usize,
 }
 
-/// What an expression is worth.
+/// Value of an expression.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Worth {
     /// Whole part: fractions are cut.
@@ -175,7 +175,7 @@ impl Parser<'_> {
         let rest = &self.text[self.at..];
         let suffix = &rest[..rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len())];
         if !suffix.is_empty() {
-            let factor = (self.unit)(suffix).ok_or_else(|| self.fail(&format!("`{suffix}` is no unit")))?;
+            let factor = (self.unit)(suffix).ok_or_else(|| self.fail(&format!("`{suffix}` is not a unit")))?;
             self.any_unit = true;
             millionths = millionths.and_then(|value| value.checked_mul(factor));
             self.at += suffix.len();
@@ -248,7 +248,7 @@ mod tests {
             ("1 2", "an operator is missing", 2),
             ("(1", "a closing parenthesis is missing", 2),
             ("1+", "a number is missing", 2),
-            ("3q", "`q` is no unit", 1),
+            ("3q", "`q` is not a unit", 1),
             ("2^-1", "an exponent is a whole number from 0 to 64", 4),
             ("9223372036854775807^9", "the result is too large", 21),
             ("99999999999999999999999999999999999999999999", "the number is too large", 0),

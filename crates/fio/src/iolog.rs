@@ -9,11 +9,11 @@
 //! all that `read_iolog` and the options of replaying ask for.
 //!
 //! Source: fio's reader and writer (`iolog.c`), through docs/studies/compatibility.md 4.6, and runs of fio 3.33. Where
-//! fio's manual and fio differ, this follows fio: `wait` is until so many milliseconds after the start (the manual: for
-//! so many microseconds), and `replay_skip=sync` leaves `datasync` in (fio 3.33 heeds `replay_skip` in no iolog; later
-//! versions do). Known deviations: fio waits for the gap between two I/Os from when it issued the first, and falls
-//! behind when an I/O takes longer than that; here each I/O is due at its place on the clock, and its latency counts
-//! from then. Trims are left out. Closing and opening files again has no effect.
+//! fio's manual and fio differ, this follows fio: `wait` counts milliseconds since the start (the manual:
+//! microseconds), and `replay_skip=sync` leaves `datasync` in (fio 3.33 heeds `replay_skip` in no iolog; later versions
+//! do). Known deviations: fio waits for the gap between two I/Os from when it issued the first, and falls behind when
+//! an I/O takes longer than that; here each I/O is due at its place on the clock, and its latency counts from then.
+//! Trims are left out. Closing and opening files again has no effect.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,7 +30,7 @@ use iowhy_text::diagnose::{Problem, Problems, Severity, Span};
 
 /// Longest name of a file in a log, bytes.
 const MAX_NAME: usize = 256;
-/// Lines that cannot be read are told one by one up to this number.
+/// Most unreadable lines that are reported one by one.
 const MAX_TOLD: usize = 10;
 /// Latest time that a call may be due: clocks must be able to go beyond it.
 const LONGEST: Nanos = Nanos(u64::MAX / 4);
@@ -56,12 +56,11 @@ impl Version {
     }
 }
 
-/// What a line says.
+/// Action of a line.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// The file is going to be used.
     Add,
-    /// It is opened.
     Open,
     /// It is closed.
     Close,
@@ -75,7 +74,7 @@ pub enum Action {
     Sync,
     /// fdatasync.
     Datasync,
-    /// Nothing until so many (the offset) milliseconds after the start; version 2 only.
+    /// Nothing until `offset` milliseconds after the start; version 2 only.
     Wait,
 }
 
@@ -121,7 +120,6 @@ pub struct Entry {
     pub at_us: u64,
     /// Which of [`Iolog::files`].
     pub file: u32,
-    /// What.
     pub action: Action,
     /// From which byte; of a wait, milliseconds.
     pub offset: u64,
@@ -142,8 +140,8 @@ pub struct Iolog {
 
 impl Iolog {
     /// Reads a log. `name` is what problems call it; `redirect` is the one file that all I/O goes to
-    /// (`replay_redirect`). As in fio, lines that mean nothing are told (as warnings) and left out; a file that is used
-    /// before it was added is an error, which fio does not survive.
+    /// (`replay_redirect`). As in fio, meaningless lines are skipped with a warning; a file that is used before it was
+    /// added is an error, which fio does not survive.
     pub fn parse(name: &str, text: &str, redirect: Option<&str>, problems: &mut Problems) -> Option<Iolog> {
         let header = text.lines().next().unwrap_or_default();
         let version = match header {
@@ -179,7 +177,7 @@ impl Iolog {
     /// Writes the log, as fio does.
     ///
     /// # Errors
-    /// What `out` says; a name that a log cannot hold, or a wait in version 3, which has none.
+    /// The error of `out`; a name that a log cannot hold, or a wait in version 3, which has none.
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
         let refuse = |text: String| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         if let Some(name) = self.files.iter().find(|name| !can_hold(name)) {
@@ -339,7 +337,7 @@ pub struct ReplayedFile {
     pub bytes: u64,
 }
 
-/// What a log asks for.
+/// Settings of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replayed {
     /// The log's files; calls have them by number.
@@ -350,7 +348,7 @@ pub struct Replayed {
 
 impl Replayed {
     /// The calls as what a thread does. `numbers` holds the number in the job of each file of the log; of files that no
-    /// call is for it does not matter. Nothing if there is no call.
+    /// call is for it does not matter. Nothing without a call.
     ///
     /// # Panics
     /// If `numbers` is shorter than the list of files.
@@ -414,7 +412,7 @@ impl Reader {
             at_us = match words.next().map(str::parse) {
                 Some(Ok(time)) => time,
                 Some(Err(_)) => return Err(warn("a line begins with its time in microseconds".to_owned())),
-                None => return Err(warn("an empty line is no entry".to_owned())),
+                None => return Err(warn("an empty line is not an entry".to_owned())),
             };
         }
         let (Some(name), Some(word)) = (words.next(), words.next()) else {
@@ -424,7 +422,7 @@ impl Reader {
             return Err(warn(format!("a name of a file has at most {MAX_NAME} bytes")));
         }
         let name = redirect.unwrap_or(name);
-        // As fio's reader, what is no number ends the entry, and so does what follows a length.
+        // As in fio's reader, a word that is not a number ends the entry, and so does anything after a length.
         let offset = words.next().and_then(|word| word.parse::<u64>().ok());
         let length = offset.and_then(|_| words.next()).and_then(|word| word.parse::<u64>().ok());
         let Some(action) = Action::find(word) else {
@@ -491,7 +489,7 @@ pub fn can_hold(name: &str) -> bool {
     !name.is_empty() && !name.contains(char::is_whitespace) && name.len() <= MAX_NAME
 }
 
-/// Why a file that does not begin with the right line is no log.
+/// Why a file that does not begin with the right line is not a log.
 fn no_log(name: &str, first: &str) -> Problem {
     // The number that records of blktrace begin with is four plain characters in either order of bytes.
     let trace = ["\u{7}tae", "eat\u{7}"].iter().any(|magic| first.contains(magic));
@@ -503,7 +501,7 @@ fn no_log(name: &str, first: &str) -> Problem {
     } else if old {
         ("version 1 of the iolog is not read, as fio no longer does", "a log of fio 2.0 or later")
     } else {
-        ("this is no iolog: its first line is `fio version 2 iolog` or `fio version 3 iolog`", "a log of `write_iolog`")
+        ("not an iolog: its first line is `fio version 2 iolog` or `fio version 3 iolog`", "a log of `write_iolog`")
     };
     Problem::error(format!("{name}:1: {what}")).at(span(first)).help(help)
 }

@@ -88,27 +88,23 @@ pub struct Rate {
     pub ignore_think: bool,
 }
 
-/// What of a window goes into a log.
+/// The value of a window that goes into a log.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum LogWindow {
     /// The mean.
     Average,
     /// The largest.
     Max,
-    /// Both.
     Both,
 }
 
 /// Logs. A name is the beginning of the files' names; empty stands for the job's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Logs {
-    /// Of bandwidth.
     pub bandwidth: Option<String>,
-    /// Of latencies.
     pub latency: Option<String>,
     /// Of I/Os a second.
     pub iops: Option<String>,
-    /// Of histograms.
     pub histogram: Option<String>,
     /// Window over which is averaged, microseconds; 0 for every I/O.
     pub average_us: u64,
@@ -116,7 +112,7 @@ pub struct Logs {
     pub histogram_us: u64,
     /// How often the buckets of histograms are halved.
     pub coarseness: u32,
-    /// What of a window is logged.
+    /// The logged value of a window.
     pub window: LogWindow,
     /// Log positions.
     pub offset: bool,
@@ -160,7 +156,6 @@ pub struct Reporting {
     pub slat: bool,
     /// Which percentiles, millionths of a percent.
     pub percentiles: Vec<u64>,
-    /// Digits.
     pub digits: u32,
     /// Without latencies.
     pub disable_lat: bool,
@@ -182,7 +177,7 @@ pub struct Reporting {
     pub unit_base: u32,
 }
 
-/// What fio has no words for.
+/// Settings that fio has no words for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ours {
     /// Far reads of each process before it starts.
@@ -214,7 +209,7 @@ pub struct Opening {
     pub settle_us: u64,
     /// Longest time between the starts of two threads.
     pub stagger_us: u64,
-    /// What one open takes.
+    /// Duration of one open.
     pub open_us: u64,
     /// `none`, `serialise`, `invalidate` or `wait`.
     pub fix: &'static str,
@@ -226,7 +221,6 @@ pub struct Opening {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools)]
 pub struct FioJob {
-    /// Its name.
     pub name: String,
     /// Name of its section; the same unless the option `name` was used.
     pub section: String,
@@ -236,7 +230,6 @@ pub struct FioJob {
     pub options: Vec<Written>,
     /// Number of its reporting group, from 0.
     pub group: u32,
-    /// What it is for.
     pub description: Option<String>,
     /// Job to wait for.
     pub wait_for: Option<String>,
@@ -276,7 +269,7 @@ pub struct FioJob {
     pub unaligned: bool,
     /// The region in all files of a clone.
     pub size: Option<Amount>,
-    /// What to transfer, if not the size.
+    /// Amount to transfer, if not the size.
     pub io_size: Option<Amount>,
     /// Bytes of each file, from and to.
     pub file_size: Option<(u64, u64)>,
@@ -294,7 +287,6 @@ pub struct FioJob {
     pub random_map: bool,
     /// The same positions in each run.
     pub rand_repeat: bool,
-    /// Seed.
     pub rand_seed: u64,
     /// How positions are drawn.
     pub distribution: PerDirection<Distribution>,
@@ -316,9 +308,9 @@ pub struct FioJob {
     pub direct: bool,
     /// Synchronous writes.
     pub sync: SyncMode,
-    /// fsync after so many writes, 0 for never.
+    /// fsync after this number of writes, 0 for never.
     pub fsync: u64,
-    /// fdatasync after so many writes, 0 for never.
+    /// fdatasync after this number of writes, 0 for never.
     pub fdatasync: u64,
     /// fsync at the end.
     pub end_fsync: bool,
@@ -346,15 +338,11 @@ pub struct FioJob {
     pub think: Think,
     /// Limits of the speed.
     pub rate: Rate,
-    /// Logs.
     pub logs: Logs,
     /// Write the I/Os to this file.
     pub write_iolog: Option<String>,
-    /// Replay.
     pub replay: Option<Replay>,
-    /// Reports.
     pub reporting: Reporting,
-    /// What fio has no words for.
     pub ours: Ours,
 }
 

@@ -2,15 +2,15 @@
 //!
 //! Keys are those of fio 3.33, with what later releases add (`job_start`, sectors of disks, targets in other units), so
 //! that readers of either find what they look for. Different from fio: `job options` always has `rw`, `iodepth`,
-//! `numjobs` and `bs`, which fio-plot needs; nothing else is ever in the document, whatever goes wrong; times are in
-//! UTC; percentiles come with numbers only.
+//! `numjobs` and `bs`, which fio-plot needs; the document has nothing else, even after errors; times are in UTC;
+//! percentiles come with numbers only.
 
 use serde_json::{Map, Value, json};
 
 use super::result::{CLASSES, Direction, Entry, Results, Samples, Times, date};
 use super::{FioJob, Written};
 
-/// What stands for fio's version: the release whose output this is like, and whose it really is.
+/// Stands for fio's version: the release whose output this resembles, and the real origin.
 pub const VERSION: &str = concat!("fio-3.33-iowhy-", env!("CARGO_PKG_VERSION"));
 
 /// The document; `plus` is json+.

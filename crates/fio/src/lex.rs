@@ -148,7 +148,7 @@ impl Lexer<'_, '_> {
                     ),
                 );
             }
-            // Its mistakes are worth telling all the same, so it is kept as if it were global.
+            // Its mistakes are still worth reporting, so it is kept as if it were global.
             self.sections.push(RawSection {
                 name: "global".to_owned(),
                 line: option.line.clone(),
@@ -203,7 +203,7 @@ impl Lexer<'_, '_> {
         let at = (end - name.len(), end);
         let mut fail = |problem| self.problems.push(line.problem(problem, at));
         if name.is_empty() || name.len() == rest.len() {
-            return fail(Problem::error("no file is named after `include`").help("include FILE"));
+            return fail(Problem::error("`include` needs the name of a file").help("include FILE"));
         }
         if depth >= MAX_INCLUDE_DEPTH {
             return fail(Problem::error(format!("files include one another more than {MAX_INCLUDE_DEPTH} deep")));

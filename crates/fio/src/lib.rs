@@ -2,7 +2,8 @@
 //!
 //! Text is taken apart into sections and options ([`lex`]), values are read by the kind that the table of options gives
 //! them ([`options`], [`value`]), and put together into jobs with types ([`job`]). Every mistake is reported at once,
-//! with its place; what is accepted but not modelled is named once. No file is read here except through [`World`].
+//! with its position; options that are accepted but not modelled are listed once. No file is read here except through
+//! [`World`].
 
 pub mod carried_out;
 mod expr;
@@ -25,7 +26,7 @@ use iowhy_text::diagnose::{Problem, Problems, Span};
 use iowhy_text::input;
 use lex::RawSection;
 
-/// What a job file can see of the machine: other files, the environment and three numbers.
+/// A job file's view of the machine: other files, the environment and three numbers.
 #[derive(Copy, Clone)]
 pub struct World<'a> {
     /// The text of a file, or why there is none. `-` is standard input.
@@ -38,7 +39,7 @@ pub struct World<'a> {
     pub memory_mib: u64,
     /// `$ncpus`.
     pub cpus: u64,
-    /// Jobs are for the running kernel rather than for the simulator: what is told about options differs.
+    /// Jobs are for the running kernel rather than for the simulator: the notes on options differ.
     pub live: bool,
 }
 
@@ -54,7 +55,7 @@ impl World<'static> {
     /// A world without files and variables: one processor, 1 GiB, pages of 4 KiB.
     pub fn empty() -> World<'static> {
         World {
-            load: &|_| Err("there are no files here".to_owned()),
+            load: &|_| Err("files do not exist here".to_owned()),
             variable: &|_| None,
             page_bytes: 4096,
             memory_mib: 1024,
@@ -73,8 +74,8 @@ pub struct FioFile {
     pub globals: Vec<Written>,
 }
 
-/// The jobs of one text; nothing if there is an error in it. `name` is shown with mistakes, and what it includes is
-/// looked for beside it.
+/// The jobs of one text; nothing if there is an error in it. `name` is shown with mistakes, and its includes are looked
+/// for in the same folder.
 pub fn parse(name: &str, text: &str, world: &World<'_>, problems: &mut Problems) -> Option<FioFile> {
     let mut found = Problems::default();
     let sections = lex::sections(name, text, world, &mut found);
@@ -116,7 +117,7 @@ fn load<S: AsRef<str>>(names: &[S], world: &World<'_>, sections: &mut Vec<RawSec
 fn finish(sections: &[RawSection], world: &World<'_>, problems: &mut Problems, name: &str) -> Option<FioFile> {
     let (jobs, globals) = job::build(sections, world, problems);
     if jobs.is_empty() && !problems.any_error() {
-        problems.push(Problem::error(format!("{name}: there is no job in it")).help("a section [NAME] with a size"));
+        problems.push(Problem::error(format!("{name}: it has no job")).help("a section [NAME] with a size"));
     }
     (!problems.any_error()).then_some(FioFile { jobs, globals })
 }
@@ -128,13 +129,12 @@ pub enum Format {
     Normal,
     /// Fields with semicolons.
     Terse,
-    /// JSON.
     Json,
     /// JSON with histograms.
     JsonPlus,
 }
 
-/// What a command line asks for.
+/// The request of a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Run the jobs.
@@ -153,10 +153,9 @@ pub enum Action {
     Engines,
 }
 
-/// What a command line says beside jobs.
+/// Settings of a command line, without its jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// What to do.
     pub action: Action,
     /// Shapes of the report; several may be asked for.
     pub formats: Vec<Format>,
@@ -168,7 +167,6 @@ pub struct Settings {
     pub on: Option<String>,
     /// Device.
     pub disk: Option<String>,
-    /// Seed.
     pub seed: Option<u64>,
     /// Refuse jobs that write.
     pub readonly: bool,
@@ -179,7 +177,6 @@ pub struct Settings {
 /// A command line that means something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invocation {
-    /// Beside the jobs.
     pub settings: Settings,
     /// The jobs; none unless they are to be run, checked or shown.
     pub file: FioFile,
@@ -220,18 +217,18 @@ const GENERAL: &[(&str, Takes, Option<&str>)] = &[
     ("bandwidth-log", Takes::Maybe, Some("use write_bw_log in the job")),
     ("debug", Takes::Value, Some("there is nothing of fio to debug")),
     ("alloc-size", Takes::Value, Some("memory is taken as it is needed")),
-    ("max-jobs", Takes::Value, Some("there is no limit to raise")),
+    ("max-jobs", Takes::Value, Some("no limit to raise")),
     ("warnings-fatal", Takes::Nothing, Some("warnings are shown")),
     ("idle-prof", Takes::Value, Some("processors are not profiled")),
-    ("aux-path", Takes::Value, Some("there are no auxiliary files")),
-    ("trigger", Takes::Value, Some("there are no triggers")),
-    ("trigger-file", Takes::Value, Some("there are no triggers")),
-    ("trigger-timeout", Takes::Value, Some("there are no triggers")),
-    ("trigger-remote", Takes::Value, Some("there are no triggers")),
+    ("aux-path", Takes::Value, Some("no auxiliary files")),
+    ("trigger", Takes::Value, Some("triggers do not exist")),
+    ("trigger-file", Takes::Value, Some("triggers do not exist")),
+    ("trigger-timeout", Takes::Value, Some("triggers do not exist")),
+    ("trigger-remote", Takes::Value, Some("triggers do not exist")),
 ];
 
-/// What the arguments of `iowhy fio` mean, or everything that is wrong with them. Warnings are left in `problems` in
-/// either case.
+/// Parses the arguments of `iowhy fio`, or reports all mistakes in them. Warnings are left in `problems` in either
+/// case.
 pub fn command_line(arguments: &[String], world: &World<'_>, problems: &mut Problems) -> Option<Invocation> {
     let mut found = Problems::default();
     let mut line = Arguments::new(&mut found);
@@ -248,7 +245,7 @@ pub fn command_line(arguments: &[String], world: &World<'_>, problems: &mut Prob
     if !wanted.is_empty() {
         for name in wanted.iter().filter(|name| !sections.iter().any(|section| section.name == **name)) {
             let names = sections.iter().filter(|section| !section.global).map(|section| &section.name);
-            found.push(Problem::error(format!("there is no section `{name}`")).near(name, names));
+            found.push(Problem::error(format!("unknown section `{name}`")).near(name, names));
         }
         sections.retain(|section| section.global || wanted.contains(&section.name));
     }

@@ -2,16 +2,16 @@
 //!
 //! ```text
 //! calls      as the simulator has them: `run::fio::map` turns jobs into threads and streams
-//! engines    by name; vsync and pvsync are pvsync2, posixaio is libaio, which is told
-//! data       zero_buffers, refill_buffers, scramble_buffers; with verify what can be checked
-//! verify     crc32c, crc32, xxhash, meta and null; other sums of writers become crc32c, which is told. What is read is
-//!            checked as it comes; what is written is read again afterwards unless do_verify=0
+//! engines    by name; vsync and pvsync are pvsync2, posixaio is libaio, with a note
+//! data       zero_buffers, refill_buffers, scramble_buffers; with verify data that can be checked
+//! verify     crc32c, crc32, xxhash, meta and null; other sums of writers become crc32c, with a note. Reads are
+//!            checked as they come; writes are read again afterwards unless do_verify=0
 //! cache      invalidate drops pages as each thread starts; pre_read reads the files first
 //! logs       of the calls kept: write_iolog (clones after the first have a number behind the name), write_bw_log and
 //!            its like
 //! processes  every clone is a thread of this process
 //! ```
-//! What is accepted without effect is in [`NOT_CARRIED_OUT`](super::carried_out::NOT_CARRIED_OUT) and told once.
+//! Options accepted without effect are in [`NOT_CARRIED_OUT`](super::carried_out::NOT_CARRIED_OUT) and listed once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufWriter, Seek, SeekFrom};
@@ -54,7 +54,6 @@ pub struct ThreadOf {
 pub struct LiveJobs {
     /// The jobs.
     pub file: FioFile,
-    /// What is run.
     pub plan: Plan,
     /// Which job each thread is of.
     pub threads: Vec<ThreadOf>,
@@ -144,13 +143,13 @@ fn folder(jobs: &[FioJob]) -> Option<PathBuf> {
     if folders.len() == 1 { folders.pop().map(PathBuf::from) } else { None }
 }
 
-/// What is done with a file, as the jobs that use it say.
+/// Settings of a file, from the jobs that use it.
 fn live_file(name: &str, jobs: &[&FioJob]) -> File {
     let users = || jobs.iter().copied();
     let forbidden = |job: &FioJob| given(job, "allow_file_create") == Some(Value::Switch(false));
     let grows = |job: &FioJob| matches!(given(job, "fallocate"), Some(Value::Word("none" | "truncate" | "0")));
     let device = Path::new(name).starts_with("/dev/");
-    // Without I/O there is no need of a file.
+    // Without I/O it needs no file.
     let idle = users().next().is_some() && users().all(|job| job.engine == Engine::Null);
     File {
         path: PathBuf::from(name),
@@ -221,7 +220,7 @@ impl Mapping<'_> {
         }
     }
 
-    /// What the clones of a job need besides their streams.
+    /// Needs of a job's clones besides their streams.
     fn threads(&mut self, job: &FioJob) -> Vec<Thread> {
         let verify = self.verify(job);
         let cpus = self.cpus(job);
@@ -310,7 +309,7 @@ impl Mapping<'_> {
             match (first.trim().parse::<usize>(), last.trim().parse::<usize>()) {
                 (Ok(first), Ok(last)) if first <= last && last < 4096 => cpus.extend(first..=last),
                 _ => {
-                    let text = format!("option `cpus_allowed`: `{part}` is no processor and no range of them");
+                    let text = format!("option `cpus_allowed`: `{part}` is neither a processor nor a range of them");
                     self.problems.push(Problem::error(text).help("cpus_allowed=0,2-3"));
                 }
             }
@@ -385,7 +384,7 @@ pub fn shown(progress: &Progress) -> String {
 /// Writes the logs that jobs ask for; the names of the files.
 ///
 /// # Errors
-/// What the system says, with the name in front.
+/// The system's error, with the name in front.
 pub fn write_logs(jobs: &LiveJobs, outcome: &Outcome) -> std::io::Result<Vec<String>> {
     let create = |name: &str| Ok::<_, std::io::Error>(BufWriter::new(Output::create(Path::new(name), false)?));
     let end = |out: BufWriter<Output>| Ok(out.into_inner().map_err(std::io::IntoInnerError::into_error)?.finish()?);
@@ -430,7 +429,7 @@ fn iolog_name(job: &FioJob, clone: u32) -> Option<String> {
     Some(if clone == 0 { name.clone() } else { format!("{name}.{clone}") })
 }
 
-/// What the user has to be told after a run: an early end, and calls that failed.
+/// Messages after a run: an early end, and calls that failed.
 pub fn complaints(jobs: &LiveJobs, outcome: &Outcome) -> Problems {
     let mut problems = Problems::default();
     if outcome.interrupted {
@@ -449,10 +448,10 @@ pub fn complaints(jobs: &LiveJobs, outcome: &Outcome) -> Problems {
     problems
 }
 
-/// Errors of a thread that are told in full.
+/// Errors of a thread that are reported in full.
 const TOLD: usize = 3;
 
-/// The options for a terminal, or one of them; nothing if there is no such option.
+/// The options for a terminal, or one of them; nothing for an unknown option.
 pub fn help(name: Option<&str>) -> Option<String> {
     let mut text = String::new();
     if let Some(name) = name {

@@ -26,10 +26,10 @@ use iowhy_text::diagnose::{Problem, Problems, Span};
 
 /// Buckets of fio's histograms.
 const NR_BUCKETS: usize = 29 * 64;
-/// Rows that cannot be read are told one by one up to this number.
+/// Most unreadable rows that are reported one by one.
 const MAX_TOLD: usize = 10;
 
-/// What a log is about.
+/// Quantity of a log.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Bandwidth.
@@ -67,9 +67,9 @@ pub struct LogThread<'a> {
     pub number: u32,
     /// Name of its job: the prefix if the option has no value.
     pub job: &'a str,
-    /// What it asks for.
+    /// Its settings.
     pub logs: &'a Logs,
-    /// What it did. Logs of bandwidth and IOPS with `log_avg_msec` need `samples` only, each no longer than the window;
+    /// Its results. Logs of bandwidth and IOPS with `log_avg_msec` need `samples` only, each no longer than the window;
     /// all others need `calls`.
     pub outcome: &'a ThreadOutcome,
     /// Its engine is asynchronous: others have no submission latency.
@@ -109,7 +109,7 @@ impl LogThread<'_> {
 /// (`per_job_logs=0`) hold their rows one thread after the other. Returns them by name, flushed.
 ///
 /// # Errors
-/// What `create` or a writer says, with the name in front.
+/// The error of `create` or a writer, with the name in front.
 pub fn write_all<W: Write>(
     threads: &[LogThread<'_>],
     create: &mut dyn FnMut(&str) -> io::Result<W>,
@@ -134,7 +134,7 @@ pub fn write_all<W: Write>(
 /// Writes one log of a thread.
 ///
 /// # Errors
-/// What `out` says.
+/// The error of `out`.
 pub fn write(thread: &LogThread<'_>, kind: Kind, out: &mut impl Write) -> io::Result<()> {
     let logs = thread.logs;
     if kind == Kind::ClatHist {
@@ -257,7 +257,7 @@ fn windows(thread: &LogThread<'_>, kind: Kind) -> Vec<(u64, Direction, (u64, u64
     rows
 }
 
-/// The log of histograms: a row for each direction as soon as an I/O completes so long after the row before.
+/// The log of histograms: a row for each direction as soon as an I/O completes an interval after the row before.
 fn write_histograms(thread: &LogThread<'_>, out: &mut impl Write) -> io::Result<()> {
     let logs = thread.logs;
     let interval_ms = logs.histogram_us / 1000;
@@ -276,7 +276,7 @@ fn write_histograms(thread: &LogThread<'_>, out: &mut impl Write) -> io::Result<
         if since < interval_ms {
             continue;
         }
-        // What is over the interval counts for the next one.
+        // The excess over the interval counts for the next one.
         *last = Some(now - (since - interval_ms));
         write!(out, "{now}, {}, {}", direction as u32, call.len_bytes)?;
         for run in counts.chunks(stride) {
@@ -298,7 +298,7 @@ fn bucket(ns: u64) -> usize {
     ((shift as usize + 1) * 64 + within).min(NR_BUCKETS - 1)
 }
 
-/// What an I/O does, with fio's numbers.
+/// Direction of an I/O, with fio's numbers.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Direction {
     /// 0.
@@ -319,7 +319,7 @@ impl Direction {
     }
 }
 
-/// A row of a log; what has no column is 0.
+/// A row of a log; missing columns are 0.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// When, ms from the start.
@@ -328,13 +328,11 @@ pub struct Row {
     pub value: u64,
     /// The greatest value, if the log has both and is one of averages.
     pub greatest: u64,
-    /// What was done.
     pub direction: Direction,
     /// Bytes of the I/O; 0 in rows of averages.
     pub block_bytes: u64,
     /// Where.
     pub offset: u64,
-    /// Priority.
     pub priority: u32,
     /// When it was handed to the kernel, ns from the start (clat and slat).
     pub issued_ns: u64,
@@ -403,12 +401,12 @@ fn parse_row(line: &str, columns: Columns) -> Result<Row, String> {
     let mut fields = line.split(',').map(str::trim);
     let mut take = |what: &str| -> Result<u64, String> {
         nr_fields += 1;
-        let field = fields.next().ok_or_else(|| format!("there is no column {nr_fields}, {what}"))?;
+        let field = fields.next().ok_or_else(|| format!("column {nr_fields}, {what}, is missing"))?;
         let value = match field.strip_prefix("0x") {
             Some(digits) => u64::from_str_radix(digits, 16),
             None => field.parse(),
         };
-        value.map_err(|_| format!("column {nr_fields}, {what}, is `{field}`, which is no number"))
+        value.map_err(|_| format!("column {nr_fields}, {what}, is `{field}`, which is not a number"))
     };
     let time_ms = take("the time")?;
     let value = take("the value")?;

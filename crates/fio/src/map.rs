@@ -3,15 +3,15 @@
 //! ```text
 //! files      one for each name; jobs that name the same file share it; a name under /dev/ is the bare device
 //! size       of a clone, shared by its files; a file is as large as the largest region of it that is used
-//! clones     threads of one process (thread), or processes; each has descriptors of its own unless told otherwise
+//! clones     threads of one process (thread), or processes; each has descriptors of its own by default
 //! groups     a stonewall, or wait_for, begins a group that runs when the groups before have ended
 //! report     one line for each clone, or for each group with group_reporting
 //! syncs      as fio makes them (`Stream::fio_syncs`); a region ends with its last whole block
 //! ```
 //! Source: fio's manual, through docs/studies/compatibility.md. Known deviations: all files exist and have their blocks
 //! before the run; a wait_for waits for the whole group of the job that it names; a rate limits reads and writes
-//! together; what is warmed up (`ramp_time`) is the start of the run; cached pages are dropped at the start of the run
-//! only. Where an option is not modelled the table of options says so, and the user is told once.
+//! together; the warm-up (`ramp_time`) is the start of the run; cached pages are dropped at the start of the run only.
+//! The table of options marks options that are not modelled, and the user gets one note.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +38,7 @@ pub trait Ground {
     /// Whether this names a block device.
     fn is_device(&self, name: &str) -> bool;
 
-    /// Bytes of what is there under this name; nothing if it is to be made.
+    /// Size of the existing file under this name; nothing if it is to be created.
     fn bytes(&self, name: &str) -> Option<u64>;
 
     /// Reads a file with a recorded list of calls.
@@ -50,7 +50,7 @@ pub trait Ground {
     }
 }
 
-/// What the jobs of a file come to.
+/// Result of mapping the jobs of a file.
 pub struct Mapped {
     /// The job; its files are in the order of `names`.
     pub job: Job,
@@ -64,7 +64,7 @@ pub struct Mapped {
     pub origins: Vec<(usize, u32)>,
 }
 
-/// What the jobs of a file come to on this ground; nothing if there is an error.
+/// Maps the jobs of a file on this ground; nothing if there is an error.
 pub fn map(file: &FioFile, ground: &dyn Ground, stack: Option<&mut Stack>, problems: &mut Problems) -> Option<Mapped> {
     let before = problems.list.len();
     let mut mapping = Mapping {
@@ -168,7 +168,7 @@ impl Files {
 struct Mapping<'a> {
     ground: &'a dyn Ground,
     problems: &'a mut Problems,
-    /// What the user was told already.
+    /// Notes given already.
     warned: BTreeSet<String>,
     files: Files,
     lines: Vec<String>,
@@ -176,7 +176,7 @@ struct Mapping<'a> {
     threads: Vec<ThreadJob>,
     seeds: Vec<Option<u64>>,
     origins: Vec<(usize, u32)>,
-    /// What clones replay, with the numbers of its files; by number of the job and of the clone.
+    /// Calls that clones replay, with the numbers of their files; by number of the job and of the clone.
     replays: BTreeMap<(usize, u32), (Replayed, Vec<u32>)>,
 }
 
@@ -207,7 +207,7 @@ impl Mapping<'_> {
                     group = group.max(groups[found] + 1);
                     if groups.iter().filter(|other| **other == groups[found]).count() > 1 {
                         self.warn(format!(
-                            "`wait_for={wanted}` waits for every job that runs beside `{wanted}` as well"
+                            "`wait_for={wanted}` waits for every job that runs at the same time as `{wanted}` as well"
                         ));
                     }
                 }
@@ -275,7 +275,7 @@ impl Mapping<'_> {
         }
     }
 
-    /// What of a job can be done nowhere.
+    /// Notes on options of a job that cannot be carried out anywhere.
     fn notices(&mut self, job: &FioJob) {
         let name = &job.name;
         if job.mode.trim {
@@ -294,18 +294,18 @@ impl Mapping<'_> {
             self.error(format!("job `{name}` counts in zones, and devices have none"), "size=1g");
         }
         if job.fsync > 0 && job.fdatasync > 0 {
-            self.warn("`fsync` and `fdatasync` together: fsync is what is called");
+            self.warn("`fsync` and `fdatasync` together: only fsync is called");
         }
     }
 
-    /// What of a job cannot be, or is not, simulated.
+    /// Notes on options of a job that cannot be, or are not, simulated.
     fn not_simulated(&mut self, job: &FioJob) {
         let name = &job.name;
         if job.engine == FioEngine::Null {
             self.error(format!("job `{name}` makes no I/O, so there is nothing to simulate"), "ioengine=psync");
         }
         if job.engine == FioEngine::Posixaio {
-            self.warn("`posixaio` is simulated as libaio: there are no helper threads");
+            self.warn("`posixaio` is simulated as libaio, without helper threads");
         }
         let logs = &job.logs;
         if [&logs.bandwidth, &logs.latency, &logs.iops, &logs.histogram, &job.write_iolog].iter().any(|l| l.is_some()) {
@@ -355,7 +355,7 @@ impl Mapping<'_> {
         })
     }
 
-    /// What is cached at the start, and the order of files that makes it so: those that are cached come last.
+    /// Pages cached at the start, and the order of files that makes it so: cached files come last.
     fn cache(&mut self, jobs: &[FioJob]) -> (CacheStart, Vec<usize>) {
         let mut tail = 0;
         for job in jobs {
@@ -392,7 +392,7 @@ impl Mapping<'_> {
             let stream = match (&job.replay, self.replays.remove(&(number as usize, clone))) {
                 (None, _) => self.stream(job, clone),
                 (Some(_), Some((replayed, numbers))) => replayed.stream(&numbers),
-                // It could not be read, which was told.
+                // It could not be read, which was reported.
                 (Some(_), None) => None,
             };
             let Some(mut stream) = stream else { return };
@@ -419,7 +419,7 @@ impl Mapping<'_> {
                 tool: job.ours.tool_ns.map(Nanos),
                 startup_seeks: job.ours.startup_seeks as u32,
                 advice: advice(job),
-                // A cache that was asked for is left alone; a watched device is dropped by whoever opens it.
+                // A cache that was asked for is left alone; the watcher of a device drops it.
                 invalidate: job.invalidate && job.ours.cache.is_none() && !job.ours.blkid,
             };
             self.threads.push(ThreadJob { spec, stream });
@@ -427,7 +427,7 @@ impl Mapping<'_> {
         }
     }
 
-    /// What a clone does.
+    /// Calls of a clone.
     fn stream(&mut self, job: &FioJob, clone: u32) -> Option<Stream> {
         let mut targets = self.targets(job, clone)?;
         let service = self.service(job, &mut targets, clone);
@@ -456,7 +456,7 @@ impl Mapping<'_> {
                 (None, false, None) => rest,
                 (_, true, size) => size.and_then(share).unwrap_or(u64::MAX).min(rest),
             };
-            // What is left behind the last whole block is not touched.
+            // The rest behind the last whole block is not touched.
             let wanted = match least_block(job) {
                 least if wanted > least => wanted / least * least,
                 _ => wanted,
@@ -559,7 +559,7 @@ fn file_bytes(job: &FioJob, clone: u32, nr: u32) -> Option<u64> {
         return Some(least + Rng::stream(seed, "filesize").below(most.saturating_sub(least) + 1));
     }
     let Some(Amount::Bytes(size)) = job.size else { return None };
-    // As fio: equal shares, and what is left over is in no file.
+    // As fio: equal shares, and the remainder is in no file.
     Some(offset(job, clone, size) + size / u64::from(job.nr_files))
 }
 
@@ -615,7 +615,7 @@ fn amount(job: &FioJob, stream: &mut Stream) {
         stream.passes = 0;
         stream.limit_bytes = whole.saturating_mul(job.loops);
     }
-    // Beside the sizes of the files the size is that of what is moved.
+    // Besides the sizes of the files, the size is the amount moved.
     if let (Some(_), Some(Amount::Bytes(size))) = (job.file_size, job.size)
         && stream.passes > 0
         && size < whole

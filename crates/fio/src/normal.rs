@@ -1,7 +1,7 @@
 //! fio's normal report.
 //!
 //! Lines and fields are those of fio 3.33, so that what reads fio's report reads this one. Different from fio: the
-//! version names both; blank lines stand where fio's do without a progress line; failed calls are told on standard
+//! version names both; blank lines stand where fio's do without a progress line; failed calls are reported on standard
 //! error with place and reason, and the report has their number in `err=`.
 
 use std::fmt::Write;
@@ -11,7 +11,7 @@ use super::json::VERSION;
 use super::options::Engine;
 use super::result::{CLASSES, Direction, Entry, Results, Samples, Times, date};
 
-/// What fio prints before the jobs start.
+/// fio's lines before the jobs start.
 pub fn banner(jobs: &[FioJob]) -> String {
     let mut out = String::new();
     for job in jobs {
@@ -37,7 +37,6 @@ pub fn banner(jobs: &[FioJob]) -> String {
     out
 }
 
-/// The report.
 pub fn report(results: &Results<'_>) -> String {
     let mut out = String::new();
     for entry in &results.entries {
@@ -271,7 +270,7 @@ fn one_direction(
     );
 }
 
-/// A share in percent. What is there at all is not shown as nothing.
+/// A share in percent. A value above 0 is not shown as nothing.
 fn percent(count: u64, of: u64) -> f64 {
     if of == 0 { 0.0 } else { 100.0 * count as f64 / of as f64 }
 }

@@ -8,10 +8,9 @@ use table::TIMES;
 use super::value::{self, Amount, CacheState, Distribution, Fault, Mode, Parsed, Partial, Service, Share, TimeUnit};
 use iowhy_text::diagnose::nearest;
 
-/// What kind of value an option takes.
+/// Kind of an option's value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Any text.
     Text,
     /// Any text; the option may also stand alone.
     OptionalText,
@@ -57,23 +56,21 @@ pub enum Kind {
     Cache,
 }
 
-/// What the simulator does with an option.
+/// The simulator's treatment of an option.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Model {
-    /// What it says.
     Modelled,
     /// Nothing, and it could not matter; why.
     Harmless(&'static str),
-    /// Nothing, although it could matter; what is assumed instead. The user is told.
+    /// No effect, although it could matter; the assumption instead. The user gets a note.
     Missing(&'static str),
 }
 
-/// What an option is about.
+/// Subject of an option.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Group {
-    /// The job itself, and jobs beside one another.
+    /// The job itself, and jobs next to one another.
     Job,
-    /// Files.
     Files,
     /// Where and how large I/Os are.
     Pattern,
@@ -83,17 +80,15 @@ pub enum Group {
     Time,
     /// Logs and replays.
     Logs,
-    /// Reports.
     Report,
-    /// What is in the buffers.
+    /// Contents of the buffers.
     Buffers,
-    /// The process.
     Process,
     /// Checks of the data.
     Verify,
     /// Zoned devices.
     Zones,
-    /// What fio does not have.
+    /// Options that fio does not have.
     Ours,
 }
 
@@ -118,17 +113,16 @@ impl Group {
 /// One option.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Opt {
-    /// Name.
     pub name: &'static str,
     /// Other names.
     pub aliases: &'static [&'static str],
-    /// What it is about.
+    /// Subject.
     pub group: Group,
     /// Kind of its value.
     pub kind: Kind,
     /// Default as it would be written; empty for none.
     pub default: &'static str,
-    /// What the simulator does with it.
+    /// The simulator's treatment.
     pub model: Model,
     /// Engines that have it; empty for all.
     pub engines: &'static [&'static str],
@@ -136,7 +130,6 @@ pub struct Opt {
     pub help: &'static str,
 }
 
-/// An engine.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Engine {
     /// `lseek` and `read` or `write`.
@@ -219,7 +212,6 @@ impl Engine {
         "external",
     ];
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         Engine::ALL.iter().find(|(_, engine)| *engine == self).map_or("psync", |(name, _)| name)
     }
@@ -230,28 +222,22 @@ impl Engine {
     }
 }
 
-/// What a value says.
+/// Value of an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// Of `Flag` and `Bool`.
     Switch(bool),
-    /// Of `Int`.
     Int(i64),
-    /// Of `Ints`.
     Ints(Partial<i64>),
-    /// Of `Amount`.
     Amount(Amount),
     /// Of `SizeRange` in bytes and `TimeRange` in microseconds.
     Range(u64, u64),
-    /// Of `Ranges`.
     Ranges(Partial<(u64, u64)>),
-    /// Of `Split`.
     Split(Partial<Vec<Share>>),
     /// Of `Time`, microseconds.
     Micros(u64),
     /// Of `Choice`.
     Word(&'static str),
-    /// Of `Words`.
     Words(Vec<&'static str>),
     /// Of `Decimal`, millionths.
     Decimal(u64),
@@ -259,20 +245,15 @@ pub enum Value {
     Decimals(Vec<u64>),
     /// Of `Text` and `Steady`.
     Text(String),
-    /// Of `Mode`.
     Mode(Mode),
-    /// Of `Distribution`.
     Distribution(Distribution),
-    /// Of `Service`.
     Service(Service),
-    /// Of `Engine`.
     Engine(Engine),
-    /// Of `Cache`.
     Cache(CacheState),
 }
 
 impl Value {
-    /// The value laid over an earlier one of the same option: empty places keep what was there.
+    /// The value laid over an earlier one of the same option: empty places keep the earlier value.
     pub fn over(self, below: &Value) -> Value {
         match (self, below) {
             (Value::Ints(new), Value::Ints(old)) => Value::Ints(new.over(old)),
@@ -294,7 +275,6 @@ impl Kind {
         matches!(self, Kind::Text | Kind::OptionalText)
     }
 
-    /// The value of a text.
     pub fn parse(self, text: &str, kb_base: u64) -> Parsed<Value> {
         if text.is_empty() && self != Kind::OptionalText {
             return Err(value::missing());
@@ -345,7 +325,7 @@ impl Kind {
         })
     }
 
-    /// What stands for the value in the help.
+    /// Placeholder of the value in the help.
     pub fn shown(self) -> String {
         match self {
             Kind::Text | Kind::OptionalText => "=TEXT".to_owned(),

@@ -1,11 +1,11 @@
-//! What a live run came to, in fio's terms: an entry for each line of its reports.
+//! Results of a live run, in fio's terms: an entry for each line of its reports.
 //!
 //! ```text
 //! runtime    of a direction: from the start of a thread (or the end of its warm-up) to its end, whole ms, at least 1
 //! bandwidth  io_bytes * 1000 / runtime; of entries with several threads the longest runtime counts
 //! clat       from issue to completion; slat before that (asynchronous engines only); lat is the whole
-//! buckets    64 to a power of two, named by their middle; what is above 17 s is in the last one
-//! percentile the middle of the first bucket with which so many percent of all are reached
+//! buckets    64 to a power of two, named by their middle; values above 17 s are in the last one
+//! percentile the middle of the first bucket with which the percentage of all is reached
 //! samples    of bandwidth and I/Os a second: means of threads are added up; a shorter last one is left out
 //! ```
 //! Source: fio's documentation, and the output of fio 3.33.
@@ -82,7 +82,7 @@ impl Times {
         bins
     }
 
-    /// The percentiles of a list, which is in millionths of a percent; nothing if there are no values.
+    /// The percentiles of a list, which is in millionths of a percent; nothing without values.
     pub fn percentiles(&self, list: &[u64]) -> Vec<(u64, u64)> {
         let bins = self.bins();
         let all: u64 = bins.iter().map(|(_, count)| count).sum();
@@ -111,7 +111,6 @@ pub struct Samples {
     pub min: u64,
     /// The largest.
     pub max: u64,
-    /// Their mean.
     pub mean: f64,
     /// Their standard deviation.
     pub deviation: f64,
@@ -136,7 +135,7 @@ impl Samples {
         }
     }
 
-    /// Threads beside one another: what they move together.
+    /// Threads next to one another: their total.
     fn add(&mut self, other: &Samples) {
         let (own, more) = (self.deviation.powi(2), other.deviation.powi(2));
         *self = Samples {
@@ -179,7 +178,6 @@ impl Direction {
         bytes.checked_div(u128::from(self.runtime_ms)).map_or(0, |bytes| u64::try_from(bytes).unwrap_or(u64::MAX))
     }
 
-    /// Calls a second.
     pub fn calls_a_second(&self) -> f64 {
         if self.runtime_ms == 0 { 0.0 } else { self.ios as f64 * 1000.0 / self.runtime_ms as f64 }
     }
@@ -205,7 +203,6 @@ pub struct Entry<'a> {
     pub job: &'a FioJob,
     /// Number of its reporting group.
     pub group: u32,
-    /// Threads.
     pub threads: u32,
     /// The first one's number in the system.
     pub tid: u32,
@@ -213,7 +210,7 @@ pub struct Entry<'a> {
     pub error: i32,
     /// Calls that failed.
     pub nr_errors: u64,
-    /// What went wrong, with the file's number.
+    /// Errors, with the file's number.
     pub errors: Vec<&'a CallError>,
     /// When its first thread began, from the start of the run.
     pub start: Nanos,
@@ -223,11 +220,10 @@ pub struct Entry<'a> {
     pub job_runtime_ms: u64,
     /// Reads and writes; together in the first with `unified_rw_reporting=mixed`.
     pub directions: [Direction; 2],
-    /// Syncs.
     pub syncs: u64,
     /// How long they took.
     pub sync: Times,
-    /// What the threads used.
+    /// Resource usage of the threads.
     pub usage: Usage,
     /// Calls in flight: classes of fio, counts.
     pub depths: [u64; 7],
@@ -360,7 +356,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Completion latencies; the whole ones if both were not told apart.
+/// Completion latencies; the whole ones if both are not separate.
 fn completion(latency: &Latency) -> (&Histogram, f64) {
     if latency.completion.count() > 0 {
         (&latency.completion, latency.squares[1])
@@ -436,7 +432,7 @@ impl Results<'_> {
     }
 }
 
-/// What the threads did, put together as the report wants it. Jobs without `stats` are left out.
+/// Results of the threads, grouped for the report. Jobs without `stats` are left out.
 pub fn results<'a>(jobs: &'a LiveJobs, outcome: &'a Outcome, disks: Vec<DiskDelta>) -> Results<'a> {
     let sample = Nanos(u64::try_from(jobs.plan.sample.as_nanos()).unwrap_or(u64::MAX));
     let mut entries: Vec<(u32, Entry<'a>)> = Vec::new();

@@ -233,10 +233,10 @@ error: t.fio:7:4: option `rw`: `randraed` is not one of its values
 error: t.fio:8:9: option `iodepth`: `0` is below the least value, 1
   | iodepth=0
   |         ^
-error: t.fio:9:8: option `bs`: `q` is no unit of a number
+error: t.fio:9:8: option `bs`: `q` is not a unit of a number
   | bs=4k,8q
   |        ^
-error: t.fio:11:11: option `runtime`: `x` is no unit of a time
+error: t.fio:11:11: option `runtime`: `x` is not a unit of a time
   | runtime=10x
   |           ^
 error: t.fio:12:1: option `size` needs a value
@@ -263,15 +263,15 @@ fn what_no_option_can_say_alone_is_checked() {
         ("[a]\nsize=1m\nrate=1m\nrate_iops=5\n", "t.fio:4:1: `rate` and `rate_iops` exclude each other"),
         (
             "[a]\nsize=1m\n[b]\nsize=1m\nwait_for=c\n",
-            "t.fio:5:1: `wait_for` names `c`, which is no job before this one",
+            "t.fio:5:1: `wait_for` names `c`, which is not a job before this one",
         ),
         ("[a]\nsize=1m\nhipri\n", "t.fio:3:1: `hipri` is an option of io_uring and pvsync2, not of psync"),
         ("[a]\nsize=1m\nioengine=rbd\n", "t.fio:3:10: option `ioengine`: the engine `rbd` is not taken here"),
-        ("[a]\nsize=$pagesize+1k\n", "t.fio:2:6: option `size`: `4096+1k` cannot be computed: `k` is no unit"),
+        ("[a]\nsize=$pagesize+1k\n", "t.fio:2:6: option `size`: `4096+1k` cannot be computed: `k` is not a unit"),
         ("[a]\nsize=1m\n=5\n", "t.fio:3:1: the name of an option is missing"),
         ("[a]\nsize=1m\ntime_based=\n", "t.fio:3:1: option `time_based`: the value is missing"),
-        ("[global]\nbs=4k\n", "t.fio: there is no job in it"),
-        ("", "t.fio: there is no job in it"),
+        ("[global]\nbs=4k\n", "t.fio: it has no job"),
+        ("", "t.fio: it has no job"),
     ] {
         let shown = refused(text);
         assert!(shown.contains(&format!("error: {expected}\n")), "{text}\n{shown}");
@@ -296,7 +296,7 @@ fn what_is_not_modelled_is_named_once() {
         warnings,
         [
             "t.fio:2:7: option `size`: fio itself loses the unit behind a blank",
-            "t.fio:3:1: option `bs` has no effect beside `bsrange`",
+            "t.fio:3:1: option `bs` has no effect next to `bsrange`",
             "t.fio:6:1: `time_based` has no effect without a runtime",
             "t.fio:5:1: the engine `psync` makes one I/O at a time: the depth is 1",
         ]
@@ -354,7 +354,7 @@ fn bad_command_lines_say_everything_at_once() {
             "unknown option `--nmae`",
             "unknown output format `jsn`",
             "`--direct` needs a value",
-            "argument 4: option `bs`: `q` is no unit of a number",
+            "argument 4: option `bs`: `q` is not a unit of a number",
         ]
     );
     assert_eq!(problems.list[0].nearest[0], "--name");

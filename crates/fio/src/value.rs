@@ -1,12 +1,12 @@
 //! Values as fio understands them: sizes, times, ranges, lists for reads, writes and trims, splits, distributions.
 //!
-//! Every function takes the text of one value and gives the value or a [`Fault`], which says what is wrong and with
-//! which part of the text.
+//! Every function takes the text of one value and gives the value or a [`Fault`], which has the mistake and its part of
+//! the text.
 
 use super::expr::{self, Worth};
 use iowhy_text::diagnose::nearest;
 
-/// What is wrong with a value.
+/// A mistake in a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// One sentence without a full stop.
@@ -15,7 +15,7 @@ pub struct Fault {
     pub part: Option<(usize, usize)>,
     /// Words that were perhaps meant, nearest first.
     pub nearest: Vec<String>,
-    /// What to do about it.
+    /// Advice.
     pub help: Option<String>,
 }
 
@@ -42,17 +42,15 @@ impl Fault {
     }
 }
 
-/// What a value says, or what is wrong with it.
+/// A value, or the mistake in it.
 pub type Parsed<T> = Result<T, Fault>;
 
 /// One thing for each direction.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct PerDirection<T> {
-    /// For reads.
     pub read: T,
     /// For writes.
     pub write: T,
-    /// For trims.
     pub trim: T,
 }
 
@@ -88,7 +86,6 @@ impl<T: Clone> Partial<T> {
 /// An amount of data.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Amount {
-    /// Bytes.
     Bytes(u64),
     /// Hundredths of the file or device.
     Percent(u32),
@@ -107,14 +104,11 @@ impl Amount {
     }
 }
 
-/// What a number without a unit means in a time.
+/// Unit of a number without one in a time.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum TimeUnit {
-    /// Seconds.
     Seconds,
-    /// Milliseconds.
     Millis,
-    /// Microseconds.
     Micros,
 }
 
@@ -180,7 +174,7 @@ fn number(text: &str, unit: expr::Unit<'_>, what: &str) -> Parsed<Worth> {
     }
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let negative = text.starts_with('-');
-    let wrong = || Fault::new(format!("`{text}` is no {what}"));
+    let wrong = || Fault::new(format!("`{text}` is not a {what}"));
     let (digits, radix) = match unsigned.strip_prefix("0x").or_else(|| unsigned.strip_prefix("0X")) {
         Some(digits) => (digits, 16),
         None => (unsigned, 10),
@@ -194,11 +188,11 @@ fn number(text: &str, unit: expr::Unit<'_>, what: &str) -> Parsed<Worth> {
     let value = value.ok_or_else(|| Fault::new(format!("`{text}` is too large")))?;
     if suffix.starts_with('.') {
         // fio reads the digits before the point and drops the rest, unit and all.
-        return Err(wrong().help("a whole number: fio reads only what is before the point"));
+        return Err(wrong().help("a whole number: fio reads only the part before the point"));
     }
     let factor = unit(suffix.trim_start()).ok_or_else(|| {
         let at = text.len() - suffix.len();
-        Fault::new(format!("`{}` is no unit of a {what}", suffix.trim())).at(at, text.len())
+        Fault::new(format!("`{}` is not a unit of a {what}", suffix.trim())).at(at, text.len())
     })?;
     // Both factors are below 2^64, so that the product is below 2^127 for every unit there is.
     let value = value.checked_mul(factor).ok_or_else(|| Fault::new(format!("`{text}` is too large")))?;
@@ -226,8 +220,8 @@ pub fn integer(text: &str, kb_base: u64, limits: (i64, i64)) -> Parsed<i64> {
 pub fn amount(text: &str, kb_base: u64, min: i64) -> Parsed<Amount> {
     if let Some(percent) = text.strip_suffix('%') {
         let fault = || {
-            Fault::new(format!("`{text}` is no percentage"))
-                .help("a whole number of hundredths from 0 to 100, such as 50%")
+            Fault::new(format!("`{text}` is not a percentage"))
+                .help("a whole number of hundredths from 0 to 100, for example 50%")
         };
         let percent = percent.trim_end().parse::<u32>().map_err(|_| fault())?;
         return if percent <= 100 { Ok(Amount::Percent(percent)) } else { Err(fault()) };
@@ -251,7 +245,7 @@ pub fn time(text: &str, default: TimeUnit, (min, max): (i64, i64)) -> Parsed<u64
     limited(value, text, (min, max)).map(i64::unsigned_abs)
 }
 
-/// What is said where a value should be.
+/// The mistake of a missing value.
 pub(super) fn missing() -> Fault {
     Fault::new("the value is missing")
 }
@@ -289,7 +283,7 @@ fn pieces<'a>(text: &'a str, separators: &'static [char]) -> impl Iterator<Item 
 }
 
 /// One value for all directions, or one each for reads, writes and trims with commas between. Two: the second is also
-/// for trims. An empty place keeps what was there.
+/// for trims. An empty place keeps the earlier value.
 pub fn triple<T: Clone>(text: &str, mut one: impl FnMut(&str) -> Parsed<T>) -> Parsed<Partial<T>> {
     let mut values: Vec<Option<T>> = Vec::new();
     for (start, piece) in pieces(text, &[',']) {
@@ -314,7 +308,7 @@ pub fn triple<T: Clone>(text: &str, mut one: impl FnMut(&str) -> Parsed<T>) -> P
 /// A range of sizes; the ends may be in either order.
 pub fn range(text: &str, kb_base: u64) -> Parsed<(u64, u64)> {
     let Some(at) = text.find(['-', ':']) else {
-        return Err(Fault::new(format!("`{text}` is no range")).help("MIN-MAX, such as 4k-64k"));
+        return Err(Fault::new(format!("`{text}` is not a range")).help("MIN-MAX, for example 4k-64k"));
     };
     let end = |part: &str, start: usize| {
         let bytes = integer(part.trim(), kb_base, (1, i64::MAX)).map_err(|fault| fault.inside(start, part.len()))?;
@@ -338,7 +332,7 @@ pub struct Share {
     pub basis_points: u32,
 }
 
-/// `size/percent` pairs with a colon between. Sizes without a percentage share what is left.
+/// `size/percent` pairs with a colon between. Sizes without a percentage share the rest.
 fn split_one(text: &str, kb_base: u64) -> Parsed<Vec<Share>> {
     const MAX_PARTS: usize = 256;
     let mut given: Vec<(u64, Option<u32>)> = Vec::new();
@@ -351,16 +345,15 @@ fn split_one(text: &str, kb_base: u64) -> Parsed<Vec<Share>> {
             None => (piece, None),
         };
         let bytes = integer(size.trim(), kb_base, (1, i64::MAX)).map_err(|fault| fault.inside(start, size.len()))?;
-        let percent =
-            match percent {
-                None | Some("") => None,
-                Some(percent) => {
-                    let from = start + piece.len() - percent.len();
-                    Some(percent.trim_end_matches('%').parse::<u32>().ok().filter(|value| *value <= 100).ok_or_else(
-                        || Fault::new(format!("`{percent}` is no percentage")).at(from, start + piece.len()),
-                    )?)
-                }
-            };
+        let percent = match percent {
+            None | Some("") => None,
+            Some(percent) => {
+                let from = start + piece.len() - percent.len();
+                Some(percent.trim_end_matches('%').parse::<u32>().ok().filter(|value| *value <= 100).ok_or_else(
+                    || Fault::new(format!("`{percent}` is not a percentage")).at(from, start + piece.len()),
+                )?)
+            }
+        };
         given.push((bytes.unsigned_abs(), percent));
         if given.len() > MAX_PARTS {
             return Err(Fault::new(format!("more than {MAX_PARTS} block sizes")).at(start, text.len()));
@@ -406,7 +399,7 @@ pub fn split(text: &str, kb_base: u64) -> Parsed<Partial<Vec<Share>>> {
 
 /// A decimal number in millionths, from `min` to `max` millionths.
 pub fn millionths(text: &str, (min, max): (u64, u64)) -> Parsed<u64> {
-    let wrong = || Fault::new(format!("`{text}` is no decimal number"));
+    let wrong = || Fault::new(format!("`{text}` is not a decimal number"));
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     if (whole.is_empty() && fraction.is_empty()) || !digits(whole) || !digits(fraction) {
@@ -455,7 +448,6 @@ pub struct Mode {
     pub suffix: ModeSuffix,
 }
 
-/// What stands behind the mode.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum ModeSuffix {
     /// Nothing.
@@ -543,7 +535,6 @@ pub enum Distribution {
     },
     /// Gaussian around the middle with this deviation in millionths of a percent of the file.
     Normal {
-        /// The deviation.
         deviation: u64,
         /// Where the most likely position is, in millionths of the file; nothing for the middle.
         center: Option<u64>,
@@ -735,15 +726,15 @@ mod tests {
     fn what_is_no_size_says_why() {
         for (text, expected) in [
             ("", "the value is missing"),
-            ("k", "`k` is no number"),
-            ("4q", "`q` is no unit of a number"),
-            ("1.5m", "`1.5m` is no number"),
-            ("4 k k", "`k k` is no unit of a number"),
+            ("k", "`k` is not a number"),
+            ("4q", "`q` is not a unit of a number"),
+            ("1.5m", "`1.5m` is not a number"),
+            ("4 k k", "`k k` is not a unit of a number"),
             ("99999999999999999999", "`99999999999999999999` is too large"),
             ("9000p", "`9000p` is above the greatest value, 2^63-1"),
             ("(1", "`(1` cannot be computed: a closing parenthesis is missing"),
-            ("--1", "`--1` is no number"),
-            ("ü", "`ü` is no number"),
+            ("--1", "`--1` is not a number"),
+            ("ü", "`ü` is not a number"),
         ] {
             assert_eq!(bytes(text), Err(expected.to_owned()), "{text}");
         }
@@ -795,7 +786,7 @@ mod tests {
         assert_eq!(parse("4k,,512"), Ok([Some(4096), None, Some(512)]));
         assert_eq!(parse(" 4k , 8k "), Ok([Some(4096), Some(8192), Some(8192)]));
         assert_eq!(parse("1,2,3,4").map_err(|(_, part)| part), Err(Some((6, 7))));
-        assert_eq!(parse("4k,8q"), Err(("`q` is no unit of a number".to_owned(), Some((4, 5)))));
+        assert_eq!(parse("4k,8q"), Err(("`q` is not a unit of a number".to_owned(), Some((4, 5)))));
         assert!(parse(",").is_err() && parse("").is_err());
     }
 
@@ -828,7 +819,7 @@ mod tests {
         assert_eq!(shares("4k/90:64k/"), Ok((rest.clone(), rest)));
         assert_eq!(shares("4k/90:64k/20"), Err("the percentages add up to 110, not to 100".to_owned()));
         assert_eq!(shares("4k/90:64k/5"), shares("4k/90:64k/10"));
-        assert_eq!(shares("4k/x"), Err("`x` is no percentage".to_owned()));
+        assert_eq!(shares("4k/x"), Err("`x` is not a percentage".to_owned()));
     }
 
     #[test]

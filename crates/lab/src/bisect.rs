@@ -1,20 +1,19 @@
 //! Which change made it slow: among the differences of two simulated kernels ([`policy`]), or among commits, as a
 //! driver for `git bisect run` ([`commit`]).
 //!
-//! Both repeat a measurement until they are sure, state by how much they may be wrong, and say so when they cannot
-//! tell.
+//! Both repeat a measurement until they are sure, state the largest error, and report if they cannot tell.
 
 pub mod commit;
 pub mod policy;
 
-/// What a test says.
+/// Result of a test.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Like the good side.
     Good,
     /// Like the bad side.
     Bad,
-    /// Not to be told with as many runs as are allowed.
+    /// Undecided with the allowed number of runs.
     Unsure,
 }
 

@@ -36,7 +36,7 @@ pub fn text(report: &Report, bold: fn(&str) -> String) -> String {
         out.push_str(&text::item(disk.name.as_deref().unwrap_or("?"), &queue(disk), COLUMN));
     }
 
-    let _ = writeln!(out, "\n{}", bold("what this machine allows"));
+    let _ = writeln!(out, "\n{}", bold("capabilities of this machine"));
     for ability in &report.abilities {
         let advice = if ability.advice.is_empty() { String::new() } else { format!(": {}", ability.advice) };
         let words = match ability.has {
@@ -46,7 +46,7 @@ pub fn text(report: &Report, bold: fn(&str) -> String) -> String {
         out.push_str(&text::item(ability.name, &words, COLUMN));
     }
 
-    let _ = writeln!(out, "\n{}", bold("what would disturb a measurement"));
+    let _ = writeln!(out, "\n{}", bold("disturbances of measurements"));
     let of = |wanted| report.disturbances.iter().filter(move |it| it.disturbs == wanted);
     for disturbance in of(Some(true)) {
         let words = format!("{}; {}", disturbance.detail, disturbance.advice);
@@ -63,14 +63,14 @@ pub fn text(report: &Report, bold: fn(&str) -> String) -> String {
         }
     }
 
-    let _ = writeln!(out, "\n{}", bold("what earlier runs left behind"));
+    let _ = writeln!(out, "\n{}", bold("leftovers of earlier runs"));
     for left in &report.left {
         out.push_str(&text::item("-", &left.to_string(), 4));
     }
     if report.left.is_empty() {
         out.push_str("  nothing\n");
     } else if !report.is_clean() {
-        out.push_str("\n  `iowhy doctor --fix` undoes what is still there and ours.\n");
+        out.push_str("\n  `iowhy doctor --fix` undoes those that are still there and ours.\n");
     }
     if !report.running.is_empty() {
         let pids: Vec<String> = report.running.iter().map(u32::to_string).collect();
@@ -79,7 +79,7 @@ pub fn text(report: &Report, bold: fn(&str) -> String) -> String {
     out
 }
 
-/// What drives a disk's queue, in a line.
+/// Driver and settings of a disk's queue, in a line.
 fn queue(disk: &Disk) -> String {
     let queue = &disk.queue;
     let schedulers: Vec<String> = queue
@@ -99,7 +99,6 @@ fn queue(disk: &Disk) -> String {
     parts.join(" ")
 }
 
-/// The report as JSON.
 pub fn json(report: &Report) -> Value {
     let abilities: Vec<Value> = report
         .abilities

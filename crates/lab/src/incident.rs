@@ -1,15 +1,15 @@
-//! Published incidents, run in the simulator and held against what was published.
+//! Published incidents, run in the simulator and held against the publication.
 //!
 //! ```text
-//! incidents/ID.toml            what was published: workload, hardware, rows, tables, claims
+//! incidents/ID.toml            the publication: workload, hardware, rows, tables, claims
 //! incidents/scenarios/ID.toml  how a row becomes a run, and every circumstance that had to be assumed
 //! incident/live/table.rs       what the running kernel is asked about it
 //! incident/claims/ID.rs        checks of claims that are not a matter of two rows, and the cause in words
 //! ```
 //! A run is a command line, made several times: as the program really was, and with seeds. A row is a metric of one or
 //! more runs; its value is the mean over the repetitions. A ratio is taken repetition by repetition and then averaged,
-//! or of the means, as the scenario says. Published values are behind [`file::Published`], which only the claim checker
-//! and the printer open.
+//! or of the means, by the scenario. Published values are behind [`file::Published`], which only the claim checker and
+//! the printer open.
 
 pub mod claims;
 pub mod command;
@@ -34,17 +34,16 @@ use iowhy_text::diagnose::Problem;
 use metric::Metric;
 use scenario::{Average, Scenario};
 
-/// An incident: what comes with the program about it.
+/// An incident: its parts in the program.
 struct Entry {
     /// Its name.
     id: &'static str,
-    /// What was published.
     file: &'static str,
     /// How it is run, if it can be.
     scenario: Option<&'static str>,
-    /// What checks its claims, beyond what two rows tell.
+    /// Checks of its claims, beyond the comparison of two rows.
     checks: Checks,
-    /// What tells the cause from the events.
+    /// The explanation of the cause from the events.
     why: Option<Why>,
 }
 
@@ -75,7 +74,6 @@ const INCIDENTS: &[Entry] = &[
 pub struct Known {
     /// Its name.
     pub id: &'static str,
-    /// What was published.
     pub incident: Incident,
     /// Whether this release can run it.
     pub modelled: bool,
@@ -100,7 +98,7 @@ pub fn list() -> Result<Vec<Known>, IncidentError> {
 pub struct RunnableRow {
     /// Words after `iowhy`.
     pub command: String,
-    /// What it ran on, with the first repetition.
+    /// Its plan, with the first repetition.
     pub plan: Plan,
     /// Repetitions that the scenario makes.
     pub repetitions: u32,
@@ -125,8 +123,8 @@ pub fn row(id: &str, row: &str) -> Result<RunnableRow, IncidentError> {
     Ok(RunnableRow { command: run.command.clone(), plan: run.plan.clone(), repetitions })
 }
 
-/// The rows that an explanation of the incident compares: what it was before (or without the cause), and what is
-/// broken.
+/// The rows that an explanation of the incident compares: the old one (or the one without the cause), and the broken
+/// one.
 ///
 /// # Errors
 /// If the incident is unknown.
@@ -158,10 +156,10 @@ pub enum IncidentError {
     Data {
         /// Which incident.
         id: String,
-        /// What the parser says.
+        /// The parser's message.
         message: String,
     },
-    /// There is no such incident.
+    /// The incident is unknown.
     #[error("{}", .0.message)]
     Unknown(Problem),
     /// It is known, but its models are not there yet.
@@ -174,7 +172,7 @@ pub enum IncidentError {
         row: String,
         /// Which sequence of positions.
         sequence: u32,
-        /// What the simulator says.
+        /// The simulator's error.
         error: RunError,
     },
 }
@@ -182,7 +180,7 @@ pub enum IncidentError {
 /// How to run an incident.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct How {
-    /// Repetitions of each run; none for what the scenario says.
+    /// Repetitions of each run; none for the scenario's number.
     pub sequences: Option<u32>,
     /// Worker threads; they change nothing but the time it takes.
     pub threads: usize,
@@ -204,7 +202,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// What every layer did.
+    /// Statistics of every layer.
     pub fn layers(&self) -> &Layers {
         &self.outcome.layers
     }
@@ -227,13 +225,11 @@ pub struct RunResult {
     pub command: String,
     /// Why it is made.
     pub note: Option<String>,
-    /// What is measured.
     pub metric: &'static Metric,
     /// Repetitions it needs at least.
     pub least_sequences: u32,
     /// Repetitions that are enough for it.
     pub most_sequences: u32,
-    /// What it ran on.
     pub plan: Plan,
     /// One for each repetition.
     pub samples: Vec<Sample>,
@@ -256,7 +252,7 @@ impl RunResult {
 pub enum Source {
     /// The mean over runs, by their numbers.
     Runs(Vec<usize>),
-    /// The mean over runs, by their numbers, as a monitor sees them: each counts by its time, so many times.
+    /// The mean over runs, by their numbers, as a monitor sees them: each counts by its time and its weight.
     Sampled(Vec<(usize, u32)>),
     /// The change of one row against another.
     Change {
@@ -280,19 +276,16 @@ pub struct RowResult {
     pub report: String,
     /// Rows that belong together.
     pub group: String,
-    /// calibration, prediction, context; `extra` for rows nobody published.
+    /// calibration, prediction, context; `extra` for unpublished rows.
     pub role: String,
-    /// What was published, if anything.
     pub published: Option<Figure>,
     /// Why an extra row is made.
     pub note: Option<String>,
-    /// What is measured.
     pub metric: &'static Metric,
     /// Which statistic of the repetitions it is.
     pub statistic: Statistic,
     /// Where its values come from.
     pub source: Source,
-    /// Its runs.
     pub runs: Vec<Arc<RunResult>>,
     /// One value for each repetition.
     pub values: Vec<f64>,
@@ -333,7 +326,7 @@ impl RowResult {
 /// One row against another.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct Ratio {
-    /// The ratio, averaged as the scenario says.
+    /// The ratio, averaged by the scenario's rule.
     pub value: f64,
     /// Smallest and largest of the repetitions' ratios.
     pub spread: (f64, f64),
@@ -364,9 +357,8 @@ pub fn extremes(values: impl Iterator<Item = f64>) -> (f64, f64) {
 /// An incident that was run and checked.
 #[derive(Clone, Debug)]
 pub struct IncidentResult {
-    /// What was published.
     pub incident: Incident,
-    /// What was assumed.
+    /// The assumptions.
     pub scenario: Scenario,
     /// Repetitions of each run.
     pub sequences: u32,
@@ -374,13 +366,13 @@ pub struct IncidentResult {
     pub runs: Vec<Arc<RunResult>>,
     /// Published rows and cells, in their order.
     pub rows: Vec<RowResult>,
-    /// Rows nobody published.
+    /// Unpublished rows.
     pub extra: Vec<RowResult>,
     /// Published rows that are only shown.
     pub context: Vec<Row>,
     /// Claims, in their order.
     pub claims: Vec<ClaimResult>,
-    /// The cause, told by this run's own layers.
+    /// The cause, from this run's own layers.
     pub why: String,
 }
 
@@ -405,7 +397,7 @@ impl IncidentResult {
         self.row(self.scenario.why.get(part)?)
     }
 
-    /// One row against another, averaged as the scenario says.
+    /// One row against another, averaged by the scenario's rule.
     pub fn ratio(&self, of: &RowResult, to: &RowResult) -> Ratio {
         let ratios = of.ratios(to);
         let spread = extremes(ratios.iter().copied());
@@ -441,7 +433,7 @@ pub fn combine(hashes: impl Iterator<Item = u64>) -> u64 {
     })
 }
 
-/// Runs an incident. `progress` is told how many runs of how many are done.
+/// Runs an incident. `progress` gets the number of runs done, and of all.
 ///
 /// # Errors
 /// If the incident is unknown or not modelled, or a run fails.
@@ -551,12 +543,12 @@ fn run_all(
             .into_iter()
             .flat_map(|worker| match worker.join() {
                 Ok(results) => results,
-                // A broken invariant of a model: it goes on to whoever called.
+                // A broken invariant of a model: it goes on to the caller.
                 Err(panic) => std::panic::resume_unwind(panic),
             })
             .collect()
     });
-    // Whoever was faster: results are taken in the order of the runs.
+    // Whichever was faster, results are taken in the order of the runs.
     results.sort_by_key(|(index, _)| *index);
     for (index, outcome) in results {
         let (run, sequence) = steps[index];

@@ -1,5 +1,5 @@
-//! What stands between the simulator and whoever asks: command lines as plans, incidents, conformance, and the reports
-//! of all of them as values, text or JSON. Nothing here prints, exits or reads the command line of the process.
+//! Everything between the simulator and its users: command lines as plans, incidents, conformance, and the reports of
+//! all of them as values, text or JSON. Nothing here prints, exits or reads the command line of the process.
 
 pub mod bisect;
 pub mod conform;

@@ -1,4 +1,4 @@
-//! Modelled disks under the running kernel: what is typed about one, and what is shown of it.
+//! Modelled disks under the running kernel: their options, and their display.
 //!
 //! `NAME[,key=value..]` and the words behind `iowhy disk create` mean the same. A key is one of [`KEYS`], of the disk
 //! and its queue, or a tunable of the model (`iowhy models device`).
@@ -21,19 +21,23 @@ use iowhy_text::diagnose::{Problem, Problems, Span};
 
 /// Keys of a disk that are none of its model, each with what it does.
 pub const KEYS: &[(&str, &str)] = &[
-    ("size", "its size, such as 4G, or `whole` for that of the model [the model's, at most 4G]"),
+    ("size", "size, for example 4G, or `whole` for that of the model [the model's, at most 4G]"),
     ("front", "how the kernel gets it: ublk, loop [ublk if the kernel has it]"),
-    ("depth", "requests the kernel has under way at most, 4 to 128, from 1 with front=ublk [the model's, within that]"),
+    (
+        "depth",
+        "most requests that the kernel has in flight, 4 to 128, from 1 with front=ublk [the model's, within \
+        that]",
+    ),
     ("scheduler", "none, mq-deadline, bfq, kyber [mq-deadline; none for a model with several queues]"),
     ("read_ahead_kb", "window of read-ahead [128]"),
     ("max_sectors_kb", "largest request [1024]"),
     ("nomerges", "which merges are not tried [the kernel's]"),
     ("nr_requests", "requests the scheduler holds [the kernel's: 256, whatever the depth]"),
     ("wbt_lat_usec", "throttling of writeback [the kernel's]"),
-    ("partitions", "so many equal partitions [0]"),
+    ("partitions", "number of equal partitions [0]"),
     ("backing", "a file that holds the data [memory]"),
     ("fs", "a file system that is made and mounted: ext2, ext3, ext4, xfs, none [none]"),
-    ("lead_us", "what the layers above take by themselves, hidden from programs [measured]"),
+    ("lead_us", "time in the layers above, hidden from programs [measured]"),
     ("awake", "on, off: whether processors poll instead of sleeping while it is in use [on]"),
     ("seed", "seed of the model [1]"),
     ("elevator.NAME", "a tunable of the scheduler, as in the simulator: elevator.slice_idle_us [the kernel's]"),
@@ -44,9 +48,9 @@ pub const KEYS: &[(&str, &str)] = &[
 const NR_REQUESTS: &str = "256";
 /// Largest request of a modelled disk.
 const MAX_SECTORS_KB: &str = "1024";
-/// The simulated twin's tasks wake so many us late at most. How late matters little (5 and 200 give the same figures),
-/// but without it three readers always begin in the same order, and that decides which of several rhythms they fall
-/// into: on a running kernel each comes up.
+/// Most lateness of the simulated twin's tasks, us. How late matters little (5 and 200 give the same figures), but
+/// without it three readers always begin in the same order, and that decides which of several rhythms they fall into:
+/// on a running kernel each comes up.
 const WAKE_MAX: (&str, &str) = ("machine.wake_max_us", "20");
 
 /// Whether a key is of the disk and its queue, and not of its model.
@@ -63,7 +67,7 @@ pub struct Wanted {
     pub says_filesystem: bool,
 }
 
-/// The disk that a model and `settings` describe. Everything that is wrong is told.
+/// The disk that a model and `settings` describe. All mistakes are reported.
 pub fn parse(name: &str, model: &str, settings: &[&str], problems: &mut Problems) -> Option<Wanted> {
     let before = problems.list.len();
     let spec = Spec::new(name, model);
@@ -80,8 +84,9 @@ pub fn parse(name: &str, model: &str, settings: &[&str], problems: &mut Problems
     for setting in settings {
         let Some((key, value)) = setting.split_once('=').filter(|(key, value)| !key.is_empty() && !value.is_empty())
         else {
-            problems
-                .push(Problem::error(format!("`{setting}` is no setting")).at(Span::whole(setting)).help("key=value"));
+            problems.push(
+                Problem::error(format!("`{setting}` is not a setting")).at(Span::whole(setting)).help("key=value"),
+            );
             continue;
         };
         if is_own(key) {
@@ -112,7 +117,7 @@ fn tune(spec: &mut Spec, key: &str, value: &str) -> Result<(), Problem> {
     let Some(entry) = find(DEVICES, &spec.model) else { return Ok(()) };
     let Some(option) = entry.options.iter().find(|option| option.name == key) else {
         let known = KEYS.iter().map(|(key, _)| *key).chain(entry.options.iter().map(|option| option.name));
-        let problem = Problem::error(format!("`{key}` is no key of a disk, nor of {}", entry.name));
+        let problem = Problem::error(format!("`{key}` is a key neither of a disk nor of {}", entry.name));
         return Err(problem
             .near(key, known)
             .help("`iowhy models device` and `iowhy disk create --help` list the keys"));
@@ -138,7 +143,7 @@ fn set(wanted: &mut Wanted, key: &str, value: &str) -> Result<(), Problem> {
         },
         "size" => match disk::parse_bytes(value) {
             Some(bytes) => spec.bytes = bytes,
-            None => return wrong(format!("`size` takes bytes such as 4G, not `{value}`")),
+            None => return wrong(format!("`size` takes bytes, for example 4G, not `{value}`")),
         },
         "front" => {
             let Some(front) = Front::find(value) else {
@@ -146,7 +151,7 @@ fn set(wanted: &mut Wanted, key: &str, value: &str) -> Result<(), Problem> {
                 return wrong(format!("`front` is one of {}, not `{value}`", names.join(", ")));
             };
             spec.front = Some(front);
-            // It may let the kernel have fewer requests under way.
+            // It may let the kernel have fewer requests in flight.
             spec.set_usual();
         }
         "depth" => spec.depth = number(1 << 20)? as u32,
@@ -228,7 +233,7 @@ pub fn in_full(state: &State) -> String {
         let told = match key.as_str() {
             "scheduler" | "read_ahead_kb" | "max_sectors_kb" | "nomerges" => true,
             "nr_requests" => has_scheduler,
-            // Throttling is derived from disk and scheduler unless somebody has chosen.
+            // Throttling is derived from disk and scheduler unless the user has chosen.
             "wbt_lat_usec" => spec.queue.iter().any(|(asked, _)| asked == key),
             key => key.starts_with(ELEVATOR),
         };
@@ -252,13 +257,13 @@ pub fn parse_disk(name: &str, disk: &str, problems: &mut Problems) -> Option<Wan
     parse(name, model, &settings, problems)
 }
 
-/// The twin in the simulator: `--on` and `--disk` for it, and what is wrong with the disk.
+/// The twin in the simulator: `--on` and `--disk` for it, and the mistakes in the disk.
 ///
-/// A disk with a key of its own, and one `beside` a live place, is a modelled one, and its twin has the loop device's
-/// block layer as well (on kernels with blk-mq): the driver's tags are the depth, with one queue of them, and what the
-/// drive has no place for waits in order of arrival; the scheduler holds as many requests as there, and largest
+/// A disk with a key of its own, and one next to a live place, is a modelled one, and its twin has the loop device's
+/// block layer as well (on kernels with blk-mq): the driver's tags are the depth, with one queue of them, and commands
+/// without a place in the drive wait in order of arrival; the scheduler holds as many requests as there, and largest
 /// request, window and file system are the same, and the blocks that map its files are in memory. Its runs differ, as
-/// tasks wake a little late. What the place names itself stays. Otherwise it is a drive of the simulator.
+/// tasks wake a little late. Keys of the place itself stay. Otherwise it is a drive of the simulator.
 pub fn twin(on: &str, disk: &str, beside: bool) -> (String, String, Problems) {
     let of_model: Vec<&str> =
         disk.split(',').filter(|piece| piece.split_once('=').is_none_or(|(key, _)| !is_own(key))).collect();
@@ -336,7 +341,7 @@ pub fn changes(settings: &[String], problems: &mut Problems) -> Vec<Change> {
                 of_scheduler(key, value).map(|value| Change::Queue(key.to_owned(), value))
             }
             Some((key, value)) => Change::parse(key, value).map_err(Problem::error),
-            None => Err(Problem::error(format!("`{setting}` is no setting: key=value"))),
+            None => Err(Problem::error(format!("`{setting}` is not a setting: key=value"))),
         };
         match change {
             Ok(change) => changes.push(change),
@@ -346,12 +351,12 @@ pub fn changes(settings: &[String], problems: &mut Problems) -> Vec<Change> {
     changes
 }
 
-/// What is shown: disks that live, and what is left of dead ones.
+/// A list of disks: live ones, and the remains of dead ones.
 #[derive(Debug, Default)]
 pub struct Shown {
     /// Those that answer.
     pub disks: Vec<State>,
-    /// Those that do not, and what is the matter.
+    /// Dead ones, with the error.
     pub dead: Vec<(String, DiskError)>,
     /// Names of those that were removed.
     pub removed: Vec<String>,
@@ -373,7 +378,6 @@ impl Shown {
         Ok(shown)
     }
 
-    /// As JSON.
     pub fn json(&self) -> Value {
         let dead: Vec<Value> =
             self.dead.iter().map(|(name, error)| json!({ "name": name, "error": error.to_string() })).collect();
@@ -585,7 +589,7 @@ mod tests {
             ("ide-2004,front=nbd", "one of ublk, loop"),
             ("ide-2004,size=5000", "whole blocks"),
             ("ide-2004,rpm=1", "must lie between"),
-            ("ide-2004,colour=red", "no key of a disk"),
+            ("ide-2004,colour=red", "a key neither of a disk"),
             ("ide-2004,partitions=16", "no room"),
             ("ide-2004,partitions=2,fs=ext4", "whole disk"),
             ("ide-2004,scheduler=../x", "cannot be"),

@@ -1,4 +1,4 @@
-//! The tables of models as one catalogue: what `iowhy models` lists and `docs/MODELS.md` is made from.
+//! The tables of models as one catalogue: the source of `iowhy models` and `docs/MODELS.md`.
 
 use std::fmt::Write;
 
@@ -23,7 +23,7 @@ const ASIDE: &[(&str, &str)] = &[
     ("reclaim", "which pages leave the cache when memory is short"),
     ("engine", "how a thread of a program makes its calls"),
     ("rule", "mechanisms that `iowhy explain` looks for; docs/RULES.md has all of them"),
-    ("statistic", "what tables show of samples, and what comparisons decide by"),
+    ("statistic", "statistics of samples in tables, and the methods by which comparisons decide"),
 ];
 
 /// Kinds in the order of the lists, with a line on each: kernels, what they are composed of, and what stands aside.
@@ -49,7 +49,7 @@ pub const KINDS: &[(&str, &str)] = &{
 pub struct Tunable {
     /// The whole key (`elevator.slice_idle_ms`).
     pub key: String,
-    /// What the table says about it.
+    /// The option in the table.
     pub spec: OptionSpec,
 }
 
@@ -66,9 +66,8 @@ pub struct Model {
     pub summary: &'static str,
     /// Sources.
     pub origin: &'static [Origin],
-    /// Tunables.
     pub options: Vec<Tunable>,
-    /// What holds it to its source.
+    /// The evidence that it follows its source.
     pub conformance: String,
     /// Of a kernel: its policies. Of a patch: the keys it sets.
     pub parts: Vec<(&'static str, &'static str)>,
@@ -77,7 +76,7 @@ pub struct Model {
 /// Every model of one kind, or of all.
 ///
 /// # Errors
-/// If there is no such kind.
+/// If the kind is unknown.
 pub fn catalogue(kind: Option<&str>) -> Result<Vec<Model>, Problem> {
     if let Some(wanted) = kind
         && !KINDS.iter().any(|(name, _)| *name == wanted)
@@ -141,8 +140,8 @@ fn patches(models: &mut Vec<Model>) {
             origin: patch.origin,
             options: Vec::new(),
             conformance: match patch.kernels {
-                [] => "that of what it sets; applies to every kernel".to_owned(),
-                kernels => format!("that of what it sets; applies to {}", kernels.join(", ")),
+                [] => "that of its settings; applies to every kernel".to_owned(),
+                kernels => format!("that of its settings; applies to {}", kernels.join(", ")),
             },
             parts: patch.sets.to_vec(),
         });
@@ -283,7 +282,7 @@ fn model_json(model: &Model) -> Value {
     value
 }
 
-/// What a tunable accepts.
+/// The values of a tunable.
 fn accepts(spec: &OptionSpec) -> String {
     if spec.choices.is_empty() { format!("{} to {}", spec.min, spec.max) } else { spec.choices.join(" or ") }
 }

@@ -1,15 +1,16 @@
-//! Runs on the running kernel, for every verb that makes some: simulated jobs as plans for real files, the run with
-//! what the machine says before and after, and its report.
+//! Runs on the running kernel, for every verb that makes some: simulated jobs as plans for real files, the run with the
+//! machine's counters before and after, and its report.
 //!
 //! ```text
-//! place      a file is made in the directory of the run, under the name the job gives it; what a job calls
+//! place      a file is made in the directory of the run, under the name the job gives it; a job's
 //!            /dev/iowhy-disk is a file iowhy-disk there (on a modelled disk without file system: that disk); any other
-//! /dev/NAME is that device, if it exists regions    several regions of a device are one file, with the places of the
-//! calls moved size       a file is as large as the last region of it that a call can reach
+//!            /dev/NAME is that device, if it exists
+//! regions    several regions of a device are one file, with the places of the calls moved
+//! size       a file is as large as the last region of it that a call can reach
 //! engine     calls one after the other are psync, calls in flight libaio, mappings mmap
 //! ```
-//! What may be written is for the guard of the live crate to say. What only a simulator needs (CPU costs, seeks at the
-//! start, processes) is left out.
+//! The guard of the live crate decides on permission to write. Settings that only a simulator needs (CPU costs, seeks
+//! at the start, processes) are left out.
 
 pub mod machine;
 pub mod requests;
@@ -43,7 +44,7 @@ pub const ANY_DEVICE: &str = "/dev/iowhy-disk";
 /// Samples of bandwidth if nothing else is asked for.
 const SAMPLE: Duration = Duration::from_millis(500);
 
-/// Calls that went wrong which are told in full.
+/// Failed calls that are reported in full.
 const TOLD: usize = 3;
 
 /// A state of the page cache as it is typed.
@@ -191,15 +192,13 @@ pub fn live_plan(job: &Job, names: &[String], dir: &Path, problems: &mut Problem
 /// A run that was made, and the machine it was made on.
 #[derive(Clone, Debug)]
 pub struct Live {
-    /// What was run.
     pub plan: Plan,
-    /// What came of it.
     pub outcome: Outcome,
     /// The machine before the run.
     pub machine: Machine,
     /// The disk below the first file.
     pub disk: Disk,
-    /// What every disk did meanwhile, the making of files included.
+    /// Activity of every disk meanwhile, the making of files included.
     pub disks: Vec<DiskDelta>,
     /// Threads that could not be run because of a file, and why.
     pub left_out: Vec<String>,
@@ -209,7 +208,7 @@ pub struct Live {
     pub modelled: Option<Box<iowhy_live::disk::State>>,
 }
 
-/// What there is to be said of the tracing of a run.
+/// Messages about the tracing of a run.
 #[derive(Clone, Debug)]
 pub struct Traced {
     /// Level, events, losses and cost.
@@ -218,7 +217,7 @@ pub struct Traced {
     pub foreign: Vec<(String, u64)>,
     /// Its requests in figures.
     pub requests: Requests,
-    /// What the user has to be told.
+    /// Messages for the user.
     pub complaints: Problems,
 }
 
@@ -262,8 +261,8 @@ fn culprit(error: &LiveError) -> Option<&Path> {
 }
 
 impl Live {
-    /// Makes the run. `progress` is told what the runner tells. If a file cannot be made ready, the threads that work
-    /// on it are left out, and the others run.
+    /// Makes the run. `progress` gets the runner's messages. If a file cannot be made ready, the threads that work on
+    /// it are left out, and the others run.
     ///
     /// # Errors
     /// Why it could not be begun.
@@ -303,7 +302,7 @@ impl Live {
         self.sum(|thread| thread.nr_errors) > 0 || self.outcome.interrupted || !self.left_out.is_empty()
     }
 
-    /// The samples of all threads together, if the job asks for a report in intervals. What is left of the last one is
+    /// The samples of all threads together, if the job asks for a report in intervals. The rest of the last one is
     /// shown if it is at least half as long as the others.
     pub fn intervals(&self) -> Vec<Interval> {
         if self.plan.job.interval == Nanos::ZERO {
@@ -329,7 +328,7 @@ impl Live {
             .collect()
     }
 
-    /// What the user has to be told: calls that failed, and an early end.
+    /// Messages for the user: calls that failed, and an early end.
     pub fn complaints(&self) -> Problems {
         let mut problems = Problems::default();
         if self.outcome.interrupted {
@@ -362,7 +361,7 @@ impl Live {
         problems
     }
 
-    /// What a real run has that a simulated one has not.
+    /// The fields that a real run has and a simulated one has not.
     pub fn json(&self) -> Value {
         let errors: Vec<Value> = self
             .outcome

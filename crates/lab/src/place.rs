@@ -33,7 +33,7 @@ struct Setting<'a> {
     value: Piece<'a>,
 }
 
-/// The stack that `on` and `disk` describe. Without a usable kernel there is none, and `problems` says why.
+/// The stack that `on` and `disk` describe. Without a usable kernel there is none, and `problems` has the reason.
 pub fn parse(on: &str, disk: Option<&str>, problems: &mut Problems) -> Option<Stack> {
     let before = problems.list.len();
     let mut of_disk = Problems::default();
@@ -43,7 +43,7 @@ pub fn parse(on: &str, disk: Option<&str>, problems: &mut Problems) -> Option<St
     if clean { stack } else { None }
 }
 
-/// Checks a `--disk` where no kernel is given: its mistakes are worth telling all the same.
+/// Checks a `--disk` without a kernel: its mistakes are still worth reporting.
 pub fn check_disk(disk: &str, problems: &mut Problems) {
     set_disk(&mut Stack::new(&KERNELS[0]), disk, problems);
 }
@@ -65,7 +65,7 @@ fn parse_on(on: &str, disk: Option<&str>, problems: &mut Problems, of_disk: &mut
         let accepted =
             KERNELS.iter().flat_map(|kernel| std::iter::once(kernel.name).chain(kernel.aliases.iter().copied()));
         let message = match name.text {
-            "" => "no kernel is named after `sim:`".to_owned(),
+            "" => "`sim:` needs the name of a kernel".to_owned(),
             text => format!("unknown kernel `{text}`"),
         };
         // A version without its prefix (`2.6.6`) is the commonest slip.
@@ -93,7 +93,7 @@ fn parse_on(on: &str, disk: Option<&str>, problems: &mut Problems, of_disk: &mut
             }
             Some(patch) => {
                 seen.push(patch.name);
-                // Whether it fits the kernel can only be said of a known one.
+                // Only with a known kernel can its fit be checked.
                 if kernel.is_some()
                     && let Err(error) = stack.patch(patch)
                 {

@@ -3,15 +3,15 @@
 //! ```text
 //! draw      none (20 %), one (60 %) or two (20 %) causes, each as often, then a job and a kernel with a disk that fit
 //! make      both sides are run with different seeds, the causes on one of them, on which is drawn, too
-//! material  a cause that moves the time of an operation by less than 10 %, by itself or beside the other, is no
+//! material a cause that moves the time of an operation by less than 10 %, by itself or next to the other, is not a
 //!           cause, and
-//!           a pair of sides that the verdict does not tell apart has nothing to explain: another case is drawn;
+//!           a pair of sides with an undecided verdict has nothing to explain: another case is drawn;
 //!           two causes pull in one direction, for of two that do not, one is hidden by the other
 //! hide      the explanation gets the events and nothing else: no word of kernels, policies, tunables or devices
 //! score     one cause: is the first finding right? None: is there any? Two: are both among the findings?
 //! ```
-//! A finding is right if it is one of those the plant names: several where events cannot tell them apart (all commands
-//! of one size do not tell a slower start from a slower transfer). Everything follows from the seed.
+//! A finding is right if it is one of those the plant names: several where events cannot separate them (commands of one
+//! size do not separate a slower start from a slower transfer). Everything follows from the seed.
 
 pub mod page;
 pub(crate) mod table;
@@ -38,7 +38,7 @@ const TRIES: u32 = 160;
 /// Draws with the same first cause.
 const TRIES_EACH: u32 = 16;
 
-/// What a case is about.
+/// Subject of a case.
 #[derive(Clone, Debug)]
 pub struct Case {
     /// Its number.
@@ -49,9 +49,8 @@ pub struct Case {
     pub plants: Vec<&'static Plant>,
     /// Both command lines, base first.
     pub lines: [String; 2],
-    /// What came of it.
+    /// The causes found.
     pub found: Vec<&'static str>,
-    /// The explanation.
     pub explanation: Explanation,
 }
 
@@ -72,7 +71,7 @@ impl Case {
     }
 }
 
-/// What the cases say together.
+/// Summary of the cases.
 #[derive(Clone, Debug, Default)]
 pub struct Score {
     /// In their order.
@@ -82,12 +81,12 @@ pub struct Score {
 }
 
 impl Score {
-    /// Cases with so many causes.
+    /// Cases with this number of causes.
     pub fn with(&self, causes: usize) -> impl Iterator<Item = &Case> {
         self.cases.iter().filter(move |case| case.plants.len() == causes)
     }
 
-    /// Percent of the cases with so many causes for which something holds; 100 of none.
+    /// Percent of the cases with this number of causes for which something holds; 100 without cases.
     pub fn pct(&self, causes: usize, holds: fn(&Case) -> bool) -> f64 {
         let all = self.with(causes).count();
         if all == 0 { 100.0 } else { 100.0 * self.with(causes).filter(|case| holds(case)).count() as f64 / all as f64 }
@@ -120,8 +119,8 @@ impl Score {
     }
 }
 
-/// Events as a tracer sees them that follows the workload only: the calls of files that somebody else works on are not
-/// there, and what is done for them is nobody's.
+/// Events of a tracer that follows the workload only: calls on files by other processes are missing, and the work for
+/// them has no owner.
 struct Traced<'a> {
     inner: &'a mut Observer,
     outside: &'a [u32],
@@ -151,7 +150,7 @@ impl EventSink for Traced<'_> {
 #[derive(Clone, Debug)]
 struct Line {
     text: String,
-    /// Name of the job that somebody else runs beside it.
+    /// Name of the job of another process.
     neighbour: bool,
 }
 
@@ -305,7 +304,7 @@ fn any(rng: &mut Rng, runs: u32) -> Option<Vec<Digest>> {
     digests(&line, rng.below(1 << 24) as u32, runs)
 }
 
-/// What no explanation may say, whatever the sides are. `scale`: the headline's times over those of an operation.
+/// Claims that are wrong in every explanation. `scale`: the headline's times over those of an operation.
 fn broken(explanation: &Explanation, scale: f64) -> Vec<String> {
     let mut broken = Vec::new();
     let mut hold = |holds: bool, what: &str, value: f64| {
@@ -316,7 +315,7 @@ fn broken(explanation: &Explanation, scale: f64) -> Vec<String> {
     let sum: f64 = explanation.findings.iter().map(|finding| finding.share_pct).sum();
     hold(sum <= 100.001, "the shares sum to more than the whole", sum);
     let unexplained = explanation.unexplained_pct;
-    hold((0.0..=100.0).contains(&unexplained), "what is not explained is no share", unexplained);
+    hold((0.0..=100.0).contains(&unexplained), "the unexplained part is not a share", unexplained);
     explanation.time_ns.iter().for_each(|ns| hold(ns.is_finite() && *ns >= 0.0, "the time is none", *ns));
     for layer in &explanation.layers {
         hold(layer.a.is_finite() && layer.b.is_finite(), layer.layer, layer.delta());
@@ -340,7 +339,7 @@ fn broken(explanation: &Explanation, scale: f64) -> Vec<String> {
     broken
 }
 
-/// Explains `count` pairs of sides, most of which have nothing to do with each other, and says what is wrong with the
+/// Explains `count` pairs of sides, most of which have nothing to do with each other, and returns the mistakes in the
 /// explanations. Runs are made once and paired many times. `done` is called after each run.
 pub fn invariants(seed: u64, count: u32, done: &(dyn Fn() + Sync)) -> Vec<String> {
     let sides = (count / 8).isqrt().clamp(6, 96);
@@ -383,8 +382,8 @@ mod tests {
     const WRITES_BACK: &str = "linux-4.4,elevator=deadline,writeback.dirty_background_ratio=0,\
                                writeback.background_stop_ratio=0";
 
-    /// Explains the difference of two command lines; if `neighbour` says so, the last job of a side is somebody else's,
-    /// and its calls are not seen.
+    /// Explains the difference of two command lines; with `neighbour`, the last job of a side belongs to another
+    /// process, and its calls are not seen.
     fn explain_traced(runs: u32, sides: [(&str, bool); 2]) -> Explanation {
         let side = |nr: u32| {
             let (text, neighbour) = sides[nr as usize];

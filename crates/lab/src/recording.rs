@@ -7,8 +7,8 @@
 //! pids       they and what they start; until all have ended, or a time is over
 //! else       everything on the machine but this program, for a time
 //! ```
-//! A signal ends the recording; what was recorded up to then is kept. Known limit: bios of a file on a loop device are
-//! also seen on the device below it only if that is named, too.
+//! A signal ends the recording; events up to then are kept. Known limit: bios of a file on a loop device are also seen
+//! on the device below it only if that is named, too.
 
 mod circumstances;
 
@@ -29,14 +29,14 @@ use circumstances::Watch;
 use iowhy_text as text;
 use iowhy_text::diagnose::{Problem, Problems};
 
-/// What is to be recorded.
+/// Settings of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// How much of each layer.
     pub level: Level,
-    /// For so long at most.
+    /// Its longest duration.
     pub length: Option<Duration>,
-    /// These processes, what they have started, and what they start.
+    /// These processes, with their past and future children.
     pub pids: Vec<u32>,
     /// Pages of these files only.
     pub files: Vec<PathBuf>,
@@ -59,23 +59,21 @@ pub enum RecordError {
     Path {
         /// Which.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
-    /// What was named as a device is none.
-    #[error("{} is no block device; `--file` takes files", .0.display())]
+    /// The named path is not a device.
+    #[error("{} is not a block device; `--file` takes files", .0.display())]
     NoDevice(PathBuf),
     /// The command could not be started.
     #[error("cannot start `{program}`: {error}")]
     Command {
-        /// Its program.
         program: String,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
 }
 
-/// What was recorded.
 #[derive(Debug)]
 pub struct Recorded {
     /// The trace, and what it cost.
@@ -104,14 +102,14 @@ fn look(path: &Path) -> Result<fs::Metadata, RecordError> {
     fs::metadata(path).map_err(|error| RecordError::Path { path: path.to_owned(), error })
 }
 
-/// The number of a device in sysfs, such as `259:1`.
+/// The number of a device in sysfs, for example `259:1`.
 fn number(folder: &Path) -> Option<Dev> {
     let text = fs::read_to_string(folder.join("dev")).ok()?;
     let (major, minor) = text.trim().split_once(':')?;
     Some(Dev::new(major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// A device, the disk that it is a part of, and the parts of it; nothing if it is no block device.
+/// A device, the disk that it is a part of, and the parts of it; nothing if it is not a block device.
 fn family(device: Dev) -> Vec<Dev> {
     let Ok(folder) = fs::canonicalize(format!("/sys/dev/block/{}:{}", device.major(), device.minor())) else {
         return Vec::new();
@@ -148,7 +146,7 @@ fn below(paths: &[PathBuf]) -> Vec<Dev> {
     all
 }
 
-/// Files and devices of a trace that somebody named, and how.
+/// Named files and devices of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Named {
     files: Vec<(Inode, String)>,
@@ -182,7 +180,7 @@ pub(crate) fn inode_of(path: &Path) -> Option<Inode> {
     Some(Inode { dev: dev(metadata.dev()), ino: metadata.ino() })
 }
 
-/// What the capture is asked for, and the names of what it is about.
+/// The capture's settings, and the names of its subjects.
 fn ask(request: &Request) -> Result<(Ask, Named), RecordError> {
     let mut ask = Ask {
         level: request.level,
@@ -311,11 +309,12 @@ pub fn record(request: &Request) -> Result<Recorded, RecordError> {
     Ok(Recorded { captured, status, interrupted })
 }
 
-/// Records what is done meanwhile by threads and processes that `work` starts, and the devices below some paths. What
-/// the calling thread does itself is not in the trace.
+/// Records the activity of threads and processes that `work` starts, and the devices below some paths. Activity of the
+/// calling thread is not in the trace.
 ///
 /// # Errors
-/// If the kernel cannot be traced; then nothing is done. If the trace is lost afterwards, what was done is, too.
+/// If the kernel cannot be traced; then nothing is done. If the trace is lost afterwards, the result of the work is,
+/// too.
 pub fn during<T>(level: Level, paths: &[PathBuf], work: impl FnOnce() -> T) -> Result<(T, Captured), RecordError> {
     let named: Vec<PathBuf> = paths.iter().filter(|path| path.exists()).cloned().collect();
     let devices: Vec<PathBuf> = named.iter().filter(|path| is_device(path)).cloned().collect();
@@ -352,7 +351,7 @@ fn of_devices(trace: &mut Trace, devices: &[Dev]) {
     });
 }
 
-/// Events as the user has to be told of them: lost ones, and such as the kernel does not offer.
+/// Events as messages for the user: lost ones, and those that the kernel does not offer.
 pub fn complaints(captured: &Captured) -> Problems {
     let mut problems = Problems::default();
     let trace = &captured.trace;
@@ -382,8 +381,8 @@ pub fn complaints(captured: &Captured) -> Problems {
     problems
 }
 
-/// What a capture says of itself: the keys `level`, `length_s`, `records`, `lost`, `missing`, `inferred_windows` and
-/// `cost`.
+/// A capture's description of itself: the keys `level`, `length_s`, `records`, `lost`, `missing`, `inferred_windows`
+/// and `cost`.
 pub fn json(captured: &Captured) -> Value {
     let cost = &captured.cost;
     json!({

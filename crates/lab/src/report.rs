@@ -10,9 +10,9 @@
 //! ```
 //! The run that is shown is one that both sides have, by its seed, and that is nearest to the median time of both;
 //! where they have no seed in common, the one with the median time of each. A report is made with less detail until the
-//! file is no larger than [`MOST_BYTES`]. The object is the same whether it is printed or packed.
+//! file has at most [`MOST_BYTES`]. The object is the same whether it is printed or packed.
 //!
-//! Known limit: lanes of calls are those of calls in progress at once, since events do not tell threads.
+//! Known limit: lanes of calls are those of calls in progress at once, since events do not name threads.
 
 pub mod detail;
 pub mod facts;
@@ -59,7 +59,7 @@ const LEAST_STRIPS: u64 = 20;
 /// A key and its value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Fact {
-    /// What it is.
+    /// Name of the fact.
     pub key: String,
     /// As text.
     pub value: String,
@@ -68,11 +68,10 @@ pub struct Fact {
 /// A key in which two sides differ; empty where a side does not have it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// What it is.
+    /// Name of the fact.
     pub key: String,
     /// Of A.
     pub a: String,
-    /// Of B.
     pub b: String,
 }
 
@@ -81,7 +80,7 @@ pub struct Difference {
 pub struct File {
     /// Its name, or a number.
     pub name: String,
-    /// Its size; where nobody knows it, the end of what was touched.
+    /// Its size; if unknown, the end of the touched part.
     pub bytes: u64,
 }
 
@@ -131,12 +130,10 @@ pub struct Part {
     pub from_ns: i64,
     /// Until when.
     pub to_ns: i64,
-    /// Why.
     pub why: &'static str,
 }
 
 columns! {
-    /// Calls.
     Calls {
         /// When they began.
         start: i64,
@@ -200,7 +197,6 @@ columns! {
 }
 
 columns! {
-    /// Plugs.
     Plugs {
         /// Plugged.
         start: i64,
@@ -216,7 +212,6 @@ columns! {
 }
 
 columns! {
-    /// Requests.
     Requests {
         /// First bio queued.
         q: i64,
@@ -236,9 +231,7 @@ columns! {
         content: i64,
         /// First sector.
         sector: u64,
-        /// Sectors.
         sectors: u32,
-        /// Bios in it.
         bios: u32,
         /// Requests at the device when it was given to it, itself included.
         depth: u32,
@@ -256,45 +249,36 @@ columns! {
 pub struct Strips {
     /// Which file.
     pub file: u32,
-    /// Pages of a strip.
     pub strip_pages: u64,
-    /// What most of what was touched of each went through: 0 untouched, 1 hit, 2 missed, 3 read ahead and never used, 4
-    /// brought by others.
+    /// The fate of most touched pages of each: 0 untouched, 1 hit, 2 missed, 3 read ahead and never used, 4 brought by
+    /// others.
     pub state: Vec<u8>,
-    /// Who others were, where there were any.
+    /// The other processes, where there were any.
     pub by: Vec<Option<String>>,
 }
 
 /// One run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Timeline {
-    /// Its seed.
     pub seed: u64,
     /// From its first call to the end of the last.
     pub elapsed_ns: u64,
-    /// Events in it.
     pub nr_events: u64,
     /// Its files, by number.
     pub files: Vec<File>,
     /// All of it.
     pub overview: Overview,
-    /// Parts of it.
     pub detail: Vec<Part>,
     /// Row of the first call that the other side served differently.
     pub first_difference: Option<usize>,
-    /// Calls.
     pub calls: Calls,
-    /// Pages.
     pub pages: Pages,
-    /// Windows.
     pub windows: Windows,
     /// Names of their kinds.
     pub window_kinds: Vec<&'static str>,
-    /// Plugs.
     pub plugs: Plugs,
     /// Names of what pulls them.
     pub unplug_causes: Vec<&'static str>,
-    /// Requests.
     pub requests: Requests,
     /// Names of what they carry.
     pub contents: Vec<&'static str>,
@@ -326,7 +310,7 @@ pub struct Report {
 /// Makes the report of two sides that were gathered for one, and of their explanation.
 ///
 /// # Errors
-/// If a run cannot be heard again.
+/// If a run cannot be replayed.
 pub fn make(sides: &[Gathered; 2], explanation: &Explanation, history: Option<Value>) -> Result<Report, Problems> {
     make_within(sides, explanation, history, MOST_BYTES)
 }
@@ -382,7 +366,7 @@ fn of_both<T: Send>(one: &(dyn Fn(usize) -> Result<T, Problem> + Sync)) -> Resul
 }
 
 fn replay(side: &Gathered, run: usize, sink: &mut dyn EventSink) -> Result<(), Problem> {
-    let nothing = || Problem::error(format!("`{}`: there is no run to show", shown(&side.side.label, LABEL)));
+    let nothing = || Problem::error(format!("`{}`: no run to show", shown(&side.side.label, LABEL)));
     side.seen.get(run).ok_or_else(nothing)?.again.replay(sink)
 }
 
@@ -437,8 +421,8 @@ fn timeline(
     Ok(timeline)
 }
 
-/// Gives files that nobody has named a number behind the others, and those of unknown size that of what was touched.
-/// Yields the number that each has in the events.
+/// Gives unnamed files a number behind the others, and those of unknown size that of the touched part. Yields the
+/// number that each has in the events.
 fn number_files(timeline: &mut Timeline, survey: &Survey) -> Vec<u32> {
     let known = timeline.files.len() as u32;
     let mut others = survey.files();
@@ -501,7 +485,7 @@ fn assemble(explanation: &Explanation, sides: &[Side], shift: &[Shift], history:
     let verdict = explanation.verdict.word();
     let title = format!("{a} against {b}: {verdict} ({:+.1} %)", explanation.change_pct);
     let mut explained = explanation_json::explain(explanation);
-    // It stands beside the explanation, once.
+    // It is part of the explanation, once.
     let comparison = explained["comparison"].take();
     let differences = match sides {
         [a, b] => facts::differences(&a.facts, &b.facts),

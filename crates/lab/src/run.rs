@@ -66,9 +66,8 @@ pub struct Builtin {
     pub name: &'static str,
     /// One line.
     pub summary: &'static str,
-    /// What whoever uses it should know.
+    /// Notes for its users.
     pub notes: &'static str,
-    /// Its options.
     pub options: &'static [Opt],
     /// Makes the job.
     build: fn(&Values<'_>, &mut Stack, &mut Problems) -> Option<(Job, Shape)>,
@@ -83,7 +82,6 @@ pub const BUILTINS: &[&Builtin] =
 /// A metric that one job has and others have not.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// Its name.
     pub name: String,
     /// Which line of the report it is taken from.
     pub line: usize,
@@ -91,7 +89,7 @@ pub struct Figure {
     pub of: fn(&JobTotals) -> f64,
 }
 
-/// What the report needs to know of a job.
+/// A report's facts about a job.
 #[derive(Clone, Debug, Default)]
 pub struct Shape {
     /// Names of the lines of the report.
@@ -149,16 +147,16 @@ pub struct Variant {
     pub on: String,
     /// `--disk`, as typed.
     pub disk: Option<String>,
-    /// What its runs are called.
+    /// Label of its runs.
     pub label: String,
-    /// What makes its runs.
+    /// The maker of its runs.
     pub backend: Arc<dyn Backend>,
-    /// What the report needs to know.
+    /// Facts for the report.
     pub shape: Shape,
 }
 
 impl Variant {
-    /// What makes its runs, if it is one of this kind.
+    /// The maker of its runs, if it is one of this kind.
     pub fn backend<B: Backend>(&self) -> Option<&B> {
         (&*self.backend as &dyn Any).downcast_ref()
     }
@@ -190,13 +188,13 @@ pub struct RunRequest {
     pub folder: Folder,
     /// Blocks that only warm up.
     pub warm_up: u32,
-    /// When there are enough runs; otherwise there are as many as `repeat` says.
+    /// The stopping rule; without one there are `repeat` runs.
     pub until: Option<Until>,
     /// Where the runs are kept, if they are.
     pub keep: Option<Keep>,
-    /// What was warned of when the command line was read.
+    /// Warnings from the command line.
     pub warnings: Vec<String>,
-    /// Words that ask for the same job on the running kernel, whatever the current directory is.
+    /// Words of the same job on the running kernel, from any current directory.
     pub again: Vec<String>,
 }
 
@@ -205,7 +203,7 @@ pub struct RunRequest {
 pub struct Keep {
     /// The directory of the store.
     pub directory: PathBuf,
-    /// Keeping them was asked for in so many words; otherwise it follows from the label, and runs are made even if they
+    /// Keeping them was requested explicitly; otherwise it follows from the label, and runs are made even if they
     /// cannot be kept.
     pub asked: bool,
     /// With everything that happened: all of it in simulated ones, at this level in live ones.
@@ -214,12 +212,11 @@ pub struct Keep {
     pub blind: bool,
 }
 
-/// What is asked for.
+/// A parsed command line.
 #[derive(Clone, Debug)]
 pub enum Request {
     /// This text.
     Help(String),
-    /// Runs.
     Run(Box<RunRequest>),
 }
 
@@ -242,7 +239,6 @@ fn checked(job: &Job, problems: &mut Problems) -> bool {
     }
 }
 
-/// The machine of a stack.
 fn machine(stack: &Stack) -> Machine {
     (stack.machine.entry.build)(&stack.machine.options)
 }
@@ -261,22 +257,21 @@ pub struct Finished {
     pub started_ns: u64,
     /// When it ended.
     pub finished_ns: u64,
-    /// What came of it.
     pub record: RunRecord,
     /// Its id in the store, if it was recorded.
     pub id: Option<RunId>,
 }
 
-/// What was done of a request.
+/// The runs of a request.
 #[derive(Debug, Default)]
 pub struct Executed {
     /// Runs that were made.
     pub runs: Vec<Finished>,
-    /// Places at which a run could not be made, and why; each is told once.
+    /// Places at which a run could not be made, and why; each is reported once.
     pub refused: Vec<(String, Refusal)>,
     /// A signal ended it early.
     pub interrupted: bool,
-    /// Why a run could not be recorded. It was made all the same, and is the last.
+    /// Why a run could not be recorded. It was made anyway, and is the last.
     pub unrecorded: Option<StoreError>,
 }
 

@@ -25,7 +25,7 @@ pub fn phase(histogram: &Histogram) -> Value {
     })
 }
 
-/// What the device counted: accesses in number, times in seconds.
+/// The device's counters: accesses in number, times in seconds.
 pub fn device(stats: &DeviceStats) -> Value {
     json!({
         "media_accesses": stats.media_accesses,
@@ -37,7 +37,7 @@ pub fn device(stats: &DeviceStats) -> Value {
     })
 }
 
-/// What every layer did.
+/// Statistics of every layer.
 pub fn layers(layers: &Layers) -> Value {
     let [sync, asynchronous, force, single, around, exec, huge] = layers.windows;
     let [interleaved, misses, hits, congestion] = layers.closes;

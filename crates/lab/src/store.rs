@@ -1,18 +1,18 @@
-//! Runs that are kept: a directory with one SQLite file and Parquet files beside it.
+//! Runs that are kept: a directory with one SQLite file and Parquet files.
 //!
 //! ```text
 //! DIR/store.sqlite         one row for each run, its metrics, tags, calibrations, and which files belong to it
 //! DIR/data/HASH.parquet    samples and events of runs, named by the BLAKE3 hash of their bytes
 //! DIR/data/*.tmp           files that are being written, or that a killed process left
 //! DIR/in-flight/*.json     how far processes are that make runs
-//! DIR/store.lock           locked by whoever writes data files (shared) or tidies up (exclusive)
+//! DIR/store.lock           locked by writers of data files (shared) and by cleaning up (exclusive)
 //! ```
 //! A run is recorded as soon as it has ended: its data files are written under a temporary name, synced and renamed,
 //! and then one transaction makes the rows. So at any moment a run is in the store with all that belongs to it, or not
-//! at all; what a killed process leaves are files that nobody refers to, which [`Store::gc`] removes. SQLite writes a
-//! log ahead (WAL) and syncs it at each commit, waits for other processes that write, and keeps its numbered
-//! migrations in `PRAGMA user_version`. Runs are never changed nor removed: triggers forbid it; what one thinks of them
-//! is in the tags.
+//! at all; a killed process leaves unreferenced files, which [`Store::gc`] removes. SQLite writes a log ahead (WAL) and
+//! syncs it at each commit, waits for other processes that write, and keeps its numbered
+//! migrations in `PRAGMA user_version`. Runs are never changed nor removed: triggers forbid it; remarks on them are in
+//! the tags.
 //!
 //! SQLite's file format and the transactions: <https://sqlite.org/wal.html>, <https://sqlite.org/pragma.html>. Known
 //! limit: the directory must be on a file system with working locks, and not be shared over a network.
@@ -66,7 +66,7 @@ const DATABASE: &str = "store.sqlite";
 /// The directory of Parquet files in it.
 const DATA: &str = "data";
 
-/// What writers and sweepers lock.
+/// The file that writers and sweepers lock.
 const LOCK: &str = "store.lock";
 
 /// How long a process waits for another one that writes. Transactions take milliseconds, but a queue of them, or a
@@ -76,12 +76,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The environment variable that names a store.
 pub const VARIABLE: &str = "IOWHY_STORE";
 
-/// A store.
 #[derive(Debug)]
 pub struct Store {
     directory: PathBuf,
     database: Connection,
-    /// What is read instead of a database that cannot be written and is not closed.
+    /// A copy that is read instead of a database that cannot be written and is not closed.
     _copy: Option<Scratch>,
 }
 
@@ -97,7 +96,7 @@ impl Drop for Scratch {
 }
 
 /// The directory of the store: the one that is named, else that of `IOWHY_STORE`, else `iowhy` where the user keeps
-/// data (`XDG_DATA_HOME`, `~/.local/share`). `None` if there is no such place.
+/// data (`XDG_DATA_HOME`, `~/.local/share`). `None` without such a place.
 pub fn directory(named: Option<&Path>, variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
     let of = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     // The specification of these directories says that relative ones are to be ignored.
@@ -129,7 +128,7 @@ impl Store {
         Ok(store)
     }
 
-    /// The same without a look at whether its structure is whole, for whoever looks at all of it.
+    /// The same without a check of its structure, for callers that look at all of it.
     ///
     /// # Errors
     /// As [`Store::open_existing`].
@@ -190,7 +189,7 @@ impl Store {
         let database = Connection::open_with_flags(&path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(failed)?;
         database.busy_timeout(PATIENCE).map_err(failed)?;
         database.pragma_update(None, "foreign_keys", true).map_err(failed)?;
-        // Only with FULL is a commit on the disk when it is said to be.
+        // Only with FULL is a commit on the disk when it returns.
         database.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
         let mut store = Store { directory: directory.to_owned(), database, _copy: None };
         schema::migrate(&mut store)?;
@@ -238,7 +237,7 @@ impl Store {
     }
 }
 
-/// Whether this process can write the database and the files beside it.
+/// Whether this process can write the database and its files.
 fn is_writable(directory: &Path) -> bool {
     let write = |name: &str| File::options().write(true).open(directory.join(name));
     // The lock is there once something was recorded.

@@ -1,8 +1,8 @@
 //! `sysbench fileio`: its command line, its rules, its report.
 //!
 //! A command line is taken apart ([`options`]), resolved into a [`Request`] with every mistake reported at once, run on
-//! real files ([`live`], as sysbench does, and if nothing else is said) or by the simulator (`--on sim:..`), and shown
-//! in sysbench's own shape or as JSON ([`report`]).
+//! real files ([`live`], as sysbench does, and by default) or by the simulator (`--on sim:..`), and shown in sysbench's
+//! own shape or as JSON ([`report`]).
 
 pub mod live;
 pub mod options;
@@ -32,7 +32,7 @@ pub enum IoMode {
     Mmap,
 }
 
-/// What the report needs to know and the plan does not.
+/// The report's facts that the plan does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// As typed: where.
@@ -43,7 +43,6 @@ pub struct Settings {
     pub json: bool,
     /// Shape of 1.1 rather than 1.0.
     pub style_1_1: bool,
-    /// Percentile, 0 for none.
     pub percentile: u64,
     /// Print the histogram.
     pub histogram: bool,
@@ -71,13 +70,11 @@ pub enum Request {
 /// A run on real files.
 #[derive(Clone, Debug)]
 pub struct LiveRun {
-    /// What is run.
     pub job: Job,
     /// How it is reported.
     pub settings: Settings,
-    /// Its files.
     pub files: FileSet,
-    /// What is in the page cache at its start.
+    /// Contents of the page cache at its start.
     pub cache: Cache,
 }
 
@@ -87,7 +84,7 @@ enum Where {
     Live,
 }
 
-/// What a command line comes to.
+/// Result of a command line.
 struct Resolved {
     place: Option<Where>,
     files: FileSet,
@@ -95,7 +92,7 @@ struct Resolved {
     job: Option<(Job, Settings, Cache)>,
 }
 
-/// What a command line means, or everything that is wrong with it. Warnings are left in `problems` in either case.
+/// Meaning of a command line, or all mistakes in it. Warnings are left in `problems` in either case.
 pub fn resolve(arguments: &[String], problems: &mut Problems) -> Option<Request> {
     let line = options::parse(arguments, problems);
     if line.command == Some(Command::Help) {
@@ -107,9 +104,8 @@ pub fn resolve(arguments: &[String], problems: &mut Problems) -> Option<Request>
         return None;
     }
     if !line.fileio && !line.old_test {
-        problems.push(
-            Problem::error("no test is named").help("iowhy sysbench fileio OPTIONS run (or --test=fileio, as in 0.4)"),
-        );
+        problems
+            .push(Problem::error("no test").help("iowhy sysbench fileio OPTIONS run (or --test=fileio, as in 0.4)"));
     }
     if line.command.is_none() {
         problems.push(Problem::error("no command: prepare, run or cleanup is missing").help("add the word `run`"));
@@ -133,7 +129,7 @@ pub fn resolve(arguments: &[String], problems: &mut Problems) -> Option<Request>
     }
 }
 
-/// Which sysbench is spoken: what `--dialect` says, else 0.4 if only old spellings are used.
+/// The dialect of sysbench: that of `--dialect`, else 0.4 if only old spellings are used.
 fn dialect(line: &CommandLine) -> Dialect {
     match line.get("dialect").map(|given| given.value.as_str()) {
         Some("0.4") => Dialect::V0_4,
@@ -235,7 +231,7 @@ impl Resolver<'_> {
                 own_descriptors: self.switch("own-descriptors"),
                 linux_threads: self.switch("linux-threads"),
                 direct,
-                // A simulated buffered call is never in flight; real ones are handed to the kernel all the same.
+                // A simulated buffered call is never in flight; real ones are handed to the kernel anyway.
                 in_flight: if io_mode == IoMode::Async && (direct || on_files) { backlog as u32 } else { 1 },
             };
             let job = Job {
@@ -495,7 +491,7 @@ impl Resolver<'_> {
         flags
     }
 
-    /// Whether somebody asked for positions of a seed rather than those of the unseeded generator.
+    /// Whether the user asked for positions of a seed rather than those of the unseeded generator.
     fn wants_seed(&self) -> bool {
         let rand_seed = self.text("rand-seed").is_some_and(|text| text != "0");
         let switched = |name| self.text(name).is_some_and(|text| text != "off");
@@ -543,7 +539,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// What only a simulated machine has.
+    /// Options that only a simulated machine has.
     fn of_the_simulator(&mut self) {
         for name in ["mapping-cached", "linux-threads"] {
             if self.text(name).is_some_and(|value| value != "off") {
@@ -681,9 +677,9 @@ mod tests {
                 "fileio --threads=0 --file-block-size=x --file-rw-ratio=0 --on sim:linux-9.9 run",
                 vec![
                     "`--threads` must be at least 1",
-                    "`--file-block-size` takes a size such as 16384, 16K, 512M or 3G, not `x`",
+                    "`--file-block-size` takes a size, for example 16384, 16K, 512M or 3G, not `x`",
                     "`--file-test-mode` is missing",
-                    "`--file-rw-ratio` takes a number above 0 and up to 1000000, such as 1.5, not `0`",
+                    "`--file-rw-ratio` takes a number above 0 and up to 1000000, for example 1.5, not `0`",
                     "unknown kernel `linux-9.9`",
                 ],
             ),
@@ -714,7 +710,7 @@ mod tests {
                 "fileio --file-test-mode=rndrd --disk nvme run",
                 vec!["`--disk` is for simulated runs: real files are where they are"],
             ),
-            ("--file-num=4", vec!["no test is named", "no command: prepare, run or cleanup is missing"]),
+            ("--file-num=4", vec!["no test", "no command: prepare, run or cleanup is missing"]),
             ("", vec!["nothing to do"]),
         ] {
             let problems = check(arguments).expect_err("a bad command line");

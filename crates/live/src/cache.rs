@@ -25,14 +25,14 @@ const CHUNK: usize = 1 << 20;
 /// cachestat(2), the same number on every architecture.
 const SYS_CACHESTAT: libc::c_long = 451;
 
-/// What cachestat is asked about; a length of 0 means to the end.
+/// Range of a cachestat call; a length of 0 means to the end.
 #[repr(C)]
 struct Range {
     offset: u64,
     len: u64,
 }
 
-/// What it answers.
+/// Its answer.
 #[repr(C)]
 #[derive(Default)]
 struct Cachestat {
@@ -46,7 +46,7 @@ struct Cachestat {
 /// Opens a file so that reads go past the page cache.
 ///
 /// # Errors
-/// What the system said; file systems need not be able to.
+/// The system's error; not every file system can.
 pub fn open_past(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path)
 }
@@ -78,7 +78,7 @@ fn mincore(file: &File, bytes: u64) -> Option<u64> {
 /// Drops the clean cached pages of a file.
 ///
 /// # Errors
-/// What the system says; a file system without a cache of its own takes the advice and does nothing.
+/// The system's error; a file system without a cache of its own takes the advice and does nothing.
 pub fn drop_clean(file: impl AsFd) -> io::Result<()> {
     advise(file, 0, 0, Advice::DontNeed)
 }
@@ -86,7 +86,7 @@ pub fn drop_clean(file: impl AsFd) -> io::Result<()> {
 /// Writes a file back and drops its pages.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn make_cold(file: &File) -> io::Result<()> {
     file.sync_all()?;
     drop_clean(file)
@@ -95,7 +95,7 @@ pub fn make_cold(file: &File) -> io::Result<()> {
 /// Reads a file from end to end. Ends early if a signal asks for it.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn make_warm(file: &File, bytes: u64) -> io::Result<()> {
     let mut buffer = vec![0; CHUNK];
     let mut offset = 0;
@@ -111,10 +111,10 @@ pub fn make_warm(file: &File, bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads the page of a file at an offset and nothing ahead of it, as somebody who looks into it here and there.
+/// Reads the page of a file at an offset and nothing ahead of it, like a program that looks into it here and there.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn touch(file: &File, offset: u64) -> io::Result<()> {
     // It is advice for this descriptor only.
     advise(file, 0, 0, Advice::Random)?;
@@ -124,7 +124,7 @@ pub fn touch(file: &File, offset: u64) -> io::Result<()> {
 /// posix_fadvise(2); a length of 0 means to the end.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn advise(file: impl AsFd, offset: u64, len: u64, advice: Advice) -> io::Result<()> {
     Ok(rustix::fs::fadvise(file, offset, NonZeroU64::new(len), advice)?)
 }

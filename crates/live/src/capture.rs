@@ -1,4 +1,4 @@
-//! What the running kernel says of its I/O path: a private instance of tracefs, its binary ring buffers, records.
+//! Capture of the running kernel's I/O path: a private instance of tracefs, its binary ring buffers, records.
 //!
 //! ```text
 //! tasks      an instance for what tasks do themselves: calls, plugs, waits; where processes are named it follows these
@@ -7,16 +7,16 @@
 //!            filtered by device and inode, never by process, or completions would be lost
 //! reading    one thread takes whole sub-buffers from `per_cpu/cpuN/trace_pipe_raw` as they fill; they are decoded
 //!            when the capture is over
-//! files      calls name descriptors; which files those are is in records of our own: `iowhy:descriptor` for what was
+//! files      calls name descriptors; records of our own name their files: `iowhy:descriptor` for those
 //!            open when the capture began, `iowhy:opened` behind the end of an open
 //! ```
 //! Both are written down in the [`ledger`](crate::ledger) before they are made, so the next run removes what a killed
 //! one left. The global buffer is never touched, nor are instances of others. If no tracefs is mounted where it usually
 //! is, one is mounted in a folder of its own.
 //!
-//! Limits: what a file system calls its device (btrfs: one for each subvolume) is not always what `stat` says, so files
+//! Limits: a file system's own device number (btrfs: one for each subvolume) is not always that of `stat`, so files
 //! there may not be found by their inodes. How much `readv` and its like ask for is in memory that a trace does not
-//! show. Memory is bounded by [`Ask::memory_mib`]; what comes after it is counted as lost.
+//! show. Memory is bounded by [`Ask::memory_mib`]; later events are counted as lost.
 
 mod decode;
 mod events;
@@ -73,7 +73,7 @@ impl Level {
     }
 }
 
-/// What is to be captured. Nothing named is everything on the machine but this process's own threads.
+/// Settings of a capture. Nothing named is everything on the machine but this process's own threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
     /// How much.
@@ -90,7 +90,7 @@ pub struct Ask {
     pub buffer_kib: u32,
     /// The most that is kept, MiB; less where a control group limits this process.
     pub memory_mib: u32,
-    /// Events that are not asked for, as if this kernel had none of them: groups, such as `readahead`.
+    /// Events left out, as if this kernel had none of them: groups, for example `readahead`.
     pub without: Vec<String>,
 }
 
@@ -123,38 +123,37 @@ pub enum CaptureError {
     #[error("tracing the kernel needs root: run it with sudo")]
     NotRoot,
     /// The kernel has no tracefs, or does not let us mount it.
-    #[error("there is no tracefs, and it cannot be mounted: {0}")]
+    #[error("no tracefs, and it cannot be mounted: {0}")]
     NoTracefs(LedgerError),
     /// The kernel offers none of the events asked for.
     #[error("this kernel offers none of the events of the level `{}`", .0.name())]
     NoEvents(Level),
     /// A process that was asked for is not there.
-    #[error("there is no process {0}")]
+    #[error("no process {0}")]
     NoProcess(u32),
-    /// What is made for it could not be made or undone.
+    /// Something made for it could not be made or undone.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
     /// A file of tracefs could not be read or written.
     #[error("cannot {attempt} {}: {error}", path.display())]
     Io {
-        /// What was attempted.
         attempt: &'static str,
         /// On what.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
-    /// A file of tracefs says something that we do not understand.
+    /// A file of tracefs has a form that we do not understand.
     #[error("cannot understand {}: {what}", path.display())]
     Strange {
         /// Which file.
         path: PathBuf,
-        /// What is wrong.
+        /// The mistake.
         what: String,
     },
 }
 
-/// What the capture itself cost.
+/// Cost of the capture itself.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// Events taken out of the rings.
@@ -163,7 +162,7 @@ pub struct Cost {
     pub bytes: u64,
     /// Processor time of the reading thread.
     pub reader_cpu: Duration,
-    /// What an event costs the task that causes it, picoseconds: measured before the capture began, with a short call
+    /// Cost of an event for the task that causes it, picoseconds: measured before the capture began, with a short call
     /// whose begin and end are traced. It is an estimate: events have different sizes, filters cost something, too, and
     /// so do the caches that an event fills.
     pub event_ps: u64,
@@ -179,13 +178,11 @@ impl Cost {
 /// A capture that is over.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Captured {
-    /// What was seen.
     pub trace: Trace,
     /// At which level.
     pub level: Level,
     /// How long it went on.
     pub length: Duration,
-    /// What it cost.
     pub cost: Cost,
     /// Events asked for that this kernel does not offer, and filters that it did not take.
     pub missing: Vec<String>,
@@ -193,7 +190,7 @@ pub struct Captured {
     pub monotonic_ns: u64,
     /// Events that could not be decoded.
     pub undecoded: u64,
-    /// Of the lost events, those for which there was no memory.
+    /// Of the lost events, those that memory had no room for.
     pub over_memory: u64,
 }
 
@@ -201,16 +198,16 @@ pub struct Captured {
 #[derive(Debug)]
 pub struct Capture {
     level: Level,
-    /// Taken when it is stopped. Declared before the guard: whatever is open is closed before it is removed.
+    /// Taken when it is stopped. Declared before the guard: all open files are closed before it is removed.
     running: Option<Running>,
     guard: Option<Guard>,
     missing: Vec<String>,
     monotonic_ns: u64,
     started_ns: u64,
     event_ps: u64,
-    /// The thread that asked: what it does itself is not of interest.
+    /// The thread that asked: its own activity is not of interest.
     own: Vec<u32>,
-    /// What it starts is of interest.
+    /// Its children are of interest, too.
     children: bool,
 }
 
@@ -238,7 +235,7 @@ fn tracefs(ledger: &Ledger) -> Result<(PathBuf, Option<Guard>), CaptureError> {
             return Ok((PathBuf::from(usual), None));
         }
     }
-    // A folder that something is mounted on cannot be told from another: the mount gets one inside of ours.
+    // A folder that something is mounted on looks like any other: the mount gets one inside of ours.
     let folder = ledger.scratch_path("tracefs");
     let made = ledger.create_scratch_directory(&folder)?;
     let path = folder.join("mount");
@@ -281,7 +278,7 @@ fn held(ask: &Ask) -> Vec<opened::Held> {
 }
 
 impl Capture {
-    /// Begins. What earlier runs left is removed first.
+    /// Begins. Leftovers of earlier runs are removed first.
     ///
     /// # Errors
     /// If this user may not, or the kernel cannot.
@@ -375,7 +372,7 @@ impl Capture {
         let started_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         devices.switch(true)?;
         tasks.switch(true)?;
-        // What is opened from now on is in the trace.
+        // Files opened from now on are in the trace.
         let held = held(ask);
         let running = Running { tracefs, instances: vec![tasks, devices], shapes, reader, held };
         Ok(Capture {
@@ -391,7 +388,7 @@ impl Capture {
         })
     }
 
-    /// Ends it, removes what was made for it, and decodes what was seen.
+    /// Ends it, removes everything made for it, and decodes the events.
     ///
     /// # Errors
     /// If a file of tracefs cannot be read.
@@ -409,7 +406,7 @@ impl Capture {
         }
         let known = instance::saved_names(&tracefs);
         drop(instances);
-        // What was seen is not lost because of what cannot be undone.
+        // The events are kept even if something cannot be undone.
         self.guard.take().into_iter().for_each(Guard::release);
         let own = decode::Own { threads: std::mem::take(&mut self.own), children: self.children };
         let mut decoded = decode::Decoded { own, ..decode::Decoded::default() };

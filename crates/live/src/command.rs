@@ -1,6 +1,6 @@
 //! A command and what it took: its time by the clock, and what the kernel counted of it and of what it started.
 //!
-//! A thread waits for it, so that its end is known to the microsecond and not to the next look.
+//! A thread waits for it, so that its end is exact to the microsecond and not only at the next look.
 //! Reference: wait4(2), getrusage(2); `ru_inblock` and `ru_oublock` are 512 bytes each.
 
 use std::io;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::clock;
 
-/// What a command took.
+/// Resource usage of a command.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// When it was started and when it ended, CLOCK_MONOTONIC, ns.
@@ -58,7 +58,7 @@ impl Running {
         Ok(Running { pid, ended })
     }
 
-    /// Waits for its end for so long at most; `Err` if it still runs, nothing inside if its status is lost.
+    /// Waits for its end up to a limit; `Err` if it still runs, nothing inside if its status is lost.
     ///
     /// # Errors
     /// If it still runs.

@@ -50,13 +50,13 @@ pub use keeper::keep;
 pub use queue::{ELEVATOR, TUNABLES, Tunable, find_tunable};
 pub use store::Losses;
 
-/// Depths that the kernel can be given, whatever the front.
+/// Depths that the kernel can be given, with any front.
 pub const DEPTHS: RangeInclusive<u32> = 4..=128;
 
 /// Sizes of disks.
 pub const SIZES: RangeInclusive<u64> = 1 << 20..=1 << 44;
 
-/// What a drive holds in a volatile cache if its model does not say.
+/// Volatile cache of a drive whose model does not state it.
 const USUAL_CACHE: u64 = 64 << 20;
 
 /// File systems that can be made.
@@ -65,7 +65,6 @@ pub const FILESYSTEMS: &[&str] = &["ext2", "ext3", "ext4", "xfs"];
 /// A disk that is to be made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
-    /// Its name.
     pub name: String,
     /// The model's name.
     pub model: String,
@@ -75,11 +74,11 @@ pub struct Spec {
     pub front: Option<Front>,
     /// Its size; the model may be larger, and then this is its beginning.
     pub bytes: u64,
-    /// Requests that the kernel has under way at most.
+    /// Most requests that the kernel has in flight.
     pub depth: u32,
     /// Settings of the queue.
     pub queue: Vec<(String, String)>,
-    /// So many equal partitions.
+    /// Number of equal partitions.
     pub partitions: u32,
     /// A file that holds the data; otherwise they are in memory.
     pub backing: Option<PathBuf>,
@@ -87,7 +86,7 @@ pub struct Spec {
     pub filesystem: Option<String>,
     /// Seed of the model.
     pub seed: u64,
-    /// What the layers above take by themselves, ns; measured if not given.
+    /// Time in the layers above, ns; measured if not given.
     pub lead_ns: Option<u64>,
     /// Processors are kept from sleeping while it is in use.
     pub awake: bool,
@@ -102,37 +101,35 @@ pub struct State {
     pub spec: Spec,
     /// How the kernel got it.
     pub front: Front,
-    /// Its node.
     pub node: PathBuf,
     /// Nodes of its partitions.
     pub partitions: Vec<PathBuf>,
     /// Where its file system is mounted.
     pub mount: Option<PathBuf>,
-    /// Requests that the kernel was found to have under way at most.
+    /// Most requests that the kernel had in flight in an experiment.
     pub depth_found: u32,
-    /// What the layers above take by themselves, ns.
+    /// Time in the layers above, ns.
     pub lead_ns: u64,
-    /// Settings of the queue, as the kernel says them.
+    /// Settings of the queue in the kernel.
     pub queue: Vec<(String, String)>,
     /// The process that serves it.
     pub server: u32,
     /// The process that keeps it.
     pub keeper: u32,
-    /// What was served.
+    /// Counters of the server.
     pub counters: Counters,
 }
 
-/// What went wrong with a disk.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
     /// There is none of this name.
-    #[error("there is no disk `{0}`; `iowhy disk list` lists them")]
+    #[error("unknown disk `{0}`; `iowhy disk list` lists them")]
     Unknown(String),
     /// There is one of this name.
     #[error("there is a disk `{0}` already; choose another name, or `iowhy disk remove {0}`")]
     Exists(String),
     /// Its processes have died.
-    #[error("the disk `{0}` is dead; `iowhy doctor --fix` takes away what is left of it")]
+    #[error("the disk `{0}` is dead; `iowhy doctor --fix` removes its remains")]
     Dead(String),
     /// It is not ready yet.
     #[error("the disk `{0}` is being made; try again")]
@@ -147,13 +144,11 @@ pub enum DiskError {
     #[error("this kernel cannot have modelled disks: {0}")]
     Kernel(String),
     /// The kernel lacks the front that was asked for.
-    #[error("there is no front `{name}` here: {reason}; {advice}")]
+    #[error("no front `{name}` here: {reason}; {advice}")]
     Front {
-        /// Its name.
         name: &'static str,
-        /// What is missing.
+        /// The lack.
         reason: String,
-        /// What to try.
         advice: &'static str,
     },
     /// A setting of the queue was not taken.
@@ -161,17 +156,15 @@ pub enum DiskError {
     Setting {
         /// Its file.
         path: PathBuf,
-        /// The value.
         value: String,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
     /// The device does not do what it should.
     #[error("cannot use {}: {error}", node.display())]
     Device {
-        /// Its node.
         node: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
     /// The server does not answer.
@@ -180,18 +173,17 @@ pub enum DiskError {
     /// Another process does not do what it should.
     #[error("cannot {attempt}: {error}")]
     Process {
-        /// What was attempted.
         attempt: String,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
-    /// What is made could not be written down, or not be undone.
+    /// A change could not be written down, or not be undone.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
 }
 
 impl Spec {
-    /// A disk of a model with everything as it usually is; `None` if there is no such model.
+    /// A disk of a model with its defaults; `None` for an unknown model.
     pub fn new(name: &str, model: &str) -> Option<Spec> {
         let entry = find(DEVICES, model)?;
         let mut spec = Spec {
@@ -223,7 +215,7 @@ impl Spec {
         self.bytes = (device.nr_sectors() * SECTOR_BYTES).min(4 << 30) / 4096 * 4096;
     }
 
-    /// Sets a setting of the queue in the place of any that it had. What the old scheduler was told goes with it.
+    /// Sets a setting of the queue in the place of any that it had. Settings of the old scheduler go with it.
     pub fn set_queue(&mut self, key: &str, value: &str) {
         let changed = key == "scheduler" && self.scheduler() != Some(value);
         self.queue.retain(|(known, _)| known != key && !(changed && queue::of_scheduler(known)));
@@ -236,7 +228,7 @@ impl Spec {
     }
 
     fn entry(&self) -> Result<&'static Entry<Build>, String> {
-        find(DEVICES, &self.model).ok_or_else(|| format!("there is no model `{}`", self.model))
+        find(DEVICES, &self.model).ok_or_else(|| format!("unknown model `{}`", self.model))
     }
 
     fn values(&self) -> Result<Options, String> {
@@ -253,7 +245,7 @@ impl Spec {
         Ok(values)
     }
 
-    /// The model; each time the power comes back it draws anew.
+    /// The model; each time the power comes back it draws again.
     fn device(&self, starts: u64) -> Result<Box<dyn Device>, String> {
         let entry = self.entry()?;
         Ok((entry.build)(&self.values()?, Rng::stream(self.seed.wrapping_add(starts), "device")))
@@ -262,7 +254,7 @@ impl Spec {
     /// Bytes of the whole model.
     ///
     /// # Errors
-    /// If there is no such model, or it has no such tunables.
+    /// If the model is unknown, or does not have these tunables.
     pub fn model_bytes(&self) -> Result<u64, DiskError> {
         Ok(self.device(0).map_err(DiskError::Spec)?.nr_sectors().saturating_mul(SECTOR_BYTES))
     }
@@ -285,7 +277,7 @@ impl Spec {
     /// The scheduler that the kernel would choose: one that sorts for a device with one queue, none for several.
     ///
     /// # Errors
-    /// If there is no such model, or it has no such tunables.
+    /// If the model is unknown, or does not have these tunables.
     pub fn usual_scheduler(&self) -> Result<&'static str, DiskError> {
         let device = self.device(0).map_err(DiskError::Spec)?;
         Ok(if device.nr_hw_queues() == 1 && !device.bio_based() { "mq-deadline" } else { "none" })
@@ -295,7 +287,7 @@ impl Spec {
     /// largest request is the driver's business.
     ///
     /// # Errors
-    /// If there is no such model, or it has no such tunables.
+    /// If the model is unknown, or does not have these tunables.
     pub fn guest_queue(&self) -> Result<Vec<(String, String)>, DiskError> {
         let rotational = u8::from(self.rotational()?).to_string();
         let usual = [("scheduler", self.usual_scheduler()?), ("rotational", &rotational), ("read_ahead_kb", "128")];
@@ -335,7 +327,7 @@ impl Spec {
         if !depths.contains(&self.depth) {
             let (least, most) = (depths.start(), depths.end());
             let less = if (1..*least).contains(&self.depth) { "; front=ublk can have fewer" } else { "" };
-            found.push(format!("the kernel can have {least} to {most} requests under way, not {}{less}", self.depth));
+            found.push(format!("the kernel can have {least} to {most} requests in flight, not {}{less}", self.depth));
         }
         found.extend(self.queue.iter().filter_map(|(key, value)| queue::check(key, value).err()));
         let scheduler = self.scheduler().or_else(|| self.usual_scheduler().ok()).unwrap_or_default();
@@ -350,7 +342,7 @@ impl Spec {
         }
         let needed = u64::from(self.partitions.min(16) + 1) << 20;
         if self.partitions > 15 || (self.partitions > 0 && needed > self.bytes) {
-            found.push(format!("there is no room for {} partitions of 1 MiB and more (15 at most)", self.partitions));
+            found.push(format!("no room for {} partitions of 1 MiB and more (15 at most)", self.partitions));
         }
         match self.filesystem.as_deref() {
             Some(name) if !FILESYSTEMS.contains(&name) => {
@@ -420,7 +412,7 @@ impl Held {
         ask(&self.state.spec.name, &Ask::Hurry(on)).and_then(|answer| expect_state(&self.state.spec.name, answer))
     }
 
-    /// Removes it, and says if that fails.
+    /// Removes it, and reports a failure.
     ///
     /// # Errors
     /// If something could not be undone.
@@ -449,7 +441,7 @@ impl Drop for Held {
 /// Makes a disk that stays until it is removed.
 ///
 /// # Errors
-/// What is wrong with it, or why it could not be made.
+/// Mistakes in it, or the reason why it could not be created.
 pub fn create(mut spec: Spec) -> Result<State, DiskError> {
     spec.tied = false;
     let mut held = start(spec)?;
@@ -464,7 +456,7 @@ pub fn create(mut spec: Spec) -> Result<State, DiskError> {
 /// Makes a disk that goes when the value or this process does.
 ///
 /// # Errors
-/// What is wrong with it, or why it could not be made.
+/// Mistakes in it, or the reason why it could not be created.
 pub fn hold(mut spec: Spec) -> Result<Held, DiskError> {
     spec.tied = true;
     start(spec)
@@ -483,7 +475,7 @@ fn start(spec: Spec) -> Result<Held, DiskError> {
     if let Some(mistake) = spec.mistakes().into_iter().next() {
         return Err(DiskError::Spec(mistake));
     }
-    // Before anything is made: what is missing is told as it is.
+    // Before anything is created: a lack is reported as it is.
     Front::choose(spec.front)?;
     if folder(&spec.name).exists() {
         return Err(if ask(&spec.name, &Ask::Stat).is_ok() {
@@ -512,9 +504,7 @@ fn start(spec: Spec) -> Result<Held, DiskError> {
         }
         Some(Answer::Removed) | None => {
             let _ = keeper.wait();
-            Err(DiskError::Refused(
-                "the keeper of the disk died; `iowhy doctor --fix` takes away what is left".to_owned(),
-            ))
+            Err(DiskError::Refused("the keeper of the disk died; `iowhy doctor --fix` removes its remains".to_owned()))
         }
     }
 }
@@ -537,14 +527,14 @@ fn keeper(name: &str) -> Option<(u32, u64)> {
     ledger::owner_of(&ledger::state_directory(), &folder(name))
 }
 
-/// Ends keepers that do not answer although their disk was made; what they have made can be undone then.
+/// Ends keepers that do not answer although their disk was made; their changes can be undone then.
 pub(crate) fn end_silent() {
     for (name, state) in list().unwrap_or_default() {
         if state.is_err()
             && socket(&name).exists()
             && let Some((pid, start)) = keeper(&name)
         {
-            // Whoever does not die is still there for the next look.
+            // A process that does not die is still there for the next look.
             let _ = ledger::end_process(pid, start);
         }
     }
@@ -593,8 +583,8 @@ pub fn set(name: &str, changes: Vec<Change>) -> Result<State, DiskError> {
     ask(name, &Ask::Set(changes)).and_then(|answer| expect_state(name, answer))
 }
 
-/// Cuts the power of a disk: what was not flushed is lost, torn or kept, as the seed says. A file system of ours is
-/// mounted again; while one of others is mounted, the power stays off.
+/// Cuts the power of a disk: unflushed data is lost, torn or kept, by the seed. A file system of ours is mounted again;
+/// while one of others is mounted, the power stays off.
 ///
 /// # Errors
 /// If there is none, or it does not come up again.
@@ -605,7 +595,7 @@ pub fn crash(name: &str, seed: u64) -> Result<State, DiskError> {
 /// Removes a disk.
 ///
 /// # Errors
-/// If there is none, somebody uses it, or something could not be undone.
+/// If the disk is unknown or in use, or something could not be undone.
 pub fn remove(name: &str) -> Result<(), DiskError> {
     ask(name, &Ask::Remove).map(drop)
 }
@@ -613,7 +603,7 @@ pub fn remove(name: &str) -> Result<(), DiskError> {
 /// A disk's name, and how it is.
 pub type Named = (String, Result<State, DiskError>);
 
-/// Every disk by name; what is left of dead ones yields an error.
+/// Every disk by name; the remains of dead ones yield an error.
 ///
 /// # Errors
 /// If the folder of the disks cannot be read.

@@ -1,7 +1,7 @@
-//! What this machine allows, what would disturb a measurement, and what an earlier run left behind.
+//! Capabilities of this machine, disturbances of measurements, and leftovers of earlier runs.
 //!
 //! Abilities are tried out, not guessed from versions: a container may forbid what its kernel can do. Trying leaves
-//! nothing behind. What disturbs is judged ([`disturbances`]) from [`Signs`] taken over a quarter of a second.
+//! nothing behind. Disturbances are judged ([`disturbances`]) from [`Signs`] taken over a quarter of a second.
 
 mod probe;
 
@@ -16,21 +16,18 @@ use crate::machine::{self, CpuTime, Disk, DiskDelta, Machine, Neighbours, Pressu
 pub struct Report {
     /// The folder whose disk and alignment were looked at.
     pub directory: PathBuf,
-    /// The machine.
     pub machine: Machine,
     /// The disk below the folder.
     pub disk: Disk,
-    /// All disks.
     pub disks: Vec<Disk>,
-    /// What the machine allows.
     pub abilities: Vec<Ability>,
-    /// What would disturb a measurement, and what would not.
+    /// Checked disturbances, found or not.
     pub disturbances: Vec<Disturbance>,
     /// Where ledgers are kept.
     pub state_directory: PathBuf,
     /// Living processes that have made something.
     pub running: Vec<u32>,
-    /// What dead ones left behind; after a repair: what was done about it.
+    /// Leftovers of dead processes; after a repair: its result.
     pub left: Vec<Left>,
 }
 
@@ -71,13 +68,13 @@ impl Has {
 pub struct Ability {
     /// Its stable name.
     pub name: &'static str,
-    /// What it is good for here.
+    /// Its purpose here.
     pub purpose: &'static str,
     /// Whether it can be done.
     pub has: Has,
-    /// What was seen.
+    /// Evidence.
     pub detail: String,
-    /// What to try if it is missing; empty if it is not, or if nothing helps.
+    /// Advice if it is missing; empty if it is not, or if nothing helps.
     pub advice: String,
 }
 
@@ -88,16 +85,15 @@ pub struct Disturbance {
     pub name: &'static str,
     /// Whether it does; `None` if that cannot be seen.
     pub disturbs: Option<bool>,
-    /// What was seen.
+    /// Evidence.
     pub detail: String,
-    /// What to try if it does.
+    /// Advice if it does.
     pub advice: &'static str,
 }
 
-/// What disturbances are judged by.
+/// Evidence for the judgement of disturbances.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Signs {
-    /// The machine.
     pub machine: Machine,
     /// The processor may run faster than its nominal clock.
     pub turbo: Option<bool>,
@@ -109,7 +105,7 @@ pub struct Signs {
     pub unwritten_bytes: Option<u64>,
     /// CPU time in the meantime.
     pub cpu: Option<CpuTime>,
-    /// What the disks did in the meantime.
+    /// Activity of the disks in the meantime.
     pub disks: Vec<DiskDelta>,
     /// How long that was.
     pub elapsed: Duration,
@@ -120,7 +116,7 @@ pub struct Signs {
 /// For how long signs are taken.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Looks at everything. With `fix`, what dead processes left behind is undone.
+/// Looks at everything. With `fix`, leftovers of dead processes are undone.
 ///
 /// # Errors
 /// If the folder of the ledgers cannot be read, or is not ours.
@@ -214,7 +210,7 @@ fn turbo(no_turbo: Option<&str>, boost: Option<&str>) -> Option<bool> {
 
 /// Tasks that want to run, for each CPU, from which on the load disturbs.
 const LOAD_PER_CPU: f64 = 0.5;
-/// Share of the time that somebody waits for something, per cent.
+/// Share of the time in which tasks wait, per cent.
 const PRESSURE_PCT: f64 = 1.0;
 /// Share of CPU time stolen by the hypervisor, per cent. A quarter of a second has some fifty ticks.
 const STEAL_PCT: f64 = 1.0;
@@ -229,13 +225,13 @@ const QUICK_CLOCKS: &[&str] = &["tsc", "kvm-clock", "hyperv_clocksource_tsc_page
 fn pressures(near: &Neighbours) -> [(&'static str, Option<bool>, String, &'static str); 3] {
     [
         ("cpu-pressure", near.cpu_pressure, "tasks wait for a CPU: end some, or use fewer threads than CPUs"),
-        ("io-pressure", near.io_pressure, "somebody waits for I/O: `iotop` or `pidstat -d` say who"),
+        ("io-pressure", near.io_pressure, "tasks wait for I/O: `iotop` or `pidstat -d` list them"),
         ("memory-pressure", near.memory_pressure, "memory is short: the page cache will shrink in the middle of a run"),
     ]
     .map(|(name, pressure, advice): (_, Option<Pressure>, _)| {
         let detail = pressure.map_or_else(
             || "pressure (PSI) cannot be seen here".to_owned(),
-            |pressure| format!("somebody waited in {:.2} % of the last 10 s", pressure.some_avg10_pct),
+            |pressure| format!("tasks waited in {:.2} % of the last 10 s", pressure.some_avg10_pct),
         );
         (name, pressure.map(|pressure| pressure.some_avg10_pct >= PRESSURE_PCT), detail, advice)
     })
@@ -288,7 +284,7 @@ pub fn disturbances(signs: &Signs) -> Vec<Disturbance> {
         "clocksource",
         clock.map(|name| !QUICK_CLOCKS.contains(&name)),
         clock.map_or_else(|| unseen("the clock source"), |name| format!("clock source {name}")),
-        "each look at the clock is a system call or worse; see available_clocksource beside \
+        "each look at the clock is a system call or worse; see available_clocksource next to \
          /sys/devices/system/clocksource/clocksource0/current_clocksource",
     );
     let load = near.load.zip(machine.cpus);

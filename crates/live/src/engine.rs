@@ -29,7 +29,6 @@ use crate::run::Worker;
 pub struct Io {
     /// Its slot, below the depth. No two calls in flight have the same.
     pub slot: u32,
-    /// What to do.
     pub op: Op,
     /// Number of the file, as registered with the engine.
     pub file: u32,
@@ -44,7 +43,7 @@ pub struct Io {
 }
 
 impl Io {
-    /// What a write writes.
+    /// Data of a write.
     #[inline(always)]
     pub fn data(&self) -> &[u8] {
         &self.buffer.data()[self.from as usize..][..self.len_bytes as usize]
@@ -56,7 +55,6 @@ impl Io {
         &mut self.buffer.data_mut()[self.from as usize..][..self.len_bytes as usize]
     }
 
-    /// It is done.
     #[inline(always)]
     fn done(self, result: i32) -> Completion {
         Completion { io: self, result }
@@ -79,7 +77,7 @@ pub enum Submit {
     Done(Completion),
     /// It goes to the kernel with the next commit.
     Queued,
-    /// There is no room: commit and reap first, then submit it again.
+    /// The ring is full: commit and reap first, then submit it again.
     Full(Io),
 }
 
@@ -91,15 +89,16 @@ pub trait Engine {
     /// Hands in everything that is queued; how many calls that was.
     ///
     /// # Errors
-    /// What the system call says.
+    /// The system call's error.
     fn commit(&mut self) -> io::Result<u32> {
         Ok(0)
     }
 
-    /// Waits until at least `min` calls are done, or all that are in flight, or so long, and takes `max` at most.
+    /// Waits until at least `min` calls are done, or all that are in flight, or for the given time, and takes `max` at
+    /// most.
     ///
     /// # Errors
-    /// What the system call says; an interrupted wait is no error and may yield fewer.
+    /// The system call's error; an interrupted wait is not an error and may yield fewer.
     fn reap(
         &mut self,
         _min: u32,
@@ -115,7 +114,7 @@ pub trait Engine {
         false
     }
 
-    /// What was asked for and could not be had, in words.
+    /// Requested features that are not available, in words.
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
@@ -151,7 +150,6 @@ impl Files {
         Files(setup.files.to_vec())
     }
 
-    /// The file of a call.
     #[inline(always)]
     fn of_call(&self, io: &Io) -> &File {
         self.0[io.file as usize].file.as_ref().expect("a call is on a file that the thread has open")
@@ -166,7 +164,7 @@ impl Files {
     }
 }
 
-/// What an engine is made with.
+/// Settings of an engine.
 #[derive(Clone, Debug)]
 pub struct Setup<'a> {
     /// Calls in flight at most.
@@ -181,7 +179,7 @@ pub struct Setup<'a> {
     pub registered_files: bool,
     /// Completions are polled for.
     pub poll: bool,
-    /// What the program says about how it reads.
+    /// The program's advice on how it reads.
     pub advice: Option<Advice>,
 }
 
@@ -190,7 +188,7 @@ pub trait Open: Engine + Sized {
     /// Makes one for the thread that calls.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn open(setup: &Setup<'_>) -> io::Result<Self>;
 }
 

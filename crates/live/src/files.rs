@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! lay out   a file that is too short is made longer if the plan allows it: filled with data if a thread reads it or
-//!           asks for checked data, else only allocated, as fio does; what a file has already is never touched
+//!           asks for checked data, else only allocated, as fio does; existing contents are never touched
 //! open      once for each set of descriptors that uses it, with the flags of the threads of that set
 //! ```
 
@@ -25,7 +25,7 @@ use crate::{plan, verify};
 /// Bytes written at once.
 const CHUNK: usize = 1 << 20;
 
-/// What the files are needed for.
+/// A run's uses of a file.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct Need {
     /// Bytes that must be there.
@@ -68,7 +68,7 @@ pub(crate) fn lay_out(
         return if bytes < need.bytes { Err(LayOutError::Small(bytes)) } else { Ok(()) };
     }
     if !file.may_create {
-        // What is missing is reported by the threads that work on it.
+        // Threads report missing files that they work on.
         return Ok(());
     }
     let from = match existing {
@@ -80,7 +80,7 @@ pub(crate) fn lay_out(
         return Ok(());
     }
     let open = seen.open(true, 0)?;
-    // Whoever serves the disk hears of it before the first byte.
+    // The server of the disk hears of it before the first byte.
     progress(0);
     if need.data {
         if file.reserve {
@@ -111,7 +111,7 @@ fn allocate(file: &File, bytes: u64) -> io::Result<()> {
     if reserve(file, bytes, FallocateFlags::empty())? { Ok(()) } else { file.set_len(bytes) }
 }
 
-/// Gives a file blocks, and its size unless the mode says otherwise; whether the file system can.
+/// Gives a file blocks, and its size unless the mode forbids it; returns whether the file system can.
 fn reserve(file: &File, bytes: u64, mode: FallocateFlags) -> io::Result<bool> {
     match fallocate(file, mode, 0, bytes) {
         Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INTR) => Ok(false),
@@ -192,7 +192,7 @@ pub(crate) fn open(seen: &Seen, flags: Flags) -> io::Result<File> {
     seen.open(flags.write, direct | flags.sync)
 }
 
-/// What a file system keeps free at least: a twentieth of it, or this.
+/// Least space that stays free in a file system: a twentieth of it, or this.
 const KEPT_FREE: u64 = 1 << 30;
 
 /// Looks whether the files that are to be made or made longer fit where they are to be, with some room left. Yields

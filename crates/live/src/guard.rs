@@ -1,5 +1,5 @@
-//! What may be written: what is empty, what iowhy made, and what the user names. Every place that opens a file of
-//! somebody else for writing, replaces one or formats a device asks here.
+//! Permission to write: empty files, files that iowhy created, and paths that the user names. Every place that opens a
+//! foreign file for writing, replaces one or formats a device asks here.
 //!
 //! ```text
 //! refused                                                     allowed by
@@ -14,9 +14,9 @@
 //! ```
 //!
 //! `IOWHY_ALLOW_WRITE` allows the same, names with colons between them. The rules ([`decide`]) are a function of
-//! [`Facts`], which are found out about an open descriptor; what is written later is opened through [`Seen`], which
-//! refuses another inode. Reading is always allowed; a file that the run would have to make longer first counts as
-//! written. Files that a verb writes (`--output`) go through [`Output`].
+//! [`Facts`] about an open descriptor; later writes open it through [`Seen`], which refuses another inode. Reading is
+//! always allowed; a file that the run would have to make longer first counts as written. Files that a verb writes
+//! (`--output`) go through [`Output`].
 
 mod device;
 mod output;
@@ -61,10 +61,10 @@ pub enum Kind {
     Other,
 }
 
-/// What is known about a file or device.
+/// Known facts about a file or device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// What it is, behind all symlinks.
+    /// Its kind, behind all symlinks.
     pub kind: Kind,
     /// Its name without symlinks.
     pub real: PathBuf,
@@ -84,18 +84,17 @@ pub struct Facts {
     pub partitions: Vec<String>,
     /// Devices that are made of it; for a file: the loop devices.
     pub holders: Vec<String>,
-    /// Who has it open exclusively, or for writing.
+    /// The process that has it open exclusively, or for writing.
     pub busy: Option<String>,
-    /// What is on it that may be missed.
+    /// Its contents, if they may be missed.
     pub holds: Option<String>,
 }
 
-/// What a run wants to do with a file.
+/// A run's use of a file.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Intent {
-    /// It writes to it.
     pub writes: bool,
-    /// Whatever data it has may go, as sysbench has it with its own names.
+    /// Its data may go, whatever it is, as sysbench has it with its own names.
     pub as_found: bool,
     /// The user allowed it to be written.
     pub allowed: bool,
@@ -116,13 +115,13 @@ pub enum Reason {
     /// The kernel swaps to it.
     #[error("it is used as swap")]
     Swap,
-    /// Somebody has opened it.
+    /// It is in use.
     #[error("{0}")]
     Busy(String),
     /// It is not empty.
     #[error("it holds {0}")]
     Holds(String),
-    /// It holds somebody's data.
+    /// It holds foreign data.
     #[error("it exists already, holds {0} bytes, and no run of iowhy made it")]
     Foreign(u64),
     /// It is the kernel's.
@@ -217,10 +216,10 @@ pub fn decide(intent: Intent, facts: &Facts) -> Option<Reason> {
     foreign.then_some(Reason::Foreign(facts.bytes))
 }
 
-/// Looks at every file of a plan; yields what was seen of each, in the order of the plan.
+/// Looks at every file of a plan; yields the result for each, in the order of the plan.
 ///
 /// # Errors
-/// What is refused, all of it.
+/// All refusals.
 pub fn check(plan: &Plan) -> Result<Vec<Seen>, Refused> {
     note_devices();
     let around = Surroundings::read();
@@ -258,11 +257,11 @@ pub struct Wanted<'a> {
     pub path: &'a Path,
     /// It is written.
     pub writes: bool,
-    /// Whatever data it has may go.
+    /// Its data may go, whatever it is.
     pub as_found: bool,
 }
 
-/// What a name led to when it was looked at. Everything is opened through this, so that nothing else is written.
+/// The file of a name when it was looked at. Everything is opened through this, so that nothing else is written.
 #[derive(Clone, Debug)]
 pub struct Seen {
     path: PathBuf,
@@ -280,7 +279,7 @@ impl Seen {
         self.identity.is_some()
     }
 
-    /// What has been made where there was nothing.
+    /// A file created in an empty place.
     ///
     /// # Errors
     /// If it cannot be looked at.
@@ -289,7 +288,7 @@ impl Seen {
         Ok(())
     }
 
-    /// Opens what was seen.
+    /// Opens the file that was looked at.
     ///
     /// # Errors
     /// If that fails, or there is something else now.
@@ -303,7 +302,8 @@ impl Seen {
         }
     }
 
-    /// What a device holds now is ours. It is looked at later, see [`note_devices`]: a capture may still be going on.
+    /// The device's contents are now ours. It is looked at later, see [`note_devices`]: a capture may still be going
+    /// on.
     pub fn note(&self) {
         let number = self.held.as_ref().and_then(|device| device.metadata().ok());
         if let Some(number) = number.map(|metadata| machine::split_device(metadata.rdev())) {
@@ -339,7 +339,7 @@ fn hold(path: &Path, flags: i32) -> io::Result<Option<File>> {
     }
 }
 
-/// Looks at one file and decides; `grows` says of an existing one whether it would have to be made longer.
+/// Looks at one file and decides; `grows` tells whether an existing one would have to be made longer.
 fn look(
     wanted: Wanted<'_>,
     grows: &dyn Fn(&fs::Metadata) -> bool,
@@ -348,7 +348,7 @@ fn look(
 ) -> Result<Seen, Refusal> {
     let Wanted { path, writes, as_found } = wanted;
     let refusal = |reason| Refusal { path: path.to_owned(), reason };
-    let failed = |error: io::Error| refusal(Reason::Holds(format!("what cannot be looked at: {error}")));
+    let failed = |error: io::Error| refusal(Reason::Holds(format!("a file that cannot be looked at: {error}")));
     let mut handle = hold(path, libc::O_NOFOLLOW).map_err(failed)?;
     let link = handle.as_ref().and_then(|file| file.metadata().ok()).is_some_and(|metadata| metadata.is_symlink());
     if link {
@@ -388,8 +388,8 @@ pub fn check_file(wanted: Wanted<'_>, allow: &Allow) -> Result<Seen, Refused> {
     look(wanted, &|_| false, allow, &Surroundings::read()).map_err(|refusal| Refused(vec![refusal]))
 }
 
-/// Opens a file, not a device, that is written where the user says (the data of a modelled disk), and marks it. One
-/// that is not there is made, for this user alone.
+/// Opens a file, not a device, that the user names (the data of a modelled disk), and marks it. One that is not there
+/// is made, for this user alone.
 ///
 /// # Errors
 /// If it may not be written, or cannot be.
@@ -410,12 +410,13 @@ pub(crate) fn open_named(path: &Path) -> Result<File, OutputError> {
     Ok(file)
 }
 
-/// What every verb of this process allows besides: of its command line (set once) and of `IOWHY_ALLOW_WRITE`.
+/// Paths that every verb of this process allows besides: those of its command line (set once) and of
+/// `IOWHY_ALLOW_WRITE`.
 pub fn allow_everywhere(paths: Vec<PathBuf>) {
     let _ = EVERYWHERE.set(paths);
 }
 
-/// What is allowed everywhere, as a process that this one starts is to have it in `IOWHY_ALLOW_WRITE`.
+/// The paths allowed everywhere, in the form of `IOWHY_ALLOW_WRITE` for a child process.
 pub fn for_children() -> std::ffi::OsString {
     let variable = std::env::var_os(VARIABLE).unwrap_or_default();
     let paths = std::env::split_paths(&variable).chain(EVERYWHERE.get().into_iter().flatten().cloned());
@@ -503,7 +504,7 @@ fn is_pseudo(file: &File) -> bool {
     rustix::fs::fstatfs(file).is_ok_and(|found| PSEUDO.contains(&found.f_type))
 }
 
-/// Whether a file is nothing but a hole: whoever reads it finds zeroes that nobody wrote.
+/// Whether a file is nothing but a hole: its zeroes were never written.
 fn is_hole(file: &File) -> bool {
     let Ok(open) = File::open(mark::through(file)) else { return false };
     rustix::fs::seek(open, SeekFrom::Data(0)) == Err(Errno::NXIO)
@@ -549,7 +550,7 @@ impl Facts {
         }
     }
 
-    /// With what is found out about a device that is to be written; it is held from now on.
+    /// With the facts about a device that is to be written; it is held from now on.
     fn of_device(self, handle: &File, allowed: bool, around: &Surroundings, held: &mut Option<File>) -> Facts {
         let Ok(number) = handle.metadata().map(|metadata| machine::split_device(metadata.rdev())) else { return self };
         let Use { mounted, swap, partitions, holders } = Use::of(number, around);
@@ -560,11 +561,11 @@ impl Facts {
         }
         let busy = match held {
             Some(_) => device::writer(number),
-            None => Some("somebody has it open exclusively".to_owned()),
+            None => Some("another process has it open exclusively".to_owned()),
         };
         let holds = held.as_ref().and_then(|device| {
             let found = device::contents(device, number);
-            found.unwrap_or_else(|error| Some(format!("what cannot be read: {error}")))
+            found.unwrap_or_else(|error| Some(format!("contents that cannot be read: {error}")))
         });
         Facts { busy, holds, ..facts }
     }

@@ -88,7 +88,7 @@ pub fn filesystems() -> impl Iterator<Item = &'static str> {
 const MODULES: &[(&str, &str)] =
     &[("xfs", "xfs"), ("mq-deadline", "mq-deadline"), ("bfq", "bfq"), ("kyber", "kyber-iosched"), ("ublk", "ublk_drv")];
 
-/// What executes the guest's code.
+/// The executor of the guest's code.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Accelerator {
     /// The processor.
@@ -98,7 +98,6 @@ pub enum Accelerator {
 }
 
 impl Accelerator {
-    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Accelerator::Kvm => "kvm",
@@ -110,28 +109,25 @@ impl Accelerator {
 /// The file that a guest has as its data disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backing {
-    /// Its path.
     pub path: PathBuf,
     /// Its requests take the time of a model: each one must reach it, so none is kept in the host's page cache.
     pub timed: bool,
-    /// Requests that the guest's kernel has under way at most; none for the driver's own choice.
+    /// Most requests that the guest's kernel has in flight; none for the driver's own choice.
     pub depth: Option<u32>,
 }
 
 /// A guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
-    /// The kernel.
     pub kernel: Kernel,
     /// The data disk, with its file system made.
     pub backing: Backing,
     /// The file system that is mounted on [`DATA`]; none for none.
     pub filesystem: Option<String>,
-    /// Files of the queue of the data disk, and what is written to them, in this order.
+    /// Files of the queue of the data disk, and their new values, in this order.
     pub settings: Vec<(String, String)>,
-    /// Drivers that it needs besides, such as `ublk`.
+    /// Drivers that it needs besides, for example `ublk`.
     pub modules: Vec<String>,
-    /// Memory.
     pub memory_mib: u64,
     /// Processors.
     pub cpus: u32,
@@ -151,14 +147,12 @@ pub struct Spec {
     pub limit: Duration,
 }
 
-/// What a guest brought back.
+/// Results of a guest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Brought {
     /// How the command ended.
     pub status: i32,
-    /// What it said.
     pub messages: Vec<String>,
-    /// What executed the guest.
     pub accelerator: Accelerator,
     /// The version of QEMU.
     pub qemu: String,
@@ -166,17 +160,17 @@ pub struct Brought {
     pub boot: Duration,
     /// From QEMU's start to its end.
     pub took: Duration,
-    /// How much faster than the host's the guest's clock went during the command; none if it was too short to tell.
+    /// Speed of the guest's clock relative to the host's during the command; none if it was too short.
     pub clock_ratio: Option<f64>,
 }
 
 /// Why a guest brought nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum GuestError {
-    /// There is no QEMU.
-    #[error("there is no qemu-system-x86_64 here: `apt-get install qemu-system-x86`")]
+    /// QEMU is missing.
+    #[error("no qemu-system-x86_64 here: `apt-get install qemu-system-x86`")]
     NoQemu,
-    /// There is no such kernel.
+    /// The kernel is unknown.
     #[error("{0}")]
     Kernel(String),
     /// A program is missing, or failed.
@@ -190,12 +184,12 @@ pub enum GuestError {
     /// A file could not be made or read.
     #[error("cannot {what}: {error}")]
     Io {
-        /// What was attempted.
+        /// The attempt.
         what: String,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
-    /// What is made cannot be written down.
+    /// A change cannot be written down.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
     /// A signal asked for the end.
@@ -207,7 +201,7 @@ pub enum GuestError {
     /// The guest failed: its kernel hung, gave up or lacks something, or the command could not be run.
     #[error("{what}{}", report(console))]
     Guest {
-        /// What happened.
+        /// The failure.
         what: String,
         /// The end of its console.
         console: Vec<String>,
@@ -215,7 +209,7 @@ pub enum GuestError {
 }
 
 impl GuestError {
-    /// Whether it is the guest that failed, and not what was asked for: another kernel might do.
+    /// Whether the guest failed, and not the request: another kernel might do.
     pub fn is_of_the_guest(&self) -> bool {
         matches!(self, GuestError::Guest { .. } | GuestError::Job(_))
     }
@@ -285,7 +279,7 @@ pub fn make_filesystem(path: &Path, filesystem: &str) -> Result<(), GuestError> 
     if made.status.success() { Ok(()) } else { Err(failed(String::from_utf8_lossy(&made.stderr).trim().to_owned())) }
 }
 
-/// The variable that tells a process that it is the job of a guest.
+/// The variable that marks a process as the job of a guest.
 const IN_GUEST: &str = "IOWHY_IN_GUEST";
 
 /// How long the host may take to hear that files are laid out.
@@ -296,8 +290,8 @@ pub fn is_inside() -> bool {
     std::env::var_os(IN_GUEST).is_some()
 }
 
-/// In the job of a guest: tells the host that files are being laid out from now on, or that they are. Elsewhere it does
-/// nothing.
+/// In the job of a guest: notifies the host that files are being laid out from now on, or that they are. Elsewhere it
+/// does nothing.
 pub fn tell_laying_out(begins: bool) {
     static TOLD: AtomicBool = AtomicBool::new(false);
     if !is_inside() || TOLD.swap(begins, Ordering::Relaxed) == begins {
@@ -309,8 +303,8 @@ pub fn tell_laying_out(begins: bool) {
     }
 }
 
-/// Runs a command of this program in a guest. What it leaves in [`OUT`] is put below `results`; other files are made in
-/// `scratch`. `laying_out` is told when a job begins to lay out its files, and when they are there.
+/// Runs a command of this program in a guest. Its files in [`OUT`] are put below `results`; other files are made in
+/// `scratch`. `laying_out` is called when a job begins to lay out its files, and when they are there.
 ///
 /// # Errors
 /// If the guest cannot be made, does not boot, does not come to its end, or sends nothing.
@@ -383,7 +377,7 @@ fn named(kernel: &Kernel, accelerator: Accelerator) -> String {
     format!("{name} under QEMU ({})", accelerator.name())
 }
 
-/// What happened to a guest that brought nothing.
+/// The failure of a guest without results.
 fn verdict(ended: &qemu::Ended, received: &Received) -> String {
     let console = &ended.console;
     if let Some(panic) = &console.panic {
@@ -408,7 +402,7 @@ fn verdict(ended: &qemu::Ended, received: &Received) -> String {
     let said = if ended.complaint.is_empty() { String::new() } else { format!(": {}", ended.complaint) };
     match (console.stage, received) {
         (Stage::Booting, _) => format!("QEMU ended before the kernel had started our program ({status}){said}"),
-        (Stage::Sent, Received::Damaged) => "what it sent is damaged".to_owned(),
+        (Stage::Sent, Received::Damaged) => "its results are damaged".to_owned(),
         _ => format!("QEMU ended before the results were there ({status}){job}{said}"),
     }
 }
@@ -455,7 +449,7 @@ fn module_path(name: &str) -> PathBuf {
     Path::new("/modules").join(format!("{name}.ko"))
 }
 
-/// What the guest is to do.
+/// The guest's work.
 fn plan<'a>(spec: &Spec, modules: impl Iterator<Item = &'a str>) -> Vec<u8> {
     let mut out = Vec::new();
     let mut put = |key: &str, value: &str| {
@@ -476,12 +470,12 @@ fn plan<'a>(spec: &Spec, modules: impl Iterator<Item = &'a str>) -> Vec<u8> {
     out
 }
 
-/// The file that says that guests do not boot under KVM, since this start of the machine.
+/// The file that notes that guests do not boot under KVM, since this start of the machine.
 fn note() -> PathBuf {
     ledger::state_directory().join("kvm-does-not-boot")
 }
 
-/// What is known to work: TCG if KVM is not to be had, or was seen not to boot.
+/// The accelerator that works here: TCG without KVM, or if KVM did not boot.
 fn remembered() -> Option<Accelerator> {
     let can_open = File::options().read(true).write(true).open("/dev/kvm").is_ok();
     let failed = fs::read_to_string(note()).is_ok_and(|text| text.trim() == ledger::boot());
@@ -489,6 +483,6 @@ fn remembered() -> Option<Accelerator> {
 }
 
 fn remember() {
-    // Whoever cannot write it down tries again the next time.
+    // If it cannot be written down, the next run tries again.
     let _ = fs::write(note(), ledger::boot());
 }

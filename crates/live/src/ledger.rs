@@ -1,15 +1,15 @@
-//! What a run made or changed on the machine, so that it is undone whatever happens to the run.
+//! Changes of a run to the machine, so that they are undone whatever happens to the run.
 //!
 //! Before anything is made, a line about it is written and synced to a ledger: one file for each process in
-//! [`state_directory`]. After it has been undone another line says so; a ledger without open entries is removed.
-//! [`Guard`]s undo when they are dropped: at the end, after an error, and after a signal that ended the run. Whoever
-//! opens a ledger first undoes what dead processes (their number is free, or belongs to a process that started later)
-//! left open in theirs.
+//! [`state_directory`]. After it has been undone another line records that; a ledger without open entries is removed.
+//! [`Guard`]s undo when they are dropped: at the end, after an error, and after a signal that ended the run. Opening a
+//! ledger first undoes the entries that dead processes (their number is free, or belongs to a process that started
+//! later) left open in theirs.
 //!
-//! Only what is provably ours is undone. A file is made under a name with a random part, its device, inode and time of
+//! Only provably own changes are undone. A file is made under a name with a random part, its device, inode and time of
 //! birth are written down, and only then it gets its own name: at every moment either the random name or the inode
-//! tells that it is ours. A setting is restored if it still has the value that was set, a mount is taken away if the
-//! same thing is mounted there, a loop device if it is on the same file.
+//! marks it as ours. A setting is restored if it still has the value that was set, a mount is taken away if the same
+//! thing is mounted there, a loop device if it is on the same file.
 
 mod item;
 mod text;
@@ -34,7 +34,7 @@ pub use item::{Identity, Item, State};
 pub(crate) use item::{end_process, loop_backing};
 use text::Line;
 
-/// Who wrote a ledger.
+/// The writer of a ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Owner {
     /// Identity of the system's start; empty if the kernel does not say.
@@ -51,7 +51,7 @@ impl Owner {
         Owner { boot: boot(), pid, start: started(pid).unwrap_or(0) }
     }
 
-    /// A name for a ledger; the random part tells those of one process apart.
+    /// A name for a ledger; the random part separates those of one process.
     fn name(&self) -> String {
         format!("{}-{}-{:016x}.ledger", self.pid, self.start, random())
     }
@@ -86,9 +86,9 @@ fn start_in_stat(stat: &str) -> Option<u64> {
 pub struct Left {
     /// Number of the process that made it.
     pub pid: u32,
-    /// What it is, in words.
+    /// The entry, in words.
     pub what: String,
-    /// What is known about it, or what was done.
+    /// Its state, or the result.
     pub state: State,
 }
 
@@ -98,7 +98,7 @@ impl std::fmt::Display for Left {
     }
 }
 
-/// What dead processes left behind, without touching it. Entries of which nothing is left any more are not listed.
+/// Leftovers of dead processes, without touching them. Entries of which nothing is left any more are not listed.
 ///
 /// # Errors
 /// If the folder cannot be read, or is not ours.
@@ -149,8 +149,8 @@ pub fn running(directory: &Path) -> Vec<u32> {
     pids
 }
 
-/// The ledgers in a folder, the one last written to first: what it speaks of may be in what another speaks of. A folder
-/// that is not there has none.
+/// The ledgers in a folder, the one last written to first: its files may be in those of another. A folder that is not
+/// there has none.
 fn ledgers(directory: &Path) -> Result<Vec<PathBuf>, LedgerError> {
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -175,7 +175,7 @@ fn survey(directory: &Path, undo: bool) -> Result<Vec<Left>, LedgerError> {
         if started(pid) == Some(start) {
             continue;
         }
-        // Whoever has the lock is at work on it: its owner in another name space of processes, or another sweep.
+        // The holder of the lock is at work on it: its owner in another name space of processes, or another sweep.
         let Ok(mut file) = OpenOptions::new().read(true).append(true).custom_flags(libc::O_NOFOLLOW).open(&path) else {
             continue;
         };
@@ -206,7 +206,7 @@ fn survey(directory: &Path, undo: bool) -> Result<Vec<Left>, LedgerError> {
 }
 
 /// Looks at the open entries of a dead ledger, the latest first, and undoes them if asked to. Processes come before all
-/// else: what one of them holds up could not be undone. Whether none is open any more.
+/// else: things that one of them holds could not be undone. Whether none is open any more.
 fn settle(file: &mut File, pid: u32, open: text::Open, same_boot: bool, undo: bool, left: &mut Vec<Left>) -> bool {
     let mut all = true;
     let (processes, rest): (Vec<_>, Vec<_>) =
@@ -229,7 +229,7 @@ fn settle(file: &mut File, pid: u32, open: text::Open, same_boot: bool, undo: bo
     all
 }
 
-/// Takes the lock on a ledger; false if somebody else has it.
+/// Takes the lock on a ledger; false if another process has it.
 fn lock(file: &File) -> bool {
     file.try_lock().is_ok()
 }
@@ -268,7 +268,7 @@ impl Book {
         if sync { file.sync_data().map_err(io("sync the ledger", path, advice)) } else { Ok(()) }
     }
 
-    /// Writes down what is about to be made.
+    /// Writes down planned changes.
     fn intend(&mut self, items: Vec<Item>) -> Result<Vec<u64>, LedgerError> {
         let first = self.next;
         self.next += items.len() as u64;
@@ -319,7 +319,7 @@ impl Book {
     }
 }
 
-/// What this process could not undo.
+/// Changes that this process could not undo.
 static STUCK: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Keeps a failure to undo for the end of the process.
@@ -327,7 +327,7 @@ pub(crate) fn tell(error: &LedgerError) {
     STUCK.lock().unwrap_or_else(PoisonError::into_inner).push(error.to_string());
 }
 
-/// What this process could not undo, in words; each is told once.
+/// Changes that this process could not undo, in words; each is reported once.
 pub fn stuck() -> Vec<String> {
     std::mem::take(&mut *STUCK.lock().unwrap_or_else(PoisonError::into_inner))
 }
@@ -338,9 +338,9 @@ pub struct Ledger {
     book: Arc<Mutex<Book>>,
 }
 
-/// What has been made stays as long as this lives, and is undone when it is dropped; it stays for good after
+/// A change stays as long as this lives, and is undone when it is dropped; it stays for good after
 /// [`keep`](Guard::keep).
-#[must_use = "what was made is undone when this is dropped"]
+#[must_use = "the change is undone when this is dropped"]
 #[derive(Debug)]
 pub struct Guard {
     book: Arc<Mutex<Book>>,
@@ -353,13 +353,13 @@ fn locked(book: &Mutex<Book>) -> MutexGuard<'_, Book> {
 }
 
 impl Guard {
-    /// Both as one: what was made later is undone first.
+    /// Both as one: the later change is undone first.
     pub fn and(mut self, mut later: Guard) -> Guard {
         self.ids.append(&mut later.ids);
         self
     }
 
-    /// Undoes now, and says if that fails.
+    /// Undoes now, and reports a failure.
     ///
     /// # Errors
     /// If something could not be undone; its entry stays, and the next start tries again.
@@ -368,7 +368,7 @@ impl Guard {
         locked(&self.book).undo(&ids)
     }
 
-    /// Undoes now. What fails is no reason to lose what was measured: it is told at the end, see [`stuck`].
+    /// Undoes now. A failure must not cost the measurement: it is reported at the end, see [`stuck`].
     pub fn release(self) {
         if let Err(error) = self.undo() {
             tell(&error);
@@ -473,7 +473,7 @@ impl Ledger {
         self.make_directory(path, false)
     }
 
-    /// Makes a folder for one run. It is removed with all that is in it, whoever put it there.
+    /// Makes a folder for one run. It is removed with all its contents, of any origin.
     ///
     /// # Errors
     /// If it exists already or cannot be made.
@@ -532,7 +532,7 @@ impl Ledger {
             let item = Item::Loop { index, device: metadata.dev(), inode: metadata.ino() };
             let guard = self.guard(locked(&self.book).intend(vec![item])?);
             match item::add_loop(index) {
-                // Somebody else was quicker: the number is theirs.
+                // Another process was quicker: the number is theirs.
                 Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {
                     guard.keep()?;
                     continue;
@@ -562,7 +562,7 @@ impl Ledger {
             let token = random();
             let guard = self.guard(locked(&self.book).intend(vec![Item::Ublk { index, token }])?);
             match control.add(index, device, token) {
-                // Somebody else was quicker: the number is theirs, and so is the token on it.
+                // Another process was quicker: the number is theirs, and so is the token on it.
                 Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {
                     guard.keep()?;
                     continue;
@@ -599,8 +599,8 @@ impl Ledger {
         Ok(Some(guard))
     }
 
-    /// Makes a disk in memory (zram) of so many bytes, and yields its node. Known limit: who is killed after the kernel
-    /// has made it and before that is written down, some microseconds later, leaves it.
+    /// Creates a disk in memory (zram) of `bytes` bytes, and yields its node. Known limit: a process that is killed
+    /// after the kernel has made it and before that is written down, some microseconds later, leaves it.
     ///
     /// # Errors
     /// If this kernel has none, or refuses.
@@ -623,7 +623,7 @@ impl Ledger {
         Ok(self.guard(locked(&self.book).intend(vec![item])?))
     }
 
-    /// A name for a folder beside the ledgers that nobody else can have. Nothing is made.
+    /// A unique name for a folder next to the ledgers. Nothing is made.
     pub(crate) fn scratch_path(&self, name: &str) -> PathBuf {
         locked(&self.book).directory.join(format!("{name}-{:016x}", random()))
     }
@@ -649,7 +649,7 @@ fn absolute(path: &Path) -> Result<PathBuf, LedgerError> {
     std::path::absolute(path).map_err(io("find", path, ""))
 }
 
-/// A name beside `path` that nobody else can have.
+/// A unique name next to `path`.
 fn temporary(path: &Path) -> PathBuf {
     let mut name = OsString::from(".iowhy-");
     name.push(format!("{:016x}", random()));

@@ -1,10 +1,10 @@
 //! Jobs on the running kernel.
 //!
-//! A [`Plan`] says which files are worked on and what each thread does, in the terms of the simulator's jobs: the same
-//! generators hand out the calls. [`run`](run::run) makes the run and yields an [`Outcome`] in the simulator's terms,
-//! too, with what only a real machine has besides. Nothing here interprets anything.
+//! A [`Plan`] has the files and the work of each thread, in the terms of the simulator's jobs: the same generators hand
+//! out the calls. [`run`](run::run) makes the run and yields an [`Outcome`] in the simulator's terms, too, with the
+//! facts that only a real machine has. Nothing here interprets anything.
 //!
-//! This is the one crate with unsafe code. Each unsafe block says why it is sound.
+//! This is the one crate with unsafe code. Each unsafe block states why it is sound.
 
 pub mod cache;
 pub mod capture;

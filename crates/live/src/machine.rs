@@ -1,7 +1,7 @@
-//! The machine a run is made on, and the disk below a path: what has to be known to compare two runs.
+//! The machine of a run, and the disk below a path: the facts needed to compare two runs.
 //!
-//! Everything is read from `/proc` and `/sys`. The parsers are functions over text; a file that is missing or says
-//! something unknown yields `None` and never an error, because a run is worth more than its fingerprint.
+//! Everything is read from `/proc` and `/sys`. The parsers are functions over text; a file that is missing or unknown
+//! yields `None` and never an error, because a run is worth more than its fingerprint.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +10,6 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The machine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Machine {
     /// `uname -r`.
@@ -29,18 +28,18 @@ pub struct Machine {
     pub governor: Option<String>,
     /// The clock source.
     pub clocksource: Option<String>,
-    /// What else goes on.
+    /// Other activity.
     pub neighbours: Neighbours,
 }
 
-/// What else goes on on the machine.
+/// Other activity on the machine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Neighbours {
     /// Load over 1, 5 and 15 minutes.
     pub load: Option<[f64; 3]>,
     /// Tasks that run or want to.
     pub running: Option<u32>,
-    /// Pressure stall information: time in which somebody waited for a CPU.
+    /// Pressure stall information: time in which tasks waited for a CPU.
     pub cpu_pressure: Option<Pressure>,
     /// The same for I/O.
     pub io_pressure: Option<Pressure>,
@@ -64,11 +63,11 @@ pub struct Disk {
     pub name: Option<String>,
     /// Its major and minor number.
     pub number: Option<(u32, u32)>,
-    /// What drives its queue.
+    /// Driver of its queue.
     pub queue: Queue,
     /// Its file system's type; none for the bare device.
     pub filesystem: Option<String>,
-    /// What is mounted there.
+    /// Source of the mount there.
     pub source: Option<String>,
     /// Where it is mounted.
     pub mount_point: Option<PathBuf>,
@@ -158,7 +157,7 @@ fn is_virtual(cpuinfo: &str) -> Option<bool> {
     Some(flags.split_whitespace().any(|flag| flag == "hypervisor"))
 }
 
-/// How many numbers a list such as `0-3,8` has.
+/// Number of CPUs in a list like `0-3,8`.
 fn cpus_in(list: &str) -> Option<u32> {
     let mut n = 0;
     for range in list.trim().split(',') {
@@ -195,7 +194,7 @@ fn pressure(text: &str) -> Option<Pressure> {
     Some(Pressure { some_avg10_pct: avg10("some")?, full_avg10_pct: avg10("full").unwrap_or(0.0) })
 }
 
-/// The word in brackets of a list such as `none [mq-deadline] bfq`, or the whole text if there is none.
+/// The word in brackets of a list like `none [mq-deadline] bfq`, or the whole text without one.
 pub fn chosen(text: &str) -> &str {
     match (text.find('['), text.find(']')) {
         (Some(from), Some(to)) if from < to => &text[from + 1..to],
@@ -235,7 +234,6 @@ pub struct Mount {
     pub options: String,
     /// Type of the file system.
     pub filesystem: String,
-    /// What is mounted.
     pub source: PathBuf,
     /// Options of the file system.
     pub super_options: String,
@@ -432,7 +430,6 @@ pub fn all_options(mount: &str, filesystem: &str) -> String {
 pub struct DiskStat {
     /// Name of the device.
     pub name: String,
-    /// Its number.
     pub number: (u32, u32),
     /// Requests completed.
     pub ios: [u64; 2],
@@ -477,7 +474,7 @@ pub fn current_diskstats() -> Vec<DiskStat> {
     text("/proc/diskstats").map(|text| diskstats(&text)).unwrap_or_default()
 }
 
-/// What one disk did between two readings. Reads are at index 0, writes at 1.
+/// Activity of one disk between two readings. Reads are at index 0, writes at 1.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DiskDelta {
     /// Name of the device.
@@ -580,7 +577,7 @@ mod tests {
         assert_eq!(loadavg("1.44 1.45"), None);
         let both = "some avg10=6.22 avg60=3.69 avg300=4.90 total=6435273728\nfull avg10=0.50 avg60=0.00 total=0\n";
         assert_eq!(pressure(both), Some(Pressure { some_avg10_pct: 6.22, full_avg10_pct: 0.5 }));
-        // Before 5.13 there was no second line for CPUs.
+        // Before 5.13 the second line was missing for CPUs.
         let old = "some avg10=1.00 avg60=3.69 avg300=4.90 total=1\n";
         assert_eq!(pressure(old), Some(Pressure { some_avg10_pct: 1.0, full_avg10_pct: 0.0 }));
         assert_eq!(pressure(""), None);

@@ -1,14 +1,15 @@
-//! What iowhy made, and how it is told from what others did.
+//! Files and devices that iowhy created, and how they are recognised.
 //!
 //! ```text
-//! file     the attribute `user.iowhy`: "INODE BORN BYTES". A copy has another inode or time of birth. Somebody who
-//!          wrote a shorter text over the file left it shorter than the mark says.
+//! file     the attribute `user.iowhy`: "INODE BORN BYTES". A copy has another inode or time of birth. A user who
+//!          wrote a shorter text over the file left it shorter than its mark.
 //! no such  (a file system without attributes) the same words, with the device's number before them, in the file
-//!          `marks` beside the ledgers
+//!          `marks` next to the ledgers
 //! device   its number, its size and the sum of its samples (first and last MiB, and pieces between) as the last run of
-//!          ours left them, in the file `devices` beside the ledgers
+//!          ours left them, in the file `devices` next to the ledgers
 //! ```
-//! Known limit: whoever writes a longer text over a file of ours in place, or only between the samples of a device,
+//! Known limit: a program that writes a longer text over a file of ours in place, or only between the samples of a
+//! device,
 //! is not noticed.
 
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -33,7 +34,7 @@ pub(crate) fn born_ns(metadata: &Metadata) -> i128 {
     born.map_or(-1, |born| i128::try_from(born.as_nanos()).unwrap_or(-1))
 }
 
-/// What of a file is written down, without its size.
+/// The recorded identity of a file, without its size.
 fn identity(metadata: &Metadata) -> String {
     format!("{} {}", metadata.ino(), born_ns(metadata))
 }
@@ -91,7 +92,7 @@ fn device_line((major, minor): (u32, u32), bytes: u64, sum: u128) -> String {
     format!("{major}:{minor} {bytes} {sum:032x}")
 }
 
-/// A list beside the ledgers; empty if there is none that only this user can write.
+/// A list next to the ledgers; empty unless only this user can write it.
 fn list(name: &str) -> String {
     let folder = state::state_directory();
     if !state::is_trusted(&folder) {

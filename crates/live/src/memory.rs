@@ -24,7 +24,7 @@ pub(crate) struct Mapping {
     len: usize,
 }
 
-// SAFETY: it is an address and a length; what is there is only touched by raw accesses that may race (see `copy`), or
+// SAFETY: it is an address and a length; the memory is only touched by raw accesses that may race (see `copy`), or
 // through buffers, which have one owner.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
@@ -76,7 +76,7 @@ impl Mapping {
         let _ = unsafe { mm::madvise(self.start().cast(), self.len, advice) };
     }
 
-    /// Writes back what was changed, and waits for it.
+    /// Writes back changes, and waits for it.
     pub(crate) fn sync(&self) -> Result<()> {
         // SAFETY: the range is the mapping.
         unsafe { mm::msync(self.start().cast(), self.len, MsyncFlags::SYNC) }
@@ -112,13 +112,13 @@ impl Mapping {
         usize::try_from(moved).map_err(|_| io::Error::last_os_error())
     }
 
-    /// Copies what is there now. What others change meanwhile is in the copy, or not, or in part.
+    /// Copies the current contents. Concurrent changes are in the copy, or not, or in part.
     pub(crate) fn read(&self, offset: usize, into: &mut [u8]) {
         // SAFETY: the range lies inside, and the mapping does not overlap what Rust lends out.
         unsafe { copy(self.at(offset, into.len()), into.as_mut_ptr(), into.len()) };
     }
 
-    /// Copies `data` there. Who reads meanwhile finds the old, or the new, or some of each.
+    /// Copies `data` there. Concurrent readers find the old, or the new, or some of each.
     pub(crate) fn write(&self, offset: usize, data: &[u8]) {
         // SAFETY: as above.
         unsafe { copy(data.as_ptr(), self.at(offset, data.len()), data.len()) };
@@ -175,7 +175,7 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// What is in it.
+    /// Its contents.
     #[inline(always)]
     pub fn data(&self) -> &[u8] {
         // SAFETY: a buffer has its memory to itself, and it stays mapped until the buffer is back in its pool.

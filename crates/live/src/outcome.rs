@@ -1,4 +1,4 @@
-//! What a run on the running kernel yields.
+//! Results of a run on the running kernel.
 
 use std::time::{Duration, SystemTime};
 
@@ -26,10 +26,10 @@ pub struct Outcome {
     pub interrupted: bool,
     /// Pages of each file in the page cache: before and after.
     pub resident: Vec<Resident>,
-    /// What laying out the files took; not part of the run.
+    /// Time to lay out the files; not part of the run.
     pub set_up: Duration,
-    /// What the harness itself costs for each call: a run of the null engine with the same stream, ns; none if it was
-    /// not measured.
+    /// The harness's own cost for each call: a run of the null engine with the same stream, ns; none if it was not
+    /// measured.
     pub harness_ns: Option<f64>,
 }
 
@@ -42,18 +42,18 @@ pub struct Resident {
     pub after: u64,
 }
 
-/// What one thread did.
+/// Results of one thread.
 #[derive(Clone, Debug, Default)]
 pub struct ThreadOutcome {
     /// Calls, and when it began and ended, as the simulator has it.
     pub totals: ThreadTotals,
     /// Latencies of reads, writes and syncs.
     pub latency: [Latency; 3],
-    /// What it used of the CPU.
+    /// Its CPU usage.
     pub usage: Usage,
-    /// Samples of what was done, one for each [`Plan::sample`](crate::Plan) (the last may be shorter).
+    /// Counts, one for each [`Plan::sample`](crate::Plan) (the last may be shorter).
     pub samples: Vec<Sample>,
-    /// Calls that began while so many were in flight, themselves included: 1, 2, 4, 8, 16, 32, 64 or more.
+    /// Calls by the number in flight when they began, themselves included: 1, 2, 4, 8, 16, 32, 64 or more.
     pub depths: [u64; 7],
     /// Calls handed in with one system call: 0, 1..4, ..8, ..16, ..32, ..64, more.
     pub submitted: [u64; 7],
@@ -61,7 +61,7 @@ pub struct ThreadOutcome {
     pub completed: [u64; 7],
     /// Calls that moved fewer bytes than asked for.
     pub short: u64,
-    /// What went wrong, in order; at most [`MAX_ERRORS`] are kept, `nr_errors` counts all.
+    /// Errors, in order; at most [`MAX_ERRORS`] are kept, `nr_errors` counts all.
     pub errors: Vec<CallError>,
     /// How many calls failed.
     pub nr_errors: u64,
@@ -71,7 +71,7 @@ pub struct ThreadOutcome {
     pub calls: Vec<CallRecord>,
     /// Number of the thread in the system.
     pub tid: u32,
-    /// What was asked for and could not be had (polling, registered buffers, ...), in words.
+    /// Requested features that were not available (polling, registered buffers, ...), in words.
     pub notes: Vec<String>,
 }
 
@@ -91,7 +91,7 @@ pub struct Latency {
     pub squares: [f64; 3],
 }
 
-/// What a thread used (`getrusage(RUSAGE_THREAD)`).
+/// Resource usage of a thread (`getrusage(RUSAGE_THREAD)`).
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Time in user mode.
@@ -100,7 +100,7 @@ pub struct Usage {
     pub system: Duration,
     /// Context switches because it waited.
     pub voluntary: u64,
-    /// Context switches because somebody else had to run.
+    /// Context switches because another task had to run.
     pub involuntary: u64,
     /// Page faults served without I/O.
     pub minor_faults: u64,
@@ -108,14 +108,12 @@ pub struct Usage {
     pub major_faults: u64,
 }
 
-/// What was done in a stretch of time.
+/// Counts of a stretch of time.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// Its end, from the start of the run.
     pub end: Nanos,
-    /// Its length.
     pub length: Nanos,
-    /// What was done in it.
     pub counts: Counts,
 }
 
@@ -124,17 +122,16 @@ pub struct Sample {
 pub struct CallError {
     /// The file's number.
     pub file: u32,
-    /// What was attempted.
     pub op: Op,
     /// From which byte.
     pub offset: u64,
     /// How many bytes.
     pub len_bytes: u32,
-    /// What happened, from the start of the run.
+    /// Its time, from the start of the run.
     pub at: Nanos,
     /// Error number of the system; 0 if data did not match.
     pub errno: i32,
-    /// In words; for data: the place, what was expected and what was found.
+    /// In words; for data: the place, the expected and the found value.
     pub message: String,
 }
 
@@ -149,7 +146,6 @@ pub struct CallRecord {
     pub late: Nanos,
     /// How long the part before the kernel had it took.
     pub submission: Nanos,
-    /// What it was.
     pub op: Op,
     /// On which file.
     pub file: u32,

@@ -1,4 +1,4 @@
-//! What is run: files, and what each thread does that a job of the simulator does not say.
+//! Work of a run: files, and the settings of each thread that a job of the simulator does not have.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,22 +8,22 @@ use iowhy_stack::job::Job;
 /// A run on the running kernel.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Who makes which calls. Its files are those of `files`, in the same order; of its `ThreadSpec`s everything counts
-    /// but what only a simulator needs (`startup_seeks`, processes: all threads are in this process).
+    /// Threads and their calls. Its files are those of `files`, in the same order; of its `ThreadSpec`s everything
+    /// counts but what only a simulator needs (`startup_seeks`, processes: all threads are in this process).
     pub job: Job,
     /// Where the files of the job are.
     pub files: Vec<File>,
-    /// What each thread of the job does besides.
+    /// Further settings of each thread of the job.
     pub threads: Vec<Thread>,
     /// Length of the samples of bandwidth and IOPS.
     pub sample: Duration,
-    /// What is in the page cache when the clock starts.
+    /// Contents of the page cache when the clock starts.
     pub cache: Cache,
-    /// What may be written besides what the run makes itself.
+    /// Permission to write besides the run's own files.
     pub allow: Allow,
 }
 
-/// What the user allows to be written; see [`guard`](crate::guard).
+/// The user's permission to write; see [`guard`](crate::guard).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allow {
     /// Devices and files that may be written whatever they hold (`--allow-write=/dev/loop7`).
@@ -35,7 +35,6 @@ pub struct Allow {
 /// A file or a block device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
-    /// Its path.
     pub path: PathBuf,
     /// It may be made, or made longer, before the run.
     pub may_create: bool,
@@ -44,14 +43,14 @@ pub struct File {
     /// Its blocks are reserved in one piece before it is filled, where the file system can do that (fio's `fallocate`);
     /// else they are allocated as it grows.
     pub reserve: bool,
-    /// What is there is written whatever it holds, as sysbench does with the files of its own names.
+    /// Existing files are written whatever they hold, as sysbench does with the files of its own names.
     pub as_found: bool,
 }
 
 /// The state of the page cache at the start, as far as the files of the job are concerned.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Cache {
-    /// Whatever is there.
+    /// As it is.
     #[default]
     AsFound,
     /// Clean pages of the files are dropped first (`POSIX_FADV_DONTNEED`, after a sync of the file).
@@ -60,7 +59,7 @@ pub enum Cache {
     Warm,
 }
 
-/// What is written.
+/// Data of writes.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Fill {
     /// One buffer of random bytes, a little of it changed with each write (fio's `scramble_buffers`).
@@ -68,11 +67,10 @@ pub enum Fill {
     Scrambled,
     /// The same random bytes each time.
     Same,
-    /// Zeroes.
     Zeroes,
     /// New random bytes with each write (fio's `refill_buffers`).
     Fresh,
-    /// What [`Verify`] wants.
+    /// The data that [`Verify`] needs.
     Checked,
 }
 
@@ -92,7 +90,6 @@ pub struct Verify {
 /// Sums over a block.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Sum {
-    /// CRC-32C.
     Crc32c,
     /// CRC-32 (IEEE).
     Crc32,
@@ -102,7 +99,7 @@ pub enum Sum {
     Header,
 }
 
-/// What a thread of a live run needs besides its `ThreadSpec` and stream.
+/// Settings of a thread of a live run besides its `ThreadSpec` and stream.
 #[derive(Clone, Debug)]
 pub struct Thread {
     /// Name of its engine in [`ENGINES`](crate::engine::ENGINES).
@@ -121,7 +118,6 @@ pub struct Thread {
     pub poll: bool,
     /// Files are opened with `O_SYNC` or `O_DSYNC`.
     pub open_sync: Option<OpenSync>,
-    /// What is written.
     pub fill: Fill,
     /// Alignment of buffers.
     pub align: u32,

@@ -7,7 +7,7 @@
 //! clock     starts with the first group; cached pages are counted just before, and after the last call
 //! end       by the streams themselves, by an error (of that thread alone), or by SIGINT or SIGTERM: then what has been
 //!           measured so far is the result, marked as interrupted
-//! after     files that the run has made are removed if the plan says so; a short run of the null engine with the
+//! after     the run's own files are removed if the plan asks for it; a short run of the null engine with the
 //!           first thread's calls shows what the harness costs
 //! ```
 
@@ -52,7 +52,7 @@ pub enum Progress {
     SetUp {
         /// Its number.
         file: u32,
-        /// Bytes that are there; 0 is told before the first.
+        /// Bytes laid out; the first report has 0.
         done_bytes: u64,
         /// Bytes that will be.
         total_bytes: u64,
@@ -67,7 +67,7 @@ pub enum Progress {
         group: u32,
         /// Its threads that have not ended.
         threads: u32,
-        /// What all threads have done, a twentieth of a second old at most.
+        /// Counts of all threads, a twentieth of a second old at most.
         counts: Counts,
     },
 }
@@ -88,28 +88,28 @@ impl std::fmt::Display for Progress {
     }
 }
 
-/// Why a run could not be made. Errors of calls are no such reason: they are in the [`Outcome`].
+/// Why a run could not be made. Errors of calls are not in it: they are in the [`Outcome`].
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
     /// The job is not one that can be run.
     #[error("the job cannot be run: {0}")]
     Job(String),
     /// No such engine.
-    #[error("there is no engine `{name}`; there are {known}")]
+    #[error("unknown engine `{name}`; there are {known}")]
     Engine {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What there is.
+        /// The known names.
         known: String,
     },
     /// A file could not be prepared.
     #[error("{action} {path}: {source}{}", hint(source.raw_os_error().unwrap_or(0)))]
     File {
-        /// What was attempted.
+        /// The attempt.
         action: &'static str,
         /// On which file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A device is too small.
@@ -119,7 +119,7 @@ pub enum LiveError {
         path: PathBuf,
         /// Its size.
         have_bytes: u64,
-        /// What the job needs.
+        /// The job's need.
         need_bytes: u64,
     },
     /// A file system would be full.
@@ -131,9 +131,9 @@ pub enum LiveError {
     Room {
         /// The first file of it.
         path: PathBuf,
-        /// What the files need besides what they have.
+        /// The files' need besides their present size.
         need_bytes: u64,
-        /// What may be used.
+        /// The usable space.
         free_bytes: u64,
     },
     /// A thread could not be started.
@@ -141,13 +141,13 @@ pub enum LiveError {
     Spawn {
         /// Its number.
         thread: u32,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// A file that somebody may miss would be written.
+    /// A file that may be missed would be written.
     #[error(transparent)]
     Refused(#[from] guard::Refused),
-    /// What the run makes could not be written down, or not be undone.
+    /// A change of the run could not be written down, or not be undone.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
     /// A signal came before the clock had started.
@@ -155,7 +155,7 @@ pub enum LiveError {
     Interrupted,
 }
 
-/// What to try after an error of the system, as a clause to put behind its name.
+/// Advice after an error of the system, as a clause to put behind its name.
 fn hint(errno: i32) -> &'static str {
     match errno {
         libc::ENOSPC => ": free some space, or make the job's files smaller",
@@ -177,7 +177,7 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 /// How long the null engine runs to measure the harness.
 const HARNESS_TIME: Nanos = Nanos::from_ms(5);
 
-/// What is known of a thread before it runs.
+/// A thread's state before it runs.
 struct Part<'p> {
     spec: ThreadSpec,
     thread: &'p Thread,
@@ -192,7 +192,7 @@ struct Part<'p> {
 /// Makes the run.
 ///
 /// # Errors
-/// If it could not begin. What happens to its calls is in the outcome.
+/// If it could not begin. Results of its calls are in the outcome.
 pub fn run(plan: &Plan, progress: &dyn Fn(Progress)) -> Result<Outcome, LiveError> {
     let parts = parts(plan)?;
     let _signals = signal::Guard::take();
@@ -237,10 +237,10 @@ pub fn run(plan: &Plan, progress: &dyn Fn(Progress)) -> Result<Outcome, LiveErro
     for (resident, pages) in run.resident.iter_mut().zip(resident_pages(plan)) {
         resident.after = pages;
     }
-    // Descriptors of the run write back what is dirty when they go.
+    // Descriptors of the run write back dirty data when they go.
     run.descriptors.clear();
     seen.iter().for_each(guard::Seen::note);
-    // What was measured is not lost because of what cannot be undone.
+    // The measurement is kept even if something cannot be undone.
     made.removed.into_iter().for_each(ledger::Guard::release);
     // Not before: the next start removes what a killed run has made, complete or not.
     if let Err(error) = made.kept.map(ledger::Guard::keep).transpose() {
@@ -309,7 +309,7 @@ fn largest_call(stream: &Stream) -> u32 {
     scripted.chain(drawn).chain(log).max().unwrap_or(0).max(4096)
 }
 
-/// What the run has made.
+/// The run's own files.
 #[derive(Default)]
 struct Made {
     /// Files and folders that go after the run. They are the first to go after an error, too: they may be in folders
@@ -330,7 +330,7 @@ fn check_room(plan: &Plan, specs: &[iowhy_stack::job::FileSpec]) -> Result<(), L
     }
 }
 
-/// Makes the files that are missing, empty as yet. Whatever happens to the process, they are found by the next one.
+/// Makes the files that are missing, empty as yet. Whatever happens to the process, the next one finds them.
 fn make_files(plan: &Plan, seen: &mut [guard::Seen]) -> Result<Made, LiveError> {
     let (ledger, _) = Ledger::open()?;
     let missing: Vec<_> = plan
@@ -412,7 +412,7 @@ fn set_up(plan: &Plan, seen: &[guard::Seen], parts: &[Part<'_>], progress: &dyn 
     Ok(())
 }
 
-/// What a file is needed for.
+/// The uses of a file.
 fn need(number: u32, bytes: u64, plan: &Plan, parts: &[Part<'_>]) -> Need {
     let mut need = Need { bytes, data: false, checked: None };
     for (index, part) in parts.iter().enumerate().filter(|(_, part)| part.files.contains(&number)) {
@@ -616,13 +616,13 @@ impl Run<'_> {
         Flags::new(write, part.spec.direct, part.thread.open_sync)
     }
 
-    /// What a thread says about its files when it has opened them.
+    /// A thread's advice on its files when it has opened them.
     fn prepare_cache(&self, number: u32) {
         let part = &self.parts[number as usize];
         for file in &part.files {
             let key = (self.set_of(number), *file, self.flags_of(number, *file));
             let Some((open, _)) = self.descriptors.get(&key) else { continue };
-            // Advice is only that: a file system that does not take it is no reason not to run.
+            // Advice is only that: the run goes on with a file system that does not take it.
             if part.spec.invalidate {
                 let _ = cache::drop_clean(open);
             }
@@ -715,7 +715,7 @@ fn worker<'w>(
     }
 }
 
-/// What the harness takes for each call of the first thread: the same calls with the null engine, as fast as they
+/// The harness's time for each call of the first thread: the same calls with the null engine, as fast as they
 /// come.
 fn harness(plan: &Plan, parts: &[Part<'_>]) -> Option<f64> {
     let part = parts.first()?;

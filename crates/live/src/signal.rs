@@ -1,7 +1,7 @@
 //! SIGINT, SIGTERM and SIGHUP end a run cleanly: the handler only sets a flag that every thread looks at between two
 //! calls.
 //!
-//! Who measures holds a [`Guard`]; the handlers of before come back when the last one goes. The third signal gives up
+//! A measurement holds a [`Guard`]; the earlier handlers come back when the last one goes. The third signal gives up
 //! waiting and ends the process: a call may hang in the kernel for ever.
 
 use std::sync::Mutex;
@@ -15,7 +15,7 @@ static HELD: Mutex<(u32, Vec<Before>)> = Mutex::new((0, Vec::new()));
 const SIGNALS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 /// The last of them that came; 0 if none has since the process started.
 static LAST: AtomicI32 = AtomicI32::new(0);
-/// So many signals end the process at once.
+/// Number of signals that ends the process at once.
 const IMPATIENT: u32 = 3;
 
 /// Whether a signal has asked for the end.

@@ -1,4 +1,4 @@
-//! The folder of what has to outlive a process, this user's alone, and names in any folder that nobody else has.
+//! The folder of files that have to outlive a process, this user's alone, and unique names in any folder.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -8,22 +8,20 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// What went wrong with a ledger, or with something that is written down in one.
+/// An error of a ledger, or of an entry in one.
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
     /// A system call failed.
     #[error("cannot {attempt} {}: {error}{advice}", path.display())]
     Io {
-        /// What was attempted.
         attempt: &'static str,
         /// On what.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
-        /// What to try.
         advice: &'static str,
     },
-    /// Somebody else could write there, and so make us remove what they like.
+    /// Other users could write there, and so make us remove anything.
     #[error(
         "{} is not a folder of this user alone; remove it, or set XDG_STATE_HOME to a folder of your own", .0.display()
     )]
@@ -34,14 +32,13 @@ pub enum LedgerError {
     /// It could not be undone; the entry stays for the next start.
     #[error("cannot undo: {item}: {reason}; `iowhy doctor --fix` tries again")]
     Undo {
-        /// What.
         item: String,
         /// Why.
         reason: String,
     },
 }
 
-/// For `map_err`: what was attempted, on what, what to try.
+/// For `map_err`: the attempt, its subject, advice.
 pub(crate) fn io(attempt: &'static str, path: &Path, advice: &'static str) -> impl FnOnce(io::Error) -> LedgerError {
     let path = path.to_owned();
     move |error| LedgerError::Io { attempt, path, error, advice }
@@ -94,12 +91,11 @@ pub(crate) fn random() -> u64 {
     u64::from_ne_bytes(bytes)
 }
 
-/// A name in a folder that nobody else can have. Nothing is made.
+/// A unique name in a folder. Nothing is made.
 pub(crate) fn scratch_name(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}-{:016x}", random()))
 }
 
-/// renameat2(2).
 pub(crate) fn rename_with(from: &Path, to: &Path, flags: RenameFlags) -> io::Result<()> {
     Ok(renameat_with(CWD, from, CWD, to, flags)?)
 }

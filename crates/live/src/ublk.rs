@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! /dev/ublk-control   ADD_DEV, SET_PARAMS, START_DEV, STOP_DEV, DEL_DEV, GET_DEV_INFO, GET_FEATURES: here
-//! /dev/ublkcN         FETCH_REQ, COMMIT_AND_FETCH_REQ, descriptors, data: who serves (`disk/front_ublk`)
+//! /dev/ublkcN         FETCH_REQ, COMMIT_AND_FETCH_REQ, descriptors, data: the server (`disk/front_ublk`)
 //! /dev/ublkbN         the block device
 //! ```
 //! A command is a passthrough command of io_uring: its number is encoded as that of an ioctl, and its 32 bytes lie in
@@ -24,7 +24,7 @@ use io_uring::{IoUring, cqueue, opcode, squeue};
 /// Where devices are made.
 pub(crate) const CONTROL: &str = "/dev/ublk-control";
 
-/// `_IOR('u', number, ..)` and `_IOWR('u', number, ..)` of a structure of so many bytes.
+/// `_IOR('u', number, ..)` and `_IOWR('u', number, ..)` of a structure of `bytes` bytes.
 const fn encoded(write: bool, number: u32, bytes: usize) -> u32 {
     let direction = if write { 3 } else { 2 };
     direction << 30 | (bytes as u32) << 16 | (b'u' as u32) << 8 | number
@@ -47,10 +47,10 @@ pub(crate) const COMMIT_AND_FETCH_REQ: u32 = encoded(true, 0x21, IO_COMMAND_BYTE
 const F_CMD_IOCTL_ENCODE: u64 = 1 << 6;
 /// Data are copied by read and write on the character device.
 const F_USER_COPY: u64 = 1 << 7;
-/// What a driver must have.
+/// Features that a driver must have.
 pub(crate) const NEEDED: u64 = F_CMD_IOCTL_ENCODE | F_USER_COPY;
 
-/// What a command without a queue names as its queue.
+/// Queue number of a command without a queue.
 const NO_QUEUE: u16 = u16::MAX;
 
 const COMMAND_BYTES: usize = 32;
@@ -116,12 +116,12 @@ pub(crate) fn io_command(tag: u16, result: i32) -> [u8; IO_COMMAND_BYTES] {
     out
 }
 
-/// What a device is to be.
+/// Settings of a device.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Device {
     /// Its size, bytes; whole sectors.
     pub(crate) bytes: u64,
-    /// Requests under way at most: tags of its one queue.
+    /// Most requests in flight: tags of its one queue.
     pub(crate) depth: u16,
     /// The largest request, bytes.
     pub(crate) max_bytes: u32,
@@ -131,12 +131,12 @@ pub(crate) struct Device {
     pub(crate) volatile_cache: bool,
 }
 
-/// What there is to know of a device.
+/// State of a device.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Info {
     /// Tags of each queue.
     pub(crate) depth: u16,
-    /// What its maker has put there.
+    /// Its maker's token.
     pub(crate) token: u64,
 }
 
@@ -173,15 +173,15 @@ fn info_bytes(index: u32, device: &Device, token: u64) -> [u8; INFO_BYTES] {
     out
 }
 
-/// What such a structure says.
+/// Parses such a structure.
 fn info_of(bytes: &[u8]) -> Option<Info> {
     let depth = u16::from_ne_bytes(bytes.get(2..4)?.try_into().ok()?);
     let token = u64::from_ne_bytes(bytes.get(32..40)?.try_into().ok()?);
     Some(Info { depth, token })
 }
 
-/// `struct ublk_params` as far as the basic ones. There is no discard and no forced unit access, as the loop device has
-/// none: the kernel sends a flush after a write instead.
+/// `struct ublk_params` as far as the basic ones. Discard and forced unit access are missing, as on the loop device:
+/// the kernel sends a flush after a write instead.
 fn params_bytes(device: &Device) -> [u8; PARAMS_BYTES] {
     let attributes = if device.rotational { ATTR_ROTATIONAL } else { 0 }
         | if device.volatile_cache { ATTR_VOLATILE_CACHE } else { 0 };
@@ -198,7 +198,7 @@ fn params_bytes(device: &Device) -> [u8; PARAMS_BYTES] {
 
 /// How long a command may take.
 const PATIENCE: Duration = Duration::from_secs(6);
-/// How long somebody may still have a device open that is removed.
+/// How long a removed device may still be open elsewhere.
 const DELETE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The way to the driver.
@@ -208,7 +208,6 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Opens it.
     pub(crate) fn open() -> io::Result<Control> {
         let file = OpenOptions::new().read(true).write(true).open(CONTROL)?;
         let ring = IoUring::<squeue::Entry128, cqueue::Entry>::builder().build(2)?;
@@ -249,7 +248,7 @@ impl Control {
         if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(buffer.into_vec()) }
     }
 
-    /// What the driver can do.
+    /// Features of the driver.
     pub(crate) fn features(&mut self) -> io::Result<u64> {
         let bytes = self.send(GET_FEATURES, u32::MAX, 0, &[0; FEATURES_BYTES])?;
         Ok(u64::from_ne_bytes(bytes.try_into().map_err(|_| io::Error::other("eight bytes came as fewer"))?))
@@ -264,7 +263,7 @@ impl Control {
         }
     }
 
-    /// Makes the device of a number, with a token of ours. It is no block device before it is started.
+    /// Makes the device of a number, with a token of ours. It is not a block device before it is started.
     pub(crate) fn add(&mut self, index: u32, device: &Device, token: u64) -> io::Result<()> {
         self.send(ADD_DEV, index, 0, &info_bytes(index, device, token)).map(drop)
     }
@@ -279,24 +278,24 @@ impl Control {
         self.send(START_DEV, index, u64::from(server), &[]).map(drop)
     }
 
-    /// Takes the block device away. Its server is told by the end of its fetches.
+    /// Takes the block device away. The end of its fetches notifies its server.
     pub(crate) fn stop(&mut self, index: u32) -> io::Result<()> {
         self.send(STOP_DEV, index, 0, &[]).map(drop)
     }
 
-    /// Removes the device, and waits a while until nobody has it open; then it goes with who has.
+    /// Removes the device, and waits a while until it is closed everywhere; otherwise it goes with the last close.
     pub(crate) fn delete(&mut self, index: u32) -> io::Result<()> {
         match self.send(DEL_DEV, index, 0, &[]) {
             Ok(_) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                Err(io::Error::other("somebody has it open; it goes when that is over"))
+                Err(io::Error::other("it is still open elsewhere; it goes when that is over"))
             }
             Err(error) => Err(error),
         }
     }
 }
 
-/// What this kernel lacks to have such devices.
+/// The reason why this kernel cannot have such devices.
 pub(crate) fn lacks() -> Option<String> {
     match Control::open().and_then(|mut control| control.features()) {
         Ok(features) if features & NEEDED == NEEDED => None,

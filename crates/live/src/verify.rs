@@ -1,4 +1,4 @@
-//! Data that can be checked: what is written says where it belongs and when it was written.
+//! Data that can be checked: each block has its place and the time of its write.
 //!
 //! ```text
 //! block     verify.interval_bytes long (0: as long as the call); the last of a call may be shorter
@@ -28,11 +28,11 @@ const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Data that are not what they should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// The first wrong byte of the file, as far as it can be told.
+    /// The first wrong byte of the file, as far as it is known.
     pub offset: u64,
-    /// What belongs there.
+    /// The expected value.
     pub expected: String,
-    /// What is there.
+    /// The value found.
     pub found: String,
 }
 
@@ -45,7 +45,7 @@ impl fmt::Display for Mismatch {
 impl std::error::Error for Mismatch {}
 
 /// Fills the buffer of a write: blocks of `verify.interval_bytes`, each with its header. `offset` is the file's byte
-/// that the buffer's first belongs to; `generation` tells this write from earlier ones of the same place.
+/// that the buffer's first belongs to; `generation` separates this write from earlier ones of the same place.
 pub fn fill(buffer: &mut [u8], verify: &Verify, file: u32, offset: u64, generation: u64) {
     for (place, block) in blocks_mut(buffer, verify, file, offset) {
         let Some((header, data)) = block.split_first_chunk_mut::<HEADER_BYTES>() else {
@@ -183,9 +183,9 @@ impl PlaceOfBlock {
         })
     }
 
-    /// What is wrong with a block whose sum is.
+    /// The mistake in a block whose sum is wrong.
     fn name(&self, generation: u64, stored: u64, made: u64, data: &[u8]) -> Mismatch {
-        // A header's generation may be what is wrong: the data know better, from their first or second word.
+        // A header's generation may be wrong: the data know better, from their first or second word.
         let written = [Some(generation), self.recover(data, 0), self.recover(data, 1)].into_iter().flatten();
         let mut again = vec![0; data.len()];
         for candidate in written {
@@ -207,8 +207,8 @@ impl PlaceOfBlock {
                 }),
             };
         }
-        // Nothing has the stored sum. If the data are those of the generation, the sum is what is wrong; if not, both
-        // are, or more than one place: the sum comes first.
+        // Nothing has the stored sum. If the data are those of the generation, the sum is wrong; if not, both are, or
+        // more than one place: the sum comes first.
         let first = first_difference(&made.to_le_bytes(), &stored.to_le_bytes()).unwrap_or(0);
         Mismatch {
             offset: self.offset + (SUMMED_BYTES + first) as u64,
@@ -225,7 +225,7 @@ impl PlaceOfBlock {
     }
 }
 
-/// What a header begins with.
+/// The first bytes of a header.
 fn mark(sum: Sum) -> [u8; 8] {
     *match sum {
         Sum::Crc32c => b"iowhy 1c",

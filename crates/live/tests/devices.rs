@@ -78,7 +78,7 @@ fn a_device_is_refused_for_whatever_is_on_it() {
     assert_eq!(Disk::below(&node).name.as_deref(), Some(short.as_str()));
 
     let exclusive = OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(&node).expect("it is free");
-    assert!(said(&node).contains("somebody has it open exclusively"), "{}", said(&node));
+    assert!(said(&node).contains("another process has it open exclusively"), "{}", said(&node));
     drop(exclusive);
 
     let raw = OpenOptions::new().write(true).open(&node).expect("it can be written");

@@ -1,4 +1,4 @@
-//! What advice about open files and mappings does: `posix_fadvise`, `readahead(2)`, `MADV_WILLNEED`.
+//! Effects of advice about open files and mappings: `posix_fadvise`, `readahead(2)`, `MADV_WILLNEED`.
 //!
 //! Normal, random and sequential advice change the open file's read-ahead state, so its
 //! [`Readahead`](crate::readahead::Readahead) policy takes them. `WILLNEED` and `readahead(2)` are forced reads, which
@@ -44,7 +44,7 @@ pub struct FileFlags {
     pub noreuse: bool,
 }
 
-/// What the kernels do differently.
+/// Differences between the kernels.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// `NOREUSE` sets a flag (since 6.3); before, it does nothing.

@@ -6,10 +6,10 @@
 //! plug        per queue: set when a request comes to an empty queue; pulled by a waiter, a threshold or a timer
 //!             per task: requests stay on the submitter's list until it is flushed
 //! run         while the device has room: the elevator's next request is issued
-//! complete    the elevator is told, the request is freed, the next one is issued; only then is anybody woken
+//! complete    the elevator is notified, the request is freed, the next one is issued; only then do waiters wake
 //! ```
-//! Files beside this one: `legacy` (pools of requests), `mq` (tags of blk-mq), `flush` (flushes in steps), `wbt`
-//! (throttled writeback), `driver` (tags that are not the device's), `rules` (which kernel has what). With blk-mq:
+//! Files of this module: `legacy` (pools of requests), `mq` (tags of blk-mq), `flush` (flushes in steps), `wbt`
+//! (throttled writeback), `driver` (tags that are not the device's), `rules` (features by kernel). With blk-mq:
 //!
 //! ```text
 //! submit      join the newest request of the plug list, or one of the scheduler's or of the newest 8 of the software
@@ -51,7 +51,7 @@ use crate::sorted::slot;
 use crate::units::{Hz, Nanos, PAGE_SECTORS, Sector};
 use std::collections::VecDeque;
 
-/// Something that the queue wants to be told at a later time.
+/// A call that the queue wants at a later time.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Wakeup {
     /// The device has something to do.
@@ -95,12 +95,12 @@ pub struct QueueLimits {
     pub kblockd: Nanos,
 }
 
-/// What became of a bio.
+/// The result of submitting a bio.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Submitted {
     /// It is on its way.
     Queued,
-    /// There is no free request: wait for one and submit again.
+    /// No request is free: wait for one and submit again.
     NoRequest,
 }
 
@@ -118,13 +118,13 @@ enum Taken {
 /// Requests that a task holds back.
 pub type PlugList = Vec<RqId>;
 
-/// Requests of a legacy queue where nothing else is said (`BLKDEV_MAX_RQ`).
+/// Default number of requests of a legacy queue (`BLKDEV_MAX_RQ`).
 const DEFAULT_REQUESTS: u32 = 128;
 
-/// Devices of at most so many commands are taken for SCSI or SATA.
+/// Devices of at most this number of commands are taken for SCSI or SATA.
 const SCSI_DEPTH: u32 = 32;
 
-/// What the queue keeps of a request beside what elevators see.
+/// The queue's own state of a request, next to the part that elevators see.
 #[derive(Copy, Clone, Debug, Default)]
 struct Extra {
     /// Hardware queue whose tag it holds.
@@ -139,7 +139,7 @@ struct Extra {
     fua: bool,
 }
 
-/// What an elevator has asked for in a call (see [`Ctx`]).
+/// Requests of an elevator in a call (see [`Ctx`]).
 struct Asked {
     kick: bool,
     unplugs: bool,
@@ -187,7 +187,7 @@ pub struct BlockQueue {
     device_at: Option<Nanos>,
     elevator_at: Option<Nanos>,
     plug_at: Option<Nanos>,
-    /// What rotating disks say about each request's last command, by request.
+    /// Reports of rotating disks on each request's last command, by request.
     completions: Vec<Completion>,
     /// Done by the device, interrupt not yet handled.
     done: Vec<Completion>,
@@ -304,9 +304,9 @@ impl BlockQueue {
         (used.unwrap_or(0), self.tags.limit())
     }
 
-    /// Whose waiters a bio joins when there is no request for it: [`Dir::Read`] stands for the first pool of a legacy
-    /// queue (reads, or everything synchronous), [`Dir::Write`] for the second. What
-    /// [`BlockQueue::should_wake_waiter`] and [`BlockQueue::no_waiters`] are asked about.
+    /// The pool whose waiters a bio joins when it gets no request: [`Dir::Read`] stands for the first pool of a legacy
+    /// queue (reads, or everything synchronous), [`Dir::Write`] for the second. It
+    /// is the argument of [`BlockQueue::should_wake_waiter`] and [`BlockQueue::no_waiters`].
     pub fn waiter_class(&self, bio: &Bio) -> Dir {
         if self.multi {
             return bio.dir;
@@ -321,7 +321,6 @@ impl BlockQueue {
         }
     }
 
-    /// The device.
     pub fn device(&self) -> &dyn Device {
         self.device.as_ref()
     }
@@ -336,7 +335,7 @@ impl BlockQueue {
         self.plugging
     }
 
-    /// Whether one direction has so many requests that read-ahead and writeback should hold back.
+    /// Whether one direction has enough requests that read-ahead and writeback should hold back.
     pub fn congested(&self, dir: Dir) -> bool {
         // Tags know no congestion.
         !self.multi && self.pools.congested(dir)
@@ -391,7 +390,7 @@ impl BlockQueue {
         std::mem::take(&mut self.freed[class as usize])
     }
 
-    /// Hands over what the queue wants to be told and when, in the order it came up.
+    /// Hands over the queue's wishes for later calls, in the order of their origin.
     #[inline]
     pub fn wakeups(&mut self, mut take: impl FnMut(Nanos, Wakeup)) {
         for &(at, wakeup) in &self.wakeups {
@@ -772,7 +771,7 @@ impl BlockQueue {
         self.pools.should_wake_waiter(class as usize, &self.limits, self.queued_sectors)
     }
 
-    /// Nobody waits for a request of this class any more.
+    /// A request of this class has no waiters any more.
     pub fn no_waiters(&mut self, class: Dir) {
         if !self.multi {
             self.pools.no_waiters(class as usize, &self.limits);
@@ -1012,7 +1011,7 @@ impl BlockQueue {
         while self.waiting > 0 && (self.in_driver < self.depth || (self.quirks.schedules && !self.budgeted)) {
             let Some(id) = self.next_of_elevator(now, rec) else { break };
             if self.in_driver == self.depth {
-                // It has no driver tag and has left the elevator all the same.
+                // It has no driver tag, although it has left the elevator.
                 self.requests[id].started = true;
                 self.dispatch.push_back(id);
                 self.tags.driver_was(true);
@@ -1179,7 +1178,7 @@ impl BlockQueue {
         next
     }
 
-    /// Has the interrupts of what is done handled in a moment.
+    /// Has the interrupts of completed requests handled in a moment.
     fn interrupts(&mut self, now: Nanos) {
         let at = now + self.limits.interrupt;
         self.wakeups.extend(self.done.drain(..).map(|done| (at, Wakeup::Interrupt(RqId(done.tag)))));
@@ -1258,7 +1257,7 @@ impl BlockQueue {
         self.run(now, rec);
     }
 
-    /// A request is done: its bios go back to whoever sent them.
+    /// A request is done: its bios go back to their submitters.
     #[inline(always)]
     fn finish(&mut self, id: RqId, now: Nanos, rec: &mut Recorder<'_>) {
         let Request { call, dir, nr_sectors, nr_bios, first, issued, .. } = self.requests[id];

@@ -1,8 +1,8 @@
 //! Devices: how long a command takes.
 //!
-//! A device is a state machine with a clock of its own: it is given commands, says when something will next happen
-//! inside it, and is woken then. It orders the commands it has accepted as it likes; between flushes no order is
-//! promised, as with real drives.
+//! A device is a state machine with a clock of its own: it is given commands, returns the time of its next change, and
+//! is woken then. It orders the commands it has accepted as it likes; between flushes no order is promised, as with
+//! real drives.
 
 mod completions;
 mod disk;
@@ -107,7 +107,7 @@ pub trait Device: Send {
         self.next()
     }
 
-    /// `advance` until there is nothing more, then `next`, in one call. Appends what is done to `done`.
+    /// `advance` until there is nothing more, then `next`, in one call. Appends completed commands to `done`.
     fn advance_all(&mut self, now: Nanos, done: &mut Vec<Completion>) -> Option<Nanos> {
         while let Some(completion) = self.advance(now) {
             done.push(completion);
@@ -139,18 +139,16 @@ pub const DEVICES: &[&Entry<Build>] = &[
     &fixed::ENTRY,
 ];
 
-/// What the tests of all devices use.
+/// Shared code of the tests of all devices.
 #[cfg(test)]
 pub(crate) mod testing {
     use super::*;
     use crate::units::Sector;
 
-    /// A read.
     pub(crate) fn read(tag: u32, sector: u64, nr_sectors: u32) -> Command {
         Command { tag, sector: Sector(sector), nr_sectors, dir: Dir::Read, flush: false, fua: false }
     }
 
-    /// A write.
     pub(crate) fn write(tag: u32, sector: u64, nr_sectors: u32) -> Command {
         Command { dir: Dir::Write, ..read(tag, sector, nr_sectors) }
     }
@@ -181,7 +179,7 @@ pub(crate) mod testing {
 
     /// The same where there must be one.
     pub(crate) fn done(device: &mut dyn Device) -> (Nanos, Completion) {
-        let Some(done) = wait(device) else { panic!("no command is under way") };
+        let Some(done) = wait(device) else { panic!("no command is in flight") };
         done
     }
 
@@ -228,7 +226,7 @@ mod tests {
     use crate::rng::Rng;
     use crate::units::Sector;
 
-    /// One step of a random load: wait so long, then give this command (as soon as there is room).
+    /// One step of a random load: wait, then give this command (as soon as there is room).
     #[derive(Clone, Debug)]
     struct Step {
         gap_us: u64,

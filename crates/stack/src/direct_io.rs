@@ -1,4 +1,4 @@
-//! Direct I/O: what the kernel does about the page cache when a program goes round it, and what that costs.
+//! Direct I/O: the kernel's handling of the page cache when a program goes round it, and the cost of that.
 //!
 //! ```text
 //! read    write the cached dirty pages of the range and wait; no invalidation
@@ -41,7 +41,7 @@ pub enum After {
     Synchronous,
 }
 
-/// What direct calls on one regular file do to each other; XFS has always let them pass (`xfs_file_dio_write_aligned`).
+/// Locking between direct calls on one regular file; XFS has always let them pass (`xfs_file_dio_write_aligned`).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum InodeLock {
     /// A write holds the inode's lock until its I/O is done; a read takes it until its bios are on their way.
@@ -69,7 +69,7 @@ pub struct Rules {
     pub slot_ps: u64,
     /// CPU time per page of a call: pinning the program's memory, building bios.
     pub page: Nanos,
-    /// What calls on one file do to each other.
+    /// Locking between calls on one file.
     pub inode_lock: InodeLock,
 }
 

@@ -30,9 +30,8 @@ use crate::request::{Bio, IoContext, Requests};
 use crate::units::{Hz, Nanos};
 use std::collections::VecDeque;
 
-/// What an elevator may look at, and what it may ask for.
+/// An elevator's view, and its means to ask for calls.
 pub struct Ctx<'a> {
-    /// Now.
     pub now: Nanos,
     /// The kernel's tick rate: elevators before 5.0 think in jiffies.
     pub hz: Hz,
@@ -96,7 +95,7 @@ impl<'a> Ctx<'a> {
     }
 }
 
-/// What the queue has to know of an elevator beforehand.
+/// Properties of an elevator that the queue needs beforehand.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Quirks {
     /// [`Elevator::timer`] may say something: the queue asks after every call only then.
@@ -131,7 +130,7 @@ impl Quirks {
 /// The rules of one elevator of one kernel. Order of calls for a request: `merge` (for its bio; no), `add`, perhaps
 /// `merged` / `merged_requests`, `next` (yes), `completed`.
 pub trait Elevator {
-    /// What the queue has to know beforehand; always the same.
+    /// Properties that the queue needs beforehand; always the same.
     fn quirks(&self) -> Quirks;
 
     /// The request that `bio` could join, and at which end. The queue checks the size afterwards, and calls
@@ -153,7 +152,7 @@ pub trait Elevator {
     fn add(&mut self, ctx: &mut Ctx<'_>, rq: RqId);
 
     /// The request that the driver shall start now; it leaves the elevator. `None`: nothing waits, or waiting is better
-    /// ([`Elevator::is_empty`] tells which).
+    /// ([`Elevator::is_empty`] decides which).
     fn next(&mut self, ctx: &mut Ctx<'_>) -> Option<RqId>;
 
     /// The device has completed `rq`. Called before the driver asks for the next request, and before the submitter
@@ -198,7 +197,7 @@ pub trait Elevator {
     }
 }
 
-/// What came after a flush, for elevators that have no order of their own between a flush and other requests: it waits
+/// Requests behind a flush, for elevators that have no order of their own between a flush and other requests: they wait
 /// until the flush has left, which waits until the elevator has nothing else.
 #[derive(Clone, Debug, Default)]
 struct Barrier {
@@ -257,8 +256,8 @@ pub const ELEVATORS: &[&Entry<Build>] = &[
 ];
 
 /// Whether the head, which is at `last`, had better go to `a` than to `b` (sectors): the shorter way, where each sector
-/// backwards counts as `back_penalty`; what lies more than `back_max` sectors behind is for the next round, which
-/// begins at the lowest (`as_choose_req`, `cfq_choose_req`).
+/// backwards counts as `back_penalty`; sectors more than `back_max` behind are for the next round, which begins at the
+/// lowest (`as_choose_req`, `cfq_choose_req`).
 fn is_nearer(last: u64, a: u64, b: u64, back_max: u64, back_penalty: u64) -> bool {
     let cost = |sector: u64| {
         if sector >= last {
@@ -387,7 +386,7 @@ mod testing {
             self.submit_bio(&bio);
         }
 
-        /// What a queue does with a bio. Returns the request it is in and those that vanished into that one.
+        /// The queue's handling of a bio. Returns the request it is in and those that vanished into that one.
         pub(super) fn submit_bio(&mut self, bio: &Bio) -> (RqId, Option<RqId>) {
             if let Some((rq, kind)) = self.call(|elevator, ctx| elevator.merge(ctx, bio)) {
                 let request = &mut self.requests[rq];
@@ -449,7 +448,7 @@ mod testing {
             (kept, Some(gone))
         }
 
-        /// What the elevator gives out now.
+        /// The elevator's next request, if it gives one now.
         pub(super) fn try_start(&mut self) -> Option<RqId> {
             let rq = self.call(|elevator, ctx| elevator.next(ctx))?;
             assert!(!self.requests[rq].started, "request {} is given out twice", rq.0);
@@ -458,7 +457,7 @@ mod testing {
             Some(rq)
         }
 
-        /// What it gives out, waiting for its timer if need be; `None` if nothing is left.
+        /// Its next request, waiting for its timer if need be; `None` if it is empty.
         pub(super) fn start(&mut self) -> Option<RqId> {
             for _ in 0..10 {
                 if let Some(rq) = self.try_start() {
@@ -574,10 +573,10 @@ mod tests {
         ]
     }
 
-    /// What a request carries: numbers of bios and flushes in the order they were queued.
+    /// Contents of a request: numbers of bios and flushes in the order they were queued.
     type Load = BTreeMap<u32, Vec<u64>>;
 
-    /// Takes a request from the elevator and checks it against what was queued.
+    /// Takes a request from the elevator and checks it against the queued ones.
     fn served(driver: &Driver, rq: RqId, loads: &mut Load, flushes: &mut Vec<u64>, name: &str) {
         let load = loads.remove(&rq.0).unwrap_or_else(|| panic!("{name}: request {} was not queued", rq.0));
         assert!(!load.is_empty());
@@ -674,7 +673,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(300))]
 
-        /// Whatever is queued leaves exactly once, a flush after everything before it, and everything leaves.
+        /// Every queued request leaves exactly once, a flush after everything before it, and everything leaves.
         #[test]
         fn nothing_is_lost_doubled_or_stuck(
             steps in proptest::collection::vec(step(), 1..250),

@@ -1,8 +1,8 @@
 //! The one vocabulary of what happens on an I/O path, spoken by the simulator and (later) by kernel traces.
 //!
-//! An event says when, on behalf of which call, and what. A call is one read, write or fsync of the workload; daemons
-//! and the kernel's own work have [`CallId::NONE`]. Letters in brackets are those of blktrace. What a kernel trace
-//! could not show has a name ending in `Model`; no explanation may rest on those alone.
+//! An event has its time, its call, and its kind. A call is one read, write or fsync of the workload; daemons and the
+//! kernel's own work have [`CallId::NONE`]. Letters in brackets are those of blktrace. Events that a kernel trace could
+//! not show have a name ending in `Model`; no explanation may rest on those alone.
 
 use serde::Serialize;
 
@@ -13,9 +13,9 @@ use crate::units::{Nanos, PageIndex, Sector};
 pub struct CallId(pub u32);
 
 impl CallId {
-    /// No call: work of a daemon, or of the kernel on nobody's behalf.
+    /// No call: work of a daemon, or of the kernel itself.
     pub const NONE: CallId = CallId(0);
-    /// No call that is counted, but the workload's own doing: what opening or listing files makes the kernel read.
+    /// No call that is counted, but the workload's own doing: reads of the kernel for opening or listing files.
     pub const OWN: CallId = CallId(u32::MAX);
 }
 
@@ -27,16 +27,14 @@ pub struct FileId(pub u32);
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RqId(pub u32);
 
-/// What a call asks for.
+/// Operation of a call.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Op {
     /// `read`/`pread`.
     Read,
     /// `write`/`pwrite`.
     Write,
-    /// `fsync`.
     Fsync,
-    /// `fdatasync`.
     Fdatasync,
 }
 
@@ -50,7 +48,7 @@ pub enum Dir {
     Write,
 }
 
-/// What the bytes of a bio are.
+/// Kind of a bio's data.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Content {
     /// File data.
@@ -72,13 +70,13 @@ pub enum RaKind {
     Sync,
     /// A window ahead of it.
     Async,
-    /// Exactly what was asked for, regardless of history.
+    /// Exactly the requested pages, regardless of history.
     Force,
     /// One page, read alone because read-ahead did not bring it.
     Single,
     /// The pages around one that a page fault missed.
     Around,
-    /// What follows a page that a page fault missed in an executable mapping.
+    /// The pages behind one that a page fault missed in an executable mapping.
     Exec,
     /// Huge folios for a page fault in a mapping that asks for them.
     Huge,
@@ -145,7 +143,6 @@ pub enum IdleEnd {
     Timeout,
 }
 
-/// A step of the journal.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum JournalStep {
     /// A commit was started: the transaction is locked.
@@ -165,7 +162,6 @@ pub enum JournalStep {
 pub enum What {
     /// A call began.
     CallStart {
-        /// What it asks for.
         op: Op,
         /// On which file.
         file: FileId,
@@ -174,9 +170,7 @@ pub enum What {
         /// How many bytes (0 for a sync).
         len_bytes: u32,
     },
-    /// A call ended.
     CallEnd {
-        /// What it asked for.
         op: Op,
         /// On which file.
         file: FileId,
@@ -196,7 +190,6 @@ pub enum What {
     Miss {
         /// File looked into.
         file: FileId,
-        /// The page.
         page: PageIndex,
     },
     /// A page fault on a mapped file ended.
@@ -259,7 +252,6 @@ pub enum What {
     BioQueue {
         /// Direction.
         dir: Dir,
-        /// What it carries.
         content: Content,
         /// First sector.
         sector: Sector,
@@ -307,7 +299,7 @@ pub enum What {
         rq: RqId,
         /// Direction.
         dir: Dir,
-        /// What its first bio carries.
+        /// Content of its first bio.
         content: Content,
         /// First sector.
         sector: Sector,
@@ -356,7 +348,6 @@ pub enum What {
     Journal {
         /// The transaction.
         tid: u32,
-        /// The step.
         step: JournalStep,
         /// Blocks the step writes.
         nr_blocks: u32,
@@ -375,11 +366,11 @@ pub struct Event {
     pub at: Nanos,
     /// The call it happened for.
     pub call: CallId,
-    /// What happened.
+    /// The event.
     pub what: What,
 }
 
-/// Whoever listens to a run.
+/// A listener to the events of a run.
 pub trait EventSink {
     /// Takes one event; events come in order of time.
     fn event(&mut self, event: &Event);

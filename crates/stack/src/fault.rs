@@ -1,10 +1,10 @@
-//! Page faults on mapped files: what a touch of an absent page reads, and what it maps.
+//! Page faults on mapped files: the pages that a touch of an absent page reads and maps.
 //!
 //! A [`Fault`] is one fault in progress. It first looks whether the page can be mapped from the cache together with its
 //! neighbours (fault-around). If not, it looks the page up. A page that is there moves the stream on if it carries the
 //! read-ahead marker, and is waited for if it is still being read. A page that is not makes the fault read a window: by
 //! the mapping's advice, or around the page; a counter of misses (`mmap_miss`) stops that where it does not help. After
-//! every wait the fault begins anew, because the kernel has let go of its lock.
+//! every wait the fault restarts, because the kernel has let go of its lock.
 //!
 //! The kernels differ in constants and in single steps, so they share this machine: a kernel's file in the folder holds
 //! its [`Rules`]. Read-ahead windows are decided by the open file's [`Readahead`] policy, which read(2) shares.
@@ -33,7 +33,7 @@ use crate::origin::{Entry, OptionSpec, Options};
 use crate::readahead::{FaultWindow, Mapping, ReadRequest, Readahead, Token, Window};
 use crate::units::{PAGE_BYTES, PageIndex};
 
-/// What one kernel does in a fault, where the kernels differ.
+/// A kernel's behaviour in a fault, where the kernels differ.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// Pages of the aligned window that is mapped around a fault; 1 maps none.
@@ -54,9 +54,9 @@ pub struct Rules {
     pub locked_is_hit: bool,
     /// A page that is found does nothing if the file's read-ahead limit is 0.
     pub hits_need_limit: bool,
-    /// The fault begins anew after it has moved a stream on.
+    /// The fault restarts after it has moved a stream on.
     pub retries_after_marker: bool,
-    /// Only the first pass of a fault looks at markers, even if that pass was no miss.
+    /// Only the first pass of a fault looks at markers, even if that pass was a hit.
     pub tried_after_any_retry: bool,
     /// Misses are counted up to here.
     pub most_misses: u32,
@@ -70,14 +70,14 @@ pub struct Rules {
     pub around_has_tail: bool,
     /// A miss right after the page of the previous access counts as sequential, and faults set that page.
     pub tracks_position: bool,
-    /// A window around a page is the device's limit and leaves the state of the open file alone; faults in sequential
-    /// mappings are told to its policy as reads of one page (until 2.6.30).
+    /// A window around a page is the device's limit and leaves the state of the open file alone; the policy sees faults
+    /// in sequential mappings as reads of one page (until 2.6.30).
     pub ignores_state: bool,
-    /// What the same kernel makes of advice.
+    /// The same kernel's handling of advice.
     pub advice: advice::Rules,
 }
 
-/// What a kernel makes of advice, by the name of its fault rules.
+/// A kernel's handling of advice, by the name of its fault rules.
 pub fn advice_of(kernel: &str) -> Option<advice::Rules> {
     crate::origin::find(FAULTS, kernel).map(|fault| (fault.build)(&fault.defaults()).advice)
 }
@@ -110,7 +110,7 @@ pub enum FaultEvent {
     },
 }
 
-/// What whoever drives a fault must do before calling [`Fault::step`] again.
+/// The driver's next action before it calls [`Fault::step`] again.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum FaultStep {
     /// Carry out the submissions made so far, then go on.
@@ -128,7 +128,7 @@ pub enum FaultEnd {
     Minor,
     /// The page is mapped, after it had to be read.
     Major,
-    /// There is no such page in the file, or none of the mapping.
+    /// The page is beyond the file, or beyond the mapping.
     BusError,
 }
 
@@ -151,19 +151,17 @@ impl MmapMiss {
     }
 }
 
-/// What a fault works on.
+/// The state that a fault works on.
 pub struct FaultContext<'a> {
     /// The read-ahead state of the open file.
     pub ra: &'a mut dyn Readahead,
-    /// Its misses.
     pub misses: &'a MmapMiss,
-    /// The mapping.
     pub mapped: &'a mut MappedFile,
     /// The page cache of the file.
     pub cache: &'a mut dyn FaultCache,
 }
 
-/// What the access wants.
+/// Kind of the access.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Access {
     /// A load (or an instruction fetch).
@@ -184,7 +182,7 @@ enum Stage {
     Found { retry: bool },
     /// A window has been read.
     Missed,
-    /// Wait for the page, then begin anew.
+    /// Wait for the page, then restart.
     Waiting,
     /// Map the page.
     Finish,

@@ -15,8 +15,8 @@ use crate::units::{PAGE_SECTORS, PageIndex, Sector};
 pub enum BlockMap {
     /// Direct blocks, then indirect blocks that lie in line with the data they map.
     Indirect,
-    /// The same, but the file is allocated in chunks of so many blocks, and the indirect blocks that become necessary
-    /// inside a chunk lie behind its end (a growing file under the allocator of ext4).
+    /// The same, but the file is allocated in chunks of this number of blocks, and the indirect blocks that become
+    /// necessary inside a chunk lie behind its end (a growing file under the allocator of ext4).
     IndirectBehind(u64),
     /// Extents that fit into the inode.
     Extents,
@@ -31,7 +31,7 @@ pub enum Ordered {
     Allocated,
 }
 
-/// What `fsync` does.
+/// Effect of `fsync`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum FsyncRule {
     /// Forces a commit, also for a clean file; data is written by the commit (2.4).
@@ -43,9 +43,9 @@ pub enum FsyncRule {
 /// How a task that forces a commit waits for others to join.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum GroupCommit {
-    /// Yields the CPU until nobody joined (2.4).
+    /// Yields the CPU until no other task joined (2.4).
     Yield,
-    /// Sleeps a tick at a time until nobody joined (2.6).
+    /// Sleeps a tick at a time until no other task joined (2.6).
     Tick,
     /// Does not wait.
     Never,
@@ -71,9 +71,9 @@ pub struct Rules {
     pub gap_blocks: u64,
     /// How files are mapped.
     pub block_map: BlockMap,
-    /// What commits write.
+    /// Data that commits write.
     pub ordered: Ordered,
-    /// What fsync does.
+    /// Effect of fsync.
     pub fsync: FsyncRule,
     /// How forced commits are shared.
     pub group_commit: GroupCommit,
@@ -87,7 +87,7 @@ pub struct Rules {
     pub journal_sync: bool,
     /// Inodes in a block of the inode table.
     pub inodes_per_block: u32,
-    /// Time between commits that nobody asks for, in seconds.
+    /// Time between commits without a request, in seconds.
     pub commit_interval_s: u64,
     /// Pages are submitted one by one (2.4) rather than as multi-page bios.
     pub page_by_page: bool,
@@ -97,9 +97,9 @@ pub struct Rules {
     pub add_as_mapped: bool,
     /// Largest folio order of a file's page cache; 0 without large folios.
     pub max_folio_order: u8,
-    /// Direct writes to one file go side by side, whatever the kernel.
+    /// Direct writes to one file go side by side, in every kernel.
     pub shares_direct_writes: bool,
-    /// The blocks that map the files are in memory at the start, whatever the job says.
+    /// The blocks that map the files are in memory at the start, for any job.
     pub mapping_cached: bool,
 }
 

@@ -29,7 +29,6 @@ fn shift_of(value: u64) -> u32 {
     (value | PER_OCTAVE as u64).ilog2() - BITS
 }
 
-/// The bucket of `value`.
 #[inline]
 fn bucket_of(value: u64) -> usize {
     let shift = shift_of(value);
@@ -107,7 +106,7 @@ impl Histogram {
     }
 
     /// The value below or at which `numerator / denominator` of the values lie (nearest rank), within 1/128 of it.
-    /// `None` if there are no values.
+    /// `None` without values.
     ///
     /// # Panics
     /// If the fraction is above 1 or the denominator is 0.

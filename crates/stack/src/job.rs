@@ -1,4 +1,4 @@
-//! Jobs: everything about a run that is not the stack. Who runs, on which files, in which state the page cache is.
+//! Jobs: everything about a run that is not the stack. Threads, files, and the state of the page cache.
 
 use serde::Serialize;
 
@@ -8,7 +8,7 @@ use crate::rng::Rng;
 use crate::units::{Nanos, PAGE_BYTES, PAGE_SECTORS, Sector};
 use crate::workload::{FileIo, FileIoGenerator, Generator, Stream, StreamGenerator};
 
-/// What the page cache holds when the clock starts.
+/// Contents of the page cache when the clock starts.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum CacheStart {
     /// Nothing.
@@ -70,7 +70,7 @@ const fn engine(
     Entry { name, summary, origin, options: &[], conformance, build }
 }
 
-/// Every engine, as it is if nothing else is said.
+/// Every engine, with its defaults.
 pub const ENGINES: &[&Entry<Engine>] = &[
     &engine(
         "simulated-sync",
@@ -95,7 +95,7 @@ pub const ENGINES: &[&Entry<Engine>] = &[
     ),
 ];
 
-/// What a program says about a file it has opened (`posix_fadvise`).
+/// A program's advice on a file it has opened (`posix_fadvise`).
 pub use crate::readahead::Advice;
 
 /// One thread of a program.
@@ -118,7 +118,7 @@ pub struct ThreadSpec {
     /// The program's own work for each call, if not the machine's `tool_ns`.
     pub tool: Option<Nanos>,
     /// Long seeks on this device that the start of the program has cost (loading its binary from a dropped cache);
-    /// known to schedulers that keep a history.
+    /// schedulers that keep a history count them.
     pub startup_seeks: u32,
     /// Said about each of its files after opening it.
     pub advice: Option<Advice>,
@@ -149,9 +149,7 @@ impl ThreadSpec {
 /// A thread and what it does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ThreadJob {
-    /// Who it is.
     pub spec: ThreadSpec,
-    /// What it does.
     pub stream: Stream,
 }
 
@@ -164,13 +162,11 @@ pub enum Workload {
     Threads {
         /// Files they work on.
         files: Vec<FileSpec>,
-        /// The threads.
         threads: Vec<ThreadJob>,
     },
 }
 
 impl Workload {
-    /// The files.
     pub fn files(&self) -> Vec<FileSpec> {
         match self {
             Workload::FileIo(fileio) => {
@@ -181,7 +177,6 @@ impl Workload {
         }
     }
 
-    /// The threads.
     pub fn threads(&self) -> Vec<ThreadSpec> {
         match self {
             Workload::FileIo(fileio) => (0..fileio.threads)
@@ -215,7 +210,7 @@ impl Workload {
         }
     }
 
-    /// What hands out the calls.
+    /// The generator of its calls.
     pub fn generator(&self, seed: u64) -> Box<dyn Generator> {
         match self {
             Workload::FileIo(fileio) => Box::new(FileIoGenerator::new(fileio.clone(), seed)),
@@ -227,7 +222,7 @@ impl Workload {
     }
 }
 
-/// What the device manager (udev) does when a descriptor of the device that was open for writing is closed: it has a
+/// The device manager's (udev) reaction when a descriptor of the device that was open for writing is closed: it has a
 /// probe (blkid) read a few pages at both ends through the page cache.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Probe {
@@ -242,11 +237,11 @@ pub struct Probe {
 /// How the program avoids that two of its threads open the same device at once.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum OpenFix {
-    /// Not at all: look up the name, open, add the name; who finds it added meanwhile closes and opens again.
+    /// Not at all: look up the name, open, add the name; a task that finds it added meanwhile closes and opens again.
     None,
     /// One lock over look-up, open and add.
     Serialise,
-    /// Who finds the name already there drops the device's cached pages once more.
+    /// A task that finds the name already there drops the device's cached pages once more.
     InvalidateWhenFound,
     /// Threads start only after the probe that the look at the device's size set off has gone.
     WaitForProbe,
@@ -263,7 +258,7 @@ pub struct Opening {
     pub stagger: Nanos,
     /// Time that one open takes, in which another thread may look up the name.
     pub open: Nanos,
-    /// What is done about the race.
+    /// The fix for the race.
     pub fix: OpenFix,
     /// With [`OpenFix::InvalidateWhenFound`]: time from finding the name to the dropping of pages.
     pub found_delay: Nanos,
@@ -288,8 +283,8 @@ pub struct Job {
     pub warmup: Nanos,
     /// Length of a report interval; zero for none.
     pub interval: Nanos,
-    /// Regions of the bare device begin up to so many bytes behind their place, in steps of a page: each by a draw of
-    /// its own with the seed, so that runs differ in how regions lie to one another under the turning disk.
+    /// Regions of the bare device begin up to this number of bytes behind their place, in steps of a page: each by a
+    /// draw of its own with the seed, so that runs differ in the relative position of regions under the turning disk.
     pub region_jitter: u64,
     /// Seed of every random stream of the run.
     pub seed: u64,

@@ -41,7 +41,7 @@ pub struct Kind {
 
 const READAHEAD: &str = "readahead";
 const ELEVATOR: &str = "elevator";
-/// Key of the device in differences. It is no key of a kernel: `--disk` picks the device.
+/// Key of the device in differences. It is not a key of a kernel: `--disk` picks the device.
 pub const DISK: &str = "disk";
 
 /// Makes [`KINDS`] from the one list of them, and what has a field of each: [`Kernel`] and [`Stack`].
@@ -73,12 +73,12 @@ macro_rules! kinds {
             pub origin: &'static [Origin],
             /// Tunables of its request queue and clock.
             pub options: &'static [OptionSpec],
-            /// What short elevator names mean in this kernel: (`cfq`, `cfq-2.6.6`).
+            /// Meanings of short elevator names in this kernel: (`cfq`, `cfq-2.6.6`).
             pub elevator_names: &'static [(&'static str, &'static str)],
             $(#[doc = concat!("The entry it has by default of: ", $title, ".")] pub $field: &'static str,)*
         }
 
-        /// Everything between the program and the platters: what a run is made on.
+        /// Everything between the program and the platters of a run.
         #[derive(Clone, Debug)]
         pub struct Stack {
             /// The kernel it started from.
@@ -87,7 +87,7 @@ macro_rules! kinds {
             pub patches: Vec<&'static Patch>,
             /// Clock and queue tunables.
             pub options: Options,
-            /// Whether somebody asked for this elevator; otherwise it changes with the device where the kernel does so.
+            /// Whether the user chose this elevator; otherwise it changes with the device where the kernel does so.
             elevator_chosen: bool,
             $(#[doc = concat!("Which of: ", $title, ".")] pub $field: Chosen<$build>,)*
         }
@@ -112,16 +112,16 @@ macro_rules! kinds {
 kinds! {
     readahead "readahead" readahead::Build, READAHEADS,
         "which pages are read before they are asked for; key `readahead=NAME`";
-    fault "fault" fault::Build, FAULTS, "what a touch of a mapped page reads and maps; key `fault=NAME`";
+    fault "fault" fault::Build, FAULTS, "pages that a touch of a mapped page reads and maps; key `fault=NAME`";
     plug "plug" plug::Build, PLUGS, "how requests are held back to be merged; key `plug=NAME`";
     elevator "elevator" elevator::Build, ELEVATORS, "in which order requests reach the device; key `elevator=NAME`";
     device "disk" device::Build, DEVICES, "disks; `--disk NAME[,key=value...]`";
     direct "direct" direct_io::Build, DIRECT_IOS,
-        "what reads and writes past the page cache do to it; key `direct=NAME`";
+        "effect of reads and writes past the page cache on it; key `direct=NAME`";
     filesystem "filesystem" filesystem::Build, FILESYSTEMS,
-        "where blocks lie, and what fsync does; key `filesystem=NAME`";
+        "places of blocks, and the effect of fsync; key `filesystem=NAME`";
     writeback "writeback" writeback::Build, WRITEBACKS, "when dirty pages are written; key `writeback=NAME`";
-    machine "machine" machine::Build, MACHINES, "CPUs, memory and what code costs; key `machine=NAME`";
+    machine "machine" machine::Build, MACHINES, "CPUs, memory and costs of code; key `machine=NAME`";
 }
 
 /// The kinds whose keys a kernel takes: all but the device.
@@ -170,7 +170,7 @@ const fn queue(
             "nr_requests",
             nr_requests,
             (0, 1 << 20),
-            "requests the queue holds (each class in 2.6; 0: 128, or what the device's tags make of it in blk-mq)",
+            "requests the queue holds (each class in 2.6; 0: 128, or as the device's tags allow in blk-mq)",
         ),
         OptionSpec::number("max_sectors_kb", max_sectors_kb, (4, 1 << 20), "largest request"),
         OptionSpec::number("max_segments", max_segments, (1, 1 << 16), "most page-sized segments in a request"),
@@ -399,7 +399,7 @@ pub const KERNELS: &[Kernel] = &[
     },
 ];
 
-/// What 2.6.5 to 2.6.7 have in common.
+/// Common parts of 2.6.5 to 2.6.7.
 const SERIES_2_6_6: Kernel = Kernel {
     name: "",
     aliases: &[],
@@ -423,7 +423,7 @@ const SERIES_2_6_6: Kernel = Kernel {
     device: "ide-2004",
 };
 
-/// What the kernels of RHEL 5 have in common.
+/// Common parts of the kernels of RHEL 5.
 const RHEL_5: Kernel = Kernel {
     name: "",
     aliases: &[],
@@ -447,7 +447,7 @@ const RHEL_5: Kernel = Kernel {
     device: "sata-2010",
 };
 
-/// What later kernels with a single request queue have in common.
+/// Common parts of later kernels with a single request queue.
 const LEGACY: Kernel = Kernel {
     name: "",
     aliases: &[],
@@ -471,7 +471,7 @@ const LEGACY: Kernel = Kernel {
     device: "sata-2010",
 };
 
-/// What kernels with blk-mq only have in common.
+/// Common parts of kernels with blk-mq only.
 const MULTI_QUEUE: Kernel = Kernel {
     name: "",
     aliases: &[],
@@ -612,7 +612,6 @@ pub fn find_kernel(name: &str) -> Option<&'static Kernel> {
 /// An entry of a table with values for its tunables.
 #[derive(Clone, Debug)]
 pub struct Chosen<B: Copy + 'static> {
-    /// The entry.
     pub entry: &'static Entry<B>,
     /// Its tunables.
     pub options: Options,
@@ -640,13 +639,11 @@ impl<B: Copy> Chosen<B> {
     }
 }
 
-/// Why a key could not be set. [`fmt::Display`](std::fmt::Display) gives the sentence; `nearest` what was perhaps
-/// meant.
+/// Why a key could not be set. [`fmt::Display`](std::fmt::Display) gives the sentence; `nearest` the likely name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyError {
     /// The key or value as typed.
     pub word: String,
-    /// What is wrong with it.
     pub message: String,
     /// All names that would have been accepted in its place.
     pub accepted: Vec<String>,
@@ -673,7 +670,7 @@ pub struct Change {
 }
 
 impl Change {
-    /// What it belongs to: a kind of policy, `queue` or `disk`.
+    /// Its kind: a kind of policy, `queue` or `disk`.
     pub fn kind(&self) -> &str {
         match self.key.split_once('.') {
             Some((kind, _)) => kind,
@@ -713,7 +710,7 @@ impl Stack {
             return Err(KeyError {
                 word: patch.name.to_owned(),
                 message: format!(
-                    "patch `+{}` was made for {}; to try it on {} mix in what it changes: {}",
+                    "patch `+{}` was made for {}; to try it on {} mix in its changes: {}",
                     patch.name,
                     patch.kernels.join(", "),
                     self.kernel.name,
@@ -770,7 +767,7 @@ impl Stack {
     /// Picks a device by name.
     ///
     /// # Errors
-    /// If there is no such device.
+    /// If the device is unknown.
     pub fn set_device(&mut self, name: &str) -> Result<(), KeyError> {
         self.choose(kind(DISK), name)?;
         self.follow_device();
@@ -798,9 +795,9 @@ impl Stack {
         keys
     }
 
-    /// What is different in `bad`: policies first, in the order of the path, then tunables of the queue and the
-    /// policies, then the device. A policy brings its own tunables along; those that both entries have in common, under
-    /// one name and with values that both accept, are differences of their own.
+    /// Differences of `bad`: policies first, in the order of the path, then tunables of the queue and the policies,
+    /// then the device. A policy brings its own tunables along; those that both entries have in common, under one name
+    /// and with values that both accept, are differences of their own.
     pub fn differences(good: &Stack, bad: &Stack) -> Vec<Change> {
         let (mut policies, mut tunables) = (Vec::new(), different_options("", &good.options, &bad.options));
         for kind in parts() {
@@ -816,7 +813,7 @@ impl Stack {
 
     /// This stack with those differences to `bad` that `on` picks by their keys.
     pub fn with_changes(&self, bad: &Stack, on: &dyn Fn(&str) -> bool) -> Stack {
-        // What is mixed stays as it is, whatever the device.
+        // Mixed-in parts stay as they are, whatever the device.
         let mut mixed = Stack { patches: Vec::new(), elevator_chosen: true, ..self.clone() };
         mix_options("", &self.options, &bad.options, &mut mixed.options, on);
         for kind in KINDS {
@@ -913,7 +910,7 @@ fn different_options(prefix: &str, good: &Options, bad: &Options) -> Vec<Change>
     changes
 }
 
-/// Sets each tunable that both sides share, of `options` of either, as `on` says.
+/// Sets each tunable that both sides share, of `options` of either, by `on`.
 fn mix_options(prefix: &str, good: &Options, bad: &Options, options: &mut Options, on: &dyn Fn(&str) -> bool) {
     for change in different_options(prefix, good, bad) {
         let name = change.key.rsplit('.').next().unwrap_or(&change.key);

@@ -56,7 +56,7 @@ pub struct Commands {
 /// Sizes of the commands histogram: up to 2 MiB in 4 KiB steps, one for larger.
 const SIZES: usize = 513;
 
-/// What every layer did.
+/// Statistics of every layer.
 #[derive(Clone, Debug, Default)]
 pub struct Layers {
     /// Calls by kind: read, write, sync.
@@ -69,7 +69,6 @@ pub struct Layers {
     pub misses: u64,
     /// Page faults that ended without a read, and those that had to wait for one.
     pub faults: [u64; 2],
-    /// Pages added.
     pub pages_added: u64,
     /// Pages evicted.
     pub pages_removed: u64,
@@ -85,7 +84,6 @@ pub struct Layers {
     pub reads_missed: u64,
     /// Of these, calls in which more than one page was read alone, one after the other.
     pub reads_split: u64,
-    /// Commands read.
     pub reads: Commands,
     /// Commands written.
     pub writes: Commands,
@@ -123,7 +121,7 @@ pub struct Layers {
     pub media_accesses: u64,
     /// Time during which the device had at least one request.
     pub device_busy: Nanos,
-    /// Time during which there was at least one request, in the queue or at the device: what `%util` is made of.
+    /// Time during which there was at least one request, in the queue or at the device: the basis of `%util`.
     pub queue_busy: Nanos,
     /// Integral of requests in the queue and at the device over time, ns.
     pub queue_time: u128,
@@ -175,7 +173,7 @@ impl Layers {
     }
 }
 
-/// `part / whole`, 0 where there is no whole.
+/// `part / whole`, 0 if the whole is 0.
 fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
@@ -200,13 +198,10 @@ pub struct IostatDir {
 /// One row of `iostat -x`.
 #[derive(Copy, Clone, Debug, Default, PartialEq)]
 pub struct Iostat {
-    /// Reads.
     pub read: IostatDir,
     /// Writes.
     pub write: IostatDir,
-    /// `aqu-sz`.
     pub aqu_sz: f64,
-    /// `%util`.
     pub util_pct: f64,
     /// `svctm`, ms: removed from sysstat, kept for comparison with old reports.
     pub svctm_ms: f64,

@@ -3,8 +3,8 @@
 //! Nothing here opens a file, reads a clock, spawns a thread, iterates over a hash map or uses floating point for
 //! simulated time. Same seed, same bytes.
 //!
-//! What is modelled: see [`sim`], and the tables of [`kernel`], [`readahead`], [`plug`], [`elevator`], [`filesystem`],
-//! [`writeback`], [`machine`] and [`device`]; each entry says where it comes from and how it is held to its source.
+//! Models: see [`sim`], and the tables of [`kernel`], [`readahead`], [`plug`], [`elevator`], [`filesystem`],
+//! [`writeback`], [`machine`] and [`device`]; each entry has its source and the evidence that it follows that source.
 
 pub mod advice;
 pub mod block;

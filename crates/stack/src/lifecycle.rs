@@ -1,4 +1,4 @@
-//! What events mean for calls, bios and requests: when each began, what became of it, what it carries.
+//! Meaning of events for calls, bios and requests: when each began, its end, its content.
 //!
 //! ```text
 //! bio       the last one queued by a call is taken by the call's next request or merge; the kernel's own are one line
@@ -6,8 +6,8 @@
 //!           one that remains has the earlier times and all bios
 //! unseen    without its bio a request is counted, but has no times or sizes until it is issued
 //! ```
-//! A driver can give a request back (requeue). Events do not tell that, but the request is inserted or issued again
-//! without a completion. Whoever listens follows one rule, that of the block layer's own accounting:
+//! A driver can give a request back (requeue). Events do not show that, but the request is inserted or issued again
+//! without a completion. Every listener follows one rule, that of the block layer's own accounting:
 //!
 //! * a command is counted once, when it is first issued, with the sizes of that moment;
 //! * the first issue ends the wait in the elevator, and later insertions are not looked at;
@@ -15,7 +15,7 @@
 //! * in between the request is with the driver, and so it stays at the device for depths, busy times and waits.
 //!
 //! Source: Linux 6.18, block/blk-mq.c: `__blk_mq_requeue_request` counts nothing and leaves the request in flight,
-//! `blk_mq_start_request` takes the time anew, `blk_account_io_done` counts an I/O when it ends; blktrace's actions D
+//! `blk_mq_start_request` takes the time again, `blk_account_io_done` counts an I/O when it ends; blktrace's actions D
 //! and R, of which btt takes the last D for D2C.
 
 use crate::event::{CallId, Content, Dir, Event, RqId, What};
@@ -40,13 +40,12 @@ pub struct Bio<T> {
     pub at: Nanos,
     /// Direction.
     pub dir: Dir,
-    /// What it carries.
     pub content: Content,
     /// First sector.
     pub sector: u64,
     /// Length.
     pub nr_sectors: u32,
-    /// What the listener knows of it.
+    /// The listener's state of it.
     pub own: T,
 }
 
@@ -69,21 +68,21 @@ pub struct Request<T> {
     pub completed: Option<Nanos>,
     /// Direction.
     pub dir: Dir,
-    /// What its first bio carries.
+    /// Content of its first bio.
     pub content: Content,
     /// First sector.
     pub sector: u64,
     /// Length.
     pub nr_sectors: u32,
-    /// Bios in it; 0 if nobody saw any before it is issued.
+    /// Bios in it; 0 if none was seen before it is issued.
     pub bios: u32,
     /// Requests at the device when it was issued first, this one included.
     pub depth: u32,
-    /// What the listener knows of it.
+    /// The listener's state of it.
     pub own: T,
 }
 
-/// What an event means.
+/// Meaning of an event.
 #[derive(Copy, Clone, Debug)]
 pub enum Step<T> {
     /// Nothing new about calls that end, or requests.
@@ -118,7 +117,7 @@ pub struct Lifecycle<T> {
     pub depth: u32,
 }
 
-/// What the workload does outside of its calls has no call either.
+/// I/O of the workload outside of its calls has no call either.
 fn submitter(call: CallId) -> CallId {
     if call == CallId::OWN { CallId::NONE } else { call }
 }
@@ -160,7 +159,7 @@ impl<T: Copy + Default> Lifecycle<T> {
         Some(self.bios.swap_remove(place).1)
     }
 
-    /// A request is no longer where it was.
+    /// A request leaves its place.
     fn leave(&mut self, rq: RqId) -> Option<Request<T>> {
         let request = self.requests.get_mut(rq.0 as usize)?.take()?;
         let left = if request.stage == Stage::Issued { &mut self.depth } else { &mut self.queued };

@@ -9,7 +9,6 @@ use crate::units::Nanos;
 /// CPUs, memory, costs.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// CPUs.
     pub nr_cpus: u32,
     /// Pages that the page cache may hold.
     pub cache_pages: u64,

@@ -1,6 +1,6 @@
-//! Tables of models: what every policy, device, elevator or kernel says about itself.
+//! Tables of models: the description of every policy, device, elevator and kernel.
 //!
-//! A model is one file with one constant `ENTRY`, listed once in the table beside its trait. Help, completion, the
+//! A model is one file with one constant `ENTRY`, listed once in the table next to its trait. Help, completion, the
 //! documents, the schema and the checks of command-line keys are all derived from these entries.
 
 use std::fmt;
@@ -14,7 +14,7 @@ pub struct Origin {
     pub file: &'static str,
     /// The function or structure in it.
     pub function: &'static str,
-    /// What was checked against it and what is known to differ.
+    /// The checks against it, and known differences.
     pub notes: &'static str,
 }
 
@@ -32,7 +32,7 @@ pub struct OptionSpec {
     pub max: i64,
     /// Names of the values if this is a choice (`off`, `on`); empty for a number.
     pub choices: &'static [&'static str],
-    /// One line: what it does and where the default comes from.
+    /// One line: its effect and the source of the default.
     pub help: &'static str,
 }
 
@@ -94,7 +94,7 @@ impl OptionSpec {
 /// `options` with those of `others` in place of their namesakes.
 ///
 /// # Panics
-/// If there is no such name: where constants are made, that is an error of the compiler.
+/// If the name is unknown: where constants are made, that is an error of the compiler.
 pub const fn replaced<const N: usize>(mut options: [OptionSpec; N], mut others: &[OptionSpec]) -> [OptionSpec; N] {
     while let [first, rest @ ..] = others {
         let mut nr = 0;
@@ -107,7 +107,6 @@ pub const fn replaced<const N: usize>(mut options: [OptionSpec; N], mut others: 
     options
 }
 
-/// `a == b`, for constants.
 const fn same(a: &str, b: &str) -> bool {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let mut nr = 0;
@@ -177,7 +176,7 @@ impl Options {
     }
 }
 
-/// What a model says about itself, and how to make one.
+/// A model's description of itself, and its constructor.
 #[derive(Copy, Clone)]
 pub struct Entry<B: Copy + 'static> {
     /// Stable name, used on the command line and in results.
@@ -212,7 +211,7 @@ pub fn find<B: Copy>(table: &'static [&'static Entry<B>], name: &str) -> Option<
     table.iter().find(|entry| entry.name == name).copied()
 }
 
-/// What the entries of a table say about themselves.
+/// The descriptions of a table's entries.
 pub fn listed<B: Copy>(table: &[&Entry<B>]) -> Vec<Entry<()>> {
     let said = |&&Entry { name, summary, origin, options, conformance, .. }: &&Entry<B>| Entry {
         name,

@@ -1,4 +1,4 @@
-//! What a run yields.
+//! Results of a run.
 
 use crate::device::DeviceStats;
 use crate::event::Op;
@@ -17,9 +17,7 @@ pub struct Counts {
     pub writes: u64,
     /// Sync calls.
     pub syncs: u64,
-    /// Bytes read.
     pub read_bytes: u64,
-    /// Bytes written.
     pub written_bytes: u64,
 }
 
@@ -39,7 +37,7 @@ impl Counts {
         }
     }
 
-    /// Counts what somebody else has counted.
+    /// Adds the counts of another counter.
     pub fn merge(&mut self, more: &Counts) {
         self.reads += more.reads;
         self.writes += more.writes;
@@ -57,15 +55,13 @@ impl Counts {
 /// One report interval.
 #[derive(Clone, Debug)]
 pub struct Interval {
-    /// Its end.
     pub end: Nanos,
-    /// What was done in it.
     pub counts: Counts,
     /// Latencies of the calls that ended in it, ns.
     pub latency: Histogram,
 }
 
-/// What one thread did.
+/// Counts of one thread.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct ThreadTotals {
     /// Calls.
@@ -87,7 +83,7 @@ impl ThreadTotals {
     }
 }
 
-/// What the threads of one line of the report did together.
+/// Counts of the threads of one line of the report together.
 #[derive(Clone, Debug, Default)]
 pub struct JobTotals {
     /// Calls.
@@ -100,7 +96,7 @@ pub struct JobTotals {
     pub end: Nanos,
 }
 
-/// What the opening of a device led to.
+/// Consequences of opening a device.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpeningTotals {
     /// Two threads opened it at once, and one had to close it again.
@@ -126,17 +122,15 @@ pub struct Outcome {
     pub threads: Vec<ThreadTotals>,
     /// Lines of the report.
     pub jobs: Vec<JobTotals>,
-    /// What the opening of the device led to.
+    /// Consequences of opening the device.
     pub opening: OpeningTotals,
     /// Report intervals, if asked for.
     pub intervals: Vec<Interval>,
-    /// What every layer did.
     pub layers: Layers,
-    /// What the device counted, its own work (emptying its write cache) included.
+    /// The device's counters, its own work (emptying its write cache) included.
     pub device: DeviceStats,
     /// Hash of the event stream.
     pub event_hash: u64,
-    /// Events in it.
     pub nr_events: u64,
     /// Time the CPUs worked.
     pub cpu_busy: Nanos,
@@ -152,9 +146,9 @@ pub enum RunError {
         /// Bytes the device has for files.
         have_bytes: u64,
     },
-    /// The job cannot be run as described; the text says why.
+    /// The job cannot be run as described; the text has the reason.
     Job(String),
-    /// So many events happened that the run was given up, at this simulated time.
+    /// The run exceeded the limit of events, and was given up at this simulated time.
     Endless {
         /// Simulated time reached.
         at: Nanos,
@@ -200,8 +194,6 @@ impl std::error::Error for RunError {}
 /// A stack and a job: all that determines a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What it runs on.
     pub stack: Stack,
-    /// What runs.
     pub job: Job,
 }

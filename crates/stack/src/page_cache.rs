@@ -8,7 +8,7 @@
 //! reclaim    from the tail of the inactive list: clean pages go, referenced or not; dirty ones are reported for
 //!            writeback and go back to the head, locked ones go back to the head; those used through a mapping go back
 //!            to the head the first time and to the active list the second time
-//! hold       a page that somebody sleeps for is not reclaimed until he has run
+//! hold       a page with sleeping waiters is not reclaimed until they have run
 //! balance    while the active list is longer than the inactive one, its tail moves to the inactive list
 //! ```
 //! Source: 2.4.27 and 2.6.6-rc3 `mm/vmscan.c` (`shrink_cache`, `refill_inactive_zone`), `mm/swap.c`
@@ -94,7 +94,7 @@ pub const RECLAIM_BATCH: u64 = 32;
 /// Pages looked at for each page wanted.
 const SCAN_FACTOR: u64 = 8;
 
-/// What reclaim did.
+/// Results of reclaim.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reclaimed {
     /// Folios that went: file, first page, pages.
@@ -198,7 +198,7 @@ impl PageCache {
             *count -= 1;
             *count
         });
-        debug_assert!(left.is_some(), "nobody holds the page");
+        debug_assert!(left.is_some(), "the page has no holder");
         if left == Some(0) {
             self.held.remove(&key);
         }
@@ -434,7 +434,7 @@ impl PageCache {
         }
     }
 
-    /// Touches a run of pages if all of them are up to date and unmarked; says whether they were.
+    /// Touches a run of pages if all of them are up to date and unmarked; returns whether they were.
     #[inline]
     pub fn touch_if_clean(&mut self, file: FileId, page: PageIndex, nr_pages: u64) -> bool {
         if page.0 % 64 + nr_pages > 64 {
@@ -483,10 +483,10 @@ impl PageCache {
     }
 
     /// Frees at least `want` pages if they are found among a limited number at the tail. A cache full of dirty or busy
-    /// pages thus grows beyond its capacity for a while: whoever dirties pages is held back by the dirty limits, not
-    /// here.
+    /// pages thus grows beyond its capacity for a while: the dirty limits hold back tasks that dirty pages, not the
+    /// cache.
     ///
-    /// `take_uses` says through how many mappings a folio has been used since it was asked the last time. Such a folio
+    /// `take_uses` returns the number of mappings through which a folio has been used since the last call. Such a folio
     /// goes round once more, or to the active list if it was used before or through several of them. These do not count
     /// as looked at: looking at them takes away what saves them.
     pub fn reclaim(&mut self, want: u64, mut take_uses: impl FnMut(FileId, PageIndex, u64) -> u32) -> Reclaimed {

@@ -7,7 +7,7 @@ mod task;
 use crate::origin::{Entry, Options};
 use crate::units::Nanos;
 
-/// The rules of one kernel, as a value: who is plugged, and what pulls the plug. A waiter always does.
+/// The rules of one kernel, as a value: plugged tasks, and causes of an unplug. A waiter always does.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Plugging {
     /// The queue plugs itself when a request comes while it is empty.
@@ -27,7 +27,7 @@ pub enum Plugging {
         flush_sectors: u32,
         /// The list is held for the whole read call rather than for one submission.
         whole_call: bool,
-        /// Bios do not join requests of the list if `nomerges` says none (since about 3.13).
+        /// `nomerges` keeps bios from joining requests of the list (since about 3.13).
         heeds_nomerges: bool,
         /// In which order its requests leave.
         order: PlugOrder,
@@ -39,7 +39,6 @@ pub enum Plugging {
 pub enum PlugOrder {
     /// As they came.
     Arrival,
-    /// By sector (3.9 .. 5.15).
     Sector,
     /// The newest first where no elevator puts them in order again (5.16 .. 6.12); as they came through an elevator.
     Newest,

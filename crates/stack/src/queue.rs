@@ -1,4 +1,4 @@
-//! The event queue: what happens next.
+//! The event queue.
 //!
 //! Events come out in the order of (time, order of `push`), so that a run is the same on every machine. The structure
 //! is a tournament: every pending event sits in a leaf of a four-way tree, and every group of four passes its earliest
@@ -8,8 +8,8 @@
 //!
 //! A simulator mostly takes an event out and puts the next one in. [`EventQueue::pop`] therefore leaves the leaf as a
 //! hole that the next `push` fills: one replay in place of two. An entry is one 128-bit number, time above sequence
-//! number above leaf, so that one comparison settles everything. The 32-bit sequence number is dealt anew, in order,
-//! when it runs out.
+//! number above leaf, so that one comparison settles everything. The 32-bit sequence numbers are dealt again, in order,
+//! when they run out.
 
 use crate::units::Nanos;
 
@@ -62,7 +62,7 @@ pub struct EventQueue<T> {
     top: Key,
     /// The leaf of `top` is vacant, and its path to the root is out of date.
     hole: bool,
-    /// What the event in each leaf is.
+    /// The event in each leaf.
     values: Vec<T>,
     /// Leaves that are vacant, apart from the hole.
     free: Vec<u32>,
@@ -255,7 +255,7 @@ impl<T: Copy> EventQueue<T> {
         self.rebuild(self.nr_leaf_groups * 4, &entries);
     }
 
-    /// Deals the sequence numbers anew, in the order of the events.
+    /// Deals the sequence numbers again, in the order of the events.
     #[cold]
     fn renumber(&mut self) {
         if self.hole {
@@ -271,7 +271,7 @@ impl<T: Copy> EventQueue<T> {
         self.rebuild(self.nr_leaf_groups, &entries);
     }
 
-    /// Every pending event, in the order of the leaves. There must be no hole.
+    /// Every pending event, in the order of the leaves. It must not have holes.
     fn entries(&self) -> impl Iterator<Item = Key> + '_ {
         debug_assert!(!self.hole, "the vacated leaf still holds the last event");
         self.groups[..self.nr_leaf_groups].iter().flat_map(|group| group.0).filter(|entry| *entry != EMPTY)
@@ -295,7 +295,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A sorted vector: what the queue must be equal to.
+    /// A sorted vector, which the queue must equal.
     #[derive(Default)]
     struct Oracle {
         pending: Vec<(u64, u64, u64)>,

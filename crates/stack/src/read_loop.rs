@@ -11,9 +11,9 @@ use crate::units::{PAGE_BYTES, PageIndex};
 /// How a kernel's read loop walks pages.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum LoopStyle {
-    /// 2.4: look up, read ahead around what is locked, wait (`do_generic_file_read`). No scheduling point.
+    /// 2.4: look up, read ahead around locked pages, wait (`do_generic_file_read`). No scheduling point.
     Linux24,
-    /// 2.6.0 .. 2.6.22: the policy is asked about a page before it is looked up, and says at which page to ask next
+    /// 2.6.0 .. 2.6.22: the policy is asked about a page before it is looked up, and returns the page to ask about next
     /// (`do_generic_mapping_read`).
     AskFirst,
     /// 2.6.23 .. 5.x: the policy is asked about misses and markers, page by page (`do_generic_file_read`).
@@ -28,7 +28,7 @@ pub enum LoopStyle {
     },
 }
 
-/// What whoever drives the loop must do before calling [`ReadLoop::step`] again.
+/// The driver's next action before it calls [`ReadLoop::step`] again.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The kernel may switch tasks here. Only returned by a loop made with `interleave`.
@@ -64,7 +64,7 @@ enum Stage {
     Ask,
     /// Look the page up.
     Lookup,
-    /// The policy has been told of a miss: look again.
+    /// The policy knows of a miss: look again.
     AfterMiss,
     /// The page is present; its marker has not been looked at.
     Marker,
@@ -177,7 +177,7 @@ impl ReadLoop {
         }
     }
 
-    /// 2.6.0 to 2.6.22: ask, look up, read alone what is still absent.
+    /// 2.6.0 to 2.6.22: ask, look up, read pages alone that are still absent.
     fn ask_first<M: Mapping>(&mut self, ra: &mut dyn Readahead, mapping: &mut M) -> Step {
         loop {
             let page = self.page();

@@ -1,8 +1,8 @@
-//! Read-ahead: what a buffered read asks the file system for.
+//! Read-ahead: the pages that a buffered read asks the file system for.
 //!
 //! Two pure state machines share the work. A [`Readahead`] is the state of one open file (`struct file`) as one kernel
 //! keeps it. A [`ReadLoop`](crate::read_loop::ReadLoop) is one `read(2)` call in progress: it walks the pages in the
-//! kernel's order, asks the policy at the kernel's places, and tells whoever drives it what to do next. The simulator
+//! kernel's order, asks the policy at the kernel's places, and returns the next action to its driver. The simulator
 //! drives it in time; the replayer drives it with instant I/O against recorded vectors.
 //!
 //! Windows are decided by the policy and carried out at once through [`Mapping`], because the kernels' next decision
@@ -221,8 +221,8 @@ pub enum Advice {
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Token(pub u32);
 
-/// The read-ahead state of one open file, and the rules by which one kernel changes it. Pages that may be touched in
-/// several calls at once are told apart by the [`Token`].
+/// The read-ahead state of one open file, and the rules by which one kernel changes it. The [`Token`] distinguishes
+/// pages that may be touched in several calls at once.
 pub trait Readahead {
     /// How this kernel's read loop walks the pages.
     fn style(&self) -> LoopStyle;
@@ -231,8 +231,8 @@ pub trait Readahead {
     /// ahead do so.
     fn begin(&mut self, mapping: &mut dyn Mapping, request: &ReadRequest) -> Token;
 
-    /// Page-by-page kernels: the loop has come to `page`, which may or may not be present. `remaining_bytes` counts
-    /// what is still to be copied. Returns the only page of this call at which the policy wants to be asked next.
+    /// Page-by-page kernels: the loop has come to `page`, which may or may not be present. `remaining_bytes` counts the
+    /// bytes still to be copied. Returns the only page of this call at which the policy wants to be asked next.
     fn on_page(
         &mut self,
         _call: Token,
@@ -250,8 +250,8 @@ pub trait Readahead {
     /// `page`'s folio carries the marker.
     fn on_marker(&mut self, _call: Token, _mapping: &mut dyn Mapping, _page: PageIndex, _nr_requested: u64) {}
 
-    /// Bytes before `pos` have been copied; called where this kernel moves its `prev_pos`: after every batch if the
-    /// loop's style says so, otherwise once at the end of a call that copied anything.
+    /// Bytes before `pos` have been copied; called where this kernel moves its `prev_pos`: after every batch in some
+    /// styles of the loop, otherwise once at the end of a call that copied anything.
     fn copied(&mut self, _call: Token, _pos: u64) {}
 
     /// The read call ends, having copied up to byte `pos` (not called for reads that never began).

@@ -1,7 +1,7 @@
 //! Reclaim: which cached page goes when memory is needed, and the replay of page traces against such a policy.
 //!
 //! A policy speaks of frames, the places that pages are kept in, numbered from 0. It therefore needs arrays of the size
-//! of the cache and no map, however sparse the names of the pages are; whoever drives it knows which page is where.
+//! of the cache and no map, however sparse the names of the pages are; its driver knows the place of each page.
 //!
 //! [`replay_pages`] and [`replay_ids`] drive a policy from a trace. Since the trace is known, they look a few requests
 //! ahead and touch what those will need, so that waits for memory overlap. Looking ahead never changes a result.
@@ -40,9 +40,7 @@ pub trait Reclaim {
 pub struct Build {
     /// The policy for a cache of that many frames.
     pub policy: fn(u32, &Options) -> Box<dyn Reclaim>,
-    /// [`replay_pages`] with it.
     pub replay_pages: fn(u32, &Options, &[u32]) -> u64,
-    /// [`replay_ids`] with it.
     pub replay_ids: fn(u32, &Options, &[u64]) -> u64,
 }
 
@@ -154,10 +152,10 @@ pub fn replay_ids<R: Reclaim>(policy: R, capacity: u32, trace: &[u64]) -> u64 {
 
 /// Frames by the name of the page they hold: open addressing with linear probing, at most half full.
 ///
-/// An entry holds the leading half of the hash above the frame. A probe therefore seldom looks at a name that is not
-/// the one wanted, and an entry tells its home by itself, which is what deletion needs: it moves later entries back, so
-/// there are no tombstones. The hash is fixed: results are the same on every machine, and a hostile trace could make it
-/// slow, never wrong.
+/// An entry holds the leading half of the hash above the frame. A probe therefore seldom looks at a name other than the
+/// wanted one, and an entry shows its home by itself, as deletion needs: it moves later entries back, without
+/// tombstones. The hash is fixed: results are the same on every machine, and a hostile trace could make it slow, never
+/// wrong.
 struct Table {
     /// `VACANT`, or part of a hash and a frame.
     entries: Vec<u64>,
@@ -167,7 +165,7 @@ struct Table {
     shift: u32,
 }
 
-/// No entry looks like this, since there is no frame `u32::MAX`.
+/// No entry looks like this, since the frame `u32::MAX` does not exist.
 const VACANT: u64 = u64::MAX;
 
 impl Table {
@@ -200,7 +198,7 @@ impl Table {
         (place + 1) & (self.entries.len() - 1)
     }
 
-    /// The frame that the first probe for `id` meets, right or wrong, or a number that is no frame.
+    /// The frame that the first probe for `id` meets, right or wrong, or a number beyond all frames.
     #[inline]
     fn guess(&self, id: u64) -> u32 {
         self.entries[self.home(Table::hash(id))] as u32

@@ -1,5 +1,4 @@
-//! The recorder: every event goes through here once, into the hash, the per-layer statistics and, if somebody listens,
-//! to them.
+//! The recorder: every event goes through here once, into the hash, the per-layer statistics and to any listeners.
 
 use crate::event::{CallId, Event, EventHash, EventSink, What};
 use crate::layers::LayerObserver;

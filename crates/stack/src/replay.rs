@@ -1,8 +1,8 @@
 //! Replays recorded inputs through a read-ahead policy with instant I/O.
 //!
-//! A [`Case`] says what a file, its cache and its readers were like; [`replay`] drives [`ReadLoop`] and the policy
-//! over them and yields what was submitted, the state after every read, and what is cached in the end. Nothing is
-//! timed: a page is up to date as soon as it is submitted, except in 2.4's two models of when I/O ends.
+//! A [`Case`] describes a file, its cache and its readers; [`replay`] drives [`ReadLoop`] and the policy
+//! over them and yields the submissions, the state after every read, and the cached pages in the end. Nothing is timed:
+//! a page is up to date as soon as it is submitted, except in 2.4's two models of when I/O ends.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,6 @@ pub enum Happening {
     Advise {
         /// Number of the open file.
         fd: u64,
-        /// What it says.
         advice: Advice,
     },
     /// The read side of the queue becomes congested, or ceases to be.
@@ -75,7 +74,7 @@ pub struct Case {
     pub groups: Vec<Vec<usize>>,
     /// Runs of pages cached from the start: first page, pages.
     pub cached_initially: Vec<(u64, u64)>,
-    /// What happens before the read of that number.
+    /// Events before the read of that number.
     pub happenings: Vec<(usize, Happening)>,
 }
 
@@ -119,7 +118,7 @@ pub struct Submission {
     pub folios: Vec<(u64, u8)>,
 }
 
-/// What a replay yields.
+/// Results of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
     /// Everything submitted, in order.
@@ -346,7 +345,7 @@ impl Cache {
             }
             IoModel::Instant | IoModel::Batch => self.in_flight.len(),
         };
-        assert!(nr_done > 0, "waiting for page {} which nobody reads", page.0);
+        assert!(nr_done > 0, "waiting for page {} which is not being read", page.0);
         self.complete(nr_done);
     }
 

@@ -1,13 +1,13 @@
 //! Replays recorded accesses through mappings, and the advice between them, with I/O that settles.
 //!
-//! A [`Case`] says what a file, its open files and its mappings were like and what a program did with them.
-//! [`replay`] drives [`Fault`], [`ReadLoop`] and the read-ahead policy over them. I/O is settled between touches: what
-//! a touch started is up to date at the next one. Within a touch, a read that nobody waited for is still in flight; a
-//! wait for a page ends what was submitted together with it and all before it. `MADV_POPULATE_READ` counts as one
+//! A [`Case`] describes a file, its open files, its mappings and a program's work on them.
+//! [`replay`] drives [`Fault`], [`ReadLoop`] and the read-ahead policy over them. I/O is settled between touches: pages
+//! that a touch started are up to date at the next one. Within a touch, a read without a waiter is still in flight; a
+//! wait for a page ends everything submitted together with it and all before it. `MADV_POPULATE_READ` counts as one
 //! touch.
 //!
-//! The result has everything that was submitted, the trace events of the kernel in their order, and what is cached and
-//! mapped in the end.
+//! The result has all submissions, the trace events of the kernel in their order, and the cached and mapped pages in
+//! the end.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -34,9 +34,7 @@ pub struct Map {
     pub fd: u64,
     /// First page of the file.
     pub file_page: u64,
-    /// Pages.
     pub nr_pages: u64,
-    /// What it allows.
     pub protection: Protection,
     /// Place of its first page in a page table of 512 entries.
     pub slot: u64,
@@ -45,7 +43,7 @@ pub struct Map {
 /// `madvise`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum MemoryAdvice {
-    /// What kind of accesses to expect.
+    /// Expected kind of accesses.
     Expect(MapAdvice),
     /// `MADV_HUGEPAGE` or `MADV_NOHUGEPAGE`.
     Huge(bool),
@@ -75,18 +73,14 @@ pub enum Op {
         mapping: u64,
         /// First byte.
         offset: u64,
-        /// Bytes.
         len_bytes: u64,
-        /// What it says.
         advice: MemoryAdvice,
     },
-    /// `read(2)`.
     Read {
         /// Number of the open file.
         fd: u64,
         /// First byte.
         offset: u64,
-        /// Bytes.
         len_bytes: u64,
     },
     /// `posix_fadvise`.
@@ -95,25 +89,20 @@ pub enum Op {
         fd: u64,
         /// First byte.
         offset: u64,
-        /// Bytes.
         len_bytes: u64,
-        /// What it says.
         advice: FileAdvice,
     },
-    /// `readahead(2)`.
     Readahead {
         /// Number of the open file.
         fd: u64,
         /// First byte.
         offset: u64,
-        /// Bytes.
         len_bytes: u64,
     },
     /// `POSIX_FADV_DONTNEED` on an open file of its own.
     Evict {
         /// First byte.
         offset: u64,
-        /// Bytes.
         len_bytes: u64,
     },
     /// `munmap` of a whole mapping.
@@ -145,9 +134,8 @@ pub struct Case {
     pub cached_initially: Vec<(u64, u64)>,
     /// Numbers of the open files.
     pub fds: Vec<u64>,
-    /// The mappings.
     pub mappings: Vec<Map>,
-    /// What happens.
+    /// Operations.
     pub ops: Vec<Op>,
 }
 
@@ -156,7 +144,7 @@ pub struct Case {
 pub struct Place {
     /// Number of the operation.
     pub op: usize,
-    /// Number of the touch within it; none where the operation is no list of touches.
+    /// Number of the touch within it; none where the operation is not a list of touches.
     pub touch: Option<usize>,
 }
 
@@ -169,7 +157,6 @@ pub struct Submission {
     pub call: u64,
     /// First page.
     pub start: u64,
-    /// Pages.
     pub nr_pages: u64,
     /// Why.
     pub kind: RaKind,
@@ -188,7 +175,6 @@ pub struct TraceRow {
     pub place: Place,
     /// Its short name.
     pub event: &'static str,
-    /// Its fields.
     pub fields: Vec<i64>,
 }
 
@@ -209,14 +195,14 @@ pub struct FinalState {
     pub prev_pos: i64,
 }
 
-/// What a replay yields.
+/// Results of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
     /// Everything submitted, in order.
     pub submissions: Vec<Submission>,
     /// Trace events, in order.
     pub trace: Vec<TraceRow>,
-    /// What every operation returned: bytes read; 0 for the others, or -14 (EFAULT) for a touch or a population that
+    /// Return value of every operation: bytes read; 0 for the others, or -14 (EFAULT) for a touch or a population that
     /// went beyond the file.
     pub returned: Vec<i64>,
     /// The open files in the end.
@@ -373,7 +359,7 @@ impl Replayer {
                 0
             }
             Op::Munmap { mapping } => {
-                self.mappings.remove(&mapping).expect("a case unmaps only what is mapped");
+                self.mappings.remove(&mapping).expect("a case unmaps only mapped parts");
                 0
             }
             Op::SetRa { ra_pages } => {
@@ -452,7 +438,7 @@ fn read(ra: &mut dyn Readahead, cache: &mut Cache, request: ReadRequest) -> u64 
     }
 }
 
-/// A policy that tells of the calls for which the kernel has trace events.
+/// A policy that records the calls for which the kernel has trace events.
 struct Traced<'a> {
     ra: &'a mut dyn Readahead,
     misses: &'a MmapMiss,
@@ -545,7 +531,7 @@ struct Cache {
     place: Place,
     /// Reads settle at once.
     instant: bool,
-    /// What one decision submits is a group, which ends as a whole.
+    /// The submissions of one decision are a group, which ends as a whole.
     group: u64,
     /// Pages in flight, by group.
     in_flight: Vec<(u64, PageIndex)>,

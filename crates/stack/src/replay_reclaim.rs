@@ -1,9 +1,9 @@
-//! Replays recorded reads and mapped accesses in a control group with little memory, and yields what was evicted.
+//! Replays recorded reads and mapped accesses in a control group with little memory, and yields the evicted pages.
 //!
-//! A [`Case`] says what a program did with one file. [`replay`] drives the read loop, the read-ahead policy and the
+//! A [`Case`] describes a program's work on one file. [`replay`] drives the read loop, the read-ahead policy and the
 //! faults over a page cache with instant I/O, whose folios live on a kernel's [`TwoList`]. A folio is charged before it
-//! goes to its list; a charge over the limit calls reclaim for it. What else is charged to the group is not recorded: a
-//! case names the cached pages at which the limit was first hit, and from there on the replay adds what the page
+//! goes to its list; a charge over the limit calls reclaim for it. Other charges to the group are not recorded: a case
+//! names the cached pages at which the limit was first hit, and from there on the replay adds what the page
 //! cache itself costs, one node of its tree for every 64 pages that are cached or have left a shadow.
 //!
 //! Time passes only in sleeps; every two seconds of it the statistics are folded.
@@ -23,7 +23,7 @@ use crate::units::{PAGE_BYTES, PageIndex};
 /// Advice about a part of a mapping.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum MemoryAdvice {
-    /// What kind of accesses to expect.
+    /// Expected kind of accesses.
     Expect(MapAdvice),
     /// `MADV_DONTNEED`: unmap.
     DontNeed,
@@ -51,10 +51,8 @@ pub enum Op {
         mapping: u64,
         /// The open file.
         fd: u64,
-        /// What it allows.
         protection: Protection,
     },
-    /// `munmap`.
     Munmap {
         /// Number of the mapping.
         mapping: u64,
@@ -65,7 +63,6 @@ pub enum Op {
         fd: u64,
         /// First byte.
         offset: u64,
-        /// Bytes.
         len_bytes: u64,
         /// Bytes of one call.
         chunk_bytes: u64,
@@ -76,14 +73,12 @@ pub enum Op {
     ReadPages {
         /// Number of the open file.
         fd: u64,
-        /// The pages.
         pages: Vec<u64>,
     },
     /// Touches these pages of a mapping.
     Touch {
         /// Number of the mapping.
         mapping: u64,
-        /// The pages.
         pages: Vec<u64>,
     },
     /// Advice about a part of a mapping.
@@ -92,12 +87,10 @@ pub enum Op {
         mapping: u64,
         /// First byte.
         offset: u64,
-        /// Bytes.
         len_bytes: u64,
-        /// What it says.
         advice: MemoryAdvice,
     },
-    /// Somebody reads the group's statistics, which folds them.
+    /// A reader of the group's statistics folds them.
     ReadStatistics,
     /// Time passes.
     Sleep {
@@ -115,7 +108,7 @@ pub struct Case {
     pub nr_pages_at_limit: u64,
     /// Limits of the device and the file.
     pub limits: Limits,
-    /// What happens.
+    /// Operations.
     pub ops: Vec<Op>,
 }
 
@@ -124,13 +117,12 @@ pub struct Case {
 pub struct Models<'a> {
     /// Reclaim.
     pub two_list: &'a Entry<two_list::Build>,
-    /// Faults.
     pub fault: &'a Rules,
     /// Read-ahead.
     pub readahead: &'a Entry<readahead::Build>,
 }
 
-/// What a replay yields.
+/// Results of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
     /// Pages in the order in which they left the cache.
@@ -143,8 +135,7 @@ pub struct Replayed {
 
 /// The worker folds statistics at this interval.
 const FOLD_MS: u64 = 2000;
-/// Fruitless calls of reclaim before a charge goes over the limit all the same (the kernel would look for a victim to
-/// kill).
+/// Fruitless calls of reclaim before a charge exceeds the limit anyway (the kernel would look for a victim to kill).
 const MOST_RETRIES: u32 = 16;
 /// Bytes of a node of the page cache's tree, and pages below it.
 const NODE_BYTES: u64 = 576;

@@ -16,7 +16,7 @@ impl BioId {
     pub const NONE: BioId = BioId(u32::MAX);
 }
 
-/// The I/O context of a task (`struct io_context`): what elevators keep statistics about.
+/// The I/O context of a task (`struct io_context`), for the statistics of elevators.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IoContext {
     /// The task (`pid`), counted from 0.
@@ -34,30 +34,29 @@ pub struct Bio {
     pub nr_sectors: u32,
     /// Direction.
     pub dir: Dir,
-    /// What it carries.
     pub content: Content,
-    /// Synchronous in the elevator's sense: a read, or a write that somebody waits for.
+    /// Synchronous in the elevator's sense: a read, or a write with a waiting task.
     pub sync: bool,
-    /// Nobody follows up on it, so that waiting for the next one of its task is pointless (`REQ_NOIDLE`: journal and
+    /// No request follows it, so that waiting for the next one of its task is pointless (`REQ_NOIDLE`: journal and
     /// fsync writes).
     pub no_idle: bool,
     /// Metadata that others wait for (`REQ_PRIO`).
     pub prio: bool,
     /// Must not leave before everything queued earlier has (empties the drive's cache first).
     pub flush: bool,
-    /// Who submitted it.
+    /// The submitter.
     pub context: IoContext,
     /// For which call.
     pub call: CallId,
     /// When it reached the queue [Q].
     pub queued: Nanos,
-    /// Whatever the submitter wants back at completion.
+    /// The submitter's own number, returned at completion.
     pub token: u64,
     /// Next bio of the same request.
     pub next: BioId,
 }
 
-/// What the device is given: one bio or several merged ones.
+/// A command for the device: one bio or several merged ones.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// First sector.
@@ -66,7 +65,7 @@ pub struct Request {
     pub nr_sectors: u32,
     /// Direction.
     pub dir: Dir,
-    /// What its first bio carries.
+    /// Content of its first bio.
     pub content: Content,
     /// Synchronous in the elevator's sense.
     pub sync: bool,
@@ -80,15 +79,13 @@ pub struct Request {
     pub started: bool,
     /// Refused a merge for its size once: not merged into any more.
     pub no_merge: bool,
-    /// Who allocated it.
+    /// Its allocator.
     pub context: IoContext,
     /// For which call.
     pub call: CallId,
-    /// Bios in it.
     pub nr_bios: u32,
     /// First bio (lowest sector).
     pub first: BioId,
-    /// Last bio.
     pub last: BioId,
     /// When its earliest bio was queued [Q].
     pub queued: Nanos,

@@ -1,16 +1,16 @@
 //! The simulator: turns the policies' cranks.
 //!
 //! Threads of the program, the journal's daemon and the writeback daemon are tasks, written as `async` functions and
-//! polled by hand: a task runs until it must wait for time, for a CPU or for another task, and whoever ends the wait
-//! puts it on the run queue. No executor, no threads, no wakers; the order of everything is that of the event queue.
+//! polled by hand: a task runs until it must wait for time, for a CPU or for another task, and the end of the wait puts
+//! it on the run queue. No executor, no threads, no wakers; the order of everything is that of the event queue.
 //!
 //! A running task goes ahead without the event queue as long as nothing else is due before it is done, which is what
 //! makes cached reads cheap. CPU time is charged to a debt that is settled before anything that others can see.
 //!
-//! What is modelled: buffered, mapped and direct reads and writes and syncs of existing files and of the bare device,
-//! one by one or many in flight, their page cache, faults, read-ahead, journal, writeback, plug, elevator and device;
-//! the opening of a device by several threads and what a device manager does about it. What is not modelled: the CPU's
-//! own caches, NUMA, preemption inside a system call, several devices.
+//! Modelled: buffered, mapped and direct reads and writes and syncs of existing files and of the bare device, one by
+//! one or many in flight, their page cache, faults, read-ahead, journal, writeback, plug, elevator and device; the
+//! opening of a device by several threads and the device manager's reaction. Not modelled: the CPU's own caches, NUMA,
+//! preemption inside a system call, several devices.
 
 mod aio;
 mod direct;
@@ -71,7 +71,7 @@ const MAX_STANDSTILL: Nanos = Nanos::from_secs(24 * 3600);
 /// Most pages in one bio.
 const BIO_MAX_PAGES: u64 = 256;
 
-/// What the end of a bio means to whoever submitted it.
+/// The meaning of a bio's end for its submitter.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Done {
     /// Pages have been read.
@@ -110,7 +110,7 @@ impl Done {
     }
 }
 
-/// What is being counted for the program's report.
+/// Counters of the program's report.
 struct Report {
     generator: Box<dyn Generator>,
     warmup: Nanos,
@@ -225,7 +225,7 @@ struct World<'p, 's> {
     current_call: Cell<CallId>,
     ran: Cell<Nanos>,
     due: RefCell<EventQueue<Due>>,
-    /// When the next event is due, once somebody has asked; nothing is known after an event was taken.
+    /// When the next event is due, once that was asked; unknown after an event was taken.
     next_due: Cell<Option<Nanos>>,
     sched: RefCell<Sched>,
     block: RefCell<BlockQueue>,
@@ -236,7 +236,7 @@ struct World<'p, 's> {
     opening: RefCell<open::OpeningState>,
     /// Pages of the device that were cached when its last descriptor was closed.
     stale_pages: Cell<u64>,
-    /// What is cached of each file, for the cost of looking for its pages.
+    /// The cached part of each file, for the cost of looking for its pages.
     cached_runs: RefCell<Vec<direct::CachedRuns>>,
     host_rng: RefCell<Rng>,
     rec: RefCell<Recorder<'s>>,
@@ -523,7 +523,7 @@ impl<'p, 's> World<'p, 's> {
         woken.into_iter().for_each(|task| self.wake(task));
     }
 
-    /// What the program says about its files after opening them.
+    /// The program's advice on its files after opening them.
     async fn advise_at_open(&self, thread: u32) {
         let spec = &self.threads[thread as usize];
         let files =
@@ -699,7 +699,7 @@ impl<'p, 's> World<'p, 's> {
         }
     }
 
-    /// Submits a bio for the current task; sleeps if there is no free request.
+    /// Submits a bio for the current task; sleeps until a request is free.
     async fn submit(&self, dir: Dir, content: Content, sector: Sector, nr_sectors: u32, flush: bool, done: Done) {
         let sync_write = dir == Dir::Write
             && (self.sched.borrow().task(self.current.get()).sync_write
@@ -754,7 +754,7 @@ impl<'p, 's> World<'p, 's> {
             }
             let class = self.block.borrow().waiter_class(&bio);
             self.sched.borrow_mut().wait_for_request(self.current.get(), class);
-            // What is flushed may be united, which frees requests: perhaps there is one for this task by now.
+            // Flushed bios may be united, which frees requests: perhaps there is one for this task by now.
             self.kick_io();
             // Only a free request ends this sleep, not what else may wake the task (a daemon is asked for its work).
             while self.sched.borrow().waits_for_request(self.current.get()) {
@@ -765,7 +765,7 @@ impl<'p, 's> World<'p, 's> {
         }
     }
 
-    /// After every use of the request queue: note what it wants to be told, and finish what it has completed.
+    /// After every use of the request queue: note its wishes for later calls, and finish completed requests.
     fn after_block(&self) {
         let mut block = self.block.borrow_mut();
         block.wakeups(|at, wakeup| self.push_due(at, Due::Block(wakeup)));
@@ -838,14 +838,14 @@ impl<'p, 's> World<'p, 's> {
         }
     }
 
-    /// Sleeps until a page is no longer being read (and is up to date, or gone).
+    /// Sleeps until the read of a page has ended (and it is up to date, or gone).
     async fn wait_page(&self, file: FileId, page: PageIndex) {
         self.settle().await;
         while self.vfs.borrow_mut().wait_for_read(file, page, self.current.get()) {
             self.kick_io();
             self.block_task().await;
         }
-        // Whoever has had the lock passes it on.
+        // The last holder of the lock passes it on.
         let next = {
             let mut vfs = self.vfs.borrow_mut();
             if vfs.wakes_one { vfs.next_read_waiter(file, page) } else { None }

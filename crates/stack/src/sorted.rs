@@ -122,7 +122,7 @@ impl Sorted {
         }
     }
 
-    /// The same where there is no block yet, or the only one will be full, or there are several.
+    /// The same without a block yet, or if the only one will be full, or with several.
     #[inline(never)]
     fn insert_into_many(&mut self, sector: u64, rq: RqId) {
         if self.blocks.is_empty() {
@@ -484,7 +484,7 @@ impl MergeHints {
     }
 
     /// The request that ends where `bio` starts. The kernel looks at the newest such request only: if its direction is
-    /// another, there is no back merge.
+    /// another, it does not merge at the back.
     #[inline]
     pub fn back(&self, requests: &Requests, bio: &Bio) -> Option<RqId> {
         let rq = self.hash.find(bio.sector.0, |rq| mergeable(&requests[rq]))?;
@@ -492,7 +492,7 @@ impl MergeHints {
     }
 }
 
-/// One request of a [`Line`]: the fields a scan looks at, close together, and what the elevator keeps beside them.
+/// One request of a [`Line`]: the fields a scan looks at, close together, and the elevator's own data.
 #[derive(Copy, Clone, Debug)]
 pub struct LineEntry<T> {
     /// First sector.
@@ -554,7 +554,7 @@ impl<T: Copy> Line<T> {
     pub fn pop_front(&mut self) -> Option<RqId> {
         let rq = self.entries().first()?.rq;
         self.head += 1;
-        // The room at the front is reused once it is worth one move of what is left.
+        // The room at the front is reused once it is worth one move of the rest.
         if self.head >= 64 && 2 * self.head >= self.entries.len() {
             self.entries.drain(..self.head);
             self.head = 0;

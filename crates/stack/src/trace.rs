@@ -1,4 +1,4 @@
-//! What a kernel's trace says, record by record, whatever it was written in.
+//! A kernel's trace, record by record, in whichever format it was written.
 //!
 //! tracefs, blktrace's binary files and blkparse's text all become these records, in the order of their times. A record
 //! names things as the kernel does: devices and inodes by number, processes by pid, sectors. Joining them to calls,
@@ -41,18 +41,16 @@ pub struct Inode {
     pub ino: u64,
 }
 
-/// What a bio or request is for: blkparse's RWBS letters as bits.
+/// Purpose of a bio or request: blkparse's RWBS letters as bits.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rwbs(pub u16);
 
 impl Rwbs {
-    /// It reads.
     pub const READ: Rwbs = Rwbs(1);
     /// It writes.
     pub const WRITE: Rwbs = Rwbs(2);
-    /// It discards.
     pub const DISCARD: Rwbs = Rwbs(4);
-    /// Somebody waits for it, or it says so.
+    /// Synchronous: a task waits for it, or the submitter set the flag.
     pub const SYNC: Rwbs = Rwbs(8);
     /// It is metadata.
     pub const META: Rwbs = Rwbs(16);
@@ -85,7 +83,6 @@ pub struct Extent {
     pub sector: Sector,
     /// How many bytes.
     pub bytes: u32,
-    /// What for.
     pub rwbs: Rwbs,
 }
 
@@ -110,7 +107,7 @@ pub struct RaInput {
     pub prev_pos: i64,
 }
 
-/// What [`Seen::bound`] allows: half of what the kernel's own `loff_t` holds.
+/// The bound of [`Seen::bound`]: half of the maximum of the kernel's own `loff_t`.
 const BYTES: u64 = 1 << 62;
 const PAGES: u64 = BYTES >> 12;
 const SECTORS: Sector = Sector(BYTES >> 9);
@@ -131,18 +128,14 @@ fn at_most<T: Copy + PartialOrd>(value: &mut T, most: T) -> bool {
 pub enum Seen {
     /// A system call began that reads, writes or syncs.
     CallStart {
-        /// What it asks for.
         op: Op,
         /// The descriptor.
         fd: i32,
         /// From which byte; `None` where the descriptor's own position counts.
         offset: Option<u64>,
-        /// Bytes.
         len_bytes: u64,
     },
-    /// It ended.
     CallEnd {
-        /// What it asked for.
         op: Op,
         /// Bytes, or a negative error.
         result: i64,
@@ -241,14 +234,13 @@ pub enum Seen {
     Requeue(Extent),
     /// A request or a bio is done [C].
     Complete {
-        /// What.
         extent: Extent,
         /// 0 or an errno.
         error: i32,
     },
     /// A bio was split, the second part beginning here [X].
     Split {
-        /// What remains of it.
+        /// The rest of it.
         extent: Extent,
         /// First sector of the rest.
         rest: Sector,
@@ -275,7 +267,6 @@ pub enum Seen {
         dev: Option<Dev>,
         /// How many.
         nr_requests: u32,
-        /// By the timer.
         timer: bool,
     },
     /// A task leaves the CPU to another.
@@ -285,7 +276,7 @@ pub enum Seen {
         /// Why (`prev_state`): 0 and 256 if it could run on, 1 if it sleeps, 2 if it sleeps and no signal wakes it.
         state: u16,
     },
-    /// A task that sleeps is to be woken; by whoever is on the CPU.
+    /// A sleeping task is to be woken by the task on the CPU.
     Wake {
         /// Which one.
         pid: u32,
@@ -294,7 +285,6 @@ pub enum Seen {
     Message {
         /// On which device.
         dev: Dev,
-        /// The text.
         text: String,
     },
     /// Anything else that was traced: its name and its fields as text.
@@ -306,7 +296,7 @@ pub enum Seen {
     },
 }
 
-/// The extent of what is seen, by reference of either kind.
+/// The extent of an event, by reference of either kind.
 macro_rules! extent_of {
     ($seen:expr) => {
         match $seen {
@@ -345,7 +335,7 @@ impl Seen {
     }
 
     /// Brings places and lengths within what a file or device can have, so that sums of them fit; whether one was
-    /// beyond it. Programs do ask for such (`pread` at -1), and damaged traces tell of them.
+    /// beyond it. Programs do ask for these (`pread` at -1), and damaged traces have them.
     pub fn bound(&mut self) -> bool {
         let own = match self {
             Seen::CallStart { offset, len_bytes, .. } => {
@@ -393,7 +383,6 @@ pub struct Record {
     pub cpu: u32,
     /// By whom; 0 is the idle task, so interrupts.
     pub pid: u32,
-    /// What.
     pub seen: Seen,
 }
 
@@ -402,13 +391,13 @@ pub struct Record {
 pub struct Trace {
     /// In the order of their times; of equal times, in the order in which they were read.
     pub records: Vec<Record>,
-    /// When it began, ns since 1970; 0 if nobody knows.
+    /// When it began, ns since 1970; 0 if unknown.
     pub started_ns: u64,
     /// Names of processes by pid, sorted by pid.
     pub names: Vec<(u32, String)>,
-    /// Paths of files, as far as somebody looked.
+    /// Known paths of files.
     pub paths: Vec<(Inode, String)>,
-    /// The kernel it was recorded on (`uname -r`); empty if nobody knows.
+    /// The kernel it was recorded on (`uname -r`); empty if unknown.
     pub kernel: String,
     /// Events that the kernel had no room for.
     pub lost: u64,

@@ -1,6 +1,6 @@
 //! Units of the simulated machine as types, so that a sector can never be added to a page.
 //!
-//! Positions (`Nanos`, `Sector`, `PageIndex`, `Jiffies`) are newtypes. Counts are plain integers whose name says
+//! Positions (`Nanos`, `Sector`, `PageIndex`, `Jiffies`) are newtypes. Counts are plain integers whose name has
 //! what they count (`nr_sectors`, `nr_pages`, `len_bytes`). Simulated time is integer nanoseconds.
 
 use serde::Serialize;
@@ -12,7 +12,6 @@ use std::ops::{Add, AddAssign, Div, Mul, Sub};
 pub const PAGE_BYTES: u64 = 4096;
 /// Bytes in a sector, the unit of the block layer.
 pub const SECTOR_BYTES: u64 = 512;
-/// Sectors in a page.
 pub const PAGE_SECTORS: u64 = PAGE_BYTES / SECTOR_BYTES;
 
 /// A point in simulated time, or a length of it, in nanoseconds.

@@ -19,7 +19,6 @@ use crate::units::Nanos;
 /// One call to be made.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// What to do.
     pub op: Op,
     /// On which file.
     pub file: u32,
@@ -33,12 +32,11 @@ pub struct Call {
     pub counted: bool,
 }
 
-/// What a thread does next.
+/// A thread's next action.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     /// This call, now. `intended` is when it should have begun (earlier than now if the program is behind its rate).
     Do {
-        /// The call.
         call: Call,
         /// When it was due.
         intended: Nanos,

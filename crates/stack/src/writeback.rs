@@ -1,4 +1,4 @@
-//! Writeback: when dirty pages are written although nobody asked, and when writers must wait.
+//! Writeback: when dirty pages are written without a request, and when writers must wait.
 
 mod bdflush_2_4;
 mod flusher;
@@ -7,7 +7,7 @@ mod pdflush_2_6;
 use crate::origin::{Entry, OptionSpec, Options};
 use crate::units::Nanos;
 
-/// What the percentages refer to.
+/// The base of the percentages.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Base {
     /// All memory (2.6.0 .. 2.6.21).
@@ -19,7 +19,7 @@ pub enum Base {
 /// The rules of one kernel, as a value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// What the percentages refer to.
+    /// The base of the percentages.
     pub base: Base,
     /// Dirty share at which writers must write or wait, percent.
     pub dirty_pct: u64,

@@ -6,7 +6,7 @@
 //! Scholz and Stephens' table of critical values: log p as a square function of the statistic, fitted to the seven
 //! points.
 //!
-//! Limits: the table goes from p = 0.25 to 0.001; beyond, p is the end of it and `bounded` says so. The table is for
+//! Limits: the table goes from p = 0.25 to 0.001; beyond, p is the end of it and `bounded` is set. The table is for
 //! large samples; it is good enough from about 5 values each. The variance does not know of ties, so with many of them
 //! the test is careful. Fewer than four values or one value only: no answer.
 //! Reference: Scholz & Stephens 1987, equation 7 (midranks), table 2.
@@ -14,7 +14,6 @@
 use super::Method;
 use super::rank;
 
-/// What it is.
 pub const METHOD: Method = Method {
     name: "anderson-darling",
     summary: "whether samples come from one distribution, any difference counts, tails weigh more",
@@ -22,7 +21,7 @@ pub const METHOD: Method = Method {
     checked: "SciPy anderson_ksamp",
 };
 
-/// What the test says.
+/// Results of the test.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct AndersonDarling {
     /// Less its mean and over its deviation if nothing differs.

@@ -5,28 +5,27 @@
 //! of n values, which is taken off. If values follow their predecessor with correlation r, a mean of them varies (1 +
 //! r) / (1 - r) times as much as one of independent values.
 //!
-//! [`assess`] says what a test of two samples has to allow for. Few values tell little of r, and the error of its
+//! [`assess`] computes the correction for a test of two samples. Few values determine r badly, and the error of its
 //! estimate costs more where r is too low. So a part of its standard error is added, 0.1 + 2.5 / n of it. The variance
 //! is inflated for the sum, and Student's t with two degrees of freedom fewer than the effective size takes the place
-//! of the normal distribution. That is done where the estimate itself is so many standard errors above nothing that
+//! of the normal distribution. Only an estimate far enough above 0, in standard errors of its own, counts, so that
 //! independent samples lose little ([`COUNTS_FROM`]). By simulation, with two AR(1) samples of r = 0.3 to 0.9, a rank
 //! test at alpha 0.01 gives at most 1.5 % false alarms with 15 values each, 1.3 % with 20 and more; intervals of
 //! independent samples cover at most 1.2 points more than their level.
 //!
-//! Limits: with fewer than 15 values each, nobody can keep that and yet see what independent samples show: no rule on
-//! the rank sum and r that keeps 0.013 finds a shift of 2.5 deviations in more than 0.60 of pairs of ten values (a
-//! linear program over both). There only evident dependence counts, and r = 0.5 gives up to 8 % false alarms. Runs in
-//! random order need no such care, since then the order itself makes the test hold.
+//! Limits: with fewer than 15 values each, no method can keep that and still see differences of independent samples: no
+//! rule on the rank sum and r that keeps 0.013 finds a shift of 2.5 deviations in more than 0.60 of pairs of ten values
+//! (a linear program over both). There only evident dependence counts, and r = 0.5 gives up to 8 % false alarms. Runs
+//! in random order need no such care, since then the order itself makes the test hold.
 //!
 //! References: Kendall 1954 and Marriott and Pope 1954 for the bias; Bayley and Hammersley 1946 for the effective size;
 //! Ljung and Box 1978.
 
 use super::Method;
 
-/// What it is.
 pub const METHOD: Method = Method {
     name: "autocorrelation",
-    summary: "how much neighbouring samples resemble each other, and what that costs",
+    summary: "how much neighbouring samples resemble each other, and the cost of that",
     reference: "lag-1 with its bias taken off (Kendall 1954); effective size n(1-r)/(1+r)",
     checked: "simulated AR(1) samples",
 };
@@ -37,42 +36,43 @@ const HIGHEST: f64 = 0.99;
 const LEAST_SERIES: usize = 4;
 /// The parts of the standard error that are added to the correlation: of any size, and of one value.
 const ADDED: (f64, f64) = (0.1, 2.5);
-/// A correlation is evident that is so many standard errors above nothing.
+/// Standard errors above 0 from which a correlation is evident.
 const EVIDENT: f64 = 2.0;
-/// From so many values of each sample on, a correlation counts that is so many standard errors above nothing. Found by
-/// simulation: more errors let false alarms of weak dependence pass, fewer make intervals of independent samples wide.
+/// With this number of values in each sample, or more, a correlation counts from a lower number of standard errors
+/// above 0 on. Found by simulation: more errors let false alarms of weak dependence pass, fewer make intervals of
+/// independent samples wide.
 pub const COUNTS_FROM: &[(f64, f64)] = &[(0.0, EVIDENT), (15.0, 0.5), (40.0, 1.0)];
 /// With fewer degrees of freedom no rank sum is extreme enough.
 const LEAST_FREEDOM: f64 = 2.0;
 
-/// What is known of the order in which samples were taken.
+/// The known order in which samples were taken.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Nothing: dependence counts where it shows, as [`COUNTS_FROM`] says.
+    /// Unknown: dependence counts where it shows, by [`COUNTS_FROM`].
     Unknown,
-    /// Both sides were taken in random order: neighbours may resemble each other, the test holds all the same.
+    /// Both sides were taken in random order: neighbours may resemble each other, and the test still holds.
     Random,
     /// First one side, then the other, with a machine that remembers: dependence always counts. Ten values of each side
     /// find half of what they find if they are independent.
     Serial,
 }
 
-/// What dependence between neighbours costs a test of two samples.
+/// The cost of dependence between neighbours for a test of two samples.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct Dependence {
     /// Lag-1 correlation of both samples, its bias taken off.
     pub lag1: f64,
-    /// What to multiply the variance of the test's statistic with; exactly 1 where nothing has to be allowed for.
+    /// The factor for the variance of the test's statistic; exactly 1 without a correction.
     pub inflation: f64,
     /// Degrees of freedom of Student's t that the statistic is held against if the inflation is more than 1.
     pub df: f64,
-    /// Whether so few independent values remain that nothing can be concluded.
+    /// Whether too few independent values remain for any conclusion.
     pub too_dependent: bool,
     /// Whether the correlation itself is beyond what independent samples show in one of forty cases.
     pub evident: bool,
 }
 
-/// What a test of two samples, each in the order in which it was taken, has to allow for.
+/// The correction for dependence in a test of two samples, each in the order in which it was taken.
 pub fn assess(a: &[f64], b: &[f64], order: Order) -> Dependence {
     let both = [a, b];
     let count = (a.len() + b.len()) as f64;

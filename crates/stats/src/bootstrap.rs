@@ -21,7 +21,6 @@ use draws::{Draws, Order, indices};
 use iowhy_stack::rng::Rng;
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
-/// What it is.
 pub const METHOD: Method = Method {
     name: "bootstrap",
     summary: "intervals by resampling: quantiles in closed form, runs first and blocks second",
@@ -65,7 +64,7 @@ fn position(n: usize, q: f64) -> (usize, f64) {
     (index, place - index as f64)
 }
 
-/// The point between two values; equal values have no other between them, whatever rounding says.
+/// The point between two values; equal values have no other between them, in spite of rounding.
 #[inline]
 fn between(low: f64, high: f64, share: f64) -> f64 {
     if share == 0.0 || low == high {
@@ -177,7 +176,7 @@ pub fn quantile_interval(sorted: &[f64], q: f64, level: f64) -> Interval {
     }
 }
 
-/// The interval of the median as benchstat has it, for tables that are read beside its own.
+/// benchstat's interval of the median, for tables that are read next to its own.
 ///
 /// Up to 30 values: ranks are added from the middle outwards, the more probable side first and the left one of equals,
 /// until the binomial probabilities reach the level. Beyond: the normal approximation with continuity correction, ends
@@ -262,9 +261,9 @@ impl<'a> Resampled<'a> {
     }
 }
 
-/// Draws from the bootstrap distribution of a quantile of `b` against that of `a`, told by `figure(a, b)`.
+/// Draws from the bootstrap distribution of a quantile of `b` against that of `a`, as `figure(a, b)`.
 ///
-/// The distribution is that of drawing both samples anew, with replacement, each time.
+/// Each draw takes both samples again, with replacement.
 pub fn quantile_draws<T>(
     a_sorted: &[f64],
     b_sorted: &[f64],
@@ -294,8 +293,8 @@ pub(crate) fn bounded(n_a: usize, n_b: usize, q: f64, level: f64) -> (bool, bool
 
 /// The difference `b - a` of a quantile: percentile interval of the closed form.
 ///
-/// Costs the draws, whatever the size of the samples. An end is infinite where order statistics could not bound it at
-/// this level: at 99 % a median takes 8 values on each side and a 99th percentile 528.
+/// Its cost is that of the draws, for samples of any size. An end is infinite where order statistics could not bound it
+/// at this level: at 99 % a median takes 8 values on each side and a 99th percentile 528.
 pub fn quantile_difference(
     a_sorted: &[f64],
     b_sorted: &[f64],
@@ -360,7 +359,7 @@ fn ends(distribution: &mut [f64], estimate: f64, low: f64, high: f64) -> Interva
 /// How long blocks of a moving-block bootstrap should be.
 ///
 /// Politis & White 2004: lags count up to the first of five in a row that have correlations below `2 sqrt(log10 n /
-/// n)`; twice that many, with a flat-top window, tell the spectrum at 0 and its curvature, and from these follows the
+/// n)`; twice that many, with a flat-top window, give the spectrum at 0 and its curvature, and from these follows the
 /// length with the smallest error of the variance (that of the circular bootstrap, whose blocks are as long). Runs of
 /// more than 131,072 values are judged by their beginning; runs without variation or of fewer than 16 values have
 /// blocks of 1.
@@ -383,7 +382,7 @@ pub fn block_length(run: &[f64]) -> usize {
         return 1;
     }
     let threshold = 2.0 * (size.log10() / size).sqrt();
-    // Sums of squares up to each value tell the scale of what is left on either side of a lag.
+    // Sums of squares up to each value give the scale of the rest on either side of a lag.
     let mut sum = 0.0;
     let squares: Vec<f64> = centred
         .iter()
@@ -427,7 +426,7 @@ fn resample_runs(runs: &[&[f64]], block: usize, rng: &mut Rng, into: &mut Vec<f6
 /// The difference `b - a` of a statistic over all values of several runs: on each side runs are resampled first, then
 /// blocks of `block` consecutive values within each.
 ///
-/// The ends are widened for few runs as Student's law is (Hesterberg 2015). That cannot go beyond what was drawn. Of
+/// The ends are widened for few runs as Student's law is (Hesterberg 2015). That cannot go beyond the drawn values. Of
 /// one run only the blocks are resampled: that interval is about this run and not about the next. Empty runs do not
 /// count.
 pub fn runs_then_blocks_difference(
@@ -459,7 +458,7 @@ pub fn runs_then_blocks_difference(
     widened(&mut distribution, estimate, a.len().min(b.len()), level)
 }
 
-/// Percentiles of a distribution, further out as Student's law is with so few runs. Of one run as they are.
+/// Percentiles of a distribution, further out as Student's law is with few runs. Of one run as they are.
 fn widened(distribution: &mut [f64], estimate: f64, runs: usize, level: f64) -> Interval {
     if runs < 2 {
         return percentiles(distribution, estimate, level);

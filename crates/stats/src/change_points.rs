@@ -11,10 +11,10 @@
 //! middle is found less often (`detection` in the tests). [`windowed`] is Hunter: short windows, t-tests, weak points
 //! taken out again; fast, but its t-tests after a search for the best place raise far more false alarms than their p.
 //!
-//! Limits: an order says nothing if neighbouring values resemble one another. `serial` then puts the innovations of a
+//! Limits: an order means nothing if neighbouring values resemble one another. `serial` then puts the innovations of a
 //! first-order autoregression in random orders, whose coefficient comes from differences, which steps hardly touch
-//! (Hall & Van Keilegom 2003, winsorised). Slow drift comes out as a flight of steps. A p of n orders is no smaller
-//! than 1/(n+1).
+//! (Hall & Van Keilegom 2003, winsorised). Slow drift comes out as a flight of steps. A p of n orders is at least
+//! 1/(n+1).
 //!
 //! References: Matteson & James, "A nonparametric approach for multiple change point analysis", JASA 109 (2014);
 //! Fleming et al., "Hunter", ICPE 2023; Phipson & Smyth 2010 for p-values from random orders; Fenwick 1994.
@@ -29,7 +29,6 @@ use super::Method;
 pub use divide::innovations;
 pub use hunter::{Windows, windowed};
 
-/// What it is.
 pub const METHOD: Method = Method {
     name: "e-divisive",
     summary: "where a series changes: energy statistic, split by split",
@@ -37,7 +36,7 @@ pub const METHOD: Method = Method {
     checked: "Apache Otava 0.8",
 };
 
-/// What decides whether a split counts.
+/// The criteria by which a split counts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Largest p of a split that counts.
@@ -68,14 +67,12 @@ impl Settings {
     }
 }
 
-/// A change.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct ChangePoint {
     /// The first value after it.
     pub index: usize,
     /// Its statistic.
     pub q: f64,
-    /// Its p.
     pub p: f64,
     /// Mean from the change before to this one.
     pub mean_before: f64,
@@ -83,7 +80,7 @@ pub struct ChangePoint {
     pub mean_after: f64,
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
     /// The changes, in the order of the series.
@@ -118,7 +115,7 @@ pub fn end_anchored(series: &[f64], settings: &Settings) -> Found {
 /// The series times a power of two, so that no sum of distances overflows or vanishes, and that power. Nothing is
 /// rounded by it unless values differ by 300 orders of magnitude.
 fn scaled(series: &[f64]) -> (Vec<f64>, f64) {
-    assert!(series.iter().all(|value| value.is_finite()), "whoever reads takes out what is no number");
+    assert!(series.iter().all(|value| value.is_finite()), "readers take out values that are not numbers");
     let largest = series.iter().fold(0.0f64, |largest, value| largest.max(value.abs()));
     let scale = if (1e-100..1e100).contains(&largest) || largest == 0.0 {
         1.0

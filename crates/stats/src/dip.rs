@@ -3,8 +3,8 @@
 //! The dip is the largest distance between the empirical distribution and the unimodal distribution that is nearest to
 //! it. Left of its mode such a distribution is convex, right of it concave. So the greatest convex minorant and the
 //! least concave majorant of the empirical distribution are drawn over an interval that starts as the whole range.
-//! Where they are farthest apart the interval shrinks to the knots around that place; what lies outside of it is
-//! compared with its own hull, and the largest distance so far is the dip. It ends when the interval can give no more.
+//! Where they are farthest apart the interval shrinks to the knots around that place; values outside of it are compared
+//! with their own hull, and the largest distance so far is the dip. It ends when the interval can give no more.
 //!
 //! Reference: J. A. Hartigan and P. M. Hartigan, The Dip Test of Unimodality, Annals of Statistics 13 (1985); the
 //! algorithm AS 217, Applied Statistics 34 (1985), with Maechler's correction that an interval must shrink.
@@ -21,7 +21,6 @@
 
 use super::Method;
 
-/// What it is.
 pub const METHOD: Method = Method {
     name: "dip",
     summary: "whether samples have more than one mode",
@@ -338,7 +337,7 @@ const QUANTILES: [(u32, [f64; LEVELS]); 19] = [
 ];
 
 /// The chance of such a dip, or a deeper one, of uniform samples of this size: 1 of fewer than four. The table ends at
-/// one in ten thousand, and so does what it tells: a deeper dip has a chance of at most that, and that is the answer.
+/// one in ten thousand: a deeper dip has a chance of at most that, and that is the answer.
 pub fn p_value(dip: f64, n: usize) -> f64 {
     if n < QUANTILES[0].0 as usize {
         return 1.0;

@@ -10,7 +10,7 @@
 //! have than 3.6 deviations, for the k where it is the furthest. Short heads cannot reach that; they are a warm-up if
 //! they all lie on one side of all others: four or more by any gap, one to three by one that is wide against the
 //! others' range. By simulation (normal, lognormal, exponential, uniform, Student t with 2 degrees of freedom and
-//! rounded samples of 8 to 300 values) fewer than one sample in a hundred without a warm-up is said to have one.
+//! rounded samples of 8 to 300 values) it reports a warm-up in fewer than one in a hundred samples without one.
 //!
 //! References: Mann 1945; Kendall 1975; Knight 1966 for the counting; Theil 1950; Sen 1968; for the scan of rank sums
 //! Pettitt 1979, for cutting off a head White 1997 (MSER).
@@ -21,7 +21,6 @@ use statrs::function::erf::erfc;
 
 use super::{Method, median_sorted, sorted};
 
-/// What it is.
 pub const METHOD: Method = Method {
     name: "drift",
     summary: "whether samples rise or fall with time, and how fast",
@@ -44,7 +43,7 @@ pub struct Drift {
 const EXACT_UP_TO: usize = 50;
 /// Up to this many values all pairs have their slope taken.
 const PAIRS_UP_TO: usize = 2_000;
-/// More values are cut into so many blocks at most.
+/// Most blocks that the values are cut into.
 const BLOCKS: usize = 500;
 
 /// The drift of values in the order in which they were taken; `None` of fewer than three.
@@ -277,7 +276,7 @@ mod tests {
     fn a_warm_up_is_found_and_cut_where_it_ends() {
         let mut rng = Rng::stream(2, "warm-up");
         let mut steady = |n: usize| (0..n).map(|_| 100.0 + rng.below(1_000) as f64 / 256.0).collect::<Vec<f64>>();
-        // (values, how many are warm-up, by how much they differ from 100 .. 104, what is found)
+        // (values, length of the warm-up, its difference from 100 .. 104, result)
         for (n, head, by, expected) in
             [(10, 1, 30.0, 1), (40, 1, -20.0, 1), (20, 2, 12.0, 2), (20, 3, 8.0, 3), (40, 6, 8.0, 6), (90, 20, 5.0, 20)]
         {

@@ -5,8 +5,8 @@
 //! function. Hedges' g is the difference of the means in units of the pooled deviation, times the factor
 //! J = G(v/2) / (sqrt(v/2) G((v-1)/2)), v = n + m - 2, that takes out the bias of small samples.
 //!
-//! Limits: g is about normal values; one value far out ruins it. None of them says how sure it is. What does not exist
-//! is NaN.
+//! Limits: g is about normal values; one value far out ruins it. None of them includes its certainty. Undefined values
+//! are NaN.
 //! References: Cliff 1993; Vargha & Delaney 2000; Hedges 1981.
 
 use statrs::function::gamma::ln_gamma;
@@ -14,7 +14,6 @@ use statrs::function::gamma::ln_gamma;
 use super::Method;
 use super::rank::{self, Ranks};
 
-/// What it is.
 pub const METHOD: Method = Method {
     name: "effect-size",
     summary: "how far apart two samples are in figures without a unit",

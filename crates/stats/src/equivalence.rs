@@ -12,7 +12,6 @@
 
 use super::Method;
 
-/// What it is.
 pub const METHOD: Method = Method {
     name: "equivalence",
     summary: "whether a difference is surely smaller than a margin",

@@ -1,8 +1,8 @@
 //! Whether two shares differ: Fisher's exact test.
 //!
 //! With the margins of a two-by-two table held fixed, its first cell has a hypergeometric distribution if both rows
-//! have the same share. The two-sided p-value is the probability of all tables that are no likelier than this one.
-//! Weights are built up from the likeliest table outwards by the ratio of neighbours, so nothing overflows.
+//! have the same share. The two-sided p-value is the probability of all tables at most as likely as this one. Weights
+//! are built up from the likeliest table outwards by the ratio of neighbours, so nothing overflows.
 //!
 //! Reference: R. A. Fisher, Statistical Methods for Research Workers (1934); two sides as in R and SciPy.
 //!
@@ -10,7 +10,6 @@
 
 use super::Method;
 
-/// What it is.
 pub const METHOD: Method = Method {
     name: "fisher",
     summary: "whether two shares differ",
@@ -18,7 +17,7 @@ pub const METHOD: Method = Method {
     checked: "SciPy fisher_exact",
 };
 
-/// Tables whose probability differs by less than this part are equally likely: rounding must not tell them apart.
+/// Tables whose probability differs by less than this part are equally likely: rounding must not separate them.
 const SAME: f64 = 1e-9;
 
 /// The two-sided p-value of equal shares of `low` on both sides; 1 if a margin is empty.

@@ -19,7 +19,6 @@ use super::bootstrap::{Interval, bounded, clipped, percent, percentiles, quantil
 use iowhy_stack::rng::Rng;
 use statrs::function::beta::beta_reg;
 
-/// What it is.
 pub const METHOD: Method = Method {
     name: "harrell-davis",
     summary: "quantiles as weighted means of all order statistics, and how they shift",

@@ -8,8 +8,8 @@
 //! The differences are never written down. With both samples sorted they form a matrix whose rows and columns ascend,
 //! and how many are at most x is counted by one walk along its edge. A target rank is bracketed between values; draws
 //! from within the bracket give two pivots close to the target, whose counts narrow it, some hundredfold each time,
-//! until what is left is small enough to be listed. Should the draws mislead, the bracket is halved over the keys of
-//! the floats, at most 64 times. The draws have a fixed seed and do not change the result.
+//! until the rest is small enough to be listed. Should the draws mislead, the bracket is halved over the keys of the
+//! floats, at most 64 times. The draws have a fixed seed and do not change the result.
 //!
 //! Ties: the closed interval still covers a shift at least as often as without ties (Randles & Wolfe 1979, by breaking
 //! ties at random); the tie-corrected variance would be too small for shifts between the steps of quantised values, so
@@ -24,7 +24,6 @@ use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 use super::Method;
 use super::rank;
 
-/// What it is.
 pub const METHOD: Method = Method {
     name: "hodges-lehmann",
     summary: "the shift between two samples and its interval",
@@ -45,10 +44,10 @@ pub struct Shift {
     pub exact: bool,
 }
 
-/// So many differences are listed and selected from, whatever the sizes.
+/// Most differences that are listed and selected from, for samples of any size.
 const LISTED: u64 = 4_096;
 
-/// The shift and its interval at `level`, such as 0.99; `None` if a side is empty.
+/// The shift and its interval at `level`, for example 0.99; `None` if a side is empty.
 ///
 /// # Panics
 /// If the level is not between 0 and 1.
@@ -93,7 +92,7 @@ fn plain_edge(n: usize, m: usize, level: f64) -> (u64, bool) {
 /// The same by the normal law, `width` deviations from the middle.
 fn normal_edge(n: usize, m: usize, width: f64) -> u64 {
     let edge = rank::pairs(n, m) as f64 / 2.0 + 0.5 - width * rank::deviation(n, m, 0.0);
-    // A conversion of what is negative gives 0: no bound.
+    // Converting a negative value gives 0: no bound.
     edge.floor() as u64
 }
 
@@ -144,14 +143,13 @@ fn bounded(a: &[f64], b: &[f64], edge: u64, exact: bool) -> Option<Shift> {
 struct Differences<'s> {
     a: &'s [f64],
     b: &'s [f64],
-    /// So many are listed rather than narrowed down further.
+    /// The number from which differences are listed rather than narrowed down further.
     listed: u64,
 }
 
 /// Which differences are at most a value.
 #[derive(Clone, Debug)]
 struct Edge {
-    /// The value.
     value: f64,
     /// How many are.
     upto: u64,
@@ -200,7 +198,7 @@ impl Differences<'_> {
         }
     }
 
-    /// What is at most `value`. Rounding is monotone, so rounded differences ascend as the true ones do.
+    /// The count of differences up to `value`. Rounding is monotone, so rounded differences ascend as the true ones do.
     fn edge(&self, value: f64) -> Edge {
         let (a, b) = (self.a, self.b);
         let mut at = vec![b.len() as u32; a.len()];

@@ -3,7 +3,7 @@
 //! D is the largest difference of the shares at or below any value. Without ties every way to mix the two samples is a
 //! lattice path from (0, 0) to (n, m), and D is d or more if the path leaves a band round the diagonal. Equal sizes:
 //! reflection gives an alternating sum. Others: the share of paths to each point that have left the band, point by
-//! point; it is a sum of what is positive, so small shares keep their digits. Where that takes too long, Kolmogorov's
+//! point; all terms of the sum are positive, so small shares keep their digits. Where that takes too long, Kolmogorov's
 //! distribution of one sample of n m / (n + m) values stands in (Hodges), by whichever of these holds: Smirnov's sum
 //! for tails (twice the one-sided share), Durbin's matrix, the series of Pelz and Good.
 //!
@@ -16,7 +16,6 @@ use statrs::function::gamma::ln_gamma;
 use super::Method;
 use super::rank;
 
-/// What it is.
 pub const METHOD: Method = Method {
     name: "kolmogorov-smirnov",
     summary: "the widest gap between two distribution functions",
@@ -24,7 +23,7 @@ pub const METHOD: Method = Method {
     checked: "SciPy ks_2samp",
 };
 
-/// What the test says.
+/// Results of the test.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct KolmogorovSmirnov {
     /// The widest gap.
@@ -35,7 +34,7 @@ pub struct KolmogorovSmirnov {
     pub exact: bool,
 }
 
-/// So many points of the lattice are visited at most.
+/// Most points of the lattice that are visited.
 const POINTS: u64 = 1_000_000;
 
 /// The gap and its p: exact for equal sizes and where the band is small; `None` if a side is empty.
@@ -100,7 +99,7 @@ fn outside(n: u64, m: u64, gap: u64) -> f64 {
         return 1.0;
     }
     // Of row i, share[j] is that of the paths to (i, j); outside the band it is 1. The band moves up with the rows, so
-    // only what is in it has to be gone through, and the point after it starts as 1.
+    // only its inside needs a pass, and the point after it starts as 1.
     let mut share = vec![1.0f64; m as usize + 1];
     for i in 0..=n {
         // |i m - j n| < gap.
@@ -175,7 +174,7 @@ fn durbin(n: f64, d: f64) -> f64 {
     let h = k - n * d;
     let size = 2 * k as usize - 1;
     // (i, j) is 1 / (i - j + 1)! up to the first diagonal above the main one, else 0; the first column and the last
-    // row, which is its mirror image, lose what is cut off.
+    // row, which is its mirror image, lose the part that is cut off.
     let mut inverse = vec![1.0; size + 1];
     for i in 1..=size {
         inverse[i] = inverse[i - 1] / i as f64;

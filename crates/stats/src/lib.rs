@@ -1,11 +1,11 @@
 //! Statistics: one file for each method, with its reference at its head.
 //!
-//! Whoever compares says what is known of the data; the method is chosen from that and named in what comes out. Every
-//! method is a function over slices of `f64` that are finite; whoever reads files has taken the others out. What does
-//! not exist for some samples is NaN or `None`, never a made-up number. Random draws come from a generator that the
-//! caller seeds, so the same samples always give the same figures.
+//! The caller states the known properties of the data; they select the method, and the result names it. Every method is
+//! a function over slices of finite `f64`; readers of files take the others out. Values that do not exist for some
+//! samples are NaN or `None`, never a made-up number. Random draws come from a generator that the caller seeds, so the
+//! same samples always give the same figures.
 //!
-//! Answers of SciPy, diptest and Apache Otava stand in `tests/vectors`; `xtask/oracles` makes them anew.
+//! Answers of SciPy, diptest and Apache Otava stand in `tests/vectors`; `xtask/oracles` regenerates them.
 
 pub mod anderson_darling;
 pub mod autocorrelation;
@@ -32,16 +32,15 @@ pub mod share;
 pub mod signed_rank;
 pub mod welch;
 
-/// What a method is, for lists and for the figures it made.
+/// Description of a method, for lists and for the figures it made.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Method {
-    /// Its name.
     pub name: &'static str,
-    /// What it tells.
+    /// Its result, in a line.
     pub summary: &'static str,
-    /// Who published it.
+    /// Authors and year.
     pub reference: &'static str,
-    /// What holds it to that.
+    /// Evidence that it follows the reference.
     pub checked: &'static str,
 }
 

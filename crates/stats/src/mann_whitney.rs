@@ -17,7 +17,6 @@ use statrs::function::erf::erfc;
 use super::Method;
 use super::rank::{self, Ranks, Tied};
 
-/// What it is.
 pub const METHOD: Method = Method {
     name: "mann-whitney",
     summary: "whether one sample tends to be larger, by ranks",
@@ -25,7 +24,7 @@ pub const METHOD: Method = Method {
     checked: "SciPy mannwhitneyu; benchstat; counting all arrangements",
 };
 
-/// What the test says.
+/// Results of the test.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct MannWhitney {
     /// Pairs in which `b` is larger, and half of those that tie.

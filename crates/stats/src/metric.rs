@@ -1,15 +1,13 @@
-//! What is compared: names, units and directions of metrics, and samples of them.
+//! Metrics: names, units and directions, and samples of them.
 //!
-//! A metric's name says its unit (`p99_ns`, `read_mib_s`), so that both can be told from files of any origin.
+//! A metric's name has its unit (`p99_ns`, `read_mib_s`), so that unit and direction are known for files of any origin.
 
 use crate::Better;
 
-/// A metric.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Metric {
-    /// Its name.
     pub name: String,
-    /// Its unit; empty if nobody knows.
+    /// Its unit; empty if unknown.
     pub unit: String,
     /// Which direction is better.
     pub better: Better,
@@ -39,7 +37,7 @@ const ENDS: &[(&str, &str, Better)] = &[
 ];
 
 impl Metric {
-    /// The metric of a name, with unit and direction as far as the name tells. Less is better where it does not.
+    /// The metric of a name, with unit and direction as far as the name has them. Less is better where it does not.
     pub fn of(name: &str) -> Metric {
         let end = ENDS.iter().find(|(end, ..)| name.ends_with(end));
         let (unit, better) = end.map_or(("", Better::Lower), |(_, unit, better)| (*unit, *better));
@@ -57,22 +55,22 @@ pub struct Column {
     /// For each value the run it belongs to, an index into [`Group::runs`]; empty if nothing is known of runs, and each
     /// value is one.
     pub runs: Vec<usize>,
-    /// Values that were no finite numbers, and were left out.
+    /// Values that were not finite, and were left out.
     pub left_out: usize,
 }
 
 /// One side of a comparison.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Group {
-    /// What it is called: a label, a file.
+    /// A label, a file.
     pub label: String,
-    /// What is known of its runs, in the order in which they were made. Empty for files of numbers.
+    /// Its runs, in the order in which they were made. Empty for files of numbers.
     pub runs: Vec<RunFacts>,
     /// Its metrics.
     pub columns: Vec<Column>,
 }
 
-/// What a comparison wants to know of a run.
+/// Properties of a run that a comparison needs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunFacts {
     /// Its id in the store.
@@ -81,7 +79,6 @@ pub struct RunFacts {
     pub started_ns: u64,
     /// The block of the design it was made in: runs of one block were made one after the other, in random order.
     pub block: Option<u64>,
-    /// Its seed.
     pub seed: u64,
     /// In the simulator: it has no noise but that of its seed.
     pub simulated: bool,
@@ -89,7 +86,6 @@ pub struct RunFacts {
     pub machine: String,
     /// The job as typed.
     pub job: String,
-    /// What it warned of.
     pub warnings: Vec<String>,
 }
 

@@ -27,11 +27,11 @@ pub enum Statistic {
     Min,
     /// Largest.
     Max,
-    /// Arithmetic mean of the best so many percent.
+    /// Arithmetic mean of this best percentage.
     BAmean(u32),
-    /// Harmonic mean of the best so many percent.
+    /// Harmonic mean of this best percentage.
     BHmean(u32),
-    /// The sample below which so many percent of the best-first list lie.
+    /// The sample below which this percentage of the best-first list lies.
     Pctile(u32),
 }
 
@@ -52,7 +52,7 @@ pub const STATISTICS: &[(&str, &str)] = &[
 ];
 
 impl Statistic {
-    /// Reads a name such as `Amean` or `BAmean-95`.
+    /// Reads a name, for example `Amean` or `BAmean-95`.
     pub fn parse(name: &str) -> Option<Statistic> {
         let plain = match name {
             "Amean" => Some(Statistic::Amean),
@@ -162,7 +162,7 @@ pub fn stddev(samples: &[f64]) -> f64 {
     (squares / (samples.len() - 1) as f64).sqrt()
 }
 
-/// Deviation around the harmonic mean; NaN where there is no such mean.
+/// Deviation around the harmonic mean; NaN where that mean does not exist.
 pub fn hstddev(samples: &[f64]) -> f64 {
     let mean = hmean(samples);
     let squares: f64 = samples.iter().map(|x| (1.0 / x - 1.0 / mean).powi(2)).sum();
@@ -193,7 +193,7 @@ pub fn pctile(samples: &[f64], percent: u32, better: Better) -> f64 {
 /// How much better the candidate is than the base, in percent of the base.
 ///
 /// Positive is better whatever the direction. Edge values are those of mmtests, which prints a rate that fell to
-/// nothing as no change ([`is_total_loss`] tells).
+/// nothing as no change ([`is_total_loss`] detects it).
 pub fn gain_pct(base: f64, candidate: f64, better: Better) -> f64 {
     match better {
         _ if base == candidate => 0.0,

@@ -11,8 +11,8 @@
 //!
 //! Rounded values are first spread evenly over the width of a step, so that neighbouring levels touch and only levels
 //! that nothing fell on leave a gap. The factors are calibrated by simulation: at alpha 0.01, at most one in a hundred
-//! samples of one mode is said to have two, for normal, lognormal, exponential, uniform, Student t with 2 and 3 degrees
-//! of freedom, autoregressive and rounded samples of 5 to 1,000 values.
+//! samples of one mode is reported with two, for normal, lognormal, exponential, uniform, Student t with 2 and 3
+//! degrees of freedom, autoregressive and rounded samples of 5 to 1,000 values.
 //!
 //! A second mode of a fifth of 40 values, 2 % wide, is found in 98, 91, 76 and 29 % of cases if it is 40, 20, 15 and 10
 //! % lower; three tenths of 20 values in 94, 83, 69 and 21 %.
@@ -20,7 +20,7 @@
 //! References: Hartigan and Hartigan 1985 for the dip; Renyi 1953 and Sukhatme 1937 for the spacings; Dempster, Laird
 //! and Rubin 1977 and Schwarz 1978 for the mixture.
 //!
-//! Limits: fewer than three values are no mode, and fewer than eight have one mode. Two levels alone are taken for
+//! Limits: a mode has at least three values, and fewer than eight values have one mode. Two levels alone are taken for
 //! rounding. Modes whose values overlap take a few hundred values to be seen.
 //!
 //! [`two`] is the plain rule for runs of a simulator, which repeat to the last digit: the widest gap is much wider than
@@ -28,7 +28,6 @@
 
 use super::{Method, dip, median_sorted, sorted};
 
-/// What it is.
 pub const METHOD: Method = Method {
     name: "modes",
     summary: "groups that samples fall into, where a mean would describe none",
@@ -39,7 +38,6 @@ pub const METHOD: Method = Method {
 /// Values that belong together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mode {
-    /// Their mean.
     pub mean: f64,
     /// Their median, which stray values do not move.
     pub centre: f64,
@@ -59,12 +57,12 @@ pub struct Mode {
 const LEAST_VALUES: usize = 8;
 /// How much wider the gap must be than either mode.
 const GAP_TO_WIDTH: f64 = 5.0;
-/// The least gap, as a part of the higher mode: rounding is no mode.
+/// The least gap, as a part of the higher mode: rounding does not make a mode.
 const LEAST_GAP: f64 = 0.002;
 
 /// Of more values than this, modes do not list their members.
 const MEMBERS_UP_TO: usize = 10_000;
-/// Fewer values than this are no mode.
+/// Least number of values in a mode.
 const LEAST_MODE: usize = 3;
 /// Values are equal that differ by less than this part of the largest: arithmetic, not measurement.
 const EQUAL: f64 = 1e-9;
@@ -74,13 +72,13 @@ const PART: f64 = 0.2;
 const GAP_PART: f64 = 0.05;
 /// How fast it falls with more values, since there are more gaps to look at.
 const GAP_POWER: f64 = 1.5;
-/// The mixture is fitted to so many evenly spaced order statistics at most.
+/// Most evenly spaced order statistics that the mixture is fitted to.
 const THINNED_TO: usize = 400;
 /// Rounds of expectation-maximisation.
 const ROUNDS: usize = 100;
-/// A deviation in a mixture is no smaller than this part of the range: a component must not shrink to a point.
+/// The smallest deviation in a mixture, as a part of the range: a component must not shrink to a point.
 const LEAST_DEVIATION: f64 = 0.005;
-/// A valley is at most this high, as a part of the lower of the two tops beside it.
+/// A valley is at most this high, as a part of the lower of its two tops.
 const VALLEY: f64 = 0.8;
 
 /// The modes of some values in ascending order: one unless there surely are more, and none of no values.

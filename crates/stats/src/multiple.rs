@@ -11,7 +11,6 @@
 
 use super::Method;
 
-/// What it is.
 pub const METHOD: Method = Method {
     name: "multiple-testing",
     summary: "p-values of many rows at once",

@@ -11,13 +11,12 @@
 //! many; given its size the set is uniform before and after. For uneven sizes several random words are combined into
 //! bits that are set about as often as needed.
 //!
-//! Limits: it tests whether the samples are exchangeable, so samples of unequal spread and size are told apart, too.
-//! Above 500,000 values there is no answer: the means are then normal for all that can be drawn.
+//! Limits: it tests whether the samples are exchangeable, so unequal spread and size are differences, too. Above
+//! 500,000 values it does not answer: the means are then normal for all draws.
 
 use super::Method;
 use iowhy_stack::rng::Rng;
 
-/// What it is.
 pub const METHOD: Method = Method {
     name: "permutation",
     summary: "whether means differ, by relabelling, stopped early when it is clear",
@@ -38,7 +37,7 @@ pub struct Permutation {
     pub stopped_early: bool,
 }
 
-/// Up to so many relabellings are all looked at: two samples of ten have 184,756.
+/// Most relabellings that are all enumerated: two samples of ten have 184,756.
 const ENUMERATED: u64 = 200_000;
 
 /// More values than this are not relabelled.

@@ -1,4 +1,4 @@
-//! How many runs it takes to see a difference, and which difference so many runs would show.
+//! The number of runs needed to see a difference, and the difference that a number of runs would show.
 //!
 //! A rank test sees a shift by p, the chance that a value of one side exceeds one of the other. Differences within a
 //! side are distributed as those between sides are without a shift. So the median of their sizes, over pairs, gives the
@@ -11,8 +11,8 @@
 //! spread; Hanley and McNeil 1982 for the variance of p.
 //!
 //! Simulated with the runs that it asked for at a power of 0.80: 0.72 to 0.93 for normal, uniform, lognormal, two-mode
-//! and Student t samples with 2 and 3 degrees of freedom, and more where five runs, the fewest that can tell, show it
-//! anyway.
+//! and Student t samples with 2 and 3 degrees of freedom, and more where five runs, the least number that can tell,
+//! show it anyway.
 //!
 //! Limits: the answer is as good as the spread that it starts from: from ten normal runs of each side, four in five
 //! answers lie between 0.6 and 1.6 times the right one. Both sides are taken to differ by a shift.
@@ -21,7 +21,6 @@ use statrs::distribution::{ContinuousCDF, Normal};
 
 use super::{Method, median_sorted, sorted};
 
-/// What it is.
 pub const METHOD: Method = Method {
     name: "power",
     summary: "how many runs it takes to see a difference",
@@ -29,9 +28,9 @@ pub const METHOD: Method = Method {
     checked: "simulation",
 };
 
-/// Pairs are taken of at most so many evenly spaced order statistics.
+/// Most evenly spaced order statistics from which pairs are taken.
 const THINNED_TO: usize = 200;
-/// More runs than this nobody makes.
+/// Most runs that are practical.
 const MOST: u64 = 1_000_000_000;
 /// The largest change that is looked for, as a part of the median.
 const LARGEST: f64 = 1e6;
@@ -90,7 +89,7 @@ pub fn detectable(a: &[f64], b: &[f64], alpha: f64, power: f64, inflation: f64) 
     high
 }
 
-/// What a change is relative to: the median of the base, or of the candidate if there is no base.
+/// The base of a relative change: the median of the base, or of the candidate without a base.
 fn centre(a: &[f64], b: &[f64]) -> f64 {
     median_sorted(&sorted(if a.is_empty() { b } else { a }))
 }
@@ -115,7 +114,7 @@ fn spread(a: &[f64], b: &[f64]) -> Option<f64> {
     if middle > 0.0 {
         return Some(middle);
     }
-    // More than half of the pairs are equal: the values are rounded, and their mean square is what is left.
+    // More than half of the pairs are equal: the values are rounded, and their mean square remains.
     Some((sizes.iter().map(|size| size * size).sum::<f64>() / sizes.len() as f64).sqrt())
 }
 
@@ -124,7 +123,7 @@ fn standard() -> Normal {
     Normal::standard()
 }
 
-/// Whether the exact test of so many runs can be significant at all: two of all orders are the most extreme ones.
+/// Whether the exact test of `m` and `n` runs can be significant at all: two of all orders are the most extreme ones.
 fn reaches(m: u64, n: u64, alpha: f64) -> bool {
     let (few, many) = (m.min(n), m.max(n));
     let mut p = 2.0;

@@ -1,4 +1,4 @@
-//! What the rank methods share: one order, groups of equal values, and how U is spread if nothing differs.
+//! Common parts of the rank methods: one order, groups of equal values, and the spread of U if nothing differs.
 //!
 //! U of `b` counts the pairs in which `b` is larger; a tie counts one half, so twice U is whole. Without ties the
 //! number of arrangements with U = u is the coefficient of x^u in the Gaussian binomial
@@ -44,7 +44,7 @@ pub fn groups<'s>(a: &'s [f64], b: &'s [f64]) -> impl Iterator<Item = Tied> + 's
     })
 }
 
-/// What two ascending samples have for ranks.
+/// The ranks of two ascending samples.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct Ranks {
     /// Values of the first.
@@ -195,7 +195,7 @@ mod tests {
             let all = cumulative(n, m, n * m);
             assert_eq!(all.last(), Some(&1.0));
             assert!(all.is_sorted());
-            // Symmetry: what is below the middle is what is above it.
+            // Symmetry: the part below the middle equals the part above it.
             let middle = n * m / 2;
             assert!((all[middle - 1] + all[middle] - 1.0).abs() < 1e-12);
         }

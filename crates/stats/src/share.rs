@@ -1,17 +1,16 @@
-//! A share that was seen so many times of so many: where the true one lies.
+//! The interval of a true share, from a count out of a total.
 //!
-//! The ends are those shares that would give so few, or so many, with a chance of half of what is left of the level;
-//! both are quantiles of a beta distribution (Clopper & Pearson 1934). It covers at least its level, often more. The
-//! numbers need not be whole: a share seen in trials that overlap is given the number of trials that do not.
+//! The ends are the shares that would give this count or fewer, or this count or more, with half of the remaining
+//! probability; both are quantiles of a beta distribution (Clopper & Pearson 1934). It covers at least its level, often
+//! more. The numbers need not be whole: a share seen in trials that overlap is given the number of trials that do not.
 
 use statrs::distribution::{Beta, ContinuousCDF};
 
 use super::Method;
 
-/// What it is.
 pub const METHOD: Method = Method {
     name: "share",
-    summary: "where a share lies that was seen so many times of so many",
+    summary: "the interval of a true share, from a count out of a total",
     reference: "Clopper & Pearson 1934",
     checked: "SciPy binomtest",
 };

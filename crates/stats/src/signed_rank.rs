@@ -14,7 +14,6 @@ use statrs::distribution::{ContinuousCDF, Normal};
 
 use super::{Method, median_sorted, sorted};
 
-/// What it is.
 pub const METHOD: Method = Method {
     name: "signed-rank",
     summary: "whether paired differences have one sign more than the other, and their centre with its interval",
@@ -22,12 +21,12 @@ pub const METHOD: Method = Method {
     checked: "SciPy wilcoxon",
 };
 
-/// Up to so many differences are counted out.
+/// Most differences whose distribution is counted out.
 pub const EXACT: usize = 200;
 /// More differences than this are thinned out for the interval.
 const THINNED: usize = 2_000;
 
-/// What came of the test.
+/// Results of the test.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct SignedRank {
     /// Sum of the ranks of the positive differences.
@@ -71,7 +70,7 @@ pub fn test(differences: &[f64], level: f64) -> Option<SignedRank> {
     Some(SignedRank { w, p, exact, centre, low, high })
 }
 
-/// The smallest two-sided p that so many differences can give.
+/// The smallest two-sided p that `n` differences can give.
 pub fn least_p(n: usize) -> f64 {
     2.0 * 0.5f64.powi(i32::try_from(n).unwrap_or(i32::MAX))
 }

@@ -9,7 +9,6 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use super::Method;
 
-/// What it is.
 pub const METHOD: Method = Method {
     name: "welch",
     summary: "interval of the difference of two means that spread differently",

@@ -1,4 +1,4 @@
-//! What is wrong with what somebody typed: all of it at once, each with its place, the nearest names and what to try.
+//! Mistakes in typed input: all at once, each with its position, likely names and advice.
 
 use std::fmt::Write;
 
@@ -14,7 +14,6 @@ pub struct Span {
 }
 
 impl Span {
-    /// All of `text`.
     pub fn whole(text: &str) -> Span {
         Span { text: text.to_owned(), start: 0, end: text.chars().count() }
     }
@@ -40,23 +39,21 @@ pub enum Severity {
 pub struct Problem {
     /// Whether it stops the command.
     pub severity: Severity,
-    /// What is wrong, one sentence.
+    /// The mistake, one sentence.
     pub message: String,
     /// Where.
     pub span: Option<Span>,
     /// Names that were perhaps meant, nearest first.
     pub nearest: Vec<String>,
-    /// What to do about it.
+    /// Advice.
     pub help: Option<String>,
 }
 
 impl Problem {
-    /// An error.
     pub fn error(message: impl Into<String>) -> Problem {
         Problem { severity: Severity::Error, message: message.into(), span: None, nearest: Vec::new(), help: None }
     }
 
-    /// A warning.
     pub fn warning(message: impl Into<String>) -> Problem {
         Problem { severity: Severity::Warning, ..Problem::error(message) }
     }
@@ -142,7 +139,7 @@ pub fn nearest<S: AsRef<str>>(word: &str, accepted: impl IntoIterator<Item = S>)
     for name in accepted {
         let name = name.as_ref();
         let candidate = short(name);
-        // `elevator.slice_idle_ms` is what somebody meant who typed `slice_idle`.
+        // `slice_idle` means `elevator.slice_idle_ms`.
         let last = candidate.rsplit('.').next().unwrap_or(&candidate);
         let contained = lower.len() >= 3 && (candidate.contains(&lower) || lower.contains(last) && last.len() >= 4);
         let mut far = distance(&lower, &candidate).min(distance(&lower, last) + 1);
@@ -159,7 +156,7 @@ pub fn nearest<S: AsRef<str>>(word: &str, accepted: impl IntoIterator<Item = S>)
             found.push((far, name.to_owned()));
         }
     }
-    // Stable: names equally near stay in the order of their table. Far ones are noise beside a near one.
+    // Stable: names equally near stay in the order of their table. Far ones are noise next to a near one.
     found.sort_by_key(|(far, _)| *far);
     let best = found.first().map_or(0, |(far, _)| *far);
     found.into_iter().filter(|(far, _)| *far <= best + 1).take(5).map(|(_, name)| name).collect()

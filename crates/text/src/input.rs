@@ -28,7 +28,7 @@ pub fn bytes(path: &Path, most: u64) -> Result<Vec<u8>> {
     whole(std::fs::File::open(path)?, found.len(), most)
 }
 
-/// What is said of an input that is longer than `most` bytes.
+/// The error for an input of more than `most` bytes.
 pub fn longer(most: u64) -> Error {
     Error::other(format!("it is longer than {}", crate::size(most)))
 }
@@ -52,7 +52,7 @@ pub fn text(path: &Path, most: u64) -> Result<String> {
     utf8(bytes(path, most)?)
 }
 
-/// What standard input holds; as [`text`].
+/// Standard input; as [`text`].
 ///
 /// # Errors
 /// As those of [`text`].

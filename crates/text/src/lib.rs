@@ -1,4 +1,4 @@
-//! What people read: mistakes with their place, wrapped lines, sizes, pictures of characters; and files read with a
+//! Text for people: mistakes with their position, wrapped lines, sizes, pictures of characters; and files read with a
 //! limit.
 
 pub mod diagnose;
@@ -9,7 +9,7 @@ mod quantity;
 pub use quantity::quantity;
 use unicode_width::UnicodeWidthStr;
 
-/// `flag` in a column, `help` wrapped beside it (80 columns in all).
+/// `flag` in a column, `help` wrapped to the right of it (80 columns in all).
 pub fn item(flag: &str, help: &str, column: usize) -> String {
     let mut text = format!("  {flag}");
     let width = 80usize.saturating_sub(column + 2).max(20);
@@ -35,8 +35,8 @@ pub fn columns(text: &str) -> usize {
     text.width()
 }
 
-/// A text from outside, fit to be shown: control characters, marks of direction and characters without width are
-/// written out, and what is wider than `most` columns is cut.
+/// A text from outside, safe to show: control characters, marks of direction and characters without width are written
+/// out, and text wider than `most` columns is cut.
 pub fn shown(text: &str, most: usize) -> String {
     // Most names are short and plain.
     if text.len() <= most && text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {

@@ -3,15 +3,15 @@
 //! ```text
 //! sparkline   ▁▂▃▄▅▆▇█    a value in eighths of the range; half of it where all are equal; a blank for no number
 //! counts      ▁▂ ▄▅▆ █    a count in eighths of the largest, a blank for none
-//! bar           ███       from one value to another; what is too short for a character is a thin line, or nothing
-//! calls       r=2=        a letter where one begins, so many where several do, = while one is in progress
+//! bar           ███       from one value to another; a length too short for a character is a thin line, or nothing
+//! calls       r=2=        a letter where one begins, a number where several do, = while one is in progress
 //! windows     s..A        a letter for the reason, a capital for several, a dot where pages were found
-//! load        ░▒▓█2..9+   how many at once on average: up to a quarter, a half, less than one, one, so many
+//! load        ░▒▓█2..9+   how many at once on average: up to a quarter, a half, less than one, one, that many
 //! device      ██!█2       the same, with a mark where it is idle while requests wait
 //! axis        |0   |5 ms  labels whose marks are at their columns, as many as have room
 //! ```
 //! Nothing here is coloured, and nothing is wider than it was asked for. All characters are one column wide; in
-//! terminals that show characters of ambiguous width in two (East Asian locales), pictures are wider than said.
+//! terminals that show characters of ambiguous width in two (East Asian locales), pictures are wider than requested.
 
 /// Eighths of a character, from below.
 const EIGHTHS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -29,7 +29,7 @@ pub fn sparkline(values: &[f64], low: f64, high: f64) -> String {
     values.iter().map(block).collect()
 }
 
-/// Counts, of which the largest may be `most`; whatever is there at all can be seen.
+/// Counts, of which the largest may be `most`; every count above 0 can be seen.
 pub fn counts(values: &[f64], most: f64) -> String {
     let block = |value: &f64| match (value / most * 8.0).ceil() {
         height if *value > 0.0 && height.is_finite() => EIGHTHS[(height as usize).clamp(1, 8) - 1],
@@ -92,8 +92,8 @@ pub fn device(mean: f64, stalled: f64) -> char {
     if stalled > 0.1 { '!' } else { load(mean) }
 }
 
-/// What [`load`] means.
-pub const LOAD: &str = "░▒▓ part of the time, █ one, 2-9 so many, + more";
+/// The legend of [`load`].
+pub const LOAD: &str = "░▒▓ part of the time, █ one, 2-9 that many, + more";
 
 /// Labels that begin with a mark at their columns. One that would overlap with the label before it, or go beyond
 /// `width`, is left out.
@@ -209,7 +209,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the numbers, a picture is as wide as it may be, and of characters that can be shown.
+        /// Whatever the numbers, a picture has at most its width, and only printable characters.
         #[test]
         fn pictures_keep_to_their_width(
             values in prop::collection::vec(prop_oneof![any::<f64>(), Just(0.0), Just(1.0)], 0..40),

@@ -2,7 +2,7 @@
 
 use crate::shown;
 
-/// Units: as metrics have them, as they are shown, what one is in that, and which prefixes it takes.
+/// Units: as metrics have them, as they are shown, their factor, and their prefixes.
 const UNITS: &[(&str, &str, f64, Prefixes)] = &[
     ("ns", "s", 1e-9, Prefixes::Small),
     ("us", "s", 1e-6, Prefixes::Small),
@@ -42,7 +42,7 @@ pub fn quantity(value: f64, unit: &str, digits: usize) -> String {
         return "none".to_owned();
     }
     let Some((_, shown_unit, one, prefixes)) = UNITS.iter().find(|(known, ..)| *known == unit) else {
-        // Units come from files, too: blanks in any script are no unit.
+        // Units come from files, too: blanks in any script are not a unit.
         let unit = shown(unit.trim(), 12);
         return if unit.is_empty() {
             significant(value, digits)
@@ -54,14 +54,14 @@ pub fn quantity(value: f64, unit: &str, digits: usize) -> String {
     let table = prefixes.table();
     let (factor, prefix) = match table.iter().find(|(factor, _)| value.abs() >= *factor) {
         Some(found) => *found,
-        // Zero has no prefix; what is smaller than all of them takes the last.
+        // Zero has no prefix; values smaller than all of them take the last.
         None if value == 0.0 => (1.0, ""),
         None => table[table.len() - 1],
     };
     format!("{} {prefix}{shown_unit}", significant(value / factor, digits))
 }
 
-/// So many digits that mean something, without exponent as long as that is readable.
+/// `digits` significant digits, without exponent as long as that is readable.
 fn significant(value: f64, digits: usize) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value}");

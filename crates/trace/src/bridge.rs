@@ -1,10 +1,10 @@
 //! Simulated events as the records that a kernel's trace of the same run would hold.
 //!
 //! There is one device, 8:0. Each call in progress gets the lowest free process from 1000 on, so what one process does
-//! is never nested; files are inodes from 1 on of that device, and descriptors from 3 on. What belongs to no call is
-//! done by process 0. Hits and misses become lookups, windows become `RaUnbounded`, because a run knows the decision
-//! and not the kernel's arguments. Left out: what no kernel trace shows (models of the drive), and the reasons that a
-//! kernel does not tell (why read-ahead was closed, why a plug was pulled, journals, throttling).
+//! is never nested; files are inodes from 1 on of that device, and descriptors from 3 on. Events that belong to no call
+//! are done by process 0. Hits and misses become lookups, windows become `RaUnbounded`, because a run knows the
+//! decision and not the kernel's arguments. Left out: events that no kernel trace shows (models of the drive), and
+//! reasons that a kernel does not record (why read-ahead was closed, why a plug was pulled, journals, throttling).
 
 use iowhy_stack::event::{CallId, Dir, Event, MergeKind, Op, UnplugCause, What};
 use iowhy_stack::trace::{Dev, Extent, Inode, Record, Rwbs, Seen, Trace};

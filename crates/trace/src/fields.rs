@@ -2,12 +2,12 @@
 
 use iowhy_stack::trace::Dev;
 
-/// A field of what is kept as text.
+/// A field of an event that is kept as text.
 pub fn field<'a>(fields: &'a str, name: &str) -> Option<&'a str> {
     fields.split(' ').find_map(|field| field.strip_prefix(name)?.strip_prefix('='))
 }
 
-/// The device number of what is kept as text.
+/// The device number of an event that is kept as text.
 pub fn device(fields: &str) -> Option<Dev> {
     let (major, minor) = field(fields, "dev")?.split_once(',')?;
     Some(Dev::new(major.parse().ok()?, minor.parse().ok()?))

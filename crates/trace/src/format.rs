@@ -18,19 +18,16 @@ pub mod trace_csv;
 pub mod trace_parquet;
 pub mod tracefs_text;
 
-/// Reads a trace from the bytes of a file of this name. What is wrong is told in the problems; what could be read in
-/// spite of it is the result.
+/// Reads a trace from the bytes of a file of this name. Mistakes go into the problems; the readable rest is the result.
 pub type Reader = fn(&str, &[u8], &mut Problems) -> Option<Trace>;
 
-/// Writes a trace.
 pub type Writer = fn(&Trace, &mut dyn Write) -> io::Result<()>;
 
 /// One file of several that a trace is in.
 #[derive(Copy, Clone, Debug)]
 pub struct Part<'a> {
-    /// Its name.
     pub name: &'a str,
-    /// What is in it.
+    /// Contents.
     pub bytes: &'a [u8],
 }
 
@@ -87,7 +84,7 @@ impl Format {
         !matches!(self.read, Reading::Never)
     }
 
-    /// Reads what is in one file.
+    /// Reads one file.
     pub fn read_one(&self, name: &str, bytes: &[u8], problems: &mut Problems) -> Option<Trace> {
         match self.read {
             Reading::One(read) => read(name, bytes, problems),
@@ -145,7 +142,7 @@ pub fn read(name: &str, bytes: &[u8], problems: &mut Problems) -> Option<Trace> 
 /// Times beyond this, 146 years, are damage: nothing adds up with them.
 const LATEST: Nanos = Nanos(1 << 62);
 
-/// Leaves out records that cannot be true, and says so.
+/// Leaves out records that cannot be true, with a warning.
 fn plausible(name: &str, mut trace: Trace, problems: &mut Problems) -> Trace {
     let all = trace.records.len();
     let first = trace.records.iter().position(|record| record.at > LATEST);
@@ -168,8 +165,8 @@ fn plausible(name: &str, mut trace: Trace, problems: &mut Problems) -> Trace {
 /// The longest file of a trace that is read; it is held in memory.
 const MOST_BYTES: u64 = 16 << 30;
 
-/// Reads the trace in a file. If the form has a file for each CPU, and the name ends in a number, those beside it with
-/// other numbers are read as well; if there is no such file, but there are some with numbers behind the name
+/// Reads the trace in a file. If the form has a file for each CPU, and the name ends in a number, its siblings with
+/// other numbers are read as well; if that file does not exist, but some with numbers behind the name do
 /// (`NAME.blktrace.0`), those are.
 pub fn load(path: &Path, problems: &mut Problems) -> Option<Trace> {
     let name = path.display().to_string();
@@ -200,7 +197,8 @@ pub fn load(path: &Path, problems: &mut Problems) -> Option<Trace> {
     found.map(|trace| plausible(&name, trace, problems))
 }
 
-/// Files beside this one whose names differ in the number at the end, this one among them; nothing if it has none.
+/// Siblings of this file, whose names differ in the number at the end, this one among them; nothing for a name without
+/// number.
 fn siblings(path: &Path) -> Vec<std::path::PathBuf> {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     match name.rsplit_once('.') {
@@ -231,18 +229,19 @@ fn numbered(path: &Path) -> Vec<std::path::PathBuf> {
 fn unknown(name: &str) -> Problem {
     let names: Vec<&str> =
         FORMATS.iter().filter(|format| matches!(format.read, Reading::One(_))).map(|format| format.name).collect();
-    Problem::error(format!("`{name}` is no trace in a form that is known"))
+    Problem::error(format!("`{name}` is not a trace in a known format"))
         .at(Span::whole(name))
         .help(format!("one of {}", names.join(", ")))
 }
 
-/// The text that a file of this name begins with. What is no UTF-8 and all that follows is told and left out.
+/// The text that a file of this name begins with. Bytes that are not UTF-8 and all that follow are reported and left
+/// out.
 fn text_of<'a>(name: &str, bytes: &'a [u8], problems: &mut Problems) -> &'a str {
     match std::str::from_utf8(bytes) {
         Ok(text) => text,
         Err(error) => {
             let at = error.valid_up_to();
-            let text = format!("{name}: byte {at} and what follows is no text: what comes before it was read");
+            let text = format!("{name}: byte {at} and the rest are not text: the part before it was read");
             problems.push(Problem::warning(text));
             std::str::from_utf8(&bytes[..at]).unwrap_or_default()
         }

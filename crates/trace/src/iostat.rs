@@ -3,7 +3,7 @@
 //! A sample is the difference of two readings of [`DiskStats`] and the time between them. Every layout of sysstat is a
 //! table of columns: title, width, and where the figure comes from.
 //!
-//! What the counters mean depends on the kernel:
+//! The meaning of the counters depends on the kernel:
 //! - Up to 4.17 there are 11 fields; 4.18 adds four of discards, 5.5 two of flushes. Fields that a kernel does not have
 //!   are zero here and are not printed by layouts that know which there are.
 //! - Completed requests are counted after merging, sectors are of 512 bytes, times are in ms and summed over requests
@@ -14,9 +14,9 @@
 //! - `io_ticks` is the time during which at least one request was in flight. From 5.0 on kernels sample it at the ticks
 //!   of their clock, so `%util` (and `svctm`, which is made of it) should be compared within one kernel only.
 //!
-//! What is made of a trace agrees with a run of iostat beside it within rounding: rates and sizes to the digits that
-//! are printed, mean times within 0.01 ms, the 2 ms that are cut off two sums, and the time that the kernel takes to
-//! end bios after C, `%util` within a tick of the clock and its luck. `tests/counters_live.rs` derives it and looks.
+//! Rows made from a trace agree with a concurrent run of iostat within rounding: rates and sizes to the printed digits,
+//! mean times within 0.01 ms, the 2 ms that are cut off two sums, and the time that the kernel takes to end bios after
+//! C, `%util` within a tick of the clock and its luck. `tests/counters_live.rs` derives it and looks.
 //!
 //! Source: the columns, their definitions and the keys of the JSON are those of sysstat (the JSON keys as 12.6.1 writes
 //! them; the same test holds its columns and the title of [`Version::V12`] against the iostat that is installed). Known
@@ -111,7 +111,7 @@ impl DiskStats {
         }
     }
 
-    /// What was counted since `earlier`. Counters wrap around, as the kernel's do.
+    /// Counts since `earlier`. Counters wrap around, as the kernel's do.
     pub fn since(&self, earlier: &DiskStats) -> DiskStats {
         let direction = |now: &DirStats, then: &DirStats| DirStats {
             ios: now.ios.wrapping_sub(then.ios),
@@ -132,7 +132,7 @@ impl DiskStats {
     }
 }
 
-/// What happened on a disk between two readings.
+/// Activity of a disk between two readings.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// The counters' differences.
@@ -193,7 +193,7 @@ impl Sample {
         div(self.ticks_ms() as f64, self.ios())
     }
 
-    /// Busy time for each read or write, ms: what sysstat called service time before it gave it up.
+    /// Busy time for each read or write, ms: sysstat's service time before it gave it up.
     pub fn svctm_ms(&self) -> f64 {
         div(self.counted.io_ticks_ms as f64, self.ios())
     }
@@ -225,7 +225,7 @@ impl Sample {
 pub enum Version {
     /// Sectors, one `await`.
     Oldest,
-    /// kB, `r_await` and `w_await` beside `await`: sysstat 9 and 10.
+    /// kB, `r_await` and `w_await` next to `await`: sysstat 9 and 10.
     Old,
     /// Sizes by direction, `svctm` still there: sysstat 11.
     V11,
@@ -360,12 +360,11 @@ pub struct Host {
     pub nodename: String,
     /// The kernel's version.
     pub release: String,
-    /// Its CPUs.
     pub cpus: u32,
 }
 
-/// The report as `iostat -x -o JSON`: one entry of `statistics` for each interval, each with its devices. Times of the
-/// CPUs are not known to a disk and are left out; a simulated run has no date.
+/// The report as `iostat -x -o JSON`: one entry of `statistics` for each interval, each with its devices. CPU times are
+/// unknown to a disk and are left out; a simulated run has no date.
 pub fn json(host: &Host, intervals: &[Vec<(&str, Sample)>]) -> Value {
     let statistics: Vec<Value> = intervals
         .iter()

@@ -7,7 +7,7 @@
 //!            later
 //!            calls on the same open file go to the same file, and earlier ones where nothing else is known
 //! page, bio  a task adds pages to a mapping and then submits bios for them in the same order: a read bio takes as many
-//!            pages as it has bytes from those that wait (not those of metadata; what a write adds waits for nothing)
+//!            pages as it has bytes from those that wait (not those of metadata; pages that a write adds do not)
 //! request    a bio makes a request [G] or joins one that ends or begins where it begins or ends [M, F]; where a trace
 //!            has no such records, a request that is issued takes the queued bios of its sectors
 //! complete   of a request, by its sectors; of a bio alone, if it has no request
@@ -19,8 +19,8 @@
 //! ```
 //! Source: the order of `page_cache_ra_unbounded`, `submit_bio_noacct`, `blk_mq_submit_bio` and `blk_update_request`
 //! (6.18). Known limits: a bio of another task for pages of this one (swap, helper threads of a file system) goes to
-//! that task; where a trace has no opens and closes, descriptors that are opened again with other files are told apart
-//! by their pages only; what could not be linked is counted in [`Leftovers`].
+//! that task; in a trace without opens and closes, only pages distinguish descriptors that are opened again with other
+//! files; events that could not be linked are counted in [`Leftovers`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -44,7 +44,7 @@ use iowhy_stack::trace::RaInput;
 use records::ALL;
 pub use records::*;
 
-/// The file of a call of which nobody knows the file.
+/// The file of a call whose file is unknown.
 pub const UNKNOWN_FILE: FileId = FileId(u32::MAX);
 
 /// A task while the trace goes on.
@@ -56,7 +56,7 @@ struct Task {
     waiting: VecDeque<Pages>,
     /// Why the next window will be read.
     kind: Option<RaKind>,
-    /// What was asked for when a page was missing, until there is a window.
+    /// The request of a missing page, until there is a window.
     asked: Option<RaInput>,
     /// It has written through the page cache.
     dirties: bool,
@@ -92,7 +92,7 @@ struct Joiner<'a> {
     /// Which request carries a page.
     carriers: HashMap<(u32, u64), u32>,
     put: BTreeMap<(u32, u32), u64>,
-    /// Bios that are the rest of one that was cut, and of which there is no event yet.
+    /// Bios that are the rest of one that was cut, and have no event yet.
     untold: BTreeSet<u32>,
     /// Events with their places in the order.
     events: Vec<(Nanos, u64, Event)>,
@@ -159,7 +159,7 @@ fn nr_sectors(extent: &Extent) -> u32 {
     extent.bytes / SECTOR_BYTES as u32
 }
 
-/// Whatever does not read changes something: it writes, discards, flushes, or zeroes, for which there is no letter.
+/// All but reads change something: they write, discard, flush, or zero, which has no letter.
 fn dir_of(extent: &Extent) -> Dir {
     if extent.rwbs.has(Rwbs::READ) { Dir::Read } else { Dir::Write }
 }
@@ -192,7 +192,7 @@ impl Joiner<'_> {
         self.out.tree.as_ref().is_none_or(|tree| tree.contains(&pid))
     }
 
-    /// A process outside the workload that is no thread of the kernel, as its name tells.
+    /// A process outside the workload that is not a thread of the kernel, by its name.
     fn of_process(&self, pid: u32) -> bool {
         const KERNEL: [&str; 8] =
             ["kworker", "jbd2/", "xfsaild", "ksoftirqd", "kswapd", "loop", "khugepaged", "kcompactd"];
@@ -202,7 +202,7 @@ impl Joiner<'_> {
         }
     }
 
-    /// What the workload does outside of its calls is nobody else's.
+    /// I/O of the workload outside of its calls.
     fn nobody(&self, pid: u32) -> CallId {
         if self.out.tree.as_ref().is_some_and(|tree| tree.contains(&pid)) { CallId::OWN } else { CallId::NONE }
     }
@@ -585,7 +585,7 @@ impl Joiner<'_> {
         self.events.sort_by_key(|(at, seq, _)| (*at, *seq));
         let ours = self.ours;
         let (calls, no_file) = (&self.out.calls, &self.out.no_file);
-        // Pipes, terminals and the like are no I/O.
+        // Pipes, terminals and the like are not I/O.
         let of_data = |(_, _, event): &(Nanos, u64, Event)| {
             !matches!(event.what, What::CallStart { .. } | What::CallEnd { .. })
                 || match no_file.get(&event.call.0) {

@@ -8,8 +8,8 @@
 //! from one Q to the next of any device in the table over all, and of the same device in a device's table. On devices
 //! that pass bios on (majors 9, 253, 254: md and dm) Q2Q, Q2A and Q2C are phases of their own. No time is below 1 ns.
 //!
-//! A trace without a single Q (level light: issues and completions alone) has no bios, and btt says nothing of it. Here
-//! it has D2C, once for each request, from the last D of its sectors to the C that covers them; [`Tables::absent`]
+//! A trace without a single Q (level light: issues and completions alone) has no bios, and btt does not mention it.
+//! Here it has D2C, once for each request, from the last D of its sectors to the C that covers them; [`Tables::absent`]
 //! names
 //! the phases that such a trace cannot have. With the first Q that is forgotten, and btt's rules hold for the whole
 //! trace.
@@ -90,7 +90,7 @@ impl Phase {
     }
 }
 
-/// What the block layer's trace says of a bio or request, without the record around it.
+/// The block layer's event for a bio or request, without the record around it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Queued [Q].
@@ -110,7 +110,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// The step that a record tells of, and the sectors. `None` for those that no phase is made of, for records
+    /// The step of a record, and its sectors. `None` for those that no phase is made of, for records
     /// without bytes and for passthrough commands.
     #[inline]
     pub fn of(seen: &Seen) -> Option<(Step, &Extent)> {
@@ -167,14 +167,14 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// The common phases that the trace cannot tell of, because it has no records of bios.
+    /// The common phases that the trace does not have, without records of bios.
     pub fn absent(&self) -> Vec<Phase> {
         let absent = |phase: &Phase| self.only_requests && phase.is_common() && *phase != Phase::D2c;
         Phase::ALL.into_iter().filter(absent).collect()
     }
 }
 
-/// What is known of a device.
+/// Known properties of a device.
 #[derive(Clone, Debug)]
 struct Device {
     dev: Dev,
@@ -332,7 +332,7 @@ impl Phases {
         self.devices.iter().map(|device| device.bios.len() + device.requests.len()).sum()
     }
 
-    /// What was seen. Devices of which nothing was measured are left out.
+    /// Results. Devices of which nothing was measured are left out.
     pub fn finish(self) -> Tables {
         let mut all = Table::default();
         let only_requests = self.last_queue == NEVER && self.devices.iter().any(|device| device.alone.max().is_some());

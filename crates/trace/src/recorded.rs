@@ -1,4 +1,4 @@
-//! What a kernel did with one file, as text that is kept: the calls, and what followed from them.
+//! A kernel's behaviour on one file, as text: the calls, and their consequences.
 //!
 //! ```text
 //! iowhy-readahead 1            the first line
@@ -9,7 +9,7 @@
 //!
 //! r 0 3 8192 4096              task 0 reads 4096 bytes from byte 8192 of descriptor 3       w: it writes, anywhere
 //! f 0 3 random 0 0             advises
-//! m 0 random I J               says it of pages I to J of its mapping; `normal` if it has just made it
+//! m 0 random I J               advises it for pages I to J of its mapping; `normal` if it has just made it
 //! s 0 I N o s a m p            page_cache_sync_ra: index, pages asked for, order, size, async size, limit, previous
 //! a ...                        page_cache_async_ra                        position, all as they were before it
 //! d 0 I o s a m                page_cache_ra_order: index, order, size, async size, limit
@@ -23,7 +23,7 @@
 //! e 0 4096                     the call ended with this
 //! ```
 //! Tasks are numbered as they appear, and so are descriptors: one that is opened again has another number. Nothing but
-//! calls, what left the cache and what others added to it goes into the model; the rest is what it has to arrive at.
+//! calls, pages that left the cache and pages that others added to it goes into the model; the rest is its result.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -32,7 +32,7 @@ use iowhy_stack::trace::RaInput;
 
 /// The first kernel whose trace shows that pages are looked up (`mm_filemap_get_pages`).
 const SHOWS_LOOK_UPS: (u32, u32) = (6, 12);
-/// The first kernel known to show what read-ahead decides (`events/readahead`); 6.12 does not.
+/// The first kernel that shows read-ahead decisions (`events/readahead`); 6.12 does not.
 const SHOWS_DECISIONS: (u32, u32) = (6, 18);
 
 /// Folios side by side that one line stands for at most.
@@ -82,7 +82,7 @@ pub enum What {
         /// Bytes asked for.
         len_bytes: u64,
     },
-    /// A write began: what it adds to the cache is not read-ahead.
+    /// A write began: pages that it adds to the cache are not read-ahead.
     Write {
         /// The descriptor.
         fd: i32,
@@ -91,27 +91,22 @@ pub enum What {
     Advise {
         /// The descriptor.
         fd: i32,
-        /// What it said.
         hint: Hint,
         /// First byte.
         offset: u64,
         /// Bytes; 0 to the end.
         len_bytes: u64,
     },
-    /// The program said this about a part of its mapping.
+    /// The program's advice on a part of its mapping.
     MapAdvice {
         /// First page.
         first: u64,
         /// Last page.
         last: u64,
-        /// What.
         hint: Hint,
     },
     /// The call ended.
-    End {
-        /// Its result.
-        result: i64,
-    },
+    End { result: i64 },
     /// A miss, with the state before.
     Sync(RaInput),
     /// A marker, with the state before.
@@ -133,7 +128,6 @@ pub enum What {
     Unbounded {
         /// First page.
         index: u64,
-        /// Pages.
         nr_pages: u64,
         /// Those after the marker.
         lookahead: u64,
@@ -156,7 +150,6 @@ pub enum What {
     Bio {
         /// Its first sector.
         sector: u64,
-        /// Its bytes.
         bytes: u32,
     },
     /// A bio was cut in two because it is too much for a request.
@@ -170,7 +163,6 @@ pub enum What {
     Issue {
         /// Its first sector.
         sector: u64,
-        /// Its bytes.
         bytes: u32,
     },
     /// A page of a mapping was touched, and was not mapped together with others.
@@ -192,11 +184,10 @@ pub enum What {
 pub struct Line {
     /// Number of the task.
     pub task: u32,
-    /// What it did.
     pub what: What,
 }
 
-/// What a kernel did with one file.
+/// A kernel's behaviour on one file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recorded {
     /// Name of the job.
@@ -220,7 +211,7 @@ pub struct Recorded {
     pub holes: bool,
     /// Events that the kernel had no room for.
     pub lost: u64,
-    /// What happened, in order.
+    /// Events, in order.
     pub lines: Vec<Line>,
 }
 
@@ -285,7 +276,7 @@ impl Recorded {
     }
 
     /// Whether the read at line `at`, over before line `end`, looked into the page cache: one with `O_DIRECT` does not.
-    /// Older kernels do not show it; there, who has bios of its own and adds no page did not.
+    /// Older kernels do not show it; there, calls with bios of their own and without added pages did not.
     pub fn looks_up(&self, at: usize, end: usize) -> bool {
         let lines = &self.lines[at..end];
         let task = lines[0].task;
@@ -311,7 +302,6 @@ impl Recorded {
         readers.next().is_none_or(|first| readers.all(|line| line.task == first.task))
     }
 
-    /// As text.
     pub fn to_text(&self) -> String {
         let mut out = format!("{HEAD}\n");
         let facts = [
@@ -383,7 +373,7 @@ impl Recorded {
             "max_segments" => self.max_segments = number()?,
             "holes" => self.holes = number()? > 0,
             "lost" => self.lost = number()?,
-            _ => return Err(format!("there is no fact `{name}`")),
+            _ => return Err(format!("no fact `{name}`")),
         }
         Ok(())
     }
@@ -402,7 +392,7 @@ fn run(lines: &[Line]) -> usize {
 }
 
 impl Line {
-    /// The same folio so many folios further on.
+    /// The same folio `ahead` folios further on.
     fn moved(self, ahead: u64) -> Line {
         let what = match self.what {
             What::Add { index, order } => What::Add { index: index + (ahead << order), order },

@@ -1,4 +1,4 @@
-//! A record as a row of a table, and back: what CSV and Parquet have in common.
+//! A record as a row of a table, and back: the common part of CSV and Parquet.
 //!
 //! ```text
 //! t_ns  cpu  pid         when (since the start of the trace), where, by whom (0: interrupts)
@@ -15,7 +15,7 @@
 //! from_dev  from_sector  where a bio was remapped from; of a split, where the rest begins
 //! text  fields           a message; of anything else, its name and what the kernel prints
 //! ```
-//! What a kind does not have is nothing. A row read back gives the same record.
+//! Missing values of a kind are empty. A row read back gives the same record.
 
 use iowhy_stack::event::Op;
 use iowhy_stack::trace::{Dev, Extent, Inode, RaInput, Record, Rwbs, Seen};
@@ -161,7 +161,7 @@ pub fn rwbs_letters(rwbs: Rwbs) -> String {
     text
 }
 
-/// What letters of blkparse and of the kernel mean. A flush that the kernel shows as `FF` is a flush before.
+/// Meaning of the letters of blkparse and of the kernel. A flush that the kernel shows as `FF` is a flush before.
 pub fn rwbs_of(text: &str) -> Option<Rwbs> {
     let mut rwbs = Rwbs::default();
     let mut data = false;
@@ -188,7 +188,7 @@ pub fn rwbs_of(text: &str) -> Option<Rwbs> {
 impl Row {
     fn of_kind(kind: &str) -> Row {
         let number = KINDS.iter().position(|known| *known == kind);
-        debug_assert!(number.is_some(), "{kind} is no kind");
+        debug_assert!(number.is_some(), "{kind} is not a kind");
         Row { kind: number.unwrap_or(0) as u8, ..Row::default() }
     }
 
@@ -222,7 +222,6 @@ impl Row {
             .set(PREV_POS, input.prev_pos)
     }
 
-    /// The row of a record.
     pub(crate) fn of(record: &Record) -> Row {
         let of = Row::of_kind;
         let row = match &record.seen {

@@ -1,5 +1,5 @@
-//! What a recording knows of its circumstances: the command and what it took, the settings of what it ran on, and what
-//! the kernel counted meanwhile. They are records of our own, so that every form of a trace that keeps text keeps them.
+//! Circumstances of a recording: the command and its resource usage, the settings of its machine, and the kernel's
+//! counters meanwhile. They are records of our own, so that every form of a trace that keeps text keeps them.
 //!
 //! ```text
 //! iowhy:workload  pid=N                          the process that was started or named
@@ -15,7 +15,7 @@ use iowhy_stack::units::Nanos;
 
 use crate::fields::field;
 
-/// What a command took.
+/// Resource usage of a command.
 #[derive(Copy, Clone, Debug, Default, PartialEq)]
 pub struct Command {
     /// When it began and ended, in the trace's time.
@@ -38,7 +38,6 @@ impl Command {
         self.span[1].saturating_sub(self.span[0]).0
     }
 
-    /// As JSON.
     pub fn json(&self) -> serde_json::Value {
         let s = |ns: u64| ns as f64 / 1e9;
         serde_json::json!({
@@ -56,7 +55,7 @@ impl Command {
     }
 }
 
-/// What a trace says of its circumstances.
+/// Circumstances of a trace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
     /// Processes that were started or named.
@@ -65,7 +64,7 @@ pub struct Settings {
     pub command: Option<Command>,
     /// Settings by where they are and what they are called.
     pub values: BTreeMap<(String, String), String>,
-    /// What was counted.
+    /// Counter differences.
     pub counters: BTreeMap<String, u64>,
 }
 
@@ -75,7 +74,6 @@ impl Settings {
         self.values.get(&(place.to_owned(), key.to_owned())).map(String::as_str)
     }
 
-    /// Of a trace.
     pub fn of(trace: &Trace) -> Settings {
         let mut all = Settings::default();
         for record in &trace.records {
@@ -112,7 +110,7 @@ impl Settings {
         all
     }
 
-    /// What settings are of.
+    /// Subjects of the settings.
     fn places(&self) -> BTreeSet<&str> {
         self.values.keys().map(|(of, _)| of.as_str()).collect()
     }
@@ -122,7 +120,7 @@ impl Settings {
         if self.values.is_empty() || other.values.is_empty() {
             return Vec::new();
         }
-        // Names of disks and folders that only one side has are told by their only counterpart.
+        // Disks and folders that only one side has are matched with their only counterpart.
         let (mine, theirs) = (self.places(), other.places());
         let only = |some: &BTreeSet<&str>, others: &BTreeSet<&str>, path: bool| -> Vec<String> {
             let alone = some.iter().filter(|of| !others.contains(**of) && of.starts_with('/') == path);

@@ -1,14 +1,16 @@
 //! Statistics of a trace: phases, requests, queue, pages, and who did what.
 //!
-//! The parts are [`phases`](crate::phases), [`queue`] (what the disk counters would have said, and sizes,
+//! The parts are [`phases`](crate::phases), [`queue`] (the disk counters, and sizes,
 //! batches, depth, seeks) and [`cache`] (windows, hits, processes); this file puts them together, as JSON
 //! (`iowhy.trace/1`) and as text.
 //!
-//! The rows of `iostat` agree with an iostat that runs beside the capture within rounding. What its times mean depends
-//! on the kernel that the trace names: [`queue`] has the rules, `tests/counters_live.rs` holds them against iostat.
+//! The rows of `iostat` agree with an iostat that runs during the capture within rounding. The meaning of its times
+//! depends on the kernel that the trace names: [`queue`] has the rules, `tests/counters_live.rs` holds them against
+//! iostat.
 //!
-//! Pages are foreign if a process put them into a file that is not the workload's. The workload is what was asked for;
-//! otherwise the processes with the name that made the most calls, or queued the most bios where no calls are traced.
+//! Pages are foreign if a process put them into a file that is not the workload's. The workload is the selected
+//! processes; otherwise the processes with the name that made the most calls, or queued the most bios in a trace
+//! without calls.
 
 use crate::iostat::{self, Host, Sample};
 use crate::phases::{Phase, Phases, Table, Tables};
@@ -36,7 +38,7 @@ const MAX_INTERVALS: u64 = 1_000_000;
 /// Rows of a table in the text.
 const MAX_ROWS: usize = 12;
 
-/// What is asked for.
+/// Settings.
 #[derive(Clone, Debug, Default)]
 pub struct Ask {
     /// Rows of `iostat` for each interval of this length, besides the one over the whole trace.
@@ -48,7 +50,7 @@ pub struct Ask {
 /// Why a figure may not be what it seems.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Warning {
-    /// The kernel had no room for so many events.
+    /// Events that the kernel had no room for.
     Lost(u64),
     /// Windows were inferred from pages, because the kernel has no tracepoints for them.
     InferredWindows,
@@ -56,9 +58,9 @@ pub enum Warning {
     NoAllocations,
     /// Bios are not traced: requests have D2C, and no other phase can be known.
     OnlyRequests,
-    /// So many completions belong to no request that was seen.
+    /// Completions without a request in the trace.
     Unmatched(u64),
-    /// So many requests were not completed in the trace.
+    /// Requests that were not completed in the trace.
     Unfinished(u64),
     /// The workload was guessed.
     GuessedWorkload,
@@ -107,9 +109,7 @@ impl Warning {
             Warning::Unfinished(n) => {
                 format!("{} not completed in the trace", count(n, "request was", "requests were"))
             }
-            Warning::GuessedWorkload => {
-                "nobody said which processes the workload is: the busiest name was taken".to_owned()
-            }
+            Warning::GuessedWorkload => "no process was named as the workload: the busiest name was taken".to_owned(),
             Warning::NoLookups => {
                 "lookups are not traced: hits are the pages that calls read less those they added".to_owned()
             }
@@ -133,27 +133,24 @@ pub struct Stat {
     pub ends: Vec<u64>,
     /// Length of the trace, ns.
     pub length_ns: u64,
-    /// Records.
     pub records: u64,
     /// Events that the kernel had no room for.
     pub lost: u64,
-    /// What the command took, if it is a recording of one.
+    /// Resource usage of the command, if it is a recording of one.
     pub command: Option<Command>,
     /// The workload's processes.
     pub workload: Vec<u32>,
     /// Names of processes.
     pub names: Vec<(u32, String)>,
-    /// Names of devices, as far as somebody knows; others are `8:0`.
+    /// Names of devices, where known; others are `8:0`.
     pub device_names: Vec<(Dev, String)>,
     /// Paths of files.
     pub paths: Vec<(Inode, String)>,
-    /// The kernel.
     pub kernel: String,
-    /// What to keep in mind.
     pub warnings: Vec<Warning>,
 }
 
-/// Counts what is in a trace.
+/// Counts the events of a trace.
 pub fn stat(trace: &Trace, ask: &Ask) -> Stat {
     let records = &trace.records;
     let mut phases = Phases::default();
@@ -273,7 +270,7 @@ impl Stat {
         known.map_or_else(|| format!("{}:{}", dev.major(), dev.minor()), |(_, name)| name.clone())
     }
 
-    /// Who added pages to which file: threads of one name together, the most pages first.
+    /// Processes that added pages, by file: threads of one name together, the most pages first.
     fn rows(&self) -> Vec<Row<'_>> {
         let mut rows: BTreeMap<(Inode, String, bool), Row<'_>> = BTreeMap::new();
         for ((file, pid), share) in &self.cache.shares {
@@ -297,7 +294,7 @@ impl Stat {
         rows
     }
 
-    /// What `iostat` would have shown over the whole trace, by device.
+    /// `iostat`'s rows over the whole trace, by device.
     pub fn iostat(&self) -> Vec<(String, Sample)> {
         let last = |disk: &Disk| disk.readings.last().copied().unwrap_or_default();
         let sample = |disk: &Disk| Sample { counted: last(disk), elapsed_ms: self.length_ns / 1_000_000 };

@@ -4,7 +4,7 @@
 //! (`cargo xtask plant --live`, seeds 43 and 41), simulated ones with five runs (`cargo xtask plant`). A word that was
 //! never used on live recordings has no rate there.
 
-/// A word, from which confidence on it is used, and how often it was said and right: live, simulated.
+/// A word, its lowest confidence, and how often it was used and right: live, simulated.
 #[derive(Copy, Clone, Debug)]
 pub struct Word {
     /// As it is printed.
@@ -30,7 +30,7 @@ pub fn of(confidence: f64) -> &'static Word {
 }
 
 impl Word {
-    /// How often a first finding with this word was right, 0 to 1; nothing if it was hardly ever said.
+    /// How often a first finding with this word was right, 0 to 1; nothing if it was hardly ever used.
     pub fn rate(&self, live: bool) -> Option<f64> {
         const LEAST: u32 = 5;
         let (said, right) = if live { self.live } else { self.simulated };

@@ -2,7 +2,7 @@
 //!
 //! Rules ask for contrasts: a figure of every run, as the mean of each side with the spread between runs. A contrast is
 //! sure if the means differ by more than runs of one side differ from each other; single runs have no spread, and then
-//! a relative difference beyond the noise of simulated runs has to do, which is said in the answer.
+//! a relative difference beyond the noise of simulated runs has to do, and the answer states it.
 
 use super::digest::{Digest, Time};
 use super::{MATERIAL_PCT, Side};
@@ -10,20 +10,16 @@ use iowhy_compare::Verdict;
 use iowhy_stats::figure::share;
 use iowhy_stats::mann_whitney;
 
-/// What a figure counts.
+/// Unit of a figure.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Nanoseconds.
     Ns,
-    /// Bytes.
     Bytes,
-    /// Pages.
     Pages,
-    /// A share, 0 to 1.
     Share,
     /// A number of something.
     Count,
-    /// A ratio.
     Ratio,
     /// Bytes a second.
     BytesPerS,
@@ -129,7 +125,7 @@ pub struct Delta<'a> {
     pub slow: &'a Side,
     /// The base is the slow one.
     pub a_is_slow: bool,
-    /// What is compared.
+    /// Basis of the comparison.
     pub basis: Basis,
     /// Operations of the slow side, for which figures of both are given if runs are compared as wholes.
     common: f64,
@@ -154,13 +150,13 @@ fn variance(values: &[f64]) -> f64 {
     if n < 2.0 { 0.0 } else { values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0) }
 }
 
-/// Time for an operation: all of the run, by the calls that read or write (or sync, if there are no others), ns.
+/// Time for an operation: all of the run, by the calls that read or write (or sync, without others), ns.
 pub fn time_per_operation(digest: &Digest) -> f64 {
     let n = digest.operations();
     if n == 0 { digest.elapsed.0 as f64 } else { digest.elapsed.0 as f64 / n as f64 }
 }
 
-/// What the headline compares.
+/// Quantity of the headline.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Basis {
     /// Time for a call: both sides make equal calls.
@@ -176,7 +172,7 @@ pub enum Basis {
 }
 
 impl Basis {
-    /// The word in JSON; nothing if there is no headline.
+    /// The word in JSON; nothing without a headline.
     pub fn word(self) -> Option<&'static str> {
         match self {
             Basis::Call => Some("call"),
@@ -196,7 +192,7 @@ impl Basis {
         }
     }
 
-    /// What takes the time.
+    /// Subject of the time.
     pub fn subject(self) -> &'static str {
         match self {
             Basis::Call => "an operation",
@@ -256,7 +252,7 @@ fn basis(a: &Side, b: &Side) -> Basis {
     }
     if any_calls {
         return match () {
-            // What a job's threads get done of each kind in the same time is no other job.
+            // Another mix of finished calls in the same time does not make another job.
             () if ratio(sizes, EQUAL_CALLS) => Basis::Call,
             () if ratio(both(&bytes), EQUAL_BYTES) => Basis::Run,
             () => Basis::Bytes,
@@ -287,7 +283,7 @@ impl<'a> Delta<'a> {
         delta
     }
 
-    /// What a run's figures are divided by, so that both sides are as much work.
+    /// The divisor of a run's figures, so that both sides are as much work.
     fn per(&self, digest: &Digest) -> f64 {
         match self.basis {
             Basis::Call => digest.operations().max(1) as f64,
@@ -389,7 +385,7 @@ impl<'a> Delta<'a> {
         (self.of(|digest| self.time_of(digest)).difference() / self.scale()).max(f64::MIN_POSITIVE)
     }
 
-    /// What may be said of the difference, and why.
+    /// The verdict on the difference, and the reason.
     pub fn verdict(&self) -> (Verdict, String) {
         let change = self.change_pct();
         let changed = if change > 0.0 { Verdict::Regression } else { Verdict::Improvement };
@@ -432,7 +428,7 @@ impl<'a> Delta<'a> {
             return if change.abs() < 2.0 * MATERIAL_PCT {
                 (Verdict::Inconclusive, "single runs that differ this little may differ by chance".to_owned())
             } else {
-                (changed, "single runs: how much of it is chance cannot be told".to_owned())
+                (changed, "single runs cannot show how much of it is chance".to_owned())
             };
         }
         let runs = self.fast.runs.iter().chain(&self.slow.runs);
@@ -446,18 +442,15 @@ impl<'a> Delta<'a> {
             );
             return (Verdict::Inconclusive, text);
         }
-        (changed, "one recording a side: beyond what equal runs differ by, but their spread is not known".to_owned())
+        (changed, "one recording a side: beyond the difference of equal runs, but their spread is not known".to_owned())
     }
 
-    /// What should be known about the runs.
+    /// Warnings about the runs.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         for side in [self.fast, self.slow] {
             if side.lost > 0 {
-                warnings.push(format!(
-                    "{}: the kernel lost {} events; what is missing was not seen",
-                    side.label, side.lost
-                ));
+                warnings.push(format!("{}: the kernel lost {} events, which are missing here", side.label, side.lost));
             }
             if side.runs.iter().any(|run| run.operations() == 0) {
                 warnings.push(format!("{}: a run has no calls, and its requests are all that is compared", side.label));

@@ -1,26 +1,25 @@
 //! One run in numbers: everything that rules and attribution ask of the events of a run, gathered in one pass.
 //!
 //! The events are those of the simulator or a joined trace of the running kernel; both speak one vocabulary, and
-//! nothing here knows which one it was. What only a simulator can know (`..Model`) is not looked at.
+//! nothing here knows which one it was. Events that only a simulator can know (`..Model`) are ignored.
 //!
 //! ```text
-//! workload   what was asked for: sizes, places, threads, syncs; it has to be equal for the rest to be the kernel's
+//! workload   the requests: sizes, places, threads, syncs; it has to be equal for the rest to be the kernel's
 //!            doing
 //! cache      pages found, missing, put in, taken out, read again after they had been taken out
-//! windows    read-ahead decisions, what came of their pages, why windows were closed
+//! windows    read-ahead decisions, the fate of their pages, why windows were closed
 //! bios       sizes; which could have joined the request before them, and which did
 //! plugs      how long requests are held, and how long the device has nothing to do meanwhile
 //! commands   sizes, places, order in which waiting requests are taken, how many are at the device
 //! device     time at the device by kind of command, so that equal commands are compared with equal ones
 //! sync       commits, flushes, throttled writers
-//! turns      calls of which nothing is seen until another one on their file has ended: what a lock looks like
-//! foreign    what nobody in the workload has asked for
+//! turns      calls without any event until another one on their file has ended: the mark of a lock
+//! foreign    I/O that the workload did not request
 //! time       who waits for what, adding up to the whole ([`Time`])
 //! ```
-//! A request belongs to a call if it carries pages that the call asks for (or none of a file at all); what is read
-//! ahead
-//! of a call's own range keeps nobody waiting until somebody asks for it. Known limits: events of a trace do not tell a
-//! thread that sleeps from one that computes, so [`Layer::Lock`] is what calls take beyond four times the median of
+//! A request belongs to a call if it carries pages that the call asks for (or none of a file at all); pages read ahead
+//! of a call's own range keep no task waiting until one asks for them. Known limits: events of a trace do not separate
+//! a thread that sleeps from one that computes, so [`Layer::Lock`] is the time of calls beyond four times the median of
 //! their kind without any I/O; calls that wait for a page that another call has asked for, but that is in no request
 //! yet, count as computing.
 
@@ -50,11 +49,10 @@ use wall::Wall;
 /// A run in numbers.
 #[derive(Clone, Debug, Default)]
 pub struct Digest {
-    /// From the first call to the end of the last, or from the first event to the last if there are no calls.
+    /// From the first call to the end of the last, or from the first event to the last without calls.
     pub elapsed: Nanos,
     /// Events seen.
     pub nr_events: u64,
-    /// What was asked for.
     pub workload: Workload,
     /// Latencies of reads, writes and syncs, ns.
     pub latency: [Spread; 3],
@@ -74,9 +72,7 @@ pub struct Digest {
     pub cache: Cache,
     /// Read-ahead.
     pub windows: Windows,
-    /// Bios.
     pub bios: Bios,
-    /// Plugs.
     pub plugs: Plugs,
     /// Requests and the device.
     pub commands: Commands,
@@ -90,7 +86,7 @@ pub struct Digest {
     pub time: Time,
     /// The same by the clock, from the states of the tasks, if they were recorded.
     pub wall: Option<Wall>,
-    /// What the command took, if it was one.
+    /// Resource usage of the command, if it was one.
     pub command: Option<Command>,
 }
 
@@ -124,7 +120,7 @@ impl Digest {
         self.latency.iter().map(Spread::count).sum()
     }
 
-    /// Of calls that read or write, or of syncs if there are no others.
+    /// Number of calls that read or write, or of syncs without others.
     pub fn operations(&self) -> u64 {
         let data = self.latency[0].count() + self.latency[1].count();
         if data > 0 { data } else { self.latency[2].count() }
@@ -200,7 +196,7 @@ pub struct Observer {
     ahead: PageSet,
     /// Pages that others put there.
     others: PageSet,
-    /// What comes now is nobody's in the workload.
+    /// The next event is not the workload's.
     stranger: bool,
     last_bio: [Option<(u64, u32)>; 2],
     locked: BTreeMap<u32, Nanos>,
@@ -208,8 +204,8 @@ pub struct Observer {
     ended: VecDeque<Nanos>,
     /// Pages that calls of the workload have dirtied, at most.
     dirtied: u64,
-    /// What was written back for nobody and has no bio yet: pages, and whether the workload had dirtied them.
-    /// Only simulated runs tell.
+    /// Pages in writeback for no task, without a bio yet, and whether the workload had dirtied them.
+    /// Only simulated runs have it.
     written_back: Vec<(u32, bool)>,
     tells_writeback: bool,
     /// Syncs in progress, flushes at the device, and since when both are counted.
@@ -562,7 +558,7 @@ impl Observer {
         }
     }
 
-    /// Somebody has asked for these pages.
+    /// These pages were requested.
     fn use_pages(&mut self, file: u32, first: u64, nr: u64) {
         self.out.windows.used += self.ahead.remove(file, first, nr);
     }
@@ -662,7 +658,7 @@ impl Observer {
                 }
             }
         }
-        // Whoever only reads has nothing for a journal either.
+        // A task that only reads has nothing for a journal either.
         let written = dir == Dir::Write && self.commands.reads_only;
         let somebodys = content == Content::Data || dir == Dir::Read || written;
         let nobodys = self.stranger && nr_sectors > 0 && somebodys;
@@ -710,7 +706,7 @@ impl Observer {
         let elapsed = end.saturating_sub(begin);
         let out = &mut self.out;
         out.elapsed = elapsed;
-        // A report or two written beside the work make no other job.
+        // A report or two written on the side do not make another job.
         let (calls, used) = self
             .files
             .values()

@@ -9,10 +9,10 @@
 //! page cache   more pages have to be read for an operation: (pages slow / pages fast - 1) x waits fast x price fast
 //! read-ahead   beyond that, calls wait more often for the pages they read: a read comes in pieces, nothing is ahead
 //! merging      the same, if bios are as large as before and it is the requests that are not
-//! plug, elevator, device   what is left: each of these waits takes longer there
+//! plug, elevator, device   the rest: each of these waits takes longer there
 //! ```
 //! In the table the first three have no time of their own on the fast side. All columns add up to the time for an
-//! operation. Fewer waits on the slow side are no layer's gain; they are left where they are.
+//! operation. Fewer waits on the slow side are not a layer's gain; they stay where they are.
 
 use super::Delta;
 use super::digest::{Digest, LAYERS, Layer};
@@ -49,7 +49,7 @@ pub struct Step {
 /// Parts smaller than this are rounding, ns.
 const LEAST_NS: f64 = 0.5;
 
-/// The layers that have a part, one after the other, from the time of A on; what no layer has comes last.
+/// The layers that have a part, one after the other, from the time of A on; the part of no layer comes last.
 pub fn steps(layers: &[LayerDelta], [a, b]: [f64; 2]) -> Vec<Step> {
     let mut at = a;
     let mut step = |of: LayerDelta| {
@@ -108,7 +108,7 @@ pub fn split(delta: &Delta<'_>) -> Vec<LayerDelta> {
         if !WAITS.contains(layer) {
             continue;
         }
-        // What was taken out above is taken from each in proportion to its time on the slow side.
+        // The part taken out above is taken from each in proportion to its time on the slow side.
         let taken = if in_io.slow > 0.0 { more * time.slow / in_io.slow } else { 0.0 };
         let mut own = *time;
         own.slow -= taken;

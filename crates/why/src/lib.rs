@@ -6,8 +6,8 @@
 //! rules     each looks for one mechanism in the digests of the slow and the fast side ([`crate::rules`])
 //! findings  what the rules found, without those that are consequences of others, largest share first
 //! ```
-//! Rules judge a layer by what it does with equal input: read-ahead for equal calls, the device for equal commands.
-//! What differs because of a layer above is not called a cause. Which of the two groups is the slow one does not
+//! Rules judge a layer by what it does with equal input: read-ahead for equal calls, the device for equal commands. A
+//! difference caused by a layer above is not called a cause. Which of the two groups is the slow one does not
 //! matter to a rule; a cause that is gone explains an improvement.
 
 pub mod certainty;
@@ -29,9 +29,7 @@ use rules::{Need, Owns, Rule, Single};
 /// One side: runs that were made alike.
 #[derive(Clone, Debug, Default)]
 pub struct Side {
-    /// What it is called.
     pub label: String,
-    /// Its runs.
     pub runs: Vec<Digest>,
     /// Its events come from a trace of a running kernel.
     pub live: bool,
@@ -41,18 +39,17 @@ pub struct Side {
     pub lost: u64,
     /// Kinds of records that are missing in some run.
     pub lacks: Vec<Need>,
-    /// What the recordings know of their circumstances.
+    /// Circumstances of the recordings.
     pub settings: Vec<Settings>,
 }
 
 /// A figure that speaks for a finding.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evidence {
-    /// What was measured.
+    /// The measured quantity.
     pub what: String,
     /// Of A.
     pub a: f64,
-    /// Of B.
     pub b: f64,
     /// In what.
     pub unit: Unit,
@@ -73,11 +70,11 @@ pub struct Finding {
     pub share_pct: f64,
     /// The experiment, if it was made.
     pub counterfactual: Option<Counterfactual>,
-    /// What to set, if the sides are real runs.
+    /// The setting to change, if the sides are real runs.
     pub advice: Option<Advice>,
 }
 
-/// What to set on the slow side.
+/// The setting to change on the slow side.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Advice {
     /// A command, or what to do.
@@ -97,13 +94,13 @@ pub struct Explanation {
     pub b: String,
     /// Runs of each.
     pub runs: [usize; 2],
-    /// What is compared.
+    /// Basis of the comparison.
     pub basis: Basis,
     /// Its time, ns, of each: the mean over the runs.
     pub time_ns: [f64; 2],
     /// Change of it in percent of A.
     pub change_pct: f64,
-    /// What may be said of the difference at all.
+    /// The verdict on the difference.
     pub verdict: Verdict,
     /// Why that is so.
     pub because: String,
@@ -113,17 +110,17 @@ pub struct Explanation {
     pub layers: Vec<LayerDelta>,
     /// Causes, best first.
     pub findings: Vec<Finding>,
-    /// What no cause explains, percent of the difference.
+    /// Part without a cause, percent of the difference.
     pub unexplained_pct: f64,
-    /// What differs in the circumstances of both sides: candidates, not causes.
+    /// Differences in the circumstances of both sides: candidates, not causes.
     pub only_difference: Vec<(String, [String; 2])>,
     /// Rules that were not asked, and the records that they need and do not have.
     pub cannot_ask: Vec<(&'static str, Vec<Need>)>,
     /// The runs are recordings of a running kernel.
     pub live: bool,
-    /// What each side's command took, if there was one: the first run of each.
+    /// Resource usage of each side's command, if there was one: the first run of each.
     pub commands: [Option<Command>; 2],
-    /// What should be known: lost events, inferred windows, single runs.
+    /// Lost events, inferred windows, single runs.
     pub warnings: Vec<String>,
 }
 
@@ -132,13 +129,13 @@ pub const MATERIAL_PCT: f64 = 1.0;
 
 /// A finding has to own this part of the difference, of recordings and of simulated runs.
 const LEAST_SHARE: [f64; 2] = [0.1, 0.05];
-/// The most that may be said of single recordings of real programs, and of a rule that no live plant has fired.
+/// The highest confidence for single recordings of real programs, and for a rule that no live plant has fired.
 const CAPPED: f64 = 0.89;
 
 /// Single recordings without a cause that differ by more than this are called slower or faster.
 const SURELY_OTHER: f64 = 4.0;
-/// What a rule that goes by times has to own of the difference between single recordings, and how far apart they have
-/// to be.
+/// The least share of the difference between single recordings that a rule by times has to own, and their least
+/// distance.
 const LARGE_SHARE: f64 = 0.4;
 const LARGE_APART: f64 = 1.6;
 /// And this many times where the device may have been slower by itself: equal runs on the disk of a shared machine were
@@ -216,14 +213,14 @@ fn unasked(delta: &Delta<'_>) -> Vec<(&'static str, Vec<Need>)> {
     rules::RULES.iter().map(of).filter(|(_, missing)| !missing.is_empty()).collect()
 }
 
-/// Everything that the rules find, without what is a consequence of something else that was found. Each owns a part of
-/// an operation's time, and claims at most what that part has grown by; several that own the same share it.
+/// All findings of the rules, without consequences of other findings. Each owns a part of an operation's time, and
+/// claims at most what that part has grown by; several that own the same share it.
 fn found(delta: &Delta<'_>) -> Vec<Finding> {
     let whole = delta.slower_by();
     let asked = rules::RULES.iter().filter(|rule| missing(delta, rule).is_empty());
     let stated = delta.stated();
     let owned = |rule: &Rule| match delta.basis {
-        // Nothing is known but requests, and whoever owns these owns all.
+        // Only requests are known, so their owner owns all.
         Basis::Request => f64::from(u8::from(rule.owns == Owns::Io)),
         // Without states of tasks, time between calls is also that of fewer calls in progress, for whatever reason.
         _ => {
@@ -254,7 +251,7 @@ fn found(delta: &Delta<'_>) -> Vec<Finding> {
             if !said {
                 return None;
             }
-            // What did not grow by what is claimed is not the cause.
+            // A figure that did not grow by the claim is not the cause.
             let claimed = found.share_ns.map_or(own, |ns| ns / whole);
             (own >= least && claimed.min(own) >= least && own >= 0.5 * claimed.min(1.0)).then_some((*rule, found, own))
         })

@@ -1,30 +1,30 @@
-//! What an experiment says of the finding that it was made for.
+//! The result of an experiment for the finding that it was made for.
 //!
 //! ```text
-//! not reproduced  made again, the sides do not differ, or by less than a fifth of what was to be explained
+//! not reproduced made again, the sides do not differ, or by less than a fifth of the original difference
 //! refuted         nothing measurable of the difference is gone, or it grew
 //! confirmed       what remains may be nothing, or 80 % are gone and the slow side is not the faster one now
 //! partly          something measurable is gone, but no more than that
 //! ```
-//! Differences are those of mean times for an operation, with intervals by Welch at 95 %. Single runs have none; what a
-//! difference between single runs has to exceed stands in for it. An overshoot that the sides of an explanation would
-//! be called the same for is none.
+//! Differences are those of mean times for an operation, with intervals by Welch at 95 %. Single runs have none; a
+//! least difference between single runs stands in for it. An overshoot that the sides of an explanation would be called
+//! the same for is none.
 //!
-//! A knob may help for another reason than the one that is told. Where the switched runs have events, the rule looks at
-//! them, too: its own figures have to move at least half the way to the fast side, or it is partly confirmed at best.
-//! So it is if all of the device was switched because none of the settings that the finding tells of differs.
+//! A knob may help for another reason than the one given. Where the switched runs have events, the rule looks at them,
+//! too: its own figures have to move at least half the way to the fast side, or it is partly confirmed at best. So it
+//! is if all of the device was switched because none of the finding's settings differs.
 
 use super::delta::{Delta, SURE_SINGLE};
 use super::{Explanation, Finding, MATERIAL_PCT, Side};
 use crate::rules::Rule;
 use iowhy_stats::welch;
 
-/// What became of a finding.
+/// The fate of a finding.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// With the one thing switched the difference is gone.
     Confirmed,
-    /// A part of it is, or it is, but not as the finding tells.
+    /// A part of it is, or it is, but not in the finding's way.
     Partly,
     /// It is still there.
     Refuted,
@@ -64,10 +64,10 @@ impl Outcome {
     }
 }
 
-/// What switching one thing off did.
+/// The effect of switching one thing off.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Counterfactual {
-    /// What was switched, as typed.
+    /// The changed setting, as typed.
     pub setting: String,
     /// On which side.
     pub side: String,
@@ -75,7 +75,6 @@ pub struct Counterfactual {
     pub change_pct_before: f64,
     /// Interval of it at 95 %.
     pub ci_before_pct: (f64, f64),
-    /// And after.
     pub change_pct_after: f64,
     /// Interval of the latter at 95 %.
     pub ci_pct: (f64, f64),
@@ -85,10 +84,10 @@ pub struct Counterfactual {
     pub runs: u32,
     /// Whether the finding's own figures moved with the time; nothing where the switched runs have no events.
     pub figures_moved: Option<bool>,
-    /// All of the device was switched, since none of the settings that the finding tells of differs: it shows where the
-    /// cause is, and not which it is.
+    /// All of the device was switched, since none of the finding's settings differs: it shows where the cause is, and
+    /// not which it is.
     pub device_only: bool,
-    /// What it says of the finding.
+    /// The result for the finding.
     pub outcome: Outcome,
 }
 
@@ -134,7 +133,7 @@ impl Difference {
 /// Part of a difference that has to be gone.
 const MOST: f64 = 0.8;
 
-/// A difference of this many times what is material (1 % of the fast side's time) is a large one.
+/// A difference of this many times the material one (1 % of the fast side's time) is a large one.
 const LARGE: f64 = 400.0;
 
 /// The differences of an experiment, ns.
@@ -146,9 +145,9 @@ struct Seen {
     left: Difference,
     /// Slow from switched.
     gone: Difference,
-    /// Beyond the fast side by so much is not the same any more.
+    /// Beyond the fast side by this much is no longer the same.
     material: f64,
-    /// What was to be explained, if both sides were made again.
+    /// The difference to explain, if both sides were made again.
     explained: Option<f64>,
 }
 
@@ -230,9 +229,9 @@ impl Counterfactual {
 const HALF: f64 = 0.5;
 
 /// Whether what a rule goes by moved to the fast side when one thing was switched: of the fast side, the slow one, and
-/// the slow one with it. Nothing if there is no figure to go by.
+/// the slow one with it. Nothing without a figure to go by.
 pub fn figures_moved(rule: &Rule, [fast, slow, switched]: [&Side; 3], time_gone: bool) -> Option<bool> {
-    // The sides are what the rule is told, whichever of them has the shorter time now.
+    // The sides keep the rule's order, whichever of them has the shorter time now.
     let found = |fast, slow| {
         let delta = Delta::of_roles(fast, slow, false);
         let found = (rule.find)(&delta)?;
@@ -286,7 +285,7 @@ impl Finding {
     }
 }
 
-/// Findings as sure as their experiments leave them, best first; what is refuted explains nothing.
+/// Findings as sure as their experiments leave them, best first; refuted ones explain nothing.
 pub fn recalibrate(explanation: &mut Explanation) {
     if explanation.findings.iter().all(|finding| finding.counterfactual.is_none()) {
         return;

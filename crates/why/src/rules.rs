@@ -1,8 +1,7 @@
-//! Mechanisms that make I/O slower, one file each: what it is, how it shows in events, what to do, what would refute
-//! it.
+//! Mechanisms that make I/O slower, one file each: the mechanism, its events, the remedy, the refutation.
 //!
-//! A rule looks at the digests of a slow and a fast side and says whether the slow one suffers from its mechanism and
-//! the fast one does not. It judges a layer by what it makes of equal input, so that it does not take what another
+//! A rule looks at the digests of a slow and a fast side and decides whether the slow one suffers from its mechanism
+//! and the fast one does not. It judges a layer by what it makes of equal input, so that it does not take what another
 //! layer did for its own. [`RULES`] is in the order of the path; docs/RULES.md is made of it.
 
 use crate::Evidence;
@@ -118,7 +117,7 @@ pub enum Owns {
     Everything,
     /// The program between calls.
     Program,
-    /// Nobody in the workload runs.
+    /// The workload does not run.
     Pauses,
     /// Waiting for a CPU.
     Ready,
@@ -130,7 +129,7 @@ pub enum Owns {
     Reads,
     /// Writes and syncs with all that they wait for.
     Writes,
-    /// Waiting for I/O, whoever does.
+    /// Waiting for I/O in any task.
     Io,
 }
 
@@ -157,14 +156,14 @@ impl Owns {
     }
 }
 
-/// What the evidence of a rule is worth where each side is one recording of a running kernel.
+/// The worth of a rule's evidence if each side is one recording of a running kernel.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Single {
-    /// It counts: sizes, windows, requests, settings are what they are, whatever else the machine did.
+    /// It counts: sizes, windows, requests, settings do not depend on the machine's other work.
     Counts,
     /// Times that are the workload's own, or say themselves who had the CPUs: if they are large.
     OwnTimes,
-    /// Times that others may have lengthened: if they are large, and nobody disturbed.
+    /// Times that others may have lengthened: if they are large, and the machine was undisturbed.
     Times,
     /// Too little to go by.
     Never,
@@ -181,9 +180,9 @@ pub struct Rule {
     pub needs: &'static [Need],
     /// The time that it may claim.
     pub owns: Owns,
-    /// What its evidence is worth on one recording a side.
+    /// The worth of its evidence on one recording a side.
     pub single: Single,
-    /// What it is: one sentence.
+    /// The mechanism: one sentence.
     pub what: &'static str,
     /// Why it is slow.
     pub why: &'static str,
@@ -191,15 +190,15 @@ pub struct Rule {
     pub events: &'static str,
     /// An example that happened, or a command that shows it.
     pub example: &'static str,
-    /// What to change.
+    /// The change to make.
     pub change: &'static str,
     /// The experiment that would refute it.
     pub refute: &'static str,
     /// Which kernels have it, and since when.
     pub since: &'static str,
-    /// Rules whose findings follow from this one, and are not told beside it.
+    /// Rules whose findings follow from this one, and are left out next to it.
     pub consequences: &'static [&'static str],
-    /// What to switch to see it go.
+    /// The settings that remove it.
     pub switches: &'static [Switch],
     /// Looks for it.
     pub find: fn(&Delta<'_>) -> Option<Match>,
@@ -235,7 +234,7 @@ pub enum Switch {
     NoAdvice,
 }
 
-/// What a rule found.
+/// A rule's finding.
 #[derive(Clone, Debug)]
 pub struct Match {
     /// How sure, 0 to 1.

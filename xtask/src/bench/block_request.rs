@@ -2,9 +2,9 @@
 //! completion, with the per-stage statistics and the event hash on, 32 outstanding 4 KiB random reads.
 //!
 //! The peer is SimPy's idea of the same: a resource of eight channels and a timeout. It models far less, so the ratio
-//! says what a hand-made model would cost, not that ours is that much better written. What both must agree on is how
-//! many requests were done; that ours does the same ones each time is checked by its event hash. The same reads as
-//! calls of a program on eight CPUs, with what code costs there, are a second figure.
+//! says what a hand-made model would cost, not that ours is that much better written. Both must agree on the number of
+//! completed requests; ours checks by its event hash that it completes the same ones each time. The same reads as calls
+//! of a program on eight CPUs, with what code costs there, are a second figure.
 
 use super::peer::Peer;
 use super::{Aim, Figure, Measure, Sample, Setting, compare, cpu_ns};

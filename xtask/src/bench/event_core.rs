@@ -1,4 +1,4 @@
-//! The event queue: take the next event out, put it in again later, with so many events pending.
+//! The event queue: take the next event out, put it in again later, with a number of events pending.
 //!
 //! All contestants draw the same gaps, in the order in which events come out, and fold the order into a digest. Times
 //! are multiples of a power of two plus the number of the event, so no two are equal: simrs does not say which of
@@ -17,7 +17,7 @@ const GAPS: usize = 1 << 16;
 /// More than the largest number of pending events.
 const UNIT: u64 = 1 << 14;
 
-/// What an event of a simulator would carry: eight bytes.
+/// Payload of a simulator's event: eight bytes.
 #[derive(Copy, Clone)]
 enum Happening {
     Timer(u32),

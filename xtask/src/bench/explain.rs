@@ -1,7 +1,7 @@
 //! An explanation from stored events: Parquet files decoded, digests made, layers split, every rule asked. No peer does
 //! this, so the limit is absolute: a second for a million events, both sides together.
 //!
-//! Each side is one run: direct random reads at depth 32 beside a reader of a whole file, with events of calls, pages,
+//! Each side is one run: direct random reads at depth 32 next to a reader of a whole file, with events of calls, pages,
 //! windows, bios and requests. The candidate's read-ahead is cut, so that there is something to explain. The answer is
 //! the number of events with what was found.
 

@@ -197,7 +197,7 @@ fn fio(case: &Case, path: &Path, calls: u64) -> Result<Sample, String> {
     Ok(Sample { ns, answer })
 }
 
-/// What a call costs above the same calls in a loop that does nothing else.
+/// Cost of a call above the same calls in a loop that does nothing else.
 fn above_bare_loop(setting: &Setting, path: &Path) -> Result<Figure, String> {
     let case = &CASES[1];
     let calls = case.calls / setting.divisor as u64;

@@ -1,4 +1,4 @@
-//! Buffered reads: what a page costs to simulate when it is cached, when it is not, and in a sequential read.
+//! Buffered reads: the cost of simulating a page when it is cached, when it is not, and in a sequential read.
 //!
 //! No peer models the page cache, read-ahead, block layer and device together, so these are absolute limits. They hold
 //! for the machine in docs/BENCH.md only.

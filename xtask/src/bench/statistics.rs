@@ -34,7 +34,7 @@ struct Case {
     /// Smallest ratios aimed at.
     bootstrap_goal: f64,
     permutation_goal: f64,
-    /// Draws that SciPy makes at a time, of medians and of means: of 10, 25, 100, 500 and all, what is fastest for it.
+    /// Draws that SciPy makes at a time, of medians and of means: the fastest for it of 10, 25, 100, 500 and all.
     batches: [u32; 2],
     /// Measurements of ours that make one.
     rounds: usize,
@@ -131,7 +131,7 @@ pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, String> {
     Ok(figures)
 }
 
-/// A comparison with all that is said of two runs of 10,000 values each. No peer does all of it.
+/// A comparison with all remarks on two runs of 10,000 values each. No peer does all of it.
 fn whole(setting: &Setting) -> Result<Figure, String> {
     let mut rng = Rng::stream(1, "bench.comparison");
     let source = trials::SOURCES.iter().find(|source| source.name == "lognormal");

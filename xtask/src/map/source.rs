@@ -65,7 +65,7 @@ impl Crate {
         })
     }
 
-    /// What the children of `parent` use of one another.
+    /// Uses between the children of `parent`.
     pub(super) fn arrows(&self, parent: &[String]) -> Arrows {
         let depth = parent.len();
         let mut arrows = Arrows::new();

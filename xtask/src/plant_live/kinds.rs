@@ -1,8 +1,8 @@
-//! The table of causes and of healthy pairs, as TOML: what is made ready, what runs on either side, what is right.
+//! The table of causes and of healthy pairs, as TOML: preparations, commands of either side, right answers.
 
 use serde::Deserialize;
 
-/// The table that lies beside this file.
+/// The table next to this file.
 const BUILT_IN: &str = include_str!("kinds.toml");
 
 /// A cause, or a pair without one. Every text is a snippet of bash; an empty one does nothing.
@@ -11,7 +11,7 @@ const BUILT_IN: &str = include_str!("kinds.toml");
 pub(super) struct Kind {
     /// Its name, as `--only` takes it.
     pub(super) name: String,
-    /// What is planted, in a few words.
+    /// The cause, in a few words.
     #[serde(default)]
     pub(super) about: String,
     /// Where both sides work; see `ground` in lib.sh.
@@ -33,10 +33,10 @@ pub(super) struct Kind {
     /// And before those of the slow side.
     #[serde(default)]
     pub(super) before_b: String,
-    /// What runs beside the recordings of both sides, until they end.
+    /// A program that runs during the recordings of both sides, until they end.
     #[serde(default)]
     pub(super) beside: String,
-    /// And beside the slow side's.
+    /// And during the slow side's.
     #[serde(default)]
     pub(super) beside_b: String,
     /// The recorded command.

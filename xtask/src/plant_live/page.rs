@@ -13,7 +13,7 @@ fn share(n: usize, all: usize) -> String {
     format!("{n} of {all}: {pct:.1} % [{:.1} .. {:.1}]", 100.0 * low, 100.0 * high)
 }
 
-/// What is asked, and how often it holds.
+/// Each question, and how often it holds.
 fn rows(score: &Score<'_>) -> Vec<(&'static str, &'static str, String)> {
     let (planted, healthy) = (score.planted(), score.healthy().count());
     let all = planted + healthy;

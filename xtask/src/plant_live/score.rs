@@ -1,4 +1,4 @@
-//! What the answers are worth, once the labels are open.
+//! The worth of the answers, once the labels are open.
 
 use iowhy_why::certainty::{WORDS, Word};
 use serde_json::{Value, json};
@@ -14,14 +14,14 @@ pub(super) enum Side {
     B,
 }
 
-/// What was planted in a case.
+/// The cause of a case.
 pub(super) struct Label<'t> {
     pub(super) nr: usize,
     pub(super) kind: &'t Kind,
     pub(super) slow: Option<Side>,
 }
 
-/// What an answer about a cause is worth.
+/// The worth of an answer about a cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Worth {
     Right,
@@ -60,7 +60,7 @@ pub(super) struct Scored<'t> {
     pub(super) change_pct: Option<f64>,
     /// Mean wall clocks of A and B in seconds.
     pub(super) wall: [f64; 2],
-    /// What the whole case took.
+    /// Duration of the whole case.
     pub(super) seconds: Option<f64>,
     /// Of a cause.
     pub(super) worth: Option<Worth>,
@@ -143,7 +143,7 @@ impl Scored<'_> {
         })
     }
 
-    /// What it is worth, in a word; of a healthy pair what was said about it.
+    /// Its worth, in a word; of a healthy pair the claim about it.
     pub(super) fn word(&self) -> &'static str {
         match self.worth {
             Some(worth) => worth.word(),
@@ -154,7 +154,7 @@ impl Scored<'_> {
     }
 }
 
-/// How often a word was said, and how often it held.
+/// How often a word was used, and how often it held.
 pub(super) struct Reliability {
     pub(super) word: &'static str,
     pub(super) said: usize,
@@ -216,7 +216,7 @@ impl Score<'_> {
         self.cases.iter().filter(|case| case.against_the_clock()).count()
     }
 
-    /// First findings by their word. One about a healthy pair was said and is not right.
+    /// First findings by their word. A claim about a healthy pair is wrong.
     pub(super) fn reliability(&self) -> Vec<Reliability> {
         let mut above = f64::INFINITY;
         let mut table = Vec::new();
@@ -235,7 +235,7 @@ impl Score<'_> {
         table
     }
 
-    /// What was planted, what was found first, what that is worth, how often; the worst first.
+    /// The planted cause, the first finding, its worth, how often; the worst first.
     pub(super) fn confusions(&self) -> Vec<(&str, &str, &'static str, usize)> {
         let mut counts = std::collections::BTreeMap::new();
         for case in &self.cases {

@@ -73,7 +73,7 @@ impl Site {
         std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    /// Bash with the library, in a process group of its own; what it says goes to files.
+    /// Bash with the library, in a process group of its own; its output goes to files.
     fn bash(&self, snippet: &str, variables: &Variables, log: &str) -> Result<Command, String> {
         let file = |name: &str| {
             let path = self.folder.join(name);
@@ -94,7 +94,7 @@ impl Site {
         Ok(command)
     }
 
-    /// Runs a snippet; what it makes is undone with `log`.
+    /// Runs a snippet; `log` undoes its changes.
     pub(super) fn step(&self, snippet: &str, variables: &Variables, log: &str) -> Result<(), String> {
         if snippet.is_empty() {
             return Ok(());
@@ -124,7 +124,7 @@ impl Site {
         Ok(variables)
     }
 
-    /// What `say` has added since.
+    /// Additions of `say` since.
     pub(super) fn refresh(&self, name: &str, variables: &mut Variables) -> Result<(), String> {
         said_variables(&self.folder.join(format!("{name}.variables")), variables)
     }
@@ -142,7 +142,7 @@ impl Site {
         Ok(())
     }
 
-    /// Something that runs beside until it is dropped.
+    /// A background process until it is dropped.
     pub(super) fn beside(&self, snippet: &str, variables: &Variables) -> Result<Option<Beside>, String> {
         if snippet.is_empty() {
             return Ok(None);
@@ -206,7 +206,7 @@ impl Drop for Site {
     }
 }
 
-/// A process group beside the recording.
+/// A process group that runs during the recording.
 pub(super) struct Beside(Child);
 
 impl Drop for Beside {

@@ -1,4 +1,4 @@
-//! `iowhy report --serve`: the page over the store, for whoever has started it.
+//! `iowhy report --serve`: the page over the store, for the user who started it.
 //!
 //! ```text
 //! GET /?token=T               the page
@@ -9,11 +9,11 @@
 //! It listens on 127.0.0.1 only. Other users of the machine, and pages of other sites in the same browser, reach that
 //! as well. So every request has to bring the token that is printed at the start: the page in its query, where a
 //! browser can be given it, and the others in `X-Iowhy-Token`, which other sites cannot send. And it has to name this
-//! server as its host, so that a name of somebody else's that is bound to 127.0.0.1 later ("DNS rebinding") is of no
-//! use. What a request may name are labels of the store, never files or places.
+//! server as its host, so that another name that is bound to 127.0.0.1 later ("DNS rebinding") fails. A request may
+//! name labels of the store, never files or places.
 //!
-//! Reports are made one at a time, beside the loop that answers. Known limit: a local program that keeps a thousand
-//! connections open without asking anything keeps others out.
+//! Reports are made one at a time, on another thread than the loop that answers. Known limit: a local program that
+//! keeps a thousand connections open without asking anything keeps others out.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ use crate::report;
 const TOKEN_BYTES: usize = 32;
 /// Where requests of the page have it.
 const TOKEN_HEADER: &str = "x-iowhy-token";
-/// What every answer has, besides the page's policy.
+/// Headers of every answer, besides the page's policy.
 const HEADERS: [(HeaderName, &str); 4] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::REFERRER_POLICY, "no-referrer"),
@@ -54,7 +54,7 @@ const HEADERS: [(HeaderName, &str); 4] = [
 struct Server {
     directory: PathBuf,
     token: String,
-    /// What it is called by those it is meant for.
+    /// Its legitimate host names.
     hosts: Vec<String>,
     page: String,
     policy: HeaderValue,
@@ -62,7 +62,7 @@ struct Server {
     turn: Arc<Mutex<()>>,
 }
 
-/// Why there is no answer, and in which words.
+/// The status and the reason of a refusal.
 type Refused = (StatusCode, String);
 
 impl Server {
@@ -85,7 +85,7 @@ impl Server {
     }
 }
 
-/// Keys and values of a query; nothing if an escape is none, or gives what is not UTF-8.
+/// Keys and values of a query; nothing if an escape is invalid, or its bytes are not UTF-8.
 fn pairs(query: &str) -> Option<Vec<(String, String)>> {
     let pair = |pair: &str| {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -111,7 +111,7 @@ fn unescape(text: &str) -> Option<String> {
 async fn guard(State(server): State<Arc<Server>>, request: Request, next: Next) -> Response {
     let mut response = match server.refusal(request.uri(), request.headers()) {
         None => next.run(request).await,
-        // Nothing is told, and nothing kept open.
+        // Sends nothing, and keeps nothing open.
         Some(status) => (status, [(header::CONNECTION, "close")]).into_response(),
     };
     let headers = response.headers_mut();
@@ -122,7 +122,7 @@ async fn guard(State(server): State<Arc<Server>>, request: Request, next: Next) 
     response
 }
 
-/// Answers with what is found on another thread: the one of the loop has to go on listening.
+/// Answers with the result of another thread: the one of the loop has to go on listening.
 async fn beside(work: impl FnOnce() -> Result<Value, Refused> + Send + 'static) -> Response {
     let found = tokio::task::spawn_blocking(|| work().map(|value| value.to_string())).await;
     match found {

@@ -70,7 +70,7 @@ fn what_makes_no_sense_is_refused() {
         (vec!["check", "--samples", &base], "takes two files"),
         (vec!["check", "--samples", &base, &base, &base], "takes two files"),
         (vec!["check", "--baseline", "x", &base], "and no --samples"),
-        (vec!["check", "--baseline", "x"], "there is no store"),
+        (vec!["check", "--baseline", "x"], "no store in"),
         (vec!["check", "--samples", &base, &base, "--max-regression", "much"], "a percentage from 0"),
         (vec!["check", "--samples", &base, &base, "--json", "--github"], "cannot be used with"),
     ] {

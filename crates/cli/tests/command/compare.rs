@@ -150,8 +150,8 @@ fn mistakes_are_told_with_their_place() {
     fs::write(&binary, [0xff, 0xfe, 0x00]).expect("written");
     let binary = binary.display().to_string();
     for (words, expected) in [
-        (vec!["--samples", &good, &bad], "bad:2:1: this is no number"),
-        (vec!["--samples", &good, &bad], "bad:4:1: this is no number"),
+        (vec!["--samples", &good, &bad], "bad:2:1: not a number"),
+        (vec!["--samples", &good, &bad], "bad:4:1: not a number"),
         (vec!["--samples", &good, "nowhere"], "`nowhere` cannot be read"),
         (vec!["--samples", &good, &binary], "UTF-8"),
         (vec!["--samples", &good], "a base and a candidate, not 1"),

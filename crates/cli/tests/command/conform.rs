@@ -20,7 +20,7 @@ fn what_makes_no_sense_is_refused() {
     refused("conform");
     refused("conform --live --golden here");
     refused("conform --golden here --job x");
-    assert!(refused("conform --live --dir /there/is/nothing").contains("no folder"));
+    assert!(refused("conform --live --dir /there/is/nothing").contains("does not exist"));
 }
 
 #[test]

@@ -170,12 +170,12 @@ fn mistakes_are_told_at_once_and_make_nothing() {
     let place = Place::new("mistakes");
     let message = place.refused("disk create --model ide-2005 --size x depth=1000000000 fs=fat oops");
     for expected in
-        ["unknown disk `ide-2005`", "ide-2004", "`size` takes bytes", "`fs` is one of", "`oops` is no setting"]
+        ["unknown disk `ide-2005`", "ide-2004", "`size` takes bytes", "`fs` is one of", "`oops` is not a setting"]
     {
         assert!(message.contains(expected), "no `{expected}` in\n{message}");
     }
     for line in ["disk stat x", "disk remove x", "disk crash x", "disk set x power=on", "disk stat ../x"] {
-        assert!(place.refused(line).contains("there is no disk"), "{line}");
+        assert!(place.refused(line).contains("unknown disk"), "{line}");
     }
     assert!(place.refused("disk set x fault=flood colour=red").contains("a fault is none, slow:"));
     assert!(place.refused("disk create --model fixed --front nbd").contains("`front` is one of ublk, loop, not `nbd`"));

@@ -91,7 +91,7 @@ fn what_is_left_behind_is_shown_then_undone_then_gone() {
     assert_eq!(fs::read(scratch.0.join("value")).expect("a file"), b"1\n");
     assert_eq!(states(&scratch.json("--json", 0)), [""; 0]);
     let shown = text(&scratch.doctor("").stdout);
-    assert!(shown.contains("what earlier runs left behind\n  nothing\n"), "{shown}");
+    assert!(shown.contains("leftovers of earlier runs\n  nothing\n"), "{shown}");
 }
 
 #[test]

@@ -662,7 +662,7 @@ fn errors_leave_a_whole_document_and_exit_code_1() {
         ("--name=a --size=4k --on=sim:linux-6.18", "iowhy run JOBFILE --on sim:linux-6.18"),
         ("--name=a --size=4k --output-format=terse", "terse"),
         ("--name=a --size=4k --rw=randtrim", "trims"),
-        ("--cmdhelp=no_such_option", "there is no option"),
+        ("--cmdhelp=no_such_option", "unknown option"),
         ("no-such-file.fio", "no-such-file.fio"),
         ("", "nothing to do"),
     ] {

@@ -90,10 +90,10 @@ fn a_job_comes_from_standard_input_and_its_mistakes_have_a_place() {
 #[test]
 fn what_cannot_be_run_is_refused() {
     for (line, expected) in [
-        ("run", "there is no job"),
+        ("run", "no job to run"),
         ("run dd of=/dev/sda size=500t bs=1m --on sim:linux-4.4", "the device has room for"),
         ("run dd of=x count=1 --on sim:linux-4.4 --until 2", "`--until` needs `--budget`"),
-        ("run jobs/nothing.fio --on sim:linux-4.4", "no file that can be read"),
+        ("run jobs/nothing.fio --on sim:linux-4.4", "nor a readable file"),
         ("run dd cuont=1 of=x --on sim:linux-4.4", "nearest: count"),
     ] {
         let message = refused(line);

@@ -357,7 +357,7 @@ fn mistakes_are_told_and_nothing_is_served() {
         (format!("report a b --port 80 -o {nowhere}"), "cannot be used with"),
         ("report --port 80 --json".to_owned(), "--serve"),
         (format!("report --serve --port 65536 --store {store}"), "65536"),
-        (format!("report --serve --store {nowhere}"), "there is no store"),
+        (format!("report --serve --store {nowhere}"), "no store in"),
         (format!("report --serve --port {taken} --store {store}"), "cannot listen on 127.0.0.1"),
     ] {
         let message = refused(&line);

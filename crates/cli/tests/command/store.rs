@@ -152,7 +152,7 @@ fn runs_are_kept_where_the_environment_says_and_not_without_reason() {
 fn what_cannot_be_found_is_refused_with_the_nearest_names() {
     let folder = Scratch::new("refused");
     let message = folder.refused("store list --store nowhere");
-    assert!(message.contains("there is no store in `nowhere`") && message.contains("--store DIR"), "{message}");
+    assert!(message.contains("no store in `nowhere`") && message.contains("--store DIR"), "{message}");
     assert!(!folder.0.join("nowhere").exists());
     folder.json(&format!("{JOB} --label baseline --store s"));
     for line in
@@ -162,7 +162,7 @@ fn what_cannot_be_found_is_refused_with_the_nearest_names() {
         assert!(message.contains("nearest: baseline"), "{line}: {message}");
     }
     assert!(folder.refused("store tag baseline a,b --store s").contains("commas"));
-    assert!(folder.refused("store merge elsewhere --store s").contains("there is no store in `elsewhere`"));
+    assert!(folder.refused("store merge elsewhere --store s").contains("no store in `elsewhere`"));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Histories from files: one number a line, or a table with commas as Otava takes it.
 //!
-//! A file whose first line has a comma, or is no number, is a table: its first line names the columns, each further
+//! A file whose first line has a comma, or is not a number, is a table: its first line names the columns, each further
 //! line is a run, oldest first. Columns called `time`, `timestamp` or `date` say when; `run`, `run_id`, `commit` or
 //! `sha` name the run; `machine` or `host` keep machines apart. Of the others, those of numbers are metrics, and those
 //! of words are attributes, which are left out. Empty fields, and words for no number (`nan`, `null`), are missing
@@ -16,7 +16,7 @@ const TIMES: &[&str] = &["time", "timestamp", "date"];
 const RUNS: &[&str] = &["run", "run_id", "commit", "sha"];
 const MACHINES: &[&str] = &["machine", "host"];
 
-/// Most problems that are told of one file.
+/// Most problems reported per file.
 const MOST_PROBLEMS: usize = 10;
 
 /// The series of a file called `name`. Those of a table are the metrics asked for, or all.

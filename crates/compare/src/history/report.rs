@@ -1,7 +1,7 @@
 //! A history for people, 80 columns wide, and as JSON: `iowhy.history/1`.
 //!
-//! What is no finite number is `null`. Names come from files and command lines; nothing of them reaches a terminal that
-//! is not fit to be shown.
+//! Values that are not finite are `null`. Names come from files and command lines; nothing of them reaches a terminal
+//! that is not fit to be shown.
 
 use std::fmt::Write;
 
@@ -100,7 +100,6 @@ fn series(traced: &Traced) -> Value {
     })
 }
 
-/// The text.
 pub fn text(history: &History, bold: fn(&str) -> String) -> String {
     let settings = &history.settings;
     let mut text = String::new();
@@ -209,7 +208,7 @@ fn bound(value: f64) -> String {
     if value.is_finite() { format!("{value:+.2}") } else { "?".to_owned() }
 }
 
-/// Three digits are more than random orders can tell.
+/// More digits than random orders can determine would be wrong.
 fn probability(p: f64) -> String {
     if p < 0.0001 { "< 0.0001".to_owned() } else { format!("{p:.4}") }
 }

@@ -119,7 +119,7 @@ fn among_many_series_a_change_must_be_clearer() {
 
 #[test]
 fn stable_series_raise_no_more_alarms_than_said() {
-    // The single-series rate is tested beside the statistic; here with everything a history adds.
+    // The single-series rate is tested next to the statistic; here with everything a history adds.
     let settings = Settings { search: Some(Search::Fast), alpha: 0.05, min_change_pct: 0.0, ..Settings::default() };
     let history = trace((0..100).map(|nr| series("p99_ns", around(nr, &[(100.0, 30)]))).collect(), &settings);
     assert_eq!(history.series.iter().filter(|traced| !traced.changes.is_empty()).count(), 0);

@@ -12,7 +12,6 @@ use super::{Format, Reader, first_lines, lines, number};
 use iowhy_stats::Better;
 use iowhy_stats::metric::{Column, Group, Metric};
 
-/// What it is.
 pub const FORMAT: Format = Format {
     name: "benchstat",
     summary: "lines of Go's benchmarks: BenchmarkNAME N VALUE UNIT ..",
@@ -20,7 +19,7 @@ pub const FORMAT: Format = Format {
     read,
 };
 
-/// What a file of benchmarks holds.
+/// The contents of a file of benchmarks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Benchmarks<'a> {
     /// Keys and values that held, each set once.
@@ -29,7 +28,7 @@ pub struct Benchmarks<'a> {
     pub series: Vec<Series<'a>>,
     /// Units, tidied, whose values have no noise.
     pub exact: Vec<String>,
-    /// Lines that are none: number, text, and what is wrong.
+    /// Invalid lines: number, text, and the mistake.
     pub wrong: Vec<(usize, &'a str, &'static str)>,
 }
 
@@ -44,11 +43,11 @@ pub struct Series<'a> {
     pub raw_unit: &'a str,
     /// Tidied.
     pub unit: String,
-    /// What a value is multiplied by.
+    /// The factor that a value is multiplied by.
     pub factor: f64,
     /// In order.
     pub values: Vec<f64>,
-    /// Values that were no finite numbers.
+    /// Values that were not finite.
     pub left_out: usize,
 }
 
@@ -87,7 +86,7 @@ pub fn tidy(unit: &str) -> (String, f64) {
     (tidied, factor)
 }
 
-/// The next word of a line, and what is behind it.
+/// The next word of a line, and the rest.
 fn word(line: &str) -> (&str, &str) {
     let bytes = line.as_bytes();
     let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t' | 0x0b | 0x0c | b'\r');
@@ -110,7 +109,7 @@ fn setting(line: &str) -> Option<(&str, &str)> {
 #[derive(Default)]
 struct Parser<'a> {
     found: Benchmarks<'a>,
-    /// What holds now, and its place in `found.configs` once a benchmark ran in it.
+    /// The current configuration, and its place in `found.configs` once a benchmark ran in it.
     now: Vec<(&'a str, &'a str)>,
     config: Option<usize>,
     index: HashMap<(usize, &'a str, &'a str), usize>,
@@ -195,9 +194,9 @@ impl<'a> Parser<'a> {
         loop {
             let (value, behind) = word(rest);
             if value.is_empty() {
-                return if place > 0 { Ok(()) } else { Err("there is no measurement behind the number of iterations") };
+                return if place > 0 { Ok(()) } else { Err("no measurement behind the number of iterations") };
             }
-            let Some(value) = number(value.as_bytes()) else { return Err("a measurement is no number") };
+            let Some(value) = number(value.as_bytes()) else { return Err("a measurement is not a number") };
             let (unit, behind) = word(behind);
             if unit.is_empty() {
                 return Err("the unit of a measurement is missing");

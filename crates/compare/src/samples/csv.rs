@@ -2,13 +2,12 @@
 //!
 //! The first line names columns. Those called `run` say which run a line belongs to, those called `label`, `name` or
 //! `benchmark` come before the names of metrics; columns whose values are numbers are metrics, all others are left
-//! alone. Quotes as in RFC 4180. A value that is missing is none; one that is no number in a column of numbers is a
+//! alone. Quotes as in RFC 4180. A missing value is skipped; one that is not a number in a column of numbers is a
 //! mistake with its line and column.
 
 use super::{Format, Reader, first_lines, lines, number};
 use iowhy_stats::metric::RunFacts;
 
-/// What it is.
 pub const FORMAT: Format = Format {
     name: "csv",
     summary: "a line with names of columns, then values between commas, semicolons or tabs",
@@ -22,10 +21,10 @@ pub const FORMAT: Format = Format {
 
 /// Columns that name what a line is of.
 const NAMES: &[&str] = &["label", "name", "benchmark"];
-/// The column that says which run a line belongs to.
+/// The column with the run of each line.
 const RUN: &str = "run";
 
-/// What stands between the values of a line.
+/// The separator of a line's values.
 fn mark(line: &str) -> Option<char> {
     [',', ';', '\t'].into_iter().find(|mark| line.contains(*mark))
 }
@@ -89,8 +88,8 @@ fn read(reader: &mut Reader<'_>, text: &str) {
             match (value, *numeric[column].get_or_insert(value.is_some())) {
                 (Some(value), true) => reader.put(&format!("{prefix}{name}"), value, run),
                 (None, true) => {
-                    let what = format!("this is no number, others of column `{name}` are");
-                    reader.wrong(nr, line, *at..at + word.len(), &what, "nothing at all where there is no value");
+                    let what = format!("not a number, unlike others of column `{name}`");
+                    reader.wrong(nr, line, *at..at + word.len(), &what, "leave a missing value empty");
                 }
                 // Words stay words even if one of them looks like a number.
                 (_, false) => {}

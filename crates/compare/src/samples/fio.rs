@@ -1,15 +1,14 @@
 //! fio's JSON and json+: one document or many, one after the other, with or without text around them. Each is a run.
 //!
 //! For each job and direction that did I/O: IOPS, bandwidth, and the completion latencies. Clones of a job that were
-//! not reported as a group give several values of one run, which a comparison knows to be no independent ones. What all
-//! jobs did together has the names that every run of ours has (`iops`, `read_mib_s` ..).
+//! not reported as a group give several values of one run, which a comparison does not take for independent ones. The
+//! totals of all jobs have the names that every run of ours has (`iops`, `read_mib_s` ..).
 
 use serde_json::Value;
 
 use super::{Format, Reader};
 use iowhy_stats::metric::RunFacts;
 
-/// What it is.
 pub const FORMAT: Format = Format {
     name: "fio",
     summary: "fio --output-format=json or json+, one document or several",
@@ -29,7 +28,7 @@ fn read(reader: &mut Reader<'_>, text: &str) {
             Some(Err(error)) => {
                 let before = text[..text.len() - rest.len() + start].matches('\n').count();
                 let line = before + error.line();
-                let what = format!("this is no JSON of fio: line {line}, column {}: {error}", error.column());
+                let what = format!("not JSON of fio: line {line}, column {}: {error}", error.column());
                 return reader.broken(what);
             }
             None => break,

@@ -1,14 +1,13 @@
-//! What `iowhy run --json` prints: one run for each entry of `runs`, with its metrics.
+//! The output of `iowhy run --json`: one run for each entry of `runs`, with its metrics.
 
 use serde_json::Value;
 
 use super::{Format, Reader};
 use iowhy_stats::metric::RunFacts;
 
-/// What it is.
 pub const FORMAT: Format = Format {
     name: "iowhy",
-    summary: "what `iowhy run --json` prints",
+    summary: "the output of `iowhy run --json`",
     detect: |text| text.trim_start().starts_with('{') && text.contains("\"iowhy.run/1\""),
     read,
 };
@@ -17,7 +16,7 @@ fn read(reader: &mut Reader<'_>, text: &str) {
     for document in serde_json::Deserializer::from_str(text).into_iter::<Value>() {
         let document = match document {
             Ok(document) => document,
-            Err(error) => return reader.broken(format!("this is no JSON: {error}")),
+            Err(error) => return reader.broken(format!("not JSON: {error}")),
         };
         if document["schema"] != "iowhy.run/1" {
             reader.broken("`schema` is not iowhy.run/1");

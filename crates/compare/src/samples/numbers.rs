@@ -1,12 +1,11 @@
 //! Numbers, one a line.
 //!
-//! What follows `#` is a comment; blank lines are none. Values that are no finite numbers are counted and left out.
-//! Anything else is a mistake with its line and column.
+//! `#` begins a comment; blank lines are skipped. Values that are not finite are counted and left out. Anything else is
+//! a mistake with its line and column.
 
 use super::{Format, Reader, UNNAMED, lines, number};
 use iowhy_stats::metric::Metric;
 
-/// What it is.
 pub const FORMAT: Format =
     Format { name: "numbers", summary: "one number a line, `#` begins a comment", detect: |_| true, read };
 
@@ -27,9 +26,9 @@ fn read(reader: &mut Reader<'_>, text: &str) {
                 let help = if word.contains([' ', ',', ';', '\t']) {
                     "one number a line; or a first line with names of columns (CSV)"
                 } else {
-                    "one number a line; what is no number goes behind #"
+                    "one number a line; anything else goes behind #"
                 };
-                reader.wrong(nr, line, start..start + word.len(), "this is no number", help);
+                reader.wrong(nr, line, start..start + word.len(), "not a number", help);
             }
         }
     }

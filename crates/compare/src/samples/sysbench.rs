@@ -1,9 +1,8 @@
-//! What `sysbench fileio` prints, 0.4 to 1.1: one report or several in one file, each of them a run.
+//! The output of `sysbench fileio`, 0.4 to 1.1: one report or several in one file, each of them a run.
 
 use super::{Format, Reader, first_lines, number};
 use iowhy_stats::metric::RunFacts;
 
-/// What it is.
 pub const FORMAT: Format = Format {
     name: "sysbench",
     summary: "the text of `sysbench fileio run`, one report or several",
@@ -13,7 +12,7 @@ pub const FORMAT: Format = Format {
     read,
 };
 
-/// Beginnings of lines, what the metric is called, and what its value is multiplied by.
+/// Beginnings of lines, the metric's name, and the factor of its value.
 const LINES: &[(&str, &str, f64)] = &[
     ("total time:", "elapsed_s", 1.0),
     ("reads/s:", "read_iops", 1.0),

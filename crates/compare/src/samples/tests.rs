@@ -34,7 +34,7 @@ fn each_format_is_seen_in_the_text() {
         ("fio: a warning\n{\n \"fio version\" : \"fio-3.33\",\n \"jobs\" : []\n}\n", "fio"),
         ("{\"schema\": \"iowhy.run/1\", \"runs\": []}", "iowhy"),
         ("sysbench 1.0.20 (using LuaJIT)\n\nGeneral statistics:\n", "sysbench"),
-        // A single value with a decimal comma is no table, but a mistake of numbers.
+        // A single value with a decimal comma is not a table, but a mistake in a number.
         ("1,5\n2,5\n", "numbers"),
     ] {
         let format = FORMATS.iter().find(|format| (format.detect)(text)).expect("the last one takes all");
@@ -58,11 +58,11 @@ fn numbers_with_comments_and_what_is_none() {
 #[test]
 fn mistakes_have_a_line_and_a_column_and_come_at_once() {
     let message = bad("1\n  12ms\n3\nx y\n", None);
-    for expected in ["f:2:3: this is no number", "  |   12ms\n  |   ^^^^\n", "f:4:1: this is no number", "CSV"] {
+    for expected in ["f:2:3: not a number", "  |   12ms\n  |   ^^^^\n", "f:4:1: not a number", "CSV"] {
         assert!(message.contains(expected), "no {expected:?} in\n{message}");
     }
     let many = bad(&"x\n".repeat(1_000), None);
-    assert_eq!(many.matches("this is no number").count(), MOST_PROBLEMS);
+    assert_eq!(many.matches("not a number").count(), MOST_PROBLEMS);
     assert!(many.contains("992 more lines"), "{many}");
     let long = bad(&format!("{}\u{1b}\n", "ö".repeat(100_000)), None);
     assert!(long.len() < 1_000 && !long.contains('\u{1b}'), "{long}");
@@ -86,7 +86,7 @@ fn benchmarks_become_metrics_in_base_units() {
     let group = good("fs: ext4\nBenchmarkA 1 5 ns/op\nfs: xfs\nBenchmarkA 1 6 ns/op\n", None);
     assert_eq!(columns(&group).iter().map(|of| of.0).collect::<Vec<_>>(), ["A fs=ext4 sec/op", "A fs=xfs sec/op"]);
     let message = bad("BenchmarkA 1 5 ns/op\nBenchmarkA 1 5\nBenchmarkA x 5 ns/op\nBenchmarkA 1 five ns/op\n", None);
-    for expected in ["f:2:1: the unit", "f:3:1: the number of iterations", "f:4:1: a measurement is no number"] {
+    for expected in ["f:2:1: the unit", "f:3:1: the number of iterations", "f:4:1: a measurement is not a number"] {
         assert!(message.contains(expected), "no {expected:?} in\n{message}");
     }
 }
@@ -150,7 +150,7 @@ fn tables_have_runs_names_and_words_that_are_no_metrics() {
         ]
     );
     let message = bad("ms,iops\n1,2\n1,fast\n1,2,3\n", None);
-    for expected in ["f:3:3: this is no number", "f:4:5: a value too many"] {
+    for expected in ["f:3:3: not a number", "f:4:5: a value too many"] {
         assert!(message.contains(expected), "no {expected:?} in\n{message}");
     }
 }

@@ -41,7 +41,7 @@ fn replay(text: &str, options: &Replay) -> Vec<(u64, char, u32, u64, u32)> {
     replayed.calls.iter().map(step).collect()
 }
 
-/// What fio 3.33 wrote of a short job.
+/// fio 3.33's log of a short job.
 const BY_FIO: &str = "fio version 3 iolog\n26 f1 add\n152 f1 open\n157 f1 read 0 4096\n433 f1 read 45056 4096\n\
                       578 f1 write 28672 4096\n761 f1 sync 28672 0\n5336 f1 datasync 0 0\n6018 f1 close\n";
 
@@ -81,7 +81,7 @@ fn options_of_replaying_change_times_and_places() {
     assert_eq!(at(&|options| options.align = 4096), [(0, 'r', 8192), (2000, 'w', 16384), (3000, 'r', 0)]);
     let both = |options: &mut Replay| (options.scale, options.align) = (4, 512);
     assert_eq!(at(&both), [(0, 'r', 2048), (2000, 'w', 4608), (3000, 'r', 0)]);
-    // The gap before what is left out goes with it, as in fio.
+    // The gap before a skipped entry goes with it, as in fio.
     assert_eq!(at(&|options| options.skip = vec!["write"]), [(0, 'r', 10000), (1000, 'r', 0)]);
     assert_eq!(at(&|options| options.skip = vec!["read"]), [(2000, 'w', 20000)]);
 }
@@ -138,7 +138,7 @@ fn what_is_wrong_is_told_with_its_line() {
         ("2 a open 0 512", "log:3: `open` has neither offset nor length: the line is left out"),
         ("2 a", "log:3: an entry has a file and an action"),
         ("a read 0 512", "log:3: a line begins with its time in microseconds"),
-        ("", "log:3: an empty line is no entry"),
+        ("", "log:3: an empty line is not an entry"),
         ("2 a read 0 4294967808", "log:3: a length has 32 bits: 4294967808 is read as 512"),
         ("2 a read 0 512 more", ""),
     ] {
@@ -150,7 +150,7 @@ fn what_is_wrong_is_told_with_its_line() {
     assert_eq!(first("fio version 1 iolog\n"), "log:1: version 1 of the iolog is not read, as fio no longer does");
     assert_eq!(first("0, 4096, 4096\n"), "log:1: version 1 of the iolog is not read, as fio no longer does");
     assert_eq!(first("\u{7}tae\u{1}\u{0}"), "log:1: this is a trace of blktrace, which is not read");
-    assert!(first("").starts_with("log:1: this is no iolog"));
+    assert!(first("").starts_with("log:1: not an iolog"));
 }
 
 #[test]

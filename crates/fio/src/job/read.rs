@@ -50,7 +50,7 @@ pub(crate) fn build(
 struct Builder<'a, 'w> {
     world: &'a World<'w>,
     problems: &'a mut Problems,
-    /// Options of which was said that they are not modelled.
+    /// Options whose note "not modelled" was given.
     warned: BTreeSet<&'static str>,
 }
 
@@ -148,7 +148,7 @@ impl Builder<'_, '_> {
         }
         match crate::expr::evaluate(&computed, &|_| None) {
             Ok(worth) => Some((worth.value.to_string(), true)),
-            // A path with a number in it is no expression.
+            // A path with a number in it is not an expression.
             Err(_) if option.kind.is_text() => Some((computed, true)),
             Err(failure) => {
                 let problem = Problem::error(format!(
@@ -178,7 +178,7 @@ impl Builder<'_, '_> {
         self.problems.push(raw.line.problem(problem, at));
     }
 
-    /// What the user should know although the option is right.
+    /// Notes on an option that is right.
     fn notices(&mut self, option: &'static Opt, raw: &RawOption, value: &Value, kb_base: u64) {
         let (done, why) = match option.model {
             _ if self.world.live => ("carried out", crate::carried_out::not_carried_out(option.name)),
@@ -350,7 +350,7 @@ impl Reader<'_> {
         );
         let asked_depth = self.small("iodepth").max(1);
         let iodepth = if engine.one_at_a_time() { 1 } else { asked_depth };
-        // As fio: what is zero or larger than the depth becomes the depth.
+        // As fio: zero, or more than the depth, becomes the depth.
         let within = |value: u32| if value == 0 || value > iodepth { iodepth } else { value };
         let batch_complete_min = self.small("iodepth_batch_complete_min").min(iodepth);
         let percent = |value: u64| u32::try_from(value).unwrap_or(100);
@@ -580,7 +580,7 @@ impl Reader<'_> {
         })
     }
 
-    /// What no option can say alone.
+    /// Mistakes in combinations of options.
     fn check(&mut self, job: &FioJob, asked_depth: u32, before: &[FioJob]) {
         let used: Vec<&Blocks> =
             [(job.mode.read, &job.blocks.read), (job.mode.write, &job.blocks.write), (job.mode.trim, &job.blocks.trim)]
@@ -611,7 +611,7 @@ impl Reader<'_> {
         }
         for (name, wins) in [("bs", "bssplit"), ("bs", "bsrange"), ("bsrange", "bssplit")] {
             if self.given(name) && self.given(wins) && job.blocks.read == job.blocks.write {
-                let problem = Problem::warning(format!("option `{name}` has no effect beside `{wins}`"));
+                let problem = Problem::warning(format!("option `{name}` has no effect next to `{wins}`"));
                 self.report(name, problem);
             }
         }
@@ -636,7 +636,7 @@ impl Reader<'_> {
         if let Some(wanted) = &job.wait_for
             && !before.iter().any(|known| known.name == *wanted)
         {
-            let problem = Problem::error(format!("`wait_for` names `{wanted}`, which is no job before this one"))
+            let problem = Problem::error(format!("`wait_for` names `{wanted}`, which is not a job before this one"))
                 .near(wanted, before.iter().map(|known| &known.name));
             self.report("wait_for", problem);
         }
@@ -652,7 +652,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether this option was given but could not be read, which was said already.
+    /// Whether this option was given but could not be read, which was reported already.
     fn failed_at_section(&self, name: &str) -> bool {
         let tried = |raw: &RawOption| options::find(&raw.name).is_some_and(|option| option.name == name);
         // A global size that failed is not in the settings either; any error about it is enough.

@@ -99,7 +99,7 @@ fn percentiles_are_middles_of_the_bucket_that_reaches_them() {
     let made = thread(&[130, 131, 5000, 30_000_000_000], &[], Nanos(9_000_000));
     let document = of("[a]\nsize=12k\npercentile_list=99.9:50:25:75\n", vec![made], true);
     let clat = &document["jobs"][0]["read"]["clat_ns"];
-    // 128..255 has buckets of two; 4096..8191 of 64; what is above 17 s is in the last one.
+    // 128..255 has buckets of two; 4096..8191 of 64; values above 17 s are in the last one.
     let bins = json!({ "131": 2, "5024": 1, "17112760320": 1 });
     assert_eq!(clat["bins"], bins);
     let wanted = json!({ "25.000000": 131, "50.000000": 131, "75.000000": 5024, "99.900000": 17_112_760_320u64 });

@@ -231,7 +231,7 @@ fn histograms_count_what_came_since_the_row_before() {
     assert_eq!(text(&Logs { histogram_us: 0, ..logs }, &outcome, Kind::ClatHist), "");
 }
 
-/// What fio 3.33 wrote, and with which columns.
+/// Output of fio 3.33, and its columns.
 #[test]
 fn logs_of_fio_are_read() {
     let row = |time_ms, value, direction, block_bytes| Row {
@@ -272,9 +272,9 @@ fn logs_of_fio_are_read() {
 fn rows_that_cannot_be_read_are_told_with_their_line() {
     for (line, expected) in [
         ("1, 2, 3, 4096, 0", "log:2: the direction is 3: 0, 1 and 2 are read, write and trim"),
-        ("1, x, 0, 4096, 0", "log:2: column 2, the value, is `x`, which is no number"),
-        ("1, 2, 0", "log:2: there is no column 4, the block size"),
-        ("1, 2, 0, 4096, what", "log:2: column 5, the priority, is `what`, which is no number"),
+        ("1, x, 0, 4096, 0", "log:2: column 2, the value, is `x`, which is not a number"),
+        ("1, 2, 0", "log:2: column 4, the block size, is missing"),
+        ("1, 2, 0, 4096, what", "log:2: column 5, the priority, is `what`, which is not a number"),
         ("1, 2, 0, 4096, 0, 0", "log:2: there are more than 5 columns"),
     ] {
         let mut problems = Problems::default();

@@ -1,7 +1,7 @@
 //! One commit of a bisection: is it like the good one or like the bad one?
 //!
 //! ```text
-//! references  values measured at a commit known to be good and at one known to be bad, kept in a file; or two numbers
+//! references values measured at a good commit and at a bad one, kept in a file; or two numbers
 //! border      the value that separates both references best (Kolmogorov and Smirnov's place of the largest distance)
 //! sign        each new value is on the good or on the bad side of the border
 //! test        sequential: values are taken until one of two likelihood ratios reaches 1 / error
@@ -14,7 +14,7 @@
 //! References that hardly differ are refused. Literature: A. Wald, Sequential Tests of Statistical Hypotheses, 1945;
 //! J. Ville, 1939. Known limits: values are taken to be independent of one another, and the machine to be the one
 //! that it was when the references were measured; a commit whose share is near `m` takes the whole budget and is
-//! skipped. A share of the references is known to about half a value more or less, which `m` in the middle allows for.
+//! skipped. A share of the references is accurate to about half a value, which `m` in the middle allows for.
 
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ const LEAST_DISTANCE: f64 = 0.5;
 /// Least number of values of a measured reference.
 pub const LEAST_VALUES: usize = 5;
 
-/// What is known of the good and the bad commit.
+/// Values measured at the good and the bad commit.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct References {
     /// Values of the good one.
@@ -40,16 +40,21 @@ impl References {
     /// Reads what [`References::json`] has written.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The mistake in it.
     pub fn parse(text: &str) -> Result<References, String> {
         let value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
         if value["schema"] != "iowhy.bisect-references/1" {
-            return Err("it is no file of references".to_owned());
+            return Err("it is not a file of references".to_owned());
         }
         let side = |name: &str| -> Result<Vec<f64>, String> {
             let values = value[name].as_array().ok_or_else(|| format!("no values for `{name}`"))?;
             let number = |value: &Value| value.as_f64().filter(|value| value.is_finite());
-            values.iter().map(number).collect::<Option<_>>().ok_or_else(|| format!("`{name}` has what is no number"))
+            values.iter().map(number).collect::<Option<_>>().ok_or_else(|| {
+                format!(
+                    "`{name}` has a value that is not a \
+                number"
+                )
+            })
         };
         Ok(References { good: side("good")?, bad: side("bad")? })
     }
@@ -77,7 +82,7 @@ impl Border {
     /// Between two groups of values.
     ///
     /// # Errors
-    /// If there are too few of them, or if they do not tell the commits apart.
+    /// If there are too few of them, or if they do not separate the commits.
     pub fn between(references: &References) -> Result<Border, String> {
         let References { good, bad } = references;
         for (name, values) in [("good", good), ("bad", bad)] {
@@ -100,8 +105,8 @@ impl Border {
         let equal: Vec<f64> = borders.into_iter().filter(|at| distance(*at).abs() >= best).collect();
         let Some(at) = equal.get(equal.len() / 2).copied().filter(|_| best >= LEAST_DISTANCE) else {
             return Err(format!(
-                "the good and the bad commit cannot be told apart: no border has more than {:.0} % more values of one \
-                 on its side",
+                "the good and the bad commit look alike: no border has more than {:.0} % more values of one on its \
+                 side",
                 100.0 * best
             ));
         };
@@ -190,14 +195,15 @@ pub fn number(output: &str, metric: Option<&str>) -> Result<f64, String> {
     let found = match metric {
         None => {
             let line = output.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or("");
-            line.parse::<f64>().map_err(|_| format!("the last line of the command's output is no number: `{line}`"))?
+            line.parse::<f64>()
+                .map_err(|_| format!("the last line of the command's output is not a number: `{line}`"))?
         }
         Some(name) => {
             let value: Value = serde_json::from_str(output).map_err(|error| format!("no JSON: {error}"))?;
             named(&value, name).ok_or_else(|| format!("the command's JSON has no number `{name}`"))?
         }
     };
-    if found.is_finite() { Ok(found) } else { Err(format!("{found} is no value")) }
+    if found.is_finite() { Ok(found) } else { Err(format!("{found} is not a value")) }
 }
 
 fn named(value: &Value, name: &str) -> Option<f64> {
@@ -284,7 +290,7 @@ mod tests {
             assert_eq!(run(0, seed), Some(Verdict::Good));
         }
         let alike = References { good: side(10), bad: side(30) };
-        assert!(Border::between(&alike).expect_err("alike").contains("cannot be told apart"));
+        assert!(Border::between(&alike).expect_err("alike").contains("look alike"));
         let few = References { good: vec![1.0; 4], bad: vec![2.0; 9] };
         assert!(Border::between(&few).expect_err("few").contains("--learn good"));
         assert!(Border::between(&References { good: vec![1.0; 9], bad: vec![1.0; 9] }).is_err());

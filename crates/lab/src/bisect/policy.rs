@@ -5,8 +5,8 @@
 //! differences  policies, tunables, device ([`Stack::differences`]); those of one kind go together at first
 //! test         the good kernel with some of the differences; several seeds, the same for all tests
 //! verdict      bad if the metric has moved by more than half of the whole change, good if by less
-//! search       ddmin: halves, then smaller parts and their complements, until no part of what is left can be left out
-//! second side  the bad kernel without what was found must be good; if not, the rest has another cause, and is searched
+//! search       ddmin: halves, then smaller parts and their complements, until no part of the rest can be left out
+//! second side the bad kernel without the parts found must be good; if not, the rest has another cause, and is searched
 //! refine       the same again with the single differences of the kinds that were found
 //! ```
 //! Sequential test: with 4, 8, 16 ... seeds the distance of the metric from the middle of both references, seed by seed
@@ -14,8 +14,8 @@
 //! looks. A verdict needs an interval on one side of 0. Stated bound: error per test times tests, if distances are
 //! about normal. Tests begin with as many seeds as it took to see the change at all. Reference: Zeller and
 //! Hildebrandt, Simplifying and Isolating Failure-Inducing Input, IEEE TSE 28(2), 2002. Known limits: differences
-//! that cancel out are found only as far as the order of the tests meets them; what differs between the jobs' plans
-//! beyond the stack (none does today) is not searched.
+//! that cancel out are found only as far as the order of the tests meets them; differences between the jobs' plans
+//! beyond the stack (none exist today) are not searched.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -35,7 +35,7 @@ use iowhy_text::quantity;
 /// How it is done.
 #[derive(Copy, Clone, Debug)]
 pub struct Settings {
-    /// Chance that one test says the wrong thing, at most.
+    /// Largest chance that one test is wrong.
     pub error: f64,
     /// Seeds of a test, at most.
     pub most_runs: usize,
@@ -63,14 +63,12 @@ pub struct Measured {
     pub value: f64,
     /// Ends of the interval.
     pub ci: (f64, f64),
-    /// Runs.
     pub runs: usize,
 }
 
 /// One test.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// What it is for.
     pub purpose: &'static str,
     /// Indices of the differences that are on.
     pub on: Vec<usize>,
@@ -80,7 +78,7 @@ pub struct Step {
     pub verdict: Verdict,
 }
 
-/// What came of it.
+/// Result of a search.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// A change or several; the tests say so from both sides.
@@ -89,13 +87,12 @@ pub enum Answer {
     EqualStacks,
     /// They do, and the metric does not.
     EqualMetric,
-    /// The metric differs, and the bad side has the better one: there is no first bad.
+    /// The metric differs, and the bad side has the better one: a first bad does not exist.
     NotWorse,
     /// The tests could not tell, or the sides contradict each other.
     Unsure,
 }
 
-/// A bisection.
 #[derive(Clone, Debug)]
 pub struct Bisection {
     /// Labels of both sides.
@@ -104,17 +101,16 @@ pub struct Bisection {
     pub metric: &'static Metric,
     /// Everything that differs.
     pub differences: Vec<Change>,
-    /// The references.
     pub references: [Measured; 2],
     /// Tests in their order.
     pub steps: Vec<Step>,
-    /// Indices of what was found, the most effective first.
+    /// Indices of the parts found, the most effective first.
     pub found: Vec<usize>,
-    /// What each of these does alone.
+    /// The effect of each of these alone.
     pub alone: Vec<Measured>,
     /// Sets of them, each enough for the change by itself.
     pub sets: usize,
-    /// What came of it.
+    /// The result.
     pub answer: Answer,
     /// Why, in a sentence.
     pub because: String,
@@ -124,7 +120,7 @@ pub struct Bisection {
     pub error_bound: f64,
 }
 
-/// Values of the metric by what is on; `None` is the bad side itself.
+/// Values of the metric by the parts that are on; `None` is the bad side itself.
 struct Bench<'a> {
     plans: [&'a Plan; 2],
     metric: &'static Metric,
@@ -134,7 +130,7 @@ struct Bench<'a> {
     bad: Vec<f64>,
     steps: Vec<Step>,
     simulations: usize,
-    /// Runs that a test begins with: what it took to see the change at all.
+    /// Runs that a test begins with: the number that showed the change at all.
     first_runs: usize,
     done: &'a (dyn Fn() + Sync),
 }
@@ -302,7 +298,7 @@ impl Bench<'_> {
     }
 }
 
-/// Differences in kinds: what belongs to one policy, to the queue, to the disk.
+/// Differences by kind: of one policy, of the queue, of the disk.
 fn kinds(differences: &[Change]) -> Vec<Vec<usize>> {
     let mut kinds: Vec<(&str, Vec<usize>)> = Vec::new();
     for (nr, change) in differences.iter().enumerate() {
@@ -317,7 +313,7 @@ fn kinds(differences: &[Change]) -> Vec<Vec<usize>> {
 /// Finds what makes `bad` differ from `good` in `metric`. `done` is called after each simulation.
 ///
 /// # Errors
-/// What the simulator says of a plan.
+/// The simulator's error for a plan.
 pub fn bisect(
     (good, bad): (&Plan, &Plan),
     labels: [String; 2],
@@ -404,7 +400,7 @@ fn search(bench: &mut Bench<'_>) -> Result<Searched, RunError> {
             let because = format!("the bad side is better, not worse: {name} is {figures}; swap --good and --bad");
             return Ok((Answer::NotWorse, because, Vec::new(), 0));
         }
-        // All equal, there is no interval on either side of 0.
+        // All equal: without an interval on either side of 0.
         _ if good == bad => {
             return Ok((Answer::EqualMetric, format!("{name} does not differ at all: {figures}"), Vec::new(), 0));
         }
@@ -414,7 +410,7 @@ fn search(bench: &mut Bench<'_>) -> Result<Searched, RunError> {
             return Ok((Answer::EqualMetric, because, Vec::new(), 0));
         }
         Verdict::Unsure => {
-            let because = format!("whether {name} differs cannot be told from {runs} runs of each side: {figures}");
+            let because = format!("{runs} runs of each side cannot tell whether {name} differs: {figures}");
             return Ok((Answer::Unsure, because, Vec::new(), 0));
         }
     }
@@ -449,7 +445,7 @@ fn search(bench: &mut Bench<'_>) -> Result<Searched, RunError> {
             }
             Verdict::Bad => {}
             Verdict::Unsure => {
-                let because = "the good side with it is bad, but what the bad side is without it cannot be told";
+                let because = "the good side with it is bad, but the bad side without it remains undecided";
                 return Ok((Answer::Unsure, because.to_owned(), found, nr));
             }
         }

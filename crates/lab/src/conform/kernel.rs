@@ -1,6 +1,6 @@
 //! The model of the running kernel against the running kernel: every read-ahead decision, every page added.
 //!
-//! Jobs run on the kernel while a trace is recorded; what each did with each of its files becomes a [`Recorded`].
+//! Jobs run on the kernel while a trace is recorded; the work of each on each of its files becomes a [`Recorded`].
 //! [`check`] replays it through a model in two ways:
 //!
 //! ```text
@@ -14,12 +14,12 @@
 //!
 //! Records are kept as text ([`recorded`]), so that the same comparison runs where nothing may be traced.
 //!
-//! Bios are compared with what is submitted at once ([`model`]), those of reads past the page cache with what was asked
-//! for ([`direct`]), requests with what the plug makes of the bios ([`requests`]), misses of mappings with the window
-//! that a fault reads ([`faults`]).
+//! Bios are compared with the submissions of one moment ([`model`]), those of reads past the page cache with the
+//! request ([`direct`]), requests with the plug's result for the bios ([`requests`]), misses of mappings with the
+//! window that a fault reads ([`faults`]).
 //!
-//! Known limits: reads of io_uring and touches of mappings are no calls, so they have no history; touches that find
-//! their page mapped or mappable leave no event, so the misses of a mapping are known only up to a most. A file system
+//! Known limits: reads of io_uring and touches of mappings are not calls, so they have no history; touches that find
+//! their page mapped or mappable leave no event, so only an upper bound of a mapping's misses is known. A file system
 //! whose folios have another limit than ext4's and XFS's is recognised only by having none.
 
 mod decisions;
@@ -43,7 +43,7 @@ use iowhy_text as text;
 use iowhy_trace::recorded::{Line, Recorded, What, version};
 pub use traced::{Device, File, records};
 
-/// Mismatches that a report tells of each job.
+/// Most mismatches that a report lists of each job.
 const TOLD: usize = 5;
 
 /// How much of a comparison matched.
@@ -210,7 +210,7 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// Whether it reached what is expected: everything where one task read, 99 % where several did.
+    /// Whether it reached the expected share: everything where one task read, 99 % where several did.
     pub fn as_expected(&self) -> bool {
         let whole = self.history.as_ref().is_none_or(Tally::all_matched);
         let fine = if self.single_threaded { self.decisions.all_matched() } else { self.decisions.nearly_all() };
@@ -223,7 +223,7 @@ impl Checked {
         (tally.bios + self.direct.of, tally.bios_matched + self.direct.matched)
     }
 
-    /// What counts for the sum: the whole history where it is known, the decisions elsewhere.
+    /// The part that counts for the sum: the whole history where it is known, the decisions elsewhere.
     fn counted(&self) -> &Tally {
         self.history.as_ref().unwrap_or(&self.decisions)
     }
@@ -233,7 +233,7 @@ impl Checked {
         self.decisions.mismatches.iter().chain(history).chain(&self.direct.mismatches).next()
     }
 
-    /// What did not match, by name: decisions first.
+    /// Mismatches, by name: decisions first.
     fn mismatches(&self) -> impl Iterator<Item = &String> {
         let history = self.history.iter().flat_map(|history| &history.mismatches);
         let decisions = self.decisions.mismatches.iter().chain(history).take(TOLD);
@@ -280,7 +280,7 @@ pub fn model_of(release: &str) -> (&'static Entry<Build>, bool) {
     nearest.map_or((fallback, false), |(entry, of)| (entry, running == Some(of)))
 }
 
-/// What is reported.
+/// Outcome of a conformance run.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// Release of the kernel.
@@ -379,7 +379,7 @@ impl Report {
             let _ = writeln!(out, "not run: {skipped}");
         }
         let wrong = self.jobs.iter().filter(|job| !job.as_expected()).count() as u64;
-        let sum = if self.as_expected() { "everything is as expected" } else { "this is not what is expected" };
+        let sum = if self.as_expected() { "everything is as expected" } else { "this is a mismatch" };
         let (of, adds) = (self.sum(|job| job.counted().decisions), self.sum(|job| job.counted().page_adds));
         let _ = writeln!(
             out,

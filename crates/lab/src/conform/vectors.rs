@@ -2,7 +2,7 @@
 //!
 //! A vector file is called `<model>.json`. It holds cases: a file, its cache, reads and events as input; submissions,
 //! the read-ahead state after every read, the state and the cache at the end as output. Every case is replayed through
-//! the model of that name and everything is compared. What counts as equal: all of it.
+//! the model of that name and everything is compared. Everything must be equal.
 
 mod mmap;
 mod reclaim;
@@ -17,7 +17,7 @@ use iowhy_stack::readahead::{Advice, READAHEADS};
 use iowhy_stack::replay::{Case, Happening, IoModel, Read, Replayed, Submission, replay};
 use serde::{Deserialize, Serialize};
 
-/// What was compared and how it went, a line for every file.
+/// Comparisons and their results, a line for every file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GoldenReport {
     /// The files in the order of their names.
@@ -79,7 +79,7 @@ pub enum GoldenError {
     Read {
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A folder holds no vectors.
@@ -96,11 +96,11 @@ pub enum GoldenError {
     Format {
         /// The file.
         path: PathBuf,
-        /// What is wrong and where.
+        /// The mistake and its place.
         message: String,
     },
     /// No model has the file's name.
-    #[error("`{}`: there is no read-ahead model called `{name}`; rename the file to one of {known}", path.display())]
+    #[error("`{}`: unknown read-ahead model `{name}`; rename the file to one of {known}", path.display())]
     UnknownModel {
         /// The file.
         path: PathBuf,

@@ -1,11 +1,11 @@
-//! What to set after an explanation of live runs, in so many words, and what should be known though nothing differs.
+//! Settings to change after an explanation of live runs, as commands, and notes in spite of equal results.
 //!
-//! A rule says in general what to change; of two real sides it is known which setting differs, where it is, and which
-//! value the fast side had. The gain is predicted from the cause's share of the difference, and measured if the
-//! experiment was made ([`prove_live`](super::prove_live)); both in percent of the slow side's time for an operation.
+//! A rule gives general advice; of two real sides the differing setting is known, with its place and the fast side's
+//! value. The gain is predicted from the cause's share of the difference, and measured if the experiment was made
+//! ([`prove_live`](super::prove_live)); both in percent of the slow side's time for an operation.
 //!
-//! A note is no finding: it names pages that somebody keeps in the cache under direct calls, where the times of the
-//! runs cannot tell what that costs. The price depends on the kernel and the device, the pages do not.
+//! A note is not a finding: it names pages that another process keeps in the cache under direct calls, where the times
+//! of the runs cannot show their cost. The price depends on the kernel and the device, the pages do not.
 
 use super::gathered::Gathered;
 use super::prove_live::{Change, change};
@@ -63,7 +63,7 @@ pub fn advise(explanation: &mut Explanation, sides: &[Gathered; 2]) {
     let (slow, fast) = if a_is_slow { (a, b) } else { (b, a) };
     let (Some(slow_recipe), Some(fast_recipe)) = (&slow.recipe, &fast.recipe) else { return };
     let whole = 100.0 * (1.0 - 1.0 / ratio(explanation.change_pct, a_is_slow));
-    // What was refuted is no advice; of several things that can be switched, the one that was.
+    // Refuted findings give no advice; of several possible switches, the tested one counts.
     for finding in explanation.findings.iter_mut().filter(|finding| !finding.is_refuted()) {
         let changes = || finding.rule.switches.iter().filter_map(|of| change(&[*of], slow_recipe, fast_recipe));
         let made = finding.counterfactual.as_ref().map(|of| of.setting.as_str());
@@ -77,12 +77,12 @@ pub fn advise(explanation: &mut Explanation, sides: &[Gathered; 2]) {
     }
 }
 
-/// The rule that the note below would be, if the times told.
+/// The rule of the note below, if the times showed its cost.
 const STALE: &str = "stale-pages-under-direct-io";
 /// Share of the calls from which on it is worth a note.
 const NOTED: f64 = 0.05;
 
-/// Adds what should be known of live sides though no finding says it.
+/// Adds facts about live sides that belong to no finding.
 pub fn notes(explanation: &mut Explanation, sides: &[Gathered; 2]) {
     if explanation.findings.iter().any(|finding| finding.rule.name == STALE) {
         return;
@@ -97,17 +97,18 @@ pub fn notes(explanation: &mut Explanation, sides: &[Gathered; 2]) {
         if over > NOTED {
             let names = putters(side);
             let who: Vec<String> = names.iter().take(3).map(|(name, nr)| format!("{name} ({nr})")).collect();
-            let who = if who.is_empty() { "somebody outside the workload".to_owned() } else { who.join(", ") };
+            let who = if who.is_empty() { "a process outside the workload".to_owned() } else { who.join(", ") };
             explanation.warnings.push(format!(
                 "{label}: {:.0} % of the calls go round the page cache over pages that others keep in it ({STALE}): {} \
-                 by {who}. These runs do not tell what that costs",
+                 by {who}. These runs do not show their cost",
                 100.0 * over,
                 count(sum(&|run| run.foreign.pages), "page", "pages")
             ));
         } else if around > 0.5 && before > 0 {
             explanation.warnings.push(format!(
                 "{label}: {:.0} % of the calls go round the page cache, and {} of the files were in it before they \
-                 began ({STALE}): who put them there is not in the trace, and these runs do not tell what that costs",
+                 began ({STALE}): the process that put them there is not in the trace, and these runs do not show \
+                 their cost",
                 100.0 * around,
                 count(before, "page", "pages")
             ));

@@ -32,7 +32,7 @@ pub enum Again {
     Opening {
         /// These.
         events: Arc<Vec<Event>>,
-        /// There are no others.
+        /// They are all.
         whole: bool,
     },
 }
@@ -41,7 +41,7 @@ impl Again {
     /// Hands the events to a listener, in their order.
     ///
     /// # Errors
-    /// What the simulator or the store says.
+    /// The simulator's or the store's error.
     pub fn replay(&self, sink: &mut dyn EventSink) -> Result<(), Problem> {
         match self {
             Again::Plan(plan) => {
@@ -72,7 +72,7 @@ pub struct Seen {
     pub files: Vec<String>,
 }
 
-/// A side with what is known of how it was made.
+/// A side with its known circumstances.
 #[derive(Clone, Debug, Default)]
 pub struct Gathered {
     /// Its runs.
@@ -85,7 +85,7 @@ pub struct Gathered {
     pub group: Option<Group>,
     /// Pages of the files that were in the page cache before the first call, of each live run.
     pub resident: Vec<u64>,
-    /// What pictures want of each run of the side, in their order.
+    /// Data for the pictures of each run of the side, in their order.
     pub seen: Vec<Seen>,
     /// The store's row of the first run.
     pub row: Option<Box<StoredRun>>,

@@ -4,8 +4,8 @@
 //! for simulated runs, which repeat to the last digit, then by the test for measured ones. Of more than two modes the
 //! fastest and the slowest are explained. A set of one mode is set against itself, which leaves nothing to explain.
 //!
-//! Known limit: fewer than eight runs have one mode, whatever they look like. Modes cannot be made again at will, so
-//! that nothing is switched to prove what is found; the same cause between two sets of runs can be proved.
+//! Known limit: fewer than eight runs have one mode in any case. Modes cannot be reproduced at will, so findings are
+//! not proved by switching; the same cause between two sets of runs can be proved.
 
 use super::gathered::Gathered;
 use iowhy_stats::modes;
@@ -15,7 +15,7 @@ use iowhy_why::delta::time_per_operation;
 
 /// Runs that there have to be at least.
 const LEAST: usize = 2;
-/// Chance of being told of modes where there is one.
+/// Chance of reporting modes where there is one.
 const ALPHA: f64 = 0.01;
 
 /// Both modes of a set of runs, the fast one first, or the set twice if it has one mode.

@@ -2,9 +2,9 @@
 //! again.
 //!
 //! In the simulator the slow side's runs are made again with the same seeds and with nothing else different. A rule
-//! says what to switch ([`Switch`]), best first; what applies to the stack is made, until something of the difference
-//! is gone. Of two sides whose stacks are both known, "as on the fast side" is one of the things to switch. The time
-//! for an operation is compared with the fast side's before and after ([`outcome`](iowhy_why::outcome)).
+//! lists its switches ([`Switch`]), best first; those that apply to the stack are made, until something of the
+//! difference is gone. Of two sides whose stacks are both known, "as on the fast side" is one of the things to switch.
+//! The time for an operation is compared with the fast side's before and after ([`outcome`](iowhy_why::outcome)).
 
 use iowhy_stack::kernel::{PATCHES, Stack};
 use iowhy_stack::outcome::Plan;
@@ -20,7 +20,7 @@ use iowhy_why::{Explanation, Side};
 /// Findings that stand after their experiments, or have none, until no others are tried.
 const TRIED: usize = 3;
 
-/// What is switched, in words, and the plan with it.
+/// The switched setting, in words, and the plan with it.
 struct Switched {
     setting: String,
     plan: Plan,
@@ -99,7 +99,7 @@ fn switched(switch: &Switch, slow: &Gathered, fast: Option<&Plan>) -> Option<Swi
     Some(Switched { setting, plan })
 }
 
-/// The rule says which settings of a device it tells of.
+/// Whether the rule names settings of a device.
 fn names_settings(rule: &Rule) -> bool {
     rule.switches.iter().any(|switch| matches!(switch, Switch::Other(key) if key.starts_with("disk.")))
 }

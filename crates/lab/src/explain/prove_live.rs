@@ -7,15 +7,15 @@
 //!                and the order of runs fall on all three alike
 //! settings       of the disk's queue, as the store has them of each side, are set before each run and restored after
 //!                it, through the ledger: an error, a signal, or the next start after a kill restores them, too
-//! disks          a modelled disk is made anew for each run, as for `iowhy run`; the one thing is switched on the disk
+//! disks          a modelled disk is created for each run, as for `iowhy run`; the one thing is switched on the disk
 //!                that is asked for, and nothing is left to be restored
 //! time           for an operation, by the run's own clock; nothing is traced, so nothing of it is the trace's
 //! interval       Student's, of the difference of the means of the switched runs and the fast ones (Welch)
 //! ```
-//! Everything that an explanation compares is measured anew: runs of another hour are not set against those of now. A
-//! write cache is not switched, since data could be lost by that. Pages of others are stood in for by a thread, which
-//! reads the files as often as the traces of the slow side say that somebody did, from before a run until its end;
-//! whoever brought them then may be gone by now.
+//! Everything that an explanation compares is measured again: runs of another hour are not set against those of now. A
+//! write cache is not switched, since data could be lost by that. A thread stands in for foreign processes with pages:
+//! it reads the files as often as the traces of the slow side show, from before a run until its end; the original
+//! process may be gone by now.
 
 use std::fs::File;
 use std::ops::ControlFlow;
@@ -47,7 +47,7 @@ use iowhy_why::rules::Switch;
 use iowhy_why::{Basis, Explanation};
 
 impl Recipe {
-    /// What is run. Files of a run that had a folder of its own are in `scratch`.
+    /// The job. Files of a run that had a folder of its own are in `scratch`.
     fn parse(&self, scratch: &Path) -> Result<Kind, String> {
         let mut words = self.words.clone();
         words.extend(["--on".to_owned(), "live".to_owned()]);
@@ -69,18 +69,24 @@ impl Recipe {
     }
 }
 
-/// What is switched.
+/// A switched setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     /// A setting of the disk's queue.
-    Queue { path: PathBuf, file: &'static str, value: String },
+    Queue {
+        path: PathBuf,
+        file: &'static str,
+        value: String,
+    },
     /// Words for another modelled disk, and in what it is another.
-    Disk { words: String, what: String },
+    Disk {
+        words: String,
+        what: String,
+    },
     /// Pages of the files are dropped before each run.
     DropPages,
     /// Each thread has descriptors of its own.
     OwnDescriptors,
-    /// No advice.
     NoAdvice,
     /// The fast side's job.
     OtherJob,
@@ -114,7 +120,7 @@ fn as_fast(slow: &str, fast: &str, picks: impl Fn(&str) -> bool) -> Option<Chang
     })
 }
 
-/// What of a rule's switch can be made of a modelled disk.
+/// The form of a rule's switch for a modelled disk.
 fn change_of_disk(switch: Switch, slow: &str, fast: &str) -> Option<Change> {
     let of_scheduler = |key: &str| key == "nr_requests" || key.starts_with(ELEVATOR);
     match switch {
@@ -141,7 +147,7 @@ fn change_of_disk(switch: Switch, slow: &str, fast: &str) -> Option<Change> {
     }
 }
 
-/// What of a rule's switches can be made of the slow side; the first that applies.
+/// The form of a rule's switches for the slow side; the first that applies.
 pub(super) fn change(switches: &[Switch], slow: &Recipe, fast: &Recipe) -> Option<Change> {
     let queue = |file: &'static str, value: &str| {
         // The value that it has now proves nothing, and one that is not kept cannot be put back.
@@ -175,7 +181,7 @@ struct Kind {
     settings: Vec<(PathBuf, String)>,
     /// The disk that is made for each run.
     modelled: Option<Spec>,
-    /// Somebody else keeps pages of the files in the cache.
+    /// Another process keeps pages of the files in the cache.
     others: Option<Others>,
 }
 
@@ -287,7 +293,7 @@ impl Kind {
     }
 }
 
-/// Somebody else who reads the files.
+/// Another process that reads the files.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 struct Others {
     /// Pages put into the cache in the course of a run.
@@ -296,9 +302,9 @@ struct Others {
     pace: Duration,
 }
 
-/// Pages that are read at least: whoever came before the trace began has left some.
+/// Least pages to read: processes before the trace began have left some.
 const FEW: u64 = 64;
-/// Pages read at once by somebody who reads all there is.
+/// Pages of one read of a process that reads everything.
 const SWEPT: u64 = 256;
 
 /// Says at its end that there is nothing more to do, even when a panic ends it.
@@ -311,7 +317,7 @@ impl Drop for Ended<'_> {
 }
 
 impl Others {
-    /// As the runs of this side had them; nothing if nobody was there.
+    /// As the runs of this side had them; nothing without others.
     fn of(side: &Gathered) -> Option<Others> {
         let runs = &side.side.runs;
         if !runs.iter().any(|run| run.foreign.pages > 0 || run.cache.direct_over_cached > 0) {
@@ -407,7 +413,7 @@ fn blocks(kinds: &[Kind; 3], ledger: &Ledger, nr_blocks: usize) -> Result<[Vec<f
     }
 }
 
-/// Makes the experiments of the best findings of two live sides, and says why if one cannot be made.
+/// Makes the experiments of the best findings of two live sides, and reports those that cannot be made.
 pub fn prove(explanation: &mut Explanation, sides: &[Gathered; 2]) {
     let [a, b] = sides;
     if !a.side.live && !b.side.live || explanation.findings.is_empty() {

@@ -17,7 +17,7 @@ pub struct Recipe {
     pub disk: Option<String>,
     /// Settings of its queue: file and value.
     pub queue: Vec<(String, String)>,
-    /// The modelled disk that was made for it, in the words of `--disk`; then there is no other.
+    /// The modelled disk that was created for it, in the words of `--disk`; then it is the only one.
     pub modelled: Option<String>,
 }
 
@@ -32,7 +32,7 @@ const QUEUE: &[(&str, &str)] = &[
 ];
 
 impl Recipe {
-    /// Of a run's manifest and policies; nothing if they do not tell.
+    /// Of a run's manifest and policies; nothing if they do not have it.
     pub(super) fn of(manifest: Manifest, policies: &Value) -> Option<Recipe> {
         let Again { words, folder } = manifest.again?;
         let value = |key: &str| match policies.get(key)? {

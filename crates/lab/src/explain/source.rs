@@ -1,14 +1,14 @@
 //! Where the two sides of an explanation come from.
 //!
 //! ```text
-//! INCIDENT/ROW    a row of a published incident: it is simulated, as often as its scenario says, and watched
+//! INCIDENT/ROW    a row of a published incident: it is simulated, with its scenario's repetitions, and watched
 //! INCIDENT        its two rows: as it was before, and broken
 //! sim:KERNEL..    the job behind `--` at this place: simulated and watched
 //! FILE            a trace, in any form that `iowhy trace` reads; several with commas between them
 //! anything else   a label, a tag or ids in the store: runs that were kept with `--trace`
 //! ```
-//! One set of runs alone stands for its fast and its slow mode. Who asks for runs of the store alone gets them,
-//! whatever else has their name.
+//! One set of runs alone stands for its fast and its slow mode. A request for runs of the store alone gets them, even
+//! if other things have their name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -38,7 +38,7 @@ use iowhy_why::digest::wall;
 use iowhy_why::digest::{Digest, Observer};
 use iowhy_why::rules::Need;
 
-/// What is to be explained.
+/// Settings of an explanation.
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
     /// Base and candidate, or an incident alone, or a set of runs that may have modes.
@@ -47,7 +47,7 @@ pub struct Asked {
     pub job: Vec<String>,
     /// The disk for places.
     pub disk: Option<String>,
-    /// Runs of each side that is simulated; nothing for what a scenario says, or 5.
+    /// Runs of each side that is simulated; nothing for the scenario's number, or 5.
     pub runs: Option<u32>,
     /// A report will be made of them ([`Gathered::seen`]).
     pub report: bool,
@@ -66,7 +66,7 @@ const OPENING: usize = 8_000;
 /// are CPUs, which changes nothing.
 ///
 /// # Errors
-/// What the simulator says.
+/// The simulator's error.
 pub fn simulate(
     label: &str,
     plan: &Plan,
@@ -77,19 +77,19 @@ pub fn simulate(
     Ok(Side { label: label.to_owned(), runs, ..Side::default() })
 }
 
-/// What is wanted of a run beside its digest.
+/// The data needed of a run besides its digest.
 #[derive(Copy, Clone, Debug)]
 enum Beside {
     /// It is one of many that prove something.
     Nothing,
-    /// So many of its first events.
+    /// This number of its first events.
     Opening(usize),
     /// A tally, and where its events can be had.
     Report,
 }
 
 impl Beside {
-    /// Of a side of so many runs.
+    /// For a side of `runs` runs.
     fn of(report: bool, runs: usize) -> Beside {
         if report { Beside::Report } else { Beside::Opening((OPENINGS / runs.max(1)).min(OPENING)) }
     }
@@ -103,7 +103,7 @@ struct Listener {
     opening: Vec<Event>,
     /// A call has begun.
     begun: bool,
-    /// There was no room for some events.
+    /// Some events exceeded the room.
     cut: bool,
 }
 
@@ -131,7 +131,7 @@ impl EventSink for Listener {
     }
 }
 
-/// Hands the events of a run to whoever listens, and yields what they made of them.
+/// Hands the events of a run to its listeners, and yields their results.
 fn listen<E>(
     beside: Beside,
     seed: u64,
@@ -178,11 +178,9 @@ fn watched(
 /// A side that is simulated, before it is.
 #[derive(Clone, Debug)]
 pub struct Simulated {
-    /// What it is called.
     pub label: String,
     /// Words after `iowhy` that make such a run.
     pub command: String,
-    /// What is run.
     pub plan: Plan,
     /// How often.
     pub runs: u32,
@@ -192,7 +190,7 @@ impl Simulated {
     /// Makes the runs; `report` if a report will be made of them.
     ///
     /// # Errors
-    /// What the simulator says.
+    /// The simulator's error.
     pub fn make(self, report: bool, done: &(dyn Fn() + Sync)) -> Result<Gathered, RunError> {
         let beside = Beside::of(report, self.runs as usize);
         let (runs, seen) = watched(&self.plan, (0, self.runs), beside, done)?;
@@ -226,7 +224,7 @@ fn row(id: &str, row: &str, runs: Option<u32>) -> Result<Origin, Problem> {
 fn place(name: &str, asked: &Asked) -> Result<Origin, Problems> {
     let mut words = asked.job.clone();
     if words.is_empty() {
-        let problem = Problem::error(format!("`{name}` is a place, and there is no job to run there"));
+        let problem = Problem::error(format!("`{name}` is a place, and needs a job to run there"));
         return Err(Problems { list: vec![problem.help("iowhy explain sim:A sim:B -- dd bs=1M count=512")] });
     }
     if words[0] != "sysbench" && words[0] != "run" {
@@ -250,8 +248,8 @@ const USED: u64 = 5;
 const LOOP: u32 = 7;
 const LEAST_ON_LOOP: u64 = 1 << 20;
 
-/// Leaves bios and requests of the devices that the workload uses: what others do elsewhere, and what a loop device
-/// does below, is in nobody's way. Known if the trace says which tasks are the workload; all is kept if they use none.
+/// Leaves bios and requests of the devices that the workload uses: work elsewhere, and work of a loop device below,
+/// does not matter. Known if the trace has the tasks of the workload; all is kept if they use none.
 fn of_the_workload(trace: &mut Trace) {
     let Some(tree) = beside::tree(trace, &Who::default()) else { return };
     let mut bytes: BTreeMap<Dev, u64> = BTreeMap::new();
@@ -285,8 +283,8 @@ fn of_the_workload(trace: &mut Trace) {
     }
 }
 
-/// Kinds of records that a trace does not have. A recording of our own has what its level asks for, whether any of it
-/// happened or not; of a trace of another program only what is there is known.
+/// Kinds of records that a trace does not have. A recording of our own has all events of its level, whether any
+/// happened or not; of a trace of another program only the events present are known.
 fn lacking(trace: &Trace, settings: &Settings) -> Vec<Need> {
     let any = |is: &dyn Fn(&Record) -> bool| trace.records.iter().any(is);
     let states = any(&|record| matches!(record.seen, TraceSeen::Switch { .. }));
@@ -369,7 +367,7 @@ fn stored(name: &str, report: bool, store: &Store) -> Result<Gathered, Problem> 
         side.live |= !run.simulated;
     }
     if side.runs.is_empty() {
-        let text = format!("`{name}`: {without} runs were kept without events, and nothing can be said of why");
+        let text = format!("`{name}`: {without} runs were kept without events, so their reasons are unknown");
         return Err(Problem::error(text).at(Span::whole(name)).help("keep them with `--trace` (as root on live runs)"));
     }
     let group = store.group(name).map_err(wrong)?;
@@ -385,11 +383,11 @@ fn stored(name: &str, report: bool, store: &Store) -> Result<Gathered, Problem> 
     Ok(Gathered { side, command, recipe, group: Some(group), resident, seen: all_seen, row })
 }
 
-/// Both sides, base first. `open` opens the store, if anything is in it; `done` is told how many runs of how many were
-/// simulated.
+/// Both sides, base first. `open` opens the store, if anything is in it; `done` gets the number of runs simulated so
+/// far, and of all.
 ///
 /// # Errors
-/// Everything that is wrong with what was asked for.
+/// All mistakes in the request.
 pub fn gather(
     asked: &Asked,
     open: &dyn Fn() -> Result<Store, StoreError>,

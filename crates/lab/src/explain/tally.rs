@@ -1,4 +1,4 @@
-//! What a report wants of every run of a side, in little memory: latencies of calls and sizes of requests.
+//! A report's data of every run of a side, in little memory: latencies of calls and sizes of requests.
 //!
 //! Latencies go into the histograms of the simulator, whose buckets are 1/64 wide at most and whose counts are exact.
 //! At the end of a bucket the share of latencies up to it is therefore exact, and the empirical distribution is taken
@@ -29,7 +29,7 @@ pub struct Ecdf {
     pub n: u64,
     /// Latencies, ns.
     pub ns: Vec<u64>,
-    /// Share of the calls that took so long at most.
+    /// Share of the calls that took at most this time.
     pub share: Vec<f64>,
     /// Lower end of the band.
     pub low: Vec<f64>,
@@ -78,7 +78,7 @@ const POOLED: u64 = 10_000;
 const DRAWS: u32 = 999;
 /// Calls that must lie on both sides of a quantile.
 const LEAST_BEYOND: f64 = 10.0;
-/// Quantiles whose shift is told.
+/// Quantiles whose shift is reported.
 const QUANTILES: &[f64] = &[0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999];
 
 /// Latencies and request sizes of a run.

@@ -1,4 +1,4 @@
-//! Claims: what was published against what was simulated, and what the events say about the cause.
+//! Claims: the publication against the simulation, and the events' evidence for the cause.
 //!
 //! A claim is checked by the function that its incident's table ([`Checks`]) names for it, or else by its kind: an
 //! order of rows, and ratios and bounds of one or more pairs of rows. The pairs are the claim's `of` and `to`, or those
@@ -14,10 +14,10 @@ use super::file::Claim;
 use super::{IncidentResult, RowResult, extremes, mean};
 use iowhy_stats::mmtests::gain_pct;
 
-/// Checks one claim: fills in what was seen.
+/// Checks one claim: fills in the evidence.
 pub(super) type Check = fn(&IncidentResult, &Claim, &mut ClaimResult);
 
-/// What checks the claims of an incident, by their names.
+/// Checks of the claims of an incident, by their names.
 pub(super) type Checks = &'static [(&'static str, Check)];
 
 /// Tells the cause of an incident from its events.
@@ -46,7 +46,7 @@ pub struct ClaimResult {
     pub upper: Option<f64>,
     /// Whether it is shown.
     pub held: bool,
-    /// What was seen, row by row where the claim is about several.
+    /// Evidence, row by row where the claim is about several.
     pub evidence: Vec<String>,
 }
 
@@ -95,7 +95,7 @@ fn check_one(result: &IncidentResult, claim: &Claim, checks: Checks) -> ClaimRes
 /// Whether a general check is the one for a claim of its kind.
 type IsMeant = fn(&Claim) -> bool;
 
-/// What checks a claim by its kind and by what it demands.
+/// Checks of a claim by its kind and its demand.
 const GENERAL: &[(&str, IsMeant, Check)] = &[
     ("order", |_| true, order),
     ("ratio", |claim| claim.published.is_some() && claim.tolerance_pct.is_some(), ratio),
@@ -129,7 +129,7 @@ fn order(result: &IncidentResult, claim: &Claim, checked: &mut ClaimResult) {
 }
 
 /// Pairs of rows that a claim is about: the changed one, and the one it is compared with. If there are none, the
-/// evidence says why.
+/// evidence has the reason.
 pub(super) fn pairs<'a>(
     result: &'a IncidentResult,
     claim: &Claim,
@@ -216,7 +216,7 @@ pub(super) fn gains(result: &IncidentResult, claim: &Claim, checked: &mut ClaimR
     gains
 }
 
-/// Every pair gains so much at least.
+/// Every pair gains at least this.
 fn least_gain(result: &IncidentResult, claim: &Claim, checked: &mut ClaimResult) {
     checked.lower = claim.min_gain_pct;
     if let Some(least) = gains(result, claim, checked).into_iter().min_by(f64::total_cmp) {

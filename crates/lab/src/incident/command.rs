@@ -1,4 +1,4 @@
-//! Command lines as plans: whatever a row of an incident is, anyone can type it after `iowhy`.
+//! Command lines as plans: every row of an incident can be typed after `iowhy`.
 
 use iowhy_stack::outcome::Plan;
 use iowhy_stack::workload::PositionSource;

@@ -1,4 +1,4 @@
-//! What was published about an incident, as data.
+//! The publication of an incident, as data.
 //!
 //! A figure is published as a row (`[[row]]`), or as a cell of a table (`[[table]]`). A cell is addressed as
 //! `TABLE/COLUMN/KEY`: the table's name and the key in small letters with everything else than letters and digits as
@@ -17,7 +17,7 @@ use super::IncidentError;
 pub struct Published(f64);
 
 impl Published {
-    /// The figure, to be shown beside a result or to be held against one.
+    /// The figure, to be shown next to a result or to be held against one.
     pub(super) fn value(self) -> f64 {
         self.0
     }
@@ -62,7 +62,6 @@ impl Figure {
     }
 }
 
-/// An incident.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Incident {
     /// Its name.
@@ -71,11 +70,11 @@ pub struct Incident {
     pub title: String,
     /// When it was published.
     pub date: String,
-    /// What was measured; absent where there are several.
+    /// Absent where there are several.
     pub metric: Option<Metric>,
     /// The kernel, where the columns of tables are variants of one.
     pub kernel: Option<String>,
-    /// What the columns of tables are, in their order: a name, and a remark in brackets.
+    /// The columns of tables, in their order: a name, and a remark in brackets.
     #[serde(default)]
     pub variants: Vec<String>,
     /// How the percents of tables are to be read.
@@ -86,18 +85,18 @@ pub struct Incident {
     /// Published tables.
     #[serde(default, rename = "table")]
     pub tables: Vec<Table>,
-    /// What was said without figures.
+    /// Statements without figures.
     #[serde(default, rename = "statement")]
     pub statements: Vec<Statement>,
-    /// Remarks of whoever recorded the incident.
+    /// Remarks of the recorder of the incident.
     #[serde(default)]
     pub context: Context,
-    /// What must be shown.
+    /// Facts that must be shown.
     #[serde(default, rename = "claim")]
     pub claims: Vec<Claim>,
 }
 
-/// What was measured.
+/// A published measurement.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Metric {
     /// In words.
@@ -120,7 +119,7 @@ pub struct Row {
     /// Which report.
     #[serde(default)]
     pub report: String,
-    /// What the row may be used for.
+    /// The permitted use of the row.
     pub role: String,
     /// The figure.
     value: Option<Published>,
@@ -128,19 +127,19 @@ pub struct Row {
     value_range: Option<[Published; 2]>,
     /// The figure, if only an upper limit was published.
     value_below: Option<Published>,
-    /// Everything else that it says.
+    /// All other fields.
     #[serde(flatten)]
     rest: BTreeMap<String, toml::Value>,
 }
 
 impl Row {
-    /// What was published.
+    /// The published figure.
     pub fn figure(&self) -> Option<Figure> {
         let range = self.value_range.map(|[low, high]| Figure::Range(low, high));
         self.value.map(Figure::Value).or(range).or(self.value_below.map(Figure::Below))
     }
 
-    /// What a command may say about the row: its other fields that are words or whole numbers (`writers`, `threads`).
+    /// Fields of the row for commands: its other fields that are words or whole numbers (`writers`, `threads`).
     /// Measured figures have a point and are none of these.
     pub fn parameters(&self) -> BTreeMap<String, String> {
         self.rest.iter().filter_map(|(name, value)| Some((name.clone(), word(value)?))).collect()
@@ -165,11 +164,9 @@ pub(super) fn word(value: &toml::Value) -> Option<String> {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
-    /// Its name.
     pub name: String,
     /// Which statistic of the samples its figures are.
     pub statistic: String,
-    /// What was measured.
     pub metric: Option<String>,
     /// `lower` or `higher`; none for tables without percents.
     pub better: Option<String>,
@@ -181,7 +178,7 @@ pub struct Table {
     readahead: Vec<Published>,
     /// How much better the latter are, as published.
     percent: Option<Vec<Published>>,
-    /// What the table may be used for.
+    /// The permitted use of the table.
     pub role: String,
     /// A remark.
     pub note: Option<String>,
@@ -196,7 +193,6 @@ impl Table {
         slug(&self.name)
     }
 
-    /// The id of a cell.
     pub fn cell_id(&self, column: &str, key: &str) -> String {
         format!("{}/{column}/{}", self.id(), slug(key))
     }
@@ -228,27 +224,27 @@ pub fn slug(name: &str) -> String {
     text
 }
 
-/// Something that was said without figures.
+/// A statement without figures.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Statement {
     /// In words.
     pub text: String,
-    /// What it may be used for.
+    /// Its permitted use.
     pub role: String,
 }
 
-/// Remarks of whoever recorded the incident.
+/// Remarks of the recorder of the incident.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Context {
-    /// What else was published on it.
+    /// Other publications on it.
     pub thread: Option<String>,
     /// Anything else.
     pub note: Option<String>,
 }
 
-/// What the simulator must show.
+/// A fact that the simulator must show.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {

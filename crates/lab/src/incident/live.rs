@@ -1,4 +1,4 @@
-//! What the running kernel still shows of an incident, beside what was published and what is simulated.
+//! The present state of an incident on the running kernel, next to the published and the simulated figures.
 //!
 //! ```text
 //! table      sides (a job on a disk) and questions (one side against another, or against a limit): data
@@ -10,7 +10,7 @@
 //!            cannot tell          anything else, and everything that could not be run
 //! ```
 //! A question about one side holds the smallest and the largest of its runs against the limit. A side that cannot be
-//! run here is no failure: its questions cannot be told, and why is said.
+//! run here is not a failure: its questions stay open, with the reason.
 //!
 //! Known limits: fewer than three runs of a side make wide intervals; the disk in memory of [`ground`] is gone after
 //! an error or a signal that can be caught, but stays after SIGKILL.
@@ -42,8 +42,8 @@ pub enum Ground {
     Model(&'static str),
     /// The same, with more settings behind.
     Tuned(&'static str, &'static str),
-    /// A disk in memory, bare or with a file system: what the processor pays is seen there only. `{}` in the job is its
-    /// node, or a file on it.
+    /// A disk in memory, bare or with a file system: it shows costs of the processor only. `{}` in the job is its node,
+    /// or a file on it.
     Memory {
         /// The file system.
         filesystem: Option<&'static str>,
@@ -60,7 +60,7 @@ impl Ground {
         }
     }
 
-    /// What it is called.
+    /// Its name.
     pub fn describe(&self) -> String {
         match self {
             Ground::Memory { filesystem: None } => "zram".to_owned(),
@@ -70,12 +70,11 @@ impl Ground {
     }
 }
 
-/// What somebody else holds in the page cache during a run.
+/// Foreign pages in the page cache during a run.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Held {
-    /// Nothing.
     Nothing,
-    /// The first 25 pages of what is written behind them.
+    /// The first 25 pages of the file written behind them.
     Pages,
 }
 
@@ -90,7 +89,7 @@ pub struct Side {
     pub ground: Ground,
     /// It is traced.
     pub trace: bool,
-    /// What is in the cache.
+    /// Contents of the cache.
     pub held: Held,
     /// It belongs to the short form.
     pub quick: bool,
@@ -99,43 +98,39 @@ pub struct Side {
 /// Which direction of a metric is the bad one.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Worse {
-    /// More of it.
     More,
-    /// Less of it.
     Less,
 }
 
-/// What was published and simulated that is set beside an answer.
+/// The published and simulated figures next to an answer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Beside {
-    /// Nobody published the like.
+    /// Unpublished.
     Nothing,
     /// The ratio of two rows.
     Rows(&'static str, &'static str),
     /// The figures of a claim about two rows.
     Claim(&'static str, &'static str, &'static str),
-    /// Percent of the read commands of a row that are of a page at most; nobody published it.
+    /// Percent of the read commands of a row that are of a page at most; unpublished.
     SmallReads(&'static str),
 }
 
-/// What is asked.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct Question {
     /// Its name.
     pub id: &'static str,
-    /// What would be the case if it still happened.
+    /// The expectation if it still happened.
     pub text: &'static str,
     /// The bad side.
     pub of: &'static str,
     /// The good side; without one, the bad side is held against the limit itself.
     pub to: Option<&'static str>,
-    /// What is measured.
     pub metric: &'static str,
     /// Which direction is bad.
     pub worse: Worse,
     /// From which change, or figure, on it matters, percent.
     pub least_pct: f64,
-    /// What is set beside the answer.
+    /// The figures next to the answer.
     pub beside: Beside,
     /// Why it happens no longer, and since when.
     pub since: &'static str,
@@ -146,11 +141,10 @@ pub struct Question {
 pub struct Live {
     /// Which incident.
     pub incident: &'static str,
-    /// What is run.
+    /// Runs of the incident.
     pub sides: &'static [Side],
-    /// What is asked.
     pub questions: &'static [Question],
-    /// What of it cannot be shown any more, and why.
+    /// Effects that cannot be shown any more, and why.
     pub not_shown: &'static [&'static str],
 }
 
@@ -186,13 +180,12 @@ impl How {
 
 /// Level of the intervals.
 const LEVEL: f64 = 0.95;
-/// No resampling: resamples of three values are too often all the same.
+/// Without resampling: resamples of three values are too often equal.
 const DRAWS: u32 = 0;
 
 /// A side with its runs.
 #[derive(Clone, Debug)]
 pub struct SideResult {
-    /// What was run.
     pub side: &'static Side,
     /// Words after `iowhy` that repeat a run.
     pub command: String,
@@ -209,14 +202,13 @@ impl SideResult {
     }
 }
 
-/// What the running kernel answers.
+/// The running kernel's answer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It still happens.
     Happens,
     /// It does not.
     NoLonger,
-    /// Nobody can say.
     CannotTell,
 }
 
@@ -243,7 +235,6 @@ pub struct Bounded {
 /// The answer to a question.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// What was asked.
     pub question: &'static Question,
     /// The ratio of the bad side to the good one, or the bad side's figure.
     pub live: Option<Bounded>,
@@ -251,13 +242,12 @@ pub struct Answer {
     pub published: Option<f64>,
     /// The same as it is simulated.
     pub simulated: Option<f64>,
-    /// What follows.
     pub verdict: Verdict,
-    /// Why nobody can say, or since when it is so.
+    /// Why it cannot tell, or since when it is so.
     pub why: String,
 }
 
-/// What the running kernel shows of an incident.
+/// The results of an incident on the running kernel.
 #[derive(Clone, Debug)]
 pub struct LiveResult {
     /// Its name.
@@ -268,7 +258,7 @@ pub struct LiveResult {
     pub sides: Vec<SideResult>,
     /// Everything that was asked.
     pub answers: Vec<Answer>,
-    /// What cannot be shown any more.
+    /// Effects that cannot be shown any more.
     pub not_shown: &'static [&'static str],
     /// A signal ended it early.
     pub interrupted: bool,
@@ -331,7 +321,7 @@ fn words(side: &Side, grounds: &Grounds) -> Result<Vec<String>, String> {
     Ok(words)
 }
 
-/// Runs what the running kernel can show of an incident. `progress` is told how many runs of how many are done.
+/// Runs what the running kernel can show of an incident. `progress` gets the number of runs done, and of all.
 /// Nothing if the incident has no such part.
 pub fn run(simulated: &IncidentResult, how: How, progress: &dyn Fn(usize, usize)) -> Option<LiveResult> {
     let live = of(&simulated.incident.id)?;
@@ -435,7 +425,7 @@ fn one(side: &Side, grounds: &Grounds, seed: u64) -> Result<One, String> {
     Ok((Some(metrics), false))
 }
 
-/// What was published and what is simulated.
+/// The published and the simulated figure.
 fn beside(result: &IncidentResult, question: &Question) -> (Option<f64>, Option<f64>) {
     match question.beside {
         Beside::Nothing => (None, None),
@@ -459,7 +449,7 @@ fn beside(result: &IncidentResult, question: &Question) -> (Option<f64>, Option<
     }
 }
 
-/// The answer, without what was published and simulated.
+/// The answer, without the published and simulated figures.
 fn answer(question: &'static Question, of: Option<&SideResult>, to: Option<&SideResult>) -> Answer {
     let told = |live, verdict, why| Answer { question, live, published: None, simulated: None, verdict, why };
     let cannot = |live, why: &str| told(live, Verdict::CannotTell, why.to_owned());

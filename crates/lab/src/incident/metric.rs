@@ -1,4 +1,4 @@
-//! What can be measured of a run.
+//! Metrics of a run.
 
 use iowhy_stack::outcome::{Outcome, ThreadTotals};
 
@@ -11,11 +11,9 @@ use iowhy_trace::iostat::{DiskStats, Sample, monitor_value};
 pub struct Metric {
     /// Its name in scenarios.
     pub name: &'static str,
-    /// Its unit.
     pub unit: &'static str,
     /// Which direction is better; sizes and the like have none, and are taken as better when larger.
     pub better: Better,
-    /// What it is.
     pub summary: &'static str,
     /// Takes it from a run.
     pub of: fn(&Outcome) -> f64,
@@ -72,13 +70,19 @@ pub const METRICS: &[Metric] = &[
             if seconds > 0.0 { o.counts.written_bytes as f64 / 1e6 / seconds } else { 0.0 }
         },
     ),
-    metric("sum_of_write_mb_s", "MB/s", Higher, "sum over the threads of what each wrote, over its own time", |o| {
-        let rate = |thread: &ThreadTotals| {
-            let seconds = thread.end.saturating_sub(thread.start.max(o.counted_from)).as_secs_f64();
-            if seconds > 0.0 { thread.counts.written_bytes as f64 / 1e6 / seconds } else { 0.0 }
-        };
-        o.threads.iter().map(rate).sum()
-    }),
+    metric(
+        "sum_of_write_mb_s",
+        "MB/s",
+        Higher,
+        "sum over the threads of each one's written bytes, over its own time",
+        |o| {
+            let rate = |thread: &ThreadTotals| {
+                let seconds = thread.end.saturating_sub(thread.start.max(o.counted_from)).as_secs_f64();
+                if seconds > 0.0 { thread.counts.written_bytes as f64 / 1e6 / seconds } else { 0.0 }
+            };
+            o.threads.iter().map(rate).sum()
+        },
+    ),
     metric("calls_per_s", "1/s", Higher, "calls", |o| per_s(o, o.counts.total() as f64)),
     metric("cpu_s", "s", Lower, "time the CPUs worked", |o| o.cpu_busy.as_secs_f64()),
     metric("read_request_sectors", "sectors", Higher, "mean size of a read command", |o| {
@@ -118,7 +122,7 @@ fn iostat(outcome: &Outcome, name: &str) -> f64 {
 /// The metric called so.
 ///
 /// # Errors
-/// If there is none; the problem says which are near.
+/// If there is none; the problem has the likely names.
 pub fn find(name: &str) -> Result<&'static Metric, Problem> {
     METRICS.iter().find(|metric| metric.name == name).ok_or_else(|| {
         Problem::error(format!("unknown metric `{name}`")).near(name, METRICS.iter().map(|metric| metric.name))

@@ -71,7 +71,7 @@ fn write_text(out: &mut String, result: &IncidentResult, bold: fn(&str) -> Strin
     Ok(())
 }
 
-/// Published tables that were simulated, each beside what was published; the others as they were published.
+/// Published tables that were simulated, each next to its publication; the others as published.
 fn write_tables(out: &mut String, result: &IncidentResult, bold: fn(&str) -> String) -> std::fmt::Result {
     let incident = &result.incident;
     for table in &incident.tables {
@@ -113,7 +113,7 @@ fn write_rows(out: &mut String, result: &IncidentResult, bold: fn(&str) -> Strin
     let mut variant = "";
     for (nr, row) in rows.iter().chain(&extra).enumerate() {
         if nr == rows.len() {
-            writeln!(out, "{}", bold("runs that nobody published"))?;
+            writeln!(out, "{}", bold("unpublished runs"))?;
             variant = "";
         }
         if row.variant != variant {
@@ -128,7 +128,7 @@ fn write_rows(out: &mut String, result: &IncidentResult, bold: fn(&str) -> Strin
     Ok(())
 }
 
-/// What was published and is only shown.
+/// Published figures that are only shown.
 fn write_context(out: &mut String, result: &IncidentResult, bold: fn(&str) -> String) -> std::fmt::Result {
     let incident = &result.incident;
     let rows = result.context.iter().map(|row| {
@@ -357,7 +357,7 @@ fn row_json(row: &RowResult) -> Value {
     })
 }
 
-/// What was published and is only shown.
+/// Published figures that are only shown.
 fn context_json(result: &IncidentResult) -> Value {
     let incident = &result.incident;
     let row = |row: &super::file::Row| {

@@ -8,7 +8,7 @@
 //! published row  a `[[run]]` with its id, or else `command` of its report or of the scenario
 //! table cell     a `[[table]]` entry: runs by a pattern of ids, and a metric
 //! change         a `[[derived]]` row: one row against another
-//! anything else  a `[[run]]` whose id nobody published: an extra row
+//! anything else a `[[run]]` with an unpublished id: an extra row
 //! ```
 
 use std::collections::BTreeMap;
@@ -38,13 +38,13 @@ pub struct Scenario {
     /// How ratios are averaged.
     #[serde(default)]
     pub average: Average,
-    /// Repetitions of a run, if nobody asks for another number.
+    /// Default repetitions of a run.
     #[serde(default = "four")]
     pub sequences: u32,
-    /// What a repetition is called: one, several.
+    /// The name of a repetition: one, several.
     #[serde(default = "seeds")]
     pub repetition: [String; 2],
-    /// What the models do not explain.
+    /// Effects that the models do not explain.
     pub unexplained: String,
     /// Rows that the explanation compares, by the part they play in it; `broken` is the one to repeat.
     #[serde(default)]
@@ -57,7 +57,6 @@ pub struct Scenario {
     /// Circumstances of each report; `default` for rows that name none.
     #[serde(default)]
     pub reports: BTreeMap<String, Circumstances>,
-    /// Runs.
     #[serde(default, rename = "run")]
     pub runs: Vec<Run>,
     /// Rows that are made of two others.
@@ -138,19 +137,18 @@ pub struct Run {
     /// Further options of the command.
     #[serde(default)]
     pub options: String,
-    /// What is measured.
     pub metric: Option<String>,
     /// Runs that belong together.
     #[serde(default)]
     pub group: String,
-    /// What it is for.
+    /// Its purpose.
     pub note: Option<String>,
-    /// Repetitions it needs at least, whatever is asked for: for what happens by chance.
+    /// Least repetitions, in any case: for effects of chance.
     #[serde(default)]
     pub least_sequences: u32,
-    /// Repetitions that are enough for it, whatever is asked for: for what hardly varies.
+    /// Most repetitions, in any case: for results that hardly vary.
     pub most_sequences: Option<u32>,
-    /// How often it was made in what was published, for cells of monitors, which see each run in proportion.
+    /// Its frequency in the publication, for cells of monitors, which see each run in proportion.
     #[serde(default = "once")]
     pub times: u32,
     /// Parameters with several values: one run for each combination. They are taken in the order of
@@ -180,7 +178,7 @@ pub struct Cells {
     /// The run of a cell: its id, with `{column}` and `{key}`. With a `*` at the end, all runs that begin so; the cell
     /// is the mean over them.
     pub run: String,
-    /// What is measured, with `{column}` and `{key}`.
+    /// The metric, with `{column}` and `{key}`.
     pub metric: String,
     /// The figures are those of a monitor that takes samples at regular intervals: in the mean over the runs each
     /// counts by the time it takes, and by how often it was made.
@@ -194,7 +192,6 @@ pub struct Cells {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Compare {
-    /// The claim.
     pub claim: String,
     /// The changed rows.
     pub of: Vec<String>,
@@ -206,7 +203,7 @@ pub struct Compare {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Assumption {
-    /// What is assumed.
+    /// The assumption.
     pub what: String,
     /// On what grounds.
     pub source: String,
@@ -233,14 +230,14 @@ pub fn parse(id: &str, text: &str) -> Result<Scenario, IncidentError> {
 /// Values of the `{name}`s in templates.
 type Parameters = BTreeMap<String, String>;
 
-/// What is to be run, and the rows that will be made of it. Nothing has run yet.
+/// The runs to make, and the rows made of them. Nothing has run yet.
 #[derive(Clone, Debug)]
 pub struct Planned {
     /// Runs in order.
     pub runs: Vec<RunResult>,
     /// Published rows and cells in their order.
     pub rows: Vec<RowResult>,
-    /// Rows nobody published.
+    /// Unpublished rows.
     pub extra: Vec<RowResult>,
     /// Published rows that are only shown.
     pub context: Vec<Row>,
@@ -413,7 +410,7 @@ impl Scenario {
                 let runs: Vec<usize> =
                     planned.runs.iter().enumerate().filter(|(_, run)| is_meant(run)).map(|(nr, _)| nr).collect();
                 if runs.is_empty() {
-                    return Err(self.damaged(format!("cell {id}: there is no run `{pattern}`")));
+                    return Err(self.damaged(format!("cell {id}: unknown run `{pattern}`")));
                 }
                 let source = if cells.sampled {
                     let times = |nr: usize| (nr, times_of.get(&planned.runs[nr].id).copied().unwrap_or(1));
@@ -447,11 +444,11 @@ impl Scenario {
         let derived = self.derived.iter().flat_map(|derived| [&derived.of, &derived.to]);
         let compared = self.compares.iter().flat_map(|compare| compare.of.iter().chain(&compare.to));
         if let Some(id) = derived.chain(compared).chain(self.why.values()).find(|id| !exists(id)) {
-            return Err(self.damaged(format!("there is no row `{id}`")));
+            return Err(self.damaged(format!("unknown row `{id}`")));
         }
         let claims = |id: &str| incident.claims.iter().any(|claim| claim.id == id);
         match self.compares.iter().find(|compare| !claims(&compare.claim)) {
-            Some(compare) => Err(self.damaged(format!("there is no claim `{}`", compare.claim))),
+            Some(compare) => Err(self.damaged(format!("unknown claim `{}`", compare.claim))),
             None => Ok(()),
         }
     }
@@ -769,10 +766,10 @@ source = "s"
             ("{threads}", "{treads}", "no parameter `treads`"),
             ("process_mean_s", "process_mean", "unknown metric"),
             ("[reports.default]", "[reports.other]\n[reports.default]\ndsk='x'", "unknown field"),
-            ("ext3/{column}/{key}", "ext3/{column}/x{key}", "there is no run `ext3/vanilla/x1`"),
+            ("ext3/{column}/{key}", "ext3/{column}/x{key}", "unknown run `ext3/vanilla/x1`"),
             ("keys = [\"1\", \"2\"]", "keys = [\"1\", \"4\"]", "no row `4`"),
-            ("of = \"new-2\"", "of = \"new-3\"", "there is no row `new-3`"),
-            ("claim = \"c\"", "claim = \"d\"", "there is no claim `d`"),
+            ("of = \"new-2\"", "of = \"new-3\"", "unknown row `new-3`"),
+            ("claim = \"c\"", "claim = \"d\"", "unknown claim `d`"),
             ("variant = \"old\"", "variant = \"older\"", "no variant `older`"),
             ("ext3/{variant}/{threads}", "ext3/{variant}", "there are two of this name"),
             ("name = \"reads, ext3\"", "name = \"writes\"", "no table `writes`"),

@@ -7,11 +7,9 @@ use iowhy_stack::units::{PAGE_SECTORS, SECTOR_BYTES};
 /// Requests of a traced run, from its first call to the end of its last: files are laid out before.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
-    /// Reads of data.
     pub data_reads: u64,
-    /// Of these, such as are of a page at most.
+    /// Of these, reads of a page at most.
     pub small_data_reads: u64,
-    /// Reads of metadata.
     pub metadata_reads: u64,
     /// Bytes of the reads of data.
     pub data_bytes: u64,

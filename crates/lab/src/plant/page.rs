@@ -34,26 +34,26 @@ fn one(page: &mut String, rule: &Rule) {
     let mut paragraph = |head: &str, text: &str| {
         let _ = writeln!(page, "{}\n", wrap(&format!("**{head}** {text}"), 120).join("\n"));
     };
-    paragraph("What it is.", &format!("{} Layer: {}.", rule.what, rule.layer));
-    paragraph("Why it is slow.", rule.why);
-    paragraph("How it looks in events.", rule.events);
-    paragraph("Example.", rule.example);
-    paragraph("What to change.", rule.change);
-    paragraph("What would refute it.", rule.refute);
-    paragraph("Since.", rule.since);
+    paragraph("Mechanism:", &format!("{} Layer: {}.", rule.what, rule.layer));
+    paragraph("Why it is slow:", rule.why);
+    paragraph("In events:", rule.events);
+    paragraph("Example:", rule.example);
+    paragraph("Remedy:", rule.change);
+    paragraph("Refuted if:", rule.refute);
+    paragraph("Since:", rule.since);
     if !rule.switches.is_empty() {
         let switches: Vec<String> = rule.switches.iter().map(switch).collect();
-        paragraph("What `--prove` switches, the first that applies.", &format!("{}.", switches.join("; ")));
+        paragraph("Switched by `--prove`, the first that applies:", &format!("{}.", switches.join("; ")));
     }
     if !rule.consequences.is_empty() {
         let names: Vec<String> = rule.consequences.iter().map(|name| format!("[{name}](#{name})")).collect();
-        paragraph("Consequences, which are not told beside it.", &format!("{}.", names.join(", ")));
+        paragraph("Consequences, not reported next to it:", &format!("{}.", names.join(", ")));
     }
     page.truncate(page.trim_end().len());
     page.push('\n');
 }
 
-/// What each rule needs, and which plants have fired it.
+/// The needs of each rule, and the plants that have fired it.
 fn needs(page: &mut String) {
     page.push_str(
         "\n## What a rule needs, and where it has fired\n\nA rule is not asked without its records. One that no live \
@@ -78,10 +78,10 @@ pub fn markdown() -> String {
                     and\n`IOWHY_REWRITE=1 cargo test -p iowhy fresh` rewrites it. The table is written by `cargo xtask \
                     plant --page`.\n\n`iowhy explain` looks for each of these mechanisms in the events of two \
                     groups of \
-                    runs. A rule judges its layer by what\nthat makes of equal input, sees no name of a kernel, a \
-                    policy or a device, and says what would refute it.\n"
+                    runs. A rule judges its layer by its\nresponse to equal input, sees no name of a \
+                    kernel, a policy or a device, and lists the observation that would refute it.\n"
         .to_owned();
-    let _ = write!(page, "\n| rule | layer | what it is |\n| --- | --- | --- |\n");
+    let _ = write!(page, "\n| rule | layer | mechanism |\n| --- | --- | --- |\n");
     for rule in RULES {
         let _ = writeln!(page, "| [{0}](#{0}) | {1} | {2} |", rule.name, rule.layer, rule.what);
     }

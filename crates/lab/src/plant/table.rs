@@ -1,6 +1,6 @@
 //! Jobs to plant causes in, and causes to plant.
 
-/// What a job is like, for causes that need it so.
+/// Kinds of jobs, for causes that need one.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Tag {
     /// Reads one place after the next, through the cache.
@@ -54,13 +54,12 @@ use Tag::*;
 /// A job with the places it may run at.
 #[derive(Debug)]
 pub struct Base {
-    /// Its name.
     pub name: &'static str,
     /// Words after `iowhy`.
     pub job: &'static str,
     /// Kernels (with keys) and disks.
     pub places: &'static [(&'static str, &'static str)],
-    /// What it is like.
+    /// Its kinds.
     pub tags: &'static [Tag],
     /// Runs of each side: enough for what varies.
     pub runs: u32,
@@ -241,7 +240,7 @@ pub const BASES: &[Base] = &[
         runs: 5,
     },
     Base {
-        name: "direct reads beside buffered writes",
+        name: "direct reads next to buffered writes",
         job: "run fio --name=d --randrepeat=0 --rw=randread --bs=4k --size=8m --number_ios=800 --direct=1 \
               --filename=f --name=b --rw=randwrite --bs=4k --size=8m --number_ios=800 --thinktime=20us \
               --filename=g --name=c --rw=randwrite --bs=4k --size=8m --number_ios=800 --filename=g",
@@ -352,16 +351,15 @@ pub enum Change {
     Word(&'static str, &'static str),
     /// Words are added to the job.
     Add(&'static str),
-    /// Somebody else's job runs beside it.
+    /// A foreign job runs at the same time.
     Neighbour(&'static str),
 }
 
 /// A cause.
 #[derive(Debug)]
 pub struct Plant {
-    /// Its name.
     pub name: &'static str,
-    /// What it may be called.
+    /// Its permitted names.
     pub expected: &'static [&'static str],
     /// Of two causes at once, none are of the same group.
     pub group: &'static str,
@@ -377,8 +375,8 @@ pub struct Plant {
 
 /// Calls of another size leave no equal commands, windows or copies to compare, and so hide every cause below.
 const HIDES_OTHERS: &str = "size";
-/// Groups whose causes leave no equal commands, so that nothing can be said of the device beside them: other windows
-/// are other requests, and a neighbour's commands, or blocks that map a file, lie between all others.
+/// Groups whose causes leave no equal commands, so that the device cannot be judged next to them: other windows are
+/// other requests, and a neighbour's commands, or blocks that map a file, lie between all others.
 const HIDE_DEVICE: &[&str] = &["read-ahead", "actor", "requests", "mapping"];
 
 impl Plant {
@@ -774,7 +772,7 @@ pub(super) struct Draft {
     keys: Vec<(String, String)>,
     disk: String,
     disk_keys: Vec<(String, String)>,
-    /// Somebody else's job is in it.
+    /// A foreign job is in it.
     pub neighbour: bool,
     beside: String,
 }

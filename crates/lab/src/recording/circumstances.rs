@@ -27,7 +27,7 @@ const QUEUE: [&str; 11] = [
     "iosched/low_latency",
 ];
 
-/// Limits of control groups of both versions; what is unlimited says so in one of these ways.
+/// Limits of control groups of both versions; unlimited ones have one of these forms.
 const LIMITS: [&str; 15] = [
     "blkio.throttle.read_bps_device",
     "blkio.throttle.write_bps_device",
@@ -47,7 +47,7 @@ const LIMITS: [&str; 15] = [
 ];
 const UNLIMITED: [&str; 5] = ["", "-1", "max", "9223372036854771712", "max 100000"];
 
-/// What groups have that nobody has set anything for.
+/// Default values of groups.
 const USUAL: [(&str, &str); 3] = [("cpu.shares", "1024"), ("cpu.weight", "100"), ("cpu.cfs_period_us", "100000")];
 
 /// File systems that show the kernel's own state and hold no data.
@@ -70,18 +70,18 @@ fn text(path: impl AsRef<Path>) -> Option<String> {
     Some(text.trim().replace('\n', "; "))
 }
 
-/// What is looked at while the workload runs.
+/// Observations while the workload runs.
 #[derive(Debug)]
 pub(super) struct Watch {
     roots: Vec<u32>,
     groups: BTreeSet<(String, String)>,
     process: BTreeMap<&'static str, String>,
-    /// What groups had counted when the workload was first seen in them: throttled ns, times at the memory limit.
+    /// Counters of groups when the workload was first seen in them: throttled ns, times at the memory limit.
     before: BTreeMap<PathBuf, [u64; 2]>,
     cpu: Option<u64>,
 }
 
-/// What a control group has counted so far: throttled ns, times at the memory limit.
+/// Counters of a control group so far: throttled ns, times at the memory limit.
 fn counted(folder: &Path) -> [u64; 2] {
     let stat = fs::read_to_string(folder.join("cpu.stat")).unwrap_or_default();
     let number =
@@ -104,7 +104,7 @@ impl Watch {
         Watch { roots, groups: BTreeSet::new(), process: BTreeMap::new(), before: BTreeMap::new(), cpu: busy_ns() }
     }
 
-    /// Looks at the processes that run now: a shell may enter a control group before it starts what is measured.
+    /// Looks at the processes that run now: a shell may enter a control group before it starts the measured program.
     pub(super) fn look(&mut self) {
         let known = self.groups.len();
         let mut waiting = self.roots.clone();
@@ -132,7 +132,7 @@ impl Watch {
         }
     }
 
-    /// Writes what is known into a trace; `usage` of a command that ended.
+    /// Writes the observations into a trace; `usage` of a command that ended.
     pub(super) fn write(&self, captured: &mut Captured, command: &[String], usage: Option<(&Usage, Option<i32>)>) {
         let Some(first) = self.roots.first().copied() else { return };
         let note = |at, name: &str, fields| {

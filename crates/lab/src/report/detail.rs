@@ -1,20 +1,20 @@
 //! Parts of a run with everything that happened in them, as lanes of rows.
 //!
-//! The parts are chosen before ([`parts`]), by the survey of the run: its start, what lies around the first call that
-//! the two sides served differently, and around the call that took longest, each with so many events at most. A run
-//! that has few enough is shown as a whole. Whoever wants more detail of one side gets it for the other as well, since
-//! both are given the same number of events.
+//! The parts are chosen before ([`parts`]), by the survey of the run: its start, the surroundings of the first call
+//! that the two sides served differently, and of the longest call, each with a limit of events. A run that has few
+//! enough is shown as a whole. More detail of one side means more of the other as well, since both have the same number
+//! of events.
 //!
 //! ```text
 //! page     belongs to the window that the call has last decided on, if it lies in it
-//! window   its pages are used when a call asks for them, those of the deciding call itself at once; what is taken out
+//! window   its pages are used when a call asks for them, those of the deciding call itself at once; pages taken out
 //!          before is thrashed; the rest is unused at the end of the run
 //! bio      of data takes pages that its call has added (reads) or the kernel has handed down (writes), in their order
 //! request  begins with its first bio; when two become one, the one that remains has the earlier times
-//! plug     ends with the first unplug of the same call; plugs of queues, which are nobody's, one after the other
+//! plug     ends with the first unplug of the same call; plugs of queues, which have no call, one after the other
 //! ```
-//! A row is kept if any of its time lies in a part. Calls that rows speak of are kept, too. What began before the run
-//! is shown from its start on.
+//! A row is kept if any of its time lies in a part. Calls that rows speak of are kept, too. Calls that began before the
+//! run are shown from its start on.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -26,7 +26,7 @@ use super::survey::{Call, NEVER, Survey};
 use super::{Calls, Pages, Part, Plugs, Requests, Timeline, Windows};
 use crate::store::events::{CONTENTS, UNPLUGS, WINDOWS, content_word, unplug_word, window_word};
 
-/// What is not known, or does not exist.
+/// Unknown or missing.
 const NONE: i64 = -1;
 /// Calls of a part, at most.
 const MOST_CALLS: usize = 4_000;
@@ -42,7 +42,7 @@ pub struct Span {
     pub why: &'static str,
 }
 
-/// The parts of a run of which so many events each are shown. `differs` is the first call that was served differently.
+/// The parts of a run, each with its number of events. `differs` is the first call that was served differently.
 pub fn parts(survey: &Survey, differs: Option<usize>, events: u64) -> Vec<Span> {
     let (begin, end) = (survey.begins(), survey.ends() + 1);
     let first = survey.event_at(begin);
@@ -149,7 +149,7 @@ impl Owners {
         }
     }
 
-    /// The pages have none from now on; `each` is told of each that had one.
+    /// The pages have none from now on; `each` gets each that had one.
     fn take(&mut self, (file, first, nr): Run, mut each: impl FnMut(usize)) {
         if self.chunks.is_empty() {
             return;
@@ -332,7 +332,7 @@ impl EventSink for Builder<'_> {
                 let place = self.begun;
                 self.begun += 1;
                 let of = self.survey.calls[place];
-                debug_assert_eq!(of.id, event.call.0, "the same run is heard twice");
+                debug_assert_eq!(of.id, event.call.0, "both passes see the same run");
                 if op == Op::Read {
                     let (first, end) = Builder::asked(&of);
                     self.use_pages((of.file, first, end - first));
@@ -388,7 +388,7 @@ impl EventSink for Builder<'_> {
             What::Unplug { cause, nr_requests } => self.unplug(call, cause, nr_requests),
             What::Merge { rq, nr_sectors, .. } => {
                 if let (Step::Joined(bio), Some(request)) = (step, self.life.get_mut(rq)) {
-                    // A bio that nobody saw being queued has a length all the same.
+                    // A bio whose queueing was not seen still has a length.
                     request.nr_sectors = request.nr_sectors.saturating_add(if bio.is_none() { nr_sectors } else { 0 });
                     request.own = joined(request.own, bio.and_then(|bio| bio.own));
                 }
@@ -415,8 +415,8 @@ impl EventSink for Builder<'_> {
 }
 
 impl Builder<'_> {
-    /// The timeline of all that came. Files and their map are left to whoever knows of them; `differs` is the first
-    /// call that was served differently.
+    /// The timeline of all that came. Files and their map are left to the caller; `differs` is the first call that was
+    /// served differently.
     pub fn finish(mut self, differs: Option<usize>) -> Timeline {
         let open: Vec<Request> = self.life.open().map(|(_, request)| *request).filter(|open| open.bios > 0).collect();
         open.into_iter().for_each(|request| self.keep(request));

@@ -1,5 +1,5 @@
-//! What is known of how a side was made: job, kernel, policies, machine, files; flat, so that two sides can be set
-//! against each other key by key.
+//! Known circumstances of a side: job, kernel, policies, machine, files; flat, so that two sides can be set against
+//! each other key by key.
 //!
 //! The store's row of a run and the plan of a simulated one are described alike, in the words of the store: an object
 //! with a `name` and `options` becomes the name and one key for each option.
@@ -91,13 +91,13 @@ pub fn facts(side: &Gathered) -> Vec<Fact> {
     facts
 }
 
-/// The words of a command that say what is run.
+/// The job in the words of a command.
 fn job_of(command: &str) -> Option<&str> {
     let words = command.strip_prefix("run ").unwrap_or(command);
     words.split(" --on ").next()
 }
 
-/// What the facts of two sides differ in.
+/// Differences between the facts of two sides.
 pub fn differences(a: &[Fact], b: &[Fact]) -> Vec<Difference> {
     let of = |facts: &[Fact], key: &str| {
         facts.iter().find(|fact| fact.key == key).map_or(String::new(), |fact| fact.value.clone())

@@ -1,7 +1,7 @@
-//! What a terminal shows of two sides: latencies on common bins, and a short timeline on a common clock.
+//! A terminal's view of two sides: latencies on common bins, and a short timeline on a common clock.
 //!
 //! ```text
-//! latency    reads or writes, whichever there are more of (syncs, if there are no others), of all runs of a side: the
+//! latency    reads or writes, whichever are more (syncs, without others), of all runs of a side: the
 //!            digests' buckets of a quarter of an octave, as many in a bin as it takes to have [`BINS`] bins at most
 //! moment     one run of each side, that of the report; its clock begins with the first call that was served
 //!            differently, and goes on until the slower side has done what this call asked for, and a quarter more;
@@ -68,12 +68,12 @@ impl Latency {
     }
 }
 
-/// What is shown of time.
+/// A view of time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Moment {
     /// The call at which the clock begins; nothing of runs without calls.
     pub call: Option<Asked>,
-    /// It is the first that was served differently; else so many calls were served alike, and whether these are all.
+    /// It is the first that was served differently; else the number of calls served alike, and whether these are all.
     pub differs: Result<(), (usize, bool)>,
     /// Time that a column stands for.
     pub column_ns: f64,
@@ -102,22 +102,22 @@ pub type Sizes = Vec<(u64, usize)>;
 /// One side.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lanes {
-    /// How long the call took, ns, if it is known to have ended.
+    /// Duration of the call, ns, if its end was seen.
     pub took_ns: Option<u64>,
     /// Windows that it decided on.
     pub windows: Sizes,
     /// Requests that were made for it.
     pub requests: Sizes,
-    /// What happened, column by column.
+    /// Events, column by column.
     pub columns: Vec<Column>,
 }
 
-/// What happens in a column.
+/// Events of a column.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Column {
     /// Calls that begin.
     pub begun: u32,
-    /// What the first of them asks for: read, write or sync.
+    /// Operation of the first of them: read, write or sync.
     pub op: Option<&'static str>,
     /// Calls in progress, on average.
     pub open: f64,
@@ -129,7 +129,6 @@ pub struct Column {
     pub found: bool,
     /// Requests in a plug, on average.
     pub plug: f64,
-    /// With the elevator.
     pub elevator: f64,
     /// At the device.
     pub device: f64,
@@ -203,7 +202,7 @@ fn moment(sides: &[Gathered; 2]) -> Result<Moment, String> {
         !matches!(sides[side].seen.get(runs[side]).map(|seen| &seen.again), Some(Again::Opening { whole: false, .. }))
     });
     let shown = [0, 1].map(|side| Shown::of(&timelines[side], whole[side]));
-    // What was not heard of is not shown as nothing.
+    // Missing events are not shown as nothing.
     let heard = shown.iter().map(|of| of.heard).fold(i64::MAX, i64::min);
     let reach = shown.iter().map(|of| of.reach).fold(1, i64::max);
     let reach = (reach + reach / 4).min(heard).max(1);
@@ -225,13 +224,13 @@ fn moment(sides: &[Gathered; 2]) -> Result<Moment, String> {
     })
 }
 
-/// What is shown of a timeline.
+/// Parts of a timeline.
 struct Shown {
     /// Row of the call at which the clock begins.
     call: Option<usize>,
     /// When that is.
     from: i64,
-    /// How much later what is shown is done.
+    /// Delay of the end of the part.
     reach: i64,
     /// How long from there on everything is known.
     heard: i64,
@@ -508,7 +507,7 @@ mod tests {
         assert!((of.share[0][of.bin(1_000.0)] - 2.0 / 3.0).abs() < 1e-9 && of.share[1].last() == Some(&1.0));
         assert!(of.share.iter().all(|side| (side.iter().sum::<f64>() - 1.0).abs() < 1e-9));
         assert_eq!((of.bin(0.0), of.bin(1e18)), (0, of.from_ns.len() - 1));
-        // Equal latencies are one bin; syncs are shown where there are no others; no calls have none.
+        // Equal latencies are one bin; syncs are shown without others; without calls there are none.
         let of = latency([&[run(&[(1, 64)])], &[run(&[])]]).expect("calls");
         assert_eq!((of.op, of.share.clone(), of.p50_ns), ("write", [vec![1.0], vec![0.0]], [64.0, 0.0]));
         assert_eq!(latency([&[run(&[(2, 5)])], &[run(&[])]]).map(|of| of.op), Some("sync"));

@@ -29,7 +29,7 @@ fn base64(bytes: &[u8]) -> String {
         let word = byte(0) << 16 | byte(1) << 8 | byte(2);
         for nr in 0..4 {
             let digit = DIGITS[(word >> (18 - 6 * nr) & 63) as usize];
-            // So many digits as there are bytes, and one more, say something.
+            // Digits beyond the number of bytes plus one mean nothing.
             text.push(if nr <= three.len() { char::from(digit) } else { '=' });
         }
     }
@@ -51,7 +51,7 @@ fn from_base64(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Text that is no markup.
+/// Text without markup.
 fn escaped(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
@@ -67,7 +67,7 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// What stands between two pieces of text, and where it begins.
+/// The text between two others, and its start.
 fn between<'a>(text: &'a str, from: &str, to: &str) -> Option<(usize, &'a str)> {
     let start = text.find(from)? + from.len();
     Some((start, &text[start..start + text[start..].find(to)?]))
@@ -92,12 +92,12 @@ pub fn pack(title: &str, data: &Value) -> String {
     html
 }
 
-/// The page without data, which asks whoever serves it for them.
+/// The page without data, which asks its server for them.
 pub fn empty() -> &'static str {
     PAGE
 }
 
-/// What a server changes in the page: it may ask the server it came from, and knows that there is one.
+/// A server's changes to the page: it may ask the server it came from, and knows that there is one.
 const SERVED: [[&str; 2]; 2] =
     [["connect-src 'none'", "connect-src 'self'"], ["</head>", "<meta name=\"iowhy-serve\" content=\"1\"></head>"]];
 

@@ -1,17 +1,17 @@
-//! A run at a glance, in one pass: slices of equal length, every call with what was done for it, what became of the
-//! pages of the files, and where in time the events are.
+//! A run at a glance, in one pass: slices of equal length, every call with its I/O, the fate of the files' pages, and
+//! the distribution of events in time.
 //!
 //! ```text
 //! slices   as many as fit between half of the most and the most: when there are too many, neighbours become one
 //! calls    begin, end, place, and a sum over its windows, bios and requests with their sizes, in any order, by which
-//!          two calls that were served differently are told apart
+//!          two calls that were served differently are recognised
 //! lanes    of calls in progress at once: the lowest one that is free, which is the thread's own as long as threads
-//!          call without a pause; events do not tell threads
+//!          call without a pause; events do not name threads
 //! marks    the time of every 64th event, so that a part of the run can be chosen by how much there is to show of it
 //! pages    a byte for each: found at the first touch, missed, brought by read-ahead, brought by others
 //! ```
 //! A request belongs to the call whose bio it was made for. The run begins with its first call and ends with its last;
-//! without calls, with the first and the last event. What lies before or behind is in no slice.
+//! without calls, with the first and the last event. Events before or behind are in no slice.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -30,12 +30,10 @@ pub const MARK: u64 = 64;
 /// The end of a call that has none.
 pub const NEVER: u64 = u64::MAX;
 
-/// A call.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Call {
     /// Its number in the events.
     pub id: u32,
-    /// What it asks for.
     pub op: Op,
     /// Where it stands among the calls in progress with it.
     pub lane: u16,
@@ -49,12 +47,12 @@ pub struct Call {
     pub start: u64,
     /// When it ended; [`NEVER`] if it did not.
     pub end: u64,
-    /// A sum over what was done for it.
+    /// A sum over its I/O.
     pub done: u64,
 }
 
 impl Call {
-    /// What it asked for: equal on two sides if it is the same call.
+    /// Its request: equal on two sides if it is the same call.
     fn asked(&self) -> (u32, u64, u32, u8) {
         (self.file, self.offset, self.bytes, self.op as u8)
     }
@@ -65,13 +63,13 @@ impl Call {
     }
 }
 
-/// What is known of a page.
+/// History of a page.
 mod page {
-    /// Somebody in the workload asked for it, and it was there.
+    /// The workload asked for it, and it was there.
     pub(super) const FOUND: u8 = 1;
-    /// Somebody asked for it, and it was not.
+    /// It was asked for, and was absent.
     pub(super) const MISSED: u8 = 2;
-    /// It was read ahead of what was asked for.
+    /// It was read ahead of the requested pages.
     pub(super) const AHEAD: u8 = 4;
     /// Others brought it.
     pub(super) const FOREIGN: u8 = 8;
@@ -144,7 +142,6 @@ fn state(byte: u8) -> usize {
     }
 }
 
-/// A slice.
 #[derive(Copy, Clone, Debug)]
 struct Slice {
     depth: (u32, u32),
@@ -169,7 +166,7 @@ pub struct Survey {
     slice: u64,
     slices: Vec<Slice>,
     lanes: Vec<bool>,
-    /// Calls that are not where their number says.
+    /// Calls whose place differs from their number.
     places: HashMap<CallId, usize>,
     open: usize,
     life: Lifecycle<()>,
@@ -197,7 +194,7 @@ impl Default for Survey {
     }
 }
 
-/// A number that says what was done, of which sums tell apart.
+/// A hash of an action, so that different sums mean different actions.
 fn word(what: u64, size: u64) -> u64 {
     let word = (size ^ (what << 60)).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (word ^ (word >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
@@ -230,7 +227,7 @@ impl EventSink for Survey {
                 self.pages.each(file.0, page.0, u64::from(nr_pages), |byte| *byte |= page::FOUND);
             }
             What::Miss { file, page } if call.is_some() => {
-                // What was there once was missed once more only after it had gone.
+                // A page that was there is missed again only after it had gone.
                 let missed = |byte: &mut u8| *byte |= if *byte & page::FOUND == 0 { page::MISSED } else { 0 };
                 self.pages.each(file.0, page.0, 1, missed);
             }
@@ -430,13 +427,13 @@ impl Survey {
         self.calls.iter().map(|call| call.file).chain(self.pages.ends.keys().copied()).collect()
     }
 
-    /// At most `most` strips of a file of so many pages. `by` is the name of those who brought pages that nobody had
-    /// asked for.
+    /// At most `most` strips of a file of this number of pages. `by` is the name of the processes that brought
+    /// unrequested pages.
     pub fn strips(&self, file: u32, nr_pages: u64, most: u64, by: &str) -> Strips {
         let strip_pages = nr_pages.div_ceil(most).max(1);
         let mut out = Strips { file, strip_pages, ..Strips::default() };
         for (counts, foreign) in self.pages.count(file, strip_pages, nr_pages.div_ceil(strip_pages) as usize) {
-            // Of what was touched at all; of equally many the one that is rarer elsewhere.
+            // Of all touched pages; of equally many the one that is rarer elsewhere.
             let most = (1..5).max_by_key(|state| (counts[*state], *state)).filter(|state| counts[*state] > 0);
             out.state.push(most.unwrap_or(0) as u8);
             out.by.push(foreign.then(|| by.to_owned()));
@@ -447,7 +444,7 @@ impl Survey {
 
 /// The first call that two runs served differently: its place in each. The same call is one with the same file, place
 /// and length; of several such calls the first of one run is set against the first of the other, and so on. Calls that
-/// were still being served when the events ended are not told apart.
+/// were still being served when the events ended are treated alike.
 pub fn first_difference(a: &Survey, b: &Survey) -> Option<(usize, usize)> {
     let unserved = [a.unserved(), b.unserved()];
     let differ = |mine: usize, theirs: usize| {

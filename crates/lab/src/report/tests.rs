@@ -146,7 +146,7 @@ fn check_overview(events: &[Event], survey: &Survey, what: &str) {
     }
 }
 
-/// A request as the raw events tell it, by looking forwards and backwards from its completion.
+/// A request from the raw events, by looking forwards and backwards from its completion.
 fn check_requests(events: &[Event], timeline: &Timeline, begin: u64, what: &str) {
     #[derive(Clone, Copy)]
     struct Raw {
@@ -328,7 +328,7 @@ fn check_map(events: &[Event], survey: &Survey, what: &str) {
         assert_eq!(strips.state, (0..nr_pages).map(state).collect::<Vec<u8>>(), "{what}, file {file}");
         let by: Vec<bool> = strips.by.iter().map(Option::is_some).collect();
         assert_eq!(by, (0..nr_pages).map(|page| state(page) == 4).collect::<Vec<_>>(), "{what}");
-        // Few strips have the state that most of what was touched has.
+        // Few strips have the state of most touched pages.
         let few = survey.strips(file, nr_pages, 7, "others");
         assert!(few.state.len() <= 7);
         for (nr, shown) in few.state.iter().enumerate() {
@@ -380,7 +380,7 @@ fn timelines_count_what_the_events_say() {
     assert!(windows > 100 && united > 10 && plugged > 100, "{windows} {united} {plugged}");
 }
 
-/// What a part shows is what the whole run shows of that time.
+/// A part shows the same as the whole run for that time.
 #[test]
 fn parts_are_cut_from_the_whole() {
     let mut rng = Rng::stream(4, "jobs of reports");
@@ -472,8 +472,8 @@ fn the_first_difference_is_the_first() {
     }
 }
 
-/// However much of a run was kept, it does not differ from itself; and what differs in what was kept of two runs does
-/// not come before the first difference of both as wholes.
+/// However much of a run was kept, it does not differ from itself; and differences between the kept parts of two runs
+/// do not come before the first difference of both as wholes.
 #[test]
 fn a_cut_is_no_difference() {
     let mut rng = Rng::stream(4, "cuts");
@@ -539,7 +539,7 @@ fn the_run_that_is_shown_is_one_that_both_sides_have() {
 }
 
 /// A driver gives a read back at 60 and has it again at 100; then comes an ordinary one. The first time the kernel puts
-/// it straight back in line, the second time through the elevator. Whoever listens says the same.
+/// it straight back in line, the second time through the elevator. Every listener sees the same.
 #[test]
 fn a_request_that_is_issued_again_is_one_command_for_everybody() {
     for reinserted in [false, true] {

@@ -1,5 +1,5 @@
-//! An explanation for people: what happened and why in a paragraph, then the figures, then where the time went: layers,
-//! latencies, and both sides on a common clock. 80 columns.
+//! An explanation for people: the event and its cause in a paragraph, then the figures, then where the time went:
+//! layers, latencies, and both sides on a common clock. 80 columns.
 
 use std::fmt::Write;
 
@@ -24,13 +24,12 @@ const BAR: usize = 22;
 const FILE: usize = 30;
 /// Differences of circumstances that are shown.
 const DIFFERENCES: usize = 8;
-/// Sizes of windows and requests that are told.
+/// Most sizes of windows and requests that are listed.
 const SIZES: usize = 4;
 
-/// A figure with its unit.
 fn figure(value: f64, unit: Unit) -> String {
     match unit {
-        // What is left of a difference of means is no time.
+        // The remainder of a difference of means is not a time.
         Unit::Ns if value.abs() < 0.05 => "0 s".to_owned(),
         Unit::Ns => quantity(value / 1e9, "s", 3),
         Unit::Share => format!("{:.1} %", 100.0 * value),
@@ -136,12 +135,12 @@ pub fn text(explanation: &Explanation, pictures: Option<&Glance>, style: Style) 
     text
 }
 
-/// What differs around the runs, and what could not be asked.
+/// Differences around the runs, and questions that could not be asked.
 fn circumstances(text: &mut String, explanation: &Explanation, style: Style) {
     let differences = &explanation.only_difference;
     if !differences.is_empty() {
         text.push('\n');
-        let head = "What differs in their circumstances (candidates, not causes)";
+        let head = "Differences in their circumstances (candidates, not causes)";
         let _ = writeln!(text, "{}", bold(style, head));
         for (what, [a, b]) in differences.iter().take(DIFFERENCES) {
             let line = format!("{what}: {} in A, {} in B", shown(a, LABEL), shown(b, LABEL));
@@ -167,7 +166,7 @@ fn circumstances(text: &mut String, explanation: &Explanation, style: Style) {
     indented(text, "! ", "  ", &words);
 }
 
-/// The paragraph that whoever runs the database reads; empty if there is no difference to speak of.
+/// The paragraph for the operator of the database; empty without a difference worth mentioning.
 pub fn summary(explanation: &Explanation) -> String {
     if matches!(explanation.verdict, Verdict::Same | Verdict::Inconclusive) {
         return String::new();
@@ -180,10 +179,10 @@ pub fn summary(explanation: &Explanation) -> String {
             format!("None of the rules explains this.{place}")
         }
         Some(first) => {
-            let begin = if explanation.change_pct < 0.0 { "What is gone:" } else { "Why:" };
+            let begin = if explanation.change_pct < 0.0 { "Missing:" } else { "Why:" };
             let then = match &first.counterfactual {
                 Some(of) => experiment(of, explanation.change_pct),
-                None => format!("What to do: {}", first.rule.change),
+                None => format!("To do: {}", first.rule.change),
             };
             let share = stand.iter().map(|of| of.share_pct).fold(0.0, f64::max);
             let unowned = if share < explanation.unexplained_pct {
@@ -205,7 +204,7 @@ pub fn summary(explanation: &Explanation) -> String {
     paragraph
 }
 
-/// What an experiment showed, in a sentence.
+/// The result of an experiment, in a sentence.
 fn experiment(of: &Counterfactual, explained_pct: f64) -> String {
     let (title, with, [before, after]) = (of.outcome.title(), &of.setting, [of.change_pct_before, of.change_pct_after]);
     match of.outcome {
@@ -269,9 +268,8 @@ fn details(of: &Counterfactual, explanation: &Explanation) -> String {
     let title = of.outcome.title();
     if of.outcome == Outcome::NotReproduced {
         return format!(
-            "{title}: made again, `{b}` differs from `{a}` by {:+.1} %, {}, where {:+.1} % were to be explained; \
-            what {} \
-             changes is not told",
+            "{title}: made again, `{b}` differs from `{a}` by {:+.1} %, {}, where {:+.1} % were to be explained; so \
+            the effect of {} remains unknown",
             of.change_pct_before,
             interval(of.ci_before_pct),
             explanation.change_pct,
@@ -288,7 +286,7 @@ fn details(of: &Counterfactual, explanation: &Explanation) -> String {
     };
     let but = match of.outcome {
         Outcome::Partly if of.device_only => {
-            "; but no setting differs that this finding tells of: the cause is another one of the device"
+            "; but none of this finding's settings differs: the cause is another one of the device"
         }
         Outcome::Partly if of.figures_moved == Some(false) => {
             "; the setting helps, but the figures above did not move with it: the cause may be another"
@@ -328,7 +326,7 @@ fn waterfall(text: &mut String, explanation: &Explanation) {
     }
 }
 
-/// A time with so many digits as an eighth has.
+/// A time with the precision of an eighth.
 fn rough(ns: f64) -> String {
     quantity(ns / 1e9, "s", 2)
 }
@@ -387,7 +385,7 @@ fn whole(ns: f64) -> String {
     format!("{number} {unit}")
 }
 
-/// What is drawn of a column in a lane.
+/// Draws a column in a lane.
 type Draw = fn(&Column) -> char;
 
 /// Both sides on a common clock.
@@ -398,13 +396,13 @@ fn timeline(text: &mut String, moment: &Moment, style: Style) {
         (Ok(()), Some(call)) => (format!("Where they first differ: {}", asked(call)), String::new()),
         (Err((_, true)), Some(_)) => (
             "How they begin".to_owned(),
-            "All calls get equal windows, bios and requests; what differs is how long they take.".to_owned(),
+            "All calls get equal windows, bios and requests; only their duration differs.".to_owned(),
         ),
         (Err((alike, false)), Some(_)) => (
             "How they begin".to_owned(),
             format!(
-                "The first {alike} calls get equal windows, bios and requests; what differs is how long they take, or \
-                 comes later (`iowhy report` looks at all of a run)."
+                "The first {alike} calls get equal windows, bios and requests; only their duration differs, or a \
+                 difference comes later (`iowhy report` looks at all of a run)."
             ),
         ),
         (_, None) => ("How they begin".to_owned(), String::new()),
@@ -440,7 +438,7 @@ fn timeline(text: &mut String, moment: &Moment, style: Style) {
     indented(text, "   ", "   ", &legend(moment));
 }
 
-/// What a call asked for.
+/// A call's request.
 fn asked(call: &Asked) -> String {
     let file = call.file.as_ref().map_or(String::new(), |file| format!(" of {}", shown(file, FILE)));
     match call.op {
@@ -460,7 +458,7 @@ fn bytes(of: u64) -> String {
     }
 }
 
-/// What was done for a call.
+/// The I/O for a call.
 fn served(of: &Lanes) -> String {
     let list = |name: &str, sizes: &glance::Sizes| {
         let one = |(size, count): &(u64, usize)| match count {
@@ -503,14 +501,14 @@ fn of_time(column_ns: f64) -> Vec<(usize, String)> {
     (0..6).map(label).collect()
 }
 
-/// What the characters mean that may stand in lanes.
+/// The legend of the characters in lanes.
 fn legend(moment: &Moment) -> String {
     let columns = || moment.sides.iter().flat_map(|side| &side.columns);
     let mut parts = vec![format!("0: {} begins", if moment.call.is_some() { "the call" } else { "the run" })];
     if columns().any(|of| of.begun > 0) {
         let ops = ["read", "write", "sync"].into_iter().filter(|op| columns().any(|of| of.op == Some(op)));
         let ops: Vec<String> = ops.map(|op| format!("{} {op}", &op[..1])).collect();
-        let several = if columns().any(|of| of.begun > 1) { " 2-9 so many, + more," } else { "" };
+        let several = if columns().any(|of| of.begun > 1) { " 2-9 that many, + more," } else { "" };
         parts.push(format!("calls: {} begins,{several} = in progress", ops.join(", ")));
     }
     let words = [('s', "sync"), ('a', "ahead"), ('f', "as asked"), ('p', "one page"), ('m', "of a fault")];
@@ -638,7 +636,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the data are and wherever the labels come from.
+        /// For any data and any origin of the labels.
         #[test]
         fn lines_fit_and_have_nothing_that_a_terminal_obeys(
             label in label(),
@@ -794,7 +792,7 @@ mod tests_of_experiments {
                 "Partly confirmed: with key=1 the change is +0.0 % instead of +300.0 %, but that is another \
                 setting of the \
                  device.",
-                "100 % of the difference is gone; but no setting differs that this finding tells of: the cause is \
+                "100 % of the difference is gone; but none of this finding's settings differs: the cause is \
                  another one of the device",
             ),
             (
@@ -809,7 +807,7 @@ mod tests_of_experiments {
                 "90 % of the difference, possible",
                 "Not reproduced: made again, the sides differ by +2.7 % where +300.0 % were to be explained.",
                 "Not reproduced: made again, `slow` differs from `fast` by +2.7 %, interval [+295.5, +304.5] % from 3 \
-                 runs, where +300.0 % were to be explained; what key=1 changes is not told",
+                 runs, where +300.0 % were to be explained; so the effect of key=1 remains unknown",
             ),
         ] {
             let mut explanation = explanation(&[Some(of.clone())]);
@@ -821,7 +819,7 @@ mod tests_of_experiments {
             }
             assert!(!words.to_lowercase().contains("prove"), "{shown}");
         }
-        // What is refuted is named after what stands.
+        // Refuted ones come after the ones that stand.
         let mut explanation = explanation(&[Some(refuted), Some(confirmed)]);
         recalibrate(&mut explanation);
         let name = rules::RULES[0].name;

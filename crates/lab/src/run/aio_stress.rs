@@ -48,7 +48,6 @@ const OPTIONS: &[Opt] = &[
     STARTUP_SEEKS,
 ];
 
-/// The built-in.
 pub(super) const ENTRY: Builtin = Builtin {
     name: "aio-stress",
     summary: "asynchronous records on several files, from one or several threads",

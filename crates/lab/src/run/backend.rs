@@ -1,4 +1,4 @@
-//! What makes runs, and what comes of one: the same record wherever it was made.
+//! Makers of runs, and the result of one: the same record for every place.
 //!
 //! ```text
 //! Kind         words that `--on` takes, and how one is read; every kind is a line of `KINDS`
@@ -32,7 +32,7 @@ pub(super) struct Kind {
     pub(super) names: fn(&str) -> bool,
     /// Reads such a word with its disk.
     pub(super) read: fn(&Typed<'_>, &mut Problems) -> Option<Box<dyn Place>>,
-    /// What `iowhy run --help` says about its keys.
+    /// The section of `iowhy run --help` about its keys.
     pub(super) help: fn() -> String,
 }
 
@@ -44,17 +44,17 @@ pub(super) struct Typed<'a> {
     pub(super) disk: Option<&'a str>,
     /// A live place has the same disk.
     pub(super) beside: bool,
-    /// What a disk that is made for it is called.
+    /// Name of a disk that is created for it.
     pub(super) name: String,
 }
 
 /// A place that can be run at.
 pub(super) trait Place {
-    /// What runs a job here, or everything that is wrong with it.
+    /// The backend of a job here, or all mistakes in it.
     fn backend(&self, asked: &Asked<'_>, problems: &mut Problems) -> Option<(Arc<dyn Backend>, Shape)>;
 }
 
-/// A job, and what was typed beside it.
+/// A job, and the words typed with it.
 #[derive(Copy, Clone)]
 pub(super) struct Asked<'a> {
     pub(super) words: &'a [String],
@@ -66,9 +66,9 @@ pub(super) struct Asked<'a> {
     pub(super) seed: u64,
     /// Where files are.
     pub(super) folder: &'a Path,
-    /// What the page cache holds of them, unless the job says so.
+    /// Cached state of the files, unless the job sets it.
     pub(super) cache: Option<Cache>,
-    /// What may be written whatever it holds.
+    /// Paths that may be written whatever they hold.
     pub(super) allow: &'a [PathBuf],
     /// For a boot with its run.
     pub(super) timeout: Option<Duration>,
@@ -76,7 +76,7 @@ pub(super) struct Asked<'a> {
     pub(super) shaping: &'a [String],
 }
 
-/// A job at a place. What only one backend has is there with [`Variant::backend`].
+/// A job at a place. Facts of one backend alone are there with [`Variant::backend`].
 pub trait Backend: Any + fmt::Debug + Send + Sync {
     /// Makes a run; its row of the store, too, if there is one.
     ///
@@ -116,10 +116,10 @@ impl Making<'_> {
     }
 }
 
-/// The data files of a run, if there is a store; that they could not be written is no reason to lose the run.
+/// The data files of a run, if there is a store; a failure to write them must not lose the run.
 pub(super) type Files = Option<Result<Vec<DataFile>, StoreError>>;
 
-/// What runs of a command share: one of each type, made by the first run that needs it.
+/// Values that runs of a command share: one of each type, made by the first run that needs it.
 #[derive(Default)]
 pub struct Shared(Vec<Box<dyn Any>>);
 
@@ -138,7 +138,7 @@ impl Shared {
     }
 }
 
-/// Who hears of a note.
+/// The reader of a note.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Audience {
     /// Readers of the store.
@@ -149,16 +149,15 @@ pub enum Audience {
     Report,
 }
 
-/// What there is to be said of a run besides its numbers.
+/// A message about a run besides its numbers.
 #[derive(Clone, Debug)]
 pub struct Note {
-    /// What.
     pub problem: Problem,
     /// To whom.
     pub audience: Audience,
 }
 
-/// What came of a run, wherever it was made.
+/// Result of a run at any place.
 #[derive(Debug, Default)]
 pub struct RunRecord {
     /// Everything that was measured.
@@ -173,23 +172,22 @@ pub struct RunRecord {
     pub detail: String,
     /// Hash and number of its events, if the same run has the same ones.
     pub events: Option<(u64, u64)>,
-    /// What the layers did, as JSON.
+    /// Statistics of the layers, as JSON.
     pub layers: Option<Value>,
-    /// What the device counted.
+    /// The device's counters.
     pub device: Option<Value>,
-    /// What the opening of the device led to.
+    /// Consequences of opening the device.
     pub opening: Option<Value>,
     /// Further keys of the JSON.
     pub more: Map<String, Value>,
-    /// When it began, since 1970, if that tells it from others.
+    /// When it began, since 1970, if that distinguishes it from others.
     pub began: Option<Duration>,
-    /// What there is to be said.
     pub notes: Vec<Note>,
     /// A signal ended it early.
     pub interrupted: bool,
     /// Calls of it failed.
     pub failed: bool,
-    /// Its row without what the command says; nothing if there is no store.
+    /// Its row without the command's part; nothing without a store.
     pub row: Option<Result<Box<NewRun>, StoreError>>,
     /// The run itself, if it was made on the running kernel.
     pub live: Option<Box<Live>>,
@@ -201,7 +199,7 @@ pub struct Refusal {
     pub(super) error: Box<dyn Error + Send + Sync>,
     /// A signal came first.
     pub interrupted: bool,
-    /// What was to make it failed, and nothing is known of the job.
+    /// Its maker failed, and the job's result is unknown.
     pub inconclusive: bool,
 }
 

@@ -38,7 +38,6 @@ const OPTIONS: &[Opt] = &[
     TOOL_NS,
 ];
 
-/// The built-in.
 pub(super) const ENTRY: Builtin = Builtin {
     name: "bonnie",
     summary: "the block phases of bonnie++: write, rewrite, read, seek",
@@ -61,19 +60,19 @@ fn program(values: &Values<'_>, dir: &Path, problems: &mut Problems) -> Option<P
         ["-q", "-f", "-n", "0", "-m", "iowhy", "-d"].iter().map(|word| (*word).to_owned()).collect();
     arguments.push(dir.to_string_lossy().into_owned());
     if values.given("size") {
-        // It takes MiB only, and wants to be told that the file may be smaller than memory.
+        // It takes MiB only, and needs an option if the file may be smaller than memory.
         let mib = (values.number("size") >> 20).max(1);
         arguments.extend(["-r".to_owned(), "0".to_owned(), "-s".to_owned()]);
         arguments.push(format!("{mib}:{}", values.number("chunk")));
     }
-    // It refuses to run as root unless it is told to.
+    // It refuses to run as root without this option.
     arguments.extend(["-u".to_owned(), "root".to_owned()]);
     Some(Program { name: "bonnie++", package: "bonnie++", arguments, import })
 }
 
 /// The figures in the line of CSV that bonnie++ 1.9 and later end with.
 fn import(text: &str) -> Result<Figures, String> {
-    let line = text.lines().rev().find(|line| line.matches(',').count() > 20).ok_or("there is no line of CSV in it")?;
+    let line = text.lines().rev().find(|line| line.matches(',').count() > 20).ok_or("no line of CSV in it")?;
     let fields: Vec<&str> = line.split(',').collect();
     // Version, name and size come first; a phase that was too quick to be measured is a row of plus signs.
     let at = |nr: usize| fields.get(nr).and_then(|field| field.parse::<f64>().ok());

@@ -24,8 +24,8 @@ use iowhy_text::diagnose::Problems;
 const FLAGS: Kind = Kind::Words(&["direct", "sync", "dsync"]);
 
 const OPTIONS: &[Opt] = &[
-    opt("if", Kind::Text, "", "what is read: a file, or a device /dev/NAME"),
-    opt("of", Kind::Text, "", "what is written: a file, or a device /dev/NAME"),
+    opt("if", Kind::Text, "", "source: a file, or a device /dev/NAME"),
+    opt("of", Kind::Text, "", "target: a file, or a device /dev/NAME"),
     opt("bs", Kind::Size(1, 1 << 30), "512", "bytes of a call"),
     opt("count", Kind::Number(1, 1 << 50), "", "calls"),
     opt("size", Kind::Size(1, 1 << 60), "", "bytes in all, instead of count"),
@@ -45,7 +45,6 @@ const OPTIONS: &[Opt] = &[
     STARTUP_SEEKS,
 ];
 
-/// The built-in.
 pub(super) const ENTRY: Builtin = Builtin {
     name: "dd",
     summary: "processes that read or write a file or device from one end to the other",

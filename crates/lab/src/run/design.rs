@@ -29,8 +29,8 @@ pub struct Until {
 /// Level of the intervals.
 pub const LEVEL: f64 = 0.99;
 
-/// Metrics that tell when there is enough, best first. Rates come first: the time of a job that runs for a given time
-/// tells nothing.
+/// Metrics for the stopping rule, best first. Rates come first: the time of a job that runs for a given time is
+/// constant.
 const TELLING: &[&str] = &["iops", "elapsed_s"];
 
 /// A run that is to be made.
@@ -55,7 +55,7 @@ pub struct Experiment {
     pub name: &'static str,
     /// Seed of the order, and of the runs of the first block that counts.
     pub seed: u64,
-    /// What is compared.
+    /// Number of places compared.
     pub arms: usize,
     /// Blocks that only warm up.
     pub warm_up: u64,
@@ -82,7 +82,7 @@ impl Experiment {
         })
     }
 
-    /// Makes the runs until `enough` says so of what there is after as many blocks, or a run ends the whole.
+    /// Makes the runs until `enough` accepts those of the blocks so far, or a run ends the whole.
     pub fn run<S, E>(
         &self,
         made: &mut S,
@@ -125,9 +125,9 @@ pub struct Known {
     pub label: String,
     /// Runs that count.
     pub runs: usize,
-    /// Half the width of the interval, percent; infinite while so few runs bound nothing.
+    /// Half the width of the interval, percent; infinite while there are too few runs to bound anything.
     pub half_width_pct: f64,
-    /// Further runs of each place that it takes; 0 if there are enough, `None` if nobody can tell.
+    /// Further runs of each place that it takes; 0 if there are enough, `None` if unknown.
     pub more: Option<u64>,
 }
 
@@ -136,7 +136,7 @@ pub struct Known {
 pub struct Precision {
     /// By which metric.
     pub metric: String,
-    /// What is wanted, percent.
+    /// The wanted one, percent.
     pub pct: f64,
     /// Of each place but the first, the interval of the shift from the first; of a single one, that of the median.
     pub places: Vec<Known>,
@@ -160,7 +160,7 @@ fn values(runs: &[Finished], variant: usize, metric: &str) -> Vec<f64> {
     own.filter_map(|run| run.record.metrics.iter().find(|(name, _)| name == metric).map(|(_, value)| *value)).collect()
 }
 
-/// How well the runs that were made tell the places apart, `pct` being wanted. Places without runs do not count.
+/// How well the runs so far separate the places, `pct` being wanted. Places without runs do not count.
 pub fn precision(request: &RunRequest, runs: &[Finished], pct: f64) -> Option<Precision> {
     let table = |metric: &str| -> Vec<(usize, Vec<f64>)> {
         let of = |variant| (variant, values(runs, variant, metric));

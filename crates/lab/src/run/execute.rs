@@ -59,8 +59,8 @@ pub fn execute(request: &RunRequest, progress: &dyn Fn(usize, usize)) -> Execute
 }
 
 /// Makes the runs. A place that refuses is left out from then on; the others go on. Each is recorded in the store, if
-/// there is one, before the next is made; if one cannot be recorded, no more are made. `progress` is told how many runs
-/// are done, and of how many (at most); so is whoever looks at the store.
+/// there is one, before the next is made; if one cannot be recorded, no more are made. `progress` gets the number of
+/// runs done, and of all (at most); watchers of the store get it, too.
 pub fn execute_into(request: &RunRequest, store: Option<&Store>, progress: &dyn Fn(usize, usize)) -> Executed {
     let mut executed = Executed::default();
     let _held = match hold(request) {
@@ -70,7 +70,7 @@ pub fn execute_into(request: &RunRequest, store: Option<&Store>, progress: &dyn 
             return executed;
         }
     };
-    // A signal between two live runs, or in a simulated one beside them, ends the rest as well.
+    // A signal between two live runs, or in a simulated one among them, ends the rest as well.
     let real = |variant: &Variant| variant.backend.is_real();
     let signals = request.variants.iter().any(real).then(iowhy_live::signal::Guard::take);
     let session = session(request);
@@ -139,7 +139,7 @@ impl Executed {
     }
 }
 
-/// What others are told is being made.
+/// The announcement of the runs for other processes.
 fn announced(request: &RunRequest) -> String {
     let runs = if request.until.is_some() { "runs at most" } else { "runs" };
     // A blind run keeps no word of its job.
@@ -147,8 +147,8 @@ fn announced(request: &RunRequest) -> String {
     if blind { runs.to_owned() } else { format!("{runs} of {}", request.job.join(" ")) }
 }
 
-/// Whether the stopping rule says that the blocks before this one are enough. It is asked between blocks only, so that
-/// all places have as many runs.
+/// Whether the stopping rule accepts the blocks before this one. It is asked between blocks only, so that all places
+/// have as many runs.
 fn enough(request: &RunRequest, runs: &[Finished], block: u64) -> bool {
     let Some(until) = request.until else { return false };
     block >= u64::from(request.warm_up) + u64::from(request.repeat)

@@ -69,7 +69,7 @@ fn of_files(names: &[String], world: &World<'_>, problems: &mut Problems) -> Opt
         } else if let Err(error) = (world.load)(name)
             && name != "-"
         {
-            let text = format!("`{name}` is no built-in job, and no file that can be read: {error}");
+            let text = format!("`{name}` is neither a built-in job nor a readable file: {error}");
             found.push(
                 Problem::error(text)
                     .at(Span::whole(name))

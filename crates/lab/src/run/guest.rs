@@ -1,7 +1,7 @@
 //! Runs on a kernel that is booted for them: `--on kernel:KERNEL[,key=value..]`.
 //!
 //! ```text
-//! here    the job is read, so that its mistakes are told; files and variables that it asked for are noted
+//! here    the job is read, so that its mistakes are reported; its files and variables are noted
 //! there   `iowhy run JOB --on live` in a guest, with those files, on a disk of its own; it keeps the run in a store
 //! here    that store's run comes into ours, with the label, the place and the design of this command
 //! ```
@@ -38,7 +38,7 @@ pub(super) const KIND: Kind = Kind { names: |on| on.starts_with(PREFIX), read, h
 
 /// Keys behind the kernel's name, each with what it does. Those without a text are files of the disk's queue.
 const KEYS: &[(&str, &str)] = &[
-    ("filesystem", "what the disk is formatted with: ext4, ext3, ext2, xfs [ext4]"),
+    ("filesystem", "file system of the disk: ext4, ext3, ext2, xfs [ext4]"),
     ("size", "size of the disk, if it is not a modelled one [4g]"),
     ("memory_mib", "memory of the guest [1024]"),
     ("cpus", "its processors [2]"),
@@ -70,7 +70,7 @@ pub struct Wanted {
     disk: Option<disk::Spec>,
 }
 
-/// What is run in a guest.
+/// The work of a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuestTask {
     wanted: Wanted,
@@ -87,7 +87,7 @@ pub struct GuestTask {
 
 /// The folder that the job begins in.
 const FOLDER: &str = "/job";
-/// What is standard input here.
+/// The file that is standard input here.
 const INPUT: &str = "/job/standard-input";
 /// The store of the guest.
 const STORE: &str = "store";
@@ -103,8 +103,8 @@ fn help() -> String {
     out
 }
 
-/// The place that `on` describes. Everything that is wrong with it is told.
-/// With a disk: the name that it is made under, and what is typed about it.
+/// The place that `on` describes. All mistakes in it are reported.
+/// With a disk: the name that it is created under, and its options.
 pub fn parse(on: &str, disk: Option<(&str, &str)>, problems: &mut Problems) -> Option<Wanted> {
     let rest = on.strip_prefix(PREFIX)?;
     let mut found = Problems::default();
@@ -127,10 +127,10 @@ pub fn parse(on: &str, disk: Option<(&str, &str)>, problems: &mut Problems) -> O
         wanted.put_on(typed.spec, &mut found);
     }
     if wanted.kernel.is_empty() {
-        let text = "no kernel is named after `kernel:`";
+        let text = "`kernel:` needs a kernel";
         found.push(Problem::error(text).at(Span::whole(on)).help("kernel:debian-6.1, or kernel:PATH"));
     } else if !guest::is_known(&wanted.kernel) {
-        let text = format!("there is no kernel `{}`", wanted.kernel);
+        let text = format!("unknown kernel `{}`", wanted.kernel);
         let span = Span::bytes(on, PREFIX.len(), PREFIX.len() + wanted.kernel.len());
         let help = "debian-X.Y, or a path to a vmlinuz, a .deb or the folder of an unpacked package";
         found.push(Problem::error(text).at(span).help(help));
@@ -142,7 +142,7 @@ pub fn parse(on: &str, disk: Option<(&str, &str)>, problems: &mut Problems) -> O
             found.push(problem.at(span));
         }
     }
-    // What a scheduler has at its start would undo what was set before it; others derive from one another, too.
+    // A scheduler's defaults would undo earlier settings; others derive from one another, too.
     let rank = |name: &str| {
         let order = ["scheduler", "rotational", "max_sectors_kb"];
         order.iter().position(|known| *known == name).unwrap_or(if name.contains('/') { 9 } else { 8 })
@@ -176,7 +176,7 @@ impl Wanted {
     fn set(&mut self, piece: &str) -> Result<(), Problem> {
         let Some((key, value)) = piece.split_once('=').filter(|(key, value)| !key.is_empty() && !value.is_empty())
         else {
-            return Err(Problem::error(format!("`{piece}` is no setting")).help("key=value"));
+            return Err(Problem::error(format!("`{piece}` is not a setting")).help("key=value"));
         };
         let number = |(min, max): (u64, u64)| {
             let number = value.parse().ok().filter(|number| (min..=max).contains(number));
@@ -200,7 +200,7 @@ impl Wanted {
             "size" => {
                 let bytes = iowhy_fio::value::integer(value, 1024, (64 << 20, 1 << 44)).map(i64::unsigned_abs);
                 self.size = bytes.map_err(|_| {
-                    Problem::error(format!("`size` takes a size of at least 64m, such as 4g, not `{value}`"))
+                    Problem::error(format!("`size` takes a size of at least 64m, for example 4g, not `{value}`"))
                 })?;
             }
             "elevator" | "scheduler" => self.setting("scheduler".to_owned(), value),
@@ -237,7 +237,7 @@ impl Place for Wanted {
     }
 }
 
-/// The task of a job in a guest. It is read here as a live job, so that its mistakes are told at once.
+/// The task of a job in a guest. It is read here as a live job, so that its mistakes are reported at once.
 fn task(wanted: &Wanted, asked: &Asked<'_>, problems: &mut Problems) -> Option<(GuestTask, Shape)> {
     let world = asked.world;
     let (loaded, variables) = (RefCell::new(BTreeMap::new()), RefCell::new(BTreeMap::new()));
@@ -329,17 +329,15 @@ fn usual_limit(plan: &iowhy_live::Plan) -> Duration {
 /// A run that was made in a guest.
 #[derive(Clone, Debug)]
 pub struct InGuest {
-    /// What the guest kept of it.
+    /// The guest's own row of it.
     pub row: StoredRun,
-    /// What was measured, in the order of the report.
+    /// The measurements, in the order of the report.
     pub metrics: Vec<(String, f64)>,
-    /// What the guest reports of a live run.
+    /// The guest's report of a live run.
     pub live: Value,
     /// How the guest itself did.
     pub brought: Brought,
-    /// The kernel.
     pub kernel: Kernel,
-    /// What the user has to be told.
     pub warnings: Vec<String>,
 }
 
@@ -355,7 +353,7 @@ impl InGuest {
         machine.and_then(Value::as_str).unwrap_or("of unknown release")
     }
 
-    /// What there is to say of the guest itself.
+    /// Facts about the guest itself.
     pub fn json(&self) -> Value {
         json!({
             "image": self.kernel.image.file_name().map(|name| name.to_string_lossy().into_owned()),
@@ -379,7 +377,7 @@ struct Host {
     _guard: Guard,
 }
 
-/// More than this between the guest's clock and ours is told, per cent.
+/// Largest difference between the guest's clock and ours without a warning, per cent.
 const CLOCK_PCT: f64 = 2.0;
 
 impl Host {
@@ -425,7 +423,7 @@ impl Host {
         taken
     }
 
-    /// Boots a guest for a command, with a disk of its own; what it made comes below `results`.
+    /// Boots a guest for a command, with a disk of its own; its results come below `results`.
     fn boot(
         &mut self,
         task: &GuestTask,
@@ -486,7 +484,7 @@ pub fn command(wanted: &Wanted, words: Vec<String>, limit: Duration) -> Result<(
     Ok((brought, printed))
 }
 
-/// What a guest brought, as a run of ours.
+/// A guest's results, as a run of ours.
 fn take(results: &Path, brought: Brought, kernel: Kernel, store: Option<&Store>) -> Result<(InGuest, Files), Refusal> {
     // The command itself refused: what it said is all there is.
     let refused = |brought: &Brought, what: &str| {
@@ -547,7 +545,7 @@ impl Disk {
         Ok(Disk { backing, modelled: Some(held) })
     }
 
-    /// Takes it away, and says if that fails.
+    /// Takes it away, and reports a failure.
     fn end(mut self) -> Result<(), Refusal> {
         self.modelled.take().map(disk::Held::remove).transpose()?;
         Ok(())
@@ -599,12 +597,12 @@ impl InGuest {
         out
     }
 
-    /// What the store keeps: the row of the guest's own store, at this place.
+    /// The row for the store: that of the guest's own store, at this place.
     fn kept(&self, making: &Making<'_>, files: Vec<DataFile>) -> NewRun {
         let (kept, variant) = (&self.row, making.variant);
         let mut machine = kept.machine.clone().unwrap_or_default();
         machine["guest"] = self.json();
-        // Neither the kernel nor what is set in it: those are what is compared.
+        // Neither the kernel nor its settings: those are compared.
         let lasting =
             json!([kept.machine_hash, self.brought.accelerator.name(), Machine::read().cpu_model, variant.disk]);
         let (asked, policies) = kept.asked();
@@ -669,13 +667,17 @@ mod tests {
     #[test]
     fn mistakes_in_a_place_are_told_at_once() {
         let text = wanted("kernel:nowhere,cpus=0,filesystem=ext5,acel=tcg,x,elevator.a/b=1").expect_err("six mistakes");
-        for told in
-            ["no kernel `nowhere`", "whole number from 1", "`filesystem` cannot be `ext5`", "accel", "`x` is no"]
-        {
+        for told in [
+            "unknown kernel `nowhere`",
+            "whole number from 1",
+            "`filesystem` cannot be `ext5`",
+            "accel",
+            "`x` is not a setting",
+        ] {
             assert!(text.contains(told), "{told}: {text}");
         }
         assert_eq!(text.matches("error").count(), 6, "{text}");
-        assert!(wanted("kernel:").expect_err("no name").contains("no kernel is named"));
+        assert!(wanted("kernel:").expect_err("no name").contains("needs a kernel"));
     }
 
     #[test]

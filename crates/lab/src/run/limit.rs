@@ -1,13 +1,13 @@
-//! A cap on jobs: so many bytes, so much time. A trial of a job that would take long.
+//! A cap on jobs: bytes, time. A trial of a job that would take long.
 //!
 //! ```text
-//! bytes    each thread works on so many bytes at most: its regions become shorter, those at the same place for all
+//! bytes    the most that each thread works on: its regions become shorter, those at the same place for all
 //!          threads alike, and move together so that no hole is left; calls and bytes to move are capped too, and
-//!          there is no warm-up
-//! time     each thread works so long at most
+//!          without a warm-up
+//! time     the longest that each thread works
 //! ```
-//! A thread that has more regions than fit keeps the first of them, each with at least one call; files that nobody uses
-//! any more are left out. Regions that overlap do so no more.
+//! A thread that has more regions than fit keeps the first of them, each with at least one call; unused files are left
+//! out. Regions that overlap do so no more.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use iowhy_stack::job::{Job, Workload};
 use iowhy_stack::units::Nanos;
 use iowhy_stack::workload::BlockSizes;
 
-/// What jobs may do at most.
+/// Limits of jobs.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Limit {
     /// Bytes of each thread.
@@ -38,7 +38,7 @@ fn smaller(one: u64, other: u64) -> u64 {
 }
 
 impl Limit {
-    /// Caps a job, and says which of its files are left.
+    /// Caps a job, and returns which of its files are left.
     pub(super) fn apply(&self, job: &mut Job) -> Vec<bool> {
         let Workload::Threads { files, threads } = &mut job.workload else { return Vec::new() };
         let mut left = vec![true; files.len()];
@@ -50,7 +50,7 @@ impl Limit {
             job.warmup = Nanos(job.warmup.0.min(time / 2));
         }
         let Some(bytes) = self.bytes else { return left };
-        // So few calls would all be in the warm-up.
+        // With this few calls, all would be in the warm-up.
         job.warmup = Nanos::ZERO;
         // Where each region that is used will end up: by file and by its old beginning.
         let mut regions: BTreeMap<(u32, u64), u64> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Lines of the report as text: rates and latencies of each, whatever made the calls.
+//! Lines of the report as text: rates and latencies of each, for any kind of place.
 
 use std::fmt::Write;
 
@@ -20,7 +20,7 @@ pub(super) fn time(ns: f64) -> String {
     }
 }
 
-/// What a job measured.
+/// A job's measurements.
 pub(super) fn of_job(out: &mut String, shape: &Shape, totals: &Totals<'_>) -> std::fmt::Result {
     let specs = totals.job.workload.threads();
     for (nr, (name, of_line)) in shape.lines.iter().zip(totals.lines).enumerate() {

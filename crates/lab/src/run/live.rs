@@ -63,7 +63,7 @@ pub(super) enum Does {
     Program(Program),
 }
 
-/// What is run of a job on the running kernel.
+/// A job's form on the running kernel.
 pub(super) fn on_this_kernel(asked: &Asked<'_>, problems: &mut Problems) -> Option<(Does, Shape)> {
     let Asked { words, world, folder, .. } = *asked;
     let (mut plan, shape) = match asked.builtin {
@@ -149,7 +149,7 @@ fn put_on(wanted: &modelled_disk::Wanted, plan: Option<&mut iowhy_live::Plan>) -
 /// A job on the running kernel.
 #[derive(Clone, Debug)]
 pub struct OnKernel {
-    /// What is run, with the first seed.
+    /// Its plan, with the first seed.
     pub plan: iowhy_live::Plan,
     /// The disk that is made for each run.
     pub modelled: Option<Spec>,
@@ -198,7 +198,7 @@ impl Backend for OnKernel {
 }
 
 impl OnKernel {
-    /// A run, and what is kept of it if there is a store.
+    /// A run, and its record if there is a store.
     fn run(&self, making: &Making<'_>) -> Result<(Live, Files), Refusal> {
         let (seed, store) = (making.seed, making.store);
         let mut plan = self.plan.clone();
@@ -236,7 +236,7 @@ impl OnKernel {
     }
 }
 
-/// What the store keeps.
+/// The row for the store.
 fn row(making: &Making<'_>, live: &Live, files: Vec<DataFile>) -> NewRun {
     let folder = std::env::current_dir().ok();
     // So that the run can be made again with one thing switched.
@@ -271,7 +271,7 @@ impl From<LiveError> for Refusal {
     }
 }
 
-/// What only a real run has.
+/// Metrics that only a real run has.
 fn of_machine(metrics: &mut Metrics, live: &Live) {
     let calls = live.sum(|thread| thread.totals.events).max(1) as f64;
     let switches = [live.sum(|thread| thread.usage.voluntary), live.sum(|thread| thread.usage.involuntary)];
@@ -303,7 +303,7 @@ fn place(live: &Live) -> String {
     words.join(", ")
 }
 
-/// What the machine says of a real run.
+/// The machine's part of a real run.
 fn machine(out: &mut String, live: &Live) -> std::fmt::Result {
     let mut metrics = Metrics::new();
     of_machine(&mut metrics, live);

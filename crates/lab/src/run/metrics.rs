@@ -55,7 +55,7 @@ pub(super) fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
     if n == 0 { 0.0 } else { values.sum::<f64>() / n as f64 }
 }
 
-/// What a run of a job has, wherever it was made.
+/// Totals that a run of a job has at any place.
 pub(super) struct Totals<'a> {
     pub(super) job: &'a Job,
     pub(super) elapsed: Nanos,
@@ -68,7 +68,7 @@ pub(super) struct Totals<'a> {
     pub(super) cpu_s: f64,
 }
 
-/// What a job measured.
+/// A job's measurements.
 pub(super) fn of_job(shape: &Shape, totals: &Totals<'_>) -> Metrics {
     let warmup = totals.job.warmup;
     let mut metrics = vec![("elapsed_s".to_owned(), totals.elapsed.as_secs_f64())];

@@ -4,7 +4,7 @@ use iowhy_fio::value;
 use iowhy_text as text;
 use iowhy_text::diagnose::{Problem, Problems, Span};
 
-/// What kind of value an option takes.
+/// Kind of an option's value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Bytes between these two, with a suffix (`64k`, `1g`).
@@ -17,14 +17,12 @@ pub enum Kind {
     Choice(&'static [&'static str]),
     /// Some of these words, comma between.
     Words(&'static [&'static str]),
-    /// Any text.
     Text,
 }
 
 /// One option of a built-in job.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Opt {
-    /// Name.
     pub name: &'static str,
     /// Kind of its value.
     pub kind: Kind,
@@ -60,8 +58,7 @@ pub const JITTER: Opt = opt(
     "jitter",
     Kind::Size(0, 1 << 40),
     "0",
-    "each region of a device begins up to so many bytes later, drawn with the seed: other angles of the disk in each \
-     run",
+    "bytes by which each region of a device may begin later, drawn with the seed: other angles of the disk in each run",
 );
 
 /// Words that were given, checked against a table.
@@ -71,7 +68,7 @@ pub struct Values<'a> {
     given: Vec<(&'static Opt, &'a str, Span)>,
 }
 
-/// Reads `key=value` words. Every mistake goes to `problems`; what is wrong counts as not given.
+/// Reads `key=value` words. Every mistake goes to `problems`; a wrong value counts as not given.
 pub fn parse<'a>(job: &str, options: &'static [Opt], words: &'a [String], problems: &mut Problems) -> Values<'a> {
     let mut values = Values { options, given: Vec::new() };
     for word in words {
@@ -173,7 +170,7 @@ impl Values<'_> {
     pub fn number(&self, name: &str) -> u64 {
         let (option, text) = (self.option(name), self.text(name));
         assert!(matches!(option.kind, Kind::Size(..) | Kind::Number(..)), "`{name}` is a number in the table");
-        // What was given has been checked.
+        // The given values have been checked.
         if text.is_empty() { 0 } else { number(option, text).expect("a number") }
     }
 

@@ -39,7 +39,7 @@ pub(crate) fn on_disk<E: From<DiskError>>(
                 hurry(true);
             }
             Progress::Ready if laid_out.get() => {
-                // What is still to be written of them is not the job's.
+                // Pending writes of them are not the job's.
                 paths.iter().filter_map(|path| std::fs::File::open(path).ok()).for_each(|file| {
                     let _ = file.sync_all();
                 });

@@ -1,7 +1,7 @@
 //! `paralleldd`: the reader test of mmtests, which is several dd processes on one file or on one each.
 //!
-//! Each process reads a file from its beginning to its end with calls of 512 bytes. What mmtests reports is the time of
-//! each process; the mean over them is `mean_process_elapsed_s`. Source: mmtests of January 2016
+//! Each process reads a file from its beginning to its end with calls of 512 bytes. mmtests reports the time of each
+//! process; the mean over them is `mean_process_elapsed_s`. Source: mmtests of January 2016
 //! (`shellpack_src/src/paralleldd`). Known deviations: calls are folded into one for each page with the CPU cost of all
 //! (`fold=0` does not); the file was laid out in one piece; sampling and creation are not part of the run.
 
@@ -24,7 +24,6 @@ const OPTIONS: &[Opt] = &[
     STARTUP_SEEKS,
 ];
 
-/// The built-in.
 pub(super) const ENTRY: Builtin = Builtin {
     name: "paralleldd",
     summary: "several dd processes that read one file, or one each (mmtests)",

@@ -4,11 +4,11 @@
 //! client     for each transaction reads `reads` pages of 8 KiB at random from the data files, through the page cache;
 //!            then appends `wal` bytes to the log and waits for fdatasync; then computes for `cpu_us`
 //! ```
-//! What it is: the reads that miss the page cache, and the commit that waits for the log, which are what storage can
-//! make slower. What it is not: there are no shared buffers, no locks between clients, no group commit (each client
-//! appends to a part of the log of its own and syncs by itself), no checkpoints and no writes of tables. `tps` compares
-//! kernels with one another; it is no forecast of what PostgreSQL reaches. Size of the data: about 15 MiB for each unit
-//! of scale. Source: the manual of pgbench (its default transaction changes three tables and adds a row to a fourth).
+//! Modelled: the reads that miss the page cache, and the commit that waits for the log, which storage can make slower.
+//! Not modelled: shared buffers, locks between clients, group commit (each client appends to a part of the log of its
+//! own and syncs by itself), checkpoints and writes of tables. `tps` compares kernels with one another; it does not
+//! forecast PostgreSQL's result. Size of the data: about 15 MiB for each unit of scale. Source: the manual of pgbench
+//! (its default transaction changes three tables and adds a row to a fourth).
 
 use std::path::Path;
 
@@ -40,7 +40,6 @@ const OPTIONS: &[Opt] = &[
     opt("cached", Kind::Switch, "0", "as much of the data as fits is in the page cache at the start"),
 ];
 
-/// The built-in.
 pub(super) const ENTRY: Builtin = Builtin {
     name: "pgbench",
     summary: "a profile of the I/O of pgbench: random reads of tables, a log with fdatasync",
@@ -70,13 +69,13 @@ fn program(values: &Values<'_>, _dir: &Path, problems: &mut Problems) -> Option<
     Some(Program { name: "pgbench", package: "postgresql", arguments, import })
 }
 
-/// What pgbench says: transactions a second (without the time to connect where it says both) and their latency.
+/// pgbench's figures: transactions a second (without the time to connect where it has both) and their latency.
 fn import(text: &str) -> Result<Figures, String> {
     let number = |text: &str| text.split_whitespace().next().and_then(|word| word.parse::<f64>().ok());
     let after = |begin: &str| text.lines().find_map(|line| number(line.trim().strip_prefix(begin)?));
     let lines = text.lines().filter(|line| line.starts_with("tps = "));
     let tps = lines.min_by_key(|line| line.contains("including")).and_then(|line| number(&line[6..]));
-    let mut figures = vec![("tps".to_owned(), tps.ok_or("there is no line `tps = ..` in it")?)];
+    let mut figures = vec![("tps".to_owned(), tps.ok_or("no line `tps = ..` in it")?)];
     figures.extend(after("latency average = ").map(|ms| ("mean_ns".to_owned(), ms * 1e6)));
     figures.extend(after("latency stddev = ").map(|ms| ("stddev_ns".to_owned(), ms * 1e6)));
     figures.extend(after("number of failed transactions: ").map(|n| ("failed".to_owned(), n)));
@@ -111,7 +110,7 @@ fn build(values: &Values<'_>, _stack: &mut Stack, _problems: &mut Problems) -> O
             ThreadJob { spec: ThreadSpec::new(client), stream }
         })
         .collect();
-    // The data come last, because what is cached at the start is the end of the last files.
+    // The data come last, because the cache at the start holds the end of the last files.
     let log = FileSpec { bytes: u64::from(clients) * LOG_BYTES, place: Place::FileSystem };
     let files = vec![log, FileSpec { bytes: size, place: Place::FileSystem }];
     let mut job = Job::new(Workload::Threads { files, threads }, 1);

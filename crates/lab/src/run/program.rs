@@ -28,17 +28,15 @@ pub type Figures = Vec<(String, f64)>;
 /// A program and its arguments.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// Its name.
     pub name: &'static str,
     /// The Debian package that has it.
     pub package: &'static str,
-    /// Its arguments.
     pub arguments: Vec<String>,
-    /// What of its output is a result.
+    /// Parses the results in its output.
     pub import: fn(&str) -> Result<Figures, String>,
 }
 
-/// What a program did.
+/// A run of a program.
 #[derive(Clone, Debug)]
 pub struct Ran {
     /// Its command line.
@@ -47,56 +45,51 @@ pub struct Ran {
     pub started: SystemTime,
     /// From its start to its end.
     pub elapsed: Duration,
-    /// What it measured.
+    /// Its measurements.
     pub figures: Figures,
     /// A signal ended it early.
     pub interrupted: bool,
 }
 
-/// Why there is no result of a program.
+/// Why a program has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
     /// It is not there.
     #[error("`{name}` is not installed: apt-get install {package}")]
     Missing {
-        /// Its name.
         name: &'static str,
-        /// What has it.
+        /// The package that has it.
         package: &'static str,
     },
     /// It could not be run.
     #[error("cannot run `{name}`: {source}")]
     Start {
-        /// Its name.
         name: &'static str,
         /// Why not.
         source: io::Error,
     },
-    /// It failed.
     #[error("`{command}` failed ({status}): {message}")]
     Failed {
-        /// What was run.
         command: String,
         /// How it ended.
         status: String,
-        /// The end of what it said.
+        /// The end of its output.
         message: String,
     },
     /// Its output is not understood.
     #[error("the output of `{name}` is not understood: {message}")]
     Output {
-        /// Its name.
         name: &'static str,
         /// Where reading it failed.
         message: String,
     },
 }
 
-/// Reads all that a program says, so that it never waits for a reader.
+/// Reads all of a program's output, so that it never waits for a reader.
 fn reader(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
-        // What was read before a failure is worth having.
+        // Figures read before a failure are worth having.
         let _ = pipe.read_to_end(&mut bytes);
         bytes
     })
@@ -121,7 +114,7 @@ impl Program {
     /// Runs it to its end, or to that of the user's patience.
     ///
     /// # Errors
-    /// If it is not installed, fails, or says what nobody understands.
+    /// If it is not installed, fails, or its output cannot be parsed.
     pub fn run(&self) -> Result<Ran, ProgramError> {
         let started = |source: io::Error| match source.kind() {
             io::ErrorKind::NotFound => ProgramError::Missing { name: self.name, package: self.package },
@@ -169,7 +162,6 @@ impl Program {
 /// An installed program on the running kernel.
 #[derive(Clone, Debug)]
 pub struct Installed {
-    /// What is run.
     pub program: Program,
     /// The disk that is made for each run.
     pub modelled: Option<Spec>,
@@ -217,7 +209,7 @@ impl From<ProgramError> for Refusal {
     }
 }
 
-/// What another program has measured. Its own names stay; those that every run has are there, too.
+/// Figures measured by another program. Its own names stay; those that every run has are there, too.
 fn metrics(ran: &Ran) -> Metrics {
     let elapsed = ran.elapsed.as_secs_f64();
     let mut metrics = vec![("elapsed_s".to_owned(), elapsed), ("mean_process_elapsed_s".to_owned(), elapsed)];

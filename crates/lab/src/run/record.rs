@@ -1,11 +1,11 @@
-//! What is kept of a run: the row of the store, and the samples beside it.
+//! The record of a run: the row of the store, and the samples.
 //!
-//! The hash of the machine covers what stays when a kernel or a tunable is changed (processor, memory, disk, file
-//! system; of a simulated one the machine and the device), so that runs before and after such a change are known to be
-//! of one machine. Kernel, policies and tunables are columns of their own.
+//! The hash of the machine covers the parts that stay when a kernel or a tunable is changed (processor, memory, disk,
+//! file system; of a simulated one the machine and the device), so that runs before and after such a change share their
+//! machine. Kernel, policies and tunables are columns of their own.
 //!
 //! A blind run keeps no word of any of these, nor of its place, its warnings and its job, which might name a device or
-//! an elevator; of the job there is a hash, so that runs of different jobs are still told apart.
+//! an elevator; of the job there is a hash, so that different jobs remain different.
 
 use iowhy_live::machine::{Disk, Machine};
 use iowhy_stack::kernel::{self, Stack};
@@ -50,7 +50,7 @@ pub(crate) fn simulated_policies(stack: &Stack) -> Value {
     Value::Object(all)
 }
 
-/// What a change of kernels and tunables leaves as it is.
+/// The parts that a change of kernels and tunables leaves as they are.
 fn lasting(machine: &Machine, disk: &Disk) -> Value {
     // Kernels keep different shares of the memory for themselves.
     let memory_gib = machine.memory_bytes.map(|bytes| (bytes as f64 / (1u64 << 30) as f64).round());

@@ -8,11 +8,10 @@
 //! closed   each call when the one before has ended, after the pause there was between the two
 //! open     each call at its time in the trace, or as soon as the thread is free after that
 //! ```
-//! The idea is that of fio's `read_iolog` with and without `replay_no_stall`, and of `btreplay`. Known limits: calls of
-//! which the trace tells no file or no offset are left out, and so are those that failed, that read nothing at the end
-//! of
-//! a file, discards and flushes; each is told, and why. A closed replay of bios keeps the depth, not which one of them
-//! another waited for. What was in the page cache is not known: the replay begins with a cold one.
+//! The idea is that of fio's `read_iolog` with and without `replay_no_stall`, and of `btreplay`. Known limits: calls
+//! without file or offset in the trace are left out, and so are those that failed, that read nothing at the end of
+//! a file, discards and flushes; each is reported, with the reason. A closed replay of bios keeps the depth, not which
+//! one of them another waited for. The contents of the page cache are unknown: the replay begins with a cold one.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -40,7 +39,6 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// The mode of a word.
     pub fn parse(word: &str) -> Option<Mode> {
         match word {
             "closed" => Some(Mode::Closed),
@@ -53,7 +51,7 @@ impl Mode {
 /// Where a trace is replayed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ground {
-    /// On a simulated disk of so many bytes.
+    /// On a simulated disk of this number of bytes.
     Simulated(u64),
     /// On files of the running kernel.
     Live,
@@ -148,7 +146,7 @@ struct Thread {
     engine: Engine,
 }
 
-/// What a trace comes to.
+/// The contents of a trace.
 struct Found {
     files: Vec<FileSpec>,
     names: Vec<String>,
@@ -201,7 +199,7 @@ fn of_calls(trace: &Trace, mode: Mode) -> Found {
                 failed += 1;
                 continue;
             }
-            // What is behind the end of the file was not read.
+            // Bytes behind the end of the file were not read.
             Some(result) if data => call.len.min(result as u64),
             _ if data => call.len,
             _ => 0,
@@ -210,7 +208,7 @@ fn of_calls(trace: &Trace, mode: Mode) -> Found {
             empty += 1;
             continue;
         }
-        // Such as those of the dynamic linker: past the page cache they would fail.
+        // For example those of the dynamic linker: past the page cache they would fail.
         if data && direct.contains(&call.pid) && !(offset | len).is_multiple_of(SECTOR_BYTES) {
             buffered += 1;
             continue;
@@ -246,14 +244,8 @@ fn of_calls(trace: &Trace, mode: Mode) -> Found {
             .collect(),
         left_out: [
             (no_data, "calls on pipes, terminals and devices without data"),
-            (
-                untold,
-                "calls of which the trace tells no file (their descriptors were opened in it, it does not say on what)",
-            ),
-            (
-                unseen,
-                "calls of which the trace tells no file (it does not show what opened their descriptors; maybe pipes)",
-            ),
+            (untold, "calls without a file in the trace (their descriptors were opened in it, but not on which file)"),
+            (unseen, "calls without a file in the trace (the open of their descriptors is not in it; maybe pipes)"),
             (no_offset, "calls of which the trace tells no offset"),
             (failed, "calls that failed"),
             (empty, "calls that moved no bytes"),
@@ -304,7 +296,6 @@ fn direct_threads(joined: &Joined) -> BTreeSet<u32> {
     bytes.into_iter().filter(|(_, [cached, bare])| bare > cached).map(|(pid, _)| pid).collect()
 }
 
-/// The bios of a trace.
 fn of_bios(trace: &Trace, mode: Mode, ground: Ground) -> Found {
     struct Task {
         steps: Vec<Scripted>,

@@ -1,10 +1,11 @@
-//! What runs say at their end: metrics, text, JSON (`iowhy.run/1`).
+//! The final report of runs: metrics, text, JSON (`iowhy.run/1`).
 //!
 //! Metrics are flat numbers with their unit in the name. Those of a line of the report have its name and a point in
 //! front. Rates are over the time in which their threads worked, without the warm-up. Several runs are shown as mean
 //! and range: a mean alone would not say whether two of them differ. Several places are set side by side at the end.
-//! What only a real run has (pages cached before and after, CPU time and context switches of each call, the harness's
-//! own cost) are metrics of it; what only a simulated one has (layers, the events' hash) is null there.
+//! Figures that only a real run has (pages cached before and after, CPU time and context switches of each call, the
+//! harness's own cost) are metrics of it; those that only a simulated one has (layers, the events' hash) are null
+//! there.
 
 use std::fmt::Write;
 
@@ -50,7 +51,6 @@ fn spreads(runs: &[Finished], variant: usize) -> Vec<(String, Spread)> {
     found.into_iter().map(|(name, values)| (name, spread(&values))).collect()
 }
 
-/// Runs of a variant that count.
 fn counted(runs: &[Finished], variant: usize) -> usize {
     runs.iter().filter(|run| run.slot.variant == variant && !run.slot.warm_up).count()
 }
@@ -213,7 +213,7 @@ pub fn text(request: &RunRequest, runs: &[Finished], bold: fn(&str) -> String) -
     out
 }
 
-/// What the stopping rule says of the runs that were made.
+/// The stopping rule's words on the runs.
 fn enough(out: &mut String, request: &RunRequest, runs: &[Finished], until: Until) -> std::fmt::Result {
     let made = (0..request.variants.len()).map(|number| counted(runs, number)).max().unwrap_or(0);
     let mut sentence = format!("\n{} made", text::count(made as u64, "run", "runs"));
@@ -233,17 +233,17 @@ fn enough(out: &mut String, request: &RunRequest, runs: &[Finished], until: Unti
         let of = if request.variants.len() > 1 { "shift from the first place" } else { "median" };
         let label = &known.label;
         match known.half_width_pct.is_finite() {
-            true => writeln!(out, "  {label}: {of} known to +-{:.2} % (level 99 %)", known.half_width_pct)?,
-            false => writeln!(out, "  {label}: {of} not bounded by so few runs (level 99 %)")?,
+            true => writeln!(out, "  {label}: {of} within +-{:.2} % (level 99 %)", known.half_width_pct)?,
+            false => writeln!(out, "  {label}: {of} not bounded by this few runs (level 99 %)")?,
         }
     }
     Ok(())
 }
 
-/// Columns that fit beside the names.
+/// Columns that fit next to the names.
 const WIDTH: usize = 80;
 
-/// The places beside one another: means of what most of them have.
+/// The places side by side: means of the metrics that most of them have.
 fn side_by_side(
     out: &mut String,
     request: &RunRequest,
@@ -330,7 +330,7 @@ fn detail(
     Ok(())
 }
 
-/// What the user has to be told of runs.
+/// Messages about runs for the user.
 pub fn told(runs: &[Finished]) -> Problems {
     let mut told = Problems::default();
     for note in runs.iter().flat_map(|run| &run.record.notes) {

@@ -1,4 +1,4 @@
-//! What a command line means: a job at places, with every mistake reported at once.
+//! Meaning of a command line: a job at places, with every mistake reported at once.
 
 use std::path::PathBuf;
 
@@ -12,9 +12,8 @@ use super::words::{Line, help, help_of, take_apart};
 use super::{BUILTINS, Folder, HERE, KINDS, LIVE, Request, RunRequest, Shape, Variant};
 use crate::place;
 
-/// What the words behind `iowhy run` ask for, or everything that is wrong with them. Files are read through `world`,
-/// whose numbers of the machine are replaced by those of the simulated one. Warnings are left in `problems` in either
-/// case.
+/// The request in the words behind `iowhy run`, or all mistakes in them. Files are read through `world`, whose numbers
+/// of the machine are replaced by those of the simulated one. Warnings are left in `problems` in either case.
 pub fn resolve(words: &[String], world: &World<'_>, problems: &mut Problems) -> Option<Request> {
     let line = take_apart(words, problems);
     let builtin = line.job.first().and_then(|word| BUILTINS.iter().find(|builtin| builtin.name == *word)).copied();
@@ -49,7 +48,7 @@ pub fn resolve(words: &[String], world: &World<'_>, problems: &mut Problems) -> 
         .map(|typed| KINDS.iter().find(|kind| (kind.names)(typed.on)).and_then(|kind| (kind.read)(typed, &mut found)))
         .collect();
     if places.iter().all(Option::is_none) && !line.job.is_empty() {
-        // Without a place the job is still checked, on any, so that its mistakes are told too.
+        // Without a place the job is still checked, on any, so that its mistakes are reported too.
         let _ = simulator::anywhere().backend(&asked, &mut found);
     }
     for ((typed, place), label) in typed.iter().zip(&places).zip(labels(&line, &typed)) {
@@ -92,9 +91,7 @@ fn request(line: &Line, world: &World<'_>, problems: &mut Problems) -> RunReques
     };
     if line.job.is_empty() {
         let names: Vec<&str> = BUILTINS.iter().map(|builtin| builtin.name).collect();
-        problems.push(
-            Problem::error("there is no job to run").help(format!("a fio job file, or one of {}", names.join(", "))),
-        );
+        problems.push(Problem::error("no job to run").help(format!("a fio job file, or one of {}", names.join(", "))));
     }
     request
 }
@@ -133,7 +130,7 @@ fn typed<'a>(line: &'a Line, problems: &mut Problems) -> Vec<Typed<'a>> {
     typed
 }
 
-/// What the runs at each place are called.
+/// Labels of the runs at each place.
 fn labels(line: &Line, typed: &[Typed<'_>]) -> Vec<String> {
     let given = &line.label;
     let one_each = given.len() == typed.len();

@@ -36,7 +36,7 @@ fn read(typed: &Typed<'_>, problems: &mut Problems) -> Option<Box<dyn Place>> {
     let stack = place::parse(on, disk, problems);
     let in_full = (on.to_owned(), disk.map(str::to_owned));
     match twin {
-        // A mistake in the disk is told once, by whoever shows best where it is.
+        // A mistake in the disk is reported once, by the side that shows best where it is.
         Some((.., wrong)) if stack.is_some() && wrong.any_error() => {
             problems.list.extend(wrong.list);
             None
@@ -98,7 +98,7 @@ fn plan(asked: &Asked<'_>, stack: &Stack, problems: &mut Problems) -> Option<(Pl
 /// A job in the simulator.
 #[derive(Clone, Debug)]
 pub struct Simulator {
-    /// What is run, with the first seed.
+    /// Its plan, with the first seed.
     pub plan: Plan,
     /// `--on` and `--disk` in full: they mean the same in any company.
     in_full: (String, Option<String>),
@@ -154,7 +154,7 @@ impl Backend for Simulator {
 }
 
 impl Simulator {
-    /// What the store keeps.
+    /// The row for the store.
     fn row(&self, making: &Making<'_>, plan: &Plan, run: &RunRecord, files: Vec<DataFile>) -> NewRun {
         let machine = record::simulated_machine(&plan.stack);
         // So that the run can be made again with one thing switched.
@@ -183,7 +183,7 @@ impl From<RunError> for Refusal {
     }
 }
 
-/// A simulated run, and what is kept of it if there is a store.
+/// A simulated run, and its record if there is a store.
 fn simulate(plan: &Plan, making: &Making<'_>) -> Result<(Outcome, Files), RunError> {
     let Some(store) = making.store else { return Ok((sim::run(plan)?, None)) };
     if making.trace().is_some() {

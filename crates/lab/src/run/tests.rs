@@ -1,4 +1,4 @@
-//! What command lines mean, and what the jobs become.
+//! Meaning of command lines, and the resulting jobs.
 
 use std::ops::ControlFlow;
 
@@ -81,7 +81,7 @@ fn every_mistake_is_told_at_once() {
 #[test]
 fn odd_lines_are_refused_with_a_reason() {
     for (line, expected) in [
-        ("", "there is no job"),
+        ("", "no job to run"),
         ("dd of=/dev/x count=1", "`--on` is missing"),
         ("ddd --on sim:linux-4.4", "nearest: dd"),
         ("x.toml --on sim:linux-4.4", "does not take yet"),
@@ -96,7 +96,7 @@ fn odd_lines_are_refused_with_a_reason() {
         ("aio-stress files=2 size=2m distance_mb=1 --on sim:linux-4.4", "overlap"),
         ("aio-stress files=2 size=2m jitter=4k --on sim:linux-4.4", "overlap"),
         ("aio-stress size=2m place=fs jitter=4k --on sim:linux-4.4", "only regions of a device"),
-        ("dd of=a count=1 --trace --on sim:linux-4.4", "no place for a store"),
+        ("dd of=a count=1 --trace --on sim:linux-4.4", "the store has no place"),
         ("dd of=a count=1 --blind=1 --on sim:linux-4.4", "takes no value"),
         ("dd of=a count=1 --until 0 --budget 9 --on sim:linux-4.4", "`--until` takes percent"),
         ("dd of=a count=1 --until nan --budget 9 --on sim:linux-4.4", "`--until` takes percent"),

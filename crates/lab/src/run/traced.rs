@@ -1,7 +1,7 @@
-//! The trace of a live run, before it is joined: what the run itself knows and its trace does not.
+//! The trace of a live run, before it is joined: facts of the run itself that its trace does not have.
 //!
 //! ```text
-//! threads    calls of the run's own threads are the workload; whoever else makes some is not
+//! threads    calls of the run's own threads are the workload; those of others are not
 //! files      a job of one file needs no descriptors to be followed: each of its calls is on that file, even if it
 //!            never touches the page cache and the file was opened by a thread that was not traced
 //! touches    a thread on a mapping makes no calls; each fault of it becomes one, a read of a page, that lasts until
@@ -20,13 +20,13 @@ use crate::on_kernel::Live;
 use crate::recording;
 use iowhy_trace::join::Who;
 
-/// Descriptors that stand for mappings count down from here: no process has so many files open.
+/// Descriptors that stand for mappings count down from here: processes do not have this many files open.
 const MAPPINGS: i32 = i32::MAX;
 
 /// The engine whose accesses are faults.
 const MMAP: &str = "mmap";
 
-/// Makes the trace of a run ready, and says who is the workload.
+/// Makes the trace of a run ready, and returns the tasks of the workload.
 pub(super) fn prepare(trace: &mut Trace, live: &Live) -> Who {
     let tids: Vec<u32> = live.outcome.threads.iter().map(|thread| thread.tid).filter(|tid| *tid != 0).collect();
     let threads = live.plan.threads.iter().zip(&live.outcome.threads);
@@ -46,8 +46,8 @@ pub(super) fn prepare(trace: &mut Trace, live: &Live) -> Who {
     who
 }
 
-/// What descriptors were when the trace began says nothing of the run: its files are opened later, by the thread that
-/// asked for the trace, whose doings are not in it. A number that was something else before would be taken for that.
+/// Descriptors open when the trace began do not matter to the run: its files are opened later, by the thread that asked
+/// for the trace, whose activity is not in it. A number that was something else before would be taken for that.
 fn forget_descriptors(trace: &mut Trace, tids: &[u32], process: u32) {
     let own = |pid: u32| pid == process || tids.contains(&pid);
     let tells = |name: &str| name.starts_with("iowhy:") || name == "task:task_newtask";
@@ -106,7 +106,7 @@ impl Toucher {
     }
 }
 
-/// Faults of these threads, which made so many touches, become calls.
+/// Faults of these threads, with their numbers of touches, become calls.
 fn touches(trace: &mut Trace, threads: &[(u32, u64)], who: &mut Who) {
     let faults_of = |pid| {
         let is = |record: &&Record| record.pid == pid && matches!(record.seen, Seen::Fault { .. });

@@ -35,22 +35,23 @@ pub(super) struct Line {
     /// (fs=ext4) and queue (`iowhy disk create --help`); `here` for none; once, or once for each --on
     #[arg(long)]
     pub(super) disk: Vec<String>,
-    /// runs on each, with seeds S, S+1, .. [1]
+    /// runs at each place, with seeds S, S+1, .. [1]
     #[arg(long)]
     repeat: Vec<String>,
     /// seed of the first run [1]
     #[arg(long)]
     seed: Vec<String>,
-    /// blocks of runs that only warm up, and are in no comparison [0]
+    /// blocks of runs that only warm up, outside of comparisons [0]
     #[arg(long)]
     warm_up: Vec<String>,
-    /// go on until the median, or the shift between places, is known to so many percent (level 99 %)
+    /// half-width, percent, of the interval of the median, or of the shift between places, at which to stop (level
+    /// 99 %)
     #[arg(long)]
     until: Vec<String>,
-    /// with --until: most runs on each
+    /// with --until: most runs at each place
     #[arg(long)]
     budget: Vec<String>,
-    /// name of the runs, which are kept; once, or once for each --on
+    /// label of the runs, which are then kept; once, or once for each --on
     #[arg(long)]
     pub(super) label: Vec<String>,
     /// keep the runs in this directory [IOWHY_STORE; with --label, else the user's data directory]
@@ -59,25 +60,25 @@ pub(super) struct Line {
     /// keep all events, too; live (as root): --trace=light, layers or full [layers]
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = Level::default().name())]
     trace: Option<String>,
-    /// keep runs without a word of kernel, policies, tunables, disk and place
+    /// keep runs without kernel, policies, tunables, disk and place
     #[arg(long)]
     pub(super) blind: bool,
-    /// live: where the files are [a new directory here, removed afterwards]
+    /// live: directory of the files [a new one here, removed afterwards]
     #[arg(long)]
     pub(super) dir: Vec<String>,
-    /// live: cold, warm or as-found: the files' pages at the start [as the job says]
+    /// live: cold, warm or as-found: the files' pages at the start [the job's]
     #[arg(long)]
     cache: Vec<String>,
     /// live: a device or file that may be written whatever it holds; may be repeated
     #[arg(long)]
     pub(super) allow_write: Vec<String>,
-    /// bytes that each job works on at most, such as 4m
+    /// most bytes that each job works on, for example 4m
     #[arg(long)]
     size_limit: Vec<String>,
-    /// seconds that each job works at most
+    /// most seconds that each job works
     #[arg(long)]
     time_limit: Vec<String>,
-    /// kernel: seconds that a boot with its run may take [by the job, at least 180]
+    /// kernel: most seconds of a boot with its run [by the job, at least 180]
     #[arg(long)]
     timeout: Vec<String>,
     /// of a trace: closed (each call when the last has ended) or open (at the recorded times) [closed]
@@ -86,7 +87,7 @@ pub(super) struct Line {
     /// one JSON object (iowhy.run/1)
     #[arg(long)]
     pub(super) json: bool,
-    /// this text; with a built-in job, its options
+    /// print this text; with a built-in job, its options
     #[arg(long, short)]
     pub(super) help: bool,
     /// Its words, to find places of mistakes.
@@ -154,7 +155,7 @@ impl Line {
         all.iter().flat_map(|(name, values)| values.iter().map(move |value| format!("--{name}={value}"))).collect()
     }
 
-    /// The job and what else shapes a live run, with whole paths; each run says of its own what disk it was made on.
+    /// The job and all other words that shape a live run, with whole paths; each run has its own words for its disk.
     pub(super) fn again(&self) -> Vec<String> {
         let whole =
             |path: &String| std::path::absolute(path).map_or_else(|_| path.clone(), |it| it.display().to_string());
@@ -164,7 +165,7 @@ impl Line {
         self.job.iter().cloned().chain(paths).chain(self.shaping()).collect()
     }
 
-    /// What the page cache holds at the start of live runs. Warns of options that no place takes.
+    /// Cached state of the files at the start of live runs. Warns of options that no place takes.
     pub(super) fn cache(&self, problems: &mut Problems) -> Option<Cache> {
         let given = self.given("cache", &self.cache);
         let known = [Cache::AsFound, Cache::Cold, Cache::Warm];
@@ -209,7 +210,7 @@ impl Line {
         self.number("warm-up", &self.warm_up, (0, 10_000), problems).unwrap_or(0) as u32
     }
 
-    /// What of a run is recorded.
+    /// The recorded level of a run.
     fn trace(&self, problems: &mut Problems) -> Option<Level> {
         let named = self.trace.as_ref()?;
         let level = Level::ALL.into_iter().find(|level| level.name() == named);
@@ -241,7 +242,7 @@ impl Line {
         };
         let pct = given.value.trim_end_matches('%').parse().ok().filter(|pct: &f64| *pct > 0.0 && *pct <= 1000.0);
         if pct.is_none() {
-            given.wrong("percent above 0, such as 2", problems);
+            given.wrong("percent above 0, for example 2", problems);
         }
         if self.budget.is_empty() {
             let help = "--budget 40: it ends there even if the interval is still wide";
@@ -250,7 +251,7 @@ impl Line {
         Some(Until { pct: pct?, budget: budget? as u32 })
     }
 
-    /// Where runs are kept: if a store is named, or if what is asked for makes sense of kept runs only.
+    /// Where runs are kept: if a store is named, or if the request makes sense of kept runs only.
     pub(super) fn keep(&self, world: &World<'_>, problems: &mut Problems) -> Option<Keep> {
         let named = self.store.first().map(PathBuf::from);
         let variable = (world.variable)(store::VARIABLE).is_some_and(|value| !value.is_empty());
@@ -285,7 +286,7 @@ impl Line {
         let bytes = self.given("size-limit", &self.size_limit).and_then(|given| {
             let bytes = iowhy_fio::value::integer(given.value, 1024, (4096, 1 << 60)).map(i64::unsigned_abs);
             if bytes.is_err() {
-                given.wrong("a size of at least 4k, such as 4m", problems);
+                given.wrong("a size of at least 4k, for example 4m", problems);
             }
             bytes.ok()
         });
@@ -294,7 +295,7 @@ impl Line {
     }
 }
 
-/// Takes a command line apart. Every mistake goes to `problems`; what is wrong counts as not given.
+/// Takes a command line apart. Every mistake goes to `problems`; a wrong value counts as not given.
 pub(super) fn take_apart(words: &[String], problems: &mut Problems) -> Line {
     let command = Line::command().mut_args(|arg| match arg.get_action().takes_values() {
         true => arg.value_parser(NonEmptyStringValueParser::new()),
@@ -320,7 +321,7 @@ pub(super) fn take_apart(words: &[String], problems: &mut Problems) -> Line {
             }
             Err(error) => error,
         };
-        // What is wrong is put aside, so that the next mistake is found, too.
+        // A wrong word is put aside, so that the next mistake is found, too.
         let text = |kind| match error.get(kind) {
             Some(ContextValue::String(text)) => text.as_str(),
             _ => "",
@@ -361,9 +362,9 @@ const OF_THE_JOB: char = '\0';
 /// The help of the verb.
 pub(super) fn help() -> String {
     let mut out = String::from(
-        "iowhy run JOB.. --on WHERE [--on WHERE2 ..] [OPTIONS]\n\nRuns a job on the running kernel (--on live), in the \
+        "iowhy run JOB.. --on WHERE [--on WHERE2 ..] [OPTIONS]\n\nRun a job on the running kernel (--on live), in the \
          simulator\n(--on sim:KERNEL), or on a kernel that QEMU boots (--on kernel:KERNEL). JOB is\none or more fio \
-         job files (- is standard input), `fio` with words of fio's\ncommand line, a trace that was recorded, or a \
+         job files (- is standard input), `fio` with words of fio's\ncommand line, a recorded trace, or a \
          built-in job with key=value words:\n\n",
     );
     for builtin in BUILTINS {

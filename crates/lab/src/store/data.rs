@@ -23,13 +23,12 @@ use parquet::schema::parser::parse_message_type;
 
 use super::{Store, StoreError};
 
-/// Rows in a group of rows.
 pub(super) const GROUP_ROWS: usize = 1 << 16;
 
 /// End of the names of files that are being written.
 pub(super) const TEMPORARY: &str = ".tmp";
 
-/// What is in a data file.
+/// Kind of a data file.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// Everything that happened.
@@ -47,13 +46,12 @@ impl Kind {
         }
     }
 
-    /// The kind of a word.
     pub fn parse(word: &str) -> Option<Kind> {
         [Kind::Events, Kind::Samples].into_iter().find(|kind| kind.word() == word)
     }
 }
 
-/// A finished data file that no run refers to yet. While it is held, nobody sweeps it away.
+/// A finished data file that no run refers to yet. While it is held, it is not swept away.
 #[derive(Clone, Debug)]
 pub struct DataFile {
     kind: Kind,
@@ -75,7 +73,6 @@ impl DataFile {
         }
     }
 
-    /// What is in it.
     pub fn kind(&self) -> Kind {
         self.kind
     }
@@ -85,12 +82,10 @@ impl DataFile {
         &self.hash
     }
 
-    /// Rows.
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -112,9 +107,7 @@ pub(super) enum Type {
 pub(super) enum Item {
     /// Nothing.
     None,
-    /// A number.
     Number(i64),
-    /// A word.
     Word(&'static str),
 }
 
@@ -138,7 +131,7 @@ pub(super) struct Draft {
     gathered_rows: usize,
     rows: u64,
     writer: Option<SerializedFileWriter<Hashing>>,
-    /// What went wrong; nothing is written afterwards.
+    /// The error; nothing is written afterwards.
     failure: Option<StoreError>,
 }
 
@@ -185,7 +178,7 @@ impl Draft {
         let folder = store.data_directory();
         let nr = DRAFTS.fetch_add(1, Ordering::Relaxed);
         let path = folder.join(format!("{}-{}-{nr}{TEMPORARY}", kind.word(), std::process::id()));
-        // A folder that somebody removed is made again.
+        // A removed folder is made again.
         fs::create_dir_all(&folder).map_err(|source| StoreError::Folder { path: folder.clone(), source })?;
         let file =
             File::create(&path).map_err(|source| StoreError::File { action: "create", path: path.clone(), source })?;
@@ -223,7 +216,7 @@ impl Draft {
         })
     }
 
-    /// Adds a row. What goes wrong is told at the end.
+    /// Adds a row. Errors are reported at the end.
     pub(super) fn row(&mut self, items: &[Item]) {
         debug_assert_eq!(items.len(), self.columns.len());
         for (gathered, item) in self.gathered.iter_mut().zip(items) {
@@ -241,7 +234,7 @@ impl Draft {
         }
     }
 
-    /// Writes what was gathered.
+    /// Writes the gathered rows.
     fn write_group(&mut self) {
         if self.gathered_rows > 0
             && self.failure.is_none()
@@ -302,7 +295,7 @@ impl Draft {
     }
 }
 
-/// The error about a file: that of the system if it is one, so that what to try is told.
+/// The error of a file: that of the system if it is one, so that it has its advice.
 fn failure(path: &Path, error: ParquetError) -> StoreError {
     let path = path.to_owned();
     match error {
@@ -346,7 +339,7 @@ impl Store {
         self.data_directory().join(format!("{hash}.parquet"))
     }
 
-    /// Opens a data file that has the bytes its name says.
+    /// Opens a data file and checks its bytes against its name.
     ///
     /// # Errors
     /// If it is missing, cannot be read, or has other bytes.
@@ -391,7 +384,7 @@ impl Store {
         read().unwrap_or_default()
     }
 
-    /// Whether a data file is there and has the bytes that its name says.
+    /// Whether a data file is there and its bytes match its name.
     ///
     /// # Errors
     /// If it is missing, cannot be read, or has other bytes.

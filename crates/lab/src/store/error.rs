@@ -1,4 +1,4 @@
-//! What can go wrong with a store: what was attempted, on which file, and what to try.
+//! Errors of a store: the attempt, its file, and advice.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,15 +16,15 @@ pub enum StoreError {
     },
     /// There is none.
     #[error(
-        "there is no store in `{}`; `iowhy run .. --store DIR` makes one, and --store DIR or IOWHY_STORE names one",
+        "no store in `{}`; `iowhy run .. --store DIR` makes one, and --store DIR or IOWHY_STORE names one",
         path.display()
     )]
     Missing {
         /// Where it was looked for.
         path: PathBuf,
     },
-    /// Nobody said where, and there is no usual place.
-    #[error("there is no place for a store: neither IOWHY_STORE nor HOME is set; name one with --store DIR")]
+    /// A store was not named, and a usual place does not exist.
+    #[error("the store has no place: neither IOWHY_STORE nor HOME is set; name one with --store DIR")]
     NoPlace,
     /// It was made by a later version.
     #[error(
@@ -41,17 +41,17 @@ pub enum StoreError {
         known: i64,
     },
     /// It is something else.
-    #[error("`{}` is no store of iowhy: {what}; name another directory with --store DIR", path.display())]
+    #[error("`{}` is not a store of iowhy: {what}; name another directory with --store DIR", path.display())]
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What it is, or is not.
+        /// The mistake.
         what: String,
     },
     /// The database refused.
     #[error("cannot {action} `{}`: {source}{}", path.display(), advice(source))]
     Sql {
-        /// What was attempted.
+        /// The attempt.
         action: &'static str,
         /// On which database.
         path: PathBuf,
@@ -61,7 +61,7 @@ pub enum StoreError {
     /// A file refused.
     #[error("cannot {action} `{}`: {source}{}", path.display(), io_advice(source))]
     File {
-        /// What was attempted.
+        /// The attempt.
         action: &'static str,
         /// On which file.
         path: PathBuf,
@@ -71,16 +71,16 @@ pub enum StoreError {
     /// A Parquet file refused.
     #[error("cannot {action} `{}`: {source}", path.display())]
     Parquet {
-        /// What was attempted.
+        /// The attempt.
         action: &'static str,
         /// On which file.
         path: PathBuf,
         /// Why not.
         source: parquet::errors::ParquetError,
     },
-    /// What is stored makes no sense.
+    /// The stored value makes no sense.
     #[error(
-        "`{}` is damaged: {what}; restore it from a copy, or merge what can be read into a new store",
+        "`{}` is damaged: {what}; restore it from a copy, or merge the readable part into a new store",
         path.display()
     )]
     Damaged {
@@ -99,13 +99,13 @@ pub enum StoreError {
     #[error(
         "no run in `{}` has the label, tag or id `{what}`{}",
         path.display(),
-        if nearest.is_empty() { "; `iowhy store list` shows what there is".to_owned() }
+        if nearest.is_empty() { "; `iowhy store list` lists them".to_owned() }
         else { format!("; nearest: {}", nearest.join(", ")) }
     )]
     Unknown {
         /// The store.
         path: PathBuf,
-        /// What was asked for.
+        /// The request.
         what: String,
         /// Names that were perhaps meant.
         nearest: Vec<String>,
@@ -113,7 +113,7 @@ pub enum StoreError {
     /// Several runs have ids that begin like this.
     #[error("several runs have an id that begins with `{what}`: {}; write more of it", found.join(", "))]
     Ambiguous {
-        /// What was asked for.
+        /// The request.
         what: String,
         /// Ids.
         found: Vec<String>,
@@ -121,9 +121,9 @@ pub enum StoreError {
     /// A name that cannot be one.
     #[error("`{what}` cannot be a {of}: {why}")]
     Name {
-        /// What was given.
+        /// The given value.
         what: String,
-        /// What it should be.
+        /// The expected kind.
         of: &'static str,
         /// Why not.
         why: &'static str,
@@ -135,7 +135,7 @@ impl StoreError {
     pub(super) fn sql(action: &'static str, path: &Path, source: rusqlite::Error) -> StoreError {
         match source.sqlite_error_code() {
             Some(rusqlite::ErrorCode::NotADatabase) => {
-                StoreError::Foreign { path: path.to_owned(), what: "it is no SQLite database".to_owned() }
+                StoreError::Foreign { path: path.to_owned(), what: "it is not an SQLite database".to_owned() }
             }
             Some(rusqlite::ErrorCode::DatabaseCorrupt) => {
                 StoreError::Damaged { path: path.to_owned(), what: source.to_string() }
@@ -145,7 +145,7 @@ impl StoreError {
     }
 }
 
-/// What to try after an error of SQLite.
+/// Advice after an error of SQLite.
 fn advice(error: &rusqlite::Error) -> &'static str {
     use rusqlite::ErrorCode;
     match error.sqlite_error_code() {
@@ -159,7 +159,7 @@ fn advice(error: &rusqlite::Error) -> &'static str {
     }
 }
 
-/// What to try after an error of a file.
+/// Advice after an error of a file.
 fn io_advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {

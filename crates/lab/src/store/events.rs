@@ -9,7 +9,7 @@
 //!            get_request, merge, merge_requests, plug, unplug, insert, issue, complete, service_model, idle_start,
 //!            idle_end, writeback, journal, throttle
 //! op         of a call: read, write, fsync, fdatasync; of a bio or request: read, write
-//! detail     why or how: kind of window, cause of a removal, of an unplug, ..; what a bio carries; step of the
+//! detail     why or how: kind of window, cause of a removal, of an unplug, ..; content of a bio; step of the
 //!            journal; minor or major fault; media or cache of a disk
 //! file       number of the file
 //! page       first page        sector     first sector       offset     first byte
@@ -58,7 +58,7 @@ pub(super) const COLUMNS: &[(&str, Type)] = &[
     ("rotation_us", Type::MaybeNumber),
 ];
 
-/// An event as a row: what its kind does not have stays nothing.
+/// An event as a row: fields that its kind does not have stay empty.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 struct Flat {
     kind: &'static str,
@@ -246,7 +246,6 @@ pub(crate) fn unplug_word(cause: UnplugCause) -> &'static str {
     }
 }
 
-/// The row of an event.
 pub(super) fn row_of(event: &Event) -> [Item; 19] {
     let flat = flat(&event.what);
     let number = |value: Option<u64>| value.map_or(Item::None, |value| Item::Number(value as i64));
@@ -359,13 +358,13 @@ fn event_of(at: u64, call: u32, flat: &Flat) -> Option<Event> {
     Some(Event { at: Nanos(at), call: CallId(call), what })
 }
 
-/// What bios and requests carry.
+/// Contents of bios and requests.
 pub(crate) const CONTENTS: [Content; 4] = [Content::Data, Content::Mapping, Content::Journal, Content::Metadata];
 /// Kinds of read-ahead windows.
 pub(crate) const WINDOWS: [RaKind; 7] =
     [RaKind::Sync, RaKind::Async, RaKind::Force, RaKind::Single, RaKind::Around, RaKind::Exec, RaKind::Huge];
 const CLOSES: [RaClose; 4] = [RaClose::InterleavedMisses, RaClose::Misses, RaClose::Hits, RaClose::Congestion];
-/// What pulls a plug.
+/// Causes of pulled plugs.
 pub(crate) const UNPLUGS: [UnplugCause; 7] = [
     UnplugCause::Waiter,
     UnplugCause::Threshold,

@@ -40,12 +40,11 @@ impl Format {
     }
 }
 
-/// What was written.
+/// Written files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exported {
     /// How many runs.
     pub runs: usize,
-    /// The files.
     pub files: Vec<PathBuf>,
 }
 
@@ -210,7 +209,7 @@ impl Store {
         Ok(exported)
     }
 
-    /// The rows of a data file as objects, for whoever has no reader of Parquet.
+    /// The rows of a data file as objects, for readers without Parquet.
     ///
     /// # Errors
     /// If the file cannot be read.

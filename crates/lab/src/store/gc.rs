@@ -1,7 +1,7 @@
 //! Tidying up: data files that no run refers to, and those that a killed process left half written. Runs stay.
 //!
-//! Whoever writes data files holds a shared lock until the run is recorded, so with the exclusive lock in hand there is
-//! no file that somebody will refer to yet.
+//! Writers of data files hold a shared lock until the run is recorded, so with the exclusive lock in hand every file
+//! that is not referred to yet is garbage.
 
 use std::fs::{self, TryLockError};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::data::TEMPORARY;
 use super::{LOCK, Store, StoreError};
 
-/// What was removed, or would be.
+/// Files removed, or to be removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
     /// Names of files in the data directory.
@@ -24,7 +24,7 @@ pub struct Swept {
 const PASSING: Duration = Duration::from_millis(500);
 
 impl Store {
-    /// Removes data files that belong to no run, or says which it would.
+    /// Removes data files that belong to no run, or lists those that it would.
     ///
     /// # Errors
     /// If runs are being recorded at the moment, or a file cannot be removed.

@@ -6,7 +6,7 @@ use super::{Filter, Kind, Store, StoreError, StoredRun};
 use iowhy_stats::metric::{Column, Group, Metric, RunFacts};
 
 impl StoredRun {
-    /// What a comparison wants to know of it.
+    /// Its facts for a comparison.
     pub fn facts(&self) -> RunFacts {
         RunFacts {
             run_id: self.id.0.clone(),

@@ -1,15 +1,14 @@
-//! Runs in flight: how far a process that makes runs for a store has come, for whoever watches.
+//! Runs in flight: the progress of a process that makes runs for a store, for watchers.
 //!
 //! Such a process keeps one small file, `DIR/in-flight/PID-START.json`. START is when the process started, in ticks
 //! since the machine did, so that another process with the same number is not taken for it. The file is written under
-//! another name and renamed: nobody reads half of one. It is written between runs only, never during one, and once a
-//! second on the average (virtual scheduling as in ITU-T I.371, annex A: [`BURST`] at once, then one each [`PERIOD`]),
-//! so that neither many short runs nor a short one before a long one are shown wrongly for long. It goes with its
-//! process; what a killed one left is ignored, and removed by the next who looks.
+//! another name and renamed: readers never see half of one. It is written between runs only, never during one, and once
+//! a second on the average (virtual scheduling as in ITU-T I.371, annex A: [`BURST`] at once, then one each
+//! [`PERIOD`]), so that neither many short runs nor a short one before a long one are shown wrongly for long. It goes
+//! with its process; leftovers of a killed one are ignored, and removed by the next reader.
 //!
-//! No run is worth less because nobody could watch it: a file that cannot be written is left out without a word. Known
-//! limit: a process in another namespace of processes (another container) looks dead. Its file comes back with its next
-//! run.
+//! A run does not lose worth without watchers: a file that cannot be written is left out silently. Known limit: a
+//! process in another namespace of processes (another container) looks dead. Its file comes back with its next run.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -23,7 +22,7 @@ use super::{Store, nanoseconds};
 
 /// The directory of these files in that of a store.
 const FOLDER: &str = "in-flight";
-/// What a name ends with, and what it ends with as long as the file is being written.
+/// The suffix of a name, and the one while the file is being written.
 const ENDS: [&str; 2] = [".json", ".json.part"];
 /// Time between two writes, on the average.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -35,19 +34,19 @@ const MOST_BYTES: u64 = 1 << 20;
 /// How far a process has come with its runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InFlight {
-    /// What the run is called that is being made.
+    /// Label of the run in progress.
     pub label: String,
     /// Runs that are made.
     pub done: u64,
     /// Runs there will be.
     pub total: u64,
-    /// What is counted, in words.
+    /// The counted unit, in words.
     pub text: String,
     /// When the first began, ns since 1970.
     pub started_ns: u64,
 }
 
-/// What this process says of its runs, as long as it is making them.
+/// This process's announcement of its runs, as long as it is making them.
 #[derive(Debug)]
 pub struct Announcement {
     path: PathBuf,
@@ -68,7 +67,7 @@ impl Announcement {
         self.due = self.due.max(now) + PERIOD;
         let beside = self.path.with_extension("json.part");
         let Ok(text) = serde_json::to_string(&self.said) else { unreachable!("words and numbers are JSON") };
-        // Whoever cannot watch is told by their own reader; see above.
+        // Watchers that cannot read learn it from their own reader; see above.
         let _ = fs::write(&beside, text).and_then(|()| fs::rename(&beside, &self.path));
     }
 }
@@ -94,7 +93,7 @@ impl Store {
         Announcement { path: folder.join(name), said, due: Instant::now() }
     }
 
-    /// What the process says that began last of those that are making runs; nothing if there is none.
+    /// The announcement of the process that began last of those that are making runs; nothing without one.
     pub fn in_flight(&self) -> Option<InFlight> {
         let files = living(&self.directory().join(FOLDER));
         files.iter().filter_map(|path| read(path)).max_by_key(|said| said.started_ns)
@@ -115,7 +114,7 @@ fn living(folder: &Path) -> Vec<PathBuf> {
         // What has another name is not ours to remove.
         let Some((pid, start, end)) = name.to_str().and_then(owner) else { continue };
         if started(pid) != Some(start) {
-            // Somebody else may have done it just now.
+            // Another process may have done it just now.
             let _ = fs::remove_file(entry.path());
         } else if end == ENDS[0] {
             files.push(entry.path());
@@ -242,7 +241,7 @@ mod tests {
         }
         assert_eq!(label().as_deref(), Some("first"));
         child.wait().expect("it has ended");
-        // What makes no sense is no run.
+        // A senseless file is not a run.
         for text in ["", "{", "{\"label\": 3}", "[]"] {
             fs::write(scratch.folder().join(&me), text).expect("a file");
             assert_eq!(label(), None, "{text}");

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! version 1    keys among the policies: `command`, `again`, `folder`, `disk`, `modelled`, `modelled_disk`
-//! version 2    a column of its own with the fields below, as JSON; what is unknown is left out
+//! version 2    a column of its own with the fields below, as JSON; unknown ones are left out
 //! ```
 //! Rows are never changed: those of version 1 keep their keys, and are split when they are read.
 

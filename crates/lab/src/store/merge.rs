@@ -1,5 +1,5 @@
-//! Joining stores: runs of another one, with all that belongs to them, come into this one. What is there already stays
-//! as it is, so that merging twice changes nothing.
+//! Joining stores: runs of another one, with all that belongs to them, come into this one. Existing runs stay as they
+//! are, so that merging twice changes nothing.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -10,7 +10,7 @@ use rusqlite::{Row, params_from_iter};
 use super::data::TEMPORARY;
 use super::{DataFile, Filter, Store, StoreError, StoredFile, StoredRun, rows, seal};
 
-/// What came in.
+/// Merged runs.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Merged {
     /// Runs that are new here.
@@ -44,15 +44,15 @@ impl Store {
     /// Takes in what the store in another directory has. It is brought to the newest version first, if it is older.
     ///
     /// # Errors
-    /// If there is no store, a data file is damaged, or this one cannot be written; runs whose files are all here may
-    /// have come in by then, others have not.
+    /// If the store does not exist, a data file is damaged, or this one cannot be written; runs whose files are all
+    /// here may have come in by then, others have not.
     pub fn merge(&self, other: &Path) -> Result<Merged, StoreError> {
         let from = Store::open_existing(other)?;
         let _writing = self.writing()?;
         // Of a store that cannot be written nothing is swept away, either.
         let _reading = from.writing().ok();
         let mut merged = Merged { files: self.take_files(&from)?, ..Merged::default() };
-        // What is damaged there does not come in.
+        // Damaged runs there do not come in.
         from.check_calibrations()?;
         let runs = from.runs(&Filter::default())?;
         self.take_rows(&runs, &mut merged)?;
@@ -60,7 +60,7 @@ impl Store {
         Ok(merged)
     }
 
-    /// Takes in runs with their tags: of known ones those that somebody thought of meanwhile.
+    /// Takes in runs with their tags: of known ones the tags that were added meanwhile.
     pub(super) fn take_rows(&self, runs: &[StoredRun], merged: &mut Merged) -> Result<(), StoreError> {
         let failed = self.failed("merge into");
         let mut runs: Vec<&StoredRun> = runs.iter().collect();

@@ -1,4 +1,4 @@
-//! What `iowhy store` says: recorded runs as text of 80 columns and as JSON (`iowhy.store/1`).
+//! The output of `iowhy store`: recorded runs as text of 80 columns and as JSON (`iowhy.store/1`).
 
 use std::fmt::Write;
 use std::path::Path;
@@ -28,7 +28,6 @@ pub fn moment(ns: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// A run as JSON.
 pub fn run_json(run: &StoredRun) -> Value {
     // JSON has no other numbers than finite ones.
     let metrics: Map<String, Value> = run
@@ -106,19 +105,19 @@ pub fn runs_json(store: &Store, verb: &str, runs: &[StoredRun]) -> Value {
     answer(store, verb, json!({ "runs": runs.iter().map(run_json).collect::<Vec<_>>() }))
 }
 
-/// What tidying did, as JSON.
+/// The result of cleaning up, as JSON.
 pub fn swept_json(store: &Store, swept: &Swept) -> Value {
     answer(store, "gc", json!({ "files": swept.files, "bytes": swept.bytes, "removed": swept.removed }))
 }
 
-/// What a look at everything found, as JSON.
+/// The result of a full check, as JSON.
 pub fn checked_json(store: &Path, checked: &Checked) -> Value {
     let Checked { runs, files, damage, repaired } = checked;
     json!({ "schema": "iowhy.store/1", "verb": "check", "store": store.to_string_lossy(), "runs_checked": runs,
             "files_checked": files, "damage": damage, "repaired": repaired })
 }
 
-/// What a look at everything found.
+/// The result of a full check.
 pub fn checked_text(checked: &Checked) -> String {
     let (runs, files) = (checked.runs as u64, checked.files as u64);
     let looked = format!("{}, {}", text::count(runs, "run", "runs"), text::count(files, "data file", "data files"));
@@ -127,13 +126,13 @@ pub fn checked_text(checked: &Checked) -> String {
     }
     let list: String = checked.damage.iter().map(|what| format!("  {what}\n")).collect();
     let next = match checked.repaired {
-        true => "What is damaged is in `damaged/` now; the rest was kept.",
+        true => "Damaged parts are in `damaged/` now; the rest was kept.",
         false => "`iowhy store check --repair` puts it aside and keeps the rest.",
     };
     format!("{looked}; damaged:\n{list}{next}\n")
 }
 
-/// What a merge brought, as JSON.
+/// The result of a merge, as JSON.
 pub fn merged_json(store: &Store, merged: &Merged) -> Value {
     let Merged { runs, known, files, tags, calibrations } = *merged;
     answer(
@@ -161,7 +160,7 @@ pub fn tagged_text(tag: &str, removed: bool, changed: usize) -> String {
     format!("{runs} {done} the tag `{tag}`\n")
 }
 
-/// What a merge brought.
+/// The result of a merge.
 pub fn merged_text(store: &Store, merged: &Merged) -> String {
     let n = |n: usize, one: &str, many: &str| text::count(n as u64, one, many);
     format!(
@@ -175,7 +174,7 @@ pub fn merged_text(store: &Store, merged: &Merged) -> String {
     )
 }
 
-/// What tidying did.
+/// The result of cleaning up.
 pub fn swept_text(swept: &Swept) -> String {
     let mut out: String = swept.files.iter().map(|file| format!("data/{file}\n")).collect();
     let files = text::count(swept.files.len() as u64, "file", "files");
@@ -184,19 +183,19 @@ pub fn swept_text(swept: &Swept) -> String {
     out
 }
 
-/// What was exported.
+/// The result of an export.
 pub fn exported_text(exported: &super::Exported, to: &std::path::Path) -> String {
     let runs = text::count(exported.runs as u64, "run", "runs");
     format!("{runs} in {} in {}\n", text::count(exported.files.len() as u64, "file", "files"), to.display())
 }
 
-/// What was exported, as JSON.
+/// The result of an export, as JSON.
 pub fn exported_json(store: &Store, exported: &super::Exported) -> Value {
     let files: Vec<_> = exported.files.iter().map(|path| path.to_string_lossy()).collect();
     answer(store, "export", json!({ "runs_written": exported.runs, "files": files }))
 }
 
-/// So much of a text as fits.
+/// The beginning of a text, as far as it fits.
 fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();

@@ -14,12 +14,10 @@ use iowhy_compare::Calibration;
 use iowhy_stats::figure;
 use iowhy_text::diagnose;
 
-/// Which runs are wanted. What is not given fits all.
+/// Which runs are wanted. A missing condition fits all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// With this label.
     pub label: Option<String>,
-    /// With this tag.
     pub tag: Option<String>,
     /// Of this job, as typed.
     pub job: Option<String>,
@@ -29,7 +27,7 @@ pub struct Filter {
     pub since_ns: Option<u64>,
     /// Without those that only warmed up.
     pub measured: bool,
-    /// The latest so many.
+    /// The latest ones, up to this number.
     pub last: Option<u64>,
 }
 
@@ -212,7 +210,7 @@ pub(super) fn insert(database: &Connection, run: &StoredRun) -> rusqlite::Result
         for file in &run.files {
             insert.execute(params![number, file.kind.word(), file.hash, file.rows as i64, file.bytes as i64])?;
         }
-        // What will be read, not what was meant.
+        // The path that will be read, not the one meant.
         seal::seal(database, &[by_number(database, number)?], i64::MAX)?;
     }
     let mut insert = database.prepare_cached("INSERT INTO tag (run, name) VALUES (?, ?) ON CONFLICT DO NOTHING")?;
@@ -359,7 +357,7 @@ impl Store {
             return Ok(None);
         }
         let name = name.to_ascii_lowercase();
-        // Digits are no wildcards.
+        // Digits are not wildcards.
         let query = format!("SELECT {COLUMNS} FROM run WHERE run_id LIKE ? || '%' ORDER BY run_id LIMIT 5");
         let runs = self.select(&query, vec![Cell::Text(name.clone())])?;
         match runs.len() {
@@ -410,7 +408,7 @@ impl Store {
         Ok(changed)
     }
 
-    /// Records what comparisons of equal runs said of a machine, at a time in ns since 1970.
+    /// Records the results of comparisons of equal runs on a machine, at a time in ns since 1970.
     ///
     /// # Errors
     /// If the store cannot be written.
@@ -489,5 +487,5 @@ impl Store {
     }
 }
 
-/// Fewer digits are no beginning of an id.
+/// Least digits of the beginning of an id.
 const SHORTEST: usize = 4;

@@ -11,9 +11,9 @@
 //! latency_ns  from the begin of the call to its end; nothing for an interval; for a histogram the middle of a bucket
 //! weight      calls that the row stands for
 //! ```
-//! Up to [`MOST`] calls of a run are all there. Of more, those are kept whose number has a hash that ends in so many
-//! zero bits, L, that they are no more than that; each stands for 2^L calls (Gibbons & Tirthapura 2001, distinct
-//! sampling: the level rises while the run goes on, and no call has to be remembered that will not be kept). The choice
+//! Up to [`MOST`] calls of a run are all there. Of more, those are kept whose number has a hash that ends in L zero
+//! bits, with the L that leaves at most that number; each stands for 2^L calls (Gibbons & Tirthapura 2001, distinct
+//! sampling: the level rises while the run goes on, and calls that will not be kept need not be remembered). The choice
 //! depends on nothing but the numbers of calls, so it is the same each time and follows no rhythm of the threads. Known
 //! limit: rare, slow calls may be missing; the metrics `max_ns` and `p99_ns` of a run are of all calls.
 
@@ -40,7 +40,6 @@ pub(super) const COLUMNS: &[(&str, Type)] = &[
     ("weight", Type::Number),
 ];
 
-/// A call.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 struct Call {
     number: u64,
@@ -148,7 +147,7 @@ fn row_of(call: &Call, weight: i64) -> [Item; 8] {
     ]
 }
 
-/// Writes what a real run says of its calls: each of them if it kept them, else its intervals and histograms.
+/// Writes the samples of a real run: each call if it kept them, else its intervals and histograms.
 ///
 /// # Errors
 /// If the file cannot be written.
@@ -226,7 +225,7 @@ mod tests {
 
     use super::*;
 
-    /// So many calls of two threads that take turns, each of the second slow.
+    /// Calls of two threads that take turns, each of the second slow.
     fn sampled(calls: u32) -> Sampler {
         let mut sampler = Sampler::default();
         for nr in 1..=calls {
@@ -252,7 +251,7 @@ mod tests {
         let sampler = sampled(calls);
         let kept = sampler.kept.len();
         assert!(sampler.level == 5 && kept <= MOST && kept > MOST / 2, "{kept} at level {}", sampler.level);
-        // What is kept stands for all within the error of a binomial draw: four deviations.
+        // The kept calls stand for all within the error of a binomial draw: four deviations.
         let estimate = (kept << sampler.level) as f64;
         let deviation = (f64::from(calls) * f64::from(1u32 << sampler.level)).sqrt();
         assert!((estimate - f64::from(calls)).abs() < 4.0 * deviation, "{estimate} of {calls}");

@@ -1,5 +1,5 @@
 //! Tables and views of the database, as numbered migrations: each brings a store from one version to the next. A
-//! migration that was released is never changed; what is new comes as another one.
+//! released migration is never changed; new columns come as another one.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ const MIGRATIONS: &[&str] =
 /// The version that this program writes.
 pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
 
-/// `iowh`, in the header of the database: tells it from those of other programs.
+/// `iowh`, in the header of the database: the mark of this program.
 const APPLICATION: i64 = 0x696f_7768;
 
 fn pragma(store: &Store, name: &str) -> Result<i64, StoreError> {
@@ -62,10 +62,10 @@ pub(super) fn migrate(store: &mut Store) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Rows have seals since this version; what older ones have is sealed as it is found.
+/// Rows have seals since this version; older ones are sealed as they are found.
 const SEALED_SINCE: i64 = 3;
 
-/// Fails if tables, triggers or views are not as this program makes them. Others may be beside them.
+/// Fails if tables, triggers or views are not as this program makes them. Others may be among them.
 fn check_text(store: &Store) -> Result<(), StoreError> {
     let texts = |database: &Connection| {
         let mut query =

@@ -1,4 +1,4 @@
-//! What protects the answers of a store against flipped bits, and what can be done once there are some.
+//! Protection of a store's answers against flipped bits, and the repair once there are some.
 //!
 //! ```text
 //! data files    their name is the BLAKE3 hash of their bytes, looked at whenever one is opened
@@ -6,7 +6,7 @@
 //!               are recorded, looked at whenever they are read; tags are in two places (table and index)
 //! structure     SQLite's integrity_check and the text of the schema whenever a store of up to 64 MiB is opened
 //! repair        the database is rebuilt from the rows that are whole; the old one, and data files that are not what
-//!               their name says, go to `damaged/`
+//!               their name, go to `damaged/`
 //! ```
 //! Known limit: a flip in a write-ahead log that a killed process left ends the log there, as SQLite has it.
 
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::stored::StoredRun;
 use super::{DATABASE, Store, StoreError};
 
-/// The folder for what is damaged.
+/// The folder for damaged files.
 const DAMAGED: &str = "damaged";
 
 /// Larger databases are looked at by `iowhy store check` only.
@@ -83,25 +83,25 @@ pub(super) fn is_whole(database: &Connection, run: &StoredRun) -> rusqlite::Resu
     Ok(sealed(database, "run", run.number)?.is_some_and(|sum| sum == of_run(run)))
 }
 
-/// What is wrong with a store.
+/// Damage of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
     /// Runs that were looked at.
     pub runs: usize,
     /// Data files that were looked at.
     pub files: usize,
-    /// What was found, each with what it concerns.
+    /// Each with its subject.
     pub damage: Vec<String>,
     /// Something was done about it.
     pub repaired: bool,
 }
 
-/// What a look at everything has found.
+/// Findings of a full check.
 struct Look {
     checked: Checked,
     /// Runs whose rows are whole.
     runs: Vec<StoredRun>,
-    /// Hashes of data files that are not what their name says.
+    /// Hashes of data files that do not match their name.
     broken: Vec<String>,
     calibrations_are_whole: bool,
 }
@@ -111,7 +111,7 @@ impl Store {
         StoreError::Damaged { path: self.database_path(), what }
     }
 
-    /// Fails if the structure of the database is not whole, as far as SQLite can tell.
+    /// Fails if the structure of the database is damaged, as far as SQLite can tell.
     pub(super) fn check_structure(&self, always: bool) -> Result<(), StoreError> {
         let bytes = fs::metadata(self.database_path()).map_or(0, |metadata| metadata.len());
         if bytes > CHECKED_BYTES && !always {
@@ -169,7 +169,7 @@ impl Store {
         Ok(Look { checked, runs, broken, calibrations_are_whole })
     }
 
-    /// Puts aside what is damaged, and keeps what is whole.
+    /// Puts damaged files aside, and keeps the whole ones.
     ///
     /// # Errors
     /// If the store cannot be read or written.

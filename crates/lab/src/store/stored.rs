@@ -20,22 +20,19 @@ impl std::fmt::Display for RunId {
 pub struct Design {
     /// Id of the command that made them.
     pub session: String,
-    /// The block.
     pub block: u64,
     /// Its place in the block: 0 was made first.
     pub position: u32,
-    /// Seed of the order.
     pub order_seed: u64,
     /// Runs that were meant to be made; with a stopping rule, at most.
     pub size: u32,
-    /// It only warms up, and is no measurement.
+    /// It only warms up, and does not count as a measurement.
     pub warm_up: bool,
 }
 
 /// A run that is to be recorded.
 #[derive(Clone, Debug, Default)]
 pub struct NewRun {
-    /// What it is called.
     pub label: String,
     /// The job, as typed.
     pub job: String,
@@ -43,9 +40,8 @@ pub struct NewRun {
     pub resolved: Option<String>,
     /// Where it was made: `live`, or `sim:` and a description.
     pub place: Option<String>,
-    /// In the simulator.
     pub simulated: bool,
-    /// What identifies the machine: an object.
+    /// The identity of the machine: an object.
     pub machine: Option<Value>,
     /// Hash of that, without what a user changes; empty if unknown.
     pub machine_hash: String,
@@ -53,7 +49,6 @@ pub struct NewRun {
     pub policies: Option<Value>,
     /// How it was asked for.
     pub manifest: Option<Manifest>,
-    /// Its seed.
     pub seed: u64,
     /// Hash of the events of a simulated run.
     pub event_hash: Option<u64>,
@@ -63,11 +58,9 @@ pub struct NewRun {
     pub finished_ns: u64,
     /// Its place among others.
     pub design: Design,
-    /// What the layers did: an object.
+    /// Statistics of the layers: an object.
     pub layers: Option<Value>,
-    /// What was measured.
     pub metrics: Vec<(String, f64)>,
-    /// What it warned of.
     pub warnings: Vec<String>,
     /// Nothing but events and measurements is kept of it.
     pub blind: bool,
@@ -78,13 +71,10 @@ pub struct NewRun {
 /// A data file of a recorded run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredFile {
-    /// What is in it.
     pub kind: Kind,
     /// Hash of its bytes, which is its name.
     pub hash: String,
-    /// Rows.
     pub rows: u64,
-    /// Bytes.
     pub bytes: u64,
 }
 
@@ -93,9 +83,7 @@ pub struct StoredFile {
 pub struct StoredRun {
     /// Its number in this store: the order of recording.
     pub number: i64,
-    /// Its id.
     pub id: RunId,
-    /// What it is called.
     pub label: String,
     /// The job, as typed.
     pub job: String,
@@ -103,17 +91,14 @@ pub struct StoredRun {
     pub resolved: Option<String>,
     /// Where it was made.
     pub place: Option<String>,
-    /// In the simulator.
     pub simulated: bool,
-    /// What identifies the machine.
+    /// The identity of the machine.
     pub machine: Option<Value>,
-    /// Hash of that.
     pub machine_hash: String,
     /// Policies and tunables as recorded; rows of early versions have their manifest among them ([`StoredRun::asked`]).
     pub policies: Option<Value>,
     /// How it was asked for, as recorded.
     pub manifest: Option<Manifest>,
-    /// Its seed.
     pub seed: u64,
     /// Hash of the events, 16 digits.
     pub event_hash: Option<String>,
@@ -123,15 +108,14 @@ pub struct StoredRun {
     pub finished_ns: u64,
     /// Its place among others.
     pub design: Design,
-    /// What the layers did.
+    /// Statistics of the layers.
     pub layers: Option<Value>,
-    /// What it warned of.
     pub warnings: Vec<String>,
     /// Version of iowhy that made it.
     pub version: String,
     /// Nothing but events and measurements was kept.
     pub blind: bool,
-    /// What was measured, by name. NaN is what was no finite number.
+    /// Measurements, by name. NaN stands for values that were not finite.
     pub metrics: Vec<(String, f64)>,
     /// Its tags, by name.
     pub tags: Vec<String>,

@@ -5,7 +5,7 @@
 //!           written in blocks, synced at the end
 //! run       seqwr empties the files first (and makes holes of them for mappings, which cannot make a file longer);
 //!           every other mode wants them as large as they should be
-//! cleanup   removes the files that --file-num counts; missing ones are no mistake
+//! cleanup   removes the files that --file-num counts; missing ones are not a mistake
 //! ```
 //! Source: sysbench 1.0.20, tried. Known deviations: files are written through the page cache whatever the extra flags
 //! say; names that are not those of plain files (links, directories) are refused; in async mode completions are taken
@@ -49,25 +49,25 @@ pub enum FileError {
     /// A call failed.
     #[error("cannot {verb} `{}`: {source}", path.display())]
     Call {
-        /// What was attempted.
+        /// The attempt.
         verb: &'static str,
         /// On which file.
         path: PathBuf,
         /// Why not.
         source: io::Error,
     },
-    /// There was no room.
-    #[error("no room to write `{}`: {source}; `cleanup` removes what was made", path.display())]
+    /// The disk was full.
+    #[error("no room to write `{}`: {source}; `cleanup` removes the files made so far", path.display())]
     Full {
         /// On which file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// Something else has the name.
     #[error("`{}` is not a plain file, so it is left alone: another directory is needed", .0.display())]
     NotAFile(PathBuf),
-    /// There is no such file.
+    /// The file is missing.
     #[error("`{}` is not there: `prepare` with the same options makes it", .0.display())]
     Missing(PathBuf),
     /// A file is too short.
@@ -80,10 +80,10 @@ pub enum FileError {
         path: PathBuf,
         /// Its size.
         have: String,
-        /// What it should have.
+        /// Its proper size.
         want: String,
     },
-    /// What was made could not be written down.
+    /// A change could not be written down.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
 }
@@ -127,10 +127,10 @@ impl FileSet {
         (0..self.nr_files).map(|nr| dir.join(format!("test_file.{nr}"))).collect()
     }
 
-    /// Makes the files; yields what sysbench says of that.
+    /// Makes the files; yields sysbench's messages.
     ///
     /// # Errors
-    /// The first file that could not be made; what was made stays.
+    /// The error of the first file that could not be made; earlier ones stay.
     pub fn prepare(&self, dir: &Path) -> Result<String, FileError> {
         let missing = self.missing(dir)?;
         let made = make(&missing)?;
@@ -218,7 +218,7 @@ impl FileSet {
         Ok(at - begin)
     }
 
-    /// Removes the files; yields what sysbench says of that.
+    /// Removes the files; yields sysbench's messages.
     ///
     /// # Errors
     /// The first file that could not be removed; those behind it stay.
@@ -231,8 +231,8 @@ impl FileSet {
         Ok(format!("{}\n\nRemoving test files...\n", report::version(false, "live")))
     }
 
-    /// Makes the files ready for a run: `seqwr` begins with empty ones, every other mode needs all of their bytes. What
-    /// was made goes with the guard if it is not kept after the run.
+    /// Makes the files ready for a run: `seqwr` begins with empty ones, every other mode needs all of their bytes. New
+    /// files go with the guard if they are not kept after the run.
     ///
     /// # Errors
     /// The first file that is not there or too short.

@@ -5,7 +5,7 @@
 
 use iowhy_text::diagnose::{Problem, Problems, Span};
 
-/// What kind of value an option takes.
+/// Kind of an option's value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A whole number between these two.
@@ -18,7 +18,6 @@ pub enum Kind {
     Switch,
     /// One of these words.
     Choice(&'static [&'static str]),
-    /// Any text.
     Text,
 }
 
@@ -46,7 +45,7 @@ pub struct Opt {
     pub group: Group,
     /// Kind of its value.
     pub kind: Kind,
-    /// What stands for the value in the help.
+    /// Placeholder of the value in the help.
     pub value: &'static str,
     /// Default as it would be typed; empty for none.
     pub default: &'static str,
@@ -100,7 +99,7 @@ pub const OPTIONS: &[Opt] = &[
         Choice(&["0.4", "1.0"]),
         "VERSION",
         "1.0",
-        "whose request rules and defaults; old spellings mean 0.4",
+        "version whose request rules and defaults apply; old spellings mean 0.4",
     ),
     opt(
         Ours,
@@ -134,7 +133,15 @@ pub const OPTIONS: &[Opt] = &[
     ),
     opt(General, "warmup-time", Number(0, MAX_SECONDS), "SECONDS", "0", "seconds before the report begins"),
     opt(General, "rate", Number(0, 1_000_000_000), "N", "0", "events a second to aim at, 0 for as fast as possible"),
-    opt(General, "report-interval", Number(0, MAX_SECONDS), "SECONDS", "0", "a line every so many seconds, 0 for none"),
+    opt(
+        General,
+        "report-interval",
+        Number(0, MAX_SECONDS),
+        "SECONDS",
+        "0",
+        "seconds between progress lines, 0 for \
+        none",
+    ),
     opt(General, "percentile", Number(0, 100), "N", "95", "percentile of the latency to report, 0 for none"),
     opt(General, "histogram", Switch, "", "off", "print the histogram of latencies"),
     opt(
@@ -191,7 +198,7 @@ pub const OPTIONS: &[Opt] = &[
     opt(Ignored, "debug", Switch, "", "off", "the report is always complete"),
 ];
 
-/// The option called `name`, by either spelling; the flag says whether it is the old one.
+/// The option called `name`, by either spelling; the flag is set for the old one.
 pub fn find(name: &str) -> Option<(&'static Opt, bool)> {
     OPTIONS.iter().find_map(|option| match option.old {
         _ if option.name == name => Some((option, false)),
@@ -200,7 +207,7 @@ pub fn find(name: &str) -> Option<(&'static Opt, bool)> {
     })
 }
 
-/// What sysbench is told to do.
+/// A command of sysbench.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Make the files.
@@ -231,7 +238,7 @@ pub struct Given {
 pub struct CommandLine {
     /// Options in the order given, each once.
     pub given: Vec<Given>,
-    /// What to do, if it says so.
+    /// The command, if there is one.
     pub command: Option<Command>,
     /// `--test=fileio` was used instead of the word.
     pub old_test: bool,
@@ -391,7 +398,7 @@ fn word(argument: &str, line: &mut CommandLine, problems: &mut Problems) {
 /// The help, from the table.
 pub fn help() -> String {
     let mut text = String::from(
-        "The file test of sysbench, on the files in the current directory or, with\n--on sim:.., in the simulator.\n\n\
+        "Run sysbench's file test, on the files in the current directory or, with\n--on sim:.., in the simulator.\n\n\
          Usage: iowhy sysbench fileio OPTIONS prepare|run|cleanup\n       \
          iowhy sysbench --test=fileio OPTIONS prepare|run|cleanup   (as in 2004)\n\n\
          Options and commands may come in any order. Sizes take K, M, G or T.\n\
@@ -446,7 +453,7 @@ pub fn number(text: &str, (min, max): (u64, u64), name: &str) -> Result<u64, Str
 
 /// A size: digits and perhaps one of K, M, G, T in either case, as sysbench takes them.
 pub fn size(text: &str, (min, max): (u64, u64), name: &str) -> Result<u64, String> {
-    let wrong = || format!("`--{name}` takes a size such as 16384, 16K, 512M or 3G, not `{text}`");
+    let wrong = || format!("`--{name}` takes a size, for example 16384, 16K, 512M or 3G, not `{text}`");
     let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, suffix) = text.split_at(split);
     let shift = match suffix.to_ascii_uppercase().as_str() {
@@ -469,7 +476,7 @@ pub fn size(text: &str, (min, max): (u64, u64), name: &str) -> Result<u64, Strin
 
 /// A decimal number above zero in thousandths; further digits are cut off.
 pub fn milli(text: &str, name: &str) -> Result<u64, String> {
-    let wrong = || format!("`--{name}` takes a number above 0 and up to 1000000, such as 1.5, not `{text}`");
+    let wrong = || format!("`--{name}` takes a number above 0 and up to 1000000, for example 1.5, not `{text}`");
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let digits = |part: &str| part.chars().all(|c| c.is_ascii_digit());
     if (whole.is_empty() && fraction.is_empty()) || !digits(whole) || !digits(fraction) {

@@ -1,9 +1,9 @@
-//! What a run of `sysbench fileio` says at its end: sysbench's text, or JSON.
+//! The final report of a run of `sysbench fileio`: sysbench's text, or JSON.
 //!
 //! The text has the shape of sysbench 1.0.20 (and of the 1.1 development series with `--report-style=1.1`), line by
-//! line, with one line more that says where it ran. Percentiles and the histogram come from our histogram, whose
-//! buckets are finer than sysbench's. As there, the syncs at the end count as calls a second and not as events, and a
-//! write that `--file-fsync-all` syncs is one event (but two calls in the latencies, which is not so there).
+//! line, with one line more that names the place. Percentiles and the histogram come from our histogram, whose buckets
+//! are finer than sysbench's. As there, the syncs at the end count as calls a second and not as events, and a write
+//! that `--file-fsync-all` syncs is one event (but two calls in the latencies, which is not so there).
 
 use std::fmt::Write;
 
@@ -46,7 +46,7 @@ pub(super) fn version(style_1_1: bool, place: &str) -> String {
     format!("sysbench {version} (iowhy {}, {place})", env!("CARGO_PKG_VERSION"))
 }
 
-/// What a run measured, wherever it was made.
+/// Measurements of a run at any place.
 pub struct Measured<'a> {
     job: &'a Job,
     origin: Origin<'a>,
@@ -104,7 +104,7 @@ impl<'a> Measured<'a> {
         self.elapsed.saturating_sub(self.job.warmup).as_secs_f64()
     }
 
-    /// Syncs in the rates of 1.0: those at the end too, which are no events.
+    /// Syncs in the rates of 1.0: those at the end too, which are not events.
     fn syncs(&self) -> u64 {
         let fileio = self.fileio();
         let last = fileio.fsync_end && fileio.mode.writes() && fileio.dialect == Dialect::V1_0;
@@ -124,7 +124,7 @@ fn per_second(n: f64, seconds: f64) -> f64 {
     if seconds > 0.0 { n / seconds } else { 0.0 }
 }
 
-/// What `prepare` and `cleanup` say.
+/// The output of `prepare` and `cleanup`.
 pub fn nothing_to_do(command: &str) -> String {
     let version = version(false, "simulated");
     format!("{version}\n\n{command}: nothing to do, the files of a simulated run exist from its start.\n")
@@ -229,7 +229,7 @@ fn at_percentile(histogram: &Histogram, percentile: u64) -> f64 {
 }
 
 fn intervals(out: &mut String, settings: &Settings, run: &Measured<'_>) -> std::fmt::Result {
-    // Real runs keep no latencies of intervals; sysbench writes so when it was told to keep none.
+    // Real runs keep no latencies of intervals; sysbench writes so when it keeps none.
     let percentile = if matches!(run.origin, Origin::Live(_)) { 0 } else { settings.percentile };
     let mut start = Nanos::ZERO;
     for interval in &run.intervals {

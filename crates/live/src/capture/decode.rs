@@ -1,6 +1,6 @@
 //! Sub-buffers of the rings as records. Nothing that the bytes may say makes it panic.
 //!
-//! What the capture's own threads do is left out. An event has the number of whichever task was on the CPU, and an
+//! Activity of the capture's own threads is left out. An event has the number of whichever task was on the CPU, and an
 //! interrupt comes while any task runs: the reading thread, too, which is woken by the work it watches. So an event of
 //! that number is left out only if it happened in the task itself (`common_flags`). Issues and completions are kept
 //! always: a task may run the queue for others, and a request with one of the two counts wrongly.
@@ -42,7 +42,7 @@ impl Own {
     }
 }
 
-/// What was decoded.
+/// The decoded events.
 #[derive(Debug, Default)]
 pub(super) struct Decoded {
     pub(super) own: Own,
@@ -95,7 +95,7 @@ impl Decoded {
         let flags = shape.flags.as_ref().and_then(|flags| flags.number(event)).unwrap_or(0) as u8;
         let named = shape.named.as_ref().and_then(|(of, comm)| Some((of.number(event)? as u32, comm.text(event)?)));
         if let Some((of, comm)) = named {
-            // Most events are of somebody whose name is known.
+            // Most events are of tasks whose name is known.
             match self.names.get_mut(&of) {
                 Some((at, known)) if known.as_bytes() == comm => *at = time.max(*at),
                 Some((at, _)) if *at > time => {}
@@ -110,7 +110,7 @@ impl Decoded {
     }
 }
 
-/// All fields as `name=value`; those that are no numbers and no text are left out.
+/// All fields as `name=value`; those that are neither numbers nor text are left out.
 fn text(fields: &[Field], event: &[u8]) -> String {
     let mut out = String::new();
     for field in fields {

@@ -1,4 +1,4 @@
-//! The events that are captured: which level each belongs to, how it is filtered, what is made of its fields.
+//! The captured events: the level of each, its filter, its conversion to records.
 //!
 //! Each is enabled for itself: the pair of issue and completion costs an operation about 0.4 us, all block events more
 //! than 2 us.
@@ -39,7 +39,7 @@ pub(super) struct Event {
     pub(super) gone: bool,
     /// Fields that `show` asks for, by their numbers here.
     pub(super) fields: &'static [&'static str],
-    /// What is made of it; the name and all fields as text if there is nothing.
+    /// Its conversion; the name and all fields as text without one.
     pub(super) show: Option<fn(&Values<'_>) -> Option<Seen>>,
 }
 
@@ -66,12 +66,13 @@ const fn other(names: &'static [&'static str]) -> Event {
     Event { names, level: Level::Full, place: Place::Task, gone: false, fields: &[], show: None }
 }
 
-/// One that says what descriptors are, kept as text; not every kernel and processor has all of them.
+/// One that names the files of descriptors, kept as text; not every kernel and processor has all of them.
 const fn files(names: &'static [&'static str]) -> Event {
     Event { names, level: Level::Layers, place: Place::Task, gone: true, fields: &[], show: None }
 }
 
-/// What the workload does besides reading, writing and syncing data, kept as text: where its other time goes.
+/// The workload's other calls besides reading, writing and syncing data, kept as text: they show where its other time
+/// goes.
 const fn besides(names: &'static [&'static str]) -> Event {
     files(names)
 }
@@ -97,7 +98,7 @@ const fn ends(names: &'static [&'static str], show: Show) -> Event {
 }
 
 fn start(values: &Values<'_>, op: Op, offset: Option<i64>, len_bytes: u64) -> Option<Seen> {
-    // Descriptors are ints in registers: what is above 32 bits is nobody's business.
+    // Descriptors are ints in registers: bits above 32 do not count.
     let fd = values.get(0)? as i32;
     let offset = offset.and_then(|offset| u64::try_from(offset).ok());
     Some(Seen::CallStart { op, fd, offset, len_bytes })
@@ -114,7 +115,7 @@ const FD_POS: &[&str] = &["fd", "pos_l"];
 
 /// Fields of a bio.
 const BIO: &[&str] = &["dev", "sector", "nr_sector", "rwbs"];
-/// Fields of a request; its bytes are more than its sectors where it is no request of a file system.
+/// Fields of a request; its bytes are more than its sectors for requests that are not of a file system.
 const REQUEST: &[&str] = &["dev", "sector", "nr_sector", "rwbs", "bytes"];
 
 fn dev(value: i64) -> Dev {
@@ -423,7 +424,7 @@ const LONGEST: usize = 4000;
 /// Devices of file systems without one have the major number 0, and so has that of the devices' own pages.
 const FIRST_MAJOR: u32 = 1 << 20;
 
-/// What an event of this place is filtered by, if it is; `None` lets everything pass.
+/// The filter of an event at this place; `None` lets everything pass.
 pub(super) fn filter(place: Place, ask: &Ask) -> Option<String> {
     let devices = |fields: &[&str]| {
         let all: Vec<String> = (ask.devices.iter())

@@ -4,14 +4,13 @@
 /// A field of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Field {
-    /// Its name.
     pub(super) name: String,
     /// Its type, in C.
     pub(super) kind: String,
     pub(super) offset: usize,
     pub(super) size: usize,
     pub(super) signed: bool,
-    /// It says where in the event it stands: the low half is the offset, the high half the length.
+    /// It holds its place in the event: the low half is the offset, the high half the length.
     pub(super) located: bool,
     /// Its elements are characters.
     pub(super) text: bool,
@@ -34,7 +33,7 @@ fn value<'a>(part: &'a str, key: &str) -> Option<&'a str> {
     part.trim().strip_prefix(key)?.strip_prefix(':').map(str::trim)
 }
 
-/// Reads a line such as `field:char rwbs[10];  offset:34;  size:10;  signed:0;`.
+/// Reads a line like `field:char rwbs[10]; offset:34; size:10; signed:0;`.
 fn field(line: &str) -> Option<Field> {
     let mut parts = line.split(';');
     let declared = value(parts.next()?, "field")?;
@@ -64,7 +63,7 @@ pub(super) fn parse(text: &str) -> Result<Format, String> {
         if let Some(number) = value(line, "ID") {
             id = number.parse().ok();
         } else if line.starts_with("field:") {
-            let field = field(line).ok_or_else(|| format!("`{line}` is no field"))?;
+            let field = field(line).ok_or_else(|| format!("`{line}` is not a field"))?;
             match field.name.as_str() {
                 "common_pid" => format.pid = Some(field),
                 "common_flags" => format.flags = Some(field),
@@ -132,7 +131,6 @@ impl<'a> Values<'a> {
         self.get(nr).unwrap_or(0) as u64
     }
 
-    /// Its text.
     pub(super) fn text(&self, nr: usize) -> Option<&'a [u8]> {
         self.fields.get(nr)?.as_ref()?.text(self.event)
     }

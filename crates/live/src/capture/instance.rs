@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use super::CaptureError;
 
-/// An instance.
 #[derive(Debug)]
 pub(super) struct Instance {
     path: PathBuf,
@@ -32,7 +31,7 @@ const CALL: [&str; 2] = ["syscalls/sys_enter_pread64", "syscalls/sys_exit_pread6
 const CALLS: u32 = 200;
 const TRIES: u32 = 9;
 
-/// Reads what a CPU's `stats` says was lost: overwritten, dropped, and what interrupts could not commit.
+/// Reads the losses in a CPU's `stats`: overwritten, dropped, and those that interrupts could not commit.
 pub(super) fn lost_in_stats(stats: &str) -> u64 {
     let of = |line: &str| {
         let (key, value) = line.split_once(':')?;
@@ -93,7 +92,6 @@ impl Instance {
         self.write(&format!("events/{event}/filter"), filter)
     }
 
-    /// Enables an event.
     pub(super) fn enable(&self, event: &str) -> Result<(), CaptureError> {
         self.write(&format!("events/{event}/enable"), "1")
     }
@@ -147,7 +145,7 @@ impl Instance {
         kib.and_then(|kib| kib.trim().parse::<usize>().ok()).filter(|kib| *kib > 0).map_or(4096, |kib| kib << 10)
     }
 
-    /// What was lost on all CPUs.
+    /// Events lost on all CPUs.
     pub(super) fn lost(&self) -> Lost {
         let mut events = 0;
         for entry in fs::read_dir(self.path.join("per_cpu")).into_iter().flatten().flatten() {
@@ -156,8 +154,8 @@ impl Instance {
         Lost { events }
     }
 
-    /// What an event costs the task that causes it, picoseconds: half of what a short call takes longer when its begin
-    /// and end are traced. 0 if the kernel does not trace calls.
+    /// Cost of an event for the task that causes it, picoseconds: half of the growth of a short call when its begin and
+    /// end are traced. 0 if the kernel does not trace calls.
     pub(super) fn cost_of_an_event(&self) -> Result<u64, CaptureError> {
         let Ok(file) = File::open("/dev/null") else { return Ok(0) };
         if !CALL.iter().all(|event| self.offers(event)) {
@@ -183,7 +181,7 @@ fn shortest(file: &File) -> Duration {
     let once = || {
         let begun = Instant::now();
         for _ in 0..CALLS {
-            // There is nothing in it, and that is no error.
+            // It is empty, which is not an error.
             let _ = file.read_at(&mut [0], 0);
         }
         begun.elapsed()

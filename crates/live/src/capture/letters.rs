@@ -1,8 +1,8 @@
-//! The letters by which the kernel says what a request is (`blk_fill_rwbs`).
+//! The kernel's letters for a request (`blk_fill_rwbs`).
 
 use iowhy_stack::trace::Rwbs;
 
-/// The kernel's letters: an F first is a flush before, an F behind the operation says that the data must be on the
+/// The kernel's letters: an F first is a flush before, an F behind the operation means that the data must be on the
 /// medium.
 pub(super) fn rwbs(letters: &[u8]) -> Rwbs {
     let mut all = Rwbs::default();

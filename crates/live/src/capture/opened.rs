@@ -2,8 +2,8 @@
 //! cache (or goes past it) may cause no event that names its file.
 //!
 //! ```text
-//! before     what is open when the capture begins is in /proc/PID/fd, with its position in fdinfo
-//! during     fanotify tells which thread opened which file, without a time; the trace tells when which thread opened
+//! before     files open when the capture begins are in /proc/PID/fd, with their position in fdinfo
+//! during     fanotify names the thread and file of an open, without a time; the trace has the time and thread
 //!            which descriptor, without a file. Both are in the order of the thread, so they are matched one by one
 //! ```
 //! Not every open has its notification: some file systems (proc, sysfs) send none, and a second open of a file by the
@@ -32,13 +32,13 @@ use iowhy_stack::units::Nanos;
 
 use crate::{machine, mark};
 
-/// File systems that somebody else may have to answer for.
+/// File systems that wait for another machine or process.
 const REMOTE: [&str; 7] = ["nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "autofs"];
 
 /// The most notifications that are kept.
 const MOST: usize = 1 << 20;
 
-/// What a descriptor is of.
+/// The file of a descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     /// `file`, `block` (the inode is the device's number), `folder`, `other` for what holds no data, or `unknown`.
@@ -97,7 +97,7 @@ pub(super) fn fdinfo(text: &str) -> (u64, bool) {
     (of("pos:").and_then(|pos| pos.parse().ok()).unwrap_or(0), flags & libc::O_CLOEXEC as u64 != 0)
 }
 
-/// What these processes have open.
+/// Open files of these processes.
 pub(super) fn held(pids: &[u32]) -> Vec<Held> {
     let mounts = machine::current_mounts();
     let remote: Vec<&Path> = (mounts.iter())
@@ -165,7 +165,7 @@ fn number_of(folder: &File) -> Option<[u8; 8]> {
 }
 
 impl Opens {
-    /// Begins to listen to the file systems that can tell.
+    /// Begins to listen to the file systems that can notify.
     pub(super) fn start() -> io::Result<Opens> {
         let flags = libc::FAN_CLOEXEC | libc::FAN_NONBLOCK | libc::FAN_UNLIMITED_QUEUE | libc::FAN_UNLIMITED_MARKS;
         let flags = flags | libc::FAN_REPORT_TID | libc::FAN_REPORT_FID;
@@ -221,7 +221,7 @@ impl Opens {
             let notifications = parse(&self.buffer[..read]);
             let mut folders: BTreeMap<[u8; 8], Option<File>> = BTreeMap::new();
             for Notification { thread, fsid, handle } in notifications {
-                // Folders are not opened to find out which they are: that would be told to the next listener, who
+                // Folders are not opened to find out which they are: that would notify the next listener, who
                 // would do the same.
                 let target = match handle {
                     None => Some(Target { kind: "folder", inode: Inode::default(), path: None }),
@@ -240,7 +240,7 @@ impl Opens {
         }
     }
 
-    /// What has been found.
+    /// The opened files.
     pub(super) fn finish(mut self) -> Vec<Opened> {
         self.take();
         self.found
@@ -263,7 +263,7 @@ pub(super) struct Notification {
     pub(super) handle: Option<Vec<u8>>,
 }
 
-/// The notifications in these bytes. What makes no sense ends them.
+/// The notifications in these bytes. Senseless bytes end them.
 pub(super) fn parse(mut bytes: &[u8]) -> Vec<Notification> {
     let mut all = Vec::new();
     let word = |bytes: &[u8], at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
@@ -293,7 +293,6 @@ pub(super) fn parse(mut bytes: &[u8]) -> Vec<Notification> {
     all
 }
 
-/// The file of a handle.
 fn resolve(folder: &File, handle: &[u8]) -> Option<Target> {
     // A file_handle is two ints and bytes: words are aligned as it has to be.
     let mut aligned = vec![0_u32; handle.len().div_ceil(4)];
@@ -313,7 +312,7 @@ fn resolve(folder: &File, handle: &[u8]) -> Option<Target> {
     Some(target(&file.metadata().ok()?, path.as_deref()))
 }
 
-/// A field of what is kept as text.
+/// A field of an event that is kept as text.
 fn field<'a>(fields: &'a str, name: &str) -> Option<&'a str> {
     fields.split(' ').find_map(|field| field.strip_prefix(name)?.strip_prefix('='))
 }
@@ -338,7 +337,7 @@ fn opens(records: &[Record]) -> HashMap<u32, Vec<Open>> {
     #[derive(Default)]
     struct Thread {
         opens: Vec<Open>,
-        /// The open that goes on: its begin, whether it asks for a folder, whether there is no notification of it.
+        /// The open in progress: its begin, whether it asks for a folder, whether it has no notification.
         begun: Option<(u64, bool, bool)>,
         /// Which open a descriptor is of.
         descriptors: HashMap<i32, usize>,
@@ -401,7 +400,7 @@ fn matched(count: usize, nr_opens: usize, fits: impl Fn(usize, usize) -> bool) -
     let mut found = vec![None; count];
     let mut end = nr_opens;
     for nr in (0..count).rev() {
-        // There is one, or there were no earliest ones.
+        // It has one, or there were no earliest ones.
         let Some(open) = (0..end).rev().find(|open| fits(nr, *open)) else { return vec![None; count] };
         found[nr] = Some(open).filter(|open| *open == earliest[nr]);
         end = open;
@@ -429,7 +428,7 @@ fn fields(fd: i32, target: &Target, records: &[Record]) -> (String, Inode) {
     (text, inode)
 }
 
-/// Adds to the records, which are in the order of their times, what the descriptors in them are of; yields the paths.
+/// Adds the files of descriptors to the records, which are in the order of their times; yields the paths.
 pub(super) fn add(
     records: &mut Vec<Record>,
     held: &[Held],
@@ -477,7 +476,7 @@ pub(super) fn add(
     let present: std::collections::HashSet<u32> = records.iter().map(|record| record.pid).collect();
     for one in held.iter().filter(|one| present.contains(&one.pid)) {
         let (mut fields, inode) = fields(one.fd, &one.target, records);
-        // What is not handed on is nobody's business, unless it is copied, and then the record is enough.
+        // A descriptor that is not handed on does not matter, unless it is copied, and then the record is enough.
         if !one.cloexec {
             note(&one.target, inode);
         }

@@ -1,8 +1,8 @@
 //! The thread that empties the rings while they fill.
 //!
 //! It sleeps until a ring is half full or [`PAUSE`] is over, takes sub-buffers as long as they are nearly full, and
-//! keeps their bytes; they are decoded later. Beyond the limit it goes on taking, but only counts. Who opens what is
-//! taken at once: the sooner, the better it can be told which open it was.
+//! keeps their bytes; they are decoded later. Beyond the limit it goes on taking, but only counts. Notifications of
+//! opens are taken at once: the sooner, the more surely they match their open.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -36,17 +36,17 @@ pub(super) struct Reader {
     handle: Option<JoinHandle<Taken>>,
 }
 
-/// What was taken.
+/// The collected events.
 #[derive(Debug, Default)]
 pub(super) struct Taken {
     bytes_kept: Vec<u8>,
-    /// CPU and length of what is in `bytes_kept`, in its order.
+    /// CPU and length of each page in `bytes_kept`, in its order.
     pages: Vec<(u32, u32)>,
     /// Bytes taken, kept or not.
     pub(super) bytes: u64,
-    /// Events that there was no memory for.
+    /// Events that memory had no room for.
     pub(super) over_memory: u64,
-    /// Who opened what.
+    /// Opened files, with the tasks that opened them.
     pub(super) opened: Vec<Opened>,
     /// Processor time of the thread.
     pub(super) cpu: Duration,
@@ -77,7 +77,7 @@ impl Taken {
         head.len
     }
 
-    /// What was kept.
+    /// The pages kept.
     pub(super) fn pages(&self) -> impl Iterator<Item = Page<'_>> {
         let mut at = 0;
         self.pages.iter().map(move |(cpu, len)| {

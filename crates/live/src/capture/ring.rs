@@ -7,12 +7,12 @@
 //! 1..=28      type * 4 bytes
 //! 0           u32 length (with itself), then the bytes, filled up to four
 //! 29          padding: up to the end if no time has passed, else u32 length of something discarded
-//! 30          time: u32 with 2^27 times what is to be added
+//! 30          time: u32 with 2^27 times the addend
 //! 31          the same, but the time itself, of which the highest five bits are those of the time before
 //! ```
 //! Source: `include/linux/ring_buffer.h`, `kernel/trace/ring_buffer.c`. Numbers have the byte order of the machine.
 
-/// What stands at the beginning of a sub-buffer.
+/// The head of a sub-buffer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     /// Time that the first event's counts from.
@@ -29,7 +29,6 @@ pub(super) const HEAD: usize = 16;
 const MISSED: u64 = 1 << 31;
 const STORED: u64 = 1 << 30;
 
-/// The `N` bytes at `at`.
 fn bytes<const N: usize>(from: &[u8], at: usize) -> Option<[u8; N]> {
     from.get(at..at.checked_add(N)?)?.try_into().ok()
 }
@@ -38,7 +37,7 @@ fn word(from: &[u8], at: usize) -> Option<u32> {
     bytes(from, at).map(u32::from_ne_bytes)
 }
 
-/// Reads the header. `None` if it is cut, or says that there is more than there is.
+/// Reads the header. `None` if it is cut, or its length exceeds the bytes.
 pub(super) fn head(page: &[u8]) -> Option<Head> {
     let time = u64::from_ne_bytes(bytes(page, 0)?);
     let commit = u64::from_ne_bytes(bytes(page, 8)?);

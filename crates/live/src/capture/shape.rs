@@ -12,7 +12,7 @@ pub(super) struct Shape {
     /// `group:name`.
     pub(super) name: String,
     pub(super) pid: Field,
-    /// In which context it happened, where this kernel says so.
+    /// The context in which it happened, if this kernel records it.
     pub(super) flags: Option<Field>,
     /// A task and its name from now on, where the event has both: the task of the field `pid` (one that is woken, begun
     /// or renamed), without such a field the one on the CPU.
@@ -21,7 +21,7 @@ pub(super) struct Shape {
     pub(super) all: Vec<Field>,
     /// The fields that the table of events names, in its order.
     pub(super) used: Vec<Option<Field>>,
-    /// What the table makes of them.
+    /// The table's conversion of them.
     pub(super) show: Option<fn(&Values<'_>) -> Option<Seen>>,
 }
 

@@ -1,4 +1,4 @@
-//! Tests of what is read from bytes; those with a kernel are in `tests/capture.rs`.
+//! Tests of the parsers of bytes; those with a kernel are in `tests/capture.rs`.
 
 use std::collections::BTreeMap;
 
@@ -94,7 +94,7 @@ fn shapes() -> BTreeMap<u16, Shape> {
     all.map(|(name, text)| shape(name, text)).map(|shape| (shape.id, shape)).into()
 }
 
-/// An event of so many bytes with these fields at these offsets.
+/// An event of `len` bytes with these fields at these offsets.
 fn event(len: usize, id: u16, pid: i32, fields: &[(usize, &[u8])]) -> Vec<u8> {
     let mut event = vec![0; len];
     event[..2].copy_from_slice(&id.to_ne_bytes());
@@ -182,7 +182,7 @@ fn a_description_is_read_with_its_offsets() {
     event[60..].copy_from_slice(&(60_u32 << 16 | 8).to_ne_bytes());
     assert_eq!(of("cmd").text(&event), None, "it says that it stands beyond the end");
     for (text, what) in
-        [("", "no ID"), ("ID: 70000\n", "no ID"), ("ID: 7\n", "common_pid"), ("field:x;\nID: 7", "no field")]
+        [("", "no ID"), ("ID: 70000\n", "no ID"), ("ID: 7\n", "common_pid"), ("field:x;\nID: 7", "not a field")]
     {
         let error = format::parse(text).expect_err(text);
         assert!(error.contains(what), "{text}: {error}");

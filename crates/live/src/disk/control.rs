@@ -1,10 +1,10 @@
-//! What the processes of a disk say to one another: JSON, one object a line, over sockets of this user alone.
+//! Messages between the processes of a disk: JSON, one object a line, over sockets of this user alone.
 //!
 //! ```text
 //! command ──Ask──▶ keeper ──Order──▶ server        (`iowhy disk stat NAME`, the keeper, the server)
 //!         ◀─State─        ◀─Counters─
 //! ```
-//! Nobody waits longer than [`PATIENCE`] for an answer.
+//! Waits for an answer end after [`PATIENCE`].
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -20,7 +20,7 @@ use super::{State, queue};
 /// The longest that an answer may take.
 pub(super) const PATIENCE: Duration = Duration::from_secs(8);
 
-/// What a command asks of a keeper.
+/// A command's request to a keeper.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Ask {
     /// How it is.
@@ -29,7 +29,7 @@ pub(super) enum Ask {
     Set(Vec<Change>),
     /// Cut the power.
     Crash {
-        /// Seed of what is lost.
+        /// Seed of the loss.
         seed: u64,
     },
     /// Serve without the model's times, or with them again.
@@ -45,13 +45,12 @@ pub enum Change {
     Fault(Option<Fault>),
     /// A setting of the queue.
     Queue(String, String),
-    /// Requests that the kernel has under way at most.
+    /// Most requests that the kernel has in flight.
     Depth(u32),
-    /// Power.
     Power(bool),
 }
 
-/// What a keeper answers.
+/// A keeper's answer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Answer {
     /// It is done, and this is how the disk is now.
@@ -65,7 +64,7 @@ pub(super) enum Answer {
 /// How requests are answered.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Mode {
-    /// When the model says so.
+    /// At the model's time.
     Model,
     /// At once.
     Instant,
@@ -75,32 +74,31 @@ pub(super) enum Mode {
     After(u64),
 }
 
-/// What a keeper tells its server.
+/// A keeper's message to its server.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Order {
     /// How it is.
     Count,
     /// How requests are to be answered.
     Mode(Mode),
-    /// What the layers above take, ns.
+    /// Time in the layers above, ns.
     Lead(u64),
     /// One more fault, or none any more.
     Fault(Option<Fault>),
-    /// Lose what is not on the medium, and fail everything from now on.
+    /// Lose all data that is not on the medium, and fail everything from now on.
     Crash {
-        /// Seed of what is lost.
+        /// Seed of the loss.
         seed: u64,
     },
     /// Work again, as after power has come back; or fail everything.
     Power(bool),
 }
 
-/// What a server has counted.
+/// Counters of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     /// Reads answered.
     pub reads: u64,
-    /// Bytes read.
     pub read_bytes: u64,
     /// Writes answered.
     pub writes: u64,
@@ -110,13 +108,13 @@ pub struct Counters {
     pub flushes: u64,
     /// Requests that failed.
     pub errors: u64,
-    /// Most requests that were here at once since they were last counted anew.
+    /// Most requests that were here at once since the count was last reset.
     pub most: u64,
     /// Requests here now.
     pub outstanding: u64,
-    /// Reads and writes that lay behind the one that came before them: how well somebody has sorted.
+    /// Reads and writes that lay behind the one before them: the quality of the sorting.
     pub forward: u64,
-    /// How much later than the model said answers were given, ns: median; none if there were none.
+    /// Lateness of answers against the model, ns: median; none if there were none.
     pub late_p50_ns: Option<u64>,
     /// 99 % of them were less late.
     pub late_p99_ns: Option<u64>,
@@ -136,7 +134,7 @@ pub struct Counters {
     pub power: bool,
     /// Faults in force.
     pub faults: Vec<Fault>,
-    /// What the last power cut did.
+    /// Result of the last power cut.
     pub losses: Option<Losses>,
     /// Its threads go before others (SCHED_FIFO).
     pub first: bool,
@@ -164,13 +162,13 @@ impl Wire {
         self.write.write_all(line.as_bytes())
     }
 
-    /// The next line; `None` if nobody will say anything more.
+    /// The next line; `None` after the last.
     pub(super) fn hear<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
         hear(&mut self.read)
     }
 }
 
-/// The longest line that is read: nobody of ours says more.
+/// The longest line that is read: our own are shorter.
 const LINE: u64 = 1 << 20;
 
 /// The next line of anything; `None` at the end.
@@ -186,7 +184,7 @@ impl Change {
     /// Reads a change as it is typed.
     ///
     /// # Errors
-    /// What would have been accepted.
+    /// The accepted forms.
     pub fn parse(key: &str, value: &str) -> Result<Change, String> {
         match key {
             "fault" => Fault::parse(value).map(Change::Fault),

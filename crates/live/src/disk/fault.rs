@@ -1,7 +1,7 @@
-//! What can be wrong with a modelled disk: parsed from words, asked for every command.
+//! Faults of a modelled disk: parsed from words, consulted for every command.
 //!
 //! ```text
-//! slow:factor=8:for=10s[:after=2s]        commands take so many times as long
+//! slow:factor=8:for=10s[:after=2s]        commands take longer by the factor
 //! stuck:for=5s[:count=1]                  the next commands end that much later
 //! eio:from=1m:to=2m[:on=read|write|both]  commands that touch these bytes fail
 //! none                                    all is well again
@@ -11,23 +11,22 @@
 use iowhy_stack::event::Dir;
 use iowhy_stack::units::Nanos;
 
-/// A fault.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Fault {
     /// Commands take longer for a while.
     Slow {
-        /// So many times as long, in thousandths.
+        /// The factor, in thousandths.
         factor_milli: u64,
-        /// It begins so long after it was set, ns.
+        /// It begins this time after it was set, ns.
         after_ns: u64,
-        /// For so long; `None` for good.
+        /// Its duration; `None` for good.
         for_ns: Option<u64>,
     },
     /// The next commands end later.
     Stuck {
-        /// By so much, ns.
+        /// The delay, ns.
         for_ns: u64,
-        /// So many of them.
+        /// Number of commands.
         count: u64,
     },
     /// Commands that touch a range fail.
@@ -45,7 +44,6 @@ pub enum Fault {
 #[derive(Copy, Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Only {
-    /// Reads.
     Read,
     /// Writes.
     Write,
@@ -53,7 +51,7 @@ pub enum Only {
     Both,
 }
 
-/// A length of time such as `10s`, `250ms` or `40us`, ns.
+/// A length of time, `10s`, `250ms` or `40us`, in ns.
 pub(super) fn time(text: &str) -> Option<u64> {
     let digits = text.len() - text.trim_start_matches(|letter: char| letter.is_ascii_digit()).len();
     let number: u64 = text[..digits].parse().ok()?;
@@ -67,7 +65,7 @@ pub(super) fn time(text: &str) -> Option<u64> {
     number.checked_mul(unit)
 }
 
-/// A number of bytes such as `4096`, `64k`, `4G` or `1T`; units are powers of 1024.
+/// A number of bytes, `4096`, `64k`, `4G` or `1T`; units are powers of 1024.
 pub fn bytes(text: &str) -> Option<u64> {
     let digits = text.len() - text.trim_start_matches(|letter: char| letter.is_ascii_digit()).len();
     let number: u64 = text[..digits].parse().ok()?;
@@ -82,7 +80,7 @@ pub fn bytes(text: &str) -> Option<u64> {
     number.checked_mul(1 << shift)
 }
 
-/// What was meant by a word that is not understood.
+/// The accepted forms, for a word that is not understood.
 const FORMS: &str =
     "none, slow:factor=8:for=10s[:after=2s], stuck:for=5s[:count=1] or eio:from=1m:to=2m[:on=read|write]";
 
@@ -90,7 +88,7 @@ impl Fault {
     /// Reads a fault as it is typed; `None` for `none`.
     ///
     /// # Errors
-    /// What would have been accepted.
+    /// The accepted forms.
     pub fn parse(text: &str) -> Result<Option<Fault>, String> {
         let wrong = || format!("a fault is {FORMS}, not `{text}`");
         let mut parts = text.split(':');
@@ -179,7 +177,7 @@ impl Faults {
         })
     }
 
-    /// How much later than the model says a command ends that took `service` and ends at `at`.
+    /// Delay against the model's end of a command that took `service` and ends at `at`.
     pub(super) fn delay(&mut self, at: Nanos, service: Nanos) -> Nanos {
         let mut delay = 0u64;
         for (set, fault) in &mut self.list {

@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 use super::DiskError;
 use crate::ublk;
 
-/// A front.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Front {
@@ -21,20 +20,20 @@ pub enum Front {
     Loop,
 }
 
-/// What is known of a front.
+/// A front's properties.
 struct Entry {
     front: Front,
     name: &'static str,
-    /// What this kernel lacks for it.
+    /// The reason why this kernel cannot have it.
     lacks: fn() -> Option<String>,
-    /// What to try if it is lacking.
+    /// Advice if it is lacking.
     advice: &'static str,
-    /// Requests that the kernel can have under way at most.
+    /// Most requests that the kernel can have in flight.
     depths: RangeInclusive<u32>,
 }
 
-/// Every front; those that leave more to the disk come first. The last one is not tried out before it is made: what it
-/// lacks is said then.
+/// Every front; those that leave more to the disk come first. The last one is not tried out before it is created: it
+/// reports its lack then.
 const FRONTS: &[Entry] = &[
     Entry {
         front: Front::Ublk,
@@ -52,12 +51,10 @@ impl Front {
         entry.unwrap_or_else(|| unreachable!("every front is in the table"))
     }
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         self.entry().name
     }
 
-    /// The front of a name.
     pub fn find(name: &str) -> Option<Front> {
         FRONTS.iter().find(|entry| entry.name == name).map(|entry| entry.front)
     }
@@ -67,7 +64,7 @@ impl Front {
         FRONTS.iter().map(|entry| entry.name)
     }
 
-    /// Requests that the kernel can have under way at most: of a front, or whichever it will be.
+    /// Most requests that the kernel can have in flight: of a front, or of the one that will be chosen.
     pub(super) fn depths(asked: Option<Front>) -> RangeInclusive<u32> {
         asked.unwrap_or(Front::Loop).entry().depths.clone()
     }

@@ -1,10 +1,10 @@
-//! The loop device on top of the file: what the kernel's block layer sees of a modelled disk.
+//! The loop device on top of the file: the kernel's view of a modelled disk.
 //!
-//! The device has a number of its own and is removed as a whole afterwards, so that no setting outlives it. How many
-//! requests the kernel has under way at most (the tags) is made smaller than the 128 of loop devices: with 128 tags the
-//! scheduler never has anything to choose from. The kernel resizes tags only while there is no scheduler, takes at
-//! least four, and afterwards says `nr_requests` of the scheduler, which is another number; so the depth is [found
-//! out](set_depth): twice as many direct reads are sent as there should be tags, the server holds them, and counts.
+//! The device has a number of its own and is removed as a whole afterwards, so that no setting outlives it. The limit
+//! of requests in flight (the tags) is set below the 128 of loop devices: with 128 tags the scheduler never has
+//! anything to choose from. The kernel resizes tags only without a scheduler, takes at least four, and afterwards shows
+//! `nr_requests` of the scheduler, which is another number; so the depth is [found out](set_depth): twice as many
+//! direct reads are sent as the wanted tags, the server holds them, and counts.
 //!
 //! Known limits: fewer than four tags cannot be had (a drive that takes one command at a time has up to three more
 //! waiting in front of it, in order of arrival, where no scheduler sees them). Loop devices have no forced unit access:
@@ -47,12 +47,12 @@ pub(super) fn order(wire: &mut Wire, order: &Order) -> Result<Counters, DiskErro
     }
 }
 
-/// So long nothing more must come before it is taken to be all.
+/// Silence after which the requests are taken to be all.
 const QUIET: Duration = Duration::from_millis(40);
 
-/// Sets how many requests the kernel has under way at most, and finds out how many that is. Tags are counted without a
-/// scheduler, which may have reasons of its own not to use them all. Fewer than the kernel takes are those that a front
-/// has made: then nothing is set.
+/// Sets the limit of requests in flight, and finds out its actual value. Tags are counted without a scheduler, which
+/// may have reasons of its own not to use them all. Fewer than the kernel takes are those that a front has made: then
+/// nothing is set.
 pub(super) fn set_depth(node: &Path, wire: &mut Wire, spec: &Spec, mode: Mode) -> Result<u32, DiskError> {
     let scheduler = fs::read_to_string(queue(node).join("scheduler")).unwrap_or_default();
     set(node, "scheduler", "none")?;
@@ -162,7 +162,7 @@ pub(super) fn places(bytes: u64, nr: u32) -> Vec<(u64, u64)> {
     (0..u64::from(nr)).map(|i| (ALIGN + i * length, length)).collect()
 }
 
-/// Makes equal partitions: the kernel is told where they are, nothing is written to the disk.
+/// Makes equal partitions: the kernel gets their places, nothing is written to the disk.
 pub(super) fn add_partitions(node: &Path, bytes: u64, nr: u32) -> Result<(), DiskError> {
     let failed = |error| DiskError::Device { node: node.to_owned(), error };
     let device = File::open(node).map_err(failed)?;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! receiver   FETCH_REQ for every tag ── descriptor, data of a write ──▶ server
-//!            COMMIT_AND_FETCH_REQ ◀── tag and result, a wake ── whoever answers, after the data of a read
+//!            COMMIT_AND_FETCH_REQ ◀── tag and result, a wake ── the answering thread, after the data of a read
 //! ```
 //! Every tag has one command in the ring: it ends when the tag has a request, and the next one brings the answer of
 //! that and fetches again. The driver takes commands from the thread alone that has fetched first, so who answers
@@ -11,8 +11,8 @@
 //! Documentation/block/ublk.rst and `include/uapi/linux/ublk_cmd.h`; `ublk` has their numbers.
 //!
 //! Known limits: one queue. Its tags are those of the device's birth: later on there can only be fewer, four at
-//! least. As on the loop device there is no discard and no forced unit access. Unlike there, a request may have more
-//! than 128 pieces.
+//! least. As on the loop device, discard and forced unit access are missing. Unlike there, a request may have more than
+//! 128 pieces.
 
 use std::fs::File;
 use std::io;
@@ -33,15 +33,14 @@ use super::{DiskError, Spec};
 use crate::memory::Mapping;
 use crate::ublk::{self, COMMIT_AND_FETCH_REQ, DESCRIPTOR_BYTES, Descriptor, FETCH_REQ};
 
-/// The device for a disk.
 pub(super) fn device(spec: &Spec) -> Result<ublk::Device, DiskError> {
     let depth = u16::try_from(spec.depth).unwrap_or(u16::MAX);
     let (rotational, volatile_cache) = (spec.rotational()?, spec.cache_bytes().is_some());
     Ok(ublk::Device { bytes: spec.bytes, depth, max_bytes: MAX_BYTES, rotational, volatile_cache })
 }
 
-/// What a descriptor asks of a disk of so many bytes, or the error with which it is refused: nothing that the device
-/// does not offer is asked for, and so nothing is done by halves.
+/// A descriptor's request to a disk of `disk_bytes` bytes, or the error with which it is refused: requests stay within
+/// the features of the device, so nothing is done by halves.
 fn translate(tag: u16, descriptor: &Descriptor, disk_bytes: u64) -> Result<Request, i32> {
     let kind = match descriptor.op_flags.to_le_bytes()[0] {
         ublk::OP_READ => Kind::Read,
@@ -59,7 +58,7 @@ fn translate(tag: u16, descriptor: &Descriptor, disk_bytes: u64) -> Result<Reque
     Ok(Request { ticket: tag.into(), kind, offset, bytes: bytes as u32, layer: 0 })
 }
 
-/// What is committed for a request that is done: bytes, or an error.
+/// The result committed for a completed request: bytes, or an error.
 fn result(request: &Request, error: i32) -> i32 {
     if error == 0 { request.bytes as i32 } else { -error }
 }
@@ -72,7 +71,7 @@ pub(super) struct Queue<'a> {
     device: BorrowedFd<'a>,
     depth: u16,
     disk_bytes: u64,
-    /// What each tag asks for: memory that the driver writes.
+    /// The request of each tag: memory that the driver writes.
     descriptors: Mapping,
     /// Answers that the receiver has still to commit: tag and result.
     answers: Mutex<Vec<(u16, i32)>>,
@@ -182,7 +181,7 @@ impl Queue<'_> {
         opcode::UringCmd16::new(Fd(self.device.as_raw_fd()), number).cmd(command).build().user_data(tag.into())
     }
 
-    /// The command that ends when somebody has answered.
+    /// The command that ends with the next answer.
     fn listen(&self) -> squeue::Entry {
         opcode::PollAdd::new(Fd(self.wake.as_raw_fd()), libc::POLLIN as u32).build().user_data(WAKE)
     }
@@ -270,7 +269,7 @@ mod tests {
     fn data_and_answers_go_where_a_tag_says() {
         use std::os::fd::AsFd;
         use std::os::unix::fs::FileExt;
-        // A sparse file in the place of the character device: what is read and written there lies as in the driver's.
+        // A sparse file in the place of the character device: data read and written there lies as in the driver's.
         let scratch = crate::testing::Scratch::new();
         std::fs::create_dir_all(scratch.path("")).expect("a folder");
         let path = scratch.path("device");

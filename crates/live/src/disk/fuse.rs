@@ -4,8 +4,7 @@
 //! and names for good, so it hardly asks. Asynchronous direct I/O is what lets more than one request through at a time;
 //! requests of up to 1 MiB need `max_pages`. Data of a read are handed to the kernel from where they lie. Reference:
 //! `include/uapi/linux/fuse.h`, protocol 7.36; older kernels (from 7.23) are answered in their own terms. Known limits:
-//! the file cannot be renamed, made longer or punched; programs that are interrupted wait for their request all the
-//! same.
+//! the file cannot be renamed, made longer or punched; interrupted programs wait for their request nonetheless.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -19,7 +18,7 @@ use super::store::Image;
 pub(super) const MAX_BYTES: u32 = 1 << 20;
 const MAX_PAGES: u16 = 256;
 
-/// Requests in flight of which nobody waits for one; as many as a loop device has tags.
+/// Most background requests in flight; as many as a loop device has tags.
 const MAX_BACKGROUND: u16 = 1024;
 
 /// The name of the file.
@@ -52,26 +51,25 @@ const HEADER_IN: usize = 40;
 const HEADER_OUT: usize = 16;
 const WRITE_IN: usize = 40;
 
-/// So long names and sizes hold: for good.
+/// Validity of names and sizes: for good.
 const FOR_GOOD: u64 = 1 << 31;
 
-/// What fits into the buffer for requests: a write of the largest size with all that goes before it.
+/// Size of the buffer for requests: a write of the largest size with all that goes before it.
 pub(super) const BUFFER_BYTES: usize = MAX_BYTES as usize + 4096 + HEADER_IN + WRITE_IN;
 
-/// What has come from the kernel.
+/// A message of the kernel.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Incoming<'a> {
     /// A request for the disk, and the data of a write.
     Disk {
         /// By which the answer is known.
         ticket: u64,
-        /// What is to be done.
         kind: Kind,
         /// First byte.
         offset: u64,
         /// How many.
         bytes: u32,
-        /// What is to be written.
+        /// The data to write.
         data: &'a [u8],
     },
     /// Something that is answered with this at once.
@@ -133,7 +131,7 @@ fn long(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// Reads a request for a disk of so many bytes. What is cut short has no answer: the kernel never does that.
+/// Reads a request for a disk of `disk_bytes` bytes. A truncated request has no answer: the kernel never sends one.
 pub(super) fn parse(message: &[u8], disk_bytes: u64) -> Incoming<'_> {
     parts(message, disk_bytes).unwrap_or(Incoming::Nothing)
 }

@@ -8,8 +8,8 @@
 //!   loop       loop device, FUSE mount, server
 //!   ublk       stop of the block device, server, device
 //! ```
-//! Everything is in the ledger of this process before it is made. It ends when it is told to, on SIGTERM, when its
-//! server dies, and when its maker does: at any time if it is tied to it, else before the maker knows that it is made.
+//! Everything is in the ledger of this process before it is made. It ends on request, on SIGTERM, when its server dies,
+//! and when its maker does: at any time if it is tied to it, else before the maker knows that the disk exists.
 //! Formatting is served at once; the model's times begin when the disk is ready.
 
 use std::fs::{self, File, OpenOptions};
@@ -31,7 +31,7 @@ use crate::ledger::{Guard, Ledger, LoopOptions};
 use crate::system::readable;
 use crate::{machine, signal, ublk};
 
-/// Makes the disk that standard input asks for, says on standard output how that went, and keeps it. Whether it could
+/// Makes the disk that standard input asks for, reports the result on standard output, and keeps it. Whether it could
 /// be made.
 pub fn keep() -> bool {
     // A terminal that closes, and a signal to the maker's group, are not for us. It fails if this process leads a
@@ -41,7 +41,7 @@ pub fn keep() -> bool {
     let _signals = signal::Guard::take();
     let made = match said {
         Ok(Some(spec)) => Keeper::make(spec).map_err(|error| error.to_string()),
-        Ok(None) => Err("nobody said what disk to make".to_owned()),
+        Ok(None) => Err("no disk to make was given".to_owned()),
         Err(error) => Err(error.to_string()),
     };
     let (answer, keeper) = match made {
@@ -55,7 +55,7 @@ pub fn keep() -> bool {
     // If nobody listens any more, the line is closed, too, and that is seen soon.
     let _ = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
     let Some(keeper) = keeper else { return false };
-    // Whoever wanted a disk that stays has to have heard of it.
+    // The maker of a disk that stays must know that it exists.
     if !keeper.spec.tied && !matches!(hear::<bool>(&mut io::stdin().lock()), Ok(Some(true))) {
         return false;
     }
@@ -78,7 +78,7 @@ struct Keeper {
     listener: Option<UnixListener>,
     node: PathBuf,
     depth_found: u32,
-    /// As many requests can be under way as the kernel has made tags for.
+    /// As many requests can be in flight as the kernel has made tags for.
     most: u32,
     lead: Duration,
     mode: Mode,
@@ -194,7 +194,8 @@ impl Keeper {
         }
     }
 
-    /// Makes the file for the data, or makes it long enough. Somebody else's is refused: it may be formatted next.
+    /// Makes the file for the data, or makes it long enough. A node of another user is refused: it may be formatted
+    /// next.
     fn prepare_backing(&self) -> Result<(), DiskError> {
         let Some(path) = &self.spec.backing else { return Ok(()) };
         let failed = |error| DiskError::Process { attempt: format!("use {} for the data", path.display()), error };
@@ -235,7 +236,7 @@ impl Keeper {
         }
     }
 
-    /// What the server has complained of.
+    /// The server's last complaint.
     fn last_words(&self) -> Option<String> {
         let text = fs::read_to_string(folder(&self.spec.name).join("log")).ok()?;
         let words = text.trim();
@@ -261,8 +262,8 @@ impl Keeper {
     fn mount(&mut self) -> Result<(), DiskError> {
         let Some(filesystem) = &self.spec.filesystem else { return Ok(()) };
         self.filesystem = Some(self.ledger.mount(&self.node, &self.spec.mount_point(), filesystem, "")?);
-        // Formatting and mounting set the size of blocks, and the kernel derives the window of read-ahead anew from
-        // that.
+        // Formatting and mounting set the size of blocks, and the kernel derives the window of read-ahead from that
+        // again.
         queue::set_window(&self.node, &self.spec)
     }
 
@@ -291,7 +292,7 @@ impl Keeper {
         mounts.map(|mount| mount.point).filter(|point| !is_ours(point, &self.spec.name)).collect()
     }
 
-    /// Serves commands until there is to be no disk any more.
+    /// Serves commands until the disk is to be removed.
     fn run(mut self) {
         loop {
             let Some(listener) = &self.listener else { return };
@@ -357,8 +358,8 @@ impl Keeper {
                 Change::Depth(depth) if !(*DEPTHS.start()..=self.most).contains(&depth) => {
                     let (least, most) = (DEPTHS.start(), self.most);
                     Err(DiskError::Refused(format!(
-                        "a disk of this front has the tags of its birth: {least} to {most} requests can be under way, \
-                         not {depth}; make it anew with depth={depth}"
+                        "a disk of this front keeps its tags from its creation: {least} to {most} requests can be in \
+                         flight, not {depth}; create it again with depth={depth}"
                     )))
                 }
                 Change::Depth(depth) => {
@@ -377,7 +378,7 @@ impl Keeper {
         self.order(&Order::Power(on)).map(drop)
     }
 
-    /// What the kernel has cached is not what the disk has, and what it could not write is lost.
+    /// The kernel's cache is not the disk's contents any more, and data that it could not write is lost.
     fn forget(&self) {
         for node in front_loop::nodes(&self.node, self.spec.partitions) {
             // It says that writing has failed, which was to be shown.
@@ -397,7 +398,7 @@ impl Keeper {
         self.mount()
     }
 
-    /// Takes everything away, in order, and says what could not be.
+    /// Takes everything away, in order, and reports failures.
     fn take_away(&mut self) -> Result<(), DiskError> {
         let foreign = self.foreign_mounts();
         if self.device.is_some() && !foreign.is_empty() {
@@ -408,7 +409,7 @@ impl Keeper {
     }
 
     fn undo_all(&mut self) -> Result<(), DiskError> {
-        // What is still to be written must not wait for the model, nor for a fault.
+        // Pending writes must not wait for the model, nor for a fault.
         let _ = self.order(&Order::Fault(None));
         let _ = self.order(&Order::Mode(Mode::Instant));
         let mut result = Ok(());
@@ -455,7 +456,7 @@ fn reach(wire: &mut Option<Wire>) -> Result<&mut Wire, DiskError> {
     wire.as_mut().ok_or_else(|| DiskError::Server(io::ErrorKind::NotConnected.into()))
 }
 
-/// Fails if whoever asks later could not be answered for want of descriptors.
+/// Fails if later clients could not be answered for want of descriptors.
 fn spare_descriptors() -> io::Result<()> {
     crate::files::raise_limit();
     (0..SPARE).map(|_| File::open("/dev/null")).collect::<io::Result<Vec<File>>>().map(drop)

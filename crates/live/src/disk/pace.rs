@@ -1,12 +1,12 @@
-//! A model of a device in real time: what is given to it when, and when each command is to be answered.
+//! A model of a device in real time: when it gets each command, and when each is to be answered.
 //!
 //! Times are ns since the server began. A command is given to the model at the time of its arrival, less the `lead`:
 //! the time that the layers between a program and here take by themselves, so that a program sees the times of the
-//! model. The model's own clock never goes back. Each of its events is told to it at the event's own time, however late
-//! we are awake, and what waits for a place in the device gets it at that time, too: lateness is never added up. What
-//! is late is only the answer.
+//! model. The model's own clock never goes back. It gets each of its events with the event's own time, however late we
+//! are awake, and commands that wait for a place in the device get it at that time, too: lateness never adds up. Only
+//! the answer is late.
 //!
-//! Here is no clock and no thread, so that all of it can be tested with times made up; `server` keeps them.
+//! It has neither clock nor thread, so that all of it can be tested with times made up; `server` keeps them.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -16,12 +16,11 @@ use iowhy_stack::units::{Nanos, SECTOR_BYTES, Sector};
 
 use super::fault::{Fault, Faults};
 
-/// What a front asks of the disk.
+/// A front's request to the disk.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Request {
     /// By which the front knows it.
     pub(super) ticket: u64,
-    /// What is to be done.
     pub(super) kind: Kind,
     /// First byte.
     pub(super) offset: u64,
@@ -31,12 +30,10 @@ pub(super) struct Request {
     pub(super) layer: u64,
 }
 
-/// What is to be done.
+/// Kind of a request.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Read.
     Read,
-    /// Write.
     Write,
     /// Empty the volatile cache.
     Flush,
@@ -49,7 +46,6 @@ pub(super) struct Done {
     pub(super) request: Request,
     /// When it was to be answered.
     pub(super) due: Nanos,
-    /// It failed.
     pub(super) failed: bool,
 }
 
@@ -60,7 +56,7 @@ struct Slot {
     given: Nanos,
 }
 
-/// A model and what is in it.
+/// A model and its commands.
 pub(super) struct Pace {
     device: Box<dyn Device>,
     depth: usize,
@@ -95,12 +91,12 @@ impl Pace {
         }
     }
 
-    /// From now on the layers above are taken to need so much.
+    /// Sets the time that the layers above need.
     pub(super) fn set_lead(&mut self, lead: Nanos) {
         self.lead = lead;
     }
 
-    /// Puts another model in the place of this one, as after a loss of power. What was in it is handed back.
+    /// Puts another model in the place of this one, as after a loss of power. Its commands are handed back.
     pub(super) fn restart(&mut self, now: Nanos, device: Box<dyn Device>) -> Vec<Request> {
         let mut lost: Vec<Request> = std::mem::take(&mut self.waiting).into();
         lost.extend(self.slots.drain(..).flatten().map(|slot| slot.request));
@@ -115,7 +111,7 @@ impl Pace {
     /// Sets a fault, or takes all away.
     pub(super) fn set_fault(&mut self, now: Nanos, fault: Option<Fault>) {
         if fault.is_none() {
-            // What is stuck comes loose.
+            // Stuck commands come loose.
             for ((_, tag), done) in std::mem::take(&mut self.held) {
                 self.free.push(tag);
                 self.done.push_back(Done { due: now, ..done });
@@ -219,7 +215,7 @@ impl Pace {
 
     fn complete(&mut self, at: Nanos, completion: Completion) {
         let slot = self.slots[completion.tag as usize].take();
-        let Some(Slot { request, given }) = slot else { panic!("the device has completed what it was not given") };
+        let Some(Slot { request, given }) = slot else { panic!("the device has completed an unknown command") };
         let dir = if request.kind == Kind::Read { Dir::Read } else { Dir::Write };
         let failed = request.kind != Kind::Flush && self.faults.fails(dir, request.offset, u64::from(request.bytes));
         let delay = self.faults.delay(at, at.saturating_sub(given));

@@ -21,19 +21,18 @@ pub(super) const SETTINGS: &[&str] = &[
 ];
 const NR_CHOSEN: usize = 6;
 
-/// What precedes the name of a scheduler's tunable.
+/// Prefix of the name of a scheduler's tunable.
 pub const ELEVATOR: &str = "elevator.";
 
 /// A tunable of a scheduler, as the simulator has it and as the kernel has it.
 #[derive(Debug)]
 pub struct Tunable {
-    /// The scheduler.
     pub scheduler: &'static str,
     /// Its name in the simulator.
     pub name: &'static str,
     /// Its file below `queue/iosched`.
     pub file: &'static str,
-    /// What the kernel counts for one of the simulator's units.
+    /// The kernel's unit in the simulator's units.
     pub factor: u64,
 }
 
@@ -61,7 +60,7 @@ pub const TUNABLES: &[Tunable] = &[
     tunable("kyber", "write_lat_us", "write_lat_nsec", 1000),
 ];
 
-/// The tunable of a key such as `elevator.slice_idle_us`.
+/// The tunable of a key, for example `elevator.slice_idle_us`.
 pub fn find_tunable(key: &str) -> Option<&'static Tunable> {
     let name = key.strip_prefix(ELEVATOR)?;
     TUNABLES.iter().find(|tunable| tunable.name == name)
@@ -96,8 +95,8 @@ fn write(path: &Path, value: &str) -> Result<(), DiskError> {
     fs::write(path, value).map_err(|error| DiskError::Setting { path: path.to_owned(), value: value.to_owned(), error })
 }
 
-/// Sets one of the queue's settings, or a tunable of its scheduler. The kernel derives the window of read-ahead anew
-/// from some of them; nobody asked for that.
+/// Sets one of the queue's settings, or a tunable of its scheduler. The kernel derives the window of read-ahead from
+/// some of them again, without a request.
 pub(super) fn set(node: &Path, key: &str, value: &str) -> Result<(), DiskError> {
     let folder = queue(node);
     if let Some(tunable) = find_tunable(key) {
@@ -154,7 +153,7 @@ pub(super) fn prepare_scheduler(node: &Path, spec: &Spec, front: Front) -> Resul
 /// Requests that the scheduler of a loop device holds.
 const NR_REQUESTS: &str = "256";
 
-/// What the kernel says of the queue.
+/// The queue's settings in the kernel.
 pub(super) fn settings(node: &Path) -> Vec<(String, String)> {
     let folder = queue(node);
     let read = |name: &&str| {

@@ -27,8 +27,8 @@ use super::store::{Image, Losses, Undo};
 use super::vigil::Vigil;
 use super::{Front, Spec};
 
-/// So long before a time the clock is watched instead of slept, at least: a processor that has slept wakes later than
-/// it should, and how much later is learned from the last times.
+/// Least time before a deadline for which the clock is watched instead of slept: a processor that has slept wakes late,
+/// and the last times show how late.
 const WATCH: Duration = Duration::from_micros(60);
 /// And at most.
 const WATCH_LONGEST: Duration = Duration::from_micros(400);
@@ -36,12 +36,12 @@ const WATCH_LONGEST: Duration = Duration::from_micros(400);
 /// Priority among threads that go before others: the lowest.
 const FIRST: libc::c_int = 1;
 
-/// What changes, under one lock.
+/// Changing state, under one lock.
 struct Core {
     pace: Pace,
     mode: Mode,
     power: bool,
-    /// What is held, in the mode that holds, and what is answered after a fixed time, with that time.
+    /// Requests that are held, in the mode that holds, or answered after a fixed time, with that time.
     parked: Vec<(Nanos, Request)>,
     /// Times of arrival are not kept; numbers are.
     outstanding: u64,
@@ -49,7 +49,7 @@ struct Core {
     last_offset: u64,
     counters: Counters,
     late: Histogram,
-    /// How often the power has come back: each time the model draws anew.
+    /// Number of power-ups: each time the model draws again.
     starts: u64,
 }
 
@@ -59,7 +59,7 @@ enum Channel<'a> {
     Ublk(Queue<'a>),
 }
 
-/// What all threads use.
+/// State that all threads use.
 struct Server<'a> {
     spec: &'a Spec,
     channel: Channel<'a>,
@@ -129,7 +129,7 @@ pub(super) fn serve(spec: &Spec, device: BorrowedFd<'_>, keeper: Wire) -> io::Re
     })
 }
 
-/// A thread that panics ends the process: then the kernel fails what is under way, and nobody waits for ever.
+/// A thread that panics ends the process: then the kernel fails the requests in flight, and nothing waits for ever.
 fn abort_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -163,7 +163,7 @@ impl Server<'_> {
         }
     }
 
-    /// Takes what is asked of the file.
+    /// Takes requests to the file.
     fn receive_files(&self, channel: fuse::Channel<'_>) -> io::Result<()> {
         let mut buffer = vec![0; BUFFER_BYTES];
         while let Some(n) = channel.receive(&mut buffer)? {
@@ -221,7 +221,7 @@ impl Server<'_> {
         self.wake.notify_one();
     }
 
-    /// Answers what is due when it is due.
+    /// Answers due requests.
     fn keep_times(&self) {
         locked(&self.core).counters.first = go_first();
         let mut core = locked(&self.core);
@@ -241,7 +241,7 @@ impl Server<'_> {
                     let (again, waited) =
                         self.wake.wait_timeout(core, Vigil::AFTER).unwrap_or_else(PoisonError::into_inner);
                     core = again;
-                    // What is stuck for good is not waited for in time.
+                    // Requests stuck for good are not waited for in time.
                     if waited.timed_out() {
                         vigil.end();
                     }
@@ -271,7 +271,7 @@ impl Server<'_> {
         }
     }
 
-    /// Answers requests that are done. Only what the model has timed says something about lateness.
+    /// Answers requests that are done. Only commands timed by the model count for lateness.
     fn finish(&self, done: &[Done], timed: bool) {
         for done in done {
             let request = &done.request;
@@ -312,7 +312,7 @@ impl Server<'_> {
         }
     }
 
-    /// Does what the keeper says, until it says nothing more.
+    /// Carries out the keeper's messages, until the last.
     fn hear(&self, mut wire: Wire) -> io::Result<()> {
         wire.say(&self.counters())?;
         while let Some(order) = wire.hear()? {
@@ -342,7 +342,7 @@ impl Server<'_> {
                 core.counters.most = core.outstanding;
                 core.late = Histogram::default();
                 let now = self.now();
-                // What was parked is done; what the model has is not taken back.
+                // Parked requests are done; the model's are not taken back.
                 let parked = std::mem::take(&mut core.parked);
                 drop(core);
                 let done: Vec<Done> =
@@ -371,11 +371,11 @@ impl Server<'_> {
     fn start_anew(&self, core: &mut Core) {
         if let Ok(device) = self.spec.device(core.starts) {
             let lost = core.pace.restart(self.now(), device);
-            assert!(lost.is_empty(), "no request is under way");
+            assert!(lost.is_empty(), "no request is in flight");
         }
     }
 
-    /// Fails everything from now on; with a seed, what is not on the medium is lost, torn or kept.
+    /// Fails everything from now on; with a seed, data that is not on the medium is lost, torn or kept.
     fn lose_power(&self, seed: Option<u64>) -> Option<Losses> {
         let mut undo = locked(&self.undo);
         let mut core = locked(&self.core);

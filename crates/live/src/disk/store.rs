@@ -1,8 +1,8 @@
-//! The data of a modelled disk: what reads return, and what a power cut leaves of it.
+//! The data of a modelled disk: results of reads, and the remains after a power cut.
 //!
-//! The [`Image`] is memory that the kernel hands out as it is touched (or a mapped file) and always holds what was
-//! written last. [`Undo`] remembers, for every block of 4 KiB that a power cut could still take back, what it held
-//! before. Records are kept in the order of the writes and carry the number of a layer:
+//! The [`Image`] is memory that the kernel hands out as it is touched (or a mapped file) and always holds the last
+//! written data. [`Undo`] remembers, for every block of 4 KiB that a power cut could still take back, its earlier
+//! contents. Records are kept in the order of the writes and carry the number of a layer:
 //!
 //! ```text
 //! volatile cache      a flush that arrives closes a layer; when it is done, that layer and those before it are
@@ -28,13 +28,13 @@ use crate::memory::Mapping;
 /// Unit of remembering.
 const BLOCK: u64 = 4096;
 
-/// The bytes of the disk, mapped. Whoever writes holds the lock of [`Undo`]; reads go on meanwhile, as with a real
-/// disk: what a read returns that overlaps a write in flight is either, or some of each.
+/// The bytes of the disk, mapped. Writers hold the lock of [`Undo`]; reads go on meanwhile, as with a real disk: a read
+/// that overlaps a write in flight returns the old, the new, or some of each.
 #[derive(Debug)]
 pub(super) struct Image(Mapping);
 
 impl Image {
-    /// All zeroes in memory, or what is in a file that is at least as long.
+    /// All zeroes in memory, or the contents of a file that is at least as long.
     pub(super) fn new(bytes: u64, backing: Option<&File>) -> io::Result<Image> {
         assert!(bytes > 0 && bytes.is_multiple_of(BLOCK), "a disk has whole blocks");
         let length = usize::try_from(bytes).map_err(io::Error::other)?;
@@ -83,14 +83,14 @@ impl Image {
 struct Record {
     layer: u64,
     block: u64,
-    /// What it held; `None` for zeroes.
+    /// Its old contents; `None` for zeroes.
     old: Option<Box<[u8]>>,
 }
 
-/// What a power cut did.
+/// Result of a power cut.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Losses {
-    /// Blocks of 4 KiB that were not on the medium, and have reached it all the same.
+    /// Blocks of 4 KiB that were not on the medium, and have reached it nonetheless.
     pub kept: u64,
     /// Those that hold what they held before.
     pub lost: u64,
@@ -98,7 +98,7 @@ pub struct Losses {
     pub torn: u64,
 }
 
-/// What a power cut could take back.
+/// Writes that a power cut could take back.
 #[derive(Debug)]
 pub(super) struct Undo {
     /// Writes stay in a cache until a flush.
@@ -111,7 +111,7 @@ pub(super) struct Undo {
 }
 
 impl Undo {
-    /// For a drive whose volatile cache has so many bytes; `None` for one that has none.
+    /// For a drive whose volatile cache has this number of bytes; `None` for one without.
     pub(super) fn new(cache_bytes: Option<u64>) -> Undo {
         let max_records = cache_bytes.map_or(usize::MAX, |bytes| (bytes / BLOCK).max(1) as usize);
         Undo {
@@ -183,7 +183,7 @@ impl Undo {
         self.records.retain(|record| record.layer != layer);
     }
 
-    /// The power goes: what was not on the medium is kept, lost or torn.
+    /// The power goes: data that was not on the medium is kept, lost or torn.
     pub(super) fn crash(&mut self, image: &Image, rng: &mut Rng) -> Losses {
         let mut oldest: BTreeMap<u64, Option<Box<[u8]>>> = BTreeMap::new();
         for record in self.records.drain(..) {
@@ -228,7 +228,8 @@ mod tests {
         all
     }
 
-    /// What each sector may hold after a power cut, kept the plain way: every version since the last one that is safe.
+    /// The possible contents of each sector after a power cut, kept the plain way: every version since the last one
+    /// that is safe.
     struct Oracle {
         volatile: bool,
         versions: Vec<Vec<u8>>,

@@ -1,10 +1,10 @@
 //! Processors stay awake while a disk is in use.
 //!
 //! A halted processor wakes 0.1 to 0.2 ms late. A program that waits 8 ms for this disk then waits 2 % longer in the
-//! median and a fifth longer in one case of a hundred, and neither has anything to do with the disk. Who has the file
-//! `/dev/cpu_dma_latency` open tells the kernel which latency to allow (admin-guide/pm/cpuidle.rst, "Power Management
-//! Quality of Service for CPUs"); with none, processors that have nothing to do poll, and give way to everything. The
-//! wish goes with the file, in whatever way the process ends.
+//! median and a fifth longer in one case of a hundred, and neither has anything to do with the disk. A process that has
+//! the file `/dev/cpu_dma_latency` open sets the latency that the kernel allows (admin-guide/pm/cpuidle.rst, "Power
+//! Management Quality of Service for CPUs"); with none, idle processors poll, and give way to everything. The wish goes
+//! with the file, in whatever way the process ends.
 
 use std::fs::File;
 use std::io::Write;
@@ -22,7 +22,7 @@ pub(super) struct Vigil {
 }
 
 impl Vigil {
-    /// So long after the last request it is kept: requests that follow each other find it.
+    /// It is kept this time after the last request: requests that follow each other find it.
     pub(super) const AFTER: Duration = Duration::from_millis(50);
 
     /// None is kept yet, and none ever if it is not `wanted`.
@@ -39,7 +39,6 @@ impl Vigil {
         }
     }
 
-    /// It is kept.
     pub(super) fn is_kept(&self) -> bool {
         self.file.is_some()
     }

@@ -49,7 +49,7 @@ fn root() -> Ability {
 }
 
 fn tracing(tracefs: Option<&Path>) -> Ability {
-    let purpose = "seeing what every layer of the kernel does";
+    let purpose = "seeing the work of every layer of the kernel";
     let known = text("/proc/filesystems").is_some_and(|list| list.lines().any(|line| line.ends_with("\ttracefs")));
     let Some(tracefs) = tracefs else {
         return if known {
@@ -193,7 +193,7 @@ fn libaio() -> Ability {
 struct Aligned([u8; 4096]);
 
 fn direct_io(directory: &Path) -> Ability {
-    let (name, purpose) = ("direct-io", "O_DIRECT, and to what its calls must be aligned");
+    let (name, purpose) = ("direct-io", "O_DIRECT, and the alignment of its calls");
     let place = directory.display();
     // A file without a name leaves nothing behind, whatever happens.
     let open = |flags| OpenOptions::new().read(true).write(true).custom_flags(flags).open(directory);
@@ -225,7 +225,7 @@ fn direct_io(directory: &Path) -> Ability {
     }
 }
 
-/// Alignment of memory and of offsets, if the kernel says it (since Linux 6.1; 0 for a file system without O_DIRECT).
+/// Alignment of memory and of offsets, if the kernel has it (since Linux 6.1; 0 for a file system without O_DIRECT).
 fn said_alignment(file: &File) -> Option<(u32, u32)> {
     let found = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
     let said = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::DIOALIGN);

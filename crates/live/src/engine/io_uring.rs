@@ -8,10 +8,10 @@
 //! polling   IORING_SETUP_IOPOLL if asked for, all files are open with O_DIRECT, and a read of each shows that they
 //!           can be polled; such a ring takes no syncs, which wait until nothing is in flight and are carried out at
 //!           once
-//! syncs     otherwise go like any call, beside the writes in flight, as fio has them
+//! syncs     otherwise go like any call, among the writes in flight, as fio has them
 //! ```
-//! What could not be had is left out, and the thread's notes say so. Source: `io_uring/io_uring.c` and the manual pages
-//! of liburing; fio's engine of the same name. Known deviations: none.
+//! Unavailable features are left out, and the thread's notes list them. Source: `io_uring/io_uring.c` and the manual
+//! pages of liburing; fio's engine of the same name. Known deviations: none.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -172,7 +172,7 @@ impl Uring {
     fn take(&mut self, max: u32, done: &mut Vec<Completion>) -> u32 {
         let before = done.len();
         for entry in self.ring.completion().take(max as usize) {
-            let io = self.held[entry.user_data() as usize].take().expect("what is in flight is held");
+            let io = self.held[entry.user_data() as usize].take().expect("calls in flight are held");
             done.push(io.done(entry.result()));
         }
         let taken = (done.len() - before) as u32;

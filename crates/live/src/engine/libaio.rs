@@ -129,9 +129,9 @@ impl Open for Libaio {
     }
 }
 
-/// What has become of a call.
+/// The result of a call.
 fn done_with(held: &mut [Option<Io>], event: Event) -> Completion {
-    held[event.data as usize].take().expect("what is in flight is held").done(event.res as i32)
+    held[event.data as usize].take().expect("calls in flight are held").done(event.res as i32)
 }
 
 impl Libaio {

@@ -1,4 +1,4 @@
-//! null: calls are done at once and nothing happens. What a run with it takes is what the harness takes.
+//! null: calls are done at once and nothing happens. A run with it shows the harness's own time.
 //!
 //! ```text
 //! depth 1    a call is done when it is submitted

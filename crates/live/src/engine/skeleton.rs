@@ -4,17 +4,17 @@
 //! open      is called once by the thread that uses the engine, before the clock starts: do everything slow there.
 //!           Setup has the depth, the open files, and the pool of all buffers
 //! submit    takes a call, which is the engine's until it is done: hand it over in `commit`, so that many go in one
-//!           system call. Answers Done if it is done already, and hands the call back with Full if there is no room
+//!           system call. Returns Done if it is done already, and hands the call back with Full if the ring is full
 //!           (the runner commits, reaps and submits it again)
-//! commit    hands in what is queued
+//! commit    hands in queued calls
 //! reap      waits for `min` completions (never for more than are in flight, or it waits for ever) and takes `max`;
 //!           each brings its call back, and the runner reads and fills the buffer again
 //! drop      keeps calls that the kernel may still work on: their memory is never unmapped then
 //! errors    are results: the negative error number. Only a failure of the engine itself is an `Err`
 //! ```
-//! A call that moves fewer bytes than asked for is no matter of the engine: the runner submits the rest. A slot is used
-//! again only after its completion was reaped. An engine whose submit always answers Done says so with `synchronous`
-//! and leaves the other verbs alone (psync.rs).
+//! The engine ignores a call that moves fewer bytes than asked for: the runner submits the rest. A slot is used again
+//! only after its completion was reaped. An engine whose submit always answers Done sets `synchronous` and leaves the
+//! other verbs alone (psync.rs).
 //!
 //! This one carries its calls out in `commit`, one after the other, by pread and pwrite. Source: none, it is an
 //! example. Known deviations: nothing is in flight at any time.

@@ -11,7 +11,7 @@ use crate::testing::Scratch;
 
 const BLOCK: usize = 4096;
 
-/// A file of so many blocks, each filled with its number, open for both.
+/// A file of `blocks` blocks, each filled with its number, open for both.
 fn file_of(scratch: &Scratch, blocks: u8) -> File {
     let path = scratch.path("data");
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path).expect("a file");

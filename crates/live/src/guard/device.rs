@@ -1,9 +1,9 @@
-//! What is found out about a block device before it is written.
+//! Facts about a block device before it is written.
 //!
 //! ```text
 //! in use    mounts, swap, holders and partitions of it, of the disk it is a part of, of the devices it is made of
-//!           (slaves; what a loop device is attached to) and of other loop devices on the same
-//! open      O_EXCL, which the kernel refuses beside a mount of any name space; other processes that can write to it
+//!           (slaves; the backing of a loop device) and of other loop devices on the same
+//! open      O_EXCL, which the kernel refuses for a mount in any name space; other processes that can write to it
 //! contents  first 4 and last MiB and 62 pieces of 16 KiB between, read past the page cache, all zero or as the last
 //!           run of ours left them; and what `blkid` (libblkid) makes of a copy of these
 //! ```
@@ -24,7 +24,7 @@ use crate::ledger;
 use crate::machine::{self, Mount};
 use crate::mark;
 
-/// What is the same for all files.
+/// The parts that all files share.
 pub(super) struct Surroundings {
     mounts: Vec<Mount>,
     swaps: Vec<PathBuf>,
@@ -86,7 +86,7 @@ pub(super) fn swaps_in(text: &str) -> Vec<PathBuf> {
     text.lines().skip(1).filter_map(|line| line.split_whitespace().next()).map(machine::unescaped).collect()
 }
 
-/// What a device is used for.
+/// Uses of a device.
 #[derive(Debug, Default)]
 pub(super) struct Use {
     pub mounted: Vec<PathBuf>,
@@ -116,7 +116,7 @@ impl Use {
             open.extend(partitions.into_iter().filter_map(|name| of(folder.join(name))));
             let slaves = children(&folder.join("slaves"), |_| true);
             open.extend(slaves.into_iter().filter_map(|name| of(folder.join("slaves").join(name))));
-            // The partitions beside it are not written.
+            // The other partitions are not written.
             seen.extend(of(machine::whole_disk(&folder)).filter(|whole| *whole != number));
             if let Some(this) = around.loops.iter().find(|it| it.number == number) {
                 open.extend(this.below);
@@ -161,10 +161,10 @@ pub(super) fn device_of(path: &Path) -> Option<(u32, u32)> {
     metadata.file_type().is_block_device().then(|| machine::split_device(metadata.rdev()))
 }
 
-/// Opens a device for this run alone; `None` if somebody else has it.
+/// Opens a device for this run alone; `None` if another process has it.
 pub(super) fn exclusively(device: &Path) -> Option<File> {
     let open = |flags| OpenOptions::new().read(true).custom_flags(libc::O_EXCL | libc::O_NONBLOCK | flags).open(device);
-    // Past the page cache, which is not to be filled with what is only looked at.
+    // Past the page cache, which a look should not fill.
     match open(libc::O_DIRECT) {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => open(0).ok(),
         opened => opened.ok(),
@@ -200,7 +200,7 @@ const ENDS: u64 = 1 << 20;
 const PIECES: u64 = 62;
 const PIECE: u64 = 16 << 10;
 
-/// What the samples of a device show.
+/// Findings in the samples of a device.
 pub(super) struct Samples {
     pub bytes: u64,
     pub zero: bool,
@@ -278,8 +278,8 @@ impl Aligned {
     }
 }
 
-/// Why the contents of a device may be missed by somebody, in words; `None` if nobody can. On a modelled disk, which
-/// iowhy has made, only a signature counts: reading all samples would move its head for nothing.
+/// Why the contents of a device may be missed, in words; `None` if they cannot. On a modelled disk, which iowhy has
+/// made, only a signature counts: reading all samples would move its head for nothing.
 pub(super) fn contents(device: &File, number: (u32, u32)) -> io::Result<Option<String>> {
     let made = ledger::has_made(&name_of(number).unwrap_or_default());
     let samples = Samples::read(device, !made)?;
@@ -305,7 +305,7 @@ pub(super) fn note(path: &Path, number: (u32, u32)) -> io::Result<()> {
     Ok(())
 }
 
-/// What libblkid finds in a copy of a device, if this machine has its program.
+/// libblkid's finding in a copy of a device, if this machine has its program.
 fn signature(copy: &File) -> Option<String> {
     let device = &PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), copy.as_raw_fd()));
     let words = ["-p", "-c", "/dev/null", "-o", "value", "-s", "TYPE", "-s", "PTTYPE"];

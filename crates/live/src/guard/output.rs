@@ -3,7 +3,7 @@
 //! ```text
 //! nothing there        written without a name (O_TMPFILE; where a file system cannot, under a random one), synced, and
 //!                      linked to its name if there is still nothing
-//! ours, or allowed     the same, then exchanged with what is there; that must be what was looked at, or it is put back
+//! ours, or allowed     the same, then exchanged with the old file; that must be the inspected one, or it is put back
 //! empty                written in place: others may have it open already (mkstemp)
 //! pipe, terminal, sink written as it comes; `/dev/stdout` and `/dev/fd/N` are descriptors of this process
 //! anything else        refused, before the work begins
@@ -33,7 +33,7 @@ pub enum OutputError {
     Io {
         /// Its name.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         error: io::Error,
     },
@@ -63,12 +63,12 @@ enum How {
     Stream,
     /// In place, if it was empty.
     Empty,
-    /// Under another name first; what is at its own name is replaced if it is this.
+    /// Under another name first; the file at its own name is replaced if it is this.
     Beside { real: PathBuf, temporary: Option<PathBuf>, replaces: Option<(u64, u64, i128)> },
 }
 
 impl Output {
-    /// Begins a file. With `force` the user says that what is there may be lost; devices are not written even so.
+    /// Begins a file. With `force` the user permits the loss of the old file; devices are not written even so.
     ///
     /// # Errors
     /// If it may not be written, or cannot be.
@@ -198,7 +198,7 @@ fn descriptor(path: &Path) -> Option<i32> {
     number.parse().ok().filter(|number| *number >= 0)
 }
 
-/// A file in the folder of `path` that nobody else sees, or that has a name nobody else can guess.
+/// An invisible file in the folder of `path`, or one with a name that cannot be guessed.
 fn nameless(path: &Path) -> io::Result<(File, Option<PathBuf>)> {
     let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
     match OpenOptions::new().write(true).custom_flags(libc::O_TMPFILE).open(folder) {
@@ -212,7 +212,7 @@ fn nameless(path: &Path) -> io::Result<(File, Option<PathBuf>)> {
     }
 }
 
-/// Gives a nameless file a random name beside `path`.
+/// Gives a nameless file a random name next to `path`.
 fn link(file: &File, path: &Path) -> io::Result<PathBuf> {
     let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
     let named = state::scratch_name(folder, ".iowhy");
@@ -272,7 +272,7 @@ mod tests {
         let mut half = Output::create(&at("half"), false).expect("nothing is there");
         half.write_all(b"half").expect("room");
         drop(half);
-        // Begun, and somebody else was quicker.
+        // Begun, and another process was quicker.
         let late = Output::create(&at("late"), false).expect("nothing is there");
         fs::write(at("late"), "theirs").expect("a file");
         assert!(late.finish().is_err());

@@ -22,7 +22,7 @@ fn rules() {
     let names = || vec!["sdx1".to_owned()];
     let of = |kind| Facts { kind, ..Facts::default() };
     let mounted = Facts { mounted: vec!["/".into(), "/home".into()], ..block() };
-    // What is known; what is said to a writer, to a reader, to a writer with the flag, to sysbench's names.
+    // Facts; the decisions for a writer, a reader, a writer with the flag, sysbench's names.
     let cases: Vec<(Facts, [&str; 4])> = vec![
         (block(), [""; 4]),
         (mounted.clone(), ["it is mounted on /, /home", "", "", "it is mounted on /, /home"]),

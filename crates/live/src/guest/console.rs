@@ -1,4 +1,4 @@
-//! What a guest says on its console: lines of the kernel and of everybody else, and marks of ours among them.
+//! A guest's console: lines of the kernel and of programs, and marks of ours among them.
 //!
 //! A mark is a line that begins with `iowhy-guest:` and has a word and more behind it. The kernel may write into the
 //! middle of a line of ours, so a mark is looked for anywhere in a line.
@@ -26,24 +26,23 @@ pub(super) enum Stage {
     Up,
     /// The job runs.
     Running,
-    /// The job has ended, what came of it is being sent.
+    /// The job has ended, its results are being sent.
     Sending,
-    /// All is sent.
     Sent,
 }
 
-/// What was said so far.
+/// The output so far.
 #[derive(Debug)]
 pub(super) struct Console {
     begun: Instant,
     lines: VecDeque<String>,
     /// How far it has come.
     pub(super) stage: Stage,
-    /// When it said so: for each stage that was reached.
+    /// Time of each stage that was reached.
     pub(super) reached: Vec<(Stage, Duration)>,
-    /// What the kernel said when it gave up.
+    /// The kernel's words when it gave up.
     pub(super) panic: Option<String>,
-    /// What our program said when it gave up.
+    /// Our program's words when it gave up.
     pub(super) error: Option<String>,
     /// How the job ended.
     pub(super) status: Option<i32>,
@@ -51,7 +50,7 @@ pub(super) struct Console {
     pub(super) clock: [Option<u64>; 2],
     /// The job lays out its files just now, and need not wait for the disk's model.
     pub(super) laying_out: bool,
-    /// What the job said: lines while it ran that the kernel did not write.
+    /// Output of the job: lines while it ran that the kernel did not write.
     pub(super) messages: Vec<String>,
     /// When the last line came.
     pub(super) heard: Instant,
@@ -105,7 +104,7 @@ impl Console {
                 "sent" => self.reach(Stage::Sent, at),
                 "files" => self.laying_out = rest == "begin",
                 "error" => self.error = Some(rest.to_owned()),
-                // Signs of life are for the clock of whoever waits.
+                // Signs of life are for the clock of the waiter.
                 "alive" => return,
                 _ => {}
             }
@@ -131,8 +130,8 @@ impl Console {
         lines[lines.len().saturating_sub(TAIL)..].iter().map(|line| (*line).clone()).collect()
     }
 
-    /// How much faster than the host's the guest's clock went while the job ran: 1 if it is right. Of a short job
-    /// nothing can be said.
+    /// How much faster than the host's the guest's clock went while the job ran: 1 if it is right. A short job gives no
+    /// basis.
     pub(super) fn clock_ratio(&self) -> Option<f64> {
         let host = self.when(Stage::Sending)?.checked_sub(self.when(Stage::Running)?)?;
         let guest = self.clock[1]?.checked_sub(self.clock[0]?)?;

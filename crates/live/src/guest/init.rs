@@ -2,15 +2,15 @@
 //!
 //! ```text
 //! mounts      proc, sysfs, devtmpfs, tracefs
-//! plan        /iowhy-guest.plan: what to do, as pieces
+//! plan        /iowhy-guest.plan: the work, as pieces
 //! modules     in the order of the plan
 //! disks       NVMe drives known by their serial numbers, waited for ten seconds
-//! settings    of the data disk's queue; what the kernel does not take ends it all
-//! job         this program once more, with the words of the plan; it says what it has to say on the console
+//! settings    of the data disk's queue; one that the kernel does not take ends it all
+//! job         this program once more, with the words of the plan; its output goes to the console
 //! result      all files below /out, to the other drive
 //! ```
-//! Marks on the console tell the host how far it is ([`console`](super::console)); one each second tells that the
-//! kernel is alive. Whatever goes wrong is said with a mark, and the machine switched off.
+//! Marks on the console show the host how far it is ([`console`](super::console)); one each second shows that the
+//! kernel is alive. All failures are reported with a mark, and the machine switched off.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -28,11 +28,11 @@ use crate::clock::monotonic;
 
 /// Where the plan is.
 pub(super) const PLAN: &str = "/iowhy-guest.plan";
-/// What our program is called.
+/// Name of our program.
 pub(super) const PROGRAM: &str = "/init";
 /// The folder whose files are sent.
 pub(super) const OUT: &str = "/out";
-/// What the job prints.
+/// Output of the job.
 pub(super) const PRINTED: &str = "report.json";
 
 /// How long drives are waited for.
@@ -73,7 +73,7 @@ fn off() -> ! {
     }
 }
 
-/// For `map_err`: what was attempted.
+/// For `map_err`: the attempt.
 fn cannot(what: String) -> impl FnOnce(io::Error) -> String {
     move |error| format!("cannot {what}: {error}")
 }
@@ -152,7 +152,7 @@ fn all() -> Result<(), String> {
     {
         mount(Path::new(source), target, filesystem).map_err(cannot(format!("mount {filesystem}")))?;
     }
-    // A kernel without it can run a job all the same; a trace that is asked for says then what is missing.
+    // A kernel without it can nonetheless run a job; a requested trace then reports the lack.
     let _ = mount(Path::new("tracefs"), "/sys/kernel/tracing", "tracefs");
     say("up");
     std::thread::spawn(|| {
@@ -208,7 +208,7 @@ fn all() -> Result<(), String> {
     let code = status.code().unwrap_or(-1);
     say(&format!("end {code} {end}"));
     if !target.is_empty() {
-        // What was written is on the disk before the machine goes off; nobody needs it, so that it fails is no matter.
+        // All writes are on the disk before the machine goes off; nothing needs it, so its failure does not matter.
         let _ = unmount(target, UnmountFlags::DETACH);
     }
     let mut drive =

@@ -4,10 +4,10 @@
 //! its bytes, both padded to four; then an entry called `TRAILER!!!`. The form is in the kernel's
 //! Documentation/driver-api/early-userspace/buffer-format.rst.
 //!
-//! The program is the file that this process runs, without what only debuggers read: everything behind the last byte
-//! that a program header names is left out, and the table of sections, which no loader looks at, is said to be empty.
-//! If it is linked dynamically, the libraries come along that this process has loaded, under the names by which the
-//! loader found them. Known limit: a library that is only loaded later on is not there.
+//! The program is the file that this process runs, without the parts that only debuggers read: everything behind the
+//! last byte that a program header names is left out, and the table of sections, which loaders do not look at, is
+//! marked empty. If it is linked dynamically, the libraries come along that this process has loaded, under the names by
+//! which the loader found them. Known limit: a library that is only loaded later on is not there.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -127,7 +127,7 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at.checked_add(N)?)?.try_into().ok()
 }
 
-/// The table of program headers is within so many bytes.
+/// The table of program headers is within this number of bytes.
 const HEAD: u64 = 1 << 16;
 
 /// A file: if it is an ELF file of 64 bits, without what no program header names.

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! debian-X.Y   the newest package linux-image-X.Y.*-cloud-amd64 that apt-get offers, got once and kept in the cache.
-//!              What is there is taken: the kernel of a name changes only when its folder is removed
+//!              An existing one is taken: the kernel of a name changes only when its folder is removed
 //! FILE.deb     unpacked into the folder of this command
 //! FOLDER       an unpacked package (boot/vmlinuz-*), a folder of kernels, or a tree in which a kernel was built
 //! FILE         a bzImage or a vmlinux
 //! ```
-//! Nothing is installed. Packages are unpacked by `dpkg-deb`. Of an x86 bzImage the head tells the version
+//! Nothing is installed. Packages are unpacked by `dpkg-deb`. The head of an x86 bzImage has the version
 //! (Documentation/arch/x86/boot.rst: `HdrS` at 0x202, the version's place at 0x20e).
 
 use std::fs::{self, File};
@@ -21,9 +21,8 @@ use crate::ledger::{self, Ledger};
 /// A kernel, ready to be booted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kernel {
-    /// The image.
     pub image: PathBuf,
-    /// What its head says of its version; none if it has no such head.
+    /// The version in its head; none without such a head.
     pub version: Option<String>,
     /// The package that it came from, with its version.
     pub package: Option<String>,
@@ -34,7 +33,7 @@ pub struct Kernel {
 /// Names of packages begin with this.
 const DEBIAN: &str = "debian-";
 
-/// The file in the cache that tells which package it was.
+/// The file in the cache with the name of its package.
 const PACKAGE: &str = "package";
 
 /// Whether a word names a kernel of Debian, and its version.
@@ -49,7 +48,7 @@ pub fn is_known(word: &str) -> bool {
     debian(word).is_some() || Path::new(word).exists()
 }
 
-/// Where kernels that were got are kept: `$XDG_CACHE_HOME/iowhy/kernels`, or beside the ledgers.
+/// Folder of downloaded kernels: `$XDG_CACHE_HOME/iowhy/kernels`, or next to the ledgers.
 pub fn cache_directory() -> PathBuf {
     match std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from) {
         Some(home) if home.is_absolute() => home.join("iowhy/kernels"),
@@ -61,11 +60,11 @@ fn wrong(text: String) -> GuestError {
     GuestError::Kernel(text)
 }
 
-/// Finds the kernel that a word names, and gets it if need be. What has to be unpacked for this command alone goes
+/// Finds the kernel that a word names, and gets it if need be. Files unpacked for this command alone go
 /// into `scratch`.
 ///
 /// # Errors
-/// What is wrong with it, and what to do.
+/// The mistake in it, and advice.
 pub fn find(word: &str, scratch: &Path, ledger: &Ledger) -> Result<Kernel, GuestError> {
     if let Some(version) = debian(word)
         && !Path::new(word).exists()
@@ -78,7 +77,7 @@ pub fn find(word: &str, scratch: &Path, ledger: &Ledger) -> Result<Kernel, Guest
     }
     let mut head = [0; 8];
     let mut file = File::open(path).map_err(|error| {
-        wrong(format!("there is no kernel `{word}`: {error}; debian-X.Y, or a path to a vmlinuz, a .deb or a folder"))
+        wrong(format!("no kernel `{word}`: {error}; debian-X.Y, or a path to a vmlinuz, a .deb or a folder"))
     })?;
     let read = file.read(&mut head).unwrap_or(0);
     if head[..read].starts_with(b"!<arch>\n") {
@@ -86,7 +85,7 @@ pub fn find(word: &str, scratch: &Path, ledger: &Ledger) -> Result<Kernel, Guest
         unpack(path, &folder)?;
         return in_folder(&folder);
     }
-    image(path).ok_or_else(|| wrong(format!("`{word}` is no kernel: neither a bzImage, a vmlinux nor a .deb")))
+    image(path).ok_or_else(|| wrong(format!("`{word}` is not a kernel: neither a bzImage, a vmlinux nor a .deb")))
 }
 
 /// The kernel in a file, with the modules of the package that was unpacked above it.
@@ -105,7 +104,7 @@ fn image(path: &Path) -> Option<Kernel> {
     Some(Kernel { image: path.to_owned(), version, package: None, modules: modules.filter(|modules| modules.is_dir()) })
 }
 
-/// The version that the head of a bzImage tells.
+/// The version in the head of a bzImage.
 fn version(path: &Path, head: &[u8]) -> Option<String> {
     let at = u64::from(u16::from_le_bytes(head.get(0x20e..0x210)?.try_into().ok()?)) + 0x200;
     let mut file = File::open(path).ok()?;
@@ -132,7 +131,7 @@ fn in_folder(folder: &Path) -> Result<Kernel, GuestError> {
     found.sort_by_key(key);
     found.iter().rev().find_map(|path| image(path)).ok_or_else(|| {
         let folder = folder.display();
-        wrong(format!("there is no kernel in {folder}: no boot/vmlinuz-*, vmlinuz* or arch/x86/boot/bzImage"))
+        wrong(format!("no kernel in {folder}: no boot/vmlinuz-*, vmlinuz* or arch/x86/boot/bzImage"))
     })
 }
 
@@ -194,7 +193,7 @@ fn fetch(version: &str, cache: &Path, folder: &Path, ledger: &Ledger) -> Result<
     fs::write(unpacked.join(PACKAGE), shown.join(" ")).map_err(io)?;
     prune(&unpacked)?;
     match fs::rename(&unpacked, folder) {
-        // Somebody else was quicker.
+        // Another process was quicker.
         Err(_) if folder.exists() => Ok(()),
         renamed => renamed.map_err(io),
     }
@@ -275,7 +274,6 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// A module.
 struct Module {
     name: String,
     path: PathBuf,
@@ -289,7 +287,7 @@ fn gather(all: &[PathBuf], name: &str, seen: &mut Vec<String>, found: &mut Vec<M
         let file = path.file_name().map(|name| name.to_string_lossy().replace('-', "_")).unwrap_or_default();
         file.split_once(".ko").is_some_and(|(stem, _)| stem == name)
     };
-    // Two that need each other are no reason to go on for ever.
+    // Two that need each other must not make this endless.
     if seen.contains(&name) {
         return Ok(());
     }
@@ -392,7 +390,7 @@ mod tests {
         let one = find(&one.to_string_lossy(), &scratch.path("s"), &ledger).expect("a kernel");
         assert_eq!((one.version.as_deref(), one.modules), (Some("6.1.9 (me) #1"), None));
         for (path, expected) in [
-            (tree.join("boot/vmlinuz-6.1.11"), "is no kernel"),
+            (tree.join("boot/vmlinuz-6.1.11"), "is not a kernel"),
             (tree.join("lib"), "no kernel in"),
             (tree.join("nowhere"), "debian-X.Y"),
         ] {

@@ -1,8 +1,8 @@
 //! QEMU: its command line, and the watch over a guest from its start to its end.
 //!
 //! The process gets SIGKILL when the thread that started it ends (`PR_SET_PDEATHSIG`), and is in the ledger besides, so
-//! that it does not outlive a run however that ends. It has a process group of its own: who types Ctrl-C ends the run,
-//! and the run ends QEMU.
+//! that it does not outlive a run however that ends. It has a process group of its own: Ctrl-C ends the run, and the
+//! run ends QEMU.
 //!
 //! A guest is given up if it does not start our program in time, if it gives no sign of life for half a minute, if the
 //! time for all of it is over, or if a signal asks for the end.
@@ -23,7 +23,7 @@ use super::{Accelerator, DATA_SERIAL, GuestError, OUT_SERIAL, Spec};
 use crate::ledger::Ledger;
 use crate::signal;
 
-/// What is started.
+/// The program to start.
 pub(super) const PROGRAM: &str = "qemu-system-x86_64";
 
 /// How long a guest is waited for.
@@ -40,7 +40,7 @@ pub(super) struct Limits {
 /// How long the pipe of a process that has ended is read.
 const REST: Duration = Duration::from_millis(500);
 
-/// What a guest is made of.
+/// The parts of a guest.
 pub(super) struct Parts<'a> {
     pub(super) spec: &'a Spec,
     pub(super) accelerator: Accelerator,
@@ -79,7 +79,7 @@ pub(super) fn arguments(parts: &Parts<'_>) -> Vec<OsString> {
         Accelerator::Kvm => words(&["-accel", "kvm", "-cpu", "host"]),
     });
     let mut append = String::from("console=ttyS0 panic=-1 rdinit=/init");
-    // Messages of the kernel cost time, a line at a time; errors come all the same.
+    // Messages of the kernel cost time, a line at a time; errors come anyway.
     append.push_str(" loglevel=4");
     if let Some(depth) = spec.backing.depth {
         append.push_str(&format!(" nvme.io_queue_depth={}", depth + 1));
@@ -115,7 +115,7 @@ pub(super) fn version() -> Result<String, GuestError> {
 pub(super) enum Given {
     /// It did not start our program in this time.
     NotUp(Duration),
-    /// It gave no sign of life for so long.
+    /// It gave no sign of life for this time.
     Silent(Duration),
     /// The time was over.
     TooLong(Duration),
@@ -125,7 +125,7 @@ pub(super) enum Given {
 pub(super) struct Ended {
     pub(super) console: Console,
     pub(super) status: Option<ExitStatus>,
-    /// What QEMU itself said.
+    /// QEMU's own complaint.
     pub(super) complaint: String,
     pub(super) given_up: Option<Given>,
     pub(super) took: Duration,
@@ -159,8 +159,8 @@ fn start(program: &OsStr, arguments: &[OsString]) -> Result<Held, GuestError> {
     }
 }
 
-/// Boots a guest and waits until it is off, or given up. `laying_out` is told when its job begins to lay out files, and
-/// when it has done so.
+/// Boots a guest and waits until it is off, or given up. `laying_out` is called when its job begins to lay out files,
+/// and when it has done so.
 pub(super) fn boot(
     program: &OsStr,
     arguments: &[OsString],
@@ -244,7 +244,7 @@ fn listen(mut pipe: impl Read, lines: &mpsc::Sender<(Instant, Vec<u8>)>) {
         };
         let at = Instant::now();
         for byte in &buffer[..n] {
-            // Who writes without an end is heard in pieces.
+            // Output without line ends comes in pieces.
             if *byte == b'\n' || line.len() > 1 << 16 {
                 if lines.send((at, std::mem::take(&mut line))).is_err() {
                     return;

@@ -1,11 +1,11 @@
-//! What goes into a guest and what comes back: lists of named pieces, as bytes.
+//! Input and output of a guest: lists of named pieces, as bytes.
 //!
 //! ```text
 //! pieces   for each: length of the name (4 bytes), name, length of the bytes (8 bytes), bytes; the lowest byte first
 //! drive    at 0: "iowhy-guest-out1", length of what follows at 4096 (8 bytes), its CRC-32 (4 bytes)
 //! ```
-//! The head of a drive is written last, so that a guest that died while it wrote has sent nothing. What a guest sends
-//! is outside input: lengths and sum are checked, and names cannot lead out of the folder that they are put in.
+//! The head of a drive is written last, so that a guest that died while it wrote has sent nothing. A guest's output is
+//! outside input: lengths and sum are checked, and names cannot lead out of the folder that they are put in.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
@@ -52,7 +52,7 @@ pub(super) fn put(out: &mut impl Write, name: &str, bytes: &[u8]) -> io::Result<
     out.write_all(bytes)
 }
 
-/// The pieces in these bytes; `None` if they are no such list.
+/// The pieces in these bytes; `None` if they are not such a list.
 pub(super) fn pieces(mut bytes: &[u8]) -> Option<Vec<Piece>> {
     fn take<'a>(bytes: &mut &'a [u8], n: u64) -> Option<&'a [u8]> {
         let (head, rest) = bytes.split_at_checked(usize::try_from(n).ok()?)?;
@@ -118,7 +118,7 @@ pub(super) fn send(folder: &Path, drive: &mut File) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// What a guest has written to a drive.
+/// A guest's writes to a drive.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Received {
     /// Nothing, or not to its end.

@@ -1,4 +1,4 @@
-//! Guests without a guest: a script in the place of QEMU says what a kernel might say.
+//! Guests without a guest: a script in the place of QEMU writes the output of a kernel.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt;
@@ -128,7 +128,7 @@ fn the_command_line_names_disks_kernel_and_accelerator() {
         };
         assert_eq!(behind("-accel"), [expected]);
         assert_eq!((behind("-m"), behind("-smp")), (vec![&OsString::from("512")], vec![&OsString::from("3")]));
-        // A comma in a path is no end of it; a kernel is no list.
+        // A comma in a path does not end it; a kernel is not a list.
         assert_eq!(behind("-kernel"), ["/f/vmlinuz,odd"]);
         let drives = behind("-drive");
         assert_eq!(drives[0], "if=none,id=data,format=raw,cache=none,aio=threads,file=/f/data,,0");
@@ -182,7 +182,7 @@ fn file_systems_are_made_in_sparse_files() {
     let path = scratch.path("data");
     image(&path, 64 << 20).expect("a sparse file");
     match make_filesystem(&path, "ext4") {
-        // The program may be missing; then that is what is told.
+        // The program may be missing; then that is the error.
         Err(GuestError::Program { program, .. }) => assert_eq!(program, "mke2fs"),
         made => {
             made.expect("it can be made");

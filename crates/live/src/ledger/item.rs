@@ -1,4 +1,4 @@
-//! What can be in a ledger: how it is recognised as ours, and how it is undone.
+//! Entries of a ledger: how each is recognised as ours, and how it is undone.
 
 use std::fmt;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -21,11 +21,10 @@ use crate::{machine, ublk};
 /// A thing that a run made, or changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
-    /// A file.
     File {
         /// Its name.
         path: PathBuf,
-        /// The name under which it is made; nobody else can have it.
+        /// The name under which it is made, which is unique.
         temporary: PathBuf,
     },
     /// A folder.
@@ -37,9 +36,7 @@ pub enum Item {
         /// It was made for one run: all that is in it goes, too. Otherwise it is removed only if it is empty.
         scratch: bool,
     },
-    /// A mount.
     Mount {
-        /// What is mounted.
         source: PathBuf,
         /// On which folder; nothing was mounted there before.
         target: PathBuf,
@@ -66,16 +63,16 @@ pub enum Item {
     Ublk {
         /// Its number.
         index: u32,
-        /// What it carries, and no other does.
+        /// Its own token, which no other has.
         token: u64,
     },
     /// A value in sysfs or procfs.
     Setting {
         /// Its file.
         path: PathBuf,
-        /// What it was.
+        /// The old value.
         old: String,
-        /// What it was set to.
+        /// The new value.
         new: String,
     },
     /// An instance of tracefs; its name has a random part.
@@ -97,19 +94,17 @@ pub enum Item {
 pub enum Identity {
     /// A file or a folder.
     File {
-        /// Its device.
         device: u64,
-        /// Its inode.
         inode: u64,
-        /// When it was made, ns since 1970; -1 where the file system does not say. It tells a file from a later one
+        /// When it was made, ns since 1970; -1 where the file system does not say. It separates a file from a later one
         /// that got the same inode.
         born_ns: i128,
     },
-    /// A setting: what the kernel made of the value.
+    /// A setting: the kernel's form of the value.
     Value(String),
 }
 
-/// What is known about an entry, or was done.
+/// State of an entry, or the result of undoing it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     /// It is there, and ours.
@@ -118,7 +113,7 @@ pub enum State {
     Gone,
     /// It has been undone.
     Undone,
-    /// What is there is not, or no longer, ours; it is left alone.
+    /// The thing found is not, or no longer, ours; it is left alone.
     NotOurs(String),
     /// It could not be undone, or not even looked at.
     Stuck(String),
@@ -165,7 +160,7 @@ impl Identity {
     }
 }
 
-/// What there is to find at a path, without following symlinks; `None` if there is nothing.
+/// The file at a path, without following symlinks; `None` without one.
 fn look(path: &Path) -> Result<Option<Metadata>, State> {
     match fs::symlink_metadata(path) {
         Ok(metadata) => Ok(Some(metadata)),
@@ -175,8 +170,8 @@ fn look(path: &Path) -> Result<Option<Metadata>, State> {
 }
 
 impl Item {
-    /// What has become of it. `identity` is known if it had been made; after a restart of the system (not `same_boot`)
-    /// only files and folders can be left.
+    /// Its state now. `identity` is known if it had been made; after a restart of the system (not `same_boot`) only
+    /// files and folders can be left.
     pub(super) fn state(&self, identity: Option<&Identity>, same_boot: bool) -> State {
         match self {
             Item::File { path, temporary } | Item::Directory { path, temporary, .. } => {
@@ -238,14 +233,14 @@ impl Item {
                 places(path, temporary, identity).into_iter().try_for_each(fs::remove_dir)
             }
             Item::Directory { path, temporary, scratch: true } => {
-                // What is mounted below is not in the folder.
+                // Mounts below are not in the folder.
                 if let Some(mount) = machine::current_mounts().iter().find(|mount| mount.point.starts_with(path)) {
                     return Err(io::Error::other(format!("something is mounted on {}", mount.point.display())));
                 }
                 places(path, temporary, identity).into_iter().try_for_each(fs::remove_dir_all)
             }
             Item::Mount { target, filesystem, .. } => {
-                // Whoever waits for a server that does not answer is told that there is none any more.
+                // Tasks that wait for a server that does not answer learn that it is gone.
                 let force = if filesystem == "fuse" { UnmountFlags::FORCE } else { UnmountFlags::empty() };
                 while_busy(|| Ok(unmount(target, UnmountFlags::NOFOLLOW | force)?))
             }
@@ -267,7 +262,7 @@ impl Item {
     }
 }
 
-/// Reading it makes a disk in memory and tells its number.
+/// Reading it makes a disk in memory and returns its number.
 const ZRAM_ADD: &str = "/sys/class/zram-control/hot_add";
 /// A number written to it takes that disk away.
 const ZRAM_REMOVE: &str = "/sys/class/zram-control/hot_remove";
@@ -289,17 +284,17 @@ fn ublk_state(index: u32, token: u64) -> State {
         Ok(None) => State::Gone,
         Ok(Some(info)) if info.token == token => State::There,
         Ok(Some(_)) => State::NotOurs("there is another device of that number".to_owned()),
-        // Without its driver there are no such devices.
+        // Without its driver these devices do not exist.
         Err(error) if error.kind() == io::ErrorKind::NotFound => State::Gone,
         Err(error) => State::Stuck(error.to_string()),
     }
 }
 
-/// How long somebody who only passes by may keep a thing busy: whoever is told of all files that are opened, or lists
-/// those of all processes, holds each of them for a moment.
+/// How long a passing process may keep a thing busy: listeners to opens of files, and listers of all processes' files,
+/// hold each of them for a moment.
 const PASSING: Duration = Duration::from_secs(2);
 
-/// Tries until nobody is in the way any more.
+/// Tries until the thing is free.
 fn while_busy(act: impl Fn() -> io::Result<()>) -> io::Result<()> {
     let begun = Instant::now();
     loop {
@@ -349,7 +344,7 @@ fn named_state(path: &Path, temporary: &Path, identity: Option<&Identity>) -> Re
     if look(temporary)?.is_some() {
         return Ok(State::There);
     }
-    // Before its identity was written down it had its temporary name only: what is at `path` then is not ours.
+    // Before its identity was written down it had its temporary name only: the file at `path` then is not ours.
     Ok(match (look(path)?, identity) {
         (None, _) | (_, None) => State::Gone,
         (Some(metadata), Some(identity)) if Identity::of(&metadata) == *identity => State::There,
@@ -374,16 +369,16 @@ pub(super) fn setting(path: &Path) -> io::Result<String> {
     Ok(machine::chosen(&fs::read_to_string(path)?).to_owned())
 }
 
-/// Settings of a disk's queue that the kernel sets anew when another one beside them is written.
+/// Settings of a disk's queue that the kernel sets again when another one of that queue is written.
 const DERIVED: &[(&str, &[&str])] = &[
     ("max_sectors_kb", &["read_ahead_kb"]),
     ("rotational", &["read_ahead_kb"]),
     ("scheduler", &["nr_requests", "wbt_lat_usec"]),
 ];
 
-/// Writes a setting with a single call, as sysfs wants it: it is the old or the new one at every moment. What the
-/// kernel derives from it anew gets the value back that it had, as far as the kernel takes that: nobody asked for its
-/// change. Known limit: who is killed between the two calls leaves the derived value.
+/// Writes a setting with a single call, as sysfs wants it: it is the old or the new one at every moment. Settings that
+/// the kernel derives from it again get their old value back, as far as the kernel takes that: their change was not
+/// requested. Known limit: a process that is killed between the two calls leaves the derived value.
 pub(super) fn write_setting(path: &Path, value: &str) -> io::Result<()> {
     use std::io::Write;
     let write = |path: &Path, value: &str| OpenOptions::new().write(true).open(path)?.write_all(value.as_bytes());
@@ -403,7 +398,7 @@ pub(super) fn write_setting(path: &Path, value: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// `linux/loop.h`: what is known of a loop device.
+/// `linux/loop.h`: state of a loop device.
 #[repr(C)]
 #[derive(Copy, Clone)]
 struct LoopInfo {
@@ -505,7 +500,7 @@ fn loop_state(index: u32, device: u64, inode: u64) -> State {
     }
 }
 
-/// How long a loop device may take to come loose: the kernel waits for what is in flight.
+/// How long a loop device may take to come loose: the kernel waits for requests in flight.
 const LOOP_PATIENCE: Duration = Duration::from_secs(2);
 
 fn remove_loop(index: u32) -> io::Result<()> {

@@ -32,9 +32,9 @@ impl Scratch {
         names
     }
 
-    /// Makes what is open look like that of a process that has died, and sweeps.
+    /// Makes open entries look like those of a process that has died, and sweeps.
     fn die_and_sweep(&self, ledger: Ledger, guards: Vec<Guard>) -> Vec<Left> {
-        // What is forgotten is not dropped, as if the process had been killed. The file is closed: so is its lock.
+        // Forgotten values are not dropped, as if the process had been killed. The file is closed: so is its lock.
         let (file, path) = locked(&ledger.book).file.take().expect("a ledger that has entries");
         drop(file);
         guards.into_iter().for_each(std::mem::forget);
@@ -174,11 +174,11 @@ fn a_folder_for_one_run_goes_with_all_that_is_in_it() {
     }
 }
 
-/// The moments between two steps of making a file: what is on the disk, and what is to become of it.
+/// The moments between two steps of making a file: the state on the disk, and the expected end.
 #[test]
 fn at_every_moment_it_is_known_what_is_ours() {
     let file = |scratch: &Scratch| Item::File { path: scratch.path("f"), temporary: scratch.path(".iowhy-1") };
-    // (temporary name, own name made by us, own name by somebody else, identity known) and the names that stay.
+    // (temporary name, own name made by us, own name by another process, identity known) and the names that stay.
     let cases: [(bool, bool, bool, bool, &[&str]); 7] = [
         (false, false, false, false, &[]),
         (true, false, false, false, &[]),

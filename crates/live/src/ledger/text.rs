@@ -1,4 +1,4 @@
-//! A ledger's lines. Fields are separated by blanks; whatever is not plain in them is written as `%XX`.
+//! A ledger's lines. Fields are separated by blanks; special characters in them are written as `%XX`.
 //!
 //! ```text
 //! iowhy-ledger 1 BOOT PID START     who wrote it
@@ -17,10 +17,9 @@ use super::{Identity, Item, Owner};
 /// Open entries by number.
 pub(super) type Open = BTreeMap<u64, (Item, Option<Identity>)>;
 
-/// A line.
 #[derive(Debug)]
 pub(super) enum Line<'a> {
-    /// Who wrote the ledger.
+    /// The writer of the ledger.
     Head(&'a Owner),
     /// This is about to be made.
     Intent(u64, &'a Item),
@@ -78,8 +77,8 @@ fn item_fields(item: &Item) -> Vec<String> {
     }
 }
 
-/// What is still open in a ledger, and who wrote it. A last line without an end was not written to its end: what it
-/// speaks of has not been made yet.
+/// The open entries of a ledger, and its writer. A last line without an end was not written to its end: its subject has
+/// not been made yet.
 ///
 /// # Errors
 /// The number of the first line that is none.
@@ -148,7 +147,7 @@ fn escaped(bytes: &[u8]) -> String {
             plain => out.push(char::from(*plain)),
         }
     }
-    // An empty field could not be told from no field.
+    // An empty field would look like a missing one.
     if out.is_empty() { "%".to_owned() } else { out }
 }
 
@@ -174,12 +173,12 @@ fn text(field: &str) -> Option<String> {
     String::from_utf8(unescaped(field)?).ok()
 }
 
-/// What is mounted: a device or any word.
+/// The source of a mount: a device or any word.
 fn word(field: &str) -> Option<PathBuf> {
     unescaped(field).map(|bytes| PathBuf::from(OsString::from_vec(bytes)))
 }
 
-/// A path; relative ones are refused, for nobody knows to what they were relative.
+/// A path; relative ones are refused, for their base is unknown.
 fn path(field: &str) -> Option<PathBuf> {
     word(field).filter(|path| path.is_absolute())
 }

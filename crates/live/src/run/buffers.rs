@@ -1,7 +1,7 @@
 //! The memory that a thread's calls read into and write from.
 //!
-//! Each slot has a buffer for reads and, if the thread also writes, another for writes, so that what is written does
-//! not depend on what was read before. A call takes its buffer along, and it is put back when the call is done.
+//! Each slot has a buffer for reads and, if the thread also writes, another for writes, so that written data does not
+//! depend on earlier reads. A call takes its buffer along, and it is put back when the call is done.
 
 use std::io;
 

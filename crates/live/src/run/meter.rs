@@ -1,4 +1,4 @@
-//! What is counted and timed while a thread runs.
+//! Counters and clocks of a running thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -37,7 +37,7 @@ fn kind_of(op: Op) -> usize {
     }
 }
 
-/// What a thread has done so far, for others to look at.
+/// A thread's progress, for others to look at.
 #[derive(Debug, Default)]
 pub(crate) struct Published {
     reads: AtomicU64,
@@ -140,7 +140,7 @@ impl<'a> Meter<'a> {
         self.next_tick = self.next_publication.min(self.next_sample);
     }
 
-    /// A call is done; so many bytes were moved.
+    /// A call is done; it moved `bytes` bytes.
     #[inline(always)]
     pub(crate) fn count(&mut self, call: &Call, moved: u32, times: &Times) {
         let now = times.end;
@@ -184,25 +184,25 @@ impl<'a> Meter<'a> {
         });
     }
 
-    /// A call begins while so many are in flight, itself included.
+    /// A call begins with this number in flight, itself included.
     #[inline(always)]
     pub(crate) fn depth(&mut self, in_flight: u32) {
         self.out.depths[depth_class(in_flight)] += 1;
     }
 
-    /// So many calls were handed in at once.
+    /// Calls handed in at once.
     #[inline(always)]
     pub(crate) fn submitted(&mut self, calls: u32) {
         self.out.submitted[batch_class(calls)] += 1;
     }
 
-    /// So many completions were taken at once.
+    /// Completions taken at once.
     #[inline(always)]
     pub(crate) fn completed(&mut self, calls: u32) {
         self.out.completed[batch_class(calls)] += 1;
     }
 
-    /// What an error is told of.
+    /// The operation of an error.
     #[cold]
     pub(crate) fn error(&mut self, call: &Call, at: Nanos, errno: i32, message: String) {
         self.out.nr_errors += 1;

@@ -9,7 +9,7 @@ use iowhy_stack::workload::{Call, FileIoGenerator, Generator, Next, StreamGenera
 
 /// Hands out the calls of one thread.
 pub(crate) trait Source {
-    /// Asking takes so long that the clock must be read again before the call.
+    /// Asking is slow, so the clock must be read again before the call.
     const SLOW: bool;
 
     /// What next?
@@ -83,7 +83,7 @@ impl Written {
     }
 }
 
-/// Reads what was written.
+/// Reads the written blocks.
 pub(crate) struct Recheck(std::vec::IntoIter<(u32, u64, u32)>);
 
 impl Source for Recheck {

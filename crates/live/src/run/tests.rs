@@ -1,4 +1,4 @@
-//! Whole runs on small files: what is counted, in which order groups run, and what becomes of errors.
+//! Whole runs on small files: counts, the order of groups, and the fate of errors.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -461,7 +461,7 @@ fn a_plan_that_does_not_fit_together_is_refused_with_the_reason() {
         run(&plan, &|_| ()).expect_err("it is refused").to_string()
     };
     let cases: [(Change, &str); 4] = [
-        (|plan| plan.threads[0].engine = "posixaio", "there is no engine `posixaio`; there are null, psync"),
+        (|plan| plan.threads[0].engine = "posixaio", "unknown engine `posixaio`; there are null, psync"),
         (|plan| plan.threads.clear(), "it has 1 threads, and 0 of them are described"),
         (|plan| plan.files.clear(), "it has 1 files, and 0 of them have paths"),
         (|plan| specs(plan)[0].stream.limit_calls = 0, "thread 0 has no end"),

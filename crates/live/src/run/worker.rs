@@ -77,7 +77,7 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// Waits until so many threads wait, or have left.
+    /// Waits until `threads` threads wait, or have left.
     pub(crate) fn wait_for(&self, threads: u32) {
         let mut state = self.state();
         while state.waiting < threads {
@@ -92,7 +92,7 @@ impl Gate {
     }
 }
 
-/// Who hands out the thread's calls.
+/// The source of the thread's calls.
 pub(crate) enum Calls<'a> {
     Stream(Box<StreamGenerator>),
     Shared(&'a Mutex<FileIoGenerator>),
@@ -125,11 +125,11 @@ pub struct Worker<'a> {
     /// None: it begins at once, and alone.
     pub(super) gate: Option<&'a Gate>,
     pub(super) published: &'a Published,
-    /// What came of it.
+    /// Its result.
     pub(super) outcome: ThreadOutcome,
 }
 
-/// What the loops share.
+/// State that the loops share.
 struct Loop<'a> {
     clock: Clock,
     meter: Meter<'a>,
@@ -384,7 +384,7 @@ impl Loop<'_> {
         }
     }
 
-    /// Makes of a call whose last part had this result what is still to be done of it; false if nothing is.
+    /// Turns a call whose last part had this result into its rest; false if it is complete.
     fn rest_of(&mut self, call: &Call, io: &mut Io, moved: &mut u32, result: i32) -> Result<bool, i32> {
         if result == -libc::EINTR {
             return Ok(true);
@@ -433,7 +433,7 @@ impl Loop<'_> {
         self.failed |= !self.thread.go_on;
     }
 
-    /// Remembers what was written, or checks what was read.
+    /// Remembers written blocks, or checks read ones.
     #[cold]
     fn look_at(&mut self, call: &Call, buffer: &Buffer, (moved, generation): (u32, u64), now: Nanos) {
         if let (Op::Write, Some(written)) = (call.op, &mut self.written) {
@@ -639,7 +639,7 @@ impl Loop<'_> {
         }
     }
 
-    /// The engine itself has failed: nothing can be said of the calls in flight.
+    /// The engine itself has failed: the state of the calls in flight is unknown.
     #[cold]
     fn engine_failed(&mut self, what: &str, error: &std::io::Error, now: Nanos, flight: &mut Flight) {
         let none = Call { op: Op::Read, file: 0, offset: 0, len_bytes: 0, then: None, counted: false };
@@ -699,7 +699,7 @@ fn pin(cpus: &[usize]) -> std::io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// What the thread has used so far.
+/// The thread's resource usage so far.
 fn usage() -> Usage {
     // SAFETY: a structure of zeroes is valid, and it lives through the call.
     let used = unsafe {

@@ -25,7 +25,7 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    /// Each hardware queue has so many tags.
+    /// Each hardware queue has `tags` tags.
     pub(super) fn new(device: Box<dyn Device>, tags: u32) -> Driver {
         assert!(tags > 0, "a driver takes something");
         let room = device.queue_depth().saturating_mul(device.nr_hw_queues());

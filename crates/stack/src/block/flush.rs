@@ -3,8 +3,8 @@
 //! ```text
 //! steps     flush the cache (if the drive has one that forgets), write the data, flush again unless the drive could
 //!           write past its cache; an empty flush has the first step only
-//! pending   who needs a flush waits on a list; while one command is under way the next ones gather
-//! command   issued when none is under way and no data of the machinery is (or after 5 s of waiting); it serves
+//! pending   waiters for a flush are on a list; while one command is in progress the next ones gather
+//! command   issued when neither one nor data of the machinery is in progress (or after 5 s of waiting); it serves
 //!           everybody who was pending
 //! ```
 //! Source: Linux 4.4 and 6.1, `block/blk-flush.c` (`blk_insert_flush`, `blk_kick_flush`). Known deviations: data of
@@ -13,10 +13,10 @@
 use crate::event::RqId;
 use crate::units::Nanos;
 
-/// For how long data under way may hold up a flush command.
+/// Longest time that data in progress may hold up a flush command.
 const PENDING_TIMEOUT: Nanos = Nanos::from_secs(5);
 
-/// What is left to do for a request.
+/// Steps left for a request.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Steps {
     pub(super) before: bool,
@@ -53,12 +53,12 @@ pub(super) struct FlushQueue {
     /// Requests that need a flush.
     pending: Vec<RqId>,
     pending_since: Nanos,
-    /// Those that the command under way serves.
+    /// Those that the command in progress serves.
     running: Vec<RqId>,
     command: Option<RqId>,
-    /// Requests whose data is under way.
+    /// Requests whose data is in progress.
     pub(super) data_in_flight: u32,
-    /// What is left to do, by request.
+    /// Steps left, by request.
     pub(super) steps: Vec<Steps>,
 }
 

@@ -3,15 +3,16 @@
 //! ```text
 //! allocate   a pool that is almost used up becomes full, and the task that filled it a batcher: it may take
 //!            `batch_requests` more within `batch_time`; others wait, unless the elevator wants them
-//! cap        from 2.6.18 on nobody takes more than 3/2 of the pool
-//! free       a waiter is woken if there is room, one for each request; the pool is full no more once nobody waits
+//! cap        from 2.6.18 on no task takes more than 3/2 of the pool
+//! free       a waiter is woken if there is room, one for each request; the pool stops being full once it has no waiters
 //! 2.4        one pool for both directions, and a limit of sectors: readers may go a quarter beyond
 //! ```
 //! Source: 2.6.6 and 2.6.18 `drivers/block/ll_rw_blk.c`, 3.2 and 4.4 `block/blk-core.c`, `get_request`; 2.4.27
 //! `__get_request_wait`. Congestion ends below 111 requests of 128 and begins above 112, as the kernel has it.
 //!
-//! Known deviation: a pool is full until nobody waits only in 2.6.6 (`__freed_request`). In 2.6.18, 2.6.38 and 4.4 it
-//! is full no more as soon as there is room, whoever waits. That came between the two: the file's revision 1.281 of
+//! Known deviation: a pool is full until it has no waiters only in 2.6.6 (`__freed_request`). In 2.6.18, 2.6.38 and 4.4
+//! it stops being full as soon as there is room, regardless of waiters. That came between the two: the file's revision
+//! 1.281 of
 //! 1 December 2004, three weeks before 2.6.10, has it (the context of a patch on the kernel's list, January 2005).
 
 use super::QueueLimits;
@@ -76,7 +77,7 @@ impl Pools {
         self.congested[class] &= self.allocated[class] + 1 >= n - n / 8;
     }
 
-    /// Whether this bio's submitter can have a request now. `wanted` is what the elevator says about it.
+    /// Whether this bio's submitter can have a request now. `wanted` is the elevator's answer.
     #[inline]
     pub(super) fn has_request(
         &mut self,

@@ -1,4 +1,4 @@
-//! Tags of blk-mq: who may have a request, and how busy the driver has been.
+//! Tags of blk-mq: permission for requests, and the business of the driver.
 //!
 //! ```text
 //! with a scheduler   a request needs a scheduler tag: nr_requests of them, by default twice the driver's (at most
@@ -13,7 +13,7 @@
 
 /// Weight of the average of refusals.
 const BUSY_WEIGHT: u32 = 8;
-/// What one refusal counts.
+/// Weight of one refusal.
 const BUSY_ONE: u32 = 16;
 
 /// Tags of a queue.

@@ -1,11 +1,11 @@
-//! What distinguishes the request queues of different kernels, apart from plugging: options of every kernel.
+//! Differences between the request queues of kernels, apart from plugging: options of every kernel.
 //!
 //! Source: `drivers/block/ll_rw_blk.c` (2.4.27, 2.6.6, 2.6.18), `block/blk-core.c` (3.2, 4.4), `block/blk-mq.c` (6.1).
 
 use crate::origin::{OptionSpec, Options};
 use crate::units::Nanos;
 
-/// Who allocates requests.
+/// The allocator of requests.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// One queue under one lock, with a pool of requests for each class (until 4.20).
@@ -14,12 +14,12 @@ pub enum Kind {
     Multi,
 }
 
-/// What the pools of a legacy queue are for.
+/// The division of a legacy queue into pools.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Classes {
     /// Reads and writes (until 2.6.2x).
     Direction,
-    /// Synchronous requests (reads and writes that somebody waits for) and the others.
+    /// Synchronous requests (reads and writes with a waiting task) and the others.
     Sync,
 }
 
@@ -28,7 +28,7 @@ pub enum Classes {
 pub enum Flushes {
     /// It is a barrier: it leaves the elevator after everything queued before it, as one command (until 2.6.36).
     Ordered,
-    /// Past the elevator, in up to three steps: flush, data, flush. Whoever needs order waits for it (2.6.37).
+    /// Past the elevator, in up to three steps: flush, data, flush. A task that needs order waits for it (2.6.37).
     Sequenced,
 }
 
@@ -57,11 +57,9 @@ pub enum Merging {
 /// The rules of one kernel.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct QueueRules {
-    /// Who allocates requests.
     pub kind: Kind,
-    /// What the legacy pools are for.
     pub classes: Classes,
-    /// No legacy pool hands out more than 3/2 of its size, whoever asks (2.6.18).
+    /// No legacy pool hands out more than 3/2 of its size to any task (2.6.18).
     pub hard_cap: bool,
     /// Order of flushes.
     pub flushes: Flushes,
@@ -71,7 +69,7 @@ pub struct QueueRules {
     pub fua: bool,
     /// Hardware queues that are used at most (blk-mq; a driver uses no more than there are processors); 0: all.
     pub nr_hw_queues: u32,
-    /// Requests that the driver takes on each of them, whatever the device takes (blk-mq); 0: as many as the device.
+    /// Requests that the driver takes on each of them, for any device (blk-mq); 0: as many as the device.
     pub driver_tags: u32,
     /// When the elevator is asked (blk-mq).
     pub budget: Budget,
@@ -132,7 +130,7 @@ impl QueueRules {
                 "request_classes",
                 &["direction", "sync"],
                 self.classes as usize,
-                "what the two pools of a legacy queue are for",
+                "the division of a legacy queue into two pools",
             ),
             OptionSpec::switch("request_cap", self.hard_cap, "no pool hands out more than 3/2 of nr_requests (legacy)"),
             OptionSpec::choice(

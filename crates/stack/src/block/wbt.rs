@@ -12,7 +12,7 @@
 //! ```
 //! Source: Linux 6.1, `block/blk-wbt.c`, `block/blk-rq-qos.c` (`rq_depth_calc_max_depth`). Known deviations: windows
 //! are closed at the next event of the queue rather than by a timer; discards do not exist; every asynchronous write is
-//! taken for background writeback; nobody is woken because a limit has risen, only because a write has ended.
+//! taken for background writeback; a risen limit wakes no task, only the end of a write does.
 
 use super::rules::QueueRules;
 use crate::event::Dir;
@@ -26,7 +26,7 @@ const MIN_READS: u32 = 1;
 const MIN_WRITES: u32 = 3;
 /// Windows without a judgement after which the step drifts towards 0.
 const UNKNOWN_WINDOWS: u32 = 5;
-/// A task that was stopped for dirty pages counts for so long.
+/// A task that was stopped for dirty pages counts for this time.
 const RECENT_WAIT: Nanos = Nanos::from_ms(1000);
 
 /// State of one queue.
@@ -51,7 +51,7 @@ pub(super) struct Wbt {
     last_dirty_wait: Option<Nanos>,
 }
 
-/// What a window has shown.
+/// Result of a window.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Seen {
     Exceeded,
@@ -156,7 +156,7 @@ impl Wbt {
         }
     }
 
-    /// A request has ended that took so long at the device; `counted` if it was one of the throttled.
+    /// A request has ended; `counted` if it was one of the throttled.
     #[inline]
     pub(super) fn completed(&mut self, tag: u32, dir: Dir, took: Nanos, counted: bool, now: Nanos) {
         self.look(now);

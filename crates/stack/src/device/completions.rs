@@ -1,5 +1,5 @@
-//! What the devices share: commands on their way to completion in order of time, the device that knows these times as
-//! soon as it is given a command, and a latency with a little spread.
+//! Shared code of the devices: commands on their way to completion in order of time, the device that knows these times
+//! as soon as it gets a command, and a latency with a little spread.
 //!
 //! Not a model of its own and in no table. Ties in time are broken by the order in which the commands were given, so
 //! that the same commands always give the same completions. Source: none, plain book-keeping.
@@ -12,7 +12,7 @@ use crate::units::{Nanos, SECTOR_BYTES};
 /// How many at the end of the queue a new completion is compared with before it is looked for by halves.
 const NEAR_END: usize = 8;
 
-/// So much room at the front of the queue, and at least as much as there are completions, is worth moving them.
+/// Least room at the front of the queue, and at least the number of completions, for which moving them pays.
 const ROOM: usize = 64;
 
 /// Completions whose time is known, in order of time, then of age. A command given later is seldom done much earlier,
@@ -71,8 +71,8 @@ impl Completions {
     }
 }
 
-/// When the commands of a device without moving parts are done. Nothing that happens later changes such a time, so that
-/// it can be told as soon as the command is given.
+/// When the commands of a device without moving parts are done. Nothing that happens later changes such a time, so it
+/// is known as soon as the command is given.
 pub(super) trait Timing {
     /// When `command`, given at `now`, will be done, and whether the medium was needed for it.
     fn time(&mut self, now: Nanos, command: &Command) -> (u64, bool);
@@ -81,7 +81,7 @@ pub(super) trait Timing {
     fn stats(&self) -> DeviceStats;
 }
 
-/// A device that is nothing but its [`Timing`]: what all of them do with a command besides.
+/// A device that is nothing but its [`Timing`]: the other work of all of them on a command.
 #[derive(Clone, Debug)]
 pub(super) struct Electronic<T> {
     queue_depth: u32,

@@ -7,14 +7,14 @@
 //! for the sector, transfer. After a read from the medium the head goes on reading ahead into a segment until that is
 //! full or something else needs the arm; sectors it is about to pass are answered as it passes them. Writes go to a
 //! cache and reach the medium when the drive has been idle for a while, when a write does not fit, or on a flush. Its
-//! budget is so many bytes, and extents or commands (`write_slots.rs`); commands are accepted while the arm moves, and
+//! budget is in bytes, and in extents or commands (`write_slots.rs`); commands are accepted while the arm moves, and
 //! one that does not fit waits inside the drive. With slots the firmware stays with a write until its data has crossed
 //! the cable: those behind one that does not fit are not looked at. Without the cache, and for writes that are forced,
 //! a write is done at the end of its transfer, so that a lone stream has a record a revolution. With a queue, the
 //! access whose transfer can begin first is next, with the angle as it is when the command is decoded, unless another
 //! has been passed over too often.
 //!
-//! Shared by the drive profiles beside it, which give the values and their sources; itself in no table. Source: the
+//! Shared by the drive profiles in its folder, which give the values and their sources; itself in no table. Source: the
 //! mechanics are textbook (Ruemmler and Wilkes, "An Introduction to Disk Drive Modeling", 1994, cited from memory);
 //! look-ahead in progress, its interruption and the destage rules are assumptions, tried and (discarding) chosen by
 //! replaying the published random-read tests of 2004; slots and firmware time are inferred from two reports of 2010.
@@ -120,7 +120,7 @@ macro_rules! disk_options {
     };
     (@ lookahead_interrupted, $value:expr, $source:literal) => {
         OptionSpec::choice("lookahead_interrupted", &["discard", "keep"], $value,
-            concat!("What becomes of data read ahead when another command takes the arm. Source: ", $source, "."))
+            concat!("The fate of data read ahead when another command takes the arm. Source: ", $source, "."))
     };
     (@ lookahead_during_decode, $value:expr, $source:literal) => {
         OptionSpec::switch("lookahead_during_decode", $value,
@@ -421,7 +421,7 @@ impl Cache {
         }
     }
 
-    /// What to write next from `head` if anything can be written at `now`.
+    /// The next write from `head` if anything can be written at `now`.
     fn choose(&self, now: u64, head: u64, flush: Option<u64>) -> Option<usize> {
         match self {
             Cache::Extents(dirty) => (!dirty.extents.is_empty()).then(|| dirty.choose(head, flush)),
@@ -475,13 +475,13 @@ impl Cache {
 struct Segment {
     start: u64,
     filled: u64,
-    /// Behind the last sector a command asked for: what is beyond was read ahead.
+    /// Behind the last sector a command asked for: sectors beyond were read ahead.
     asked: u64,
     /// When it was last used, as a count.
     used: u64,
 }
 
-/// What the arm does.
+/// State of the arm.
 #[derive(Copy, Clone, Debug)]
 enum Work {
     /// It rests.
@@ -494,7 +494,7 @@ enum Work {
 
 #[derive(Copy, Clone, Debug)]
 struct Access {
-    /// The command; `None` writes what is under way in the cache.
+    /// The command; `None` writes the extent that is in progress in the cache.
     command: Option<Waiting>,
     seek: u64,
     rotation: u64,
@@ -819,7 +819,7 @@ impl Disk {
         }
     }
 
-    /// Whether somebody waits for dirty data to be written.
+    /// Whether anything waits for dirty data to be written.
     fn destage_wanted(&self) -> bool {
         !self.blocked.is_empty() || !self.flushes.is_empty()
     }
@@ -827,7 +827,7 @@ impl Disk {
     /// When the drive will have been quiet for long enough to write dirty data.
     fn idle_at(&self) -> u64 {
         match &self.cache {
-            // Slots are so few that a drive may write them without waiting for quiet.
+            // With few slots a drive may write them without waiting for quiet.
             Cache::Slots(_) if self.destage_idle == 0 => 0,
             _ => self.last_activity + self.destage_idle,
         }
@@ -853,7 +853,7 @@ impl Disk {
         self.position(now, waiting.decoded + overhead, waiting.start(), write)
     }
 
-    /// What to write from the cache if the arm is free at `now`.
+    /// The next extent to write from the cache if the arm is free at `now`.
     fn choose_destage(&self, now: u64) -> Option<usize> {
         let head = match &self.work {
             Work::Ahead(ahead) => self.ahead_at(ahead, now),
@@ -862,13 +862,13 @@ impl Disk {
         self.cache.choose(now, head, self.flushes.front().map(|waiting| waiting.number))
     }
 
-    /// What continues, at `now`, the run of slots that the head has just written.
+    /// The slot that continues, at `now`, the run of slots that the head has just written.
     fn run_goes_on(&self, now: u64) -> Option<usize> {
         let Cache::Slots(slots) = &self.cache else { return None };
         if self.run_ended != now {
             return None;
         }
-        // Commands that need the arm come first unless somebody waits for a slot, and then before too long.
+        // Commands that need the arm come first unless a command waits for a slot, and then before too long.
         let urgent = |waiting: &Waiting| !self.destage_wanted() || waiting.passes >= self.age_cap;
         if self.queue.iter().any(urgent) {
             return None;
@@ -922,7 +922,7 @@ impl Disk {
         let oldest_wanted = self.blocked.front().into_iter().chain(self.flushes.front()).map(|waiting| waiting.number);
         let target = if wanted { self.choose_destage(now) } else { None };
         let destage = target.and(oldest_wanted.min());
-        // Whoever has waited too long goes first, the oldest of them before the others.
+        // A command that has waited too long goes first, the oldest of them before the others.
         let aged = self.queue.iter().enumerate().filter(|(_, waiting)| waiting.passes >= self.age_cap);
         let aged = aged.map(|(i, waiting)| (waiting.number, Some(i)));
         let aged_destage = destage.filter(|_| self.destage_passes >= self.age_cap).map(|number| (number, None));
@@ -1005,7 +1005,7 @@ impl Disk {
         self.pick(now);
     }
 
-    /// Whether `command` is a write for which there is no slot yet, or that is behind one.
+    /// Whether `command` is a write without a slot yet, or is behind one.
     fn is_held(&self, command: &Command) -> bool {
         let (start, nr_sectors) = (command.sector.0, u64::from(command.nr_sectors));
         let cached = self.write_cache && command.dir == Dir::Write && !command.fua && nr_sectors > 0;
@@ -1286,7 +1286,7 @@ mod tests {
         // One that joins dirty data needs no extent of its own, in a full cache too.
         let (joined, completion) = run(&mut *device, done, write(100, 70_000_016, 16));
         assert_eq!((completion.media, joined - done), (false, Nanos(100_000 + 8_192_000 / 66)));
-        // Bytes are limited as well: 3 extents of 256 KB fit into 1 MB beside one of 512 KB, no more.
+        // Bytes are limited as well: 3 extents of 256 KB fit into 1 MB next to one of 512 KB, but not more.
         let mut device = ide(&[]);
         let mut now = run(&mut *device, Nanos::ZERO, write(1, 0, 1_024)).0;
         for i in 1..=3u32 {
@@ -1448,7 +1448,7 @@ mod tests {
         disk: Disk,
         revolution: u64,
         now: Nanos,
-        /// Commands under way, their numbers, and which numbers were under way when they were given.
+        /// Commands in progress, their numbers, and the numbers in progress when they were given.
         outstanding: Vec<(Command, u64, Vec<u64>)>,
         nr_given: u64,
         access: Option<u64>,
@@ -1517,7 +1517,7 @@ mod tests {
                 let (command, number, beside) = self.outstanding.swap_remove(place);
                 self.log.push((at, done.tag));
                 if command.flush {
-                    // Only what was done before it was given is promised.
+                    // Only commands done before it was given are promised.
                     let Cache::Slots(slots) = &self.disk.cache else { panic!("slots are counted") };
                     let mut left = slots.numbers().filter(|left| *left < number && !beside.contains(left));
                     assert_eq!(left.next(), None, "flush {number} is done before its data");
@@ -1594,7 +1594,7 @@ mod tests {
             let (mut arrived, mut written): (Vec<u64>, Vec<u64>) = (Vec::new(), Vec::new());
             let mut given = 0;
             for i in 0..3_000 {
-                // It has a slot when the one so many before it is on the medium, and crosses the cable then.
+                // It has a slot when the one `slots` before it is on the medium, and crosses the cable then.
                 let decoded: u64 = given + 105_000;
                 let slot = if i >= slots { written[i - slots] } else { 0 };
                 arrived.push(decoded.max(slot) + 16_384);

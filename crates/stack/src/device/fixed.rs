@@ -1,8 +1,8 @@
 //! A device every command of which takes the same time.
 //!
-//! It has so many servers; a command goes to the one that is free first and keeps it for `service_us`, however long it
-//! is and wherever. Source: a textbook queue with constant service (D/D/c); nothing is imitated. For measuring how well
-//! something that serves models in real time keeps their times, and for arithmetic that can be done by hand. Known
+//! It has `servers` servers; a command goes to the one that is free first and keeps it for `service_us`, whatever its
+//! length and place. Source: a textbook queue with constant service (D/D/c); nothing is imitated. For measuring how
+//! well something that serves models in real time keeps their times, and for arithmetic that can be done by hand. Known
 //! deviations: no real device is like this.
 
 use crate::device::completions::{Electronic, Timing};

@@ -2,10 +2,10 @@
 //!
 //! The algorithm is that of `disk.rs` with the cache of `write_slots.rs`. Each command costs 45 us that overlap with
 //! others, 60 us of firmware that do not, and 16 us in which 4 KB cross the cable and the firmware waits. The cache
-//! takes 32 commands, whatever stream they are of, and the arm goes round the streams. With 4 KB writers, one after
-//! another or all at once, the slots are what two and four of them share; the firmware stays with a write until there
-//! is a slot for it, so that two commands at once are as good as many. The disk of the report with aio-stress is
-//! `sas_2010.rs`, or this one with `rpm=10000 seek_avg_us=4700 write_cache=off`.
+//! takes 32 commands of any stream, and the arm goes round the streams. With 4 KB writers, one after another or all at
+//! once, the slots are what two and four of them share; the firmware stays with a write until there is a slot for it,
+//! so that two commands at once are as good as many. The disk of the report with aio-stress is `sas_2010.rs`, or this
+//! one with `rpm=10000 seek_avg_us=4700 write_cache=off`.
 //!
 //! Source: docs/studies/incident-2010-2018.md, a study of the two reports of 2010 (RHEL 5.5, dd with O_DIRECT) which
 //! found cache, latencies and media rate by simulation; a class of drives for the rest (8.5-9 ms), no data sheet

@@ -7,7 +7,7 @@
 //! progress on its die, not for those behind it. After a time without commands the drive or its link may doze off;
 //! waking costs the next command.
 //!
-//! What that gives a sequential reader: two requests of 128 KiB in flight keep the link busy, 250 MB/s. One of
+//! The resulting rate of a sequential reader: two requests of 128 KiB in flight keep the link busy, 250 MB/s. One of
 //! 256 KiB at a time, 0.27 ms of copying between two, costs 1.05 ms of link, 0.1 ms of overhead and sensing and the
 //! gap: 1.4 ms, 0.7 of that. If each gap also costs an exit from idle of 4 to 9 ms (`idle_threshold_us=200
 //! idle_exit_us=4000` to `9000`) it is 5.4 to 10.4 ms, 0.2 to 0.1: the 49 and 25 to 50 MB/s that were published.

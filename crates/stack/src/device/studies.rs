@@ -1,7 +1,7 @@
 //! Tests only: writers in a closed loop against the disks of the 2010 reports, without a kernel in between.
 //!
 //! Each writer has one record outstanding and thinks between two; the host takes time to wake it, to dispatch and to
-//! complete, varied by a tenth either way. Records are dispatched in order of arrival, so many at once, or in slices of
+//! complete, varied by a tenth either way. Records are dispatched in order of arrival, up to a depth, or in slices of
 //! one writer. Regions lie at a given distance, at an angle drawn from the seed. Source:
 //! docs/studies/incident-2010-2018.md, a study of the reports of 2010, whose tables the tests quote; the elevators of
 //! the reports are replaced by what they let through: everything (shared queue, before the update), one command at a
@@ -15,10 +15,10 @@ use crate::origin::Entry;
 use crate::rng::Rng;
 use crate::units::Nanos;
 
-/// What is let through to the drive.
+/// The filter in front of the drive.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Gate {
-    /// So many commands at once, in order of arrival.
+    /// Up to this number of commands at once, in order of arrival.
     Depth(usize),
     /// One writer for 100 ms, then the next.
     Slices,
@@ -153,7 +153,7 @@ fn dd(options: &[(&str, i64)], nr_writers: usize, gate: Gate) -> u64 {
     mean(study, 2, 8)
 }
 
-/// Two (or one) writers on the disk of aio-stress, 0.2 % of it apart unless said otherwise, in KiB/s.
+/// Two (or one) writers on the disk of aio-stress, 0.2 % of it apart by default, in KiB/s.
 fn aio(options: &[(&str, i64)], nr_writers: usize, record_kb: u32, gate: Gate) -> u64 {
     let entry = &sas_2010::ENTRY;
     mean(Study { entry, options, nr_writers, record_sectors: record_kb * 2, distance: 2, gate }, 2, 24) * 1000 / 1024

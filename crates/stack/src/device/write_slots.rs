@@ -1,4 +1,4 @@
-//! A drive's write cache with a budget in commands: so many slots, shared by all streams.
+//! A drive's write cache with a budget in commands: slots shared by all streams.
 //!
 //! Each command taken occupies a slot until the head has written its last sector; commands that continue one another
 //! share one only with `coalesce`. Newer data replaces older: entries never overlap, and one that is covered entirely
@@ -121,7 +121,7 @@ impl Slots {
         oldest
     }
 
-    /// An entry that occupied a slot is gone: what follows it and shared the slot has it now.
+    /// An entry that occupied a slot is gone: the next one that shared the slot has it now.
     fn bequeath(&mut self, end: u64) {
         match self.at(end) {
             Some(heir) if self.coalesce && !self.entries[heir].owner => self.entries[heir].owner = true,

@@ -1,10 +1,10 @@
 //! A device that costs nothing: every command is done at the moment it is given. Writes are discarded and reads give
 //! zeroes.
 //!
-//! For dm-zero, and for measuring what the layers above cost by themselves. It takes bios and so says `bio_based`:
-//! neither request queue nor elevator, no tags, and no statistics of requests; what a bio costs is processor time and
+//! For dm-zero, and for measuring what the layers above cost by themselves. It takes bios and so has `bio_based` set:
+//! neither request queue nor elevator, no tags, and no statistics of requests; the cost of a bio is processor time and
 //! belongs to the machine. Source: drivers/md/dm-zero.c, which ends a bio as it maps it. Known deviations: dm-zero has
-//! no depth; here it is merely large, for callers that bring requests all the same.
+//! no depth; here it is merely large, for callers that bring requests anyway.
 
 use std::collections::VecDeque;
 

@@ -3,7 +3,7 @@
 //! Requests are sorted by sector in two classes, sync (reads, and writes inside an fsync) and async; the classes take
 //! turns in batches limited by time (async ones also by number). Within a class the next request is the nearest to
 //! where the head stands, distances backwards counting double. When the device has completed a sync request, its
-//! submitter is likely to ask for the next one within a moment; dispatching somebody else's request would move the
+//! submitter is likely to ask for the next one within a moment; dispatching another task's request would move the
 //! head away. So nothing is dispatched for up to 6 ms from the completion, unless that is not worth it: the chosen
 //! request is the submitter's own or close to the head, the submitter has other requests or is gone, it usually thinks
 //! longer than the wait, or the chosen request is nearer than the submitter's mean seek. Think times and seeks are
@@ -53,7 +53,7 @@ fn build(options: &Options, hz: Hz) -> Box<dyn Elevator> {
     Box::new(Anticipatory::new(options, hz))
 }
 
-/// Index of the class of requests that nobody waits for.
+/// Index of the class of requests without waiters.
 const ASYNC: usize = 0;
 /// Index of the class of reads and of writes inside an fsync.
 const SYNC: usize = 1;
@@ -71,7 +71,7 @@ enum Status {
     Finished,
 }
 
-/// What is known of one task.
+/// Statistics of one task.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 struct Task {
     exited: bool,
@@ -207,7 +207,7 @@ struct Anticipatory {
     write_batch_count: u64,
     /// Requests left in this async batch.
     write_budget: u64,
-    /// The async batch had no competition, so its time says nothing.
+    /// The async batch had no competition, so its time does not count.
     write_batch_idled: bool,
     status: Status,
     /// Tick of the completion that the wait counts from.
@@ -218,7 +218,6 @@ struct Anticipatory {
     task_finished: bool,
 }
 
-/// Class of a request.
 fn class(request: &Request) -> usize {
     if request.sync || request.dir == Dir::Read { SYNC } else { ASYNC }
 }
@@ -288,7 +287,7 @@ impl Anticipatory {
         Some(if first_wins { first } else { second })
     }
 
-    /// What to dispatch after `rq`, which is still in its tree.
+    /// The request to dispatch after `rq`, which is still in its tree.
     fn find_next(&self, requests: &Requests, rq: RqId) -> Option<RqId> {
         let tree = &self.trees[class(&requests[rq])];
         let key = self.data[rq.0 as usize].key;
@@ -385,7 +384,7 @@ impl Anticipatory {
         now > self.batch_expires || (self.batch == ASYNC && self.write_budget == 0)
     }
 
-    /// Whether `request` is close to where the head is; what counts as close grows while the wait lasts.
+    /// Whether `request` is close to the head; the distance that counts as close grows while the wait lasts.
     fn is_close(&self, request: &Request, now: u64) -> bool {
         let last = self.last_sector[self.batch];
         let waited_ms = if self.status == Status::Off || !self.task_finished {

@@ -6,7 +6,7 @@
 //!           used, 125 ms are over, or it is empty and waiting for more is not worth it
 //! charge    sectors served (async: times 3); slow or late queues pay for their time; over weight this moves the
 //!           queue's start and over all weights the common clock
-//! budget    doubled when used up, a quarter less after waiting in vain, else what was used; at most what the device
+//! budget    doubled when used up, a quarter less after waiting in vain, else the used part; at most what the device
 //!           does in 125 ms
 //! raising   weight times 30 for new queues and those back after 2 s (interactive), and for queues that ask little
 //!           (soft real time, 300 ms); not when more than 8 queues appear in a burst
@@ -25,11 +25,11 @@ use crate::request::{Bio, Request, Requests};
 use crate::sorted::{Fifo, MergeHints, Sorted, joins, slot};
 use crate::units::{Hz, Nanos};
 
-/// Weight of a queue that nobody has raised.
+/// Weight of a queue that was not raised.
 const WEIGHT: u64 = 100;
 /// Fixed point of virtual time.
 const VIRTUAL: u64 = 1 << 20;
-/// What an asynchronous sector costs.
+/// Charge for an asynchronous sector.
 const ASYNC_CHARGE: u64 = 3;
 /// Budget until enough budgets have been seen, sectors.
 const DEFAULT_BUDGET: u64 = 16_384;
@@ -61,7 +61,7 @@ const OPTIONS: &[OptionSpec] = &[
     OptionSpec::number("fifo_expire_sync_ms", 125, (0, 1_000_000), "age at which a synchronous request goes first"),
     OptionSpec::number("fifo_expire_async_ms", 250, (0, 1_000_000), "the same for an asynchronous one"),
     OptionSpec::number("back_seek_max_kb", 16_384, (0, 1 << 24), "how far back a request still counts as near"),
-    OptionSpec::number("back_seek_penalty", 2, (1, 1_000), "what a sector backwards costs"),
+    OptionSpec::number("back_seek_penalty", 2, (1, 1_000), "cost of a sector backwards"),
     OptionSpec::switch("low_latency", true, "raise the weight of interactive and soft real-time queues"),
     OptionSpec::number("wr_coeff", 30, (1, 1_000), "times the weight of a raised queue"),
 ];
@@ -185,7 +185,7 @@ struct Bfq {
     /// Sectors a second; 0 while unknown.
     peak_rate: u64,
     budgets_seen: u32,
-    /// Most requests in the driver, over so many dispatches.
+    /// Most requests in the driver, and the number of dispatches.
     samples: (u32, u32),
     queueing: Option<bool>,
     last_created: Option<Nanos>,
@@ -341,7 +341,7 @@ impl Bfq {
             self.queues.iter().enumerate().any(|(i, q)| i != index && !q.tree.is_empty() && q.raised(now));
         let queueing = self.queueing == Some(true);
         let throughput = (ctx.rotational && !queueing) || ((ctx.rotational || !queueing) && !queue.seeky());
-        // Weights are unequal as soon as somebody else's is raised.
+        // Weights are unequal as soon as one is raised.
         raised || others_raised || throughput
     }
 
@@ -607,7 +607,7 @@ impl Elevator for Bfq {
     }
 
     fn task_exited(&mut self, context: crate::request::IoContext) {
-        // The queue may still have requests; it is made anew if the number comes back.
+        // The queue may still have requests; it is created again if the number comes back.
         if let Some(queue) = self.queues.get_mut(context.task as usize + 1)
             && queue.tree.is_empty()
             && queue.in_driver == 0

@@ -15,8 +15,8 @@
 //! there is one list of waiting queues, and no real-time and idle classes; preemption is left out because its test asks
 //! for a flag that only the active queue can have, so without the idle class it never happens. Of two queues on both
 //! sides of the last position and both close, the nearer is the cooperator (the kernel's choice follows from the shape
-//! of its tree). The slice of a task that ends is given up with the next event of the queue, not at once. What
-//! the kernel's insertion runs at once, the worker thread runs here.
+//! of its tree). The slice of a task that ends is given up with the next event of the queue, not at once. The
+//! worker thread runs here the requests that the kernel's insertion runs at once.
 
 use super::{Build, Ctx, Elevator, Quirks, is_nearer};
 use crate::event::{Dir, IdleEnd, MergeKind, RqId};
@@ -50,7 +50,7 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
     OptionSpec::number("fifo_expire_sync_ms", 125, (0, 100_000), "age at which a sync request goes first (HZ/8)"),
     OptionSpec::number("fifo_expire_async_ms", 250, (0, 100_000), "age at which an async request goes first (HZ/4)"),
     OptionSpec::number("back_seek_max_kb", 16_384, (0, 1 << 30), "farthest request backwards that is considered"),
-    OptionSpec::number("back_seek_penalty", 2, (1, 1000), "what a distance backwards is multiplied by"),
+    OptionSpec::number("back_seek_penalty", 2, (1, 1000), "factor of a distance backwards"),
     OptionSpec::number("slice_sync_ms", 100, (1, 100_000), "slice of a sync queue (HZ/10)"),
     OptionSpec::number("slice_async_ms", 40, (1, 100_000), "slice of an async queue (HZ/25)"),
     OptionSpec::number("slice_async_rq", 2, (1, 1024), "an async slice also ends after eight times as many requests"),
@@ -76,23 +76,23 @@ pub(super) enum Writes {
     Flagged,
 }
 
-/// Who shares an async queue.
+/// Tasks that share an async queue.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Sharing {
-    /// Everybody; the queue is found by a hash and goes when nobody uses it.
+    /// All; the queue is found by a hash and goes when it is unused.
     Hash,
-    /// Nobody: each task has its own.
+    /// None: each task has its own.
     Task,
     /// Everybody of one priority; the queue stays.
     Priority,
 }
 
-/// What the flavours differ in.
+/// Differences between the flavours.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Rules {
     /// Which writes are sync.
     pub(super) writes: Writes,
-    /// Who shares an async queue.
+    /// Tasks that share an async queue.
     pub(super) sharing: Sharing,
     /// Close queues give way to each other and unite; seeks are known per queue, and the position is that of the last
     /// request started, not of the last one moved to the dispatch list.
@@ -110,7 +110,7 @@ const SEEKY_QUEUE: u64 = 8 << 10;
 const SEEKY_TASK: u64 = 128 << 10;
 /// Wait for a seeky task, ms.
 const SEEKY_IDLE_MS: u64 = 2;
-/// Requests at the device beyond which it is known to queue commands.
+/// Requests at the device beyond which it evidently queues commands.
 const QUEUEING_DEPTH: u32 = 4;
 
 /// A running mean: samples and their total decay by 7/8, in units of 1/256.
@@ -484,7 +484,7 @@ impl Cfq {
         Some(if first_wins { first } else { second })
     }
 
-    /// What to dispatch after `rq`, which is still in its tree.
+    /// The request to dispatch after `rq`, which is still in its tree.
     fn find_next(&self, requests: &Requests, rq: RqId) -> Option<RqId> {
         let Data { key, queue, .. } = self.data[rq.0 as usize];
         let tree = &self.queues[queue].tree;
@@ -601,7 +601,7 @@ impl Cfq {
         queue
     }
 
-    /// What is known of the seeks of the active queue's user.
+    /// Whether the active queue's user seeks, as far as the queue has seen.
     fn known_seeky(&self, queue: usize) -> bool {
         if self.rules.cooperate {
             return self.queues[queue].seeks.known_seeky(SEEKY_QUEUE);
@@ -744,7 +744,7 @@ impl Cfq {
         if let Some(active) = self.active {
             self.expire(ctx, active, IdleEnd::Broken);
         }
-        // Whoever drains the elevator runs the queue, too.
+        // The caller that drains the elevator runs the queue, too.
         ctx.run_now = true;
     }
 
@@ -785,7 +785,7 @@ impl Cfq {
         let Sector(sector) = request.sector;
         let (seeks, limit) =
             if self.rules.cooperate { (&mut known.seeks, SEEKY_QUEUE) } else { (&mut user.seeks, SEEKY_TASK) };
-        // Only the later kernels know that there is no seek to a first request.
+        // Only the later kernels know that a first request has no seek.
         let first = self.rules.cooperate && seeks.last == 0;
         seeks.mean.seek(if first { 0 } else { sector.abs_diff(seeks.last) });
         seeks.last = request.end().0;

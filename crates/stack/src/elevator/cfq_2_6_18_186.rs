@@ -8,7 +8,7 @@
 //!
 //! Source: Linux 2.6.18-194.el5, `block/cfq-iosched.c`, `cfq_get_queue` and `cfq_set_request`. Deviations: those of
 //! [`super::cfq_2_6_18`]; two queues are not united if no task uses the other any more, as from -238 on (before, the
-//! kernel followed stale pointers); nobody is promised a request, because this kernel looks at the wrong queue.
+//! kernel followed stale pointers); no task is promised a request, because this kernel looks at the wrong queue.
 
 use super::cfq_2_6_18::{Cfq, OPTIONS, Rules, Sharing, Writes};
 use super::{Build, Elevator};

@@ -12,11 +12,11 @@
 //! up to 4 requests at the device, 8 early in its turn, any number if it is alone; async ones wait for sync ones.
 //!
 //! Source: Linux 2.6.38 and 4.4.155, `block/cfq-iosched.c`, `cfq_select_queue`, `cfq_may_dispatch`,
-//! `cfq_completed_request`, `cfq_rq_enqueued`. [`Rules`] says where the kernels differ. Deviations: one group, best
-//! effort class and priority 4 only; a request gets its queue when it is queued, not when it is allocated, so merging
-//! of queues takes effect after a plug; of two queues close to the head on either side the nearer one is taken (the
-//! kernel: whichever its tree meets first); a flush drains the elevator, as barriers did, on every kernel; a task's
-//! exit takes effect at the next call; the queue that is waited for may have requests beyond the limit without
+//! `cfq_completed_request`, `cfq_rq_enqueued`. [`Rules`] has the differences between kernels. Deviations: one group,
+//! best effort class and priority 4 only; a request gets its queue when it is queued, not when it is allocated, so
+//! merging of queues takes effect after a plug; of two queues close to the head on either side the nearer one is taken
+//! (the kernel: whichever its tree meets first); a flush drains the elevator, as barriers did, on every kernel; a
+//! task's exit takes effect at the next call; the queue that is waited for may have requests beyond the limit without
 //! counting them. `cooperate` is a switch of ours.
 
 mod core;
@@ -70,7 +70,7 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
     OptionSpec::switch("cooperate", true, "give way to close queues and merge with them (not a kernel tunable)"),
 ];
 
-/// What differs between the kernels of the family.
+/// Differences between the kernels of the family.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rules {
     /// The last queue of a tree, and of all, is waited for only if the think time seen there is short; async requests

@@ -5,7 +5,7 @@
 //! as there are busy queues, and again until `quantum` requests have been moved, the lowest request of the first queue
 //! is taken; the list is never rotated. Each is put into the dispatch list roughly by sector: before the last element
 //! if it is below the first, else before the element nearest the tail that is not below it, else at the tail. With one
-//! queue that is ascending order, with several it is not. There is no expiry, no idling and no preference for reads.
+//! queue that is ascending order, with several it is not. Without expiry, idling or preference for reads.
 //!
 //! Source: Linux 2.6.5-bk2 .. 2.6.6, `drivers/block/cfq-iosched.c`, `cfq_dispatch_requests`. Deviations: the request
 //! an IDE driver is working on does not stay at the head of the dispatch list here, which matters only to a request

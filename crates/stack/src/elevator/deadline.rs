@@ -1,7 +1,7 @@
 //! The deadline elevator of Linux 2.6.0 .. 2.6.18, and the core that its successors share.
 //!
 //! Reads and writes wait in a tree by sector and a list by age each. A batch goes on with the next higher sector of the
-//! same direction. Here only contiguous requests count as one batch, so with random I/O the direction is chosen anew
+//! same direction. Here only contiguous requests count as one batch, so with random I/O the direction is chosen again
 //! for every request: reads, except that writes get their turn after being passed over `writes_starved` times. Within
 //! the chosen direction comes first the oldest request if it has expired, else the next higher sector if the direction
 //! did not change, else the lowest sector of all. A new request with the start sector of a waiting one sends the old
@@ -53,7 +53,7 @@ fn build(options: &Options, hz: Hz) -> Box<dyn Elevator> {
     Box::new(Deadline::new(options, hz, rules))
 }
 
-/// What distinguishes the deadline elevators of different kernels.
+/// Differences between the deadline elevators of kernels.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Rules {
     /// A request that does not continue the last one uses up the whole batch.
@@ -527,8 +527,8 @@ pub(super) mod tests {
         expires: u64,
     }
 
-    /// Dispatch with expiry over a plain list: what the head of this file says, without trees, lists or hints. Requests
-    /// never touch each other, so none is contiguous with another.
+    /// Dispatch with expiry over a plain list: the algorithm in the head of this file, without trees, lists or hints.
+    /// Requests never touch each other, so none is contiguous with another.
     struct Naive {
         name: &'static str,
         waiting: Vec<Waiting>,
@@ -593,8 +593,8 @@ pub(super) mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
 
-        /// Expiry is honoured as the naive list does, whatever arrives when. A step is a submission (sector, write) or
-        /// a dispatch after a wait.
+        /// Expiry is honoured as the naive list does, for any arrivals. A step is a submission (sector, write) or a
+        /// dispatch after a wait.
         #[test]
         fn expiry_is_that_of_a_naive_list(
             steps in proptest::collection::vec((0..3u8, 0..40u64, any::<bool>(), 0..400u64), 1..250),

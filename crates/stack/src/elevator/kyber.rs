@@ -286,7 +286,7 @@ mod tests {
         assert!(reads.windows(2).all(|pair| pair[0] > pair[1]), "nothing is sorted");
     }
 
-    /// A thousand reads of this time at the device, or writes; what is left of the tokens.
+    /// A thousand reads of this time at the device, or writes; the remaining tokens.
     fn tokens(reads: Nanos, writes: Nanos) -> [u32; 2] {
         let options = ENTRY.defaults();
         let mut kyber = Kyber {

@@ -2,9 +2,9 @@
 //!
 //! All requests stand in one list, ascending with a wrap. A bio scans the list from its tail: it joins the first
 //! request it touches, and remembers as a hint the first place where it would lie between two neighbours. Every
-//! request has a credit of passovers (fewer for reads than for writes); whatever ends up behind the place of the new
-//! request or merge pays one. A request without credit can be joined at its end but not passed: the scan stops there
-//! and the new request goes to the tail. The front of the list is dispatched.
+//! request has a credit of passovers (fewer for reads than for writes); each one behind the place of the new request or
+//! merge pays one. A request without credit can be joined at its end but not passed: the scan stops there and the new
+//! request goes to the tail. The front of the list is dispatched.
 //!
 //! Source: Linux 2.4.27 standing in for 2.4.22 .. 2.4.25, `drivers/block/elevator.c`, `elevator_linus_merge`.
 //! Deviations: one partition only, so the test for equal partitions is left out; flushes, which 2.4 does not have, go
@@ -116,7 +116,7 @@ impl Elevator for Linus {
         }
         if let Some(hint) = hint {
             entries[hint + 1..].iter_mut().for_each(|passed| passed.own -= 1);
-            // Should the queue refuse a merge, the new request goes beside the one that would have been joined.
+            // Should the queue refuse a merge, the new request goes next to the one that would have been joined.
             self.place = match found {
                 Some((rq, MergeKind::Front)) => Place::Before(rq),
                 _ => Place::After(entries[hint].rq),

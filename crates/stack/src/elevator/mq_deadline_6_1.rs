@@ -1,8 +1,8 @@
 //! mq-deadline of Linux 5.18 .. 6.4.
 //!
 //! As [`super::mq_deadline`], but a sweep goes on with the request that came next when its last one left, and only in
-//! the direction of that one: what arrives in between waits for the next sweep, and a change of direction starts with
-//! the oldest request.
+//! the direction of that one: requests that arrive in between wait for the next sweep, and a change of direction starts
+//! with the oldest request.
 //!
 //! Source: Linux 6.1, `block/mq-deadline.c`, `__dd_dispatch_request`. Deviations: those of [`super::mq_deadline`].
 

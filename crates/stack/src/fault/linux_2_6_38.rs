@@ -1,9 +1,9 @@
-//! 2.6.38: no fault-around; faults and read(2) share the position that tells sequential access.
+//! 2.6.38: no fault-around; faults and read(2) share the position by which access is sequential.
 //!
 //! Every page takes a fault of its own, and every fault notes its page as the previous position: a plain scan of a
 //! mapping therefore counts as sequential, and read(2) on the same open file disturbs it (and is disturbed). A window
 //! around a page is all synchronous, and limited by free memory. Misses are counted without a cap and every
-//! page found takes one off; a file with 100 more misses than hits is no longer read around.
+//! page found takes one off; a file with 100 more misses than hits is not read around any more.
 //!
 //! Source: Linux 2.6.38, mm/filemap.c, `filemap_fault`, `do_sync_mmap_readahead`.
 //!

@@ -1,9 +1,9 @@
 //! 2.6.6: windows around a page that leave the open file's state alone; no fault-around.
 //!
-//! Until 2.6.30 a miss reads the device's limit of pages around the page, whatever the state of the open file, in one
+//! Until 2.6.30 a miss reads the device's limit of pages around the page, in any state of the open file, in one
 //! submission without a marker. Misses and hits are counted; a file with 100 more misses than hits is read page by
-//! page, and so are random mappings. In a sequential mapping every fault is told to the open file's policy as a read of
-//! one page would be; a page that it does not bring is read alone. Every page takes a fault of its own.
+//! page, and so are random mappings. In a sequential mapping the open file's policy sees every fault as it would a read
+//! of one page; a page that it does not bring is read alone. Every page takes a fault of its own.
 //!
 //! Source: Linux 2.6.6, mm/filemap.c, `filemap_nopage`.
 //!

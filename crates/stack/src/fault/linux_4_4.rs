@@ -1,8 +1,8 @@
 //! 4.4: read around or ahead on single pages; fault-around takes off the misses what it newly maps.
 //!
-//! A miss reads one page if access is random or the limit is 0, what read(2) would if it is sequential, and otherwise
-//! the limit's worth of pages around it, the last quarter behind a marker. A page that is found is mapped in the same
-//! pass even if its marker moved the stream on. A limit of 0 does not keep the marker from being looked at.
+//! A miss reads one page if access is random or the limit is 0, the pages of a read(2) if it is sequential, and
+//! otherwise the limit's worth of pages around it, the last quarter behind a marker. A page that is found is mapped in
+//! the same pass even if its marker moved the stream on. A limit of 0 does not keep the marker from being looked at.
 //!
 //! Source: Linux 4.4, mm/filemap.c, `filemap_fault`, `do_sync_mmap_readahead`, `filemap_map_pages`.
 //!

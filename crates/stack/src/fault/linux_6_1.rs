@@ -1,7 +1,7 @@
 //! 6.1: as 6.12, with every retried fault marked as tried, and every usable page a hit.
 //!
-//! There is no lock per part of a mapping yet: a fault that has waited knows that it did, and looks at no marker again.
-//! Fault-around has no exception for the end of the file and none for pages evicted while active.
+//! Parts of a mapping have no locks of their own yet: a fault that has waited knows that it did, and looks at no marker
+//! again. Fault-around has no exception for the end of the file and none for pages evicted while active.
 //!
 //! Source: Linux 6.1, mm/filemap.c, `filemap_fault`, `filemap_map_pages`; mm/memory.c, `finish_fault`.
 //!

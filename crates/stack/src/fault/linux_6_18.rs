@@ -1,7 +1,7 @@
 //! 6.18: large folios mapped whole, windows for executables, misses that fault-around takes back.
 //!
 //! A miss reads two folios of 512 pages if the mapping asks for huge pages; nothing but the page if access is random or
-//! the limit is 0; what read(2) would if it is sequential; what follows the page, up to the mapping's end, if it is
+//! the limit is 0; the pages of a read(2) if it is sequential; the pages behind it, up to the mapping's end, if it is
 //! executable; otherwise the limit's worth of pages around it, the last quarter behind a marker. Fault-around maps 16
 //! pages, or whole folios among them, but never a folio with the marker: so the marked page always takes a fault that
 //! looks at it. Every page mapped this way takes one off the misses, so they rarely reach the 100 that stop

@@ -9,7 +9,7 @@ use crate::units::{self, PageIndex};
 /// Pages that one page table maps (2 MiB).
 pub const TABLE_PAGES: u64 = 512;
 
-/// What a program said about how it will access a part of a mapping. The last of them counts.
+/// A program's advice on its accesses to a part of a mapping. The last of them counts.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum MapAdvice {
     /// `MADV_NORMAL`.
@@ -21,7 +21,7 @@ pub enum MapAdvice {
     Sequential,
 }
 
-/// What a mapping allows.
+/// Permissions of a mapping.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Protection {
     /// `PROT_EXEC`.
@@ -48,7 +48,7 @@ pub struct Vma {
 /// An entry of a page table.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pte {
-    /// The processor has used it since somebody last cleared this bit.
+    /// The processor has used it since this bit was last cleared.
     pub accessed: bool,
     /// It may be written to.
     pub writable: bool,
@@ -127,7 +127,6 @@ impl MappedFile {
         }
     }
 
-    /// What it allows.
     pub fn protection(&self) -> Protection {
         self.protection
     }
@@ -258,7 +257,7 @@ impl MappedFile {
         self.ptes.get_mut(page.0).filter(|pte| !pte.copy)
     }
 
-    /// Removes the entry of a page of the cache, for reclaim; what it was.
+    /// Removes the entry of a page of the cache, for reclaim, and returns it.
     pub fn remove_entry(&mut self, page: PageIndex) -> Option<Pte> {
         if self.ptes.get(page.0)?.copy {
             return None;

@@ -29,14 +29,14 @@ const fn options(group_commit: usize, fsync: usize) -> [OptionSpec; 10] {
             group_commit,
             "how forced commits wait for others",
         ),
-        OptionSpec::choice("fsync", &["always-commit", "commit-if-dirty"], fsync, "what fsync does to a clean file"),
+        OptionSpec::choice("fsync", &["always-commit", "commit-if-dirty"], fsync, "effect of fsync on a clean file"),
         OptionSpec::switch("atime", true, "reads change the inode once a second"),
         OptionSpec::switch(
             "barriers",
             false,
             "empty the drive's cache around the commit block (off by default in 2004)",
         ),
-        OptionSpec::number("commit_interval_s", 5, (1, 3600), "time between commits nobody asks for"),
+        OptionSpec::number("commit_interval_s", 5, (1, 3600), "time between commits without a request"),
         OptionSpec::number("inodes_per_block", 32, (1, 64), "inodes of 128 bytes in a block"),
         MAPPING_CACHED,
     ]

@@ -25,7 +25,7 @@ const fn options(max_folio_order: i64) -> [OptionSpec; 7] {
         OptionSpec::number("journal_mb", 128, (1, 1 << 12), "size of the journal, at the start of the file system"),
         OptionSpec::number("gap_mb", 0, (0, 1 << 24), "distance of the files from the journal"),
         OptionSpec::switch("barriers", true, "empty the drive's cache around the commit block"),
-        OptionSpec::number("commit_interval_s", 5, (1, 3600), "time between commits nobody asks for"),
+        OptionSpec::number("commit_interval_s", 5, (1, 3600), "time between commits without a request"),
         OptionSpec::number("inodes_per_block", 16, (1, 64), "inodes of 256 bytes in a block"),
         OptionSpec::number(
             "max_folio_order",
@@ -49,7 +49,7 @@ const OPTIONS_EXT3: &[OptionSpec] = &[
     OptionSpec::number("journal_mb", 128, (1, 1 << 12), "size of the journal, at the start of the file system"),
     OptionSpec::number("gap_mb", 0, (0, 1 << 24), "distance of the files from the journal"),
     OptionSpec::switch("barriers", true, "empty the drive's cache around the commit block"),
-    OptionSpec::number("commit_interval_s", 5, (1, 3600), "time between commits nobody asks for"),
+    OptionSpec::number("commit_interval_s", 5, (1, 3600), "time between commits without a request"),
     OptionSpec::number("inodes_per_block", 16, (1, 64), "inodes of 256 bytes in a block"),
     OptionSpec::choice(
         "indirect",

@@ -3,13 +3,13 @@
 //! ```text
 //! layout   one extent per file: no mapping blocks are read; the log lies in front of the files (really mid-disk)
 //! write    the time stamps change the inode in memory, at most once a second's worth of ticks
-//! fsync    write the file's pages, wait, force the log if the inode changed (group commit: who comes during a force
+//! fsync    write the file's pages, wait, force the log if the inode changed (group commit: callers during a force
 //!          waits for the next), else empty the drive's cache only
 //! force    log buffers -> flush -> last buffer with FUA
 //! ```
 //! Source: 4.4 and 6.1, `fs/xfs/xfs_file.c`, `fs/xfs/xfs_log.c`, through the block-layer specification 4.3. Known
-//! deviations: the log force is carried out by the journal of this simulator (descriptor, metadata, commit block);
-//! there are no allocation groups: `start_mb` puts the file system where the group would be.
+//! deviations: the journal of this simulator (descriptor, metadata, commit block) forces the log; allocation groups are
+//! missing: `start_mb` puts the file system where the group would be.
 
 use super::{Atime, BlockMap, Build, FsyncRule, GroupCommit, Ordered, Rules};
 use crate::origin::{Entry, OptionSpec, Options, Origin};

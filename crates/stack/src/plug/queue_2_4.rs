@@ -1,9 +1,9 @@
 //! The queue of 2.4 plugs itself and is unplugged by the global task queue.
 //!
-//! A buffer that arrives at an empty queue plugs it and puts the unplugging on `tq_disk`. That task queue is run by
-//! whoever waits for a buffer or a page, and by whoever must wait for a free request. There is no timer and no
-//! threshold; but every five seconds some daemon comes past (`kupdate` waits for buffers in each of its rounds),
-//! without which a plug whose waiters came before its requests would stay for ever.
+//! A buffer that arrives at an empty queue plugs it and puts the unplugging on `tq_disk`. Tasks that wait for a buffer
+//! or a page run that task queue, and so do tasks that wait for a free request. It has neither timer nor threshold; but
+//! every five seconds some daemon comes past (`kupdate` waits for buffers in each of its rounds), without which a plug
+//! whose waiters came before its requests would stay for ever.
 //! Source: 2.4.27, `drivers/block/ll_rw_blk.c`, `generic_plug_device` and `__make_request`; `fs/buffer.c`, `kupdate`
 //! (from memory). Known deviations: one device, so running the task queue unplugs that one only; the five seconds count
 //! from the plug.

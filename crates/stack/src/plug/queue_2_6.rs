@@ -5,7 +5,7 @@
 //! 4 requests wait (allocated - started)  unplugged; until 2.6.12 only if the count is exactly met, also after a merge
 //! 3 ms have passed                       unplugged from the kernel's worker thread
 //! a bio marked synchronous               unplugged
-//! somebody waits for a page or buffer    unplugged
+//! a task waits for page or buffer        unplugged
 //! ```
 //! Source: 2.6.6-rc3, `drivers/block/ll_rw_blk.c`, `__make_request`, `blk_plug_device`, `generic_unplug_device`.
 

@@ -1,7 +1,7 @@
 //! 6.18: the rules of 6.12, with the folio order kept in the open file's state.
 //!
 //! A miss resets the order to 0. Every marker adds 2 to it, and the window is cut back so that it ends where a folio of
-//! that order (or of the largest power of two that divides the limit) would end. What is left of the order after the
+//! that order (or of the largest power of two that divides the limit) would end. The rest of the order after the
 //! window's size and the mapping have limited it is kept. If a page of the window is cached already, the folios stop
 //! there and the rest is read as single pages.
 //!

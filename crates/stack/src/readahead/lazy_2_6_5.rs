@@ -4,7 +4,8 @@
 //! current window (or just after it) adds 2 to the length of the next I/O, one outside takes 2 away; at 0 read-ahead
 //! turns OFF. An access outside starts a new window there, as long as the previous access got into the old one, plus
 //! 2. An access inside reads the window ahead at once if runs are long, or else when the window's last page comes. A
-//! window that brings nothing new (all cached, or the queue was congested) costs 1. A page absent all the same costs
+//! window that brings nothing new (all cached, or the queue was congested) costs 1. A page that is absent nonetheless
+//! costs
 //! 3; when OFF, such misses are counted instead, and as many in sequence as the limit turn read-ahead on again. Two
 //! calls whose pages alternate are outside each other's window all the time: a handful of accesses turns it OFF.
 //!
@@ -45,21 +46,20 @@ fn build(_options: &Options, limits: &Limits) -> Box<dyn Readahead> {
     Lazy::boxed(limits, Variant::LINUX_2_6_6)
 }
 
-/// What the read loop tells the policy about where it is.
+/// The position that the read loop passes to the policy.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Told {
-    /// The page.
     Page,
     /// The page plus the number of bytes still to copy: a mistake of the patch as posted.
     PagePlusBytes,
-    /// The page plus the number of whole pages still to copy: what the patch meant.
+    /// The page plus the number of whole pages still to copy: the intention of the patch.
     PagePlusPages,
 }
 
-/// What distinguishes the kernels and patches of this family.
+/// Differences between the kernels and patches of this family.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Variant {
-    /// What the loop says about where it is.
+    /// The position that the loop passes.
     pub(super) told: Told,
     /// Every call first reads its whole pages by force.
     pub(super) populate: bool,
@@ -237,7 +237,7 @@ impl State {
     }
 }
 
-/// `do_page_cache_readahead`: reads what is absent unless the queue is congested. Returns how many pages were new and
+/// `do_page_cache_readahead`: reads absent pages unless the queue is congested. Returns how many pages were new and
 /// whether the queue was in the way.
 fn try_read(mapping: &mut dyn Mapping, kind: RaKind, start: u64, nr_pages: u64) -> (u64, bool) {
     if mapping.congested() {
@@ -306,7 +306,7 @@ impl Lazy {
     }
 }
 
-/// Reads these pages whatever the state says, congestion or not.
+/// Reads these pages in any state, congestion or not.
 fn force(mapping: &mut dyn Mapping, start: PageIndex, nr_pages: u64) {
     let nr_pages = max_sane(mapping.limits(), nr_pages);
     force_chunks(mapping, start, nr_pages, |mapping, start, nr_pages| {

@@ -3,7 +3,7 @@
 //! A call outside the window covered by the last two read-aheads resets the state. Before it looks at a page, each
 //! call raises the amount to read ahead to what it needs itself (and to `min_readahead` if it was inside). The absent
 //! page is read alone; while it is locked, the policy reads as many pages after it (synchronous case). A page found
-//! unlocked near the end of what was read ahead makes it read on from there (asynchronous case). Each read-ahead
+//! unlocked near the end of the read-ahead area makes it read on from there (asynchronous case). Each read-ahead
 //! doubles the amount, up to the limit. The state is shared, but since every call raises the amount to its own need,
 //! concurrent calls never make it fall back to page-by-page reading.
 //!
@@ -60,7 +60,7 @@ struct Linux24 {
     covered: u64,
 }
 
-/// The token says whether the call began inside the window.
+/// The token records whether the call began inside the window.
 const INSIDE: Token = Token(1);
 const OUTSIDE: Token = Token(0);
 

@@ -195,7 +195,7 @@ impl Readahead for OnDemand {
             return;
         }
         mapping.clear_marker(page);
-        // The marker is gone all the same: the stream goes on at the next miss.
+        // The marker is nonetheless gone: the stream goes on at the next miss.
         if !mapping.congested() {
             self.decide(mapping, RaKind::Async, page, nr_requested);
         }

@@ -16,7 +16,7 @@ use crate::origin::{Entry, Options, Origin};
 /// 4.19.
 pub const ENTRY: Entry<Build> = Entry {
     name: "linux-4.19",
-    summary: "on-demand read-ahead with markers; requests may exceed the limit up to what the device takes",
+    summary: "on-demand read-ahead with markers; requests may exceed the limit up to the device's largest",
     origin: &[Origin {
         kernels: "4.19",
         file: "mm/readahead.c",

@@ -2,8 +2,8 @@
 //!
 //! As 2.6.38, except: cached pages before a miss show a stream only if they are more than the request asks for, and the
 //! window is then that history plus the request with a tail of one page. The limit no longer depends on free
-//! memory, and a forced read is cut to the device's read-ahead limit. There is no notion of the device's largest
-//! request: one over the limit still reads twice the limit.
+//! memory, and a forced read is cut to the device's read-ahead limit. The device's largest request does not matter: one
+//! over the limit still reads twice the limit.
 //!
 //! Source: Linux 4.4, mm/readahead.c, `ondemand_readahead` and `try_context_readahead`.
 //!

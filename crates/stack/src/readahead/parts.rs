@@ -42,8 +42,8 @@ pub(super) fn clipped(mapping: &dyn Mapping, start: PageIndex, nr_pages: u64) ->
     }
 }
 
-/// Reads what is absent of a window as one submission, holes and all (until 4.x). The marker's place is counted in the
-/// window as asked for, not as clipped. Returns how many pages were new.
+/// Reads the absent pages of a window as one submission, holes and all (until 4.x). The marker's place is counted in
+/// the window as asked for, not as clipped. Returns how many pages were new.
 pub(super) fn read_at_once(
     mapping: &mut dyn Mapping,
     kind: RaKind,
@@ -59,7 +59,7 @@ pub(super) fn read_at_once(
     mapping.read_pages(&Window { kind, start, nr_pages: nr_clipped, async_size, marker })
 }
 
-/// Reads what is absent of a window already clipped to the file, each run of absent pages as a submission of its own
+/// Reads the absent pages of a window already clipped to the file, each run of absent pages as a submission of its own
 /// (since 4.17).
 pub(super) fn read_runs(
     mapping: &mut dyn Mapping,

@@ -1,7 +1,7 @@
 //! 2.6.6-rc3 with the patch "read-populate" of 3 May 2004: every call first reads its whole pages by force.
 //!
 //! Before its loop a read call submits all absent pages of the request (its length in whole pages, rounded down) as
-//! one forced read, cached or not, congested or not. After that the rules of 2.6.6-rc3 follow, told about a place
+//! one forced read, cached or not, congested or not. After that the rules of 2.6.6-rc3 follow, with a place
 //! ahead of the request instead of the page. As posted the place is wrong: the bytes still to copy are added to a page
 //! number, so accesses look far apart and read-ahead turns off for good. As meant (never posted) the bytes are turned
 //! into pages, and sequential reads get read-ahead on top of the forced read.

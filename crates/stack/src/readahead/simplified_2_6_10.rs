@@ -1,4 +1,4 @@
-//! 2.6.10 to 2.6.22: "simplified readahead", told the size of the request.
+//! 2.6.10 to 2.6.22: "simplified readahead", with the size of the request.
 //!
 //! A current window and a window ahead, on a private copy for every call. An access that does not continue the
 //! previous one turns the windows off and reads exactly the request (at most the limit). The first access at the start
@@ -75,7 +75,7 @@ struct State {
     max: u64,
 }
 
-/// What a call keeps for itself.
+/// A call's own state.
 #[derive(Copy, Clone, Debug)]
 struct Call {
     state: State,
@@ -161,7 +161,7 @@ impl State {
         self.reset_ahead();
     }
 
-    /// Reads what is absent of a window; fails if the file seems to be cached.
+    /// Reads the absent pages of a window; fails if the file seems to be cached.
     fn read(&mut self, mapping: &mut dyn Mapping, kind: RaKind, start: u64, nr_pages: u64, max_cache_hit: u64) -> bool {
         if read_at_once(mapping, kind, PageIndex(start), nr_pages, None) > 0 {
             self.hits = 0;

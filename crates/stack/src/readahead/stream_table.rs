@@ -36,7 +36,7 @@ pub const ENTRY: Entry<Build> = Entry {
         OptionSpec::choice("lookup", &["linear", "hashed"], 0, "search the whole table, or one bin found by hashing"),
         OptionSpec::number("streams", 8, (1, 1024), "entries of the table (the comment's guess for a desktop: 8)"),
     ],
-    conformance: "table tests with drawn expectations; there is no kernel to record",
+    conformance: "table tests with drawn expectations; no kernel to record exists",
     build,
 };
 
@@ -84,7 +84,6 @@ struct StreamTable {
 }
 
 impl StreamTable {
-    /// The bin of a page.
     fn bin(&self, page: u64) -> usize {
         let block = page >> BIN_SHIFT;
         ((block ^ (block >> 6) ^ (block >> 12)) % self.entries.len() as u64) as usize

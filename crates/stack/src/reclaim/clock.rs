@@ -34,7 +34,6 @@ pub const ENTRY: Entry<Build> = Entry {
     },
 };
 
-/// CLOCK.
 #[derive(Clone, Debug)]
 pub struct Clock {
     ring: Ring,

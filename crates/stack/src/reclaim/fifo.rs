@@ -27,7 +27,6 @@ pub const ENTRY: Entry<Build> = Entry {
     },
 };
 
-/// FIFO.
 #[derive(Clone, Debug)]
 pub struct Fifo {
     ring: Ring,

@@ -3,12 +3,12 @@
 //! A new folio goes to the head of the inactive list, by way of a small batch of its processor. `read(2)` marks it: the
 //! first time as referenced, the second time it is to be activated, also by way of a batch. References through mappings
 //! set bits in page tables, which only reclaim looks at (and clears). A call of reclaim drains the batches and scans
-//! the tails at priority 12 (a 4096th of each list), then 11, and so on until 32 pages are free. Of the inactive list
-//! it takes what no page table has used; what was used goes round once more, and to the active list when used again,
+//! the tails at priority 12 (a 4096th of each list), then 11, and so on until 32 pages are free. It takes folios of the
+//! inactive list that no page table has used; used ones go round once more, and to the active list when used again,
 //! used by two mappings, or executable. The active list's tail is moved to the inactive head, but only if the inactive
 //! list is low or evicted folios came back early. A folio that is evicted leaves its age; if it returns before as many
 //! evictions and activations as there are active pages, it becomes active at once.
-//! What decides about moving and returning are statistics that a worker folds every two seconds: see [`TwoList::fold`].
+//! Statistics that a worker folds every two seconds decide about moving and returning: see [`TwoList::fold`].
 //!
 //! Source: Linux 6.18, mm/vmscan.c (`shrink_lruvec`, `shrink_folio_list`, `folio_check_references`,
 //! `shrink_active_list`), mm/swap.c (`folio_mark_accessed`, the batches), mm/workingset.c (`workingset_refault`).
@@ -32,7 +32,7 @@ pub const ENTRY_6_18: Entry<Build> = Entry {
         notes: "order of eviction compared with a running 6.18 in a control group without swap, LRU_GEN off",
     }],
     options: OPTIONS,
-    conformance: "golden vectors linux-6.18-reclaim: exact order of eviction; what differs depends on the 2 s fold",
+    conformance: "golden vectors linux-6.18-reclaim: exact order of eviction; differences depend on the 2 s fold",
     build: build_6_18,
 };
 
@@ -113,7 +113,7 @@ pub struct Rules {
 pub enum Style {
     /// By priorities, with the refault distance (since 3.15).
     Priorities,
-    /// By counters of what is due (2.6.6).
+    /// By counters of due pages (2.6.6).
     Counters,
     /// By the ratio of the lists (2.4).
     Ratio,
@@ -143,7 +143,7 @@ pub enum Recency {
     /// Not those through mappings with random or sequential advice, or of open files with `NOREUSE`; their accessed
     /// bits are not even looked at.
     NotAdvised,
-    /// Not those through sequential mappings, whose accessed bits are cleared all the same.
+    /// Not those through sequential mappings, although their accessed bits are cleared.
     NotSequential,
 }
 
@@ -151,7 +151,6 @@ pub enum Recency {
 const FIRST_PRIORITY: u32 = 12;
 /// Most pages isolated at a time.
 const ISOLATE: u64 = 32;
-/// Pages of 1 GiB.
 const GIB_PAGES: u64 = 1 << 18;
 /// End of a list.
 const NONE: u32 = u32::MAX;
@@ -160,14 +159,14 @@ const NONE: u32 = u32::MAX;
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FolioId(pub u32);
 
-/// What an evicted folio leaves in its place.
+/// The shadow of an evicted folio.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Shadow {
     age: u64,
     workingset: bool,
 }
 
-/// What the page tables say about a folio.
+/// The page tables' state of a folio.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct References {
     /// Mappings that count in which one of its pages was used since the last look.
@@ -417,7 +416,7 @@ impl TwoList {
         self.drain_to_activate();
     }
 
-    /// The worker folds the statistics (every two seconds), or somebody reads them.
+    /// The worker folds the statistics (every two seconds), or a reader of them does.
     pub fn fold(&mut self) {
         self.folded = self.exact();
     }

@@ -1,8 +1,8 @@
 //! Calls of which one thread keeps many in flight (`io_submit` and `io_getevents`, or a ring).
 //!
 //! A thread fills a batch, hands it in with one system call, and waits for completions only when its depth is reached
-//! or nothing is left to hand in. Direct reads and writes are in flight; whatever else is asked for is carried out
-//! while it is handed in, as the kernel does with buffered calls.
+//! or nothing is left to hand in. Direct reads and writes are in flight; other calls are carried out while they are
+//! handed in, as the kernel does with buffered calls.
 
 use std::collections::VecDeque;
 
@@ -24,7 +24,7 @@ struct InFlight {
     intended: Nanos,
 }
 
-/// What is in flight and what is done and not yet fetched.
+/// Calls in flight, and completed calls that are not yet fetched.
 #[derive(Debug, Default)]
 pub(super) struct Aio {
     calls: Vec<Option<InFlight>>,
@@ -108,7 +108,7 @@ impl World<'_, '_> {
         }
     }
 
-    /// Hands one call in; says whether it is in flight.
+    /// Hands one call in; returns whether it is in flight.
     async fn hand_in(&self, thread: u32, call: Call, intended: Nanos) -> bool {
         let spec = &self.threads[thread as usize];
         if !spec.direct || !is_data(call.op) || call.then.is_some() {
@@ -161,7 +161,7 @@ impl World<'_, '_> {
         }
     }
 
-    /// Fetches what is done, waiting for `wanted` completions, or until `until`. Returns how many there were.
+    /// Fetches completed calls, waiting for `wanted` completions, or until `until`. Returns how many there were.
     async fn fetch(&self, thread: u32, wanted: u32, until: Option<Nanos>) -> u32 {
         let slot = thread as usize;
         if wanted > 0 {

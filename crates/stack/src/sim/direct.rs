@@ -127,7 +127,7 @@ impl World<'_, '_> {
         }
     }
 
-    /// Drops the cached pages of a range that nobody is using; pays for looking for them if there are any in the file.
+    /// Drops the cached pages of a range that are not in use; pays for looking for them if there are any in the file.
     async fn invalidate(&self, file: FileId, offset: u64, len_bytes: u64) {
         if len_bytes == 0 || self.vfs.borrow().cache.file_pages(file) == 0 {
             return;
@@ -148,7 +148,7 @@ impl World<'_, '_> {
         self.charge(self.direct.lookup_cost(&cached.runs, first.0, end.0 - first.0));
     }
 
-    /// Drops the clean pages of a range that nobody is using.
+    /// Drops the clean pages of a range that are not in use.
     pub(super) fn drop_pages(&self, file: FileId, first: PageIndex, end: PageIndex) {
         let mut at = first;
         loop {

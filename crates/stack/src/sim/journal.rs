@@ -12,14 +12,13 @@ use crate::units::{Nanos, PAGE_SECTORS, PageIndex};
 /// Ordered data is handed to the block layer in groups of this many buffers.
 const BUFFERS_AT_ONCE: usize = 64;
 
-/// A transaction.
 #[derive(Clone, Debug, Default)]
 struct Transaction {
     tid: u32,
     started: Nanos,
     /// Open handles.
     updates: u32,
-    /// Handles ever started: tells a joint commit whether somebody joined.
+    /// Handles ever started: shows a joint commit whether another task joined.
     handle_count: u32,
     /// No new handles: a commit has begun.
     locked: bool,
@@ -31,7 +30,6 @@ struct Transaction {
     metadata: BTreeSet<u32>,
 }
 
-/// The journal.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Journal {
     running: Option<Transaction>,
@@ -347,8 +345,8 @@ impl World<'_, '_> {
         self.wake_all(|journal| &mut journal.commit_waiters);
     }
 
-    /// Writes the data of a transaction and waits for it: what is dirty is submitted, what is being written is waited
-    /// for and written again if it was changed meanwhile.
+    /// Writes the data of a transaction and waits for it: dirty pages are submitted, pages in writeback are waited for
+    /// and written again if they changed meanwhile.
     async fn write_ordered(&self, tid: u32, data: &[(FileId, PageIndex)]) {
         let mine = |key: &(FileId, PageIndex)| self.journal.borrow().attached.get(key) == Some(&tid);
         for group in data.chunks(BUFFERS_AT_ONCE) {

@@ -28,7 +28,7 @@ use crate::units::{PAGE_BYTES, PageIndex};
 pub(super) struct OpenMapping {
     /// Its page tables.
     pub(super) mapped: MappedFile,
-    /// What the open file counts of its misses.
+    /// The open file's count of its misses.
     pub(super) misses: MmapMiss,
 }
 
@@ -68,7 +68,7 @@ impl Mappings {
         self.of_descriptor[descriptor].as_deref_mut()
     }
 
-    /// Through how many mappings a folio has been used since somebody asked the last time.
+    /// Number of mappings through which a folio has been used since the last call.
     pub(super) fn take_uses(&mut self, file: FileId, first: PageIndex, nr_pages: u64) -> u32 {
         let mut uses = 0;
         for &descriptor in &self.of_file[file.0 as usize] {
@@ -100,7 +100,7 @@ impl Mappings {
     }
 }
 
-/// What a touch took.
+/// Result of a touch.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Touch {
     /// Nothing: the page was mapped.

@@ -5,8 +5,8 @@
 //! start    the program opens and closes the device to learn its size; its threads start a while later, one by one
 //! thread   looks the file's name up in the program's table; opens the device; if the name was absent: adds it, unless
 //!          another thread has added it meanwhile, then closes and begins again
-//! close    the device manager is told; after a delay its probe opens the device, reads pages at both ends through the
-//!          page cache, and closes it
+//! close    the device manager is notified; after a delay its probe opens the device, reads pages at both ends through
+//!          the page cache, and closes it
 //! pages    go when the last descriptor is closed, or when they are dropped (`BLKFLSBUF`)
 //! ```
 //! Source: the report of 2012 and fio of that time (`filesetup.c`, `generic_open_file`), 3.2.7 `fs/block_dev.c`
@@ -30,7 +30,7 @@ pub(super) struct OpeningState {
     rng: Rng,
     /// The name is in the program's table.
     known: bool,
-    /// Who has the table's lock, where there is one, and who waits for it.
+    /// Whether the table's lock is held, in kernels with one, and its waiters.
     locked: bool,
     lock_waiters: Vec<TaskId>,
     raced: bool,

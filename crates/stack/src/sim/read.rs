@@ -76,7 +76,7 @@ impl World<'_, '_> {
             }
         }
         if whole_call {
-            // What is left of the call is done before its plug is flushed.
+            // The rest of the call is done before its plug is flushed.
             self.settle().await;
             self.finish_plug();
         }
@@ -116,7 +116,7 @@ impl World<'_, '_> {
         }
     }
 
-    /// Adds pages as their blocks are looked up, and submits those that nobody else has added meanwhile.
+    /// Adds pages as their blocks are looked up, and submits those that no other task has added meanwhile.
     async fn read_planned(&self, file: FileId, first: PageIndex, nr_pages: u64, marker: Option<PageIndex>) {
         let (mut at, end) = (first, first.plus(nr_pages));
         while at < end {

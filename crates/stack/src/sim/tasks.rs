@@ -1,4 +1,4 @@
-//! Tasks and CPUs: who runs, who waits, and what time it costs.
+//! Tasks and CPUs: running and waiting tasks, and the cost of time.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -23,7 +23,7 @@ enum State {
     Blocked,
 }
 
-/// What the kernel keeps of a task.
+/// The kernel's state of a task.
 #[derive(Clone, Debug)]
 pub(super) struct TaskInfo {
     state: State,
@@ -31,7 +31,6 @@ pub(super) struct TaskInfo {
     sleep: u32,
     /// CPU time since it last got a CPU.
     ran: Nanos,
-    /// The call it is in.
     pub(super) call: CallId,
     /// Its writes are synchronous (`PF_SYNCWRITE`).
     pub(super) sync_write: bool,
@@ -52,7 +51,7 @@ struct Counter {
     call: Option<u32>,
 }
 
-/// What the end of the last bio of a counter means.
+/// The meaning of the end of a counter's last bio.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Counted {
     /// This task goes on.
@@ -141,7 +140,7 @@ impl Sched {
         self.counters[slot as usize].left += 1;
     }
 
-    /// A bio has ended; what follows if it was the last.
+    /// A bio has ended; returns the consequence if it was the last.
     pub(super) fn count_down(&mut self, slot: u32) -> Option<Counted> {
         let counter = &mut self.counters[slot as usize];
         counter.left -= 1;
@@ -222,7 +221,7 @@ impl World<'_, '_> {
         self.current_call.set(call);
     }
 
-    /// Gives control back to the simulator; somebody must have arranged for the task to go on.
+    /// Gives control back to the simulator; the caller must have arranged for the task to go on.
     async fn leave(&self) {
         {
             let mut sched = self.sched.borrow_mut();
@@ -239,7 +238,7 @@ impl World<'_, '_> {
         self.debt.set(self.debt.get() + self.noisy(cost).0);
     }
 
-    /// An interrupt takes time from whoever runs, unless a CPU is idle.
+    /// An interrupt takes time from the running task, unless a CPU is idle.
     pub(super) fn steal(&self, cost: Nanos) {
         self.cpu_busy.set(self.cpu_busy.get() + cost.0);
         if self.sched.borrow().idle_cpus == 0 {
@@ -255,7 +254,7 @@ impl World<'_, '_> {
         }
     }
 
-    /// Puts something on the list of what is due.
+    /// Puts an entry on the list of due work.
     #[inline]
     pub(super) fn push_due(&self, at: Nanos, due: Due) {
         if self.next_due.get().is_some_and(|next| at < next) {
@@ -277,7 +276,7 @@ impl World<'_, '_> {
         }
     }
 
-    /// Lets the time pass if nothing else is due before it has; says whether nothing is owed any more.
+    /// Lets the time pass if nothing else is due before it has; returns whether nothing is owed any more.
     #[inline(always)]
     fn go_ahead(&self) -> bool {
         let debt = self.debt.get() + self.stolen.get();
@@ -311,7 +310,7 @@ impl World<'_, '_> {
         }
     }
 
-    /// Lets others run first; returns at once if nobody waits for a CPU.
+    /// Lets others run first; returns at once if no task waits for a CPU.
     pub(super) async fn yield_cpu(&self) {
         let task = self.current.get();
         {
@@ -327,13 +326,13 @@ impl World<'_, '_> {
         self.leave().await;
     }
 
-    /// Sleeps until somebody wakes the current task. The caller has put it where it will be found, and checks again
-    /// whatever it waits for.
+    /// Sleeps until the current task is woken. The caller has put it where it will be found, and checks again whatever
+    /// it waits for.
     pub(super) async fn block_task(&self) {
         debug_assert_eq!(self.debt.get(), 0, "time must have passed before a task sleeps");
         let task = self.current.get();
         // Whatever it sleeps for, a task must not take its plugged requests to sleep (schedule() flushes them).
-        // Whoever waits for I/O has flushed them before; this is any other sleep.
+        // Tasks that wait for I/O have flushed them before; this is any other sleep.
         self.flush_plug_asleep();
         self.sched.borrow_mut().task_mut(task).state = State::Blocked;
         self.release_cpu();
@@ -426,7 +425,7 @@ impl World<'_, '_> {
         }
     }
 
-    /// A bio that somebody counts has ended.
+    /// A counted bio has ended.
     pub(super) fn count_down(&self, slot: u32) {
         let counted = self.sched.borrow_mut().count_down(slot);
         match counted {

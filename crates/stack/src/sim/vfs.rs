@@ -27,7 +27,7 @@ pub(super) enum MapState {
     Cached,
 }
 
-/// What is known of an inode.
+/// State of an inode.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inode {
     /// Access time, in the file system's granularity.
@@ -36,9 +36,9 @@ pub(super) struct Inode {
     pub(super) mtime: u64,
     /// Changed since it was last written or committed.
     pub(super) dirty: bool,
-    /// Whoever holds its mutex (`i_sem`).
+    /// Holder of its mutex (`i_sem`).
     pub(super) holder: Option<TaskId>,
-    /// Whoever waits for it, in order.
+    /// Tasks waiting for it, in order.
     pub(super) waiters: Vec<TaskId>,
 }
 
@@ -54,7 +54,6 @@ pub(super) struct File {
     mapping: Vec<MapState>,
     /// Open descriptors of the device; the pages go with the last.
     pub(super) openers: u32,
-    /// Its inode.
     pub(super) inode: Inode,
     /// When its oldest dirty page was dirtied.
     pub(super) dirty_since: Option<Nanos>,
@@ -69,7 +68,7 @@ pub(super) struct Submission {
     pub(super) runs: Vec<(PageIndex, u64)>,
     /// They lie ahead of the reader.
     pub(super) ahead: bool,
-    /// Its pages have not been added yet: that is up to whoever looks up their blocks.
+    /// Its pages have not been added yet: the look-up of their blocks adds them.
     pub(super) planned: bool,
     /// The page that gets the marker of a planned submission.
     pub(super) marker: Option<PageIndex>,
@@ -79,9 +78,7 @@ type PageWaiters = BTreeMap<(FileId, PageIndex), Vec<TaskId>>;
 
 /// Files and their pages.
 pub(super) struct Vfs {
-    /// The page cache.
     pub(super) cache: PageCache,
-    /// The files.
     pub(super) files: Vec<File>,
     /// Runs whose pages have been added and not been submitted.
     pub(super) pending: Vec<Submission>,
@@ -89,7 +86,7 @@ pub(super) struct Vfs {
     pub(super) reclaim_met_dirty: bool,
     /// Pages dirtied since a writer last looked at the limits.
     pub(super) dirtied_pages: u64,
-    /// Somebody asked the writeback daemon to work.
+    /// The writeback daemon was asked to work.
     pub(super) background_wanted: bool,
     /// Mappings of open files.
     pub(super) mappings: Mappings,
@@ -100,7 +97,7 @@ pub(super) struct Vfs {
     pub(super) kicks_queue: bool,
     limits: Limits,
     add_as_mapped: bool,
-    /// Who waits for a page is woken when the one before it has had the page's lock.
+    /// The waiter for a page is woken when the one before it has had the page's lock.
     pub(super) wakes_one: bool,
     read_waiters: PageWaiters,
     write_waiters: PageWaiters,
@@ -182,7 +179,6 @@ impl Vfs {
         }
     }
 
-    /// Bytes of a file.
     #[inline]
     pub(super) fn file_bytes(&self, file: FileId) -> u64 {
         self.files[file.0 as usize].bytes
@@ -213,7 +209,7 @@ impl Vfs {
         if self.is_device(file) { u64::MAX } else { rules.pages_to_boundary(page) }
     }
 
-    /// Something the program says about an open file, and about its mapping if it has one.
+    /// The program's advice on an open file, and on its mapping if it has one.
     pub(super) fn advise(
         &mut self,
         (descriptor, file): (usize, FileId),
@@ -426,7 +422,7 @@ impl Vfs {
         make_room(&mut self.cache, &mut self.mappings, more, &mut self.reclaim_met_dirty, at, rec);
     }
 
-    /// Adds the pages of a planned submission from `first` to `end` that nobody else has added. Returns them as runs.
+    /// Adds the pages of a planned submission from `first` to `end` that no other task has added. Returns them as runs.
     pub(super) fn add_planned(
         &mut self,
         file: FileId,
@@ -481,7 +477,7 @@ impl Vfs {
         wait
     }
 
-    /// Pages have been read: who is to be woken.
+    /// Pages have been read: the tasks to wake.
     pub(super) fn read_done(&mut self, file: FileId, page: PageIndex, nr_pages: u64) -> Vec<TaskId> {
         self.cache.set(file, page, nr_pages, Flag::Uptodate, true);
         self.cache.set(file, page, nr_pages, Flag::Locked, false);
@@ -503,13 +499,13 @@ impl Vfs {
         Some(first)
     }
 
-    /// Pages have been written: who is to be woken.
+    /// Pages have been written: the tasks to wake.
     pub(super) fn write_done(&mut self, file: FileId, page: PageIndex, nr_pages: u64) -> Vec<TaskId> {
         self.cache.set(file, page, nr_pages, Flag::Writeback, false);
         take_waiters(&mut self.write_waiters, file, page, nr_pages)
     }
 
-    /// The state of a mapping block; an absent one is being read from now on, by whoever asked.
+    /// The state of a mapping block; an absent one is being read from now on.
     pub(super) fn want_mapping(&mut self, file: FileId, block: u32) -> MapState {
         let state = &mut self.files[file.0 as usize].mapping[block as usize];
         let was = *state;
@@ -528,7 +524,7 @@ impl Vfs {
         wait
     }
 
-    /// A mapping block has been read: who is to be woken.
+    /// A mapping block has been read: the tasks to wake.
     pub(super) fn mapping_done(&mut self, file: FileId, block: u32) -> Vec<TaskId> {
         self.files[file.0 as usize].mapping[block as usize] = MapState::Cached;
         self.mapping_waiters.remove(&(file, block)).unwrap_or_default()

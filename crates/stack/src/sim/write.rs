@@ -148,8 +148,8 @@ impl World<'_, '_> {
         written
     }
 
-    /// Submits the dirty pages from `page` on that lie together, at most `max_pages`. Pages that somebody else has
-    /// begun to write in the meantime are waited for and not written again.
+    /// Submits the dirty pages from `page` on that lie together, at most `max_pages`. Pages that another task has begun
+    /// to write in the meantime are waited for and not written again.
     pub(super) async fn write_run(&self, file: FileId, page: PageIndex, max_pages: u64) -> u64 {
         self.wait_page_written(file, page).await;
         self.settle().await;

@@ -80,7 +80,7 @@ pub enum PositionSource {
     Seeded(u64),
 }
 
-/// sysbench fileio: everything its command line says about requests.
+/// sysbench fileio: all requests of its command line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FileIo {
     /// Worker threads (`--threads`).
@@ -177,7 +177,7 @@ impl FileIoGenerator {
     /// A generator at the start of a run.
     ///
     /// # Panics
-    /// If there are no threads, no files, empty files or empty blocks: the command line has been checked before.
+    /// Without threads or files, or with empty files or blocks: the command line has been checked before.
     pub fn new(job: FileIo, seed: u64) -> FileIoGenerator {
         assert!(job.threads > 0 && job.nr_files > 0 && job.block_bytes > 0 && job.file_bytes() > 0);
         let positions = match job.positions {

@@ -5,7 +5,7 @@
 //! where     targets (a region of a file each) served round robin, one after the other, or at random; within a target
 //!           one call behind the other (with holes), or at random places (every place once a pass, or drawn)
 //! what      reads, writes, a random mix of both, or reads of which some are written back
-//! how much  until so many bytes, calls or passes are done, or for some time
+//! how much until a number of bytes, calls or passes is done, or for some time
 //! when      as fast as possible, at a rate (fixed or Poisson), with thinking in between
 //! syncs     after every n writes, with each write (O_SYNC), at the end; a log that is appended and synced every n
 //!           calls
@@ -31,14 +31,13 @@ pub struct Target {
     pub file: u32,
     /// First byte.
     pub start: u64,
-    /// Bytes.
     pub len_bytes: u64,
 }
 
 /// Which target comes next.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Service {
-    /// So many calls to one, then the next.
+    /// This number of calls to one, then the next.
     RoundRobin(u32),
     /// One to its end, then the next.
     Sequential,
@@ -62,7 +61,7 @@ pub enum Mix {
 /// Order of places within a target.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Order {
-    /// One behind the other, with a hole of so many bytes between them.
+    /// One behind the other, with a hole between them.
     Sequential {
         /// Size of the hole.
         hole_bytes: u64,
@@ -128,19 +127,17 @@ impl BlockSizes {
     }
 }
 
-/// A sync after so many writes.
+/// A sync after a number of writes.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SyncEvery {
-    /// Writes.
     pub writes: u32,
     /// `Op::Fsync` or `Op::Fdatasync`.
     pub op: Op,
 }
 
-/// A pause after so many calls.
+/// A pause after a number of calls.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Think {
-    /// Calls.
     pub calls: u32,
     /// Length of the pause.
     pub time: Nanos,
@@ -164,7 +161,7 @@ pub struct Rate {
 pub struct Log {
     /// Where it is written, round and round.
     pub target: Target,
-    /// After so many calls.
+    /// Calls before each.
     pub calls: u32,
     /// Bytes appended.
     pub len_bytes: u32,
@@ -178,7 +175,6 @@ pub struct Scripted {
     /// Pause from when the thread is ready for it (its call before has ended) to its begin, as a recorded program
     /// thinks between two calls.
     pub pause: Nanos,
-    /// The call.
     pub call: Call,
 }
 
@@ -187,7 +183,7 @@ fn nr_calls<S: serde::Serializer>(script: &Option<Arc<[Scripted]>>, to: S) -> Re
     script.as_ref().map(|calls| calls.len()).serialize(to)
 }
 
-/// What one thread does.
+/// The calls of one thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Stream {
     /// Regions it works on; at least one, none empty.
@@ -221,7 +217,6 @@ pub struct Stream {
     pub think: Option<Think>,
     /// Speed limit.
     pub rate: Option<Rate>,
-    /// Log.
     pub log: Option<Log>,
     /// Seed of its draws; threads with equal seeds draw equal places.
     pub seed: u64,

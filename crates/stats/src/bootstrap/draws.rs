@@ -88,7 +88,7 @@ impl<'a> Draws<'a> {
         }
     }
 
-    /// What is left to decide beyond the inner part of a layer.
+    /// Decides beyond the inner part of a layer.
     #[cold]
     fn normal_edge(&mut self, layer: usize, x: f64) -> Option<f64> {
         if layer == 0 {
@@ -169,9 +169,9 @@ impl Gamma {
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Order {
     below: Gamma,
-    /// What is above, spacing and all.
+    /// The sum of all above, with the spacing.
     from: Gamma,
-    /// What is above the neighbour; `None` of the largest, which has no neighbour above.
+    /// The sum above the neighbour; `None` for the largest, which has no neighbour above.
     above: Option<Gamma>,
     n: f64,
     last: usize,
@@ -280,7 +280,7 @@ mod tests {
             let order = Order::new(k, n);
             let pairs: Vec<(usize, usize)> = (0..DRAWS).map(|_| order.draw(&mut draws)).collect();
             assert!(pairs.iter().all(|(low, high)| low <= high && *high < n));
-            // A cell is known to half its width; rounding down costs the outermost a twelfth more.
+            // A cell is accurate to half its width; rounding down costs the outermost a twelfth more.
             let lower: Vec<f64> = pairs.iter().map(|(low, _)| *low as f64 + 0.5).collect();
             let mean = lower.iter().sum::<f64>() / DRAWS as f64;
             let share = k as f64 / (n + 1) as f64;

@@ -21,7 +21,7 @@ pub(super) struct Ranked {
     values: Vec<f64>,
     /// Coefficient of the autoregression.
     coefficient: f64,
-    /// Ranks of the values from 1, ties in any order; they are what is put in random orders.
+    /// Ranks of the values from 1, ties in any order; the random orders are orders of these.
     ranks: Vec<u32>,
     /// For each rank from 1 the value, less the middle one, and the sum of its distances to all others.
     by_rank: Vec<(f64, f64)>,

@@ -5,10 +5,10 @@ use iowhy_stack::rng::Rng;
 
 /// A statistic of the places of a piece.
 pub(super) trait Statistic {
-    /// What it keeps of a piece.
+    /// State kept for a piece.
     type Piece;
 
-    /// What it keeps of these values, and their best place if there are enough of them.
+    /// The state for these values, and their best place if there are enough of them.
     fn prepare(&mut self, values: &[f64], coefficient: f64) -> (Self::Piece, Option<Candidate>);
 
     /// Appends the largest statistics of one or more random orders.
@@ -144,8 +144,8 @@ fn autoregression(values: &[f64]) -> f64 {
     (coefficient + 1.3 / (values.len() as f64).sqrt()).clamp(0.0, 0.9)
 }
 
-/// What is new in each value: the value less what a first-order autoregression expects of the one before. The first has
-/// none before it and is left out.
+/// The innovation of each value: the value less its prediction from the one before by a first-order autoregression. The
+/// first has none before it and is left out.
 pub fn innovations(values: &[f64]) -> Vec<f64> {
     let coefficient = autoregression(values);
     values.windows(2).map(|pair| pair[1] - coefficient * pair[0]).collect()

@@ -15,7 +15,7 @@ const LANES: usize = 4;
 pub(super) struct Energy {
     /// Least values of either part.
     least: usize,
-    /// 1/(k-1); 0 of 0 and 1, where there are no distances within.
+    /// 1/(k-1); 0 for 0 and 1, without distances within.
     inverse: Vec<f64>,
     /// Distances between the parts, for each place.
     cross: Vec<[f64; LANES]>,

@@ -1,13 +1,13 @@
 //! Hunter, as Otava runs it: windows that overlap by half are split by t-tests with a relaxed p; of the points so found
 //! the weakest is taken out until all are significant and large enough.
 //!
-//! Otava's deviations are of the whole, not of a sample, and after it takes out a point it makes anew the figures of
+//! Otava's deviations are those of the whole, not of a sample, and after removing a point it recomputes the figures of
 //! the next two, not of the neighbours on both sides. Both are kept, since its indexes depend on them.
 
 use super::{Candidate, ChangePoint, energy, scaled, sum};
 use statrs::function::beta::checked_beta_reg;
 
-/// What decides whether a change counts.
+/// The criteria by which a change counts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Windows {
     /// Values of a window.
@@ -167,7 +167,7 @@ fn merge(weak: &[Candidate], values: &[f64], settings: &Windows, least: usize) -
     points
 }
 
-/// Which point goes next: one beside a part that is too short, one that is not significant, one that is too small.
+/// The next point to remove: one next to a part that is too short, one that is not significant, one that is too small.
 fn weakest(points: &[Weak], n: usize, settings: &Windows, least: usize) -> Option<usize> {
     // The first of equal ones. A NaN is only chosen if it is the first: that is what Python's `max` does.
     let most = |nrs: &mut dyn Iterator<Item = usize>| {

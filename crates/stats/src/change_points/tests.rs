@@ -73,7 +73,7 @@ fn the_series_of_tigerbeetle_changes_where_otavas_tests_say() {
         let found: Vec<usize> = windowed(&values, &settings).iter().map(|point| point.index).collect();
         assert_eq!(found, expected, "{settings:?}");
     }
-    // Its one spike, at 10, is no change when segments have a length.
+    // Its one spike, at 10, is not a change when segments have a length.
     let settings = Windows { window: 30, max_p: 0.1, min_magnitude: 0.05, min_segment: 3 };
     assert!(windowed(&values, &settings).iter().all(|point| point.index != 10 && point.index != 11));
 }

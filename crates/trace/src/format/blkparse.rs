@@ -14,7 +14,7 @@
 //! files; [`parse()`] reads it. A line is put together in one buffer: its head is remembered by device and CPU and its
 //! process by pid, and numbers are written two digits at a time.
 //!
-//! Source: what blkparse 1.2.0 prints, which the tests compare with. Its oddities are kept: a name that nobody told
+//! Source: the output of blkparse 1.2.0, with which the tests compare. Its oddities are kept: a name without a record
 //! is `(null)`, the sector behind a split is cut to 32 bits, sequence numbers and seconds are signed, bytes taken
 //! back by a requeue make sums run below zero, a read that is passed through counts among the KiB of the others.
 //! Known limits: blkparse separates thousands where the locale `en_US` is installed, which [`Options::grouped`] asks
@@ -54,7 +54,7 @@ const REMEMBERED: usize = 64;
 /// How the text is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// What the sums say they are of: the name in front of `.blktrace.N`.
+    /// Name of the trace that the sums are of: the part in front of `.blktrace.N`.
     pub name: String,
     /// Thousands in the sums are separated, as where the locale `en_US` is installed.
     pub grouped: bool,
@@ -68,10 +68,10 @@ impl Default for Options {
     }
 }
 
-/// Writes the text of files. What could not be read is in the heading afterwards.
+/// Writes the text of files. The heading then has the unreadable parts.
 ///
 /// # Errors
-/// What `out` says.
+/// The error of `out`.
 pub fn export(merge: &mut Merge, options: &Options, out: &mut dyn Write) -> io::Result<Summary> {
     let mut lines = Lines::new(merge.start_ns());
     let mut summary = Summary::default();
@@ -94,7 +94,7 @@ pub fn export(merge: &mut Merge, options: &Options, out: &mut dyn Write) -> io::
 /// Writes the text of a trace: that of the files it would be in. Returns how many records have no form there.
 ///
 /// # Errors
-/// What `out` says, and a CPU beyond those that blktrace has.
+/// The error of `out`, and a CPU beyond those that blktrace has.
 pub fn write(trace: &Trace, options: &Options, out: &mut dyn Write) -> io::Result<u64> {
     let encoded = binary::encode(trace, false)?;
     let mut sources: Vec<(String, Box<dyn io::Read + Send>)> = Vec::new();
@@ -105,14 +105,13 @@ pub fn write(trace: &Trace, options: &Options, out: &mut dyn Write) -> io::Resul
     Ok(encoded.left_out)
 }
 
-/// What is behind the head of a line.
+/// The rest of a line, behind its head.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum Rest {
     /// Sectors and the error.
     Done,
     /// Sectors and the process.
     Sectors,
-    /// The process.
     Process,
     /// The process and how many requests.
     Requests,
@@ -121,10 +120,13 @@ enum Rest {
     /// Where the rest begins, and the process.
     Split,
     /// Of another command: bytes or error, with the command's bytes if they are shown.
-    Command { done: bool, shown: bool },
+    Command {
+        done: bool,
+        shown: bool,
+    },
 }
 
-/// The letters of an action, and what is behind them; nothing for what has no line.
+/// The letters of an action, and the form of the rest; nothing for actions without a line.
 fn form(action: u32) -> Option<(&'static [u8; 2], Rest)> {
     use Rest::{Command, Done, Process, Remapped, Requests, Sectors, Split};
     let what = action & bits::WHAT;

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! record      magic and version, sequence, time ns (64), sector (64), bytes, action, pid, device, cpu, error (16),
-//!             payload length (16); 32 bits where nothing is said, in the byte order of the machine that traced
-//! action      low 16 bits: what happened; high 16 bits: categories
+//!             payload length (16); 32 bits without a statement, in the byte order of the machine that traced
+//! action      low 16 bits: the event; high 16 bits: categories
 //! payload     big-endian: unplug and split a number (64), remap two devices (32) and a sector (64)
 //! notify      name of a process (16 bytes), clock on the wall (seconds and ns, 32 each), message (text)
 //! ```
@@ -13,8 +13,8 @@
 //! and a batch for each file, however long the trace is. [`Reader`] is that as an iterator of [`Record`]s,
 //! [`for_each`] the same without moving records, [`read`] all of it at once; [`write()`] writes such files.
 //!
-//! What is damaged ends the file it is in, because nothing says where the next record begins; what comes before is
-//! kept, and a [`Fault`] says what was expected and at which byte. Faults come after the last record.
+//! Damage ends the file it is in, because the start of the next record is then unknown; earlier records are kept, and a
+//! [`Fault`] has the expectation and the byte. Faults come after the last record.
 //!
 //! Source: the kernel's `include/uapi/linux/blktrace_api.h` and `kernel/trace/blktrace.c` as of version 7 of the
 //! format, and blktrace 1.2.0, whose blkparse and btt are the judges in the tests. Files are merged and names of
@@ -56,7 +56,6 @@ pub const FORMAT: Format = Format {
     ),
 };
 
-/// Bytes of a record.
 pub const RECORD_BYTES: usize = 48;
 /// Records of a file that are read ahead, as many as blkparse does.
 pub const BATCH: usize = 512;
@@ -66,7 +65,7 @@ const MAGIC: u32 = 0x6561_7400;
 const VERSION: u32 = 7;
 /// Bytes that are asked of a file at once.
 const BUFFER_BYTES: usize = 128 << 10;
-/// Faults of a file that are told one by one.
+/// Faults of a file that are reported one by one.
 const MAX_TOLD: u64 = 10;
 /// A gap between sequence numbers from here on is a damaged number, not that many lost events.
 const LARGEST_GAP: u32 = 1 << 24;
@@ -80,7 +79,7 @@ pub struct Raw {
     pub sector: u64,
     /// How many bytes.
     pub bytes: u32,
-    /// What, and its categories: see [`bits`].
+    /// The action, and its categories: see [`bits`].
     pub action: u32,
     /// By whom.
     pub pid: u32,
@@ -101,11 +100,10 @@ pub struct Raw {
 /// Something that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The file.
     pub file: String,
     /// The byte where the record begins that could not be read.
     pub offset: u64,
-    /// What was expected, and what is there.
+    /// The expectation, and the bytes found.
     pub what: String,
 }
 
@@ -117,7 +115,7 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// What files say besides their events, as far as they have been read.
+/// Statements of files other than events, as far as they have been read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Heading {
     /// Names of processes. The first one counts.
@@ -126,9 +124,9 @@ pub struct Heading {
     clock: Option<(u64, u64)>,
     /// Events that the kernel had no room for: gaps in the sequence numbers of a CPU and device.
     pub lost: u64,
-    /// What could not be read.
+    /// Unreadable parts.
     pub faults: Vec<Fault>,
-    /// Faults that are not listed because there are so many.
+    /// Faults beyond those listed.
     pub more_faults: u64,
 }
 
@@ -165,7 +163,7 @@ impl Heading {
                     self.clock = Some((raw.time_ns, u64::from(seconds) * 1_000_000_000 + u64::from(ns)));
                 }
             }
-            // What later kernels notify of is no loss.
+            // Notifications of later kernels are not losses.
             _ => {}
         }
     }
@@ -179,7 +177,7 @@ struct Stream {
     cpu: Option<u32>,
     /// Whether its byte order is not this machine's; the first record shows it.
     swapped: Option<bool>,
-    /// What was read; `start .. end` is not used yet.
+    /// Bytes read; `start .. end` is not used yet.
     buffer: Vec<u8>,
     start: usize,
     end: usize,
@@ -474,7 +472,7 @@ impl Raw {
     }
 }
 
-/// What has no place in a trace's vocabulary.
+/// Records without a place in a trace's vocabulary.
 #[cold]
 fn other(what: u32, raw: &Raw, payload: &[u8]) -> Seen {
     let name = match what {
@@ -584,7 +582,7 @@ impl Merge {
         merge
     }
 
-    /// What the files said so far.
+    /// The headings of the files so far.
     pub fn heading(&self) -> &Heading {
         &self.heading
     }
@@ -594,7 +592,7 @@ impl Merge {
         self.start_ns
     }
 
-    /// When the trace began, ns since 1970; 0 if no file said so up to now.
+    /// When the trace began, ns since 1970; 0 if no file had it up to now.
     pub fn started_ns(&self) -> u64 {
         let Some((clock, wall)) = self.heading.clock else { return 0 };
         wall.wrapping_add(self.start_ns.wrapping_sub(clock))
@@ -643,7 +641,7 @@ impl Merge {
         Some((raw, stream.payload(raw)))
     }
 
-    /// Hands on every record that is left, with its payload and what is known so far.
+    /// Hands on every remaining record, with its payload and the state so far.
     #[inline]
     pub fn for_each_raw<E>(&mut self, mut f: impl FnMut(&Raw, &[u8], &Heading) -> Result<(), E>) -> Result<(), E> {
         if std::mem::take(&mut self.taken) {
@@ -684,12 +682,12 @@ impl Reader {
         Reader { merge, told: 0 }
     }
 
-    /// What the files said besides, so far.
+    /// The headings of the files so far.
     pub fn heading(&self) -> &Heading {
         self.merge.heading()
     }
 
-    /// When the trace began, ns since 1970; 0 if no file said so up to now.
+    /// When the trace began, ns since 1970; 0 if no file had it up to now.
     pub fn started_ns(&self) -> u64 {
         self.merge.started_ns()
     }
@@ -747,7 +745,7 @@ pub fn detect(_: &str, bytes: &[u8]) -> bool {
     bytes.len() >= RECORD_BYTES && [false, true].iter().any(|swapped| number32(bytes, *swapped) & !0xff == MAGIC)
 }
 
-/// Reads the parts of a trace. What could not be read are warnings, unless nothing could.
+/// Reads the parts of a trace. Unreadable parts are warnings, unless nothing is readable.
 pub fn read_parts(parts: &[Part<'_>], problems: &mut Problems) -> Option<Trace> {
     let sources = parts
         .iter()

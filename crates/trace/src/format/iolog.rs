@@ -38,7 +38,7 @@ pub(super) fn detect(_name: &str, bytes: &[u8]) -> bool {
     [Version::Two, Version::Three].iter().any(|version| bytes.starts_with(version.header().as_bytes()))
 }
 
-/// Reads a log as the trace of one thread's calls: each ends when it begins, for a log tells no durations. Files have
+/// Reads a log as the trace of one thread's calls: each ends when it begins, for a log has no durations. Files have
 /// made-up inodes 1, 2, .. of no device.
 pub(super) fn read(name: &str, bytes: &[u8], problems: &mut Problems) -> Option<Trace> {
     let text = super::text_of(name, bytes, problems);
@@ -79,7 +79,7 @@ pub(super) fn read(name: &str, bytes: &[u8], problems: &mut Problems) -> Option<
 /// Writes the calls of a trace as a log; if it has none, its bios, with each device as a file.
 ///
 /// # Errors
-/// What `out` says.
+/// The error of `out`.
 pub(super) fn write(trace: &Trace, version: Version, out: &mut impl Write) -> io::Result<()> {
     let joined = join(trace, &Who::default());
     let us = |at: Nanos| if version == Version::Three { at.0 / 1000 } else { 0 };

@@ -180,7 +180,7 @@ type Slice = (String, Vec<u64>, Vec<Annotation>);
 /// Writes one.
 ///
 /// # Errors
-/// What `out` says.
+/// The error of `out`.
 pub fn write(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
     write_joined(trace, &join(trace, &Who::default()), out)
 }
@@ -188,7 +188,7 @@ pub fn write(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
 /// Writes one that has been joined.
 ///
 /// # Errors
-/// What `out` says.
+/// The error of `out`.
 pub fn write_joined(trace: &Trace, joined: &Joined, out: &mut impl Write) -> io::Result<()> {
     let mut draft = Draft::default();
     calls(trace, joined, &mut draft);
@@ -361,7 +361,7 @@ mod tests {
             assert!(named(layer).is_some(), "{layer}");
         }
         assert_eq!(packets[0].sequence_flags, Some(CLEARED));
-        // Every slice that begins ends on its track, and nothing is earlier than what was before.
+        // Every slice that begins ends on its track, and nothing is earlier than the slice before.
         let mut depth: BTreeMap<u64, i32> = BTreeMap::new();
         let mut last = 0;
         let mut flows: BTreeMap<u64, Vec<u64>> = BTreeMap::new();

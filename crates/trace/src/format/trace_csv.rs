@@ -1,10 +1,10 @@
 //! A trace as CSV: a line for each record, with the columns of [`crate::row`].
 //!
-//! What concerns the whole trace is in lines before the header, `#name,value,value`: kernel, started, lost, inferred,
+//! Properties of the whole trace are in lines before the header, `#name,value,value`: kernel, started, lost, inferred,
 //! names of processes, paths of files. Fields with commas, quotes or line ends are in quotes, which are doubled inside
-//! (RFC 4180); numbers are decimal; what a record does not have is empty. Columns are found by their names, so that
-//! they may come in another order and others beside them. Known limit: other programs do not know the lines with `#`
-//! (`comment="#"` in pandas, `comment_prefix` in Polars).
+//! (RFC 4180); numbers are decimal; missing fields are empty. Columns are found by their names, so their order is free
+//! and others may be among them. Known limit: other programs do not know the lines with `#` (`comment="#"` in pandas,
+//! `comment_prefix` in Polars).
 
 use std::io::{self, Write};
 
@@ -24,7 +24,7 @@ pub const FORMAT: Format = Format {
     write: Writing::One(|trace, mut out| write(trace, &mut out)),
 };
 
-/// Mistakes are told one by one up to this number.
+/// Most mistakes that are reported one by one.
 const MAX_TOLD: usize = 10;
 /// The columns that every record has.
 const FIRST: [&str; 4] = ["t_ns", "cpu", "pid", "kind"];
@@ -37,7 +37,7 @@ pub fn detect(_name: &str, bytes: &[u8]) -> bool {
 /// Writes one.
 ///
 /// # Errors
-/// What `out` says.
+/// The error of `out`.
 pub fn write(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
     let mut out = io::BufWriter::new(out);
     writeln!(out, "#iowhy-trace,1")?;
@@ -149,7 +149,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// Reads one. Lines that mean nothing are told and left out.
+/// Reads one. Meaningless lines are reported and skipped.
 pub fn read(name: &str, bytes: &[u8], problems: &mut Problems) -> Option<Trace> {
     let (text, cut) = match std::str::from_utf8(bytes) {
         Ok(text) => (text, None),
@@ -187,11 +187,11 @@ pub fn read(name: &str, bytes: &[u8], problems: &mut Problems) -> Option<Trace> 
     }
     told.end();
     if let Some(at) = cut {
-        let text = format!("{name}: byte {at} and what follows is no text: what comes before it was read");
+        let text = format!("{name}: byte {at} and the rest are not text: the part before it was read");
         problems.push(Problem::warning(text));
     }
     if header.is_none() {
-        problems.push(Problem::error(format!("{name}: there is no header of a trace (`t_ns,cpu,pid,kind,..`)")));
+        problems.push(Problem::error(format!("{name}: the header of a trace is missing (`t_ns,cpu,pid,kind,..`)")));
         return None;
     }
     trace.records.sort_by_key(|record| record.at);
@@ -199,7 +199,7 @@ pub fn read(name: &str, bytes: &[u8], problems: &mut Problems) -> Option<Trace> 
     Some(trace)
 }
 
-/// Mistakes, told up to a number.
+/// Mistakes, reported up to a number.
 struct Told<'a, 'b> {
     name: &'a str,
     nr: usize,
@@ -231,7 +231,7 @@ fn clipped(raw: &str, column: usize) -> Span {
     if shown.is_char_boundary(column) { Span::bytes(&shown, column, end) } else { Span::whole(&shown) }
 }
 
-/// What a column is.
+/// Meaning of a column.
 #[derive(Copy, Clone)]
 enum Column {
     At,
@@ -255,7 +255,7 @@ impl Column {
     }
 }
 
-/// The record of a line, or at which byte of it what is wrong.
+/// The record of a line, or the byte of its mistake.
 fn record(columns: &[Option<Column>], fields: &[Field]) -> Result<iowhy_stack::trace::Record, (usize, String)> {
     let mut row = Row { numbers: [None; NR_NUMBERS], ..Row::default() };
     if fields.len() != columns.len() {
@@ -265,14 +265,14 @@ fn record(columns: &[Option<Column>], fields: &[Field]) -> Result<iowhy_stack::t
     for (column, field) in columns.iter().zip(fields) {
         let Some(column) = column else { continue };
         let wrong = |what: &str| (field.column, format!("`{}` is {what}", field.text));
-        let no_number = || wrong("no whole number, or too large");
+        let no_number = || wrong("not a whole number, or too large");
         match column {
             Column::At => row.at = field.text.parse().map_err(|_| no_number())?,
             Column::Cpu => row.cpu = field.text.parse().map_err(|_| no_number())?,
             Column::Pid => row.pid = field.text.parse().map_err(|_| no_number())?,
             Column::Kind => {
                 let found = KINDS.iter().position(|kind| *kind == field.text);
-                row.kind = found.ok_or_else(|| wrong("no kind of record"))? as u8;
+                row.kind = found.ok_or_else(|| wrong("not a kind of record"))? as u8;
             }
             Column::Number(_) if field.text.is_empty() => {}
             Column::Number(RWBS) => {
@@ -280,7 +280,7 @@ fn record(columns: &[Option<Column>], fields: &[Field]) -> Result<iowhy_stack::t
                 row.numbers[RWBS] = Some(i64::from(rwbs.0));
             }
             Column::Number(OP) => {
-                let op = row::op_of(&field.text).ok_or_else(|| wrong("no operation"))?;
+                let op = row::op_of(&field.text).ok_or_else(|| wrong("not an operation"))?;
                 row.numbers[OP] = Some(row::op_number(op));
             }
             Column::Number(number) => {

@@ -2,15 +2,15 @@
 //!
 //! ```text
 //! t_ns                  deltas, bit-packed (DELTA_BINARY_PACKED); with zstd only if that takes an eighth off
-//! sector, index, ..     deltas; what is missing is in levels, which cost nothing where nothing is missing
+//! sector, index, ..     deltas; missing values are in levels, which cost nothing without any
 //! kind, rwbs, op, ..    dictionaries, as are devices, inodes, processes, sizes
 //! pages                 zstd, level 3 (6 for sectors); one for each column of a group of 131,072 rows, where they fit
 //! metadata              iowhy.trace = 1, kernel, started_ns, lost, inferred_windows, names, paths (JSON), and hashes
 //! ```
 //! Any program that knows Parquet reads the file; [`columns`] reads some columns only. The hash of everything that is
-//! decoded is checked first. Hashes of the groups of rows and of the table of contents tell what is damaged before
-//! anything is decoded: groups that are whole are kept. A file that another program has written anew has no hashes, and
-//! is taken as it is. Known limit: the table of contents is at the end, so of a file that was cut nothing can be read.
+//! decoded is checked first. Hashes of the groups of rows and of the table of contents reveal damage before anything is
+//! decoded: intact groups are kept. A file that another program has rewritten has no hashes, and is taken as it is.
+//! Known limit: the table of contents is at the end, so of a file that was cut nothing can be read.
 //!
 //! The format: <https://parquet.apache.org/docs/file-format/>.
 
@@ -48,11 +48,10 @@ pub const FORMAT: Format = Format {
     write: Writing::One(|trace, mut out| write(trace, &mut out)),
 };
 
-/// Rows in a group of rows.
 const GROUP_ROWS: usize = 1 << 17;
-/// Times that are looked at to tell whether compression is worth it.
+/// Times that decide whether compression is worth it.
 const SAMPLE: usize = 1 << 14;
-/// What comes before the hash of the table of contents in it.
+/// The key in front of the hash of the table of contents in it.
 const MARK: &str = "iowhy-sum:";
 /// Characters of a hash.
 const HASH: usize = 32;
@@ -93,12 +92,12 @@ fn hash(bytes: &[u8]) -> String {
 /// Writes one.
 ///
 /// # Errors
-/// What `out` says.
+/// The error of `out`.
 pub fn write(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
     write_in_groups(trace, GROUP_ROWS, out)
 }
 
-/// Writes one with groups of so many rows.
+/// Writes one with groups of `group_rows` rows.
 pub(crate) fn write_in_groups(trace: &Trace, group_rows: usize, out: &mut impl Write) -> io::Result<()> {
     let schema = Arc::new(parse_message_type(&schema()).map_err(failed)?);
     let level = ZstdLevel::try_new(3).map_err(failed)?;
@@ -269,7 +268,6 @@ impl ChunkReader for Memory {
 /// Values of a column; where there is nothing, there is nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Values {
-    /// Numbers.
     Numbers(Vec<Option<i64>>),
     /// Numbers, one in each row.
     Full(Vec<i64>),
@@ -277,7 +275,6 @@ pub enum Values {
     Words {
         /// Places.
         codes: Vec<u32>,
-        /// The words.
         words: Vec<String>,
     },
 }
@@ -306,7 +303,7 @@ fn guarded<T>(read: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
         .unwrap_or_else(|_| Err("it is damaged: its pages cannot be decoded".to_owned()))
 }
 
-/// Which groups of rows are whole; nothing if the file has no hashes. And what is damaged.
+/// Which groups of rows are whole; nothing if the file has no hashes. And the damage.
 type Whole = (Option<Vec<usize>>, Vec<String>);
 
 fn whole_groups(bytes: &[u8]) -> Result<Whole, String> {
@@ -369,10 +366,10 @@ fn value(behind: &[u8]) -> Option<&str> {
 fn contents(bytes: &[u8], skipped: usize) -> Result<Option<Vec<Range>>, String> {
     let size = skipped + bytes.len();
     if skipped == 0 && (size < 12 || !bytes.starts_with(b"PAR1")) {
-        return Err("byte 0: this is no Parquet file".to_owned());
+        return Err("byte 0: not a Parquet file".to_owned());
     }
     let begin = footer(bytes, size)?;
-    // The list of hashes is found without decoding anything: it is text, and so is what is behind it.
+    // The list of hashes is found without decoding anything: it is text, and so is the rest behind it.
     let key = b"iowhy.groups";
     let table = bytes.get(begin.wrapping_sub(skipped)..).unwrap_or_default();
     let Some(at) = table.windows(key.len()).position(|window| window == key) else {
@@ -393,7 +390,7 @@ fn contents(bytes: &[u8], skipped: usize) -> Result<Option<Vec<Range>>, String> 
             Some(Range { start: start.parse().ok()?, end: end.parse().ok()?, sum: sum.get(..HASH)?.to_owned() })
         });
         let Some(group) = parsed.filter(|group| group.start <= group.end && group.end <= begin) else {
-            return Err(format!("byte {from}: the table of contents is damaged: `{group}` is no group of rows"));
+            return Err(format!("byte {from}: the table of contents is damaged: `{group}` is not a group of rows"));
         };
         groups.push(group);
     }
@@ -413,7 +410,7 @@ fn contents(bytes: &[u8], skipped: usize) -> Result<Option<Vec<Range>>, String> 
 fn column(reader: &SerializedFileReader<Memory>, groups: &[usize], name: &str) -> Result<Values, String> {
     let schema = reader.metadata().file_metadata().schema_descr_ptr();
     let Some(place) = schema.columns().iter().position(|column| column.name() == name) else {
-        return Err(format!("there is no column `{name}`"));
+        return Err(format!("no column `{name}`"));
     };
     let descriptor = schema.column(place);
     let full = descriptor.max_def_level() == 0;
@@ -533,7 +530,7 @@ fn all(name: &str, bytes: &[u8], problems: &mut Problems) -> Result<Trace, Strin
         };
         let [times, cpus, pids] = [numbers("t_ns")?, numbers("cpu")?, numbers("pid")?];
         let Values::Words { codes, words } = column(&reader, &group, "kind")? else {
-            return Err("column `kind` is no text".to_owned());
+            return Err("column `kind` is not text".to_owned());
         };
         let kinds: Vec<Option<u8>> =
             words.iter().map(|word| KINDS.iter().position(|kind| kind == word).map(|kind| kind as u8)).collect();
@@ -584,7 +581,7 @@ fn all(name: &str, bytes: &[u8], problems: &mut Problems) -> Result<Trace, Strin
         }
     }
     if nr_bad > 0 {
-        let text = format!("{name}: {nr_bad} rows are no records of a trace, and are left out");
+        let text = format!("{name}: {nr_bad} rows are not records of a trace, and are left out");
         problems.push(Problem::warning(text));
     }
     trace.records.sort_by_key(|record| record.at);
@@ -666,7 +663,7 @@ mod tests {
             panic!("columns of other types")
         };
         assert!(ours);
-        assert_eq!(missing.expect_err("there is none"), "there is no column `sectr`");
+        assert_eq!(missing.expect_err("there is none"), "no column `sectr`");
         assert!(rows.iter().zip(codes).all(|(row, code)| words[*code as usize] == KINDS[usize::from(row.kind)]));
         assert!(rows.iter().zip(times).all(|(row, time)| row.at == *time as u64));
         assert!(rows.iter().zip(sectors).all(|(row, sector)| row.numbers[crate::row::SECTOR] == *sector));

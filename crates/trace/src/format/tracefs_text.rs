@@ -6,10 +6,10 @@
 //! trace-cmd    the same without flags, `sys_enter_pread64: fd: 0x03, .. pos: 0x0`
 //! perf         `fio  1234 [001]  1234.567890: block:block_rq_issue: 7,1 R ..`
 //! ```
-//! Events that are none of [`Seen`]'s kinds are kept as [`Seen::Other`]; lines that mean nothing are told with line and
-//! column and left out. Written is the first form, with nanoseconds, and lines with `# iowhy` about the whole trace.
-//! Known limits of the form: devices of plugs, bytes that are no whole sectors, which device a message is of in a
-//! kernel's own file, and the kind of a system call beyond what it does are not in it.
+//! Events that are none of [`Seen`]'s kinds are kept as [`Seen::Other`]; meaningless lines are reported with line and
+//! column and skipped. Written is the first form, with nanoseconds, and lines with `# iowhy` about the whole trace.
+//! Known limits of the form: it does not have devices of plugs, bytes other than whole sectors, the device of a message
+//! in a kernel's own file, and the kind of a system call beyond its operation.
 //!
 //! Source: the print formats of 6.18 (`events/*/format`) and of older kernels, which have less behind the numbers.
 
@@ -34,7 +34,7 @@ pub const FORMAT: Format = Format {
     write: Writing::One(|trace, mut out| write(trace, &mut out)),
 };
 
-/// Mistakes are told one by one up to this number.
+/// Most mistakes that are reported one by one.
 const MAX_TOLD: usize = 10;
 
 /// Whether a file of this name that begins with these bytes is one.
@@ -54,7 +54,7 @@ struct Line<'a> {
     event: &'a str,
 }
 
-/// What is wrong, and at which byte of the line.
+/// A mistake, and its byte in the line.
 type Wrong = (usize, String);
 
 impl<'a> Line<'a> {
@@ -67,7 +67,7 @@ impl<'a> Line<'a> {
         let mut from = 0;
         let (open, cpu, rest) = loop {
             let Some(open) = line[from..].find(" [").map(|at| from + at + 1) else {
-                return Err((0, "there is no CPU in brackets".to_owned()));
+                return Err((0, "no CPU in brackets".to_owned()));
             };
             let inside = &line[open + 1..];
             if let Some((number, rest)) = inside.split_once(']')
@@ -87,7 +87,7 @@ impl<'a> Line<'a> {
                 break;
             }
         }
-        let (ns, end) = found.ok_or((at, "there is no time behind the CPU".to_owned()))?;
+        let (ns, end) = found.ok_or((at, "no time behind the CPU".to_owned()))?;
         Ok(Some(Line { comm, pid, cpu, ns, event: line[end..].trim() }))
     }
 }
@@ -115,7 +115,7 @@ fn time(text: &str) -> Option<u64> {
     seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(fraction.parse::<u64>().ok()? * scale)
 }
 
-/// Reads one. Lines that mean nothing are told and left out.
+/// Reads one. Meaningless lines are reported and skipped.
 pub fn read(name: &str, bytes: &[u8], problems: &mut Problems) -> Option<Trace> {
     let text = super::text_of(name, bytes, problems);
     let mut trace = Trace::default();
@@ -164,7 +164,7 @@ pub fn read(name: &str, bytes: &[u8], problems: &mut Problems) -> Option<Trace> 
         problems.push(Problem::warning(text));
     }
     if trace.records.is_empty() && base.is_none() && !text.starts_with("# tracer") {
-        problems.push(Problem::error(format!("{name}: there is no event of a trace in it")));
+        problems.push(Problem::error(format!("{name}: no event of a trace in it")));
         return None;
     }
     // Files of several CPUs one behind the other are in no order of time.
@@ -236,7 +236,7 @@ impl<'a> Words<'a> {
         let dev = numbers.and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
         match dev {
             Some((major, minor)) if major < 4096 && minor < 1 << 20 => Ok(Dev::new(major, minor)),
-            _ => Err((at, format!("`{word}` is no device (`MAJOR,MINOR`)"))),
+            _ => Err((at, format!("`{word}` is not a device (`MAJOR,MINOR`)"))),
         }
     }
 
@@ -260,8 +260,9 @@ impl<'a> Words<'a> {
         }
         let (at, _) = self.words.get(self.next).copied().unwrap_or((0, ""));
         let sectors: u32 = self.number("the number of sectors")?;
-        let sized =
-            sectors.checked_mul(SECTOR_BYTES as u32).ok_or((at, "so many sectors have no request".to_owned()))?;
+        let sized = sectors
+            .checked_mul(SECTOR_BYTES as u32)
+            .ok_or((at, "a request does not have that many sectors".to_owned()))?;
         Ok(Extent { dev, sector, bytes: if sectors == 0 { bytes } else { sized }, rwbs })
     }
 
@@ -282,7 +283,7 @@ impl<'a> Words<'a> {
         let dev = Words { text: self.text, words: vec![(at, word)], next: 0 }.dev()?;
         let (at, ino) = self.value("ino")?;
         let number = u64::from_str_radix(ino.trim_start_matches("0x"), 16);
-        let ino = number.map_err(|_| (at, format!("`{ino}` is no inode (in hexadecimal)")))?;
+        let ino = number.map_err(|_| (at, format!("`{ino}` is not an inode (in hexadecimal)")))?;
         Ok(Inode { dev, ino })
     }
 
@@ -292,7 +293,7 @@ impl<'a> Words<'a> {
         let (from, to) = word.split_once('-').unwrap_or((word, word));
         match (from.parse::<u64>(), to.parse::<u64>()) {
             (Ok(from), Ok(to)) => Ok((from / PAGE_BYTES, to.saturating_add(1).div_ceil(PAGE_BYTES))),
-            _ => Err((at, format!("`{word}` is no place in a file"))),
+            _ => Err((at, format!("`{word}` is not a place in a file"))),
         }
     }
 }
@@ -303,7 +304,7 @@ fn hex(text: &str) -> Option<u64> {
     u64::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok()
 }
 
-/// What a system call does; nothing of those that are kept as they are.
+/// Operation of a system call; nothing for those that are kept as text.
 fn op_of_call(name: &str) -> Option<Op> {
     match name {
         "read" | "pread64" | "readv" | "preadv" | "preadv2" => Some(Op::Read),
@@ -330,7 +331,7 @@ fn call_start(op: Op, fields: &str, begin: usize) -> Result<Seen, Wrong> {
     Ok(Seen::CallStart { op, fd, offset, len_bytes: value("count")?.unwrap_or(0) })
 }
 
-/// What an event is.
+/// Parses an event.
 fn event(text: &str) -> Result<Seen, Wrong> {
     // The kernel's own form of system calls.
     if let Some(call) = text.strip_prefix("sys_") {
@@ -342,7 +343,7 @@ fn event(text: &str) -> Result<Seen, Wrong> {
         if let Some((name, result)) = call.split_once(" -> ")
             && let Some(op) = op_of_call(name)
         {
-            let result = hex(result).ok_or((4 + name.len() + 4, format!("`{result}` is no result")))?;
+            let result = hex(result).ok_or((4 + name.len() + 4, format!("`{result}` is not a result")))?;
             return Ok(Seen::CallEnd { op, result: result as i64 });
         }
     }
@@ -361,7 +362,7 @@ fn event(text: &str) -> Result<Seen, Wrong> {
         return call_start(op, fields, begin);
     }
     if let Some(op) = name.strip_prefix("sys_exit_").and_then(op_of_call) {
-        let result = hex(fields).ok_or((begin, format!("`{fields}` is no result")))?;
+        let result = hex(fields).ok_or((begin, format!("`{fields}` is not a result")))?;
         return Ok(Seen::CallEnd { op, result: result as i64 });
     }
     let seen = match name {
@@ -410,7 +411,7 @@ fn block_event(name: &str, fields: &str, words: &mut Words<'_>, begin: usize) ->
         "block_plug" => Seen::Plug { dev: None },
         "block_unplug" | "block_unplug_timer" | "block_unplug_io" => {
             let (at, word) = words.words.last().copied().unwrap_or((begin, ""));
-            let nr_requests = word.parse().map_err(|_| (at, format!("`{word}` is no number of requests")))?;
+            let nr_requests = word.parse().map_err(|_| (at, format!("`{word}` is not a number of requests")))?;
             Seen::Unplug { dev: None, nr_requests, timer: name == "block_unplug_timer" }
         }
         "blk_message" => {
@@ -488,7 +489,7 @@ fn letters_of(state: u16) -> String {
 /// Writes one.
 ///
 /// # Errors
-/// What `out` says.
+/// The error of `out`.
 pub fn write(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
     let mut out = io::BufWriter::new(out);
     let line = |text: &str| text.replace(['\n', '\r'], " ");

@@ -1,14 +1,14 @@
-//! What a workload does beside reading and writing system calls, joined to calls of its own.
+//! I/O of a workload other than by read and write calls, joined to calls of its own.
 //!
 //! ```text
 //! fault      a touch of a mapping that is not in memory is a read of a page: from the fault to the task's return to
 //!            the CPU after it has slept, or to its last record before it goes on
 //! libaio     what io_submit hands over is a call for each iocb that has bios: from the submission to the last
-//!            completion; iocbs are in memory that a trace does not show, so bios tell place and size
+//!            completion; iocbs are in memory that a trace does not show, so bios give place and size
 //! io_uring   a request is a call from its submission to its completion
 //! throttled  a bio that a limit has held back is issued by a worker of the kernel: it belongs to the task whose pages
 //!            wait for one, or whose direct call of as many bytes has none
-//! own        whatever else the tasks of the workload cause (opening, listing, advice) is nobody else's doing
+//! own        all other I/O of the workload's tasks (opening, listing, advice) is still the workload's
 //! ```
 //! Known limits: of buffered calls of libaio and of io_uring's workers only what reaches the device is seen.
 
@@ -22,7 +22,7 @@ use super::{Joiner, Who, dir_of, end_of};
 use crate::fields::field;
 use crate::settings::Settings;
 
-/// The tasks of a workload, if the trace says which those are.
+/// The tasks of a workload, if the trace has them.
 pub fn tree(trace: &Trace, who: &Who) -> Option<BTreeSet<u32>> {
     if !who.pids.is_empty() {
         return Some(who.pids.iter().copied().collect());
@@ -51,7 +51,7 @@ pub fn tree(trace: &Trace, who: &Who) -> Option<BTreeSet<u32>> {
     Some(tree)
 }
 
-/// How a call came to be that is no system call of its own.
+/// Origin of a call that is not a system call of its own.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Way {
     /// A page fault on a mapping.
@@ -62,7 +62,7 @@ pub enum Way {
     Ring,
 }
 
-/// A call that goes on beside or without system calls.
+/// A call that runs next to or without system calls.
 #[derive(Copy, Clone, Debug)]
 struct Beside {
     way: Way,
@@ -114,7 +114,7 @@ impl Joiner<'_> {
         self.beside.open.insert(call, Beside { way, bios: 0, last: record.at, seq, slept: false });
     }
 
-    /// The task goes on with something else: a fault has ended, and what was handed over goes on without it.
+    /// The task goes on with something else: a fault has ended, and calls that were handed over go on without it.
     pub(super) fn leave(&mut self, pid: u32) {
         let Some(call) = self.call_of(pid) else { return };
         let Some(open) = self.beside.open.get(&call).copied() else { return };
@@ -184,8 +184,8 @@ impl Joiner<'_> {
         }
     }
 
-    /// A page that a fault adds and no window has asked for is read alone: read-ahead is off, or the mapping was said
-    /// to be read at random.
+    /// A page that a fault adds and no window has asked for is read alone: read-ahead is off, or the mapping is advised
+    /// as random.
     pub(super) fn alone(&mut self, seq: u64, (at, pid): (Nanos, u32), file: u32, index: u64, nr_pages: u64) {
         let Some(call) = self.call_of(pid) else { return };
         let fault = self.beside.open.get(&call).is_some_and(|open| open.way == Way::Fault);
@@ -295,7 +295,7 @@ impl Joiner<'_> {
         }
     }
 
-    /// The bio belongs to a call: what is known of its place and size.
+    /// The bio belongs to a call: its place and size are known.
     pub(super) fn belongs(&mut self, call: usize, bio: u32, extent: &Extent) {
         let Some(open) = self.beside.open.get_mut(&call) else { return };
         if open.way == Way::Fault {
@@ -363,14 +363,14 @@ impl Joiner<'_> {
         tree.iter().filter(waits).min_by_key(|pid| self.tasks[pid].call.map(|call| self.out.calls[call].start)).copied()
     }
 
-    /// A window that is read at once, as it was asked for: by a kernel that has a limit of 0, or that was told that the
-    /// file is read at random.
+    /// A window that is read at once, as requested: by a kernel with a limit of 0, or after advice that the file is
+    /// read at random.
     pub(super) fn forced(asked: Option<RaInput>, start: u64, nr_pages: u64) -> bool {
         let Some(input) = asked else { return false };
         if input.ra_pages == 0 {
             return true;
         }
-        // A call that goes on where one ended, or begins a file, gets a window unless the kernel was told not to.
+        // A call that goes on where one ended, or begins a file, gets a window unless advice forbids it.
         let page = input.prev_pos.max(0) as u64 / PAGE_BYTES;
         let goes_on = input.index == 0 || input.index.wrapping_sub(page) <= 1 && input.prev_pos >= 0;
         goes_on && start == input.index && nr_pages <= input.req_count

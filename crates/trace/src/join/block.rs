@@ -50,8 +50,8 @@ impl Joiner<'_> {
         self.emit(seq, record, What::BioQueue { dir, content, sector: extent.sector, nr_sectors });
     }
 
-    /// A bio is cut: what is left of it is as long as its request may be, and the rest is a bio of its own, as if it
-    /// had been queued when it is its turn.
+    /// A bio is cut: the front is as long as its request may be, and the rest is a bio of its own, as if it had been
+    /// queued when it is its turn.
     pub(super) fn split(&mut self, seq: u64, record: &Record, extent: &Extent, rest: u64) {
         let begins = extent.sector.0;
         let fits = |bio: &u32| {
@@ -243,14 +243,14 @@ impl Joiner<'_> {
         self.emit_for(seq, record, stays, What::MergeRequests { rq, gone: gone_rq });
     }
 
-    /// The request of these sectors that is not yet issued; where nobody saw it made, one of the queued bios.
+    /// The request of these sectors that is not yet issued; if its making was not seen, one of the queued bios.
     pub(super) fn gathered(&mut self, record: &Record, extent: &Extent) -> Option<u32> {
         if let Some(known) = self.beside(extent.dev, dir_of(extent), extent.sector.0, false) {
             return Some(known);
         }
         let mut bios = Vec::new();
         let mut sector = extent.sector.0;
-        // A flush has no sectors, and no bio that can be told from others.
+        // A flush has no sectors, and no bio of its own that could be recognized.
         while sector < end_of(extent)
             && let Some(bio) = self.bio(record.pid, &Extent { sector: Sector(sector), ..*extent })
         {
@@ -268,7 +268,7 @@ impl Joiner<'_> {
         self.issued.entry(extent.sector.0).or_default().push(request);
         self.in_flight = self.in_flight.saturating_add(1);
         let known = &mut self.out.requests[request as usize];
-        // What was issued is what counts: a bio may have been split, and merges missed.
+        // The issued extent counts: a bio may have been split, and merges missed.
         known.extent = *extent;
         known.issued = Some(record.at);
         self.out.leftovers.requests_without_bio += u64::from(known.bios.is_empty() && extent.bytes > 0);

@@ -1,27 +1,27 @@
 //! Descriptors of the tasks of a trace: which open file each is, and where that stands.
 //!
 //! ```text
-//! open, openat, creat      a new open file at its begin; `iowhy:opened` behind it says which file
-//! iowhy:descriptor         what was open before the trace: which file, where it stands
+//! open, openat, creat      a new open file at its begin; `iowhy:opened` behind it has the file
+//! iowhy:descriptor         files open before the trace, with their position
 //! dup, fcntl(F_DUPFD)      one more descriptor of the same open file, so of the same position
 //! close, close_range       the descriptor is gone
 //! execve                   those marked to be closed then are gone
 //! task_newtask             a thread has the descriptors of who starts it, a process gets copies of the same open files
 //! lseek                    a new position
 //! ```
-//! Known limits: what pipes, sockets and io_uring give a descriptor to shows no file; flags of `openat2` are in memory
-//! that a trace does not show.
+//! Known limits: descriptors passed by pipes, sockets and io_uring have no file; flags of `openat2` are in memory that
+//! a trace does not show.
 
 use std::collections::HashMap;
 
 use crate::fields::field;
 
-/// Why nobody knows the file of a call.
+/// Why the file of a call is unknown.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NoFile {
-    /// It is known to be none: a pipe, a terminal, a device without data.
+    /// Certainly without data: a pipe, a terminal, a device without data.
     NoData,
-    /// It was opened in the trace, but nobody could say what.
+    /// It was opened in the trace, but without a file.
     Untold,
     /// How the descriptor came to be is not in the trace.
     Unseen,
@@ -32,7 +32,7 @@ pub enum NoFile {
 pub struct OpenFile {
     /// Which file, by number.
     pub file: Option<u32>,
-    /// The trace says so itself, so pages cannot say otherwise.
+    /// The trace itself has it, so pages cannot contradict it.
     pub certain: bool,
     /// Where it stands, as far as anybody knows.
     pub pos: Option<u64>,
@@ -78,7 +78,7 @@ pub struct Descriptors {
 
 fn number(fields: &str, name: &str) -> Option<i64> {
     let text = field(fields, name)?;
-    // Registers are unsigned, and what is in them need not be.
+    // Registers are unsigned, and their contents need not be.
     text.parse().ok().or_else(|| text.parse::<u64>().ok().map(|number| number as i64))
 }
 
@@ -106,7 +106,7 @@ impl Descriptors {
         self.table(task).insert(fd, Entry { open, cloexec });
     }
 
-    /// The open file of a descriptor, by number; a new one if nobody knows it.
+    /// The open file of a descriptor, by number; a new one if it is unknown.
     pub fn of(&mut self, task: u32, fd: i32) -> usize {
         if let Some(entry) = self.table(task).get(&fd) {
             return entry.open;
@@ -121,19 +121,18 @@ impl Descriptors {
         self.of_task[&task]
     }
 
-    /// An open file of this number.
     pub fn open(&mut self, number: usize) -> &mut OpenFile {
         &mut self.open[number]
     }
 
-    /// A descriptor is a file for certain: as somebody says who knows.
+    /// Sets the file of a descriptor from a certain source.
     pub fn is(&mut self, task: u32, fd: i32, file: Option<u32>) {
         let open = self.of(task, fd);
         let open = &mut self.open[open];
         (open.file, open.certain, open.no_data) = (file, true, file.is_none());
     }
 
-    /// What a descriptor was when the trace began.
+    /// State of a descriptor when the trace began.
     pub fn was(&mut self, task: u32, fd: i32, file: Option<u32>, fields: &str) {
         self.is(task, fd, file);
         let open = self.of(task, fd);
@@ -306,7 +305,7 @@ mod tests {
             ("O; 5 new pid=6 clone_flags=0; 5 enter_close fd=3", (6, 3), Ok((7, Some(0)))),
             ("O; 5 new pid=6 clone_flags=1024; 5 enter_close fd=3", (6, 3), Err(NoFile::Unseen)),
             ("O; 5 new pid=6 clone_flags=0; 6 enter_lseek fd=3; 6 exit_lseek ret=5", (5, 3), Ok((7, Some(5)))),
-            // What is marked is closed when another program is started.
+            // Marked descriptors are closed when another program is started.
             ("O; 5 exit_execve ret=0", (5, 3), Ok((7, Some(0)))),
             ("O; 5 enter_fcntl fd=3 cmd=2 arg=1; 5 exit_fcntl ret=0; 5 exit_execve ret=0", (5, 3), Err(NoFile::Unseen)),
             ("5 was fd=0 file=2 pos=512 cloexec=0; 5 exit_execve ret=0", (5, 0), Ok((2, Some(512)))),

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Whose calls they are, and what is known of their files.
+/// The owner of the calls, and the known facts about its files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Who {
     /// Threads of the workload; empty for all that make calls.
@@ -24,7 +24,6 @@ pub struct Window {
     pub kind: RaKind,
     /// First page.
     pub start: u64,
-    /// Pages.
     pub nr_pages: u64,
     /// Pages of it ahead of the next marker; nothing where it was inferred.
     pub async_size: Option<u64>,
@@ -45,7 +44,6 @@ pub struct Pages {
     pub nr_pages: u64,
 }
 
-/// A bio.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BioRecord {
     /// When it reached the queue.
@@ -54,7 +52,6 @@ pub struct BioRecord {
     pub pid: u32,
     /// For which call; 0 for none.
     pub call: u32,
-    /// What.
     pub extent: Extent,
     /// Pages of the cache that it reads into.
     pub pages: Vec<Pages>,
@@ -67,13 +64,13 @@ pub struct BioRecord {
 /// A request, from its first bio to its completion.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestRecord {
-    /// What, as issued.
+    /// As issued.
     pub extent: Extent,
     /// Its bios, by place in [`Joined::bios`].
     pub bios: Vec<u32>,
     /// Calls that they are for.
     pub calls: Vec<u32>,
-    /// Who submitted them.
+    /// Submitting processes.
     pub pids: Vec<u32>,
     /// When its first bio was queued.
     pub queued: Option<Nanos>,
@@ -96,7 +93,6 @@ pub struct CallRecord {
     pub call: u32,
     /// By which thread.
     pub pid: u32,
-    /// What.
     pub op: Op,
     /// On which descriptor.
     pub fd: i32,
@@ -127,13 +123,13 @@ pub struct CallRecord {
     pub device: Nanos,
     /// Requests of those that were caused by others: by other processes, or by earlier calls.
     pub by_others: u32,
-    /// It is no system call of its own.
+    /// Set if it is not a system call of its own.
     pub beside: Option<Way>,
     /// Bios of it that a worker of the kernel issued, because something held them back.
     pub held_back: u32,
 }
 
-/// Whoever asks for more than this asks for all that there is (copy_file_range, sendfile).
+/// A call for more than this asks for all of the file (copy_file_range, sendfile).
 pub(super) const ALL: u64 = 16 << 20;
 
 impl CallRecord {
@@ -143,7 +139,7 @@ impl CallRecord {
     }
 }
 
-/// Who put pages into a mapping.
+/// A process that put pages into a mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Putter {
     /// Which file.
@@ -158,20 +154,20 @@ pub struct Putter {
     pub own: bool,
 }
 
-/// What could not be linked.
+/// Events that could not be linked.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Leftovers {
     /// Ends of calls that began before the trace.
     pub call_ends: u64,
     /// Calls that the trace does not see end.
     pub open_calls: u64,
-    /// Calls that read or write of which nobody knows the file.
+    /// Calls that read or write an unknown file.
     pub calls_without_file: u64,
     /// Pages that were added for a read and that no bio carried.
     pub pages_without_bio: u64,
     /// Bios without a request or a completion.
     pub bios: u64,
-    /// Merges into requests that nobody has seen.
+    /// Merges into unseen requests.
     pub merges: u64,
     /// Requests that were issued and have no bio.
     pub requests_without_bio: u64,
@@ -209,11 +205,11 @@ pub struct Joined {
     pub bios: Vec<BioRecord>,
     /// Requests in the order in which they were made.
     pub requests: Vec<RequestRecord>,
-    /// Who put pages into which mapping, most pages first.
+    /// Processes that put pages into mappings, most pages first.
     pub putters: Vec<Putter>,
-    /// Tasks of the workload, if the trace says which those are.
+    /// Tasks of the workload, if the trace has them.
     pub tree: Option<BTreeSet<u32>>,
-    /// Calls of which nobody knows the file, by number, and why.
+    /// Calls whose file is unknown, by number, and why.
     pub no_file: BTreeMap<u32, NoFile>,
     /// Windows were inferred.
     pub inferred_windows: bool,
@@ -221,6 +217,6 @@ pub struct Joined {
     pub others_wrote: u64,
     /// Windows that belong to no call of the workload.
     pub windows_of_others: u64,
-    /// What could not be linked.
+    /// Events that could not be linked.
     pub leftovers: Leftovers,
 }

@@ -47,7 +47,7 @@ fn windows_are_inferred_where_the_kernel_has_no_tracepoints() {
     assert!(window < place(|what| matches!(what, What::PageAdd { .. })), "a decision comes before its pages");
 }
 
-/// What a kernel did, as records: those of the file `traces/` were made of.
+/// A kernel's behaviour as records: those of the file `traces/` were made of.
 fn of_recorded(recorded: &Recorded) -> Trace {
     let mut records = Vec::new();
     for (nr, line) in (0_u64..).zip(&recorded.lines) {
@@ -84,7 +84,7 @@ fn without_readahead(trace: &Trace) -> Trace {
     left
 }
 
-/// What calls read ahead, first page and the one after the last, but not beyond the end of the file.
+/// Pages that calls read ahead, first page and the one after the last, but not beyond the end of the file.
 fn windows(joined: &Joined, pages: u64) -> Vec<(u32, u64, u64)> {
     let of = |call: &CallRecord| {
         let id = call.call;
@@ -372,7 +372,7 @@ fn a_simulated_run_is_joined_as_it_was() {
         |what| matches!(what, What::BioQueue { .. }),
         |what| matches!(what, What::Issue { .. }),
     ] {
-        // Requests are numbered anew, and content other than data is metadata to a kernel's trace.
+        // Requests are renumbered, and content other than data is metadata to a kernel's trace.
         let strip = |list: Vec<(u64, u32, String)>| -> Vec<(u64, u32, String)> {
             let part = |text: String| match (text.find("RqId("), text.find("dir: ")) {
                 (Some(_), Some(at)) => text[at..].split(", content").next().unwrap_or_default().to_owned(),

@@ -65,7 +65,7 @@ fn summary(table: &Table) -> String {
     Phase::ALL.iter().filter_map(of).collect::<Vec<_>>().join(" ")
 }
 
-/// Drawn: each line says what btt 1.2.0 says of the same records.
+/// Drawn: each line is the output of btt 1.2.0 for the same records.
 #[test]
 fn what_btt_says_of_drawn_traces() {
     let table = [

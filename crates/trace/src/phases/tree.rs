@@ -20,7 +20,6 @@ pub(super) struct Bio {
     pub(super) start: u64,
     /// Sector after the last whole one.
     pub(super) end: u64,
-    /// Queued.
     pub(super) queued: u64,
     /// Had to wait for a request.
     pub(super) slept: u64,

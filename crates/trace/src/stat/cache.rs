@@ -1,4 +1,4 @@
-//! What became of pages: windows and their fate, hits that are hits, and who put pages there.
+//! The fate of pages: windows, hits that are hits, and the processes that added pages.
 //!
 //! ```text
 //! window      a decision (RaOrder, RaUnbounded, or where the kernel shows none: pages added in one row by one task).
@@ -8,13 +8,13 @@
 //!             lookups give the file and the pages where they are traced, else the call does
 //! missed      of these, the pages that the same task had to add during the call
 //! ```
-//! A read call is of the page cache if pages were looked up or added in it or its descriptor is known to be of a file
-//! with pages; one that queues reads itself and touches no page is direct; `pread` without any I/O was all hits. Other
-//! reads are of pipes and the like, and are counted apart. Descriptors become known by pages that are added, looked up
-//! or asked for in a call; only a thread that did so, or all threads if they agree, is believed.
+//! A read call is of the page cache if pages were looked up or added in it or its descriptor is of a file with pages;
+//! one that queues reads itself and touches no page is direct; `pread` without any I/O was all hits. Other reads are of
+//! pipes and the like, and are counted apart. Descriptors become known by pages that are added, looked up or asked for
+//! in a call; only a thread that did so, or all threads if they agree, is believed.
 //!
-//! Known limits: what was in the cache before the trace began is seen only when it is used. A position that only the
-//! kernel knows (`read` without an offset) is followed from 0, and corrected where lookups are traced.
+//! Known limits: pages cached before the trace began are seen only when they are used. A position that only the kernel
+//! knows (`read` without an offset) is followed from 0, and corrected where lookups are traced.
 
 use iowhy_stack::event::Op;
 use iowhy_stack::trace::{Inode, Record, Rwbs, Seen};
@@ -35,7 +35,7 @@ pub struct Windows {
     pub added: u64,
     /// Added pages that were used.
     pub used: u64,
-    /// Added pages that nobody used before the trace ended.
+    /// Added pages that remained unused until the trace ended.
     pub wasted: u64,
     /// Added pages that were removed before anybody used them.
     pub thrashed: u64,
@@ -54,7 +54,7 @@ pub struct Lookups {
     pub calls: u64,
     /// Read calls around it.
     pub direct_calls: u64,
-    /// Read calls of which nobody knows what they read: pipes, sockets, terminals.
+    /// Read calls of unknown files: pipes, sockets, terminals.
     pub other_calls: u64,
     /// Lookups were traced.
     pub traced: bool,
@@ -67,7 +67,7 @@ impl Lookups {
     }
 }
 
-/// What a process did to a file's pages.
+/// A process's additions to a file's pages.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Share {
     /// Pages added.
@@ -76,12 +76,10 @@ pub struct Share {
     pub left: u64,
 }
 
-/// What was seen of pages.
+/// Page events.
 #[derive(Clone, Debug, Default)]
 pub struct Cache {
-    /// Windows.
     pub windows: Windows,
-    /// Lookups.
     pub lookups: Lookups,
     /// By file and process.
     pub shares: BTreeMap<(Inode, u32), Share>,
@@ -237,7 +235,7 @@ impl Observer {
         }
     }
 
-    /// The file of a descriptor: what the thread itself showed, or what all others agree on.
+    /// The file of a descriptor: as the thread itself showed, or as all others agree.
     fn file_of(&self, pid: u32, fd: i32) -> Option<Inode> {
         if let Some(file) = self.descriptors.get(&(pid, fd)) {
             return Some(*file);
@@ -256,7 +254,7 @@ impl Observer {
         let known = call.file.or_else(|| self.file_of(pid, call.fd));
         let position = self.positions.entry((pid, call.fd)).or_default();
         if call.offset.is_none() {
-            // The descriptor was moved: what is looked up or missing says where it is.
+            // The descriptor was moved: looked-up or missing pages show its position.
             let pages = *position / 4096..(*position + bytes).div_ceil(4096);
             let elsewhere = call.asked.filter(|asked| !pages.contains(asked));
             if let Some(first) = call.span.map(|(first, _)| first).filter(|first| *first != pages.start).or(elsewhere) {

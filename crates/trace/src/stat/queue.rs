@@ -1,4 +1,4 @@
-//! What the kernel's disk counters would have said, and what they cannot say: sizes, batches, depth, idle time, seeks.
+//! The kernel's disk counters, and figures that they cannot give: sizes, batches, depth, idle time, seeks.
 //!
 //! A request is in flight from its G to the C that ends it, and is counted when it ends, as in the kernel
 //! (`block/blk-core.c`, `blk-mq.c`, `blk-merge.c`: start time at allocation, sectors with each part that is done,
@@ -6,7 +6,7 @@
 //! allocations are not traced a request begins with its I or D. On a device that shows no requests at all (dm, md,
 //! zram) bios count, from Q to C, as the kernel does there.
 //!
-//! What `await` and `aqu-sz` are made of is the kernel's business, and its version decides ([`Rules`]):
+//! The kernel's version decides how `await` and `aqu-sz` are made ([`Rules`]):
 //! - From 6.9 on a plug reads the clock once: every request that a task puts into it has the start of the first, until
 //!   the plug is pulled or the task loses its CPU (`blk_time_get_ns`). Pulling only because the plug is full does not
 //!   count: there U is followed by P without a Q. So `await` holds time that no phase of the request has.
@@ -32,7 +32,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 /// Most requests that are looked at to find the one that a bio joins.
 const LOOK_BACK: usize = 256;
 
-/// What a kernel's counters mean.
+/// Meaning of a kernel's counters.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 struct Rules {
     /// Requests of one plug have one start.
@@ -54,7 +54,7 @@ impl Rules {
     }
 }
 
-/// What a task's plug does to the times of its requests.
+/// Effect of a task's plug on the times of its requests.
 #[derive(Copy, Clone, Debug, Default)]
 struct Plugged {
     cpu: u32,
@@ -178,7 +178,6 @@ impl Sizes {
         self.by_bytes.values().sum()
     }
 
-    /// All their bytes.
     pub fn bytes(&self) -> u64 {
         self.by_bytes.iter().map(|(bytes, n)| u64::from(*bytes) * n).sum()
     }
@@ -210,18 +209,15 @@ pub struct Direction {
     pub front_merges: u64,
     /// Requests merged into another.
     pub request_merges: u64,
-    /// Bytes completed.
     pub completed_bytes: u64,
 }
 
 /// A device as its trace shows it.
 #[derive(Clone, Debug, Default)]
 pub struct Disk {
-    /// Reads.
     pub read: Direction,
     /// Writes.
     pub write: Direction,
-    /// Discards.
     pub discard: Direction,
     /// Requests at the device when one is issued, that one included.
     pub depth: Histogram,
@@ -250,9 +246,7 @@ pub struct Disk {
 /// Requests held back and let go.
 #[derive(Clone, Debug, Default)]
 pub struct Plugs {
-    /// Plugs.
     pub plugs: u64,
-    /// Unplugs.
     pub unplugs: u64,
     /// Of these, by the timer.
     pub timer_unplugs: u64,
@@ -284,7 +278,7 @@ struct Live {
     /// Since when a flush is wanted that has not begun.
     flush_wanted: Option<u64>,
     disk: Disk,
-    /// By first sector and a number that tells those of one sector apart.
+    /// By first sector and a number that separates those of one sector.
     requests: BTreeMap<(u64, u64), Request>,
     next: u64,
     in_driver: u64,
@@ -545,7 +539,7 @@ fn device(seen: &Seen) -> Option<Dev> {
 }
 
 /// All devices of a trace, in the order of their numbers, and the plugs. `ends` are the times at which the counters are
-/// read; `release` says which kernel counts, as far as it is known.
+/// read; `release` is the kernel that counts, as far as it is known.
 pub(super) fn disks(records: &[Record], ends: &[u64], release: &str) -> (Vec<(Dev, Disk)>, Plugs) {
     let rules = Rules::of(release);
     let mut clocks = rules.one_start_for_a_plug.then(Clocks::default);
@@ -668,8 +662,8 @@ mod tests {
         }
     }
 
-    /// Two requests, allocated at 10 and at 14 ms and done at 20 ms: what happens in between decides on the start of
-    /// the second.
+    /// Two requests, allocated at 10 and at 14 ms and done at 20 ms: events in between decide on the start of the
+    /// second.
     #[test]
     fn requests_of_a_plug_have_one_start_as_long_as_it_is_known() {
         let table = [
@@ -692,7 +686,7 @@ mod tests {
             let between: Vec<&str> = between.split(';').filter(|record| !record.is_empty()).collect();
             let (early, late): (Vec<&str>, Vec<&str>) = between.iter().partition(|record| !record.starts_with("15"));
             let join = |records: &[&str]| records.iter().map(|record| format!("{record};")).collect::<String>();
-            // The last task on the first CPU again, so that the second allocation is no sign of anything.
+            // The last task on the first CPU again, so that the second allocation means nothing.
             let text = format!(
                 "9 0 1 Q 0 8 R;10 0 1 G 0 8 R;{plug}{}13 0 1 Q 80 8 W;14 0 1 G 80 8 W;{}20 1 9 C 0 8 R;20 1 9 C 80 8 W",
                 join(&early),

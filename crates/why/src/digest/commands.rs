@@ -1,13 +1,13 @@
 //! Requests from their allocation to their completion: sizes, order, how many, how long.
 //!
 //! ```text
-//! size       sectors when issued; the largest tells where requests are cut
+//! size       sectors when issued; the largest shows where requests are cut
 //! order      whenever two or more wait, is the one that is taken the next one up from the head?
 //! depth      requests at the device, by the time that requests wait besides
 //! class      direction, size in octaves of pages, place (follows on, near, far), load (alone, alone after a pause,
 //!            more)
 //! D2C        time at the device, by class; so that a device is compared with itself on equal commands
-//! spacing    time between completions while the device has more to do: what a limit on operations looks like
+//! spacing    time between completions while the device has more to do: the mark of a limit on operations
 //! cycles     the same for commands one after the other, with its spread: a cap makes the pace constant
 //! ```
 
@@ -32,7 +32,7 @@ pub enum Place {
     Far,
 }
 
-/// What else the device has to do when a command comes.
+/// The device's other work when a command comes.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Load {
     /// Nothing, since less than 100 us.
@@ -57,16 +57,16 @@ pub struct Class {
     pub octave: u8,
     /// Where it lies.
     pub place: Place,
-    /// What else there is to do.
+    /// Other work.
     pub load: Load,
 }
 
-/// Mean and spread of many values, exactly: buckets are too wide to tell a constant pace from a nearly constant one.
+/// Mean and spread of many values, exactly: buckets are too wide to separate a constant pace from a nearly constant
+/// one.
 #[derive(Copy, Clone, Debug, Default, PartialEq)]
 pub struct Moments {
     /// How many.
     pub count: u64,
-    /// Their sum.
     pub sum: f64,
     /// The sum of their squares.
     pub squares: f64,
@@ -80,7 +80,6 @@ impl Moments {
         self.squares += value * value;
     }
 
-    /// The mean; 0 of none.
     pub fn mean(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.sum / self.count as f64 }
     }
@@ -91,12 +90,12 @@ impl Moments {
     }
 }
 
-/// What still differs among commands of one class.
+/// Remaining differences among commands of one class.
 #[derive(Copy, Clone, Debug, Default, PartialEq)]
 pub struct Within {
     /// Sum of the numbers of commands that were at the device already.
     pub ahead: u64,
-    /// Sum of the square roots of the distances, sectors: a seek takes about so long.
+    /// Sum of the square roots of the distances, sectors: proportional to the time of seeks.
     pub root_distance: f64,
     /// Sum of the sizes, sectors.
     pub sectors: u64,
@@ -110,7 +109,7 @@ const REST: u64 = 100_000;
 const NEAR: u64 = 4096;
 /// Most waiting requests that are looked at to judge an order.
 const LOOKED_AT: usize = 64;
-/// Depths that are told apart.
+/// Number of distinct depths.
 const DEPTHS: usize = 129;
 
 /// Commands of a run.
@@ -126,7 +125,7 @@ pub struct Commands {
     pub meta: [u64; 2],
     /// Issued requests that end where another one, issued within a few commands, begins.
     pub contiguous: [u64; 2],
-    /// Of these, such as are as large as any of the run.
+    /// Of these, requests that are as large as any of the run.
     pub cut: [u64; 2],
     /// Merges of bios, at the end and at the start, and of requests.
     pub merges: [u64; 3],
@@ -142,13 +141,13 @@ pub struct Commands {
     pub distance: f64,
     /// Changes of direction.
     pub turns: u64,
-    /// Time with so many requests at the device while others wait with the elevator, ns.
+    /// Time at each depth while others wait with the elevator, ns.
     pub depth_when_waiting: Vec<u64>,
     /// Most requests at the device at once, and most of those of the workload that belong to different files.
     pub deepest: u32,
     /// Time with the device idle while requests wait with the elevator, ns.
     pub idle_waiting: u64,
-    /// Deliberate waits of the elevator: how often, and how long, ns. Only simulated runs tell.
+    /// Deliberate waits of the elevator: how often, and how long, ns. Only simulated runs have it.
     pub idles: u64,
     /// Their time, ns.
     pub idle_time: u64,
@@ -168,7 +167,7 @@ pub struct Commands {
     pub in_the_way: u64,
     /// Time of reads of metadata from their allocation to their completion, ns.
     pub meta_reads: u64,
-    /// Requests that write back what the workload had dirtied, on nobody's behalf.
+    /// Requests that write back pages that the workload had dirtied, without a request of its.
     pub written_back: u64,
     /// Time of these at the device while reads of the workload wait or are there, ns.
     pub behind_writeback: u64,
@@ -195,15 +194,15 @@ impl Commands {
     }
 }
 
-/// What is known of a bio or request besides its life.
+/// State of a bio or request besides its life.
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct Own {
     pub(super) foreign: bool,
-    /// It writes back what the workload had dirtied, on nobody's behalf.
+    /// It writes back pages that the workload had dirtied, without a request of its.
     pub(super) writeback: bool,
     /// It carries something the call waits for.
     pub(super) wanted: bool,
-    /// It carries only what nobody waits for.
+    /// It carries only pages without waiters.
     pub(super) ahead: bool,
     /// Place of the bio's pages.
     pub(super) pages: Option<(u32, u64, u32)>,
@@ -234,7 +233,7 @@ pub(super) struct Observer {
     head: u64,
     last_dir: Option<Dir>,
     last_done: Option<Nanos>,
-    /// The last completion of all, whatever came between.
+    /// The last completion of all.
     last_end: Option<Nanos>,
     /// Ends of the last commands, with their sizes.
     ends: [[(u64, u32); 8]; 2],
@@ -247,8 +246,8 @@ pub(super) struct Observer {
 }
 
 impl Observer {
-    /// The device has nothing to do, and requests wait, though the elevator does not want it so: what a flush looks
-    /// like that is no command of its own.
+    /// The device is idle, and requests wait, though the elevator does not want it so: the mark of a flush that is not
+    /// a command of its own.
     pub(super) fn held_back(&self) -> bool {
         self.life.depth == 0 && !self.waiting.is_empty() && self.idle_since.is_none()
     }
@@ -306,7 +305,7 @@ impl Observer {
         }
     }
 
-    /// A request of the workload, or of nobody, comes to the elevator.
+    /// A request of the workload, or without an owner, comes to the elevator.
     fn enter(&mut self, request: &Request) {
         let own = u32::from(!request.own.foreign);
         self.own[0] += own;
@@ -320,7 +319,7 @@ impl Observer {
         self.own[1] = self.own[1].saturating_sub(own * u32::from(request.dir == Dir::Read));
     }
 
-    /// A request is no longer where it was.
+    /// A request leaves its place.
     fn leave(&mut self, rq: RqId, request: &Request) {
         match request.stage {
             Stage::Held => {
@@ -467,7 +466,7 @@ impl Observer {
         }
         let took = now.saturating_sub(issued).0;
         if request.nr_sectors == 0 {
-            // What is flushed before the first call belongs to the making of the files.
+            // Flushes before the first call belong to the making of the files.
             if digest.workload.calls.iter().any(|calls| *calls > 0) {
                 digest.sync.flush.add(took);
             }

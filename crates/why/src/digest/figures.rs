@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::tally::Spread;
 
-/// What was asked for, by kind of call: reads, writes, syncs.
+/// Requests by kind of call: reads, writes, syncs.
 #[derive(Clone, Debug, Default)]
 pub struct Workload {
     /// Calls begun.
@@ -19,8 +19,7 @@ pub struct Workload {
     pub direct: [u64; 2],
     /// Writes that had bios of their own within the call.
     pub written_through: u64,
-    /// Calls during which nothing was seen: direct ones on a device that takes bios as they are, or such as need no
-    /// I/O.
+    /// Calls without any event: direct ones on a device that takes bios as they are, or those that need no I/O.
     pub quiet: [u64; 2],
     /// Calls that began while another one on the same file was in progress.
     pub overlapping: u64,
@@ -47,7 +46,7 @@ pub struct Cache {
     pub misses: u64,
     /// Pages put in.
     pub added: u64,
-    /// Of these, such as had been in before during the run.
+    /// Of these, pages that had been in before during the run.
     pub again: u64,
     /// Pages taken out because memory was needed.
     pub reclaimed: u64,
@@ -59,7 +58,7 @@ pub struct Cache {
     pub faults: [u64; 2],
     /// Direct (or quiet) calls on files that had pages in the cache.
     pub direct_over_cached: u64,
-    /// Direct calls on files of which somebody outside the workload had put pages there.
+    /// Direct calls on files with pages that processes outside the workload had put there.
     pub direct_over_foreign: u64,
     /// Direct calls on files of which the workload's own buffered calls had.
     pub direct_over_own: u64,
@@ -70,7 +69,7 @@ pub struct Cache {
     pub direct_latency: [Spread; 2],
 }
 
-/// Calls on one file, one after the other. Events do not tell a lock; but whoever waits for one is silent until the
+/// Calls on one file, one after the other. Events do not show a lock; but a task that waits for one is silent until the
 /// call that has it ends.
 #[derive(Clone, Debug, Default)]
 pub struct Turns {
@@ -97,17 +96,17 @@ pub struct Windows {
     pub sequential_sizes: Spread,
     /// Read calls that missed.
     pub calls_missed: u64,
-    /// Of these, such as read more than one page alone, one after the other.
+    /// Of these, calls that read more than one page alone, one after the other.
     pub calls_split: u64,
     /// Of the calls of more than a page that overlap others on their file: how many missed, and were split.
     pub overlapping_split: [u64; 2],
-    /// Pages read ahead of what was asked for.
+    /// Pages read ahead of the requested ones.
     pub ahead: u64,
-    /// Of these, such as somebody asked for later.
+    /// Of these, pages that were requested later.
     pub used: u64,
-    /// Of these, such as were taken out before anybody did.
+    /// Of these, pages that were taken out before a request.
     pub thrashed: u64,
-    /// Closed, by cause: interleaved misses, misses, hits, congestion. Only simulated runs tell.
+    /// Closed, by cause: interleaved misses, misses, hits, congestion. Only simulated runs have it.
     pub closes: [u64; 4],
     /// Windows of whole calls that had more pages than the largest window seen: read in pieces.
     pub in_pieces: u64,
@@ -123,13 +122,12 @@ pub struct Bios {
     /// Bios that begin where the one before them, of the same direction, ends, while that one's request has not been
     /// issued.
     pub could_join: [u64; 2],
-    /// Of these, such as joined it.
+    /// Of these, bios that joined it.
     pub joined: [u64; 2],
-    /// Of these, such as did not, though the request had been as large before, or larger, in this run.
+    /// Of these, bios that did not, though the request had been as large before, or larger, in this run.
     pub refused: [u64; 2],
 }
 
-/// Plugs.
 #[derive(Clone, Debug, Default)]
 pub struct Plugs {
     /// Pulled, by cause in the order of [`UnplugCause`].
@@ -138,7 +136,7 @@ pub struct Plugs {
     pub batch: Spread,
     /// Time that read requests are held, ns.
     pub held: Spread,
-    /// The same of those that carry only pages nobody has asked for yet.
+    /// The same of those that carry only unrequested pages.
     pub held_ahead: Spread,
     /// Time during which the device had nothing to do, nothing was with the elevator, and reads were held in a plug,
     /// ns.
@@ -148,7 +146,6 @@ pub struct Plugs {
 /// Journal, flushes, throttling.
 #[derive(Clone, Debug, Default)]
 pub struct Sync {
-    /// Commits.
     pub commits: u64,
     /// Blocks written to the journal.
     pub blocks: u64,
@@ -163,10 +160,10 @@ pub struct Sync {
     pub throttles: u64,
 }
 
-/// What nobody in the workload has asked for. Writing back what the workload has dirtied is not counted.
+/// I/O that the workload did not request. Writing back what the workload has dirtied is not counted.
 #[derive(Clone, Debug, Default)]
 pub struct Foreign {
-    /// What was read, metadata included: bios.
+    /// Bios read, metadata included.
     pub reads: u64,
     /// Data that was written, and that no call of the workload had dirtied: bios.
     pub writes: u64,

@@ -31,7 +31,6 @@ impl Spread {
         (8 + 4 * (log as usize - 3) + quarter as usize).min(BUCKETS - 1)
     }
 
-    /// The middle of a bucket.
     fn middle(bucket: usize) -> f64 {
         if bucket < 8 {
             return bucket as f64;
@@ -64,12 +63,10 @@ impl Spread {
         self.count
     }
 
-    /// Their sum.
     pub fn sum(&self) -> f64 {
         self.sum as f64
     }
 
-    /// Their mean; 0 of none.
     pub fn mean(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.sum as f64 / self.count as f64 }
     }
@@ -109,7 +106,6 @@ impl Spread {
         (first..first + count).map(move |bucket| (lowest(bucket), self.buckets[bucket]))
     }
 
-    /// The median.
     pub fn median(&self) -> f64 {
         self.quantile(0.5)
     }
@@ -131,8 +127,8 @@ pub struct PageSet {
 }
 
 impl PageSet {
-    /// Calls `each` with the words of a range that exist, or that are made if `make` says so, and a mask of the range's
-    /// bits in them.
+    /// Calls `each` with the existing words of a range, or all of them with `make`, and a mask of the range's bits in
+    /// them.
     fn words(&mut self, file: u32, start: u64, nr: u64, make: bool, each: &mut dyn FnMut(&mut u64, u64)) {
         let end = start.saturating_add(nr);
         let mut at = start;
@@ -185,7 +181,6 @@ impl PageSet {
         there
     }
 
-    /// All pages in it.
     pub fn nr_pages(&self) -> u64 {
         self.chunks.values().flat_map(|words| words.iter()).map(|word| u64::from(word.count_ones())).sum()
     }

@@ -1,9 +1,9 @@
-//! Where the time of the calls goes: what each one waits for at each moment, adding up to the whole.
+//! Where the time of the calls goes: the wait of each one at each moment, adding up to the whole.
 //!
 //! With `C` the most calls that were ever in progress at once, the run has `C x elapsed` of time to give away. A call
 //! spends its own in [`Layer`]s: at the device if a request it waits for is there, else with the elevator if one is
-//! there, else held in a plug, else in code. What is left of the whole is the application's: fewer calls in progress
-//! than there could be.
+//! there, else held in a plug, else in code. The rest of the whole is the application's: fewer calls in progress than
+//! possible.
 //!
 //! A sync call without requests of its own waits for those of others: for the device while any write is there, for the
 //! elevator while any waits, for the journal otherwise. A throttled writer waits for writeback.
@@ -16,12 +16,12 @@ use iowhy_stack::units::Nanos;
 
 use super::Digest;
 
-/// What a call can spend its time on.
+/// The uses of a call's time.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Layer {
     /// Between calls: the program's own time.
     Application,
-    /// Nobody in the workload runs or waits for I/O: it sleeps, or waits for somebody else.
+    /// The workload neither runs nor waits for I/O: it sleeps, or waits for another process.
     Pause,
     /// Ready to run, and no CPU is free, or none may be used.
     Ready,
@@ -55,9 +55,9 @@ pub const LAYERS: &[(Layer, &str)] = &[
 /// Number of layers.
 const NR: usize = LAYERS.len();
 
-/// Kinds of calls that time is split by: reads, writes, syncs, and what is no such call.
+/// Kinds of calls that time is split by: reads, writes, syncs, and others.
 pub const KINDS: usize = 4;
-/// What is no call that reads, writes or syncs.
+/// Neither reads, writes nor syncs.
 pub const KIND_OTHER: usize = 3;
 
 /// Time of a run by layer.
@@ -122,7 +122,7 @@ struct Waiter {
     done: Option<Nanos>,
 }
 
-/// What calls on a file have on their way.
+/// I/O in progress for the calls on a file.
 #[derive(Copy, Clone, Debug, Default)]
 struct Busy {
     calls: u32,
@@ -343,7 +343,7 @@ impl Waits {
     }
 
     pub(super) fn issue(&mut self, now: Nanos, rq: u32, dir: Dir) {
-        // What nobody has seen begin (a flush, a trace that starts in the middle) is waited for all the same.
+        // Waits count even if their begin was not seen (a flush, a trace that starts in the middle).
         let write = dir == Dir::Write;
         self.flying.entry(rq).or_insert_with(|| Flying { write, ..Flying::default() });
         self.enter(now, rq, Stage::Issued);
@@ -407,7 +407,7 @@ impl Waits {
         }
         for (kind, ns) in self.ns.iter_mut().enumerate() {
             if !self.any_request {
-                // A device that takes bios as they are has no requests, and what is not code is its own.
+                // A device that takes bios as they are has no requests, and all but code is its own.
                 ns[Layer::Device as usize] += std::mem::take(&mut ns[Layer::Plug as usize]);
             }
             let Some(without_io) = digest.without_io.get(kind).filter(|_| kind < 2) else { continue };

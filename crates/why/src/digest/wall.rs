@@ -31,7 +31,6 @@ const BLOCKS: usize = 12;
 /// The clock's time of a run, by who has it.
 #[derive(Clone, Debug, Default)]
 pub struct Wall {
-    /// All of it, ns.
     pub span_ns: u64,
     /// By kind of call (reads, writes, syncs, other) and layer, ns.
     pub ns: [[f64; LAYERS.len()]; KINDS],
@@ -72,7 +71,7 @@ impl Wall {
     }
 }
 
-/// What a task does besides computing, as long as it is in it.
+/// State of a task besides computing.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Doing {
     /// A call or fault by place in [`Joined::calls`].
@@ -92,7 +91,7 @@ struct Interval {
     doing: Doing,
 }
 
-/// What tasks do, in order, for each.
+/// States of tasks, in order, for each.
 fn intervals(trace: &Trace, joined: &Joined, own: &dyn Fn(u32) -> bool, end: Nanos) -> HashMap<u32, Vec<Interval>> {
     let mut all: HashMap<u32, Vec<Interval>> = HashMap::new();
     for (place, call) in joined.calls.iter().enumerate() {
@@ -257,7 +256,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What the task was in at this time.
+    /// The task's state at this time.
     fn doing(&self, pid: u32, at: Nanos) -> Option<Interval> {
         let list = self.intervals.get(&pid)?;
         let end = list.partition_point(|interval| interval.from <= at);
@@ -273,7 +272,7 @@ impl Walk<'_> {
         }
     }
 
-    /// A stretch on the CPU: calls and what is between them.
+    /// A stretch on the CPU: calls and the gaps between them.
     fn ran(&mut self, pid: u32, from: Nanos, to: Nanos) {
         let mut at = from;
         let list = self.intervals.get(&pid).map_or(&[][..], Vec::as_slice);
@@ -303,8 +302,7 @@ impl Walk<'_> {
         match doing {
             Some(Doing::Sleep) => return self.push(from, to, None),
             None if !deep => return self.push(from, to, None),
-            // Pipes and sockets that nobody saw being made: whoever waits for a page or a lock is not woken by a
-            // signal.
+            // Pipes and sockets whose creation was not seen: signals do not wake tasks that wait for a page or a lock.
             Some(Doing::Call(call, _)) if !deep && self.requests.joined.calls[call].file.is_none() => {
                 return self.push(from, to, None);
             }
@@ -332,7 +330,7 @@ impl Walk<'_> {
         self.push(done, to, Some((kind, Layer::Ready)));
     }
 
-    /// Blocked without a request of its own: by what is being written meanwhile, else by a lock or the journal.
+    /// Blocked without a request of its own: by concurrent writes, else by a lock or the journal.
     fn writes(&mut self, kind: usize, from: Nanos, to: Nanos, sync: bool) {
         let writing = sync || kind == 1;
         let none = if writing { Layer::Journal } else { Layer::Lock };

@@ -1,4 +1,4 @@
-//! Reads without any window: by advice, or because the limit is 0. What the two rules about it share.
+//! Reads without any window: by advice, or because the limit is 0. Shared parts of the two rules about it.
 //!
 //! ```text
 //!                       calls of several pages         calls of one page, mappings
@@ -6,14 +6,14 @@
 //! advice, before        page by page                   one page
 //! limit of 0            page by page                   one page
 //! ```
-//! Where both look alike both are told, with half the confidence; only an experiment tells them apart.
+//! Where both look alike both are reported, with half the confidence; only an experiment separates them.
 
 use iowhy_stack::event::{RaKind, UnplugCause};
 
 use super::{Figure, Match, reads};
 use crate::delta::{Contrast, Delta, Unit};
 
-/// What pages that are read without windows point to.
+/// The mechanism behind pages that are read without windows.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Alone {
     /// Advice: calls are read as they are.
@@ -24,8 +24,8 @@ pub(super) enum Alone {
     Either,
 }
 
-/// The match of the rule for `wanted`: `confidence` if it is sure and if it may as well be the other, what it says, and
-/// what it adds in the latter case.
+/// The match of the rule for `wanted`: `confidence` if it is sure and if it may as well be the other, its claim, and
+/// the addition in the latter case.
 pub(super) fn found(
     delta: &Delta<'_>,
     wanted: Alone,

@@ -11,8 +11,8 @@ pub(super) const RULE: Rule = Rule {
     owns: super::Owns::Io,
     single: super::Single::Counts,
     what: "Direct writes of several tasks count as asynchronous, and each task's go to a queue of its own.",
-    why: "A queue is served until what it has at the device is done; with one write in flight in each task the writers \
-          take turns, and a disk that could have several commands has one.",
+    why: "A queue is served until its requests at the device are done; with one write in flight in each task the \
+          writers take turns, and a disk that could have several commands has one.",
     events: "Direct writes of several tasks, one in flight in each; there were as many at the device as tasks, now \
              there is one, and the others wait with the elevator without any idling.",
     example: "RHEL 5 kernels 2.6.18-186 to -194 (2010): two dd oflag=direct a fifth slower; -198 treats them as sync.",

@@ -15,7 +15,7 @@ pub(super) const RULE: Rule = Rule {
     owns: super::Owns::Reads,
     single: super::Single::Counts,
     what: "The working set does not fit into the page cache: pages are evicted, and read again.",
-    why: "What could have been a copy from memory is a read from the device.",
+    why: "A copy from memory becomes a read from the device.",
     events: "Pages are reclaimed; pages that had been in the cache before are added again; the share of hits falls at \
              equal calls.",
     example: "Random reads over 128 MiB with 64 MiB of memory instead of enough: 30 percent slower.",
@@ -51,7 +51,7 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
         share_ns: Some(waits.difference().max(0.0)),
         claim: format!(
             "the pages in use do not fit the cache: for {:.2} pages that a call reads {:.2} are evicted, and {:.0} % \
-             of what is read had been there before; {:.1} % of the pages are found, against {:.1} %",
+             of the reads had been there before; {:.1} % of the pages are found, against {:.1} %",
             added.slow,
             reclaimed.slow,
             100.0 * again.slow / added.slow,

@@ -13,8 +13,8 @@ pub(super) const RULE: Rule = Rule {
     single: super::Single::Counts,
     what: "A limit on a control group's I/O (io.max, blkio.throttle) holds bios back before they reach a queue.",
     why: "Beyond the limit a bio waits until its share of the next slice comes, however idle the device is.",
-    events: "Calls sleep before their bios are queued, and a worker of the kernel queues them; the device itself \
-             is no slower.",
+    events: "Calls sleep before their bios are queued, and a worker of the kernel queues them; the device itself is as \
+             fast as before.",
     example: "A container with io.max riops=500; docker run --device-read-bps.",
     change: "Raise or remove the limit (io.max, blkio.throttle.*), or make fewer and larger requests if \
              operations are limited.",

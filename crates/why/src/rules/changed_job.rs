@@ -1,6 +1,6 @@
 //! The job itself is another one: other sizes, other places, more threads, more syncs.
 //!
-//! What differs has to matter: calls of that kind move a part of the bytes, or are often made and own a part of the
+//! The difference has to matter: calls of that kind move a part of the bytes, or are often made and own a part of the
 //! difference. Two writes of a report that grew by a line make no other job.
 
 use std::collections::BTreeMap;
@@ -56,8 +56,8 @@ fn distance(a: &BTreeMap<u32, u64>, b: &BTreeMap<u32, u64>) -> f64 {
     sum / 2.0
 }
 
-/// A feature of a job: name, unit, the kinds of calls it is about, how much of a difference counts, what has to hold
-/// for it to count, and the figure.
+/// A feature of a job: name, unit, the kinds of calls it is about, how much of a difference counts, the condition for
+/// it to count, and the figure.
 type Feature = (&'static str, Unit, &'static [usize], Scale, fn(&Delta<'_>) -> bool, fn(&Digest) -> f64);
 
 /// How differences of a feature are judged.
@@ -107,7 +107,7 @@ fn always(_: &Delta<'_>) -> bool {
     true
 }
 
-/// Both sides made as many calls: none of them did less because it was slower and had only so much time.
+/// Both sides made as many calls: neither did less because it was slower and had only limited time.
 fn as_many(delta: &Delta<'_>) -> bool {
     (0.97..=1.03).contains(&delta.of(|d| data_calls(d) as f64).ratio())
 }
@@ -125,8 +125,8 @@ fn files_seen(delta: &Delta<'_>) -> bool {
 }
 
 /// On the side with fewer calls in progress they wait for I/O and are nearly always as many as they can be. Calls that
-/// never wait are in progress one at a time, however many threads there are; and where requests are scarce, submitting
-/// takes so long that the depth of the job is not reached.
+/// never wait are in progress one at a time, however many threads there are; and with scarce requests, submitting is
+/// too slow to reach the depth of the job.
 fn filled(delta: &Delta<'_>) -> bool {
     let most = delta.of(|d| f64::from(d.workload.concurrency));
     let full = delta.of(|d| d.latency.iter().map(|l| l.sum()).sum::<f64>() / reads::in_calls(d).max(1.0));
@@ -190,7 +190,7 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     let alike_or_faults = alike || faults;
     for (what, unit, kinds, scale, holds, figure) in FEATURES {
         let contrast = delta.of(figure);
-        // One call in thousands is no feature of a job.
+        // One call in thousands does not characterise a job.
         let some = matches!(scale, Scale::Absolute(_)) || contrast.fast.max(contrast.slow) > 1e-2;
         let differs = some && scale.beyond(&contrast) >= 1.0 && (!alike_or_faults || CHOSEN.contains(what));
         if differs && contrast.sure() && kinds.iter().any(|kind| matters[*kind]) && holds(delta) {
@@ -221,7 +221,7 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
         }
     }
     if delta.basis == Basis::Run && !alike {
-        // Two commands by the clock: one may just do more, even beside one that does little but start.
+        // Two commands by the clock: one may just do more, even with one that does little but start.
         for (kind, name) in ["bytes read by calls", "bytes written by calls"].into_iter().enumerate() {
             let bytes = delta.of(|d| d.workload.bytes[kind] as f64);
             if bytes.rose(1.25) && bytes.slow > 1e6 && matters[kind] {
@@ -245,7 +245,7 @@ mod tests {
     fn a_report_beside_the_work_makes_no_other_job() {
         use crate::{Delta, Side, digest::Digest};
         use iowhy_stack::units::Nanos;
-        // A thousand reads, and some writes of so many bytes that take a part of the time.
+        // A thousand reads, and some writes of `bytes` bytes that take a part of the time.
         let side = |elapsed: u64, writes: u64, bytes: u64, of_writes: f64| {
             let mut run = Digest { elapsed: Nanos(elapsed), ..Digest::default() };
             run.workload.calls = [1000, writes, 0];

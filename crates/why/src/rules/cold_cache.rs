@@ -47,7 +47,7 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
         confidence: grade(added.ratio(), 1.3, 4.0).min(0.95),
         share_ns: None,
         claim: format!(
-            "{:.0} % of what is read comes from the device for the first time, against {:.0} %",
+            "{:.0} % of the reads come from the device for the first time, against {:.0} %",
             (100.0 * added.slow).min(100.0),
             (100.0 * added.fast).min(100.0)
         ),

@@ -3,7 +3,7 @@
 //! Code that does more takes longer, and that is not this rule's business: it asks for equal calls (the rule of changed
 //! jobs finds nothing), and then either for equal work below them (pages, windows, bios, requests, faults, waits for an
 //! operation), or, where that is not equal, for more time of the ordinary call, if the ordinary call does no I/O on
-//! either side. Known limits: a layer above the page cache that does more is not told from one that does the same more
+//! either side. Known limits: a layer above the page cache that does more looks like one that does the same more
 //! slowly; calls that wait for a CPU or for a page that another call is about to ask for count as computing.
 
 use super::{Figure, Match, Rule, changed_job, grade};
@@ -22,8 +22,8 @@ pub(super) const RULE: Rule = Rule {
     events: "The time of calls in which nothing of theirs is plugged, queued or at the device is longer, for as many \
              calls, pages, windows, bios and requests; requests themselves are as fast as before.",
     example: "A kernel with mitigations of CPU faults against one without: a pread from the cache takes 0.4 us more.",
-    change: "Look for what the CPU does (perf record -g): mitigations, debugging options, tracing, a lower clock; make \
-             fewer and larger calls.",
+    change: "Profile the CPU (perf record -g): mitigations, debugging options, tracing, a lower clock; make fewer and \
+             larger calls.",
     refute: "The profile shows no more CPU time in the calls, or the same kernel with the same options is as slow.",
     since: "Every kernel.",
     consequences: &[],
@@ -40,7 +40,7 @@ const LEAST_PART: f64 = 0.05;
 /// The share of calls that may miss if the median call is to be one that finds all it asks for.
 const MOSTLY: f64 = 0.45;
 
-/// What calls make the kernel do: name and number.
+/// The kernel's work for calls: name and number.
 type Work = (&'static str, fn(&Digest) -> f64);
 
 const WORK: &[Work] = &[
@@ -55,7 +55,7 @@ const WORK: &[Work] = &[
     ("pages dropped or reclaimed", |d| (d.cache.dropped + d.cache.reclaimed) as f64),
 ];
 
-/// Less than one of these in so many operations makes no difference to their mean.
+/// Fewer of these per operation make no difference to their mean.
 const RARE: f64 = 0.01;
 
 fn grew(work: &Contrast) -> bool {
@@ -68,7 +68,7 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     }
     let code = delta.time(|time| time.of(Layer::Cpu) + time.of(Layer::Lock));
     let part = code.difference() / delta.slower_by();
-    // Whoever waits for a free tag of a busy device has no request yet, and looks as if it computed.
+    // A task that waits for a free tag of a busy device has no request yet, and seems to compute.
     let busy = delta.of(|d| d.commands.busy as f64 / d.elapsed.0.max(1) as f64).slow;
     let spare = delta.of(|d| f64::from(d.workload.concurrency) - f64::from(d.commands.deepest)).slow;
     if busy > 0.9 && spare > 0.0 {

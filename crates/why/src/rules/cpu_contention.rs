@@ -15,7 +15,7 @@ pub(super) const RULE: Rule = Rule {
     why: "A task that is woken, or was preempted, goes on only when a CPU is free; others keep the CPUs busy, \
           or the workload has more tasks than CPUs.",
     events: "The time from being woken or preempted to running is longer, at equal work.",
-    example: "A build or a backup with compression beside a database; a container pinned to one CPU.",
+    example: "A build or a backup with compression next to a database; a container pinned to one CPU.",
     change: "Move or renice the other work, give the workload more CPUs (cpuset, cpu.weight), or run fewer tasks.",
     refute: "Without the other work, or with more CPUs, the time by the clock is as long.",
     since: "Every kernel.",
@@ -33,7 +33,7 @@ const LEAST_BUSY: f64 = 0.5;
 fn find(delta: &Delta<'_>) -> Option<Match> {
     let ready = delta.time(|time| time.of(Layer::Ready));
     let throttled = recorded::counter(delta, "cpu_throttled_ns");
-    // Whoever sleeps more often waits more often for a CPU, and that is not the CPUs' doing: each wait has to be
+    // A task that sleeps more often waits more often for a CPU, and that is not the CPUs' doing: each wait has to be
     // longer.
     let each = delta.of(|d| {
         let wakes = d.wall.as_ref().map_or(0, |wall| wall.wakes).max(1) as f64;
@@ -45,7 +45,7 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
         return None;
     }
     let busy = recorded::busy_cpus(delta);
-    // Unless somebody else has the CPUs, it waits for itself.
+    // Unless other tasks have the CPUs, it waits for itself.
     if busy.slow < busy.fast + LEAST_BUSY {
         return None;
     }

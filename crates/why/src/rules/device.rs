@@ -1,4 +1,4 @@
-//! The device on equal commands: what the rules of the device have in common.
+//! The device on equal commands: shared parts of the rules of the device.
 //!
 //! Commands are compared class by class ([`Class`]): direction, size, place, load. A class counts if both sides have it
 //! often, and if its commands have equally many others before them and equally far to go; so that depth and order,
@@ -9,7 +9,7 @@
 //! idle exit   commands that find the device rested are slower, others are not
 //! cap         the time from one completion to the next has become constant: of bytes if sizes decide, of commands if
 //!             they do not; but commands that follow on, one at a time, and take milliseconds each, wait for a turn of
-//!             the medium and for nobody's leave
+//!             the medium and not for permission
 //! bandwidth   the difference grows with the size; or, of one size, completions keep a constant pace and none is small
 //! latency     whatever else: the difference is there at each size, or spreads with the seeks
 //! ```
@@ -23,7 +23,7 @@ use super::{Figure, Match, grade};
 use crate::delta::{Contrast, Delta, Unit};
 use crate::digest::{Class, Digest, Layer, Load, Moments, Place, Spread, Within};
 
-/// What became slower about the device.
+/// The device's slower part.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Latency,
@@ -39,7 +39,7 @@ pub(super) struct Slower {
     pub(super) took: Contrast,
     /// Evidence that speaks for the kind.
     pub(super) evidence: Vec<Figure>,
-    /// Sizes do not tell the kind.
+    /// Sizes do not determine the kind.
     pub(super) one_size: bool,
 }
 
@@ -57,13 +57,13 @@ struct Equal {
 const ENOUGH: u64 = 8;
 /// Slower than by this factor, the device may be the cause.
 const SLOWER: f64 = 1.06;
-/// Rate, bytes a second, below which no medium transfers: what is slower is an operation, not its bytes.
+/// Rate, bytes a second, below which no medium transfers: an operation is slower, not its bytes.
 const SLOWEST_MEDIUM: f64 = 20e6;
 
 /// Rate, bytes a second, that a difference may well be one of bytes at, even if commands are small.
 const PLAIN_MEDIUM: f64 = 100e6;
 
-/// What `delta` shows of the device, if it is slower on the slow side.
+/// The device's slower part in `delta`, if it is slower on the slow side.
 pub(super) fn slower(delta: &Delta<'_>) -> Option<Slower> {
     let classes = equal_classes(delta);
     let all: f64 = delta.per_operation(|d| d.commands.classes.values().map(|s| s.count()).sum::<u64>() as f64).slow;
@@ -104,8 +104,8 @@ pub(super) fn slower(delta: &Delta<'_>) -> Option<Slower> {
     let bytes = classes.iter().map(|c| c.weight * c.sectors * 512.0).sum::<f64>() / covered;
     let cycle = delta.of(|d| total(&d.commands.cycles).mean());
     let one_size = of_sizes.is_none();
-    // Lone commands that take longer in all their parts vary by more, too; a cap takes the variation in, or has the
-    // rate that somebody typed.
+    // Lone commands that take longer in all their parts vary by more, too; a cap takes the variation in, or has a round
+    // rate.
     let lone: f64 =
         classes.iter().filter(|c| matches!(c.class.load, Load::Alone | Load::Rested)).map(|c| c.weight).sum();
     let rate = 1e9 / cycle.slow.max(1.0);
@@ -151,7 +151,7 @@ pub(super) fn slower(delta: &Delta<'_>) -> Option<Slower> {
     Some(Slower { kind, took: whole, evidence, one_size })
 }
 
-/// What a backend takes varies with its length; what bytes take does not.
+/// Times of a backend vary with their length; times of bytes do not.
 fn scatters(deviation: &Contrast, slower_by: f64) -> bool {
     deviation.slow > 1.3 * deviation.fast && deviation.difference() > 0.008 * slower_by
 }
@@ -403,7 +403,7 @@ fn off_round(rate: f64) -> f64 {
     ((rate / unit).round() * unit / rate - 1.0).abs()
 }
 
-/// How far a cap's rate is from what was typed, at most.
+/// Most distance of a cap's rate from a round one.
 const TYPED: f64 = 0.003;
 
 /// A cap that commands of one size meet: of commands or of bytes, by which of both rates is round.
@@ -421,7 +421,7 @@ fn by_round_number(bytes: f64, cycle: f64) -> Kind {
 pub(super) fn found(delta: &Delta<'_>, kind: Kind, claim: &str) -> Option<Match> {
     let slower = slower(delta).filter(|slower| slower.kind == kind)?;
     let ratio = slower.took.ratio();
-    // Calls wait at the device, and before it for what is at the device: both shrink as its times do.
+    // Calls wait at the device, and before it for requests that are there: both shrink as its times do.
     let waits = delta.time(|time| time.of(Layer::Device) + time.of(Layer::Elevator)).slow;
     let doubt = if slower.one_size {
         " (commands of one size: the figures prefer this reading, but do not prove it)"

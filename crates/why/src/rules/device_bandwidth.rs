@@ -11,7 +11,7 @@ pub(super) const RULE: Rule = Rule {
     owns: super::Owns::Io,
     single: super::Single::Times,
     what: "The device moves fewer bytes a second.",
-    why: "The medium, the link or a cap on bytes sets the time of a large command; whoever streams waits for it.",
+    why: "The medium, the link or a cap on bytes sets the time of a large command; a sequential stream waits for it.",
     events: "The time from issue to completion of equal commands is longer in proportion to their size. With commands \
              of one size, completions keep a constant pace that is slower, and each command is large.",
     example: "A SATA port that came up at 1.5 Gbit/s; the inner cylinders of a disk; a volume with 125 MB/s.",

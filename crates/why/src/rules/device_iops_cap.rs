@@ -1,4 +1,4 @@
-//! Somebody lets so many commands a second pass, whatever their size.
+//! A limit lets a number of commands a second pass, whatever their size.
 
 use super::device::{Kind, found};
 use super::{Match, Rule, Switch};
@@ -10,7 +10,7 @@ pub(super) const RULE: Rule = Rule {
     needs: super::ISSUED,
     owns: super::Owns::Io,
     single: super::Single::Times,
-    what: "A cap lets only so many commands a second pass.",
+    what: "A cap limits the commands a second.",
     why: "Beyond the cap a command waits for its turn, however idle the device is.",
     events: "The time from one completion to the next has become constant, and is the same for small commands and \
              large ones; before, it varied and was shorter.",
@@ -29,5 +29,5 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn find(delta: &Delta<'_>) -> Option<Match> {
-    found(delta, Kind::Cap, "a cap lets only so many commands a second pass")
+    found(delta, Kind::Cap, "a cap limits the commands a second")
 }

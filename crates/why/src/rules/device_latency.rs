@@ -11,8 +11,8 @@ pub(super) const RULE: Rule = Rule {
     owns: super::Owns::Io,
     single: super::Single::Times,
     what: "Each command takes longer at the device, whatever its size.",
-    why: "Seeks, rotation, the time to read flash or the way to a remote volume come once for each command; whoever \
-          waits for commands one after the other waits that much longer.",
+    why: "Seeks, rotation, the time to read flash or the way to a remote volume come once for each command; a task \
+          that waits for commands one after the other waits that much longer.",
     events: "The time from issue to completion of equal commands (direction, size, place, load) is longer by about the \
              same amount at each size, and varies as before.",
     example: "A disk of 5400 revolutions a minute in place of one of 7200; a cloud volume in another zone.",

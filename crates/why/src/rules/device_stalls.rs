@@ -11,9 +11,9 @@ pub(super) const RULE: Rule = Rule {
     owns: super::Owns::Io,
     single: super::Single::Times,
     what: "A few commands take very much longer than all others.",
-    why: "Error recovery, garbage collection, thermal throttling or a busy host stop a device for a moment; \
-          whoever waits then waits for all of it.",
-    events: "The median time at the device is as before, and the sum of what goes far beyond it has grown by the \
+    why: "Error recovery, garbage collection, thermal throttling or a busy host stop a device for a moment; a task \
+          that waits then waits for all of it.",
+    events: "The median time at the device is as before, and the sum of the times far beyond it has grown by the \
              difference; load is as before.",
     example: "An SSD that collects garbage; a disk that retries sectors; a virtual disk whose host pauses.",
     change: "Look at SMART and at the kernel log; ask the provider; keep fewer commands in flight if the tail \
@@ -25,7 +25,7 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
-/// A command is stalled beyond so many medians of its kind.
+/// A command is stalled beyond this number of medians of its kind.
 const STALLED: f64 = 12.0;
 
 fn find(delta: &Delta<'_>) -> Option<Match> {

@@ -10,8 +10,8 @@ pub(super) const RULE: Rule = Rule {
     owns: super::Owns::Io,
     single: super::Single::Counts,
     what: "Writing back begins early and competes with the program's reads; no writer is stopped.",
-    why: "What is dirty has to be written some day; if that is at once, pages that are changed again are written \
-          again, and each write takes the device from a read that somebody waits for.",
+    why: "Dirty pages have to be written some day; if that is at once, pages that are changed again are written again, \
+          and each write takes the device from a read with a waiting task.",
     events: "Writes at the device that no call waits for, more of them for an operation, while reads wait; no writer \
              sleeps.",
     example: "dirty_background_ratio=0 (or dirty_background_bytes of a few kilobytes) set to keep pauses short.",

@@ -1,4 +1,4 @@
-//! Somebody else's syncs make the workload's own wait.
+//! Foreign syncs make the workload's own wait.
 
 use super::IO;
 use super::{Figure, Match, Rule, grade};
@@ -12,8 +12,8 @@ pub(super) const RULE: Rule = Rule {
     owns: super::Owns::Writes,
     single: super::Single::Counts,
     what: "Other processes sync files on the same file system, and the journal commits for them as well.",
-    why: "A journal has one transaction at a time: whoever needs the next one waits for the commit of the \
-          last, with all data that it takes along.",
+    why: "A journal has one transaction at a time: a task that needs the next one waits for the commit of the last, \
+          with all data that it takes along.",
     events: "As many syncs of as many bytes by the workload, but more commits and more time of each sync; writes \
              at the device that are not the workload's.",
     example: "A logger or a second database that calls fsync on the volume of the first.",

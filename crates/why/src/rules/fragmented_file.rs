@@ -13,7 +13,7 @@ pub(super) const RULE: Rule = Rule {
     why: "Pages that are neighbours in the file are not on the device: a window becomes many small requests \
           with a seek between them.",
     events: "As many pages in windows as large, but more requests, which do not go on where the one before ended.",
-    example: "A database file that grew beside others; a volume that was nearly full; a file written in random order.",
+    example: "A database file that grew next to others; a volume that was nearly full; a file written in random order.",
     change: "Rewrite the file (e4defrag, xfs_fsr), reserve space before writing (fallocate), keep free space.",
     refute: "A fresh copy of the file is read as slowly.",
     since: "Every file system.",

@@ -13,7 +13,7 @@ pub(super) const RULE: Rule = Rule {
     needs: super::CALLS_AND_PAGES,
     owns: super::Owns::Reads,
     single: super::Single::Counts,
-    what: "Hot pages of a mapping with MADV_RANDOM or MADV_SEQUENTIAL are evicted as if nobody used them.",
+    what: "Hot pages of a mapping with MADV_RANDOM or MADV_SEQUENTIAL are evicted as if they were unused.",
     why: "Since 6.4 reclaim does not look at references through mappings with such advice. Pages that are touched over \
           and over leave the cache as soon as those that are touched once, and have to be read again.",
     events: "Page faults in mappings read pages that had been in the cache before, more often than on the fast side, \

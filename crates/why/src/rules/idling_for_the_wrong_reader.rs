@@ -11,9 +11,9 @@ pub(super) const RULE: Rule = Rule {
     single: super::Single::Counts,
     what: "Several tasks read the same data; the elevator waits for the one it served last, while the next window \
            comes from another.",
-    why: "Whoever meets the marker first reads the next window ahead for all. The elevator serves one task at a time \
-          and waits for its next request, which is another task's to make; every reader stands still meanwhile. With \
-          large windows the jumps of each task look like seeks, and nobody is waited for.",
+    why: "The task that meets the marker first reads the next window ahead for all. The elevator serves one task at a \
+          time and waits for its next request, which is another task's to make; every reader stands still meanwhile. \
+          With large windows the jumps of each task look like seeks, and the elevator does not wait.",
     events: "Calls of several tasks overlap on the same file and go on where others ended; windows and requests are \
              small; the device is idle while a request waits, once every few windows.",
     example: "Three dd of one file on CFQ of Linux 4.4 with 128 KB of read-ahead (2018): 512 KB or slice_idle=0 cure \

@@ -2,8 +2,8 @@
 //!
 //! The price is the CPU time of a direct write before its first bio: there the look-up and the dropping of pages lie.
 //! It is this rule's business if such writes are there and take longer before their bios, while the buffered reads of
-//! the same run do not take longer on the CPU (then it would be the machine). Known limit: what happens after the
-//! transfer (a second look-up) is not seen apart.
+//! the same run do not take longer on the CPU (then it would be the machine). Known limit: a second look-up after the
+//! transfer is not seen apart.
 
 use super::{Figure, Match, Rule, grade};
 use crate::delta::{Delta, Unit};
@@ -21,8 +21,8 @@ pub(super) const RULE: Rule = Rule {
     events: "Direct calls on files with cached pages take longer before their first bio; pages are dropped; the bios \
              and the buffered calls are as before.",
     example: "A database that writes with O_DIRECT while a backup reads the same files through the page cache.",
-    change: "Do not mix both kinds of calls on one file: open it with O_DIRECT everywhere, or nowhere; drop what a \
-             backup has read (POSIX_FADV_DONTNEED).",
+    change: "Do not mix both kinds of calls on one file: open it with O_DIRECT everywhere, or nowhere; drop the pages \
+             that a backup has read (POSIX_FADV_DONTNEED).",
     refute: "With buffered calls to other files (or without them) direct writes take as long before their first bio.",
     since: "Every kernel with direct I/O; look-ups end with the range since 4.20.",
     consequences: &["cpu-bound-submission"],

@@ -1,9 +1,9 @@
 //! Calls on one file go one after the other, each with a lock that the others wait for.
 //!
-//! Events do not show locks. What is looked for is what a lock makes of calls: nothing is seen of a call that began
-//! beside another one on its file until such a one has ended ([`crate::digest::Turns`]), and hardly ever have
-//! two calls on the file bios at once, though as many calls are in progress as before. Who waits for a tag or a request
-//! is silent, too, but then other bios of the file are on their way; and a depth of one that keeps callers out
+//! Events do not show locks. The rule looks for the effect of a lock on calls: a call that began during another one on
+//! its file has no event until such a one has ended ([`crate::digest::Turns`]), and hardly ever have
+//! two calls on the file bios at once, though as many calls are in progress as before. Waiters for a tag or a request
+//! are silent, too, but then other bios of the file are on their way; and a depth of one that keeps callers out
 //! altogether leaves fewer calls in progress. Known limits: a mutex of the program around its calls is outside them,
 //! and leaves fewer calls in progress as well, which is a changed job in events; readers that are woken one after the
 //! other for one page have been attached to its request, and count for it.
@@ -83,7 +83,7 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
                 Unit::Share,
             ),
             Figure::new("how long they wait", mean, Unit::Ns),
-            Figure::new("share of first bios beside other bios of the file", together, Unit::Share),
+            Figure::new("share of first bios during other bios of the file", together, Unit::Share),
             Figure::new("most calls in progress", calls, Unit::Count),
         ],
     })

@@ -1,4 +1,4 @@
-//! Requests are no longer taken in the order of their sectors: the arm travels farther for the same requests.
+//! Requests leave the order of their sectors: the arm travels farther for the same requests.
 
 use super::{Figure, Match, Rule, Switch, grade, metadata_reads};
 use crate::delta::{Delta, Unit};
@@ -10,7 +10,7 @@ pub(super) const RULE: Rule = Rule {
     needs: super::ISSUED,
     owns: super::Owns::Io,
     single: super::Single::Counts,
-    what: "Waiting requests are no longer taken in the order of their sectors, or streams are mixed up on their way.",
+    what: "Waiting requests leave the order of their sectors, or streams are mixed up on their way.",
     why: "Each jump of the arm takes milliseconds, in which a disk could transfer a megabyte; an order that jumps \
           between streams loses the look-ahead of the disk, too.",
     events: "As many requests of the same sizes as before, but more of them begin where the one before did not end, or \
@@ -20,7 +20,7 @@ pub(super) const RULE: Rule = Rule {
     refute: "With the other side's scheduler the distance between commands remains.",
     since: "Every kernel, since the elevator can be chosen (2.6.10); no sorting is the default of blk-mq with many \
             queues.",
-    // What is streamed finds the drive reading ahead; what is not, does not, however equal the commands.
+    // Streams find the drive reading ahead; others do not, however equal the commands.
     consequences: &["device-latency", "device-bandwidth", "device-idle-exit"],
     switches: &[
         Switch::Other("elevator"),

@@ -62,7 +62,7 @@ mod tests {
     use crate::{Delta, Side, digest::Digest};
     use iowhy_stack::units::Nanos;
 
-    /// Reads of a page; so many of a hundred bios join, so many sectors make a request.
+    /// Reads of a page, with bios joined of a hundred, and sectors of a request.
     fn side(joined: u64, sectors: u64, call: u64, time: u64) -> Side {
         let run = |nr: u64| {
             let mut run = Digest { elapsed: Nanos(time + nr), ..Digest::default() };

@@ -10,7 +10,7 @@ pub(super) const RULE: Rule = Rule {
     owns: super::Owns::Calls,
     single: super::Single::Counts,
     what: "Bios that continue a waiting request get requests of their own.",
-    why: "What could be one command is several: each costs the CPU, the driver and the device once.",
+    why: "Several commands replace a single one: each costs the CPU, the driver and the device once.",
     events: "Bios are as large as before, and as many continue a request that has not been issued; before, most of \
              these joined it, now none does, though it has room.",
     example: "nomerges=2 left in sysfs after a benchmark; a stacked device that hands on each bio at once.",
@@ -64,7 +64,7 @@ mod tests {
     use crate::{Delta, Side, digest::Digest};
     use iowhy_stack::units::Nanos;
 
-    /// Runs in which bios of a page continue one another; so many of a hundred join, so many sectors make a request.
+    /// Runs in which bios of a page continue one another, with bios joined of a hundred, and sectors of a request.
     fn side(joined: u64, sectors: u64, bio: u64, time: u64) -> Side {
         let run = |nr: u64| {
             let mut run = Digest { elapsed: Nanos(time + nr), ..Digest::default() };

@@ -1,4 +1,5 @@
-//! Buffered and direct calls on one file: what the one left in the page cache, the other has to clear away first.
+//! Buffered and direct calls on one file: the pages that the one left in the page cache, the other has to clear away
+//! first.
 //!
 //! A direct call that writes more than it was asked to (or writes at all, if it reads), or that drops pages, has
 //! cleared its range. The price is the time by which such calls take longer than other direct calls of the same runs,
@@ -18,10 +19,10 @@ pub(super) const RULE: Rule = Rule {
     single: super::Single::Counts,
     what: "Direct calls go to ranges of a file that buffered calls have in the page cache.",
     why: "Before a direct call may use the device, dirty pages of its range are written back and waited for, and \
-          before a write the pages are dropped; what buffered calls still need has to be read again.",
+          before a write the pages are dropped; pages that buffered calls still need have to be read again.",
     events: "Direct reads have write bios of their own, direct writes write more than they were asked to or drop \
              pages, and take longer than other direct calls.",
-    example: "A database that reads with O_DIRECT what its loader writes through the page cache.",
+    example: "A database that reads with O_DIRECT the files that its loader writes through the page cache.",
     change: "Open the file with O_DIRECT everywhere, or nowhere; sync and drop the pages (fsync, POSIX_FADV_DONTNEED) \
              before direct calls begin.",
     refute: "With the buffered calls on another file, direct calls take as long.",
@@ -46,7 +47,7 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     let others = delta.of(|d| d.cache.direct_latency[1].mean());
     // As many direct calls on the other side, and they did not have to.
     let equal = calls.fast > 0.01 && (0.5..2.0).contains(&calls.ratio());
-    // Pages of somebody else are the business of `stale-pages-under-direct-io`.
+    // Foreign pages are the business of `stale-pages-under-direct-io`.
     let own = delta.of(|d| share(d.cache.direct_over_own, direct(d)));
     let dearer = longer.slow > 1.1 * others.fast.max(others.slow) || again.difference() > 0.1;
     if !(equal

@@ -1,4 +1,4 @@
-//! What a page fault of a mapping reads and maps: too much, or too little.
+//! Pages that a page fault of a mapping reads and maps: too many, or too few.
 //!
 //! Two signs: windows around faults have another size, and either more of their pages are never used or faults wait
 //! more often; or as many pages come in, but more faults find their page in the cache unmapped (fault-around).
@@ -17,9 +17,9 @@ pub(super) const RULE: Rule = Rule {
     single: super::Single::Counts,
     what: "A fault in a mapped file reads or maps too many pages around it, or too few.",
     why: "A fault knows one address, no size. The kernel reads read_ahead_kb around it: far too much for random \
-          touches, far too little for dense ones. Fault-around maps what is cached nearby; without it each faults.",
-    events: "Windows of the kind `around` of another size, with more pages that nobody touches or more faults that \
-             wait; or more minor faults for the same pages.",
+          touches, far too little for dense ones. Fault-around maps cached pages nearby; without it each faults.",
+    events: "Windows of the kind `around` of another size, with more untouched pages or more faults that wait; or more \
+             minor faults for the same pages.",
     example: "read_ahead_kb=4096 instead of 128 under random touches of a mapped file of several GB.",
     change: "MADV_RANDOM for random touches, MADV_SEQUENTIAL or MADV_POPULATE_READ for dense ones, or another \
              read_ahead_kb.",

@@ -1,4 +1,4 @@
-//! Somebody else uses the device.
+//! Another process uses the device.
 
 use super::{Figure, Match, Rule, Switch, grade};
 use crate::delta::{Delta, Unit};
@@ -10,10 +10,10 @@ pub(super) const RULE: Rule = Rule {
     needs: super::ISSUED,
     owns: super::Owns::Io,
     single: super::Single::Counts,
-    what: "Requests that nobody in the workload asked for take the device.",
+    what: "Requests from outside the workload take the device.",
     why: "The workload's requests wait behind them, and on a disk the arm leaves the workload's place.",
-    events: "Reads that belong to no call of the workload, or writes of what no call of it has written, at the device \
-             while requests of the workload wait.",
+    events: "Reads that belong to no call of the workload, or writes of pages that no call of it has written, at the \
+             device while requests of the workload wait.",
     example: "updatedb, a backup, or another virtual machine on the same disk.",
     change: "Move it, stop it, or limit it (ionice with CFQ or BFQ, io.max).",
     refute: "Without the other process the difference remains.",
@@ -41,7 +41,7 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     }
     let slower = delta.slower_by();
     let who = delta.slow.runs.first().map(|run| &run.foreign.names).and_then(|names| names.first());
-    let who = who.map_or_else(|| "somebody outside the workload".to_owned(), |(name, _)| name.clone());
+    let who = who.map_or_else(|| "a process outside the workload".to_owned(), |(name, _)| name.clone());
     Some(Match {
         confidence: grade(1.0 + share.difference(), 1.02, 1.2),
         share_ns: Some(time.difference().min(slower)),

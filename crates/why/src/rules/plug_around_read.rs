@@ -1,8 +1,8 @@
 //! Read-ahead held in the plug of the task that waits for other pages.
 //!
-//! From 2.6.39 to 3.2 a buffered read call has one plug around all of it. What it reads ahead is let go when the task
-//! goes to sleep (or at 16 requests since 3.1), not when it is submitted. The signs: plugs are pulled because a task
-//! sleeps, requests are held where they were not, and the device has nothing to do meanwhile, for equal windows.
+//! From 2.6.39 to 3.2 a buffered read call has one plug around all of it. Its read-ahead is let go when the task goes
+//! to sleep (or at 16 requests since 3.1), not when it is submitted. The signs: plugs are pulled because a task sleeps,
+//! requests are held where they were not, and the device has nothing to do meanwhile, for equal windows.
 
 use iowhy_stack::event::UnplugCause;
 
@@ -15,7 +15,7 @@ pub(super) const RULE: Rule = Rule {
     needs: super::REQUESTS,
     owns: super::Owns::Reads,
     single: super::Single::Counts,
-    what: "What a buffered read asks for stays in the plug of the reading task, while the device has nothing to do.",
+    what: "The requests of a buffered read stay in the plug of the reading task, while the device has nothing to do.",
     why: "The plug lies around the whole call. Windows that are started ahead of the reader stay in it while the \
           reader copies pages that are there; they leave when it sleeps, and so reading and copying no longer overlap. \
           A device that saves power when it is idle has time to fall asleep.",
@@ -42,7 +42,7 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     let starved = delta.per_operation(|d| d.plugs.device_starved as f64);
     let slower = delta.slower_by();
     let same_windows = (0.8..=1.25).contains(&windows.ratio()) && buffered.slow > 0.5;
-    // Requests that are held for a moment on their way are no reason for anything.
+    // Requests that are held for a moment on their way cause nothing.
     let idle = starved.rose(1.2) && starved.difference() > 0.005 * slower;
     if !(same_windows && asleep.rose_by(0.1) && held.rose(1.2) && idle) {
         return None;

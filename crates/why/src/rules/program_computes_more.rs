@@ -14,8 +14,8 @@ pub(super) const RULE: Rule = Rule {
     what: "The program computes for longer between its calls.",
     why: "Compression, checksums, encryption, parsing and sorting take CPU time in the program; storage waits \
           for it meanwhile.",
-    events: "More time on a CPU outside of calls, for as many bytes read and written; what calls take has not \
-             grown by as much.",
+    events: "More time on a CPU outside of calls, for as many bytes read and written; the time in calls has not grown \
+             by as much.",
     example: "zstd -15 in place of zstd -1; a library built without optimisation; checksums switched on.",
     change: "Profile the program (perf record -g); storage is not where the time goes.",
     refute: "The program's CPU time (`command` in the JSON) is as on the fast side.",

@@ -11,10 +11,10 @@ pub(super) const RULE: Rule = Rule {
     owns: super::Owns::Pauses,
     single: super::Single::Times,
     what: "The program makes the same calls, with longer pauses between them.",
-    why: "What the program does with its data, sleeps for, or waits for elsewhere is not I/O; nothing below \
-          it can make it shorter.",
+    why: "Work on the data, sleeps and waits elsewhere in the program are not I/O; nothing below it can make them \
+          shorter.",
     events: "The calls are equal, and the time from the end of one to the begin of the next is longer.",
-    example: "A think time or a rate limit in a job file; a program that compresses what it has read.",
+    example: "A think time or a rate limit in a job file; a program that compresses the data it has read.",
     change: "Look at the program (perf record, strace -c between the calls); more threads hide pauses.",
     refute: "Without the pauses the calls follow one another as late.",
     since: "Every kernel.",
@@ -36,8 +36,8 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     // Where tasks' states are known, computing is not pausing.
     let computing = if delta.stated() { 0.0 } else { 1.0 };
     let application = delta.time(|time| time.of(Layer::Pause) + computing * time.of(Layer::Application));
-    // Of several calls in flight, the next may have to wait for others: that is no pause, and all of them are slower.
-    // But while none is in flight, the program is at work with something else.
+    // Of several calls in flight, the next may have to wait for others: that is not a pause, and all of them are
+    // slower. But while none is in flight, the program is at work with something else.
     let equal = delta.of(latency).ratio() < EQUAL;
     let whole = if equal { pauses.difference() } else { silent.difference() };
     let owned = whole.min(application.difference());
@@ -45,8 +45,8 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     if !pauses.rose(1.2) || !silent.rose(1.2) || silent.difference() < least || owned < least {
         return None;
     }
-    // Pauses that only fall together more often are no longer; and where most calls follow at once, only a program with
-    // one of them in flight can tell.
+    // Pauses that only coincide more often are not longer; and where most calls follow at once, only a program with one
+    // of them in flight can tell.
     let median = delta.of(|d| d.pauses.median());
     let most = delta.of(|d| f64::from(d.workload.concurrency));
     let longer = median.rose(1.1) || median.slow == 0.0 && most.slow <= 1.0;

@@ -13,7 +13,7 @@ pub(super) const RULE: Rule = Rule {
     why: "A device with several channels, or one that orders commands itself, works at a fraction of its speed with \
           one command; the rest stand in line above it.",
     events: "As many requests wait, or calls wait for room, as before, but the number at the device does not exceed \
-             one (or a quarter of what it had).",
+             one (or a quarter of the earlier number).",
     example: "NCQ switched off (queue_depth=1 in sysfs); CFQ that serves one queue at a time on an array.",
     change: "Raise the device's queue_depth; a scheduler without slices (none, mq-deadline); slice_idle=0 on CFQ.",
     refute: "With the other side's queue depth and scheduler the number at the device stays as low.",
@@ -48,7 +48,7 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     let unseen = deepest.fast >= SHALLOWER_UNSEEN * deepest.slow;
     let kept_out = overlapping.slow > OVERLAPPING && calls.slow > deepest.slow && unseen;
     let lower = deepest.fast >= SHALLOWER * deepest.slow.max(limit.slow) && deepest.sure();
-    // Without requests there is no depth.
+    // Without requests the depth is unknown.
     if !(lower && (held || kept_out)) || deepest.slow < 1.0 {
         return None;
     }

@@ -1,7 +1,7 @@
 //! Advice that reads are random (POSIX_FADV_RANDOM, MADV_RANDOM), given for reads that are not.
 //!
 //! Reads go exactly as asked, with nothing ahead. The rule looks for pages that come without windows on the slow side
-//! only, in pieces as large as calls; see `alone.rs` for what cannot be told from a limit of 0.
+//! only, in pieces as large as calls; see `alone.rs` for causes that look like a limit of 0.
 
 use super::alone::{self, Alone};
 use super::{Match, Rule};

@@ -17,9 +17,9 @@ pub(super) const RULE: Rule = Rule {
     owns: super::Owns::Reads,
     single: super::Single::Counts,
     what: "A read call is larger than the largest window or request, and is read in pieces, one after the other.",
-    why: "What is read as it was asked for goes in pieces of at most the larger of read_ahead_kb and max_sectors_kb. \
-          Each piece is waited for before the next is sent, so that the device has one small request where it could \
-          have had several.",
+    why: "A read without read-ahead goes in pieces of at most the larger of read_ahead_kb and max_sectors_kb. The next \
+          piece is sent when the last has arrived, so that the device has one small request where it could have had \
+          several.",
     events: "Several forced or sync windows for one call, each smaller than the call, with a wait between them.",
     example: "Random reads of 1 MiB with max_sectors_kb=64: eight pieces a call instead of two.",
     change: "Raise read_ahead_kb and max_sectors_kb to the size of the calls, or read with O_DIRECT.",

@@ -1,7 +1,7 @@
 //! A read-ahead limit of 0: no window at all.
 //!
-//! The rule looks for pages that come one by one, though calls ask for several; see `alone.rs` for what cannot be told
-//! from advice.
+//! The rule looks for pages that come one by one, though calls ask for several; see `alone.rs` for causes that look
+//! like advice.
 
 use super::alone::{self, Alone};
 use super::{Match, Rule};
@@ -19,7 +19,7 @@ pub(super) const RULE: Rule = Rule {
     events: "No windows: single pages, one after the other, as many waits as pages.",
     example: "`blockdev --setra 0` under a sequential reader with calls of 64 KiB: 16 waits a call instead of one for \
               four calls.",
-    change: "Set read_ahead_kb of the device back to 128 or more, and open the files anew.",
+    change: "Set read_ahead_kb of the device back to 128 or more, and open the files again.",
     refute: "With the limit of the fast side the difference stays.",
     since: "Every kernel since 2.6; the limit is copied when a file is opened.",
     consequences: &["window-too-small", "slice-idling", "lost-locality", "device-latency", "device-bandwidth"],

@@ -1,4 +1,4 @@
-//! What the rules about reads through the page cache have in common: equal calls, and how pages come in.
+//! Shared parts of the rules about reads through the page cache: equal calls, and how pages come in.
 //!
 //! Read-ahead and the cache are judged by what they make of equal reads: of the same size, as often sequential, as
 //! often through the cache. How many are in progress, or how long the run is, does not matter to that.
@@ -21,7 +21,7 @@ pub(super) fn faults(delta: &Delta<'_>) -> bool {
     delta.live() && of_faults.fast.max(of_faults.slow) > MOST_FAULTS
 }
 
-/// Part of the calls that are page faults, beyond which they are no job that somebody chose.
+/// Part of the calls that are page faults, beyond which they are not a choice of the job.
 pub(super) const MOST_FAULTS: f64 = 0.3;
 
 /// Part of the calls that are page faults.
@@ -67,7 +67,7 @@ pub(super) fn waits(delta: &Delta<'_>) -> Contrast {
     delta.per_operation(|d| d.time.waits as f64)
 }
 
-/// Windows of sequential calls that had to begin anew instead of going on, among all windows of streams.
+/// Windows of sequential calls that had to restart instead of going on, among all windows of streams.
 pub(super) fn restarts(delta: &Delta<'_>) -> Contrast {
     delta.of(|d| share(d.windows.sequential_sizes.count(), windows(d, &[RaKind::Sync, RaKind::Async])))
 }

@@ -10,8 +10,8 @@ pub(super) const RULE: Rule = Rule {
     owns: super::Owns::Io,
     single: super::Single::Counts,
     what: "Reads wait with the elevator while writes pass them.",
-    why: "Somebody waits for each read, and hardly ever for a buffered write; a scheduler without a preference for \
-          reads lets a batch of hundreds of writes go first.",
+    why: "A task waits for each read, and hardly ever for a buffered write; a scheduler without a preference for reads \
+          lets a batch of hundreds of writes go first.",
     events: "The time from insertion to issue grows for reads much more than for writes, at as many commands of each.",
     example: "noop under writeback; deadline with fifo_batch raised to hundreds; the elevator of 2.4.",
     change: "deadline or mq-deadline with writes_starved at 2 or more, a smaller fifo_batch; CFQ or BFQ; wbt.",
@@ -37,12 +37,12 @@ pub(super) fn starved(delta: &Delta<'_>, way: usize) -> Option<Match> {
     let enough = [enough(0), enough(1)].iter().all(|n| n.fast >= 20.0 && n.slow >= 20.0);
     let nr = delta.per_operation(|d| d.commands.issued[way] as f64);
     let calls = delta.per_operation(|d| d.workload.calls[way] as f64);
-    // Jobs that run for so long make fewer of the calls that are slower.
+    // Jobs of a fixed duration make fewer of the calls that are slower.
     let equal = (0.7..1.43).contains(&nr.ratio()) && (0.7..1.43).contains(&calls.ratio());
     // A slower device makes both wait longer, in proportion.
     let relative = delta.of(|d| d.commands.i2d[way].mean() / (d.commands.i2d[other].mean() + 1000.0));
     let latency = delta.of(|d| {
-        // What is written back in the background is missed by those that sync.
+        // Syncs miss pages written back in the background.
         let own = d.latency[way].mean();
         if own > 0.0 { own } else { d.latency[2].mean() }
     });
@@ -87,7 +87,7 @@ mod tests {
     use crate::{Delta, Side, digest::Digest};
     use iowhy_stack::units::Nanos;
 
-    /// A run with as many reads as writes, which wait so long with the elevator, us.
+    /// A run with as many reads as writes, which wait in the elevator, us.
     fn side(waits: [u64; 2], time: u64) -> Side {
         let run = |nr: u64| {
             let mut run = Digest { elapsed: Nanos(1000 * time + nr), ..Digest::default() };

@@ -1,4 +1,4 @@
-//! What rules ask of the circumstances of recordings: settings, counters, who else writes.
+//! Circumstances of recordings for rules: settings, counters, other writers.
 
 use crate::Side;
 use crate::delta::{Contrast, Delta};

@@ -17,7 +17,7 @@ pub(super) const RULE: Rule = Rule {
              seamlessly, most of them as large as any: a bio that begins where an unissued request ends does not \
              join it.",
     example: "max_sectors_kb lowered for latency's sake, below reads of 1 MiB; a controller with few segments.",
-    change: "Raise max_sectors_kb (up to max_hw_sectors_kb); use larger pages where segments are what runs out.",
+    change: "Raise max_sectors_kb (up to max_hw_sectors_kb); use larger pages where the segments run out.",
     refute: "With the other side's max_sectors_kb and max_segments the requests are still cut.",
     since: "Every kernel; max_sectors_kb in sysfs since 2.6.10.",
     consequences: &[],
@@ -42,7 +42,7 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
         // Those that are issued backwards do not look contiguous; their bios did.
         let could = delta.of(|d| d.bios.could_join[way] as f64 / d.bios.count[way].max(1) as f64);
         let windows = delta.of(|d| d.windows.sizes.mean());
-        // Smaller windows make smaller requests, too, and are no matter of merging.
+        // Smaller windows make smaller requests, too, without any merging.
         let asked_alike = way == 1 || windows.ratio() > 0.8 || windows.fast == 0.0;
         let equal = (0.8..1.25).contains(&bytes.ratio());
         let fuller = full.rose(1.5) && full.difference() > 0.2 * requests.difference();

@@ -2,9 +2,9 @@
 //!
 //! Two signs. In 2.6.5 to 2.6.6 the state is asked page by page and turns itself off when calls interleave: calls of
 //! several pages then read them one by one, which is counted directly. In kernels with windows that go on by position,
-//! a stream that another one has pushed out of the state begins anew: windows of sequential calls begin instead of
-//! being continued, while streams run side by side in one file. Known limit: events do not name descriptors; streams
-//! that restart for another reason in the same file look alike, except after eviction, which is looked at.
+//! a stream that another one has pushed out of the state restarts: windows of sequential calls begin instead of being
+//! continued, while streams run side by side in one file. Known limit: events do not name descriptors; streams that
+//! restart for another reason in the same file look alike, except after eviction, which is looked at.
 
 use iowhy_stack::event::RaKind;
 
@@ -20,13 +20,13 @@ pub(super) const RULE: Rule = Rule {
     what: "Several callers read through one open file, interleave on its read-ahead state, and close or thrash the \
            window.",
     why: "The state belongs to the open file, not to the caller. Each sees the others' places as jumps. The window \
-          shrinks, closes, or begins again at its first size, so that what one request could have brought comes in \
-          several small reads, one waited for after the other.",
+          shrinks, closes, or begins again at its first size, so that several small reads, one after the other, \
+          replace one request.",
     events: "Calls of several pages overlap on one file and get single pages (2.6.5 to 2.6.6), or sequential calls get \
              new windows instead of continued ones. Windows are closed by interleaved misses, where the source tells.",
     example: "2004: a sysbench of 16 threads over 128 shared descriptors took 55 percent longer on 2.6.6-rc3 than on \
               2.4.25, with every elevator; jobs/interleaved-readers.fio against iowhy_descriptors=own.",
-    change: "Open the file once for each thread or stream, or read with preadv2 and calls as large as what is needed.",
+    change: "Open the file once for each thread or stream, or read with preadv2 and calls as large as the records.",
     refute: "With a descriptor for each thread the difference stays.",
     since: "Every kernel; worst in 2.6.5 to 2.6.6, a private copy for each call since 2.6.7.",
     consequences: &[],
@@ -77,7 +77,7 @@ fn closed(delta: &Delta<'_>) -> Option<Match> {
     })
 }
 
-/// Streams that have to begin anew.
+/// Streams that have to restart.
 fn restarted(delta: &Delta<'_>) -> Option<Match> {
     let restarts = reads::restarts(delta);
     let overlapping = delta.of(|d| reads::share(d.workload.overlapping, d.workload.calls[0] + d.workload.calls[1]));
@@ -85,7 +85,7 @@ fn restarted(delta: &Delta<'_>) -> Option<Match> {
     let thrashed = delta.of(|d| reads::share(d.windows.thrashed, d.windows.ahead));
     let waits = reads::waits(delta);
     let sizes = delta.of(|d| d.windows.sizes.mean());
-    // Whoever begins anew has been pushed out by somebody else's call.
+    // A restarting stream has been pushed out by another task's call.
     let begun = delta.of(|d| d.windows.sequential_sizes.count() as f64);
     let switches = delta.of(|d| d.workload.interleaved_streams as f64);
     let interleaved = switches.slow > 0.5 * begun.slow && overlapping.slow > 0.1;
@@ -103,12 +103,12 @@ fn restarted(delta: &Delta<'_>) -> Option<Match> {
         share_ns: None,
         claim: format!(
             "sequential streams interleave on one open file and push each other out of its read-ahead state: {:.0} % \
-             of the windows begin anew, against {:.0} %",
+             of the windows restart, against {:.0} %",
             100.0 * restarts.slow,
             100.0 * restarts.fast
         ),
         evidence: vec![
-            Figure::new("windows of sequential calls that begin anew", restarts, Unit::Share),
+            Figure::new("windows of sequential calls that restart", restarts, Unit::Share),
             Figure::new("mean window", sizes, Unit::Pages),
             Figure::new("waits for each call", waits, Unit::Ratio),
         ],

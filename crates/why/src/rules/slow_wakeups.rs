@@ -1,8 +1,8 @@
-//! Whoever has waited for I/O goes on late.
+//! Tasks that have waited for I/O go on late.
 //!
 //! A call that waits gives its CPU up, and an idle CPU sleeps. The time from the completion of the call's last request
-//! to the call's end has that CPU's wake-up in it, and the copying of the data. Copying is told apart by the calls that
-//! wait for nothing, which copy as much; where there are none, by what no memory is as slow as.
+//! to the call's end has that CPU's wake-up in it, and the copying of the data. Calls that wait for nothing, which copy
+//! as much, separate copying; without these, a limit below the speed of any memory does.
 
 use super::{Figure, Match, Rule, Switch, changed_job, grade};
 use crate::delta::{Delta, Unit};
@@ -14,7 +14,7 @@ pub(super) const RULE: Rule = Rule {
     needs: super::CALLS_AND_BIOS,
     owns: super::Owns::Calls,
     single: super::Single::Times,
-    what: "A call goes on late after the completion of what it has waited for.",
+    what: "A call goes on late after the completion of its I/O.",
     why: "A CPU in a deep idle state (C6 and below) takes 100 us and more to run again; a halted virtual CPU, as long \
           as the host takes to give it a processor. A fast device has answered by then.",
     events: "The time from the completion of a call's last request to the call's end is longer; the time before its \

@@ -53,8 +53,7 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     let stacked = |kind: &str| matches!(kind, "loop" | "dm-" | "nbd" | "md" | "zram" | "ublkb");
     let deeper = stacked(&of(&slow.0)) && !stacked(&of(&fast.0)) && !of(&fast.0).is_empty();
     let buffered = slow.1 && !fast.1 && stacked(&of(&fast.0));
-    // A run that finds its pages in memory uses no disk at all. What is written goes to both devices, and to both
-    // journals.
+    // A run that finds its pages in memory uses no disk at all. Writes go to both devices, and to both journals.
     let used = delta.of(|d| (d.commands.sectors[0] + d.commands.sectors[1]) as f64);
     let alike = used.slow > 0.0 && (0.5..4.0).contains(&used.ratio());
     if fuse.is_none() && !(alike && (deeper || buffered)) {

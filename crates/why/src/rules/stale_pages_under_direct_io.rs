@@ -1,9 +1,9 @@
-//! Direct I/O over pages that somebody outside the workload left in the page cache.
+//! Direct I/O over pages that processes outside the workload left in the page cache.
 //!
 //! It may be a matter of chance whether such pages are there, and so runs are sorted by what they had: runs with direct
 //! calls over others' pages against runs without, of both sides together. The price is the CPU time of an operation by
-//! which these differ; the share is that price times how much more often the slow side pays it. Known limit: what else
-//! makes the slow side's code slower is in the price if all its runs and none of the fast side's have such pages.
+//! which these differ; the share is that price times how much more often the slow side pays it. Known limit: another
+//! reason for slower code of the slow side is in the price if all its runs and none of the fast side's have such pages.
 
 use super::{Figure, Match, Rule, grade};
 use crate::delta::{Contrast, Delta, Unit};
@@ -15,13 +15,13 @@ pub(super) const RULE: Rule = Rule {
     needs: super::CALLS_AND_PAGES,
     owns: super::Owns::Code,
     single: super::Single::Counts,
-    what: "Direct calls go to a file or device of which somebody outside the workload has put a few pages into the \
-           page cache.",
+    what: "A process outside the workload has put a few pages of the file or device of direct calls into the page \
+           cache.",
     why: "A direct write first looks for cached pages in its range, to drop them, and once more afterwards. If nothing \
           is cached both are skipped. A single page anywhere makes every write pay; before 3.4 the look-up walks slot \
           by slot until it meets some page, which is far if the page lies at the end of a huge device.",
-    events: "Pages are added by no call of the workload (a probe such as blkid, a backup, a shell that read a header) \
-             and stay; from then on every direct call on the file takes more CPU time, though its bios are the same.",
+    events: "Pages are added by no call of the workload (a probe like blkid, a backup, a shell that read a header) and \
+             stay; from then on every direct call on the file takes more CPU time, though its bios are the same.",
     example: "2012: two fio jobs that open a device at once set off udev's blkid after its pages had been dropped; 25 \
               pages took 20 percent of the rate of direct writes in half of the runs.",
     change: "Drop the pages before the run (close the last descriptor, `blockdev --flushbufs`, POSIX_FADV_DONTNEED), \
@@ -76,7 +76,7 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     for (name, n) in delta.slow.runs.iter().flat_map(|digest| &digest.foreign.names) {
         *names.entry(name.as_str()).or_default() += n;
     }
-    let who = names.iter().max_by_key(|(_, n)| **n).map_or("somebody outside the workload", |(name, _)| *name);
+    let who = names.iter().max_by_key(|(_, n)| **n).map_or("a process outside the workload", |(name, _)| *name);
     let pages = delta.of(|digest| digest.foreign.pages as f64);
     let claim = format!(
         "{who} has put pages of the file into the page cache, and {:.0} % of the calls go round the cache over them: \
@@ -101,7 +101,7 @@ mod tests {
         use crate::digest::Digest;
         use iowhy_stack::event::{CallId, Content, Dir, Event, FileId, Op, What};
         use iowhy_stack::units::{Nanos, PageIndex, Sector};
-        // Somebody else's page, then a read with a bio of its own if `direct`, then reads of which nothing is seen.
+        // A foreign page, then a read with a bio of its own if `direct`, then reads without events.
         let run = |direct: bool| {
             let page = What::PageAdd { file: FileId(0), page: PageIndex(0), nr_pages: 1 };
             let mut events = vec![Event { at: Nanos(1), call: CallId::NONE, what: page }];

@@ -11,7 +11,7 @@ pub(super) const RULE: Rule = Rule {
     needs: super::CALLS_AND_BIOS,
     owns: super::Owns::Writes,
     single: super::Single::Counts,
-    what: "Each write waits until its data, and what finds them, are on the medium.",
+    what: "Each write waits until its data, and the metadata to find them, are on the medium.",
     why: "O_SYNC and O_DSYNC, and the mount option sync, make an fsync of every write: the data, a commit of \
           the journal, a flush.",
     events: "As many writes and syncs as before, but writes have bios of their own, or commits and flushes come \

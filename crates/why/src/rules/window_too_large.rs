@@ -1,8 +1,8 @@
-//! Pages read ahead that nobody uses, or that are gone before anybody does.
+//! Pages read ahead that remain unused, or are gone before a use.
 //!
-//! Counted for each operation: pages read ahead of calls less those that somebody asked for later. Pages that were
-//! evicted before their use count only if the cache holds as many pages as on the fast side: in a smaller cache they
-//! are the cache's doing. Windows around page faults are left to `mmap-read-around`.
+//! Counted for each operation: pages read ahead of calls less those that were requested later. Pages that were evicted
+//! before their use count only if the cache holds as many pages as on the fast side: in a smaller cache they are the
+//! cache's doing. Windows around page faults are left to `mmap-read-around`.
 
 use iowhy_stack::event::RaKind;
 
@@ -16,10 +16,10 @@ pub(super) const RULE: Rule = Rule {
     needs: super::WINDOWS,
     owns: super::Owns::Reads,
     single: super::Single::Counts,
-    what: "More is read ahead than is used: pages that nobody asks for, or that are evicted before anybody does.",
+    what: "Read-ahead brings more pages than are used: they are never requested, or evicted before that.",
     why: "Each such page costs time at the device, and room in the cache that pages of use would have had.",
     events: "Pages are added ahead of calls and leave the cache, or the run ends, without a hit on them; requests are \
-             larger than what calls ask for.",
+             larger than the calls.",
     example: "read_ahead_kb=4096 under many streams in little memory: windows push each other out unread.",
     change: "Lower read_ahead_kb, or advise random reads (POSIX_FADV_RANDOM, MADV_RANDOM).",
     refute: "With the limit of the fast side the difference stays.",
@@ -35,7 +35,7 @@ pub(super) const RULE: Rule = Rule {
 
 const FAULTS: [RaKind; 3] = [RaKind::Around, RaKind::Exec, RaKind::Huge];
 
-/// Part of the pages read more that nobody uses, at least.
+/// Least part of the additional pages that remain unused.
 const LEAST_OF_ADDED: f64 = 0.5;
 
 fn unused(digest: &Digest) -> f64 {
@@ -56,7 +56,7 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     if !(wasted.rose(1.3) && part > 0.1 && added.rose(1.1)) {
         return None;
     }
-    // Where most of what is read more is asked for, the fast side had it already.
+    // Where most of the extra pages are requested, the fast side had them already.
     if wasted.difference() < LEAST_OF_ADDED * added.difference() {
         return None;
     }
@@ -64,7 +64,7 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
         confidence: grade(part, 0.1, 0.5).max(0.7),
         share_ns: None,
         claim: format!(
-            "{:.2} pages are read ahead for each call that nobody uses, against {:.2}",
+            "{:.2} pages that are read ahead for each call remain unused, against {:.2}",
             wasted.slow, wasted.fast
         ),
         evidence: vec![

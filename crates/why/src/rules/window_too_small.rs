@@ -70,7 +70,7 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     let sequential = delta.of(|d| reads::share(d.workload.sequential[0], d.workload.calls[0]));
     let requests = delta.per_operation(|d| d.bios.count[0] as f64);
     let waits = reads::waits(delta);
-    // A few windows ahead of chance neighbours are no stream.
+    // A few windows ahead of chance neighbours are not a stream.
     let flows = streams.slow > 0.3 && streams.fast > 0.3 && sequential.slow > 0.5;
     let lost = reads::restarts(delta).rose_by(0.05);
     if !(size.fell(1.3) && flows && !lost && (requests.rose(1.1) || waits.rose(1.1))) {

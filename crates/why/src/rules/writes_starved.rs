@@ -10,7 +10,7 @@ pub(super) const RULE: Rule = Rule {
     owns: super::Owns::Io,
     single: super::Single::Counts,
     what: "Writes wait with the elevator while reads pass them.",
-    why: "A preference for reads is right until somebody waits for a write: an fsync, a direct write, a log.",
+    why: "A preference for reads is right until a task waits for a write: an fsync, a direct write, a log.",
     events: "The time from insertion to issue grows for writes much more than for reads, at as many commands of each.",
     example: "deadline with writes_starved raised; CFQ, whose async queue gets the smallest slices; kyber's tokens.",
     change: "A smaller writes_starved or write_expire; a scheduler that treats synchronous writes as such.",

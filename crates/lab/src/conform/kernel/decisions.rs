@@ -1,28 +1,28 @@
-//! Decision by decision: the state that the kernel had when it was asked, into the model; what the model makes of it,
-//! against what the kernel did next.
+//! Decision by decision: the state that the kernel had when it was asked, into the model; the model's answer, against
+//! the kernel's next step.
 //!
-//! The kernel shows all of the state but where the window starts, and whether the program said that reads are random.
-//! The first is where the last window with this size and tail started, of this descriptor if there is one. The cache is
-//! as the trace says. So nothing is carried over from one decision to the next, and any number of tasks may read.
+//! The kernel shows all of the state but the start of the window, and whether the program has advised random reads. The
+//! first is where the last window with this size and tail started, of this descriptor if there is one. The cache has
+//! the trace's contents. So nothing is carried over from one decision to the next, and any number of tasks may read.
 //!
-//! Reads of io_uring are no calls, so nothing says of which descriptor they are. If the program said of any that its
-//! reads are random, the first decision of a task that this explains, and nothing else, says it of the task's.
+//! Reads of io_uring are not calls, so their descriptors are unknown. If the program has advised any task's reads as
+//! random, that of a task follows from the first decision that only this explains.
 //!
-//! A fault that finds no page is a question without a state ([`faults`] says what answers there are).
+//! A fault that finds no page is a question without a state ([`faults`] has the possible answers).
 //!
 //! Tasks that read the same file at the same time change the cache, and with one descriptor its state, between another
-//! task's question and its answer. What they did is in the trace; when exactly the kernel looked is not. So a decision
-//! that does not match what was there when the question was asked is asked again:
+//! task's question and its answer. Their effect is in the trace; the exact moment when the kernel looked is not. So a
+//! decision that does not match the cache at the moment of the question is asked again:
 //!
 //! ```text
 //! cache     with the first n of the folios that others added or removed until shortly after the answer; those
 //!           of the rest that the answer does not overlap may have come after the decision, before its pages
 //! state     with fields of the state that another task with the same descriptor wrote meanwhile: those of windows
-//!           that the trace shows, and the previous position where a read ended. What is left of a window whose
+//!           that the trace shows, and the previous position where a read ended. The rest of a window whose
 //!           folios ended early is computed from the state as it is by then, so that may be the other's, too
 //! ```
 //! No value goes into the model that the trace does not show. How many matched only with another task's state is
-//! counted apart ([`Tally::raced`]). What remains are values that were read half-way between two writes.
+//! counted apart ([`Tally::raced`]). The remainder are values that were read half-way between two writes.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -53,7 +53,7 @@ struct Open {
 enum Owner {
     /// That of a call.
     Descriptor(i32),
-    /// What a task does outside of calls, for its mapping or by io_uring. It has an open file of its own as far as is
+    /// A task's activity outside of calls, for its mapping or by io_uring. It has an open file of its own as far as is
     /// known.
     Task(u32),
 }
@@ -65,7 +65,7 @@ pub(super) fn compare(entry: &'static Entry<Build>, recorded: &Recorded) -> Tall
     let build = || Open { ra: (entry.build)(&entry.defaults(), &limits), windows: Vec::new() };
     let mut open: BTreeMap<Owner, Open> = BTreeMap::new();
     let mut faults = Faults::new(entry, recorded);
-    // Whether a task's reads are said to be random whose calls are in no event.
+    // Whether a task without calls in the events has advised random reads.
     let mut said_random: BTreeMap<u32, bool> = BTreeMap::new();
     let mut anything_random = false;
     let mut all_windows: Vec<(u64, u32, u32)> = Vec::new();
@@ -236,7 +236,7 @@ fn decide(ra: &mut dyn Readahead, pages: &mut Pages, miss: bool, input: &RaInput
 }
 
 /// Lines of other tasks after an answer that may have happened before its end: a folio is in the cache a moment before
-/// the trace says so.
+/// its line in the trace.
 const LATE: usize = 32;
 
 /// Lines of the same task after line `at` that belong to the decision made there, and what others did until a little
@@ -250,7 +250,7 @@ struct Answer {
 
 fn answer(recorded: &Recorded, at: usize, loose: bool) -> Answer {
     let task = recorded.lines[at].task;
-    // Writes of io_uring are no calls either. What they add lies in no window.
+    // Writes of io_uring are not calls either. What they add lies in no window.
     let mut windows: Vec<Range<u64>> = Vec::new();
     let mut lines = Vec::new();
     let mut end = at + 1;
@@ -286,17 +286,17 @@ fn answer(recorded: &Recorded, at: usize, loose: bool) -> Answer {
 struct State {
     start: u64,
     input: RaInput,
-    /// Size and tail by which what is left of a window that ended early is computed, if another task wrote them.
+    /// Size and tail for the rest of a window that ended early, if another task wrote them.
     rest: Option<(u64, u64)>,
     /// Order, size and tail of the window as the kernel shows it, and which of them another task wrote.
     window: Option<[(u32, bool); 3]>,
-    /// The program said that reads are random.
+    /// The program has advised random reads.
     random: bool,
     /// The window is cut by the model's own order: the kernel reads it once to cut and once to show.
     own_order: bool,
 }
 
-/// So many states are tried with every prefix of what others did to the cache.
+/// Up to this number of states, each is tried with every prefix of other tasks' changes to the cache.
 const FEW_STATES: usize = 100;
 
 /// Prefixes of what others did that are tried.
@@ -370,8 +370,8 @@ fn raced(recorded: &Recorded, owners: &[Owner], at: usize, own: &Answer, asked: 
     };
     let later: Vec<State> = rests.iter().flat_map(with_rest).collect();
     states.extend(later);
-    // The window itself is in the state when the kernel reads it again to show it and to cut it into folios. It shows
-    // what it read, so that is no question; but what it read must be its own or another's.
+    // The window itself is in the state when the kernel reads it again to show it and to cut it into folios. Its own
+    // reads are visible; but each read must be its own or another's.
     let shown = own.lines.first().map(|line| line.what);
     if let (Some(What::Order { order, size, async_size, .. }), false) = (shown, windows.is_empty()) {
         let others = |of: fn(&(u64, u32, u32, u32)) -> u32| -> Vec<u32> { windows.iter().map(of).collect() };

@@ -3,8 +3,8 @@
 //! ```text
 //! what        from the call's first byte to its last, or to the end of the file's last block
 //! a bio ends  with the call; where the file goes on elsewhere on the disk; or with 256 pieces of memory
-//! a piece     at least a page, but for the first and the last: user memory need not begin with a page. What is side by
-//!             side in memory is one piece, and which pages are is in no event. So a bio may end from 255 pages on, and
+//! a piece     at least a page, but for the first and the last: user memory need not begin with a page. Pages side
+//!             by side in memory are one piece, which events do not show. So a bio may end from 255 pages on, and
 //!             need not at any size
 //! ```
 //! So the sum of a call's bios is judged exactly, and that none ends without need. Where the file ended comes from the
@@ -14,9 +14,9 @@
 //! Known limits: blocks are taken to be of 4 KiB. Where a file lies is in no event either: after any gap between
 //! bios the next is taken to be where the file goes on, and of a file with holes only the most that there may be is
 //! judged. Extents that touch (ext4 begins another after 128 MiB) look like a bio that ended without need. Reads of
-//! io_uring and libaio are no calls; nor is anything known of a descriptor whose file the trace does not name, such as
-//! two of one file that a thread opened one right after the other (`fanotify` merges them). Before 6.12 no event tells
-//! these reads from others.
+//! io_uring and libaio are not calls; and descriptors whose file the trace does not name are unknown, for example two
+//! of one file that a thread opened one right after the other (`fanotify` merges them). Before 6.12 events do not
+//! separate these reads from others.
 //!
 //! Source: Linux 6.18, fs/iomap/direct-io.c, `iomap_dio_bio_iter`; block/bio.c, `bio_iov_iter_get_pages`;
 //! `BIO_MAX_VECS`.
@@ -28,9 +28,8 @@ use iowhy_trace::recorded::{Recorded, What};
 
 /// Bytes of a block of the file system.
 const BLOCK_BYTES: u64 = 4096;
-/// Bytes of a sector.
 const SECTOR_BYTES: u64 = 512;
-/// From so many bytes on a bio may have all 256 pieces.
+/// Bytes from which a bio may have all 256 pieces.
 const MAY_BE_FULL: u64 = 255 * PAGE_BYTES;
 
 /// Compares the bios of every call that went past the page cache.
@@ -102,8 +101,8 @@ mod tests {
 
     const KIB: u64 = 1024;
 
-    /// What it shows, bytes of the call, sector and bytes of each bio, whether the file has holes; how many bios were
-    /// looked at, and how many were right.
+    /// The case, bytes of the call, sector and bytes of each bio, whether the file has holes; the number of bios
+    /// inspected, and the number right.
     type Row<'a> = (&'a str, u64, &'a [(u64, u64)], bool, (u64, u64));
 
     #[test]

@@ -6,10 +6,10 @@
 //! MADV_SEQUENTIAL  the policy is asked as by a read of as many pages as the limit has
 //! MADV_RANDOM      the page alone
 //! ```
-//! The window comes out of [`iowhy_stack::fault`], the kernel's own fault model. What the program said about its
-//! mapping comes from its calls: those of the task itself, or those of the only task that mapped the page. Where there
-//! are none (the mapping is older than the trace, or several tasks have one) a task's first fault of a file says it,
-//! and all later ones are held to that.
+//! The window comes out of [`iowhy_stack::fault`], the kernel's own fault model. A program's advice on its mapping
+//! comes from its calls: those of the task itself, or those of the only task that mapped the page. Where there are none
+//! (the mapping is older than the trace, or several tasks have one) a task's first fault of a file shows it, and all
+//! later ones are held to that.
 //!
 //! Faults that the pages around them settled (`do_fault_around`) are in no event either, and each page that they map
 //! takes one off the misses. So only the most that there can be is known: misses since the kernel last showed their
@@ -29,7 +29,7 @@ use iowhy_stack::units::{PAGE_BYTES, PageIndex};
 use super::model::{Pages, Told, Traced};
 use iowhy_trace::recorded::{Hint, Line, Recorded, What};
 
-/// What is known of a task's mapping.
+/// State of a task's mapping.
 #[derive(Copy, Clone, Debug)]
 struct Known {
     advice: MapAdvice,
@@ -43,7 +43,7 @@ pub(super) struct Faults {
     entry: &'static Entry<Build>,
     file_pages: u64,
     tasks: BTreeMap<u32, Known>,
-    /// What was said of which pages, by task; what came later counts.
+    /// Advice for pages, by task; later advice counts.
     said: Vec<(u32, Range<u64>, MapAdvice)>,
 }
 
@@ -68,7 +68,7 @@ impl Faults {
         }
     }
 
-    /// A program says something about a part of its mapping.
+    /// A program's advice on a part of its mapping.
     pub(super) fn said(&mut self, task: u32, pages: Range<u64>, hint: Hint) {
         let advice = match hint {
             Hint::Normal => MapAdvice::Normal,
@@ -80,7 +80,7 @@ impl Faults {
         self.said.push((task, pages, advice));
     }
 
-    /// What counts for a page that a task touches, if its own calls or those of the only task with a mapping say it.
+    /// The advice for a page that a task touches, from its own calls or those of the only task with a mapping.
     fn advice(&self, task: u32, page: u64) -> Option<MapAdvice> {
         let of_page = || self.said.iter().rev().filter(|(_, pages, _)| pages.contains(&page));
         let own = of_page().find(|(by, ..)| *by == task);
@@ -140,13 +140,13 @@ impl Faults {
 }
 
 impl Asked {
-    /// What the model does. Of what the policy is asked only the question counts here: what follows is judged as the
-    /// question's answer.
+    /// The model's result. Of the policy's questions only the question itself counts here: the consequences are judged
+    /// as its answer.
     pub(super) fn ask(&mut self, pages: &mut Pages) -> Told {
         let mut mapped = MappedFile::new(PageIndex(0), self.file_pages, 0, Protection::default());
         mapped.advise(PageIndex(0), PageIndex(self.file_pages), self.advice);
         let misses = MmapMiss::default();
-        // The kernel's event says that the fault got past mapping what is around the page.
+        // The kernel's event shows that the fault got past mapping the pages around.
         let rules = Rules { fault_around_pages: 1, ..self.rules };
         let mut policy = Traced(self.ra.as_mut());
         if let Some(mut fault) = Fault::of_touch(&mut mapped, self.page, Access::Read) {

@@ -1,7 +1,7 @@
 //! The whole history: from the calls alone, every question that the read loop asks, every decision, every page.
 //!
 //! Only what comes from outside goes in: the calls in their order, and what left the cache or was put there by others.
-//! Read-ahead state, markers and what is cached are the model's own. With several tasks that read at the same time the
+//! Read-ahead state, markers and cached pages are the model's own. With several tasks that read at the same time the
 //! calls do not say who came first, so this is for files that one task reads.
 
 use std::collections::BTreeMap;
@@ -103,7 +103,7 @@ pub(super) fn compare(entry: &'static Entry<Build>, recorded: &Recorded) -> Tall
     tally
 }
 
-/// A read call of the model. What others do happens when the model has come as far as the kernel had.
+/// A read call of the model. Other tasks' changes happen when the model has come as far as the kernel had.
 fn read(
     ra: &mut dyn Readahead,
     model: &mut Pages,

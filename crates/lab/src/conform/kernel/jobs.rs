@@ -1,4 +1,4 @@
-//! The jobs that a conformance run makes by itself: what each does to one file of its own.
+//! The jobs that a conformance run makes by itself: the work of each on one file of its own.
 //!
 //! All descriptors are opened before the first call. Each list of calls is a thread's; threads begin together.
 
@@ -6,7 +6,6 @@ use iowhy_stack::rng::Rng;
 
 use iowhy_trace::recorded::Hint;
 
-/// A call.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Call {
     /// `pread`.
@@ -15,25 +14,21 @@ pub enum Call {
         fd: usize,
         /// First byte.
         offset: u64,
-        /// Bytes.
         len_bytes: u64,
     },
     /// `read`, from where the descriptor stands.
     Next {
         /// Number of the descriptor.
         fd: usize,
-        /// Bytes.
         len_bytes: u64,
     },
     /// `posix_fadvise`.
     Advise {
         /// Number of the descriptor.
         fd: usize,
-        /// What it says.
         hint: Hint,
         /// First byte.
         offset: u64,
-        /// Bytes.
         len_bytes: u64,
     },
 }
@@ -44,7 +39,6 @@ type Make = fn(u64, &mut Rng) -> Vec<Vec<Call>>;
 /// A job.
 #[derive(Debug)]
 pub struct Builtin {
-    /// Its name.
     pub name: &'static str,
     /// Size of its file.
     pub file_bytes: u64,
@@ -147,7 +141,7 @@ fn anything(bytes: u64, n: usize, rng: &mut Rng) -> Vec<Call> {
     calls
 }
 
-/// Some of the file's pages are cached, by a descriptor that reads no more than it is told.
+/// Some of the file's pages are cached, by a descriptor that reads only what it asks for.
 fn some_cached(bytes: u64, n: usize, pages: u64, rng: &mut Rng) -> Vec<Call> {
     let mut calls = vec![Call::Advise { fd: 1, hint: Hint::Random, offset: 0, len_bytes: 0 }];
     calls.extend((0..n).map(|_| read(1, rng.below(bytes / 4096) * 4096, 4096 * (1 + rng.below(pages)))));

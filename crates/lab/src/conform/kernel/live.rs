@@ -33,7 +33,7 @@ use iowhy_trace::recorded::{Hint, Recorded};
 
 /// Size of the image; most of it is never written.
 const IMAGE_BYTES: u64 = 4 << 30;
-/// What read_ahead_kb is set to where it may be.
+/// Values of read_ahead_kb where it may be set.
 const READ_AHEAD_KB: &[u64] = &[128, 0, 4, 16, 100, 512, 4096];
 /// Ring buffer of each CPU: jobs add tens of thousands of pages in a second.
 const BUFFER_KIB: u32 = 16 << 10;
@@ -44,7 +44,7 @@ const ALIGNED: usize = 512;
 /// Bytes written at once.
 const CHUNK: usize = 1 << 20;
 
-/// What is to be run.
+/// Settings of a conformance run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
     /// Names of jobs of this module, or fio's job files; all of this module if there is none.
@@ -67,17 +67,16 @@ pub enum ConformError {
     /// A file could not be worked on.
     #[error("cannot {attempt} {}: {error}", path.display())]
     Io {
-        /// What was attempted.
         attempt: &'static str,
         /// On what.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
     /// No file system can be made.
     #[error("cannot make a file system to try on: {0}; install e2fsprogs or xfsprogs, or name a folder with --dir")]
     NoFileSystem(String),
-    /// Something in what was asked for is wrong.
+    /// The request has mistakes.
     #[error("{}", .0.render())]
     Wrong(Problems),
 }
@@ -91,7 +90,7 @@ fn io_error(attempt: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Con
 struct Ground {
     dir: PathBuf,
     filesystem: String,
-    /// The device number of its files, if pages are to be told by it: it is ours alone.
+    /// The device number of its files, if pages can be recognised by it: it is ours alone.
     own: Option<Dev>,
     /// Where read_ahead_kb is set.
     setting: Option<PathBuf>,
@@ -203,14 +202,14 @@ impl Ground {
     }
 }
 
-/// What came of it.
+/// Result of the runs.
 #[derive(Clone, Debug)]
 pub struct Compared {
     /// The comparison.
     pub report: Report,
-    /// What it was made from.
+    /// The records it was made from.
     pub records: Vec<Recorded>,
-    /// What the user should know.
+    /// Notes for the user.
     pub warnings: Problems,
 }
 
@@ -226,10 +225,10 @@ impl Compared {
     }
 }
 
-/// Runs the jobs and compares. `progress` is told what is done next.
+/// Runs the jobs and compares. `progress` gets the next step.
 ///
 /// # Errors
-/// If the kernel cannot be traced, or what was asked for is wrong.
+/// If the kernel cannot be traced, or the request has mistakes.
 pub fn run(asked: &Asked, world: &World<'_>, progress: &dyn Fn(&str)) -> Result<Compared, ConformError> {
     let (builtins, files) = sort_out(asked)?;
     let (ledger, _) = Ledger::open()?;
@@ -299,7 +298,7 @@ fn wrong(problem: Problem) -> ConformError {
 /// Jobs of this module, and those of files.
 fn sort_out(asked: &Asked) -> Result<(Vec<&'static Builtin>, Vec<String>), ConformError> {
     if let Some(dir) = asked.dir.as_ref().filter(|dir| !dir.is_dir()) {
-        let text = format!("there is no folder `{}`", dir.display());
+        let text = format!("folder `{}` does not exist", dir.display());
         return Err(wrong(Problem::error(text).help("--dir takes a folder that exists")));
     }
     if asked.jobs.is_empty() {
@@ -359,7 +358,7 @@ fn builtin_records(
         files.push(known(path, job.name.to_owned()).map_err(io_error("look at", path))?);
     }
     let capture = ground.capture(ledger)?;
-    // The capture leaves out the thread that asked for it, and descriptors are told apart by their opening.
+    // The capture leaves out the thread that asked for it, and descriptors are recognised by their opening.
     let all = || {
         prepared.iter().try_for_each(|Prepared { job, path }| drive(job, path).map_err(io_error("run a job on", path)))
     };
@@ -375,8 +374,8 @@ fn drive(job: &Builtin, path: &Path) -> io::Result<()> {
         true => File::open(path),
         false => cache::open_past(path),
     };
-    // Each in a thread of its own: a thread that opens a file twice is told of once, and then nobody knows which
-    // descriptor it was.
+    // Each in a thread of its own: two opens of a file in one thread give one notification, and then their descriptors
+    // are unknown.
     let open_apart = |nr| {
         std::thread::scope(|scope| scope.spawn(move || open(nr)).join())
             .unwrap_or_else(|_| Err(io::Error::other("panic")))
@@ -453,7 +452,7 @@ fn file_records(
     };
     let Some(mut plan) = plan.map(|on_kernel| on_kernel.plan.clone()) else {
         if !failed {
-            problems.push(Problem::error(format!("`{job}` is no job whose calls can be made here")));
+            problems.push(Problem::error(format!("`{job}` is not a job whose calls can be made here")));
         }
         return Err(ConformError::Wrong(problems));
     };
@@ -482,7 +481,7 @@ fn file_records(
     }
     let made = records(&captured.trace, device, &files);
     for path in remove {
-        // The folder goes with what is in it in any case.
+        // The folder goes with its contents in any case.
         let _ = fs::remove_file(path);
     }
     fs::remove_dir_all(&dir).map_err(io_error("remove", &dir))?;

@@ -21,7 +21,7 @@ struct Cached {
     marked: bool,
 }
 
-/// What a model decided, in the order in which it did.
+/// A model's decisions, in their order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Told {
     /// Calls of the kernel's functions and folios added, as the kernel's trace shows them.
@@ -30,18 +30,18 @@ pub(super) struct Told {
     pub(super) submitted: Vec<(u64, u64, u64)>,
 }
 
-/// The page cache. All I/O is over at once: decisions depend on what is present only.
+/// The page cache. All I/O is over at once: decisions depend on the cached pages only.
 pub(super) struct Pages {
     file_bytes: u64,
     limits: Limits,
     folios: BTreeMap<u64, Cached>,
     /// Where the last look-up ended.
     last: Cell<Option<(u64, u8)>>,
-    /// What the model has told since it was last taken.
+    /// The model's decisions since the last call.
     pub(super) told: Told,
-    /// What others add when the model has decided on its next window.
+    /// Other tasks' additions after the model has decided on its next window.
     late: Vec<What>,
-    /// What they have added so.
+    /// Pages added in this way.
     came_late: Vec<u64>,
     /// Size and tail that another task has written by the time at which the rest of a window is computed.
     rest: Option<(u64, u64)>,
@@ -74,19 +74,19 @@ impl Pages {
         self.late = late.to_vec();
     }
 
-    /// What is left of a window whose folios end early is computed from this size and tail: `page_cache_ra_order` reads
+    /// The rest of a window whose folios end early is computed from this size and tail: `page_cache_ra_order` reads
     /// them again, and another task may have written them.
     pub(super) fn rest_is(&mut self, rest: Option<(u64, u64)>) {
         self.rest = rest;
     }
 
-    /// What the model decided since the last time.
+    /// The model's decisions since the last call.
     pub(super) fn take(&mut self) -> Told {
         (self.rest, self.rest_read) = (None, false);
         std::mem::take(&mut self.told)
     }
 
-    /// Somebody changed the cache, if it can be: what takes it back.
+    /// Applies another task's change to the cache, if possible, and returns its reversal.
     pub(super) fn change(&mut self, what: What) -> Option<What> {
         let opposite = match what {
             What::Add { index, order } if !self.any(index, order) => What::Remove { index, order },
@@ -132,7 +132,7 @@ impl Pages {
         absent.len() as u64
     }
 
-    /// Somebody changed the cache.
+    /// Applies another task's change to the cache.
     pub(super) fn apply(&mut self, what: What) {
         match what {
             What::Add { index, order } => self.insert(Folio { first: PageIndex(index), order }, false),
@@ -158,7 +158,7 @@ impl Pages {
         }
     }
 
-    /// What is in the cache is what the trace says; markers stay on folios that do.
+    /// Sets the cache to the trace's contents; markers stay on folios that stay.
     pub(super) fn is_to_be(&mut self, actual: &Pages) {
         self.last.set(None);
         let mut folios = actual.folios.clone();
@@ -315,7 +315,7 @@ fn input([index, req_count, order, size, async_size, ra_pages, mmap_miss, prev_p
     }
 }
 
-/// A policy that tells of the calls for which the kernel has trace events.
+/// A policy that records the calls for which the kernel has trace events.
 pub(super) struct Traced<'a>(pub(super) &'a mut dyn Readahead);
 
 impl Traced<'_> {
@@ -387,8 +387,8 @@ impl Readahead for Traced<'_> {
 ///
 /// A bio goes on over all that is submitted at once, until the disk's blocks are not side by side, or it has as many
 /// segments as fit (256, each a folio or several that are neighbours in memory). How much a bio holds beyond that is
-/// for the memory to say, so a bio may end anywhere after 256 folios. What is not on the disk needs none, and no event
-/// says what that is: of a file with holes only the most that there may be is known.
+/// for the memory to say, so a bio may end anywhere after 256 folios. Blocks that are not on the disk need none, and
+/// events do not show which: of a file with holes only an upper bound is known.
 pub(super) fn same_bios(told: &Told, lines: &[Line], holes: bool) -> (u64, u64) {
     const SEGMENTS: u64 = 256;
     let bios = lines.iter().filter_map(|line| match line.what {

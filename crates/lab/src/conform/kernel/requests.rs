@@ -6,7 +6,7 @@
 //!                      but not before as many pages as pieces: where it did comes from the trace
 //! the plug             holds requests of a task until what it submits in one go is over (`blk_finish_plug`)
 //! a bio right after    joins the last request of the plug, if the two are not too much for one (`blk_attempt_plug_
-//! or before it         merge`); where pieces of memory decide, the trace says it again
+//! or before it         merge`); where pieces of memory decide, the trace repeats it
 //! ```
 //! Nothing else unites requests without an elevator. With one, those of different tasks are united, so requests are not
 //! compared there ([`super::Device::max_segments`]); nor where a file's bios become other bios below, on volumes.
@@ -25,20 +25,19 @@ use iowhy_stack::units::PAGE_BYTES;
 use super::Count;
 use iowhy_trace::recorded::{Recorded, What};
 
-/// Bytes of a sector.
 const SECTOR_BYTES: u64 = 512;
 
 /// A part of the disk: first sector, bytes.
 type Extent = (u64, u64);
 
-/// What a task has submitted and not yet closed.
+/// A task's submissions that are not yet closed.
 #[derive(Debug, Default)]
 struct Task {
     /// Parts of the latest bio, if they have not become requests yet.
     parts: Vec<Extent>,
     /// The request at the end of its plug.
     last: Option<Extent>,
-    /// What it reads goes past the page cache.
+    /// Its reads go past the page cache.
     is_direct: bool,
     /// Where requests began that were issued for it since its call began.
     issued: Vec<u64>,
@@ -86,7 +85,7 @@ pub(super) fn compare(recorded: &Recorded) -> Count {
     Count { of: nr_made.max(nr_issued), matched: matched.len() as u64, mismatches: named(&strange, left) }
 }
 
-/// Requests of the model that were not issued, each with those that were in their place; then those that nobody knows.
+/// Requests of the model that were not issued, each with those that were in their place; then unexpected ones.
 fn named(strange: &[Extent], mut left: BTreeMap<Extent, i64>) -> Vec<String> {
     let end = |extent: &Extent| extent.0 + extent.1 / SECTOR_BYTES;
     let mut mismatches = Vec::new();
@@ -125,7 +124,7 @@ impl Model<'_> {
         self.recorded.io_pages * PAGE_BYTES
     }
 
-    /// Whether the pages of so many bytes may be more pieces of memory than a request has.
+    /// Whether the pages of this number of bytes may be more pieces of memory than a request has.
     fn may_be_too_many(&self, task: &Task, bytes: u64) -> bool {
         bytes.div_ceil(PAGE_BYTES) + u64::from(task.is_direct) > self.recorded.max_segments
     }
@@ -180,7 +179,7 @@ impl Model<'_> {
         self.close(task);
     }
 
-    /// What the task submits in one go is over.
+    /// The task's batch of submissions is over.
     fn close(&mut self, task: &mut Task) {
         self.settle(task);
         if let Some(last) = task.last.take() {

@@ -1,7 +1,7 @@
 use super::*;
 use std::path::{Path, PathBuf};
 
-/// What was recorded on a running 6.18.
+/// Recordings of a running 6.18.
 fn recorded() -> Vec<(PathBuf, String)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces/linux-6.18");
     let files = std::fs::read_dir(&folder).expect("the records are there when tests run");

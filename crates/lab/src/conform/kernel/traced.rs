@@ -1,15 +1,15 @@
 //! From a trace to what happened with each file.
 //!
-//! Calls name descriptors, what follows from them names inodes. A call belongs to the file whose pages the same task
-//! touches before it ends, or to the file that its descriptor was opened with, if the trace says so (reads past the
-//! page cache touch none). Advice touches none; it belongs to the file of the other calls on the same open file, and a
-//! descriptor is another one after it was closed or opened. `read` begins where the open file's last call ended or
-//! `lseek` put it. How much `preadv` and its like ask for is in memory that the trace does not show: the pages that are
-//! looked up say it, or the result. Reads of io_uring are no calls; advice on a descriptor without calls is taken to be
-//! for the next file that is read ahead of without any.
+//! Calls name descriptors, their consequences name inodes. A call belongs to the file whose pages the same task touches
+//! before it ends, or to the file that its descriptor was opened with, if it is in the trace (reads past the page cache
+//! touch none). Advice touches none; it belongs to the file of the other calls on the same open file, and a descriptor
+//! is another one after it was closed or opened. `read` begins where the open file's last call ended or `lseek` put it.
+//! How much `preadv` and its like ask for is in memory that the trace does not show: the pages that are looked up say
+//! it, or the result. Reads of io_uring are not calls; advice on a descriptor without calls is taken to be for the next
+//! file that is read ahead of without any.
 //!
-//! `madvise` names addresses; `mmap` says which pages of which file are there, if its descriptor's file is known. What
-//! `munmap` and `mremap` do is not followed: addresses are another file's once something else is mapped there.
+//! `madvise` names addresses; `mmap` has the file and pages there, if its descriptor's file is known. `munmap` and
+//! `mremap` are not followed: addresses are another file's once another one is mapped there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,17 +24,14 @@ use iowhy_trace::recorded::{Hint, Line, Recorded, What};
 
 /// Largest folio order of ext4's and XFS's mappings where nothing shows that there are none.
 const MAX_FOLIO_ORDER: u8 = 9;
-/// Bytes of a sector.
 const SECTOR_BYTES: u64 = 512;
 
-/// What is below the files.
+/// The devices below the files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Device {
     /// Type of the file system.
     pub filesystem: String,
-    /// `read_ahead_kb`.
     pub read_ahead_kb: u64,
-    /// `max_sectors_kb`.
     pub max_sectors_kb: u64,
     /// `max_segments`, if requests leave in the order in which they come: no elevator.
     pub max_segments: u64,
@@ -50,7 +47,7 @@ type Loose = (usize, u32, Inode);
 /// device, and where it ends, of which file and task it is.
 type OnTheWay = BTreeMap<(u32, u64), (u64, usize, u32)>;
 
-/// What was sent for these sectors before is over: an older bio that begins within a new one would hide it.
+/// Earlier bios for these sectors are over: an older bio that begins within a new one would hide it.
 fn forget(bios: &mut OnTheWay, major: u32, first: u64, end: u64) {
     while let Some((&key, &(old_end, at, task))) = bios.range((major, 0)..(major, end)).next_back()
         && old_end > first
@@ -87,7 +84,7 @@ enum Kind {
         offset: Option<u64>,
         len_bytes: u64,
     },
-    /// Or anything else that is no read. It moves the position if the call does not name one.
+    /// Or anything else but a read. It moves the position if the call does not name one.
     Write {
         moves: bool,
     },
@@ -117,7 +114,6 @@ pub struct File {
     pub bytes: u64,
     /// Parts of it are not on the disk.
     pub holes: bool,
-    /// The job that it is of.
     pub job: String,
 }
 
@@ -127,7 +123,7 @@ fn told_file(fields: &str) -> Option<Inode> {
     Some(Inode { dev, ino: fields::field(fields, "ino")?.parse().ok()? })
 }
 
-/// What a task said about a part of a file's mapping.
+/// A task's advice on a part of a file's mapping.
 #[derive(Copy, Clone, Debug)]
 struct Said {
     nr: usize,
@@ -178,13 +174,13 @@ impl Mapped {
     }
 }
 
-/// What the calls of a trace say.
+/// The calls of a trace.
 #[derive(Default)]
 struct Calls {
     calls: Vec<Call>,
     /// Where read-ahead was asked for without a call, and of which file.
     loose: Vec<Loose>,
-    /// Which files descriptors are, as far as the trace says it itself.
+    /// Files of descriptors, as far as the trace itself has them.
     told: BTreeMap<Descriptor, Inode>,
     said: Vec<Said>,
 }
@@ -385,7 +381,7 @@ fn empty(trace: &Trace, device: &Device, file: &File) -> Recorded {
     }
 }
 
-/// What a trace says about these files, each in a record of its own.
+/// A trace's events for these files, each in a record of its own.
 pub fn records(trace: &Trace, device: &Device, files: &[File]) -> Vec<Recorded> {
     let Calls { mut calls, loose, told, said } = calls(trace);
     complete(&mut calls, &loose, told);

@@ -1,6 +1,6 @@
 //! Recorded accesses through mappings (`<kernel>-mmap.json`) replayed through the fault, advice and read-ahead models.
 //!
-//! Compared are all submissions, every field of every trace event, what the calls returned, the states of the open
+//! Compared are all submissions, every field of every trace event, the calls' return values, the states of the open
 //! files in the end, and the runs of cached and of mapped pages.
 
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use super::{FileReport, GoldenError, first_difference};
 
-/// What the names of these files end in, after the kernel's.
+/// Suffix of these files' names, after the kernel's.
 pub(super) const SUFFIX: &str = "-mmap";
 
 /// Compares the text of a file with the models of `kernel`.
@@ -208,7 +208,7 @@ struct GoldenState {
     prev_pos: i64,
 }
 
-/// More touches than this in one case are no record but a mistake.
+/// More touches than this in one case are a mistake.
 const MOST_TOUCHES: u64 = 1 << 24;
 
 impl GoldenOp {
@@ -301,7 +301,7 @@ impl Vector {
             return Err(format!("`max_folio_order` {} is larger than any folio", self.max_folio_order));
         }
         if !self.fault_around_pages.is_power_of_two() || self.fault_around_pages > 512 {
-            return Err(format!("`fault_around_pages` {} is no power of two up to 512", self.fault_around_pages));
+            return Err(format!("`fault_around_pages` {} is not a power of two up to 512", self.fault_around_pages));
         }
         let mut maps: Vec<u64> = Vec::new();
         for map in &self.mappings {

@@ -1,7 +1,7 @@
 //! Recorded evictions in a small control group (`<kernel>-reclaim.json`) replayed through the reclaim models.
 //!
-//! Compared is the exact order in which pages left the cache. What else was charged to the group is not recorded, so
-//! the cached pages at its first reclaim are taken from the record; every later reclaim is the model's own.
+//! Compared is the exact order in which pages left the cache. Other charges to the group are not recorded, so the
+//! cached pages at its first reclaim are taken from the record; every later reclaim is the model's own.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::{FileReport, GoldenError};
 
-/// What the names of these files end in, after the kernel's.
+/// Suffix of these files' names, after the kernel's.
 pub(super) const SUFFIX: &str = "-reclaim";
 
 /// The recorded device: its read-ahead limit and largest request in pages, and the file system's largest folio.
@@ -87,7 +87,7 @@ struct Repeat {
 }
 
 impl Repeat {
-    /// What to add to a difference, if the kernel did not always do the same.
+    /// The addition to a difference, if the kernel did not always do the same.
     fn caveat(&self) -> String {
         let Repeat { runs, identical_eviction_order: same, common_prefix } = self;
         if same >= runs {
@@ -179,15 +179,15 @@ enum GoldenMadvise {
     Pageout,
 }
 
-/// More accesses than this in one operation are no record but a mistake.
+/// More accesses than this in one operation are a mistake.
 const MOST_ACCESSES: u64 = 1 << 24;
 
 impl GoldenOp {
-    /// What happens, if anything does.
+    /// The operation, if there is one.
     fn op(&self) -> Result<Option<Op>, String> {
         let bounded = |nr: u64| match nr <= MOST_ACCESSES {
             true => Ok(()),
-            false => Err(format!("an operation makes {nr} accesses, which is no record")),
+            false => Err(format!("an operation makes {nr} accesses, which is a mistake in the record")),
         };
         Ok(Some(match *self {
             GoldenOp::Phase {} => return Ok(None),
@@ -278,7 +278,7 @@ impl Vector {
         })
     }
 
-    /// Pages that were cached when the first list was scanned. What a scan removed is recorded just before it.
+    /// Pages that were cached when the first list was scanned. Removals of a scan are recorded just before it.
     fn nr_pages_at_limit(&self) -> Option<u64> {
         let mut nr_cached = 0;
         for event in &self.events {

@@ -1,4 +1,4 @@
-//! 2010: direct writers whose requests CFQ took for asynchronous ones. The number of commands at the device tells it.
+//! 2010: direct writers whose requests CFQ took for asynchronous ones. Evidence: the number of commands at the device.
 
 use iowhy_stack::layers::Layers;
 
@@ -8,7 +8,7 @@ use crate::incident::{IncidentResult, RowResult, RunResult};
 use iowhy_stats::figure::share;
 use iowhy_text as text;
 
-/// What checks the claims that are not a matter of two rows.
+/// Checks of the claims that compare more than two rows.
 pub(in crate::incident) const CHECKS: Checks = &[("depth-one", depth_one), ("driver-depth-one", driver_depth_one)];
 
 /// How far old and new may lie apart and be called equal.
@@ -59,7 +59,7 @@ fn depth_one(result: &IncidentResult, _: &Claim, checked: &mut ClaimResult) {
     }
     checked.held = held && !one.is_empty() && !several.is_empty();
     checked.evidence = vec![
-        format!("a queue per task; most commands at the device, of so many requests on their way: {}", one.join(", ")),
+        format!("a queue per task; most commands at the device, and requests on their way: {}", one.join(", ")),
         format!("one queue for all; the same: {}", several.join(", ")),
     ];
 }
@@ -116,8 +116,8 @@ pub(in crate::incident) fn why(result: &IncidentResult) -> String {
     ));
     if let (Some(old), Some(new)) = (result.part("old_at_one"), result.part("new_at_one")) {
         words.push_str(&format!(
-            "With a driver that takes one command at a time old and new do not differ ({} and {}): what was lost is \
-             queue depth. ",
+            "With a driver that takes one command at a time old and new do not differ ({} and {}): the loss was queue \
+             depth. ",
             rate(old),
             rate(new),
         ));
@@ -203,7 +203,7 @@ mod tests {
         for part in ["In new the two writers have", "never more than 1 command at the disk", "idles 0 times"] {
             assert!(told.contains(part), "no `{part}` in {told}");
         }
-        // Nobody is told of what was not run.
+        // Rows that were not run are not mentioned.
         assert!(!told.contains("slice_idle") && !told.contains("one command at a time"), "{told}");
         assert_eq!(simulated(&SCENARIO.replace("broken = 'new'", "")).why, "");
     }

@@ -1,4 +1,4 @@
-//! 2012: read-ahead that sits in the plug its own reader holds. Sizes of requests and pauses of the device tell it.
+//! 2012: read-ahead that sits in the plug its own reader holds. Evidence: sizes of requests and pauses of the device.
 
 use iowhy_stack::event::UnplugCause;
 use iowhy_stack::histogram::Histogram;
@@ -11,7 +11,7 @@ use crate::incident::{IncidentResult, RowResult, extremes, mean};
 use iowhy_stats::figure::{self, share};
 use iowhy_text as text;
 
-/// What checks the claims that are not a matter of two published rows.
+/// Checks of the claims that compare more than two published rows.
 pub(in crate::incident) const CHECKS: Checks =
     &[("overlap-only", overlap_only), ("any-scheduler", any_scheduler), ("gaps", gaps)];
 
@@ -28,7 +28,7 @@ const CONTINUOUS: f64 = 0.95;
 /// Pages of the read-ahead window, and of two united.
 const WINDOW: usize = 32;
 
-/// What the device saw of a sequential reader, over all repetitions.
+/// The device's view of a sequential reader, over all repetitions.
 #[derive(Copy, Clone, Debug, Default, PartialEq)]
 struct Seen {
     /// Share of the data that is read in commands of one window, and of two.
@@ -160,7 +160,7 @@ pub(in crate::incident) fn why(result: &IncidentResult) -> String {
     ));
     if let Some(undisturbed) = result.part("undisturbed") {
         words.push_str(&format!(
-            "A reader that nothing ever holds up keeps two windows under way in spite of the plug ({}: {:.0} MB/s). \
+            "A reader that nothing ever holds up keeps two windows in flight in spite of the plug ({}: {:.0} MB/s). \
              One pause between two calls is enough to end that: from then on windows go in pairs that straddle the end \
              of a call, and no later call puts it right. ",
             undisturbed.id,

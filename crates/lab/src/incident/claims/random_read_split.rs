@@ -1,4 +1,4 @@
-//! 2004: random reads through shared descriptors. The closes of read-ahead windows and the sizes of commands tell it.
+//! 2004: random reads through shared descriptors. Evidence: the closes of read-ahead windows and the sizes of commands.
 
 use iowhy_stack::layers::Layers;
 
@@ -133,7 +133,7 @@ pub(in crate::incident) fn why(result: &IncidentResult) -> String {
     words
 }
 
-/// What closed the windows: the causes that did, with their numbers, and then those that never did.
+/// Causes of closed windows: those that closed some, with their numbers, and then those that never did.
 fn causes(layers: &Layers) -> String {
     const CAUSES: [&str; 4] = [
         "while another read was in progress on the same descriptor",

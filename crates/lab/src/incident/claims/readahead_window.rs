@@ -7,7 +7,7 @@ use crate::incident::file::Claim;
 use crate::incident::{IncidentResult, RowResult, mean};
 use iowhy_text as text;
 
-/// What checks the claims that are not a matter of two rows.
+/// Checks of the claims that compare more than two rows.
 pub(in crate::incident) const CHECKS: Checks = &[("bonnie-sys", falls), ("shape", shape)];
 
 /// Every compared pair falls: its metric is a cost, so it gains.
@@ -15,7 +15,7 @@ fn falls(result: &IncidentResult, claim: &Claim, checked: &mut ClaimResult) {
     checked.upper = claim.max_change_pct;
     let least = gains(result, claim, checked).into_iter().min_by(f64::total_cmp);
     if let Some(least) = least {
-        // As a change: down is negative. Standing still is no fall.
+        // As a change: down is negative. A standstill is not a fall.
         checked.judge(-least);
         checked.held &= least > 0.0;
     }
@@ -80,9 +80,9 @@ pub(in crate::incident) fn why(result: &IncidentResult) -> String {
         waited(alone),
     );
     words.push_str(&format!(
-        "It waits for the next request of the reader that has led last, but the lead changes, and what all readers \
-         wait for may already stand in the queue of another: {} waits of a run ended because their time was over, {} \
-         because somebody else's request took the turn, and only {} with the request they were for. ",
+        "It waits for the next request of the reader that has led last, but the lead changes, and the pages that all \
+         readers wait for may already stand in the queue of another: {} waits of a run ended because their time was \
+         over, {} because another task's request took the turn, and only {} with the request they were for. ",
         whole(per_run(broken, |layers| layers.idles[2] as f64)),
         whole(per_run(broken, |layers| layers.idles[1] as f64)),
         whole(per_run(broken, |layers| layers.idles[0] as f64)),

@@ -1,7 +1,7 @@
-//! 2012: direct writes that pay for pages somebody else left in the cache.
+//! 2012: direct writes that pay for pages left in the cache by another process.
 //!
-//! The opening of the device tells who raced, how often blkid ran and which pages it left; that the program itself read
-//! nothing tells that they are blkid's.
+//! Evidence: the opening of the device, with the racing threads, the runs of blkid and the pages it left; they are
+//! blkid's, since the program itself read nothing.
 
 use iowhy_stack::outcome::{Outcome, ThreadTotals};
 
@@ -11,7 +11,7 @@ use crate::incident::{IncidentResult, RowResult, Sample, mean};
 use iowhy_stats::modes::{self, Mode};
 use iowhy_text as text;
 
-/// What checks the claims that are not a matter of two rows.
+/// Checks of the claims that compare more than two rows.
 pub(in crate::incident) const CHECKS: Checks = &[
     ("large-blocks", large_blocks),
     ("no-race-no-loss", no_race_no_loss),
@@ -21,7 +21,7 @@ pub(in crate::incident) const CHECKS: Checks = &[
 
 /// Least and largest loss with large blocks, percent.
 const LOSS_PCT: (f64, f64) = (0.5, 4.0);
-/// Loss that is none, percent: what the noise of the costs may do.
+/// Largest loss, percent, that counts as none: the noise of the costs.
 const NO_LOSS_PCT: f64 = 0.5;
 /// Largest loss where the look-up does not walk, percent.
 const SMALL_LOSS_PCT: f64 = 5.0;
@@ -56,8 +56,8 @@ fn every(row: &RowResult, is_so: impl Fn(&Outcome) -> bool) -> bool {
     so == all && all > 0
 }
 
-/// No row that prevents it has pages in the cache, or loses anything against the clean row. That blkid ran in each says
-/// that it was not merely absent.
+/// No row that prevents it has pages in the cache, or loses anything against the clean row. blkid ran in each, so it
+/// was not merely absent.
 fn no_race_no_loss(result: &IncidentResult, claim: &Claim, checked: &mut ClaimResult) {
     let changes = gains(result, claim, checked);
     let rows = pairs(result, claim, checked);
@@ -72,7 +72,7 @@ fn no_race_no_loss(result: &IncidentResult, claim: &Claim, checked: &mut ClaimRe
     }
     if let Some((row, clean)) = result.part("at_once").zip(result.part("clean")) {
         checked.evidence.push(format!(
-            "the pages dropped before blkid has read them are no help: {} {:+.1}%",
+            "dropping pages before blkid has read them does not help: {} {:+.1}%",
             row.id,
             100.0 * (result.ratio(row, clean).value - 1.0)
         ));
@@ -218,7 +218,7 @@ mod tests {
     const FAST: Repetition = (100.0, false, 1, 0, false);
     const SLOW: Repetition = (60.0, true, 2, 25, false);
 
-    /// Rows of repetitions that tell such a story.
+    /// Rows of repetitions with such a history.
     fn told(rows: &[(&str, &[Repetition])]) -> IncidentResult {
         let values: Vec<(&str, Vec<f64>)> =
             rows.iter().map(|(id, told)| (*id, told.iter().map(|one| one.0).collect())).collect();

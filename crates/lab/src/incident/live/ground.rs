@@ -1,4 +1,4 @@
-//! Disks in memory (zram) for what only the processor pays, and pages of them that somebody else holds.
+//! Disks in memory (zram) for costs of the processor alone, and foreign pages of them in the cache.
 //!
 //! Made when the first side needs one, removed with the last: unmounted, then given back to the kernel. A device that
 //! was there before is never touched.
@@ -15,7 +15,7 @@ const BYTES: u64 = 96 << 20;
 /// The file on a disk with a file system.
 const FILE: &str = "data";
 const FILE_BYTES: u64 = 48 << 20;
-/// Pages that somebody else holds.
+/// Foreign pages.
 const PAGES: u64 = 25;
 const PAGE_BYTES: usize = 4096;
 
@@ -49,7 +49,7 @@ impl Memory {
         let folder = std::env::temp_dir().join(format!("iowhy-incident-{}", std::process::id()));
         let guard = ledger.create_directory(&folder).map_err(|error| error.to_string())?;
         let mount = ledger.mount(&memory.node, &folder, name, "").map_err(|error| error.to_string())?;
-        // What was made later is undone first.
+        // The later change is undone first.
         memory._guards.push(guard.and(mount));
         let file = File::create(folder.join(FILE)).map_err(said("a file"))?;
         let zeroes = vec![0; 1 << 20];
@@ -61,7 +61,7 @@ impl Memory {
         Ok(memory)
     }
 
-    /// What a job calls what it writes.
+    /// A job's name for its target.
     pub(super) fn name(&self) -> String {
         if self.folder.is_some() { FILE.to_owned() } else { self.node.display().to_string() }
     }
@@ -71,7 +71,7 @@ impl Memory {
         self.folder.as_deref()
     }
 
-    /// What is written.
+    /// The target of writes.
     pub(super) fn target(&self) -> PathBuf {
         self.folder.as_ref().map_or_else(|| self.node.clone(), |folder| folder.join(FILE))
     }
@@ -103,6 +103,6 @@ impl Grounds {
     /// The disk.
     pub(super) fn memory(&self, filesystem: Option<&'static str>) -> Result<&Memory, String> {
         let found = self.0.iter().find(|memory| memory.filesystem == filesystem);
-        found.ok_or_else(|| "there is no disk in memory".to_owned())
+        found.ok_or_else(|| "no disk in memory".to_owned())
     }
 }

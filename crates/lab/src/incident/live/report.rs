@@ -1,4 +1,4 @@
-//! What the running kernel shows, as text and as JSON. Nothing is computed here.
+//! The running kernel's results, as text and as JSON. Nothing is computed here.
 
 use std::fmt::Write;
 
@@ -8,7 +8,6 @@ use super::{Answer, Bounded, LiveResult, SideResult, Verdict};
 use iowhy_stats::figure;
 use iowhy_text as text;
 
-/// As text.
 pub fn text(result: &LiveResult, bold: fn(&str) -> String) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
@@ -66,7 +65,6 @@ fn item(out: &mut String, words: &str) -> std::fmt::Result {
     Ok(())
 }
 
-/// As JSON.
 pub fn json(result: &LiveResult) -> Value {
     json!({
         "kernel": result.kernel,

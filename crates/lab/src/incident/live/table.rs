@@ -1,8 +1,8 @@
-//! What today's kernel is asked about each incident: jobs, the disks they run on, and what is read off.
+//! Questions to today's kernel about each incident: jobs, the disks they run on, and the figures read off.
 //!
 //! A side is a job on a disk, as `iowhy run JOB --on live --disk DISK` takes both. A question sets two sides against
-//! each other, or holds one against a limit. Sources of what is said to have changed: the history of the kernel
-//! (release in which a change appeared) and the models of this program, whose origins `iowhy models kernel` tells.
+//! each other, or holds one against a limit. Sources of the changes: the history of the kernel (release in which a
+//! change appeared) and the models of this program, whose origins `iowhy models kernel` lists.
 //!
 //! Known limits: modelled disks cannot show what the processor pays, so the pages of 2012 are on a disk in memory.
 //! Groups of readers of 2018 follow one another in one run, each on files of its own.
@@ -36,7 +36,7 @@ const READERS: &str = "fio --name=s1 --filename=s1 --rw=read --bs=4k --size=6m -
     --rw=read --bs=4k --size=1536k --numjobs=8 --invalidate=0 --fadvise_hint=0 --group_reporting --new_group \
     --stonewall --cache=cold";
 
-/// Direct writes behind the pages that somebody holds. Zeroes cost such a disk next to nothing.
+/// Direct writes behind foreign pages in the cache. Zeroes cost such a disk next to nothing.
 const WRITES: &str = "fio --name=j --filename={} --rw=randwrite --bs=4k --direct=1 --offset=1m --size=40m --loops=32 \
                       --zero_buffers --invalidate=0";
 const WRITES_INVALIDATING: &str = "fio --name=j --filename={} --rw=randwrite --bs=4k --direct=1 --offset=1m \
@@ -62,7 +62,7 @@ const fn holding(side: Side) -> Side {
 }
 
 /// Readers with a window of 128 KB against as many with 512 KB, all of one file (`single`) or each of its own
-/// (`multi`), beside rows of a published table if there is one.
+/// (`multi`), next to rows of a published table if there is one.
 macro_rules! windows {
     ($disk:literal, single $nr:literal) => {
         windows!(@ $disk, "single", "s", $nr, Beside::Nothing)
@@ -230,7 +230,7 @@ pub const LIVE: &[Live] = &[
                 worse: Worse::Less,
                 least_pct: 2.0,
                 beside: Beside::Rows("invalidated", "clean-4k"),
-                since: "there are no pages left to look for: dropping them is the cure, as published",
+                since: "no pages are left to look for: dropping them is the cure, as published",
             },
             Question {
                 id: "stale-ext4",

@@ -97,7 +97,7 @@ fn pauses_are_kept_and_what_cannot_be_made_again_is_told() {
     let mut problems = Problems::default();
     let (job, shape) = job_of(&trace, "t", Mode::Closed, BIG, &mut problems).expect("there are calls");
     let told = problems.render();
-    assert!(told.contains("1 calls of which the trace tells no file"), "{told}");
+    assert!(told.contains("1 calls without a file in the trace"), "{told}");
     assert!(told.contains("1 calls that moved no bytes"), "{told}");
     assert_eq!(shape.files, ["replay.0.file"]);
     let Workload::Threads { files, threads } = &job.workload else { panic!("threads") };

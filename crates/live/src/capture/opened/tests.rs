@@ -1,4 +1,4 @@
-//! Matching, and what is read from bytes and texts.
+//! Matching, and the parsers of bytes and texts.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn notifications_are_matched_only_where_there_is_one_way() {
     assert_eq!(matched(2, 3, fits), [Some(0), Some(2)]);
     // The first is certain by its time, the second is not.
     assert_eq!(matched(2, 3, |nr, open| (nr == 0) == (open == 0)), [Some(0), None]);
-    // More than there are opens, or one that fits nowhere: nothing can be told of that thread.
+    // More than the opens, or one that fits nowhere: that thread stays unknown.
     assert_eq!(matched(4, 3, any), [None; 4]);
     assert_eq!(matched(2, 3, |nr, _| nr == 0), [None, None]);
     assert_eq!(matched(0, 3, any), []);

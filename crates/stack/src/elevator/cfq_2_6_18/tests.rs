@@ -32,7 +32,7 @@ fn bio(dir: Dir, sync: bool, sector: u64, task: u32) -> Bio {
     }
 }
 
-/// What a closed loop of tasks, each with one request at a time, has seen.
+/// Results of a closed loop of tasks, each with one request at a time.
 struct Seen {
     /// Requests completed, by task.
     served: Vec<u64>,
@@ -48,8 +48,8 @@ struct Seen {
     ended: Nanos,
 }
 
-/// Task `t` asks for what `place(t, i)` says; each request takes a random time of its own, and the next one comes after
-/// a moment. Ends after `limit` or when `requests` have been completed.
+/// Task `t` asks for the sectors of `place(t, i)`; each request takes a random time of its own, and the next one comes
+/// after a moment. Ends after `limit` or when `requests` have been completed.
 struct Closed {
     dir: Dir,
     tasks: u32,

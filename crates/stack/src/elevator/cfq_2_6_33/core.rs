@@ -58,7 +58,7 @@ impl ThinkTime {
     }
 }
 
-/// What is known of one task.
+/// Statistics of one task.
 #[derive(Copy, Clone, Debug, Default)]
 struct Task {
     sync_queue: Option<usize>,
@@ -205,7 +205,7 @@ pub(in super::super) struct Cfq {
     active_exited: bool,
     serving: usize,
     tree_expires: i64,
-    /// What was left of the tree's time when the last turn ended.
+    /// The rest of the tree's time when the last turn ended.
     tree_left: i64,
     think: ThinkTime,
     busy: u32,
@@ -406,7 +406,7 @@ impl Cfq {
         if first_wins { a } else { b }
     }
 
-    /// What to serve after `rq`, which is still in its queue.
+    /// The request to serve after `rq`, which is still in its queue.
     fn find_next(&self, requests: &Requests, rq: RqId) -> Option<RqId> {
         let Data { key, queue, .. } = self.data[rq.0 as usize];
         let sorted = &self.queues[queue].sorted;
@@ -571,7 +571,7 @@ impl Cfq {
         }
     }
 
-    /// Ends the turn of the active queue; with `keep`, what is left of it counts next time.
+    /// Ends the turn of the active queue; with `keep`, the rest of it counts next time.
     fn expire(&mut self, ctx: &mut Ctx<'_>, keep: bool, now: u64) {
         let Some(id) = self.active else {
             return;
@@ -954,7 +954,7 @@ impl Cfq {
         self.active_task.is_some_and(late) || left == 1
     }
 
-    /// What should have happened by now without being asked for: the end of a wait, the exit of a task.
+    /// Catches up on changes that needed no request: the end of a wait, the exit of a task.
     fn catch_up(&mut self, ctx: &mut Ctx<'_>) {
         if let Some(at) = self.idle_until.filter(|&at| at <= ctx.now) {
             let then = self.hz.at(at).0;
@@ -1055,7 +1055,7 @@ impl Elevator for Cfq {
         if request.flush {
             self.drain(ctx, now);
             self.dispatch.push_back(rq);
-            // Whoever drains the elevator runs the queue, too.
+            // The caller that drains the elevator runs the queue, too.
             ctx.run_now = true;
             return;
         }

@@ -182,8 +182,8 @@ fn more_than_four_seeks_among_the_last_32_requests_end_the_waiting() {
 }
 
 /// `readers` take turns in reading windows of 256 sectors of one file: window k + 2 is asked for 0.2 ms after window k
-/// has been read. With `block_maps`, everyone's first window is followed by a block far away. Returns the disk after so
-/// many windows.
+/// has been read. With `block_maps`, everyone's first window is followed by a block far away. Returns the disk after
+/// `windows` windows.
 fn rotate(name: &str, readers: u32, windows: u64, seeks: (u32, bool), settings: &[(&str, i64)]) -> Disk {
     let (startup_seeks, block_maps) = seeks;
     let base = 1_000_000;

@@ -1,4 +1,5 @@
-//! What the folio-based kernels (5.16 to 6.18) share: the state of an open file, and how a window becomes folios.
+//! Shared parts of the folio-based kernels (5.16 to 6.18): the state of an open file, and the division of a window into
+//! folios.
 
 use super::{clipped, force_chunks, init_size, last_page, marker, pages_touched, read_runs, word};
 use crate::event::RaKind;
@@ -21,7 +22,7 @@ pub(in crate::readahead) struct FolioState {
     pub(in crate::readahead) max: u64,
     /// Byte after the previous read; all ones at open.
     pub(in crate::readahead) prev_pos: u64,
-    /// The program has said that reads come in random order.
+    /// The program has advised random reads.
     pub(in crate::readahead) random: bool,
     /// Space to list the folios of a window, kept to save allocations.
     folios: Vec<Folio>,

@@ -2,7 +2,7 @@
 //!
 //! The page cache is a tree of nodes with 64 slots. The kernel's cursor has a slot and, apart from it, a page index
 //! that it reports. Started in the middle of a large folio, the slot snaps to the folio's first one while the index
-//! does not, and from then on both move in steps of one: what is reported is off by the distance, until the cursor
+//! does not, and from then on both move in steps of one: the reported index is off by the distance, until the cursor
 //! enters another node and finds its slot from the index again. Source: lib/xarray.c, `xas_next` and `xas_prev`;
 //! mm/filemap.c, `page_cache_next_miss` and `page_cache_prev_miss`.
 
@@ -11,7 +11,6 @@ use crate::units::PageIndex;
 
 /// Log2 of the slots of a node.
 const NODE_SHIFT: u32 = 6;
-/// Slots of a node.
 const NODE_SLOTS: i64 = 1 << NODE_SHIFT;
 /// No tree is higher than this.
 const TOP_SHIFT: u32 = 60;
@@ -32,7 +31,6 @@ struct Cursor<'a> {
     shift: u32,
     /// The node, counted among the nodes of its level.
     node: u64,
-    /// The slot in it.
     slot: i64,
 }
 

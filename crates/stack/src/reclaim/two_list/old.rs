@@ -8,9 +8,9 @@
 //! list if it, or any page of its file, is mapped; all others go.
 //!
 //! 2.4.25: up to 60 passes until 32 pages are free. Each moves `n * active / (2 * inactive + 1)` pages from the active
-//! tail, where `n` is what is still wanted; a referenced one goes to the active head instead, a moved one is marked
+//! tail, where `n` is the number still wanted; a referenced one goes to the active head instead, a moved one is marked
 //! referenced, so that one touch brings it back. Then at most a sixth of both lists is looked at from the inactive
-//! tail: what is busy or mapped is passed over, the rest goes, referenced or not. After `100 * n` mapped pages, those
+//! tail: busy or mapped pages are passed over, the rest goes, referenced or not. After `100 * n` mapped pages, those
 //! that no page table has used go too.
 //!
 //! Source: Linux 2.6.6 and 2.4.25, mm/vmscan.c (`shrink_zone`, `refill_inactive_zone`, `shrink_list`;
@@ -63,7 +63,7 @@ fn build_2_4(options: &Options) -> TwoList {
     TwoList::new(options, Rules { batch: 1, style: Style::Ratio, ..RULES_4_4 })
 }
 
-/// What 2.6.6 keeps between calls of reclaim.
+/// State that 2.6.6 keeps between calls of reclaim.
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct Counters {
     active: u64,

@@ -1,8 +1,8 @@
 //! Reads blkparse's default text.
 //!
-//! A line that cannot be read is told with its column and left out; the others are kept. The sums end the text. Names
-//! of processes are those in brackets; a sector cut to 32 bits (of a split) and the bytes below a sector are lost. What
-//! `-t` adds is skipped. A passthrough command's sector is not in the text.
+//! A line that cannot be read is reported with its column and left out; the others are kept. The sums end the text.
+//! Names of processes are those in brackets; a sector cut to 32 bits (of a split) and the bytes below a sector are
+//! lost. Additions of `-t` are skipped. A passthrough command's sector is not in the text.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,17 @@ use iowhy_stack::units::{Nanos, SECTOR_BYTES, Sector};
 
 use iowhy_text::diagnose::{Problem, Problems, Span};
 
-/// Lines that cannot be read are told one by one up to this number.
+/// Most unreadable lines that are reported one by one.
 const MAX_TOLD: usize = 10;
 
-/// What is wrong with a line, and at which byte of it.
+/// A mistake in a line, and its byte.
 struct Mistake {
     at: usize,
     end: usize,
     wanted: &'static str,
 }
 
-/// What blkparse says of its files when they are opened.
+/// blkparse's line for each file it opens.
 const OPENED: &str = "Input file ";
 
 /// Whether a file with this beginning is blkparse's text: its first line is one.
@@ -100,7 +100,7 @@ impl<'a> Words<'a> {
         self.at += self.rest().len() - self.rest().trim_start_matches(' ').len();
     }
 
-    /// What there is instead.
+    /// The text found instead.
     fn wrong(&self, wanted: &'static str) -> Mistake {
         let end = self.rest().find(' ').map_or(self.line.len(), |blank| self.at + blank);
         Mistake { at: self.at, end, wanted }
@@ -116,7 +116,7 @@ impl<'a> Words<'a> {
         Ok(word)
     }
 
-    /// A number up to the next character that is no digit.
+    /// A number up to the next character that is not a digit.
     fn number(&mut self, wanted: &'static str) -> Result<u64, Mistake> {
         self.blanks();
         let digits = self.rest().bytes().take_while(u8::is_ascii_digit).count();

@@ -20,7 +20,7 @@ impl Sum {
         self.rest = self.rest.wrapping_add(u64::from(bytes & 1023));
     }
 
-    /// Adds what is done; blkparse has a signed number there.
+    /// Adds completed bytes; blkparse has a signed number there.
     fn add_done(&mut self, bytes: u32) {
         self.events += 1;
         self.kib = self.kib.wrapping_add_signed(i64::from(bytes as i32 >> 10));
@@ -181,7 +181,7 @@ impl Summary {
     }
 }
 
-/// The beginning of a text, at most so many bytes.
+/// The beginning of a text, at most `bytes` bytes.
 fn cut(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
 }

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use std::path::Path;
 use std::process::Command;
 
-/// Whether the judge is there; without it a test says so and passes, with CI=true it fails.
+/// Whether the judge is there; without it a test prints that and passes, with CI=true it fails.
 fn is_there(program: &str) -> bool {
     let there = Command::new(program).arg("-V").output().is_ok();
     if !there {
@@ -19,7 +19,7 @@ fn is_there(program: &str) -> bool {
     there
 }
 
-/// What blkparse writes of the files `t.blktrace.N` in a folder, and what it complains of. Where no locale is found,
+/// blkparse's output for the files `t.blktrace.N` in a folder, and its complaints. Where no locale is found,
 /// it does not separate thousands.
 fn blkparse(folder: &Path, arguments: &[&str]) -> (Vec<u8>, String) {
     let mut command = Command::new("blkparse");
@@ -65,7 +65,7 @@ fn blkparse_writes_the_same_text_of_traces_written_here() {
         let (peers, complaints) = blkparse(&folder, &[]);
         let mut ours = Vec::new();
         assert_eq!(write(&trace, &options(), &mut ours).expect("memory"), 0);
-        // What is passed through is never merged; the trace has such records so that this is seen.
+        // Passed-through requests are never merged; the trace has such records so that this is seen.
         assert!(complaints.is_empty(), "{complaints}");
         assert_same(&ours, &peers);
         std::fs::remove_dir_all(folder).expect("it is ours");

@@ -1,4 +1,4 @@
-//! The numbers in blktrace's actions: what happened, and the categories it belongs to.
+//! The numbers in blktrace's actions: the event, and its categories.
 //!
 //! Source: `include/uapi/linux/blktrace_api.h` of the kernel.
 
@@ -52,21 +52,17 @@ pub const MESSAGE: u32 = 2;
 /// The payload begins with the number of a cgroup.
 pub const CGROUP: u32 = 1 << 8;
 
-/// Reads.
 pub const TC_READ: u32 = 1 << 16;
 /// Writes.
 pub const TC_WRITE: u32 = 1 << 17;
-/// Flushes.
 pub const TC_FLUSH: u32 = 1 << 18;
-/// Somebody waits.
+/// A task waits for it.
 pub const TC_SYNC: u32 = 1 << 19;
 /// Queueing and merging.
 pub const TC_QUEUE: u32 = 1 << 20;
-/// Requeueing.
 pub const TC_REQUEUE: u32 = 1 << 21;
 /// Issuing.
 pub const TC_ISSUE: u32 = 1 << 22;
-/// Completing.
 pub const TC_COMPLETE: u32 = 1 << 23;
 /// Requests of file systems.
 pub const TC_FS: u32 = 1 << 24;
@@ -78,7 +74,6 @@ pub const NOTIFY: u32 = 1 << 26;
 pub const TC_AHEAD: u32 = 1 << 27;
 /// Metadata.
 pub const TC_META: u32 = 1 << 28;
-/// Discards.
 pub const TC_DISCARD: u32 = 1 << 29;
 /// Forced unit access.
 pub const TC_FUA: u32 = 1 << 31;
@@ -94,7 +89,7 @@ const FLAGS: [(Rwbs, u32); 7] = [
     (Rwbs::PASSTHROUGH, TC_PC),
 ];
 
-/// What it is for. A discard is no write; what has no bytes and does not write does not read either, as blkparse has
+/// Purpose. A discard is not a write; an action without bytes that does not write does not read either, as blkparse has
 /// it.
 #[inline]
 pub fn rwbs(action: u32, bytes: u32) -> Rwbs {

@@ -114,8 +114,8 @@ fn written(trace: &Trace) -> Vec<Vec<u8>> {
     write::encode(trace, false).expect("three CPUs").files
 }
 
-/// What is the same for both ends of a trip: times count from the first record, records of equal times are in the
-/// order of their files, a name that is too long is cut, one that is unknown says so.
+/// The common form of both ends of a trip: times count from the first record, records of equal times are in the order
+/// of their files, a name that is too long is cut, an unknown one is marked.
 fn normal(trace: &Trace) -> Trace {
     let mut trace = trace.clone();
     let start = trace.records.first().map_or(Nanos::ZERO, |record| record.at);
@@ -264,7 +264,7 @@ fn faults_say_where_and_what_was_expected() {
         assert!(faults.len() == 1 && faults[0].offset == place && faults[0].what.contains(what), "{faults:?}");
         assert!(faults[0].to_string().starts_with(&format!("t.blktrace.0: at byte {place}: ")));
     }
-    // So many that they are counted only.
+    // More faults than are listed.
     let many = elsewhere.repeat(1000);
     let mut merge = merge_of(&[many]);
     assert!(merge.next_raw().is_none());

@@ -2,9 +2,9 @@
 //!
 //! There is a file for every CPU up to the highest, be it an empty one, because blkparse stops at the first that is
 //! missing. The first begins with the clock on the wall; the name of a process comes before its first event, in that
-//! event's file. Numbers are little-endian. What only a kernel's other tracepoints show has no place in these files and
-//! is left out and counted. [`write_merged`] writes the one file that `blkparse -d` would make of these, for btt and
-//! for `blkparse -i -`.
+//! event's file. Numbers are little-endian. Events that only a kernel's other tracepoints show have no place in these
+//! files and are left out and counted. [`write_merged`] writes the one file that `blkparse -d` would make of these, for
+//! btt and for `blkparse -i -`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -20,7 +20,7 @@ const MOST_CPUS: u32 = 8192;
 /// Bytes of a process's name with the zero behind it.
 const NAME_BYTES: usize = 16;
 
-/// What was written.
+/// Counts of written and skipped records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// The files, by CPU.
@@ -62,7 +62,7 @@ pub fn write(trace: &Trace, prefix: &Path, create: Create<'_>) -> io::Result<Wri
 /// Writes one file with the events of all CPUs, in the order of the trace. Returns how many records have no form there.
 ///
 /// # Errors
-/// What `out` says, and a CPU beyond those that blktrace has.
+/// The error of `out`, and a CPU beyond those that blktrace has.
 pub fn write_merged(trace: &Trace, out: &mut impl Write) -> io::Result<u64> {
     let encoded = encode(trace, true)?;
     out.write_all(&encoded.files[0])?;
@@ -73,7 +73,7 @@ pub fn write_merged(trace: &Trace, out: &mut impl Write) -> io::Result<u64> {
 pub(crate) fn encode(trace: &Trace, merged: bool) -> io::Result<Encoded> {
     let cpus = trace.records.iter().map(|record| record.cpu).max().map_or(1, |highest| highest.saturating_add(1));
     if cpus > MOST_CPUS {
-        let text = format!("CPU {} is beyond what blktrace can have ({})", cpus - 1, MOST_CPUS - 1);
+        let text = format!("CPU {} is beyond the limit of blktrace ({})", cpus - 1, MOST_CPUS - 1);
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
     let nr_files = if merged { 1 } else { cpus as usize };

@@ -75,7 +75,7 @@ fn mistakes_are_told_with_line_and_column_and_the_rest_is_kept() {
     let told: Vec<&str> = problems.list.iter().map(|problem| problem.message.as_str()).collect();
     assert_eq!(told.len(), 3, "{told:?}");
     assert!(told[0].starts_with("t:3:46: `+` belongs here"), "{}", told[0]);
-    assert!(told[1].starts_with("t:5:1: there is no CPU"), "{}", told[1]);
+    assert!(told[1].starts_with("t:5:1: no CPU"), "{}", told[1]);
     assert!(told[2].starts_with("t:6:37: `Q`"), "{}", told[2]);
     assert_eq!(read("t", b"hello\n", &mut problems), None);
 }
