@@ -221,7 +221,7 @@ const OTHERS_IOPS: f64 = 10.0;
 /// Clock sources that are read without leaving user mode.
 const QUICK_CLOCKS: &[&str] = &["tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter", "timebase"];
 
-/// Who waits for what: name, whether it disturbs, what was seen, what to do.
+/// Waiting tasks, by resource: name, whether it disturbs, evidence, advice.
 fn pressures(near: &Neighbours) -> [(&'static str, Option<bool>, String, &'static str); 3] {
     [
         ("cpu-pressure", near.cpu_pressure, "tasks wait for a CPU: end some, or use fewer threads than CPUs"),

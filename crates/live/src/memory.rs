@@ -4,7 +4,7 @@
 //! mapping    of a file, or of nothing; others may change it at any time, so it is only copied from and to, by
 //!            instructions about which the compiler assumes nothing
 //! buffer     a piece of a mapping with one owner. A call takes its buffer along and brings it back when it is done, so
-//!            that nobody can look at what the kernel is writing. Its pool alone makes it; it cannot be copied
+//!            that the kernel's writes are not looked at meanwhile. Its pool alone makes it; it cannot be copied
 //! pool       unmaps its memory if all buffers have come back; otherwise the kernel may still write there, and the
 //!            memory stays until the process ends
 //! ```

@@ -37,7 +37,7 @@ extern "C" fn on_signal(signal: libc::c_int) {
     }
 }
 
-/// What a signal did before a handler was installed.
+/// Action of a signal before a handler was installed.
 pub(crate) struct Before {
     signal: libc::c_int,
     action: libc::sigaction,

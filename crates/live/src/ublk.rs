@@ -79,7 +79,7 @@ pub(crate) const F_FUA: u32 = 1 << 13;
 const BUFFER_OFFSET: u64 = 0x8000_0000;
 const TAG_SHIFT: u32 = 25;
 
-/// What a request asks for.
+/// Request in a descriptor.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Descriptor {
     /// Its kind in the lowest byte, flags above.

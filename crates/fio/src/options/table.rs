@@ -1,4 +1,4 @@
-//! The table of options: names, kinds of values, defaults, what becomes of them, and their help.
+//! The table of options: names, kinds of values, defaults, support, and help.
 
 use super::Group::{
     Buffers, Engine as EngineGroup, Files, Job, Logs, Ours, Pattern, Process, Report, Time as TimeGroup, Verify, Zones,

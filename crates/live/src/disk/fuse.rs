@@ -201,7 +201,7 @@ impl Channel<'_> {
     }
 
     /// Sends an answer that is complete. A request that was given up, or a file system that is gone, wants none: that
-    /// is no failure.
+    /// is not a failure.
     pub(super) fn send(self, answer: &[u8]) {
         let _ = rustix::io::write(self.0, answer);
     }

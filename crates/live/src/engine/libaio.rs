@@ -81,7 +81,7 @@ const RING_MAGIC: u32 = 0xa10a_10a1;
 pub(crate) struct Context(libc::c_ulong);
 
 impl Context {
-    /// Room for so many calls.
+    /// Room for `depth` calls.
     pub(crate) fn new(depth: usize) -> io::Result<Context> {
         let mut context = Context(0);
         // SAFETY: the kernel writes one number to a variable of ours.

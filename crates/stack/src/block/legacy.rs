@@ -4,7 +4,7 @@
 //! allocate   a pool that is almost used up becomes full, and the task that filled it a batcher: it may take
 //!            `batch_requests` more within `batch_time`; others wait, unless the elevator wants them
 //! cap        from 2.6.18 on no task takes more than 3/2 of the pool
-//! free       a waiter is woken if there is room, one for each request; the pool stops being full once it has no waiters
+//! free       a waiter is woken if there is room, one for each request; the pool stops being full without waiters
 //! 2.4        one pool for both directions, and a limit of sectors: readers may go a quarter beyond
 //! ```
 //! Source: 2.6.6 and 2.6.18 `drivers/block/ll_rw_blk.c`, 3.2 and 4.4 `block/blk-core.c`, `get_request`; 2.4.27

@@ -187,7 +187,7 @@ impl Energy {
         peaks
     }
 
-    /// What the last value adds to the peaks where it has no partner to be taken in with.
+    /// Adds the last value to the peaks where it has no partner to be taken in with.
     fn last_peaks(&self, orders: &[[f64; LANES]], peaks: &mut [f64; LANES]) {
         let (n, least) = (orders.len(), self.least);
         let Energy { inverse, cross, within, .. } = self;

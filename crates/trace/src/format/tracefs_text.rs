@@ -376,7 +376,7 @@ fn event(text: &str) -> Result<Seen, Wrong> {
     Ok(seen.unwrap_or_else(|| Seen::Other { name: full.to_owned(), fields: fields.to_owned() }))
 }
 
-/// What an event of the block layer is.
+/// Parses an event of the block layer.
 fn block_event(name: &str, fields: &str, words: &mut Words<'_>, begin: usize) -> Result<Option<Seen>, Wrong> {
     Ok(Some(match name {
         "block_bio_queue" => Seen::Queue(words.extent(false, false)?),
@@ -423,7 +423,7 @@ fn block_event(name: &str, fields: &str, words: &mut Words<'_>, begin: usize) ->
     }))
 }
 
-/// What an event of the page cache is.
+/// Parses an event of the page cache.
 fn page_event(name: &str, words: &mut Words<'_>) -> Result<Option<Seen>, Wrong> {
     Ok(Some(match name {
         "mm_filemap_add_to_page_cache" | "mm_filemap_delete_from_page_cache" => {

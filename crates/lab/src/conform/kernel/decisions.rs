@@ -159,7 +159,7 @@ pub(super) fn compare(entry: &'static Entry<Build>, recorded: &Recorded) -> Tall
     tally
 }
 
-/// What a policy does from this state; with the window shown where it differs in nothing known.
+/// Decisions of a policy from this state; with the window shown where it differs in nothing known.
 fn decide_from(ra: &mut dyn Readahead, pages: &mut Pages, state: &State, miss: bool, loose: bool) -> Told {
     if !ra.restore(Some(PageIndex(state.start)), &state.input) {
         return Told::default();

@@ -185,7 +185,7 @@ struct Calls {
     said: Vec<Said>,
 }
 
-/// What is known while the records of a trace are read, in order.
+/// State while the records of a trace are read, in order.
 #[derive(Default)]
 struct Reading {
     found: Calls,
@@ -469,7 +469,7 @@ pub fn records(trace: &Trace, device: &Device, files: &[File]) -> Vec<Recorded> 
     made
 }
 
-/// What a line says of a record on the file; nothing if it is of no interest.
+/// The line of a record on the file; nothing if it is of no interest.
 fn what_of(nr: usize, seen: &Seen, call: Option<&Call>, mut descriptor: impl FnMut(Descriptor) -> i32) -> Option<What> {
     Some(match (seen, call) {
         (_, Some(call)) if call.begin == nr => match call.kind {
