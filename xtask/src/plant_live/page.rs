@@ -52,8 +52,8 @@ pub(super) fn text(score: &Score<'_>) -> String {
 pub(super) fn table(seed: u64, recordings: u32, score: &Score<'_>) -> String {
     let mut lines = vec![
         format!(
-            "`cargo xtask plant --live --seed {seed} --recordings {recordings} --page`, rules `{}`: real programs on this \
-             machine;\nin brackets the exact interval at 95 %.",
+            "`cargo xtask plant --live --seed {seed} --recordings {recordings} --page`, rules `{}`: real programs on \
+             this machine;\nin brackets the exact interval at 95 %.",
             crate::plant::rules_stamp()
         ),
         String::new(),
