@@ -76,7 +76,7 @@ pub(super) fn hold(rule: &Rule, base: fn() -> Pair, confidence: f64, edges: &[Ed
     }
 }
 
-/// The confidence on `base` with a figure put into it: a constant's name, how the figure is put in, its value, how sure.
+/// The confidence on `base` with a figure put into it: a constant's name, how it is put in, its value, how sure.
 pub(super) fn sure(rule: &Rule, base: fn() -> Pair, cases: &[Edge]) {
     for (constant, put, value, confidence) in cases {
         let mut pair = base();
