@@ -445,7 +445,7 @@ mod tests {
     }
 
     /// Numbers that are no limits: none, one, all, percent, units of printed figures, bytes of a sector.
-    const PLAIN: [&str; 9] = ["0", "1", "0.0", "1.0", "100.0", "1e3", "1e6", "1e9", "512.0"];
+    const PLAIN: [&str; 10] = ["0", "1", "0.0", "1.0", "100.0", "1e3", "1e6", "1e9", "512.0", "1024.0"];
 
     #[test]
     fn every_limit_has_a_name_and_a_test() {
