@@ -42,7 +42,7 @@ pub use commands::{Class, Commands, Load, Moments, Place, Within};
 use iowhy_trace::settings::Command;
 pub use tally::{PageSet, Spread};
 use waits::Waits;
-pub use waits::{KIND_OTHER, KINDS, LAYERS, Layer, Time};
+pub use waits::{KIND_OTHER, KIND_SYNC, KINDS, LAYERS, Layer, Time};
 use wall::Wall;
 
 /// What was asked for, by kind of call: reads, writes, syncs.

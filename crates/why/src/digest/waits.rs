@@ -57,6 +57,8 @@ const NR: usize = LAYERS.len();
 
 /// Kinds of calls that time is split by: reads, writes, syncs, and what is no such call.
 pub const KINDS: usize = 4;
+/// Syncs.
+pub const KIND_SYNC: usize = 2;
 /// What is no call that reads, writes or syncs.
 pub const KIND_OTHER: usize = 3;
 
