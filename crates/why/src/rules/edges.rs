@@ -47,6 +47,14 @@ impl Pair {
         put(&mut self.slow);
     }
 
+    /// A setting of both sides, the fast one's value first.
+    pub(super) fn set(&mut self, of: &str, key: &str, values: [&str; 2]) {
+        for (side, value) in self.sides.iter_mut().zip(values) {
+            side.settings.resize_with(1, Default::default);
+            side.settings[0].values.insert((of.to_owned(), key.to_owned()), value.to_owned());
+        }
+    }
+
     /// A counter of both sides, the fast one's value first.
     pub(super) fn count(&mut self, key: &str, values: [u64; 2]) {
         for (side, value) in self.sides.iter_mut().zip(values) {
@@ -76,7 +84,7 @@ pub(super) fn hold(rule: &Rule, base: fn() -> Pair, confidence: f64, edges: &[Ed
     }
 }
 
-/// The confidence on `base` with a figure put into it: a constant's name, how it is put in, its value, how sure.
+/// The confidence on `base` with a figure in it: a constant's name, how the figure is put in, its value, how sure.
 pub(super) fn sure(rule: &Rule, base: fn() -> Pair, cases: &[Edge]) {
     for (constant, put, value, confidence) in cases {
         let mut pair = base();

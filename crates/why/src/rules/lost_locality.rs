@@ -36,7 +36,7 @@ pub(super) const RULE: Rule = Rule {
 
 /// Ratio of sizes and numbers of commands that are equal: other commands have other ways to go.
 const EQUAL: Range<f64> = 0.8..1.25;
-/// Choices for each command: without a choice among waiting requests there is no order to lose.
+/// Choices for each command: without a choice among waiting requests no order can be lost.
 const CHOICES: f64 = 0.2;
 /// Share of the choices that take the next one up, by which it falls where the order is lost.
 const DISORDER: f64 = 0.15;

@@ -27,7 +27,7 @@ pub(super) const RULE: Rule = Rule {
 const FEW: f64 = 4.0;
 /// Factor between reads of metadata for each operation.
 const MORE: f64 = 1.2;
-/// Part of the difference that these reads take: most of them wait beside other work.
+/// Part of the difference that these reads take: most of them overlap with other work.
 const LEAST_PART: f64 = 0.1;
 /// Factors between reads of metadata, half sure and sure.
 const GRADE: (f64, f64) = (1.1, 2.0);

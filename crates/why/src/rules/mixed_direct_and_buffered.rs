@@ -38,7 +38,7 @@ pub(super) const RULE: Rule = Rule {
 const MANY: f64 = 0.05;
 /// Factor by which that share has grown: what both sides clear is not the difference.
 const MORE: f64 = 2.0;
-/// Share of the calls that is direct: a few direct calls beside a buffered job do not slow it down.
+/// Share of the calls that is direct: a few direct calls in a buffered job do not slow it down.
 const DIRECT: f64 = 0.01;
 /// Ratio of these shares that are alike: with other ways of calling the job is another one.
 const ALIKE: Range<f64> = 0.5..2.0;
