@@ -14,7 +14,7 @@ use serde_json::json;
 use std::hash::Hasher;
 use twox_hash::XxHash64;
 
-use crate::tidy::files;
+use crate::tidy::{code_of, files};
 use crate::{Outcome, root};
 
 /// Makes the cases and prints the score; `--cases` also prints each one that was not found.
@@ -90,8 +90,7 @@ pub(crate) fn rules_stamp() -> String {
     let mut hash = XxHash64::with_seed(0);
     for path in files(&root().join("crates/why/src"), "rs") {
         let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
-        let tokens: TokenStream = code.parse().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let tokens: TokenStream = code_of(&text).parse().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         stamp(tokens, &mut hash);
     }
     format!("{:08x}", hash.finish() >> 32)

@@ -142,10 +142,15 @@ fn unnamed_study(name: &str, text: &str) -> Option<String> {
 
 /// Published results with four digits or more after the point or in all: enough of them that an equal number in the
 /// sources is no coincidence.
+/// A source text without its module of tests.
+pub(crate) fn code_of(text: &str) -> &str {
+    let tests = ["mod tests {", "pub(super) mod tests {"].map(|head| format!("#[cfg(test)]\n{head}"));
+    tests.iter().find_map(|head| text.split_once(head.as_str())).map_or(text, |(code, _)| code)
+}
+
 /// A file or functions that nobody reads in one go.
 fn too_long(name: &str, text: &str) -> Vec<String> {
-    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
-    let lines: Vec<&str> = code.lines().collect();
+    let lines: Vec<&str> = code_of(text).lines().collect();
     let mut found = Vec::new();
     if lines.len() > MAX_FILE && !LONG_FILES.contains(&name) {
         found.push(format!("{name}: {} lines without tests, more than {MAX_FILE}: cut it in two", lines.len()));
