@@ -129,4 +129,18 @@ mod tests {
         ];
         hold(&RULE, blocks, 0.7448, edges);
     }
+
+    #[test]
+    fn commits_cost_their_price_and_blocks_what_syncs_take() {
+        // Syncs, a hundred for each operation, take 1000 ns longer; a commit takes 500.
+        for (base, commits, commit, share) in
+            [(commits as fn() -> Pair, 1400, 500.0, 20_000.0), (commits, 1400, 0.0, 1e5), (blocks, 1200, 500.0, 1e5)]
+        {
+            let mut pair = base();
+            (pair.fast.sync.commits, pair.slow.sync.commits) = (1000, commits);
+            pair.slow.sync.commit = spread(1, commit);
+            let found = pair.ask(&RULE).and_then(|found| found.share_ns).expect("a share of the difference");
+            assert!((found - share).abs() < 1.0, "{commits} of {commit} ns: {found}");
+        }
+    }
 }

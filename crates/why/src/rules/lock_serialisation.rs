@@ -166,10 +166,10 @@ mod tests {
         p.slow.without_io[0] = spread(1, 2000.0);
     }
 
-    /// No bios, and some of a hundred calls as quick as on the fast side.
+    /// No bios, and some of a thousand calls as quick as on the fast side.
     fn quickest(p: &mut Pair, quick: f64) {
         p.slow.turns.first_bios = [0; 2];
-        p.slow.without_io[0] = spread(100 - quick as u64, 9000.0);
+        p.slow.without_io[0] = spread(1000 - quick as u64, 9000.0);
         p.slow.without_io[0].merge(&spread(quick as u64, 1000.0));
     }
 
@@ -192,7 +192,7 @@ mod tests {
             ("LEAST_PART", least_part, 1_600_001.0, 1_600_000.0),
             ("TOGETHER", |p, x| p.slow.turns.first_bios = [1000 - x as u64, x as u64], 99.0, 100.0),
             ("BIOS", bios, 201.0, 200.0),
-            ("QUICKEST", quickest, 10.0, 9.0),
+            ("QUICKEST", quickest, 100.0, 99.0),
             ("SLOWER_CPU", slower_cpu, 1499.0, 1500.0),
         ];
         hold(&RULE, turns, 0.9139, edges);

@@ -152,11 +152,11 @@ mod tests {
         pair
     }
 
-    /// One command in five seeks on both sides, and farther.
+    /// Half of the commands seek on both sides, and farther.
     fn farther() -> Pair {
         let mut pair = commands(1.45e7);
         pair.both(|d| {
-            d.commands.seeks = 2000;
+            d.commands.seeks = 5000;
             d.workload.regions = 1000;
         });
         pair
@@ -200,7 +200,7 @@ mod tests {
         let edges: &[Edge] = &[
             ("OFTEN", |p, x| p.both(|d| d.commands.seeks = x as u64), 1001.0, 1000.0),
             ("FARTHER", |p, x| root(&mut p.slow, x), 14_000_001.0, 14_000_000.0),
-            ("SEEKS_KEPT", |p, x| p.slow.commands.seeks = x as u64, 1801.0, 1800.0),
+            ("SEEKS_KEPT", |p, x| p.slow.commands.seeks = x as u64, 4501.0, 4500.0),
             ("REGIONS", |p, x| p.slow.workload.regions = x as u64, 1099.0, 1100.0),
         ];
         hold(&RULE, farther, 0.8686, edges);

@@ -139,7 +139,7 @@ mod tests {
     fn limits() {
         const SYNC: usize = RaKind::Sync as usize;
         let edges: &[Edge] = &[
-            ("mappings", |p, x| p.both(|d| d.workload.mapped = x as u64), 1.0, 0.0),
+            ("mappings", |p, x| (p.fast.workload.mapped, p.slow.workload.mapped) = (0, x as u64), 1.0, 0.0),
             ("equal reads", |p, x| p.slow.workload.sequential[0] = x as u64, 0.0, 10.0),
             ("BY_FAULTS", |p, x| p.slow.windows.pages[SYNC] = x as u64, 3499.0, 3500.0),
             ("OTHER", |p, x| around(&mut p.slow, x), 1301.0, 1300.0),
