@@ -192,7 +192,7 @@ mod tests {
         ];
         hold(&RULE, disordered, 0.7229, edges);
         let edges: &[Edge] = &[
-            ("SEEKS_TIMES", |p, x| p.slow.commands.seeks = x as u64, 1501.0, 1500.0),
+            ("SEEKS_TIMES", |p, x| (p.fast.commands.seeks, p.slow.commands.seeks) = (2000, x as u64), 3001.0, 3000.0),
             ("SEEKS_MORE", |p, x| (p.fast.commands.seeks, p.slow.commands.seeks) = (0, x as u64), 500.0, 499.0),
             ("FARTHER_MIXED", |p, x| root(&mut p.slow, x), 13_000_001.0, 13_000_000.0),
         ];
