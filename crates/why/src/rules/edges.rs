@@ -63,7 +63,7 @@ impl Pair {
         }
     }
 
-    fn ask(mut self, rule: &Rule) -> Option<Match> {
+    pub(super) fn ask(mut self, rule: &Rule) -> Option<Match> {
         self.sides[0].runs = vec![self.fast; 2];
         self.sides[1].runs = vec![self.slow; 2];
         (rule.find)(&Delta::of_roles(&self.sides[0], &self.sides[1], false))

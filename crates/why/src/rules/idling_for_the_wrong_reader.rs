@@ -32,19 +32,19 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
-/// Share of the calls that begin while another on their file is in progress: by chance a few of any job do.
+/// Share of calls that overlap another on their file: with fewer, most windows serve one reader.
 const TOGETHER: f64 = 0.3;
-/// Calls in progress: one reader alone has nobody to wait for.
+/// Calls in progress: with one reader the elevator waits for the right one.
 const READERS: f64 = 2.0;
-/// Share of the reads that go on where one ended: random readers share no windows.
+/// Share of reads that continue an earlier one: random readers share no windows.
 const SEQUENTIAL: f64 = 0.8;
-/// Share of the time that the device idles more: less is lost in the noise of other times.
+/// Growth of the idle share of the time: 2 %, as single runs have to differ by that much.
 const IDLE_MORE: f64 = 0.02;
-/// Factor by which it idles more: the elevator may idle on both sides, for streams of their own.
+/// Ratio of idle shares: an elevator that idles on both sides is not the difference.
 const IDLE_TIMES: f64 = 1.5;
-/// Factor by which windows are smaller: half an octave, as limits differ by octaves.
+/// Ratio of median windows: half an octave, as read-ahead limits go in octaves.
 const SMALLER: f64 = 1.4;
-/// One plus the share of the time that it idles more, half sure and sure.
+/// One plus the growth of the idle share, half sure and sure.
 const GRADE: (f64, f64) = (1.01, 1.1);
 
 fn find(delta: &Delta<'_>) -> Option<Match> {

@@ -30,15 +30,15 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
-/// Share of direct writes that go over own pages: what few of them pay does not move a mean.
+/// Share of direct writes over own pages: fewer hardly move the mean of all.
 const MANY: f64 = 0.1;
-/// Part of the fast side's share that is left: where fewer writes have pages in their way, these are not the reason.
+/// Ratio of these shares: where fewer writes meet pages, pages do not explain longer times.
 const KEPT: f64 = 0.9;
-/// Growth that counts: times in code vary by a tenth between runs.
+/// Growth of a time in code that counts: less may come from the machine.
 const LONGER: f64 = 1.2;
 /// Part of the whole difference: a smaller one is not worth a finding.
 const LEAST_PART: f64 = 0.05;
-/// Factors between times before the first bio, half sure and sure.
+/// Ratios of times before the first bio, half sure and sure.
 const GRADE: (f64, f64) = (1.1, 2.0);
 
 fn over_own(digest: &Digest) -> f64 {

@@ -27,21 +27,21 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
-/// Ratio of syncs for each operation that are as many.
+/// Ratio of syncs per operation: within a tenth both sides ask for the same.
 const AS_MANY: Range<f64> = 0.9..1.1;
-/// Syncs of a run: the mean of a few is chance.
+/// Syncs in a run: with fewer, the journal's periodic commits weigh too much.
 const LEAST_SYNCS: f64 = 10.0;
-/// Factor between commits for a sync: commits that the timer adds are fewer.
+/// Ratio of commits per sync: periodic commits make a smaller one.
 const COMMITS_TIMES: f64 = 1.2;
-/// Commits that a sync makes more: one in ten syncs has another.
+/// Additional commits per sync: a high ratio of very few commits costs nothing.
 const COMMITS_MORE: f64 = 0.1;
-/// Factor between blocks for a sync: they vary more than commits, by the metadata that happens to be dirty.
+/// Ratio of blocks per sync: higher than that of commits, as other dirty metadata adds blocks.
 const BLOCKS_TIMES: f64 = 1.3;
-/// Blocks that a sync writes more: one in three syncs has another.
+/// Additional blocks per sync: a high ratio of very few blocks costs nothing.
 const BLOCKS_MORE: f64 = 0.3;
-/// Growth of a sync's time: where it stays, nobody waits for the commits.
+/// Growth of a sync's time: commits that nobody waits for cost nothing.
 const LONGER: f64 = 1.05;
-/// Factors between commits or blocks, half sure and sure.
+/// Ratios of commits or blocks per sync, half sure and sure.
 const GRADE: (f64, f64) = (1.1, 1.8);
 
 /// Blocks of journal and metadata written.
@@ -63,7 +63,7 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     }
     // What the additional commits cost at the price of one on the slow side, flushes apart.
     let price = delta.of(|d| d.sync.commit.mean()).slow;
-    let of_commits = (commits.difference() * syncs.slow * price).max(0.0);
+    let of_commits = commits.difference() * syncs.slow * price;
     let share = if price > 0.0 && commits.rose(COMMITS_TIMES) { of_commits } else { syncs.slow * sync.difference() };
     Some(Match {
         confidence: grade(commits.ratio().max(blocks.ratio()), GRADE.0, GRADE.1),
@@ -128,5 +128,19 @@ mod tests {
             ),
         ];
         hold(&RULE, blocks, 0.7448, edges);
+    }
+
+    #[test]
+    fn commits_cost_their_price_and_blocks_what_syncs_take() {
+        // Syncs, a hundred for each operation, take 1000 ns longer; a commit takes 500.
+        for (base, commits, commit, share) in
+            [(commits as fn() -> Pair, 1400, 500.0, 20_000.0), (commits, 1400, 0.0, 1e5), (blocks, 1200, 500.0, 1e5)]
+        {
+            let mut pair = base();
+            (pair.fast.sync.commits, pair.slow.sync.commits) = (1000, commits);
+            pair.slow.sync.commit = spread(1, commit);
+            let found = pair.ask(&RULE).and_then(|found| found.share_ns).expect("a share of the difference");
+            assert!((found - share).abs() < 1.0, "{commits} of {commit} ns: {found}");
+        }
     }
 }

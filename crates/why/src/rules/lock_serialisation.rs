@@ -39,25 +39,25 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
-/// Ratio of the most calls in progress that are as many: a run's end makes it vary by one or two.
+/// Ratio of most calls in progress: a maximum shows one moment and varies more than a mean.
 const AS_MANY: Range<f64> = 0.8..1.25;
-/// Ratio of the sizes of calls that are equal.
+/// Ratio of call sizes: larger calls hold the lock for longer by themselves.
 const AS_LARGE: Range<f64> = 0.9..1.1;
-/// Share of the time of the calls that is waiting for a turn: below it the lock is not the bottleneck.
+/// Share of the calls' time that they wait for a turn: short turns are normal on a shared file.
 const MANY: f64 = 0.2;
-/// Factor by which that share has grown: a lock that both sides wait for is not the difference.
+/// Ratio of these shares: a lock that both sides wait for is not the difference.
 const MORE: f64 = 2.0;
-/// Growth of that time for an operation.
+/// Growth of the wait per operation: a larger share of shorter calls costs nothing.
 const LONGER: f64 = 1.5;
-/// Part of the difference that this growth is: a smaller one leaves most of it to others.
+/// Part of the difference: a shorter wait follows from another cause.
 const LEAST_PART: f64 = 0.2;
-/// Share of the first bios that may come while another call on the file has some: some calls share the lock.
+/// Share of first bios beside other bios of the file: an exclusive lock allows hardly any.
 const TOGETHER: f64 = 0.1;
-/// First bios for each call: with fewer, calls that go one by one are chance.
+/// First bios per call: with fewer, calls rarely meet at the device, lock or not.
 const BIOS: f64 = 0.2;
-/// Quantile of the calls' times without I/O that finds the lock free: one call in ten does.
+/// Quantile of times without I/O: the quickest tenth finds the lock free.
 const QUICKEST: f64 = 0.1;
-/// Factor between the times of these, from which on the CPU is slower.
+/// Ratio of the quickest times: code that is slower with the lock free points to the CPU.
 const SLOWER_CPU: f64 = 1.5;
 /// One plus the growth of the share, half sure and sure.
 const GRADE: (f64, f64) = (1.1, 1.6);
@@ -166,10 +166,10 @@ mod tests {
         p.slow.without_io[0] = spread(1, 2000.0);
     }
 
-    /// No bios, and some of a hundred calls as quick as on the fast side.
+    /// No bios, and some of a thousand calls as quick as on the fast side.
     fn quickest(p: &mut Pair, quick: f64) {
         p.slow.turns.first_bios = [0; 2];
-        p.slow.without_io[0] = spread(100 - quick as u64, 9000.0);
+        p.slow.without_io[0] = spread(1000 - quick as u64, 9000.0);
         p.slow.without_io[0].merge(&spread(quick as u64, 1000.0));
     }
 
@@ -192,7 +192,7 @@ mod tests {
             ("LEAST_PART", least_part, 1_600_001.0, 1_600_000.0),
             ("TOGETHER", |p, x| p.slow.turns.first_bios = [1000 - x as u64, x as u64], 99.0, 100.0),
             ("BIOS", bios, 201.0, 200.0),
-            ("QUICKEST", quickest, 10.0, 9.0),
+            ("QUICKEST", quickest, 100.0, 99.0),
             ("SLOWER_CPU", slower_cpu, 1499.0, 1500.0),
         ];
         hold(&RULE, turns, 0.9139, edges);

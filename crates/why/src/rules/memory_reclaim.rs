@@ -33,19 +33,19 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
-/// Factor between reclaims for each call: a machine with free memory reclaims now and then as well.
+/// Ratio of reclaims per call: with little free memory the fast side reclaims, too.
 const TIMES: f64 = 3.0;
-/// Reclaims that a call makes more: fewer than one in a thousand calls is chance.
+/// Additional reclaims per call: fewer than one for a thousand calls cost nothing.
 const OFTENER: f64 = 0.001;
-/// Part of the difference that reclaim takes.
+/// Part of the difference that reclaim takes: a smaller one is not worth a finding.
 const PART: f64 = 0.1;
-/// Pages that a call reads again more: one in ten calls waits for one.
+/// Additional pages read again per call: one for ten calls, each a wait for the device.
 const AGAIN: f64 = 0.1;
-/// Factor between pages read again.
+/// Ratio of pages read again: a cache too small on both sides is not the difference.
 const AGAIN_TIMES: f64 = 2.0;
-/// Factor between times that the group was at its limit, from which on the limit is the reason.
+/// Ratio of limit hits: the kernel then names the group's limit itself.
 const HITS: f64 = 3.0;
-/// Confidence without and with such hits: reclaim alone may be another's doing.
+/// Confidence without and with more limit hits: without them the whole machine may lack memory.
 const SURE: (f64, f64) = (0.8, 0.95);
 
 fn find(delta: &Delta<'_>) -> Option<Match> {

@@ -29,21 +29,21 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
-/// Ratio of sizes of bios, and of bytes for each call, that are equal.
+/// Ratio of bio sizes, and of bytes per call: only merging may differ.
 const EQUAL: Range<f64> = 0.9..1.1;
-/// Factor between sizes of requests.
+/// Ratio of request sizes: a slightly larger request delays its first page by little.
 const LARGER: f64 = 1.3;
-/// Share of the bios that join, by which it grows: the rest of the size may be cut elsewhere.
+/// Growth of the share of bios that join: without it, larger requests come from elsewhere.
 const JOINED: f64 = 0.1;
-/// Calls that a request carries: one that needs most of it waits for little else.
+/// Calls that fit into a request: a call that needs most of one waits for its own data.
 const CALLS: f64 = 2.0;
-/// Quantile of the calls that wait longest: those whose page is in the largest requests.
+/// Quantile of read times: waits for the largest requests show in the longest calls.
 const LONGEST: f64 = 0.99;
-/// Growth of their time.
+/// Growth of that time: the commands that merging saves may outweigh less.
 const LONGER: f64 = 1.2;
-/// Factors between sizes of requests, half sure and sure.
+/// Ratios of request sizes, half sure and sure.
 const GRADE: (f64, f64) = (1.2, 3.0);
-/// No more sure than this: large requests are usually good.
+/// Upper bound: larger requests usually help, so another cause remains possible.
 const MOST_SURE: f64 = 0.8;
 
 fn find(delta: &Delta<'_>) -> Option<Match> {

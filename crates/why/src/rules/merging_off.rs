@@ -31,17 +31,17 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
-/// Ratio of sizes of bios that are equal.
+/// Ratio of bio sizes: larger bios leave less to merge.
 const EQUAL: Range<f64> = 0.9..1.1;
-/// Share of the bios that could join: without them merging makes no difference.
+/// Share of bios that could join: with fewer, merging saves few commands.
 const COULD: f64 = 0.1;
-/// Share of those that join on the fast side: in a short queue many come too late.
+/// Share of these that join on the fast side: with fewer, merging was of little use before.
 const JOINED: f64 = 0.3;
-/// Share of those that join on the slow side: what the plug merges before the queue stays.
+/// Share of these that join on the slow side: nomerges=1 leaves the simplest merges.
 const STILL_JOINED: f64 = 0.1;
-/// Factor by which requests shrink.
+/// Ratio of request sizes: lost merges that hardly shrink requests cost little.
 const SMALLER: f64 = 1.2;
-/// Factors between sizes of requests, half sure and sure.
+/// Ratios of request sizes, half sure and sure.
 const GRADE: (f64, f64) = (1.1, 2.0);
 
 fn find(delta: &Delta<'_>) -> Option<Match> {

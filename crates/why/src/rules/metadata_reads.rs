@@ -25,11 +25,11 @@ pub(super) const RULE: Rule = Rule {
 
 /// Reads of metadata in a run that may be a few at the beginning.
 const FEW: f64 = 4.0;
-/// Factor between reads of metadata for each operation.
+/// Ratio of metadata reads per operation: less may come from the cache's state at the start.
 const MORE: f64 = 1.2;
-/// Part of the difference that these reads take: most of them overlap with other work.
+/// Part of the difference: a smaller one is not worth a finding.
 const LEAST_PART: f64 = 0.1;
-/// Factors between reads of metadata, half sure and sure.
+/// Ratios of metadata reads per operation, half sure and sure.
 const GRADE: (f64, f64) = (1.1, 2.0);
 
 fn find(delta: &Delta<'_>) -> Option<Match> {

@@ -23,11 +23,11 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
-/// Share of the time that others take more: a kernel's own few requests take less.
+/// Growth of the time share that others take: short visits of daemons are normal.
 const SHARE: f64 = 0.03;
-/// Factor between the shares: a neighbour of both sides is not the difference.
+/// Ratio of these shares: a neighbour on both sides is not the difference.
 const MORE: f64 = 1.5;
-/// Part of the difference that others take.
+/// Part of the difference: a smaller one is not worth a finding.
 const LEAST_PART: f64 = 0.05;
 /// One plus the growth of the share, half sure and sure.
 const GRADE: (f64, f64) = (1.02, 1.2);

@@ -32,19 +32,19 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
-/// Ratio of windows for each call that are as many.
+/// Ratio of windows per call: other windows are read-ahead's doing.
 const SAME: RangeInclusive<f64> = 0.8..=1.25;
-/// Share of the pages that come in windows: other pages are not those of reads.
+/// Share of cached pages that windows bring: the plug in question holds read-ahead.
 const BUFFERED: f64 = 0.5;
-/// Share of the plugs pulled because the task sleeps, by which it grows.
+/// Growth of the share of plugs pulled by sleep: other waits put tasks to sleep, too.
 const ASLEEP: f64 = 0.1;
-/// Growth of the times that reads are held and that the device starves.
+/// Growth of the times that reads are held and the device starves: less may be chance.
 const LONGER: f64 = 1.2;
-/// Part of the difference that the device starves: requests are held for a moment on any way.
+/// Part of the difference that the device starves: each request stays in a plug for a moment.
 const STARVED: f64 = 0.005;
 /// Growth of the share of plugs pulled by sleep, half sure and sure.
 const GRADE: (f64, f64) = (0.1, 0.5);
-/// No less sure than this: nothing else makes plugs leave with sleep.
+/// Lower bound: only a plug around the call starves the device until the reader sleeps.
 const LEAST_SURE: f64 = 0.8;
 
 fn find(delta: &Delta<'_>) -> Option<Match> {

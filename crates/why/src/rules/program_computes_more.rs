@@ -27,13 +27,13 @@ pub(super) const RULE: Rule = Rule {
 
 /// Part of the difference that has to be the program's.
 const LEAST_PART: f64 = 0.4;
-/// Growth of the program's time: caches and clock rates make computing vary by less.
+/// Growth of the program's time: less may come from clock rates and shared caches.
 const LONGER: f64 = 1.2;
-/// Part of that growth that the kernel's count of CPU time confirms: ticks and short runs lose some of it.
+/// Part of that growth in the kernel's CPU count: half, as both sources miss short runs.
 const CONFIRMED: f64 = 0.5;
-/// Factors between the program's times, half sure and sure.
+/// Ratios of the program's times, half sure and sure.
 const GRADE: (f64, f64) = (1.1, 1.6);
-/// No more sure than this: where calls fall among computing, a part of it may be theirs.
+/// Upper bound: task states show that the program computes, not for what.
 const MOST_SURE: f64 = 0.97;
 
 fn find(delta: &Delta<'_>) -> Option<Match> {

@@ -27,15 +27,15 @@ pub(super) const RULE: Rule = Rule {
 
 /// Calls take as long up to this ratio.
 const EQUAL: f64 = 1.15;
-/// Growth of the pauses, and of the time with no call in progress.
+/// Growth of pauses, and of the time without calls: less may come from the machine.
 const LONGER: f64 = 1.2;
-/// Part of the difference that has to be that of pauses.
+/// Part of the difference: a smaller one is not worth a finding.
 const LEAST_PART: f64 = 0.1;
-/// Growth of the median pause: a few long ones are those of a machine, not of the program.
+/// Growth of the median pause: a few long pauses may come from preemption.
 const MEDIAN: f64 = 1.1;
-/// Ratio of the most calls in progress that are as many.
+/// Ratio of most calls in progress: with more of them, pauses hide behind other calls.
 const AS_MANY: RangeInclusive<f64> = 0.9..=1.1;
-/// Factors between pauses, half sure and sure.
+/// Ratios of pauses, half sure and sure.
 const GRADE: (f64, f64) = (1.1, 2.0);
 
 fn latency(d: &Digest) -> f64 {

@@ -28,7 +28,7 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
-/// Confidence where reads as large as calls show advice, and where a limit of 0 would look the same.
+/// Confidence with reads as large as calls, and where a limit of 0 looks the same: then either may be it.
 const SURE: (f64, f64) = (0.95, 0.55);
 
 fn find(delta: &Delta<'_>) -> Option<Match> {
