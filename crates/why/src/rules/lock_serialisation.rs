@@ -51,7 +51,7 @@ const MORE: f64 = 2.0;
 const LONGER: f64 = 1.5;
 /// Part of the difference: a shorter wait follows from another cause.
 const LEAST_PART: f64 = 0.2;
-/// Share of first bios beside other bios of the file: an exclusive lock allows hardly any.
+/// Share of first bios that come while the file has others in flight: an exclusive lock allows hardly any.
 const TOGETHER: f64 = 0.1;
 /// First bios per call: with fewer, calls rarely meet at the device, lock or not.
 const BIOS: f64 = 0.2;

@@ -42,7 +42,7 @@ const BY_FAULTS: f64 = 0.3;
 const OTHER: f64 = 1.3;
 /// Growth of wasted pages, waits or pages read: a tenth, up to which equal runs are alike.
 const MORE: f64 = 1.1;
-/// Additional faults on cached pages per touch: a minor fault is cheap beside a read.
+/// Additional faults on cached pages per touch: a minor fault is cheap next to a read.
 const MINOR: f64 = 0.02;
 /// Ratios of window sizes or of faults, half sure and sure.
 const GRADE: (f64, f64) = (1.3, 2.0);
