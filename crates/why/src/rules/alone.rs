@@ -173,7 +173,7 @@ mod tests {
             ("equal calls", |p, x| p.slow.workload.bytes[0] = x as u64, 81_920.0, 163_840.0),
             ("NEARLY", |p, x| alone(&mut p.slow, FORCE, x), 991.0, 990.0),
             ("NEARLY_LIVE", |p, x| recorded(p, 0.0, x), 901.0, 900.0),
-            ("ALONE_BEFORE", |p, x| alone(&mut p.fast, FORCE, x), 699.0, 700.0),
+            ("ALONE_BEFORE", |p, x| recorded(p, x, 1000.0), 699.0, 700.0),
             ("MORE", |p, x| recorded(p, x, 910.0), 610.0, 611.0),
             ("LEAST_PAGES", |p, x| p.fast.windows.pages[SYNC] = x as u64, 16.0, 15.0),
             ("closed windows", |p, x| p.slow.windows.closes[0] = x as u64, 0.0, 1.0),

@@ -105,11 +105,11 @@ mod tests {
         })
     }
 
-    /// Ten thousand reads that miss a page each, where they had found all of them.
+    /// A hundred thousand reads that miss a page each, where they had found all of them.
     fn had_all() -> Pair {
         Pair::of(|p| {
-            p.both(|d| d.latency[0] = spread(10_000, 1e5));
-            (p.slow.cache.added, p.slow.cache.misses, p.slow.cache.reclaimed) = (10_000, 10_000, 10_000);
+            p.both(|d| d.latency[0] = spread(100_000, 1e5));
+            (p.slow.cache.added, p.slow.cache.misses, p.slow.cache.reclaimed) = (100_000, 100_000, 100_000);
         })
     }
 
@@ -127,9 +127,9 @@ mod tests {
         hold(&RULE, read_again, 0.889, edges);
         sure(&RULE, read_again, &[("LEAST_SURE", |p, x| p.slow.cache.again = x as u64, 1100.0, 0.8)]);
         let edges: &[Edge] = &[
-            ("LEAST_MISSES", |p, x| p.slow.cache.misses = x as u64, 11.0, 10.0),
-            ("HAD_ALL", |p, x| p.fast.cache.misses = x as u64, 999.0, 1000.0),
-            ("DRIVEN_OUT", |p, x| p.slow.cache.reclaimed = x as u64, 5001.0, 5000.0),
+            ("LEAST_MISSES", |p, x| p.slow.cache.misses = x as u64, 101.0, 100.0),
+            ("HAD_ALL", |p, x| p.fast.cache.misses = x as u64, 9999.0, 10_000.0),
+            ("DRIVEN_OUT", |p, x| p.slow.cache.reclaimed = x as u64, 50_001.0, 50_000.0),
         ];
         hold(&RULE, had_all, 0.8, edges);
     }

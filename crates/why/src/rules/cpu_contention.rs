@@ -48,7 +48,7 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
         let wakes = d.wall.as_ref().map_or(0, |wall| wall.wakes).max(1) as f64;
         d.time.of(Layer::Ready) / f64::from(d.time.slots.max(1)) / wakes
     });
-    let wakes = if each.slow > 0.0 { ready.slow / each.slow } else { 0.0 };
+    let wakes = ready.slow / each.slow;
     let own = (each.difference() * wakes).min(ready.difference());
     if own < LEAST_PART * delta.slower_by() || !each.rose(LONGER) || throttled.difference() > 0.0 {
         return None;

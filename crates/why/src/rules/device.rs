@@ -586,10 +586,10 @@ pub(super) mod tests {
         })
     }
 
-    /// A hundred cycles on each side: means and variations.
+    /// A thousand cycles on each side: means and variations.
     fn paced(p: &mut Pair, fast: (f64, f64), slow: (f64, f64)) -> &mut Pair {
         for (d, (mean, variation)) in [(&mut p.fast, fast), (&mut p.slow, slow)] {
-            d.commands.cycles = [(0, moments(100, mean, mean * variation))].into();
+            d.commands.cycles = [(0, moments(1000, mean, mean * variation))].into();
         }
         p
     }
@@ -731,11 +731,11 @@ pub(super) mod tests {
             ("TYPED", |p, x| *p = lone(1000.0, 1e9 / x, 0.25), 1002.9, 1003.1),
             ("LEAST_TURN", |p, x| *p = lone(1000.0, x, 0.05), 1_999_999.0, 2e6),
             ("MOSTLY, in turns", |p, x| *p = lone(x, 2e6, 0.05), 500.0, 501.0),
-            ("GROWS", |p, x| larger(p, 2.0, 50, (x, 0.1)), 1_500_000.0, 1_500_001.0),
-            ("SHRINKS", |p, x| larger(p, 2.0, 50, (x, 0.1)), 670_001.0, 670_000.0),
-            ("STEADY, large ones", |p, x| larger(p, 2.0, 50, (1e6, x)), 0.299, 0.301),
-            ("OCTAVES", |p, x| larger(p, x, 50, (3e6, 0.1)), 1.0, 2.0),
-            ("RARE_SIZE", |p, x| larger(p, 2.0, x as u64, (3e6, 0.1)), 5.0, 6.0),
+            ("GROWS", |p, x| larger(p, 2.0, 500, (x, 0.1)), 1_500_000.0, 1_500_001.0),
+            ("SHRINKS", |p, x| larger(p, 2.0, 500, (x, 0.1)), 670_001.0, 670_000.0),
+            ("STEADY, large ones", |p, x| larger(p, 2.0, 500, (1e6, x)), 0.299, 0.301),
+            ("OCTAVES", |p, x| larger(p, x, 500, (3e6, 0.1)), 1.0, 2.0),
+            ("RARE_SIZE", |p, x| larger(p, 2.0, x as u64, (3e6, 0.1)), 52.0, 53.0),
         ];
         hold(&device_iops_cap::RULE, cap, 0.632, edges);
     }
@@ -821,7 +821,7 @@ pub(super) mod tests {
         ];
         hold(&device_bandwidth::RULE, streaming, 0.632, edges);
         let edges: &[Edge] = &[
-            ("QUICKEST", |p, x| spaced(&mut p.slow, x as u64, 100 - x as u64), 9.0, 10.0),
+            ("QUICKEST", |p, x| spaced(&mut p.slow, x as u64, 1000 - x as u64), 99.0, 100.0),
             ("QUICKEST_SLOWER", |p, x| p.slow.commands.spacing = [(0, spread(100, x))].into(), 13_001.0, 13_000.0),
             ("QUICKEST_TOO", |p, x| _ = paced(p, (x, 0.1), (1e6, 0.1)), 300_100.0, 299_900.0),
             ("LEAST_CYCLES", |p, x| spaced(&mut p.slow, 0, x as u64), 20.0, 19.0),
