@@ -138,10 +138,13 @@ fn watch() {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path().join("task"));
     for task in processes.filter_map(|tasks| fs::read_dir(tasks).ok()).flatten().flatten() {
         let part = |name: &str| fs::read_to_string(task.path().join(name)).unwrap_or_default();
+        // The console keeps its last lines only: one for each thread, with the innermost functions.
         let stack = part("stack");
-        if !stack.is_empty() {
-            let _ = fs::write("/dev/kmsg", format!("<3>{} {}", task.path().display(), part("comm").trim()));
-            stack.lines().for_each(|line| fs::write("/dev/kmsg", format!("<3>{line}")).unwrap_or_default());
+        let functions: Vec<&str> = stack.lines().filter_map(|line| line.split([' ', '+']).nth(1)).take(5).collect();
+        if !functions.is_empty() {
+            let (task, name) = (task.path(), part("comm"));
+            let line = format!("<3>{} {}: {}", task.display(), name.trim(), functions.join(" < "));
+            let _ = fs::write("/dev/kmsg", line);
         }
     }
 }
