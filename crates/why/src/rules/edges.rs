@@ -2,8 +2,9 @@
 //! still does and the next one at which it does not.
 
 use super::{Match, Rule};
-use crate::digest::Digest;
+use crate::digest::{Digest, Spread};
 use crate::{Delta, Side};
+use iowhy_stack::event::RaKind;
 use iowhy_stack::units::{Nanos, PAGE_BYTES};
 
 /// Two recordings, each standing for two equal runs, whose mean is exact.
@@ -40,11 +41,24 @@ impl Pair {
         put(&mut self.slow);
     }
 
-    fn ask(mut self, rule: &Rule) -> Option<Match> {
+    /// What the rule finds.
+    pub(super) fn ask(mut self, rule: &Rule) -> Option<Match> {
         self.sides[0].runs = vec![self.fast; 2];
         self.sides[1].runs = vec![self.slow; 2];
         (rule.find)(&Delta::of_roles(&self.sides[0], &self.sides[1], false))
     }
+}
+
+/// A spread of N equal values.
+pub(super) fn spread(n: u64, value: f64) -> Spread {
+    let mut spread = Spread::default();
+    (0..n).for_each(|_| spread.add(value as u64));
+    spread
+}
+
+/// Windows of this kind: their number and their pages.
+pub(super) fn windows(run: &mut Digest, kind: RaKind, count: f64, pages: f64) {
+    (run.windows.count[kind as usize], run.windows.pages[kind as usize]) = (count as u64, pages as u64);
 }
 
 /// The rule speaks on `base` with this confidence, and on each side of each limit as the table says.
