@@ -47,7 +47,7 @@ const PART: f64 = 0.1;
 const MORE_PAGES: f64 = 1.1;
 /// Part of the pages read more that nobody uses, at least.
 const LEAST_OF_ADDED: f64 = 0.5;
-/// Parts read in vain, half sure and sure: half as much again is no chance.
+/// Parts read in vain, half sure and sure: half as much again leaves no doubt.
 const GRADE: (f64, f64) = (0.1, 0.5);
 /// Confidence at least: pages are counted one by one, and nothing else reads ahead of calls.
 const LEAST_SURE: f64 = 0.7;

@@ -40,7 +40,7 @@ const MORE_FAULTS: f64 = 1.3;
 const ENOUGH_PAGES: f64 = 16.0;
 /// Ratios of pages in windows of faults that are alike: what faults map decides how much is read, within a factor.
 const ALIKE: std::ops::Range<f64> = 0.4..2.5;
-/// Share of pages in windows that go on: a few windows ahead of chance neighbours are no stream.
+/// Share of pages in windows that go on: a few windows ahead of chance neighbours make no stream.
 const STREAMS: f64 = 0.3;
 /// Share of sequential calls from which on streams are what is read.
 const SEQUENTIAL: f64 = 0.5;
