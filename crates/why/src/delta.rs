@@ -133,7 +133,8 @@ pub struct Delta<'a> {
     bytes_each: f64,
 }
 
-fn mean(values: &[f64]) -> f64 {
+/// Their mean; 0 of none.
+pub(super) fn mean(values: &[f64]) -> f64 {
     if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 }
 }
 
@@ -144,7 +145,8 @@ fn separate(below: &[f64], above: &[f64]) -> bool {
     least > most * (1.0 + SINGLE_LIVE)
 }
 
-fn variance(values: &[f64]) -> f64 {
+/// Their variance; 0 of a single one.
+pub(super) fn variance(values: &[f64]) -> f64 {
     let mean = mean(values);
     let n = values.len() as f64;
     if n < 2.0 { 0.0 } else { values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0) }

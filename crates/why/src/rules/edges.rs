@@ -4,6 +4,7 @@
 use super::{Match, Rule};
 use crate::digest::{Digest, Spread};
 use crate::{Delta, Side};
+use iowhy_stack::event::RaKind;
 use iowhy_stack::units::{Nanos, PAGE_BYTES};
 
 /// Two recordings, each standing for two equal runs, whose mean is exact.
@@ -63,11 +64,17 @@ impl Pair {
         }
     }
 
+    /// The rule's finding.
     pub(super) fn ask(mut self, rule: &Rule) -> Option<Match> {
         self.sides[0].runs = vec![self.fast; 2];
         self.sides[1].runs = vec![self.slow; 2];
         (rule.find)(&Delta::of_roles(&self.sides[0], &self.sides[1], false))
     }
+}
+
+/// Windows of this kind: their number and their pages.
+pub(super) fn windows(run: &mut Digest, kind: RaKind, count: f64, pages: f64) {
+    (run.windows.count[kind as usize], run.windows.pages[kind as usize]) = (count as u64, pages as u64);
 }
 
 /// The rule speaks on `base` with this confidence, and on each side of each limit as the table says.

@@ -31,7 +31,57 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
+/// Confidence where only a limit of 0 looks like this.
+const SURE: f64 = 0.95;
+/// Confidence where advice looks like this, too: a little above that of the advice, for a limit is set for all files.
+const EITHER: f64 = 0.6;
+
 fn find(delta: &Delta<'_>) -> Option<Match> {
     let claim = "every page is read for itself";
-    alone::found(delta, Alone::Off, (0.95, 0.6), claim, "; advice that reads are random would look the same")
+    alone::found(delta, Alone::Off, (SURE, EITHER), claim, "; advice that reads are random would look the same")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::edges::{Edge, Pair, hold, windows};
+    use super::RULE;
+    use iowhy_stack::event::RaKind::{Async, Single};
+    use iowhy_stack::event::UnplugCause;
+    use iowhy_stack::units::PAGE_BYTES;
+
+    /// Reads of four pages that come one by one on the slow side; events do not tell why.
+    fn either() -> Pair {
+        Pair::of(|p| {
+            p.both(|d| d.workload.bytes[0] = 40 * PAGE_BYTES);
+            windows(&mut p.fast, Async, 2.0, 40.0);
+            windows(&mut p.slow, Single, 40.0, 40.0);
+            (p.fast.time.waits, p.slow.time.waits) = (2, 40);
+        })
+    }
+
+    /// The same where tasks have plugs: such kernels read calls as they are when advised to.
+    fn off() -> Pair {
+        Pair::of(|p| {
+            *p = either();
+            p.slow.plugs.unplugs[UnplugCause::Finish as usize] = 1;
+        })
+    }
+
+    #[test]
+    fn limits() {
+        let limit: Edge = (
+            "read_ahead_kb",
+            |p, x| {
+                let mut settings = iowhy_trace::settings::Settings::default();
+                settings.values.insert(("sda".into(), "read_ahead_kb".into()), x.to_string());
+                p.sides[1].settings = vec![settings];
+            },
+            4.0,
+            5.0,
+        );
+        let edges: &[Edge] = &[limit, ("EITHER", |p, x| p.slow.time.waits = x as u64, 3.0, 2.0)];
+        hold(&RULE, either, 0.6, edges);
+        let edges: &[Edge] = &[limit, ("SURE", |p, x| p.slow.time.waits = x as u64, 3.0, 2.0)];
+        hold(&RULE, off, 0.95, edges);
+    }
 }

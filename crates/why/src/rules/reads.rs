@@ -23,6 +23,12 @@ pub(super) fn faults(delta: &Delta<'_>) -> bool {
 
 /// Part of the calls that are page faults, beyond which they are not a choice of the job.
 pub(super) const MOST_FAULTS: f64 = 0.3;
+/// Ratios of call sizes that are alike: programs mix in a few short reads, and a tenth changes no window.
+const SIZES: std::ops::RangeInclusive<f64> = 0.91..=1.1;
+/// Shares of calls differ by less than this where they are alike, as sizes do.
+const CLOSE: f64 = 0.1;
+/// Share of direct reads from which on the few others say nothing of read-ahead.
+const DIRECT: f64 = 0.9;
 
 /// Part of the calls that are page faults.
 pub(super) fn of_faults(delta: &Delta<'_>) -> Contrast {
@@ -35,11 +41,11 @@ pub(super) fn equal(delta: &Delta<'_>) -> bool {
     let sequential = delta.of(|d| share(d.workload.sequential[0], d.workload.calls[0]));
     let direct = delta.of(|d| share(d.workload.direct[0], d.workload.calls[0]));
     let reads = delta.of(|d| share(d.workload.calls[0], d.workload.calls[0] + d.workload.calls[1]));
-    let close = |contrast: Contrast| contrast.difference().abs() < 0.1;
+    let close = |contrast: Contrast| contrast.difference().abs() < CLOSE;
     size.fast > 0.0
-        && ((0.91..=1.1).contains(&size.ratio()) && close(sequential) || faults(delta))
+        && (SIZES.contains(&size.ratio()) && close(sequential) || faults(delta))
         && close(direct)
-        && direct.slow < 0.9
+        && direct.slow < DIRECT
         && close(reads)
 }
 
@@ -81,4 +87,60 @@ pub(super) fn mapped(digest: &Digest) -> bool {
 pub(super) fn in_calls(d: &Digest) -> f64 {
     let besides = if d.wall.is_some() { d.time.of(Layer::Application) + d.time.of(Layer::Pause) } else { 0.0 };
     (d.elapsed.0 as f64 - besides / f64::from(d.time.slots.max(1))).max(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::edges::{Edge, Pair, hold};
+    use super::super::{Match, Rule, window_too_small};
+    use super::{PAGE_BYTES, equal};
+
+    /// Speaks where reads are equal.
+    const EQUAL: Rule = Rule {
+        find: |delta| {
+            let (claim, evidence) = (String::new(), Vec::new());
+            equal(delta).then_some(Match { confidence: 1.0, share_ns: None, claim, evidence })
+        },
+        ..window_too_small::RULE
+    };
+
+    /// 1000 reads of a page on both sides.
+    fn alike() -> Pair {
+        Pair::of(|p| p.both(|d| (d.workload.calls[0], d.workload.bytes[0]) = (1000, 1000 * PAGE_BYTES)))
+    }
+
+    /// Page faults on both sides, which have to be of no size.
+    fn faults() -> Pair {
+        Pair::of(|p| {
+            *p = alike();
+            p.sides[1].live = true;
+            p.slow.workload.mapped = 400;
+            p.slow.workload.bytes[0] *= 2;
+        })
+    }
+
+    #[test]
+    fn limits() {
+        let edges: &[Edge] = &[
+            ("SIZES, small", |p, x| p.slow.workload.bytes[0] = x as u64, 3_728_000.0, 3_727_000.0),
+            ("SIZES, large", |p, x| p.slow.workload.bytes[0] = x as u64, 4_505_000.0, 4_506_000.0),
+            ("CLOSE, sequential", |p, x| p.slow.workload.sequential[0] = x as u64, 99.0, 100.0),
+            ("CLOSE, direct", |p, x| p.fast.workload.direct[0] = x as u64, 99.0, 100.0),
+            ("CLOSE, writes", |p, x| p.slow.workload.calls[1] = x as u64, 111.0, 112.0),
+            ("DIRECT", |p, x| p.both(|d| d.workload.direct[0] = x as u64), 899.0, 900.0),
+        ];
+        hold(&EQUAL, alike, 1.0, edges);
+        let edges: &[Edge] = &[
+            ("MOST_FAULTS", |p, x| p.slow.workload.mapped = x as u64, 301.0, 300.0),
+            (
+                "MOST_FAULTS, fast side",
+                |p, x| (p.fast.workload.mapped, p.slow.workload.mapped) = (x as u64, 0),
+                301.0,
+                300.0,
+            ),
+            ("a running kernel", |p, x| p.sides[1].live = x > 0.0, 1.0, 0.0),
+            ("reads", |p, x| p.fast.workload.bytes[0] = x as u64, 1.0, 0.0),
+        ];
+        hold(&EQUAL, faults, 1.0, edges);
+    }
 }

@@ -27,6 +27,27 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
+/// Requests of each direction on each side, from which on means of their waits say anything.
+const ENOUGH: f64 = 20.0;
+/// Ratios of requests and calls that are alike: jobs that run for a given time make fewer of the calls that are slower.
+const ALIKE: std::ops::Range<f64> = 0.7..1.43;
+/// Time added to the wait of the other direction, ns: below it nothing waits, and a ratio of such times means nothing.
+const NO_WAIT: f64 = 1000.0;
+/// Part of its time that a call waits longer with the elevator: with less the call is slow for another reason.
+const PART: f64 = 0.1;
+/// Factor by which the wait has grown: queues vary by less from run to run.
+const LONGER: f64 = 1.5;
+/// Factor by which it has grown beyond that of the other direction: a slower device makes both longer in proportion.
+const PASSED: f64 = 1.5;
+/// Waits of the other direction that it takes by now, if these have grown, too.
+const BEHIND: f64 = 1.5;
+/// Factor by which the wait of the other direction has grown at most, otherwise: it then gains by the order.
+const OTHERS: f64 = 1.1;
+/// Factor by which calls are slower, for anybody to notice.
+const SLOWER: f64 = 1.05;
+/// Growths of the wait relative to that of the other direction, half sure and sure.
+const GRADE: (f64, f64) = (1.2, 3.0);
+
 /// Requests of one direction wait while the other passes: `way` is the one that waits, 0 for reads.
 pub(super) fn starved(delta: &Delta<'_>, way: usize) -> Option<Match> {
     let other = 1 - way;
@@ -34,28 +55,24 @@ pub(super) fn starved(delta: &Delta<'_>, way: usize) -> Option<Match> {
     let wait = |way: usize| delta.of(move |d| d.commands.i2d[way].mean());
     let enough = |way: usize| delta.of(move |d| d.commands.issued[way] as f64);
     let (own, others) = (wait(way), wait(other));
-    let enough = [enough(0), enough(1)].iter().all(|n| n.fast >= 20.0 && n.slow >= 20.0);
+    let enough = [enough(0), enough(1)].iter().all(|n| n.fast.min(n.slow) >= ENOUGH);
     let nr = delta.per_operation(|d| d.commands.issued[way] as f64);
     let calls = delta.per_operation(|d| d.workload.calls[way] as f64);
-    // Jobs of a fixed duration make fewer of the calls that are slower.
-    let equal = (0.7..1.43).contains(&nr.ratio()) && (0.7..1.43).contains(&calls.ratio());
-    // A slower device makes both wait longer, in proportion.
-    let relative = delta.of(|d| d.commands.i2d[way].mean() / (d.commands.i2d[other].mean() + 1000.0));
+    let equal = ALIKE.contains(&nr.ratio()) && ALIKE.contains(&calls.ratio());
+    let relative = delta.of(|d| d.commands.i2d[way].mean() / (d.commands.i2d[other].mean() + NO_WAIT));
     let latency = delta.of(|d| {
         // Syncs miss pages written back in the background.
         let own = d.latency[way].mean();
         if own > 0.0 { own } else { d.latency[2].mean() }
     });
-    let material = own.difference() > 0.1 * latency.slow;
-    // Either it waits longer than the others by now, or these do not wait longer than before: what passes it is their
-    // gain.
-    let first = relative.rose(1.5) && (relative.slow > 1.5 || others.ratio() <= 1.1);
-    if !(enough && equal && own.rose(1.5) && first && latency.rose(1.05) && material) {
+    let material = own.difference() > PART * latency.slow && latency.rose(SLOWER);
+    let first = relative.rose(PASSED) && (relative.slow > BEHIND || others.ratio() <= OTHERS);
+    if !(enough && equal && own.rose(LONGER) && first && material) {
         return None;
     }
     let share = delta.time(|time| time.of(crate::digest::Layer::Elevator));
     Some(Match {
-        confidence: grade(relative.ratio(), 1.2, 3.0),
+        confidence: grade(relative.ratio(), GRADE.0, GRADE.1),
         share_ns: (share.difference() > 0.0).then_some(share.difference()),
         claim: format!(
             "{} wait {:.1} ms with the elevator (before {:.1}), {} {:.1} ms (before {:.1})",
@@ -84,37 +101,52 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Delta, Side, digest::Digest};
-    use iowhy_stack::units::Nanos;
+    use super::super::edges::{Edge, Pair, hold, spread};
+    use super::RULE;
 
-    /// A run with as many reads as writes, which wait in the elevator, us.
-    fn side(waits: [u64; 2], time: u64) -> Side {
-        let run = |nr: u64| {
-            let mut run = Digest { elapsed: Nanos(1000 * time + nr), ..Digest::default() };
-            run.time.slots = 1;
-            for (way, wait) in waits.into_iter().enumerate() {
-                run.workload.calls[way] = 100;
-                run.commands.issued[way] = 100;
-                (0..100).for_each(|_| run.commands.i2d[way].add(1000 * wait + nr));
-                (0..100).for_each(|_| run.latency[way].add(1000 * (wait + 5000)));
-            }
-            run
-        };
-        Side { runs: (0..3).map(run).collect(), ..Side::default() }
+    /// Times of requests with the elevator, fast and slow: reads and writes, ns.
+    fn wait(p: &mut Pair, fast: [f64; 2], slow: [f64; 2]) {
+        p.fast.commands.i2d = fast.map(|ns| spread(1, ns));
+        p.slow.commands.i2d = slow.map(|ns| spread(1, ns));
+    }
+
+    /// Reads that wait 50 us instead of 20, while writes wait 9.
+    fn waiting() -> Pair {
+        Pair::of(|p| {
+            p.both(|d| (d.workload.calls[0], d.commands.issued) = (1000, [1000; 2]));
+            wait(p, [20_000.0, 9_000.0], [50_000.0, 9_000.0]);
+        })
     }
 
     #[test]
-    fn the_direction_that_waits_longer_is_named() {
-        for (fast, slow, reads, writes) in [
-            ([1000, 1000], [9000, 1000], true, false),
-            ([1000, 1000], [1000, 9000], false, true),
-            ([1000, 1000], [9000, 9000], false, false),
-            ([1000, 1000], [1100, 1000], false, false),
-        ] {
-            let (fast, slow) = (side(fast, 1_000_000), side(slow, 2_000_000));
-            let delta = Delta::new(&fast, &slow);
-            let found = [0, 1].map(|way| super::starved(&delta, way).is_some());
-            assert_eq!(found, [reads, writes], "{fast:?}");
-        }
+    fn limits() {
+        let edges: &[Edge] = &[
+            (
+                "ENOUGH, fast side",
+                |p, x| (p.fast.commands.issued[0], p.slow.commands.issued[0]) = (x as u64, 26),
+                20.0,
+                19.0,
+            ),
+            (
+                "ENOUGH, slow side",
+                |p, x| (p.fast.commands.issued[0], p.slow.commands.issued[0]) = (26, x as u64),
+                20.0,
+                19.0,
+            ),
+            ("ENOUGH, others of the fast side", |p, x| p.fast.commands.issued[1] = x as u64, 20.0, 19.0),
+            ("ENOUGH, others of the slow side", |p, x| p.slow.commands.issued[1] = x as u64, 20.0, 19.0),
+            ("ALIKE, fewer requests", |p, x| p.slow.commands.issued[0] = x as u64, 701.0, 699.0),
+            ("ALIKE, more requests", |p, x| p.slow.commands.issued[0] = x as u64, 1429.0, 1431.0),
+            ("ALIKE, fewer calls", |p, x| p.slow.workload.calls[0] = x as u64, 701.0, 699.0),
+            ("ALIKE, more calls", |p, x| p.slow.workload.calls[0] = x as u64, 1429.0, 1431.0),
+            ("NO_WAIT", |p, x| wait(p, [20_000.0, 0.0], [50_000.0, x]), 666.0, 667.0),
+            ("PART", |p, x| p.slow.latency[0] = spread(10, x), 299_999.0, 300_000.0),
+            ("LONGER", |p, x| wait(p, [60_000.0, 9_000.0], [x, 1_000.0]), 90_001.0, 90_000.0),
+            ("PASSED", |p, x| wait(p, [20_000.0, 9_000.0], [50_000.0, x]), 15_666.0, 15_667.0),
+            ("BEHIND", |p, x| wait(p, [20_000.0, 49_000.0], [150_000.0, x]), 98_999.0, 99_000.0),
+            ("OTHERS", |p, x| wait(p, [20_000.0, 49_000.0], [60_000.0, x]), 53_899.0, 53_901.0),
+            ("SLOWER", |p, x| p.slow.latency[0] = spread(10, x), 105_001.0, 105_000.0),
+        ];
+        hold(&RULE, waiting, 0.9005, edges);
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn limit_of_readahead(side: &Side) -> Option<u64> {
 /// Both sides are one recording of the same command line.
 pub(super) fn typed_alike(delta: &Delta<'_>) -> bool {
     let words = |side: &Side| side.settings.first()?.get("command", "words").map(str::to_owned);
-    let each_one = delta.fast.runs.len() < 2 && delta.slow.runs.len() < 2;
+    let each_one = delta.fast.runs.len().max(delta.slow.runs.len()) <= 1;
     each_one && words(delta.fast).is_some() && words(delta.fast) == words(delta.slow)
 }
 
@@ -51,5 +51,34 @@ pub(super) fn scaled(delta: &Delta<'_>, of: Contrast) -> Contrast {
         slow: of.slow * delta.scale(),
         error: of.error.map(|e| e * delta.scale()),
         apart: of.apart,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::typed_alike;
+    use crate::digest::Digest;
+    use crate::{Delta, Side};
+
+    #[test]
+    fn single_recordings_of_equal_words_are_typed_alike() {
+        for (runs, words, alike) in [
+            ([1, 1], ["cat a", "cat a"], true),
+            ([1, 1], ["cat a", "cat b"], false),
+            ([1, 1], ["", ""], false),
+            ([2, 1], ["cat a", "cat a"], false),
+            ([1, 2], ["cat a", "cat a"], false),
+        ] {
+            let side = |nr: usize| {
+                let mut side = Side { runs: vec![Digest::default(); runs[nr]], ..Side::default() };
+                side.settings.resize_with(runs[nr], Default::default);
+                for of in side.settings.iter_mut().filter(|_| !words[nr].is_empty()) {
+                    of.values.insert(("command".into(), "words".into()), words[nr].into());
+                }
+                side
+            };
+            let (fast, slow) = (side(0), side(1));
+            assert_eq!(typed_alike(&Delta::of_roles(&fast, &slow, false)), alike, "{runs:?} of {words:?}");
+        }
     }
 }

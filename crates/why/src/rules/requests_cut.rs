@@ -25,6 +25,27 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
+/// Ratio of window sizes above which reads are asked for alike: smaller windows make smaller requests, too.
+const WINDOWS: f64 = 0.8;
+/// Ratios of bytes for an operation that are alike.
+const ALIKE: std::ops::Range<f64> = 0.8..1.25;
+/// Factor by which the largest request is smaller: limits are changed by factors of two, segments by less.
+const SMALLER: f64 = 1.3;
+/// Factor by which the mean request is smaller: small files and odd ends stay as they were.
+const SMALLER_MEAN: f64 = 1.2;
+/// Factor by which requests are more, as the mean size makes them.
+const MORE: f64 = 1.2;
+/// Factor by which more bios meet a request without room.
+const FULLER: f64 = 1.5;
+/// Such bios for each request more: one bio can bring several requests, and some requests are issued too early.
+const PART: f64 = 0.2;
+/// Share of requests that end at the limit, or of bios that begin at the end of another one: contiguous data.
+const CONTIGUOUS: f64 = 0.3;
+/// Share of the bios that could join and did not, though there was room: then `merging-off` is asked.
+const REFUSED: f64 = 0.3;
+/// Factors by which requests are more, half sure and sure: a limit cut in half doubles them.
+const GRADE: (f64, f64) = (1.1, 2.0);
+
 /// Bios of file data that met an unissued request they continue and could not join it for its size, for an operation.
 fn full(d: &Digest, way: usize) -> f64 {
     d.bios.could_join[way].saturating_sub(d.bios.joined[way] + d.bios.refused[way]) as f64
@@ -42,27 +63,16 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
         // Those that are issued backwards do not look contiguous; their bios did.
         let could = delta.of(|d| d.bios.could_join[way] as f64 / d.bios.count[way].max(1) as f64);
         let windows = delta.of(|d| d.windows.sizes.mean());
-        // Smaller windows make smaller requests, too, without any merging.
-        let asked_alike = way == 1 || windows.ratio() > 0.8 || windows.fast == 0.0;
-        let equal = (0.8..1.25).contains(&bytes.ratio());
-        let fuller = full.rose(1.5) && full.difference() > 0.2 * requests.difference();
-        if !(equal
-            && asked_alike
-            && largest.fell(1.3)
-            && mean.fell(1.2)
-            && requests.rose(1.2)
-            && fuller
-            && cut.slow.max(could.slow) > 0.3)
-        {
-            continue;
-        }
-        // That nothing joins although pieces would fit is another matter.
+        let alike = (way == 1 || windows.ratio() > WINDOWS) && ALIKE.contains(&bytes.ratio());
+        let smaller = largest.fell(SMALLER) && mean.fell(SMALLER_MEAN) && requests.rose(MORE);
+        let fuller = full.rose(FULLER) && full.difference() > PART * requests.difference();
         let refused = delta.of(|d| d.bios.refused[way] as f64 / d.bios.could_join[way].max(1) as f64);
-        if refused.slow > 0.3 {
+        let contiguous = cut.slow.max(could.slow) > CONTIGUOUS;
+        if !(alike && smaller && fuller && contiguous) || refused.slow > REFUSED {
             continue;
         }
         let found = Match {
-            confidence: grade(requests.ratio(), 1.1, 2.0),
+            confidence: grade(requests.ratio(), GRADE.0, GRADE.1),
             share_ns: None,
             claim: format!(
                 "{name}s are cut into requests of {:.0} KB at most, where {:.0} KB went before: {:.1} times as many \
@@ -83,4 +93,73 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
         }
     }
     best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::edges::{Edge, Pair, hold, spread};
+    use super::RULE;
+
+    /// The same sectors in 1500 requests instead of 1000, as bios find no room.
+    fn cut(p: &mut Pair, way: usize) {
+        p.both(|d| d.commands.sectors[way] = 100_000);
+        (p.fast.commands.issued[way], p.slow.commands.issued[way]) = (1000, 1500);
+        (p.fast.commands.sizes[way], p.slow.commands.sizes[way]) = (spread(1, 1000.0), spread(1, 500.0));
+        (p.slow.bios.count[way], p.slow.bios.could_join[way], p.slow.bios.joined[way]) = (2000, 1100, 500);
+    }
+
+    fn reads() -> Pair {
+        Pair::of(|p| cut(p, 0))
+    }
+
+    /// Writes, which have no windows.
+    fn writes() -> Pair {
+        Pair::of(|p| {
+            cut(p, 1);
+            (p.fast.windows.sizes, p.slow.windows.sizes) = (spread(1, 1000.0), spread(1, 1.0));
+        })
+    }
+
+    #[test]
+    fn limits() {
+        let edges: &[Edge] = &[
+            (
+                "WINDOWS",
+                |p, x| (p.fast.windows.sizes, p.slow.windows.sizes) = (spread(1, 1000.0), spread(1, x)),
+                801.0,
+                800.0,
+            ),
+            ("ALIKE, fewer", |p, x| p.slow.commands.sectors[0] = x as u64, 80_001.0, 79_999.0),
+            ("ALIKE, more", |p, x| p.slow.commands.sectors[0] = x as u64, 124_999.0, 125_001.0),
+            ("SMALLER", |p, x| p.slow.commands.sizes[0] = spread(1, x), 769.0, 770.0),
+            (
+                "SMALLER_MEAN",
+                |p, x| {
+                    p.fast.commands.sizes[0].add(200);
+                    p.slow.commands.sizes[0] = spread(1, x);
+                },
+                499.0,
+                500.0,
+            ),
+            ("MORE", |p, x| p.slow.commands.issued[0] = x as u64, 1201.0, 1200.0),
+            (
+                "FULLER",
+                |p, x| (p.fast.bios.could_join[0], p.slow.bios.could_join[0]) = (400, 500 + x as u64),
+                601.0,
+                600.0,
+            ),
+            ("PART", |p, x| p.slow.bios.joined[0] = 1100 - x as u64, 101.0, 100.0),
+            ("CONTIGUOUS bios", |p, x| p.slow.bios.count[0] = x as u64, 3666.0, 3667.0),
+            (
+                "CONTIGUOUS requests",
+                |p, x| (p.slow.bios.count[0], p.slow.commands.cut[0]) = (10_000, x as u64),
+                451.0,
+                450.0,
+            ),
+            ("REFUSED", |p, x| (p.slow.bios.joined[0], p.slow.bios.refused[0]) = (0, x as u64), 330.0, 331.0),
+            ("refused are not full", |p, x| p.slow.bios.refused[0] = x as u64, 329.0, 500.0),
+        ];
+        hold(&RULE, reads, 0.7594, edges);
+        hold(&RULE, writes, 0.7594, &[("MORE writes", |p, x| p.slow.commands.issued[1] = x as u64, 1201.0, 1200.0)]);
+    }
 }

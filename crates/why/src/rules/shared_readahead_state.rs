@@ -39,6 +39,33 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
+/// By how much the share of missing reads that come page by page has grown, for the closed windows to matter.
+const SPLIT: f64 = 0.05;
+/// Factor by which more windows are closed by interleaving: one or two a run are chance.
+const MORE_CLOSES: f64 = 1.5;
+/// Confidence at least where windows are closed: the source itself names the reason.
+const LEAST_SURE_CLOSED: f64 = 0.8;
+/// By how much the share of windows that start a stream has grown: the first window of a stream always does.
+const RESTARTS: f64 = 0.05;
+/// Factor by which that share has grown: short streams begin often on any state.
+const MORE_RESTARTS: f64 = 1.5;
+/// Changes of the stream for a window that begins anew: where most have none, streams restart by themselves.
+const CHANGES: f64 = 0.5;
+/// Share of calls that begin while another is in progress on their file: less is one reader after the other.
+const OVERLAPPING: f64 = 0.1;
+/// Factor by which pages read again have grown: then eviction ends the windows.
+const AGAIN: f64 = 1.1;
+/// By how much the share of pages evicted before their use has grown: the same.
+const THRASHED: f64 = 0.02;
+/// Factor by which calls wait more often: pages that somebody else is reading are waited for in any case.
+const MORE_WAITS: f64 = 1.03;
+/// Factor by which windows are smaller: those that start a stream have a fraction of the limit.
+const SMALLER: f64 = 1.1;
+/// Confidence at least where streams begin anew: places are counted, and descriptors are not known.
+const LEAST_SURE_RESTARTED: f64 = 0.7;
+/// The growth of either share, half sure and sure.
+const GRADE: (f64, f64) = (0.05, 0.3);
+
 fn find(delta: &Delta<'_>) -> Option<Match> {
     if !reads::equal(delta) {
         return None;
@@ -54,13 +81,13 @@ fn closed(delta: &Delta<'_>) -> Option<Match> {
     let hits = delta.per_operation(|d| d.windows.closes[2] as f64);
     let windows = delta.of(|d| reads::windows(d, &[RaKind::Sync, RaKind::Async]) as f64);
     // A state that never had a window was not closed by anybody.
-    let by_others = closes.slow > 1.5 * closes.fast && closes.difference() > hits.difference();
-    if !(split.rose_by(0.05) && overlapping.rose_by(0.05) && by_others && windows.slow > 0.0) {
+    let by_others = closes.slow > MORE_CLOSES * closes.fast && closes.difference() > hits.difference();
+    if !(split.rose_by(SPLIT) && overlapping.rose_by(SPLIT) && by_others && windows.slow > 0.0) {
         return None;
     }
     let size = delta.of(|d| d.bios.sizes[0].mean() * 512.0);
     Some(Match {
-        confidence: grade(split.difference(), 0.05, 0.3).max(0.8),
+        confidence: grade(split.difference(), GRADE.0, GRADE.1).max(LEAST_SURE_CLOSED),
         share_ns: None,
         claim: format!(
             "calls interleave on shared open files and close their windows: {:.0} % of the reads that miss get their \
@@ -88,18 +115,14 @@ fn restarted(delta: &Delta<'_>) -> Option<Match> {
     // A restarting stream has been pushed out by another task's call.
     let begun = delta.of(|d| d.windows.sequential_sizes.count() as f64);
     let switches = delta.of(|d| d.workload.interleaved_streams as f64);
-    let interleaved = switches.slow > 0.5 * begun.slow && overlapping.slow > 0.1;
-    let evicted = again.rose(1.1) || thrashed.rose_by(0.02);
-    if !(restarts.rose_by(0.05)
-        && restarts.rose(1.5)
-        && interleaved
-        && !evicted
-        && (waits.rose(1.03) || sizes.fell(1.1)))
-    {
+    let interleaved = switches.slow > CHANGES * begun.slow && overlapping.slow > OVERLAPPING;
+    let evicted = again.rose(AGAIN) || thrashed.rose_by(THRASHED);
+    let more = restarts.rose_by(RESTARTS) && restarts.rose(MORE_RESTARTS);
+    if !(more && interleaved && !evicted && (waits.rose(MORE_WAITS) || sizes.fell(SMALLER))) {
         return None;
     }
     Some(Match {
-        confidence: grade(restarts.difference(), 0.05, 0.3).max(0.7),
+        confidence: grade(restarts.difference(), GRADE.0, GRADE.1).max(LEAST_SURE_RESTARTED),
         share_ns: None,
         claim: format!(
             "sequential streams interleave on one open file and push each other out of its read-ahead state: {:.0} % \
@@ -113,4 +136,106 @@ fn restarted(delta: &Delta<'_>) -> Option<Match> {
             Figure::new("waits for each call", waits, Unit::Ratio),
         ],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::edges::{Edge, Pair, hold, spread, windows};
+    use super::RULE;
+    use iowhy_stack::event::RaKind::{Async, Sync};
+
+    /// Windows that interleaving has closed, after which a fifth of the reads comes page by page.
+    fn closed() -> Pair {
+        Pair::of(|p| {
+            p.both(|d| (d.windows.calls_missed, d.windows.overlapping_split[0]) = (1000, 1000));
+            (p.slow.windows.calls_split, p.slow.windows.overlapping_split[1]) = (200, 200);
+            p.slow.windows.closes[0] = 400;
+            windows(&mut p.slow, Sync, 1.0, 4.0);
+        })
+    }
+
+    /// Streams side by side in one file: a tenth of the windows begins anew on the fast side, 0.3 on the slow one.
+    fn restarted() -> Pair {
+        Pair::of(|p| {
+            p.both(|d| {
+                windows(d, Async, 1000.0, 4000.0);
+                (d.workload.calls[0], d.workload.bytes[0], d.windows.ahead) = (1000, 1000 * 4096, 1000);
+            });
+            p.fast.windows.sequential_sizes = spread(100, 4.0);
+            p.slow.windows.sequential_sizes = spread(300, 4.0);
+            (p.slow.workload.overlapping, p.slow.workload.interleaved_streams) = (500, 400);
+            (p.fast.time.waits, p.slow.time.waits) = (1000, 1500);
+        })
+    }
+
+    #[test]
+    fn limits() {
+        let edges: &[Edge] = &[
+            ("SPLIT", |p, x| p.slow.windows.calls_split = x as u64, 50.0, 49.0),
+            ("SPLIT, overlapping", |p, x| p.slow.windows.overlapping_split[1] = x as u64, 50.0, 49.0),
+            (
+                "MORE_CLOSES",
+                |p, x| (p.fast.windows.closes[0], p.slow.windows.closes[0]) = (200, x as u64),
+                301.0,
+                300.0,
+            ),
+            ("closed by hits", |p, x| p.slow.windows.closes[2] = x as u64, 399.0, 400.0),
+            ("a window to close", |p, x| windows(&mut p.slow, Sync, x, 0.0), 1.0, 0.0),
+            ("equal reads", |p, x| p.slow.workload.direct[0] = x as u64, 0.0, 1.0),
+        ];
+        hold(&RULE, closed, 0.887, edges);
+        let edges: &[Edge] = &[
+            (
+                "RESTARTS",
+                |p, x| {
+                    p.fast.windows.sequential_sizes = spread(0, 0.0);
+                    p.slow.windows.sequential_sizes = spread(x as u64, 4.0);
+                },
+                50.0,
+                49.0,
+            ),
+            (
+                "MORE_RESTARTS",
+                |p, x| {
+                    p.fast.windows.sequential_sizes = spread(200, 4.0);
+                    p.slow.windows.sequential_sizes = spread(x as u64, 4.0);
+                },
+                301.0,
+                300.0,
+            ),
+            ("CHANGES", |p, x| p.slow.workload.interleaved_streams = x as u64, 151.0, 150.0),
+            ("OVERLAPPING", |p, x| p.slow.workload.overlapping = x as u64, 101.0, 100.0),
+            ("AGAIN", |p, x| (p.fast.cache.again, p.slow.cache.again) = (1000, x as u64), 1100.0, 1101.0),
+            ("THRASHED", |p, x| p.slow.windows.thrashed = x as u64, 19.0, 20.0),
+            ("MORE_WAITS", |p, x| p.slow.time.waits = x as u64, 1031.0, 1030.0),
+            (
+                "SMALLER",
+                |p, x| {
+                    p.slow.time.waits = 1000;
+                    (p.fast.windows.sizes, p.slow.windows.sizes) = (spread(1, x), spread(1, 1000.0));
+                },
+                1101.0,
+                1100.0,
+            ),
+        ];
+        hold(&RULE, restarted, 0.887, edges);
+    }
+
+    #[test]
+    fn counts_are_sure_at_a_small_growth() {
+        let closed = || {
+            Pair::of(|p| {
+                *p = closed();
+                p.slow.windows.calls_split = 60;
+            })
+        };
+        let restarted = || {
+            Pair::of(|p| {
+                *p = restarted();
+                p.slow.windows.sequential_sizes = spread(160, 4.0);
+            })
+        };
+        hold(&RULE, closed, 0.8, &[("LEAST_SURE_CLOSED", |p, x| p.slow.windows.calls_split = x as u64, 60.0, 49.0)]);
+        hold(&RULE, restarted, 0.7, &[("LEAST_SURE_RESTARTED", |p, x| p.slow.time.waits = x as u64, 1031.0, 1030.0)]);
+    }
 }

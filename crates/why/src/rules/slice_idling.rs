@@ -47,9 +47,18 @@ pub(super) fn idle_share(delta: &Delta<'_>) -> Contrast {
     })
 }
 
+/// By how much the idle share of the time has grown: a few waits pay, and every elevator that idles has them.
+const MORE: f64 = 0.02;
+/// Factor by which it has grown: an elevator that idles as much on both sides makes no difference.
+const TIMES: f64 = 1.5;
+/// One and the growth of that share, half sure and sure.
+const GRADE: (f64, f64) = (1.01, 1.1);
+/// Share from which on waits explain whatever others do not, if one task at a time also costs the device its depth.
+const MOST_OF_ALL: f64 = 0.2;
+
 fn find(delta: &Delta<'_>) -> Option<Match> {
     let share = idle_share(delta);
-    if !share.rose_by(0.02) || share.ratio() < 1.5 {
+    if !share.rose_by(MORE) || share.ratio() < TIMES {
         return None;
     }
     let idle = delta.per_operation(|d| d.commands.idle_waiting as f64);
@@ -68,8 +77,8 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
         evidence.push(Figure::new("most requests at the device", depth, Unit::Count));
     }
     Some(Match {
-        confidence: grade(1.0 + share.difference(), 1.01, 1.1),
-        share_ns: (!alone || share.slow < 0.2).then_some(idle.difference().max(0.0)),
+        confidence: grade(1.0 + share.difference(), GRADE.0, GRADE.1),
+        share_ns: (!alone || share.slow < MOST_OF_ALL).then_some(idle.difference().max(0.0)),
         claim: format!(
             "the elevator keeps the device idle for {:.0} % of the time while requests wait (before: {:.0} %)",
             100.0 * share.slow,
@@ -77,4 +86,62 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
         ),
         evidence,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::edges::{Edge, Pair, hold, spread};
+    use super::RULE;
+
+    /// An idle device for 100 us of 2 ms, while requests wait.
+    fn idle() -> Pair {
+        Pair::of(|p| p.slow.commands.idle_waiting = 100_000)
+    }
+
+    #[test]
+    fn limits() {
+        let edges: &[Edge] = &[
+            ("MORE", |p, x| p.slow.commands.idle_waiting = x as u64, 40_000.0, 39_999.0),
+            (
+                "MORE, named waits in a run with syncs",
+                |p, x| {
+                    p.slow.workload.calls[2] = 1;
+                    (p.slow.commands.idles, p.slow.commands.idle_time) = (1, x as u64);
+                },
+                40_000.0,
+                39_999.0,
+            ),
+            (
+                "MORE, waits for nothing",
+                |p, x| {
+                    (p.slow.commands.idles, p.slow.commands.idle_time) = (1, 1_000_000);
+                    p.slow.commands.idle_waiting = x as u64;
+                },
+                40_000.0,
+                39_999.0,
+            ),
+            (
+                "TIMES",
+                |p, x| (p.fast.commands.idle_waiting, p.slow.commands.idle_waiting) = (100_000, x as u64),
+                300_001.0,
+                299_999.0,
+            ),
+            ("syncs", |p, x| p.slow.workload.calls[2] = x as u64, 0.0, 1.0),
+            ("commits", |p, x| p.slow.sync.commits = x as u64, 0.0, 1.0),
+            ("flushes", |p, x| p.slow.sync.flush = spread(x as u64, 1.0), 0.0, 1.0),
+        ];
+        hold(&RULE, idle, 0.7275, edges);
+    }
+
+    #[test]
+    fn a_device_without_depth_loses_more_than_idle_time() {
+        for (idle_waiting, deepest, share) in [(398_000, 1, true), (400_000, 1, false), (400_000, 2, true)] {
+            let pair = Pair::of(|p| {
+                p.slow.commands.idle_waiting = idle_waiting;
+                (p.fast.commands.deepest, p.slow.commands.deepest) = (2, deepest);
+            });
+            let found = pair.ask(&RULE).expect("the device idles");
+            assert_eq!(found.share_ns.is_some(), share, "{}: {idle_waiting}, {deepest}", "MOST_OF_ALL");
+        }
+    }
 }

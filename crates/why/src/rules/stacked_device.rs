@@ -32,6 +32,13 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
+/// Ratios of sectors that are alike: writes go to both devices and journals, and the loop caches some reads.
+const ALIKE: std::ops::Range<f64> = 0.5..4.0;
+/// Factors by which calls take longer, half sure and sure.
+const GRADE: (f64, f64) = (1.3, 3.0);
+/// Confidence at most: the layer is there, but its part of the time has no figure.
+const MOST_SURE: f64 = 0.85;
+
 fn kind(name: &str) -> &str {
     name.trim_end_matches(|letter: char| letter.is_ascii_digit())
 }
@@ -53,9 +60,9 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     let stacked = |kind: &str| matches!(kind, "loop" | "dm-" | "nbd" | "md" | "zram" | "ublkb");
     let deeper = stacked(&of(&slow.0)) && !stacked(&of(&fast.0)) && !of(&fast.0).is_empty();
     let buffered = slow.1 && !fast.1 && stacked(&of(&fast.0));
-    // A run that finds its pages in memory uses no disk at all. Writes go to both devices, and to both journals.
+    // A run that finds its pages in memory uses no disk at all.
     let used = delta.of(|d| (d.commands.sectors[0] + d.commands.sectors[1]) as f64);
-    let alike = used.slow > 0.0 && (0.5..4.0).contains(&used.ratio());
+    let alike = used.slow > 0.0 && ALIKE.contains(&used.ratio());
     if fuse.is_none() && !(alike && (deeper || buffered)) {
         return None;
     }
@@ -68,9 +75,118 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     };
     let waits = delta.time(|time| super::Owns::Calls.of(time));
     Some(Match {
-        confidence: grade(waits.ratio(), 1.3, 3.0).min(0.85),
+        confidence: grade(waits.ratio(), GRADE.0, GRADE.1).min(MOST_SURE),
         share_ns: None,
         claim: what,
         evidence: vec![Figure::new("time in calls", recorded::scaled(delta, waits), Unit::Ns)],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::edges::{Edge, Pair, hold};
+    use super::RULE;
+    use crate::digest::Layer;
+
+    fn set(p: &mut Pair, values: [&str; 2], place: &str, key: &str) {
+        for (side, value) in p.sides.iter_mut().zip(values) {
+            side.settings.resize_with(1, Default::default);
+            side.settings[0].values.insert((place.to_owned(), key.to_owned()), value.to_owned());
+        }
+    }
+
+    /// The same sectors of a disk and of a loop device, on which calls take 1.8 times as long.
+    fn looped() -> Pair {
+        Pair::of(|p| {
+            set(p, ["sda", "loop0"], "recording", "disk");
+            p.both(|d| d.commands.sectors = [500, 500]);
+            p.fast.time.ns[0][Layer::Device as usize] = 1e6;
+            p.slow.time.ns[0][Layer::Device as usize] = 1.8e6;
+        })
+    }
+
+    fn slow() -> Pair {
+        Pair::of(|p| {
+            *p = looped();
+            p.slow.time.ns[0][Layer::Device as usize] = 1e7;
+        })
+    }
+
+    #[test]
+    fn limits() {
+        let edges: &[Edge] = &[
+            ("ALIKE, fewer", |p, x| p.slow.commands.sectors = [x as u64, 0], 500.0, 499.0),
+            ("ALIKE, more", |p, x| p.slow.commands.sectors[0] = x as u64, 3499.0, 3500.0),
+            ("a disk in use", |p, x| p.both(|d| d.commands.sectors = [x as u64, 0]), 1.0, 0.0),
+            (
+                "a disk on the fast side",
+                |p, x| set(p, [["sda", "dm-3", ""][x as usize], "loop0"], "recording", "disk"),
+                0.0,
+                1.0,
+            ),
+            (
+                "a disk known on the fast side",
+                |p, x| set(p, [["sda", "dm-3", ""][x as usize], "loop0"], "recording", "disk"),
+                0.0,
+                2.0,
+            ),
+            (
+                "FUSE without a disk in use",
+                |p, x| {
+                    p.both(|d| d.commands.sectors = [0, 0]);
+                    set(p, ["ext4", ["ext4", "fuse.sshfs"][x as usize]], "recording", "/ filesystem");
+                },
+                1.0,
+                0.0,
+            ),
+            (
+                "FUSE on one side",
+                |p, x| {
+                    p.both(|d| d.commands.sectors = [0, 0]);
+                    set(p, [["ext4", "fuseblk"][x as usize], "fuse.sshfs"], "recording", "/ filesystem");
+                },
+                0.0,
+                1.0,
+            ),
+            (
+                "a loop device without direct I/O",
+                |p, x| {
+                    set(p, ["loop1", "loop1"], "recording", "disk");
+                    set(p, ["1", ["0", "1"][x as usize]], "loop1", "loop.dio");
+                },
+                0.0,
+                1.0,
+            ),
+            (
+                "another loop device without direct I/O",
+                |p, x| {
+                    set(p, ["loop1", "loop1"], "recording", "disk");
+                    set(p, ["1", "0"], ["loop1", "loop2"][x as usize], "loop.dio");
+                },
+                0.0,
+                1.0,
+            ),
+            (
+                "direct I/O on the fast side",
+                |p, x| {
+                    set(p, ["loop1", "loop1"], "recording", "disk");
+                    set(p, [["1", "0"][x as usize], "0"], "loop1", "loop.dio");
+                },
+                0.0,
+                1.0,
+            ),
+        ];
+        hold(&RULE, looped, 0.6946, edges);
+        let kinds: Edge = (
+            "MOST_SURE",
+            |p, x| {
+                let disk = ["loop12", "dm-0", "nbd1", "md127", "zram0", "ublkb2", "nvme0n1"][x as usize];
+                set(p, ["sda", disk], "recording", "disk");
+            },
+            0.0,
+            6.0,
+        );
+        let kinds = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0].map(|nr| (kinds.0, kinds.1, nr, kinds.3));
+        hold(&RULE, slow, 0.85, &kinds);
+    }
 }

@@ -32,6 +32,31 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
+/// Ratios of writes that are alike.
+const ALIKE: std::ops::Range<f64> = 0.8..1.25;
+/// Factor by which syncs for a write may be more: beyond it the program syncs, and `syncs-added` is asked.
+const MORE_SYNCS: f64 = 1.2;
+/// Syncs for a write that may come besides: one at the end of some files.
+const SPARE_SYNCS: f64 = 0.02;
+/// By how much the share of writes with bios of their own has grown: O_SYNC gives every write some.
+const THROUGH: f64 = 0.5;
+/// Share of direct writes, which have bios in any case, from which on these say nothing.
+const DIRECT: f64 = 0.5;
+/// By how much commits and flushes for a write have grown: several threads can share one commit.
+const FORCED: f64 = 0.3;
+/// Factor by which they have grown: the timer commits on both sides.
+const TIMES_FORCED: f64 = 2.0;
+/// Writes on the slow side: a share of fewer is chance.
+const ENOUGH: f64 = 4.0;
+/// By how much the share of the time has grown that the dirty limits stop writers: then these make them wait.
+const STOPPED: f64 = 0.2;
+/// Part of the difference that waits of writes have to own.
+const PART: f64 = 0.3;
+/// Factors by which a write waits longer, half sure and sure.
+const GRADE: (f64, f64) = (1.3, 3.0);
+/// Confidence at most: flags and mount options are not in the events.
+const MOST_SURE: f64 = 0.97;
+
 fn find(delta: &Delta<'_>) -> Option<Match> {
     let writes = delta.of(|d| d.workload.calls[1] as f64);
     let of_writes = |figure: &dyn Fn(&Digest) -> f64| delta.of(|d| figure(d) / d.workload.calls[1].max(1) as f64);
@@ -40,15 +65,17 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     let forced = of_writes(&|d| (d.sync.commits + d.sync.flush.count()) as f64);
     let time = delta.time(|time| time.within(&[1], IO));
     let direct = of_writes(&|d| d.workload.direct[1] as f64);
-    let as_many = (0.8..1.25).contains(&writes.ratio()) && syncs.slow <= 1.2 * syncs.fast + 0.02;
-    let new = through.rose_by(0.5) && direct.slow < 0.5 || forced.rose_by(0.3) && forced.rose(2.0);
+    let as_many = ALIKE.contains(&writes.ratio()) && syncs.slow <= MORE_SYNCS * syncs.fast + SPARE_SYNCS;
+    let through_new = through.rose_by(THROUGH) && direct.slow < DIRECT;
+    let new = through_new || forced.rose_by(FORCED) && forced.rose(TIMES_FORCED);
     let stopped = delta.of(|d| d.wall.as_ref().map_or(0.0, |wall| wall.dirty_ns / wall.span_ns.max(1) as f64));
-    if writes.slow < 4.0 || !as_many || !new || stopped.rose_by(0.2) || time.difference() < 0.3 * delta.slower_by() {
+    let owned = time.difference() >= PART * delta.slower_by();
+    if writes.slow < ENOUGH || !as_many || !new || stopped.rose_by(STOPPED) || !owned {
         return None;
     }
     let each = Contrast::of_means(time.fast * delta.scale() / writes.fast, time.slow * delta.scale() / writes.slow);
     Some(Match {
-        confidence: grade(each.ratio(), 1.3, 3.0).min(0.97),
+        confidence: grade(each.ratio(), GRADE.0, GRADE.1).min(MOST_SURE),
         share_ns: Some(time.difference()),
         claim: format!(
             "{:.0} % of the writes go to the device within the call (before {:.0} %), with {:.2} commits and \
@@ -65,4 +92,77 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
             Figure::new("time that a write waits for the medium", each, Unit::Ns),
         ],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::edges::{Edge, Pair, hold, spread};
+    use super::RULE;
+    use crate::digest::{Layer, wall::Wall};
+
+    /// 1000 writes, which have bios of their own on the slow side, and wait twice as long.
+    fn through() -> Pair {
+        Pair::of(|p| {
+            p.both(|d| d.workload.calls = [0, 1000, 0]);
+            p.slow.workload.written_through = 1000;
+            p.fast.time.ns[1][Layer::Device as usize] = 400_000.0;
+            p.slow.time.ns[1][Layer::Device as usize] = 800_000.0;
+        })
+    }
+
+    /// The same with commits in place of the bios.
+    fn forced() -> Pair {
+        Pair::of(|p| {
+            *p = through();
+            (p.slow.workload.written_through, p.slow.sync.commits) = (0, 1000);
+        })
+    }
+
+    fn slow() -> Pair {
+        Pair::of(|p| {
+            *p = through();
+            p.slow.time.ns[1][Layer::Device as usize] = 4_000_000.0;
+        })
+    }
+
+    #[test]
+    fn limits() {
+        let edges: &[Edge] = &[
+            ("ALIKE, fewer", |p, x| p.slow.workload.calls[1] = x as u64, 801.0, 799.0),
+            ("ALIKE, more", |p, x| p.slow.workload.calls[1] = x as u64, 1249.0, 1251.0),
+            ("MORE_SYNCS", |p, x| (p.fast.workload.calls[2], p.slow.workload.calls[2]) = (500, x as u64), 619.0, 621.0),
+            ("SPARE_SYNCS", |p, x| p.slow.workload.calls[2] = x as u64, 20.0, 21.0),
+            ("THROUGH", |p, x| p.slow.workload.written_through = x as u64, 500.0, 499.0),
+            ("DIRECT", |p, x| p.slow.workload.direct[1] = x as u64, 499.0, 500.0),
+            (
+                "ENOUGH",
+                |p, x| {
+                    p.both(|d| d.workload.calls[1] = x as u64);
+                    p.slow.workload.written_through = x as u64;
+                },
+                4.0,
+                3.0,
+            ),
+            (
+                "STOPPED",
+                |p, x| p.slow.wall = Some(Wall { span_ns: 1000, dirty_ns: x, ..Wall::default() }),
+                199.0,
+                200.0,
+            ),
+            ("PART", |p, x| p.slow.time.ns[1][Layer::Device as usize] = x, 700_000.0, 699_999.0),
+        ];
+        hold(&RULE, through, 0.7576, edges);
+        let edges: &[Edge] = &[
+            ("FORCED", |p, x| p.slow.sync.commits = x as u64, 300.0, 299.0),
+            (
+                "FORCED, flushes",
+                |p, x| (p.slow.sync.commits, p.slow.sync.flush) = (0, spread(x as u64, 1.0)),
+                300.0,
+                299.0,
+            ),
+            ("TIMES_FORCED", |p, x| (p.fast.sync.commits, p.slow.sync.commits) = (400, x as u64), 801.0, 800.0),
+        ];
+        hold(&RULE, forced, 0.7576, edges);
+        hold(&RULE, slow, 0.97, &[("MOST_SURE", |p, x| p.slow.workload.calls[2] = x as u64, 20.0, 21.0)]);
+    }
 }

@@ -39,6 +39,16 @@ const LEAST_PART: f64 = 0.3;
 
 /// Part of the difference that makes the syncs all there is to say.
 const ALL: f64 = 0.6;
+/// Factor by which syncs are more, all of them and those for each write.
+const MORE: f64 = 1.2;
+/// Syncs more at least: one more for a file or two is not a habit of the program.
+const LEAST_MORE: f64 = 4.0;
+/// Ratios of bytes written that are alike: a log that is synced more often has more padding, within a factor.
+const ALIKE: std::ops::Range<f64> = 0.6..1.7;
+/// Factors by which syncs are more, half sure and sure.
+const GRADE: (f64, f64) = (1.1, 2.0);
+/// Confidence at most: time in syncs is counted, but another cause can make each of them slower besides.
+const MOST_SURE: f64 = 0.97;
 
 /// More syncs of as many bytes, and the time in them. In a job of ours the syncs are the job's, which is another one
 /// then.
@@ -46,8 +56,8 @@ fn added(delta: &Delta<'_>, part: f64) -> bool {
     let syncs = delta.of(|d| d.workload.calls[2] as f64);
     let written = delta.of(|d| d.workload.bytes[1] as f64);
     let programs = delta.fast.runs.iter().chain(&delta.slow.runs).all(|run| run.command.is_some());
-    let more = syncs.rose(1.2) && syncs.rose_by(4.0) && each(delta).rose(1.2);
-    let as_much = (0.6..1.7).contains(&written.ratio());
+    let more = syncs.rose(MORE) && syncs.rose_by(LEAST_MORE) && each(delta).rose(MORE);
+    let as_much = ALIKE.contains(&written.ratio());
     programs && more && as_much && time(delta).difference() >= part * delta.slower_by()
 }
 
@@ -71,7 +81,7 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     let syncs = delta.of(|d| d.workload.calls[2] as f64);
     let (each, time) = (each(delta), time(delta));
     Some(Match {
-        confidence: grade(syncs.ratio(), 1.1, 2.0).min(0.97),
+        confidence: grade(syncs.ratio(), GRADE.0, GRADE.1).min(MOST_SURE),
         share_ns: None,
         claim: format!(
             "{:.0} syncs, against {:.0}: {:.2} for each write (before {:.2})",
@@ -83,4 +93,51 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
             Figure::new("time in syncs", super::recorded::scaled(delta, time), Unit::Ns),
         ],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::edges::{Edge, Pair, hold};
+    use super::{RULE, Rule, find, is_all};
+    use crate::digest::Layer;
+
+    /// Speaks where syncs are all that differs.
+    const ALL_OF_IT: Rule = Rule { find: |delta| find(delta).filter(|_| is_all(delta)), ..RULE };
+
+    /// 1000 writes of a program with 150 syncs in place of 100, in which 0.7 of the difference lies.
+    fn more() -> Pair {
+        Pair::of(|p| {
+            p.both(|d| {
+                (d.workload.calls[1], d.workload.bytes[1]) = (1000, 1_000_000);
+                d.command = Some(Default::default());
+            });
+            (p.fast.workload.calls[2], p.slow.workload.calls[2]) = (100, 150);
+            p.slow.time.ns[2][Layer::Device as usize] = 700_000.0;
+        })
+    }
+
+    fn many() -> Pair {
+        Pair::of(|p| {
+            *p = more();
+            p.slow.workload.calls[2] = 1000;
+        })
+    }
+
+    #[test]
+    fn limits() {
+        let edges: &[Edge] = &[
+            ("MORE", |p, x| (p.slow.workload.calls[1], p.slow.workload.calls[2]) = (900, x as u64), 121.0, 120.0),
+            ("MORE, for each write", |p, x| p.slow.workload.calls[1] = x as u64, 1249.0, 1250.0),
+            ("LEAST_MORE", |p, x| (p.fast.workload.calls[2], p.slow.workload.calls[2]) = (5, x as u64), 9.0, 8.0),
+            ("ALIKE, fewer", |p, x| p.slow.workload.bytes[1] = x as u64, 601_000.0, 599_000.0),
+            ("ALIKE, more", |p, x| p.slow.workload.bytes[1] = x as u64, 1_699_000.0, 1_701_000.0),
+            ("LEAST_PART", |p, x| p.slow.time.ns[2][Layer::Device as usize] = x, 300_000.0, 299_999.0),
+            ("a program", |p, x| p.fast.command = (x > 0.0).then(Default::default), 1.0, 0.0),
+            ("a program on both sides", |p, x| p.slow.command = (x > 0.0).then(Default::default), 1.0, 0.0),
+        ];
+        hold(&RULE, more, 0.7594, edges);
+        let time: Edge = ("ALL", |p, x| p.slow.time.ns[2][Layer::Device as usize] = x, 600_000.0, 599_999.0);
+        hold(&ALL_OF_IT, more, 0.7594, &[time]);
+        hold(&RULE, many, 0.97, &[("MOST_SURE", time.1, 300_000.0, 299_999.0)]);
+    }
 }

@@ -29,6 +29,17 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
+/// Factor by which more windows are closed by hits: one or two a run are chance.
+const MORE_HITS: f64 = 1.5;
+/// By how much the share of missing reads that come page by page has grown, for the closed windows to matter.
+const SPLIT: f64 = 0.05;
+/// Factor by which calls wait more often: pages found in the cache make up for some that come alone.
+const MORE_WAITS: f64 = 1.05;
+/// The growth of that share, half sure and sure.
+const GRADE: (f64, f64) = (0.05, 0.3);
+/// Confidence at least: the source itself names the reason why a window was closed.
+const LEAST_SURE: f64 = 0.8;
+
 fn find(delta: &Delta<'_>) -> Option<Match> {
     if !reads::equal(delta) {
         return None;
@@ -37,12 +48,12 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     let hits = delta.per_operation(|d| d.windows.closes[2] as f64);
     let others = delta.per_operation(|d| (d.windows.closes[0] + d.windows.closes[1]) as f64);
     let waits = reads::waits(delta);
-    let by_hits = hits.rose(1.5) && hits.difference() > others.difference();
-    if !(split.rose_by(0.05) && by_hits && waits.rose(1.05)) {
+    let by_hits = hits.rose(MORE_HITS) && hits.difference() > others.difference();
+    if !(split.rose_by(SPLIT) && by_hits && waits.rose(MORE_WAITS)) {
         return None;
     }
     Some(Match {
-        confidence: grade(split.difference(), 0.05, 0.3).max(0.8),
+        confidence: grade(split.difference(), GRADE.0, GRADE.1).max(LEAST_SURE),
         share_ns: None,
         claim: format!(
             "windows close because of cached pages: {:.0} % of the reads that miss get their pages one by one, against \
@@ -60,37 +71,36 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 
 #[cfg(test)]
 mod tests {
-    use super::find;
-    use crate::Side;
-    use crate::delta::Delta;
-    use crate::digest::Digest;
+    use super::super::edges::{Edge, Pair, hold};
+    use super::RULE;
 
-    /// Runs of 100 calls of four pages, of which `split` came page by page, with windows closed by cause.
-    fn side(split: u64, closes: [u64; 4], call_ns: u64) -> Side {
-        let run = |nr: u64| {
-            let mut run = Digest::default();
-            run.elapsed.0 = 100 * call_ns + nr;
-            run.workload.calls[0] = 100;
-            run.workload.bytes[0] = 100 * 16384;
-            (0..100).for_each(|_| run.latency[0].add(call_ns));
-            (run.windows.calls_missed, run.windows.calls_split, run.windows.closes) = (100, split, closes);
-            run.time.waits = 100 + 3 * split;
-            run
-        };
-        Side { runs: (0..3).map(run).collect(), ..Side::default() }
+    /// Windows that hits have closed, after which a fifth of the reads comes page by page.
+    fn closed() -> Pair {
+        Pair::of(|p| {
+            p.both(|d| d.windows.calls_missed = 1000);
+            (p.slow.windows.calls_split, p.slow.windows.closes[2]) = (200, 400);
+            (p.fast.time.waits, p.slow.time.waits) = (1000, 1600);
+        })
+    }
+
+    fn barely() -> Pair {
+        Pair::of(|p| {
+            *p = closed();
+            p.slow.windows.calls_split = 60;
+        })
     }
 
     #[test]
-    fn hits_are_blamed_only_if_they_closed_the_window() {
-        for (split, closes, blamed) in [
-            (40, [0, 0, 9, 0], true),
-            (40, [9, 0, 2, 0], false),
-            (40, [0, 9, 2, 0], false),
-            (2, [0, 0, 9, 0], false),
-            (40, [0, 0, 0, 0], false),
-        ] {
-            let (fast, slow) = (side(0, [0, 0, 1, 0], 1000), side(split, closes, 3000));
-            assert_eq!(find(&Delta::new(&fast, &slow)).is_some(), blamed, "{split} {closes:?}");
-        }
+    fn limits() {
+        let edges: &[Edge] = &[
+            ("MORE_HITS", |p, x| (p.fast.windows.closes[2], p.slow.windows.closes[2]) = (200, x as u64), 301.0, 300.0),
+            ("SPLIT", |p, x| p.slow.windows.calls_split = x as u64, 50.0, 49.0),
+            ("MORE_WAITS", |p, x| p.slow.time.waits = x as u64, 1051.0, 1050.0),
+            ("closed by interleaved misses", |p, x| p.slow.windows.closes[0] = x as u64, 399.0, 400.0),
+            ("closed by misses", |p, x| p.slow.windows.closes[1] = x as u64, 399.0, 400.0),
+            ("equal reads", |p, x| p.slow.workload.direct[0] = x as u64, 0.0, 1.0),
+        ];
+        hold(&RULE, closed, 0.887, edges);
+        hold(&RULE, barely, 0.8, &[("LEAST_SURE", |p, x| p.slow.windows.calls_split = x as u64, 60.0, 49.0)]);
     }
 }

@@ -30,21 +30,41 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
+/// Factor by which windows are smaller: limits are changed by factors of two, and a mean over odd ends is below that.
+const SMALLER: f64 = 1.3;
+/// Factors by which windows are smaller, half sure and sure: a limit cut in half leaves no doubt.
+const GRADE: (f64, f64) = (1.3, 2.0);
+/// Factor by which a page of a mapping is waited for more often, like the windows have shrunk.
+const MORE_FAULTS: f64 = 1.3;
+/// Pages in windows of faults from which on their mean size says anything: half a window of 128 KiB.
+const ENOUGH_PAGES: f64 = 16.0;
+/// Ratios of pages in windows of faults that are alike: what faults map decides how much is read, within a factor.
+const ALIKE: std::ops::Range<f64> = 0.4..2.5;
+/// Share of pages in windows that go on: a few windows ahead of chance neighbours make no stream.
+const STREAMS: f64 = 0.3;
+/// Share of sequential calls from which on streams are what is read.
+const SEQUENTIAL: f64 = 0.5;
+/// Growth of the share of windows that start a stream where streams lose their state, which is another rule.
+const RESTARTS: f64 = 0.05;
+/// Factor by which bios or waits have grown: windows of half the size double the bios, others hide a part of that.
+const MORE_TRIPS: f64 = 1.1;
+
 fn ahead(digest: &Digest) -> f64 {
     reads::share(reads::pages(digest, &[RaKind::Async]), reads::windows(digest, &[RaKind::Async]))
 }
 
 /// Mappings: windows of all kinds, and how often a page of them is waited for.
 fn of_faults(delta: &Delta<'_>) -> Option<Match> {
-    const ALL: [RaKind; 4] = [RaKind::Sync, RaKind::Async, RaKind::Around, RaKind::Exec];
-    let size = delta.of(|d| reads::share(reads::pages(d, &ALL), reads::windows(d, &ALL)));
+    const ALL: &[RaKind] = &[RaKind::Sync, RaKind::Async, RaKind::Around, RaKind::Exec];
+    let size = delta.of(|d| reads::share(reads::pages(d, ALL), reads::windows(d, ALL)));
     let waits = reads::waits(delta);
-    let some = delta.of(|d| reads::pages(d, &ALL) as f64);
-    if !size.fell(1.3) || !waits.rose(1.3) || some.slow < 16.0 || !(0.4..2.5).contains(&some.ratio()) {
+    let some = delta.of(|d| reads::pages(d, ALL) as f64);
+    let trips = size.fell(SMALLER) && waits.rose(MORE_FAULTS);
+    if !trips || some.slow < ENOUGH_PAGES || !ALIKE.contains(&some.ratio()) {
         return None;
     }
     Some(Match {
-        confidence: grade(1.0 / size.ratio(), 1.3, 2.0),
+        confidence: grade(1.0 / size.ratio(), GRADE.0, GRADE.1),
         share_ns: None,
         claim: format!(
             "faults are served by windows of {:.0} pages, against {:.0}; a page is waited for {:.3} times, \
@@ -70,14 +90,13 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     let sequential = delta.of(|d| reads::share(d.workload.sequential[0], d.workload.calls[0]));
     let requests = delta.per_operation(|d| d.bios.count[0] as f64);
     let waits = reads::waits(delta);
-    // A few windows ahead of chance neighbours are not a stream.
-    let flows = streams.slow > 0.3 && streams.fast > 0.3 && sequential.slow > 0.5;
-    let lost = reads::restarts(delta).rose_by(0.05);
-    if !(size.fell(1.3) && flows && !lost && (requests.rose(1.1) || waits.rose(1.1))) {
+    let flows = streams.slow > STREAMS && streams.fast > STREAMS && sequential.slow > SEQUENTIAL;
+    let lost = reads::restarts(delta).rose_by(RESTARTS);
+    if !(size.fell(SMALLER) && flows && !lost && (requests.rose(MORE_TRIPS) || waits.rose(MORE_TRIPS))) {
         return None;
     }
     Some(Match {
-        confidence: grade(1.0 / size.ratio(), 1.3, 2.0),
+        confidence: grade(1.0 / size.ratio(), GRADE.0, GRADE.1),
         share_ns: None,
         claim: format!(
             "streams are read ahead in windows of {:.0} pages, against {:.0}; a call waits {:.3} times, against {:.3}",
@@ -89,4 +108,77 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
             Figure::new("waits for each call", waits, Unit::Ratio),
         ],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::edges::{Edge, Pair, hold, spread, windows};
+    use super::RULE;
+    use iowhy_stack::event::RaKind::{Around, Async, Sync};
+
+    /// Sequential reads: windows of 32 pages go on ahead of them on the fast side, two thirds as large on the slow one.
+    fn streams() -> Pair {
+        Pair::of(|p| {
+            p.both(|d| d.workload.sequential[0] = d.workload.calls[0]);
+            windows(&mut p.fast, Async, 1000.0, 32_000.0);
+            windows(&mut p.slow, Async, 1500.0, 32_000.0);
+            (p.fast.bios.count[0], p.slow.bios.count[0]) = (1000, 1500);
+        })
+    }
+
+    /// Touches of a mapping with windows around them, on a running kernel.
+    fn faults() -> Pair {
+        Pair::of(|p| {
+            p.sides[1].live = true;
+            p.both(|d| (d.workload.mapped, d.cache.added) = (10, 1000));
+            windows(&mut p.fast, Around, 1000.0, 32_000.0);
+            windows(&mut p.slow, Around, 1500.0, 32_000.0);
+            (p.fast.time.waits, p.slow.time.waits) = (1000, 1500);
+        })
+    }
+
+    #[test]
+    fn limits() {
+        let edges: &[Edge] = &[
+            ("SMALLER", |p, x| windows(&mut p.slow, Async, 1000.0, x), 24_615.0, 24_616.0),
+            ("STREAMS", |p, x| windows(&mut p.slow, Sync, 1.0, x), 74_666.0, 74_667.0),
+            ("STREAMS, fast side", |p, x| windows(&mut p.fast, Sync, 1.0, x), 74_666.0, 74_667.0),
+            (
+                "SEQUENTIAL",
+                |p, x| p.both(|d| (d.workload.calls[0], d.workload.sequential[0]) = (1000, x as u64)),
+                501.0,
+                500.0,
+            ),
+            ("RESTARTS", |p, x| p.slow.windows.sequential_sizes = spread(x as u64, 1.0), 74.0, 75.0),
+            ("MORE_TRIPS, bios", |p, x| p.slow.bios.count[0] = x as u64, 1101.0, 1100.0),
+            (
+                "MORE_TRIPS, waits",
+                |p, x| {
+                    p.slow.bios.count[0] = 1000;
+                    (p.fast.time.waits, p.slow.time.waits) = (1000, x as u64);
+                },
+                1101.0,
+                1100.0,
+            ),
+            ("equal reads", |p, x| p.slow.workload.direct[0] = x as u64, 0.0, 1.0),
+        ];
+        hold(&RULE, streams, 0.6661, edges);
+        let edges: &[Edge] = &[
+            ("SMALLER, mapped", |p, x| windows(&mut p.slow, Around, 1000.0, x), 24_615.0, 24_616.0),
+            ("MORE_FAULTS", |p, x| p.slow.time.waits = x as u64, 1301.0, 1300.0),
+            ("MORE_FAULTS, pages", |p, x| p.slow.cache.added = x as u64, 1153.0, 1154.0),
+            (
+                "ENOUGH_PAGES",
+                |p, x| {
+                    windows(&mut p.fast, Around, 10.0, 32.0);
+                    windows(&mut p.slow, Around, x, x);
+                },
+                16.0,
+                15.0,
+            ),
+            ("ALIKE, fewer", |p, x| windows(&mut p.slow, Around, 1500.0, x), 12_801.0, 12_799.0),
+            ("ALIKE, more", |p, x| windows(&mut p.slow, Around, 15_000.0, x), 79_999.0, 80_000.0),
+        ];
+        hold(&RULE, faults, 0.6661, edges);
+    }
 }
