@@ -92,8 +92,7 @@ pub(crate) fn rules_stamp() -> String {
     let mut hash = XxHash64::with_seed(0);
     for path in files(&root().join("crates/why/src"), "rs") {
         let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
-        let tokens: TokenStream = code.parse().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let tokens: TokenStream = code_of(&text).parse().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         stamp(tokens, &mut hash);
     }
     format!("{:08x}", hash.finish() >> 32)
@@ -173,10 +172,15 @@ fn unnamed_study(name: &str, text: &str) -> Option<String> {
 
 /// Published results with four digits or more after the point or in all: enough of them that an equal number in the
 /// sources is no coincidence.
+/// A source text without its module of tests.
+pub(crate) fn code_of(text: &str) -> &str {
+    let tests = ["mod tests {", "pub(super) mod tests {"].map(|head| format!("#[cfg(test)]\n{head}"));
+    tests.iter().find_map(|head| text.split_once(head.as_str())).map_or(text, |(code, _)| code)
+}
+
 /// A file or functions that nobody reads in one go.
 fn too_long(name: &str, text: &str) -> Vec<String> {
-    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
-    let lines: Vec<&str> = code.lines().collect();
+    let lines: Vec<&str> = code_of(text).lines().collect();
     let mut found = Vec::new();
     if lines.len() > MAX_FILE && !LONG_FILES.contains(&name) {
         found.push(format!("{name}: {} lines without tests, more than {MAX_FILE}: cut it in two", lines.len()));

@@ -123,12 +123,12 @@ fn open(node: &Path) -> File {
     OpenOptions::new().read(true).write(true).custom_flags(libc::O_DIRECT).open(node).expect("the disk")
 }
 
-/// Prints a line, and leaves it in the kernel's messages, which the host has even when the guest never ends.
+/// Prints a line, and writes it to the console, which the host has even when the guest never ends.
 macro_rules! say {
     ($($text:tt)*) => {{
         let line = format!($($text)*);
         println!("{line}");
-        let _ = fs::write("/dev/kmsg", &line);
+        let _ = fs::write("/dev/kmsg", format!("<3>{line}"));
     }};
 }
 
@@ -140,8 +140,8 @@ fn watch() {
         let part = |name: &str| fs::read_to_string(task.path().join(name)).unwrap_or_default();
         let stack = part("stack");
         if !stack.is_empty() {
-            let _ = fs::write("/dev/kmsg", format!("{} {}", task.path().display(), part("comm").trim()));
-            stack.lines().for_each(|line| fs::write("/dev/kmsg", line).unwrap_or_default());
+            let _ = fs::write("/dev/kmsg", format!("<3>{} {}", task.path().display(), part("comm").trim()));
+            stack.lines().for_each(|line| fs::write("/dev/kmsg", format!("<3>{line}")).unwrap_or_default());
         }
     }
 }

@@ -391,7 +391,8 @@ impl Joiner<'_> {
         let call = &self.out.calls[number];
         let (start, Some(end)) = (call.start, call.end) else { return };
         let mut found: Vec<u32> = Vec::new();
-        let during = |request: &RequestRecord| request.completed.is_some_and(|at| at >= start && at <= end);
+        // It ends now: a request that is not complete yet was not waited for.
+        let during = |request: &RequestRecord| request.completed.is_some_and(|at| at >= start);
         for bio in &call.bios {
             let bio = &self.out.bios[*bio as usize];
             if let Some(request) = bio.request.filter(|_| bio.pages.is_empty()) {

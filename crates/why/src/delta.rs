@@ -466,3 +466,6 @@ impl<'a> Delta<'a> {
         warnings
     }
 }
+
+#[cfg(test)]
+mod tests;

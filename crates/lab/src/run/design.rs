@@ -203,3 +203,22 @@ fn more(runs: usize, half_width_pct: f64, pct: f64) -> Option<u64> {
     let wanted = (runs as f64 * ratio * ratio).ceil();
     (wanted.is_finite() && wanted < 1e9).then(|| (wanted as u64).saturating_sub(runs as u64).max(1))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::more;
+
+    #[test]
+    fn runs_grow_with_the_square_of_the_precision() {
+        for (runs, half_width_pct, pct, expected) in [
+            (10, 2.0, 2.0, Some(0)),
+            (10, 2.01, 2.0, Some(1)),
+            (10, 4.0, 2.0, Some(30)),
+            (5, 6.0, 2.0, Some(40)),
+            (5, 1e5, 1.0, None),
+            (5, f64::INFINITY, 2.0, None),
+        ] {
+            assert_eq!(more(runs, half_width_pct, pct), expected, "{runs} {half_width_pct} {pct}");
+        }
+    }
+}

@@ -102,3 +102,35 @@ pub(super) fn of_job(shape: &Shape, totals: &Totals<'_>) -> Metrics {
     }
     metrics
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iowhy_stack::job::Workload;
+
+    #[test]
+    fn rates_leave_the_warm_up_out() {
+        let counts = Counts { reads: 40, read_bytes: 40_000_000, ..Counts::default() };
+        // Warm-up, start of the only thread, both in seconds of a run that ends after 5 s; what it reads a second.
+        for (warmup, start, iops) in [(0, 0, 8.0), (1, 0, 10.0), (1, 3, 20.0), (3, 1, 20.0)] {
+            let (start, end, warmup) = (Nanos::from_secs(start), Nanos::from_secs(5), Nanos::from_secs(warmup));
+            let line = JobTotals { counts, start, end, ..JobTotals::default() };
+            let totals = Totals {
+                job: &Job { warmup, ..Job::new(Workload::Threads { files: Vec::new(), threads: Vec::new() }, 1) },
+                elapsed: end,
+                end,
+                counts: &counts,
+                latency: &Histogram::default(),
+                threads: vec![ThreadTotals { counts, start, end, ..ThreadTotals::default() }],
+                lines: &[line],
+                cpu_s: 1.0,
+            };
+            let metrics = of_job(&Shape::of(["j"]), &totals);
+            let of = |name: &str| metrics.iter().find(|(known, _)| known == name).map(|(_, value)| *value);
+            for name in ["read_iops", "iops", "read_mb_s", "sum_of_read_mb_s", "j.read_iops", "j.read_mb_s"] {
+                assert_eq!(of(name), Some(iops), "{name}, warm-up {warmup:?}, start {start:?}");
+            }
+            assert_eq!(of("system_cpu_pct"), Some(20.0));
+        }
+    }
+}

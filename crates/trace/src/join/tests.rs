@@ -33,6 +33,36 @@ fn a_buffered_read_has_its_window_its_pages_and_its_request() {
 }
 
 #[test]
+fn a_call_waits_for_requests_that_complete_while_it_runs() {
+    // When the request completes, and when a second reader of pages 2 and 3 begins and ends; what each waits for.
+    for (complete, [begin, ends], first, second) in [
+        (80, [70, 85], true, true),
+        (80, [80, 85], true, true),
+        (80, [81, 85], true, false),
+        (80, [60, 79], true, false),
+        (90, [60, 95], true, true),
+        (91, [60, 95], false, true),
+    ] {
+        let mut records = buffered_read().records;
+        for record in &mut records {
+            if matches!(record.seen, Seen::Complete { .. }) {
+                record.at = Nanos(complete);
+            }
+        }
+        records.extend(by(6, [(begin, read_call(8192, 8192)), (ends, end(8192))]));
+        // A file is that of the descriptor, or of the pages that a call looks up.
+        let looked_up = Seen::GetPages { file: FILE, index: 2, last_index: 4 };
+        records.extend(by(6, [(begin, looked_up)]));
+        let mut trace = trace(records);
+        // The kernel completes a request before the reader that waits for it goes on.
+        trace.records.sort_by_key(|record| (record.at, matches!(record.seen, Seen::CallEnd { .. })));
+        let joined = join(&trace, &Who::default());
+        let waits: Vec<bool> = joined.calls.iter().map(|call| call.waited_for == [0]).collect();
+        assert_eq!(waits, [first, second], "completes at {complete}, second from {begin} to {ends}");
+    }
+}
+
+#[test]
 fn windows_are_inferred_where_the_kernel_has_no_tracepoints() {
     let mut trace = buffered_read();
     trace

@@ -57,6 +57,8 @@ const NR: usize = LAYERS.len();
 
 /// Kinds of calls that time is split by: reads, writes, syncs, and others.
 pub const KINDS: usize = 4;
+/// Syncs.
+pub const KIND_SYNC: usize = 2;
 /// Neither reads, writes nor syncs.
 pub const KIND_OTHER: usize = 3;
 

@@ -26,7 +26,7 @@ use iowhy_trace::settings::Settings;
 /// How long after a completion the task that waited for it is woken at most, ns.
 const WOKEN_WITHIN: u64 = 300_000;
 /// Stretches of equally many calls that a run is cut into, to see how much it varies within itself.
-const BLOCKS: usize = 12;
+pub(crate) const BLOCKS: usize = 12;
 
 /// The clock's time of a run, by who has it.
 #[derive(Clone, Debug, Default)]

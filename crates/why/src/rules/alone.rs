@@ -10,7 +10,7 @@
 
 use iowhy_stack::event::{RaKind, UnplugCause};
 
-use super::{Figure, Match, reads};
+use super::{Figure, Match, reads, recorded};
 use crate::delta::{Contrast, Delta, Unit};
 
 /// The mechanism behind pages that are read without windows.
@@ -35,13 +35,10 @@ pub(super) fn found(
 ) -> Option<Match> {
     let (share, means) = of(delta)?;
     // A recording knows the limit of the disk that is read.
-    let limit = super::recorded::limit_of_readahead(delta.slow);
-    let means = match (means, limit) {
-        // A limit of one page is none.
-        (Alone::Either, Some(..=4)) => Alone::Off,
-        (Alone::Either | Alone::Off, Some(5..)) => Alone::Advice,
-        (Alone::Advice, Some(..=4)) => Alone::Off,
-        (means, _) => means,
+    let means = match recorded::limit_of_readahead(delta.slow) {
+        Some(..=ONE_PAGE) => Alone::Off,
+        Some(_) => Alone::Advice,
+        None => means,
     };
     let (confidence, reservation) = match means {
         Alone::Either => (either, reservation),
@@ -60,6 +57,25 @@ pub(super) fn found(
     })
 }
 
+/// Read-ahead limit, KiB, up to which windows are off: they begin at two pages.
+const ONE_PAGE: u64 = 4;
+/// Share of the pages that come without a window on the slow side.
+const NEARLY: f64 = 0.99;
+/// The same of a recording: a program that is recorded from its start reads its libraries, too.
+const NEARLY_LIVE: f64 = 0.9;
+/// The same on the fast side, from which on it is read without windows itself.
+const ALONE_BEFORE: f64 = 0.7;
+/// Growth of that share, absolute.
+const MORE: f64 = 0.3;
+/// Pages in windows of the fast side: a side that reads nothing reads nothing without windows, either.
+const LEAST_PAGES: f64 = 16.0;
+/// Growth of the waits for a call: advice that costs none is good advice.
+const MORE_WAITS: f64 = 1.05;
+/// Mean pages of a call, or of a read without a window, beyond which most have several.
+const SEVERAL: f64 = 1.5;
+/// Share of the pages that read-ahead has left out, from which on they are not read by advice.
+const LEFT_OUT: f64 = 0.5;
+
 const KINDS: [RaKind; 2] = [RaKind::Force, RaKind::Single];
 
 /// The slow side reads without windows, and the fast side does not: the share of pages that come so, and what it means.
@@ -67,12 +83,10 @@ fn of(delta: &Delta<'_>) -> Option<(Contrast, Alone)> {
     let alone = delta.of(|d| reads::share(reads::pages(d, &KINDS), reads::all_pages(d)));
     let closes = delta.of(|d| d.windows.closes.iter().sum::<u64>() as f64);
     let waits = reads::waits(delta);
-    // A program that is recorded from its start reads its libraries, too.
-    let nearly = if delta.slow.live { 0.9 } else { 0.99 };
-    let all = alone.slow > nearly && alone.fast < 0.7 && alone.rose_by(0.3);
-    // What reads nothing reads nothing without windows, either.
-    let compared = delta.of(|d| reads::all_pages(d) as f64).fast >= 16.0;
-    if !(reads::equal(delta) && compared && all && closes.slow == 0.0 && waits.rose(1.05)) {
+    let nearly = if delta.slow.live { NEARLY_LIVE } else { NEARLY };
+    let all = alone.slow > nearly && alone.fast < ALONE_BEFORE && alone.rose_by(MORE);
+    let compared = delta.of(|d| reads::all_pages(d) as f64).fast >= LEAST_PAGES;
+    if !(reads::equal(delta) && compared && all && closes.slow == 0.0 && waits.rose(MORE_WAITS)) {
         return None;
     }
     let slow = |figure: &dyn Fn(&crate::digest::Digest) -> f64| delta.of(figure).slow;
@@ -83,14 +97,114 @@ fn of(delta: &Delta<'_>) -> Option<(Contrast, Alone)> {
         let causes = [UnplugCause::Finish, UnplugCause::Schedule];
         causes.iter().map(|cause| d.plugs.unplugs[*cause as usize]).sum::<u64>() as f64
     });
-    let several = slow(&reads::call_pages) > 1.5;
+    let several = slow(&reads::call_pages) > SEVERAL;
     let means = match () {
         () if mapped => Alone::Either,
-        () if at_once > 1.5 => Alone::Advice,
-        () if !several && single < 0.5 => Alone::Either,
+        () if at_once > SEVERAL => Alone::Advice,
+        () if !several && single < LEFT_OUT => Alone::Either,
         // Kernels whose tasks have plugs read calls as they are when advised to.
         () if task_plug > 0.0 => Alone::Off,
         () => Alone::Either,
     };
     Some((alone, means))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::edges::{Edge, Pair, hold};
+    use super::super::{random_advice, readahead_off};
+    use crate::digest::Digest;
+    use iowhy_stack::event::{RaKind, UnplugCause};
+
+    const SYNC: usize = RaKind::Sync as usize;
+    const FORCE: usize = RaKind::Force as usize;
+    const SINGLE: usize = RaKind::Single as usize;
+
+    /// Of a thousand pages these come without a window.
+    fn alone(d: &mut Digest, kind: usize, pages: f64) {
+        d.windows.pages = [0; 7];
+        (d.windows.pages[kind], d.windows.pages[SYNC]) = (pages as u64, 1000 - pages as u64);
+    }
+
+    /// The same on both sides, the slow one recorded.
+    fn recorded(p: &mut Pair, fast: f64, slow: f64) {
+        p.sides[1].live = true;
+        alone(&mut p.fast, FORCE, fast);
+        alone(&mut p.slow, FORCE, slow);
+    }
+
+    /// Calls of two pages, each read as it is on the slow side.
+    fn advised() -> Pair {
+        Pair::of(|p| {
+            p.both(|d| (d.workload.bytes[0], d.time.waits) = (81_920, 100));
+            alone(&mut p.fast, FORCE, 0.0);
+            alone(&mut p.slow, FORCE, 999.0);
+            (p.slow.windows.count[FORCE], p.slow.time.waits) = (500, 200);
+            p.slow.plugs.unplugs[UnplugCause::Finish as usize] = 1;
+        })
+    }
+
+    /// Calls of a page, which look alike with a limit of 0.
+    fn either() -> Pair {
+        let mut pair = advised();
+        pair.both(|d| d.workload.bytes[0] = 40_960);
+        pair.slow.windows.count[FORCE] = 1000;
+        pair
+    }
+
+    /// Every page of calls of two is read for itself.
+    fn off() -> Pair {
+        let mut pair = advised();
+        alone(&mut pair.slow, SINGLE, 1000.0);
+        pair.slow.windows.count[FORCE] = 1000;
+        pair
+    }
+
+    /// Reads for each page, unplugs by a task that ends a submission and by one that sleeps.
+    fn plugged(p: &mut Pair, finish: f64, schedule: f64) {
+        alone(&mut p.slow, SINGLE, 1000.0);
+        p.slow.plugs.unplugs[UnplugCause::Finish as usize] = finish as u64;
+        p.slow.plugs.unplugs[UnplugCause::Schedule as usize] = schedule as u64;
+    }
+
+    #[test]
+    fn limits() {
+        let edges: &[Edge] = &[
+            ("equal calls", |p, x| p.slow.workload.bytes[0] = x as u64, 81_920.0, 163_840.0),
+            ("NEARLY", |p, x| alone(&mut p.slow, FORCE, x), 991.0, 990.0),
+            ("NEARLY_LIVE", |p, x| recorded(p, 0.0, x), 901.0, 900.0),
+            ("ALONE_BEFORE", |p, x| recorded(p, x, 1000.0), 699.0, 700.0),
+            ("MORE", |p, x| recorded(p, x, 910.0), 610.0, 611.0),
+            ("LEAST_PAGES", |p, x| p.fast.windows.pages[SYNC] = x as u64, 16.0, 15.0),
+            ("closed windows", |p, x| p.slow.windows.closes[0] = x as u64, 0.0, 1.0),
+            ("MORE_WAITS", |p, x| p.slow.time.waits = x as u64, 106.0, 105.0),
+            ("SEVERAL, at once", |p, x| p.slow.windows.count[FORCE] = x as u64, 665.0, 666.0),
+            ("ONE_PAGE", |p, x| p.set("sda", "read_ahead_kb", ["128", ["4", "5"][x as usize]]), 1.0, 0.0),
+        ];
+        hold(&random_advice::RULE, advised, 0.95, edges);
+        let edges: &[Edge] = &[
+            ("SEVERAL, a call", |p, x| p.both(|d| d.workload.bytes[0] = x as u64), 61_440.0, 61_441.0),
+            (
+                "LEFT_OUT",
+                |p, x| (p.slow.windows.pages[SINGLE], p.slow.windows.pages[FORCE]) = (x as u64, 1000 - x as u64),
+                499.0,
+                500.0,
+            ),
+            ("Finish", |p, x| plugged(p, x, 0.0), 0.0, 1.0),
+            ("Schedule", |p, x| plugged(p, 0.0, x), 0.0, 1.0),
+            (
+                "a mapping",
+                |p, x| {
+                    plugged(p, 1.0, 0.0);
+                    p.slow.workload.mapped = x as u64;
+                },
+                1.0,
+                0.0,
+            ),
+        ];
+        hold(&random_advice::RULE, either, 0.55, edges);
+        let edges: &[Edge] =
+            &[("ONE_PAGE", |p, x| p.set("sda", "read_ahead_kb", ["128", ["4", "5"][x as usize]]), 0.0, 1.0)];
+        hold(&readahead_off::RULE, off, 0.95, edges);
+    }
 }

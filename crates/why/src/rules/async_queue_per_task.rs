@@ -30,6 +30,23 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
+/// Share of the requests that write, and of the writes that are direct: the rest is metadata.
+const MOSTLY: f64 = 0.9;
+/// Tasks that write, and requests at the device before: two can take turns.
+const SEVERAL: f64 = 2.0;
+/// Share of the writes that overlap another one on their file: beyond it the inode's lock makes them take turns.
+const OVERLAPPING: f64 = 0.1;
+/// Share of the time with requests waiting: with two writers that only write one of them always waits.
+const WAITING: f64 = 0.3;
+/// The same on the fast side, whose device takes a write of each task at once.
+const WAITING_BEFORE: f64 = 0.1;
+/// Share of the time with the device idle and requests waiting: an elevator that idles is another mechanism.
+const IDLES: f64 = 0.02;
+/// Factor on the confidence: a queue depth of one looks alike.
+const MOST_SURE: f64 = 0.9;
+/// One and the growth of the share of the time with requests waiting, half sure and sure.
+const GRADE: (f64, f64) = (1.1, 1.5);
+
 fn find(delta: &Delta<'_>) -> Option<Match> {
     let commands = |d: &crate::digest::Digest| (d.commands.issued[0] + d.commands.issued[1]).max(1) as f64;
     let writes = delta.of(|d| d.commands.issued[1] as f64 / commands(d));
@@ -39,14 +56,16 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     let waiting = delta.of(|d| d.commands.waiting() as f64 / d.elapsed.0.max(1) as f64);
     let idles = delta.of(|d| d.commands.idle_waiting as f64 / d.elapsed.0.max(1) as f64);
     let overlapping = delta.of(|d| d.workload.overlapping as f64 / d.workload.calls[1].max(1) as f64);
-    let writers = writes.slow > 0.9 && direct.slow > 0.9 && tasks.slow >= 2.0 && overlapping.slow < 0.1;
-    let in_turn = deepest.slow == 1.0 && deepest.fast >= 2.0 && waiting.slow > 0.3 && waiting.fast < 0.1;
-    if !(writers && in_turn && idles.slow < 0.02) {
+    let writers =
+        writes.slow > MOSTLY && direct.slow > MOSTLY && tasks.slow >= SEVERAL && overlapping.slow < OVERLAPPING;
+    let one_at_a_time = deepest.slow == 1.0 && deepest.fast >= SEVERAL;
+    let in_turn = one_at_a_time && waiting.slow > WAITING && waiting.fast < WAITING_BEFORE;
+    if !(writers && in_turn && idles.slow < IDLES) {
         return None;
     }
     let i2d = delta.of(|d| d.commands.i2d[1].mean());
     Some(Match {
-        confidence: 0.9 * grade(1.0 + waiting.difference(), 1.1, 1.5),
+        confidence: MOST_SURE * grade(1.0 + waiting.difference(), GRADE.0, GRADE.1),
         share_ns: None,
         claim: format!(
             "direct writes of {:.0} tasks take turns: one at the device, where there were {:.0}; the others wait \
@@ -62,4 +81,45 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
             Figure::new("most calls in progress", tasks, Unit::Count),
         ],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::edges::{Edge, Pair, hold, sure};
+    use super::RULE;
+
+    /// Two tasks write directly; on the slow side one write is at the device, and others wait 0.7 of 2 ms.
+    fn in_turn() -> Pair {
+        Pair::of(|p| {
+            p.both(|d| {
+                d.commands.issued[1] = 1000;
+                (d.workload.calls[1], d.workload.direct[1]) = (1000, 1000);
+                d.workload.concurrency = 2;
+                d.commands.deepest = 1;
+            });
+            p.fast.commands.deepest = 2;
+            p.slow.commands.depth_when_waiting = vec![0, 700_000];
+        })
+    }
+
+    #[test]
+    fn limits() {
+        let edges: &[Edge] = &[
+            ("MOSTLY, writes", |p, x| p.slow.commands.issued = [1000 - x as u64, x as u64], 901.0, 900.0),
+            ("MOSTLY, direct", |p, x| p.slow.workload.direct[1] = x as u64, 901.0, 900.0),
+            ("SEVERAL, tasks", |p, x| p.slow.workload.concurrency = x as u32, 2.0, 1.0),
+            ("SEVERAL, at the device", |p, x| p.fast.commands.deepest = x as u32, 2.0, 1.0),
+            ("OVERLAPPING", |p, x| p.slow.workload.overlapping = x as u64, 99.0, 100.0),
+            ("one at the device", |p, x| p.slow.commands.deepest = x as u32, 1.0, 2.0),
+            ("WAITING", |p, x| p.slow.commands.depth_when_waiting[1] = x as u64, 600_001.0, 600_000.0),
+            ("WAITING_BEFORE", |p, x| p.fast.commands.depth_when_waiting = vec![x as u64], 99_999.0, 100_000.0),
+            ("IDLES", |p, x| p.slow.commands.idle_waiting = x as u64, 39_999.0, 40_000.0),
+        ];
+        hold(&RULE, in_turn, 0.747, edges);
+        sure(
+            &RULE,
+            in_turn,
+            &[("MOST_SURE", |p, x| p.slow.commands.depth_when_waiting[1] = x as u64, 1_000_000.0, 0.9)],
+        );
+    }
 }

@@ -33,6 +33,17 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
+/// Growth of the bios held back for a call: a limit that is met at all is met again and again.
+const MORE_HELD: f64 = 2.0;
+/// Growth of the bios held back for a call, absolute: a limit on one in 200 slows nothing.
+const LEAST_HELD: f64 = 0.005;
+/// Part of the difference that calls have to sleep before their bios are queued.
+const LEAST_PART: f64 = 0.2;
+/// Confidence of bios held back, or of a new limit.
+const ONE_SURE: f64 = 0.85;
+/// Confidence of both.
+const BOTH_SURE: f64 = 0.98;
+
 fn find(delta: &Delta<'_>) -> Option<Match> {
     let held = delta.per_operation(|d| d.wall.as_ref().map_or(0.0, |wall| wall.held_back as f64));
     let asleep = delta.time(|time| time.of(Layer::Lock) + time.of(Layer::Journal));
@@ -40,14 +51,14 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
         key.contains("throttle.") || key.contains("io.max") || key.contains("io.latency")
     });
     let new_limit = limits.first().filter(|(_, [_, slow])| slow != "unset");
-    let seen = held.rose(2.0) && held.rose_by(0.005);
-    let grew = asleep.difference() > 0.2 * delta.slower_by();
+    let seen = held.rose(MORE_HELD) && held.rose_by(LEAST_HELD);
+    let grew = asleep.difference() > LEAST_PART * delta.slower_by();
     if !grew || !(seen || new_limit.is_some()) {
         return None;
     }
     let set = new_limit.map_or(String::new(), |(name, [fast, slow])| format!(" ({name}: {fast} | {slow})"));
     Some(Match {
-        confidence: if seen && new_limit.is_some() { 0.98 } else { 0.85 },
+        confidence: if seen && new_limit.is_some() { BOTH_SURE } else { ONE_SURE },
         share_ns: None,
         claim: format!(
             "bios are held back before they are queued: {:.2} for each call, against {:.2}{set}",
@@ -58,4 +69,68 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
             Figure::new("time asleep before a bio is queued", recorded::scaled(delta, asleep), Unit::Ns),
         ],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::edges::{Edge, Pair, hold, spread, sure};
+    use super::RULE;
+    use crate::digest::Layer;
+    use crate::digest::wall::Wall;
+
+    /// Ten thousand reads of 100 and 200 ns; all of the difference they sleep.
+    fn asleep() -> Pair {
+        Pair::of(|p| {
+            p.both(|d| d.latency[0] = spread(10_000, 1e5));
+            p.slow.time.ns[0][Layer::Lock as usize] = 1e6;
+        })
+    }
+
+    fn held() -> Pair {
+        let mut pair = asleep();
+        hold_back(&mut pair, [0, 100]);
+        pair
+    }
+
+    fn limited() -> Pair {
+        let mut pair = asleep();
+        pair.set("cgroup", "io.max", ["unset", "500"]);
+        pair
+    }
+
+    fn hold_back(p: &mut Pair, bios: [u64; 2]) {
+        for (run, held_back) in [&mut p.fast, &mut p.slow].into_iter().zip(bios) {
+            run.wall = Some(Wall { held_back, ..Wall::default() });
+        }
+    }
+
+    fn set_instead(p: &mut Pair, key: &str) {
+        p.sides = Default::default();
+        p.set("cgroup", key, ["1000", "500"]);
+    }
+
+    #[test]
+    fn limits() {
+        let edges: &[Edge] = &[
+            ("MORE_HELD", |p, x| hold_back(p, [100, x as u64]), 201.0, 200.0),
+            ("LEAST_HELD", |p, x| hold_back(p, [0, x as u64]), 50.0, 49.0),
+            ("LEAST_PART", |p, x| p.slow.time.ns[0][Layer::Lock as usize] = x, 200_001.0, 200_000.0),
+        ];
+        hold(&RULE, held, 0.85, edges);
+        let edges: &[Edge] = &[
+            ("LEAST_PART", |p, x| p.slow.time.ns[0][Layer::Lock as usize] = x, 200_001.0, 200_000.0),
+            ("a limit set", |p, x| p.set("cgroup", "io.max", ["1000", ["500", "unset"][x as usize]]), 0.0, 1.0),
+            ("io.latency", |p, x| set_instead(p, ["io.latency", "cpu.max"][x as usize]), 0.0, 1.0),
+            ("throttle", |p, x| set_instead(p, ["blkio.throttle.io", "cpu.max"][x as usize]), 0.0, 1.0),
+        ];
+        hold(&RULE, limited, 0.85, edges);
+        sure(
+            &RULE,
+            limited,
+            &[
+                ("ONE_SURE", |p, x| hold_back(p, [0, x as u64]), 49.0, 0.85),
+                ("BOTH_SURE", |p, x| hold_back(p, [0, x as u64]), 50.0, 0.98),
+            ],
+        );
+    }
 }

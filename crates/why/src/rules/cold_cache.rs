@@ -1,8 +1,11 @@
 //! Pages had to be read that were in the page cache on the fast side.
 
+use std::ops::Range;
+
 use super::{Figure, Match, Rule, grade};
 use crate::delta::{Delta, Unit};
 use crate::digest::Digest;
+use iowhy_stack::units::PAGE_BYTES;
 
 pub(super) const RULE: Rule = Rule {
     name: "cold-cache",
@@ -26,25 +29,46 @@ pub(super) const RULE: Rule = Rule {
 /// Pages put into the cache for each page asked for, up to which a side found what it asked for there.
 const NOTHING_READ: f64 = 0.05;
 
+/// Bytes asked for, slow over fast, of equal calls.
+const AS_MUCH: Range<f64> = 0.9..1.1;
+/// Share of direct reads, from which on the cache does not matter.
+const DIRECT: f64 = 0.5;
+/// Growth of the pages put into the cache, and of the bytes read from devices: half as many more are not chance.
+const MORE: f64 = 1.5;
+/// Growth of the pages put into the cache for each page asked for: fewer are metadata and libraries.
+const LEAST_MORE: f64 = 0.05;
+/// Share of the pages put into the cache that had been there: beyond it, the cache is too small rather than cold.
+const AGAIN: f64 = 0.2;
+/// Share of the pages read ahead that are used, below which read-ahead reads for nobody.
+const USED: f64 = 0.5;
+/// Pages put into the cache for each page asked for, beyond which read-ahead has brought some.
+const BEYOND: f64 = 1.2;
+/// Growth of the pages put into the cache, half sure and sure.
+const GRADE: (f64, f64) = (1.3, 4.0);
+/// Highest confidence: pages may be new for other reasons, like a file that is another one.
+const MOST_SURE: f64 = 0.95;
+
 fn find(delta: &Delta<'_>) -> Option<Match> {
     let bytes = delta.of(|d| d.workload.bytes[0] as f64);
-    let each =
-        |figure: &dyn Fn(&Digest) -> f64| delta.of(|d| figure(d) / (d.workload.bytes[0] as f64 / 4096.0).max(1.0));
+    let each = |figure: &dyn Fn(&Digest) -> f64| {
+        delta.of(|d| figure(d) / (d.workload.bytes[0] as f64 / PAGE_BYTES as f64).max(1.0))
+    };
     let added = each(&|d| d.cache.added as f64);
     let again = each(&|d| d.cache.again as f64);
     let read = delta.of(|d| d.commands.sectors[0] as f64 * 512.0);
     let direct = delta.of(|d| super::reads::share(d.workload.direct[0], d.workload.calls[0]));
-    let equal = (0.9..1.1).contains(&bytes.ratio()) && bytes.slow > 0.0 && direct.slow < 0.5;
-    if !equal || !added.rose(1.5) || !added.rose_by(0.05) || again.slow > 0.2 * added.slow || !read.rose(1.5) {
+    let equal = AS_MUCH.contains(&bytes.ratio()) && bytes.slow > 0.0 && direct.slow < DIRECT;
+    let more = added.rose(MORE) && added.rose_by(LEAST_MORE) && read.rose(MORE);
+    if !equal || !more || again.slow > AGAIN * added.slow {
         return None;
     }
     // Read-ahead of what nobody asks for is another cause, if the fast side reads at all.
     let used = delta.of(|d| super::reads::share(d.windows.used, d.windows.ahead));
-    if used.slow < 0.5 && added.fast > NOTHING_READ && added.slow > 1.2 {
+    if used.slow < USED && added.fast > NOTHING_READ && added.slow > BEYOND {
         return None;
     }
     Some(Match {
-        confidence: grade(added.ratio(), 1.3, 4.0).min(0.95),
+        confidence: grade(added.ratio(), GRADE.0, GRADE.1).min(MOST_SURE),
         share_ns: None,
         claim: format!(
             "{:.0} % of the reads come from the device for the first time, against {:.0} %",
@@ -56,4 +80,54 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
             Figure::new("bytes read from devices", read, Unit::Bytes),
         ],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::edges::{Edge, Pair, hold, sure};
+    use super::RULE;
+
+    /// Reads of a thousand pages, of which a hundred are not in the cache, and two hundred on the slow side.
+    fn cold() -> Pair {
+        Pair::of(|p| {
+            p.both(|d| (d.workload.calls[0], d.workload.bytes[0]) = (1000, 4_096_000));
+            (p.fast.cache.added, p.fast.commands.sectors[0]) = (100, 1000);
+            (p.slow.cache.added, p.slow.commands.sectors[0]) = (200, 2000);
+        })
+    }
+
+    /// The same with three pages instead of one for each page asked for; all are used.
+    fn ahead() -> Pair {
+        let mut pair = cold();
+        (pair.fast.cache.added, pair.slow.cache.added) = (1000, 3000);
+        (pair.slow.windows.ahead, pair.slow.windows.used) = (1000, 1000);
+        pair
+    }
+
+    #[test]
+    fn limits() {
+        let edges: &[Edge] = &[
+            ("AS_MUCH", |p, x| p.slow.workload.bytes[0] = x as u64, 4_505_599.0, 4_505_600.0),
+            ("AS_MUCH, less", |p, x| p.slow.workload.bytes[0] = x as u64, 3_686_400.0, 3_686_399.0),
+            ("DIRECT", |p, x| p.slow.workload.direct[0] = x as u64, 499.0, 500.0),
+            ("MORE, pages", |p, x| p.slow.cache.added = x as u64, 151.0, 150.0),
+            ("MORE, bytes", |p, x| p.slow.commands.sectors[0] = x as u64, 1501.0, 1500.0),
+            ("LEAST_MORE", |p, x| (p.fast.cache.added, p.slow.cache.added) = (0, x as u64), 50.0, 49.0),
+            ("AGAIN", |p, x| (p.slow.cache.added, p.slow.cache.again) = (500, x as u64), 100.0, 101.0),
+        ];
+        hold(&RULE, cold, 0.692, edges);
+        let edges: &[Edge] = &[
+            ("reads", |p, x| p.both(|d| d.workload.bytes[0] = x as u64), 4_096_000.0, 0.0),
+            ("USED", |p, x| p.slow.windows.used = x as u64, 500.0, 499.0),
+            ("NOTHING_READ", |p, x| (p.fast.cache.added, p.slow.windows.used) = (x as u64, 0), 50.0, 51.0),
+            (
+                "BEYOND",
+                |p, x| (p.fast.cache.added, p.slow.cache.added, p.slow.windows.used) = (500, x as u64, 0),
+                1200.0,
+                1201.0,
+            ),
+        ];
+        hold(&RULE, ahead, 0.872, edges);
+        sure(&RULE, cold, &[("MOST_SURE", |p, x| p.slow.cache.added = x as u64, 400.0, 0.95)]);
+    }
 }

@@ -39,6 +39,10 @@ const SLOWER: f64 = 1.1;
 const LEAST_PART: f64 = 0.05;
 /// The share of calls that may miss if the median call is to be one that finds all it asks for.
 const MOSTLY: f64 = 0.45;
+/// Share of the time with the device busy, from which on callers may wait for a tag instead of computing.
+const BUSY: f64 = 0.9;
+/// Growth of the CPU time of the median call, half sure and sure.
+const GRADE: (f64, f64) = (EQUAL, 1.5);
 
 /// The kernel's work for calls: name and number.
 type Work = (&'static str, fn(&Digest) -> f64);
@@ -67,14 +71,10 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
         return None;
     }
     let code = delta.time(|time| time.of(Layer::Cpu) + time.of(Layer::Lock));
-    let part = code.difference() / delta.slower_by();
     // A task that waits for a free tag of a busy device has no request yet, and seems to compute.
     let busy = delta.of(|d| d.commands.busy as f64 / d.elapsed.0.max(1) as f64).slow;
     let spare = delta.of(|d| f64::from(d.workload.concurrency) - f64::from(d.commands.deepest)).slow;
-    if busy > 0.9 && spare > 0.0 {
-        return None;
-    }
-    if !code.rose(SLOWER) || part < LEAST_PART {
+    if busy > BUSY && spare > 0.0 || !code.rose(SLOWER) {
         return None;
     }
     let kind = usize::from(
@@ -110,5 +110,84 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     } else {
         evidence.push(Figure::new("share of reads that miss", misses, Unit::Share));
     }
-    Some(Match { confidence: grade(median.ratio(), 1.05, 1.5), share_ns: Some(share), claim, evidence })
+    Some(Match { confidence: grade(median.ratio(), GRADE.0, GRADE.1), share_ns: Some(share), claim, evidence })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::edges::{Edge, Pair, hold, spread};
+    use super::RULE;
+    use crate::digest::Layer;
+
+    /// Ten thousand reads of 100 and 200 ns, half of it code; all miss, and ask for the same.
+    fn missing() -> Pair {
+        Pair::of(|p| {
+            p.both(|d| {
+                d.latency[0] = spread(10_000, 1e5);
+                d.windows.calls_missed = 10_000;
+                d.without_io[0] = spread(1, 100.0);
+            });
+            (p.fast.time.ns[0][CPU], p.slow.time.ns[0][CPU]) = (5e5, 1e6);
+            p.slow.without_io[0] = spread(1, 130.0);
+        })
+    }
+
+    /// The same reads find their pages; some other work has grown.
+    fn finding() -> Pair {
+        let mut pair = missing();
+        pair.both(|d| d.windows.calls_missed = 0);
+        pair.slow.bios.count[0] = 1000;
+        pair
+    }
+
+    const CPU: usize = Layer::Cpu as usize;
+    const LOCK: usize = Layer::Lock as usize;
+
+    #[test]
+    fn limits() {
+        let edges: &[Edge] = &[
+            ("equal jobs", |p, x| p.slow.workload.bytes[0] = x as u64, 40_960.0, 81_920.0),
+            ("SLOWER, code", |p, x| p.slow.time.ns[0][CPU] = x, 550_001.0, 550_000.0),
+            ("SLOWER, locks", |p, x| (p.slow.time.ns[0][CPU], p.slow.time.ns[0][LOCK]) = (5e5, x), 50_001.0, 50_000.0),
+            ("SLOWER, median", |p, x| p.slow.without_io[0] = spread(1, x), 111.0, 110.0),
+            ("SLOWER, writes", |p, x| p.slow.without_io[1] = spread(x as u64, 0.0), 1.0, 2.0),
+            ("LEAST_PART", |p, x| (p.fast.time.ns[0][CPU], p.slow.time.ns[0][CPU]) = (0.0, x), 50_000.0, 49_999.0),
+            ("BUSY", |p, x| p.slow.commands.busy = x as u64, 1_800_000.0, 1_800_001.0),
+            ("tags", |p, x| (p.slow.commands.busy, p.slow.commands.deepest) = (2_000_000, x as u32), 1.0, 0.0),
+            ("EQUAL", |p, x| (p.fast.bios.count[0], p.slow.bios.count[0]) = (10_000, x as u64), 10_500.0, 10_501.0),
+            ("RARE", |p, x| p.slow.cache.added = x as u64, 100.0, 101.0),
+            ("windows", |p, x| p.slow.windows.count[0] = x as u64, 100.0, 101.0),
+            ("bios", |p, x| p.slow.bios.count[1] = x as u64, 100.0, 101.0),
+            ("requests", |p, x| p.slow.commands.issued[1] = x as u64, 100.0, 101.0),
+            ("faults", |p, x| p.slow.cache.faults[1] = x as u64, 100.0, 101.0),
+            ("waits", |p, x| p.slow.time.waits = x as u64, 100.0, 101.0),
+            ("throttles", |p, x| p.slow.sync.throttles = x as u64, 100.0, 101.0),
+            ("cached", |p, x| p.slow.cache.direct_over_cached = x as u64, 100.0, 101.0),
+            ("dropped", |p, x| p.slow.cache.dropped = x as u64, 100.0, 101.0),
+        ];
+        hold(&RULE, missing, 0.799, edges);
+        let edges: &[Edge] = &[
+            ("MOSTLY", |p, x| p.slow.windows.calls_missed = x as u64, 4499.0, 4500.0),
+            ("MOSTLY, before", |p, x| p.fast.windows.calls_missed = x as u64, 4499.0, 4500.0),
+            (
+                "MOSTLY, writes",
+                |p, x| (p.fast.without_io[1], p.slow.without_io[1]) = (spread(1, 100.0), spread(x as u64, 130.0)),
+                1.0,
+                2.0,
+            ),
+            (
+                "LEAST_PART, median",
+                |p, x| (p.fast.without_io[0], p.slow.without_io[0]) = (spread(1, 10.0), spread(1, x)),
+                15.0,
+                14.0,
+            ),
+            (
+                "LEAST_PART, code",
+                |p, x| (p.fast.time.ns[0][CPU], p.slow.time.ns[0][CPU]) = (0.0, x),
+                50_000.0,
+                49_999.0,
+            ),
+        ];
+        hold(&RULE, finding, 0.799, edges);
+    }
 }

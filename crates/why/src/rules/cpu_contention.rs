@@ -30,6 +30,15 @@ const LEAST_PART: f64 = 0.3;
 /// CPUs that others have to keep busy beyond those of the fast side.
 const LEAST_BUSY: f64 = 0.5;
 
+/// Growth of each wait: the scheduler's own latency varies by less.
+const LONGER: f64 = 1.5;
+
+/// Growth of each wait, half sure and sure.
+const GRADE: (f64, f64) = (1.3, 3.0);
+
+/// Highest confidence: others may keep other CPUs busy than those that the workload waits for.
+const MOST_SURE: f64 = 0.95;
+
 fn find(delta: &Delta<'_>) -> Option<Match> {
     let ready = delta.time(|time| time.of(Layer::Ready));
     let throttled = recorded::counter(delta, "cpu_throttled_ns");
@@ -39,9 +48,9 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
         let wakes = d.wall.as_ref().map_or(0, |wall| wall.wakes).max(1) as f64;
         d.time.of(Layer::Ready) / f64::from(d.time.slots.max(1)) / wakes
     });
-    let wakes = if each.slow > 0.0 { ready.slow / each.slow } else { 0.0 };
+    let wakes = ready.slow / each.slow;
     let own = (each.difference() * wakes).min(ready.difference());
-    if own < LEAST_PART * delta.slower_by() || !each.rose(1.5) || throttled.difference() > 0.0 {
+    if own < LEAST_PART * delta.slower_by() || !each.rose(LONGER) || throttled.difference() > 0.0 {
         return None;
     }
     let busy = recorded::busy_cpus(delta);
@@ -50,7 +59,7 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
         return None;
     }
     Some(Match {
-        confidence: grade(each.ratio(), 1.3, 3.0).min(0.95),
+        confidence: grade(each.ratio(), GRADE.0, GRADE.1).min(MOST_SURE),
         share_ns: Some(own),
         claim: format!(
             "a task that could run waits {:.0} us for a CPU each time, against {:.0}; others keep {:.1} CPUs busy, \
@@ -66,4 +75,45 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
             Figure::new("CPUs that others keep busy", busy, Unit::Ratio),
         ],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::edges::{Edge, Pair, hold, sure};
+    use super::RULE;
+    use crate::digest::{Layer, wall::Wall};
+
+    const READY: usize = Layer::Ready as usize;
+
+    fn wakes(wakes: u64) -> Option<Wall> {
+        Some(Wall { wakes, ..Wall::default() })
+    }
+
+    /// Ten waits for a CPU, each of 50 us on the fast side and 100 us on the slow one; others keep a CPU busy there.
+    fn contended() -> Pair {
+        Pair::of(|p| {
+            p.both(|d| d.wall = wakes(10));
+            (p.fast.time.ns[0][READY], p.slow.time.ns[0][READY]) = (5e5, 1e6);
+            p.count("others_cpu_ns", [0, 2_000_000]);
+        })
+    }
+
+    #[test]
+    fn limits() {
+        let edges: &[Edge] = &[
+            ("LEAST_PART", |p, x| p.slow.time.ns[0][READY] = x, 800_000.0, 799_999.0),
+            (
+                "LONGER",
+                |p, x| (p.fast.time.ns[0][READY], p.slow.time.ns[0][READY]) = (8e5, x),
+                1_200_001.0,
+                1_200_000.0,
+            ),
+            ("more waits", |p, x| p.slow.wall = wakes(x as u64), 13.0, 14.0),
+            ("fewer waits", |p, x| (p.fast.time.ns[0][READY], p.fast.wall) = (x, wakes(20)), 7e5, 700_001.0),
+            ("a quota", |p, x| p.count("cpu_throttled_ns", [0, x as u64]), 0.0, 1.0),
+            ("LEAST_BUSY", |p, x| p.count("others_cpu_ns", [500_000, x as u64]), 2_000_000.0, 1_999_999.0),
+        ];
+        hold(&RULE, contended, 0.758, edges);
+        sure(&RULE, contended, &[("MOST_SURE", |p, x| p.slow.time.ns[0][READY] = x, 1_500_000.0, 0.95)]);
+    }
 }

@@ -24,17 +24,26 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
+/// Throttled time over the difference by the clock: tasks that take turns are throttled together.
+const THROTTLED: f64 = 0.1;
+/// Growth of the time that tasks wait for a CPU.
+const MORE: f64 = 1.2;
+/// Part of the difference that this growth has to be.
+const LEAST_PART: f64 = 0.2;
+/// Confidence: the kernel itself counts the throttled time.
+const SURE: f64 = 0.97;
+
 fn find(delta: &Delta<'_>) -> Option<Match> {
     let throttled = recorded::counter(delta, "cpu_throttled_ns");
     let ready = delta.time(|time| time.of(Layer::Ready));
     let limits = recorded::setting(delta, |key| key.contains("cpu.max") || key.contains("cfs_quota"));
-    let counted = throttled.difference() > 0.1 * delta.slower_by() * delta.scale();
-    if !counted || !ready.rose(1.2) || ready.difference() < 0.2 * delta.slower_by() {
+    let counted = throttled.difference() > THROTTLED * delta.slower_by() * delta.scale();
+    if !counted || !ready.rose(MORE) || ready.difference() < LEAST_PART * delta.slower_by() {
         return None;
     }
     let set = limits.first().map_or(String::new(), |(name, [fast, slow])| format!(" ({name}: {fast} | {slow})"));
     Some(Match {
-        confidence: 0.97,
+        confidence: SURE,
         share_ns: Some(ready.difference()),
         claim: format!(
             "the control group was throttled for {:.0} ms of CPU time, against {:.0}{set}",
@@ -46,4 +55,32 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
             Figure::new("time that tasks wait for a CPU", recorded::scaled(delta, ready), Unit::Ns),
         ],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::edges::{Edge, Pair, hold, sure};
+    use super::RULE;
+    use crate::digest::Layer;
+
+    const READY: usize = Layer::Ready as usize;
+
+    /// The slow side waits half a millisecond for a CPU, and was throttled for as long.
+    fn throttled() -> Pair {
+        Pair::of(|p| {
+            p.slow.time.ns[0][READY] = 5e5;
+            p.count("cpu_throttled_ns", [0, 500_000]);
+        })
+    }
+
+    #[test]
+    fn limits() {
+        let edges: &[Edge] = &[
+            ("THROTTLED", |p, x| p.count("cpu_throttled_ns", [100, x as u64]), 10_101.0, 10_100.0),
+            ("MORE", |p, x| (p.fast.time.ns[0][READY], p.slow.time.ns[0][READY]) = (1e6, x), 1_200_001.0, 1_200_000.0),
+            ("LEAST_PART", |p, x| p.slow.time.ns[0][READY] = x, 200_000.0, 199_999.0),
+        ];
+        hold(&RULE, throttled, 0.97, edges);
+        sure(&RULE, throttled, &[("SURE", |p, x| p.slow.time.ns[0][READY] = x, 1e6, 0.97)]);
+    }
 }

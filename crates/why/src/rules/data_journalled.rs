@@ -1,10 +1,13 @@
 //! Data go through the journal, and so are written twice.
 
+use std::ops::Range;
+
 use super::IO;
 use super::recorded;
 use super::{Figure, Match, Rule, grade};
 use crate::delta::{Delta, Unit};
-use crate::digest::KIND_OTHER;
+use crate::digest::{KIND_OTHER, KIND_SYNC};
+use iowhy_stack::units::PAGE_BYTES;
 
 pub(super) const RULE: Rule = Rule {
     name: "data-journalled",
@@ -30,24 +33,47 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
+/// Bytes that calls write, slow over fast, if they write equally many.
+const AS_MUCH: Range<f64> = 0.9..1.1;
+/// Syncs, slow over fast, if they are equally many: their number varies with the time that the run takes.
+const AS_OFTEN: Range<f64> = 0.8..1.25;
+/// Syncs, below which they log next to nothing.
+const FEW_SYNCS: f64 = 2.0;
+/// Bytes that calls write, beyond which data outweigh the metadata of a commit.
+const LEAST_BYTES: f64 = 65_536.0;
+/// Growth of the bytes logged for each byte written, absolute: half of the data, for some are overwritten in memory.
+const LOGGED: f64 = 0.5;
+/// The same, relative: metadata are logged on both sides.
+const MORE_LOGGED: f64 = 1.5;
+/// Growth of the bytes at the device for each byte written: one more, less what is still to be put in its place.
+const TWICE: f64 = 0.7;
+/// Part of the difference that writes and syncs have to wait longer.
+const LEAST_PART: f64 = 0.15;
+/// Confidence of bytes written twice where the mount options have changed.
+const BOTH_SURE: f64 = 0.97;
+/// Growth of the bytes logged for each byte written, half sure and sure.
+const GRADE: (f64, f64) = (1.3, 3.0);
+/// Highest confidence of one of both.
+const MOST_SURE: f64 = 0.85;
+
 fn find(delta: &Delta<'_>) -> Option<Match> {
     let written = delta.of(|d| d.workload.bytes[1] as f64);
-    let blocks = delta.of(|d| d.sync.blocks as f64 * 4096.0 / (d.workload.bytes[1].max(1)) as f64);
+    let blocks = delta.of(|d| d.sync.blocks as f64 * PAGE_BYTES as f64 / (d.workload.bytes[1].max(1)) as f64);
     let at_device = delta.of(|d| d.commands.sectors[1] as f64 * 512.0 / (d.workload.bytes[1].max(1)) as f64);
-    let time = delta.time(|time| time.within(&[1, 2, KIND_OTHER], IO));
+    let time = delta.time(|time| time.within(&[1, KIND_SYNC, KIND_OTHER], IO));
     let mode = recorded::setting(delta, |key| key.contains("mount_options"));
     let told = mode.iter().any(|(_, [fast, slow])| slow.contains("data=journal") && !fast.contains("data=journal"));
     let syncs = delta.of(|d| (d.workload.calls[2] + d.workload.written_through) as f64);
-    let as_often = told || (0.8..1.25).contains(&syncs.ratio()) || syncs.slow < 2.0;
-    let equal = (0.9..1.1).contains(&written.ratio()) && written.slow > 65_536.0 && as_often;
+    let as_often = told || AS_OFTEN.contains(&syncs.ratio()) || syncs.slow < FEW_SYNCS;
+    let equal = AS_MUCH.contains(&written.ratio()) && written.slow > LEAST_BYTES && as_often;
     // More commits log more blocks as well; data that are logged reach the device twice.
     let live = delta.fast.live && delta.slow.live;
-    let twice = live && blocks.rose_by(0.5) && blocks.rose(1.5) && at_device.rose_by(0.7);
-    if !equal || !(twice || told) || time.difference() < 0.15 * delta.slower_by() {
+    let twice = live && blocks.rose_by(LOGGED) && blocks.rose(MORE_LOGGED) && at_device.rose_by(TWICE);
+    if !equal || !(twice || told) || time.difference() < LEAST_PART * delta.slower_by() {
         return None;
     }
     Some(Match {
-        confidence: if twice && told { 0.97 } else { grade(blocks.ratio(), 1.3, 3.0).min(0.85) },
+        confidence: if twice && told { BOTH_SURE } else { grade(blocks.ratio(), GRADE.0, GRADE.1).min(MOST_SURE) },
         share_ns: None,
         claim: format!(
             "the journal logs {:.2} bytes for each byte written, against {:.2}{}",
@@ -60,4 +86,82 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
             Figure::new("bytes at the device for each byte written", at_device, Unit::Ratio),
         ],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::edges::{Edge, Pair, hold, sure};
+    use super::RULE;
+    use crate::digest::Layer;
+
+    const DEVICE: usize = Layer::Device as usize;
+
+    /// Writes of a thousand blocks, that are logged once and reach the device once; on the slow side twice.
+    fn twice() -> Pair {
+        Pair::of(|p| {
+            p.sides.iter_mut().for_each(|side| side.live = true);
+            p.both(|d| d.workload.bytes[1] = 4_096_000);
+            (p.fast.sync.blocks, p.fast.commands.sectors[1]) = (1000, 8000);
+            (p.slow.sync.blocks, p.slow.commands.sectors[1]) = (2000, 16_000);
+            p.slow.time.ns[1][DEVICE] = 1e6;
+        })
+    }
+
+    /// The mount options are others, and so are the syncs; nothing is seen of the device.
+    fn told() -> Pair {
+        let mut pair = twice();
+        pair.both(|d| d.commands.sectors[1] = 8000);
+        pair.fast.workload.calls[2] = 1000;
+        pair.set("file system", "mount_options", ["rw", "rw,data=journal"]);
+        pair
+    }
+
+    #[test]
+    fn limits() {
+        let edges: &[Edge] = &[
+            ("AS_MUCH", |p, x| p.slow.workload.bytes[1] = x as u64, 4_505_599.0, 4_505_600.0),
+            ("AS_MUCH, less", |p, x| p.slow.workload.bytes[1] = x as u64, 3_686_400.0, 3_686_399.0),
+            ("AS_OFTEN", |p, x| syncs(p, 1000, x), 1249.0, 1250.0),
+            ("AS_OFTEN, less", |p, x| syncs(p, 1000, x), 800.0, 799.0),
+            ("FEW_SYNCS", |p, x| syncs(p, 100, x), 1.0, 2.0),
+            ("LEAST_BYTES", |p, x| p.both(|d| d.workload.bytes[1] = x as u64), 65_537.0, 65_536.0),
+            ("LOGGED", |p, x| (p.fast.sync.blocks, p.slow.sync.blocks) = (100, x as u64), 600.0, 599.0),
+            ("MORE_LOGGED", |p, x| p.slow.sync.blocks = x as u64, 1501.0, 1500.0),
+            ("TWICE", |p, x| p.slow.commands.sectors[1] = x as u64, 13_600.0, 13_599.0),
+            ("LEAST_PART", |p, x| p.slow.time.ns[1][DEVICE] = x, 150_000.0, 149_999.0),
+            (
+                "written through",
+                |p, x| (p.fast.workload.calls[2], p.slow.workload.written_through) = (9, x as u64),
+                8.0,
+                7.0,
+            ),
+            ("recorded", |p, x| p.sides[1].live = x > 0.0, 1.0, 0.0),
+            ("recorded, fast", |p, x| p.sides[0].live = x > 0.0, 1.0, 0.0),
+        ];
+        hold(&RULE, twice, 0.758, edges);
+        let edges: &[Edge] = &[
+            ("data=journal", |p, x| p.set("file system", "mount_options", ["rw", MODES[x as usize]]), 1.0, 0.0),
+            (
+                "another mode before",
+                |p, x| p.set("file system", "mount_options", [MODES[x as usize], MODES[2]]),
+                0.0,
+                1.0,
+            ),
+        ];
+        hold(&RULE, told, 0.758, edges);
+        sure(
+            &RULE,
+            twice,
+            &[
+                ("MOST_SURE", |p, x| p.slow.sync.blocks = x as u64, 3000.0, 0.85),
+                ("BOTH_SURE", |p, _| p.set("file system", "mount_options", ["rw", MODES[1]]), 1.0, 0.97),
+            ],
+        );
+    }
+
+    const MODES: [&str; 3] = ["data=ordered", "data=journal", "data=journal,noatime"];
+
+    fn syncs(p: &mut Pair, fast: u64, slow: f64) {
+        (p.fast.workload.calls[2], p.slow.workload.calls[2]) = (fast, slow as u64);
+    }
 }

@@ -26,3 +26,15 @@ pub(super) const RULE: Rule = Rule {
 fn find(delta: &Delta<'_>) -> Option<Match> {
     found(delta, Kind::Bandwidth, "the device moves fewer bytes a second")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::device::tests::{bandwidth, latency};
+    use super::super::edges::hold;
+    use super::RULE;
+
+    #[test]
+    fn limits() {
+        hold(&RULE, bandwidth, 0.632, &[("another kind", |p, x| *p = [bandwidth, latency][x as usize](), 0.0, 1.0)]);
+    }
+}

@@ -28,3 +28,15 @@ pub(super) const RULE: Rule = Rule {
 fn find(delta: &Delta<'_>) -> Option<Match> {
     found(delta, Kind::IdleExit, "the device takes time to wake up")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::device::tests::{idle, latency};
+    use super::super::edges::hold;
+    use super::RULE;
+
+    #[test]
+    fn limits() {
+        hold(&RULE, idle, 0.732, &[("another kind", |p, x| *p = [idle, latency][x as usize](), 0.0, 1.0)]);
+    }
+}

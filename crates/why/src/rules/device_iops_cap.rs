@@ -31,3 +31,15 @@ pub(super) const RULE: Rule = Rule {
 fn find(delta: &Delta<'_>) -> Option<Match> {
     found(delta, Kind::Cap, "a cap limits the commands a second")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::device::tests::{cap, latency};
+    use super::super::edges::hold;
+    use super::RULE;
+
+    #[test]
+    fn limits() {
+        hold(&RULE, cap, 0.632, &[("another kind", |p, x| *p = [cap, latency][x as usize](), 0.0, 1.0)]);
+    }
+}

@@ -27,3 +27,15 @@ pub(super) const RULE: Rule = Rule {
 fn find(delta: &Delta<'_>) -> Option<Match> {
     found(delta, Kind::Latency, "each command takes longer at the device")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::device::tests::{bandwidth, latency};
+    use super::super::edges::hold;
+    use super::RULE;
+
+    #[test]
+    fn limits() {
+        hold(&RULE, latency, 0.632, &[("another kind", |p, x| *p = [latency, bandwidth][x as usize](), 0.0, 1.0)]);
+    }
+}

@@ -1,5 +1,7 @@
 //! A few commands take very long.
 
+use std::ops::Range;
+
 use super::{Figure, Match, Rule, grade};
 use crate::delta::{Delta, Unit};
 use crate::digest::Digest;
@@ -25,8 +27,22 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
-/// A command is stalled beyond this number of medians of its kind.
+/// Medians of its kind, beyond which a command is stalled: seeks and queues take a few.
 const STALLED: f64 = 12.0;
+/// Medians, slow over fast, if ordinary commands are as they were.
+const AS_BEFORE: Range<f64> = 0.5..2.0;
+/// Growth of the depth, from which on the tail may come with the load.
+const DEEPER: f64 = 3.0;
+/// Growth of the time beyond that limit: a few stalls come at random, and their sum varies by half.
+const MORE: f64 = 3.0;
+/// Part of the difference that commands have to take longer.
+const LEAST_PART: f64 = 0.3;
+/// Part of that which has to be stalls.
+const STALLS: f64 = 0.6;
+/// Growth of the time of stalls, half sure and sure.
+const GRADE: (f64, f64) = (2.0, 6.0);
+/// Highest confidence: a neighbour's large requests look alike.
+const MOST_SURE: f64 = 0.85;
 
 fn find(delta: &Delta<'_>) -> Option<Match> {
     let usual = |d: &Digest| {
@@ -43,13 +59,13 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     let whole = delta.per_operation(all);
     let median = delta.of(usual);
     let deepest = delta.of(|d| f64::from(d.commands.deepest));
-    let alike = (0.5..2.0).contains(&median.ratio()) && deepest.ratio() < 3.0;
+    let alike = AS_BEFORE.contains(&median.ratio()) && deepest.ratio() < DEEPER;
     let own = excess.difference() / whole.difference().max(1.0);
-    if !alike || !excess.rose(3.0) || whole.difference() < 0.3 * delta.slower_by() || own < 0.6 {
+    if !alike || !excess.rose(MORE) || whole.difference() < LEAST_PART * delta.slower_by() || own < STALLS {
         return None;
     }
     Some(Match {
-        confidence: grade(excess.ratio(), 2.0, 6.0).min(0.85),
+        confidence: grade(excess.ratio(), GRADE.0, GRADE.1).min(MOST_SURE),
         share_ns: Some(excess.difference()),
         claim: format!(
             "commands that take more than {STALLED:.0} times the median add {:.2} ms to each call (before {:.2}); \
@@ -65,4 +81,56 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
             Figure::new("median time at the device", median, Unit::Ns),
         ],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::edges::{Edge, Pair, hold, spread, sure};
+    use super::RULE;
+    use crate::digest::{Class, Digest, Place};
+    use iowhy_stack::units::Nanos;
+
+    /// The middle of a bucket, ns.
+    const LONG: f64 = 1_179_648.0;
+    const USUAL: Class = Class { write: false, octave: 0, place: Place::Next, load: crate::digest::Load::Alone };
+
+    fn stalls(d: &mut Digest, n: f64) {
+        d.commands.classes.insert(Class { place: Place::Far, ..USUAL }, spread(n as u64, LONG));
+    }
+
+    fn usual(d: &mut Digest, ns: f64) {
+        d.commands.classes.insert(USUAL, spread(1000, ns));
+    }
+
+    /// A thousand commands of 1 us and a hundred long ones; 350 long ones on the slow side.
+    fn stalled() -> Pair {
+        Pair::of(|p| {
+            p.both(|d| usual(d, 1000.0));
+            stalls(&mut p.fast, 100.0);
+            stalls(&mut p.slow, 350.0);
+        })
+    }
+
+    #[test]
+    fn limits() {
+        let edges: &[Edge] = &[
+            ("STALLED", |p, x| p.both(|d| usual(d, x)), 39_321.0, 39_322.0),
+            ("AS_BEFORE", |p, x| usual(&mut p.slow, x), 1999.0, 2000.0),
+            ("AS_BEFORE, less", |p, x| usual(&mut p.slow, x), 500.0, 499.0),
+            ("DEEPER", |p, x| (p.fast.commands.deepest, p.slow.commands.deepest) = (100, x as u32), 299.0, 300.0),
+            ("MORE", |p, x| stalls(&mut p.slow, x), 301.0, 300.0),
+            ("LEAST_PART", |p, x| p.slow.elapsed = Nanos(x as u64), 984_040_000.0, 984_040_010.0),
+            (
+                "STALLS",
+                |p, x| {
+                    let more = Class { octave: 1, ..USUAL };
+                    p.slow.commands.classes.insert(more, spread(x as u64, 1000.0));
+                },
+                191_608.0,
+                191_609.0,
+            ),
+        ];
+        hold(&RULE, stalled, 0.755, edges);
+        sure(&RULE, stalled, &[("MOST_SURE", |p, x| stalls(&mut p.slow, x), 600.0, 0.85)]);
+    }
 }

@@ -23,6 +23,17 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
+/// Buffered writes: fewer are a report or a log.
+const LEAST_WRITES: f64 = 10.0;
+/// Growth of the requests that write back.
+const MORE: f64 = 1.5;
+/// Growth of the stops of writers, up to which they are stopped as often as before.
+const STOPPED: f64 = 1.2;
+/// Part of the difference that reads have to wait behind them.
+const LEAST_PART: f64 = 0.1;
+/// Growth of the requests that write back, half sure and sure.
+const GRADE: (f64, f64) = (1.2, 3.0);
+
 fn find(delta: &Delta<'_>) -> Option<Match> {
     let buffered = delta.of(|d| d.workload.calls[1].saturating_sub(d.workload.direct[1]) as f64);
     let written = delta.per_operation(|d| d.commands.written_back as f64);
@@ -36,15 +47,15 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     });
     let later = written.difference() * price.fast;
     let owned = behind.difference().max(later).min(reads.difference());
-    if buffered.slow < 10.0
-        || !written.rose(1.5)
-        || throttles.slow > 1.2 * throttles.fast
-        || owned < 0.1 * delta.slower_by()
+    if buffered.slow < LEAST_WRITES
+        || !written.rose(MORE)
+        || throttles.slow > STOPPED * throttles.fast
+        || owned < LEAST_PART * delta.slower_by()
     {
         return None;
     }
     Some(Match {
-        confidence: grade(written.ratio(), 1.2, 3.0),
+        confidence: grade(written.ratio(), GRADE.0, GRADE.1),
         share_ns: Some(owned),
         claim: format!(
             "{:.2} requests of an operation write dirty pages back while the program reads (before {:.2}), though no \
@@ -58,4 +69,43 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
             Figure::new("stops of writers for an operation", throttles, Unit::Count),
         ],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::edges::{Edge, Pair, hold, spread};
+    use super::RULE;
+
+    /// Twenty writes beside ten reads; twice as many requests write back, and reads wait behind them for half of the
+    /// difference.
+    fn early() -> Pair {
+        Pair::of(|p| {
+            p.both(|d| (d.workload.calls[1], d.sync.throttles) = (20, 100));
+            (p.fast.commands.written_back, p.slow.commands.written_back) = (100, 200);
+            p.slow.commands.behind_writeback = 500_000;
+        })
+    }
+
+    /// A hundred commands of 1 us keep the device busy, and a hundred more are to come.
+    fn later() -> Pair {
+        let mut pair = early();
+        (pair.fast.commands.issued, pair.fast.commands.busy) = ([50, 50], 200_000);
+        pair.slow.commands.behind_writeback = 0;
+        pair
+    }
+
+    #[test]
+    fn limits() {
+        let edges: &[Edge] = &[
+            ("LEAST_WRITES", |p, x| p.slow.workload.calls[1] = x as u64, 10.0, 9.0),
+            ("LEAST_WRITES, direct", |p, x| p.slow.workload.direct[1] = x as u64, 10.0, 11.0),
+            ("MORE", |p, x| p.slow.commands.written_back = x as u64, 151.0, 150.0),
+            ("STOPPED", |p, x| p.slow.sync.throttles = x as u64, 120.0, 121.0),
+            ("LEAST_PART", |p, x| p.slow.commands.behind_writeback = x as u64, 100_000.0, 99_999.0),
+            ("LEAST_PART, reads", |p, x| p.fast.latency[0] = spread(10, x), 190_000.0, 190_001.0),
+        ];
+        hold(&RULE, early, 0.779, edges);
+        let edges: &[Edge] = &[("LEAST_PART", |p, x| p.fast.commands.busy = x as u64, 100_000.0, 99_999.0)];
+        hold(&RULE, later, 0.779, edges);
+    }
 }

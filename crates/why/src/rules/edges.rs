@@ -2,7 +2,7 @@
 //! still does and the next one at which it does not.
 
 use super::{Match, Rule};
-use crate::digest::Digest;
+use crate::digest::{Digest, Spread};
 use crate::{Delta, Side};
 use iowhy_stack::units::{Nanos, PAGE_BYTES};
 
@@ -16,6 +16,13 @@ pub(super) struct Pair {
 
 /// A limit's name, how a figure is put into the pair, a value at which the rule speaks, one at which it does not.
 pub(super) type Edge = (&'static str, fn(&mut Pair, f64), f64, f64);
+
+/// This value, N times.
+pub(super) fn spread(n: u64, value: f64) -> Spread {
+    let mut spread = Spread::default();
+    (0..n).for_each(|_| spread.add(value as u64));
+    spread
+}
 
 impl Pair {
     /// Ten reads of a page each, of 100 us on the fast side and 200 us on the slow one, then what `put` adds.
@@ -40,7 +47,23 @@ impl Pair {
         put(&mut self.slow);
     }
 
-    fn ask(mut self, rule: &Rule) -> Option<Match> {
+    /// A setting of both sides, the fast one's value first.
+    pub(super) fn set(&mut self, of: &str, key: &str, values: [&str; 2]) {
+        for (side, value) in self.sides.iter_mut().zip(values) {
+            side.settings.resize_with(1, Default::default);
+            side.settings[0].values.insert((of.to_owned(), key.to_owned()), value.to_owned());
+        }
+    }
+
+    /// A counter of both sides, the fast one's value first.
+    pub(super) fn count(&mut self, key: &str, values: [u64; 2]) {
+        for (side, value) in self.sides.iter_mut().zip(values) {
+            side.settings.resize_with(1, Default::default);
+            side.settings[0].counters.insert(key.to_owned(), value);
+        }
+    }
+
+    pub(super) fn ask(mut self, rule: &Rule) -> Option<Match> {
         self.sides[0].runs = vec![self.fast; 2];
         self.sides[1].runs = vec![self.slow; 2];
         (rule.find)(&Delta::of_roles(&self.sides[0], &self.sides[1], false))
@@ -58,5 +81,15 @@ pub(super) fn hold(rule: &Rule, base: fn() -> Pair, confidence: f64, edges: &[Ed
             let found = pair.ask(rule);
             assert_eq!(found.is_some(), expected, "{}, {limit} at {value}: {found:?}", rule.name);
         }
+    }
+}
+
+/// The confidence on `base` with a figure in it: a constant's name, how the figure is put in, its value, how sure.
+pub(super) fn sure(rule: &Rule, base: fn() -> Pair, cases: &[Edge]) {
+    for (constant, put, value, confidence) in cases {
+        let mut pair = base();
+        put(&mut pair, *value);
+        let found = pair.ask(rule).unwrap_or_else(|| panic!("{}, {constant} at {value}: silent", rule.name));
+        assert!((found.confidence - confidence).abs() < 0.0005, "{}, {constant}: {found:?}", rule.name);
     }
 }

@@ -1,5 +1,7 @@
 //! The drive's cache is flushed, and everybody waits for it.
 
+use std::ops::Range;
+
 use super::{Figure, Match, Rule, Switch, grade};
 use crate::delta::{Delta, Unit};
 
@@ -27,25 +29,35 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
+/// Syncs for an operation, slow over fast: a few dozen among random calls are never equally many.
+const AS_OFTEN: Range<f64> = 0.75..1.33;
+/// Growth of the time with flushes in progress.
+const MORE: f64 = 1.2;
+/// Part of the difference that this growth has to be.
+const LEAST_PART: f64 = 0.1;
+/// Growth of the time of a sync, where there were flushes before.
+const LONGER: f64 = 1.05;
+/// Growth of the time with flushes in progress, half sure and sure.
+const GRADE: (f64, f64) = (1.1, 1.5);
+
 fn find(delta: &Delta<'_>) -> Option<Match> {
     let syncs = delta.per_operation(|d| d.workload.calls[2] as f64);
     let flushing = delta.per_operation(|d| d.sync.flushing / f64::from(d.time.slots.max(1)));
     let each = delta.of(|d| d.sync.flushing / d.latency[2].count().max(1) as f64);
     let sync = delta.of(|d| d.latency[2].mean());
-    // A few dozen syncs among random calls are never equally many.
-    let equal = (0.75..1.33).contains(&syncs.ratio());
+    let equal = AS_OFTEN.contains(&syncs.ratio());
     let count = delta.per_operation(|d| d.sync.flush.count() as f64);
     let new = count.fast == 0.0 && count.slow > 0.0;
     if !(syncs.slow > 0.0
         && equal
-        && flushing.rose(1.2)
-        && flushing.difference() > 0.1 * delta.slower_by()
-        && (new || sync.rose(1.05)))
+        && flushing.rose(MORE)
+        && flushing.difference() > LEAST_PART * delta.slower_by()
+        && (new || sync.rose(LONGER)))
     {
         return None;
     }
     Some(Match {
-        confidence: grade(flushing.ratio(), 1.1, 1.5),
+        confidence: grade(flushing.ratio(), GRADE.0, GRADE.1),
         share_ns: Some(flushing.difference()),
         claim: format!(
             "flushes of the drive's cache take {:.1} ms of the {:.1} ms of a sync (before {:.1} of {:.1})",
@@ -60,4 +72,45 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
             Figure::new("flush commands for an operation", count, Unit::Count),
         ],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::edges::{Edge, Pair, hold, spread};
+    use super::RULE;
+
+    /// A hundred syncs that take a tenth longer, and flushes that take 1.3 ms instead of 1 ms in all.
+    fn longer() -> Pair {
+        Pair::of(|p| {
+            p.both(|d| d.workload.calls[2] = 100);
+            (p.fast.latency[2], p.slow.latency[2]) = (spread(1, 1000.0), spread(1, 1100.0));
+            (p.fast.sync.flushing, p.slow.sync.flushing) = (1e6, 1.3e6);
+        })
+    }
+
+    /// Flushes where there were none, in syncs that take as long.
+    fn new() -> Pair {
+        let mut pair = longer();
+        pair.fast.latency[2] = pair.slow.latency[2].clone();
+        pair.slow.sync.flush = spread(1, 1000.0);
+        pair
+    }
+
+    #[test]
+    fn limits() {
+        let edges: &[Edge] = &[
+            ("AS_OFTEN", |p, x| p.slow.workload.calls[2] = x as u64, 132.0, 133.0),
+            ("AS_OFTEN, less", |p, x| p.slow.workload.calls[2] = x as u64, 75.0, 74.0),
+            ("no syncs", |p, x| p.both(|d| d.workload.calls[2] = x as u64), 1.0, 0.0),
+            ("MORE", |p, x| p.slow.sync.flushing = x, 1_200_001.0, 1_200_000.0),
+            ("LEAST_PART", |p, x| (p.fast.sync.flushing, p.slow.sync.flushing) = (0.0, x), 100_001.0, 100_000.0),
+            ("LONGER", |p, x| p.slow.latency[2] = spread(1, x), 1051.0, 1050.0),
+        ];
+        hold(&RULE, longer, 0.769, edges);
+        let edges: &[Edge] = &[
+            ("flushes", |p, x| p.slow.sync.flush = spread(x as u64, 1000.0), 1.0, 0.0),
+            ("no flushes before", |p, x| p.fast.sync.flush = spread(x as u64, 1000.0), 0.0, 1.0),
+        ];
+        hold(&RULE, new, 0.769, edges);
+    }
 }

@@ -1,9 +1,11 @@
 //! Foreign syncs make the workload's own wait.
 
+use std::ops::Range;
+
 use super::IO;
 use super::{Figure, Match, Rule, grade};
 use crate::delta::{Delta, Unit};
-use crate::digest::Digest;
+use crate::digest::{Digest, KIND_SYNC};
 
 pub(super) const RULE: Rule = Rule {
     name: "foreign-sync",
@@ -25,26 +27,42 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
+/// Syncs and bytes of the workload, slow over fast, if there are equally many: both vary with the run's time.
+const AS_MANY: Range<f64> = 0.8..1.25;
+/// Syncs of the workload: with fewer, one commit of the kernel's own makes the difference.
+const LEAST_SYNCS: f64 = 4.0;
+/// Growth of the bytes written for each sync.
+const MORE_WRITTEN: f64 = 1.3;
+/// Growth of the commits for each sync.
+const MORE_COMMITS: f64 = 1.25;
+/// Part of the difference that writes and syncs have to wait longer.
+const LEAST_PART: f64 = 0.3;
+/// Share of the written bytes that others submit: every machine has a log that is written now and then.
+const OTHERS: f64 = 0.05;
+/// Growth of that share, half sure and sure.
+const GRADE: (f64, f64) = (1.2, 3.0);
+/// Highest confidence: others may write to other file systems of the disk.
+const MOST_SURE: f64 = 0.9;
+
 fn find(delta: &Delta<'_>) -> Option<Match> {
     let syncs = delta.of(|d| (d.workload.calls[2] + d.workload.written_through) as f64);
-    let as_many = (0.8..1.25).contains(&syncs.ratio()) && syncs.slow >= 4.0;
+    let as_many = AS_MANY.contains(&syncs.ratio()) && syncs.slow >= LEAST_SYNCS;
     let each = |figure: &dyn Fn(&Digest) -> f64| {
         delta.of(|d| figure(d) / ((d.workload.calls[2] + d.workload.written_through).max(1)) as f64)
     };
     let commits = each(&|d| d.sync.commits as f64);
     let written = delta.of(|d| d.workload.bytes[1] as f64);
     let sectors = each(&|d| d.commands.sectors[1] as f64 * 512.0);
-    let time = delta.time(|time| time.within(&[1, 2], IO));
-    let more = sectors.rose(1.3) || commits.rose(1.25);
+    let time = delta.time(|time| time.within(&[1, KIND_SYNC], IO));
+    let more = sectors.rose(MORE_WRITTEN) || commits.rose(MORE_COMMITS);
     let others = delta.of(|d| d.foreign.processes_wrote as f64 / (d.commands.sectors[1] as f64 * 512.0).max(1.0));
-    if !as_many || !(0.8..1.25).contains(&written.ratio()) || !more || time.difference() < 0.3 * delta.slower_by() {
-        return None;
-    }
-    if !others.rose_by(0.05) {
+    let as_much = AS_MANY.contains(&written.ratio());
+    let waits = time.difference() >= LEAST_PART * delta.slower_by();
+    if !(as_many && as_much && more && waits && others.rose_by(OTHERS)) {
         return None;
     }
     Some(Match {
-        confidence: grade(others.slow.max(0.05) / others.fast.max(0.05), 1.2, 3.0).min(0.9),
+        confidence: grade(others.slow / others.fast.max(OTHERS), GRADE.0, GRADE.1).min(MOST_SURE),
         share_ns: Some(time.difference()),
         claim: format!(
             "the journal commits {:.2} times for each sync of the workload, against {:.2}; {:.0} % of the written \
@@ -61,4 +79,72 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
             Figure::new("share of written bytes that others submit", others, Unit::Share),
         ],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::edges::{Edge, Pair, hold, sure};
+    use super::RULE;
+    use crate::digest::Layer;
+
+    const DEVICE: usize = Layer::Device as usize;
+
+    /// A thousand syncs that lead to twice as many commits; others submit a fifth of the bytes instead of a tenth.
+    fn foreign() -> Pair {
+        Pair::of(|p| {
+            p.both(|d| {
+                (d.workload.calls[2], d.workload.bytes[1]) = (1000, 1_000_000);
+                d.commands.sectors[1] = 1000;
+            });
+            (p.fast.sync.commits, p.fast.foreign.processes_wrote) = (1000, 51_200);
+            (p.slow.sync.commits, p.slow.foreign.processes_wrote) = (2000, 102_400);
+            p.slow.time.ns[2][DEVICE] = 1e6;
+        })
+    }
+
+    #[test]
+    fn limits() {
+        let edges: &[Edge] = &[
+            ("AS_MANY, syncs", |p, x| p.slow.workload.calls[2] = x as u64, 1249.0, 1250.0),
+            ("AS_MANY, fewer syncs", |p, x| p.slow.workload.calls[2] = x as u64, 800.0, 799.0),
+            ("AS_MANY, written through", |p, x| p.slow.workload.written_through = x as u64, 249.0, 250.0),
+            ("AS_MANY, bytes", |p, x| p.slow.workload.bytes[1] = x as u64, 1_249_999.0, 1_250_000.0),
+            ("AS_MANY, fewer bytes", |p, x| p.slow.workload.bytes[1] = x as u64, 800_000.0, 799_999.0),
+            ("LEAST_SYNCS", |p, x| p.both(|d| d.workload.calls[2] = x as u64), 4.0, 3.0),
+            (
+                "MORE_WRITTEN",
+                |p, x| (p.slow.commands.sectors[1], p.slow.sync.commits) = (x as u64, 1000),
+                1301.0,
+                1300.0,
+            ),
+            ("MORE_COMMITS", |p, x| p.slow.sync.commits = x as u64, 1251.0, 1250.0),
+            ("LEAST_PART", |p, x| p.slow.time.ns[2][DEVICE] = x, 300_000.0, 299_999.0),
+            (
+                "LEAST_PART, writes",
+                |p, x| (p.slow.time.ns[2], p.slow.time.ns[1][DEVICE]) = ([0.0; 9], x),
+                300_000.0,
+                299_999.0,
+            ),
+            (
+                "OTHERS",
+                |p, x| (p.fast.foreign.processes_wrote, p.slow.foreign.processes_wrote) = (0, x as u64),
+                25_600.0,
+                25_599.0,
+            ),
+        ];
+        hold(&RULE, foreign, 0.779, edges);
+        sure(
+            &RULE,
+            foreign,
+            &[
+                (
+                    "OTHERS",
+                    |p, x| (p.fast.foreign.processes_wrote, p.slow.foreign.processes_wrote) = (0, x as u64),
+                    51_200.0,
+                    0.779,
+                ),
+                ("MOST_SURE", |p, x| p.slow.foreign.processes_wrote = x as u64, 200_000.0, 0.9),
+            ],
+        );
+    }
 }

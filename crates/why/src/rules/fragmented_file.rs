@@ -1,7 +1,10 @@
 //! A file lies in many pieces.
 
+use std::ops::Range;
+
 use super::{Figure, Match, Rule, grade};
 use crate::delta::{Delta, Unit};
+use iowhy_stack::units::SECTOR_BYTES;
 
 pub(super) const RULE: Rule = Rule {
     name: "fragmented-file",
@@ -30,6 +33,25 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
+/// Mean sizes of reads, slow over fast, if they ask for the same.
+const AS_LARGE: Range<f64> = 0.9..1.1;
+/// Share of the reads that are direct, beyond which windows cannot be compared.
+const DIRECT: f64 = 0.9;
+/// Pages read for an operation, slow over fast, if they are equally many.
+const AS_MANY: Range<f64> = 0.8..1.25;
+/// Sizes and numbers of windows, slow over fast: a window may end at the end of a piece.
+const ALIKE: Range<f64> = 0.67..1.5;
+/// Share of the requests that could have joined another: from this on they lie side by side, and are not merged.
+const JOINABLE: f64 = 0.5;
+/// Growth of the requests, and fall of their size: pieces are smaller by as much as they are more.
+const MORE: f64 = 1.5;
+/// Requests for an operation: with fewer, the place of the file does not matter.
+const LEAST_REQUESTS: f64 = 0.02;
+/// Growth of the requests, half sure and sure.
+const GRADE: (f64, f64) = (1.3, 3.0);
+/// Highest confidence: limits of bios and requests cut reads, too.
+const MOST_SURE: f64 = 0.9;
+
 fn find(delta: &Delta<'_>) -> Option<Match> {
     let pages = delta.per_operation(|d| d.cache.added as f64);
     let direct = delta.of(|d| super::reads::share(d.workload.direct[0], d.workload.calls[0]));
@@ -40,18 +62,18 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     // Blocks of a small size have a bio each, and are merged again.
     let joinable =
         delta.of(|d| super::reads::share(d.bios.could_join[0].saturating_sub(d.bios.joined[0]), d.commands.issued[0]));
-    let size = delta.of(|d| super::reads::share(d.commands.sectors[0] * 512, d.commands.issued[0]));
+    let size = delta.of(|d| super::reads::share(d.commands.sectors[0] * SECTOR_BYTES, d.commands.issued[0]));
     let bytes = delta.of(|d| super::reads::share(d.workload.bytes[0], d.workload.calls[0]));
-    let equal = (0.9..1.1).contains(&bytes.ratio())
-        && (direct.slow > 0.9 && direct.fast > 0.9
-            || (0.8..1.25).contains(&pages.ratio())
-                && [windows, decisions].iter().all(|figure| (0.67..1.5).contains(&figure.ratio())));
-    let apart = joinable.slow < 0.5;
-    if !equal || !apart || !requests.rose(1.5) || !size.fell(1.5) || requests.slow < 0.02 {
+    let equal = AS_LARGE.contains(&bytes.ratio())
+        && (direct.slow > DIRECT && direct.fast > DIRECT
+            || AS_MANY.contains(&pages.ratio())
+                && [windows, decisions].iter().all(|figure| ALIKE.contains(&figure.ratio())));
+    let pieces = joinable.slow < JOINABLE && requests.rose(MORE) && size.fell(MORE);
+    if !equal || !pieces || requests.slow < LEAST_REQUESTS {
         return None;
     }
     Some(Match {
-        confidence: grade(requests.ratio(), 1.3, 3.0).min(0.9),
+        confidence: grade(requests.ratio(), GRADE.0, GRADE.1).min(MOST_SURE),
         share_ns: None,
         claim: format!(
             "equal windows become {:.2} requests a call of {:.0} KiB, against {:.2} of {:.0} KiB, and they do not lie \
@@ -67,4 +89,71 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
             Figure::new("mean size of a window", windows, Unit::Pages),
         ],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::edges::{Edge, Pair, hold, spread, sure};
+    use super::RULE;
+
+    /// Ten thousand reads through equal windows; twice as many requests of half the size.
+    fn pieces() -> Pair {
+        Pair::of(|p| {
+            p.both(|d| {
+                d.latency[0] = spread(10_000, 1e5);
+                (d.workload.calls[0], d.workload.bytes[0], d.cache.added) = (1000, 4_096_000, 10_000);
+                (d.windows.sizes, d.windows.count[0], d.commands.sectors[0]) = (spread(1, 1000.0), 10_000, 1_000_000);
+            });
+            (p.fast.commands.issued[0], p.slow.commands.issued[0]) = (1000, 2000);
+        })
+    }
+
+    /// The same with direct reads, and no windows on the slow side.
+    fn direct() -> Pair {
+        let mut pair = pieces();
+        pair.both(|d| d.workload.direct[0] = 1000);
+        pair.slow.windows = Default::default();
+        pair
+    }
+
+    #[test]
+    fn limits() {
+        let edges: &[Edge] = &[
+            ("AS_LARGE", |p, x| p.slow.workload.bytes[0] = x as u64, 4_505_599.0, 4_505_600.0),
+            ("AS_LARGE, less", |p, x| p.slow.workload.bytes[0] = x as u64, 3_686_400.0, 3_686_399.0),
+            ("AS_MANY", |p, x| p.slow.cache.added = x as u64, 12_499.0, 12_500.0),
+            ("AS_MANY, less", |p, x| p.slow.cache.added = x as u64, 8000.0, 7999.0),
+            ("ALIKE, sizes", |p, x| p.slow.windows.sizes = spread(1, x), 1499.0, 1500.0),
+            ("ALIKE, sizes, less", |p, x| p.slow.windows.sizes = spread(1, x), 670.0, 669.0),
+            ("ALIKE, windows", |p, x| p.slow.windows.count[0] = x as u64, 14_999.0, 15_000.0),
+            ("ALIKE, windows, less", |p, x| p.slow.windows.count[0] = x as u64, 6700.0, 6699.0),
+            ("JOINABLE", |p, x| p.slow.bios.could_join[0] = x as u64, 999.0, 1000.0),
+            (
+                "JOINABLE, joined",
+                |p, x| (p.slow.bios.could_join[0], p.slow.bios.joined[0]) = (1500, x as u64),
+                501.0,
+                500.0,
+            ),
+            (
+                "MORE, requests",
+                |p, x| (p.slow.commands.issued[0], p.slow.commands.sectors[0]) = (x as u64, 500_000),
+                1501.0,
+                1500.0,
+            ),
+            ("MORE, smaller", |p, x| p.fast.commands.sectors[0] = x as u64, 750_001.0, 750_000.0),
+            (
+                "LEAST_REQUESTS",
+                |p, x| (p.fast.commands.issued[0], p.slow.commands.issued[0]) = (100, x as u64),
+                200.0,
+                199.0,
+            ),
+        ];
+        hold(&RULE, pieces, 0.758, edges);
+        let edges: &[Edge] = &[
+            ("DIRECT", |p, x| p.slow.workload.direct[0] = x as u64, 901.0, 900.0),
+            ("DIRECT, before", |p, x| p.fast.workload.direct[0] = x as u64, 901.0, 900.0),
+        ];
+        hold(&RULE, direct, 0.758, edges);
+        sure(&RULE, pieces, &[("MOST_SURE", |p, x| p.slow.commands.issued[0] = x as u64, 3000.0, 0.9)]);
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::{Figure, Match, Rule, Switch, grade, slice_idling};
 use crate::delta::{Delta, Unit};
+use iowhy_stack::units::PAGE_BYTES;
 
 pub(super) const RULE: Rule = Rule {
     name: "idling-for-the-wrong-reader",
@@ -31,6 +32,21 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
+/// Share of calls that overlap another on their file: with fewer, most windows serve one reader.
+const TOGETHER: f64 = 0.3;
+/// Calls in progress: with one reader the elevator waits for the right one.
+const READERS: f64 = 2.0;
+/// Share of reads that continue an earlier one: random readers share no windows.
+const SEQUENTIAL: f64 = 0.8;
+/// Growth of the idle share of the time: 2 %, as single runs have to differ by that much.
+const IDLE_MORE: f64 = 0.02;
+/// Ratio of idle shares: an elevator that idles on both sides is not the difference.
+const IDLE_TIMES: f64 = 1.5;
+/// Ratio of median windows: half an octave, as read-ahead limits go in octaves.
+const SMALLER: f64 = 1.4;
+/// One plus the growth of the idle share, half sure and sure.
+const GRADE: (f64, f64) = (1.01, 1.1);
+
 fn find(delta: &Delta<'_>) -> Option<Match> {
     let share = slice_idling::idle_share(delta);
     let calls = |d: &crate::digest::Digest| (d.workload.calls[0] + d.workload.calls[1]).max(1) as f64;
@@ -38,14 +54,15 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     let readers = delta.of(|d| f64::from(d.workload.concurrency));
     let files = delta.of(|d| f64::from(d.workload.files));
     let sequential = delta.of(|d| d.workload.sequential[0] as f64 / d.workload.calls[0].max(1) as f64);
-    let window = delta.of(|d| d.windows.sizes.median() * 4096.0);
-    let together = shared.slow > 0.3 && readers.slow > files.slow && readers.slow >= 2.0 && sequential.slow > 0.8;
-    if !(together && share.rose_by(0.02) && share.ratio() >= 1.5 && window.fell(1.4)) {
+    let window = delta.of(|d| d.windows.sizes.median() * PAGE_BYTES as f64);
+    let readers = readers.slow > files.slow && readers.slow >= READERS;
+    let together = shared.slow > TOGETHER && readers && sequential.slow > SEQUENTIAL;
+    if !(together && share.rose_by(IDLE_MORE) && share.ratio() >= IDLE_TIMES && window.fell(SMALLER)) {
         return None;
     }
     let requests = delta.of(|d| d.commands.sizes[0].mean() * 512.0);
     Some(Match {
-        confidence: grade(1.0 + share.difference(), 1.01, 1.1),
+        confidence: grade(1.0 + share.difference(), GRADE.0, GRADE.1),
         share_ns: None,
         claim: format!(
             "with windows of {:.0} KB (not {:.0}) the elevator idles for {:.0} % of the time (not {:.0} %), waiting \
@@ -62,4 +79,46 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
             Figure::new("share of calls that overlap others on their file", shared, Unit::Share),
         ],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::edges::{Edge, Pair, hold, spread};
+    use super::RULE;
+
+    /// Three readers of one file; windows of 200 pages shrink to 100, and the device idles for a twentieth of the time.
+    fn readers() -> Pair {
+        Pair::of(|p| {
+            p.both(|d| {
+                d.workload.calls[0] = 1000;
+                d.workload.overlapping = 600;
+                d.workload.sequential[0] = 1000;
+                d.workload.concurrency = 3;
+                d.workload.files = 1;
+            });
+            p.slow.commands.idle_waiting = 100_000;
+            p.fast.windows.sizes = spread(1, 200.0);
+            p.slow.windows.sizes = spread(1, 100.0);
+        })
+    }
+
+    /// The device of both idles, for half of the time on the fast side.
+    fn idle(p: &mut Pair, fast: f64) {
+        p.fast.commands.idle_waiting = fast as u64;
+        p.slow.commands.idle_waiting = 1_500_000;
+    }
+
+    #[test]
+    fn limits() {
+        let edges: &[Edge] = &[
+            ("TOGETHER", |p, x| p.slow.workload.overlapping = x as u64, 301.0, 300.0),
+            ("a file for each reader", |p, x| p.slow.workload.files = x as u32, 2.0, 3.0),
+            ("READERS", |p, x| (p.slow.workload.files, p.slow.workload.concurrency) = (0, x as u32), 2.0, 1.0),
+            ("SEQUENTIAL", |p, x| p.slow.workload.sequential[0] = x as u64, 801.0, 800.0),
+            ("IDLE_MORE", |p, x| p.slow.commands.idle_waiting = x as u64, 40_000.0, 39_999.0),
+            ("IDLE_TIMES", idle, 500_000.0, 500_001.0),
+            ("SMALLER", |p, x| p.fast.windows.sizes = spread(1, x), 141.0, 140.0),
+        ];
+        hold(&RULE, readers, 0.7275, edges);
+    }
 }

@@ -30,12 +30,16 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
-/// Share of direct writes that has to be over own pages.
+/// Share of direct writes over own pages: fewer hardly move the mean of all.
 const MANY: f64 = 0.1;
-/// Growth that counts.
+/// Ratio of these shares: where fewer writes meet pages, pages do not explain longer times.
+const KEPT: f64 = 0.9;
+/// Growth of a time in code that counts: less may come from the machine.
 const LONGER: f64 = 1.2;
-/// Part of the whole difference that it has to have.
+/// Part of the whole difference: a smaller one is not worth a finding.
 const LEAST_PART: f64 = 0.05;
+/// Ratios of times before the first bio, half sure and sure.
+const GRADE: (f64, f64) = (1.1, 2.0);
 
 fn over_own(digest: &Digest) -> f64 {
     digest.cache.direct_over_own as f64 / (digest.workload.direct[1] + digest.workload.quiet[1]).max(1) as f64
@@ -48,7 +52,7 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
         0 => digest.without_io[1].mean(),
         _ => digest.before_bio[1].mean(),
     });
-    if own.slow < MANY || own.slow < own.fast * 0.9 || !before.rose(LONGER) {
+    if own.slow < MANY || own.slow < own.fast * KEPT || !before.rose(LONGER) {
         return None;
     }
     let reads = delta.of(|digest| digest.without_io[0].median());
@@ -74,5 +78,45 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
         Figure::new("time of a write before its first bio", before, Unit::Ns),
         Figure::new("pages dropped for an operation", dropped, Unit::Pages),
     ];
-    Some(Match { confidence: grade(before.ratio(), 1.1, 2.0), share_ns: Some(share), claim, evidence })
+    Some(Match { confidence: grade(before.ratio(), GRADE.0, GRADE.1), share_ns: Some(share), claim, evidence })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::edges::{Edge, Pair, hold, spread};
+    use super::RULE;
+
+    /// A thousand direct writes, half of them over own pages, that take 1.5 us instead of 1 us before their bios.
+    fn writes() -> Pair {
+        Pair::of(|p| {
+            p.both(|d| {
+                d.workload.direct[1] = 1000;
+                d.cache.direct_over_own = 500;
+                d.without_io[0] = spread(1, 1000.0);
+            });
+            p.fast.before_bio[1] = spread(1, 1000.0);
+            p.slow.before_bio[1] = spread(1, 1500.0);
+        })
+    }
+
+    /// A device that takes bios without a trace.
+    fn untraced(p: &mut Pair, slow: f64) {
+        for (run, value) in [(&mut p.fast, 1000.0), (&mut p.slow, slow)] {
+            run.before_bio[1] = spread(0, 0.0);
+            run.without_io[1] = spread(1, value);
+        }
+    }
+
+    #[test]
+    fn limits() {
+        let edges: &[Edge] = &[
+            ("MANY", |p, x| p.both(|d| d.cache.direct_over_own = x as u64), 100.0, 99.0),
+            ("KEPT", |p, x| p.slow.cache.direct_over_own = x as u64, 450.0, 449.0),
+            ("LONGER", |p, x| p.slow.before_bio[1] = spread(1, x), 1201.0, 1200.0),
+            ("LONGER, without bios", untraced, 1201.0, 1200.0),
+            ("LONGER, reads as well", |p, x| p.slow.without_io[0] = spread(1, x), 1200.0, 1201.0),
+            ("LEAST_PART", |p, x| p.slow.workload.direct[1] = x as u64, 100.0, 99.0),
+        ];
+        hold(&RULE, writes, 0.7594, edges);
+    }
 }

@@ -8,6 +8,8 @@
 //! and leaves fewer calls in progress as well, which is a changed job in events; readers that are woken one after the
 //! other for one page have been attached to its request, and count for it.
 
+use std::ops::Range;
+
 use super::{Figure, Match, Rule, Switch, grade};
 use crate::delta::{Delta, Unit};
 use iowhy_stats::figure::share;
@@ -37,10 +39,28 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
-/// Share of the time of the calls that has to be waiting for a turn.
+/// Ratio of most calls in progress: a maximum shows one moment and varies more than a mean.
+const AS_MANY: Range<f64> = 0.8..1.25;
+/// Ratio of call sizes: larger calls hold the lock for longer by themselves.
+const AS_LARGE: Range<f64> = 0.9..1.1;
+/// Share of the calls' time that they wait for a turn: short turns are normal on a shared file.
 const MANY: f64 = 0.2;
-/// Share of the first bios that may come while another call on the file has some.
+/// Ratio of these shares: a lock that both sides wait for is not the difference.
+const MORE: f64 = 2.0;
+/// Growth of the wait per operation: a larger share of shorter calls costs nothing.
+const LONGER: f64 = 1.5;
+/// Part of the difference: a shorter wait follows from another cause.
+const LEAST_PART: f64 = 0.2;
+/// Share of first bios that come while the file has others in flight: an exclusive lock allows hardly any.
 const TOGETHER: f64 = 0.1;
+/// First bios per call: with fewer, calls rarely meet at the device, lock or not.
+const BIOS: f64 = 0.2;
+/// Quantile of times without I/O: the quickest tenth finds the lock free.
+const QUICKEST: f64 = 0.1;
+/// Ratio of the quickest times: code that is slower with the lock free points to the CPU.
+const SLOWER_CPU: f64 = 1.5;
+/// One plus the growth of the share, half sure and sure.
+const GRADE: (f64, f64) = (1.1, 1.6);
 
 fn find(delta: &Delta<'_>) -> Option<Match> {
     let names = ["read", "write"];
@@ -54,19 +74,19 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     let together = delta.of(|d| share(d.turns.first_bios[1], d.turns.first_bios[0] + d.turns.first_bios[1]));
     let calls = delta.of(|d| f64::from(d.workload.concurrency));
     let size = delta.of(|d| share(d.workload.bytes[way], d.workload.calls[way]));
-    let equal = (0.8..1.25).contains(&calls.ratio()) && (0.9..1.1).contains(&size.ratio()) && calls.slow > 1.0;
+    let equal = AS_MANY.contains(&calls.ratio()) && AS_LARGE.contains(&size.ratio()) && calls.slow > 1.0;
     // Of calls without bios the quick ones find the lock free; a slower CPU makes these slower, too.
-    let quick = delta.of(|d| d.without_io[way].quantile(0.1));
+    let quick = delta.of(|d| d.without_io[way].quantile(QUICKEST));
     let bios = delta.of(|d| share(d.turns.first_bios[0] + d.turns.first_bios[1], d.workload.calls[way]));
-    let one_by_one = together.slow < TOGETHER && (bios.slow > 0.2 || quick.ratio() < 1.5);
-    let rose = waited.slow > MANY && waited.slow > 2.0 * waited.fast && wait.rose(1.5);
-    let material = wait.difference() > 0.2 * delta.slower_by();
+    let one_by_one = together.slow < TOGETHER && (bios.slow > BIOS || quick.ratio() < SLOWER_CPU);
+    let rose = waited.slow > MANY && waited.slow > MORE * waited.fast && wait.rose(LONGER);
+    let material = wait.difference() > LEAST_PART * delta.slower_by();
     if !(equal && one_by_one && rose && material) {
         return None;
     }
     let mean = delta.of(|d| d.turns.wait[way].mean());
     Some(Match {
-        confidence: grade(1.0 + waited.difference(), 1.1, 1.6),
+        confidence: grade(1.0 + waited.difference(), GRADE.0, GRADE.1),
         share_ns: None,
         claim: format!(
             "{:.0} % of the time of {} calls is waiting until another call on their file has done, {:.1} us each time \
@@ -87,4 +107,100 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
             Figure::new("most calls in progress", calls, Unit::Count),
         ],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::edges::{Edge, Pair, hold, spread};
+    use super::RULE;
+
+    /// Two calls at a time, ten in all, that wait for half of their 4 ms on the slow side. A thousand bios.
+    fn turns() -> Pair {
+        Pair::of(|p| {
+            p.both(|d| {
+                d.workload.concurrency = 2;
+                d.turns.first_bios = [1000, 0];
+                d.without_io[0] = spread(1, 1000.0);
+            });
+            p.fast.latency[0] = spread(10, 200_000.0);
+            p.slow.latency[0] = spread(10, 400_000.0);
+            p.slow.turns.wait[0] = spread(1, 2_000_000.0);
+        })
+    }
+
+    /// The same with writes.
+    fn writes() -> Pair {
+        let mut pair = turns();
+        for d in [&mut pair.fast, &mut pair.slow] {
+            d.latency.swap(0, 1);
+            d.turns.wait.swap(0, 1);
+            d.workload.calls.swap(0, 1);
+            d.workload.bytes.swap(0, 1);
+        }
+        pair
+    }
+
+    /// A hundred calls in progress on the fast side, with waits enough for all.
+    fn calls(p: &mut Pair, slow: f64) {
+        p.slow.turns.wait[0] = spread(1, 2e8);
+        (p.fast.workload.concurrency, p.slow.workload.concurrency) = (100, slow as u32);
+    }
+
+    /// Waits on the fast side, a small share of long calls.
+    fn longer(p: &mut Pair, slow: f64) {
+        p.fast.latency[0] = spread(10, 1_000_000.0);
+        p.fast.turns.wait[0] = spread(1, 1_000_000.0);
+        p.slow.turns.wait[0] = spread(1, slow);
+    }
+
+    /// More calls in progress: each waits for less time of an operation.
+    fn least_part(p: &mut Pair, slow: f64) {
+        p.both(|d| d.workload.concurrency = 8);
+        p.slow.turns.wait[0] = spread(1, slow);
+    }
+
+    /// A slow CPU, and bios of few calls.
+    fn bios(p: &mut Pair, bios: f64) {
+        p.both(|d| d.workload.calls[0] = 1000);
+        p.slow.turns.first_bios = [bios as u64, 0];
+        p.slow.without_io[0] = spread(1, 2000.0);
+    }
+
+    /// No bios, and some of a thousand calls as quick as on the fast side.
+    fn quickest(p: &mut Pair, quick: f64) {
+        p.slow.turns.first_bios = [0; 2];
+        p.slow.without_io[0] = spread(1000 - quick as u64, 9000.0);
+        p.slow.without_io[0].merge(&spread(quick as u64, 1000.0));
+    }
+
+    fn slower_cpu(p: &mut Pair, slow: f64) {
+        p.slow.turns.first_bios = [0; 2];
+        p.slow.without_io[0] = spread(1, slow);
+    }
+
+    #[test]
+    fn limits() {
+        let edges: &[Edge] = &[
+            ("AS_MANY, fewer", calls, 80.0, 79.0),
+            ("AS_MANY, more", calls, 124.0, 125.0),
+            ("AS_LARGE, smaller", |p, x| p.slow.workload.bytes[0] = x as u64, 36_864.0, 36_863.0),
+            ("AS_LARGE, larger", |p, x| p.slow.workload.bytes[0] = x as u64, 45_055.0, 45_056.0),
+            ("one call at a time", |p, x| p.both(|d| d.workload.concurrency = x as u32), 2.0, 1.0),
+            ("MANY", |p, x| p.slow.turns.wait[0] = spread(1, x), 800_001.0, 800_000.0),
+            ("MORE", |p, x| p.fast.turns.wait[0] = spread(1, x), 499_999.0, 500_000.0),
+            ("LONGER", longer, 1_500_001.0, 1_500_000.0),
+            ("LEAST_PART", least_part, 1_600_001.0, 1_600_000.0),
+            ("TOGETHER", |p, x| p.slow.turns.first_bios = [1000 - x as u64, x as u64], 99.0, 100.0),
+            ("BIOS", bios, 201.0, 200.0),
+            ("QUICKEST", quickest, 100.0, 99.0),
+            ("SLOWER_CPU", slower_cpu, 1499.0, 1500.0),
+        ];
+        hold(&RULE, turns, 0.9139, edges);
+        hold(
+            &RULE,
+            writes,
+            0.9139,
+            &[("MANY, writes", |p, x| p.slow.turns.wait[1] = spread(1, x), 800_001.0, 800_000.0)],
+        );
+    }
 }

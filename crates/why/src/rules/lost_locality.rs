@@ -1,5 +1,7 @@
 //! Requests leave the order of their sectors: the arm travels farther for the same requests.
 
+use std::ops::Range;
+
 use super::{Figure, Match, Rule, Switch, grade, metadata_reads};
 use crate::delta::{Delta, Unit};
 use crate::digest::Digest;
@@ -32,8 +34,32 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
-/// Share of the commands that have to seek for the length of their way to matter.
+/// Ratio of command sizes, and of commands per operation: other commands go other ways.
+const EQUAL: Range<f64> = 0.8..1.25;
+/// Choices per command: without waiting requests no order can be lost.
+const CHOICES: f64 = 0.2;
+/// Fall of the share of choices that take the next one up: less may come from deadlines and batches.
+const DISORDER: f64 = 0.15;
+/// Growth of the mean root distance: lowest here, as the lost order confirms it.
+const FARTHER_DISORDERED: f64 = 1.15;
+/// Ratio of seek shares: mixed streams seek at each change of the stream.
+const SEEKS_TIMES: f64 = 1.5;
+/// Growth of the seek share: a high ratio of rare seeks costs nothing.
+const SEEKS_MORE: f64 = 0.05;
+/// Growth of the mean root distance where more commands seek.
+const FARTHER_MIXED: f64 = 1.3;
+/// Share of commands that seek: the distance of rare seeks costs nothing.
 const OFTEN: f64 = 0.1;
+/// Growth of the mean root distance alone: highest here, as no second sign confirms it.
+const FARTHER: f64 = 1.4;
+/// Ratio of seek shares: fewer and longer seeks are another pattern, not a lost order.
+const SEEKS_KEPT: f64 = 0.9;
+/// Ratio of regions with calls: a job over more of the disk has longer ways by itself.
+const REGIONS: f64 = 1.1;
+/// Growth of the device time per command: without an arm distance costs nothing.
+const LONGER: f64 = 1.02;
+/// Ratios of mean root distances, half sure and sure.
+const GRADE: (f64, f64) = (1.1, 1.6);
 
 fn commands(d: &Digest) -> f64 {
     (d.commands.issued[0] + d.commands.issued[1]).max(1) as f64
@@ -46,8 +72,7 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     }
     let size = delta.of(|d| (d.commands.sectors[0] + d.commands.sectors[1]) as f64 / commands(d));
     let nr = delta.per_operation(commands);
-    let equal = |contrast: f64| (0.8..1.25).contains(&contrast);
-    if !equal(size.ratio()) || !equal(nr.ratio()) {
+    if !EQUAL.contains(&size.ratio()) || !EQUAL.contains(&nr.ratio()) {
         return None;
     }
     let seeks = delta.of(|d| d.commands.seeks as f64 / commands(d));
@@ -55,20 +80,21 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     let distance = delta.of(|d| d.commands.distance / commands(d) * 512.0);
     let choices = delta.of(|d| d.commands.choices as f64 / commands(d));
     let next_up = delta.of(|d| d.commands.next_up as f64 / d.commands.choices.max(1) as f64);
-    let disordered = choices.slow > 0.2 && choices.fast > 0.2 && next_up.fell_by(0.15) && root.rose(1.15);
-    let mixed = seeks.rose(1.5) && seeks.rose_by(0.05) && root.rose(1.3);
+    let chosen = choices.slow > CHOICES && choices.fast > CHOICES;
+    let disordered = chosen && next_up.fell_by(DISORDER) && root.rose(FARTHER_DISORDERED);
+    let mixed = seeks.rose(SEEKS_TIMES) && seeks.rose_by(SEEKS_MORE) && root.rose(FARTHER_MIXED);
     // A long way is nobody's concern if hardly a command goes it.
     let farther = seeks.slow > OFTEN
-        && root.rose(1.4)
-        && seeks.ratio() > 0.9
-        && delta.of(|d| d.workload.regions as f64).ratio() < 1.1;
+        && root.rose(FARTHER)
+        && seeks.ratio() > SEEKS_KEPT
+        && delta.of(|d| d.workload.regions as f64).ratio() < REGIONS;
     // Where seeks cost nothing their number is nobody's concern: the device has to be slower for it.
     let took = delta.of(|d| d.commands.busy as f64 / commands(d));
-    if !(disordered || mixed || farther) || !took.rose(1.02) {
+    if !(disordered || mixed || farther) || !took.rose(LONGER) {
         return None;
     }
     Some(Match {
-        confidence: grade(root.ratio(), 1.1, 1.6),
+        confidence: grade(root.ratio(), GRADE.0, GRADE.1),
         share_ns: None,
         claim: format!(
             "requests are taken in an order that jumps: {:.0} % of the commands seek (before {:.0} %), {:.1} MB apart \
@@ -85,4 +111,98 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
             Figure::new("time of the busy device for a command", took, Unit::Ns),
         ],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::edges::{Edge, Pair, hold};
+    use super::RULE;
+    use crate::digest::Digest;
+
+    /// Root of the way of all commands.
+    fn root(d: &mut Digest, root_distance: f64) {
+        d.commands.within.entry(Default::default()).or_default().root_distance = root_distance;
+    }
+
+    /// Ten thousand commands of 8 sectors, which take 1 us and 2 us, with this way on the slow side.
+    fn commands(slow: f64) -> Pair {
+        Pair::of(|p| {
+            p.both(|d| {
+                d.commands.issued[0] = 10_000;
+                d.commands.sectors[0] = 80_000;
+            });
+            (p.fast.commands.busy, p.slow.commands.busy) = (10_000_000, 20_000_000);
+            root(&mut p.fast, 1e7);
+            root(&mut p.slow, slow);
+        })
+    }
+
+    /// All choices take the next one up, then half of them.
+    fn disordered() -> Pair {
+        let mut pair = commands(1.3e7);
+        pair.both(|d| d.commands.choices = 10_000);
+        (pair.fast.commands.next_up, pair.slow.commands.next_up) = (10_000, 5000);
+        pair
+    }
+
+    /// One command in ten seeks, then one in five.
+    fn mixed() -> Pair {
+        let mut pair = commands(1.35e7);
+        (pair.fast.commands.seeks, pair.slow.commands.seeks) = (1000, 2000);
+        pair
+    }
+
+    /// Half of the commands seek on both sides, and farther.
+    fn farther() -> Pair {
+        let mut pair = commands(1.45e7);
+        pair.both(|d| {
+            d.commands.seeks = 5000;
+            d.workload.regions = 1000;
+        });
+        pair
+    }
+
+    /// This many commands of 8 sectors on the slow side, with as long a way for each.
+    fn number(p: &mut Pair, slow: f64) {
+        p.slow.commands.issued[0] = slow as u64;
+        p.slow.commands.sectors[0] = 8 * slow as u64;
+        root(&mut p.slow, 1300.0 * slow);
+    }
+
+    /// Blocks that map the file are read, and waited for.
+    fn metadata(p: &mut Pair, reads: f64) {
+        p.slow.commands.meta[0] = reads as u64;
+        p.slow.commands.meta_reads = 1_000_000;
+        p.slow.time.ns[0][crate::digest::Layer::Device as usize] = 1e6;
+    }
+
+    #[test]
+    fn limits() {
+        let edges: &[Edge] = &[
+            ("EQUAL, smaller", |p, x| p.slow.commands.sectors[0] = x as u64, 64_000.0, 63_999.0),
+            ("EQUAL, larger", |p, x| p.slow.commands.sectors[0] = x as u64, 99_999.0, 100_000.0),
+            ("EQUAL, fewer", number, 8000.0, 7999.0),
+            ("EQUAL, more", number, 12_499.0, 12_500.0),
+            ("CHOICES", |p, x| (p.slow.commands.choices, p.slow.commands.next_up) = (x as u64, 0), 2001.0, 2000.0),
+            ("CHOICES, fast", |p, x| p.fast.commands.choices = x as u64, 2001.0, 2000.0),
+            ("DISORDER", |p, x| p.slow.commands.next_up = x as u64, 8500.0, 8501.0),
+            ("FARTHER_DISORDERED", |p, x| root(&mut p.slow, x), 11_500_001.0, 11_500_000.0),
+            ("LONGER", |p, x| p.slow.commands.busy = x as u64, 10_200_001.0, 10_200_000.0),
+            ("reads of metadata", metadata, 4.0, 5.0),
+        ];
+        hold(&RULE, disordered, 0.7229, edges);
+        let edges: &[Edge] = &[
+            ("SEEKS_TIMES", |p, x| (p.fast.commands.seeks, p.slow.commands.seeks) = (2000, x as u64), 3001.0, 3000.0),
+            ("SEEKS_MORE", |p, x| (p.fast.commands.seeks, p.slow.commands.seeks) = (0, x as u64), 500.0, 499.0),
+            ("FARTHER_MIXED", |p, x| root(&mut p.slow, x), 13_000_001.0, 13_000_000.0),
+        ];
+        hold(&RULE, mixed, 0.7733, edges);
+        let edges: &[Edge] = &[
+            ("OFTEN", |p, x| p.both(|d| d.commands.seeks = x as u64), 1001.0, 1000.0),
+            ("FARTHER", |p, x| root(&mut p.slow, x), 14_000_001.0, 14_000_000.0),
+            ("SEEKS_KEPT", |p, x| p.slow.commands.seeks = x as u64, 4501.0, 4500.0),
+            ("REGIONS", |p, x| p.slow.workload.regions = x as u64, 1099.0, 1100.0),
+        ];
+        hold(&RULE, farther, 0.8686, edges);
+    }
 }

@@ -33,19 +33,34 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
+/// Ratio of reclaims per call: with little free memory the fast side reclaims, too.
+const TIMES: f64 = 3.0;
+/// Additional reclaims per call: fewer than one for a thousand calls cost nothing.
+const OFTENER: f64 = 0.001;
+/// Part of the difference that reclaim takes: a smaller one is not worth a finding.
+const PART: f64 = 0.1;
+/// Additional pages read again per call: one for ten calls, each a wait for the device.
+const AGAIN: f64 = 0.1;
+/// Ratio of pages read again: a cache too small on both sides is not the difference.
+const AGAIN_TIMES: f64 = 2.0;
+/// Ratio of limit hits: the kernel then names the group's limit itself.
+const HITS: f64 = 3.0;
+/// Confidence without and with more limit hits: without them the whole machine may lack memory.
+const SURE: (f64, f64) = (0.8, 0.95);
+
 fn find(delta: &Delta<'_>) -> Option<Match> {
     let times = delta.per_operation(|d| d.wall.as_ref().map_or(0.0, |wall| wall.reclaim.1 as f64));
     let time = delta.of(|d| d.wall.as_ref().map_or(0.0, |wall| wall.reclaim.0));
     let again = delta.per_operation(|d| d.cache.again as f64);
     let hits = recorded::counter(delta, "memory_limit_hits");
     let all = delta.slower_by() * delta.scale();
-    let reclaims = times.rose(3.0) && times.rose_by(0.001);
-    let material = time.difference() > 0.1 * all || again.rose_by(0.1) && again.rose(2.0);
+    let reclaims = times.rose(TIMES) && times.rose_by(OFTENER);
+    let material = time.difference() > PART * all || again.rose_by(AGAIN) && again.rose(AGAIN_TIMES);
     if !reclaims || !material {
         return None;
     }
     Some(Match {
-        confidence: if hits.rose(3.0) { 0.95 } else { 0.8 },
+        confidence: if hits.rose(HITS) { SURE.1 } else { SURE.0 },
         share_ns: None,
         claim: format!(
             "calls reclaim memory {:.3} times each (before {:.3}), {:.0} ms in all; {:.2} pages a call are read again \
@@ -63,4 +78,54 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
             Figure::new("times that the group was at its limit", hits, Unit::Count),
         ],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::edges::{Edge, Pair, hold, spread, sure};
+    use super::RULE;
+    use crate::digest::wall::Wall;
+
+    /// Two commands of a thousand calls: on the slow side ten times as many reclaims, for half of the difference.
+    fn reclaims() -> Pair {
+        Pair::of(|p| {
+            p.both(|d| {
+                d.latency[0] = spread(1000, 1000.0);
+                d.command = Some(Default::default());
+            });
+            p.fast.wall = Some(Wall { reclaim: (0.0, 100), ..Wall::default() });
+            p.slow.wall = Some(Wall { reclaim: (500_000.0, 1000), ..Wall::default() });
+        })
+    }
+
+    fn reclaimed(p: &mut Pair) -> [&mut (f64, u64); 2] {
+        [&mut p.fast, &mut p.slow].map(|d| &mut d.wall.get_or_insert_default().reclaim)
+    }
+
+    /// Reclaims of a hundred thousand calls, none on the fast side.
+    fn oftener(p: &mut Pair, slow: f64) {
+        p.both(|d| d.latency[0] = spread(100_000, 10.0));
+        let [fast, slow_side] = reclaimed(p);
+        (fast.1, slow_side.1) = (0, slow as u64);
+    }
+
+    /// No time in reclaim, but pages that are read again.
+    fn again(p: &mut Pair, fast: u64, slow: f64) {
+        reclaimed(p)[1].0 = 0.0;
+        (p.fast.cache.again, p.slow.cache.again) = (fast, slow as u64);
+    }
+
+    #[test]
+    fn limits() {
+        let edges: &[Edge] = &[
+            ("TIMES", |p, x| reclaimed(p)[1].1 = x as u64, 301.0, 300.0),
+            ("OFTENER", oftener, 100.0, 99.0),
+            ("PART", |p, x| reclaimed(p)[1].0 = x, 100_001.0, 100_000.0),
+            ("AGAIN", |p, x| again(p, 0, x), 100.0, 99.0),
+            ("AGAIN_TIMES", |p, x| again(p, 1000, x), 2001.0, 2000.0),
+        ];
+        hold(&RULE, reclaims, 0.8, edges);
+        let hits: fn(&mut Pair, f64) = |p, x| p.count("memory_limit_hits", [100, x as u64]);
+        sure(&RULE, reclaims, &[("HITS", hits, 300.0, 0.8), ("HITS", hits, 301.0, 0.95)]);
+    }
 }

@@ -4,6 +4,8 @@
 //! and larger requests is faster, for a command costs more than the wait for its last page): the rule is held by
 //! made-up digests only.
 
+use std::ops::Range;
+
 use super::{Figure, Match, Rule, Switch, grade};
 use crate::delta::{Delta, Unit};
 
@@ -27,20 +29,37 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
+/// Ratio of bio sizes, and of bytes per call: only merging may differ.
+const EQUAL: Range<f64> = 0.9..1.1;
+/// Ratio of request sizes: a slightly larger request delays its first page by little.
+const LARGER: f64 = 1.3;
+/// Growth of the share of bios that join: without it, larger requests come from elsewhere.
+const JOINED: f64 = 0.1;
+/// Calls that fit into a request: a call that needs most of one waits for its own data.
+const CALLS: f64 = 2.0;
+/// Quantile of read times: waits for the largest requests show in the longest calls.
+const LONGEST: f64 = 0.99;
+/// Growth of that time: the commands that merging saves may outweigh less.
+const LONGER: f64 = 1.2;
+/// Ratios of request sizes, half sure and sure.
+const GRADE: (f64, f64) = (1.2, 3.0);
+/// Upper bound: larger requests usually help, so another cause remains possible.
+const MOST_SURE: f64 = 0.8;
+
 fn find(delta: &Delta<'_>) -> Option<Match> {
     let request = delta.of(|d| d.commands.sizes[0].mean() * 512.0);
     let bio = delta.of(|d| d.bios.sizes[0].mean() * 512.0);
     let call = delta.of(|d| d.workload.bytes[0] as f64 / d.workload.calls[0].max(1) as f64);
     let joined = delta.of(|d| d.bios.joined[0] as f64 / d.bios.count[0].max(1) as f64);
-    let wait = delta.of(|d| d.latency[0].quantile(0.99));
+    let wait = delta.of(|d| d.latency[0].quantile(LONGEST));
     let bytes = delta.per_operation(|d| d.commands.sectors[0] as f64 * 512.0);
-    let equal = (0.9..1.1).contains(&bio.ratio()) && (0.9..1.1).contains(&bytes.ratio());
-    let merged = request.rose(1.3) && joined.rose_by(0.1);
-    if !(equal && merged && call.slow * 2.0 <= request.slow && wait.rose(1.2)) {
+    let equal = EQUAL.contains(&bio.ratio()) && EQUAL.contains(&bytes.ratio());
+    let merged = request.rose(LARGER) && joined.rose_by(JOINED);
+    if !(equal && merged && call.slow * CALLS <= request.slow && wait.rose(LONGER)) {
         return None;
     }
     Some(Match {
-        confidence: grade(request.ratio(), 1.2, 3.0).min(0.8),
+        confidence: grade(request.ratio(), GRADE.0, GRADE.1).min(MOST_SURE),
         share_ns: None,
         claim: format!(
             "reads of {:.0} KB wait for requests of {:.0} KB, into which {:.0} % of the bios were merged",
@@ -59,34 +78,49 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Delta, Side, digest::Digest};
-    use iowhy_stack::units::Nanos;
+    use super::super::edges::{Edge, Pair, hold, spread, sure};
+    use super::RULE;
 
-    /// Reads of a page, with bios joined of a hundred, and sectors of a request.
-    fn side(joined: u64, sectors: u64, call: u64, time: u64) -> Side {
-        let run = |nr: u64| {
-            let mut run = Digest { elapsed: Nanos(time + nr), ..Digest::default() };
-            (0..100).for_each(|_| run.latency[0].add(time / 100));
-            run.workload.calls[0] = 100;
-            run.workload.bytes[0] = 100 * call;
-            run.bios.count[0] = 100;
-            run.bios.joined[0] = joined;
-            run.bios.sizes[0].add(8);
-            run.commands.sizes[0].add(sectors);
-            run.commands.sectors[0] = 800;
-            run
-        };
-        Side { runs: (0..3).map(run).collect(), ..Side::default() }
+    /// Requests of 8 KiB instead of 4 KiB, because half of the bios join.
+    fn merged() -> Pair {
+        Pair::of(|p| {
+            p.both(|d| {
+                d.bios.count[0] = 1000;
+                d.bios.sizes[0] = spread(1, 1000.0);
+                d.commands.sectors[0] = 1000;
+            });
+            p.slow.bios.joined[0] = 500;
+            p.fast.commands.sizes[0] = spread(1, 8.0);
+            p.slow.commands.sizes[0] = spread(1, 16.0);
+        })
+    }
+
+    fn larger(p: &mut Pair, slow: f64) {
+        p.fast.commands.sizes[0] = spread(1, 1000.0);
+        p.slow.commands.sizes[0] = spread(1, slow);
+    }
+
+    /// A few of a hundred calls take longer.
+    fn longest(p: &mut Pair, few: f64) {
+        p.both(|d| d.latency[0] = spread(100, 100_000.0));
+        p.slow.latency[0] = spread(100 - few as u64, 100_000.0);
+        p.slow.latency[0].merge(&spread(few as u64, 200_000.0));
     }
 
     #[test]
-    fn small_reads_in_large_requests_wait_for_all_of_them() {
-        for (joined, sectors, call, expected) in
-            [(90, 80, 4096, true), (90, 80, 40_960, false), (5, 80, 4096, false), (90, 8, 4096, false)]
-        {
-            let (fast, slow) = (side(0, 8, call, 1_000_000), side(joined, sectors, call, 2_000_000));
-            let found = super::find(&Delta::new(&fast, &slow));
-            assert_eq!(found.is_some(), expected, "{joined} {sectors} {call}: {found:?}");
-        }
+    fn limits() {
+        let edges: &[Edge] = &[
+            ("EQUAL, smaller bios", |p, x| p.slow.bios.sizes[0] = spread(1, x), 900.0, 899.0),
+            ("EQUAL, larger bios", |p, x| p.slow.bios.sizes[0] = spread(1, x), 1099.0, 1100.0),
+            ("EQUAL, fewer bytes", |p, x| p.slow.commands.sectors[0] = x as u64, 900.0, 899.0),
+            ("EQUAL, more bytes", |p, x| p.slow.commands.sectors[0] = x as u64, 1099.0, 1100.0),
+            ("LARGER", larger, 1301.0, 1300.0),
+            ("JOINED", |p, x| p.slow.bios.joined[0] = x as u64, 100.0, 99.0),
+            ("CALLS", |p, x| p.slow.workload.bytes[0] = x as u64, 40_960.0, 40_961.0),
+            ("LONGEST", longest, 2.0, 1.0),
+            ("LONGER", |p, x| p.slow.latency[0] = spread(10, x), 120_001.0, 120_000.0),
+        ];
+        hold(&RULE, merged, 0.7787, edges);
+        sure(&RULE, merged, &[("MOST_SURE", larger, 3000.0, 0.8)]);
     }
 }

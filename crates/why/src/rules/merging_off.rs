@@ -1,5 +1,7 @@
 //! Bios that continue a request do not join it, although it would hold them.
 
+use std::ops::Range;
+
 use super::{Figure, Match, Rule, Switch, grade};
 use crate::delta::{Delta, Unit};
 
@@ -29,6 +31,19 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
+/// Ratio of bio sizes: larger bios leave less to merge.
+const EQUAL: Range<f64> = 0.9..1.1;
+/// Share of bios that could join: with fewer, merging saves few commands.
+const COULD: f64 = 0.1;
+/// Share of these that join on the fast side: with fewer, merging was of little use before.
+const JOINED: f64 = 0.3;
+/// Share of these that join on the slow side: nomerges=1 leaves the simplest merges.
+const STILL_JOINED: f64 = 0.1;
+/// Ratio of request sizes: lost merges that hardly shrink requests cost little.
+const SMALLER: f64 = 1.2;
+/// Ratios of request sizes, half sure and sure.
+const GRADE: (f64, f64) = (1.1, 2.0);
+
 fn find(delta: &Delta<'_>) -> Option<Match> {
     for (way, name) in ["read", "write"].into_iter().enumerate() {
         let part = |joined: u64, could: u64| if could == 0 { 0.0 } else { joined as f64 / could as f64 };
@@ -36,11 +51,10 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
         let could = delta.of(|d| part(d.bios.could_join[way], d.bios.count[way]));
         let size = delta.of(|d| d.bios.sizes[way].mean() * 512.0);
         let request = delta.of(|d| d.commands.sizes[way].mean() * 512.0);
-        let equal = (0.9..1.1).contains(&size.ratio());
-        if equal && could.fast > 0.1 && could.slow > 0.1 && joined.fast > 0.3 && joined.slow < 0.1 && request.fell(1.2)
-        {
+        let equal = EQUAL.contains(&size.ratio()) && could.fast > COULD && could.slow > COULD;
+        if equal && joined.fast > JOINED && joined.slow < STILL_JOINED && request.fell(SMALLER) {
             return Some(Match {
-                confidence: grade(request.fast / request.slow.max(1.0), 1.1, 2.0),
+                confidence: grade(request.fast / request.slow.max(1.0), GRADE.0, GRADE.1),
                 share_ns: None,
                 claim: format!(
                     "{name} bios that continue a request no longer join it: {:.0} % do, where {:.0} % did",
@@ -61,33 +75,35 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Delta, Side, digest::Digest};
-    use iowhy_stack::units::Nanos;
+    use super::super::edges::{Edge, Pair, hold, spread};
+    use super::RULE;
 
-    /// Runs in which bios of a page continue one another, with bios joined of a hundred, and sectors of a request.
-    fn side(joined: u64, sectors: u64, bio: u64, time: u64) -> Side {
-        let run = |nr: u64| {
-            let mut run = Digest { elapsed: Nanos(time + nr), ..Digest::default() };
-            (0..10).for_each(|_| run.latency[0].add(time / 10));
-            run.bios.count[0] = 100;
-            run.bios.could_join[0] = 90;
-            run.bios.joined[0] = joined;
-            run.bios.sizes[0].add(bio);
-            run.commands.sizes[0].add(sectors);
-            run
-        };
-        Side { runs: (0..3).map(run).collect(), ..Side::default() }
+    /// A thousand bios that continue one another; all join and make requests of half the size more, then none does.
+    fn off(way: usize) -> Pair {
+        Pair::of(|p| {
+            p.both(|d| {
+                d.bios.count[way] = 1000;
+                d.bios.could_join[way] = 1000;
+                d.bios.sizes[way] = spread(1, 1000.0);
+            });
+            p.fast.bios.joined[way] = 1000;
+            p.fast.commands.sizes[way] = spread(1, 1500.0);
+            p.slow.commands.sizes[way] = spread(1, 1000.0);
+        })
     }
 
     #[test]
-    fn nothing_joins_any_more() {
-        // Joined, sectors of a request and of a bio on the slow side; is it found?
-        for (joined, sectors, bio, expected) in
-            [(0, 8, 8, true), (8, 9, 8, true), (80, 64, 8, false), (40, 16, 8, false), (0, 64, 64, false)]
-        {
-            let (fast, slow) = (side(88, 80, 8, 1_000_000), side(joined, sectors, bio, 2_000_000));
-            let found = super::find(&Delta::new(&fast, &slow));
-            assert_eq!(found.is_some(), expected, "{joined} {sectors} {bio}: {found:?}");
-        }
+    fn limits() {
+        let edges: &[Edge] = &[
+            ("EQUAL, smaller", |p, x| p.slow.bios.sizes[0] = spread(1, x), 900.0, 899.0),
+            ("EQUAL, larger", |p, x| p.slow.bios.sizes[0] = spread(1, x), 1099.0, 1100.0),
+            ("COULD", |p, x| p.slow.bios.could_join[0] = x as u64, 101.0, 100.0),
+            ("COULD, fast", |p, x| p.fast.bios.could_join[0] = x as u64, 101.0, 100.0),
+            ("JOINED", |p, x| p.fast.bios.joined[0] = x as u64, 301.0, 300.0),
+            ("STILL_JOINED", |p, x| p.slow.bios.joined[0] = x as u64, 99.0, 100.0),
+            ("SMALLER", |p, x| p.fast.commands.sizes[0] = spread(1, x), 1201.0, 1200.0),
+        ];
+        hold(&RULE, || off(0), 0.7594, edges);
+        hold(&RULE, || off(1), 0.7594, &[("JOINED, writes", |p, x| p.fast.bios.joined[1] = x as u64, 301.0, 300.0)]);
     }
 }

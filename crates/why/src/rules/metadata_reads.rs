@@ -25,6 +25,12 @@ pub(super) const RULE: Rule = Rule {
 
 /// Reads of metadata in a run that may be a few at the beginning.
 const FEW: f64 = 4.0;
+/// Ratio of metadata reads per operation: less may come from the cache's state at the start.
+const MORE: f64 = 1.2;
+/// Part of the difference: a smaller one is not worth a finding.
+const LEAST_PART: f64 = 0.1;
+/// Ratios of metadata reads per operation, half sure and sure.
+const GRADE: (f64, f64) = (1.1, 2.0);
 
 fn find(delta: &Delta<'_>) -> Option<Match> {
     let nr = delta.of(|d| d.commands.meta[0] as f64);
@@ -32,12 +38,12 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     let time = delta.per_operation(|d| d.commands.meta_reads as f64 / f64::from(d.time.slots.max(1)));
     let waits = delta.time(|time| time.of(Layer::Plug) + time.of(Layer::Elevator) + time.of(Layer::Device));
     let owned = time.difference().min(waits.difference());
-    if nr.slow <= FEW || !reads.rose(1.2) || owned < 0.1 * delta.slower_by() {
+    if nr.slow <= FEW || !reads.rose(MORE) || owned < LEAST_PART * delta.slower_by() {
         return None;
     }
     let each = delta.of(|d| d.commands.meta_reads as f64 / d.commands.meta[0].max(1) as f64);
     Some(Match {
-        confidence: grade(reads.ratio(), 1.1, 2.0),
+        confidence: grade(reads.ratio(), GRADE.0, GRADE.1),
         share_ns: Some(owned),
         claim: format!(
             "{:.1} reads of metadata for 1000 operations (before {:.1}), {:.1} ms each",
@@ -50,4 +56,39 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
             Figure::new("time of a read of metadata", each, Unit::Ns),
         ],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::edges::{Edge, Pair, hold};
+    use super::RULE;
+    use crate::digest::Layer;
+
+    /// A thousand reads of metadata, then half as many more, which are what all calls wait for.
+    fn reads() -> Pair {
+        Pair::of(|p| {
+            (p.fast.commands.meta[0], p.slow.commands.meta[0]) = (1000, 1500);
+            p.slow.commands.meta_reads = 1_000_000;
+            p.slow.time.ns[0][Layer::Device as usize] = 1e6;
+        })
+    }
+
+    /// Calls wait in this layer only.
+    fn waits(p: &mut Pair, layer: Layer, ns: f64) {
+        p.slow.time.ns[0][Layer::Device as usize] = 0.0;
+        p.slow.time.ns[0][layer as usize] = ns;
+    }
+
+    #[test]
+    fn limits() {
+        let edges: &[Edge] = &[
+            ("FEW", |p, x| (p.fast.commands.meta[0], p.slow.commands.meta[0]) = (0, x as u64), 5.0, 4.0),
+            ("MORE", |p, x| p.slow.commands.meta[0] = x as u64, 1201.0, 1200.0),
+            ("LEAST_PART", |p, x| p.slow.commands.meta_reads = x as u64, 100_000.0, 99_999.0),
+            ("LEAST_PART, of the plug", |p, x| waits(p, Layer::Plug, x), 100_000.0, 99_999.0),
+            ("LEAST_PART, of the elevator", |p, x| waits(p, Layer::Elevator, x), 100_000.0, 99_999.0),
+            ("LEAST_PART, of the device", |p, x| waits(p, Layer::Device, x), 100_000.0, 99_999.0),
+        ];
+        hold(&RULE, reads, 0.7594, edges);
+    }
 }

@@ -6,6 +6,8 @@
 //! and what buffered calls read again. Known limit: pages that are only looked for, and not there, are the business of
 //! `invalidation-cost`.
 
+use std::ops::Range;
+
 use super::{Figure, Match, Rule, Switch, grade};
 use crate::delta::{Delta, Unit};
 use crate::digest::Digest;
@@ -32,8 +34,22 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
-/// Share of the direct calls that has to clear its range.
+/// Share of direct calls that clear their range: fewer hardly move the mean of all.
 const MANY: f64 = 0.05;
+/// Ratio of these shares: clearing on both sides is not the difference.
+const MORE: f64 = 2.0;
+/// Share of direct calls: below 1 % the job is a buffered one.
+const DIRECT: f64 = 0.01;
+/// Ratio of direct shares: beyond an octave the job itself has changed.
+const ALIKE: Range<f64> = 0.5..2.0;
+/// Calls over own pages for each one that clears: with fewer, pages of others are in the way.
+const OWN: f64 = 0.5;
+/// Ratio of times of clearing calls and others: without it clearing costs the call itself nothing.
+const DEARER: f64 = 1.1;
+/// Additional pages read again per operation: dropped pages then cost the buffered calls time.
+const AGAIN: f64 = 0.1;
+/// One plus the growth of the clearing share, half sure and sure.
+const GRADE: (f64, f64) = (1.02, 1.3);
 
 fn direct(digest: &Digest) -> u64 {
     digest.workload.direct[0] + digest.workload.direct[1]
@@ -46,21 +62,21 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     let longer = delta.of(|d| d.cache.direct_latency[0].mean());
     let others = delta.of(|d| d.cache.direct_latency[1].mean());
     // As many direct calls on the other side, and they did not have to.
-    let equal = calls.fast > 0.01 && (0.5..2.0).contains(&calls.ratio());
+    let equal = calls.fast > DIRECT && ALIKE.contains(&calls.ratio());
     // Foreign pages are the business of `stale-pages-under-direct-io`.
     let own = delta.of(|d| share(d.cache.direct_over_own, direct(d)));
-    let dearer = longer.slow > 1.1 * others.fast.max(others.slow) || again.difference() > 0.1;
+    let dearer = longer.slow > DEARER * others.fast.max(others.slow) || again.difference() > AGAIN;
     if !(equal
-        && own.slow > 0.5 * cleared.slow
+        && own.slow > OWN * cleared.slow
         && dearer
         && cleared.slow > MANY
-        && cleared.slow > 2.0 * cleared.fast
+        && cleared.slow > MORE * cleared.fast
         && cleared.sure())
     {
         return None;
     }
     Some(Match {
-        confidence: grade(1.0 + cleared.difference(), 1.02, 1.3),
+        confidence: grade(1.0 + cleared.difference(), GRADE.0, GRADE.1),
         share_ns: None,
         claim: format!(
             "{:.0} % of the direct calls first clear pages of buffered calls out of their range, and take {:.0} us \
@@ -76,4 +92,66 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
             Figure::new("pages read again for an operation", again, Unit::Pages),
         ],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::edges::{Edge, Pair, hold, spread};
+    use super::RULE;
+    use crate::{Delta, Side};
+
+    /// Ten thousand direct calls, of which 15 % clear their range first and take twice the time of others.
+    fn cleared() -> Pair {
+        Pair::of(|p| {
+            p.both(|d| {
+                d.workload.calls[0] = 10_000;
+                d.workload.direct[0] = 10_000;
+                d.cache.direct_over_own = 5000;
+                d.cache.direct_latency[1] = spread(1, 1000.0);
+            });
+            p.slow.cache.direct_cleared[0] = 1500;
+            p.slow.cache.direct_latency[0] = spread(1, 2000.0);
+        })
+    }
+
+    /// Pages of a thousand calls are read again, and no call takes longer.
+    fn again(p: &mut Pair, slow: f64) {
+        p.both(|d| d.latency[0] = spread(1000, 1000.0));
+        p.slow.cache.direct_latency[0] = spread(1, 1000.0);
+        p.slow.cache.again = slow as u64;
+    }
+
+    #[test]
+    fn limits() {
+        let edges: &[Edge] = &[
+            ("MANY", |p, x| p.slow.cache.direct_cleared[0] = x as u64, 501.0, 500.0),
+            ("MORE", |p, x| p.fast.cache.direct_cleared[1] = x as u64, 749.0, 750.0),
+            ("DIRECT", |p, x| p.both(|d| d.workload.direct = [0, x as u64]), 101.0, 100.0),
+            ("ALIKE, fewer", |p, x| p.slow.workload.direct[0] = x as u64, 5000.0, 4999.0),
+            (
+                "ALIKE, more",
+                |p, x| (p.fast.workload.direct[0], p.slow.workload.direct[0]) = (5000, x as u64),
+                9999.0,
+                10_000.0,
+            ),
+            ("OWN", |p, x| p.slow.cache.direct_over_own = x as u64, 751.0, 750.0),
+            ("DEARER", |p, x| p.slow.cache.direct_latency[0] = spread(1, x), 1101.0, 1100.0),
+            ("DEARER, others on the fast side", |p, x| p.fast.cache.direct_latency[1] = spread(1, x), 1818.0, 1819.0),
+            ("DEARER, others on the slow side", |p, x| p.slow.cache.direct_latency[1] = spread(1, x), 1818.0, 1819.0),
+            ("AGAIN", again, 101.0, 100.0),
+        ];
+        hold(&RULE, cleared, 0.7473, edges);
+    }
+
+    #[test]
+    fn runs_that_differ_as_much_as_the_sides_show_nothing() {
+        let Pair { fast, slow, .. } = cleared();
+        for (cleared, expected) in [(1500, true), (0, false)] {
+            let mut other = slow.clone();
+            other.cache.direct_cleared[0] = cleared;
+            let sides = [vec![fast.clone(); 2], vec![slow.clone(), other]];
+            let [fast, slow] = sides.map(|runs| Side { runs, ..Side::default() });
+            assert_eq!((RULE.find)(&Delta::of_roles(&fast, &slow, false)).is_some(), expected);
+        }
+    }
 }

@@ -23,6 +23,15 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
+/// Growth of the time share that others take: short visits of daemons are normal.
+const SHARE: f64 = 0.03;
+/// Ratio of these shares: a neighbour on both sides is not the difference.
+const MORE: f64 = 1.5;
+/// Part of the difference: a smaller one is not worth a finding.
+const LEAST_PART: f64 = 0.05;
+/// One plus the growth of the share, half sure and sure.
+const GRADE: (f64, f64) = (1.02, 1.2);
+
 fn find(delta: &Delta<'_>) -> Option<Match> {
     // A drive takes writes into its cache at once and puts them down later: each takes a command's time then.
     let price = delta.of(|d| {
@@ -36,14 +45,14 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     let share = delta.of(|d| taken(d) / d.elapsed.0.max(1) as f64);
     let requests = delta.per_operation(|d| (d.foreign.reads + d.foreign.writes) as f64);
     let time = delta.of_work(taken);
-    if !(share.rose_by(0.03) && share.ratio() > 1.5 && time.difference() > 0.05 * delta.slower_by()) {
+    if !(share.rose_by(SHARE) && share.ratio() > MORE && time.difference() > LEAST_PART * delta.slower_by()) {
         return None;
     }
     let slower = delta.slower_by();
     let who = delta.slow.runs.first().map(|run| &run.foreign.names).and_then(|names| names.first());
     let who = who.map_or_else(|| "a process outside the workload".to_owned(), |(name, _)| name.clone());
     Some(Match {
-        confidence: grade(1.0 + share.difference(), 1.02, 1.2),
+        confidence: grade(1.0 + share.difference(), GRADE.0, GRADE.1),
         share_ns: Some(time.difference().min(slower)),
         claim: format!(
             "{who} uses the device for {:.0} % of the time while the workload waits (before {:.0} %)",
@@ -60,28 +69,43 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Delta, Side, digest::Digest};
+    use super::super::edges::{Edge, Pair, hold};
+    use super::RULE;
     use iowhy_stack::units::Nanos;
 
-    fn side(elapsed: u64, in_the_way: u64) -> Side {
-        let run = |nr: u64| {
-            let mut run = Digest { elapsed: Nanos(elapsed + nr), ..Digest::default() };
-            (0..100).for_each(|_| run.latency[0].add(elapsed / 100));
-            run.foreign.reads = in_the_way / 10_000;
-            run.foreign.in_the_way = in_the_way;
-            run
-        };
-        Side { runs: (0..3).map(run).collect(), ..Side::default() }
+    /// Others are in the way for a tenth of the slow side's 2 ms. A command takes 1 us.
+    fn neighbour() -> Pair {
+        Pair::of(|p| {
+            p.fast.commands.issued = [5, 5];
+            p.fast.commands.busy = 10_000;
+            p.slow.foreign.in_the_way = 200_000;
+        })
+    }
+
+    /// Others are in the way on both sides.
+    fn both(p: &mut Pair, fast: f64) {
+        (p.fast.foreign.in_the_way, p.slow.foreign.in_the_way) = (fast as u64, 1_500_000);
+    }
+
+    /// Ten times the time of the fast side, of which a small part is that of others.
+    fn slower(p: &mut Pair, slow: f64) {
+        p.slow.elapsed = Nanos(10_000_000);
+        p.slow.foreign.in_the_way = slow as u64;
     }
 
     #[test]
-    fn only_what_is_in_the_way_is_a_neighbour() {
-        for (fast, slow, expected) in
-            [(0, 900_000, true), (0, 10_000, false), (500_000, 520_000, false), (100_000, 900_000, true)]
-        {
-            let (fast, slow) = (side(1_000_000, fast), side(2_000_000, slow));
-            let found = super::find(&Delta::new(&fast, &slow));
-            assert_eq!(found.is_some(), expected, "{fast:?} {slow:?}");
-        }
+    fn limits() {
+        let edges: &[Edge] = &[
+            ("SHARE", |p, x| p.slow.foreign.in_the_way = x as u64, 60_000.0, 59_999.0),
+            (
+                "SHARE, of writes put down later",
+                |p, x| (p.slow.foreign.in_the_way, p.slow.foreign.writes) = (0, x as u64),
+                60.0,
+                59.0,
+            ),
+            ("MORE", both, 499_999.0, 500_000.0),
+            ("LEAST_PART", slower, 450_001.0, 450_000.0),
+        ];
+        hold(&RULE, neighbour, 0.7323, edges);
     }
 }

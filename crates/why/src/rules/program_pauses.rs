@@ -1,5 +1,7 @@
 //! The program itself takes longer between its calls.
 
+use std::ops::RangeInclusive;
+
 use super::{Figure, Match, Rule, Switch, changed_job, grade};
 use crate::delta::{Delta, Unit};
 use crate::digest::{Digest, Layer, Spread};
@@ -25,6 +27,16 @@ pub(super) const RULE: Rule = Rule {
 
 /// Calls take as long up to this ratio.
 const EQUAL: f64 = 1.15;
+/// Growth of pauses, and of the time without calls: less may come from the machine.
+const LONGER: f64 = 1.2;
+/// Part of the difference: a smaller one is not worth a finding.
+const LEAST_PART: f64 = 0.1;
+/// Growth of the median pause: a few long pauses may come from preemption.
+const MEDIAN: f64 = 1.1;
+/// Ratio of most calls in progress: with more of them, pauses hide behind other calls.
+const AS_MANY: RangeInclusive<f64> = 0.9..=1.1;
+/// Ratios of pauses, half sure and sure.
+const GRADE: (f64, f64) = (1.1, 2.0);
 
 fn latency(d: &Digest) -> f64 {
     d.latency.iter().map(Spread::sum).sum::<f64>() / d.calls().max(1) as f64
@@ -41,21 +53,21 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     let equal = delta.of(latency).ratio() < EQUAL;
     let whole = if equal { pauses.difference() } else { silent.difference() };
     let owned = whole.min(application.difference());
-    let least = 0.1 * delta.slower_by();
-    if !pauses.rose(1.2) || !silent.rose(1.2) || silent.difference() < least || owned < least {
+    let least = LEAST_PART * delta.slower_by();
+    if !pauses.rose(LONGER) || !silent.rose(LONGER) || silent.difference() < least || owned < least {
         return None;
     }
     // Pauses that only coincide more often are not longer; and where most calls follow at once, only a program with one
     // of them in flight can tell.
     let median = delta.of(|d| d.pauses.median());
     let most = delta.of(|d| f64::from(d.workload.concurrency));
-    let longer = median.rose(1.1) || median.slow == 0.0 && most.slow <= 1.0;
-    if !longer || !(0.9..=1.1).contains(&most.ratio()) || (changed_job::RULE.find)(delta).is_some() {
+    let longer = median.rose(MEDIAN) || median.slow == 0.0 && most.slow <= 1.0;
+    if !longer || !AS_MANY.contains(&most.ratio()) || (changed_job::RULE.find)(delta).is_some() {
         return None;
     }
     let each = delta.of(|d| d.pauses.mean());
     Some(Match {
-        confidence: grade(pauses.ratio(), 1.1, 2.0),
+        confidence: grade(pauses.ratio(), GRADE.0, GRADE.1),
         share_ns: Some(owned),
         claim: format!(
             "the program lets {:.1} us pass between two calls (before {:.1} us), which are equal",
@@ -68,4 +80,79 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
             Figure::new("time of a call", delta.of(latency), Unit::Ns),
         ],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::edges::{Edge, Pair, hold, spread};
+    use super::RULE;
+    use crate::digest::{Digest, KIND_OTHER, Layer};
+
+    /// Ten equal calls with pauses of 100 us, then of 150 us, during which no other is in progress.
+    fn pauses() -> Pair {
+        Pair::of(|p| {
+            for (d, pause) in [(&mut p.fast, 100_000), (&mut p.slow, 150_000)] {
+                d.latency[0] = spread(10, 100_000.0);
+                d.pauses = spread(10, pause as f64);
+                d.silent = 10 * pause;
+                asleep(d, 10.0 * pause as f64);
+            }
+        })
+    }
+
+    fn asleep(d: &mut Digest, ns: f64) {
+        d.time.ns[KIND_OTHER][Layer::Pause as usize] = ns;
+    }
+
+    /// Slower calls: what counts is the time without any, not that between two.
+    fn slower_calls(p: &mut Pair, latency: f64) {
+        p.fast.pauses = spread(10, 10_000.0);
+        p.slow.pauses = spread(10, 19_000.0);
+        p.slow.latency[0] = spread(10, latency);
+    }
+
+    /// The program computes instead; `stated` if the states of its tasks are known.
+    fn computes(p: &mut Pair, stated: f64) {
+        p.both(|d| {
+            let [pause, own] = [Layer::Pause, Layer::Application].map(|layer| layer as usize);
+            d.time.ns[KIND_OTHER].swap(pause, own);
+            d.wall = (stated > 0.0).then(Default::default);
+        });
+    }
+
+    /// Six pauses of this length, and four long ones.
+    fn median(p: &mut Pair, slow: f64) {
+        p.slow.pauses = spread(6, slow);
+        p.slow.pauses.merge(&spread(4, 1e6));
+    }
+
+    /// Most calls follow at once on both sides.
+    fn at_once(p: &mut Pair, in_progress: f64) {
+        p.fast.pauses = spread(6, 0.0);
+        p.fast.pauses.merge(&spread(4, 100_000.0));
+        median(p, 0.0);
+        p.both(|d| d.workload.concurrency = in_progress as u32);
+    }
+
+    fn in_progress(p: &mut Pair, slow: f64) {
+        (p.fast.workload.concurrency, p.slow.workload.concurrency) = (1000, slow as u32);
+    }
+
+    #[test]
+    fn limits() {
+        let edges: &[Edge] = &[
+            ("EQUAL", slower_calls, 115_000.0, 114_999.0),
+            ("LONGER, pauses", |p, x| p.slow.pauses = spread(10, x), 120_001.0, 120_000.0),
+            ("LONGER, without a call", |p, x| p.slow.silent = x as u64, 1_200_001.0, 1_200_000.0),
+            ("LEAST_PART, without a call", |p, x| (p.fast.silent, p.slow.silent) = (0, x as u64), 100_000.0, 99_999.0),
+            ("LEAST_PART, asleep", |p, x| asleep(&mut p.slow, 1e6 + x), 100_000.0, 99_999.0),
+            ("computing", computes, 0.0, 1.0),
+            ("MEDIAN", median, 110_001.0, 110_000.0),
+            ("one call at a time", at_once, 1.0, 2.0),
+            ("AS_MANY, fewer", in_progress, 900.0, 899.0),
+            ("AS_MANY, more", in_progress, 1100.0, 1101.0),
+            ("equal jobs", |p, x| p.slow.workload.sequential[0] = x as u64, 0.0, 10.0),
+        ];
+        hold(&RULE, pauses, 0.7594, edges);
+    }
 }

@@ -28,7 +28,34 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
+/// Confidence with reads as large as calls, and where a limit of 0 looks the same: then either may be it.
+const SURE: (f64, f64) = (0.95, 0.55);
+
 fn find(delta: &Delta<'_>) -> Option<Match> {
     let claim = "reads go as they were asked for, without windows";
-    alone::found(delta, Alone::Advice, (0.95, 0.55), claim, "; a limit of 0 would look the same")
+    alone::found(delta, Alone::Advice, SURE, claim, "; a limit of 0 would look the same")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::edges::{Pair, hold, sure};
+    use super::RULE;
+    use iowhy_stack::event::RaKind;
+
+    /// Windows on the fast side; on the slow one ten reads of ten pages each, without any.
+    fn advised() -> Pair {
+        Pair::of(|p| {
+            p.fast.windows.pages[RaKind::Sync as usize] = 100;
+            p.slow.windows.pages[RaKind::Force as usize] = 100;
+            p.slow.windows.count[RaKind::Force as usize] = 10;
+            (p.fast.time.waits, p.slow.time.waits) = (5, 10);
+        })
+    }
+
+    #[test]
+    fn limits() {
+        let pages_alone: fn(&mut Pair, f64) = |p, x| p.slow.windows.count[RaKind::Force as usize] = x as u64;
+        hold(&RULE, advised, 0.95, &[("no windows", |p, x| p.slow.windows.pages[0] = x as u64, 1.0, 2.0)]);
+        sure(&RULE, advised, &[("SURE", pages_alone, 66.0, 0.95), ("SURE, either", pages_alone, 67.0, 0.55)]);
+    }
 }
