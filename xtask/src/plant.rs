@@ -9,12 +9,9 @@ use iowhy_lab::plant::page::with_table;
 use iowhy_lab::plant::{self, Case, Score};
 use iowhy_lab::report::text::text as explain_text;
 use iowhy_stats::share::interval;
-use proc_macro2::{TokenStream, TokenTree};
 use serde_json::json;
-use std::hash::Hasher;
-use twox_hash::XxHash64;
 
-use crate::tidy::{code_of, files};
+use crate::tidy::rules_stamp;
 use crate::{Outcome, root};
 
 /// Makes the cases and prints the score; `--cases` also prints each one that was not found.
@@ -82,34 +79,6 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
         text(&score, cases);
     }
     Ok(())
-}
-
-/// A short hash of the rules and of the digests that they read: the tokens of their sources without comments, strings
-/// and tests. Findings change with it only.
-pub(crate) fn rules_stamp() -> String {
-    let mut hash = XxHash64::with_seed(0);
-    for path in files(&root().join("crates/why/src"), "rs") {
-        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        let tokens: TokenStream = code_of(&text).parse().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        stamp(tokens, &mut hash);
-    }
-    format!("{:08x}", hash.finish() >> 32)
-}
-
-fn stamp(tokens: TokenStream, hash: &mut XxHash64) {
-    let mut tokens = tokens.into_iter();
-    while let Some(token) = tokens.next() {
-        match token {
-            // An attribute: comments are these, too.
-            TokenTree::Punct(sign) if sign.as_char() == '#' => drop(tokens.next()),
-            TokenTree::Group(group) => {
-                hash.write_u8(group.delimiter() as u8);
-                stamp(group.stream(), hash);
-            }
-            TokenTree::Literal(text) if text.to_string().starts_with('"') => {}
-            other => hash.write(other.to_string().as_bytes()),
-        }
-    }
 }
 
 /// A share with its exact interval at 95 %.

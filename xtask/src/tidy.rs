@@ -2,11 +2,13 @@
 
 mod prose;
 
-use crate::plant::rules_stamp;
 use crate::{Outcome, root};
+use proc_macro2::{TokenStream, TokenTree};
 use std::collections::BTreeSet;
 use std::fs;
+use std::hash::Hasher;
 use std::path::{Path, PathBuf};
+use twox_hash::XxHash64;
 
 /// Longest line, in characters.
 const MAX_WIDTH: usize = 120;
@@ -82,6 +84,34 @@ fn complaints() -> Vec<String> {
         found.push("docs/RULES.md: the table of plants is of other rules: cargo xtask plant --page".to_owned());
     }
     found
+}
+
+/// A short hash of the rules and of the digests that they read: the tokens of their sources without comments, strings
+/// and tests. Findings change with it only.
+pub(crate) fn rules_stamp() -> String {
+    let mut hash = XxHash64::with_seed(0);
+    for path in files(&root().join("crates/why/src"), "rs") {
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let tokens: TokenStream = code_of(&text).parse().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        stamp(tokens, &mut hash);
+    }
+    format!("{:08x}", hash.finish() >> 32)
+}
+
+fn stamp(tokens: TokenStream, hash: &mut XxHash64) {
+    let mut tokens = tokens.into_iter();
+    while let Some(token) = tokens.next() {
+        match token {
+            // An attribute: comments are these, too.
+            TokenTree::Punct(sign) if sign.as_char() == '#' => drop(tokens.next()),
+            TokenTree::Group(group) => {
+                hash.write_u8(group.delimiter() as u8);
+                stamp(group.stream(), hash);
+            }
+            TokenTree::Literal(text) if text.to_string().starts_with('"') => {}
+            other => hash.write(other.to_string().as_bytes()),
+        }
+    }
 }
 
 /// The mistakes in one source file.

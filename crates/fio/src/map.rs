@@ -672,7 +672,7 @@ fn syncs(job: &FioJob, stream: &mut Stream) {
 
 fn engine(job: &FioJob) -> Engine {
     match job.engine {
-        FioEngine::Libaio | FioEngine::IoUring | FioEngine::Posixaio => Engine::Aio {
+        FioEngine::Libaio | FioEngine::IoUring | FioEngine::Posixaio | FioEngine::Ours(_) => Engine::Aio {
             depth: job.iodepth,
             batch_submit: if job.engine == FioEngine::Posixaio { 1 } else { job.iodepth_batch },
             batch_complete: job.batch_complete_min.max(1),

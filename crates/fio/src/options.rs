@@ -6,6 +6,7 @@ pub use table::OPTIONS;
 use table::TIMES;
 
 use super::value::{self, Amount, CacheState, Distribution, Fault, Mode, Parsed, Partial, Service, Share, TimeUnit};
+use iowhy_live::engine::ENGINES;
 use iowhy_text::diagnose::nearest;
 
 /// Kind of an option's value.
@@ -152,6 +153,8 @@ pub enum Engine {
     Mmap,
     /// No I/O at all.
     Null,
+    /// One of [`ENGINES`] that fio does not have; it counts as one that has several calls in flight.
+    Ours(&'static str),
 }
 
 impl Engine {
@@ -213,12 +216,15 @@ impl Engine {
     ];
 
     pub fn name(self) -> &'static str {
-        Engine::ALL.iter().find(|(_, engine)| *engine == self).map_or("psync", |(name, _)| name)
+        let Engine::Ours(name) = self else {
+            return Engine::ALL.iter().find(|(_, engine)| *engine == self).map_or("psync", |(name, _)| name);
+        };
+        name
     }
 
     /// Whether each I/O is over before the next begins, so that the depth is always one.
     pub fn one_at_a_time(self) -> bool {
-        !matches!(self, Engine::Libaio | Engine::IoUring | Engine::Posixaio)
+        !matches!(self, Engine::Libaio | Engine::IoUring | Engine::Posixaio | Engine::Ours(_))
     }
 }
 
@@ -357,6 +363,9 @@ impl Kind {
 fn engine(text: &str) -> Parsed<Engine> {
     if let Some((_, engine)) = Engine::ALL.iter().find(|(name, _)| *name == text) {
         return Ok(*engine);
+    }
+    if let Some(entry) = iowhy_stack::origin::find(ENGINES, text) {
+        return Ok(Engine::Ours(entry.name));
     }
     let names = || Engine::ALL.iter().map(|(name, _)| *name);
     let strange = Engine::STRANGE.contains(&text) || text.starts_with("external:");

@@ -54,7 +54,7 @@ pub(super) fn table(seed: u64, recordings: u32, score: &Score<'_>) -> String {
         format!(
             "`cargo xtask plant --live --seed {seed} --recordings {recordings} --page`, rules `{}`: real programs on \
              this machine;\nin brackets the exact interval at 95 %.",
-            crate::plant::rules_stamp()
+            crate::tidy::rules_stamp()
         ),
         String::new(),
         "| planted | asked | held |".to_owned(),

@@ -58,7 +58,8 @@ fn what_is_not_carried_out_is_told_once_and_only_if_it_was_asked_for() {
 #[test]
 fn options_become_what_the_runner_knows() {
     assert_eq!(thread("").engine, "psync");
-    for (name, engine) in [("sync", "sync"), ("vsync", "pvsync2"), ("pvsync2", "pvsync2"), ("mmap", "mmap")] {
+    let same = ["sync", "pvsync2", "mmap", "skeleton"].map(|name| (name, name));
+    for (name, engine) in same.into_iter().chain([("vsync", "pvsync2")]) {
         assert_eq!(thread(&format!("ioengine={name}")).engine, engine);
     }
     let queued = thread("ioengine=io_uring iodepth=8 iodepth_batch=4 iodepth_batch_complete_min=2 fixedbufs hipri");
