@@ -33,6 +33,10 @@ const WATCH: Duration = Duration::from_micros(60);
 /// And at most.
 const WATCH_LONGEST: Duration = Duration::from_micros(400);
 
+/// Longest time for which requests are held. A keeper that is killed while its own reads are held keeps its end of the
+/// wire open until they are answered, so nothing else would end them.
+const HOLD: Nanos = Nanos::from_secs(10);
+
 /// Priority among threads that go before others: the lowest.
 const FIRST: libc::c_int = 1;
 
@@ -207,7 +211,7 @@ impl Server<'_> {
                 drop(core);
                 return self.finish(&[Done { request, due: now, failed: false }], false);
             }
-            Mode::Hold => core.parked.push((Nanos(u64::MAX), request)),
+            Mode::Hold => core.parked.push((now + HOLD, request)),
             Mode::After(time) => core.parked.push((now + Nanos(time), request)),
         }
         let done = due(&mut core, self.now());
@@ -434,6 +438,6 @@ fn due(core: &mut Core, now: Nanos) -> Vec<Done> {
 
 /// When something next happens.
 fn next(core: &Core) -> Option<Nanos> {
-    let parked = core.parked.iter().map(|(due, _)| *due).filter(|due| due.0 < u64::MAX).min();
+    let parked = core.parked.iter().map(|(due, _)| *due).min();
     [core.pace.next(), parked].into_iter().flatten().min()
 }
