@@ -68,7 +68,7 @@ pub(super) enum Mode {
     Model,
     /// At once.
     Instant,
-    /// Not before another mode is chosen.
+    /// When another mode is chosen, or after ten seconds.
     Hold,
     /// After a fixed time, ns.
     After(u64),
