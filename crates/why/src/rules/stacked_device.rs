@@ -32,7 +32,7 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
-/// Ratios of sectors that are alike: writes go to both devices and both journals, and the loop's cache takes some reads.
+/// Ratios of sectors that are alike: writes go to both devices and both journals, and caches take reads.
 const ALIKE: std::ops::Range<f64> = 0.5..4.0;
 /// Factors by which calls take longer, half sure and sure.
 const GRADE: (f64, f64) = (1.3, 3.0);
@@ -134,7 +134,7 @@ mod tests {
                 "FUSE without a disk in use",
                 |p, x| {
                     p.both(|d| d.commands.sectors = [0, 0]);
-                    set(p, ["ext4", ["ext4", "fuse.sshfs"][x as usize]], "recording", "/ filesystem");
+                    set(p, ["ext4", ["xfs", "fuse.sshfs"][x as usize]], "recording", "/ filesystem");
                 },
                 1.0,
                 0.0,
