@@ -125,7 +125,7 @@ mod tests {
                 501.0,
             ),
             ("SMALLER", |p, x| windows(&mut p.fast, Force, 1000.0, x), 13_001.0, 13_000.0),
-            ("PART_OF_CALL", |p, x| p.both(|d| d.workload.bytes[0] = x as u64 * PAGE_BYTES), 13_334.0, 13_333.0),
+            ("PART_OF_CALL", |p, x| windows(&mut p.slow, Force, 1500.0, x), 17_999.0, 18_000.0),
             ("SINGLE_PAGE", |p, x| windows(&mut p.slow, Force, 1500.0, x), 2251.0, 2250.0),
             ("MORE_PIECES", |p, x| windows(&mut p.slow, Force, x, 10.0 * x), 1301.0, 1300.0),
             (

@@ -122,9 +122,9 @@ mod tests {
             ),
             (
                 "TIMES",
-                |p, x| (p.fast.commands.idle_waiting, p.slow.commands.idle_waiting) = (100_000, x as u64),
-                300_001.0,
-                299_999.0,
+                |p, x| (p.fast.commands.idle_waiting, p.slow.commands.idle_waiting) = (250_000, x as u64),
+                750_000.0,
+                749_999.0,
             ),
             ("syncs", |p, x| p.slow.workload.calls[2] = x as u64, 0.0, 1.0),
             ("commits", |p, x| p.slow.sync.commits = x as u64, 0.0, 1.0),

@@ -134,7 +134,7 @@ mod tests {
                 "FUSE without a disk in use",
                 |p, x| {
                     p.both(|d| d.commands.sectors = [0, 0]);
-                    set(p, ["ext4", ["ext4", "fuse.sshfs"][x as usize]], "recording", "/ filesystem");
+                    set(p, ["ext4", ["xfs", "fuse.sshfs"][x as usize]], "recording", "/ filesystem");
                 },
                 1.0,
                 0.0,
