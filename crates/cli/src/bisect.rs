@@ -50,7 +50,7 @@ pub(crate) struct Arguments {
     git: bool,
     /// Measure a commit that is certainly good or bad; keep the values
     #[arg(long, value_enum, requires = "git")]
-    learn: Option<Known>,
+    learn: Option<Quality>,
     /// Value of a good commit, instead of --learn
     #[arg(long, value_name = "X", requires = "git", requires = "bad_value", conflicts_with = "learn")]
     #[arg(allow_negative_numbers = true)]
@@ -74,7 +74,7 @@ pub(crate) struct Arguments {
 
 /// A commit of which it is known.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
-enum Known {
+enum Quality {
     /// It is fast
     Good,
     /// It is slow
@@ -268,7 +268,7 @@ fn of_commit(arguments: &Arguments) -> anyhow::Result<Exit> {
 }
 
 /// Measures a commit of which it is known, and keeps the values.
-fn learn(arguments: &Arguments, known: Known) -> anyhow::Result<Exit> {
+fn learn(arguments: &Arguments, known: Quality) -> anyhow::Result<Exit> {
     let path = state_file(arguments)?;
     let mut references = load(&path)?;
     let mut values = Vec::new();
@@ -282,10 +282,10 @@ fn learn(arguments: &Arguments, known: Known) -> anyhow::Result<Exit> {
     let (low, high) = values
         .iter()
         .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(*value), high.max(*value)));
-    let (n, name) = (values.len(), if known == Known::Good { "good" } else { "bad" });
+    let (n, name) = (values.len(), if known == Quality::Good { "good" } else { "bad" });
     match known {
-        Known::Good => references.good = values,
-        Known::Bad => references.bad = values,
+        Quality::Good => references.good = values,
+        Quality::Bad => references.bad = values,
     }
     std::fs::write(&path, format!("{:#}\n", references.json())).with_context(|| path.display().to_string())?;
     output::print(&format!("{name}: {n} values from {low} to {high}, kept in {}\n", path.display()))?;

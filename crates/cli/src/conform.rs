@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 use iowhy_fio::World;
 use iowhy_lab::conform;
-use iowhy_lab::conform::kernel::live::{self, Asked, ConformError};
+use iowhy_lab::conform::kernel::live::{self, ConformError, ConformRequest};
 use iowhy_lab::conform::vectors;
 use iowhy_lab::run::guest;
 use iowhy_live::guard::Output;
@@ -104,7 +104,7 @@ fn vectors(folder: &Path, json: bool) -> anyhow::Result<Exit> {
 }
 
 fn running(arguments: &Arguments) -> anyhow::Result<Exit> {
-    let asked = Asked {
+    let asked = ConformRequest {
         jobs: arguments.job.clone(),
         dir: arguments.dir.clone(),
         read_ahead_kb: arguments.read_ahead_kb.clone(),

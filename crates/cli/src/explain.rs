@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use iowhy_compare::{self as compare, Settings, Verdict};
 use iowhy_lab::explain::gathered::Gathered;
-use iowhy_lab::explain::source::{self, Asked};
+use iowhy_lab::explain::source::{self, ExplainRequest};
 use iowhy_lab::explain::{advice, prove, prove_live};
 use iowhy_lab::report::{glance, text};
 use iowhy_lab::store::{self, Store, StoreError};
@@ -78,7 +78,7 @@ impl Sources {
     /// Both sides; `report` if a report will be made of them, `quiet` without a bar.
     pub(crate) fn gather(&self, report: bool, quiet: bool) -> Result<[Gathered; 2], Problems> {
         let (names, job, disk) = (self.what.clone(), self.job.clone(), self.disk.clone());
-        let asked = Asked { names, job, disk, runs: self.runs, report, stored: self.stored };
+        let asked = ExplainRequest { names, job, disk, runs: self.runs, report, stored: self.stored };
         let bar = output::bar("simulating {bar:40} {pos} of {len} runs, {elapsed}", quiet);
         let gathered = source::gather(&asked, &|| self.open(), &|done, of| {
             output::advance(&bar, u64::from(done), u64::from(of));

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use indicatif::ProgressBar;
 use iowhy_lab::incident::live::{self, LiveResult};
-use iowhy_lab::incident::{self, How, IncidentError, IncidentResult, Known, report};
+use iowhy_lab::incident::{self, CatalogueEntry, How, IncidentError, IncidentResult, report};
 use iowhy_text::diagnose::Problem;
 
 use crate::explain::Sources;
@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         }
         return Ok(Exit::Fine);
     }
-    let (wanted, others): (Vec<Known>, Vec<Known>) = match arguments.which.as_str() {
+    let (wanted, others): (Vec<CatalogueEntry>, Vec<CatalogueEntry>) = match arguments.which.as_str() {
         "all" => known.into_iter().partition(|known| known.modelled),
         _ => (known.into_iter().filter(|known| known.id == arguments.which).collect(), Vec::new()),
     };

@@ -10,7 +10,7 @@ use super::value::{Amount, CacheState, Distribution, Mode, PerDirection, Service
 
 /// An option as it was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct Setting {
     /// Its entry in the table.
     pub option: &'static Opt,
     /// The name that was used.
@@ -227,7 +227,7 @@ pub struct FioJob {
     /// Where it begins.
     pub place: Place,
     /// Options as given: those of global sections first, then its own.
-    pub options: Vec<Written>,
+    pub options: Vec<Setting>,
     /// Number of its reporting group, from 0.
     pub group: u32,
     pub description: Option<String>,
@@ -351,7 +351,7 @@ impl FioJob {
     /// left out unless `ours`.
     pub fn to_arguments(&self, ours: bool) -> Vec<String> {
         let mut arguments = vec![format!("--name={}", self.name)];
-        let shown = |option: &&Written| option.option.name != "name" && (ours || option.option.group != Group::Ours);
+        let shown = |option: &&Setting| option.option.name != "name" && (ours || option.option.group != Group::Ours);
         arguments.extend(self.options.iter().filter(shown).map(|option| match option.value.as_str() {
             "" => format!("--{}", option.name),
             value => format!("--{}={value}", option.name),

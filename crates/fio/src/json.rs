@@ -8,7 +8,7 @@
 use serde_json::{Map, Value, json};
 
 use super::result::{CLASSES, Direction, Entry, Results, Samples, Times, date};
-use super::{FioJob, Written};
+use super::{FioJob, Setting};
 
 /// Stands for fio's version: the release whose output this resembles, and the real origin.
 pub const VERSION: &str = concat!("fio-3.33-iowhy-", env!("CARGO_PKG_VERSION"));
@@ -48,7 +48,7 @@ pub fn document(results: &Results<'_>, plus: bool) -> Value {
 }
 
 /// Options as they were written, the last of each name.
-fn options<'a>(written: impl Iterator<Item = &'a Written>) -> Value {
+fn options<'a>(written: impl Iterator<Item = &'a Setting>) -> Value {
     let mut map = Map::new();
     for option in written {
         map.insert(option.option.name.to_owned(), json!(option.value));

@@ -19,7 +19,7 @@ pub mod options;
 pub mod result;
 pub mod value;
 
-pub use job::{FioJob, Written};
+pub use job::{FioJob, Setting};
 pub use lex::Place;
 
 use iowhy_text::diagnose::{Problem, Problems, Span};
@@ -71,7 +71,7 @@ pub struct FioFile {
     /// The jobs. Each stands for all its clones.
     pub jobs: Vec<FioJob>,
     /// The options of global sections.
-    pub globals: Vec<Written>,
+    pub globals: Vec<Setting>,
 }
 
 /// The jobs of one text; nothing if there is an error in it. `name` is shown with mistakes, and its includes are looked

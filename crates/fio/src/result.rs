@@ -18,7 +18,7 @@ use iowhy_stack::histogram::Histogram;
 use iowhy_stack::units::Nanos;
 
 use super::live::LiveJobs;
-use super::{FioJob, Written};
+use super::{FioJob, Setting};
 
 /// Buckets that fio has.
 const NR_BUCKETS: usize = 29 * 64;
@@ -402,7 +402,7 @@ pub struct Results<'a> {
     /// Its entries, in the order of the jobs.
     pub entries: Vec<Entry<'a>>,
     /// The options of global sections.
-    pub globals: &'a [Written],
+    pub globals: &'a [Setting],
     /// Devices that were used.
     pub disks: Vec<DiskDelta>,
 }

@@ -71,7 +71,7 @@ const INCIDENTS: &[Entry] = &[
 
 /// An incident that is known.
 #[derive(Clone, Debug)]
-pub struct Known {
+pub struct CatalogueEntry {
     /// Its name.
     pub id: &'static str,
     pub incident: Incident,
@@ -83,12 +83,12 @@ pub struct Known {
 ///
 /// # Errors
 /// If an embedded file does not parse, which a test excludes.
-pub fn list() -> Result<Vec<Known>, IncidentError> {
+pub fn list() -> Result<Vec<CatalogueEntry>, IncidentError> {
     INCIDENTS
         .iter()
         .map(|entry| {
             let incident = file::parse(entry.id, entry.file)?;
-            Ok(Known { id: entry.id, incident, modelled: entry.scenario.is_some() })
+            Ok(CatalogueEntry { id: entry.id, incident, modelled: entry.scenario.is_some() })
         })
         .collect()
 }

@@ -49,7 +49,7 @@ pub use export::{Exported, Format};
 pub use gc::Swept;
 pub use group::Set;
 pub use in_flight::{Announcement, InFlight};
-pub use manifest::{Again, Manifest};
+pub use manifest::{CommandLine, Manifest};
 pub use merge::Merged;
 pub use report::{
     checked_json, checked_text, exported_json, exported_text, list_text, merged_json, merged_text, moment, run_json,

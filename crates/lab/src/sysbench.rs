@@ -19,7 +19,7 @@ use iowhy_stack::workload::{Dialect, FileIo, Mode, PositionSource};
 use crate::place;
 use iowhy_text::diagnose::{Problem, Problems, Span};
 use live::FileSet;
-use options::{Command, CommandLine, Given, Kind, Opt};
+use options::{Command, CommandLine, Kind, Opt, OptionUse};
 
 /// How files are accessed (`--file-io-mode`).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -333,7 +333,7 @@ impl Resolver<'_> {
         }
     }
 
-    fn given(&self, name: &str) -> Option<&Given> {
+    fn given(&self, name: &str) -> Option<&OptionUse> {
         self.line.get(name)
     }
 

@@ -15,7 +15,8 @@ use iowhy_fio::World;
 use iowhy_lab::run::simulator::Simulator;
 use iowhy_lab::run::{self, Request, RunRequest};
 use iowhy_lab::store::{
-    Again, Design, EventWriter, Filter, Format, Kind, MOST, Manifest, NewRun, Sampler, Store, StoreError, run_json,
+    CommandLine, Design, EventWriter, Filter, Format, Kind, MOST, Manifest, NewRun, Sampler, Store, StoreError,
+    run_json,
 };
 use iowhy_stack::event::{CallId, Event, EventSink, FileId, Op, What};
 use iowhy_stack::rng::Rng;
@@ -469,7 +470,7 @@ fn a_store_of_version_3_keeps_its_seals_and_its_manifests() {
     let policies = policies.expect("policies");
     assert_eq!((&policies["kernel"], policies.get("command")), (&json!("linux-6.18"), None));
     let words = ["fio", "--name=a", "--rw=read", "--bs=64k", "--size=1m"].map(str::to_owned).to_vec();
-    assert_eq!(live.again, Some(Again { words, folder: "/srv/jobs".into() }));
+    assert_eq!(live.again, Some(CommandLine { words, folder: "/srv/jobs".into() }));
     assert_eq!((live.disk.as_deref(), live.modelled), (Some("vda"), None));
     // What is recorded from now on answers alike, and `--json` has it at the same place.
     let (mut run, manifest) = (new_run("a", 1), Manifest { command: Some("run x".into()), ..Manifest::default() });

@@ -43,7 +43,7 @@ use crate::ledger::{Guard, Ledger, LedgerError};
 use crate::machine;
 use events::{EVENTS, Place};
 use instance::Instance;
-use opened::{Held, Opens};
+use opened::{OpenDescriptor, Opens};
 use reader::Reader;
 use shape::Shape;
 
@@ -218,7 +218,7 @@ struct Running {
     shapes: BTreeMap<u16, Shape>,
     reader: Reader,
     /// Descriptors that were open when it began.
-    held: Vec<Held>,
+    held: Vec<OpenDescriptor>,
 }
 
 /// The name that tracefs of ours is mounted under.
@@ -265,7 +265,7 @@ fn is_root() -> bool {
 }
 
 /// Files that the tasks have open already.
-fn held(ask: &Ask) -> Vec<opened::Held> {
+fn held(ask: &Ask) -> Vec<opened::OpenDescriptor> {
     match ask.level {
         Level::Light => Vec::new(),
         _ if ask.of_tasks() => {

@@ -383,14 +383,14 @@ fn socket(name: &str) -> PathBuf {
 
 /// A disk that its maker keeps: it is removed when this is dropped, or when this process dies.
 #[derive(Debug)]
-pub struct Held {
+pub struct DiskHandle {
     state: State,
     keeper: Child,
     /// As long as this is open the keeper knows that we live.
     line: ChildStdin,
 }
 
-impl Held {
+impl DiskHandle {
     /// As it was made.
     pub fn state(&self) -> &State {
         &self.state
@@ -429,7 +429,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for DiskHandle {
     fn drop(&mut self) {
         if matches!(self.keeper.try_wait(), Ok(None)) {
             // The keeper sees that the line is closed, and removes everything, if it was not reached by name.
@@ -457,7 +457,7 @@ pub fn create(mut spec: Spec) -> Result<State, DiskError> {
 ///
 /// # Errors
 /// Mistakes in it, or the reason why it could not be created.
-pub fn hold(mut spec: Spec) -> Result<Held, DiskError> {
+pub fn hold(mut spec: Spec) -> Result<DiskHandle, DiskError> {
     spec.tied = true;
     start(spec)
 }
@@ -471,7 +471,7 @@ fn process(attempt: &str) -> impl FnOnce(io::Error) -> DiskError {
     move |error| DiskError::Process { attempt, error }
 }
 
-fn start(spec: Spec) -> Result<Held, DiskError> {
+fn start(spec: Spec) -> Result<DiskHandle, DiskError> {
     if let Some(mistake) = spec.mistakes().into_iter().next() {
         return Err(DiskError::Spec(mistake));
     }
@@ -497,7 +497,7 @@ fn start(spec: Spec) -> Result<Held, DiskError> {
     // If it has ended, its answer says more.
     let _ = line.write_all(text.as_bytes());
     match control::hear(&mut BufReader::new(said)).map_err(process("hear the keeper of the disk"))? {
-        Some(Answer::Done(state)) => Ok(Held { state: *state, keeper, line }),
+        Some(Answer::Done(state)) => Ok(DiskHandle { state: *state, keeper, line }),
         Some(Answer::Refused(why)) => {
             let _ = keeper.wait();
             Err(DiskError::Refused(why))

@@ -33,7 +33,7 @@ use std::time::Duration;
 use console::Stage;
 use initramfs::Archive;
 pub use kernel::{Kernel, cache_directory, find, is_known};
-use qemu::{Given, Limits, Parts};
+use qemu::{GiveUp, Limits, Parts};
 use stream::Received;
 
 use crate::ledger::{self, Guard, Ledger, LedgerError};
@@ -389,11 +389,11 @@ fn verdict(ended: &qemu::Ended, received: &Received) -> String {
     let seconds = |time: Duration| time.as_secs_f64().round();
     let job = if console.stage == Stage::Running { ", while the job ran" } else { "" };
     match ended.given_up {
-        Some(Given::NotUp(time)) => {
+        Some(GiveUp::NotUp(time)) => {
             return format!("the kernel did not start our program within {} s", seconds(time));
         }
-        Some(Given::Silent(time)) => return format!("it hangs: no sign of life for {} s{job}", seconds(time)),
-        Some(Given::TooLong(time)) => {
+        Some(GiveUp::Silent(time)) => return format!("it hangs: no sign of life for {} s{job}", seconds(time)),
+        Some(GiveUp::TooLong(time)) => {
             return format!("it was not done after {} s{job}; --timeout=SECONDS allows more", seconds(time));
         }
         None => {}

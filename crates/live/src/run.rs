@@ -311,7 +311,7 @@ fn largest_call(stream: &Stream) -> u32 {
 
 /// The run's own files.
 #[derive(Default)]
-struct Made {
+struct OwnFiles {
     /// Files and folders that go after the run. They are the first to go after an error, too: they may be in folders
     /// that would have stayed.
     removed: Option<ledger::Guard>,
@@ -331,7 +331,7 @@ fn check_room(plan: &Plan, specs: &[iowhy_stack::job::FileSpec]) -> Result<(), L
 }
 
 /// Makes the files that are missing, empty as yet. Whatever happens to the process, the next one finds them.
-fn make_files(plan: &Plan, seen: &mut [guard::Seen]) -> Result<Made, LiveError> {
+fn make_files(plan: &Plan, seen: &mut [guard::Seen]) -> Result<OwnFiles, LiveError> {
     let (ledger, _) = Ledger::open()?;
     let missing: Vec<_> = plan
         .files
@@ -340,7 +340,7 @@ fn make_files(plan: &Plan, seen: &mut [guard::Seen]) -> Result<Made, LiveError> 
         .filter(|(file, seen)| file.may_create && !seen.is_there())
         .map(|(it, _)| it)
         .collect();
-    let mut made = Made::default();
+    let mut made = OwnFiles::default();
     let mut folders: Vec<&Path> = missing.iter().flat_map(|file| file.path.ancestors().skip(1)).collect();
     folders.retain(|folder| !folder.as_os_str().is_empty() && !folder.exists());
     folders.sort_unstable();
@@ -368,7 +368,7 @@ fn make_files(plan: &Plan, seen: &mut [guard::Seen]) -> Result<Made, LiveError> 
     Ok(made)
 }
 
-impl Made {
+impl OwnFiles {
     fn add(&mut self, stays: bool, guard: ledger::Guard) {
         let whole = if stays { &mut self.kept } else { &mut self.removed };
         *whole = Some(match whole.take() {

@@ -140,7 +140,7 @@ struct Extra {
 }
 
 /// Requests of an elevator in a call (see [`Ctx`]).
-struct Asked {
+struct ElevatorRequests {
     kick: bool,
     unplugs: bool,
     run_now: bool,
@@ -431,7 +431,7 @@ impl BlockQueue {
         ctx.rotational = self.rotational;
         let answer = ask(self.elevator.as_mut(), &mut ctx);
         if ctx.asks() {
-            let asked = Asked {
+            let asked = ElevatorRequests {
                 kick: ctx.kick,
                 unplugs: ctx.kick_unplugs,
                 run_now: ctx.run_now,
@@ -449,7 +449,7 @@ impl BlockQueue {
 
     /// Does what the elevator has asked for.
     #[inline(never)]
-    fn heed(&mut self, asked: Asked, now: Nanos, rec: &mut Recorder<'_>) {
+    fn heed(&mut self, asked: ElevatorRequests, now: Nanos, rec: &mut Recorder<'_>) {
         if let Some(cause) = asked.idle_ended {
             rec.event(now, CallId::NONE, What::IdleEnd { cause });
         }

@@ -143,7 +143,7 @@ impl Site {
     }
 
     /// A background process until it is dropped.
-    pub(super) fn beside(&self, snippet: &str, variables: &Variables) -> Result<Option<Beside>, String> {
+    pub(super) fn beside(&self, snippet: &str, variables: &Variables) -> Result<Option<Companion>, String> {
         if snippet.is_empty() {
             return Ok(None);
         }
@@ -156,7 +156,7 @@ impl Site {
         if let Ok(Some(status)) = child.try_wait() {
             return Err(format!("beside: {snippet}: {status}: {}", self.said("stderr")));
         }
-        Ok(Some(Beside(child)))
+        Ok(Some(Companion(child)))
     }
 
     /// Records a command: its wall clock in seconds, from inside the recording, without the recorder's start and end.
@@ -207,9 +207,9 @@ impl Drop for Site {
 }
 
 /// A process group that runs during the recording.
-pub(super) struct Beside(Child);
+pub(super) struct Companion(Child);
 
-impl Drop for Beside {
+impl Drop for Companion {
     fn drop(&mut self) {
         end(&mut self.0);
     }

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use iowhy_compare::text::Style;
 use iowhy_lab::explain::gathered::Gathered;
-use iowhy_lab::explain::source::{Asked, Simulated, gather};
+use iowhy_lab::explain::source::{ExplainRequest, Simulated, gather};
 use iowhy_lab::explain::{advice, prove};
 use iowhy_lab::incident::command::plan_of_command;
 use iowhy_lab::incident::{explained_rows, row};
@@ -66,7 +66,7 @@ const INCIDENTS: &[Incident] = &[
 fn sides(incident: &Incident) -> [Gathered; 2] {
     let Incident { id, runs, .. } = incident;
     let Some([word, other]) = incident.smaller else {
-        let asked = Asked { names: vec![(*id).to_owned()], runs: Some(*runs), ..Asked::default() };
+        let asked = ExplainRequest { names: vec![(*id).to_owned()], runs: Some(*runs), ..ExplainRequest::default() };
         let sides = gather(&asked, &|| Err(StoreError::NoPlace), &|_, _| {});
         return sides.unwrap_or_else(|problems| panic!("{id}: {}", problems.render()));
     };

@@ -9,14 +9,14 @@ use crate::value::{Amount, Distribution, Fault, Mode, PerDirection, Service, Sha
 use iowhy_text::diagnose::{Problem, Problems, Severity};
 
 use super::{
-    Advice, Blocks, FioJob, LogWindow, Logs, Opening, Ours, Rate, Replay, Reporting, SyncMode, Think, Written,
+    Advice, Blocks, FioJob, LogWindow, Logs, Opening, Ours, Rate, Replay, Reporting, Setting, SyncMode, Think,
 };
 
 /// The options that hold for a job so far.
 #[derive(Clone, Default)]
 struct Settings {
     values: BTreeMap<&'static str, (Value, RawOption)>,
-    written: Vec<Written>,
+    written: Vec<Setting>,
 }
 
 /// The jobs of these sections, and the options of global sections. Mistakes go to `problems`.
@@ -24,7 +24,7 @@ pub(crate) fn build(
     sections: &[RawSection],
     world: &World<'_>,
     problems: &mut Problems,
-) -> (Vec<FioJob>, Vec<Written>) {
+) -> (Vec<FioJob>, Vec<Setting>) {
     let mut builder = Builder { world, problems, warned: BTreeSet::new() };
     let mut globals = Settings::default();
     let mut jobs: Vec<FioJob> = Vec::new();
@@ -59,7 +59,7 @@ impl Builder<'_, '_> {
         let mut order: Vec<(usize, &RawOption)> = section.options.iter().enumerate().collect();
         // The meaning of k must be known before any size is read.
         order.sort_by_key(|(_, raw)| raw.name != "kb_base");
-        let mut written: Vec<(usize, Written)> = Vec::new();
+        let mut written: Vec<(usize, Setting)> = Vec::new();
         for (index, raw) in order {
             if let Some(option) = self.option(settings, raw, section.global) {
                 written.push((index, option));
@@ -69,7 +69,7 @@ impl Builder<'_, '_> {
         settings.written.extend(written.into_iter().map(|(_, option)| option));
     }
 
-    fn option(&mut self, settings: &mut Settings, raw: &RawOption, global: bool) -> Option<Written> {
+    fn option(&mut self, settings: &mut Settings, raw: &RawOption, global: bool) -> Option<Setting> {
         let Some(option) = options::find(&raw.name) else {
             let problem = if raw.name.is_empty() {
                 Problem::error("the name of an option is missing").help("name=value")
@@ -121,7 +121,7 @@ impl Builder<'_, '_> {
         };
         settings.values.insert(key, (value, raw.clone()));
         let place = raw.line.place(raw.name_at.0);
-        Some(Written { option, name: raw.name.clone(), value: text, place, global })
+        Some(Setting { option, name: raw.name.clone(), value: text, place, global })
     }
 
     /// The value with `${NAME}` and `$pagesize`, `$mb_memory`, `$ncpus` replaced, and whether anything was.

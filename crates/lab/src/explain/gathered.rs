@@ -16,7 +16,7 @@ use crate::store::{Store, StoredRun};
 
 /// Where the events of a run can be had once more.
 #[derive(Clone, Debug)]
-pub enum Again {
+pub enum EventSource {
     /// From the simulator.
     Plan(Box<Plan>),
     /// From a data file of the store in a directory.
@@ -37,21 +37,21 @@ pub enum Again {
     },
 }
 
-impl Again {
+impl EventSource {
     /// Hands the events to a listener, in their order.
     ///
     /// # Errors
     /// The simulator's or the store's error.
     pub fn replay(&self, sink: &mut dyn EventSink) -> Result<(), Problem> {
         match self {
-            Again::Plan(plan) => {
+            EventSource::Plan(plan) => {
                 sim::run_with(plan, sink).map(|_| ()).map_err(|error| Problem::error(error.to_string()))
             }
-            Again::Stored { directory, hash } => {
+            EventSource::Stored { directory, hash } => {
                 let replayed = Store::open_existing(directory).and_then(|store| store.replay(hash, sink));
                 replayed.map(|_| ()).map_err(|error| Problem::error(error.to_string()))
             }
-            Again::Events(events) | Again::Opening { events, .. } => {
+            EventSource::Events(events) | EventSource::Opening { events, .. } => {
                 events.iter().for_each(|event| sink.event(event));
                 Ok(())
             }
@@ -61,11 +61,11 @@ impl Again {
 
 /// A run of a side of which pictures are made.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct PicturedRun {
     /// Its seed; of a trace its place among the others.
     pub seed: u64,
     /// Its events.
-    pub again: Again,
+    pub again: EventSource,
     /// Its latencies and requests, for a report.
     pub tally: Tally,
     /// Names of its files by number, if its trace is all that is known of it.
@@ -86,7 +86,7 @@ pub struct Gathered {
     /// Pages of the files that were in the page cache before the first call, of each live run.
     pub resident: Vec<u64>,
     /// Data for the pictures of each run of the side, in their order.
-    pub seen: Vec<Seen>,
+    pub seen: Vec<PicturedRun>,
     /// The store's row of the first run.
     pub row: Option<Box<StoredRun>>,
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::store::{Again, Manifest};
+use crate::store::{CommandLine, Manifest};
 
 /// How a stored run is made again on the running kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,7 +34,7 @@ const QUEUE: &[(&str, &str)] = &[
 impl Recipe {
     /// Of a run's manifest and policies; nothing if they do not have it.
     pub(super) fn of(manifest: Manifest, policies: &Value) -> Option<Recipe> {
-        let Again { words, folder } = manifest.again?;
+        let CommandLine { words, folder } = manifest.again?;
         let value = |key: &str| match policies.get(key)? {
             Value::String(text) => Some(text.clone()),
             Value::Number(number) => Some(number.to_string()),

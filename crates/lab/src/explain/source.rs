@@ -22,7 +22,7 @@ use iowhy_stack::trace::{Dev, Inode, Record, Seen as TraceSeen, Trace};
 use iowhy_stack::units::PAGE_BYTES;
 use rayon::prelude::*;
 
-use super::gathered::{Again, Gathered, Seen};
+use super::gathered::{EventSource, Gathered, PicturedRun};
 use super::modes;
 use super::recipe::Recipe;
 use super::tally::Tally;
@@ -40,7 +40,7 @@ use iowhy_why::rules::Need;
 
 /// Settings of an explanation.
 #[derive(Clone, Debug, Default)]
-pub struct Asked {
+pub struct ExplainRequest {
     /// Base and candidate, or an incident alone, or a set of runs that may have modes.
     pub names: Vec<String>,
     /// The job for places.
@@ -73,13 +73,13 @@ pub fn simulate(
     (first, runs): (u32, u32),
     done: &(dyn Fn() + Sync),
 ) -> Result<Side, RunError> {
-    let (runs, _) = watched(plan, (first, runs), Beside::Nothing, done)?;
+    let (runs, _) = watched(plan, (first, runs), Extra::Nothing, done)?;
     Ok(Side { label: label.to_owned(), runs, ..Side::default() })
 }
 
 /// The data needed of a run besides its digest.
 #[derive(Copy, Clone, Debug)]
-enum Beside {
+enum Extra {
     /// It is one of many that prove something.
     Nothing,
     /// This number of its first events.
@@ -88,16 +88,16 @@ enum Beside {
     Report,
 }
 
-impl Beside {
+impl Extra {
     /// For a side of `runs` runs.
-    fn of(report: bool, runs: usize) -> Beside {
-        if report { Beside::Report } else { Beside::Opening((OPENINGS / runs.max(1)).min(OPENING)) }
+    fn of(report: bool, runs: usize) -> Extra {
+        if report { Extra::Report } else { Extra::Opening((OPENINGS / runs.max(1)).min(OPENING)) }
     }
 }
 
 /// Listens to a run.
 struct Listener {
-    beside: Beside,
+    beside: Extra,
     observer: Observer,
     tally: Tally,
     opening: Vec<Event>,
@@ -111,10 +111,10 @@ impl EventSink for Listener {
     fn event(&mut self, event: &Event) {
         self.observer.event(event);
         match self.beside {
-            Beside::Nothing => {}
-            Beside::Report => self.tally.event(event),
-            Beside::Opening(_) if self.cut => {}
-            Beside::Opening(most) => {
+            Extra::Nothing => {}
+            Extra::Report => self.tally.event(event),
+            Extra::Opening(_) if self.cut => {}
+            Extra::Opening(most) => {
                 self.begun |= matches!(event.what, What::CallStart { .. });
                 if self.opening.len() >= most {
                     self.cut = self.begun;
@@ -133,10 +133,10 @@ impl EventSink for Listener {
 
 /// Hands the events of a run to its listeners, and yields their results.
 fn listen<E>(
-    beside: Beside,
+    beside: Extra,
     seed: u64,
-    replay: impl FnOnce(&mut Listener) -> Result<Again, E>,
-) -> Result<(Digest, Option<Seen>), E> {
+    replay: impl FnOnce(&mut Listener) -> Result<EventSource, E>,
+) -> Result<(Digest, Option<PicturedRun>), E> {
     let mut listener = Listener {
         beside,
         observer: Observer::default(),
@@ -148,30 +148,30 @@ fn listen<E>(
     let again = replay(&mut listener)?;
     let Listener { observer, tally, opening, cut, .. } = listener;
     let again = match beside {
-        Beside::Nothing => None,
-        Beside::Opening(_) => Some(Again::Opening { events: Arc::new(opening), whole: !cut }),
-        Beside::Report => Some(again),
+        Extra::Nothing => None,
+        Extra::Opening(_) => Some(EventSource::Opening { events: Arc::new(opening), whole: !cut }),
+        Extra::Report => Some(again),
     };
-    Ok((observer.finish(), again.map(|again| Seen { seed, again, tally, files: Vec::new() })))
+    Ok((observer.finish(), again.map(|again| PicturedRun { seed, again, tally, files: Vec::new() })))
 }
 
 /// Simulates repetitions of a plan.
 fn watched(
     plan: &Plan,
     (first, runs): (u32, u32),
-    beside: Beside,
+    beside: Extra,
     done: &(dyn Fn() + Sync),
-) -> Result<(Vec<Digest>, Vec<Seen>), RunError> {
+) -> Result<(Vec<Digest>, Vec<PicturedRun>), RunError> {
     let one = |nr: u32| {
         let plan = repetition(plan, first + nr);
         let heard = listen(beside, plan.job.seed, |listener| {
-            sim::run_with(&plan, listener).map(|_| Again::Plan(Box::new(plan.clone())))
+            sim::run_with(&plan, listener).map(|_| EventSource::Plan(Box::new(plan.clone())))
         });
         done();
         heard
     };
     let runs = (0..runs).into_par_iter().map(one).collect::<Result<Vec<_>, RunError>>()?;
-    let (digests, seen): (Vec<Digest>, Vec<Option<Seen>>) = runs.into_iter().unzip();
+    let (digests, seen): (Vec<Digest>, Vec<Option<PicturedRun>>) = runs.into_iter().unzip();
     Ok((digests, seen.into_iter().flatten().collect()))
 }
 
@@ -192,7 +192,7 @@ impl Simulated {
     /// # Errors
     /// The simulator's error.
     pub fn make(self, report: bool, done: &(dyn Fn() + Sync)) -> Result<Gathered, RunError> {
-        let beside = Beside::of(report, self.runs as usize);
+        let beside = Extra::of(report, self.runs as usize);
         let (runs, seen) = watched(&self.plan, (0, self.runs), beside, done)?;
         let side = Side { label: self.label, runs, ..Side::default() };
         Ok(Gathered { side, command: Some(self.command), seen, ..Gathered::default() })
@@ -221,7 +221,7 @@ fn row(id: &str, row: &str, runs: Option<u32>) -> Result<Origin, Problem> {
     })))
 }
 
-fn place(name: &str, asked: &Asked) -> Result<Origin, Problems> {
+fn place(name: &str, asked: &ExplainRequest) -> Result<Origin, Problems> {
     let mut words = asked.job.clone();
     if words.is_empty() {
         let problem = Problem::error(format!("`{name}` is a place, and needs a job to run there"));
@@ -312,13 +312,13 @@ fn traces(name: &str, report: bool, problems: &mut Problems) -> Option<Gathered>
         of_the_workload(&mut read);
         let mut joined = join(&read, &Who::default());
         let events = Arc::new(std::mem::take(&mut joined.events));
-        let beside = Beside::of(report, name.split(',').count());
+        let beside = Extra::of(report, name.split(',').count());
         let Ok((mut digest, seen)) = listen(beside, nr as u64, |listener| {
             events.iter().for_each(|event| listener.event(event));
-            Ok::<_, std::convert::Infallible>(Again::Events(events.clone()))
+            Ok::<_, std::convert::Infallible>(EventSource::Events(events.clone()))
         });
         let files = || joined.files.iter().map(|file| format!("inode {}", file.ino)).collect();
-        all_seen.extend(seen.map(|seen| Seen { files: files(), ..seen }));
+        all_seen.extend(seen.map(|seen| PicturedRun { files: files(), ..seen }));
         let settings = Settings::of(&read);
         digest.by_the_clock(wall::of(&read, &joined, &settings), settings.command);
         for need in lacking(&read, &settings) {
@@ -349,9 +349,9 @@ fn stored(name: &str, report: bool, store: &Store) -> Result<Gathered, Problem> 
             without += 1;
             continue;
         };
-        let again = Again::Stored { directory: store.directory().to_owned(), hash: file.hash.clone() };
+        let again = EventSource::Stored { directory: store.directory().to_owned(), hash: file.hash.clone() };
         let replay = |listener: &mut Listener| store.replay(&file.hash, listener).map(|_| again);
-        let (mut digest, seen) = listen(Beside::of(report, runs.len()), run.seed, replay).map_err(wrong)?;
+        let (mut digest, seen) = listen(Extra::of(report, runs.len()), run.seed, replay).map_err(wrong)?;
         all_seen.extend(seen);
         let layers = run.layers.as_ref().filter(|_| !run.simulated);
         let foreign = layers.and_then(|layers| serde_json::from_value(layers.get("foreign")?.clone()).ok());
@@ -389,7 +389,7 @@ fn stored(name: &str, report: bool, store: &Store) -> Result<Gathered, Problem> 
 /// # Errors
 /// All mistakes in the request.
 pub fn gather(
-    asked: &Asked,
+    asked: &ExplainRequest,
     open: &dyn Fn() -> Result<Store, StoreError>,
     done: &(dyn Fn(u32, u32) + Sync),
 ) -> Result<[Gathered; 2], Problems> {

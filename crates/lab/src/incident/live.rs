@@ -37,7 +37,7 @@ use iowhy_text::diagnose::Problems;
 
 /// Where a side runs.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Ground {
+pub enum Site {
     /// A modelled disk, as `--disk` takes it.
     Model(&'static str),
     /// The same, with more settings behind.
@@ -50,21 +50,21 @@ pub enum Ground {
     },
 }
 
-impl Ground {
+impl Site {
     /// The words behind `--disk`, if it is a modelled disk.
     pub fn disk(&self) -> Option<String> {
         match self {
-            Ground::Model(disk) => Some((*disk).to_owned()),
-            Ground::Tuned(disk, more) => Some(format!("{disk},{more}")),
-            Ground::Memory { .. } => None,
+            Site::Model(disk) => Some((*disk).to_owned()),
+            Site::Tuned(disk, more) => Some(format!("{disk},{more}")),
+            Site::Memory { .. } => None,
         }
     }
 
     /// Its name.
     pub fn describe(&self) -> String {
         match self {
-            Ground::Memory { filesystem: None } => "zram".to_owned(),
-            Ground::Memory { filesystem: Some(name) } => format!("{name} on zram"),
+            Site::Memory { filesystem: None } => "zram".to_owned(),
+            Site::Memory { filesystem: Some(name) } => format!("{name} on zram"),
             modelled => modelled.disk().unwrap_or_default(),
         }
     }
@@ -72,7 +72,7 @@ impl Ground {
 
 /// Foreign pages in the page cache during a run.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Held {
+pub enum ForeignPages {
     Nothing,
     /// The first 25 pages of the file written behind them.
     Pages,
@@ -86,11 +86,11 @@ pub struct Side {
     /// The words of the job.
     pub job: &'static str,
     /// Where it runs.
-    pub ground: Ground,
+    pub ground: Site,
     /// It is traced.
     pub trace: bool,
     /// Contents of the cache.
-    pub held: Held,
+    pub held: ForeignPages,
     /// It belongs to the short form.
     pub quick: bool,
 }
@@ -104,7 +104,7 @@ pub enum Worse {
 
 /// The published and simulated figures next to an answer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Beside {
+pub enum Reference {
     /// Unpublished.
     Nothing,
     /// The ratio of two rows.
@@ -131,7 +131,7 @@ pub struct Question {
     /// From which change, or figure, on it matters, percent.
     pub least_pct: f64,
     /// The figures next to the answer.
-    pub beside: Beside,
+    pub beside: Reference,
     /// Why it happens no longer, and since when.
     pub since: &'static str,
 }
@@ -269,8 +269,8 @@ impl LiveResult {
     pub fn of_row(&self, row: &str) -> Option<f64> {
         self.answers.iter().find_map(|answer| {
             let (of, to) = match answer.question.beside {
-                Beside::Rows(of, to) | Beside::Claim(_, of, to) => (of, to),
-                Beside::Nothing | Beside::SmallReads(_) => return None,
+                Reference::Rows(of, to) | Reference::Claim(_, of, to) => (of, to),
+                Reference::Nothing | Reference::SmallReads(_) => return None,
             };
             let side = if of == row { Some(answer.question.of) } else { answer.question.to.filter(|_| to == row) }?;
             let side = self.sides.iter().find(|known| known.side.id == side)?;
@@ -303,11 +303,11 @@ fn request(side: &Side, grounds: &Grounds) -> Result<RunRequest, String> {
 /// The words behind `iowhy run`.
 fn words(side: &Side, grounds: &Grounds) -> Result<Vec<String>, String> {
     let (target, allow) = match side.ground {
-        Ground::Memory { filesystem } => {
+        Site::Memory { filesystem } => {
             let disk = grounds.memory(filesystem)?;
             (disk.name(), Some((disk.folder(), disk.target())))
         }
-        Ground::Model(_) | Ground::Tuned(..) => (String::new(), None),
+        Site::Model(_) | Site::Tuned(..) => (String::new(), None),
     };
     let mut words: Vec<String> = side.job.split_whitespace().map(|word| word.replace("{}", &target)).collect();
     words.extend(["--on".to_owned(), "live".to_owned()]);
@@ -331,7 +331,7 @@ pub fn run(simulated: &IncidentResult, how: How, progress: &dyn Fn(usize, usize)
     let mut sides: Vec<SideResult> = Vec::new();
     for side in chosen {
         let mut result = SideResult { side, command: String::new(), runs: Vec::new(), refused: None };
-        if let Ground::Memory { filesystem } = side.ground {
+        if let Site::Memory { filesystem } = side.ground {
             result.refused = grounds.make(filesystem).err();
         }
         match words(side, &grounds) {
@@ -393,7 +393,7 @@ type One = (Option<BTreeMap<String, f64>>, bool);
 fn one(side: &Side, grounds: &Grounds, seed: u64) -> Result<One, String> {
     let request = RunRequest { seed, ..request(side, grounds)? };
     let _held = match (side.held, side.ground) {
-        (Held::Pages, Ground::Memory { filesystem }) => {
+        (ForeignPages::Pages, Site::Memory { filesystem }) => {
             Some(grounds.memory(filesystem)?.hold().map_err(|error| format!("cannot hold pages: {error}"))?)
         }
         _ => None,
@@ -428,18 +428,18 @@ fn one(side: &Side, grounds: &Grounds, seed: u64) -> Result<One, String> {
 /// The published and the simulated figure.
 fn beside(result: &IncidentResult, question: &Question) -> (Option<f64>, Option<f64>) {
     match question.beside {
-        Beside::Nothing => (None, None),
-        Beside::Rows(of, to) => {
+        Reference::Nothing => (None, None),
+        Reference::Rows(of, to) => {
             let (Some(of), Some(to)) = (result.row(of), result.row(to)) else { return (None, None) };
             let published = |row: &RowResult| row.published.and_then(Figure::value);
             let ratio = published(of).zip(published(to)).filter(|(_, to)| *to > 0.0).map(|(of, to)| of / to);
             (ratio, Some(result.ratio(of, to).value))
         }
-        Beside::Claim(id, ..) => {
+        Reference::Claim(id, ..) => {
             let claim = result.claims.iter().find(|claim| claim.id == id);
             (claim.and_then(|claim| claim.published), claim.and_then(|claim| claim.simulated))
         }
-        Beside::SmallReads(id) => {
+        Reference::SmallReads(id) => {
             let share = result.row(id).and_then(|row| {
                 let all = row.sum(|layers| layers.reads.data);
                 (all > 0).then(|| 100.0 * row.sum(|layers| layers.reads.small_data) as f64 / all as f64)

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::claims::ClaimResult;
 use super::file::Figure;
 use super::live::{self, LiveResult};
-use super::{IncidentResult, Known, RowResult, combine, tables};
+use super::{CatalogueEntry, IncidentResult, RowResult, combine, tables};
 use crate::simulated_json;
 use iowhy_stats::figure;
 use iowhy_stats::modes;
@@ -277,7 +277,7 @@ fn write_claim(out: &mut String, claim: &ClaimResult, bold: fn(&str) -> String) 
 
 /// Everything that was run, as JSON (`iowhy.incident/1`). `others` are incidents that are known and were not run.
 /// `lives` are answers of the running kernel, for none or for all of them.
-pub fn json(results: &[IncidentResult], lives: &[Option<LiveResult>], others: &[Known], wall_s: f64) -> Value {
+pub fn json(results: &[IncidentResult], lives: &[Option<LiveResult>], others: &[CatalogueEntry], wall_s: f64) -> Value {
     let hashes = results.iter().map(IncidentResult::event_hash);
     let mut incidents: Vec<Value> = results.iter().map(incident_json).collect();
     for (value, live) in incidents.iter_mut().zip(lives) {
@@ -397,7 +397,7 @@ fn claim_json(claim: &ClaimResult) -> Value {
 }
 
 /// All incidents, as text.
-pub fn list_text(known: &[Known], bold: fn(&str) -> String) -> String {
+pub fn list_text(known: &[CatalogueEntry], bold: fn(&str) -> String) -> String {
     let mut out = String::new();
     for known in known {
         let incident = &known.incident;
@@ -418,7 +418,7 @@ pub fn list_text(known: &[Known], bold: fn(&str) -> String) -> String {
 }
 
 /// All incidents, as JSON.
-pub fn list_json(known: &[Known]) -> Value {
+pub fn list_json(known: &[CatalogueEntry]) -> Value {
     let list: Vec<Value> = known
         .iter()
         .map(|known| {

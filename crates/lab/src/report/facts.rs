@@ -9,7 +9,7 @@ use iowhy_stack::outcome::Plan;
 use serde_json::{Value, json};
 
 use super::{Difference, Fact, File};
-use crate::explain::gathered::{Again, Gathered};
+use crate::explain::gathered::{EventSource, Gathered};
 use crate::incident::command::plan_of_command;
 use crate::run::record::{simulated_machine, simulated_policies};
 
@@ -44,7 +44,7 @@ fn plain(value: &Value) -> String {
 /// The plan of the first run of a side, if it was simulated and is known.
 fn plan(side: &Gathered) -> Option<Plan> {
     match side.seen.first().map(|seen| &seen.again) {
-        Some(Again::Plan(plan)) => Some((**plan).clone()),
+        Some(EventSource::Plan(plan)) => Some((**plan).clone()),
         _ => {
             let words: Vec<String> = side.command.as_ref()?.split_whitespace().map(str::to_owned).collect();
             plan_of_command(&words).ok()

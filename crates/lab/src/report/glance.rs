@@ -17,7 +17,7 @@
 //! the report looks at all of a run.
 
 use super::{Requests, Timeline, chosen, detail, facts, surveyed};
-use crate::explain::gathered::{Again, Gathered};
+use crate::explain::gathered::{EventSource, Gathered};
 use crate::explain::tally::OPS;
 use crate::store::events::WINDOWS;
 use iowhy_stack::event::RaKind;
@@ -72,7 +72,7 @@ impl Latency {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Moment {
     /// The call at which the clock begins; nothing of runs without calls.
-    pub call: Option<Asked>,
+    pub call: Option<CallShape>,
     /// It is the first that was served differently; else the number of calls served alike, and whether these are all.
     pub differs: Result<(), (usize, bool)>,
     /// Time that a column stands for.
@@ -83,7 +83,7 @@ pub struct Moment {
 
 /// A call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct CallShape {
     /// How many have begun with it.
     pub number: usize,
     /// read, write or sync.
@@ -199,7 +199,10 @@ fn moment(sides: &[Gathered; 2]) -> Result<Moment, String> {
         return Err("one side has no events".to_owned());
     }
     let whole = [0, 1].map(|side: usize| {
-        !matches!(sides[side].seen.get(runs[side]).map(|seen| &seen.again), Some(Again::Opening { whole: false, .. }))
+        !matches!(
+            sides[side].seen.get(runs[side]).map(|seen| &seen.again),
+            Some(EventSource::Opening { whole: false, .. })
+        )
     });
     let shown = [0, 1].map(|side| Shown::of(&timelines[side], whole[side]));
     // Missing events are not shown as nothing.
@@ -207,7 +210,7 @@ fn moment(sides: &[Gathered; 2]) -> Result<Moment, String> {
     let reach = shown.iter().map(|of| of.reach).fold(1, i64::max);
     let reach = (reach + reach / 4).min(heard).max(1);
     let row = shown[0].call.filter(|_| shown[1].call.is_some());
-    let call = row.map(|row| Asked {
+    let call = row.map(|row| CallShape {
         number: differs[0].unwrap_or(0) + 1,
         op: op_of(a.calls.op[row]),
         offset: a.calls.offset[row],
@@ -373,7 +376,7 @@ mod tests {
     use iowhy_stack::units::{Nanos, Sector};
 
     use super::*;
-    use crate::explain::gathered::Seen;
+    use crate::explain::gathered::PicturedRun;
     use crate::explain::tally::Tally;
     use crate::report::{Calls, Pages, Windows};
     use iowhy_why::Side;
@@ -515,8 +518,8 @@ mod tests {
     }
 
     fn side(label: &str, events: Vec<Event>) -> Gathered {
-        let again = Again::Opening { events: Arc::new(events), whole: true };
-        let seen = vec![Seen { seed: 1, again, tally: Tally::default(), files: Vec::new() }];
+        let again = EventSource::Opening { events: Arc::new(events), whole: true };
+        let seen = vec![PicturedRun { seed: 1, again, tally: Tally::default(), files: Vec::new() }];
         let side = Side { label: label.to_owned(), runs: vec![Digest::default()], ..Side::default() };
         Gathered { side, seen, ..Gathered::default() }
     }

@@ -13,7 +13,7 @@ use iowhy_trace::join::{Who, join};
 use super::detail::{Builder, Span, parts};
 use super::survey::{NEVER, SLICES, Survey, first_difference};
 use super::*;
-use crate::explain::source::{Asked, gather};
+use crate::explain::source::{ExplainRequest, gather};
 use crate::incident::command::plan_of_command;
 use crate::store::StoreError;
 use iowhy_why as explain;
@@ -496,7 +496,7 @@ fn a_cut_is_no_difference() {
 fn sides(a: &str, b: &str, job: &str, runs: u32) -> [Gathered; 2] {
     let job = job.split_whitespace().map(str::to_owned).collect();
     let names = vec![a.to_owned(), b.to_owned()];
-    let asked = Asked { names, job, runs: Some(runs), report: true, ..Asked::default() };
+    let asked = ExplainRequest { names, job, runs: Some(runs), report: true, ..ExplainRequest::default() };
     gather(&asked, &|| Err(StoreError::NoPlace), &|_, _| {}).unwrap_or_else(|problems| panic!("{}", problems.render()))
 }
 

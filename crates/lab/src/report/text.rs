@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use iowhy_stack::event::RaKind;
 
-use super::glance::{self, Asked, Column, Glance, Lanes, Latency, Moment};
+use super::glance::{self, CallShape, Column, Glance, Lanes, Latency, Moment};
 use iowhy_compare::Verdict;
 use iowhy_compare::text::Style;
 use iowhy_text::picture;
@@ -439,7 +439,7 @@ fn timeline(text: &mut String, moment: &Moment, style: Style) {
 }
 
 /// A call's request.
-fn asked(call: &Asked) -> String {
+fn asked(call: &CallShape) -> String {
     let file = call.file.as_ref().map_or(String::new(), |file| format!(" of {}", shown(file, FILE)));
     match call.op {
         "sync" => format!("call {}, a sync{file}", call.number),
@@ -619,7 +619,7 @@ mod tests {
             || prop_oneof![Just(vec![(0, 0.0); COLUMNS]), prop::collection::vec(column.clone(), COLUMNS..=COLUMNS),];
         let asked =
             (label(), any::<[u64; 2]>(), 0..3usize, any::<bool>()).prop_map(|(file, [offset, bytes], op, known)| {
-                Asked {
+                CallShape {
                     number: bytes as usize,
                     op: ["read", "write", "sync"][op],
                     offset,

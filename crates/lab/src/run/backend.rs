@@ -51,12 +51,12 @@ pub(super) struct Typed<'a> {
 /// A place that can be run at.
 pub(super) trait Place {
     /// The backend of a job here, or all mistakes in it.
-    fn backend(&self, asked: &Asked<'_>, problems: &mut Problems) -> Option<(Arc<dyn Backend>, Shape)>;
+    fn backend(&self, asked: &JobWords<'_>, problems: &mut Problems) -> Option<(Arc<dyn Backend>, Shape)>;
 }
 
 /// A job, and the words typed with it.
 #[derive(Copy, Clone)]
-pub(super) struct Asked<'a> {
+pub(super) struct JobWords<'a> {
     pub(super) words: &'a [String],
     pub(super) builtin: Option<&'static Builtin>,
     pub(super) world: &'a World<'a>,

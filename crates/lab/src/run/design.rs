@@ -120,7 +120,7 @@ impl RunRequest {
 
 /// How well a place is known.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Known {
+pub struct PlacePrecision {
     /// Label of the place.
     pub label: String,
     /// Runs that count.
@@ -139,7 +139,7 @@ pub struct Precision {
     /// The wanted one, percent.
     pub pct: f64,
     /// Of each place but the first, the interval of the shift from the first; of a single one, that of the median.
-    pub places: Vec<Known>,
+    pub places: Vec<PlacePrecision>,
 }
 
 impl Precision {
@@ -172,7 +172,7 @@ pub fn precision(request: &RunRequest, runs: &[Finished], pct: f64) -> Option<Pr
         TELLING.iter().map(|metric| (*metric, table(metric))).find(|(_, table)| !table.is_empty() && told(table))?;
     let known = |variant: usize, runs: usize, (low, high): (f64, f64), middle: f64| {
         let half_width_pct = if middle == 0.0 { f64::INFINITY } else { 50.0 * (high - low) / middle.abs() };
-        Known {
+        PlacePrecision {
             label: request.variants[variant].label.clone(),
             runs,
             half_width_pct,

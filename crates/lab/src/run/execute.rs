@@ -19,11 +19,11 @@ struct NoFolder {
 }
 
 /// The directory of live runs while it is needed. A temporary one is in the ledger, so that it goes whatever happens.
-struct Held {
+struct WorkDirectory {
     temporary: Option<(PathBuf, Guard)>,
 }
 
-impl Drop for Held {
+impl Drop for WorkDirectory {
     fn drop(&mut self) {
         let Some((path, guard)) = self.temporary.take() else { return };
         // The ledger removes empty directories only; what programs left in ours is not worth more than the run.
@@ -38,19 +38,19 @@ impl Drop for Held {
 }
 
 /// Makes the directory of live runs, if there are any.
-fn hold(request: &RunRequest) -> Result<Held, Refusal> {
+fn hold(request: &RunRequest) -> Result<WorkDirectory, Refusal> {
     let uses_folder = |variant: &Variant| variant.backend.uses_folder();
     let Folder { path, temporary } = &request.folder;
     if !request.variants.iter().any(uses_folder) {
-        return Ok(Held { temporary: None });
+        return Ok(WorkDirectory { temporary: None });
     }
     if *temporary {
         let (ledger, _) = Ledger::open()?;
         let guard = ledger.create_scratch_directory(path)?;
-        return Ok(Held { temporary: Some((path.clone(), guard)) });
+        return Ok(WorkDirectory { temporary: Some((path.clone(), guard)) });
     }
     std::fs::create_dir_all(path).map_err(|source| Refusal::new(NoFolder { path: path.clone(), source }))?;
-    Ok(Held { temporary: None })
+    Ok(WorkDirectory { temporary: None })
 }
 
 /// Makes the runs, and keeps none. See [`execute_into`].

@@ -24,7 +24,9 @@ use iowhy_stack::job::Workload;
 use iowhy_stack::units::Nanos;
 use serde_json::{Map, Value, json};
 
-use super::backend::{Asked, Audience, Backend, Files, Kind, Making, Note, Place, Refusal, RunRecord, Shared, Typed};
+use super::backend::{
+    Audience, Backend, Files, JobWords, Kind, Making, Note, Place, Refusal, RunRecord, Shared, Typed,
+};
 use super::live::{Does, on_this_kernel};
 use super::{Shape, record, replay};
 use crate::store::{DataFile, Manifest, NewRun, Store, StoredRun};
@@ -231,14 +233,14 @@ fn read(typed: &Typed<'_>, problems: &mut Problems) -> Option<Box<dyn Place>> {
 }
 
 impl Place for Wanted {
-    fn backend(&self, asked: &Asked<'_>, problems: &mut Problems) -> Option<(Arc<dyn Backend>, Shape)> {
+    fn backend(&self, asked: &JobWords<'_>, problems: &mut Problems) -> Option<(Arc<dyn Backend>, Shape)> {
         let (task, shape) = task(self, asked, problems)?;
         Some((Arc::new(task), shape))
     }
 }
 
 /// The task of a job in a guest. It is read here as a live job, so that its mistakes are reported at once.
-fn task(wanted: &Wanted, asked: &Asked<'_>, problems: &mut Problems) -> Option<(GuestTask, Shape)> {
+fn task(wanted: &Wanted, asked: &JobWords<'_>, problems: &mut Problems) -> Option<(GuestTask, Shape)> {
     let world = asked.world;
     let (loaded, variables) = (RefCell::new(BTreeMap::new()), RefCell::new(BTreeMap::new()));
     let load = |name: &str| {
@@ -252,7 +254,7 @@ fn task(wanted: &Wanted, asked: &Asked<'_>, problems: &mut Problems) -> Option<(
         Some(value)
     };
     let noted = World { load: &load, variable: &variable, ..*world };
-    let inside = Asked { world: &noted, folder: Path::new(guest::DATA), allow: &[], ..*asked };
+    let inside = JobWords { world: &noted, folder: Path::new(guest::DATA), allow: &[], ..*asked };
     let (does, shape) = on_this_kernel(&inside, problems)?;
     let Does::Calls(plan) = does else {
         let name = asked.words.first().map_or("", String::as_str);
@@ -522,7 +524,7 @@ fn take(results: &Path, brought: Brought, kernel: Kernel, store: Option<&Store>)
 /// The disk of one run, which goes with it.
 struct Disk {
     backing: Backing,
-    modelled: Option<disk::Held>,
+    modelled: Option<disk::DiskHandle>,
 }
 
 impl Disk {
@@ -547,7 +549,7 @@ impl Disk {
 
     /// Takes it away, and reports a failure.
     fn end(mut self) -> Result<(), Refusal> {
-        self.modelled.take().map(disk::Held::remove).transpose()?;
+        self.modelled.take().map(disk::DiskHandle::remove).transpose()?;
         Ok(())
     }
 }

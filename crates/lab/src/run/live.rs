@@ -15,7 +15,9 @@ use iowhy_text::diagnose::Problems;
 use iowhy_trace::join::join;
 use serde_json::{Map, json};
 
-use super::backend::{Asked, Audience, Backend, Files, Kind, Making, Note, Place, Refusal, RunRecord, Shared, Typed};
+use super::backend::{
+    Audience, Backend, Files, JobWords, Kind, Making, Note, Place, Refusal, RunRecord, Shared, Typed,
+};
 use super::lines::{self, time};
 use super::metrics::{self, Metrics, Totals};
 use super::own_disk::on_disk;
@@ -25,7 +27,7 @@ use super::{LIVE, Shape, checked, fio, options, record, replay, traced};
 use crate::modelled_disk;
 use crate::on_kernel::{self, Live, Traced};
 use crate::recording::during;
-use crate::store::{self, Again, DataFile, EventWriter, Manifest, NewRun, StoreError};
+use crate::store::{self, CommandLine, DataFile, EventWriter, Manifest, NewRun, StoreError};
 
 pub(super) const KIND: Kind = Kind { names: |on| on == LIVE, read, help: String::new };
 
@@ -38,9 +40,9 @@ fn read(typed: &Typed<'_>, problems: &mut Problems) -> Option<Box<dyn Place>> {
 }
 
 impl Place for Here {
-    fn backend(&self, asked: &Asked<'_>, problems: &mut Problems) -> Option<(Arc<dyn Backend>, Shape)> {
+    fn backend(&self, asked: &JobWords<'_>, problems: &mut Problems) -> Option<(Arc<dyn Backend>, Shape)> {
         let mount_point = self.0.as_ref().map(|wanted| wanted.spec.mount_point());
-        let asked = Asked { folder: mount_point.as_deref().unwrap_or(asked.folder), ..*asked };
+        let asked = JobWords { folder: mount_point.as_deref().unwrap_or(asked.folder), ..*asked };
         let (does, shape) = on_this_kernel(&asked, problems)?;
         let backend: Arc<dyn Backend> = match does {
             Does::Calls(mut plan) => {
@@ -64,8 +66,8 @@ pub(super) enum Does {
 }
 
 /// A job's form on the running kernel.
-pub(super) fn on_this_kernel(asked: &Asked<'_>, problems: &mut Problems) -> Option<(Does, Shape)> {
-    let Asked { words, world, folder, .. } = *asked;
+pub(super) fn on_this_kernel(asked: &JobWords<'_>, problems: &mut Problems) -> Option<(Does, Shape)> {
+    let JobWords { words, world, folder, .. } = *asked;
     let (mut plan, shape) = match asked.builtin {
         Some(builtin) => {
             let mut words = words[1..].to_vec();
@@ -86,7 +88,7 @@ pub(super) fn on_this_kernel(asked: &Asked<'_>, problems: &mut Problems) -> Opti
             (on_kernel::live_plan(&job, &shape.files, folder, problems)?, shape)
         }
         None if replay::is_trace(words) => {
-            let (job, shape) = replay::build(&words[0], asked.replay, replay::Ground::Live, problems)?;
+            let (job, shape) = replay::build(&words[0], asked.replay, replay::ReplaySite::Live, problems)?;
             (on_kernel::live_plan(&job, &shape.files, folder, problems)?, shape)
         }
         None => {
@@ -241,7 +243,7 @@ fn row(making: &Making<'_>, live: &Live, files: Vec<DataFile>) -> NewRun {
     let folder = std::env::current_dir().ok();
     // So that the run can be made again with one thing switched.
     let manifest = Manifest {
-        again: folder.map(|folder| Again { words: making.request.again.clone(), folder }),
+        again: folder.map(|folder| CommandLine { words: making.request.again.clone(), folder }),
         // A modelled disk is gone with its run: the words for it make another.
         disk: live.disk.name.clone().filter(|_| live.modelled.is_none()),
         modelled: live.modelled.as_deref().map(modelled_disk::in_full),

@@ -3,13 +3,13 @@
 use std::cell::Cell;
 use std::path::PathBuf;
 
-use iowhy_live::disk::{DiskError, Held, Spec, State};
+use iowhy_live::disk::{DiskError, DiskHandle, Spec, State};
 use iowhy_live::run::Progress;
 
 use crate::on_kernel::Live;
 
 /// Makes the disk for a run.
-pub(super) fn hold(spec: Option<&Spec>, seed: u64) -> Result<Option<Held>, DiskError> {
+pub(super) fn hold(spec: Option<&Spec>, seed: u64) -> Result<Option<DiskHandle>, DiskError> {
     let Some(spec) = spec else { return Ok(None) };
     iowhy_live::disk::hold(Spec { seed, ..spec.clone() }).map(Some)
 }
@@ -54,7 +54,7 @@ pub(crate) fn on_disk<E: From<DiskError>>(
 }
 
 /// Takes the disk of a run away; how it was at the end.
-pub(super) fn end(modelled: Option<Held>) -> Result<Option<Box<State>>, DiskError> {
+pub(super) fn end(modelled: Option<DiskHandle>) -> Result<Option<Box<State>>, DiskError> {
     let Some(held) = modelled else { return Ok(None) };
     let state = held.stat()?;
     held.remove()?;

@@ -50,7 +50,7 @@ impl Mode {
 
 /// Where a trace is replayed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Ground {
+pub(crate) enum ReplaySite {
     /// On a simulated disk of this number of bytes.
     Simulated(u64),
     /// On files of the running kernel.
@@ -74,7 +74,7 @@ pub(crate) fn is_trace(words: &[String]) -> bool {
 }
 
 /// The job that a file with a trace is.
-pub(crate) fn build(name: &str, mode: Mode, ground: Ground, problems: &mut Problems) -> Option<(Job, Shape)> {
+pub(crate) fn build(name: &str, mode: Mode, ground: ReplaySite, problems: &mut Problems) -> Option<(Job, Shape)> {
     let trace = trace::load(Path::new(name), problems)?;
     job_of(&trace, name, mode, ground, problems)
 }
@@ -84,7 +84,7 @@ pub(crate) fn job_of(
     trace: &Trace,
     name: &str,
     mode: Mode,
-    ground: Ground,
+    ground: ReplaySite,
     problems: &mut Problems,
 ) -> Option<(Job, Shape)> {
     if trace.lost > 0 {
@@ -105,7 +105,7 @@ pub(crate) fn job_of(
     }
     for file in &mut found.files {
         file.bytes = file.bytes.max(1).next_multiple_of(PAGE_BYTES);
-        if let (Ground::Simulated(bytes), Place::Device { .. }) = (ground, file.place)
+        if let (ReplaySite::Simulated(bytes), Place::Device { .. }) = (ground, file.place)
             && file.bytes > bytes
         {
             let text = format!("{name}: it goes up to byte {}, and the disk has {bytes}", file.bytes);
@@ -296,7 +296,7 @@ fn direct_threads(joined: &Joined) -> BTreeSet<u32> {
     bytes.into_iter().filter(|(_, [cached, bare])| bare > cached).map(|(pid, _)| pid).collect()
 }
 
-fn of_bios(trace: &Trace, mode: Mode, ground: Ground) -> Found {
+fn of_bios(trace: &Trace, mode: Mode, ground: ReplaySite) -> Found {
     struct Task {
         steps: Vec<Scripted>,
         ready: Nanos,
@@ -360,8 +360,8 @@ fn of_bios(trace: &Trace, mode: Mode, ground: Ground) -> Found {
         }
     }
     let place = match ground {
-        Ground::Simulated(_) => Place::Device { start: Sector(0) },
-        Ground::Live => Place::FileSystem,
+        ReplaySite::Simulated(_) => Place::Device { start: Sector(0) },
+        ReplaySite::Live => Place::FileSystem,
     };
     let engine = |depth: u32| match depth {
         1 => Engine::Sync,

@@ -6,7 +6,7 @@ use iowhy_fio::World;
 use iowhy_stack::outcome::Plan;
 use iowhy_text::diagnose::{Problem, Problems, Severity};
 
-use super::backend::{Asked, Place, Typed};
+use super::backend::{JobWords, Place, Typed};
 use super::simulator::{self, Simulator};
 use super::words::{Line, help, help_of, take_apart};
 use super::{BUILTINS, Folder, HERE, KINDS, LIVE, Request, RunRequest, Shape, Variant};
@@ -30,7 +30,7 @@ pub fn resolve(words: &[String], world: &World<'_>, problems: &mut Problems) -> 
     let timeout = line.timeout(&mut found);
     let folder = request.folder.path.clone();
     let shaping = line.shaping();
-    let asked = Asked {
+    let asked = JobWords {
         words: &line.job,
         builtin,
         world,

@@ -14,7 +14,7 @@ use iowhy_text as text;
 use iowhy_text::diagnose::Problems;
 use serde_json::json;
 
-use super::backend::{Asked, Backend, Files, Kind, Making, Place, Refusal, RunRecord, Shared, Typed};
+use super::backend::{Backend, Files, JobWords, Kind, Making, Place, Refusal, RunRecord, Shared, Typed};
 use super::lines::{self, time};
 use super::metrics::{self, Totals};
 use super::{Shape, checked, device_bytes, fio, machine, options, record, replay};
@@ -56,7 +56,7 @@ pub(super) fn anywhere() -> Box<dyn Place> {
 }
 
 impl Place for Simulated {
-    fn backend(&self, asked: &Asked<'_>, problems: &mut Problems) -> Option<(Arc<dyn Backend>, Shape)> {
+    fn backend(&self, asked: &JobWords<'_>, problems: &mut Problems) -> Option<(Arc<dyn Backend>, Shape)> {
         let (plan, shape) = plan(asked, &self.stack, problems)?;
         let plan = shape.seeded(&plan, asked.seed);
         Some((Arc::new(Simulator { plan, in_full: self.in_full.clone() }), shape))
@@ -75,7 +75,7 @@ fn world_of<'a>(stack: &Stack, world: &World<'a>) -> World<'a> {
 }
 
 /// The plan of a job on a simulated stack.
-fn plan(asked: &Asked<'_>, stack: &Stack, problems: &mut Problems) -> Option<(Plan, Shape)> {
+fn plan(asked: &JobWords<'_>, stack: &Stack, problems: &mut Problems) -> Option<(Plan, Shape)> {
     let mut stack = stack.clone();
     let words = asked.words;
     let (mut job, shape) = match asked.builtin {
@@ -84,7 +84,7 @@ fn plan(asked: &Asked<'_>, stack: &Stack, problems: &mut Problems) -> Option<(Pl
             if problems.any_error() { None } else { (builtin.build)(&values, &mut stack, problems) }
         }
         None if replay::is_trace(words) => {
-            replay::build(&words[0], asked.replay, replay::Ground::Simulated(device_bytes(&stack)), problems)
+            replay::build(&words[0], asked.replay, replay::ReplaySite::Simulated(device_bytes(&stack)), problems)
         }
         None => {
             let world = world_of(&stack, asked.world);

@@ -96,7 +96,7 @@ pub(super) struct Line {
 }
 
 /// An option with a value.
-struct Given<'a> {
+struct OptionValue<'a> {
     name: &'static str,
     value: &'a str,
     span: Span,
@@ -104,9 +104,9 @@ struct Given<'a> {
 
 impl Line {
     /// The first value of an option.
-    fn given<'a>(&self, name: &'static str, values: &'a [String]) -> Option<Given<'a>> {
+    fn given<'a>(&self, name: &'static str, values: &'a [String]) -> Option<OptionValue<'a>> {
         let value = values.first()?;
-        Some(Given { name, value, span: self.span(name, value) })
+        Some(OptionValue { name, value, span: self.span(name, value) })
     }
 
     /// The word of a value, which may have the option before it.
@@ -136,7 +136,7 @@ impl Line {
     }
 }
 
-impl Given<'_> {
+impl OptionValue<'_> {
     fn wrong(&self, takes: &str, problems: &mut Problems) {
         let text = format!("`--{}` takes {takes}, not `{}`", self.name, self.value);
         problems.push(Problem::error(text).at(self.span.clone()));

@@ -24,7 +24,7 @@ pub struct Manifest {
     pub command: Option<String>,
     /// How a run on the running kernel is made again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub again: Option<Again>,
+    pub again: Option<CommandLine>,
     /// The machine's own disk below the job's folder, as in `/sys/block`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<String>,
@@ -44,7 +44,7 @@ impl Default for Manifest {
 
 /// A command as typed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Again {
+pub struct CommandLine {
     /// The words after `iowhy run`.
     pub words: Vec<String>,
     /// The folder in which it was typed.
@@ -62,7 +62,7 @@ impl Manifest {
         let (command, folder) = (text("command"), text("folder"));
         let (disk, modelled, modelled_disk) = (text("disk"), text("modelled"), text("modelled_disk"));
         let words = keys.shift_remove("again").and_then(|words| serde_json::from_value(words).ok());
-        let again = words.zip(folder).map(|(words, folder)| Again { words, folder: folder.into() });
+        let again = words.zip(folder).map(|(words, folder)| CommandLine { words, folder: folder.into() });
         Manifest { version: 1, command, again, disk, modelled, modelled_disk }
     }
 

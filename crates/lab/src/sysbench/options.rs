@@ -222,7 +222,7 @@ pub enum Command {
 
 /// An option as it was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Given {
+pub struct OptionUse {
     /// Its entry in the table.
     pub option: &'static Opt,
     /// Whether the old spelling was used.
@@ -237,7 +237,7 @@ pub struct Given {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandLine {
     /// Options in the order given, each once.
-    pub given: Vec<Given>,
+    pub given: Vec<OptionUse>,
     /// The command, if there is one.
     pub command: Option<Command>,
     /// `--test=fileio` was used instead of the word.
@@ -248,7 +248,7 @@ pub struct CommandLine {
 
 impl CommandLine {
     /// The option called `name`, if it was given.
-    pub fn get(&self, name: &str) -> Option<&Given> {
+    pub fn get(&self, name: &str) -> Option<&OptionUse> {
         self.given.iter().find(|given| given.option.name == name)
     }
 
@@ -322,14 +322,14 @@ pub fn parse(arguments: &[String], problems: &mut Problems) -> CommandLine {
                 line.old_test = true;
                 test_name(&value, span, &mut line, problems);
             }
-            Some((option, old)) => give(Given { option, old, value, span }, &mut line, problems),
+            Some((option, old)) => give(OptionUse { option, old, value, span }, &mut line, problems),
         }
     }
     line
 }
 
-fn give(given: Given, line: &mut CommandLine, problems: &mut Problems) {
-    let spelled = |given: &Given| match given.option.old {
+fn give(given: OptionUse, line: &mut CommandLine, problems: &mut Problems) {
+    let spelled = |given: &OptionUse| match given.option.old {
         Some(old) if given.old => old,
         _ => given.option.name,
     };

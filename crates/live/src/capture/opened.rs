@@ -60,7 +60,7 @@ pub(super) struct Opened {
 
 /// A descriptor that was open already.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Held {
+pub(super) struct OpenDescriptor {
     pub(super) pid: u32,
     pub(super) fd: i32,
     /// When it was looked at, CLOCK_MONOTONIC.
@@ -98,7 +98,7 @@ pub(super) fn fdinfo(text: &str) -> (u64, bool) {
 }
 
 /// Open files of these processes.
-pub(super) fn held(pids: &[u32]) -> Vec<Held> {
+pub(super) fn held(pids: &[u32]) -> Vec<OpenDescriptor> {
     let mounts = machine::current_mounts();
     let remote: Vec<&Path> = (mounts.iter())
         .filter(|mount| REMOTE.contains(&mount.filesystem.as_str()) || mount.filesystem.starts_with("fuse"))
@@ -116,7 +116,7 @@ pub(super) fn held(pids: &[u32]) -> Vec<Held> {
             let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
             let (pos, cloexec) = fdinfo(&info);
             let at = super::monotonic_ns();
-            all.push(Held { pid: *pid, fd, at, target: target(&metadata, Some(&path)), pos, cloexec });
+            all.push(OpenDescriptor { pid: *pid, fd, at, target: target(&metadata, Some(&path)), pos, cloexec });
         }
     }
     all
@@ -431,7 +431,7 @@ fn fields(fd: i32, target: &Target, records: &[Record]) -> (String, Inode) {
 /// Adds the files of descriptors to the records, which are in the order of their times; yields the paths.
 pub(super) fn add(
     records: &mut Vec<Record>,
-    held: &[Held],
+    held: &[OpenDescriptor],
     opened: Vec<Opened>,
     start_ns: u64,
 ) -> Vec<(Inode, String)> {

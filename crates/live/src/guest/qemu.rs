@@ -112,7 +112,7 @@ pub(super) fn version() -> Result<String, GuestError> {
 
 /// Why a guest was not waited for to its end.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) enum Given {
+pub(super) enum GiveUp {
     /// It did not start our program in this time.
     NotUp(Duration),
     /// It gave no sign of life for this time.
@@ -127,21 +127,21 @@ pub(super) struct Ended {
     pub(super) status: Option<ExitStatus>,
     /// QEMU's own complaint.
     pub(super) complaint: String,
-    pub(super) given_up: Option<Given>,
+    pub(super) given_up: Option<GiveUp>,
     pub(super) took: Duration,
 }
 
 /// A process that is ended when this goes.
-struct Held(Child);
+struct ChildGuard(Child);
 
-impl Drop for Held {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-fn start(program: &OsStr, arguments: &[OsString]) -> Result<Held, GuestError> {
+fn start(program: &OsStr, arguments: &[OsString]) -> Result<ChildGuard, GuestError> {
     let parent = Some(getpid());
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
@@ -153,7 +153,7 @@ fn start(program: &OsStr, arguments: &[OsString]) -> Result<Held, GuestError> {
     // SAFETY: both calls may be made between fork and exec, and touch no memory.
     unsafe { command.pre_exec(tie) };
     match command.spawn() {
-        Ok(child) => Ok(Held(child)),
+        Ok(child) => Ok(ChildGuard(child)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(GuestError::NoQemu),
         Err(error) => Err(GuestError::Program { program: PROGRAM.to_owned(), reason: error.to_string() }),
     }
@@ -201,11 +201,11 @@ pub(super) fn boot(
         }
         let now = begun.elapsed();
         given_up = if console.stage == Stage::Booting && now > limits.boot.min(limits.whole) {
-            Some(Given::NotUp(now))
+            Some(GiveUp::NotUp(now))
         } else if console.stage != Stage::Booting && console.heard.elapsed() > limits.silence {
-            Some(Given::Silent(console.heard.elapsed()))
+            Some(GiveUp::Silent(console.heard.elapsed()))
         } else if now > limits.whole {
-            Some(Given::TooLong(now))
+            Some(GiveUp::TooLong(now))
         } else {
             None
         };

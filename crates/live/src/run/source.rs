@@ -52,9 +52,9 @@ impl Source for Shared<'_> {
 
 /// Which bytes a thread has written last, in the pieces in which it did, and of which generation they are.
 #[derive(Debug, Default)]
-pub(crate) struct Written(BTreeMap<(u32, u64), (u32, u64)>);
+pub(crate) struct WriteMap(BTreeMap<(u32, u64), (u32, u64)>);
 
-impl Written {
+impl WriteMap {
     /// A piece was written. Earlier ones that it overlaps are no longer as they were written, and are forgotten.
     pub(crate) fn add(&mut self, (file, offset, len_bytes): (u32, u64, u32), generation: u64) {
         let end = offset + u64::from(len_bytes);
@@ -112,7 +112,7 @@ mod tests {
         fn what_is_read_back_is_what_nothing_was_written_over(
             writes in proptest::collection::vec((0u32..2, 0u64..40, 1u32..12), 1..60),
         ) {
-            let mut written = Written::default();
+            let mut written = WriteMap::default();
             // Which write every byte was last written by.
             let mut bytes = vec![[None; 64]; 2];
             for (number, (file, offset, len)) in writes.iter().enumerate() {

@@ -23,7 +23,7 @@ use rustix::thread::{CpuSet, UnshareFlags, sched_setaffinity, set_current_timer_
 
 use super::buffers::Buffers;
 use super::meter::{Meter, Published, Times};
-use super::source::{Shared, Source, Written};
+use super::source::{Shared, Source, WriteMap};
 use crate::clock::Clock;
 use crate::engine::{Completion, Engine, Io, Open, OpenFile, Setup, Submit};
 use crate::memory::Buffer;
@@ -139,7 +139,7 @@ struct Loop<'a> {
     thread: &'a plan::Thread,
     /// Each read's data are checked now.
     checking: bool,
-    written: Option<Written>,
+    written: Option<WriteMap>,
     /// The thread has ended because of an error.
     failed: bool,
 }
@@ -170,7 +170,7 @@ pub(crate) fn drive<E: Open>(worker: &mut Worker<'_>) {
         paths: worker.paths,
         thread: worker.thread,
         checking: worker.thread.verify.is_some_and(|verify| !verify.after_writes),
-        written: worker.thread.verify.filter(|verify| verify.after_writes).map(|_| Written::default()),
+        written: worker.thread.verify.filter(|verify| verify.after_writes).map(|_| WriteMap::default()),
         failed: false,
     };
     if worker.spec.start_delay > Nanos::ZERO {
@@ -182,7 +182,7 @@ pub(crate) fn drive<E: Open>(worker: &mut Worker<'_>) {
         Calls::Stream(stream) => state.run(&mut engine, stream.as_mut()),
         Calls::Shared(generator) => state.run(&mut engine, &mut Shared { generator, thread: worker.number }),
     }
-    if let Some(mut recheck) = state.written.as_ref().map(Written::recheck)
+    if let Some(mut recheck) = state.written.as_ref().map(WriteMap::recheck)
         && !state.failed
         && !signal::raised()
     {

@@ -53,7 +53,7 @@ pub(super) struct Wbt {
 
 /// Result of a window.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum Seen {
+enum WindowResult {
     Exceeded,
     Fine,
     OnlyWrites,
@@ -200,25 +200,25 @@ impl Wbt {
         }
     }
 
-    fn judge(&self, now: Nanos) -> Seen {
+    fn judge(&self, now: Nanos) -> WindowResult {
         let out_for = self.watched.map_or(Nanos::ZERO, |(_, at)| now.saturating_sub(at));
         if out_for > self.window || (out_for > self.target && self.reads == 0) {
-            return Seen::Exceeded;
+            return WindowResult::Exceeded;
         }
         if self.reads >= MIN_READS && self.writes >= MIN_WRITES {
-            if self.fastest_read > self.target { Seen::Exceeded } else { Seen::Fine }
+            if self.fastest_read > self.target { WindowResult::Exceeded } else { WindowResult::Fine }
         } else if self.writes > 0 || self.inflight > 0 {
-            Seen::OnlyWrites
+            WindowResult::OnlyWrites
         } else {
-            Seen::Unknown
+            WindowResult::Unknown
         }
     }
 
-    fn decide(&mut self, seen: Seen) {
+    fn decide(&mut self, seen: WindowResult) {
         match seen {
-            Seen::Exceeded => self.down(),
-            Seen::Fine | Seen::OnlyWrites => self.up(),
-            Seen::Unknown => {
+            WindowResult::Exceeded => self.down(),
+            WindowResult::Fine | WindowResult::OnlyWrites => self.up(),
+            WindowResult::Unknown => {
                 self.unknown += 1;
                 if self.unknown >= UNKNOWN_WINDOWS {
                     // The count is kept, so that the drift goes on with every window.
@@ -231,7 +231,7 @@ impl Wbt {
                 }
             }
         }
-        if seen != Seen::Unknown {
+        if seen != WindowResult::Unknown {
             self.unknown = 0;
         }
         if self.step > 0 {
@@ -299,7 +299,7 @@ mod tests {
         let mut wbt = Wbt::new(&QueueRules::MULTI, false, 128);
         let mut windows = vec![wbt.window.0];
         for _ in 0..3 {
-            wbt.decide(Seen::Exceeded);
+            wbt.decide(WindowResult::Exceeded);
             windows.push(wbt.window.0);
         }
         // 16 * 100 ms / isqrt(256 * (step + 1)): 16, 22, 27, 32.

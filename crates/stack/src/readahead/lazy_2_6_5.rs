@@ -48,7 +48,7 @@ fn build(_options: &Options, limits: &Limits) -> Box<dyn Readahead> {
 
 /// The position that the read loop passes to the policy.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum Position {
     Page,
     /// The page plus the number of bytes still to copy: a mistake of the patch as posted.
     PagePlusBytes,
@@ -60,7 +60,7 @@ pub(super) enum Told {
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Variant {
     /// The position that the loop passes.
-    pub(super) told: Told,
+    pub(super) told: Position,
     /// Every call first reads its whole pages by force.
     pub(super) populate: bool,
     /// Every call works on its own copy of the state.
@@ -73,7 +73,7 @@ pub(super) struct Variant {
 
 impl Variant {
     pub(super) const LINUX_2_6_6: Variant =
-        Variant { told: Told::Page, populate: false, private_copy: false, seeky: false, willneed_touched: false };
+        Variant { told: Position::Page, populate: false, private_copy: false, seeky: false, willneed_touched: false };
 }
 
 /// `struct file_ra_state`, in machine words that may wrap.
@@ -328,9 +328,9 @@ impl Readahead for Lazy {
 
     fn on_page(&mut self, call: Token, mapping: &mut dyn Mapping, page: PageIndex, remaining_bytes: u64) -> PageIndex {
         let told = match self.variant.told {
-            Told::Page => page.0,
-            Told::PagePlusBytes => page.0.wrapping_add(remaining_bytes),
-            Told::PagePlusPages => page.0 + remaining_bytes / PAGE_BYTES,
+            Position::Page => page.0,
+            Position::PagePlusBytes => page.0.wrapping_add(remaining_bytes),
+            Position::PagePlusPages => page.0 + remaining_bytes / PAGE_BYTES,
         };
         // A call with its own copy sees its own accesses only.
         self.interleaved = !self.variant.private_copy && self.callers.access(call);

@@ -10,7 +10,7 @@
 //!
 //! Known deviations: none known.
 
-use super::lazy_2_6_5::{Lazy, Told, Variant};
+use super::lazy_2_6_5::{Lazy, Position, Variant};
 use super::{Build, Limits, Readahead};
 use crate::origin::{Entry, Options, Origin};
 
@@ -45,9 +45,9 @@ pub const ENTRY_AS_MEANT: Entry<Build> = Entry {
 };
 
 fn build_as_posted(_options: &Options, limits: &Limits) -> Box<dyn Readahead> {
-    Lazy::boxed(limits, Variant { told: Told::PagePlusBytes, populate: true, ..Variant::LINUX_2_6_6 })
+    Lazy::boxed(limits, Variant { told: Position::PagePlusBytes, populate: true, ..Variant::LINUX_2_6_6 })
 }
 
 fn build_as_meant(_options: &Options, limits: &Limits) -> Box<dyn Readahead> {
-    Lazy::boxed(limits, Variant { told: Told::PagePlusPages, populate: true, ..Variant::LINUX_2_6_6 })
+    Lazy::boxed(limits, Variant { told: Position::PagePlusPages, populate: true, ..Variant::LINUX_2_6_6 })
 }

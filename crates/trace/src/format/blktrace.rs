@@ -41,7 +41,7 @@ pub mod write;
 pub(super) mod tests;
 
 use super::{Format, Reading, Writing};
-pub use write::{Written, write, write_merged};
+pub use write::{WriteCounts, write, write_merged};
 
 /// The form.
 pub const FORMAT: Format = Format {

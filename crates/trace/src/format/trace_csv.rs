@@ -158,7 +158,7 @@ pub fn read(name: &str, bytes: &[u8], problems: &mut Problems) -> Option<Trace> 
             (std::str::from_utf8(&bytes[..at]).unwrap_or_default(), Some(at))
         }
     };
-    let mut told = Told { name, nr: 0, problems };
+    let mut told = Mistakes { name, nr: 0, problems };
     let mut trace = Trace::default();
     let mut header: Option<Vec<Option<Column>>> = None;
     let mut lines = Lines { text, at: 0, line: 1 };
@@ -200,13 +200,13 @@ pub fn read(name: &str, bytes: &[u8], problems: &mut Problems) -> Option<Trace> 
 }
 
 /// Mistakes, reported up to a number.
-struct Told<'a, 'b> {
+struct Mistakes<'a, 'b> {
     name: &'a str,
     nr: usize,
     problems: &'b mut Problems,
 }
 
-impl Told<'_, '_> {
+impl Mistakes<'_, '_> {
     fn tell(&mut self, line: usize, raw: &str, column: usize, text: &str) {
         self.nr += 1;
         if self.nr <= MAX_TOLD {

@@ -64,7 +64,7 @@ pub enum Way {
 
 /// A call that runs next to or without system calls.
 #[derive(Copy, Clone, Debug)]
-struct Beside {
+struct AsyncCall {
     way: Way,
     /// Bios on their way.
     bios: u32,
@@ -79,7 +79,7 @@ struct Beside {
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     /// By place.
-    open: HashMap<usize, Beside>,
+    open: HashMap<usize, AsyncCall>,
     /// Requests of io_uring by their address.
     ring: HashMap<String, usize>,
     /// iocbs that a task hands over just now.
@@ -111,7 +111,7 @@ impl Joiner<'_> {
         let Some(call) = self.call_of(record.pid) else { return };
         self.out.calls[call].file = of.map(|(file, ..)| file);
         self.out.calls[call].beside = Some(way);
-        self.beside.open.insert(call, Beside { way, bios: 0, last: record.at, seq, slept: false });
+        self.beside.open.insert(call, AsyncCall { way, bios: 0, last: record.at, seq, slept: false });
     }
 
     /// The task goes on with something else: a fault has ended, and calls that were handed over go on without it.

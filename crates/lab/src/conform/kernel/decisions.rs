@@ -35,7 +35,7 @@ use iowhy_stack::units::PageIndex;
 
 use super::Tally;
 use super::faults::{self, Faults};
-use super::model::{Pages, Told, same_bios};
+use super::model::{Decisions, Pages, same_bios};
 use iowhy_trace::recorded::{Hint, Line, Recorded, What};
 
 /// Windows remembered for each descriptor: tasks that share one overtake each other.
@@ -160,9 +160,9 @@ pub(super) fn compare(entry: &'static Entry<Build>, recorded: &Recorded) -> Tall
 }
 
 /// Decisions of a policy from this state; with the window shown where it differs in nothing known.
-fn decide_from(ra: &mut dyn Readahead, pages: &mut Pages, state: &State, miss: bool, loose: bool) -> Told {
+fn decide_from(ra: &mut dyn Readahead, pages: &mut Pages, state: &State, miss: bool, loose: bool) -> Decisions {
     if !ra.restore(Some(PageIndex(state.start)), &state.input) {
-        return Told::default();
+        return Decisions::default();
     }
     if loose {
         ra.advise(pages, if state.random { Advice::Random } else { Advice::Normal });
@@ -225,7 +225,7 @@ fn owners(recorded: &Recorded) -> Vec<Owner> {
     owners
 }
 
-fn decide(ra: &mut dyn Readahead, pages: &mut Pages, miss: bool, input: &RaInput) -> Told {
+fn decide(ra: &mut dyn Readahead, pages: &mut Pages, miss: bool, input: &RaInput) -> Decisions {
     let (page, nr) = (PageIndex(input.index), input.req_count);
     if miss {
         ra.on_miss(Token::default(), pages, page, nr);
@@ -400,12 +400,16 @@ struct Question<'a> {
 
 impl Question<'_> {
     /// Asks the model, and counts what matches.
-    fn judge(&self, pages: &mut Pages, ask: &mut dyn FnMut(&mut Pages, &State) -> Told) -> Tally {
+    fn judge(&self, pages: &mut Pages, ask: &mut dyn FnMut(&mut Pages, &State) -> Decisions) -> Tally {
         self.judged(pages, ask).0
     }
 
     /// The same, and the state with which it matched.
-    fn judged(&self, pages: &mut Pages, ask: &mut dyn FnMut(&mut Pages, &State) -> Told) -> (Tally, Option<&State>) {
+    fn judged(
+        &self,
+        pages: &mut Pages,
+        ask: &mut dyn FnMut(&mut Pages, &State) -> Decisions,
+    ) -> (Tally, Option<&State>) {
         let first = self.attempt(pages, ask, &self.states[0], 0, &[]);
         if first.all_matched() {
             return (first, Some(&self.states[0]));
@@ -445,7 +449,7 @@ impl Question<'_> {
     fn attempt(
         &self,
         pages: &mut Pages,
-        ask: &mut dyn FnMut(&mut Pages, &State) -> Told,
+        ask: &mut dyn FnMut(&mut Pages, &State) -> Decisions,
         state: &State,
         n: usize,
         meanwhile: &[What],

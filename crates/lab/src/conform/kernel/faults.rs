@@ -26,12 +26,12 @@ use iowhy_stack::readahead::{Build, Limits, Mapping, Readahead};
 use iowhy_stack::trace::RaInput;
 use iowhy_stack::units::{PAGE_BYTES, PageIndex};
 
-use super::model::{Pages, Told, Traced};
+use super::model::{Decisions, Pages, Traced};
 use iowhy_trace::recorded::{Hint, Line, Recorded, What};
 
 /// State of a task's mapping.
 #[derive(Copy, Clone, Debug)]
-struct Known {
+struct MappingState {
     advice: MapAdvice,
     /// Misses at most.
     misses: u32,
@@ -42,13 +42,13 @@ pub(super) struct Faults {
     rules: Option<Rules>,
     entry: &'static Entry<Build>,
     file_pages: u64,
-    tasks: BTreeMap<u32, Known>,
+    tasks: BTreeMap<u32, MappingState>,
     /// Advice for pages, by task; later advice counts.
     said: Vec<(u32, Range<u64>, MapAdvice)>,
 }
 
 /// A fault to be asked about.
-pub(super) struct Asked {
+pub(super) struct PendingFault {
     rules: Rules,
     ra: Box<dyn Readahead>,
     page: PageIndex,
@@ -96,7 +96,7 @@ impl Faults {
     }
 
     /// The question that a fault asks, if it is one: the page is absent, and the kernel's fault is modelled.
-    pub(super) fn asked(&mut self, task: u32, index: u64, own: &[Line], pages: &Pages) -> Option<Asked> {
+    pub(super) fn asked(&mut self, task: u32, index: u64, own: &[Line], pages: &Pages) -> Option<PendingFault> {
         let rules = self.rules?;
         let page = PageIndex(index);
         if pages.present(page) || index >= self.file_pages {
@@ -126,7 +126,7 @@ impl Faults {
             _ => MapAdvice::Random,
         };
         let told = self.advice(task, index);
-        let known = self.tasks.entry(task).or_insert(Known { advice: seen, misses: 0 });
+        let known = self.tasks.entry(task).or_insert(MappingState { advice: seen, misses: 0 });
         let mut advice = told.unwrap_or(known.advice);
         if advice == MapAdvice::Normal && limit > 0 {
             known.misses = known.misses.saturating_add(1).min(rules.most_misses);
@@ -135,14 +135,14 @@ impl Faults {
             }
         }
         let ra = (self.entry.build)(&self.entry.defaults(), &Limits { ra_pages: limit, ..pages.limits() });
-        Some(Asked { rules, ra, page, file_pages: self.file_pages, advice })
+        Some(PendingFault { rules, ra, page, file_pages: self.file_pages, advice })
     }
 }
 
-impl Asked {
+impl PendingFault {
     /// The model's result. Of the policy's questions only the question itself counts here: the consequences are judged
     /// as its answer.
-    pub(super) fn ask(&mut self, pages: &mut Pages) -> Told {
+    pub(super) fn ask(&mut self, pages: &mut Pages) -> Decisions {
         let mut mapped = MappedFile::new(PageIndex(0), self.file_pages, 0, Protection::default());
         mapped.advise(PageIndex(0), PageIndex(self.file_pages), self.advice);
         let misses = MmapMiss::default();
@@ -164,7 +164,7 @@ impl Asked {
         match told.lines.iter().find_map(question) {
             Some(question) => {
                 pages.undo(&told);
-                Told { lines: vec![question], ..Told::default() }
+                Decisions { lines: vec![question], ..Decisions::default() }
             }
             None => told,
         }

@@ -46,7 +46,7 @@ const CHUNK: usize = 1 << 20;
 
 /// Settings of a conformance run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct ConformRequest {
     /// Names of jobs of this module, or fio's job files; all of this module if there is none.
     pub jobs: Vec<String>,
     /// A folder to work in, rather than file systems made for it.
@@ -87,7 +87,7 @@ fn io_error(attempt: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Con
 }
 
 /// A place to run on.
-struct Ground {
+struct Site {
     dir: PathBuf,
     filesystem: String,
     /// The device number of its files, if pages can be recognised by it: it is ours alone.
@@ -98,7 +98,7 @@ struct Ground {
     guards: Vec<Guard>,
 }
 
-impl Drop for Ground {
+impl Drop for Site {
     fn drop(&mut self) {
         while let Some(guard) = self.guards.pop() {
             drop(guard);
@@ -127,12 +127,12 @@ fn known(path: &Path, job: String) -> io::Result<Known> {
 const FILE_SYSTEMS: &[(&str, &str, &[&str])] =
     &[("ext4", "mkfs.ext4", &["-q", "-F", "-b", "4096", "-E", "nodiscard"]), ("xfs", "mkfs.xfs", &["-q", "-f", "-K"])];
 
-impl Ground {
+impl Site {
     /// A loop device with a new file system.
-    fn make(ledger: &Ledger, base: &Path, nr: usize) -> Result<Result<Ground, String>, ConformError> {
+    fn make(ledger: &Ledger, base: &Path, nr: usize) -> Result<Result<Site, String>, ConformError> {
         let (filesystem, program, options) = FILE_SYSTEMS[nr];
         let root = base.join(format!("iowhy-conform-{}-{filesystem}", std::process::id()));
-        let mut ground = Ground {
+        let mut ground = Site {
             dir: root.join("mnt"),
             filesystem: filesystem.to_owned(),
             own: None,
@@ -166,13 +166,13 @@ impl Ground {
     }
 
     /// A folder of our own in one that was named.
-    fn found(ledger: &Ledger, dir: &Path) -> Result<Ground, ConformError> {
+    fn found(ledger: &Ledger, dir: &Path) -> Result<Site, ConformError> {
         let path = dir.join(format!("iowhy-conform-{}", std::process::id()));
         let guards = vec![ledger.create_scratch_directory(&path)?];
         let disk = Disk::below(dir);
         let setting = disk.name.map(|name| Path::new("/sys/block").join(name).join("queue/read_ahead_kb"));
         let filesystem = disk.filesystem.unwrap_or_default();
-        Ok(Ground { dir: path, filesystem, own: None, setting: setting.filter(|path| path.exists()), guards })
+        Ok(Site { dir: path, filesystem, own: None, setting: setting.filter(|path| path.exists()), guards })
     }
 
     fn device(&self) -> Device {
@@ -229,7 +229,7 @@ impl Compared {
 ///
 /// # Errors
 /// If the kernel cannot be traced, or the request has mistakes.
-pub fn run(asked: &Asked, world: &World<'_>, progress: &dyn Fn(&str)) -> Result<Compared, ConformError> {
+pub fn run(asked: &ConformRequest, world: &World<'_>, progress: &dyn Fn(&str)) -> Result<Compared, ConformError> {
     let (builtins, files) = sort_out(asked)?;
     let (ledger, _) = Ledger::open()?;
     // Whatever else is wrong: if the kernel cannot be traced, say so before anything is made.
@@ -243,8 +243,8 @@ pub fn run(asked: &Asked, world: &World<'_>, progress: &dyn Fn(&str)) -> Result<
     let kinds = if asked.dir.is_some() { 1 } else { FILE_SYSTEMS.len() };
     for nr in 0..kinds {
         let ground = match &asked.dir {
-            Some(dir) => Ground::found(&ledger, dir)?,
-            None => match Ground::make(&ledger, &std::env::temp_dir(), nr)? {
+            Some(dir) => Site::found(&ledger, dir)?,
+            None => match Site::make(&ledger, &std::env::temp_dir(), nr)? {
                 Ok(ground) => ground,
                 Err(why) => {
                     skipped.push(why);
@@ -296,7 +296,7 @@ fn wrong(problem: Problem) -> ConformError {
 }
 
 /// Jobs of this module, and those of files.
-fn sort_out(asked: &Asked) -> Result<(Vec<&'static Builtin>, Vec<String>), ConformError> {
+fn sort_out(asked: &ConformRequest) -> Result<(Vec<&'static Builtin>, Vec<String>), ConformError> {
     if let Some(dir) = asked.dir.as_ref().filter(|dir| !dir.is_dir()) {
         let text = format!("folder `{}` does not exist", dir.display());
         return Err(wrong(Problem::error(text).help("--dir takes a folder that exists")));
@@ -321,7 +321,7 @@ struct Prepared {
     path: PathBuf,
 }
 
-fn prepare(ground: &Ground, jobs: &[&'static Builtin]) -> Result<Vec<Prepared>, ConformError> {
+fn prepare(ground: &Site, jobs: &[&'static Builtin]) -> Result<Vec<Prepared>, ConformError> {
     let mut rng = Rng::stream(1, "conform");
     let mut block = vec![0; CHUNK];
     block.iter_mut().for_each(|byte| *byte = rng.below(256) as u8);
@@ -346,7 +346,7 @@ fn prepare(ground: &Ground, jobs: &[&'static Builtin]) -> Result<Vec<Prepared>, 
 
 /// Runs the jobs of this module one after the other, all in one capture.
 fn builtin_records(
-    ground: &Ground,
+    ground: &Site,
     ledger: &Ledger,
     device: &Device,
     prepared: &[Prepared],
@@ -427,7 +427,7 @@ fn one(call: Call, descriptors: &[File]) -> io::Result<()> {
 
 /// Runs one of fio's job files.
 fn file_records(
-    ground: &Ground,
+    ground: &Site,
     ledger: &Ledger,
     device: &Device,
     job: &str,

@@ -23,7 +23,7 @@ struct Cached {
 
 /// A model's decisions, in their order.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Told {
+pub(super) struct Decisions {
     /// Calls of the kernel's functions and folios added, as the kernel's trace shows them.
     pub(super) lines: Vec<What>,
     /// Runs of pages submitted in one go: first page, pages, folios.
@@ -38,7 +38,7 @@ pub(super) struct Pages {
     /// Where the last look-up ended.
     last: Cell<Option<(u64, u8)>>,
     /// The model's decisions since the last call.
-    pub(super) told: Told,
+    pub(super) told: Decisions,
     /// Other tasks' additions after the model has decided on its next window.
     late: Vec<What>,
     /// Pages added in this way.
@@ -61,7 +61,7 @@ impl Pages {
             },
             folios: BTreeMap::new(),
             last: Cell::new(None),
-            told: Told::default(),
+            told: Decisions::default(),
             late: Vec::new(),
             came_late: Vec::new(),
             rest: None,
@@ -81,7 +81,7 @@ impl Pages {
     }
 
     /// The model's decisions since the last call.
-    pub(super) fn take(&mut self) -> Told {
+    pub(super) fn take(&mut self) -> Decisions {
         (self.rest, self.rest_read) = (None, false);
         std::mem::take(&mut self.told)
     }
@@ -145,7 +145,7 @@ impl Pages {
     }
 
     /// Takes back what the model added, and what others did meanwhile.
-    pub(super) fn undo(&mut self, told: &Told) {
+    pub(super) fn undo(&mut self, told: &Decisions) {
         self.last.set(None);
         self.late.clear();
         for index in std::mem::take(&mut self.came_late) {
@@ -389,7 +389,7 @@ impl Readahead for Traced<'_> {
 /// segments as fit (256, each a folio or several that are neighbours in memory). How much a bio holds beyond that is
 /// for the memory to say, so a bio may end anywhere after 256 folios. Blocks that are not on the disk need none, and
 /// events do not show which: of a file with holes only an upper bound is known.
-pub(super) fn same_bios(told: &Told, lines: &[Line], holes: bool) -> (u64, u64) {
+pub(super) fn same_bios(told: &Decisions, lines: &[Line], holes: bool) -> (u64, u64) {
     const SEGMENTS: u64 = 256;
     let bios = lines.iter().filter_map(|line| match line.what {
         What::Bio { sector, bytes } => Some((sector, u64::from(bytes) / PAGE_BYTES)),

@@ -125,7 +125,7 @@ fn told_file(fields: &str) -> Option<Inode> {
 
 /// A task's advice on a part of a file's mapping.
 #[derive(Copy, Clone, Debug)]
-struct Said {
+struct MappingAdvice {
     nr: usize,
     pid: u32,
     file: Inode,
@@ -182,7 +182,7 @@ struct Calls {
     loose: Vec<Loose>,
     /// Files of descriptors, as far as the trace itself has them.
     told: BTreeMap<Descriptor, Inode>,
-    said: Vec<Said>,
+    said: Vec<MappingAdvice>,
 }
 
 /// State while the records of a trace are read, in order.
@@ -290,7 +290,7 @@ impl Reading {
     /// Advice about a part of the address space: where it begins, and its length in bytes.
     fn advised(&mut self, nr: usize, pid: u32, (start, len): (u64, u64), hint: Hint) {
         let pages = self.mapped.pages(self.descriptors.shared_by(pid), start, len).into_iter();
-        let said = |(file, first, last)| Said { nr, pid, file, what: What::MapAdvice { first, last, hint } };
+        let said = |(file, first, last)| MappingAdvice { nr, pid, file, what: What::MapAdvice { first, last, hint } };
         self.found.said.extend(pages.map(said));
     }
 
@@ -400,7 +400,7 @@ pub fn records(trace: &Trace, device: &Device, files: &[File]) -> Vec<Recorded> 
     let mut last: BTreeMap<u32, Inode> = BTreeMap::new();
     let mut on_the_way = OnTheWay::new();
     for (nr, Record { pid, seen, .. }) in trace.records.iter().enumerate() {
-        while let Some(Said { pid, file, what, .. }) = said.next_if(|said| said.nr <= nr) {
+        while let Some(MappingAdvice { pid, file, what, .. }) = said.next_if(|said| said.nr <= nr) {
             if let Some(at) = position(file) {
                 let tasks = &mut numbers[at].0;
                 let next = tasks.len() as u32;

@@ -30,7 +30,7 @@ const WINDOW: usize = 32;
 
 /// The device's view of a sequential reader, over all repetitions.
 #[derive(Copy, Clone, Debug, Default, PartialEq)]
-struct Seen {
+struct DeviceView {
     /// Share of the data that is read in commands of one window, and of two.
     windows: [f64; 2],
     /// Commands at the device when one is issued, this one included: that of most.
@@ -41,8 +41,8 @@ struct Seen {
     busy: f64,
 }
 
-impl Seen {
-    fn of<'a>(repetitions: impl Iterator<Item = &'a Layers> + Clone) -> Seen {
+impl DeviceView {
+    fn of<'a>(repetitions: impl Iterator<Item = &'a Layers> + Clone) -> DeviceView {
         let sum = |of: &dyn Fn(&Layers) -> u64| repetitions.clone().map(of).sum::<u64>();
         let sized = |pages: usize| {
             let data = sum(&|layers| layers.reads.by_pages.get(pages).map_or(0, |n| n * pages as u64 * PAGE_SECTORS));
@@ -51,7 +51,7 @@ impl Seen {
         let (time, busy) = (sum(&|layers| layers.end.0), sum(&|layers| layers.device_busy.0));
         let mut depths = Histogram::default();
         repetitions.clone().for_each(|layers| depths.merge(&layers.depth));
-        Seen {
+        DeviceView {
             windows: [sized(WINDOW), sized(2 * WINDOW)],
             depth: figure::quantile(&depths, 50),
             pause_ms: share(time.saturating_sub(busy), sum(&|layers| layers.reads.issued)) / 1e6,
@@ -70,9 +70,9 @@ impl Seen {
     }
 }
 
-fn seen(row: &RowResult) -> Seen {
+fn seen(row: &RowResult) -> DeviceView {
     let layers: Vec<&Layers> = row.samples().map(|sample| sample.layers()).collect();
-    Seen::of(layers.into_iter())
+    DeviceView::of(layers.into_iter())
 }
 
 /// Requests of two windows and pauses in between in the broken rows; of one and no pauses in the others.
@@ -202,25 +202,25 @@ mod tests {
 
     #[test]
     fn gaps_and_continuous_work_are_told_apart() {
-        let gaps = Seen { windows: [0.01, 0.99], depth: 1, pause_ms: 0.39, busy: 0.73 };
-        let continuous = Seen { windows: [0.99, 0.01], depth: 2, pause_ms: 0.02, busy: 0.96 };
+        let gaps = DeviceView { windows: [0.01, 0.99], depth: 1, pause_ms: 0.39, busy: 0.73 };
+        let continuous = DeviceView { windows: [0.99, 0.01], depth: 2, pause_ms: 0.02, busy: 0.96 };
         let neither = [
-            Seen { windows: [0.2, 0.8], ..gaps },
-            Seen { depth: 2, ..gaps },
+            DeviceView { windows: [0.2, 0.8], ..gaps },
+            DeviceView { depth: 2, ..gaps },
             // A device that wakes up slowly is busy most of the time: its pauses count, not their share.
-            Seen { pause_ms: 0.02, busy: 0.99, ..gaps },
-            Seen { windows: [0.8, 0.2], ..continuous },
-            Seen { busy: 0.94, ..continuous },
-            Seen { depth: 1, ..continuous },
-            Seen::default(),
+            DeviceView { pause_ms: 0.02, busy: 0.99, ..gaps },
+            DeviceView { windows: [0.8, 0.2], ..continuous },
+            DeviceView { busy: 0.94, ..continuous },
+            DeviceView { depth: 1, ..continuous },
+            DeviceView::default(),
         ];
         assert!(gaps.has_gaps() && !gaps.is_continuous());
         assert!(continuous.is_continuous() && !continuous.has_gaps());
-        assert!(Seen { busy: 0.95, ..gaps }.has_gaps());
+        assert!(DeviceView { busy: 0.95, ..gaps }.has_gaps());
         for seen in neither {
             assert!(!seen.has_gaps() && !seen.is_continuous(), "{seen:?}");
         }
-        assert_eq!(Seen::of(std::iter::empty()), Seen::default());
+        assert_eq!(DeviceView::of(std::iter::empty()), DeviceView::default());
     }
 
     const INCIDENT: &str = r#"

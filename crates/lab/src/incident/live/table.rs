@@ -7,10 +7,10 @@
 //! Known limits: modelled disks cannot show what the processor pays, so the pages of 2012 are on a disk in memory.
 //! Groups of readers of 2018 follow one another in one run, each on files of its own.
 
-use super::{Beside, Ground, Held, Live, Question, Side, Worse};
+use super::{ForeignPages, Live, Question, Reference, Side, Site, Worse};
 
 /// The drive of 2004 with random reads, each of four pages.
-const IDE: Ground = Ground::Model("ide-2004,fs=ext3,size=192m,depth=4,write_cache=off");
+const IDE: Site = Site::Model("ide-2004,fs=ext3,size=192m,depth=4,write_cache=off");
 const SPLIT_SHARED: &str = "fio --name=j --filename=data --rw=randread --bs=16k --size=96m --numjobs=16 --thread \
                             --number_ios=12 --iowhy_descriptors=shared";
 const SPLIT_OWN: &str = "fio --name=j --filename=data --rw=randread --bs=16k --size=96m --numjobs=16 --thread \
@@ -43,14 +43,14 @@ const WRITES_INVALIDATING: &str = "fio --name=j --filename={} --rw=randwrite --b
                                    --size=40m --loops=32 --zero_buffers --invalidate=1";
 
 /// One reader of a file on the disk of the incident.
-const SSD: Ground = Ground::Model("ssd-sata-2011,idle_threshold_us=200,idle_exit_us=6000,fs=ext4,size=192m");
+const SSD: Site = Site::Model("ssd-sata-2011,idle_threshold_us=200,idle_exit_us=6000,fs=ext4,size=192m");
 
-const fn traced(id: &'static str, job: &'static str, ground: Ground) -> Side {
-    Side { id, job, ground, trace: true, held: Held::Nothing, quick: true }
+const fn traced(id: &'static str, job: &'static str, ground: Site) -> Side {
+    Side { id, job, ground, trace: true, held: ForeignPages::Nothing, quick: true }
 }
 
-const fn plain(id: &'static str, job: &'static str, ground: Ground) -> Side {
-    Side { id, job, ground, trace: false, held: Held::Nothing, quick: true }
+const fn plain(id: &'static str, job: &'static str, ground: Site) -> Side {
+    Side { id, job, ground, trace: false, held: ForeignPages::Nothing, quick: true }
 }
 
 const fn long(side: Side) -> Side {
@@ -58,17 +58,17 @@ const fn long(side: Side) -> Side {
 }
 
 const fn holding(side: Side) -> Side {
-    Side { held: Held::Pages, ..side }
+    Side { held: ForeignPages::Pages, ..side }
 }
 
 /// Readers with a window of 128 KB against as many with 512 KB, all of one file (`single`) or each of its own
 /// (`multi`), next to rows of a published table if there is one.
 macro_rules! windows {
     ($disk:literal, single $nr:literal) => {
-        windows!(@ $disk, "single", "s", $nr, Beside::Nothing)
+        windows!(@ $disk, "single", "s", $nr, Reference::Nothing)
     };
     ($disk:literal, multi $nr:literal) => {
-        windows!(@ $disk, "multi", "m", $nr, Beside::Nothing)
+        windows!(@ $disk, "multi", "m", $nr, Reference::Nothing)
     };
     ($disk:literal, single $nr:literal, $table:literal) => {
         windows!(
@@ -76,7 +76,7 @@ macro_rules! windows {
             "single",
             "s",
             $nr,
-            Beside::Rows(concat!($table, "/vanilla/", $nr), concat!($table, "/readahead/", $nr))
+            Reference::Rows(concat!($table, "/vanilla/", $nr), concat!($table, "/readahead/", $nr))
         )
     };
     (@ $disk:literal, $files:literal, $letter:literal, $nr:literal, $beside:expr) => {
@@ -115,7 +115,7 @@ pub const LIVE: &[Live] = &[
                 metric: "data_reads_of_4k_pct",
                 worse: Worse::More,
                 least_pct: 10.0,
-                beside: Beside::SmallReads("rc3-as"),
+                beside: Reference::SmallReads("rc3-as"),
                 since: "since 2.6.7 a read call works on a copy of the read-ahead state that is its own, and since \
                         2.6.23 (read-ahead on demand) a random read is asked for as a whole",
             },
@@ -127,7 +127,7 @@ pub const LIVE: &[Live] = &[
                 metric: "elapsed_s",
                 worse: Worse::More,
                 least_pct: 10.0,
-                beside: Beside::Rows("rc3-as", "2.4.25"),
+                beside: Reference::Rows("rc3-as", "2.4.25"),
                 since: "since 2.6.7 a read call works on a copy of the read-ahead state that is its own",
             },
             Question {
@@ -138,7 +138,7 @@ pub const LIVE: &[Live] = &[
                 metric: "elapsed_s",
                 worse: Worse::More,
                 least_pct: 10.0,
-                beside: Beside::Nothing,
+                beside: Reference::Nothing,
                 since: "the state of a descriptor still follows one stream only: where this does not show, the disk or \
                         the turns of the threads hide it",
             },
@@ -156,7 +156,7 @@ pub const LIVE: &[Live] = &[
             long(plain(
                 "deadline",
                 WRITERS,
-                Ground::Model("sata-2010,tfw_us=600,size=512m,depth=4,scheduler=mq-deadline"),
+                Site::Model("sata-2010,tfw_us=600,size=512m,depth=4,scheduler=mq-deadline"),
             )),
         ],
         questions: &[
@@ -169,7 +169,7 @@ pub const LIVE: &[Live] = &[
                 metric: "write_mb_s",
                 worse: Worse::Less,
                 least_pct: 3.0,
-                beside: Beside::Rows("186r-2", "nopatch-2"),
+                beside: Reference::Rows("186r-2", "nopatch-2"),
                 since: "cfq left with the single-queue block layer in 5.0",
             },
             Question {
@@ -180,7 +180,7 @@ pub const LIVE: &[Live] = &[
                 metric: "write_mb_s",
                 worse: Worse::Less,
                 least_pct: 3.0,
-                beside: Beside::Rows("186r-2", "nopatch-2"),
+                beside: Reference::Rows("186r-2", "nopatch-2"),
                 since: "cfq left with the single-queue block layer in 5.0; bfq (since 4.12) does not wait for such \
                         writers while low_latency raises their weight",
             },
@@ -192,7 +192,7 @@ pub const LIVE: &[Live] = &[
                 metric: "write_mb_s",
                 worse: Worse::Less,
                 least_pct: 3.0,
-                beside: Beside::Nothing,
+                beside: Reference::Nothing,
                 since: "cfq left with the single-queue block layer in 5.0",
             },
         ],
@@ -203,11 +203,11 @@ pub const LIVE: &[Live] = &[
     Live {
         incident: "2012-direct-io-stale-cache",
         sides: &[
-            plain("clean", WRITES, Ground::Memory { filesystem: None }),
-            holding(plain("stale", WRITES, Ground::Memory { filesystem: None })),
-            holding(long(plain("stale-invalidated", WRITES_INVALIDATING, Ground::Memory { filesystem: None }))),
-            long(plain("clean-ext4", WRITES, Ground::Memory { filesystem: Some("ext4") })),
-            holding(long(plain("stale-ext4", WRITES, Ground::Memory { filesystem: Some("ext4") }))),
+            plain("clean", WRITES, Site::Memory { filesystem: None }),
+            holding(plain("stale", WRITES, Site::Memory { filesystem: None })),
+            holding(long(plain("stale-invalidated", WRITES_INVALIDATING, Site::Memory { filesystem: None }))),
+            long(plain("clean-ext4", WRITES, Site::Memory { filesystem: Some("ext4") })),
+            holding(long(plain("stale-ext4", WRITES, Site::Memory { filesystem: Some("ext4") }))),
         ],
         questions: &[
             Question {
@@ -218,7 +218,7 @@ pub const LIVE: &[Live] = &[
                 metric: "sum_of_write_mb_s",
                 worse: Worse::Less,
                 least_pct: 2.0,
-                beside: Beside::Claim("slow-mode", "stale-4k", "clean-4k"),
+                beside: Reference::Claim("slow-mode", "stale-4k", "clean-4k"),
                 since: "since 4.20 (xarray) a lookup in a mapping with few pages walks no empty slots",
             },
             Question {
@@ -229,7 +229,7 @@ pub const LIVE: &[Live] = &[
                 metric: "sum_of_write_mb_s",
                 worse: Worse::Less,
                 least_pct: 2.0,
-                beside: Beside::Rows("invalidated", "clean-4k"),
+                beside: Reference::Rows("invalidated", "clean-4k"),
                 since: "no pages are left to look for: dropping them is the cure, as published",
             },
             Question {
@@ -240,7 +240,7 @@ pub const LIVE: &[Live] = &[
                 metric: "sum_of_write_mb_s",
                 worse: Worse::Less,
                 least_pct: 2.0,
-                beside: Beside::Nothing,
+                beside: Reference::Nothing,
                 since: "since 4.20 (xarray) a lookup in a mapping with few pages walks no empty slots",
             },
         ],
@@ -265,7 +265,7 @@ pub const LIVE: &[Live] = &[
                 metric: "read_mb_s",
                 worse: Worse::Less,
                 least_pct: 10.0,
-                beside: Beside::Rows("2.6.39", "2.6.38"),
+                beside: Reference::Rows("2.6.39", "2.6.38"),
                 since: "since 3.3 no plug is held around a whole read, and since 4.10 a read that is larger than the \
                         window is asked for as a whole",
             },
@@ -277,7 +277,7 @@ pub const LIVE: &[Live] = &[
                 metric: "device_idle_pct",
                 worse: Worse::More,
                 least_pct: 25.0,
-                beside: Beside::Nothing,
+                beside: Reference::Nothing,
                 since: "since 3.3 no plug is held around a whole read",
             },
             Question {
@@ -288,7 +288,7 @@ pub const LIVE: &[Live] = &[
                 metric: "read_mb_s",
                 worse: Worse::Less,
                 least_pct: 10.0,
-                beside: Beside::Rows("2.6.39-128k", "2.6.38-128k"),
+                beside: Reference::Rows("2.6.39-128k", "2.6.38-128k"),
                 since: "they never were: the window is the same",
             },
         ],
@@ -311,12 +311,12 @@ pub const LIVE: &[Live] = &[
     },
 ];
 
-const fn writers(settings: &'static str) -> Ground {
-    Ground::Tuned("sata-2010,tfw_us=600,size=512m,depth=4,scheduler=bfq", settings)
+const fn writers(settings: &'static str) -> Site {
+    Site::Tuned("sata-2010,tfw_us=600,size=512m,depth=4,scheduler=bfq", settings)
 }
 
-const fn disk(settings: &'static str) -> Ground {
-    Ground::Tuned("sata-2014,write_cache=off,size=320m,depth=4", settings)
+const fn disk(settings: &'static str) -> Site {
+    Site::Tuned("sata-2014,write_cache=off,size=320m,depth=4", settings)
 }
 
 /// A question for each number of readers, file system and disk.

@@ -30,7 +30,10 @@ fn every_incident_has_questions_and_every_side_is_a_job_on_a_disk() {
             );
             let used = |question: &&Question| question.of == each.id || question.to == Some(each.id);
             assert!(live.questions.iter().any(|question| used(&question)), "nobody asks about {}", each.id);
-            assert!(each.held == Held::Nothing || each.ground.disk().is_none(), "pages are held on disks in memory");
+            assert!(
+                each.held == ForeignPages::Nothing || each.ground.disk().is_none(),
+                "pages are held on disks in memory"
+            );
         }
         for question in live.questions {
             side(live, question.of);
@@ -41,13 +44,13 @@ fn every_incident_has_questions_and_every_side_is_a_job_on_a_disk() {
             let traced = ["data_reads_of_4k_pct", "device_idle_pct"].contains(&question.metric);
             assert!(!traced || side(live, question.of).trace, "{} needs a trace", question.id);
             let rows = match question.beside {
-                Beside::Rows(of, to) => vec![of, to],
-                Beside::SmallReads(of) => vec![of],
-                Beside::Claim(id, ..) => {
+                Reference::Rows(of, to) => vec![of, to],
+                Reference::SmallReads(of) => vec![of],
+                Reference::Claim(id, ..) => {
                     assert!(incident.incident.claims.iter().any(|claim| claim.id == id), "no claim {id}");
                     Vec::new()
                 }
-                Beside::Nothing => Vec::new(),
+                Reference::Nothing => Vec::new(),
             };
             for row in rows.into_iter().filter(|row| !row.contains("-uma/") && !row.contains("-uma-amean/")) {
                 assert!(incident::row(incident.id, row).is_ok(), "{}: no row {row}", incident.id);

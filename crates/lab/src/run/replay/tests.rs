@@ -9,7 +9,7 @@ use super::*;
 use iowhy_trace::bridge::trace_of_events;
 use iowhy_trace::format::trace_parquet;
 
-const BIG: Ground = Ground::Simulated(1 << 50);
+const BIG: ReplaySite = ReplaySite::Simulated(1 << 50);
 
 /// A plan with two threads that read or write a file each.
 fn plan(mix: Mix, block: u32) -> Plan {
@@ -132,7 +132,7 @@ fn bios_alone_are_direct_calls_on_the_device() {
     assert_eq!(pauses, [0, 0, 30_000]);
     // A disk that is too small is refused.
     let mut problems = Problems::default();
-    assert!(job_of(&trace, "t", Mode::Closed, Ground::Simulated(4096), &mut problems).is_none());
+    assert!(job_of(&trace, "t", Mode::Closed, ReplaySite::Simulated(4096), &mut problems).is_none());
     assert!(problems.render().contains("the disk has 4096"), "{}", problems.render());
 }
 

@@ -130,8 +130,8 @@ fn what_was_opened_stands_behind_its_open() {
     let before = [open(10, 3), open(20, 4), open(30, -2)].concat();
     let mut records = before.clone();
     let held = [
-        Held { pid: 5, fd: 0, at: start + 12, target: file(99), pos: 512, cloexec: false },
-        Held { pid: 77, fd: 0, at: start, target: file(98), pos: 0, cloexec: false },
+        OpenDescriptor { pid: 5, fd: 0, at: start + 12, target: file(99), pos: 512, cloexec: false },
+        OpenDescriptor { pid: 77, fd: 0, at: start, target: file(98), pos: 0, cloexec: false },
     ];
     let paths = add(&mut records, &held, vec![opened(11, 0, 40), opened(12, 0, 40)], start);
     let mut expected = before.clone();

@@ -33,7 +33,7 @@ fn bio(dir: Dir, sync: bool, sector: u64, task: u32) -> Bio {
 }
 
 /// Results of a closed loop of tasks, each with one request at a time.
-struct Seen {
+struct LoopResult {
     /// Requests completed, by task.
     served: Vec<u64>,
     /// Most requests at the device.
@@ -69,7 +69,7 @@ impl Closed {
         Closed { dir: Write, tasks, depth, limit: Nanos::from_secs(4), requests: u64::MAX, place: apart }
     }
 
-    fn run(&self, name: &str, settings: &[(&str, i64)]) -> Seen {
+    fn run(&self, name: &str, settings: &[(&str, i64)]) -> LoopResult {
         enum What {
             Arrival(u32),
             Completion(RqId),
@@ -80,7 +80,7 @@ impl Closed {
         let mut number = 0;
         let mut at_device: Vec<RqId> = Vec::new();
         let mut asked = vec![0; self.tasks as usize];
-        let mut seen = Seen {
+        let mut seen = LoopResult {
             served: vec![0; self.tasks as usize],
             outstanding: 0,
             tasks: 0,

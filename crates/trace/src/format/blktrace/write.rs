@@ -22,7 +22,7 @@ const NAME_BYTES: usize = 16;
 
 /// Counts of written and skipped records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Written {
+pub struct WriteCounts {
     /// The files, by CPU.
     pub files: Vec<PathBuf>,
     /// Events in them.
@@ -40,7 +40,7 @@ pub(crate) struct Encoded {
 
 /// Writes `PREFIX.blktrace.N`. Files of ours of the same name are replaced; those of more CPUs than the trace has would
 /// become part of it, so that is refused.
-pub fn write(trace: &Trace, prefix: &Path, create: Create<'_>) -> io::Result<Written> {
+pub fn write(trace: &Trace, prefix: &Path, create: Create<'_>) -> io::Result<WriteCounts> {
     let encoded = encode(trace, false)?;
     let Some(name) = prefix.file_name().and_then(|name| name.to_str()) else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("`{}` has no name", prefix.display())));
@@ -51,7 +51,7 @@ pub fn write(trace: &Trace, prefix: &Path, create: Create<'_>) -> io::Result<Wri
         let text = format!("`{}` is of another trace and would be taken for a part of this one", behind.display());
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
     }
-    let mut written = Written { files: Vec::new(), events: encoded.events, left_out: encoded.left_out };
+    let mut written = WriteCounts { files: Vec::new(), events: encoded.events, left_out: encoded.left_out };
     for (cpu, bytes) in encoded.files.iter().enumerate() {
         create(&path(cpu), bytes)?;
         written.files.push(path(cpu));
