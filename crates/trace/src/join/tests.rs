@@ -28,8 +28,26 @@ fn a_buffered_read_has_its_window_its_pages_and_its_request() {
     let run = |start, nr_pages| Pages { file: 0, start, nr_pages };
     assert_eq!(pages, [run(0, 3), run(3, 1)]);
     assert_eq!(joined.requests[0].bios, [0, 1]);
+    let request = &joined.requests[0];
+    let times = [request.queued, request.inserted, request.issued, request.completed];
+    assert_eq!(times, [20, 25, 26, 80].map(|at| Some(Nanos(at))));
     assert_eq!(joined.putters, [Putter { file: 0, pid: 5, name: "fio".to_owned(), nr_pages: 4, own: true }]);
     assert!(!joined.inferred_windows);
+}
+
+#[test]
+fn a_split_bio_becomes_two_with_a_share_of_the_pages_each() {
+    let ahead = Rwbs::READ.with(Rwbs::AHEAD);
+    let mut records = buffered_read().records;
+    // The bio of three pages is split after the first: sectors 800 to 807, and the rest from 808.
+    let split = Seen::Split { extent: extent(800, 1, ahead), rest: Sector(808) };
+    let at = records.iter().position(|record| matches!(record.seen, Seen::GetRequest(_))).expect("a request");
+    records.insert(at, by(5, [(20, split)]).remove(0));
+    let joined = join(&trace(records), &Who::default());
+    let bios: Vec<(u64, u32, Vec<Pages>)> =
+        joined.bios.iter().map(|bio| (bio.extent.sector.0, bio.extent.bytes / 4096, bio.pages.clone())).collect();
+    let run = |start, nr_pages| vec![Pages { file: 0, start, nr_pages }];
+    assert_eq!(bios[..2], [(800, 1, run(0, 1)), (808, 2, run(1, 2))]);
 }
 
 #[test]
