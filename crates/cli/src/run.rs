@@ -1,10 +1,12 @@
 //! `iowhy run`.
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::Path;
 
+use anyhow::Context;
 use iowhy_fio::World;
-use iowhy_lab::run::{self, Executed, Keep, Request, RunRequest, report};
+use iowhy_lab::run::{self, Executed, Keep, Request, RunRequest, own_report, report};
 use iowhy_lab::store::Store;
 use iowhy_text::diagnose::{Problem, Problems};
 use iowhy_text::input;
@@ -73,6 +75,9 @@ fn make(arguments: &[OsString]) -> anyhow::Result<Done> {
     for (label, refusal) in &executed.refused {
         output::complain(&Problem::error(format!("{label}: {refusal}")).render());
     }
+    if let Some(code) = executed.refused.iter().find_map(|(_, refusal)| refusal.exit_code) {
+        return Ok(Err(Exit::Command(code)));
+    }
     if executed.runs.is_empty() {
         let refused = &executed.refused;
         let undecided = refused.iter().all(|(_, refusal)| refusal.inconclusive) && !refused.is_empty();
@@ -113,17 +118,38 @@ pub(crate) fn record(arguments: &[OsString]) -> anyhow::Result<Result<Recorded, 
     }))
 }
 
+/// The words behind the verb: clap takes a first `--` for its own, and here it begins a command.
+fn with_first_dashes(arguments: &[OsString]) -> Vec<OsString> {
+    let dashes = std::env::args_os().skip_while(|word| word != "run").nth(1).filter(|word| word == "--");
+    let swallowed = arguments.first().is_none_or(|first| first != "--");
+    dashes.filter(|_| swallowed).into_iter().chain(arguments.iter().cloned()).collect()
+}
+
 /// Runs the verb.
 pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
-    let (request, executed, problems) = match make(arguments)? {
+    let (request, executed, problems) = match make(&with_first_dashes(arguments))? {
         Ok(done) => done,
         Err(exit) => return Ok(exit),
     };
     let runs = &executed.runs;
+    for (path, form) in request.own.iter().flat_map(|own| &own.exports) {
+        let mut out = match output::begin(path, false)? {
+            Ok(out) => out,
+            Err(exit) => return Ok(exit),
+        };
+        let failed = || format!("cannot write `{}`", path.display());
+        out.write_all(own_report::export(*form, &request, runs).as_bytes()).with_context(failed)?;
+        out.finish().with_context(failed)?;
+    }
     if request.json {
         output::print_json(&report::json(&request, runs, &problems))?;
     } else {
-        output::print(&report::text(&request, runs, output::bold()))?;
+        let mut text = report::text(&request, runs, output::bold());
+        for comparison in own_report::comparisons(&request, runs) {
+            text.push('\n');
+            text.push_str(&iowhy_compare::text::text(&comparison, None, crate::compare::style()));
+        }
+        output::print(&text)?;
     }
     let undecided = executed.refused.iter().any(|(_, refusal)| refusal.inconclusive);
     Ok(match failed(&executed) {
