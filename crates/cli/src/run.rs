@@ -8,6 +8,7 @@ use anyhow::Context;
 use iowhy_fio::World;
 use iowhy_lab::run::{self, Executed, Keep, Request, RunRequest, own_report, report};
 use iowhy_lab::store::Store;
+use iowhy_live::guard::Output;
 use iowhy_text::diagnose::{Problem, Problems};
 use iowhy_text::input;
 
@@ -35,8 +36,18 @@ fn open(keep: &Keep) -> anyhow::Result<Option<Store>> {
     }
 }
 
-/// The request, the runs and the messages about them; or the exit of a command without any runs.
-type Done = Result<(Box<RunRequest>, Executed, Problems), Exit>;
+/// Runs of a command line.
+struct Made {
+    request: Box<RunRequest>,
+    executed: Executed,
+    /// The messages about them.
+    problems: Problems,
+    /// Files for their results.
+    outputs: Vec<Output>,
+}
+
+/// The runs, or the exit of a command without any.
+type Done = Result<Made, Exit>;
 
 /// Makes the runs that the command line asks for.
 fn make(arguments: &[OsString]) -> anyhow::Result<Done> {
@@ -61,6 +72,14 @@ fn make(arguments: &[OsString]) -> anyhow::Result<Done> {
         }
         Some(Request::Run(request)) => request,
     };
+    // A file that may not be written is refused before the runs.
+    let mut outputs = Vec::new();
+    for (path, _) in request.own.iter().flat_map(|own| &own.exports) {
+        match output::begin(path, false)? {
+            Ok(out) => outputs.push(out),
+            Err(exit) => return Ok(Err(exit)),
+        }
+    }
     let store = match &request.keep {
         Some(keep) => open(keep)?,
         None => None,
@@ -88,7 +107,7 @@ fn make(arguments: &[OsString]) -> anyhow::Result<Done> {
         output::complain(&Problem::error(text).render());
     }
     output::complain(&report::told(&executed.runs).render());
-    Ok(Ok((request, executed, problems)))
+    Ok(Ok(Made { request, executed, problems, outputs }))
 }
 
 /// Whether something went wrong with the runs.
@@ -111,7 +130,7 @@ pub(crate) struct Recorded {
 
 /// Makes runs for another verb, and prints nothing of them; or how the command ends without any.
 pub(crate) fn record(arguments: &[OsString]) -> anyhow::Result<Result<Recorded, Exit>> {
-    Ok(make(arguments)?.map(|(request, executed, _)| Recorded {
+    Ok(make(arguments)?.map(|Made { request, executed, .. }| Recorded {
         ids: executed.runs.iter().filter_map(|run| run.id.as_ref().map(ToString::to_string)).collect(),
         places: request.variants.len(),
         failed: failed(&executed),
@@ -127,16 +146,12 @@ fn with_first_dashes(arguments: &[OsString]) -> Vec<OsString> {
 
 /// Runs the verb.
 pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
-    let (request, executed, problems) = match make(&with_first_dashes(arguments))? {
+    let Made { request, executed, problems, outputs } = match make(&with_first_dashes(arguments))? {
         Ok(done) => done,
         Err(exit) => return Ok(exit),
     };
     let runs = &executed.runs;
-    for (path, form) in request.own.iter().flat_map(|own| &own.exports) {
-        let mut out = match output::begin(path, false)? {
-            Ok(out) => out,
-            Err(exit) => return Ok(exit),
-        };
+    for ((path, form), mut out) in request.own.iter().flat_map(|own| &own.exports).zip(outputs) {
         let failed = || format!("cannot write `{}`", path.display());
         out.write_all(own_report::export(*form, &request, runs).as_bytes()).with_context(failed)?;
         out.finish().with_context(failed)?;

@@ -13,8 +13,8 @@ use iowhy_live::machine::Disk;
 use iowhy_text as text;
 use iowhy_text::diagnose::{Problem, Problems, Span};
 
-use super::backend::{Backend, Making, Refusal, RunRecord, Shared};
 use super::LIVE;
+use super::backend::{Backend, Making, Refusal, RunRecord, Shared};
 use crate::place;
 
 /// A setting that a place can have.
@@ -232,7 +232,8 @@ mod tests {
         assert!(said.is_empty(), "{said}");
         let (found, said) = read("live,read_ahead=4,nr_requests=many,nomerges");
         assert!(found.is_empty(), "{found:?}");
-        for part in ["`read_ahead` is not a setting", "read_ahead_kb", "`nr_requests` takes", "`nomerges` has no value"] {
+        for part in ["`read_ahead` is not a setting", "read_ahead_kb", "`nr_requests` takes", "`nomerges` has no value"]
+        {
             assert!(said.contains(part), "no {part} in\n{said}");
         }
         assert!(is_live("live") && is_live("live,a=1") && !is_live("lively") && !is_live("sim:live"));

@@ -190,7 +190,8 @@ fn csv(request: &RunRequest, runs: &[Finished]) -> String {
 }
 
 fn markdown(request: &RunRequest, runs: &[Finished]) -> String {
-    let mut out = String::from("| Command | Mean [ms] | Min [ms] | Max [ms] | Relative |\n|:---|---:|---:|---:|---:|\n");
+    let mut out =
+        String::from("| Command | Mean [ms] | Min [ms] | Max [ms] | Relative |\n|:---|---:|---:|---:|---:|\n");
     let Summary([base, ..]) = summary(&values(runs, 0, WALL));
     for (nr, variant) in request.variants.iter().enumerate() {
         let Summary([mean, deviation, _, min, max]) = summary(&values(runs, nr, WALL));

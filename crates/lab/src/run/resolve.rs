@@ -119,7 +119,8 @@ fn own_commands(line: &Line, world: &World<'_>, problems: &mut Problems) -> Opti
         }
     }
     distinguish(&mut request.variants);
-    request.own = Some(Own { commands: commands.iter().flat_map(|it| vec![it.clone(); ons.len()]).collect(), ..line.exports() });
+    request.own =
+        Some(Own { commands: commands.iter().flat_map(|it| vec![it.clone(); ons.len()]).collect(), ..line.exports() });
     request.warnings = problems.list.iter().map(|problem| problem.message.clone()).collect();
     if problems.any_error() { None } else { Some(Request::Run(Box::new(request))) }
 }
@@ -146,7 +147,9 @@ fn request(line: &Line, world: &World<'_>, problems: &mut Problems) -> RunReques
     };
     if line.job.is_empty() && line.commands.is_empty() {
         let names: Vec<&str> = BUILTINS.iter().map(|builtin| builtin.name).collect();
-        problems.push(Problem::error("no job to run").help(format!("a fio job file, one of {}, or -- COMMAND", names.join(", "))));
+        problems.push(
+            Problem::error("no job to run").help(format!("a fio job file, one of {}, or -- COMMAND", names.join(", "))),
+        );
     }
     request
 }
@@ -179,7 +182,8 @@ fn typed<'a>(line: &'a Line, problems: &mut Problems) -> Vec<Typed<'a>> {
         let disk = disk_of(on).map(String::as_str);
         if disk == Some(HERE) && !is_live(on) {
             let text = format!("`--disk {HERE}` is the disk of this machine, and `{on}` has no model of it");
-            let help = format!("--disk {HERE} --disk MODEL, one for each --on (`iowhy models device` lists the models)");
+            let help =
+                format!("--disk {HERE} --disk MODEL, one for each --on (`iowhy models device` lists the models)");
             problems.push(Problem::error(text).at(Span::whole(on)).help(help));
         }
         let disk = disk.filter(|disk| *disk != HERE);

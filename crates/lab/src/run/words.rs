@@ -12,8 +12,8 @@ use iowhy_live::plan::Cache;
 use iowhy_text as text;
 use iowhy_text::diagnose::{Problem, Problems, Span};
 
-use super::limit::Limit;
 use super::knobs::is_live;
+use super::limit::Limit;
 use super::own::OwnCommand;
 use super::own_report::Export;
 use super::{BUILTINS, Builtin, FIO, KINDS, Keep, Own, Until, guest, options, replay};
@@ -107,13 +107,13 @@ pub(super) struct Line {
     ignore_failure: bool,
     /// commands: write hyperfine's JSON to this file
     #[arg(long)]
-    pub(super) export_json: Option<PathBuf>,
+    export_json: Option<String>,
     /// commands: write a table as CSV
     #[arg(long)]
-    pub(super) export_csv: Option<PathBuf>,
+    export_csv: Option<String>,
     /// commands: write a table in Markdown
     #[arg(long)]
-    pub(super) export_markdown: Option<PathBuf>,
+    export_markdown: Option<String>,
     /// one JSON object (iowhy.run/1)
     #[arg(long)]
     pub(super) json: bool,
@@ -351,7 +351,8 @@ impl Line {
             let with = |known: &Vec<(String, String)>, value: &str| {
                 known.iter().cloned().chain([(name.clone(), value.to_owned())]).collect()
             };
-            settings = settings.iter().flat_map(|known| values.split(',').map(move |value| with(known, value))).collect();
+            settings =
+                settings.iter().flat_map(|known| values.split(',').map(move |value| with(known, value))).collect();
         }
         let commands = self.commands.iter().enumerate();
         let all = commands.flat_map(|(nr, words)| settings.iter().map(move |parameters| (nr, words, parameters)));
@@ -375,7 +376,7 @@ impl Line {
 
     /// Files for the results of commands.
     pub(super) fn exports(&self) -> Own {
-        let path = |path: &Option<PathBuf>, form| path.clone().map(|path| (path, form));
+        let path = |path: &Option<String>, form| path.as_ref().map(|path| (PathBuf::from(path), form));
         let all = [
             path(&self.export_json, Export::Json),
             path(&self.export_csv, Export::Csv),
