@@ -3,17 +3,22 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::{Folder, can_make_disks, check_schema, text};
+use crate::explain_live::ALONE;
+use crate::{Folder, can_make_disks, check_schema, text};
 
 struct Place(Folder);
 
 impl Place {
     fn new(name: &str) -> Place {
-        Place(Folder::new(&format!("own-{name}")))
+        let folder = Folder::new(&format!("own-{name}"));
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+        fs::set_permissions(&folder.0, private).expect("it is ours");
+        Place(folder)
     }
 
     fn command(&self, words: &[&str]) -> Command {
@@ -131,7 +136,13 @@ fn every_mistake_is_told_at_once() {
     for (words, expected) in [
         (
             "run job --cache cold --on sim:linux-6.18 --prepare a --prepare b -L n 1,2 -- x -- y -- ",
-            &["`job` is a job", "`--cache` is for jobs", "`--prepare` is given 2 times", "parameter {n}", "another place"][..],
+            &[
+                "`job` is a job",
+                "`--cache` is for jobs",
+                "`--prepare` is given 2 times",
+                "parameter {n}",
+                "another place",
+            ][..],
         ),
         ("run dd of=x --on live --setup x --export-csv y", &["`--setup` is for commands", "`--export-csv` is for"]),
         ("run --on live,read_ahead=4,nomerges=x -- true", &["nearest: read_ahead_kb", "`nomerges` takes"]),
@@ -181,7 +192,8 @@ struct Disk<'a> {
 impl<'a> Disk<'a> {
     fn new(place: &'a Place) -> Disk<'a> {
         let name = format!("own-{}", std::process::id());
-        let output = place.iowhy(&["disk", "create", &name, "ram", "--json"]);
+        let words = "disk create --model fixed service_us=100 --size 64M fs=ext4 --front loop --json --name";
+        let output = place.iowhy(&words.split(' ').chain([name.as_str()]).collect::<Vec<_>>());
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
         let state: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         let disk = &state["disks"][0];
@@ -203,4 +215,104 @@ impl Drop for Disk<'_> {
         // `doctor --fix` of the test's own state does what is left.
         let _ = self.place.iowhy(&["disk", "remove", &self.name]);
     }
+}
+
+/// The settings of a disk that a test changes.
+const KEYS: [&str; 5] = ["scheduler", "read_ahead_kb", "nr_requests", "nomerges", "max_sectors_kb"];
+
+#[test]
+fn settings_of_the_disk_are_there_in_each_run_and_restored_after_it() {
+    if !can_make_disks() {
+        return;
+    }
+    let _beside = ALONE.read().unwrap_or_else(PoisonError::into_inner);
+    let place = Place::new("knobs");
+    let disk = Disk::new(&place);
+    let before = KEYS.map(|key| disk.read(key));
+    let show = format!(
+        "cd {}; echo $(cat read_ahead_kb nomerges scheduler) >> {}",
+        disk.queue.display(),
+        place.0.0.join("log").display()
+    );
+    let dir = format!("--dir={}", disk.mount);
+    let words =
+        ["run", "--runs=2", "--json", &dir, "--on", "live,read_ahead_kb=4,scheduler=bfq", "--on", "live,nomerges=2"];
+    let report = place.json(&[&words[..], &["--", &show]].concat());
+    assert_eq!(report["runs"].as_array().map(Vec::len), Some(4));
+    let log = place.read("log");
+    assert_eq!(log.lines().filter(|line| line.starts_with("4 0 ") && line.contains("[bfq]")).count(), 2, "{log}");
+    assert_eq!(log.lines().filter(|line| line.starts_with(&format!("{} 2 ", before[1]))).count(), 2, "{log}");
+    assert_eq!(KEYS.map(|key| disk.read(key)), before);
+    // Jobs have them, too, and the store knows.
+    let words = ["run", "dd", "of=x", "count=8", &dir, "--on", "live,read_ahead_kb=8", "--label=k", "--json"];
+    let report = place.json(&words);
+    assert_eq!(report["runs"][0]["live"]["disk"]["read_ahead_kb"], 8, "{report}");
+    assert_eq!(KEYS.map(|key| disk.read(key)), before);
+    // A value of which the kernel makes another is refused, and so is one that it does not have.
+    for (knob, said) in [("read_ahead_kb=5", "the kernel makes 4 of it"), ("scheduler=cfq", "it offers none, ")] {
+        let output = place.iowhy(&["run", &dir, "--on", &format!("live,nomerges=1,{knob}"), "--", "true"]);
+        let message = text(&output.stderr);
+        assert!(output.status.code() == Some(2) && message.contains(said), "{message}");
+        assert_eq!(KEYS.map(|key| disk.read(key)), before);
+    }
+    // A command that fails.
+    let words = ["run", &dir, "--on", "live,nomerges=1,max_sectors_kb=64", "--", "exit 3"];
+    assert_eq!(place.iowhy(&words).status.code(), Some(3));
+    assert_eq!(KEYS.map(|key| disk.read(key)), before);
+}
+
+#[test]
+fn settings_are_restored_after_signals_and_by_the_next_start() {
+    if !can_make_disks() {
+        return;
+    }
+    let _beside = ALONE.read().unwrap_or_else(PoisonError::into_inner);
+    let place = Place::new("killed");
+    let disk = Disk::new(&place);
+    let before = KEYS.map(|key| disk.read(key));
+    let dir = format!("--dir={}", disk.mount);
+    let on = "live,scheduler=bfq,nr_requests=64,read_ahead_kb=4";
+    let signals = [("INT", Some(130)), ("TERM", Some(143)), ("KILL", None), ("KILL", None)];
+    for (round, (name, code)) in signals.into_iter().enumerate() {
+        // The command ends with its file, also if nobody ends it.
+        let marker = place.0.0.join("goes-on");
+        let waits = "touch goes-on begun; while test -e goes-on; do sleep 0.05; done";
+        let words = ["run", &dir, "--on", on, "--", waits];
+        let mut child = place.command(&words).stderr(Stdio::null()).stdout(Stdio::null()).spawn().expect("it starts");
+        wait_for(|| place.0.0.join("begun").exists());
+        assert_eq!(["scheduler", "nr_requests", "read_ahead_kb"].map(|key| disk.read(key)), ["bfq", "64", "4"]);
+        signal(&child, name);
+        assert_eq!(child.wait().expect("it ends").code(), code, "{name}");
+        let _ = (fs::remove_file(&marker), fs::remove_file(place.0.0.join("begun")));
+        if code.is_none() {
+            assert_eq!(disk.read("read_ahead_kb"), "4", "a killed process restores nothing");
+            // The next live run does it, or `doctor --fix`.
+            let next = [["doctor", "--fix"].as_slice(), &["run", "--runs=1", "--", "true"]][round % 2];
+            assert_eq!(place.iowhy(next).status.code(), Some(0), "{next:?}");
+        }
+        assert_eq!(KEYS.map(|key| disk.read(key)), before, "{name}");
+    }
+}
+
+#[test]
+fn a_traced_run_of_each_command_can_be_explained() {
+    let root = fs::metadata("/proc/self").is_ok_and(|it| std::os::unix::fs::MetadataExt::uid(&it) == 0);
+    if !root {
+        assert!(std::env::var("CI").as_deref() != Ok("true"), "CI must record as root");
+        println!("skipped: recording needs root");
+        return;
+    }
+    let place = Place::new("traced");
+    fs::write(place.0.0.join("big"), vec![1; 4 << 20]).expect("a file");
+    let words = ["run", "--runs=2", "--trace", "--store=s", "--json", "--label=small", "--label=large"];
+    let commands = ["--", "dd if=big of=/dev/null bs=4k", "--", "dd if=big of=/dev/null bs=512"];
+    let report = place.json(&[&words[..], &commands[..]].concat());
+    assert!(
+        report["runs"].as_array().is_some_and(|runs| runs.len() == 4 && runs.iter().all(|run| run["stored"] == true))
+    );
+    let explained = place.iowhy(&["explain", "small", "large", "--store=s", "--json"]);
+    assert!(matches!(explained.status.code(), Some(0 | 3)), "{}", text(&explained.stderr));
+    let explained: Value = serde_json::from_slice(&explained.stdout).expect("JSON");
+    check_schema("explain", &explained);
+    assert_eq!(place.iowhy(&["store", "check", "--store=s"]).status.code(), Some(0));
 }
