@@ -47,6 +47,9 @@ const REST: Duration = Duration::from_millis(200);
 /// Empty shells that are timed.
 const SHELLS: u32 = 20;
 
+/// A command that takes less than this many seconds should not be started by a shell.
+const SHORT: f64 = 0.005;
+
 /// A command with everything around it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnCommand {
@@ -307,6 +310,12 @@ impl Backend for OwnCommand {
         let mut notes = Vec::new();
         if !ended.status.success() {
             let problem = Problem::warning(format!("`{}` failed ({}), which was ignored", self.text(), ended.status));
+            notes.push(Note { problem, audience: Audience::Report });
+        }
+        let wall = metrics.first().map_or(0.0, |(_, elapsed)| *elapsed);
+        if shell.0[0] > 0.0 && wall < SHORT {
+            let text = format!("`{}` takes less than 5 ms, which the start of its shell blurs", self.text());
+            let problem = Problem::warning(text).help("a program with its arguments as words, without quotes");
             notes.push(Note { problem, audience: Audience::Report });
         }
         let mut layers = json!({ "command": self.words, "exit_code": exit_code(ended.status) });

@@ -176,7 +176,9 @@ fn csv(request: &RunRequest, runs: &[Finished]) -> String {
         false => text.to_owned(),
     };
     let mut out = String::from("command,mean,stddev,median,user,system,min,max");
-    parameters(request, 0).iter().for_each(|(name, _)| out.push_str(&quoted(&format!(",parameter_{name}"))));
+    parameters(request, 0)
+        .iter()
+        .for_each(|(name, _)| out.push_str(&format!(",{}", quoted(&format!("parameter_{name}")))));
     out.push('\n');
     for (nr, variant) in request.variants.iter().enumerate() {
         let Summary([mean, deviation, median, min, max]) = summary(&values(runs, nr, WALL));
