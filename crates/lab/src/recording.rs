@@ -20,7 +20,7 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use iowhy_live::capture::{Ask, Capture, CaptureError, Captured, Level};
-use iowhy_live::command::Running;
+use iowhy_live::command::{Running, Usage};
 use iowhy_live::signal;
 use iowhy_stack::trace::{Dev, Inode, Seen, Trace};
 use serde_json::{Value, json};
@@ -80,6 +80,8 @@ pub struct Recorded {
     pub captured: Captured,
     /// How the command ended.
     pub status: Option<ExitStatus>,
+    /// What the command took, if it ended within the trace.
+    pub usage: Option<Usage>,
     /// A signal ended it.
     pub interrupted: bool,
 }
@@ -256,12 +258,23 @@ fn spawn(command: &[String]) -> Result<Option<Running>, RecordError> {
 /// # Errors
 /// If something that was named is not there, or the kernel cannot be traced.
 pub fn record(request: &Request) -> Result<Recorded, RecordError> {
+    record_started(request, || spawn(&request.command))
+}
+
+/// The same with a command that is started by `start`.
+///
+/// # Errors
+/// As for [`record`].
+pub(crate) fn record_started(
+    request: &Request,
+    start: impl FnOnce() -> Result<Option<Running>, RecordError>,
+) -> Result<Recorded, RecordError> {
     let (ask, named) = ask(request)?;
     let _signals = signal::Guard::take();
     let capture = Capture::start(&ask)?;
     let begun = Instant::now();
     // If it cannot be started, the capture is dropped and leaves nothing.
-    let child = spawn(&request.command)?;
+    let child = start()?;
     let mut watch = Watch::new(child.iter().map(|child| child.pid).chain(request.pids.clone()).collect());
     let mut ended = None;
     let (mut looked, mut pause) = (Instant::now(), FIRST_LOOK);
@@ -306,7 +319,7 @@ pub fn record(request: &Request) -> Result<Recorded, RecordError> {
     let exit = status.and_then(|status: ExitStatus| status.code());
     watch.write(&mut captured, &request.command, usage.as_ref().map(|usage| (usage, exit)));
     named.write(&mut captured);
-    Ok(Recorded { captured, status, interrupted })
+    Ok(Recorded { captured, status, usage, interrupted })
 }
 
 /// Records the activity of threads and processes that `work` starts, and the devices below some paths. Activity of the

@@ -17,6 +17,7 @@ mod history;
 mod incident_live;
 mod killed;
 mod live;
+mod own;
 mod report;
 mod run;
 mod schema_check;
