@@ -19,6 +19,8 @@ mod incident_live;
 mod killed;
 mod live;
 mod own;
+mod mcp;
+mod openmetrics;
 mod report;
 mod run;
 mod schema_check;
