@@ -9,6 +9,7 @@ mod disk;
 mod doctor;
 mod explain;
 mod fio;
+mod generate;
 mod history;
 mod incident;
 mod models;
@@ -98,6 +99,9 @@ enum Verb {
     Trace(trace::Arguments),
     /// Check the models against recorded vectors, or the running kernel
     Conform(conform::Arguments),
+    /// Write man pages and completions; complete a command line
+    #[command(hide = true)]
+    Generate(generate::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -146,6 +150,7 @@ fn main() -> ExitCode {
         Verb::Doctor(arguments) => doctor::run(&arguments),
         Verb::Trace(arguments) => trace::run(&arguments),
         Verb::Conform(arguments) => conform::run(&arguments),
+        Verb::Generate(arguments) => generate::run(&arguments),
     };
     let exit = exit.unwrap_or_else(|error| {
         let mut message = String::new();

@@ -52,6 +52,7 @@ use iowhy_text::diagnose::{Problem, Problems};
 use options::{Opt, Values};
 use program::Program;
 pub use resolve::{plan, resolve};
+pub use words::{command, help};
 
 /// Every kind of places; a word behind `--on` is of the first that knows it.
 const KINDS: &[Kind] = &[live::KIND, guest::KIND, simulator::KIND];

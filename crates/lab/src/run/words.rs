@@ -359,8 +359,13 @@ pub(super) fn take_apart(words: &[String], problems: &mut Problems) -> Line {
 /// Stands before words that are the job's, though they look like options.
 const OF_THE_JOB: char = '\0';
 
+/// The options, for man pages and completion.
+pub fn command() -> clap::Command {
+    Line::command()
+}
+
 /// The help of the verb.
-pub(super) fn help() -> String {
+pub fn help() -> String {
     let mut out = String::from(
         "iowhy run JOB.. --on WHERE [--on WHERE2 ..] [OPTIONS]\n\nRun a job on the running kernel (--on live), in the \
          simulator\n(--on sim:KERNEL), or on a kernel that QEMU boots (--on kernel:KERNEL). JOB is\none or more fio \

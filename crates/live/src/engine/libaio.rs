@@ -235,7 +235,7 @@ impl Engine for Libaio {
             return Ok(());
         }
         let mut limit = timeout.map(|timeout| libc::timespec {
-            tv_sec: timeout.as_secs() as libc::time_t,
+            tv_sec: timeout.as_secs() as _,
             tv_nsec: timeout.subsec_nanos().into(),
         });
         let limit = limit.as_mut().map_or(std::ptr::null_mut(), |limit| limit as *mut libc::timespec);
