@@ -105,9 +105,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
             pages(&command, &mut all)?;
             write(directory, all.iter().map(|(name, text)| (name.as_str(), text.as_slice())))
         }
-        What::Completions { directory } => {
-            write(directory, SHELLS.iter().map(|(name, text)| (*name, text.as_bytes())))
-        }
+        What::Completions { directory } => write(directory, SHELLS.iter().map(|(name, text)| (*name, text.as_bytes()))),
         What::Complete { words } => {
             let words: Vec<OsString> = std::iter::once("iowhy".into()).chain(words.iter().cloned()).collect();
             let last = words.len() - 1;

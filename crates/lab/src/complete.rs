@@ -134,7 +134,7 @@ mod tests {
         let offered = |option, word| values(option, word).into_iter().map(|(word, _)| word).collect::<Vec<_>>();
         let keys = offered("on", "sim:linux-6.18,elevator=bfq,elevator.slice");
         assert!(keys.contains(&"sim:linux-6.18,elevator=bfq,elevator.slice_idle_us=".to_owned()), "{keys:?}");
-        assert_eq!(offered("disk", "st3160023a,read_a"), ["st3160023a,read_ahead_kb="]);
+        assert_eq!(offered("disk", "ide-2004,sched"), ["ide-2004,scheduler="]);
         assert!(offered("metric", "p99").contains(&"p99_ns".to_owned()));
         assert!(offered("on", "sim:nosuch,").is_empty());
     }

@@ -11,6 +11,7 @@ mod explain;
 mod explain_disk;
 mod explain_live;
 mod fio;
+mod generate;
 mod guest;
 mod harm;
 mod history;
