@@ -84,7 +84,7 @@ test("baseline, gate, one comment that is changed, badge", async () => {
         });
         const go = (disk, id, event, more) => run(temp, server.address().port, { ...job(disk), ...more }, { id, event });
         const request = { pull_request: { number: 7 } };
-        const [same, slow] = ["ssd-sata", "ide-2004"];
+        const [same, slow] = ["ssd-sata-2011", "ide-2004"];
 
         const first = await go(same, 1, request);
         assert.deepEqual([first.code, first.outputs.outcome, first.outputs.updated], [0, "first", "false"], first.said);

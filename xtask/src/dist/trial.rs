@@ -10,13 +10,10 @@ use crate::Outcome;
 
 /// The oldest Debian that is tried.
 const RELEASE: &str = "bookworm";
-/// What a visitor does, with two recordings made there: simulated reads with and without read-ahead.
-const ASK: &str = "set -e; cd /tmp; export IOWHY_STORE=/tmp/store
-J='fio --name=j --rw=read --bs=4k --size=16m'
-iowhy run $J --on sim:linux-6.18 --on sim:linux-6.18,read_ahead_kb=0 --label a --label b --trace --repeat 3 >/dev/null
-iowhy explain a b";
-/// A word of the right answer.
-const ANSWER: &str = "read-ahead";
+/// Two commands that are recorded here and explained there.
+const RECORDED: &[(&str, &str)] = &[("a.parquet", "bs=1M"), ("b.parquet", "bs=4k")];
+/// The cause that it must name.
+const ANSWER: &str = "changed-job";
 
 /// Files of a system, without those that a package manager keeps for itself.
 fn files(system: &Path) -> Result<BTreeSet<String>, String> {
@@ -24,6 +21,18 @@ fn files(system: &Path) -> Result<BTreeSet<String>, String> {
     find.current_dir(system).args([".", "-xdev", "-not", "-path", "./var/lib/dpkg/*", "-not", "-path", "./var/log/*"]);
     let list = done(find.args(["-not", "-path", "./var/cache/*"]))?;
     Ok(String::from_utf8_lossy(&list).lines().map(str::to_owned).collect())
+}
+
+/// Makes the recordings, with the command that is in the package.
+fn record(folder: &Path) -> Outcome {
+    let data = folder.join("data");
+    at(&data, fs::write(&data, vec![0; 16 << 20]))?;
+    for (name, size) in RECORDED {
+        let mut record = Command::new(super::folder().join("tree/usr/bin/iowhy"));
+        record.args(["trace", "record", "--output"]).arg(folder.join(name)).args(["--", "dd", "of=/dev/null", size]);
+        done(record.arg(format!("if={}", data.display())))?;
+    }
+    Ok(())
 }
 
 /// The trial of a package.
@@ -41,14 +50,15 @@ pub(super) fn run(package: &Path) -> Outcome {
     let name = package.file_name().unwrap_or_default();
     at(package, fs::copy(package, system.join("tmp").join(name)))?;
     inside(&["dpkg", "--install", &format!("/tmp/{}", name.to_string_lossy())])?;
-    let answer = inside(&["sh", "-c", ASK]);
+    record(&system.join("tmp"))?;
+    let answer = inside(&["iowhy", "explain", "/tmp/a.parquet", "/tmp/b.parquet"]);
     let man = inside(&["test", "-s", "/usr/share/man/man1/iowhy-explain.1.gz"]);
     inside(&["dpkg", "--purge", "iowhy"])?;
     inside(&["sh", "-c", "rm -rf /tmp/*"])?;
     let answer = String::from_utf8_lossy(&answer?).into_owned();
     man?;
     if !answer.contains(ANSWER) {
-        return Err(format!("the installed command does not answer `{ANSWER}`:\n{answer}"));
+        return Err(format!("the installed command does not name {ANSWER}:\n{answer}"));
     }
     let after = files(&system)?;
     let left: Vec<&String> = after.symmetric_difference(&before).collect();
