@@ -80,7 +80,7 @@ test("baseline, gate, one comment that is changed, badge", async () => {
     try {
         const job = (ahead) => ({
             iowhy: process.env.IOWHY, repeat: "6", name: "reads", metrics: "elapsed_s read_mib_s",
-            job: `fio --name=j --rw=randread --bs=4k --size=8m --on sim:linux-6.18 --disk ${ahead}`,
+            job: `fio --name=j --rw=randread --bs=4k --size=1m --on sim:linux-6.18 --disk ${ahead}`,
         });
         const go = (disk, id, event, more) => run(temp, server.address().port, { ...job(disk), ...more }, { id, event });
         const request = { pull_request: { number: 7 } };

@@ -74,8 +74,8 @@ case $outcome in
     first) color=lightgrey message="no baseline" ;;
     *) color=yellow message="cannot tell" ;;
 esac
-jq -n --arg label "I/O $INPUT_NAME" --arg message "$message" --arg color "$color" \
-    '{schemaVersion: 1, label: $label, message: $message, color: $color}' >"$badge"
+jq -n --arg name "I/O $INPUT_NAME" --arg message "$message" --arg color "$color" \
+    '{schemaVersion: 1, "label": $name, message: $message, color: $color}' >"$badge"
 
 # One comment for each gate: found by its mark and changed, or made. A token of a fork may not: that is a warning.
 api() {
