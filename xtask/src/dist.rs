@@ -2,7 +2,7 @@
 //! Fedora, a tarball, an image for containers, licences and bill of materials of all dependencies, checksums.
 //!
 //! Two builds of one commit are equal: times are those of the commit, paths are replaced, archives are sorted.
-//! `--twice` builds again elsewhere and compares; `--trial` installs the package in a fresh Debian and removes it;
+//! `--binary=PATH` packs a binary that exists. `--twice` builds again elsewhere and compares; `--trial` installs the package in a fresh Debian and removes it;
 //! `--check` asks cargo whether the crates could be published, and installs the command from its folder.
 
 mod image;
@@ -74,13 +74,7 @@ fn binary(target: &Path, epoch: &str) -> Result<PathBuf, String> {
         .env("CFLAGS", flags("-ffile-prefix-map"))
         .env("CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_RUSTFLAGS", flags("--remap-path-prefix"));
     done(&mut build)?;
-    let path = target.join(TARGET).join("dist/iowhy");
-    let bytes = at(&path, fs::metadata(&path))?.len();
-    eprintln!("xtask: the binary has {bytes} bytes");
-    if bytes >= MOST_BYTES {
-        return Err(format!("{}: {bytes} bytes, and fewer than {MOST_BYTES} are allowed", path.display()));
-    }
-    Ok(path)
+    Ok(target.join(TARGET).join("dist/iowhy"))
 }
 
 /// A command of cargo that is installed here, and not for the user.
@@ -190,10 +184,15 @@ impl Dist {
     }
 }
 
-/// Everything that is shipped, from a binary.
-fn ship(target: &Path) -> Result<Vec<String>, String> {
+/// Everything that is shipped, from a binary that exists, or is built in a target folder.
+fn ship(target: &Path, existing: Option<&Path>) -> Result<Vec<String>, String> {
     let dist = Dist::begin()?;
-    let binary = binary(target, &dist.epoch)?;
+    let binary = existing.map_or_else(|| binary(target, &dist.epoch), |existing| Ok(existing.to_owned()))?;
+    let bytes = at(&binary, fs::metadata(&binary))?.len();
+    eprintln!("xtask: the binary has {bytes} bytes");
+    if bytes >= MOST_BYTES {
+        return Err(format!("{}: {bytes} bytes, and fewer than {MOST_BYTES} are allowed", binary.display()));
+    }
     dist.fill(&binary)?;
     dist.pack()
 }
@@ -203,7 +202,7 @@ fn twice() -> Outcome {
     let sums = folder().join("SHA256SUMS");
     let first = at(&sums, fs::read_to_string(&sums))?;
     let again = target_folder().join("again");
-    ship(&again)?;
+    ship(&again, None)?;
     let second = at(&sums, fs::read_to_string(&sums))?;
     let differ: Vec<&str> = second.lines().filter(|line| !first.contains(line)).collect();
     at(&again, fs::remove_dir_all(&again))?;
@@ -226,14 +225,16 @@ fn check() -> Outcome {
 /// The command.
 pub(crate) fn run(arguments: &[String]) -> Outcome {
     let known = ["--check", "--twice", "--trial"];
-    if let Some(wrong) = arguments.iter().find(|word| !known.contains(&word.as_str())) {
-        return Err(format!("dist has no option `{wrong}`; it takes {}", known.join(", ")));
+    let (existing, words): (Vec<_>, Vec<_>) = arguments.iter().partition(|word| word.starts_with("--binary="));
+    if let Some(wrong) = words.iter().find(|word| !known.contains(&word.as_str())) {
+        return Err(format!("dist has no option `{wrong}`; it takes --binary=PATH, {}", known.join(", ")));
     }
-    let wants = |option: &str| arguments.iter().any(|word| word == option);
+    let wants = |option: &str| words.iter().any(|word| *word == option);
     if wants("--check") {
         check()?;
     }
-    let names = ship(&target_folder())?;
+    let existing = existing.last().and_then(|word| word.strip_prefix("--binary=")).map(Path::new);
+    let names = ship(&target_folder(), existing)?;
     if wants("--twice") {
         twice()?;
     }

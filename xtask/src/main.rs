@@ -47,7 +47,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "dist",
-        arguments: "[--check] [--twice] [--trial]",
+        arguments: "[--binary=PATH] [--check] [--twice] [--trial]",
         about: "what is shipped: static binary, packages, image; --trial, as root: in a fresh Debian",
         run: dist::run,
     },

@@ -53,7 +53,7 @@ fn command() -> Command {
     let options = run::command();
     root.mut_subcommand("run", |verb| {
         let about = verb.get_about().cloned().unwrap_or_default();
-        options.name("run").about(about).after_help(run::help())
+        options.name("run").about(about).long_about(None).after_help(run::help())
     })
     .mut_subcommand("sysbench", |verb| verb.after_help(sysbench::options::help()))
     .mut_subcommand("fio", |verb| verb.after_help(crate::fio::HELP))

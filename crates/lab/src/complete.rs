@@ -1,5 +1,5 @@
-//! What may stand where a person is typing: values of options from the tables of models and from the store. A shell
-//! asks, so nothing here complains: without a store there are no labels.
+//! Candidates for the word that a person is typing: values of options from the tables of models and from the store. A
+//! shell asks, so nothing here complains: without a store, labels are missing.
 
 use iowhy_stack::device::DEVICES;
 use iowhy_stack::kernel::{self, KERNELS, PATCHES, Stack, find_kernel};
@@ -41,14 +41,13 @@ fn places(word: &str) -> Vec<Candidate> {
         return words.chain(KERNELS.iter().map(|it| (format!("sim:{}", it.name), it.summary.to_owned()))).collect();
     };
     let name = kernel.split(['+', ',']).next().unwrap_or_default();
-    let Some(found) = find_kernel(name) else {
-        return KERNELS.iter().map(|it| (format!("sim:{}", it.name), it.summary.to_owned())).collect();
-    };
+    let kernels = || KERNELS.iter().map(|it| (format!("sim:{}", it.name), it.summary.to_owned()));
+    let Some(found) = find_kernel(name) else { return kernels().collect() };
     if !kernel.contains(',') {
         let before = word.rfind('+').map_or(word, |at| &word[..at]);
         let patches = PATCHES.iter().filter(|patch| patch.kernels.is_empty() || patch.kernels.contains(&found.name));
         let patches = patches.map(|patch| (format!("{before}+{}", patch.name), patch.summary.to_owned()));
-        return [(word.to_owned(), found.summary.to_owned())].into_iter().chain(patches).collect();
+        return kernels().chain(patches).collect();
     }
     let (before, setting) = cut(word, &[',']);
     let mut stack = Stack::new(found);
@@ -135,6 +134,7 @@ mod tests {
         let keys = offered("on", "sim:linux-6.18,elevator=bfq,elevator.slice");
         assert!(keys.contains(&"sim:linux-6.18,elevator=bfq,elevator.slice_idle_us=".to_owned()), "{keys:?}");
         assert_eq!(offered("disk", "ide-2004,sched"), ["ide-2004,scheduler="]);
+        assert!(offered("on", "sim:linux-6.1").contains(&"sim:linux-6.18".to_owned()));
         assert!(offered("metric", "p99").contains(&"p99_ns".to_owned()));
         assert!(offered("on", "sim:nosuch,").is_empty());
     }

@@ -79,7 +79,10 @@ fn bill(parts: &[Value], version: &str, epoch: &str) -> Result<Value, String> {
     let mut date = std::process::Command::new("date");
     let time = done(date.args(["-u", "+%Y-%m-%dT%H:%M:%SZ", "-d"]).arg(format!("@{epoch}")))?;
     let own = &parts[0]["SPDXID"];
-    let relation = |from: &Value, kind: &str, to: &Value| json!({"spdxElementId": from, "relationshipType": kind, "relatedSpdxElement": to});
+    let relation = |from: &Value, kind: &str, to: &Value| {
+        let words = json!(kind);
+        json!({"spdxElementId": from, "relationshipType": words, "relatedSpdxElement": to})
+    };
     let mut relations = vec![relation(&json!("SPDXRef-DOCUMENT"), "DESCRIBES", own)];
     relations.extend(parts[1..].iter().map(|part| relation(own, "CONTAINS", &part["SPDXID"])));
     Ok(json!({
