@@ -2,8 +2,9 @@
 //! Fedora, a tarball, an image for containers, licences and bill of materials of all dependencies, checksums.
 //!
 //! Two builds of one commit are equal: times are those of the commit, paths are replaced, archives are sorted.
-//! `--binary=PATH` packs a binary that exists. `--twice` builds again elsewhere and compares; `--trial` installs the package in a fresh Debian and removes it;
-//! `--check` asks cargo whether the crates could be published, and installs the command from its folder.
+//! `--binary=PATH` packs a binary that exists. `--twice` builds again elsewhere and compares; `--trial` installs the
+//! package in a fresh Debian and removes it; `--check` asks cargo whether the crates could be published, and installs
+//! the command from its folder.
 
 mod image;
 mod materials;
@@ -169,8 +170,8 @@ impl Dist {
         ]);
         done(make.args(["--no-build", "--no-strip", "--deb-revision", "", "--output"]).arg(&deb))?;
         let mut make = tool(TOOLS[1].0, TOOLS[1].1)?;
-        make.env("SOURCE_DATE_EPOCH", &self.epoch).args(["--package", "crates/cli", "--target", TARGET]);
-        done(make.args(["--profile", "dist", "--auto-req", "disabled", "--output"]).arg(&rpm))?;
+        make.env("SOURCE_DATE_EPOCH", &self.epoch).args(["--package", "crates/cli", "--arch", "x86_64"]);
+        done(make.args(["--auto-req", "disabled", "--output"]).arg(&rpm))?;
         let rename = format!("--transform=s,^usr,iowhy-{version},");
         self.tar(&self.tree, "usr", &tarball, &["--xz", &rename])?;
         image::write(self, &image)?;
