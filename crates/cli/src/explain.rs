@@ -11,7 +11,6 @@ use iowhy_lab::store::{self, Store, StoreError};
 use iowhy_text::diagnose::Problems;
 use iowhy_why::{self as explain, Explanation, json};
 
-use crate::compare::style;
 use crate::output::{self, Exit};
 
 #[derive(clap::Args)]
@@ -128,7 +127,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     if arguments.json {
         output::print_json(&json::explain(&explanation))?;
     } else {
-        output::print(&text::text(&explanation, Some(&glance::of(&sides)), style()))?;
+        output::print(&text::text(&explanation, Some(&glance::of(&sides)), output::style()))?;
     }
     Ok(exit(&explanation))
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use iowhy_compare::text::Style;
 use iowhy_live::guard::{Output, OutputError};
 use iowhy_text::diagnose::{Problem, Problems};
 use serde_json::Value;
@@ -163,4 +164,9 @@ pub(crate) fn advance(bar: &ProgressBar, done: u64, of: u64) {
 pub(crate) fn bold() -> fn(&str) -> String {
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     if std::io::stdout().is_terminal() && !plain { |text| format!("\x1b[1m{text}\x1b[0m") } else { str::to_owned }
+}
+
+/// Colours where bold words are wanted, too.
+pub(crate) fn style() -> Style {
+    Style { colour: !bold()("").is_empty() }
 }
