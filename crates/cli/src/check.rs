@@ -8,7 +8,7 @@ use iowhy_compare::{self as compare, gate};
 use iowhy_lab::store::Filter;
 use iowhy_text::diagnose::{Problem, Problems};
 
-use crate::compare::{Input, percent, style};
+use crate::compare::{Input, percent};
 use crate::output::{self, Exit};
 
 #[derive(clap::Args)]
@@ -77,7 +77,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     } else if arguments.github {
         output::print(&compare::github::text(&comparison, &gate))?;
     } else {
-        output::print(&compare::text::text(&comparison, Some(&gate), style()))?;
+        output::print(&compare::text::text(&comparison, Some(&gate), output::style()))?;
     }
     Ok(match gate.outcome {
         gate::Outcome::Pass => Exit::Fine,

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use iowhy_compare::samples;
 use iowhy_compare::samples::benchstat::Benchmarks;
-use iowhy_compare::text::Style;
 use iowhy_compare::{self as compare, Adjust, Calibration, Comparison, Settings, TailShift, Verdict, benchstat, gate};
 use iowhy_lab::store::{self, Store, StoreError};
 use iowhy_stats::Better;
@@ -281,11 +280,6 @@ pub(crate) fn exit(verdict: Verdict) -> Exit {
     }
 }
 
-/// Colours where bold words are wanted, too.
-pub(crate) fn style() -> Style {
-    Style { colour: !output::bold()("").is_empty() }
-}
-
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let form = if arguments.json { Form::Json } else { arguments.form };
@@ -334,7 +328,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Form::Junit => output::print(&compare::junit::text(&comparison, &gate))?,
         Form::Github => output::print(&compare::github::text(&comparison, &gate))?,
         Form::Text | Form::Mmtests | Form::Benchstat => {
-            output::print(&compare::text::text(&comparison, None, style()))?;
+            output::print(&compare::text::text(&comparison, None, output::style()))?;
         }
     }
     Ok(exit(comparison.verdict))

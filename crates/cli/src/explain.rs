@@ -13,7 +13,6 @@ use iowhy_lab::store::{self, Store, StoreError};
 use iowhy_text::diagnose::{Problem, Problems};
 use iowhy_why::{self as explain, Explanation, json, openmetrics};
 
-use crate::compare::style;
 use crate::output::{self, Bar, Exit};
 
 #[derive(clap::Args)]
@@ -142,7 +141,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     if arguments.json {
         output::print_json(&json::explain(&explanation))?;
     } else {
-        output::print(&text::text(&explanation, Some(&glance::of(&sides)), style()))?;
+        output::print(&text::text(&explanation, Some(&glance::of(&sides)), output::style()))?;
     }
     Ok(exit(&explanation))
 }

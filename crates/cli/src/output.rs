@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use iowhy_compare::text::Style;
 use iowhy_live::guard::{Output, OutputError};
 use iowhy_text::diagnose::{Problem, Problems, Severity};
 use serde_json::{Value, json};
@@ -292,4 +293,9 @@ pub(crate) fn bold() -> fn(&str) -> String {
     let plain = || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let colour = look().colour.unwrap_or_else(|| std::io::stdout().is_terminal() && !plain());
     if colour { |text| format!("\x1b[1m{text}\x1b[0m") } else { str::to_owned }
+}
+
+/// Colours where bold words are wanted, too.
+pub(crate) fn style() -> Style {
+    Style { colour: !bold()("").is_empty() }
 }

@@ -162,7 +162,7 @@ pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
         let mut text = report::text(&request, runs, output::bold());
         for comparison in own_report::comparisons(&request, runs) {
             text.push('\n');
-            text.push_str(&iowhy_compare::text::text(&comparison, None, crate::compare::style()));
+            text.push_str(&iowhy_compare::text::text(&comparison, None, output::style()));
         }
         output::print(&text)?;
     }

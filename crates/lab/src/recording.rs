@@ -98,7 +98,7 @@ pub struct Recorded {
     pub captured: Captured,
     /// How the command ended.
     pub status: Option<ExitStatus>,
-    /// What the command took, if it ended within the trace.
+    /// Resource usage of the command, if it ended within the trace.
     pub usage: Option<Usage>,
     /// A signal ended it.
     pub interrupted: bool,

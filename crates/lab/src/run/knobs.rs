@@ -56,7 +56,7 @@ pub(super) struct Knobs(Vec<(&'static str, String)>);
 /// Why settings cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum KnobError {
-    #[error("`{key}` is a setting of a disk, and there is none below {}: name a directory on one with --dir", path.display())]
+    #[error("`{key}` is a setting of a disk, and {} is not on one: name a directory with --dir", path.display())]
     NoDisk { key: &'static str, path: PathBuf },
     #[error("{disk} has no setting `{key}`: {} cannot be read", path.display())]
     Missing { key: &'static str, disk: String, path: PathBuf },

@@ -333,7 +333,7 @@ impl Line {
             wrong(format!("`{word}` is a job, and commands follow"), "iowhy run JOB --on .., or iowhy run -- COMMAND");
         }
         if self.commands.iter().any(Vec::is_empty) {
-            wrong("there is no command behind a `--`".to_owned(), "iowhy run -- './old args' -- './new args'");
+            wrong("a `--` has no command behind it".to_owned(), "iowhy run -- './old args' -- './new args'");
         }
         let nr_prepare = self.prepare.len();
         if nr_prepare > 1 && nr_prepare != self.commands.len() {
