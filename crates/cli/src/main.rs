@@ -11,6 +11,7 @@ mod explain;
 mod fio;
 mod history;
 mod incident;
+mod mcp;
 mod models;
 mod output;
 mod overview;
@@ -94,6 +95,8 @@ enum Verb {
     Trace(trace::Arguments),
     /// Check the models against recorded vectors, or the running kernel
     Conform(conform::Arguments),
+    /// Serve the verbs as tools for programs and agents (MCP)
+    Mcp(mcp::Arguments),
 }
 
 /// Verbs that are other programs' command lines, with those programs' options.
@@ -246,6 +249,7 @@ fn main() -> ExitCode {
         Verb::Doctor(arguments) => doctor::run(&arguments),
         Verb::Trace(arguments) => trace::run(&arguments),
         Verb::Conform(arguments) => conform::run(&arguments),
+        Verb::Mcp(arguments) => mcp::run(&arguments),
     };
     let exit = exit.unwrap_or_else(|error| {
         let mut message = String::new();
