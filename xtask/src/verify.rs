@@ -21,6 +21,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("npm", "npm"),
     ("chromium", "chromium"),
     ("qemu-system-x86_64", "qemu-system-x86"),
+    ("/usr/lib/python3/dist-packages/prometheus_client/openmetrics/parser.py", "python3-prometheus-client"),
 ];
 
 fn is_root() -> bool {

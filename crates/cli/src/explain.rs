@@ -1,7 +1,9 @@
 //! `iowhy explain`.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use iowhy_compare::{self as compare, Settings, Verdict};
 use iowhy_lab::explain::gathered::Gathered;
 use iowhy_lab::explain::source::{self, ExplainRequest};
@@ -9,7 +11,7 @@ use iowhy_lab::explain::{advice, prove, prove_live};
 use iowhy_lab::report::{glance, text};
 use iowhy_lab::store::{self, Store, StoreError};
 use iowhy_text::diagnose::Problems;
-use iowhy_why::{self as explain, Explanation, json};
+use iowhy_why::{self as explain, Explanation, json, openmetrics};
 
 use crate::compare::style;
 use crate::output::{self, Bar, Exit};
@@ -20,10 +22,13 @@ use crate::output::{self, Bar, Exit};
     rows of incidents (2004-random-read-split/rc3-as), or places\n(sim:linux-2.6.38) with the job behind `--`. An \
     incident alone stands for its\ntwo rows, any other set of runs alone for its fast and its slow mode.\n\n  \
     iowhy explain 2012-plugged-readahead\n  iowhy explain sim:linux-4.4 sim:linux-4.4,read_ahead_kb=16 -- \\\n    dd \
-    bs=64k count=2000\n\nExit codes: 0 explained or the same, 2 a usage or input error, 3 cannot tell.")]
+    if=big bs=64k count=2000\n\nExit codes: 0 explained or the same, 2 a usage or input error, 3 cannot tell.")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     sources: Sources,
+    /// Also write the findings as OpenMetrics text here, for Prometheus
+    #[arg(long, value_name = "FILE")]
+    openmetrics: Option<PathBuf>,
     /// One JSON object
     #[arg(long)]
     json: bool,
@@ -113,6 +118,10 @@ pub(crate) fn exit(explanation: &Explanation) -> Exit {
 
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let metrics = match arguments.openmetrics.as_deref().map(|path| output::begin(path, false)).transpose()? {
+        Some(Err(exit)) => return Ok(exit),
+        begun => begun.and_then(Result::ok),
+    };
     let sides = match arguments.sources.gather(false, arguments.json) {
         Ok(sides) => sides,
         Err(problems) => {
@@ -121,6 +130,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         }
     };
     let explanation = arguments.sources.explain(&sides);
+    if let Some(mut out) = metrics {
+        out.write_all(openmetrics::text(&explanation).as_bytes()).context("cannot write the file of the findings")?;
+        out.finish()?;
+    }
     if arguments.json {
         output::print_json(&json::explain(&explanation))?;
     } else {

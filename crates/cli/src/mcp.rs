@@ -65,9 +65,9 @@ struct Tool {
 #[rustfmt::skip]
 const TOOLS: &[Tool] = &[
     Tool { name: "doctor", words: &["doctor"], without: &["fix"], changes: false, answer: "doctor" },
-    Tool { name: "explain", words: &["explain"], without: &["prove"], changes: false, answer: "explain" },
+    Tool { name: "explain", words: &["explain"], without: &["prove", "openmetrics"], changes: false, answer: "explain" },
     Tool { name: "compare", words: &["compare"], without: &["form"], changes: false, answer: "compare" },
-    Tool { name: "check", words: &["check"], without: &["junit", "github"], changes: false, answer: "check" },
+    Tool { name: "check", words: &["check"], without: &["junit", "openmetrics", "github"], changes: false, answer: "check" },
     Tool { name: "history", words: &["history"], without: &[], changes: false, answer: "history" },
     Tool { name: "models", words: &["models"], without: &["markdown"], changes: false, answer: "models" },
     Tool { name: "incident", words: &["incident"], without: &["live", "quick", "report", "force"], changes: false, answer: "incident" },

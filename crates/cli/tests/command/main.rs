@@ -17,6 +17,8 @@ mod history;
 mod incident_live;
 mod killed;
 mod live;
+mod mcp;
+mod openmetrics;
 mod report;
 mod run;
 mod schema_check;
