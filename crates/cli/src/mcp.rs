@@ -265,13 +265,11 @@ fn failed(exit: i32, problems: Vec<Value>) -> CallToolResult {
 }
 
 fn message(text: &str) -> Value {
-    json!({ "message": text, "where": null, "try": null })
+    problem_json(&Problem::error(text))
 }
 
 fn problem_json(problem: &Problem) -> Value {
-    let near = (!problem.nearest.is_empty()).then(|| problem.nearest.join(", "));
-    let span = problem.span.as_ref().map(|span| span.text.as_str());
-    json!({ "message": problem.message, "where": span, "try": problem.help.clone().or(near) })
+    json!({ "message": problem.message, "where": null, "nearest": problem.nearest, "try": problem.help })
 }
 
 impl ServerHandler for Server {
@@ -300,5 +298,23 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         Ok(self.call(&request, context).await.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tools_are_verbs_and_leave_out_options_that_there_are() {
+        for tool in TOOLS {
+            let verb = verb(tool);
+            for id in tool.without {
+                assert!(verb.get_arguments().any(|arg| arg.get_id() == *id), "{}: no option {id}", tool.name);
+            }
+            let schema = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schema");
+            let schema = std::path::Path::new(schema).join(format!("iowhy.{}.1.json", tool.answer));
+            assert!(schema.exists(), "{}: no {}", tool.name, schema.display());
+        }
     }
 }

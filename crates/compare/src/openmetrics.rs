@@ -36,17 +36,17 @@ pub fn text(comparison: &Comparison, gate: &Gate) -> String {
             gate.allowance_pct.iter().map(|pct| (sides(), *pct)).collect(),
         ),
         percent(
-            "iowhy_change_percent",
+            "iowhy_gate_change_percent",
             "Change of a metric from the baseline to the candidate.",
             rows().map(|(labels, row)| (labels, row.change_pct)).collect(),
         ),
         percent(
-            "iowhy_change_low_percent",
+            "iowhy_gate_change_low_percent",
             "Lower end of the interval of the change.",
             rows().map(|(labels, row)| (labels, row.ci_pct.0)).collect(),
         ),
         percent(
-            "iowhy_change_high_percent",
+            "iowhy_gate_change_high_percent",
             "Upper end of the interval of the change.",
             rows().map(|(labels, row)| (labels, row.ci_pct.1)).collect(),
         ),

@@ -25,19 +25,19 @@ pub fn text(explanation: &Explanation) -> String {
     });
     let families = [
         Gauge {
-            name: "iowhy_verdict",
+            name: "iowhy_explain_verdict",
             unit: "",
             help: "1 for the verdict on the candidate, 0 for the others.",
             samples: verdict.into(),
         },
         Gauge {
-            name: "iowhy_change_percent",
+            name: "iowhy_explain_change_percent",
             unit: "percent",
             help: "Change of the compared time from the baseline to the candidate.",
             samples: vec![(sides(), explanation.change_pct)],
         },
         Gauge {
-            name: "iowhy_unexplained_percent",
+            name: "iowhy_explain_unexplained_percent",
             unit: "percent",
             help: "Part of the change without a cause.",
             samples: vec![(sides(), explanation.unexplained_pct)],

@@ -70,7 +70,7 @@ fn a_gate_is_read_by_prometheus() {
             let metric = json!({"outcome": of, "metric": odd});
             assert_eq!(value(&samples, "iowhy_gate_metric", &metric), expected, "{page}");
         }
-        let change = value(&samples, "iowhy_change_percent", &json!({"metric": odd}));
+        let change = value(&samples, "iowhy_gate_change_percent", &json!({"metric": odd}));
         assert!(change.len() == 1 && (change[0] - 10.0).abs() < 1.0, "{page}");
         let allowance: f64 = allowance.trim_end_matches('%').parse().expect("a number");
         assert_eq!(value(&samples, "iowhy_gate_allowance_percent", &json!({})), [allowance]);
@@ -92,8 +92,8 @@ fn findings_are_read_by_prometheus() {
     let page = fs::read_to_string(&page).expect("the page is there");
     let Some(samples) = read(&page) else { return };
     let samples = samples.unwrap_or_else(|error| panic!("{error}\n{page}"));
-    assert_eq!(value(&samples, "iowhy_verdict", &json!({"verdict": explained["verdict"]})), [1.0]);
-    assert_eq!(value(&samples, "iowhy_verdict", &json!({})).iter().sum::<f64>(), 1.0);
+    assert_eq!(value(&samples, "iowhy_explain_verdict", &json!({"verdict": explained["verdict"]})), [1.0]);
+    assert_eq!(value(&samples, "iowhy_explain_verdict", &json!({})).iter().sum::<f64>(), 1.0);
     let findings = explained["findings"].as_array().expect("findings");
     assert!(!findings.is_empty());
     for finding in findings {
