@@ -141,6 +141,11 @@ fn mistakes_end_their_call_only() {
         ("explain", json!({"what": ["2012-plugged-readahed"]}), &["2012-plugged-readahead"]),
         ("explain", json!({"what": ["2012-plugged-readahead"], "runs": 0}), &["--runs"]),
         ("explain", json!({"what": ["x"], "job": ["--allow-write=/"]}), &["by people only"]),
+        (
+            "explain",
+            json!({"what": ["sim:linux-4.4", "sim:linux-6.1"], "job": ["dd", "if=big", "--on", "live"]}),
+            &["one `--on`"],
+        ),
         ("compare", json!({"samples": "yes", "what": ["a", "b"]}), &["`samples` takes true or false"]),
         ("check", json!({"samples": true, "files": ["/no/such", "/nor/this"]}), &["/no/such", "/nor/this"]),
         ("check", json!({"samples": true, "files": ["a", "b"], "junit": "x.xml"}), &["has no input `junit`"]),
