@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! tools      an entry of `TOOLS` each; description and inputs come from the verb's arguments, as its help does
-//! calls      this program again, without a shell: the verb's words, and one word for each input; its JSON is the answer
+//! calls      this program again, without a shell: the verb's words, and one for each input; its JSON is the answer
 //! mistakes   of one call are its result (`iowhy.error/1`), and end nothing else
 //! cancelled  calls get SIGINT, which ends a run cleanly; so do those of a client that is gone
 //! turns      tools that change something run alone, those that only read side by side
@@ -39,8 +39,8 @@ use crate::output::Exit;
 #[command(about = "Serve the verbs as tools for programs and agents (MCP)")]
 #[command(after_help = "Speaks the Model Context Protocol on standard input and output. A client starts it:\n\n  \
     {\"mcpServers\": {\"iowhy\": {\"command\": \"iowhy\", \"args\": [\"mcp\"]}}}\n\nWithout --allow-changes tools only \
-    read, and simulate. With it an agent may also\nrun jobs and commands, trace, and change settings of disks meanwhile, \
-    with the\nrights of this process. Nothing overwrites files that iowhy did not create.\n\nExit codes: 0 the client \
+    read, and simulate. With it an agent may also\nrun jobs and commands, trace, and change settings of disks \
+    meanwhile, with the\nrights of this process. Nothing overwrites files that iowhy did not create.\n\nExit codes: 0 the client \
     is gone, 130 or 143 ended by a signal.")]
 pub(crate) struct Arguments {
     /// Offer tools that run experiments, trace or change something, too
@@ -61,22 +61,39 @@ struct Tool {
     answer: &'static str,
 }
 
+const fn reads(
+    name: &'static str,
+    words: &'static [&'static str],
+    without: &'static [&'static str],
+    answer: &'static str,
+) -> Tool {
+    Tool { name, words, without, changes: false, answer }
+}
+
+const fn changes(
+    name: &'static str,
+    words: &'static [&'static str],
+    without: &'static [&'static str],
+    answer: &'static str,
+) -> Tool {
+    Tool { name, words, without, changes: true, answer }
+}
+
 /// Verbs as tools. A new verb is a line here.
-#[rustfmt::skip]
 const TOOLS: &[Tool] = &[
-    Tool { name: "doctor", words: &["doctor"], without: &["fix"], changes: false, answer: "doctor" },
-    Tool { name: "explain", words: &["explain"], without: &["prove", "openmetrics"], changes: false, answer: "explain" },
-    Tool { name: "compare", words: &["compare"], without: &["form"], changes: false, answer: "compare" },
-    Tool { name: "check", words: &["check"], without: &["junit", "openmetrics", "github"], changes: false, answer: "check" },
-    Tool { name: "history", words: &["history"], without: &[], changes: false, answer: "history" },
-    Tool { name: "models", words: &["models"], without: &["markdown"], changes: false, answer: "models" },
-    Tool { name: "incident", words: &["incident"], without: &["live", "quick", "report", "force"], changes: false, answer: "incident" },
-    Tool { name: "store_list", words: &["store", "list"], without: &[], changes: false, answer: "store" },
-    Tool { name: "store_show", words: &["store", "show"], without: &[], changes: false, answer: "store" },
-    Tool { name: "trace_stat", words: &["trace", "stat"], without: &[], changes: false, answer: "trace-stat" },
-    Tool { name: "prove", words: &["explain", "--prove"], without: &["prove"], changes: true, answer: "explain" },
-    Tool { name: "run", words: &["run"], without: &[], changes: true, answer: "run" },
-    Tool { name: "trace_record", words: &["trace", "record"], without: &[], changes: true, answer: "trace" },
+    reads("doctor", &["doctor"], &["fix"], "doctor"),
+    reads("explain", &["explain"], &["prove", "openmetrics"], "explain"),
+    reads("compare", &["compare"], &["form"], "compare"),
+    reads("check", &["check"], &["junit", "openmetrics", "github"], "check"),
+    reads("history", &["history"], &[], "history"),
+    reads("models", &["models"], &["markdown"], "models"),
+    reads("incident", &["incident"], &["live", "quick", "report", "force"], "incident"),
+    reads("store_list", &["store", "list"], &[], "store"),
+    reads("store_show", &["store", "show"], &[], "store"),
+    reads("trace_stat", &["trace", "stat"], &[], "trace-stat"),
+    changes("prove", &["explain", "--prove"], &["prove"], "explain"),
+    changes("run", &["run"], &[], "run"),
+    changes("trace_record", &["trace", "record"], &[], "trace"),
 ];
 
 /// Time between two notes of progress.
@@ -138,7 +155,7 @@ impl Server {
             Some(tool) => Ok(tool),
             None => {
                 let names = self.tools().map(|tool| tool.name);
-                Err(Problem::error(format!("there is no tool `{name}`")).near(name, names))
+                Err(Problem::error(format!("unknown tool `{name}`")).near(name, names))
             }
         }
     }
@@ -228,7 +245,7 @@ fn described(tool: &'static Tool) -> rmcp::model::Tool {
     rmcp::model::Tool::new(tool.name, text, inputs::schema(tool, &verb)).with_annotations(hints)
 }
 
-/// What a verb has printed, as the result of its call.
+/// The output of a verb as the result of its call.
 fn answer(ended: &std::process::Output) -> CallToolResult {
     let code = ended.status.code();
     let complaints = String::from_utf8_lossy(&ended.stderr);

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::Tool;
 
-/// Arguments that are no inputs: every answer is JSON, and help is the description.
+/// Arguments without an input: every answer is JSON, and help is the description.
 const NEVER: [&str; 3] = ["json", "help", "version"];
 
 /// The arguments that a tool takes from its verb.

@@ -177,8 +177,8 @@ fn by_turns(mut both: impl FnMut(usize)) {
 }
 
 /// The first finding is this one, and with its cause switched most of the difference is gone. A machine with much else
-/// to do shows no difference, none any more when the proof is made, or runs that spread too much for one: iowhy says so,
-/// and nothing is decided. Nor is it if the first finding has neither a certainty nor an experiment: it claims nothing.
+/// to do shows no difference, none any more when the proof is made, or runs that spread too much for one: iowhy says
+/// so, and nothing is decided. Nor is it if the first finding has neither a certainty nor an experiment.
 fn named_and_proved(value: &Value, rules: &[&str]) -> bool {
     let finding = &value["findings"][0];
     let outcome = &finding["counterfactual"]["outcome"];

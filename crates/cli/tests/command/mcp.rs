@@ -128,7 +128,7 @@ fn answers_are_those_of_the_verbs() {
 fn mistakes_end_their_call_only() {
     let mut client = Client::start(&[]);
     for (name, arguments, expected) in [
-        ("explane", json!({}), &["there is no tool `explane`", "explain"][..]),
+        ("explane", json!({}), &["unknown tool `explane`", "explain"][..]),
         ("prove", json!({"what": ["2012-plugged-readahead"]}), &["--allow-changes"]),
         ("explain", json!({}), &["`explain` needs the input `what`"]),
         (
