@@ -40,8 +40,8 @@ use crate::output::Exit;
 #[command(after_help = "Speaks the Model Context Protocol on standard input and output. A client starts it:\n\n  \
     {\"mcpServers\": {\"iowhy\": {\"command\": \"iowhy\", \"args\": [\"mcp\"]}}}\n\nWithout --allow-changes tools only \
     read, and simulate. With it an agent may also\nrun jobs and commands, trace, and change settings of disks \
-    meanwhile, with the\nrights of this process. Nothing overwrites files that iowhy did not create.\n\nExit codes: 0 the client \
-    is gone, 130 or 143 ended by a signal.")]
+    meanwhile, with the\nrights of this process. Nothing overwrites files that iowhy did not \
+    create.\n\nExit codes: 0 the client is gone, 130 or 143 ended by a signal.")]
 pub(crate) struct Arguments {
     /// Offer tools that run experiments, trace or change something, too
     #[arg(long)]
