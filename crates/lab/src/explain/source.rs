@@ -394,6 +394,16 @@ fn stored(name: &str, report: bool, store: &Store) -> Result<Gathered, Problem> 
     Ok(Gathered { side, command, recipe, group: Some(group), resident, seen: all_seen, row })
 }
 
+/// The mistake in a name that is a path by its look, and of which no file is there.
+fn missing_file(name: &str) -> Option<Problem> {
+    let is_path = |part: &str| {
+        let of_trace = |format: &trace::Format| format.extensions.iter().any(|end| part.ends_with(&format!(".{end}")));
+        part.starts_with(['/', '.']) || trace::FORMATS.iter().any(|format| of_trace(format))
+    };
+    let missing = name.split(',').find(|part| is_path(part) && !Path::new(part).exists())?;
+    Some(Problem::error(format!("no such file: `{missing}`")).at(Span::whole(name)))
+}
+
 /// Both sides, base first. `open` opens the store, if anything is in it; `done` gets the number of runs simulated so
 /// far, and of all.
 ///
@@ -437,6 +447,10 @@ pub fn gather(
                 None => continue,
             }
         } else {
+            if let Some(missing) = missing_file(name).filter(|_| !asked.stored) {
+                problems.push(missing);
+                continue;
+            }
             let store = open().map_err(|error| Problem::error(error.to_string()).at(Span::whole(name)));
             let read = store.and_then(|store| stored(name, asked.report, &store));
             read.map(|read| Origin::Read(Box::new(read))).map_err(|problem| {

@@ -1,7 +1,7 @@
 //! Makes the runs of a request, and records each.
 
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use iowhy_live::ledger::{Guard, Ledger};
@@ -10,21 +10,19 @@ use super::backend::{Making, Refusal, RunRecord, Shared};
 use super::{Executed, Finished, Folder, LIVE, RunRequest, Slot, Variant, design, record};
 use crate::store::{self, Store};
 
-/// The folder for files could not be made.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot make the directory `{}`: {source}", path.display())]
-struct NoFolder {
-    path: PathBuf,
-    source: std::io::Error,
-}
-
 /// The directory of live runs while it is needed. A temporary one is in the ledger, so that it goes whatever happens.
+#[derive(Default)]
 struct WorkDirectory {
     temporary: Option<(PathBuf, Guard)>,
+    /// Folders that were missing, outermost first. They go again unless something has been left there.
+    made: Vec<Guard>,
 }
 
 impl Drop for WorkDirectory {
     fn drop(&mut self) {
+        while let Some(innermost) = self.made.pop() {
+            drop(innermost);
+        }
         let Some((path, guard)) = self.temporary.take() else { return };
         // The ledger removes empty directories only; what programs left in ours is not worth more than the run.
         for entry in std::fs::read_dir(&path).into_iter().flatten().flatten() {
@@ -42,15 +40,20 @@ fn hold(request: &RunRequest) -> Result<WorkDirectory, Refusal> {
     let uses_folder = |variant: &Variant| variant.backend.uses_folder();
     let Folder { path, temporary } = &request.folder;
     if !request.variants.iter().any(uses_folder) {
-        return Ok(WorkDirectory { temporary: None });
+        return Ok(WorkDirectory::default());
     }
+    let (ledger, _) = Ledger::open()?;
+    let mut held = WorkDirectory::default();
     if *temporary {
-        let (ledger, _) = Ledger::open()?;
-        let guard = ledger.create_scratch_directory(path)?;
-        return Ok(WorkDirectory { temporary: Some((path.clone(), guard)) });
+        held.temporary = Some((path.clone(), ledger.create_scratch_directory(path)?));
+        return Ok(held);
     }
-    std::fs::create_dir_all(path).map_err(|source| Refusal::new(NoFolder { path: path.clone(), source }))?;
-    Ok(WorkDirectory { temporary: None })
+    let missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
+    let missing: Vec<&Path> = path.ancestors().take_while(missing).collect();
+    for folder in missing.into_iter().rev() {
+        held.made.push(ledger.create_directory(folder)?);
+    }
+    Ok(held)
 }
 
 /// Makes the runs, and keeps none. See [`execute_into`].

@@ -15,6 +15,7 @@ use super::backend::Audience;
 use super::{Finished, RunRequest, Until, Variant, design, own_report};
 use crate::simulated_json;
 use iowhy_stats::figure;
+use iowhy_stats::metric::Metric;
 use iowhy_stats::modes::{self, Mode};
 use iowhy_text as text;
 use iowhy_text::diagnose::Problems;
@@ -28,6 +29,15 @@ struct Spread {
     max: f64,
     /// If the runs fall into two groups, of which the mean describes neither.
     modes: Option<[Mode; 2]>,
+}
+
+/// A figure with the unit that its metric's name has; a count in groups of three digits.
+fn with_unit(name: &str, value: f64) -> String {
+    let unit = Metric::of(name).unit;
+    if unit.is_empty() && value >= 1000.0 && value.is_finite() {
+        return text::grouped(value.round() as u64);
+    }
+    text::quantity(value, &unit, 4)
 }
 
 /// The metrics of all runs of a variant.
@@ -297,7 +307,10 @@ fn side_by_side(
                 .clone()
                 .map(|nr| {
                     let found = tables[nr].iter().find(|(known, _)| known == *name);
-                    found.map_or_else(|| format!("{:>15}", "-"), |(_, spread)| format!("{:>15.3}", spread.mean))
+                    found.map_or_else(
+                        || format!("{:>15}", "-"),
+                        |(_, spread)| format!("{:>15}", with_unit(name, spread.mean)),
+                    )
                 })
                 .collect();
             writeln!(out, "{name:<width$}{cells}")?;
@@ -371,7 +384,8 @@ fn summary(
     let width = spreads.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).max(20);
     writeln!(out, "{:<width$} {:>14} {:>14} {:>14}", "", "mean", "min", "max")?;
     for (name, spread) in spreads.iter().filter(|(_, spread)| spread.max != 0.0) {
-        writeln!(out, "{name:<width$} {:>14.3} {:>14.3} {:>14.3}", spread.mean, spread.min, spread.max)?;
+        let [mean, min, max] = [spread.mean, spread.min, spread.max].map(|value| with_unit(name, value));
+        writeln!(out, "{name:<width$} {mean:>14} {min:>14} {max:>14}")?;
     }
     let mut modal = spreads.iter().filter_map(|(name, spread)| Some((name, spread.modes.as_ref()?))).peekable();
     if modal.peek().is_some() {
@@ -380,11 +394,11 @@ fn summary(
     for (name, [low, high]) in modal {
         writeln!(
             out,
-            "{name:<width$} {} runs at {:.3}, {} at {:.3}",
+            "{name:<width$} {} runs at {}, {} at {}",
             low.members.len(),
-            low.mean,
+            with_unit(name, low.mean),
             high.members.len(),
-            high.mean
+            with_unit(name, high.mean)
         )?;
     }
     Ok(())

@@ -244,7 +244,7 @@ pub fn plan(words: &[String], problems: &mut Problems) -> Option<(Plan, Shape)> 
         None => return None,
     };
     if run.repeat > 1 || run.variants.len() > 1 {
-        problems.push(Problem::error("one run is meant here: one `--on`, no `--repeat`"));
+        problems.push(Problem::error("one run is meant here: one `--on`, no `--runs`"));
         return None;
     }
     problems.list[before..].iter().all(|problem| problem.severity == Severity::Warning).then_some(())?;

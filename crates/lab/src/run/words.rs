@@ -79,7 +79,7 @@ pub(super) struct Line {
     #[arg(long)]
     size_limit: Vec<String>,
     /// most seconds that each job works
-    #[arg(long)]
+    #[arg(long = "for", alias = "time-limit")]
     time_limit: Vec<String>,
     /// kernel: most seconds of a boot with its run [by the job, at least 180]
     #[arg(long)]
@@ -182,7 +182,7 @@ impl Line {
         let all = [
             ("cache", &self.cache),
             ("size-limit", &self.size_limit),
-            ("time-limit", &self.time_limit),
+            ("for", &self.time_limit),
             ("replay", &self.replay),
         ];
         all.iter().flat_map(|(name, values)| values.iter().map(move |value| format!("--{name}={value}"))).collect()
@@ -322,7 +322,7 @@ impl Line {
             ("disk", &self.disk),
             ("cache", &self.cache),
             ("size-limit", &self.size_limit),
-            ("time-limit", &self.time_limit),
+            ("for", &self.time_limit),
             ("timeout", &self.timeout),
             ("replay", &self.replay),
         ];
@@ -413,7 +413,7 @@ impl Line {
             }
             bytes.ok()
         });
-        let seconds = self.number("time-limit", &self.time_limit, (1, 1_000_000), problems);
+        let seconds = self.number("for", &self.time_limit, (1, 1_000_000), problems);
         Limit { bytes, time: seconds.map(Duration::from_secs) }
     }
 }
@@ -426,7 +426,11 @@ pub(super) fn take_apart(words: &[String], problems: &mut Problems) -> Line {
     });
     let is_own = |word: &str| {
         let name = word.trim_start_matches('-').split('=').next();
-        word == "-h" || command.get_arguments().any(|arg| arg.get_long() == name && name.is_some())
+        let is = |arg: &clap::Arg| {
+            let names = arg.get_long().into_iter().chain(arg.get_all_aliases().unwrap_or_default());
+            names.into_iter().any(|own| Some(own) == name)
+        };
+        word == "-h" || command.get_arguments().any(is)
     };
     let mut groups = words.split(|word| word == "--").map(<[String]>::to_vec);
     let mut words = groups.next().unwrap_or_default();
@@ -518,9 +522,9 @@ pub fn help() -> String {
         "\nExamples:\n  iowhy run --runs 20 --prepare sync -- './old args' -- './new args'\n  \
          iowhy run --on live,read_ahead_kb=4 --on live,read_ahead_kb=512 -- 'cat big > /dev/null'\n  \
          iowhy run jobs/randread-qd32.fio --on live --on sim:linux-6.18 --disk ide-2004\n  \
-         iowhy run paralleldd size=64m readers=3 --on live --cache cold --repeat 5\n  \
+         iowhy run paralleldd size=64m readers=3 --on live --cache cold --runs 5\n  \
          iowhy run dd of=/dev/sda bs=4k oflag=direct count=4096 writers=2 \\\n    \
-         --on sim:linux-2.6.18-164.el5 --on sim:linux-2.6.18-186.el5 --repeat 5\n",
+         --on sim:linux-2.6.18-164.el5 --on sim:linux-2.6.18-186.el5 --runs 5\n",
     );
     out
 }
