@@ -1,5 +1,6 @@
 //! `iowhy compare`.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
@@ -25,8 +26,14 @@ pub(crate) struct Arguments {
     /// --samples. Tables of mmtests and benchstat take more than two
     #[arg(required = true, num_args = 1.., value_name = "A B")]
     what: Vec<String>,
+    /// The candidate's words, so that each side may have several; `--` for short
+    #[arg(long, num_args = 1.., value_name = "B")]
+    against: Vec<String>,
     #[command(flatten)]
     input: Input,
+    /// The methods with their literature
+    #[arg(long)]
+    verbose: bool,
     /// Form of the output; --json is short for json
     #[arg(long = "as", value_enum, default_value_t = Form::Text, value_name = "FORM")]
     form: Form,
@@ -92,6 +99,10 @@ enum Form {
     Junit,
     /// Annotations of GitHub's workflows
     Github,
+    /// A table of 72 columns for mailing lists
+    Mail,
+    /// A bar chart for comments in Markdown
+    Mermaid,
     /// One JSON object
     Json,
 }
@@ -177,19 +188,22 @@ impl Input {
         Store::open_existing(&directory)
     }
 
-    /// The groups that `names` are: of files, or of the store.
-    pub(crate) fn groups(&self, names: &[String], problems: &mut Problems) -> Vec<Group> {
+    /// The groups of sides, each of files or of names in the store.
+    pub(crate) fn groups(&self, sides: &[Vec<String>], problems: &mut Problems) -> Vec<Group> {
         let mut groups: Vec<Group> = if self.samples {
             let read = |name: &String, problems: &mut Problems| {
                 let text = load(name, problems)?;
                 samples::read(name, &text, self.format.as_deref(), problems)
             };
-            names.iter().filter_map(|name| read(name, problems)).collect()
+            let mut side =
+                |names: &Vec<String>| samples::together(names.iter().filter_map(|name| read(name, problems)).collect());
+            sides.iter().filter_map(&mut side).collect()
         } else {
+            let names: Vec<String> = sides.iter().map(|names| names.join(",")).collect();
             let store = match self.open() {
                 Ok(store) => store,
                 Err(error) => {
-                    problems.push(about_files(Problem::error(error.to_string()), names));
+                    problems.push(about_files(Problem::error(error.to_string()), &names));
                     return Vec::new();
                 }
             };
@@ -250,9 +264,23 @@ impl Input {
     }
 }
 
+/// The words of a command line, in which `--` divides the sides of a comparison: it becomes `--against`, behind which
+/// options may stand.
+pub(crate) fn sides(words: &[OsString]) -> Vec<OsString> {
+    let mut words = words.to_vec();
+    let verb = words.iter().find(|word| !word.as_encoded_bytes().starts_with(b"-"));
+    // The job of a report stands behind `--`, too.
+    let samples = words.iter().take_while(|word| *word != "--").any(|word| word == "--samples");
+    let divides = verb.is_some_and(|verb| verb == "compare" || verb == "check" || verb == "report" && samples);
+    if let Some(divider) = words.iter().position(|word| word == "--").filter(|_| divides) {
+        words[divider] = OsString::from("--against");
+    }
+    words
+}
+
 /// A text file; any other is a problem.
 pub(crate) fn load(name: &str, problems: &mut Problems) -> Option<String> {
-    crate::run::load(name)
+    iowhy_lab::run::load(name)
         .map_err(|error| {
             let help = "with --samples the words are names of files; without it, of runs in the store";
             problems.push(Problem::error(format!("`{name}` cannot be read: {error}")).help(help));
@@ -279,23 +307,34 @@ pub(crate) fn exit(verdict: Verdict) -> Exit {
 
 /// Colours where bold words are wanted, too.
 pub(crate) fn style() -> Style {
-    Style { colour: !output::bold()("").is_empty() }
+    Style { colour: !output::bold()("").is_empty(), verbose: false }
+}
+
+/// The sides: with a divider base and candidate, without one each word is a side.
+pub(crate) fn divided(base: &[String], candidate: &[String]) -> Vec<Vec<String>> {
+    match candidate {
+        [] => base.iter().map(|name| vec![name.clone()]).collect(),
+        _ => vec![base.to_vec(), candidate.to_vec()],
+    }
 }
 
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let form = if arguments.json { Form::Json } else { arguments.form };
     let tables = matches!(form, Form::Mmtests | Form::Benchstat);
-    let (input, names) = (&arguments.input, &arguments.what);
-    if names.len() != 2 && !tables {
-        let problem = Problem::error(format!("a comparison has a base and a candidate, not {}", names.len()));
-        output::report(problem.help("iowhy compare A B; --format mmtests|benchstat takes any number"));
+    let (input, sides) = (&arguments.input, divided(&arguments.what, &arguments.against));
+    if sides.len() != 2 && !tables {
+        let problem = Problem::error(format!("a comparison has a base and a candidate, not {}", sides.len()));
+        let help = "iowhy compare A B; several files a side: --samples A1 A2 -- B1 B2; --format mmtests|benchstat takes \
+                    any number";
+        output::report(problem.help(help));
         return Ok(Exit::Usage);
     }
     let mut problems = Problems::default();
     if form == Form::Benchstat
         && input.samples
-        && let Some(table) = table_of_files(input, names, &mut problems)
+        && arguments.against.is_empty()
+        && let Some(table) = table_of_files(input, &arguments.what, &mut problems)
     {
         output::print(&table)?;
         return Ok(Exit::Fine);
@@ -304,12 +343,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         output::report_all(&problems);
         return Ok(Exit::Usage);
     }
-    let groups = input.groups(names, &mut problems);
+    let mut groups = input.groups(&sides, &mut problems);
     output::report_all(&problems);
     if problems.any_error() {
         return Ok(Exit::Usage);
     }
-    let mut groups = groups;
     if tables && !input.metric.is_empty() {
         groups.iter_mut().for_each(|group| group.columns.retain(|of| input.metric.contains(&of.metric.name)));
     }
@@ -329,8 +367,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Form::Json => output::print_json(&compare::json::compare(&comparison))?,
         Form::Junit => output::print(&compare::junit::text(&comparison, &gate))?,
         Form::Github => output::print(&compare::github::text(&comparison, &gate))?,
+        Form::Mail => output::print(&compare::mail::text(&comparison, [a, b]))?,
+        Form::Mermaid => output::print(&compare::mermaid::text(&comparison))?,
         Form::Text | Form::Mmtests | Form::Benchstat => {
-            output::print(&compare::text::text(&comparison, None, style()))?;
+            let style = Style { verbose: arguments.verbose, ..style() };
+            output::print(&compare::text::text(&comparison, None, style))?;
         }
     }
     Ok(exit(comparison.verdict))

@@ -51,7 +51,7 @@ pub use execute::{execute, execute_into};
 use iowhy_text::diagnose::{Problem, Problems};
 use options::{Opt, Values};
 use program::Program;
-pub use resolve::{plan, resolve};
+pub use resolve::{here, load, plan, resolve};
 
 /// Every kind of places; a word behind `--on` is of the first that knows it.
 const KINDS: &[Kind] = &[live::KIND, guest::KIND, simulator::KIND];

@@ -10,6 +10,7 @@ mod doctor;
 mod explain;
 mod explain_disk;
 mod explain_live;
+mod files;
 mod fio;
 mod guest;
 mod harm;

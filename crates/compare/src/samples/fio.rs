@@ -7,7 +7,7 @@
 use serde_json::Value;
 
 use super::{Format, Reader};
-use iowhy_stats::metric::RunFacts;
+use iowhy_stats::metric::{Origin, RunFacts};
 
 pub const FORMAT: Format = Format {
     name: "fio",
@@ -60,9 +60,14 @@ fn run(reader: &mut Reader<'_>, document: &Value) {
     let nr = reader.run(RunFacts {
         started_ns: started_ms.unwrap_or_default().saturating_mul(1_000_000),
         job: jobs.iter().map(name).collect::<Vec<_>>().join(" "),
+        options: options(document, jobs),
+        origin: origin(document, jobs),
         ..RunFacts::default()
     });
     let mut totals: Vec<(String, f64)> = Vec::new();
+    for share in jobs.iter().filter_map(|job| Some(job["usr_cpu"].as_f64()? + job["sys_cpu"].as_f64()?)) {
+        add(&mut totals, "cpu_pct", share);
+    }
     let mut latencies: Vec<&Value> = Vec::new();
     for job in jobs {
         for direction in ["read", "write", "trim", "mixed"] {
@@ -76,15 +81,7 @@ fn run(reader: &mut Reader<'_>, document: &Value) {
                     reader.put(&format!("{prefix}{end}"), value, Some(nr));
                 }
             };
-            let mut rate = |total: &str, value: Option<f64>| {
-                if let Some(value) = value {
-                    match totals.iter_mut().find(|(known, _)| known == total) {
-                        Some((_, sum)) => *sum += value,
-                        None => totals.push((total.to_owned(), value)),
-                    }
-                }
-                value
-            };
+            let mut rate = |total: &str, value: Option<f64>| value.inspect(|value| add(&mut totals, total, *value));
             put("iops", rate("iops", part["iops"].as_f64()));
             let bytes = part["bw_bytes"].as_f64().or_else(|| part["bw"].as_f64().map(|kib| kib * 1024.0));
             put("mib_s", rate(&format!("{direction}_mib_s"), bytes.map(|bytes| bytes / MIB)));
@@ -107,6 +104,57 @@ fn run(reader: &mut Reader<'_>, document: &Value) {
             }
         }
     }
+}
+
+fn add(totals: &mut Vec<(String, f64)>, name: &str, value: f64) {
+    match totals.iter_mut().find(|(known, _)| known == name) {
+        Some((_, sum)) => *sum += value,
+        None => totals.push((name.to_owned(), value)),
+    }
+}
+
+/// Names and values in an object of options; a flag has no value.
+fn words(options: &Value) -> impl Iterator<Item = (&str, String)> {
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let all = options.as_object().into_iter().flatten();
+    all.map(move |(name, value)| (name.as_str(), if value.is_null() { String::new() } else { text(value) }))
+}
+
+/// Options of each job, those of all jobs included. Of several jobs the name has that of the job in front.
+fn options(document: &Value, jobs: &[Value]) -> Vec<(String, String)> {
+    let mut list: Vec<(String, String)> = Vec::new();
+    for job in jobs {
+        let prefix = match jobs {
+            [_] => String::new(),
+            _ => format!("{}.", job["jobname"].as_str().unwrap_or("job")),
+        };
+        let own = &job["job options"];
+        let shared = words(&document["global options"]).filter(|(name, _)| own.get(name).is_none());
+        let named = words(own).filter(|(name, _)| *name != "name").chain(shared);
+        list.extend(named.map(|(name, value)| (format!("{prefix}{name}"), value)));
+    }
+    list.sort();
+    list.dedup();
+    list
+}
+
+/// The command line of the jobs, and the disks below their files.
+fn origin(document: &Value, jobs: &[Value]) -> Origin {
+    let option = |(name, value): (&str, String)| match value.as_str() {
+        "" => format!(" --{name}"),
+        value => format!(" --{name}={value}"),
+    };
+    let not_name = |(name, _): &(&str, String)| *name != "name";
+    let mut command = "fio".to_owned();
+    words(&document["global options"]).map(option).for_each(|word| command += &word);
+    for job in jobs {
+        command += &format!(" --name={}", job["jobname"].as_str().unwrap_or("job"));
+        words(&job["job options"]).filter(not_name).map(option).for_each(|word| command += &word);
+    }
+    let known = jobs.iter().any(|job| job["job options"].is_object());
+    let disks = document["disk_util"].as_array().into_iter().flatten();
+    let disks: Vec<&str> = disks.filter_map(|disk| disk["name"].as_str()).collect();
+    Origin { command: if known { command } else { String::new() }, disk: disks.join(" "), kernel: String::new() }
 }
 
 fn of_latency(clat: &Value) -> [(&'static str, Option<f64>); 4] {
