@@ -39,6 +39,9 @@ pub(crate) struct Arguments {
     max_regression: f64,
     #[command(flatten)]
     input: Input,
+    /// The old name of --samples-format
+    #[arg(long = "format", hide = true, value_name = "NAME", conflicts_with = "samples_format")]
+    old_format: Option<String>,
     /// Also write JUnit's XML here
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
@@ -52,7 +55,9 @@ pub(crate) struct Arguments {
 
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
-    let input = &arguments.input;
+    let mut input = arguments.input.clone();
+    input.samples_format = input.samples_format.or_else(|| arguments.old_format.clone());
+    let input = &input;
     let mut problems = Problems::default();
     let sides = sides(arguments, &mut problems);
     let groups = sides.map(|sides| input.groups(&sides, &mut problems)).unwrap_or_default();

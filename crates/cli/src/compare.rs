@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use iowhy_compare::samples;
 use iowhy_compare::samples::benchstat::Benchmarks;
 use iowhy_compare::text::Style;
@@ -20,7 +21,7 @@ use crate::output::{self, Exit};
 #[command(about = "Compare two sets of runs: regression, improvement, same, or cannot tell")]
 #[command(after_help = "Exit codes: 0 the same or better, 1 a regression, 2 a usage or input error, 3\n\
     cannot tell.\n\nFormats of sample files: numbers (one a line), csv, fio (JSON), benchstat,\nsysbench, \
-    iowhy (run --json); detected unless --format names one.")]
+    iowhy (run --json); detected unless --samples-format names\none.")]
 pub(crate) struct Arguments {
     /// Base, then candidate: labels, tags or run ids in the store; files with
     /// --samples. Tables of mmtests and benchstat take more than two
@@ -35,8 +36,8 @@ pub(crate) struct Arguments {
     #[arg(long)]
     verbose: bool,
     /// Form of the output; --json is short for json
-    #[arg(long = "as", value_enum, default_value_t = Form::Text, value_name = "FORM")]
-    form: Form,
+    #[arg(long, alias = "as", default_value = "text", value_name = "FORM", value_parser = forms())]
+    format: String,
     /// One JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -45,14 +46,14 @@ pub(crate) struct Arguments {
 /// Calls of a run whose latencies are looked at, at most.
 const CALLS: usize = 2_000;
 
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub(crate) struct Input {
     /// Take the words as files with samples, not names in the store
     #[arg(long)]
     pub(crate) samples: bool,
     /// Format of the files [default: detected]
     #[arg(long, value_name = "NAME")]
-    pub(crate) format: Option<String>,
+    pub(crate) samples_format: Option<String>,
     /// Metric to compare; may be repeated [default: those of every job]
     #[arg(long, value_name = "M")]
     pub(crate) metric: Vec<String>,
@@ -136,6 +137,14 @@ pub(crate) enum Adjustment {
     Holm,
 }
 
+/// Forms of the output. Formats of files had this option before.
+fn forms() -> PossibleValuesParser {
+    let formats = samples::FORMATS.iter().map(|format| format.name);
+    let formats = formats.filter(|name| Form::from_str(name, false).is_err());
+    let forms = Form::value_variants().iter().filter_map(Form::to_possible_value);
+    PossibleValuesParser::new(forms.chain(formats.map(|name| PossibleValue::new(name).hide(true))))
+}
+
 pub(crate) fn alpha(word: &str) -> Result<f64, String> {
     match word.parse::<f64>() {
         Ok(alpha) if (1e-6..=0.5).contains(&alpha) => Ok(alpha),
@@ -193,7 +202,7 @@ impl Input {
         let mut groups: Vec<Group> = if self.samples {
             let read = |name: &String, problems: &mut Problems| {
                 let text = load(name, problems)?;
-                samples::read(name, &text, self.format.as_deref(), problems)
+                samples::read(name, &text, self.samples_format.as_deref(), problems)
             };
             let mut side =
                 |names: &Vec<String>| samples::together(names.iter().filter_map(|name| read(name, problems)).collect());
@@ -320,9 +329,15 @@ pub(crate) fn divided(base: &[String], candidate: &[String]) -> Vec<Vec<String>>
 
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
-    let form = if arguments.json { Form::Json } else { arguments.form };
+    let named = Form::from_str(&arguments.format, false).ok();
+    let form = if arguments.json { Form::Json } else { named.unwrap_or(Form::Text) };
     let tables = matches!(form, Form::Mmtests | Form::Benchstat);
-    let (input, sides) = (&arguments.input, divided(&arguments.what, &arguments.against));
+    let sides = divided(&arguments.what, &arguments.against);
+    let mut input = arguments.input.clone();
+    if named.is_none() {
+        input.samples_format = Some(arguments.format.clone());
+    }
+    let input = &input;
     if sides.len() != 2 && !tables {
         let problem = Problem::error(format!("a comparison has a base and a candidate, not {}", sides.len()));
         let help = "iowhy compare A B; several files a side: --samples A1 A2 -- B1 B2; --format mmtests|benchstat takes \
@@ -380,7 +395,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
 /// benchstat's table of files that are in benchstat's format; nothing is computed that it does not show. `None` if a
 /// file is in another one, or cannot be read.
 fn table_of_files(input: &Input, names: &[String], problems: &mut Problems) -> Option<String> {
-    let ours = |text: &str| match &input.format {
+    let ours = |text: &str| match &input.samples_format {
         Some(name) => name == samples::benchstat::FORMAT.name,
         None => (samples::benchstat::FORMAT.detect)(text),
     };

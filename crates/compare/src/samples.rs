@@ -18,7 +18,7 @@ use iowhy_text::diagnose::{Problem, Problems, Span};
 
 /// A format of files with samples.
 pub struct Format {
-    /// Its name for `--format`.
+    /// Its name for `--samples-format`.
     pub name: &'static str,
     pub summary: &'static str,
     /// Whether a text looks like it. The first format of the table that recognises it counts.
@@ -95,7 +95,7 @@ pub fn unknown(word: &str) -> Problem {
     Problem::error(format!("unknown format `{word}`"))
         .at(Span::whole(word))
         .near(word, &names)
-        .help(format!("--format {}", names.join("|")))
+        .help(format!("--samples-format {}", names.join("|")))
 }
 
 /// The samples read so far, for a format's reader.

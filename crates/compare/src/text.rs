@@ -121,6 +121,11 @@ pub fn text(comparison: &Comparison, gate: Option<&Gate>, style: Style) -> Strin
     text
 }
 
+/// The verdict in a sentence.
+pub fn sentence(comparison: &Comparison) -> String {
+    of_verdict(comparison).1
+}
+
 fn of_verdict(comparison: &Comparison) -> (&'static str, String) {
     let label = |label: &str| format!("`{}`", shown(label, LABEL));
     let (a, b) = (label(&comparison.a), label(&comparison.b));

@@ -72,7 +72,7 @@ fn a_kept_run_is_proved_with_its_own_job_only() {
 /// What fio prints of a run, as far as it counts here.
 fn printed(bs: &str, iops: f64, second: u64) -> String {
     let direction = format!(
-        r#"{{"total_ios": 1000, "iops": {iops}, "bw_bytes": {}, "clat_ns": {{"mean": 5000.0, "max": 9000,
+        r#"{{"total_ios": 1000, "iops": {iops}, "bw_bytes": {}, "clat_ns": {{"mean": 5000.0, "max": 9000000,
         "percentile": {{"50.000000": 4800, "99.000000": {}}}}}}}"#,
         iops * 4096.0,
         5e9 / iops
@@ -124,7 +124,7 @@ fn sides_of_several_files_are_compared_and_options_that_differ_come_first() {
     let (code, shown, _) = line("check", &equal, &["--max-regression", "5%"]);
     assert_eq!(code, Some(0), "{shown}");
     assert!(shown.starts_with("PASS") && !shown.contains("job options"), "{shown}");
-    let (code, shown, message) = line("compare", &slow, &["--as", "mail"]);
+    let (code, shown, message) = line("compare", &slow, &["--format", "mail"]);
     assert_eq!((code, message.as_str()), (Some(1), ""));
     assert!(shown.lines().all(|line| line.chars().count() <= 72) && shown.is_ascii(), "{shown}");
     for expected in
@@ -132,8 +132,44 @@ fn sides_of_several_files_are_compared_and_options_that_differ_come_first() {
     {
         assert!(shown.contains(expected), "no {expected:?} in\n{shown}");
     }
-    let (code, shown, _) = line("compare", &slow, &["--as", "mermaid"]);
+    let (code, shown, _) = line("compare", &slow, &["--format", "mermaid"]);
     assert!(code == Some(1) && shown.starts_with("```mermaid\nxychart-beta\n"), "{shown}");
+}
+
+#[test]
+fn files_of_samples_make_a_page_without_events() {
+    let folder = Folder::new("sides-page");
+    let (base, slow) = (runs(&folder, "a", "4k", 1000.0), runs(&folder, "b", "8k", 700.0));
+    let page = folder.path().join("why.html").display().to_string();
+    let report = |sides: &[&[String]]| {
+        let mut words: Vec<&str> = vec!["report", "--samples"];
+        words.extend(sides[0].iter().map(String::as_str));
+        words.extend(["--json", "-o", &page]);
+        if let Some(other) = sides.get(1) {
+            words.push("--");
+            words.extend(other.iter().map(String::as_str));
+        }
+        let output = command(&folder, &words);
+        let message = text(&output.stderr);
+        assert_eq!((output.status.code(), message.as_str()), (Some(0), ""), "{words:?}");
+        let data: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        check_schema("report", &data);
+        assert!(fs::read_to_string(&page).expect("the page").starts_with("<!"));
+        data
+    };
+    let both = report(&[&base, &slow]);
+    assert_eq!(both["comparison"]["job_options"][0]["name"], "bs");
+    assert!(both["headline"]["why"].as_str().is_some_and(|why| why.contains("A 4k, B 8k")), "{}", both["headline"]);
+    assert_eq!(both["differences"], serde_json::json!([{ "key": "option bs", "a": "4k", "b": "8k" }]));
+    for side in both["sides"].as_array().expect("sides") {
+        let curve = &side["latency"][0];
+        assert_eq!((curve["op"].as_str(), curve["n"].as_u64()), (Some("read"), Some(8_000)));
+        assert_eq!(curve["share"].as_array().and_then(|share| share.last()), Some(&1.0.into()));
+        assert_eq!(side["runs"].as_array().map(Vec::len), Some(8));
+    }
+    let one = report(&[&base]);
+    assert!(one["comparison"].is_null() && one["headline"]["verdict"] == "none", "{}", one["headline"]);
+    assert_eq!(one["sides"].as_array().map(Vec::len), Some(1));
 }
 
 #[test]

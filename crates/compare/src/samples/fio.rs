@@ -19,22 +19,110 @@ pub const FORMAT: Format = Format {
 const MIB: f64 = 1_048_576.0;
 
 fn read(reader: &mut Reader<'_>, text: &str) {
+    let mut found = Vec::new();
+    let broken = documents(text, &mut |value| found.push(value));
+    found.iter().for_each(|value| run(reader, value));
+    if let Err(what) = broken {
+        reader.broken(what);
+    }
+}
+
+/// Every document of a text, or why one cannot be read.
+fn documents(text: &str, take: &mut dyn FnMut(Value)) -> Result<(), String> {
     let mut rest = text;
     // Other output formats may stand before and behind a document, which begins with a brace alone on its line.
     while let Some(start) = document(rest) {
         let mut stream = serde_json::Deserializer::from_str(&rest[start..]).into_iter::<Value>();
         match stream.next() {
-            Some(Ok(value)) => run(reader, &value),
+            Some(Ok(value)) => take(value),
             Some(Err(error)) => {
                 let before = text[..text.len() - rest.len() + start].matches('\n').count();
                 let line = before + error.line();
                 let what = format!("not JSON of fio: line {line}, column {}: {error}", error.column());
-                return reader.broken(what);
+                return Err(what);
             }
             None => break,
         }
         rest = &rest[start + stream.byte_offset()..];
     }
+    Ok(())
+}
+
+/// Latencies of one job in one direction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Distribution {
+    /// read or write.
+    pub op: &'static str,
+    /// Calls.
+    pub n: u64,
+    /// Share of them that took at most a time, ns; in order. Bins of json+, else percentiles.
+    pub points: Vec<(u64, f64)>,
+}
+
+/// A run for pictures.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Pictured {
+    /// ns since 1970; 0 if unknown.
+    pub started_ns: u64,
+    pub operations: u64,
+    /// Mean completion latency, ns.
+    pub mean_ns: f64,
+    pub bytes_per_s: f64,
+    pub latency: Vec<Distribution>,
+}
+
+/// What pictures show of the runs in a text. [`read`] reports mistakes.
+pub fn pictured(text: &str) -> Vec<Pictured> {
+    let mut all = Vec::new();
+    let _ = documents(text, &mut |document| all.push(picture(&document)));
+    all
+}
+
+fn picture(document: &Value) -> Pictured {
+    let mut of = Pictured { started_ns: started_ms(document).saturating_mul(1_000_000), ..Pictured::default() };
+    let mut sum_ns = 0.0;
+    for job in document["jobs"].as_array().into_iter().flatten() {
+        for op in ["read", "write"] {
+            let part = &job[op];
+            let n = part["total_ios"].as_u64().unwrap_or(0);
+            if n == 0 {
+                continue;
+            }
+            of.operations += n;
+            of.bytes_per_s += part["bw_bytes"].as_f64().unwrap_or(0.0);
+            sum_ns += n as f64 * part["clat_ns"]["mean"].as_f64().unwrap_or(0.0);
+            of.latency.push(Distribution { op, n, points: points(&part["clat_ns"]) });
+        }
+    }
+    of.mean_ns = sum_ns / (of.operations as f64).max(1.0);
+    of
+}
+
+fn points(clat: &Value) -> Vec<(u64, f64)> {
+    let object = |key: &str| clat[key].as_object().into_iter().flatten();
+    let bins = object("bins").filter_map(|(ns, count)| Some((ns.parse::<u64>().ok()?, count.as_u64()?)));
+    let mut bins: Vec<(u64, u64)> = bins.collect();
+    bins.sort_unstable();
+    let all: u64 = bins.iter().map(|(_, count)| count).sum();
+    let mut upto = 0;
+    let of_bins = bins.iter().map(|(ns, count)| {
+        upto += count;
+        (*ns, upto as f64 / all.max(1) as f64)
+    });
+    let mut points: Vec<(u64, f64)> = of_bins.collect();
+    if points.is_empty() {
+        let percentile = |(share, ns): (&String, &Value)| Some((ns.as_u64()?, share.parse::<f64>().ok()? / 100.0));
+        points.extend(object("percentile").filter_map(percentile));
+        points.extend(clat["max"].as_u64().map(|ns| (ns, 1.0)));
+        points.sort_by(|one, other| one.1.total_cmp(&other.1));
+    }
+    points
+}
+
+/// When a run began, ms since 1970; 0 if unknown.
+fn started_ms(document: &Value) -> u64 {
+    let seconds = || document["timestamp"].as_u64().map(|seconds| seconds.saturating_mul(1000));
+    document["timestamp_ms"].as_u64().or_else(seconds).unwrap_or_default()
 }
 
 /// Where a document begins.
@@ -55,10 +143,8 @@ fn run(reader: &mut Reader<'_>, document: &Value) {
         return reader.broken("a document of fio has `jobs`, this one has none");
     };
     let name = |job: &Value| job["jobname"].as_str().unwrap_or("job").to_owned();
-    let started_ms =
-        document["timestamp_ms"].as_u64().or_else(|| document["timestamp"].as_u64().map(|seconds| 1000 * seconds));
     let nr = reader.run(RunFacts {
-        started_ns: started_ms.unwrap_or_default().saturating_mul(1_000_000),
+        started_ns: started_ms(document).saturating_mul(1_000_000),
         job: jobs.iter().map(name).collect::<Vec<_>>().join(" "),
         options: options(document, jobs),
         origin: origin(document, jobs),
