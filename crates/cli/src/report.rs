@@ -87,7 +87,7 @@ fn of_samples(files: &[String], against: &[String]) -> Result<(Report, String, E
     if problems.any_error() {
         return Err(problems);
     }
-    output::complain(&problems.render());
+    output::report_all(&problems);
     let comparison = match groups.as_slice() {
         [a, b] => Some(iowhy_compare::compare(a, b, &Settings::default())),
         _ => None,
