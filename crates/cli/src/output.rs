@@ -74,6 +74,8 @@ pub(crate) enum Exit {
     Machine,
     /// A signal ended it: 128 and its number.
     Signal(u8),
+    /// A command of the user failed with this code.
+    Command(u8),
     /// For `git bisect run`: this commit cannot be tested.
     Skip,
     /// For `git bisect run`: the bisection makes no sense.
@@ -94,7 +96,7 @@ impl Exit {
             Exit::Inconclusive => 3,
             Exit::Unclean => 4,
             Exit::Machine => 5,
-            Exit::Signal(code) => code,
+            Exit::Signal(code) | Exit::Command(code) => code,
             Exit::Skip => 125,
             Exit::Abort => 128,
         }
@@ -103,7 +105,7 @@ impl Exit {
     /// The same for `git bisect run`, to which 1 to 124 say that a commit is bad.
     pub(crate) fn for_bisection(self) -> Exit {
         match self {
-            Exit::Usage | Exit::Machine | Exit::Signal(_) => Exit::Abort,
+            Exit::Usage | Exit::Machine | Exit::Signal(_) | Exit::Command(_) => Exit::Abort,
             Exit::Inconclusive => Exit::Skip,
             Exit::Unclean => Exit::Fine,
             Exit::Fine | Exit::Failed | Exit::Skip | Exit::Abort => self,

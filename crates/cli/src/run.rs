@@ -1,9 +1,13 @@
 //! `iowhy run`.
 
 use std::ffi::OsString;
+use std::io::Write;
+use std::path::Path;
 
-use iowhy_lab::run::{self, Executed, Keep, Request, RunRequest, report};
+use anyhow::Context;
+use iowhy_lab::run::{self, Executed, Keep, Request, RunRequest, own_report, report};
 use iowhy_lab::store::Store;
+use iowhy_live::guard::Output;
 use iowhy_text::diagnose::{Problem, Problems};
 
 use crate::output::{self, Bar, Exit};
@@ -20,8 +24,18 @@ fn open(keep: &Keep) -> anyhow::Result<Option<Store>> {
     }
 }
 
-/// The request, the runs and the messages about them; or the exit of a command without any runs.
-type Done = Result<(Box<RunRequest>, Executed, Problems), Exit>;
+/// Runs of a command line.
+struct Made {
+    request: Box<RunRequest>,
+    executed: Executed,
+    /// The messages about them.
+    problems: Problems,
+    /// Files for their results.
+    outputs: Vec<Output>,
+}
+
+/// The runs, or the exit of a command without any.
+type Done = Result<Made, Exit>;
 
 /// Makes the runs that the command line asks for.
 fn make(arguments: &[OsString]) -> anyhow::Result<Done> {
@@ -39,6 +53,14 @@ fn make(arguments: &[OsString]) -> anyhow::Result<Done> {
         }
         Some(Request::Run(request)) => request,
     };
+    // A file that may not be written is refused before the runs.
+    let mut outputs = Vec::new();
+    for (path, _) in request.own.iter().flat_map(|own| &own.exports) {
+        match output::begin(path, false)? {
+            Ok(out) => outputs.push(out),
+            Err(exit) => return Ok(Err(exit)),
+        }
+    }
     let store = match &request.keep {
         Some(keep) => open(keep)?,
         None => None,
@@ -53,6 +75,9 @@ fn make(arguments: &[OsString]) -> anyhow::Result<Done> {
     for (label, refusal) in &executed.refused {
         output::report(Problem::error(format!("{label}: {refusal}")));
     }
+    if let Some(code) = executed.refused.iter().find_map(|(_, refusal)| refusal.exit_code) {
+        return Ok(Err(Exit::Command(code)));
+    }
     if executed.runs.is_empty() {
         let refused = &executed.refused;
         let undecided = refused.iter().all(|(_, refusal)| refusal.inconclusive) && !refused.is_empty();
@@ -63,7 +88,7 @@ fn make(arguments: &[OsString]) -> anyhow::Result<Done> {
         output::report(Problem::error(text));
     }
     output::report_all(report::told(&executed.runs));
-    Ok(Ok((request, executed, problems)))
+    Ok(Ok(Made { request, executed, problems, outputs }))
 }
 
 /// Whether something went wrong with the runs.
@@ -86,24 +111,41 @@ pub(crate) struct Recorded {
 
 /// Makes runs for another verb, and prints nothing of them; or how the command ends without any.
 pub(crate) fn record(arguments: &[OsString]) -> anyhow::Result<Result<Recorded, Exit>> {
-    Ok(make(arguments)?.map(|(request, executed, _)| Recorded {
+    Ok(make(arguments)?.map(|Made { request, executed, .. }| Recorded {
         ids: executed.runs.iter().filter_map(|run| run.id.as_ref().map(ToString::to_string)).collect(),
         places: request.variants.len(),
         failed: failed(&executed),
     }))
 }
 
+/// The words behind the verb: clap takes a first `--` for its own, and here it begins a command.
+fn with_first_dashes(arguments: &[OsString]) -> Vec<OsString> {
+    let dashes = std::env::args_os().skip_while(|word| word != "run").nth(1).filter(|word| word == "--");
+    let swallowed = arguments.first().is_none_or(|first| first != "--");
+    dashes.filter(|_| swallowed).into_iter().chain(arguments.iter().cloned()).collect()
+}
+
 /// Runs the verb.
 pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
-    let (request, executed, problems) = match make(arguments)? {
+    let Made { request, executed, problems, outputs } = match make(&with_first_dashes(arguments))? {
         Ok(done) => done,
         Err(exit) => return Ok(exit),
     };
     let runs = &executed.runs;
+    for ((path, form), mut out) in request.own.iter().flat_map(|own| &own.exports).zip(outputs) {
+        let failed = || format!("cannot write `{}`", path.display());
+        out.write_all(own_report::export(*form, &request, runs).as_bytes()).with_context(failed)?;
+        out.finish().with_context(failed)?;
+    }
     if request.json {
         output::print_json(&report::json(&request, runs, &problems))?;
     } else {
-        output::print(&report::text(&request, runs, output::bold()))?;
+        let mut text = report::text(&request, runs, output::bold());
+        for comparison in own_report::comparisons(&request, runs) {
+            text.push('\n');
+            text.push_str(&iowhy_compare::text::text(&comparison, None, crate::compare::style()));
+        }
+        output::print(&text)?;
     }
     let undecided = executed.refused.iter().any(|(_, refusal)| refusal.inconclusive);
     Ok(match failed(&executed) {

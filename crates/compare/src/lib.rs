@@ -40,6 +40,7 @@ pub mod junit;
 pub mod mail;
 pub mod mermaid;
 pub mod mmtests;
+pub mod openmetrics;
 pub mod options;
 pub mod samples;
 pub mod tables;

@@ -140,17 +140,17 @@ fn set_disk(stack: &mut Stack, disk: &str, problems: &mut Problems) {
     }
 }
 
+/// Names and values of the `,key=value` settings behind the first comma.
+pub(crate) fn keys<'a>(on: &'a str, problems: &mut Problems) -> Vec<(&'a str, &'a str)> {
+    let head_end = on.find(',').unwrap_or(on.len());
+    settings(on, head_end, problems).iter().map(|setting| (setting.key.text, setting.value.text)).collect()
+}
+
 fn not_simulated(on: &str) -> Problem {
-    let later = |what: &str| {
-        Problem::error(format!("{what} is not part of this release: runs are simulated"))
+    if on == "live" || on.starts_with("live,") || on.starts_with("kernel:") {
+        return Problem::error(format!("`{on}` is a real kernel, and this needs a simulated one"))
             .at(Span::whole(on))
-            .help("--on sim:linux-6.18 (`iowhy models kernel` lists the kernels)")
-    };
-    if on == "live" || on.starts_with("live,") {
-        return later("`--on live`, running on this machine's kernel,");
-    }
-    if on.starts_with("kernel:") {
-        return later("`--on kernel:`, booting a kernel under QEMU,");
+            .help(format!("--on sim:linux-6.18 (`iowhy models kernel` lists them), or iowhy run JOB --on {on}"));
     }
     let problem = Problem::error(format!("`{on}` does not say where to run")).at(Span::whole(on));
     let kernel = on.split(['+', ',']).next().unwrap_or(on);
@@ -279,10 +279,10 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_later_says_so() {
-        for on in ["live", "kernel:debian-6.1"] {
+    fn real_kernels_are_not_simulated() {
+        for on in ["live", "live,read_ahead_kb=4", "kernel:debian-6.1"] {
             let problems = check(on, None).expect_err("not simulated");
-            assert!(problems[0].contains("not part of this release"), "{problems:?}");
+            assert!(problems[0].contains("needs a simulated one"), "{problems:?}");
         }
         let mut problems = Problems::default();
         assert!(parse("linux-4.4,elevator=noop", None, &mut problems).is_none());

@@ -14,12 +14,15 @@ pub mod design;
 mod execute;
 pub(crate) mod fio;
 pub mod guest;
+mod knobs;
 mod limit;
 mod lines;
 pub mod live;
 pub mod metrics;
 pub mod options;
+mod own;
 pub(crate) mod own_disk;
+pub mod own_report;
 mod paralleldd;
 mod pgbench;
 pub mod program;
@@ -50,8 +53,11 @@ pub use design::{Experiment, Slot, Until};
 pub use execute::{execute, execute_into};
 use iowhy_text::diagnose::{Problem, Problems};
 use options::{Opt, Values};
+pub use own::OwnCommand;
+use own_report::Export;
 use program::Program;
 pub use resolve::{here, load, plan, resolve};
+pub use words::{command, help};
 
 /// Every kind of places; a word behind `--on` is of the first that knows it.
 const KINDS: &[Kind] = &[live::KIND, guest::KIND, simulator::KIND];
@@ -196,6 +202,17 @@ pub struct RunRequest {
     pub warnings: Vec<String>,
     /// Words of the same job on the running kernel, from any current directory.
     pub again: Vec<String>,
+    /// They are commands of the user, and no job.
+    pub own: Option<Own>,
+}
+
+/// Commands of the user.
+#[derive(Clone, Debug, Default)]
+pub struct Own {
+    /// That of each variant.
+    pub commands: Vec<OwnCommand>,
+    /// Files for the results.
+    pub exports: Vec<(PathBuf, Export)>,
 }
 
 /// How runs are kept.

@@ -60,7 +60,7 @@ pub use report::{
 pub use rows::Filter;
 pub use samples::{MOST, Sampler, live_samples};
 pub use seal::Checked;
-pub use stored::{Design, NewRun, RunId, StoredFile, StoredRun};
+pub use stored::{Design, NewRun, RunId, StoredFile, StoredRun, TRACE};
 
 /// The database in the directory of a store.
 const DATABASE: &str = "store.sqlite";

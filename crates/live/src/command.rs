@@ -46,8 +46,18 @@ impl Running {
     /// # Errors
     /// If it cannot be started.
     pub fn start(program: &str, arguments: &[String]) -> io::Result<Running> {
+        let mut command = Command::new(program);
+        command.args(arguments);
+        Running::spawn(command)
+    }
+
+    /// Starts a command whose files are set.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn spawn(mut command: Command) -> io::Result<Running> {
         let begun = clock::monotonic();
-        let child = Command::new(program).args(arguments).spawn()?;
+        let child = command.spawn()?;
         let pid = child.id();
         // The thread below takes its status, and nobody else asks for it.
         drop(child);

@@ -587,14 +587,32 @@ impl Ledger {
         if old == value {
             return Ok(None);
         }
-        let item = Item::Setting { path: path.to_owned(), old, new: value.to_owned() };
-        let guard = self.guard(locked(&self.book).intend(vec![item])?);
+        let main = Item::Setting { path: path.to_owned(), old, new: value.to_owned() };
+        // Settings that the kernel changes along with it: those derived from it come back after it, and those that it
+        // switches off come back before it, because its own old value, 0, cannot be written.
+        let follows = |followers: Vec<PathBuf>, new: Option<&str>| {
+            let follower = |path: PathBuf| {
+                let old = item::setting(&path).ok()?;
+                Some(Item::Setting { path, new: new.unwrap_or(&old).to_owned(), old })
+            };
+            followers.into_iter().filter_map(follower).collect::<Vec<_>>()
+        };
+        let mut items = follows(item::derived_from(path), None);
+        items.push(main);
+        items.extend(follows(item::switched_off_by(path), Some("0")));
+        let guard = self.guard(locked(&self.book).intend(items.clone())?);
         item::write_setting(path, value).map_err(io("write the setting", path, advice))?;
         // The kernel may have rounded it; what it made of it is what we have set.
-        let now = item::setting(path).map_err(io("read the setting", path, ""))?;
-        if now != value {
-            let identity = Identity::Value(now);
-            locked(&self.book).identify(guard.ids.iter().map(|id| (*id, identity.clone())).collect())?;
+        let mut identities = Vec::new();
+        for (id, item) in guard.ids.iter().zip(&items) {
+            let Item::Setting { path, new, .. } = item else { continue };
+            let now = item::setting(path).map_err(io("read the setting", path, ""))?;
+            if now != *new {
+                identities.push((*id, Identity::Value(now)));
+            }
+        }
+        if !identities.is_empty() {
+            locked(&self.book).identify(identities)?;
         }
         Ok(Some(guard))
     }

@@ -303,36 +303,42 @@ fn lacking(trace: &Trace, settings: &Settings) -> Vec<Need> {
     Need::ALL.into_iter().filter(|need| !has(need)).collect()
 }
 
+/// A recorded trace as a run of a side.
+fn recorded(mut read: Trace, seed: u64, beside: Extra, side: &mut Side) -> Option<PicturedRun> {
+    of_the_workload(&mut read);
+    let mut joined = join(&read, &Who::default());
+    let events = Arc::new(std::mem::take(&mut joined.events));
+    let Ok((mut digest, seen)) = listen(beside, seed, |listener| {
+        events.iter().for_each(|event| listener.event(event));
+        Ok::<_, std::convert::Infallible>(EventSource::Events(events.clone()))
+    });
+    let files = || joined.files.iter().map(|file| format!("inode {}", file.ino)).collect();
+    let settings = Settings::of(&read);
+    digest.by_the_clock(wall::of(&read, &joined, &settings), settings.command);
+    for need in lacking(&read, &settings) {
+        if !side.lacks.contains(&need) {
+            side.lacks.push(need);
+        }
+    }
+    side.settings.push(settings);
+    digest.foreign.processes_wrote = joined.others_wrote;
+    let others = joined.putters.iter().filter(|putter| !putter.own);
+    digest.foreign.names = others.map(|putter| (putter.name.clone(), putter.nr_pages)).collect();
+    side.lost += read.lost;
+    side.inferred_windows |= joined.inferred_windows;
+    side.live = true;
+    side.runs.push(digest);
+    seen.map(|seen| PicturedRun { files: files(), ..seen })
+}
+
 /// Traces in files: each is a run.
 fn traces(name: &str, report: bool, problems: &mut Problems) -> Option<Gathered> {
-    let mut side = Side { label: name.to_owned(), live: true, ..Side::default() };
+    let mut side = Side { label: name.to_owned(), ..Side::default() };
     let mut all_seen = Vec::new();
     for (nr, file) in name.split(',').enumerate() {
-        let mut read = trace::load(Path::new(file), problems)?;
-        of_the_workload(&mut read);
-        let mut joined = join(&read, &Who::default());
-        let events = Arc::new(std::mem::take(&mut joined.events));
+        let read = trace::load(Path::new(file), problems)?;
         let beside = Extra::of(report, name.split(',').count());
-        let Ok((mut digest, seen)) = listen(beside, nr as u64, |listener| {
-            events.iter().for_each(|event| listener.event(event));
-            Ok::<_, std::convert::Infallible>(EventSource::Events(events.clone()))
-        });
-        let files = || joined.files.iter().map(|file| format!("inode {}", file.ino)).collect();
-        all_seen.extend(seen.map(|seen| PicturedRun { files: files(), ..seen }));
-        let settings = Settings::of(&read);
-        digest.by_the_clock(wall::of(&read, &joined, &settings), settings.command);
-        for need in lacking(&read, &settings) {
-            if !side.lacks.contains(&need) {
-                side.lacks.push(need);
-            }
-        }
-        side.settings.push(settings);
-        digest.foreign.processes_wrote = joined.others_wrote;
-        let others = joined.putters.iter().filter(|putter| !putter.own);
-        digest.foreign.names = others.map(|putter| (putter.name.clone(), putter.nr_pages)).collect();
-        side.lost += read.lost;
-        side.inferred_windows |= joined.inferred_windows;
-        side.runs.push(digest);
+        all_seen.extend(recorded(read, nr as u64, beside, &mut side));
     }
     Some(Gathered { side, seen: all_seen, ..Gathered::default() })
 }
@@ -349,6 +355,11 @@ fn stored(name: &str, report: bool, store: &Store) -> Result<Gathered, Problem> 
             without += 1;
             continue;
         };
+        if run.holds_trace() {
+            let read = store.trace(&file.hash).map_err(wrong)?;
+            all_seen.extend(recorded(read, run.seed, Extra::of(report, runs.len()), &mut side));
+            continue;
+        }
         let again = EventSource::Stored { directory: store.directory().to_owned(), hash: file.hash.clone() };
         let replay = |listener: &mut Listener| store.replay(&file.hash, listener).map(|_| again);
         let (mut digest, seen) = listen(Extra::of(report, runs.len()), run.seed, replay).map_err(wrong)?;

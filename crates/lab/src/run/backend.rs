@@ -84,6 +84,22 @@ pub trait Backend: Any + fmt::Debug + Send + Sync {
     /// Why it could not be made.
     fn make(&self, making: &Making<'_>, shared: &mut Shared) -> Result<RunRecord, Refusal>;
 
+    /// Before the first run.
+    ///
+    /// # Errors
+    /// Why no run can be made.
+    fn begin(&self) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    /// After the last run, if [`begin`](Backend::begin) was called.
+    ///
+    /// # Errors
+    /// What is left undone.
+    fn end(&self) -> Result<(), Refusal> {
+        Ok(())
+    }
+
     /// It needs the folder of the command.
     fn uses_folder(&self) -> bool {
         false
@@ -201,11 +217,13 @@ pub struct Refusal {
     pub interrupted: bool,
     /// Its maker failed, and the job's result is unknown.
     pub inconclusive: bool,
+    /// It ends everything, with this exit code.
+    pub exit_code: Option<u8>,
 }
 
 impl Refusal {
     pub(super) fn new(error: impl Error + Send + Sync + 'static) -> Refusal {
-        Refusal { error: Box::new(error), interrupted: false, inconclusive: false }
+        Refusal { error: Box::new(error), interrupted: false, inconclusive: false, exit_code: None }
     }
 }
 

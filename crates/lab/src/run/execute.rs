@@ -79,11 +79,22 @@ pub fn execute_into(request: &RunRequest, store: Option<&Store>, progress: &dyn 
     let most = (experiment.blocks as usize) * experiment.arms;
     let mut flight = store.map(|store| store.announce(&announced(request), most as u64));
     let mut out: Vec<usize> = Vec::new();
+    let mut begun: Vec<&Variant> = Vec::new();
     let mut done = 0;
+    for variant in &request.variants {
+        if let Err(refusal) = variant.backend.begin() {
+            executed.refuse(variant, refusal);
+            break;
+        }
+        begun.push(variant);
+    }
     let _ = experiment.run(
         &mut executed,
         |executed, block| enough(request, &executed.runs, block),
         |executed, slot| {
+            if executed.interrupted || executed.refused.iter().any(|(_, refusal)| refusal.exit_code.is_some()) {
+                return ControlFlow::Break(());
+            }
             progress(done, most);
             done += 1;
             if out.contains(&slot.variant) {
@@ -98,8 +109,7 @@ pub fn execute_into(request: &RunRequest, store: Option<&Store>, progress: &dyn 
             match variant.backend.make(&making, &mut shared) {
                 Ok(record) => executed.take(request, slot, started_ns, record, store.map(|store| (store, &*session))),
                 Err(refusal) => {
-                    executed.interrupted |= refusal.interrupted;
-                    executed.refused.push((variant.label.clone(), refusal));
+                    executed.refuse(variant, refusal);
                     out.push(slot.variant);
                 }
             }
@@ -110,11 +120,21 @@ pub fn execute_into(request: &RunRequest, store: Option<&Store>, progress: &dyn 
             }
         },
     );
+    for variant in begun {
+        if let Err(refusal) = variant.backend.end() {
+            executed.refuse(variant, refusal);
+        }
+    }
     progress(most, most);
     executed
 }
 
 impl Executed {
+    fn refuse(&mut self, variant: &Variant, refusal: Refusal) {
+        self.interrupted |= refusal.interrupted;
+        self.refused.push((variant.label.clone(), refusal));
+    }
+
     /// Takes in a run that was made, and records it in a store.
     fn take(
         &mut self,

@@ -18,6 +18,7 @@ use serde_json::{Map, json};
 use super::backend::{
     Audience, Backend, Files, JobWords, Kind, Making, Note, Place, Refusal, RunRecord, Shared, Typed,
 };
+use super::knobs::{self, Knobs, WithKnobs};
 use super::lines::{self, time};
 use super::metrics::{self, Metrics, Totals};
 use super::own_disk::on_disk;
@@ -29,29 +30,41 @@ use crate::on_kernel::{self, Live, Traced};
 use crate::recording::during;
 use crate::store::{self, CommandLine, DataFile, EventWriter, Manifest, NewRun, StoreError};
 
-pub(super) const KIND: Kind = Kind { names: |on| on == LIVE, read, help: String::new };
+pub(super) const KIND: Kind = Kind { names: knobs::is_live, read, help: knobs::help };
 
 /// On a modelled disk, or where the files are anyway.
-struct Here(Option<modelled_disk::Wanted>);
+struct Here {
+    disk: Option<modelled_disk::Wanted>,
+    /// Settings of the disk that is there, and of the machine.
+    knobs: Knobs,
+}
 
 fn read(typed: &Typed<'_>, problems: &mut Problems) -> Option<Box<dyn Place>> {
-    let Some(disk) = typed.disk else { return Some(Box::new(Here(None))) };
-    Some(Box::new(Here(Some(modelled_disk::parse_disk(&typed.name, disk, problems)?))))
+    let knobs = Knobs::read(typed.on, problems);
+    let Some(disk) = typed.disk else { return Some(Box::new(Here { disk: None, knobs })) };
+    // A disk that is made for the run is made with its settings.
+    let (queue, knobs) = knobs.for_a_disk_of_its_own();
+    let disk = Some(modelled_disk::parse_disk(&typed.name, &format!("{disk}{queue}"), problems)?);
+    Some(Box::new(Here { disk, knobs }))
 }
 
 impl Place for Here {
     fn backend(&self, asked: &JobWords<'_>, problems: &mut Problems) -> Option<(Arc<dyn Backend>, Shape)> {
-        let mount_point = self.0.as_ref().map(|wanted| wanted.spec.mount_point());
+        let mount_point = self.disk.as_ref().map(|wanted| wanted.spec.mount_point());
         let asked = JobWords { folder: mount_point.as_deref().unwrap_or(asked.folder), ..*asked };
         let (does, shape) = on_this_kernel(&asked, problems)?;
         let backend: Arc<dyn Backend> = match does {
             Does::Calls(mut plan) => {
-                let modelled = self.0.as_ref().map(|wanted| put_on(wanted, Some(&mut plan)));
+                let modelled = self.disk.as_ref().map(|wanted| put_on(wanted, Some(&mut plan)));
                 Arc::new(OnKernel { plan: *plan, modelled })
             }
             Does::Program(program) => {
-                Arc::new(Installed { program, modelled: self.0.as_ref().map(|wanted| put_on(wanted, None)) })
+                Arc::new(Installed { program, modelled: self.disk.as_ref().map(|wanted| put_on(wanted, None)) })
             }
+        };
+        let backend = match self.knobs.is_empty() {
+            true => backend,
+            false => Arc::new(WithKnobs { knobs: self.knobs.clone(), runs: backend }),
         };
         Some((backend, shape))
     }

@@ -100,9 +100,9 @@ fn text_of(reader: JoinHandle<Vec<u8>>) -> String {
 }
 
 /// Ends a process group by its number. Every shell has this `kill`, and it takes groups.
-fn end_group(group: u32) {
+pub(super) fn end_group(group: u32, signal: &str) {
     // A group that has gone meanwhile needs no end.
-    let _ = Command::new("sh").arg("-c").arg(format!("kill -TERM -{group}")).stderr(Stdio::null()).status();
+    let _ = Command::new("sh").arg("-c").arg(format!("kill -{signal} -{group}")).stderr(Stdio::null()).status();
 }
 
 impl Program {
@@ -137,7 +137,7 @@ impl Program {
                 Some(status) => break status,
                 None if iowhy_live::signal::raised() && !interrupted => {
                     interrupted = true;
-                    end_group(child.id());
+                    end_group(child.id(), "TERM");
                 }
                 None => std::thread::sleep(TICK),
             }

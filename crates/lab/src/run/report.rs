@@ -12,7 +12,7 @@ use std::fmt::Write;
 use serde_json::{Map, Value, json};
 
 use super::backend::Audience;
-use super::{Finished, RunRequest, Until, Variant, design};
+use super::{Finished, RunRequest, Until, Variant, design, own_report};
 use crate::simulated_json;
 use iowhy_stats::figure;
 use iowhy_stats::modes::{self, Mode};
@@ -134,13 +134,18 @@ pub fn json(request: &RunRequest, runs: &[Finished], warnings: &Problems) -> Val
             json!({ "label": variant.label, "on": variant.on, "runs": made, "metrics": metrics })
         })
         .collect();
-    json!({
+    let mut report = json!({
         "schema": "iowhy.run/1",
         "job": request.job,
         "runs": shown,
         "summary": summary,
         "design": design_json(request, runs),
-    })
+    });
+    if request.own.is_some() {
+        let compared = own_report::comparisons(request, runs);
+        report["comparisons"] = compared.iter().map(iowhy_compare::json::compare).collect();
+    }
+    report
 }
 
 /// In which order the runs were made, and whether there are enough of them.
@@ -182,7 +187,10 @@ fn design_json(request: &RunRequest, runs: &[Finished]) -> Value {
 /// The text report: a run in detail, or several as mean and range.
 pub fn text(request: &RunRequest, runs: &[Finished], bold: fn(&str) -> String) -> String {
     let mut out = String::new();
-    for (number, variant) in request.variants.iter().enumerate() {
+    if request.own.is_some() {
+        out.push_str(&own_report::text(request, runs, bold));
+    }
+    for (number, variant) in request.variants.iter().enumerate().filter(|_| request.own.is_none()) {
         // If a signal came before one that counts, what there is is shown.
         let mut own: Vec<&Finished> = runs.iter().filter(|run| run.slot.variant == number).collect();
         if counted(runs, number) > 0 {
@@ -199,7 +207,7 @@ pub fn text(request: &RunRequest, runs: &[Finished], bold: fn(&str) -> String) -
             (None, _) => Ok(()),
         };
     }
-    if request.variants.len() > 1 {
+    if request.variants.len() > 1 && request.own.is_none() {
         let _ = side_by_side(&mut out, request, runs, bold);
     }
     if let Some(until) = request.until {

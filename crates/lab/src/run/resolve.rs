@@ -1,17 +1,19 @@
 //! Meaning of a command line: a job at places, with every mistake reported at once.
 
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use iowhy_fio::World;
 use iowhy_stack::outcome::Plan;
-use iowhy_text::diagnose::{Problem, Problems, Severity};
+use iowhy_text::diagnose::{Problem, Problems, Severity, Span};
 use iowhy_text::input;
 
-use super::backend::{JobWords, Place, Typed};
+use super::backend::{Backend, JobWords, Place, Typed};
+use super::knobs::{Knobs, WithKnobs, is_live};
+use super::own::OwnCommand;
 use super::simulator::{self, Simulator};
 use super::words::{Line, help, help_of, take_apart};
-use super::{BUILTINS, Folder, HERE, KINDS, LIVE, Request, RunRequest, Shape, Variant};
+use super::{BUILTINS, Folder, HERE, KINDS, LIVE, Own, Request, RunRequest, Shape, Variant};
 use crate::place;
 
 /// The request in the words behind `iowhy run`, or all mistakes in them. Files are read through `world`, whose numbers
@@ -23,7 +25,11 @@ pub fn resolve(words: &[String], world: &World<'_>, problems: &mut Problems) -> 
         problems.list.clear();
         return Some(Request::Help(builtin.map_or_else(help, help_of)));
     }
+    if !line.commands.is_empty() {
+        return own_commands(&line, world, problems);
+    }
     let mut found = Problems::default();
+    line.refuse_of_commands(&mut found);
     let mut request = request(&line, world, &mut found);
     let typed = typed(&line, &mut found);
     let cache = line.cache(&mut found);
@@ -72,6 +78,54 @@ pub fn resolve(words: &[String], world: &World<'_>, problems: &mut Problems) -> 
     if problems.any_error() { None } else { Some(Request::Run(Box::new(request))) }
 }
 
+/// The request for commands of the user: each at each place, which is the running kernel with or without settings.
+fn own_commands(line: &Line, world: &World<'_>, problems: &mut Problems) -> Option<Request> {
+    let mut request = request(line, world, problems);
+    request.folder = Folder { path: PathBuf::from(line.dir.first().map_or(".", String::as_str)), temporary: false };
+    let commands = line.own_commands(problems);
+    request.job = commands.iter().map(OwnCommand::text).collect();
+    let usual = [LIVE.to_owned()];
+    let ons = if line.on.is_empty() { &usual[..] } else { &line.on };
+    for on in ons.iter().filter(|on| !is_live(on)) {
+        let problem = Problem::error(format!("commands run on the running kernel, and `{on}` is another place"));
+        problems.push(problem.at(Span::whole(on)).help("--on live, or --on live,KEY=VALUE"));
+    }
+    let nr = ons.len() * commands.len();
+    let given = &line.label;
+    if given.len() > 1 && given.len() != nr {
+        let text = format!("`--label` is given {} times, for {nr} commands and places", given.len());
+        problems.push(Problem::error(text).help("one for all, or one for each"));
+    }
+    let places: Vec<(&String, Knobs)> = ons.iter().map(|on| (on, Knobs::read(on, problems))).collect();
+    for command in &commands {
+        for (on, knobs) in &places {
+            let text = command.text();
+            let name = match (commands.len(), ons.len()) {
+                (_, 1) => text,
+                (1, _) => (*on).clone(),
+                _ => format!("{text} ({on})"),
+            };
+            let label = match given.get(request.variants.len()).or(given.first()) {
+                Some(label) if given.len() == nr => label.clone(),
+                Some(label) => format!("{label}/{name}"),
+                None => name,
+            };
+            let runs: Arc<dyn Backend> = Arc::new(command.clone());
+            let backend = match knobs.is_empty() {
+                true => runs,
+                false => Arc::new(WithKnobs { knobs: knobs.clone(), runs }),
+            };
+            let (on, shape) = ((*on).clone(), Shape::default());
+            request.variants.push(Variant { on, disk: None, label, backend, shape });
+        }
+    }
+    distinguish(&mut request.variants);
+    request.own =
+        Some(Own { commands: commands.iter().flat_map(|it| vec![it.clone(); ons.len()]).collect(), ..line.exports() });
+    request.warnings = problems.list.iter().map(|problem| problem.message.clone()).collect();
+    if problems.any_error() { None } else { Some(Request::Run(Box::new(request))) }
+}
+
 /// The request as yet without places.
 fn request(line: &Line, world: &World<'_>, problems: &mut Problems) -> RunRequest {
     let folder = match line.dir.first() {
@@ -90,10 +144,13 @@ fn request(line: &Line, world: &World<'_>, problems: &mut Problems) -> RunReques
         keep: line.keep(world, problems),
         warnings: Vec::new(),
         again: line.again(),
+        own: None,
     };
-    if line.job.is_empty() {
+    if line.job.is_empty() && line.commands.is_empty() {
         let names: Vec<&str> = BUILTINS.iter().map(|builtin| builtin.name).collect();
-        problems.push(Problem::error("no job to run").help(format!("a fio job file, or one of {}", names.join(", "))));
+        problems.push(
+            Problem::error("no job to run").help(format!("a fio job file, one of {}, or -- COMMAND", names.join(", "))),
+        );
     }
     request
 }
@@ -107,7 +164,7 @@ fn typed<'a>(line: &'a Line, problems: &mut Problems) -> Vec<Typed<'a>> {
         disks.iter().for_each(|disk| place::check_disk(disk, problems));
     }
     // Disks that are as many as the places that are not live are theirs, and the others are where files are anyway.
-    let nr_others = ons.iter().filter(|on| *on != LIVE).count();
+    let nr_others = ons.iter().filter(|on| !is_live(on)).count();
     let of_others = disks.len() > 1 && disks.len() == nr_others && disks.len() != ons.len();
     for (name, given, fits) in [("disk", disks.len(), of_others), ("label", line.label.len(), false)] {
         if given > 1 && given != ons.len() && !fits {
@@ -117,17 +174,24 @@ fn typed<'a>(line: &'a Line, problems: &mut Problems) -> Vec<Typed<'a>> {
     }
     let mut left = disks.iter();
     let mut disk_of = |on: &str| match disks.as_slice() {
-        _ if of_others && on == LIVE => None,
+        _ if of_others && is_live(on) => None,
         [only] => Some(only),
         _ => left.next(),
     };
     let mut typed: Vec<Typed<'_>> = Vec::new();
     for (nr, on) in ons.iter().enumerate() {
-        let disk = disk_of(on).map(String::as_str).filter(|disk| *disk != HERE);
+        let disk = disk_of(on).map(String::as_str);
+        if disk == Some(HERE) && !is_live(on) {
+            let text = format!("`--disk {HERE}` is the disk of this machine, and `{on}` has no model of it");
+            let help =
+                format!("--disk {HERE} --disk MODEL, one for each --on (`iowhy models device` lists the models)");
+            problems.push(Problem::error(text).at(Span::whole(on)).help(help));
+        }
+        let disk = disk.filter(|disk| *disk != HERE);
         typed.push(Typed { on, disk, beside: false, name: format!("run-{}-{nr}", std::process::id()) });
     }
     // A simulated place with the disk of a live one is its twin.
-    let on_live: Vec<&str> = typed.iter().filter(|typed| typed.on == LIVE).filter_map(|typed| typed.disk).collect();
+    let on_live: Vec<&str> = typed.iter().filter(|typed| is_live(typed.on)).filter_map(|typed| typed.disk).collect();
     typed.iter_mut().for_each(|typed| typed.beside = typed.disk.is_some_and(|disk| on_live.contains(&disk)));
     typed
 }

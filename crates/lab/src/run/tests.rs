@@ -72,7 +72,7 @@ fn every_mistake_is_told_at_once() {
     let message = variants("dd bs=0 of=/dev/x cuont=1 --on sim:linux-4.5 --disk floppy --repeat 0 --labl", "");
     let message = message.expect_err("mistakes");
     for expected in
-        ["`bs` must lie", "nearest: count", "linux-4.4", "unknown disk", "`--repeat` takes", "nearest: --label"]
+        ["`bs` must lie", "nearest: count", "linux-4.4", "unknown disk", "`--runs` takes", "nearest: --label"]
     {
         assert!(message.contains(expected), "no {expected} in\n{message}");
     }

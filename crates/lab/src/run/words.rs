@@ -12,8 +12,11 @@ use iowhy_live::plan::Cache;
 use iowhy_text as text;
 use iowhy_text::diagnose::{Problem, Problems, Span};
 
+use super::knobs::is_live;
 use super::limit::Limit;
-use super::{BUILTINS, Builtin, FIO, KINDS, Keep, LIVE, Until, guest, options, replay};
+use super::own::OwnCommand;
+use super::own_report::Export;
+use super::{BUILTINS, Builtin, FIO, KINDS, Keep, Own, Until, guest, options, replay};
 use crate::on_kernel;
 use crate::store::{self, StoreError};
 
@@ -35,14 +38,14 @@ pub(super) struct Line {
     /// (fs=ext4) and queue (`iowhy disk create --help`); `here` for none; once, or once for each --on
     #[arg(long)]
     pub(super) disk: Vec<String>,
-    /// runs at each place, with seeds S, S+1, .. [1]
-    #[arg(long)]
-    repeat: Vec<String>,
+    /// runs at each place, with seeds S, S+1, .. [1]; of each command [10]
+    #[arg(long, alias = "repeat")]
+    runs: Vec<String>,
     /// seed of the first run [1]
     #[arg(long)]
     seed: Vec<String>,
     /// blocks of runs that only warm up, outside of comparisons [0]
-    #[arg(long)]
+    #[arg(long, alias = "warmup")]
     warm_up: Vec<String>,
     /// half-width, percent, of the interval of the median, or of the shift between places, at which to stop (level
     /// 99 %)
@@ -84,6 +87,33 @@ pub(super) struct Line {
     /// of a trace: closed (each call when the last has ended) or open (at the recorded times) [closed]
     #[arg(long)]
     replay: Vec<String>,
+    /// commands: a shell command before all runs of each, outside of its time
+    #[arg(long)]
+    setup: Option<String>,
+    /// commands: a shell command before each run; once for all, or once for each command
+    #[arg(long)]
+    prepare: Vec<String>,
+    /// commands: a shell command after all runs of each
+    #[arg(long)]
+    cleanup: Option<String>,
+    /// commands: NAME V1,V2,..: one command for each value, which stands for {NAME}; may be repeated
+    #[arg(long, short = 'L', num_args = 2)]
+    parameter_list: Vec<String>,
+    /// commands: their output on standard error
+    #[arg(long)]
+    show_output: bool,
+    /// commands: take failures as results
+    #[arg(long, short = 'i')]
+    ignore_failure: bool,
+    /// commands: write hyperfine's JSON to this file
+    #[arg(long)]
+    export_json: Option<String>,
+    /// commands: write a table as CSV
+    #[arg(long)]
+    export_csv: Option<String>,
+    /// commands: write a table in Markdown
+    #[arg(long)]
+    export_markdown: Option<String>,
     /// one JSON object (iowhy.run/1)
     #[arg(long)]
     pub(super) json: bool,
@@ -93,6 +123,9 @@ pub(super) struct Line {
     /// Its words, to find places of mistakes.
     #[arg(skip)]
     words: Vec<String>,
+    /// Behind each `--` a command of the user.
+    #[arg(skip)]
+    pub(super) commands: Vec<Vec<String>>,
 }
 
 /// An option with a value.
@@ -176,7 +209,7 @@ impl Line {
             }
             found
         });
-        if !self.on.iter().any(|on| on == LIVE) {
+        if !self.on.iter().any(|on| is_live(on)) {
             let of_guest = self.in_guest();
             let all = [
                 ("dir", !self.dir.is_empty()),
@@ -197,7 +230,8 @@ impl Line {
 
     /// Runs at each place.
     pub(super) fn repeat(&self, problems: &mut Problems) -> u32 {
-        self.number("repeat", &self.repeat, (1, 10_000), problems).unwrap_or(1) as u32
+        let usual = if self.commands.is_empty() { 1 } else { COMMAND_RUNS };
+        self.number("runs", &self.runs, (1, 10_000), problems).map_or(usual, |runs| runs as u32)
     }
 
     /// The seed of the first run.
@@ -236,7 +270,7 @@ impl Line {
         let budget = self.number("budget", &self.budget, (2, 10_000), problems);
         let Some(given) = self.given("until", &self.until) else {
             if !self.budget.is_empty() {
-                problems.push(Problem::error("`--budget` is for `--until`, which is missing").help("--repeat N"));
+                problems.push(Problem::error("`--budget` is for `--until`, which is missing").help("--runs N"));
             }
             return None;
         };
@@ -281,6 +315,95 @@ impl Line {
         })
     }
 
+    /// The commands of the user, one for each combination of parameters.
+    pub(super) fn own_commands(&self, problems: &mut Problems) -> Vec<OwnCommand> {
+        let mut wrong = |text: String, help: &str| problems.push(Problem::error(text).help(help));
+        let for_jobs = [
+            ("disk", &self.disk),
+            ("cache", &self.cache),
+            ("size-limit", &self.size_limit),
+            ("time-limit", &self.time_limit),
+            ("timeout", &self.timeout),
+            ("replay", &self.replay),
+        ];
+        for (name, _) in for_jobs.iter().filter(|(_, given)| !given.is_empty()) {
+            wrong(format!("`--{name}` is for jobs, and commands follow"), "--prepare can do it before each run");
+        }
+        if let Some(word) = self.job.first() {
+            wrong(format!("`{word}` is a job, and commands follow"), "iowhy run JOB --on .., or iowhy run -- COMMAND");
+        }
+        if self.commands.iter().any(Vec::is_empty) {
+            wrong("there is no command behind a `--`".to_owned(), "iowhy run -- './old args' -- './new args'");
+        }
+        let nr_prepare = self.prepare.len();
+        if nr_prepare > 1 && nr_prepare != self.commands.len() {
+            let text = format!("`--prepare` is given {nr_prepare} times, with {} commands", self.commands.len());
+            wrong(text, "one `--prepare` for all, or one for each command");
+        }
+        let mut settings: Vec<Vec<(String, String)>> = vec![Vec::new()];
+        for pair in self.parameter_list.chunks_exact(2) {
+            let (name, values) = (&pair[0], &pair[1]);
+            let holder = format!("{{{name}}}");
+            let hooks = self.setup.iter().chain(&self.cleanup).chain(&self.prepare);
+            if !self.commands.iter().flatten().chain(hooks).any(|word| word.contains(&holder)) {
+                wrong(format!("no command has the parameter {holder}"), "--parameter-list NAME V1,V2 -- 'cmd {NAME}'");
+            }
+            let with = |known: &Vec<(String, String)>, value: &str| {
+                known.iter().cloned().chain([(name.clone(), value.to_owned())]).collect()
+            };
+            settings =
+                settings.iter().flat_map(|known| values.split(',').map(move |value| with(known, value))).collect();
+        }
+        let commands = self.commands.iter().enumerate();
+        let all = commands.flat_map(|(nr, words)| settings.iter().map(move |parameters| (nr, words, parameters)));
+        all.map(|(nr, words, parameters)| {
+            let fill = |text: &String| {
+                let put = |text: String, (name, value): &(String, String)| text.replace(&format!("{{{name}}}"), value);
+                parameters.iter().fold(text.clone(), put)
+            };
+            OwnCommand {
+                words: words.iter().map(fill).collect(),
+                parameters: parameters.clone(),
+                setup: self.setup.as_ref().map(fill),
+                prepare: self.prepare.get(nr).or(self.prepare.first()).map(fill),
+                cleanup: self.cleanup.as_ref().map(fill),
+                show_output: self.show_output,
+                ignore_failure: self.ignore_failure,
+            }
+        })
+        .collect()
+    }
+
+    /// Files for the results of commands.
+    pub(super) fn exports(&self) -> Own {
+        let path = |path: &Option<String>, form| path.as_ref().map(|path| (PathBuf::from(path), form));
+        let all = [
+            path(&self.export_json, Export::Json),
+            path(&self.export_csv, Export::Csv),
+            path(&self.export_markdown, Export::Markdown),
+        ];
+        Own { commands: Vec::new(), exports: all.into_iter().flatten().collect() }
+    }
+
+    /// Options of commands, which a job does not take.
+    pub(super) fn refuse_of_commands(&self, problems: &mut Problems) {
+        let given = [
+            ("setup", self.setup.is_some()),
+            ("prepare", !self.prepare.is_empty()),
+            ("cleanup", self.cleanup.is_some()),
+            ("parameter-list", !self.parameter_list.is_empty()),
+            ("show-output", self.show_output),
+            ("ignore-failure", self.ignore_failure),
+            ("export-json", self.export_json.is_some()),
+            ("export-csv", self.export_csv.is_some()),
+            ("export-markdown", self.export_markdown.is_some()),
+        ];
+        for (name, _) in given.iter().filter(|(_, given)| *given) {
+            let text = format!("`--{name}` is for commands, and there is none");
+            problems.push(Problem::error(text).help("iowhy run [OPTIONS] -- './old args' -- './new args'"));
+        }
+    }
+
     /// The limits of jobs.
     pub(super) fn limit(&self, problems: &mut Problems) -> Limit {
         let bytes = self.given("size-limit", &self.size_limit).and_then(|given| {
@@ -305,7 +428,9 @@ pub(super) fn take_apart(words: &[String], problems: &mut Problems) -> Line {
         let name = word.trim_start_matches('-').split('=').next();
         word == "-h" || command.get_arguments().any(|arg| arg.get_long() == name && name.is_some())
     };
-    let mut words: Vec<String> = words.iter().filter(|word| *word != "--").cloned().collect();
+    let mut groups = words.split(|word| word == "--").map(<[String]>::to_vec);
+    let mut words = groups.next().unwrap_or_default();
+    let commands: Vec<Vec<String>> = groups.collect();
     // fio's own options are words of the job, as they stand.
     if let Some(fio) = words.iter().position(|word| word == FIO) {
         let foreign = |word: &&mut String| word.len() > 2 && word.starts_with("--") && !is_own(word);
@@ -316,7 +441,7 @@ pub(super) fn take_apart(words: &[String], problems: &mut Problems) -> Line {
             Ok(matches) => {
                 let mut line = Line::from_arg_matches(&matches).unwrap_or_default();
                 line.job.iter_mut().for_each(|word| *word = word.trim_start_matches(OF_THE_JOB).to_owned());
-                line.words = words;
+                (line.words, line.commands) = (words, commands);
                 return line;
             }
             Err(error) => error,
@@ -356,16 +481,27 @@ pub(super) fn take_apart(words: &[String], problems: &mut Problems) -> Line {
     }
 }
 
+/// Runs of each command unless another number is asked for: enough for a verdict at the usual level.
+const COMMAND_RUNS: u32 = 10;
+
 /// Stands before words that are the job's, though they look like options.
 const OF_THE_JOB: char = '\0';
 
+/// The options, for man pages and completion.
+pub fn command() -> clap::Command {
+    Line::command()
+}
+
 /// The help of the verb.
-pub(super) fn help() -> String {
+pub fn help() -> String {
     let mut out = String::from(
-        "iowhy run JOB.. --on WHERE [--on WHERE2 ..] [OPTIONS]\n\nRun a job on the running kernel (--on live), in the \
+        "iowhy run JOB.. --on WHERE [--on WHERE2 ..] [OPTIONS]\n\
+         iowhy run [OPTIONS] -- COMMAND [-- COMMAND2 ..]\n\nRun a job on the running kernel (--on live), in the \
          simulator\n(--on sim:KERNEL), or on a kernel that QEMU boots (--on kernel:KERNEL). JOB is\none or more fio \
          job files (- is standard input), `fio` with words of fio's\ncommand line, a recorded trace, or a \
-         built-in job with key=value words:\n\n",
+         built-in job with key=value words; COMMAND is a shell command in one word, or a\n\
+         program with its arguments. Several are run in random order and compared with the\n\
+         first; the start of the shell is not in their times.\n\n",
     );
     for builtin in BUILTINS {
         out.push_str(&text::item(builtin.name, builtin.summary, 14));
@@ -379,7 +515,9 @@ pub(super) fn help() -> String {
     }
     KINDS.iter().for_each(|kind| out.push_str(&(kind.help)()));
     out.push_str(
-        "\nExamples:\n  iowhy run jobs/randread-qd32.fio --on live --on sim:linux-6.18 --disk ide-2004\n  \
+        "\nExamples:\n  iowhy run --runs 20 --prepare sync -- './old args' -- './new args'\n  \
+         iowhy run --on live,read_ahead_kb=4 --on live,read_ahead_kb=512 -- 'cat big > /dev/null'\n  \
+         iowhy run jobs/randread-qd32.fio --on live --on sim:linux-6.18 --disk ide-2004\n  \
          iowhy run paralleldd size=64m readers=3 --on live --cache cold --repeat 5\n  \
          iowhy run dd of=/dev/sda bs=4k oflag=direct count=4096 writers=2 \\\n    \
          --on sim:linux-2.6.18-164.el5 --on sim:linux-2.6.18-186.el5 --repeat 5\n",

@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use iowhy_stack::trace::Trace;
+use iowhy_text::diagnose::Problems;
+use iowhy_trace::format::trace_parquet;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
 use parquet::errors::ParquetError;
@@ -334,6 +337,47 @@ fn group(
 }
 
 impl Store {
+    /// Keeps a recorded trace as the events of a run, with everything that it says of its circumstances.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn keep_trace(&self, trace: &Trace) -> Result<DataFile, StoreError> {
+        let lock = self.writing()?;
+        let folder = self.data_directory();
+        fs::create_dir_all(&folder).map_err(|source| StoreError::Folder { path: folder.clone(), source })?;
+        let nr = DRAFTS.fetch_add(1, Ordering::Relaxed);
+        let path = folder.join(format!("trace-{}-{nr}{TEMPORARY}", std::process::id()));
+        let written = || -> io::Result<(String, u64)> {
+            let mut out = Hashing { file: File::create(&path)?, hash: blake3::Hasher::new(), bytes: 0 };
+            trace_parquet::FORMAT.write_one(trace, &mut out)?;
+            out.file.sync_all()?;
+            let hash = out.hash.finalize().to_hex().to_string();
+            fs::rename(&path, self.data_path(&hash))?;
+            // The new name is on the disk when its folder is.
+            File::open(&folder)?.sync_all()?;
+            Ok((hash, out.bytes))
+        };
+        let (hash, bytes) = written().map_err(|source| {
+            let _ = fs::remove_file(&path);
+            StoreError::File { action: "write", path: path.clone(), source }
+        })?;
+        Ok(DataFile { kind: Kind::Events, hash, rows: trace.records.len() as u64, bytes, _lock: lock })
+    }
+
+    /// The trace that was kept as the events of a run.
+    ///
+    /// # Errors
+    /// If it is missing or damaged.
+    pub fn trace(&self, hash: &str) -> Result<Trace, StoreError> {
+        let mut bytes = Vec::new();
+        let path = self.data_path(hash);
+        let read = self.open_data(hash)?.read_to_end(&mut bytes);
+        read.map_err(|source| StoreError::File { action: "read", path: path.clone(), source })?;
+        let mut problems = Problems::default();
+        let found = trace_parquet::FORMAT.read_one(hash, &bytes, &mut problems);
+        found.ok_or_else(|| StoreError::Damaged { what: problems.render(), path })
+    }
+
     /// The path of a data file.
     pub fn data_path(&self, hash: &str) -> PathBuf {
         self.data_directory().join(format!("{hash}.parquet"))

@@ -133,4 +133,14 @@ impl StoredRun {
         };
         (manifest, policies)
     }
+
+    /// Its events are those of the kernel, as [`Store::keep_trace`] keeps them.
+    ///
+    /// [`Store::keep_trace`]: super::Store::keep_trace
+    pub fn holds_trace(&self) -> bool {
+        self.layers.as_ref().is_some_and(|layers| layers.get(TRACE).is_some())
+    }
 }
+
+/// The key of the layers of a run whose events are a trace.
+pub const TRACE: &str = "trace_of_command";

@@ -376,16 +376,32 @@ const DERIVED: &[(&str, &[&str])] = &[
     ("scheduler", &["nr_requests", "wbt_lat_usec"]),
 ];
 
+/// Settings of which one switches the other off.
+const EITHER: &[[&str; 2]] = &[["dirty_bytes", "dirty_ratio"], ["dirty_background_bytes", "dirty_background_ratio"]];
+
+/// The settings that the kernel derives from this one.
+pub(super) fn derived_from(path: &Path) -> Vec<PathBuf> {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let in_queue = path.parent().is_some_and(|folder| folder.ends_with("queue"));
+    let derived = DERIVED.iter().find(|(known, _)| in_queue && *known == name).map_or(&[][..], |(_, derived)| *derived);
+    derived.iter().map(|name| path.with_file_name(name)).collect()
+}
+
+/// The settings that are 0 once this one is set.
+pub(super) fn switched_off_by(path: &Path) -> Vec<PathBuf> {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let in_vm = path.parent().is_some_and(|folder| folder.ends_with("sys/vm"));
+    let others = EITHER.iter().filter(|_| in_vm).flat_map(|[one, other]| [(one, other), (other, one)]);
+    others.filter(|(known, _)| **known == name).map(|(_, other)| path.with_file_name(other)).collect()
+}
+
 /// Writes a setting with a single call, as sysfs wants it: it is the old or the new one at every moment. Settings that
 /// the kernel derives from it again get their old value back, as far as the kernel takes that: their change was not
 /// requested. Known limit: a process that is killed between the two calls leaves the derived value.
 pub(super) fn write_setting(path: &Path, value: &str) -> io::Result<()> {
     use std::io::Write;
     let write = |path: &Path, value: &str| OpenOptions::new().write(true).open(path)?.write_all(value.as_bytes());
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let in_queue = path.parent().is_some_and(|folder| folder.ends_with("queue"));
-    let derived = DERIVED.iter().find(|(known, _)| in_queue && *known == name).map_or(&[][..], |(_, derived)| *derived);
-    let derived = derived.iter().map(|name| path.with_file_name(name));
+    let derived = derived_from(path).into_iter();
     let before: Vec<(PathBuf, String)> =
         derived.filter_map(|path| Some((path.clone(), setting(&path).ok()?))).collect();
     write(path, value)?;
