@@ -8,8 +8,8 @@ export interface Report {
   /** Version of iowhy that wrote it. */
   version: string;
   title: string;
-  /** The verdict first: one sentence, and the paragraph below it, as `iowhy explain` prints them. */
-  headline: { verdict: "regression" | "improvement" | "same" | "inconclusive"; sentence: string; why: string };
+  /** The verdict first: one sentence, and the paragraph below it, as `iowhy explain` prints them. One side has none. */
+  headline: { verdict: "regression" | "improvement" | "same" | "inconclusive" | "none"; sentence: string; why: string };
   /** `iowhy.explain/1` and `iowhy.compare/1`, as the commands print them with --json. */
   explanation: Explanation | null;
   comparison: Comparison | null;

@@ -75,6 +75,8 @@ function Page({ unpacked }: { unpacked: Unpacked }) {
     return { sides, whole, first };
   }, [report]);
   const comparison = report.comparison ?? report.explanation?.comparison ?? null;
+  // Files of samples have no events.
+  const events = report.sides.some((side) => side.timeline.nr_events > 0);
   const [parts, setParts] = useState<readonly (readonly [string, string])[]>([]);
   useEffect(() => setParts(PARTS.filter(([id]) => document.getElementById(id))), [report]);
   return (
@@ -88,7 +90,7 @@ function Page({ unpacked }: { unpacked: Unpacked }) {
       </nav>
       <main>
         <Verdict report={report} />
-        <Timeline report={report} {...prepared} />
+        {events ? <Timeline report={report} {...prepared} /> : null}
         {report.explanation ? <Findings explanation={report.explanation} /> : null}
         {report.explanation ? <Waterfall explanation={report.explanation} /> : null}
         {comparison ? <Comparisons comparison={comparison} /> : null}
@@ -96,8 +98,8 @@ function Page({ unpacked }: { unpacked: Unpacked }) {
         <Samples report={report} />
         {report.history ? <Histories history={report.history} /> : null}
         <FileMaps report={report} sides={prepared.sides} />
-        <Disk report={report} sides={prepared.sides} whole={prepared.whole} />
-        <Requests report={report} sides={prepared.sides} />
+        {events ? <Disk report={report} sides={prepared.sides} whole={prepared.whole} /> : null}
+        {events ? <Requests report={report} sides={prepared.sides} /> : null}
         <Reproduce report={report} json={unpacked.json} />
       </main>
     </>

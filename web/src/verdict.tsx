@@ -10,6 +10,7 @@ const WORDS = {
   improvement: "Faster",
   same: "No difference",
   inconclusive: "Cannot tell",
+  none: "One set of runs",
 } as const;
 const OUTCOMES = {
   confirmed: "Confirmed",
@@ -18,7 +19,7 @@ const OUTCOMES = {
   "not-reproduced": "Not reproduced",
   undecided: "Undecided",
 } as const;
-const SIGNS = { regression: "▲", improvement: "▼", same: "=", inconclusive: "?" } as const;
+const SIGNS = { regression: "▲", improvement: "▼", same: "=", inconclusive: "?", none: "" } as const;
 
 interface Row {
   name: string;
@@ -105,12 +106,14 @@ export function Verdict({ report }: { report: Report }) {
         ) : null}
       </div>
       <dl class="verdict-facts">
-        <div>
-          <dt>Why</dt>
-          <dd>
-            <Text of={cause(headline.why, first)} />
-          </dd>
-        </div>
+        {headline.why ? (
+          <div>
+            <dt>Why</dt>
+            <dd>
+              <Text of={cause(headline.why, first)} />
+            </dd>
+          </div>
+        ) : null}
         {first ? (
           <>
             <div>

@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
         let plants: Vec<&str> = case.plants.iter().map(|plant| plant.name).collect();
         println!("{}: {}", case.base, plants.join(" + "));
         case.lines.iter().for_each(|line| println!("  \"{line}\""));
-        print!("{}", explain_text(&case.explanation, None, Style { colour: false }));
+        print!("{}", explain_text(&case.explanation, None, Style { colour: false, verbose: false }));
         return Ok(());
     }
     if let Some(count) = pairs {

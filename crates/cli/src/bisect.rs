@@ -12,6 +12,8 @@ use iowhy_lab::bisect::policy::{self, Answer, Settings};
 use iowhy_lab::incident::command::plan_of_command;
 use iowhy_lab::incident::metric;
 use iowhy_stack::outcome::Plan;
+use iowhy_stats::Better;
+use iowhy_stats::metric::Metric;
 use iowhy_text::diagnose::{Problem, Problems};
 
 use crate::output::{self, Bar, Exit};
@@ -218,6 +220,21 @@ fn failed(failure: Failure) -> Exit {
     }
 }
 
+/// Units whose better direction is certain. A name that ends with `_s` may be a rate.
+const DIRECTED: &[&str] = &["1/s", "B/s", "KiB/s", "MB/s", "MiB/s", "ms", "ns", "us"];
+
+/// The name of the metric, and its better direction, if that is certain.
+fn direction(arguments: &Arguments) -> (&str, Option<Better>) {
+    match arguments.metric.as_deref() {
+        _ if arguments.wall => ("duration", Some(Better::Lower)),
+        None => ("value", None),
+        Some(name) => {
+            let metric = Metric::of(name);
+            (name, DIRECTED.contains(&metric.unit.as_str()).then_some(metric.better))
+        }
+    }
+}
+
 fn of_commit(arguments: &Arguments) -> anyhow::Result<Exit> {
     if let Some(known) = arguments.learn {
         return learn(arguments, known);
@@ -226,7 +243,8 @@ fn of_commit(arguments: &Arguments) -> anyhow::Result<Exit> {
         (Some(good), Some(bad)) => Border::of_values(good, bad),
         _ => Border::between(&load(&state_file(arguments)?)?),
     };
-    let border = border.map_err(anyhow::Error::msg)?;
+    let (name, better) = direction(arguments);
+    let border = border.and_then(|border| border.directed(name, better)).map_err(anyhow::Error::msg)?;
     let budget = arguments.runs.unwrap_or(BUDGET) as usize;
     let least = Sequential::least_values(border, arguments.error);
     anyhow::ensure!(

@@ -4,11 +4,12 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::Context;
+use iowhy_compare::text::Style;
 use iowhy_compare::{self as compare, gate};
 use iowhy_lab::store::Filter;
 use iowhy_text::diagnose::{Problem, Problems};
 
-use crate::compare::{Input, percent};
+use crate::compare::{Input, divided, percent};
 use crate::output::{self, Exit};
 
 #[derive(clap::Args)]
@@ -27,11 +28,20 @@ pub(crate) struct Arguments {
     /// With --samples: files of the base and of the candidate
     #[arg(value_name = "FILE")]
     files: Vec<String>,
+    /// Files of the candidate, so that each side may have several; `--` for short
+    #[arg(long, num_args = 1.., value_name = "FILE", requires = "samples")]
+    against: Vec<String>,
+    /// The methods with their literature
+    #[arg(long)]
+    verbose: bool,
     /// Allowed change for the worse, percent
     #[arg(long, default_value = "5%", value_parser = percent, value_name = "PERCENT")]
     max_regression: f64,
     #[command(flatten)]
     input: Input,
+    /// The old name of --samples-format
+    #[arg(long = "format", hide = true, value_name = "NAME", conflicts_with = "samples_format")]
+    old_format: Option<String>,
     /// Also write JUnit's XML here
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
@@ -48,10 +58,12 @@ pub(crate) struct Arguments {
 
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
-    let input = &arguments.input;
+    let mut input = arguments.input.clone();
+    input.samples_format = input.samples_format.or_else(|| arguments.old_format.clone());
+    let input = &input;
     let mut problems = Problems::default();
-    let names = names(arguments, &mut problems);
-    let groups = names.map(|names| input.groups(&names, &mut problems)).unwrap_or_default();
+    let sides = sides(arguments, &mut problems);
+    let groups = sides.map(|sides| input.groups(&sides, &mut problems)).unwrap_or_default();
     output::report_all(&problems);
     let [a, b] = groups.as_slice() else { return Ok(Exit::Usage) };
     if problems.any_error() {
@@ -77,7 +89,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     } else if arguments.github {
         output::print(&compare::github::text(&comparison, &gate))?;
     } else {
-        output::print(&compare::text::text(&comparison, Some(&gate), output::style()))?;
+        let style = Style { verbose: arguments.verbose, ..output::style() };
+        output::print(&compare::text::text(&comparison, Some(&gate), style))?;
     }
     Ok(match gate.outcome {
         gate::Outcome::Pass => Exit::Fine,
@@ -87,15 +100,17 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
 }
 
 /// Base and candidate by name.
-fn names(arguments: &Arguments, problems: &mut Problems) -> Option<Vec<String>> {
+fn sides(arguments: &Arguments, problems: &mut Problems) -> Option<Vec<Vec<String>>> {
     let input = &arguments.input;
     if input.samples {
-        if arguments.files.len() != 2 {
+        let sides = divided(&arguments.files, &arguments.against);
+        if sides.len() != 2 || sides.iter().any(Vec::is_empty) {
             let what = format!("--samples takes two files, base and candidate, not {}", arguments.files.len());
-            problems.push(Problem::error(what).help("iowhy check --samples base.txt new.txt"));
+            let help = "iowhy check --samples base.txt new.txt, or several a side: --samples base*.txt -- new*.txt";
+            problems.push(Problem::error(what).help(help));
             return None;
         }
-        return Some(arguments.files.clone());
+        return Some(sides);
     }
     if let Some(file) = arguments.files.first() {
         let problem = Problem::error(format!("`{file}` is given, and no --samples"));
@@ -107,7 +122,7 @@ fn names(arguments: &Arguments, problems: &mut Problems) -> Option<Vec<String>> 
         Some(candidate) => candidate.clone(),
         None => newest(input, &baseline, problems)?,
     };
-    Some(vec![baseline, candidate])
+    Some(vec![vec![baseline], vec![candidate]])
 }
 
 /// The label of the newest run of the baseline's job that is not of the baseline.

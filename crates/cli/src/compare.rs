@@ -1,10 +1,13 @@
 //! `iowhy compare`.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use iowhy_compare::samples;
 use iowhy_compare::samples::benchstat::Benchmarks;
+use iowhy_compare::text::Style;
 use iowhy_compare::{self as compare, Adjust, Calibration, Comparison, Settings, TailShift, Verdict, benchstat, gate};
 use iowhy_lab::store::{self, Store, StoreError};
 use iowhy_stats::Better;
@@ -18,17 +21,23 @@ use crate::output::{self, Exit};
 #[command(about = "Compare two sets of runs: regression, improvement, same, or cannot tell")]
 #[command(after_help = "Exit codes: 0 the same or better, 1 a regression, 2 a usage or input error, 3\n\
     cannot tell.\n\nFormats of sample files: numbers (one a line), csv, fio (JSON), benchstat,\nsysbench, \
-    iowhy (run --json); detected unless --format names one.")]
+    iowhy (run --json); detected unless --samples-format names\none.")]
 pub(crate) struct Arguments {
     /// Base, then candidate: labels, tags or run ids in the store; files with
     /// --samples. Tables of mmtests and benchstat take more than two
     #[arg(required = true, num_args = 1.., value_name = "A B")]
     what: Vec<String>,
+    /// The candidate's words, so that each side may have several; `--` for short
+    #[arg(long, num_args = 1.., value_name = "B")]
+    against: Vec<String>,
     #[command(flatten)]
     input: Input,
+    /// The methods with their literature
+    #[arg(long)]
+    verbose: bool,
     /// Form of the output; --json is short for json
-    #[arg(long = "as", value_enum, default_value_t = Form::Text, value_name = "FORM")]
-    form: Form,
+    #[arg(long, alias = "as", default_value = "text", value_name = "FORM", value_parser = forms())]
+    format: String,
     /// One JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -37,14 +46,14 @@ pub(crate) struct Arguments {
 /// Calls of a run whose latencies are looked at, at most.
 const CALLS: usize = 2_000;
 
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub(crate) struct Input {
     /// Take the words as files with samples, not names in the store
     #[arg(long)]
     pub(crate) samples: bool,
     /// Format of the files [default: detected]
     #[arg(long, value_name = "NAME")]
-    pub(crate) format: Option<String>,
+    pub(crate) samples_format: Option<String>,
     /// Metric to compare; may be repeated [default: those of every job]
     #[arg(long, value_name = "M")]
     pub(crate) metric: Vec<String>,
@@ -91,6 +100,10 @@ enum Form {
     Junit,
     /// Annotations of GitHub's workflows
     Github,
+    /// A table of 72 columns for mailing lists
+    Mail,
+    /// A bar chart for comments in Markdown
+    Mermaid,
     /// One JSON object
     Json,
 }
@@ -122,6 +135,14 @@ pub(crate) enum Adjustment {
     Bh,
     /// Holm
     Holm,
+}
+
+/// Forms of the output. Formats of files had this option before.
+fn forms() -> PossibleValuesParser {
+    let formats = samples::FORMATS.iter().map(|format| format.name);
+    let formats = formats.filter(|name| Form::from_str(name, false).is_err());
+    let forms = Form::value_variants().iter().filter_map(Form::to_possible_value);
+    PossibleValuesParser::new(forms.chain(formats.map(|name| PossibleValue::new(name).hide(true))))
 }
 
 pub(crate) fn alpha(word: &str) -> Result<f64, String> {
@@ -180,19 +201,22 @@ impl Input {
         Store::open_existing(&directory)
     }
 
-    /// The groups that `names` are: of files, or of the store.
-    pub(crate) fn groups(&self, names: &[String], problems: &mut Problems) -> Vec<Group> {
+    /// The groups of sides, each of files or of names in the store.
+    pub(crate) fn groups(&self, sides: &[Vec<String>], problems: &mut Problems) -> Vec<Group> {
         let mut groups: Vec<Group> = if self.samples {
             let read = |name: &String, problems: &mut Problems| {
                 let text = load(name, problems)?;
-                samples::read(name, &text, self.format.as_deref(), problems)
+                samples::read(name, &text, self.samples_format.as_deref(), problems)
             };
-            names.iter().filter_map(|name| read(name, problems)).collect()
+            let mut side =
+                |names: &Vec<String>| samples::together(names.iter().filter_map(|name| read(name, problems)).collect());
+            sides.iter().filter_map(&mut side).collect()
         } else {
+            let names: Vec<String> = sides.iter().map(|names| names.join(",")).collect();
             let store = match self.open() {
                 Ok(store) => store,
                 Err(error) => {
-                    problems.push(about_files(Problem::error(error.to_string()), names));
+                    problems.push(about_files(Problem::error(error.to_string()), &names));
                     return Vec::new();
                 }
             };
@@ -253,9 +277,23 @@ impl Input {
     }
 }
 
+/// The words of a command line, in which `--` divides the sides of a comparison: it becomes `--against`, behind which
+/// options may stand.
+pub(crate) fn sides(words: &[OsString]) -> Vec<OsString> {
+    let mut words = words.to_vec();
+    let verb = words.iter().find(|word| !word.as_encoded_bytes().starts_with(b"-"));
+    // The job of a report stands behind `--`, too.
+    let samples = words.iter().take_while(|word| *word != "--").any(|word| word == "--samples");
+    let divides = verb.is_some_and(|verb| verb == "compare" || verb == "check" || verb == "report" && samples);
+    if let Some(divider) = words.iter().position(|word| word == "--").filter(|_| divides) {
+        words[divider] = OsString::from("--against");
+    }
+    words
+}
+
 /// A text file; any other is a problem.
 pub(crate) fn load(name: &str, problems: &mut Problems) -> Option<String> {
-    crate::run::load(name)
+    iowhy_lab::run::load(name)
         .map_err(|error| {
             let help = "with --samples the words are names of files; without it, of runs in the store";
             problems.push(Problem::error(format!("`{name}` cannot be read: {error}")).help(help));
@@ -280,20 +318,37 @@ pub(crate) fn exit(verdict: Verdict) -> Exit {
     }
 }
 
+/// The sides: with a divider base and candidate, without one each word is a side.
+pub(crate) fn divided(base: &[String], candidate: &[String]) -> Vec<Vec<String>> {
+    match candidate {
+        [] => base.iter().map(|name| vec![name.clone()]).collect(),
+        _ => vec![base.to_vec(), candidate.to_vec()],
+    }
+}
+
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
-    let form = if arguments.json { Form::Json } else { arguments.form };
+    let named = Form::from_str(&arguments.format, false).ok();
+    let form = if arguments.json { Form::Json } else { named.unwrap_or(Form::Text) };
     let tables = matches!(form, Form::Mmtests | Form::Benchstat);
-    let (input, names) = (&arguments.input, &arguments.what);
-    if names.len() != 2 && !tables {
-        let problem = Problem::error(format!("a comparison has a base and a candidate, not {}", names.len()));
-        output::report(problem.help("iowhy compare A B; --format mmtests|benchstat takes any number"));
+    let sides = divided(&arguments.what, &arguments.against);
+    let mut input = arguments.input.clone();
+    if named.is_none() {
+        input.samples_format = Some(arguments.format.clone());
+    }
+    let input = &input;
+    if sides.len() != 2 && !tables {
+        let problem = Problem::error(format!("a comparison has a base and a candidate, not {}", sides.len()));
+        let help = "iowhy compare A B; several files a side: --samples A1 A2 -- B1 B2; --format mmtests|benchstat takes \
+                    any number";
+        output::report(problem.help(help));
         return Ok(Exit::Usage);
     }
     let mut problems = Problems::default();
     if form == Form::Benchstat
         && input.samples
-        && let Some(table) = table_of_files(input, names, &mut problems)
+        && arguments.against.is_empty()
+        && let Some(table) = table_of_files(input, &arguments.what, &mut problems)
     {
         output::print(&table)?;
         return Ok(Exit::Fine);
@@ -302,12 +357,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         output::report_all(&problems);
         return Ok(Exit::Usage);
     }
-    let groups = input.groups(names, &mut problems);
+    let mut groups = input.groups(&sides, &mut problems);
     output::report_all(&problems);
     if problems.any_error() {
         return Ok(Exit::Usage);
     }
-    let mut groups = groups;
     if tables && !input.metric.is_empty() {
         groups.iter_mut().for_each(|group| group.columns.retain(|of| input.metric.contains(&of.metric.name)));
     }
@@ -327,8 +381,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Form::Json => output::print_json(&compare::json::compare(&comparison))?,
         Form::Junit => output::print(&compare::junit::text(&comparison, &gate))?,
         Form::Github => output::print(&compare::github::text(&comparison, &gate))?,
+        Form::Mail => output::print(&compare::mail::text(&comparison, [a, b]))?,
+        Form::Mermaid => output::print(&compare::mermaid::text(&comparison))?,
         Form::Text | Form::Mmtests | Form::Benchstat => {
-            output::print(&compare::text::text(&comparison, None, output::style()))?;
+            let style = Style { verbose: arguments.verbose, ..output::style() };
+            output::print(&compare::text::text(&comparison, None, style))?;
         }
     }
     Ok(exit(comparison.verdict))
@@ -337,7 +394,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
 /// benchstat's table of files that are in benchstat's format; nothing is computed that it does not show. `None` if a
 /// file is in another one, or cannot be read.
 fn table_of_files(input: &Input, names: &[String], problems: &mut Problems) -> Option<String> {
-    let ours = |text: &str| match &input.format {
+    let ours = |text: &str| match &input.samples_format {
         Some(name) => name == samples::benchstat::FORMAT.name,
         None => (samples::benchstat::FORMAT.detect)(text),
     };

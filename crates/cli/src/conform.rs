@@ -4,11 +4,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use iowhy_fio::World;
 use iowhy_lab::conform;
 use iowhy_lab::conform::kernel::live::{self, ConformError, ConformRequest};
 use iowhy_lab::conform::vectors;
-use iowhy_lab::run::guest;
+use iowhy_lab::run::{self, guest};
 use iowhy_live::guard::Output;
 use iowhy_text::diagnose::{Problem, Problems};
 
@@ -70,12 +69,13 @@ fn elsewhere(arguments: &Arguments, on: &str) -> anyhow::Result<Exit> {
     if wanted.is_none() && !problems.any_error() {
         problems.push(Problem::error(format!("`{on}` is not a kernel that can be booted")).help("kernel:debian-6.1"));
     }
+    let files = guest::files(&arguments.job, on, &mut problems);
     output::report_all(&problems);
-    let Some(wanted) = wanted else { return Ok(Exit::Usage) };
+    let Some(wanted) = wanted.filter(|_| !problems.any_error()) else { return Ok(Exit::Usage) };
     let mut words = ["conform".to_owned(), "--live".to_owned(), format!("--dir={}", iowhy_live::guest::DATA)].to_vec();
     words.extend(arguments.job.iter().map(|job| format!("--job={job}")));
     words.extend(arguments.json.then(|| "--json".to_owned()));
-    let (brought, printed) = match guest::command(&wanted, words, LIMIT) {
+    let (brought, printed) = match guest::command(&wanted, words, files, LIMIT) {
         Ok(brought) => brought,
         Err(error) if error.inconclusive => {
             output::report(Problem::error(error.to_string()));
@@ -109,13 +109,12 @@ fn running(arguments: &Arguments) -> anyhow::Result<Exit> {
         dir: arguments.dir.clone(),
         read_ahead_kb: arguments.read_ahead_kb.clone(),
     };
-    let world = World { load: &crate::run::load, variable: &|name| std::env::var(name).ok(), ..World::empty() };
     let progress = |what: &str| {
         if !arguments.json {
             output::complain(&format!("{what}\n"));
         }
     };
-    let compared = match live::run(&asked, &world, &progress) {
+    let compared = match live::run(&asked, &run::here(), &progress) {
         Ok(compared) => compared,
         Err(ConformError::Wrong(problems)) => {
             output::report_all(&problems);

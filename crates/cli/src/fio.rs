@@ -13,7 +13,6 @@ use iowhy_live::guard::{self, Output};
 use iowhy_text::diagnose::{Problem, Problems};
 
 use crate::output::{self, Bar, Exit};
-use crate::run;
 
 pub(crate) const HELP: &str = "iowhy fio [OPTIONS] [JOBFILE ..] [--name=JOB --OPTION=VALUE ..]
 
@@ -57,7 +56,7 @@ fn world<'a>(load: &'a dyn Fn(&str) -> Result<String, String>) -> World<'a> {
 pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
     let mut problems = Problems::default();
     let words = output::words(arguments, &mut problems);
-    let world = world(&run::load);
+    let world = world(&iowhy_lab::run::load);
     let invocation = fio::command_line(&words, &world, &mut problems).filter(|_| !problems.any_error());
     let Some(invocation) = invocation else {
         output::report_all(&problems);

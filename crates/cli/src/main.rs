@@ -162,7 +162,7 @@ fn parse(words: &[OsString], bisection: bool) -> Result<Arguments, Exit> {
     let about = "Explain why storage I/O got slower: run a workload on the running kernel or in a model\nof its I/O \
                  path, compare two sides, name the mechanism, and prove it.\n";
     let command = command.override_help(format!("{about}{screen}"));
-    let named = std::iter::once(OsString::from("iowhy")).chain(words.iter().cloned());
+    let named = std::iter::once(OsString::from("iowhy")).chain(compare::sides(words));
     let error = match command.try_get_matches_from(named).and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => return Ok(arguments),
         Err(error) => error,

@@ -297,5 +297,5 @@ pub(crate) fn bold() -> fn(&str) -> String {
 
 /// Colours where bold words are wanted, too.
 pub(crate) fn style() -> Style {
-    Style { colour: !bold()("").is_empty() }
+    Style { colour: !bold()("").is_empty(), verbose: false }
 }

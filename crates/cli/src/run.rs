@@ -5,24 +5,12 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::Context;
-use iowhy_fio::World;
 use iowhy_lab::run::{self, Executed, Keep, Request, RunRequest, own_report, report};
 use iowhy_lab::store::Store;
 use iowhy_live::guard::Output;
 use iowhy_text::diagnose::{Problem, Problems};
-use iowhy_text::input;
 
 use crate::output::{self, Bar, Exit};
-
-/// A text file, or standard input. Logs may be long; inputs other than files and standard input may have no end.
-pub(crate) fn load(name: &str) -> Result<String, String> {
-    let path = Path::new(name);
-    let text = match name {
-        "-" => input::standard(input::TEXT),
-        _ => input::text(path, if path.is_file() { input::TEXT } else { input::JOB }),
-    };
-    text.map_err(|error| error.to_string())
-}
 
 /// The store that runs are kept in. Without an explicit request, runs are worth making without it.
 fn open(keep: &Keep) -> anyhow::Result<Option<Store>> {
@@ -55,14 +43,7 @@ fn make(arguments: &[OsString]) -> anyhow::Result<Done> {
     let mut words = output::words(arguments, &mut problems);
     // Who calls this verb has heard of it.
     words.retain(|word| word != "--bisect-exit");
-    // Standard input can be read once, and a job is read for each place it runs on.
-    let input = std::cell::OnceCell::new();
-    let load = |name: &str| match name {
-        "-" => input.get_or_init(|| load("-")).clone(),
-        name => load(name),
-    };
-    let world = World { load: &load, variable: &|name| std::env::var(name).ok(), ..World::empty() };
-    let request = run::resolve(&words, &world, &mut problems).filter(|_| !problems.any_error());
+    let request = run::resolve(&words, &run::here(), &mut problems).filter(|_| !problems.any_error());
     output::report_all(&problems);
     let request = match request {
         None => return Ok(Err(Exit::Usage)),

@@ -1,6 +1,7 @@
 //! `iowhy store`.
 
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
 use clap::{Subcommand, ValueEnum};
 use iowhy_lab::store::{self, Filter, Format, Store, StoreError};
@@ -9,7 +10,7 @@ use serde_json::Value;
 use crate::output::{self, Exit};
 
 #[derive(clap::Args)]
-#[command(about = "List, show, tag, merge, check and export stored runs")]
+#[command(about = "List, show, tag, merge, remove, check and export stored runs")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     action: Action,
@@ -52,6 +53,27 @@ enum Action {
         #[arg(required = true, value_name = "DIR")]
         from: Vec<PathBuf>,
     },
+    /// Remove runs with their files; lists them, asks nothing
+    Rm {
+        /// Labels, tags, ids or their beginnings
+        #[arg(required = true, value_name = "RUN|LABEL")]
+        what: Vec<String>,
+        /// Only list them
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Remove old runs with their files; those with a tag stay
+    Prune {
+        /// Runs that began longer ago: 30d, 12h, 2w
+        #[arg(long, value_name = "AGE", value_parser = age, required_unless_present = "keep")]
+        older_than: Option<Duration>,
+        /// All but the latest N runs of each label
+        #[arg(long, value_name = "N")]
+        keep: Option<usize>,
+        /// Only list them
+        #[arg(long)]
+        dry_run: bool,
+    },
     /// Remove files without a run; never removes runs
     Gc {
         /// Only list them
@@ -84,6 +106,17 @@ enum Kind {
     Csv,
     /// JSON
     Json,
+}
+
+/// An age: a number with a unit.
+fn age(word: &str) -> Result<Duration, String> {
+    const UNITS: &[(char, u64)] = &[('m', 60), ('h', 3_600), ('d', 86_400), ('w', 604_800)];
+    let parts = word.char_indices().next_back().map(|(at, unit)| (&word[..at], unit));
+    let seconds = parts.and_then(|(number, unit)| {
+        let (_, seconds) = UNITS.iter().find(|(known, _)| *known == unit)?;
+        number.parse::<u64>().ok()?.checked_mul(*seconds)
+    });
+    seconds.map(Duration::from_secs).ok_or_else(|| "it takes a number with m, h, d or w, for example 30d".to_owned())
 }
 
 /// Runs the verb.
@@ -144,6 +177,20 @@ fn act(store: &Store, action: &Action, as_json: bool) -> anyhow::Result<()> {
         Action::Gc { dry_run } => {
             let swept = store.gc(*dry_run)?;
             say(&|| store::swept_json(store, &swept), &|| store::swept_text(&swept))?;
+        }
+        Action::Rm { what, dry_run } => {
+            let removed = store.remove(store.find_all(what)?, *dry_run)?;
+            say(&|| store::removed_json(store, "rm", &removed), &|| {
+                store::removed_text(store, &removed, output::bold())
+            })?;
+        }
+        Action::Prune { older_than, keep, dry_run } => {
+            let now = store::nanoseconds(SystemTime::now());
+            let before = older_than.map(|age| now.saturating_sub(u64::try_from(age.as_nanos()).unwrap_or(u64::MAX)));
+            let removed = store.remove(store.outdated(before, *keep)?, *dry_run)?;
+            say(&|| store::removed_json(store, "prune", &removed), &|| {
+                store::removed_text(store, &removed, output::bold())
+            })?;
         }
         Action::Export { what, to, format } => {
             let runs = match what {

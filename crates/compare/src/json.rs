@@ -5,6 +5,7 @@
 use serde_json::{Value, json};
 
 use super::gate::{self, Gate};
+use super::options::OptionShift;
 use super::warning::Warning;
 use super::{Calibration, Comparison, Row, Summary, TailShift};
 use iowhy_stats::modes::Mode;
@@ -23,6 +24,7 @@ pub fn compare(comparison: &Comparison) -> Value {
         "seed": comparison.settings.seed,
         "metrics": comparison.rows.iter().map(row).collect::<Vec<_>>(),
         "warnings": warnings(&comparison.warnings),
+        "job_options": job_options(&comparison.options),
         "latencies": tails(&comparison.latencies),
         "calibration": comparison.calibration.iter().map(calibration).collect::<Vec<_>>(),
     })
@@ -53,9 +55,14 @@ pub fn check(comparison: &Comparison, gate: &Gate) -> Value {
         "seed": comparison.settings.seed,
         "metrics": metrics.collect::<Vec<_>>(),
         "warnings": warnings(&comparison.warnings),
+        "job_options": job_options(&comparison.options),
         "latencies": tails(&comparison.latencies),
         "calibration": comparison.calibration.iter().map(calibration).collect::<Vec<_>>(),
     })
+}
+
+fn job_options(shifts: &[OptionShift]) -> Vec<Value> {
+    shifts.iter().map(|shift| json!({ "name": shift.name, "a": shift.a, "b": shift.b })).collect()
 }
 
 fn finite(value: f64) -> Value {

@@ -37,8 +37,11 @@ pub mod history;
 pub mod json;
 mod judge;
 pub mod junit;
+pub mod mail;
+pub mod mermaid;
 pub mod mmtests;
 pub mod openmetrics;
+pub mod options;
 pub mod samples;
 pub mod tables;
 pub mod text;
@@ -49,6 +52,7 @@ use iowhy_stats::autocorrelation::Order;
 use iowhy_stats::metric::{Group, HEADLINES, Metric};
 use iowhy_stats::modes::Mode;
 use iowhy_stats::{Method, multiple};
+use options::OptionShift;
 use warning::Warning;
 
 /// How p-values of many rows are adjusted.
@@ -252,6 +256,8 @@ pub struct Comparison {
     pub calibration: Vec<Calibration>,
     /// Quantiles of the latencies of single calls, where these are known run by run.
     pub latencies: Vec<TailShift>,
+    /// Options of the jobs that differ.
+    pub options: Vec<OptionShift>,
 }
 
 /// Compares candidate `b` with base `a`.
@@ -289,6 +295,7 @@ pub fn compare(a: &Group, b: &Group, settings: &Settings) -> Comparison {
         warnings,
         calibration: Vec::new(),
         latencies: Vec::new(),
+        options: options::differing(a, b),
     }
 }
 

@@ -18,7 +18,7 @@ use iowhy_text::diagnose::{Problem, Problems, Span};
 
 /// A format of files with samples.
 pub struct Format {
-    /// Its name for `--format`.
+    /// Its name for `--samples-format`.
     pub name: &'static str,
     pub summary: &'static str,
     /// Whether a text looks like it. The first format of the table that recognises it counts.
@@ -57,13 +57,45 @@ pub fn read(name: &str, text: &str, format: Option<&str>, problems: &mut Problem
     reader.finish(problems)
 }
 
+/// Groups of one side, each of a file, as one group in the order in which their runs began, if that is known.
+pub fn together(mut groups: Vec<Group>) -> Option<Group> {
+    let begun = |group: &Group| group.runs.first().map_or(0, |run| run.started_ns);
+    if groups.iter().all(|group| begun(group) > 0) {
+        groups.sort_by_key(begun);
+    }
+    let more = groups.len().saturating_sub(1);
+    let mut groups = groups.into_iter();
+    let mut all = groups.next()?;
+    if more > 0 {
+        all.label = format!("{} and {more} more", all.label);
+    }
+    for group in groups {
+        let before = all.runs.len();
+        all.runs.extend(group.runs);
+        for column in group.columns {
+            let runs = column.runs.iter().map(|run| run + before);
+            match all.columns.iter_mut().find(|known| known.metric.name == column.metric.name) {
+                Some(known) => {
+                    // Without the runs of some values those of the others say nothing.
+                    let all_known = known.runs.len() == known.values.len() && column.runs.len() == column.values.len();
+                    known.runs = if all_known { known.runs.drain(..).chain(runs).collect() } else { Vec::new() };
+                    known.values.extend(column.values);
+                    known.left_out += column.left_out;
+                }
+                None => all.columns.push(Column { runs: runs.collect(), ..column }),
+            }
+        }
+    }
+    Some(all)
+}
+
 /// The mistake for an unknown format.
 pub fn unknown(word: &str) -> Problem {
     let names: Vec<&str> = FORMATS.iter().map(|format| format.name).collect();
     Problem::error(format!("unknown format `{word}`"))
         .at(Span::whole(word))
         .near(word, &names)
-        .help(format!("--format {}", names.join("|")))
+        .help(format!("--samples-format {}", names.join("|")))
 }
 
 /// The samples read so far, for a format's reader.

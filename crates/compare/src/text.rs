@@ -1,6 +1,6 @@
 //! A comparison for people: 80 columns, a sentence first, then each metric with its samples in order, medians, the
-//! change with its interval, modes apart and where their samples lie, and warnings with what to do next. The methods
-//! and who published them stand at the end.
+//! change with its interval, modes apart and where their samples lie, and warnings with what to do next. The method
+//! stands at the end, with its literature if that is asked for.
 //!
 //! Labels and names come from files and command lines. They may hold anything, so nothing of them reaches a terminal
 //! that is not fit to be shown ([`shown`]).
@@ -9,6 +9,7 @@ use std::fmt::Write;
 
 use super::drawn::{self, COLUMNS, Drawn};
 use super::gate::{self, Gate, Outcome};
+use super::options;
 use super::warning::Warning;
 use super::{Calibration, Comparison, Row, Summary, Verdict};
 use iowhy_stats::modes::Mode;
@@ -23,6 +24,8 @@ const LABEL: usize = 40;
 pub struct Style {
     /// Colours and bold words.
     pub colour: bool,
+    /// Methods with their literature.
+    pub verbose: bool,
 }
 
 impl Style {
@@ -78,6 +81,9 @@ pub fn text(comparison: &Comparison, gate: Option<&Gate>, style: Style) -> Strin
         Some(gate) => of_gate(comparison, gate),
         None => of_verdict(comparison),
     };
+    if let Some(sentence) = options::sentence(&comparison.options) {
+        paragraph(&mut text, "", &sentence);
+    }
     let lines = wrap(&format!("{word}: {sentence}"), iowhy_text::width());
     let painted = match gate.map(|gate| gate.outcome) {
         None => style.verdict(comparison.verdict, word),
@@ -108,8 +114,16 @@ pub fn text(comparison: &Comparison, gate: Option<&Gate>, style: Style) -> Strin
         paragraph(&mut text, "", &calibration(known));
     }
     text.push('\n');
-    methods(&mut text, comparison, gate);
+    match style.verbose {
+        true => methods(&mut text, comparison, gate),
+        false => paragraph(&mut text, "", &method(comparison, gate)),
+    }
     text
+}
+
+/// The verdict in a sentence.
+pub fn sentence(comparison: &Comparison) -> String {
+    of_verdict(comparison).1
 }
 
 fn of_verdict(comparison: &Comparison) -> (&'static str, String) {
@@ -302,6 +316,23 @@ fn calibration(known: &Calibration) -> String {
     )
 }
 
+/// The deciding method and its levels.
+pub(super) fn method(comparison: &Comparison, gate: Option<&Gate>) -> String {
+    let settings = &comparison.settings;
+    let mut names: Vec<&str> = Vec::new();
+    for method in comparison.rows.iter().filter_map(|row| row.methods.first()) {
+        if !names.contains(&method.name) {
+            names.push(method.name);
+        }
+    }
+    let name = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    let (level, margin) = (level(comparison), settings.margin_pct);
+    let rule = gate
+        .and_then(|gate| gate.allowance_pct)
+        .map_or_else(String::new, |allowance| format!(" The gate allows {allowance} % and {}.", gate::RULE));
+    format!("Method: {name}; {level} % intervals; up to {margin} % counts as no change.{rule}")
+}
+
 fn methods(text: &mut String, comparison: &Comparison, gate: Option<&Gate>) {
     let settings = &comparison.settings;
     let mut how = format!(
@@ -389,10 +420,11 @@ pub(super) mod tests {
             warnings: vec![Warning::NotInterleaved],
             calibration: Vec::new(),
             latencies: Vec::new(),
+            options: Vec::new(),
         }
     }
 
-    const PLAIN: Style = Style { colour: false };
+    const PLAIN: Style = Style { colour: false, verbose: false };
 
     fn samples() -> BoxedStrategy<Vec<f64>> {
         let one = prop_oneof![Just(0.0), -1e3..1e3, 0.0..1e300];
@@ -533,7 +565,7 @@ pub(super) mod tests {
     #[test]
     fn colours_are_for_terminals() {
         let table = comparison(vec![row(Better::Lower, (3.0, 6.0), Verdict::Regression)], Verdict::Regression);
-        let coloured = text(&table, None, Style { colour: true });
+        let coloured = text(&table, None, Style { colour: true, verbose: false });
         assert!(coloured.starts_with("\u{1b}[1;31mRegression\u{1b}[0m: "), "{coloured}");
         let bare = coloured.replace("\u{1b}[1;31m", "").replace("\u{1b}[0m", "");
         assert_eq!(bare, text(&table, None, PLAIN));

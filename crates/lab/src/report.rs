@@ -18,6 +18,7 @@ pub mod detail;
 pub mod facts;
 pub mod glance;
 pub mod html;
+pub mod samples;
 pub mod survey;
 pub mod text;
 

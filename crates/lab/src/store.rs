@@ -11,8 +11,8 @@
 //! and then one transaction makes the rows. So at any moment a run is in the store with all that belongs to it, or not
 //! at all; a killed process leaves unreferenced files, which [`Store::gc`] removes. SQLite writes a log ahead (WAL) and
 //! syncs it at each commit, waits for other processes that write, and keeps its numbered
-//! migrations in `PRAGMA user_version`. Runs are never changed nor removed: triggers forbid it; remarks on them are in
-//! the tags.
+//! migrations in `PRAGMA user_version`. Runs are never changed, and removed by
+//! [`Store::remove`] only: triggers forbid anything else; remarks on them are in the tags.
 //!
 //! SQLite's file format and the transactions: <https://sqlite.org/wal.html>, <https://sqlite.org/pragma.html>. Known
 //! limit: the directory must be on a file system with working locks, and not be shared over a network.
@@ -27,6 +27,7 @@ mod in_flight;
 mod latencies;
 mod manifest;
 mod merge;
+mod remove;
 mod report;
 mod rows;
 mod samples;
@@ -51,9 +52,10 @@ pub use group::Set;
 pub use in_flight::{Announcement, InFlight};
 pub use manifest::{CommandLine, Manifest};
 pub use merge::Merged;
+pub use remove::Removed;
 pub use report::{
-    checked_json, checked_text, exported_json, exported_text, list_text, merged_json, merged_text, moment, run_json,
-    runs_json, show_text, swept_json, swept_text, tagged_json, tagged_text,
+    checked_json, checked_text, exported_json, exported_text, list_text, merged_json, merged_text, moment,
+    removed_json, removed_text, run_json, runs_json, show_text, swept_json, swept_text, tagged_json, tagged_text,
 };
 pub use rows::Filter;
 pub use samples::{MOST, Sampler, live_samples};

@@ -87,6 +87,17 @@ pub struct RunFacts {
     /// The job as typed.
     pub job: String,
     pub warnings: Vec<String>,
+    /// Options of its jobs, where a file lists them.
+    pub options: Vec<(String, String)>,
+    pub origin: Origin,
+}
+
+/// How a run is made again; empty where unknown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    pub command: String,
+    pub kernel: String,
+    pub disk: String,
 }
 
 impl Group {

@@ -110,6 +110,24 @@ fn repository(name: &str, costs: &[&str]) -> Folder {
 }
 
 #[test]
+fn commits_that_differ_in_the_other_direction_are_refused() {
+    let folder = Folder::new("bisect-direction");
+    folder.git(&["init", "-q"]);
+    for (more, refused) in [
+        (&["--good-value=2", "--bad-value=1", "--wall"][..], true),
+        (&["--good-value=0", "--bad-value=1000", "--wall"], false),
+        (&["--good-value=1", "--bad-value=2", "--metric=iops"], true),
+        (&["--good-value=200", "--bad-value=100", "--metric=read_mib_s"], false),
+        (&["--good-value=2", "--bad-value=1"], false),
+    ] {
+        let words = [&["bisect", "--git"], more, &["--", "echo", "{\"iops\": 5, \"read_mib_s\": 500}"]].concat();
+        let (code, said) = folder.iowhy(&words);
+        assert_eq!(said.contains("the bad commit is better, not worse"), refused, "{words:?}: {code:?} {said}");
+        assert!(!refused || code == Some(128), "{words:?}: {code:?} {said}");
+    }
+}
+
+#[test]
 fn git_bisect_run_ends_at_the_planted_commit_through_noise() {
     // Noise of 40 on 100; 25 more from commit 8 on; two commits do not build.
     let costs = ["100", "100", "broken", "100", "100", "100", "100", "100", "125", "125", "broken", "125", "125"];

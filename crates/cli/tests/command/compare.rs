@@ -156,7 +156,8 @@ fn mistakes_are_told_with_their_place() {
         (vec!["--samples", &good, &binary], "UTF-8"),
         (vec!["--samples", &good], "a base and a candidate, not 1"),
         (vec!["--samples", &good, &good, &good], "a base and a candidate, not 3"),
-        (vec!["--samples", &good, &good, "--format", "cvs"], "nearest: csv"),
+        (vec!["--samples", &good, &good, "--samples-format", "cvs"], "nearest: csv"),
+        (vec!["--samples", &good, &bad, "--format", "numbers"], "bad:2:1: not a number"),
         (vec!["--samples", &good, &good, "--metric", "valeu"], "nearest: value"),
         (vec!["--samples", &good, &good, "--alpha", "2"], "from 0.000001 to 0.5"),
         (vec!["--samples", &good, &good, "--margin=-1%"], "a percentage from 0"),
@@ -181,7 +182,7 @@ fn every_form_says_the_same_and_ends_with_the_same_code() {
         ("github", "::error title=regression%3A value::"),
         ("json", "\"verdict\": \"regression\""),
     ] {
-        let output = command(&folder, &["compare", "--samples", &a, &b, "--as", form]);
+        let output = command(&folder, &["compare", "--samples", &a, &b, "--format", form]);
         let printed = text(&output.stdout);
         assert_eq!(output.status.code(), Some(1), "{form}");
         assert!(printed.contains(expected), "no {expected:?} in\n{printed}");
@@ -189,11 +190,11 @@ fn every_form_says_the_same_and_ends_with_the_same_code() {
         if form == "text" {
             assert!(printed.lines().all(|line| line.chars().count() <= 80), "{printed}");
         }
-        let again = command(&folder, &["compare", "--samples", &a, &b, "--as", form]);
+        let again = command(&folder, &["compare", "--samples", &a, &b, "--format", form]);
         assert_eq!(again.stdout, output.stdout, "{form} is the same each time");
     }
     for (form, expected) in [("mmtests", "Amean     value "), ("benchstat", "value   ")] {
-        let output = command(&folder, &["compare", "--samples", &a, &b, &b, "--as", form]);
+        let output = command(&folder, &["compare", "--samples", &a, &b, &b, "--format", form]);
         let printed = text(&output.stdout);
         assert_eq!(output.status.code(), Some(0), "{form}");
         assert!(printed.contains(expected), "no {expected:?} in\n{printed}");
@@ -207,7 +208,7 @@ fn hostile_names_reach_no_terminal() {
     let csv = folder.file("c", "label,ms\n\u{1b}]0;x\u{7}\u{202e},1\n");
     for words in [vec![&a, &b], vec![&csv, &csv]] {
         for form in ["text", "mmtests", "benchstat", "junit", "github"] {
-            let mut line = vec!["compare", "--samples", "--as", form];
+            let mut line = vec!["compare", "--samples", "--format", form];
             line.extend(words.iter().map(|word| word.as_str()));
             let printed = text(&command(&folder, &line).stdout);
             let unfit = printed.chars().any(|c| c.is_control() && c != '\n');

@@ -113,7 +113,7 @@ fn incidents_have_their_published_cause_a_proof_and_a_fresh_text() {
         prove::prove(&mut explanation, &sides, &|| {});
         advice::advise(&mut explanation, &sides);
         check_schema("explain", &json::explain(&explanation));
-        let shown = text::text(&explanation, Some(&glance::of(&sides)), Style { colour: false });
+        let shown = text::text(&explanation, Some(&glance::of(&sides)), Style { colour: false, verbose: false });
         let narrow = shown.lines().all(|line| columns(line) <= 80 && line.trim_end() == line);
         assert!(narrow, "wider than 80 columns, or blanks at the end of a line:\n{shown}");
         is_fresh(&root().join(format!("crates/cli/tests/command/explained/{id}.txt")), &shown);

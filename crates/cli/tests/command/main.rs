@@ -11,6 +11,7 @@ mod doctor;
 mod explain;
 mod explain_disk;
 mod explain_live;
+mod files;
 mod fio;
 mod generate;
 mod guest;

@@ -119,6 +119,44 @@ fn runs_are_kept_listed_shown_tagged_merged_and_exported() {
 }
 
 #[test]
+fn runs_go_with_their_files_and_the_store_stays_valid() {
+    let folder = Scratch::new("remove");
+    for (label, job) in [("a", JOB), ("b", "run dd of=/dev/sda bs=8k oflag=direct count=16 --on sim:linux-4.4")] {
+        folder.json(&format!("{job} --repeat 4 --warm-up 1 --trace --label {label} --store one"));
+    }
+    let count = |what: &str| ids(&folder.json(&format!("store list {what} --store one"))).len();
+    let files = || fs::read_dir(folder.0.join("one/data")).expect("the files").count();
+    let before = files();
+    assert_eq!(count(""), 10);
+    let listed = folder.json("store rm a --dry-run --store one");
+    check_schema("store", &listed);
+    assert_eq!((ids(&listed).len(), &listed["removed"], count(""), files()), (5, &false.into(), 10, before));
+    let removed = folder.json("store rm a --store one");
+    check_schema("store", &removed);
+    let gone = removed["files"].as_array().expect("files").len();
+    assert_eq!((ids(&removed), &removed["files"]), (ids(&listed), &listed["files"]));
+    assert!(gone > 0 && files() == before - gone, "{removed:#}");
+    assert!(folder.refused("store rm a --store one").contains("`a`"));
+    assert_eq!(count("b"), 4);
+    // The oldest of them is needed: it has a tag.
+    let first = ids(&folder.json("store list b --store one"))[0].clone();
+    folder.json(&format!("store tag {first} baseline --store one"));
+    assert!(folder.text("store prune --keep 2 --dry-run --store one").contains("would be removed"));
+    let pruned = folder.json("store prune --keep 2 --store one");
+    check_schema("store", &pruned);
+    assert_eq!((ids(&pruned).len(), count("b")), (2, 3), "the one that warmed up, and the second");
+    assert_eq!(ids(&folder.json("store prune --older-than 1d --store one")).len(), 0);
+    assert_eq!(ids(&folder.json("store prune --older-than 0m --store one")).len(), 2);
+    assert_eq!(ids(&folder.json("store list --store one")), [first]);
+    assert!(folder.refused("store prune --store one").contains("--older-than"));
+    assert!(folder.refused("store prune --older-than 3 --store one").contains("for example 30d"));
+    assert_eq!(folder.json("store check --store one")["damage"].as_array().map(Vec::len), Some(0));
+    assert_eq!(folder.json("store gc --dry-run --store one")["files"].as_array().map(Vec::len), Some(0));
+    // Runs come in as before: opening the store checks that the triggers are there.
+    folder.json(&format!("{JOB} --label c --store one"));
+}
+
+#[test]
 fn runs_are_kept_where_the_environment_says_and_not_without_reason() {
     let folder = Scratch::new("where");
     let stored = |line: &str, variable: Option<&str>| {

@@ -16,6 +16,7 @@
 //! that it was when the references were measured; a commit whose share is near `m` takes the whole budget and is
 //! skipped. A share of the references is accurate to about half a value, which `m` in the middle allows for.
 
+use iowhy_stats::Better;
 use serde_json::{Value, json};
 
 use super::Verdict;
@@ -129,6 +130,21 @@ impl Border {
             return Err("the good and the bad value must be two different numbers".to_owned());
         }
         Ok(Border { at: good + (bad - good) / 2.0, bad_is_larger: bad > good, good: EDGE, bad: 1.0 - EDGE })
+    }
+
+    /// Fails if bad values are the better ones of a metric whose better direction is known.
+    ///
+    /// # Errors
+    /// What to do instead.
+    pub fn directed(self, name: &str, better: Option<Better>) -> Result<Border, String> {
+        let wrong = better.is_some_and(|better| (better == Better::Higher) == self.bad_is_larger);
+        if wrong {
+            let direction = if self.bad_is_larger { "higher" } else { "lower" };
+            return Err(format!(
+                "the bad commit is better, not worse: its {name} is {direction}; swap good and bad, or learn them again"
+            ));
+        }
+        Ok(self)
     }
 
     fn is_bad(&self, value: f64) -> bool {

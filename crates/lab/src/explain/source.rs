@@ -389,6 +389,7 @@ fn stored(name: &str, report: bool, store: &Store) -> Result<Gathered, Problem> 
     commands.dedup();
     recipes.dedup();
     let command = if commands.len() == 1 { commands.pop().flatten() } else { None };
+    let command = command.filter(|command| runs.first().is_none_or(|run| still_makes(command, run)));
     let recipe = if recipes.len() == 1 { recipes.pop().flatten() } else { None };
     let row = runs.into_iter().next().filter(|_| report).map(Box::new);
     Ok(Gathered { side, command, recipe, group: Some(group), resident, seen: all_seen, row })
@@ -402,6 +403,33 @@ fn missing_file(name: &str) -> Option<Problem> {
     };
     let missing = name.split(',').find(|part| is_path(part) && !Path::new(part).exists())?;
     Some(Problem::error(format!("no such file: `{missing}`")).at(Span::whole(name)))
+}
+
+/// Whether a command stands for the job of a kept run: a job file may have changed since.
+fn still_makes(command: &str, run: &StoredRun) -> bool {
+    fn without_seeds(job: &mut serde_json::Value) {
+        match job {
+            serde_json::Value::Object(map) => {
+                map.retain(|key, _| !key.contains("seed"));
+                map.values_mut().for_each(without_seeds);
+            }
+            serde_json::Value::Array(list) => list.iter_mut().for_each(without_seeds),
+            _ => {}
+        }
+    }
+    let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
+    if !words.iter().skip(1).any(|word| Path::new(word).is_file()) || !run.simulated {
+        return true;
+    }
+    let kept = run.resolved.as_deref().and_then(|text| serde_json::from_str(text).ok());
+    let now = plan_of_command(&words).ok().map(|plan| serde_json::json!(plan.job));
+    let [kept, now] = [kept, now].map(|job| {
+        job.map(|mut job| {
+            without_seeds(&mut job);
+            job
+        })
+    });
+    kept.is_some() && kept == now
 }
 
 /// Both sides, base first. `open` opens the store, if anything is in it; `done` gets the number of runs simulated so
@@ -460,7 +488,14 @@ pub fn gather(
         };
         match origin {
             Ok(origin) => origins.push(origin),
-            Err(mut wrong) => problems.list.append(&mut wrong.list),
+            // Every place says the same about the job.
+            Err(wrong) => {
+                for problem in wrong.list {
+                    if !problems.list.contains(&problem) {
+                        problems.push(problem);
+                    }
+                }
+            }
         }
     }
     if problems.any_error() {

@@ -540,7 +540,7 @@ mod tests {
     use iowhy_text::columns;
     use iowhy_why::LayerDelta;
 
-    const PLAIN: Style = Style { colour: false };
+    const PLAIN: Style = Style { colour: false, verbose: false };
 
     fn explanation(label: &str, verdict: Verdict, time_ns: [f64; 2], parts: &[(f64, f64)]) -> Explanation {
         let names = ["application", "journal/writeback", "device"];
@@ -656,7 +656,7 @@ mod tests {
                     prop_assert!(line.trim_end() == line && !line.contains("NaN"), "{:?}", line);
                 }
                 // Colours are all that a terminal gets more.
-                let coloured = text(&explanation, pictures, Style { colour: true });
+                let coloured = text(&explanation, pictures, Style { colour: true, verbose: false });
                 prop_assert_eq!(coloured.replace("\u{1b}[1m", "").replace("\u{1b}[0m", ""), shown);
             }
         }
@@ -811,7 +811,7 @@ mod tests_of_experiments {
         ] {
             let mut explanation = explanation(&[Some(of.clone())]);
             recalibrate(&mut explanation);
-            let shown = text(&explanation, None, Style { colour: false });
+            let shown = text(&explanation, None, Style { colour: false, verbose: false });
             let words = shown.split_whitespace().collect::<Vec<&str>>().join(" ");
             for expected in [head, sentence, line] {
                 assert!(words.contains(expected), "no `{expected}` in\n{shown}");

@@ -464,22 +464,34 @@ impl Host {
     }
 }
 
-/// Runs another command of this program in a guest: how it ended, and what it printed.
+/// Files that jobs at this place read, for [`command`]. Jobs that are no files have none.
+pub fn files(jobs: &[String], on: &str, problems: &mut Problems) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut files = Vec::new();
+    for job in jobs.iter().filter(|job| Path::new(job).is_file()) {
+        let words = [job.clone(), format!("--on={on}")];
+        let request = super::resolve(&words, &super::here(), problems);
+        let Some(super::Request::Run(request)) = request else { continue };
+        let task = request.variants.first().and_then(|variant| variant.backend::<GuestTask>());
+        files.extend(task.into_iter().flat_map(|task| task.files.iter().cloned()));
+    }
+    files
+}
+
+/// Runs another command of this program in a guest, which gets these files: how it ended, and what it printed.
 ///
 /// # Errors
 /// If the guest cannot be made, or fails.
-pub fn command(wanted: &Wanted, words: Vec<String>, limit: Duration) -> Result<(Brought, String), Refusal> {
+pub fn command(
+    wanted: &Wanted,
+    words: Vec<String>,
+    files: Vec<(PathBuf, Vec<u8>)>,
+    limit: Duration,
+) -> Result<(Brought, String), Refusal> {
     // A signal ends the guest, too.
     let _signals = iowhy_live::signal::Guard::take();
     let mut host = Host::new()?;
-    let task = GuestTask {
-        wanted: wanted.clone(),
-        words: Vec::new(),
-        files: Vec::new(),
-        variables: Vec::new(),
-        input: None,
-        limit,
-    };
+    let task =
+        GuestTask { wanted: wanted.clone(), words: Vec::new(), files, variables: Vec::new(), input: None, limit };
     let results = host.scratch.join("out");
     let (brought, _) = host.boot(&task, 1, words, &results)?;
     let printed = std::fs::read_to_string(results.join(guest::PRINTED)).unwrap_or_default();

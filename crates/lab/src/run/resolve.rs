@@ -1,11 +1,12 @@
 //! Meaning of a command line: a job at places, with every mistake reported at once.
 
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use iowhy_fio::World;
 use iowhy_stack::outcome::Plan;
 use iowhy_text::diagnose::{Problem, Problems, Severity, Span};
+use iowhy_text::input;
 
 use super::backend::{Backend, JobWords, Place, Typed};
 use super::knobs::{Knobs, WithKnobs, is_live};
@@ -231,10 +232,29 @@ fn distinguish(variants: &mut [Variant]) {
     }
 }
 
-/// The plan of a command line with one `--on`, for rows of incidents; files cannot be named.
+/// A text file, or standard input. Logs may be long; inputs other than files and standard input may have no end.
+///
+/// # Errors
+/// Why it cannot be read.
+pub fn load(name: &str) -> Result<String, String> {
+    // Standard input can be read once, and a job is read for each place it runs on.
+    static INPUT: OnceLock<Result<String, String>> = OnceLock::new();
+    let path = Path::new(name);
+    if name == "-" {
+        return INPUT.get_or_init(|| input::standard(input::TEXT).map_err(|error| error.to_string())).clone();
+    }
+    input::text(path, if path.is_file() { input::TEXT } else { input::JOB }).map_err(|error| error.to_string())
+}
+
+/// The world of this process, with its files, its standard input and its environment, for every verb with a job.
+pub fn here() -> World<'static> {
+    World { load: &load, variable: &|name| std::env::var(name).ok(), ..World::empty() }
+}
+
+/// The plan of a command line with one `--on`.
 pub fn plan(words: &[String], problems: &mut Problems) -> Option<(Plan, Shape)> {
     let before = problems.list.len();
-    let request = resolve(words, &World::empty(), problems);
+    let request = resolve(words, &here(), problems);
     let run = match request {
         Some(Request::Run(run)) => run,
         Some(Request::Help(_)) => {

@@ -3,7 +3,7 @@
 //! Writers of data files hold a shared lock until the run is recorded, so with the exclusive lock in hand every file
 //! that is not referred to yet is garbage.
 
-use std::fs::{self, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::time::{Duration, Instant};
 
 use super::data::TEMPORARY;
@@ -24,16 +24,13 @@ pub struct Swept {
 const PASSING: Duration = Duration::from_millis(500);
 
 impl Store {
-    /// Removes data files that belong to no run, or lists those that it would.
-    ///
-    /// # Errors
-    /// If runs are being recorded at the moment, or a file cannot be removed.
-    pub fn gc(&self, dry_run: bool) -> Result<Swept, StoreError> {
+    /// Keeps writers of data files away until it is dropped.
+    pub(super) fn alone(&self) -> Result<File, StoreError> {
         let lock = self.lock_file()?;
         let begun = Instant::now();
         loop {
             match lock.try_lock() {
-                Ok(()) => break,
+                Ok(()) => return Ok(lock),
                 Err(TryLockError::WouldBlock) if begun.elapsed() < PASSING => std::thread::sleep(PASSING / 50),
                 Err(TryLockError::WouldBlock) => return Err(StoreError::Busy { path: self.directory().to_owned() }),
                 Err(TryLockError::Error(source)) => {
@@ -41,6 +38,14 @@ impl Store {
                 }
             }
         }
+    }
+
+    /// Removes data files that belong to no run, or lists those that it would.
+    ///
+    /// # Errors
+    /// If runs are being recorded at the moment, or a file cannot be removed.
+    pub fn gc(&self, dry_run: bool) -> Result<Swept, StoreError> {
+        let _alone = self.alone()?;
         let folder = self.data_directory();
         let failed = |source| StoreError::File { action: "read", path: folder.clone(), source };
         let mut swept = Swept { removed: !dry_run, ..Swept::default() };

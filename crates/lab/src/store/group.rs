@@ -3,7 +3,7 @@
 use rusqlite::Row;
 
 use super::{Filter, Kind, Store, StoreError, StoredRun};
-use iowhy_stats::metric::{Column, Group, Metric, RunFacts};
+use iowhy_stats::metric::{Column, Group, Metric, Origin, RunFacts};
 
 impl StoredRun {
     /// Its facts for a comparison.
@@ -18,6 +18,23 @@ impl StoredRun {
             machine: self.machine_hash.clone(),
             job: self.job.clone(),
             warnings: self.warnings.clone(),
+            options: Vec::new(),
+            origin: self.origin(),
+        }
+    }
+
+    /// How it is made again.
+    fn origin(&self) -> Origin {
+        let (asked, policies) = self.asked();
+        let again = asked.again.map(|again| format!("run {}", again.words.join(" ")));
+        let command = asked.command.or(again).map(|command| format!("iowhy {command}"));
+        let kernel = policies.and_then(|policies| policies.get("kernel")?.as_str().map(str::to_owned));
+        let disk = asked.modelled.or(asked.modelled_disk).or(asked.disk);
+        let of_machine = || self.machine.as_ref()?.get("device")?.as_str().map(str::to_owned);
+        Origin {
+            command: command.unwrap_or_default(),
+            kernel: kernel.or_else(|| self.place.clone()).unwrap_or_default(),
+            disk: disk.or_else(of_machine).unwrap_or_default(),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::{Checked, Merged, Store, StoredRun, Swept};
+use super::{Checked, Merged, Removed, Store, StoredRun, Swept};
 use iowhy_text as text;
 
 /// A moment of universal time, as ISO 8601 has it, to the second.
@@ -177,6 +177,23 @@ pub fn swept_text(swept: &Swept) -> String {
     let files = text::count(swept.files.len() as u64, "file", "files");
     let done = if swept.removed { "removed" } else { "would be removed" };
     let _ = writeln!(out, "{files} of {} bytes {done}", text::grouped(swept.bytes));
+    out
+}
+
+/// Runs that were removed, as JSON.
+pub fn removed_json(store: &Store, verb: &str, removed: &Removed) -> Value {
+    let runs: Vec<Value> = removed.runs.iter().map(run_json).collect();
+    let more = json!({ "runs": runs, "files": removed.files, "bytes": removed.bytes, "removed": removed.removed });
+    answer(store, verb, more)
+}
+
+/// Runs that were removed.
+pub fn removed_text(store: &Store, removed: &Removed, bold: fn(&str) -> String) -> String {
+    let mut out = if removed.runs.is_empty() { String::new() } else { list_text(store, &removed.runs, bold) };
+    let n = |n: usize, one: &str, many: &str| text::count(n as u64, one, many);
+    let (runs, files) = (n(removed.runs.len(), "run", "runs"), n(removed.files.len(), "file", "files"));
+    let done = if removed.removed { "removed" } else { "would be removed" };
+    let _ = writeln!(out, "{runs} and {files} of {} bytes {done}", text::grouped(removed.bytes));
     out
 }
 
