@@ -8,6 +8,7 @@ mod map;
 mod methods;
 mod plant;
 mod plant_live;
+mod spell;
 mod steps;
 mod tidy;
 mod verify;
@@ -36,7 +37,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "check",
         arguments: "",
-        about: "formatting, clippy without warnings, tidy; no tests",
+        about: "formatting, clippy without warnings, tidy, spelling; no tests",
         run: verify::check,
     },
     Command {

@@ -4,10 +4,10 @@
 //! named with what to install, and its step is skipped; under `CI=true` a skipped step is a failure.
 
 use crate::steps::{Steps, in_ci, is_installed, none};
-use crate::{Outcome, actions, cargo, target_folder, tidy, web};
+use crate::{Outcome, actions, cargo, spell, target_folder, tidy, web};
 use std::process::Command;
 
-/// Programs that tests hold iowhy against or need, and the Debian packages that have them.
+/// Programs and files that tests hold iowhy against or need, and the Debian packages that have them.
 const PROGRAMS: &[(&str, &str)] = &[
     ("fio", "fio"),
     ("sysbench", "sysbench"),
@@ -27,6 +27,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("zsh", "zsh"),
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("/usr/lib/python3/dist-packages/prometheus_client/openmetrics/parser.py", "python3-prometheus-client"),
+    (spell::DICTIONARY, "hunspell-en-gb"),
 ];
 
 fn is_root() -> bool {
@@ -106,5 +107,6 @@ pub(crate) fn check(arguments: &[String]) -> Outcome {
             steps.fail(name, &message);
         }
     }
+    spell::check(&mut steps);
     steps.end()
 }

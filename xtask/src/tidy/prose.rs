@@ -17,17 +17,66 @@ const PHRASES: &[(&str, &str)] = &[
     ("whoever", "the task, the caller, the user"),
 ];
 
+/// Phrases that pages for users do without: padding, and promises that the reader has to judge.
+const PADDING: &[(&str, &str)] = &[
+    ("simply", "leave it out"),
+    ("just", "leave it out, or only"),
+    ("easily", "leave it out, or the number of steps"),
+    ("obviously", "leave it out"),
+    ("of course", "leave it out"),
+    ("basically", "leave it out"),
+    ("very unique", "unique"),
+    ("in order to", "to"),
+    ("due to the fact that", "because"),
+    ("a number of", "some, or the number"),
+    ("be able to", "can"),
+    ("be performed by", "the one who does it as the subject"),
+    ("be carried out by", "the one who does it as the subject"),
+    ("utilise", "use"),
+    ("utilize", "use"),
+    ("please note", "leave it out"),
+    ("it should be noted", "leave it out"),
+];
+
+/// Longest sentence of a page for users, in words.
+const MAX_SENTENCE: usize = 55;
+
 /// `is no longer` and its like are idiomatic.
 const COMPARED: &[&str] = &["earlier", "faster", "larger", "less", "longer", "more", "shorter", "slower", "smaller"];
 
 /// The offending phrases of a source file.
 pub(super) fn in_source(name: &str, text: &str) -> Vec<String> {
-    phrases(name, &rust_prose(text))
+    phrases(name, &rust_prose(text), &[])
 }
 
 /// The offending phrases of a page.
 pub(super) fn in_page(name: &str, text: &str) -> Vec<String> {
-    phrases(name, &paragraphs(text))
+    phrases(name, &paragraphs(text), &[])
+}
+
+/// The same of a page for users: no padding, no word twice, no sentence without end.
+pub(super) fn in_guide(name: &str, text: &str) -> Vec<String> {
+    let prose = paragraphs(text);
+    let mut found = phrases(name, &prose, PADDING);
+    for piece in prose {
+        let lines = (piece.line..).zip(piece.text.lines()).filter(|(_, text)| !text.starts_with(['|', '#']));
+        let words: Vec<(usize, &str)> =
+            lines.flat_map(|(line, text)| text.split_whitespace().map(move |word| (line, word))).collect();
+        for pair in words.windows(2) {
+            let is_word = pair[0].1.chars().all(char::is_alphabetic);
+            if is_word && pair[0].1.eq_ignore_ascii_case(pair[1].1) {
+                found.push(format!("{name}:{}: `{}` twice", pair[1].0, pair[1].1));
+            }
+        }
+        let ends = |(_, word): &(usize, &str)| word.trim_end_matches([')', '*', '"']).ends_with(['.', ':', '?', '!']);
+        let is_item = |(_, word): &(usize, &str)| *word == "-";
+        for sentence in words.split_inclusive(|word| ends(word) || is_item(word)) {
+            if sentence.len() > MAX_SENTENCE {
+                found.push(format!("{name}:{}: a sentence of {} words: cut it", sentence[0].0, sentence.len()));
+            }
+        }
+    }
+    found
 }
 
 /// A piece of prose, with its first line.
@@ -108,7 +157,7 @@ fn rust_prose(text: &str) -> Vec<Prose> {
 }
 
 /// Phrases of the table, and doc comments with a clause as their subject.
-fn phrases(name: &str, prose: &[Prose]) -> Vec<String> {
+fn phrases(name: &str, prose: &[Prose], more: &[(&str, &str)]) -> Vec<String> {
     const BE: &[&str] = &["is", "are", "was", "were", "be", "been"];
     let mut found = Vec::new();
     for piece in prose {
@@ -116,7 +165,7 @@ fn phrases(name: &str, prose: &[Prose]) -> Vec<String> {
         let words: Vec<(usize, &str)> =
             lines.flat_map(|(line, text)| text.split_whitespace().map(move |word| (line, word))).collect();
         for (at, (line, _)) in words.iter().enumerate() {
-            for (phrase, instead) in PHRASES {
+            for (phrase, instead) in PHRASES.iter().chain(more) {
                 let wanted: Vec<&str> = phrase.split(' ').collect();
                 let Some(found_words) = words.get(at..at + wanted.len()) else { continue };
                 let is_equal = wanted.iter().zip(found_words).enumerate().all(|(nr, (wanted, (_, word)))| {
@@ -179,5 +228,15 @@ mod tests {
         }
         let page = "A word.\n\n```\nis no word\n```\nIt is no\nword.\n";
         assert_eq!(in_page("a.md", page), ["a.md:6: `be no`: is not a, without, lacks"]);
+    }
+
+    #[test]
+    fn pages_for_users_have_neither_padding_nor_doubled_words_nor_endless_sentences() {
+        let endless = "word ".repeat(MAX_SENTENCE) + "word.\n";
+        let endless = endless.replace("word word", "a word");
+        for page in ["It simply works.\n", "Read the\nthe page.\n", "You are able to\nsee.\n", &endless] {
+            assert_eq!(in_guide("a.md", page).len(), 1, "{page}");
+        }
+        assert_eq!(in_guide("a.md", "A page. A word: a word.\n\n```\nsimply the the\n```\n"), Vec::<String>::new());
     }
 }

@@ -138,12 +138,12 @@ fn the_command_prints_the_explanation_of_an_incident() {
     let shown = utf8(&iowhy(&line).stdout);
     let kept = root().join(format!("crates/cli/tests/command/explained/{id}.txt"));
     assert_eq!(shown, fs::read_to_string(kept).expect("the text is there"));
-    // The README shows it with parts left out.
-    let page = fs::read_to_string(root().join("README.md")).expect("the README is there");
-    let (_, rest) = page.split_once(&format!("$ iowhy explain {id} --prove\n")).expect("the README shows it");
+    // The guide shows it with parts left out.
+    let page = fs::read_to_string(root().join("docs/guide/src/tour.md")).expect("the page is there");
+    let (_, rest) = page.split_once(&format!("$ iowhy explain {id} --prove\n")).expect("the page shows it");
     let (block, _) = rest.split_once("```").expect("the block ends");
     for part in block.lines().filter(|part| part.trim() != "...") {
-        assert!(shown.lines().any(|line| line == part), "README.md shows what is not in {id}.txt: {part}");
+        assert!(shown.lines().any(|line| line == part), "tour.md shows what is not in {id}.txt: {part}");
     }
     let value = json_of(&format!("{line} --json"));
     check_schema("explain", &value);

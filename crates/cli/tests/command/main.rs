@@ -15,6 +15,7 @@ mod files;
 mod fio;
 mod generate;
 mod guest;
+mod guide;
 mod harm;
 mod history;
 mod incident_live;
@@ -357,10 +358,10 @@ fn the_page_of_rules_is_fresh() {
 }
 
 #[test]
-fn the_run_in_the_readme_is_fresh() {
+fn the_run_in_the_guide_is_fresh() {
     const COMMAND: &str = "$ cargo run --release -- incident 2004-random-read-split\n";
     let run = text(&iowhy("incident 2004-random-read-split").stdout);
-    // The README shows the table, the first claims and the cause; what is assumed and not explained is left to the run.
+    // The guide shows the table, the first claims and the cause; what is assumed and not explained is left to the run.
     let part = |from: &str, to: &str| {
         let (start, end) = (run.find(from).expect(from), run.find(to).expect(to));
         &run[start..end]
@@ -373,9 +374,9 @@ fn the_run_in_the_readme_is_fresh() {
         part("2004-random-read-split", "  held      rc3-deadline/2.4.25"),
         part("13 of 13 claims held", "\nassumed")
     );
-    let path = root().join("README.md");
-    let page = fs::read_to_string(&path).expect("the README is there");
-    let (before, rest) = page.split_once(COMMAND).expect("the README shows the command");
+    let path = root().join("docs/guide/src/incidents.md");
+    let page = fs::read_to_string(&path).expect("the page is there");
+    let (before, rest) = page.split_once(COMMAND).expect("the page shows the command");
     let (_, after) = rest.split_once("```").expect("the block ends");
     is_fresh(&path, &format!("{before}{COMMAND}{shown}```{after}"));
 }
