@@ -25,7 +25,7 @@ const TARGET: &str = "x86_64-unknown-linux-musl";
 /// Most bytes of the binary.
 const MOST_BYTES: u64 = 12_000_000;
 /// Cargo's commands that make packages, with the versions that are known to.
-const TOOLS: &[(&str, &str)] = &[("cargo-deb", "3"), ("cargo-generate-rpm", "0.20")];
+const TOOLS: &[(&str, &str)] = &[("cargo-deb", "=3.8.0"), ("cargo-generate-rpm", "=0.21.1")];
 /// Programs of the system, and their Debian packages.
 const PROGRAMS: &[(&str, &str)] =
     &[("musl-gcc", "musl-tools"), ("xz", "xz-utils"), ("tar", "tar"), ("debootstrap", "debootstrap")];
