@@ -22,10 +22,12 @@ use crate::{Outcome, cargo, root, target_folder};
 
 /// Where it runs: any Linux of this kind of processor, because nothing is taken from the system.
 const TARGET: &str = "x86_64-unknown-linux-musl";
+/// Without symbols, and at a fixed address: relocations alone are half a megabyte.
+const LINKING: &str = " -Cstrip=symbols -Crelocation-model=static";
 /// Most bytes of the binary.
 const MOST_BYTES: u64 = 12_000_000;
 /// Cargo's commands that make packages, with the versions that are known to.
-const TOOLS: &[(&str, &str)] = &[("cargo-deb", "3"), ("cargo-generate-rpm", "0.20")];
+const TOOLS: &[(&str, &str)] = &[("cargo-deb", "=3.8.0"), ("cargo-generate-rpm", "=0.21.1")];
 /// Programs of the system, and their Debian packages.
 const PROGRAMS: &[(&str, &str)] =
     &[("musl-gcc", "musl-tools"), ("xz", "xz-utils"), ("tar", "tar"), ("debootstrap", "debootstrap")];
@@ -77,7 +79,7 @@ fn binary(target: &Path, epoch: &str) -> Result<PathBuf, String> {
         .arg(target)
         .env("SOURCE_DATE_EPOCH", epoch)
         .env("CFLAGS", flags("-ffile-prefix-map"))
-        .env("CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_RUSTFLAGS", flags("--remap-path-prefix"));
+        .env("CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_RUSTFLAGS", flags("--remap-path-prefix") + LINKING);
     done(&mut build)?;
     Ok(target.join(TARGET).join("dist/iowhy"))
 }

@@ -63,8 +63,9 @@ pub(crate) fn groups(command: &Command, bold: fn(&str) -> String) -> String {
     out
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 fine, 1 a regression or a failed check, 2 a usage or input error, 3 not enough \
-    evidence, 4 done but not cleaned up, 5 a machine failure (disk full, I/O error), 129, 130 or 143 ended by a signal.";
+pub(crate) const EXIT_CODES: &str = "Exit codes: 0 fine, 1 a regression or a failed check, 2 a usage or input error, \
+    3 not enough evidence, 4 done but not cleaned up, 5 a machine failure (disk full, I/O error), 129, 130 or 143 \
+    ended by a signal.";
 
 #[cfg(test)]
 mod tests {
