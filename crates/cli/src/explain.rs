@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use iowhy_compare::{self as compare, Settings, Verdict};
 use iowhy_lab::explain::gathered::Gathered;
 use iowhy_lab::explain::source::{self, ExplainRequest};
-use iowhy_lab::explain::{advice, prove, prove_live};
+use iowhy_lab::explain::{advice, modes, prove, prove_live};
 use iowhy_lab::report::{glance, text};
 use iowhy_lab::store::{self, Store, StoreError};
 use iowhy_text::diagnose::Problems;
@@ -117,7 +117,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Ok(sides) => sides,
         Err(problems) => {
             output::report_all(&problems);
-            return Ok(Exit::Usage);
+            return Ok(if modes::is_alone(&problems) { Exit::Inconclusive } else { Exit::Usage });
         }
     };
     let explanation = arguments.sources.explain(&sides);

@@ -33,10 +33,10 @@ use iowhy_trace::settings::{Settings, silent_text};
 use serde_json::{Value, json};
 
 use circumstances::Watch;
-use silent::Silence;
-use targets::Targets;
 use iowhy_text as text;
 use iowhy_text::diagnose::{Problem, Problems};
+use silent::Silence;
+use targets::Targets;
 
 /// Settings of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -201,16 +201,16 @@ pub(crate) fn inode_of(path: &Path) -> Option<Inode> {
 /// The node of a device, which may be called by its name in sysfs, too.
 fn node(path: &Path) -> PathBuf {
     let named = path.components().count() == 1 && !path.exists();
-    if named && Path::new("/sys/class/block").join(path).exists() { Path::new("/dev").join(path) } else { path.to_owned() }
+    if named && Path::new("/sys/class/block").join(path).exists() {
+        Path::new("/dev").join(path)
+    } else {
+        path.to_owned()
+    }
 }
 
 /// The capture's settings, and the names of its subjects.
 fn ask(request: &Request) -> Result<(Ask, Named), RecordError> {
-    let mut ask = Ask {
-        level: request.level,
-        children: !request.command.is_empty(),
-        ..Ask::default()
-    };
+    let mut ask = Ask { level: request.level, children: !request.command.is_empty(), ..Ask::default() };
     if request.buffer_kib > 0 {
         ask.buffer_kib = request.buffer_kib;
     }
@@ -275,14 +275,17 @@ pub fn record(request: &Request, tell: &mut dyn FnMut(&Problem)) -> Result<Recor
     let mut ended = None;
     let (mut looked, mut pause) = (Instant::now(), FIRST_LOOK);
     let mut search: Option<Instant> = None;
+    let mut glance = begun;
     while !signal::raised() {
         let left = request.length.map(|length| length.saturating_sub(begun.elapsed()));
         if left == Some(Duration::ZERO) {
             break;
         }
         // At once, too: of what was started before forks were followed.
-        if ask.named && search.is_none_or(|at| at <= Instant::now()) {
-            let start = Instant::now();
+        let start = Instant::now();
+        let due = search.is_none_or(|at| at <= start) || silence.is_due();
+        let entered = !due && glance <= start && targets.entered(&known);
+        if ask.named && (due || entered) {
             now = targets::processes();
             let new: Vec<u32> = targets.members(&now).into_iter().filter(|pid| known.insert(*pid)).collect();
             // Children of those that are followed already are followed from their first event on.
@@ -295,6 +298,9 @@ pub fn record(request: &Request, tell: &mut dyn FnMut(&Problem)) -> Result<Recor
             watch.add(&others);
             silence.look(&targets, &now).iter().for_each(&mut *tell);
             search = Some(Instant::now() + targets::pause(start.elapsed()));
+        }
+        if glance <= start {
+            glance = Instant::now() + targets::pause(start.elapsed());
         }
         if looked.elapsed() >= pause {
             watch.look();
@@ -419,9 +425,10 @@ pub fn complaints(captured: &Captured) -> Problems {
         problems.push(Problem::warning(text).help(help));
     }
     for target in Settings::of(trace).silent {
-        problems.push(Problem::warning(silent_text(&target)).help(
-            "is it another process? `trace stat` lists who made calls: record without a target for a second",
-        ));
+        problems
+            .push(Problem::warning(silent_text(&target)).help(
+                "is it another process? `trace stat` lists who made calls: record without a target for a second",
+            ));
     }
     if trace.inferred_windows {
         let text = "this kernel has no events of read-ahead: its windows can only be inferred from pages";

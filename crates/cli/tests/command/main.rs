@@ -1,5 +1,6 @@
 //! The command from outside: exit codes, messages, JSON, text.
 
+mod attach;
 mod bisect;
 mod calibrate;
 mod check;

@@ -79,8 +79,10 @@ fn message(target: &Target, before: &Moment, after: &Moment) -> Option<Problem> 
     let children: Vec<u32> = family.into_iter().filter(|pid| !roots.contains(pid)).collect();
     let busy: Vec<u32> = children.iter().copied().filter(|pid| after.since(before, *pid) > 0).collect();
     if !busy.is_empty() {
-        let text = format!("{of} has made no read or write in {seconds} s; its children have: {}", after.names(&busy));
-        return Some(Problem::warning(text).help("nothing: children are recorded, too"));
+        return Some(Problem::warning(format!(
+            "{of} has made no read or write in {seconds} s; its children have, and are recorded: {}",
+            after.names(&busy)
+        )));
     }
     let mut text = format!("{of} has made no read or write in {seconds} s, and no child of it has");
     let whole: Vec<u32> = roots.iter().chain(&children).copied().collect();
@@ -121,6 +123,11 @@ impl Silence {
     pub(super) fn new(targets: &Targets) -> Silence {
         let before = (!targets.all.is_empty()).then(Moment::now);
         Silence { begun: Instant::now(), before, seen: vec![BTreeSet::new(); targets.all.len()] }
+    }
+
+    /// Whether it is time for the messages.
+    pub(super) fn is_due(&self) -> bool {
+        self.before.is_some() && self.begun.elapsed() >= PATIENCE
     }
 
     /// Notes the members of now, and yields the messages once it is time for them.
@@ -204,7 +211,7 @@ mod tests {
         };
         for (own_calls, child, ticks, expected) in [
             (1, 0, 0, None),
-            (0, 3, 0, Some("has made no read or write in 2 s; its children have: 2 (pg)")),
+            (0, 3, 0, Some("has made no read or write in 2 s; its children have, and are recorded: 2 (pg)")),
             (0, 0, 0, Some("and no child of it has\n  = try: is it --pid 4? most calls here: 4 (fio)")),
             (0, 0, 150, Some("but it ran for 1.5 s: mapped files")),
         ] {

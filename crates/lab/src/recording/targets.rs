@@ -7,8 +7,8 @@
 //!                the group's path below any mounted hierarchy, version 1 or 2
 //! --unit NAME    the group that is called after the unit, `.service` if it has no ending
 //! ```
-//! Several are a union. Known limit: a process that takes a name or enters a group is seen at the next look
-//! ([`LOOK`], and at most one [`PART`]th of the time); children of followed tasks are followed by the kernel from their first event on.
+//! Several are a union. Known limit: a process that takes a name or enters a group is seen at the next look (after
+//! [`LOOK`], and [`PART`] times as long as a look takes); children of followed tasks are followed by the kernel from their first event on.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -23,8 +23,8 @@ use super::Request;
 /// How often it is looked for processes that came otherwise than as children.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A look may take this part of the time.
-const PART: u32 = 50;
+/// A look may take one part of the time in so many: these.
+const PART: u32 = 20;
 
 /// The pause after a look that took so long.
 pub(super) fn pause(took: Duration) -> Duration {
@@ -274,6 +274,12 @@ impl Targets {
         with_descendants(&roots, now)
     }
 
+    /// Whether a process is in a group that was not known: a quick look at groups alone.
+    pub(super) fn entered(&self, known: &BTreeSet<u32>) -> bool {
+        let groups = self.all.iter().filter(|target| matches!(target.kind, Kind::Groups(_)));
+        groups.flat_map(|target| target.roots(&[])).any(|pid| !known.contains(&pid))
+    }
+
     /// Whether something of them may still come.
     pub(super) fn live(&self, now: &[Process]) -> bool {
         self.all.iter().any(|target| target.lives(now))
@@ -368,6 +374,7 @@ mod tests {
         let found = Targets::find_in(&request, &[], &tree.roots()).expect("it is there");
         fs::write(tree.0.join("two/docker/cgroup.procs"), "31\n").expect("a file");
         assert_eq!(found.members(&[at(32, 31, "new")]), [20, 31, 32]);
+        assert!(found.entered(&BTreeSet::from([20])) && !found.entered(&BTreeSet::from([20, 31])));
         fs::remove_dir_all(tree.0.join("two/docker")).expect("it goes");
         assert!(found.members(&[]).is_empty() && !found.live(&[]));
     }
@@ -385,7 +392,8 @@ mod tests {
         let problems = Targets::find_in(&request, &some(), &tree.roots()).expect_err("most of it is not there");
         let text = problems.render();
         assert_eq!(problems.list.len(), 5, "{text}");
-        for expected in ["no process 4711", "nearest: postgres\n", "docker/abc", "postgresql@15-main.service", "`/` is"] {
+        for expected in ["no process 4711", "nearest: postgres\n", "docker/abc", "postgresql@15-main.service", "`/` is"]
+        {
             assert!(text.contains(expected), "{expected}: {text}");
         }
         let request = Request { pids: vec![7, 8], comms: vec!["sh".into()], ..Request::default() };
