@@ -387,8 +387,8 @@ fn of_devices(trace: &mut Trace, devices: &[Dev]) {
     });
 }
 
-/// Takes away calls on other files, and those on pipes and sockets. A call stays if its file was opened in the trace and
-/// nothing says which it is.
+/// Takes away calls on other files, and those on pipes and sockets. A call stays if its file was opened in the trace
+/// and nothing says which it is.
 fn of_files(trace: &mut Trace, named: &Named) {
     let joined = join::join(trace, &join::Who::default());
     let ours = |file: u32| {

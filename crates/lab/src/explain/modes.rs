@@ -22,7 +22,7 @@ const ALPHA: f64 = 0.01;
 /// Of a recording of a running kernel that stands alone.
 const ALONE: &str = "is a single recording: it shows what happened, and not what changed";
 
-/// Whether it stopped at a recording that stands alone: not a mistake, but nothing can be said yet.
+/// Whether it stopped at a recording that stands alone: not a mistake, but no answer is possible yet.
 pub fn is_alone(problems: &Problems) -> bool {
     problems.list.iter().all(|problem| problem.message.ends_with(ALONE))
 }

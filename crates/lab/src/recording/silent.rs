@@ -109,7 +109,7 @@ fn message(target: &Target, before: &Moment, after: &Moment) -> Option<Problem> 
     })
 }
 
-/// What is looked at while a recording goes on.
+/// Calls of the targets while a recording goes on.
 #[derive(Debug)]
 pub(super) struct Silence {
     begun: Instant,

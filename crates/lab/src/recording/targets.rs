@@ -8,7 +8,8 @@
 //! --unit NAME    the group that is called after the unit, `.service` if it has no ending
 //! ```
 //! Several are a union. Known limit: a process that takes a name or enters a group is seen at the next look (after
-//! [`LOOK`], and [`PART`] times as long as a look takes); children of followed tasks are followed by the kernel from their first event on.
+//! [`LOOK`], and [`PART`] times as long as a look takes); the kernel itself follows children of followed tasks, from
+//! their first event on.
 
 use std::collections::BTreeSet;
 use std::fs;
