@@ -205,7 +205,7 @@ mod tests {
         let targets = Targets::find(&request).expect("who started us is there");
         let target = &targets.all[0];
         let before = moment(&[(own, 1, "pg", 5, 0), (2, own, "pg", 9, 0), (3, own, "pg", 9, 0), (4, 1, "fio", 0, 0)]);
-        let after = |own_calls, child, ticks| {
+        let after = |own_calls: u64, child: u64, ticks: u64| {
             let children = [(2, own, "pg", 9 + child, ticks), (3, own, "pg", 9, 0)];
             moment(&[&[(own, 1, "pg", 5 + own_calls, 0)][..], &children, &[(4, 1, "fio", 70, 0)]].concat())
         };
