@@ -332,9 +332,9 @@ fn record(request: &Request, out: &Path, json: bool) -> anyhow::Result<Exit> {
         Err(exit) => return Ok(exit),
     };
     crate::doctor::tidy();
-    let recorded = match recording::record(request, &mut |problem| output::complain(&problem.render())) {
+    let recorded = match recording::record(request, &mut |problem| output::report(problem.clone())) {
         Err(RecordError::Targets(problems)) => {
-            output::complain(&problems.render());
+            output::report_all(&problems);
             return Ok(Exit::Usage);
         }
         recorded => recorded?,
