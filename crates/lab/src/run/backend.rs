@@ -201,11 +201,13 @@ pub struct Refusal {
     pub interrupted: bool,
     /// Its maker failed, and the job's result is unknown.
     pub inconclusive: bool,
+    /// It is a failure of the machine, not a mistake in the request.
+    pub machine: bool,
 }
 
 impl Refusal {
     pub(super) fn new(error: impl Error + Send + Sync + 'static) -> Refusal {
-        Refusal { error: Box::new(error), interrupted: false, inconclusive: false }
+        Refusal { error: Box::new(error), interrupted: false, inconclusive: false, machine: false }
     }
 }
 
