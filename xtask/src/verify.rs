@@ -21,6 +21,9 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("npm", "npm"),
     ("chromium", "chromium"),
     ("qemu-system-x86_64", "qemu-system-x86"),
+    ("curl", "curl"),
+    ("gpg", "gnupg"),
+    ("gpgv", "gpgv"),
 ];
 
 fn is_root() -> bool {
