@@ -28,6 +28,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("/usr/lib/python3/dist-packages/prometheus_client/openmetrics/parser.py", "python3-prometheus-client"),
     (spell::DICTIONARY, "hunspell-en-gb"),
+    ("gpg", "gnupg"),
+    ("gpgv", "gpgv"),
 ];
 
 fn is_root() -> bool {

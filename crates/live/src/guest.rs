@@ -35,7 +35,7 @@ use console::Stage;
 use initramfs::Archive;
 pub use kernel::{Kernel, cache_directory, find, is_known};
 use qemu::{GiveUp, Limits, Parts};
-pub use registry::forms;
+pub use registry::{forms, registries};
 use stream::Received;
 
 use crate::ledger::{self, Guard, Ledger, LedgerError};
@@ -176,7 +176,7 @@ pub enum GuestError {
     #[error("{0}")]
     Kernel(String),
     /// A registry of kernels cannot be reached, or is not what it should be.
-    #[error("kernels of {name}")]
+    #[error("kernels of {name}: {error}")]
     Registry {
         /// Which.
         name: &'static str,
