@@ -14,7 +14,7 @@ use iowhy_lab::incident::metric;
 use iowhy_stack::outcome::Plan;
 use iowhy_text::diagnose::{Problem, Problems};
 
-use crate::output::{self, Exit};
+use crate::output::{self, Bar, Exit};
 
 #[derive(clap::Args)]
 #[command(about = "Find the change that made it slow: between two simulated kernels, or among commits")]
@@ -136,18 +136,18 @@ fn between_kernels(arguments: &Arguments) -> anyhow::Result<Exit> {
     let good = plan(&words, &places[0], &mut problems);
     // Mistakes in the job are reported once.
     let bad = if good.is_some() { plan(&words, &places[1], &mut problems) } else { None };
-    output::complain(&problems.render());
+    output::report_all(&problems);
     let (Some(good), Some(bad), Some(metric), false) = (good, bad, metric, problems.any_error()) else {
         return Ok(Exit::Usage);
     };
-    let bar = output::bar("{spinner} {pos} simulations, {elapsed}", json);
+    let bar = Bar::new("bisecting", "simulations", json);
     let settings = Settings {
         error: arguments.error,
         most_runs: arguments.runs.map_or(Settings::default().most_runs, |runs| runs as usize),
         ..Settings::default()
     };
-    let bisection = policy::bisect((&good, &bad), places, metric, settings, &|| bar.inc(1))?;
-    bar.finish_and_clear();
+    let bisection = policy::bisect((&good, &bad), places, metric, settings, &|| bar.count())?;
+    drop(bar);
     if json {
         output::print_json(&bisection.json())?;
     } else {
@@ -212,7 +212,7 @@ fn failed(failure: Failure) -> Exit {
             Exit::Skip
         }
         Failure::Abort(text) => {
-            output::complain(&format!("error: {text}\n"));
+            output::report(Problem::error(text));
             Exit::Abort
         }
     }

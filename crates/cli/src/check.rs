@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let mut problems = Problems::default();
     let names = names(arguments, &mut problems);
     let groups = names.map(|names| input.groups(&names, &mut problems)).unwrap_or_default();
-    output::complain(&problems.render());
+    output::report_all(&problems);
     let [a, b] = groups.as_slice() else { return Ok(Exit::Usage) };
     if problems.any_error() {
         return Ok(Exit::Usage);

@@ -283,7 +283,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let (input, names) = (&arguments.input, &arguments.what);
     if names.len() != 2 && !tables {
         let problem = Problem::error(format!("a comparison has a base and a candidate, not {}", names.len()));
-        output::complain(&problem.help("iowhy compare A B; --as mmtests|benchstat takes any number").render());
+        output::report(problem.help("iowhy compare A B; --format mmtests|benchstat takes any number"));
         return Ok(Exit::Usage);
     }
     let mut problems = Problems::default();
@@ -295,11 +295,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         return Ok(Exit::Fine);
     }
     if problems.any_error() {
-        output::complain(&problems.render());
+        output::report_all(&problems);
         return Ok(Exit::Usage);
     }
     let groups = input.groups(names, &mut problems);
-    output::complain(&problems.render());
+    output::report_all(&problems);
     if problems.any_error() {
         return Ok(Exit::Usage);
     }

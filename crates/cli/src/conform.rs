@@ -70,7 +70,7 @@ fn elsewhere(arguments: &Arguments, on: &str) -> anyhow::Result<Exit> {
     if wanted.is_none() && !problems.any_error() {
         problems.push(Problem::error(format!("`{on}` is not a kernel that can be booted")).help("kernel:debian-6.1"));
     }
-    output::complain(&problems.render());
+    output::report_all(&problems);
     let Some(wanted) = wanted else { return Ok(Exit::Usage) };
     let mut words = ["conform".to_owned(), "--live".to_owned(), format!("--dir={}", iowhy_live::guest::DATA)].to_vec();
     words.extend(arguments.job.iter().map(|job| format!("--job={job}")));
@@ -78,7 +78,7 @@ fn elsewhere(arguments: &Arguments, on: &str) -> anyhow::Result<Exit> {
     let (brought, printed) = match guest::command(&wanted, words, LIMIT) {
         Ok(brought) => brought,
         Err(error) if error.inconclusive => {
-            output::complain(&Problem::error(error.to_string()).render());
+            output::report(Problem::error(error.to_string()));
             return Ok(Exit::Inconclusive);
         }
         Err(error) => return Err(error.into()),
@@ -118,16 +118,16 @@ fn running(arguments: &Arguments) -> anyhow::Result<Exit> {
     let compared = match live::run(&asked, &world, &progress) {
         Ok(compared) => compared,
         Err(ConformError::Wrong(problems)) => {
-            output::complain(&problems.render());
+            output::report_all(&problems);
             return Ok(Exit::Usage);
         }
         Err(error @ (ConformError::Capture(_) | ConformError::NoFileSystem(_))) => {
-            output::complain(&format!("error: {error}\n"));
+            output::report(Problem::error(error.to_string()));
             return Ok(Exit::Inconclusive);
         }
         Err(error) => return Err(error.into()),
     };
-    output::complain(&compared.warnings.render());
+    output::report_all(&compared.warnings);
     if let Some(folder) = &arguments.record {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder `{}`", folder.display()))?;
         for (name, text) in compared.texts() {

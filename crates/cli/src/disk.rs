@@ -130,7 +130,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
             crate::doctor::tidy();
             let name = name.clone().unwrap_or_else(disk::free_name);
             let wanted = lab::parse(&name, model, &words, &mut problems);
-            output::complain(&problems.render());
+            output::report_all(&problems);
             let Some(wanted) = wanted else { return Ok(Exit::Usage) };
             one(disk::create(wanted.spec)?)
         }
@@ -138,7 +138,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Action::Stat { name: Some(name) } => one(disk::stat(name)?),
         Action::Set { name, settings } => {
             let changes = lab::changes(settings, &mut problems);
-            output::complain(&problems.render());
+            output::report_all(&problems);
             if problems.any_error() {
                 return Ok(Exit::Usage);
             }

@@ -31,7 +31,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     if arguments.json {
         output::print_json(&doctor::json(&report))?;
     } else {
-        output::print(&doctor::text(&report, output::bold()))?;
+        let details = if output::look().brief { String::new() } else { doctor::details(&report, output::bold()) };
+        output::print(&(doctor::text(&report, output::bold()) + &details))?;
     }
     Ok(if report.is_clean() { Exit::Fine } else { Exit::Failed })
 }
@@ -40,6 +41,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
 pub(crate) fn tidy() {
     // If the folder cannot be read the run itself finds that out, and says what to do.
     for left in ledger::sweep(&ledger::state_directory()).unwrap_or_default() {
-        output::complain(&Problem::warning(format!("an earlier run left something behind: {left}")).render());
+        output::report(Problem::warning(format!("an earlier run left something behind: {left}")));
     }
 }

@@ -11,7 +11,7 @@ use iowhy_lab::store::{self, Store, StoreError};
 use iowhy_text::diagnose::Problems;
 use iowhy_why::{self as explain, Explanation, json};
 
-use crate::output::{self, Exit};
+use crate::output::{self, Bar, Exit};
 
 #[derive(clap::Args)]
 #[command(about = "Explain why one set of runs is slower than another: mechanism, evidence, remedy")]
@@ -78,12 +78,8 @@ impl Sources {
     pub(crate) fn gather(&self, report: bool, quiet: bool) -> Result<[Gathered; 2], Problems> {
         let (names, job, disk) = (self.what.clone(), self.job.clone(), self.disk.clone());
         let asked = ExplainRequest { names, job, disk, runs: self.runs, report, stored: self.stored };
-        let bar = output::bar("simulating {bar:40} {pos} of {len} runs, {elapsed}", quiet);
-        let gathered = source::gather(&asked, &|| self.open(), &|done, of| {
-            output::advance(&bar, u64::from(done), u64::from(of));
-        });
-        bar.finish_and_clear();
-        gathered
+        let bar = Bar::new("simulating", "runs", quiet);
+        source::gather(&asked, &|| self.open(), &|done, of| bar.advance(u64::from(done), u64::from(of)))
     }
 
     /// Why they differ, proved if that was asked for.
@@ -119,7 +115,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let sides = match arguments.sources.gather(false, arguments.json) {
         Ok(sides) => sides,
         Err(problems) => {
-            output::complain(&problems.render());
+            output::report_all(&problems);
             return Ok(Exit::Usage);
         }
     };

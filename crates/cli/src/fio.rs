@@ -12,7 +12,7 @@ use iowhy_fio::{self as fio, Action, Format, Settings, World, json, normal};
 use iowhy_live::guard::{self, Output};
 use iowhy_text::diagnose::{Problem, Problems};
 
-use crate::output::{self, Exit};
+use crate::output::{self, Bar, Exit};
 use crate::run;
 
 const HELP: &str = "iowhy fio [OPTIONS] [JOBFILE ..] [--name=JOB --OPTION=VALUE ..]
@@ -60,13 +60,13 @@ pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
     let world = world(&run::load);
     let invocation = fio::command_line(&words, &world, &mut problems).filter(|_| !problems.any_error());
     let Some(invocation) = invocation else {
-        output::complain(&problems.render());
+        output::report_all(&problems);
         return Ok(Exit::Usage);
     };
     let settings = invocation.settings;
     check(&settings, &mut problems);
     if problems.any_error() {
-        output::complain(&problems.render());
+        output::report_all(&problems);
         return Ok(Exit::Usage);
     }
     let text = match &settings.action {
@@ -84,19 +84,19 @@ pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
             None => {
                 let name = name.clone().unwrap_or_default();
                 let problem = Problem::error(format!("unknown option `{name}`"));
-                output::complain(&problem.near(&name, fio::options::names()).render());
+                output::report(problem.near(&name, fio::options::names()));
                 return Ok(Exit::Usage);
             }
         },
         Action::Engines => Some(normal::engines()),
     };
     if let Some(text) = text {
-        output::complain(&problems.render());
+        output::report_all(&problems);
         output::print(&text)?;
         return Ok(Exit::Fine);
     }
     let jobs = live::jobs(invocation.file, settings.seed, &world, &mut problems);
-    output::complain(&problems.render());
+    output::report_all(&problems);
     match jobs {
         None => Ok(Exit::Usage),
         Some(mut jobs) => {
@@ -136,7 +136,7 @@ fn measure(jobs: &LiveJobs, settings: &Settings) -> anyhow::Result<Exit> {
     if human {
         text.push_str(&normal::banner(&jobs.file.jobs));
     }
-    let bar = output::bar("{spinner} {elapsed} {msg}", !human);
+    let bar = Bar::new("fio", "jobs", !human);
     // What may not be written is refused before anything runs.
     let mut out = None;
     for name in settings.output.iter().chain(&live::logs(jobs)) {
@@ -146,12 +146,12 @@ fn measure(jobs: &LiveJobs, settings: &Settings) -> anyhow::Result<Exit> {
         }
     }
     crate::doctor::tidy();
-    let made = live::run(jobs, &|progress| bar.set_message(live::shown(&progress)));
-    bar.finish_and_clear();
+    let made = live::run(jobs, &|progress| bar.name(live::shown(&progress)));
+    drop(bar);
     let (outcome, disks) = match made {
         Ok(made) => made,
         Err(obstacle) => {
-            output::complain(&Problem::error(obstacle.message).render());
+            output::report(Problem::error(obstacle.message));
             if obstacle.usage {
                 return Ok(Exit::Usage);
             }
@@ -159,12 +159,12 @@ fn measure(jobs: &LiveJobs, settings: &Settings) -> anyhow::Result<Exit> {
             return Ok(Exit::Failed);
         }
     };
-    output::complain(&live::complaints(jobs, &outcome).render());
+    output::report_all(live::complaints(jobs, &outcome));
     let results = result::results(jobs, &outcome, disks);
     let failed = results.any_error() || outcome.interrupted;
     report(text, &results, settings, out)?;
     if let Err(error) = live::write_logs(jobs, &outcome) {
-        output::complain(&Problem::error(error.to_string()).render());
+        output::report(Problem::error(error.to_string()));
         return Ok(Exit::Failed);
     }
     Ok(if failed { Exit::Failed } else { Exit::Fine })

@@ -77,7 +77,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         }
         None => stored(arguments, &mut problems)?,
     };
-    output::complain(&problems.render());
+    output::report_all(&problems);
     if problems.any_error() {
         return Ok(Exit::Usage);
     }

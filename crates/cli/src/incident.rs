@@ -3,13 +3,12 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use indicatif::ProgressBar;
 use iowhy_lab::incident::live::{self, LiveResult};
 use iowhy_lab::incident::{self, CatalogueEntry, How, IncidentError, IncidentResult, report};
 use iowhy_text::diagnose::Problem;
 
 use crate::explain::Sources;
-use crate::output::{self, Exit};
+use crate::output::{self, Bar, Exit};
 use crate::report as report_file;
 
 /// Options of `iowhy incident`.
@@ -46,7 +45,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let known = incident::list()?;
     if arguments.report.is_some() && matches!(arguments.which.as_str(), "list" | "all") {
         let problem = Problem::error(format!("a report is of one incident, and not of `{}`", arguments.which));
-        output::complain(&problem.help("iowhy incident ID --report FILE.html").render());
+        output::report(problem.help("iowhy incident ID --report FILE.html"));
         return Ok(Exit::Usage);
     }
     let report_out = match report_file::begin(arguments.report.as_deref(), arguments.force)? {
@@ -76,7 +75,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         match run_one(id, arguments) {
             Ok(result) => results.push(result),
             Err(IncidentError::Unknown(problem)) => {
-                output::complain(&problem.render());
+                output::report(problem);
                 return Ok(Exit::Usage);
             }
             Err(error) => return Err(error.into()),
@@ -105,7 +104,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         match report_file::of(&sources, arguments.json) {
             Ok((made, _)) => report_file::write(out, &made)?,
             Err(problems) => {
-                output::complain(&problems.render());
+                output::report_all(&problems);
                 return Ok(Exit::Usage);
             }
         }
@@ -124,9 +123,9 @@ fn run_live(results: &[IncidentResult], arguments: &Arguments) -> Vec<Option<Liv
         let made = if interrupted {
             None
         } else {
-            let bar = bar(&format!("{} on the running kernel", result.incident.id), arguments.json);
-            let made = live::run(result, how, &|done, of| output::advance(&bar, done as u64, of as u64));
-            bar.finish_and_clear();
+            let bar = Bar::new(&format!("{} on the running kernel", result.incident.id), "runs", arguments.json);
+            let made = live::run(result, how, &|done, of| bar.advance(done as u64, of as u64));
+            drop(bar);
             made
         };
         lives.push(made);
@@ -134,19 +133,13 @@ fn run_live(results: &[IncidentResult], arguments: &Arguments) -> Vec<Option<Liv
     lives
 }
 
-fn bar(name: &str, json: bool) -> ProgressBar {
-    let bar = output::bar("{msg} {bar:40} {pos} of {len} runs, {elapsed}", json);
-    bar.set_message(name.to_owned());
-    bar
-}
-
 fn run_one(id: &str, arguments: &Arguments) -> Result<IncidentResult, IncidentError> {
     let mut how = How { sequences: arguments.seeds, ..How::default() };
     if let Some(threads) = arguments.threads {
         how.threads = threads as usize;
     }
-    let bar = bar(id, arguments.json);
-    let result = incident::run(id, how, &|done, of| output::advance(&bar, done as u64, of as u64));
-    bar.finish_and_clear();
+    let bar = Bar::new(id, "runs", arguments.json);
+    let result = incident::run(id, how, &|done, of| bar.advance(done as u64, of as u64));
+    drop(bar);
     result
 }

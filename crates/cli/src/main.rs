@@ -13,6 +13,7 @@ mod history;
 mod incident;
 mod models;
 mod output;
+mod overview;
 mod report;
 mod run;
 mod store;
@@ -22,20 +23,15 @@ mod trace;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::error::{ContextKind, ErrorKind};
+use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
+use iowhy_text::diagnose::Problem;
 
-use output::Exit;
+use output::{Exit, Look};
 
 /// Explain why storage I/O got slower.
 #[derive(Parser)]
-#[command(name = "iowhy", version, arg_required_else_help = true)]
-#[command(about = "Explain why storage I/O got slower: run a workload through models of the Linux\n\
-    I/O path, kernels 2.4 to 6.18, and count the work of every layer.")]
-#[command(after_help = "Exit codes: 0 fine, 1 a regression or a failed check, 2 a usage or input\n    \
-    error, 3 not enough evidence, 4 done but not cleaned up, 5 a machine failure\n    \
-    (disk full, I/O error), 129, 130 or 143 ended by a signal.\n\
-    --allow-write PATH lets any verb overwrite files that iowhy did not create.\n\
-    Start with: iowhy incident 2004-random-read-split")]
+#[command(name = "iowhy", version)]
 struct Arguments {
     #[command(subcommand)]
     verb: Verb,
@@ -100,21 +96,125 @@ enum Verb {
     Conform(conform::Arguments),
 }
 
+/// Verbs that are other programs' command lines, with those programs' options.
+const DROP_INS: [&str; 2] = ["fio", "sysbench"];
+
+/// Takes the options of every verb out of the words, wherever they stand; not from behind `--`, nor from the command
+/// lines of other programs. Yields the look of the output, or the mistake.
+fn look(words: &mut Vec<OsString>) -> Result<Look, Problem> {
+    let mut look = Look::default();
+    let is_drop_in = |word: &OsString| DROP_INS.iter().any(|name| word == name);
+    let mut end = words.iter().position(|word| word == "--" || is_drop_in(word)).unwrap_or(words.len());
+    look.json = words[..end].iter().any(|word| word == "--json");
+    let mut at = 0;
+    while at < end {
+        let word = words[at].to_string_lossy().into_owned();
+        let mut taken = 1;
+        match word.as_str() {
+            "--quiet" => look.quiet = true,
+            "--brief" => look.brief = true,
+            "--color" | "--colour" => {
+                let value = words.get(at + 1).map(|value| value.to_string_lossy().into_owned());
+                look.colour = colour(value.as_deref().unwrap_or_default())?;
+                taken = 2.min(words.len() - at);
+            }
+            word if word.starts_with("--color=") || word.starts_with("--colour=") => {
+                look.colour = colour(word.split_once('=').map_or("", |(_, value)| value))?;
+            }
+            _ => taken = 0,
+        }
+        words.drain(at..at + taken);
+        end = end.saturating_sub(taken);
+        at += usize::from(taken == 0);
+    }
+    Ok(look)
+}
+
+fn colour(word: &str) -> Result<Option<bool>, Problem> {
+    match word {
+        "auto" => Ok(None),
+        "always" => Ok(Some(true)),
+        "never" => Ok(Some(false)),
+        _ => Err(Problem::error(format!("`--color` takes auto, always or never, not `{word}`"))),
+    }
+}
+
+/// `help VERB` is `VERB --help`; the other words stay.
+fn help_of_verb(words: &mut Vec<OsString>) {
+    if words.first().is_some_and(|word| word == "help") && words.len() > 1 {
+        words.remove(0);
+        words.push("--help".into());
+    }
+}
+
+/// The command line; or how it ends here: help and versions are printed, mistakes reported.
+fn parse(words: &[OsString], bisection: bool) -> Result<Arguments, Exit> {
+    let colours = if output::bold()("").is_empty() { ColorChoice::Never } else { ColorChoice::Always };
+    let command = Arguments::command().term_width(iowhy_text::width()).color(colours);
+    let screen = overview::groups(&command, output::bold());
+    let about = "Explain why storage I/O got slower: run a workload on the running kernel or in a model\nof its I/O \
+                 path, compare two sides, name the mechanism, and prove it.\n";
+    let command = command.override_help(format!("{about}{screen}"));
+    let named = std::iter::once(OsString::from("iowhy")).chain(words.iter().cloned());
+    let error = match command.try_get_matches_from(named).and_then(|matches| Arguments::from_arg_matches(&matches)) {
+        Ok(arguments) => return Ok(arguments),
+        Err(error) => error,
+    };
+    if !error.use_stderr() {
+        let text = error.render();
+        let text = if output::bold()("").is_empty() { text.to_string() } else { text.ansi().to_string() };
+        // A reader that has gone away has seen enough.
+        let _ = output::print(&text);
+        return Err(Exit::Fine);
+    }
+    let text = error.render().to_string();
+    let mut problem = Problem::error(text.trim_start_matches("error: ").trim_end().to_owned());
+    let verb = words.first().map(|verb| verb.to_string_lossy().into_owned()).unwrap_or_default();
+    // The first words of a job look like one name too many, or like an option of the verb.
+    let misread =
+        matches!(error.kind(), ErrorKind::TooManyValues | ErrorKind::UnknownArgument | ErrorKind::InvalidValue);
+    let takes_job = matches!(verb.as_str(), "explain" | "report");
+    if misread && takes_job && !words.iter().any(|word| word == "--") && error.get(ContextKind::InvalidValue).is_some()
+        || misread && takes_job && !words.iter().any(|word| word == "--") && words.len() > 3
+    {
+        let at = words.iter().skip(1).position(|word| word == "dd" || word.to_string_lossy().contains(".fio"));
+        let at = at.map_or(3, |at| at + 1).min(words.len());
+        let join = |words: &[OsString]| words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+        problem = problem.help(format!("`--` before the job: iowhy {} -- {}", join(&words[..at]), join(&words[at..])));
+    }
+    output::report(problem);
+    Err(if bisection { Exit::Abort } else { Exit::Usage })
+}
+
 fn main() -> ExitCode {
     if iowhy_live::guest::is_init() {
         iowhy_live::guest::init();
     }
-    // A mistake must not look like a bad commit; where the words cannot be read it is only seen that they are there.
-    let words: Vec<OsString> = std::env::args_os().skip(1).take_while(|word| word != "--").collect();
-    let has = |wanted: &str| words.iter().any(|word| word == wanted);
-    let bisection = has("--bisect-exit") || words.first().is_some_and(|verb| verb == "bisect") && has("--git");
-    let arguments = match Arguments::try_parse() {
-        Ok(arguments) => arguments,
-        Err(error) if bisection && error.use_stderr() => {
-            output::complain(&error.render().to_string());
-            return Exit::Abort.code();
+    if let Some((terminal_size::Width(columns), _)) = terminal_size::terminal_size_of(std::io::stdout()) {
+        iowhy_text::set_width(columns.into());
+    }
+    let mut all: Vec<OsString> = std::env::args_os().skip(1).collect();
+    match look(&mut all) {
+        Ok(look) => output::set_look(look),
+        Err(problem) => {
+            output::report(problem);
+            return Exit::Usage.code();
         }
-        Err(error) => error.exit(),
+    }
+    help_of_verb(&mut all);
+    if all.is_empty() {
+        return output::print(&overview::screen(output::bold())).map_or(Exit::Machine, |()| Exit::Fine).code();
+    }
+    // A mistake must not look like a bad commit; where the words cannot be read it is only seen that they are there.
+    let words: Vec<&OsString> = all.iter().take_while(|word| *word != "--").collect();
+    let has = |wanted: &str| words.iter().any(|word| *word == wanted);
+    let bisection = has("--bisect-exit") || words.first().is_some_and(|verb| *verb == "bisect") && has("--git");
+    let arguments = match parse(&all, bisection) {
+        Ok(arguments) => arguments,
+        Err(exit) => {
+            output::print_errors(exit);
+            return exit.code();
+        }
     };
     let bisection = arguments.bisect_exit || bisection;
     if bisection {
@@ -156,14 +256,15 @@ fn main() -> ExitCode {
                 message.push_str(&cause);
             }
         }
-        output::complain(&format!("error: {message}\n"));
+        output::report(Problem::error(message));
         Exit::of_error(&error)
     });
     iowhy_live::guard::note_devices();
     let stuck = iowhy_live::ledger::stuck();
     for words in &stuck {
-        output::complain(&format!("warning: {words}\n"));
+        output::report(Problem::warning(words.as_str()));
     }
     let exit = exit.with(iowhy_live::signal::exit_code(), !stuck.is_empty());
+    output::print_errors(exit);
     if bisection { exit.for_bisection().code() } else { exit.code() }
 }

@@ -24,7 +24,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let models = match models::catalogue(kind) {
         Ok(models) => models,
         Err(problem) => {
-            output::complain(&problem.render());
+            output::report(problem);
             return Ok(Exit::Usage);
         }
     };

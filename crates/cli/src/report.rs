@@ -71,7 +71,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     }
     let file = arguments.output.as_deref();
     if arguments.json && file == Some(Path::new("-")) {
-        output::complain(&Problem::error("the data and the page cannot both go to standard output").render());
+        output::report(Problem::error("the data and the page cannot both go to standard output"));
         return Ok(Exit::Usage);
     }
     let out = match begin(file, arguments.force)? {
@@ -82,7 +82,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let (report, explanation) = match made {
         Ok(made) => made,
         Err(problems) => {
-            output::complain(&problems.render());
+            output::report_all(&problems);
             return Ok(Exit::Usage);
         }
     };

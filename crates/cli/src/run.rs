@@ -12,7 +12,7 @@ use iowhy_live::guard::Output;
 use iowhy_text::diagnose::{Problem, Problems};
 use iowhy_text::input;
 
-use crate::output::{self, Exit};
+use crate::output::{self, Bar, Exit};
 
 /// A text file, or standard input. Logs may be long; inputs other than files and standard input may have no end.
 pub(crate) fn load(name: &str) -> Result<String, String> {
@@ -30,7 +30,7 @@ fn open(keep: &Keep) -> anyhow::Result<Option<Store>> {
         Ok(store) => Ok(Some(store)),
         Err(error) if keep.asked => Err(error.into()),
         Err(error) => {
-            output::complain(&Problem::warning(format!("these runs are not kept: {error}")).render());
+            output::report(Problem::warning(format!("these runs are not kept: {error}")));
             Ok(None)
         }
     }
@@ -63,7 +63,7 @@ fn make(arguments: &[OsString]) -> anyhow::Result<Done> {
     };
     let world = World { load: &load, variable: &|name| std::env::var(name).ok(), ..World::empty() };
     let request = run::resolve(&words, &world, &mut problems).filter(|_| !problems.any_error());
-    output::complain(&problems.render());
+    output::report_all(&problems);
     let request = match request {
         None => return Ok(Err(Exit::Usage)),
         Some(Request::Help(text)) => {
@@ -87,12 +87,12 @@ fn make(arguments: &[OsString]) -> anyhow::Result<Done> {
     if request.variants.iter().any(|variant| variant.backend.is_real()) {
         crate::doctor::tidy();
     }
-    let bar = output::bar("{spinner} {bar:40} {pos} of {len} runs, {elapsed}", request.json);
-    let advance = |done, of| output::advance(&bar, done as u64, of as u64);
+    let bar = Bar::new(&request.job.join(" "), "runs", request.json);
+    let advance = |done, of| bar.advance(done as u64, of as u64);
     let executed = run::execute_into(&request, store.as_ref(), &advance);
-    bar.finish_and_clear();
+    drop(bar);
     for (label, refusal) in &executed.refused {
-        output::complain(&Problem::error(format!("{label}: {refusal}")).render());
+        output::report(Problem::error(format!("{label}: {refusal}")));
     }
     if let Some(code) = executed.refused.iter().find_map(|(_, refusal)| refusal.exit_code) {
         return Ok(Err(Exit::Command(code)));
@@ -104,9 +104,9 @@ fn make(arguments: &[OsString]) -> anyhow::Result<Done> {
     }
     if let Some(error) = &executed.unrecorded {
         let text = format!("a run could not be kept, and no more were made: {error}");
-        output::complain(&Problem::error(text).render());
+        output::report(Problem::error(text));
     }
-    output::complain(&report::told(&executed.runs).render());
+    output::report_all(report::told(&executed.runs));
     Ok(Ok(Made { request, executed, problems, outputs }))
 }
 

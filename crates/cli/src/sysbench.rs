@@ -16,7 +16,7 @@ pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
     let mut problems = Problems::default();
     let words = output::words(arguments, &mut problems);
     let request = sysbench::resolve(&words, &mut problems).filter(|_| !problems.any_error());
-    output::complain(&problems.render());
+    output::report_all(&problems);
     let here = Path::new("");
     match request {
         None => return Ok(Exit::Usage),
@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
                 Ok(done) => {
                     made.map(iowhy_live::ledger::Guard::keep).transpose()?;
                     show(&Measured::live(&done), &run.settings, &problems)?;
-                    output::complain(&done.complaints().render());
+                    output::report_all(done.complaints());
                     if done.failed() {
                         return Ok(Exit::Failed);
                     }
@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
 }
 
 fn refused(error: &dyn std::error::Error) -> Exit {
-    output::complain(&Problem::error(error.to_string()).render());
+    output::report(Problem::error(error.to_string()));
     Exit::Usage
 }
 

@@ -161,7 +161,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Action::Stat { from, interval, pid, .. } => {
             let mut problems = Problems::default();
             let found = trace::load(from, &mut problems);
-            output::complain(&problems.render());
+            output::report_all(&problems);
             let Some(trace) = found else { return Ok(Exit::Usage) };
             let interval = interval.map(|time| Nanos(time.as_nanos() as u64));
             let stat = stat::stat(&trace, &stat::Ask { interval, workload: pid.clone() });
@@ -231,7 +231,7 @@ fn write(trace: &Trace, format: &Format, sink: Sink<'_>) -> anyhow::Result<()> {
                 .with_context(failed)?;
             if left_out > 0 {
                 let text = format!("{left_out} records have no form in {} and were left out", format.name);
-                output::complain(&Problem::warning(text).render());
+                output::report(Problem::warning(text));
             }
             Ok(())
         }
@@ -287,7 +287,7 @@ fn record(request: &Request, out: &Path, json: bool) -> anyhow::Result<Exit> {
     let format = match form(None, Some(out)) {
         Ok(format) => format,
         Err(problem) => {
-            output::complain(&problem.render());
+            output::report(problem);
             return Ok(Exit::Usage);
         }
     };
@@ -314,7 +314,7 @@ fn record(request: &Request, out: &Path, json: bool) -> anyhow::Result<Exit> {
         problems.push(Problem::warning(format!("the command failed: {status}")));
     }
     // Standard output is the command's, if there is one.
-    output::complain(&problems.render());
+    output::report_all(&problems);
     if json {
         let mut value = written("record", &captured.trace, format, Some(out));
         value["capture"] = recording::json(captured);
@@ -343,7 +343,7 @@ fn convert(action: &str, from: &Path, to: Option<&str>, out: Option<&Path>, json
         problems.push(Problem::error("standard output cannot be both the trace and `--json`").help("-o OUT"));
     }
     let (Some(format), false) = (format, problems.any_error()) else {
-        output::complain(&problems.render());
+        output::report_all(&problems);
         return Ok(Exit::Usage);
     };
     let sink = match Sink::begin(format, out)? {
@@ -351,7 +351,7 @@ fn convert(action: &str, from: &Path, to: Option<&str>, out: Option<&Path>, json
         Err(exit) => return Ok(exit),
     };
     let found = trace::load(from, &mut problems);
-    output::complain(&problems.render());
+    output::report_all(&problems);
     let Some(trace) = found else { return Ok(Exit::Usage) };
     write(&trace, format, sink)?;
     if json {

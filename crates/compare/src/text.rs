@@ -15,8 +15,6 @@ use iowhy_stats::modes::Mode;
 use iowhy_text::picture;
 use iowhy_text::{columns, quantity, shown, wrap};
 
-/// Widest line.
-const WIDTH: usize = 80;
 /// Longest label within a sentence.
 const LABEL: usize = 40;
 
@@ -80,7 +78,7 @@ pub fn text(comparison: &Comparison, gate: Option<&Gate>, style: Style) -> Strin
         Some(gate) => of_gate(comparison, gate),
         None => of_verdict(comparison),
     };
-    let lines = wrap(&format!("{word}: {sentence}"), WIDTH);
+    let lines = wrap(&format!("{word}: {sentence}"), iowhy_text::width());
     let painted = match gate.map(|gate| gate.outcome) {
         None => style.verdict(comparison.verdict, word),
         Some(Outcome::Fail) => style.verdict(Verdict::Regression, word),
@@ -197,7 +195,7 @@ fn one_row(text: &mut String, comparison: &Comparison, row: &Row, outcome: Optio
         Some(outcome) => format!("{} ({})", outcome.word(), row.verdict.word()),
     };
     let line = format!("{name} ({better} is better): ");
-    if columns(&line) + columns(&verdict) > WIDTH {
+    if columns(&line) + columns(&verdict) > iowhy_text::width() {
         let _ = writeln!(text, "{}\n  {}", line.trim_end(), style.verdict(row.verdict, &verdict));
     } else {
         let _ = writeln!(text, "{line}{}", style.verdict(row.verdict, &verdict));
@@ -330,7 +328,7 @@ fn methods(text: &mut String, comparison: &Comparison, gate: Option<&Gate>) {
 /// A paragraph in lines that fit, all of them indented; the first begins with `indent` itself.
 fn paragraph(text: &mut String, indent: &str, words: &str) {
     let width = indent.chars().count();
-    for (nr, line) in wrap(words, WIDTH - width).iter().enumerate() {
+    for (nr, line) in wrap(words, iowhy_text::width().saturating_sub(width).max(20)).iter().enumerate() {
         let before = if nr == 0 { indent.to_owned() } else { " ".repeat(width) };
         let _ = writeln!(text, "{before}{line}");
     }
@@ -495,7 +493,7 @@ pub(super) mod tests {
             for gate in [None, Some(gate::by_allowance(&table, 5.0))] {
                 let text = text(&table, gate.as_ref(), PLAIN);
                 for line in text.lines() {
-                    assert!(columns(line) <= WIDTH, "{} columns: {line}", columns(line));
+                    assert!(columns(line) <= iowhy_text::width(), "{} columns: {line}", columns(line));
                     assert!(!line.chars().any(|c| c.is_control() || c == '\u{202e}'), "{line:?}");
                 }
             }
@@ -521,7 +519,7 @@ pub(super) mod tests {
             });
             let shown = text(&comparison(vec![row], Verdict::Inconclusive), None, PLAIN);
             for line in shown.lines() {
-                prop_assert!(columns(line) <= WIDTH && line.trim_end() == line, "{:?}", line);
+                prop_assert!(columns(line) <= iowhy_text::width() && line.trim_end() == line, "{:?}", line);
                 prop_assert!(!line.chars().any(char::is_control) && !line.contains("NaN"), "{:?}", line);
             }
             let places = modes.iter().any(|modes| *modes > 1);

@@ -13,9 +13,24 @@ use iowhy_text as text;
 /// Where the second column of the text begins.
 const COLUMN: usize = 20;
 
-/// The report for people.
+/// What people can do here.
 pub fn text(report: &Report, bold: fn(&str) -> String) -> String {
-    let mut out = String::new();
+    let mut out = format!("{}\n", bold("what you can do here"));
+    for purpose in &report.purposes {
+        let advice = &purpose.advice;
+        let words = match purpose.has {
+            Has::Yes if advice.is_empty() => format!("yes: {}", purpose.command),
+            Has::Yes => format!("yes: {} ({advice})", purpose.command),
+            has => format!("{}: {advice}", has.name()),
+        };
+        out.push_str(&text::item(purpose.name, &words, COLUMN));
+    }
+    out
+}
+
+/// The evidence behind it.
+pub fn details(report: &Report, bold: fn(&str) -> String) -> String {
+    let mut out = String::from("\n");
     let machine = &report.machine;
     let or = |value: &Option<String>| value.clone().unwrap_or_else(|| "?".to_owned());
     let _ = writeln!(out, "{}", bold("machine"));
@@ -113,6 +128,11 @@ pub fn json(report: &Report) -> Value {
             })
         })
         .collect();
+    let purposes: Vec<Value> = report
+        .purposes
+        .iter()
+        .map(|it| json!({ "name": it.name, "command": it.command, "has": it.has.name(), "advice": it.advice }))
+        .collect();
     let disturbances: Vec<Value> = report
         .disturbances
         .iter()
@@ -149,6 +169,7 @@ pub fn json(report: &Report) -> Value {
         "disk": disk_json(&report.disk),
         "disks": disks,
         "abilities": abilities,
+        "purposes": purposes,
         "disturbances": disturbances,
         "state_directory": report.state_directory.to_string_lossy(),
         "running": report.running,

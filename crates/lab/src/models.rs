@@ -331,7 +331,7 @@ pub fn text(models: &[Model], details: bool, bold: fn(&str) -> String) -> String
 }
 
 fn paragraph(out: &mut String, words: &str) {
-    for line in text::wrap(words, 76) {
+    for line in text::wrap(words, text::width() - 4) {
         let _ = writeln!(out, "    {line}");
     }
 }

@@ -4,6 +4,9 @@
 //! nothing behind. Disturbances are judged ([`disturbances`]) from [`Signs`] taken over a quarter of a second.
 
 mod probe;
+mod purpose;
+
+pub use purpose::{Purpose, purposes};
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -21,6 +24,7 @@ pub struct Report {
     pub disk: Disk,
     pub disks: Vec<Disk>,
     pub abilities: Vec<Ability>,
+    pub purposes: Vec<Purpose>,
     /// Checked disturbances, found or not.
     pub disturbances: Vec<Disturbance>,
     /// Where ledgers are kept.
@@ -134,6 +138,7 @@ pub fn examine(directory: &Path, fix: bool) -> Result<Report, LedgerError> {
         disk: Disk::below(directory),
         disks: machine::disks(),
         abilities: probe::abilities(directory),
+        purposes: purposes(),
         disturbances: disturbances(&signs),
         state_directory,
         machine,

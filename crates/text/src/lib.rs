@@ -6,13 +6,28 @@ pub mod input;
 pub mod picture;
 mod quantity;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 pub use quantity::quantity;
 use unicode_width::UnicodeWidthStr;
 
-/// `flag` in a column, `help` wrapped to the right of it (80 columns in all).
+/// Columns of the output; 80 where no terminal has others.
+static WIDTH: AtomicUsize = AtomicUsize::new(80);
+
+/// Columns of the output.
+pub fn width() -> usize {
+    WIDTH.load(Ordering::Relaxed)
+}
+
+/// Takes a terminal's columns, from 40 to 200.
+pub fn set_width(columns: usize) {
+    WIDTH.store(columns.clamp(40, 200), Ordering::Relaxed);
+}
+
+/// `flag` in a column, `help` wrapped to the right of it.
 pub fn item(flag: &str, help: &str, column: usize) -> String {
     let mut text = format!("  {flag}");
-    let width = 80usize.saturating_sub(column + 2).max(20);
+    let width = width().saturating_sub(column + 2).max(20);
     let lines = wrap(help, width);
     if flag.chars().count() + 2 > column {
         text.push('\n');

@@ -13,9 +13,6 @@ use iowhy_text::picture;
 use iowhy_text::{count, wrap};
 use iowhy_text::{quantity, shown};
 
-/// Widest line.
-const WIDTH: usize = 80;
-
 /// The document.
 pub fn json(history: &History) -> Value {
     let settings = &history.settings;
@@ -140,7 +137,7 @@ fn summary(history: &History) -> String {
 }
 
 fn paragraph(text: &mut String, indent: &str, words: &str) {
-    for (nr, line) in wrap(words, WIDTH - indent.len() - 2).into_iter().enumerate() {
+    for (nr, line) in wrap(words, iowhy_text::width() - indent.len() - 2).into_iter().enumerate() {
         let _ = writeln!(text, "{indent}{}{line}", if nr == 0 { "" } else { "  " });
     }
 }
@@ -158,7 +155,7 @@ fn one(text: &mut String, traced: &Traced, history: &History, bold: fn(&str) -> 
     paragraph(text, "  ", &whose.join(", "));
     let values: Vec<f64> = series.points.iter().map(|point| point.value).collect();
     if !values.is_empty() {
-        let _ = writeln!(text, "  {}", sparks(&values, WIDTH - 4));
+        let _ = writeln!(text, "  {}", sparks(&values, iowhy_text::width() - 4));
     }
     let unit = series.metric.unit.as_str();
     for change in &traced.changes {

@@ -36,7 +36,7 @@ fn is_cell(result: &IncidentResult, row: &RowResult) -> bool {
 fn write_text(out: &mut String, result: &IncidentResult, bold: fn(&str) -> String) -> std::fmt::Result {
     let incident = &result.incident;
     writeln!(out, "{} ({})", bold(&incident.id), incident.date)?;
-    for line in text::wrap(&incident.title, 80) {
+    for line in text::wrap(&incident.title, text::width()) {
         writeln!(out, "{line}")?;
     }
     write_tables(out, result, bold)?;
@@ -54,7 +54,7 @@ fn write_text(out: &mut String, result: &IncidentResult, bold: fn(&str) -> Strin
     writeln!(out, "\n{}", bold("assumed"))?;
     for assumption in &result.scenario.assumptions {
         let words = format!("{} ({})", assumption.what, assumption.source);
-        for (nr, line) in text::wrap(&words, 76).iter().enumerate() {
+        for (nr, line) in text::wrap(&words, text::width() - 4).iter().enumerate() {
             writeln!(out, "{} {line}", if nr == 0 { "  -" } else { "   " })?;
         }
     }
@@ -62,7 +62,7 @@ fn write_text(out: &mut String, result: &IncidentResult, bold: fn(&str) -> Strin
     if let Some((row, run)) = result.part("broken").and_then(|row| Some((row, row.run()?))) {
         writeln!(out, "\n{}", bold(&format!("to repeat row {}", row.id)))?;
         let command = format!("iowhy {}", run.command);
-        let lines = text::wrap(&command, 74);
+        let lines = text::wrap(&command, text::width() - 6);
         for (nr, line) in lines.iter().enumerate() {
             let end = if nr + 1 < lines.len() { " \\" } else { "" };
             writeln!(out, "  {}{line}{end}", if nr == 0 { "" } else { "  " })?;
@@ -87,7 +87,7 @@ fn write_tables(out: &mut String, result: &IncidentResult, bold: fn(&str) -> Str
     }
     match &incident.sign_convention {
         Some(convention) if !incident.tables.is_empty() => {
-            text::wrap(convention, 80).iter().try_for_each(|line| writeln!(out, "{line}"))
+            text::wrap(convention, text::width()).iter().try_for_each(|line| writeln!(out, "{line}"))
         }
         _ => Ok(()),
     }
@@ -122,7 +122,7 @@ fn write_rows(out: &mut String, result: &IncidentResult, bold: fn(&str) -> Strin
         }
         write_row(out, result, row, has_elevator)?;
     }
-    for line in text::wrap(&footnote(result), 80) {
+    for line in text::wrap(&footnote(result), text::width()) {
         writeln!(out, "{line}")?;
     }
     Ok(())
@@ -143,7 +143,7 @@ fn write_context(out: &mut String, result: &IncidentResult, bold: fn(&str) -> St
     }
     writeln!(out, "\n{}", bold("published besides"))?;
     for words in all {
-        for (nr, line) in text::wrap(&words, 76).iter().enumerate() {
+        for (nr, line) in text::wrap(&words, text::width() - 4).iter().enumerate() {
             writeln!(out, "{} {line}", if nr == 0 { "  -" } else { "   " })?;
         }
     }
@@ -184,7 +184,7 @@ fn footnote(result: &IncidentResult) -> String {
 
 fn section(out: &mut String, title: &str, words: &str, bold: fn(&str) -> String) -> std::fmt::Result {
     writeln!(out, "\n{}", bold(title))?;
-    for line in text::wrap(words, 78) {
+    for line in text::wrap(words, text::width() - 2) {
         writeln!(out, "  {line}")?;
     }
     Ok(())
@@ -264,11 +264,11 @@ fn write_claim(out: &mut String, claim: &ClaimResult, bold: fn(&str) -> String) 
         return writeln!(out);
     }
     writeln!(out)?;
-    for line in text::wrap(&claim.text, 66) {
+    for line in text::wrap(&claim.text, text::width() - 14) {
         writeln!(out, "            {line}")?;
     }
     for evidence in &claim.evidence {
-        for (nr, line) in text::wrap(evidence, 64).iter().enumerate() {
+        for (nr, line) in text::wrap(evidence, text::width() - 16).iter().enumerate() {
             writeln!(out, "            {} {line}", if nr == 0 { "-" } else { " " })?;
         }
     }
@@ -409,7 +409,7 @@ pub fn list_text(known: &[CatalogueEntry], bold: fn(&str) -> String) -> String {
             incident.date,
             text::count(incident.claims.len() as u64, "claim", "claims")
         );
-        for line in text::wrap(&incident.title, 76) {
+        for line in text::wrap(&incident.title, text::width() - 4) {
             let _ = writeln!(out, "    {line}");
         }
     }

@@ -14,8 +14,6 @@ use iowhy_text::{quantity, shown};
 use iowhy_why::certainty;
 use iowhy_why::{Advice, Basis, Counterfactual, Evidence, Explanation, Finding, Outcome, Unit, layers};
 
-/// Widest line.
-const WIDTH: usize = 80;
 /// Longest label within a sentence.
 const LABEL: usize = 40;
 /// Characters of a bar.
@@ -55,7 +53,7 @@ fn plain(value: f64) -> String {
 }
 
 fn indented(text: &mut String, first: &str, rest: &str, content: &str) {
-    let width = WIDTH - first.chars().count().max(rest.chars().count());
+    let width = iowhy_text::width().saturating_sub(first.chars().count().max(rest.chars().count())).max(20);
     for (nr, line) in wrap(content, width).iter().enumerate() {
         let _ = writeln!(text, "{}{line}", if nr == 0 { first } else { rest });
     }
@@ -105,7 +103,7 @@ pub fn text(explanation: &Explanation, pictures: Option<&Glance>, style: Style) 
             finding.share_pct,
             if finding.is_refuted() { "refuted" } else { certainty::of(finding.confidence).word }
         );
-        for (line, words) in wrap(&head, WIDTH - 3).iter().enumerate() {
+        for (line, words) in wrap(&head, iowhy_text::width() - 3).iter().enumerate() {
             let number = if line == 0 { format!("{}. ", nr + 1) } else { "   ".to_owned() };
             let _ = writeln!(text, "{}", bold(style, &format!("{number}{words}")));
         }
@@ -407,7 +405,7 @@ fn timeline(text: &mut String, moment: &Moment, style: Style) {
         ),
         (_, None) => ("How they begin".to_owned(), String::new()),
     };
-    for line in wrap(&head, WIDTH) {
+    for line in wrap(&head, iowhy_text::width()) {
         let _ = writeln!(text, "{}", bold(style, &line));
     }
     indented(text, "   ", "   ", &what);
@@ -652,7 +650,7 @@ mod tests {
             for pictures in [None, Some(&glance)] {
                 let shown = text(&explanation, pictures, PLAIN);
                 for line in shown.lines() {
-                    prop_assert!(columns(line) <= WIDTH, "{} columns: {}", columns(line), line);
+                    prop_assert!(columns(line) <= iowhy_text::width(), "{} columns: {}", columns(line), line);
                     prop_assert!(!line.chars().any(|c| c.is_control() || c == '\u{202e}'), "{:?}", line);
                     prop_assert!(line.trim_end() == line && !line.contains("NaN"), "{:?}", line);
                 }

@@ -248,9 +248,6 @@ fn enough(out: &mut String, request: &RunRequest, runs: &[Finished], until: Unti
     Ok(())
 }
 
-/// Columns that fit next to the names.
-const WIDTH: usize = 80;
-
 /// The places side by side: means of the metrics that most of them have.
 fn side_by_side(
     out: &mut String,
@@ -289,8 +286,8 @@ fn side_by_side(
         writeln!(out, "{} {}", letter(nr), variant.label)?;
     }
     let longest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
-    let width = longest.clamp(20, WIDTH - 16);
-    let columns = ((WIDTH - width) / 15).max(1);
+    let width = longest.clamp(20, iowhy_text::width() - 16);
+    let columns = ((iowhy_text::width() - width) / 15).max(1);
     for first in (0..tables.len()).step_by(columns) {
         let shown = first..tables.len().min(first + columns);
         let heads: String = shown.clone().map(|nr| format!("{:>15}", letter(nr))).collect();
@@ -316,7 +313,7 @@ fn heading(
     run: &Finished,
     bold: fn(&str) -> String,
 ) -> std::fmt::Result {
-    for line in text::wrap(&request.job.join(" "), WIDTH) {
+    for line in text::wrap(&request.job.join(" "), iowhy_text::width()) {
         writeln!(out, "{}", bold(&line))?;
     }
     writeln!(out, "on {}", run.record.made_on)?;

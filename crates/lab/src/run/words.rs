@@ -523,7 +523,7 @@ pub(super) fn help() -> String {
 /// The help of a built-in job.
 pub(super) fn help_of(builtin: &Builtin) -> String {
     let mut out = format!("iowhy run {} [KEY=VALUE ..] --on WHERE [OPTIONS]\n\n", builtin.name);
-    for line in text::wrap(&format!("{}. {}", capital(builtin.summary), builtin.notes), 78) {
+    for line in text::wrap(&format!("{}. {}", capital(builtin.summary), builtin.notes), text::width() - 2) {
         out.push_str(&line);
         out.push('\n');
     }

@@ -8,9 +8,6 @@ use serde_json::{Map, Value, json};
 use super::{Checked, Merged, Store, StoredRun, Swept};
 use iowhy_text as text;
 
-/// Columns of the terminal.
-const WIDTH: usize = 80;
-
 /// A moment of universal time, as ISO 8601 has it, to the second.
 pub fn moment(ns: u64) -> String {
     let seconds = ns / 1_000_000_000;
@@ -251,10 +248,10 @@ pub fn list_text(store: &Store, runs: &[StoredRun], bold: fn(&str) -> String) ->
     let _ = writeln!(out, "{}", bold(&format!("{:<21}{:<17}{:>5} label", "begun", "first run", "runs")));
     for line in &lines {
         let tags = if line.tags.is_empty() { String::new() } else { format!(" [{}]", line.tags.join(", ")) };
-        let label = cut(&format!("{}{tags}", line.first.label), WIDTH - 44);
+        let label = cut(&format!("{}{tags}", line.first.label), iowhy_text::width().saturating_sub(44).max(12));
         let _ = writeln!(out, "{:<21}{:<17}{:>5} {label}", moment(line.first.started_ns), line.first.id.0, line.runs);
         let warm = if line.warm_up == 0 { String::new() } else { format!("+{} to warm up; ", line.warm_up) };
-        let _ = writeln!(out, "{:21}{}", "", cut(&format!("{warm}{}", line.first.job), WIDTH - 21));
+        let _ = writeln!(out, "{:21}{}", "", cut(&format!("{warm}{}", line.first.job), iowhy_text::width() - 21));
     }
     let _ = writeln!(out, "{} in {}", text::count(runs.len() as u64, "run", "runs"), store.directory().display());
     out
@@ -262,7 +259,7 @@ pub fn list_text(store: &Store, runs: &[StoredRun], bold: fn(&str) -> String) ->
 
 /// A line of a run's description, which may go on below.
 fn put(out: &mut String, name: &str, value: &str) {
-    for (nr, line) in text::wrap(value, WIDTH - 12).iter().enumerate() {
+    for (nr, line) in text::wrap(value, iowhy_text::width() - 12).iter().enumerate() {
         let _ = writeln!(out, "{:<12}{line}", if nr == 0 { name } else { "" });
     }
 }

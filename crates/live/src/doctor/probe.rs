@@ -16,20 +16,18 @@ use crate::{cache, machine, state};
 
 /// Tries everything out; files are made (without a name) in `directory`.
 pub(super) fn abilities(directory: &Path) -> Vec<Ability> {
-    let tracefs = machine::current_mounts().into_iter().find(|mount| mount.filesystem == "tracefs");
-    let tracefs = tracefs.map(|mount| mount.point);
     vec![
         root(),
-        tracing(tracefs.as_deref()),
-        trace_events(tracefs.as_deref()),
+        tracing(),
+        trace_events(tracefs().as_deref()),
         bpf(),
         cachestat(),
         io_uring(),
         libaio(),
         direct_io(directory),
         locked_memory(),
-        device_node("loop", "disks made of files", "/dev/loop-control", "needs root and the module `loop`"),
-        device_node("fuse", "modelled disks under the running kernel", "/dev/fuse", "needs root and the module `fuse`"),
+        loop_devices(),
+        fuse(),
         ublk(),
         kvm(),
         qemu(),
@@ -40,7 +38,22 @@ fn ability(name: &'static str, purpose: &'static str, has: Has, detail: impl Int
     Ability { name, purpose, has, detail: detail.into(), advice: advice.to_owned() }
 }
 
-fn root() -> Ability {
+pub(super) fn loop_devices() -> Ability {
+    device_node("loop", "disks made of files", "/dev/loop-control", "needs root and the module: modprobe loop")
+}
+
+pub(super) fn fuse() -> Ability {
+    let purpose = "modelled disks under the running kernel";
+    device_node("fuse", purpose, "/dev/fuse", "needs root and the module: modprobe fuse")
+}
+
+/// Where tracefs is mounted.
+fn tracefs() -> Option<PathBuf> {
+    let mounts = machine::current_mounts().into_iter();
+    mounts.filter(|mount| mount.filesystem == "tracefs").map(|mount| mount.point).next()
+}
+
+pub(super) fn root() -> Ability {
     let purpose = "tracing, loop devices, mounts, settings of queues";
     match state::user() {
         0 => ability("root", purpose, Has::Yes, "this is root", ""),
@@ -48,13 +61,14 @@ fn root() -> Ability {
     }
 }
 
-fn tracing(tracefs: Option<&Path>) -> Ability {
+pub(super) fn tracing() -> Ability {
     let purpose = "seeing the work of every layer of the kernel";
     let known = text("/proc/filesystems").is_some_and(|list| list.lines().any(|line| line.ends_with("\ttracefs")));
-    let Some(tracefs) = tracefs else {
-        return if known {
-            let advice = "as root: mount -t tracefs nodev /sys/kernel/tracing";
-            ability("tracefs", purpose, Has::No, "the kernel has it, but it is not mounted", advice)
+    let Some(tracefs) = tracefs() else {
+        return if known && state::user() == 0 {
+            ability("tracefs", purpose, Has::Yes, "not mounted: a recording mounts it for itself", "")
+        } else if known {
+            ability("tracefs", purpose, Has::No, "not mounted, and mounting it needs root", "start it with `sudo`")
         } else {
             ability("tracefs", purpose, Has::No, "the kernel was built without it", "another kernel (CONFIG_FTRACE)")
         };
@@ -250,7 +264,7 @@ fn device_node(name: &'static str, purpose: &'static str, node: &str, advice: &s
     }
 }
 
-fn ublk() -> Ability {
+pub(super) fn ublk() -> Ability {
     let (name, purpose) = ("ublk", "modelled disks of any depth, without FUSE");
     match crate::ublk::lacks() {
         None => ability(name, purpose, Has::Yes, "its driver answers", ""),
@@ -258,7 +272,7 @@ fn ublk() -> Ability {
     }
 }
 
-fn kvm() -> Ability {
+pub(super) fn kvm() -> Ability {
     let (name, purpose) = ("kvm", "other kernels at full speed");
     let advice = "other kernels run emulated, which is slower";
     match OpenOptions::new().read(true).write(true).open("/dev/kvm") {
@@ -276,7 +290,7 @@ fn kvm() -> Ability {
     }
 }
 
-fn qemu() -> Ability {
+pub(super) fn qemu() -> Ability {
     let program = format!("qemu-system-{}", std::env::consts::ARCH);
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found: Option<PathBuf> =

@@ -59,7 +59,7 @@ fn reason(answer: &Answer) -> String {
 }
 
 fn item(out: &mut String, words: &str) -> std::fmt::Result {
-    for (nr, line) in text::wrap(words, 76).iter().enumerate() {
+    for (nr, line) in text::wrap(words, text::width() - 4).iter().enumerate() {
         writeln!(out, "{} {line}", if nr == 0 { "  -" } else { "   " })?;
     }
     Ok(())
