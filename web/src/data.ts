@@ -187,7 +187,7 @@ export interface Finding {
     ci_high_pct: number | null;
     gone_pct: number;
     runs: number;
-    outcome: "confirmed" | "partly" | "refuted" | "not-reproduced";
+    outcome: "confirmed" | "partly" | "refuted" | "not-reproduced" | "undecided";
     /** Whether the finding's own figures moved with the time; null where the switched runs have no events. */
     figures_moved: boolean | null;
     /** All of the device was switched, and nothing that the finding tells of differs. */

@@ -16,6 +16,7 @@ const OUTCOMES = {
   partly: "Partly confirmed",
   refuted: "Refuted",
   "not-reproduced": "Not reproduced",
+  undecided: "Undecided",
 } as const;
 const SIGNS = { regression: "▲", improvement: "▼", same: "=", inconclusive: "?" } as const;
 
@@ -164,6 +165,13 @@ export function Verdict({ report }: { report: Report }) {
   );
 }
 
+/** How much of the difference is gone. */
+function gone(made: NonNullable<Finding["counterfactual"]>): string {
+  if (made.outcome === "refuted") return "nothing measurable of the difference is gone";
+  if (made.outcome === "undecided") return "runs spread too much to see whether half of the difference is gone";
+  return `${made.gone_pct.toFixed(0)} % of the difference is gone${made.outcome === "partly" ? but(made) : ""}`;
+}
+
 /** Why the improvement does not confirm all of a finding. */
 function but(made: NonNullable<Finding["counterfactual"]>): string {
   if (made.device_only) return "; but none of this finding's settings differs: the cause is another one of the device";
@@ -195,10 +203,7 @@ function Experiment({ of, explanation }: { of: Finding; explanation: Explanation
       {format.change(made.change_pct_before)} against{" "}
       <Text of={made.side === explanation.b ? explanation.a : explanation.b} />,{" "}
       {interval(made.ci_low_pct, made.ci_high_pct)};{" "}
-      {made.outcome === "refuted"
-        ? "nothing measurable of the difference is gone"
-        : `${made.gone_pct.toFixed(0)} % of the difference is gone`}
-      {made.outcome === "partly" ? but(made) : ""}.
+      {gone(made)}.
     </>
   );
 }

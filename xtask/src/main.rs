@@ -1,6 +1,8 @@
 //! Helper commands, run as `cargo xtask COMMAND`.
 
+mod actions;
 mod bench;
+mod dist;
 mod fuzz;
 mod map;
 mod methods;
@@ -42,6 +44,18 @@ const COMMANDS: &[Command] = &[
         arguments: "",
         about: "the page of `iowhy report`: types, lint, unit tests, Chromium",
         run: web::run,
+    },
+    Command {
+        name: "dist",
+        arguments: "[--binary=PATH] [--check] [--twice] [--trial]",
+        about: "what is shipped: static binary, packages, image; --trial, as root: in a fresh Debian",
+        run: dist::run,
+    },
+    Command {
+        name: "actions",
+        arguments: "",
+        about: "workflows and the action: actionlint, shellcheck, its steps against a local GitHub",
+        run: actions::run,
     },
     Command { name: "tidy", arguments: "", about: "the house rules that a program can check", run: tidy::run },
     Command {

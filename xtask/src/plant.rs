@@ -11,7 +11,7 @@ use iowhy_lab::report::text::text as explain_text;
 use iowhy_stats::share::interval;
 use serde_json::json;
 
-use crate::tidy::rules_stamp;
+use crate::tidy::{EARLIER, rules_stamp, unmarked_live_table};
 use crate::{Outcome, root};
 
 /// Makes the cases and prints the score; `--cases` also prints each one that was not found.
@@ -71,7 +71,12 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
         let path = root().join("docs/RULES.md");
         let failed = |error| format!("{}: {error}", path.display());
         let before = std::fs::read_to_string(&path).map_err(failed)?;
-        std::fs::write(&path, with_table(&before, &table(seed, &score))).map_err(failed)?;
+        let after = with_table(&before, &table(seed, &score));
+        let marked = unmarked_live_table(&after, &rules_stamp()).map(|line| {
+            let marked = line.replacen(": real programs", &format!(", {EARLIER}: real programs"), 1);
+            after.replacen(line, &marked, 1)
+        });
+        std::fs::write(&path, marked.unwrap_or(after)).map_err(failed)?;
     }
     if json {
         println!("{}", document(seed, &score));

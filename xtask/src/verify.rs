@@ -4,7 +4,7 @@
 //! named with what to install, and its step is skipped; under `CI=true` a skipped step is a failure.
 
 use crate::steps::{Steps, in_ci, is_installed, none};
-use crate::{Outcome, cargo, target_folder, tidy, web};
+use crate::{Outcome, actions, cargo, target_folder, tidy, web};
 use std::process::Command;
 
 /// Programs that tests hold iowhy against or need, and the Debian packages that have them.
@@ -20,7 +20,13 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("node", "nodejs"),
     ("npm", "npm"),
     ("chromium", "chromium"),
+    ("shellcheck", "shellcheck"),
+    ("jq", "jq"),
+    ("curl", "curl"),
+    ("fish", "fish"),
+    ("zsh", "zsh"),
     ("qemu-system-x86_64", "qemu-system-x86"),
+    ("/usr/lib/python3/dist-packages/prometheus_client/openmetrics/parser.py", "python3-prometheus-client"),
 ];
 
 fn is_root() -> bool {
@@ -29,9 +35,9 @@ fn is_root() -> bool {
 
 /// Installs what is missing in CI as root; says elsewhere how to. Tests that lack a program skip loudly, and fail in
 /// CI.
-fn install_programs() {
+pub(crate) fn install_programs(programs: &[(&str, &'static str)]) {
     let missing: Vec<&str> =
-        PROGRAMS.iter().filter(|(program, _)| !is_installed(program)).map(|(_, package)| *package).collect();
+        programs.iter().filter(|(program, _)| !is_installed(program)).map(|(_, package)| *package).collect();
     if missing.is_empty() {
         return;
     }
@@ -60,7 +66,7 @@ fn install_programs() {
 /// Everything. `tidy` is one of xtask's own tests, so that plain `cargo test --workspace` has it too.
 pub(crate) fn test(arguments: &[String]) -> Outcome {
     none(arguments)?;
-    install_programs();
+    install_programs(PROGRAMS);
     // Those of an earlier run tell nothing about this one.
     if let Err(error) = std::fs::remove_dir_all(web::kept())
         && error.kind() != std::io::ErrorKind::NotFound
@@ -78,6 +84,7 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
     let page = std::thread::spawn(|| {
         let mut steps = Steps::default();
         web::steps(&mut steps, true);
+        actions::steps(&mut steps, true);
         steps
     });
     steps.lint();
@@ -93,6 +100,7 @@ pub(crate) fn check(arguments: &[String]) -> Outcome {
     none(arguments)?;
     let mut steps = Steps::default();
     steps.lint();
+    actions::steps(&mut steps, false);
     for (name, result) in [("tidy", tidy::run(&[])), ("map", crate::map::run(&["--check".to_owned()]))] {
         if let Err(message) = result {
             steps.fail(name, &message);

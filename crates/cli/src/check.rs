@@ -35,6 +35,9 @@ pub(crate) struct Arguments {
     /// Also write JUnit's XML here
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
+    /// Also write the gate as OpenMetrics text here, for Prometheus
+    #[arg(long, value_name = "FILE")]
+    openmetrics: Option<PathBuf>,
     /// Annotations of GitHub's workflows instead of text
     #[arg(long, conflicts_with = "json")]
     github: bool,
@@ -54,14 +57,19 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     if problems.any_error() {
         return Ok(Exit::Usage);
     }
-    let junit = match arguments.junit.as_deref().map(|path| output::begin(path, false)).transpose()? {
-        Some(Err(exit)) => return Ok(exit),
-        begun => begun.and_then(Result::ok),
-    };
+    let mut others = Vec::new();
+    for path in [&arguments.junit, &arguments.openmetrics] {
+        others.push(match path.as_deref().map(|path| output::begin(path, false)).transpose()? {
+            Some(Err(exit)) => return Ok(exit),
+            begun => begun.and_then(Result::ok),
+        });
+    }
     let comparison = input.compare(a, b);
     let gate = gate::by_allowance(&comparison, arguments.max_regression);
-    if let Some(mut out) = junit {
-        out.write_all(compare::junit::text(&comparison, &gate).as_bytes()).context("cannot write the JUnit file")?;
+    let texts = [compare::junit::text, compare::openmetrics::text].map(|text| text(&comparison, &gate));
+    for (out, text) in others.into_iter().zip(texts) {
+        let Some(mut out) = out else { continue };
+        out.write_all(text.as_bytes()).context("cannot write the file of the gate")?;
         out.finish()?;
     }
     if arguments.json {

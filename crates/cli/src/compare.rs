@@ -131,9 +131,13 @@ pub(crate) fn alpha(word: &str) -> Result<f64, String> {
     }
 }
 
-/// A percentage, with or without its sign.
+/// A percentage. Without its sign a number below 1 could be a share.
 pub(crate) fn percent(word: &str) -> Result<f64, String> {
-    match word.trim().trim_end_matches('%').trim_end().parse::<f64>() {
+    let number = word.trim().trim_end_matches('%').trim_end();
+    match number.parse::<f64>() {
+        Ok(value) if value > 0.0 && value < 1.0 && !word.contains('%') => {
+            Err(format!("`{number}` needs its unit: {number}%, or {}%", value * 100.0))
+        }
         Ok(percent) if (0.0..=1000.0).contains(&percent) => Ok(percent),
         _ => Err("it takes a percentage from 0 to 1000, for example 5%".to_owned()),
     }

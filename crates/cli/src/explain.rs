@@ -1,15 +1,17 @@
 //! `iowhy explain`.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use iowhy_compare::{self as compare, Settings, Verdict};
 use iowhy_lab::explain::gathered::Gathered;
 use iowhy_lab::explain::source::{self, ExplainRequest};
-use iowhy_lab::explain::{advice, prove, prove_live};
+use iowhy_lab::explain::{advice, modes, prove, prove_live};
 use iowhy_lab::report::{glance, text};
 use iowhy_lab::store::{self, Store, StoreError};
-use iowhy_text::diagnose::Problems;
-use iowhy_why::{self as explain, Explanation, json};
+use iowhy_text::diagnose::{Problem, Problems};
+use iowhy_why::{self as explain, Explanation, json, openmetrics};
 
 use crate::output::{self, Bar, Exit};
 
@@ -19,10 +21,13 @@ use crate::output::{self, Bar, Exit};
     rows of incidents (2004-random-read-split/rc3-as), or places\n(sim:linux-2.6.38) with the job behind `--`. An \
     incident alone stands for its\ntwo rows, any other set of runs alone for its fast and its slow mode.\n\n  \
     iowhy explain 2012-plugged-readahead\n  iowhy explain sim:linux-4.4 sim:linux-4.4,read_ahead_kb=16 -- \\\n    dd \
-    bs=64k count=2000\n\nExit codes: 0 explained or the same, 2 a usage or input error, 3 cannot tell.")]
+    if=big bs=64k count=2000\n\nExit codes: 0 explained or the same, 2 a usage or input error, 3 cannot tell.")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     sources: Sources,
+    /// Also write the findings as OpenMetrics text here, for Prometheus
+    #[arg(long, value_name = "FILE")]
+    openmetrics: Option<PathBuf>,
     /// One JSON object
     #[arg(long)]
     json: bool,
@@ -32,8 +37,8 @@ pub(crate) struct Arguments {
 #[derive(clap::Args)]
 pub(crate) struct Sources {
     /// Base and candidate, or an incident or one set of runs
-    #[arg(required = true, num_args = 1..=2, value_name = "A B")]
-    what: Vec<String>,
+    #[arg(num_args = 1..=2, value_name = "A B")]
+    pub(crate) what: Vec<String>,
     /// Job for places: words of `iowhy run`, or of `iowhy sysbench`
     #[arg(last = true, value_name = "JOB")]
     job: Vec<String>,
@@ -112,14 +117,27 @@ pub(crate) fn exit(explanation: &Explanation) -> Exit {
 
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    if arguments.sources.what.is_empty() {
+        let problem = Problem::error("nothing to explain: two sides, or an incident, are missing");
+        output::report(problem.help("iowhy explain before.parquet after.parquet"));
+        return Ok(Exit::Usage);
+    }
+    let metrics = match arguments.openmetrics.as_deref().map(|path| output::begin(path, false)).transpose()? {
+        Some(Err(exit)) => return Ok(exit),
+        begun => begun.and_then(Result::ok),
+    };
     let sides = match arguments.sources.gather(false, arguments.json) {
         Ok(sides) => sides,
         Err(problems) => {
             output::report_all(&problems);
-            return Ok(Exit::Usage);
+            return Ok(if modes::is_alone(&problems) { Exit::Inconclusive } else { Exit::Usage });
         }
     };
     let explanation = arguments.sources.explain(&sides);
+    if let Some(mut out) = metrics {
+        out.write_all(openmetrics::text(&explanation).as_bytes()).context("cannot write the file of the findings")?;
+        out.finish()?;
+    }
     if arguments.json {
         output::print_json(&json::explain(&explanation))?;
     } else {

@@ -15,7 +15,7 @@ use iowhy_text::diagnose::{Problem, Problems};
 use crate::output::{self, Bar, Exit};
 use crate::run;
 
-const HELP: &str = "iowhy fio [OPTIONS] [JOBFILE ..] [--name=JOB --OPTION=VALUE ..]
+pub(crate) const HELP: &str = "iowhy fio [OPTIONS] [JOBFILE ..] [--name=JOB --OPTION=VALUE ..]
 
 Run fio's jobs on the running kernel, with fio's reports. Options of jobs are
 fio's: `iowhy fio --cmdhelp` lists them. Jobs on simulated kernels:

@@ -21,8 +21,8 @@ pub(crate) struct Arguments {
     #[arg(long)]
     json: bool,
     /// Runs per row [default: the scenario's]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    seeds: Option<u32>,
+    #[arg(long, alias = "seeds", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: Option<u32>,
     /// Worker threads; results do not change [default: CPUs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
@@ -100,7 +100,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         output::print(&text.join("\n"))?;
     }
     if let Some(out) = report_out {
-        let sources = Sources::incident(&arguments.which, arguments.seeds);
+        let sources = Sources::incident(&arguments.which, arguments.runs);
         match report_file::of(&sources, arguments.json) {
             Ok((made, _)) => report_file::write(out, &made)?,
             Err(problems) => {
@@ -134,7 +134,7 @@ fn run_live(results: &[IncidentResult], arguments: &Arguments) -> Vec<Option<Liv
 }
 
 fn run_one(id: &str, arguments: &Arguments) -> Result<IncidentResult, IncidentError> {
-    let mut how = How { sequences: arguments.seeds, ..How::default() };
+    let mut how = How { sequences: arguments.runs, ..How::default() };
     if let Some(threads) = arguments.threads {
         how.threads = threads as usize;
     }

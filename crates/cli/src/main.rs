@@ -9,8 +9,10 @@ mod disk;
 mod doctor;
 mod explain;
 mod fio;
+mod generate;
 mod history;
 mod incident;
+mod mcp;
 mod models;
 mod output;
 mod overview;
@@ -23,7 +25,7 @@ mod trace;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::error::{ContextKind, ErrorKind};
+use clap::error::ErrorKind;
 use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 use iowhy_text::diagnose::Problem;
 
@@ -94,6 +96,11 @@ enum Verb {
     Trace(trace::Arguments),
     /// Check the models against recorded vectors, or the running kernel
     Conform(conform::Arguments),
+    /// Serve the verbs as tools for programs and agents (MCP)
+    Mcp(mcp::Arguments),
+    /// Write man pages and completions; complete a command line
+    #[command(hide = true)]
+    Generate(generate::Arguments),
 }
 
 /// Verbs that are other programs' command lines, with those programs' options.
@@ -174,9 +181,7 @@ fn parse(words: &[OsString], bisection: bool) -> Result<Arguments, Exit> {
     let misread =
         matches!(error.kind(), ErrorKind::TooManyValues | ErrorKind::UnknownArgument | ErrorKind::InvalidValue);
     let takes_job = matches!(verb.as_str(), "explain" | "report");
-    if misread && takes_job && !words.iter().any(|word| word == "--") && error.get(ContextKind::InvalidValue).is_some()
-        || misread && takes_job && !words.iter().any(|word| word == "--") && words.len() > 3
-    {
+    if misread && takes_job && words.len() > 3 && !words.iter().any(|word| word == "--") {
         let at = words.iter().skip(1).position(|word| word == "dd" || word.to_string_lossy().contains(".fio"));
         let at = at.map_or(3, |at| at + 1).min(words.len());
         let join = |words: &[OsString]| words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
@@ -246,6 +251,8 @@ fn main() -> ExitCode {
         Verb::Doctor(arguments) => doctor::run(&arguments),
         Verb::Trace(arguments) => trace::run(&arguments),
         Verb::Conform(arguments) => conform::run(&arguments),
+        Verb::Mcp(arguments) => mcp::run(&arguments),
+        Verb::Generate(arguments) => generate::run(&arguments),
     };
     let exit = exit.unwrap_or_else(|error| {
         let mut message = String::new();

@@ -8,8 +8,13 @@ use crate::output::{self, Exit};
 /// Options of `iowhy models`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Kind to show with sources and tunables (`iowhy models` lists them)
+    /// Kind to list (`iowhy models` lists them)
     kind: Option<String>,
+    /// Only this one, with sources and tunables
+    name: Option<String>,
+    /// Sources and tunables of the whole kind
+    #[arg(long, requires = "kind")]
+    details: bool,
     /// One JSON object
     #[arg(long, conflicts_with = "markdown")]
     json: bool,
@@ -21,7 +26,11 @@ pub(crate) struct Arguments {
 /// Lists models.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let kind = arguments.kind.as_deref();
-    let models = match models::catalogue(kind) {
+    let found = models::catalogue(kind).and_then(|models| match &arguments.name {
+        Some(name) => models::named(models, name),
+        None => Ok(models),
+    });
+    let models = match found {
         Ok(models) => models,
         Err(problem) => {
             output::report(problem);
@@ -35,9 +44,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     } else if arguments.markdown {
         output::print(&models::markdown(&models))?;
     } else {
-        let mut text = models::text(&models, kind.is_some(), output::bold());
-        if kind.is_none() {
-            text.push_str("\n`iowhy models KIND` shows sources and tunables.\n");
+        let details = arguments.details || arguments.name.is_some();
+        let mut text = models::text(&models, details, output::bold());
+        match kind {
+            Some(kind) if !details => {
+                text.push_str(&format!("\n`iowhy models {kind} NAME` shows sources and tunables.\n"));
+            }
+            Some(_) => {}
+            None => text.push_str("\n`iowhy models KIND NAME` shows sources and tunables.\n"),
         }
         output::print(&text)?;
     }

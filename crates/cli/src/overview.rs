@@ -14,7 +14,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Compare", &["run", "compare", "check", "history", "calibrate"]),
     ("Simulate", &["incident", "models", "disk", "conform"]),
     ("Drop-ins", &["fio", "sysbench"]),
-    ("Housekeeping", &["store"]),
+    ("Housekeeping", &["store", "mcp"]),
 ];
 
 /// Options of every verb, with a line for each.

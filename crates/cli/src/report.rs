@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     sources: Sources,
     /// File, - for standard output
-    #[arg(short, long = "out", value_name = "FILE", required_unless_present_any = ["json", "serve"])]
+    #[arg(short, long = "out", value_name = "FILE")]
     output: Option<PathBuf>,
     /// Serve the page over the store, on this machine only
     #[arg(long, conflicts_with_all = ["what", "job", "disk", "runs", "prove", "output", "force"])]
@@ -70,6 +70,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         return Ok(Exit::Fine);
     }
     let file = arguments.output.as_deref();
+    if arguments.sources.what.is_empty() || file.is_none() && !arguments.json {
+        let problem = match arguments.sources.what.is_empty() {
+            true => Problem::error("nothing to report on: two sides, an incident, or --serve are missing"),
+            false => Problem::error("the file of the report is missing"),
+        };
+        output::report(problem.help("iowhy report A B -o why.html, or iowhy report --serve"));
+        return Ok(Exit::Usage);
+    }
     if arguments.json && file == Some(Path::new("-")) {
         output::report(Problem::error("the data and the page cannot both go to standard output"));
         return Ok(Exit::Usage);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
-use iowhy_lab::recording::{self, Request};
+use iowhy_lab::recording::{self, RecordError, Request};
 use iowhy_lab::store;
 use iowhy_live::capture::Level;
 use iowhy_live::guard::Output;
@@ -33,20 +33,30 @@ pub(crate) struct Arguments {
 #[derive(Subcommand)]
 enum Action {
     /// Trace a command, processes or the whole machine; needs root
+    #[command(after_help = RECORD)]
     Record {
         /// Level: requests; all layers; lookups, tasks and journals, too
         #[arg(long, value_enum, default_value_t = HowMuch::Layers)]
         level: HowMuch,
-        /// Duration, for example 5s or 500ms [default: until it ends, or ^C]
+        /// Duration, for example 10s or 500ms [default: until it ends, or ^C]
         #[arg(long = "for", value_name = "TIME", value_parser = duration)]
         length: Option<Duration>,
-        /// Process, with its threads and children; may be repeated
-        #[arg(long, value_name = "PID")]
+        /// Processes, 1,2 or repeated, with threads and children
+        #[arg(long, value_name = "PID", value_delimiter = ',', value_parser = pid)]
         pid: Vec<u32>,
-        /// File whose pages to trace, and no others; may be repeated
+        /// Processes of this name, now and later; may be repeated
+        #[arg(long, value_name = "NAME")]
+        comm: Vec<String>,
+        /// Control group, v1 or v2, with groups below; may be repeated
+        #[arg(long, value_name = "PATH")]
+        cgroup: Vec<String>,
+        /// Unit of systemd, by its control group; may be repeated
+        #[arg(long, value_name = "NAME")]
+        unit: Vec<String>,
+        /// File: its calls and pages, and no others; may be repeated
         #[arg(long, value_name = "FILE")]
         file: Vec<PathBuf>,
-        /// Block device to trace, with its partitions; may be repeated
+        /// Block device, node or name, and its partitions; may be repeated
         #[arg(long, value_name = "DEVICE")]
         device: Vec<PathBuf>,
         /// Ring buffer of each CPU, KiB [default: 8192]
@@ -65,19 +75,20 @@ enum Action {
         #[arg(value_name = "TRACE")]
         from: PathBuf,
         /// Format [default: by the end of OUT]
-        #[arg(long, value_name = "FORM")]
+        #[arg(long = "format", alias = "to", value_name = "FORM")]
         to: Option<String>,
         /// Target file [default: TRACE with the end .parquet]
         #[arg(short, long, value_name = "OUT")]
         output: Option<PathBuf>,
     },
     /// Write a trace for other programs
+    #[command(after_help = forms())]
     Export {
         /// Trace, in any known format
         #[arg(value_name = "TRACE")]
         from: PathBuf,
         /// Format [default: by the end of OUT]
-        #[arg(long, value_name = "FORM")]
+        #[arg(long = "format", alias = "to", value_name = "FORM")]
         to: Option<String>,
         /// Target file [default: standard output]
         #[arg(short, long, value_name = "OUT")]
@@ -118,6 +129,28 @@ impl From<HowMuch> for Level {
     }
 }
 
+/// Help of `trace record`.
+const RECORD: &str = "Tasks named together are a union; --device and --file restrict what is recorded\nof them. \
+    Without any, the whole machine is traced.\n\n  \
+    iowhy trace record --for 10s --comm postgres -o slow.parquet\n  \
+    iowhy trace record -o copy.parquet -- dd if=big of=/dev/null bs=1M";
+
+/// Help of `trace export`: the forms and the endings that mean them.
+fn forms() -> String {
+    let mut text = String::from("Forms, and names of files that mean them:\n");
+    for format in FORMATS {
+        let endings: Vec<String> = format.extensions.iter().map(|ending| format!(".{ending}")).collect();
+        let endings = if endings.is_empty() { "by --format only".to_owned() } else { endings.join(", ") };
+        text.push_str(&format!("  {:<14} {endings}\n", format.name));
+    }
+    text + "\n  iowhy trace export slow.parquet --format csv\n  iowhy trace export slow.parquet -o slow.pftrace"
+}
+
+/// A process by its number.
+fn pid(word: &str) -> Result<u32, String> {
+    word.trim().parse().map_err(|_| format!("a process is a number; `--comm {word}` finds one by its name"))
+}
+
 /// A time, `5s`, `500ms`, `2m`; seconds without a unit.
 fn duration(word: &str) -> Result<Duration, String> {
     let unit = word.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(word.len());
@@ -138,11 +171,14 @@ fn duration(word: &str) -> Result<Duration, String> {
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     match &arguments.action {
-        Action::Record { level, length, pid, file, device, buffer, output, command } => {
+        Action::Record { level, length, pid, comm, cgroup, unit, file, device, buffer, output, command } => {
             let request = Request {
                 level: (*level).into(),
                 length: *length,
                 pids: pid.clone(),
+                comms: comm.clone(),
+                cgroups: cgroup.clone(),
+                units: unit.clone(),
                 files: file.clone(),
                 devices: device.clone(),
                 command: command.clone(),
@@ -192,7 +228,7 @@ fn form(name: Option<&str>, out: Option<&Path>) -> Result<&'static Format, Probl
             .ok_or_else(|| Problem::error(format!("the end of `{}` says no form to write in", out.display()))),
         (None, None) => Err(Problem::error("give a format, or a file to write")),
     };
-    named.map_err(|problem| problem.help(format!("--to {}", known().collect::<Vec<_>>().join("|"))))
+    named.map_err(|problem| problem.help(format!("--format {}", known().collect::<Vec<_>>().join("|"))))
 }
 
 /// Where a trace goes. A path that may not be written is refused when this is made, before there is a trace.
@@ -296,7 +332,13 @@ fn record(request: &Request, out: &Path, json: bool) -> anyhow::Result<Exit> {
         Err(exit) => return Ok(exit),
     };
     crate::doctor::tidy();
-    let recorded = recording::record(request)?;
+    let recorded = match recording::record(request, &mut |problem| output::report(problem.clone())) {
+        Err(RecordError::Targets(problems)) => {
+            output::report_all(&problems);
+            return Ok(Exit::Usage);
+        }
+        recorded => recorded?,
+    };
     let captured = &recorded.captured;
     let whole = matches!(sink, Sink::File(_))
         && format.name == "parquet"

@@ -38,6 +38,7 @@ pub mod json;
 mod judge;
 pub mod junit;
 pub mod mmtests;
+pub mod openmetrics;
 pub mod samples;
 pub mod tables;
 pub mod text;

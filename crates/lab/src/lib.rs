@@ -2,6 +2,7 @@
 //! all of them as values, text or JSON. Nothing here prints, exits or reads the command line of the process.
 
 pub mod bisect;
+pub mod complete;
 pub mod conform;
 pub mod doctor;
 pub mod explain;

@@ -111,6 +111,19 @@ pub fn catalogue(kind: Option<&str>) -> Result<Vec<Model>, Problem> {
     Ok(models)
 }
 
+/// The entry of that name, or alias, alone.
+///
+/// # Errors
+/// If there is none.
+pub fn named(models: Vec<Model>, name: &str) -> Result<Vec<Model>, Problem> {
+    let names: Vec<&str> = models.iter().map(|model| model.name).collect();
+    let problem =
+        Problem::error(format!("nothing of this kind is called `{name}`")).at(Span::whole(name)).near(name, names);
+    let is_meant = |model: &Model| model.name == name || model.aliases.contains(&name);
+    let found: Vec<Model> = models.into_iter().filter(is_meant).collect();
+    if found.is_empty() { Err(problem) } else { Ok(found) }
+}
+
 fn tunables(prefix: &str, specs: &'static [OptionSpec]) -> Vec<Tunable> {
     specs.iter().map(|spec| Tunable { key: format!("{prefix}{}", spec.name), spec: *spec }).collect()
 }

@@ -1,17 +1,21 @@
 //! Records a trace of the running kernel: of a command, of processes, of a time, or of anything that is done here.
 //!
 //! ```text
-//! files      pages of these only; bios and requests of the devices below them
+//! files      calls and pages of these only; bios and requests of the devices below them
 //! devices    bios and requests of these, of the disks they are parts of, and of their parts; their own pages
 //! command    it and what it starts; until it has ended
-//! pids       they and what they start; until all have ended, or a time is over
+//! tasks      by number, name, control group or unit (see `targets`), and what they start; until all have ended, or a
+//!            time is over
 //! else       everything on the machine but this program, for a time
 //! ```
 //! A signal ends the recording; events up to then are kept. Known limit: bios of a file on a loop device are also seen
 //! on the device below it only if that is named, too.
 
 mod circumstances;
+mod silent;
+mod targets;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -23,11 +27,16 @@ use iowhy_live::capture::{Ask, Capture, CaptureError, Captured, Level};
 use iowhy_live::command::{Running, Usage};
 use iowhy_live::signal;
 use iowhy_stack::trace::{Dev, Inode, Seen, Trace};
+use iowhy_stack::units::Nanos;
+use iowhy_trace::join;
+use iowhy_trace::settings::{Settings, silent_text};
 use serde_json::{Value, json};
 
 use circumstances::Watch;
 use iowhy_text as text;
 use iowhy_text::diagnose::{Problem, Problems};
+use silent::Silence;
+use targets::Targets;
 
 /// Settings of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,9 +47,15 @@ pub struct Request {
     pub length: Option<Duration>,
     /// These processes, with their past and future children.
     pub pids: Vec<u32>,
-    /// Pages of these files only.
+    /// Processes of these names.
+    pub comms: Vec<String>,
+    /// Processes of these control groups: folders, or paths in a hierarchy.
+    pub cgroups: Vec<String>,
+    /// Processes of these units of systemd.
+    pub units: Vec<String>,
+    /// Calls and pages of these files only.
     pub files: Vec<PathBuf>,
-    /// Block devices.
+    /// Block devices: nodes, or names in sysfs.
     pub devices: Vec<PathBuf>,
     /// A command and its arguments.
     pub command: Vec<String>,
@@ -65,6 +80,9 @@ pub enum RecordError {
     /// The named path is not a device.
     #[error("{} is not a block device; `--file` takes files", .0.display())]
     NoDevice(PathBuf),
+    /// Tasks that were named are not there.
+    #[error("{}", .0.list.iter().map(|it| it.message.as_str()).collect::<Vec<_>>().join("; "))]
+    Targets(Problems),
     /// The command could not be started.
     #[error("cannot start `{program}`: {error}")]
     Command {
@@ -182,20 +200,25 @@ pub(crate) fn inode_of(path: &Path) -> Option<Inode> {
     Some(Inode { dev: dev(metadata.dev()), ino: metadata.ino() })
 }
 
+/// The node of a device, which may be called by its name in sysfs, too.
+fn node(path: &Path) -> PathBuf {
+    let named = path.components().count() == 1 && !path.exists();
+    if named && Path::new("/sys/class/block").join(path).exists() {
+        Path::new("/dev").join(path)
+    } else {
+        path.to_owned()
+    }
+}
+
 /// The capture's settings, and the names of its subjects.
 fn ask(request: &Request) -> Result<(Ask, Named), RecordError> {
-    let mut ask = Ask {
-        level: request.level,
-        pids: with_descendants(&request.pids),
-        children: !request.command.is_empty(),
-        ..Ask::default()
-    };
+    let mut ask = Ask { level: request.level, children: !request.command.is_empty(), ..Ask::default() };
     if request.buffer_kib > 0 {
         ask.buffer_kib = request.buffer_kib;
     }
     let mut named = Named::default();
-    for path in &request.devices {
-        let metadata = look(path)?;
+    for path in request.devices.iter().map(|path| node(path)) {
+        let metadata = look(&path)?;
         if !metadata.file_type().is_block_device() {
             return Err(RecordError::NoDevice(path.clone()));
         }
@@ -225,27 +248,6 @@ fn ask(request: &Request) -> Result<(Ask, Named), RecordError> {
     Ok((ask, named))
 }
 
-/// These processes and all that descend from them now.
-fn with_descendants(pids: &[u32]) -> Vec<u32> {
-    let mut all = pids.to_vec();
-    let mut place = 0;
-    while let Some(pid) = all.get(place).copied() {
-        for task in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
-            let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
-            let new = children.split_whitespace().filter_map(|child| child.parse().ok());
-            all.extend(new.filter(|child| !pids.contains(child)).collect::<Vec<u32>>());
-        }
-        place += 1;
-    }
-    all
-}
-
-/// Whether a process is there, and has not ended.
-fn lives(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(')').is_some_and(|(_, rest)| !matches!(rest.trim_start().chars().next(), Some('Z' | 'X') | None))
-}
-
 fn spawn(command: &[String]) -> Result<Option<Running>, RecordError> {
     let Some((program, arguments)) = command.split_first() else { return Ok(None) };
     let running = Running::start(program, arguments);
@@ -253,12 +255,12 @@ fn spawn(command: &[String]) -> Result<Option<Running>, RecordError> {
 }
 
 /// Records. It ends with the command, with the last of the processes, after the time, or with a signal; then it waits
-/// for the command without tracing it.
+/// for the command without tracing it. `tell` gets messages while it goes on.
 ///
 /// # Errors
 /// If something that was named is not there, or the kernel cannot be traced.
-pub fn record(request: &Request) -> Result<Recorded, RecordError> {
-    record_started(request, || spawn(&request.command))
+pub fn record(request: &Request, tell: &mut dyn FnMut(&Problem)) -> Result<Recorded, RecordError> {
+    record_started(request, || spawn(&request.command), tell)
 }
 
 /// The same with a command that is started by `start`.
@@ -268,20 +270,51 @@ pub fn record(request: &Request) -> Result<Recorded, RecordError> {
 pub(crate) fn record_started(
     request: &Request,
     start: impl FnOnce() -> Result<Option<Running>, RecordError>,
+    tell: &mut dyn FnMut(&Problem),
 ) -> Result<Recorded, RecordError> {
-    let (ask, named) = ask(request)?;
+    let (mut ask, named) = ask(request)?;
+    let targets = Targets::find(request).map_err(RecordError::Targets)?;
+    let mut now = targets::processes();
+    ask.pids = targets.members(&now);
+    ask.named = !targets.all.is_empty();
+    let mut known: BTreeSet<u32> = ask.pids.iter().copied().collect();
     let _signals = signal::Guard::take();
-    let capture = Capture::start(&ask)?;
+    let mut capture = Capture::start(&ask)?;
     let begun = Instant::now();
+    let mut silence = Silence::new(&targets);
     // If it cannot be started, the capture is dropped and leaves nothing.
     let child = start()?;
-    let mut watch = Watch::new(child.iter().map(|child| child.pid).chain(request.pids.clone()).collect());
+    let mut watch = Watch::new(child.iter().map(|child| child.pid).collect());
+    watch.add(&ask.pids);
     let mut ended = None;
     let (mut looked, mut pause) = (Instant::now(), FIRST_LOOK);
+    let mut search: Option<Instant> = None;
+    let mut glance = begun;
     while !signal::raised() {
         let left = request.length.map(|length| length.saturating_sub(begun.elapsed()));
         if left == Some(Duration::ZERO) {
             break;
+        }
+        // At once, too: of what was started before forks were followed.
+        let start = Instant::now();
+        let due = search.is_none_or(|at| at <= start) || silence.is_due();
+        let entered = !due && glance <= start && targets.entered(&known);
+        if ask.named && (due || entered) {
+            now = targets::processes();
+            let new: Vec<u32> = targets.members(&now).into_iter().filter(|pid| known.insert(*pid)).collect();
+            // Children of those that are followed already are followed from their first event on.
+            let strange = |pid: &u32| {
+                let parent = now.iter().find(|it| it.pid == *pid).map_or(0, |it| it.parent);
+                search.is_none() || !known.contains(&parent) || new.contains(&parent)
+            };
+            let others: Vec<u32> = new.iter().copied().filter(strange).collect();
+            capture.follow(&others)?;
+            watch.add(&others);
+            silence.look(&targets, &now).iter().for_each(&mut *tell);
+            search = Some(Instant::now() + targets::pause(start.elapsed()));
+        }
+        if glance <= start {
+            glance = Instant::now() + targets::pause(start.elapsed());
         }
         if looked.elapsed() >= pause {
             watch.look();
@@ -295,7 +328,7 @@ pub(crate) fn record_started(
                     break;
                 }
             }
-            None if !request.pids.is_empty() && !request.pids.iter().any(|pid| lives(*pid)) => break,
+            None if ask.named && !targets.live(&now) => break,
             None => std::thread::sleep(rest),
         }
     }
@@ -318,7 +351,11 @@ pub(crate) fn record_started(
     let usage = usage.filter(|_| whole);
     let exit = status.and_then(|status: ExitStatus| status.code());
     watch.write(&mut captured, &request.command, usage.as_ref().map(|usage| (usage, exit)));
+    silence.write(&targets, &mut captured);
     named.write(&mut captured);
+    if !request.files.is_empty() {
+        of_files(&mut captured.trace, &named);
+    }
     Ok(Recorded { captured, status, usage, interrupted })
 }
 
@@ -364,6 +401,29 @@ fn of_devices(trace: &mut Trace, devices: &[Dev]) {
     });
 }
 
+/// Takes away calls on other files, and those on pipes and sockets. A call stays if its file was opened in the trace
+/// and nothing says which it is.
+fn of_files(trace: &mut Trace, named: &Named) {
+    let joined = join::join(trace, &join::Who::default());
+    let ours = |file: u32| {
+        let inode = joined.files.get(file as usize).copied().unwrap_or_default();
+        let of_device = |dev: Dev| inode.dev.major() == 0 && u64::from(dev.0) == inode.ino;
+        named.files.iter().any(|(known, _)| *known == inode) || named.devices.iter().any(|(dev, _)| of_device(*dev))
+    };
+    let untold = |call: u32| joined.no_file.get(&call) == Some(&join::NoFile::Untold);
+    let other = |call: &&join::CallRecord| !call.file.map_or_else(|| untold(call.call), ours);
+    let others: BTreeSet<(u32, Nanos)> = joined.calls.iter().filter(other).map(|it| (it.pid, it.start)).collect();
+    let mut within = BTreeSet::new();
+    trace.records.retain(|record| match record.seen {
+        Seen::CallStart { .. } if others.contains(&(record.pid, record.at)) => {
+            within.insert(record.pid);
+            false
+        }
+        Seen::CallEnd { .. } => !within.remove(&record.pid),
+        _ => true,
+    });
+}
+
 /// Events as messages for the user: lost ones, and those that the kernel does not offer.
 pub fn complaints(captured: &Captured) -> Problems {
     let mut problems = Problems::default();
@@ -377,6 +437,12 @@ pub fn complaints(captured: &Captured) -> Problems {
             "a larger --buffer, a lower level, or only some files and processes"
         };
         problems.push(Problem::warning(text).help(help));
+    }
+    for target in Settings::of(trace).silent {
+        problems
+            .push(Problem::warning(silent_text(&target)).help(
+                "is it another process? `trace stat` lists who made calls: record without a target for a second",
+            ));
     }
     if trace.inferred_windows {
         let text = "this kernel has no events of read-ahead: its windows can only be inferred from pages";
@@ -451,9 +517,9 @@ mod tests {
     #[test]
     fn what_is_no_device_is_refused_before_anything_is_traced() {
         let request = Request { devices: vec![PathBuf::from("/dev/null")], ..Request::default() };
-        assert!(matches!(record(&request), Err(RecordError::NoDevice(_))));
+        assert!(matches!(record(&request, &mut |_| {}), Err(RecordError::NoDevice(_))));
         let request = Request { files: vec![PathBuf::from("/nowhere/at-all")], ..Request::default() };
-        assert!(matches!(record(&request), Err(RecordError::Path { .. })));
+        assert!(matches!(record(&request, &mut |_| {}), Err(RecordError::Path { .. })));
     }
 
     #[test]

@@ -57,6 +57,7 @@ pub use own::OwnCommand;
 use own_report::Export;
 use program::Program;
 pub use resolve::{plan, resolve};
+pub use words::{command, help};
 
 /// Every kind of places; a word behind `--on` is of the first that knows it.
 const KINDS: &[Kind] = &[live::KIND, guest::KIND, simulator::KIND];

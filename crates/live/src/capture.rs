@@ -82,6 +82,8 @@ pub struct Ask {
     pub pids: Vec<u32>,
     /// Of the processes and threads that the calling thread starts from now on.
     pub children: bool,
+    /// Of tasks that are named only, even while there are none: more come with [`Capture::follow`].
+    pub named: bool,
     /// Pages of these files only.
     pub inodes: Vec<Inode>,
     /// Bios and requests of these devices only, and pages of theirs; a disk and its partitions are different devices.
@@ -100,6 +102,7 @@ impl Default for Ask {
             level: Level::default(),
             pids: Vec::new(),
             children: false,
+            named: false,
             inodes: Vec::new(),
             devices: Vec::new(),
             buffer_kib: 8192,
@@ -112,7 +115,7 @@ impl Default for Ask {
 impl Ask {
     /// Whether it is about some tasks only.
     fn of_tasks(&self) -> bool {
-        self.children || !self.pids.is_empty()
+        self.named || self.children || !self.pids.is_empty()
     }
 }
 
@@ -244,12 +247,6 @@ fn tracefs(ledger: &Ledger) -> Result<(PathBuf, Option<Guard>), CaptureError> {
     Ok((path, Some(made.and(mount))))
 }
 
-/// Threads of a process.
-fn threads(pid: u32) -> Result<Vec<u32>, CaptureError> {
-    let entries = fs::read_dir(format!("/proc/{pid}/task")).map_err(|_| CaptureError::NoProcess(pid))?;
-    Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
-}
-
 /// CLOCK_MONOTONIC, which the events have too, ns.
 pub fn monotonic_ns() -> u64 {
     crate::clock::monotonic()
@@ -355,15 +352,12 @@ impl Capture {
         let own = vec![thread_id(), reader.thread];
         if ask.of_tasks() {
             tasks.follow_forks()?;
-            let mut followed: Vec<u32> = if ask.children { vec![thread_id()] } else { Vec::new() };
-            // Threads that are started between the look and the write are followed from the second time on.
-            for _ in 0..2 {
-                for pid in &ask.pids {
-                    followed.extend(threads(*pid)?.into_iter().filter(|thread| *thread != reader.thread));
-                }
-                followed.sort_unstable();
-                followed.dedup();
-                tasks.follow(&followed)?;
+            // Of nobody's tasks, those of everybody would pass; our own are hidden later.
+            if ask.children || ask.pids.is_empty() {
+                tasks.follow(&[thread_id()])?;
+            }
+            if !tasks.follow_processes(&ask.pids, reader.thread)? && !ask.named {
+                ask.pids.first().map_or(Ok(()), |pid| Err(CaptureError::NoProcess(*pid)))?;
             }
         } else {
             tasks.ignore(&own)?;
@@ -446,6 +440,20 @@ impl Capture {
             undecoded: decoded.undecoded,
             over_memory: taken.over_memory,
         })
+    }
+
+    /// Follows more processes, with the files that they have open; those that have ended are left out.
+    ///
+    /// # Errors
+    /// If a file of tracefs cannot be written.
+    pub fn follow(&mut self, pids: &[u32]) -> Result<(), CaptureError> {
+        let Some(running) = self.running.as_mut().filter(|_| !pids.is_empty()) else { return Ok(()) };
+        let Some(tasks) = running.instances.first() else { return Ok(()) };
+        tasks.follow_processes(pids, running.reader.thread)?;
+        if self.level > Level::Light {
+            running.held.extend(opened::held(pids));
+        }
+        Ok(())
     }
 
     /// CLOCK_MONOTONIC when it began, ns.

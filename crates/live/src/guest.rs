@@ -19,6 +19,7 @@ mod init;
 mod initramfs;
 mod kernel;
 mod qemu;
+mod registry;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -34,6 +35,7 @@ use console::Stage;
 use initramfs::Archive;
 pub use kernel::{Kernel, cache_directory, find, is_known};
 use qemu::{GiveUp, Limits, Parts};
+pub use registry::forms;
 use stream::Received;
 
 use crate::ledger::{self, Guard, Ledger, LedgerError};
@@ -173,6 +175,15 @@ pub enum GuestError {
     /// The kernel is unknown.
     #[error("{0}")]
     Kernel(String),
+    /// A registry of kernels cannot be reached, or is not what it should be.
+    #[error("kernels of {name}")]
+    Registry {
+        /// Which.
+        name: &'static str,
+        /// The failure, with the address and advice.
+        #[source]
+        error: io::Error,
+    },
     /// A program is missing, or failed.
     #[error("{program} failed: {reason}")]
     Program {

@@ -3,6 +3,7 @@
 
 pub mod diagnose;
 pub mod input;
+pub mod openmetrics;
 pub mod picture;
 mod quantity;
 

@@ -84,6 +84,22 @@ impl Phase {
         NAMES[self as usize]
     }
 
+    /// From where to where, in a few words.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Phase::Q2qDm | Phase::Q2q => "one bio to the next",
+            Phase::Q2aDm | Phase::Q2a => "queued to passed on",
+            Phase::Q2cDm | Phase::Q2c => "queued to done",
+            Phase::Q2g => "queued to a request",
+            Phase::S2g => "waiting for a free request",
+            Phase::G2i => "request to the scheduler",
+            Phase::Q2m => "queued to merged into a request",
+            Phase::I2d => "in the scheduler",
+            Phase::M2d => "merged to issued",
+            Phase::D2c => "at the device",
+        }
+    }
+
     /// Whether it is named even if it never happened; the others are rare.
     pub fn is_common(self) -> bool {
         !matches!(self, Phase::Q2qDm | Phase::Q2aDm | Phase::Q2cDm | Phase::Q2a | Phase::S2g)

@@ -6,6 +6,7 @@
 //! iowhy:command   begin_ns= end_ns= exit= ..     when it ran, in the trace's own time, and `rusage`
 //! iowhy:setting   of=WHERE key=NAME value=TEXT   queues, mounts, control groups, sysctls, the command's words
 //! iowhy:counter   key=NAME value=N               what grew while it ran: throttled time, other tasks' CPU time
+//! iowhy:silent    target=TEXT                    a target of the recording that made no call
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -66,6 +67,13 @@ pub struct Settings {
     pub values: BTreeMap<(String, String), String>,
     /// Counter differences.
     pub counters: BTreeMap<String, u64>,
+    /// Targets of the recording that made no call.
+    pub silent: Vec<String>,
+}
+
+/// The message about a target without calls.
+pub fn silent_text(target: &str) -> String {
+    format!("{target} made no traced call: nothing in this recording is of it")
 }
 
 impl Settings {
@@ -81,6 +89,7 @@ impl Settings {
             let number = |key: &str| field(fields, key).and_then(|value| value.parse::<u64>().ok()).unwrap_or(0);
             match name.as_str() {
                 "iowhy:workload" => all.roots.extend(field(fields, "pid").and_then(|pid| pid.parse::<u32>().ok())),
+                "iowhy:silent" => all.silent.extend(fields.strip_prefix("target=").map(str::to_owned)),
                 "iowhy:setting" => {
                     let value = fields.split_once(" value=").map_or("", |(_, value)| value);
                     let of = |key| field(fields, key).unwrap_or_default().to_owned();

@@ -14,7 +14,7 @@
 
 use crate::iostat::{self, Host, Sample};
 use crate::phases::{Phase, Phases, Table, Tables};
-use crate::settings::{Command, Settings};
+use crate::settings::{Command, Settings, silent_text};
 use iowhy_stack::event::Event;
 use iowhy_stack::histogram::Histogram;
 use iowhy_stack::trace::{Dev, Inode, Seen, Trace};
@@ -148,6 +148,8 @@ pub struct Stat {
     pub paths: Vec<(Inode, String)>,
     pub kernel: String,
     pub warnings: Vec<Warning>,
+    /// Targets of the recording that made no call.
+    pub silent: Vec<String>,
 }
 
 /// Counts the events of a trace.
@@ -185,6 +187,7 @@ pub fn stat(trace: &Trace, ask: &Ask) -> Stat {
     if cache.lookups.calls > 0 && !cache.lookups.traced {
         warnings.push(Warning::NoLookups);
     }
+    let settings = Settings::of(trace);
     Stat {
         phases,
         disks,
@@ -194,7 +197,8 @@ pub fn stat(trace: &Trace, ask: &Ask) -> Stat {
         length_ns,
         records: records.len() as u64,
         lost: trace.lost,
-        command: Settings::of(trace).command,
+        command: settings.command,
+        silent: settings.silent,
         workload,
         names: trace.names.clone(),
         device_names: Vec::new(),
@@ -365,10 +369,16 @@ impl Stat {
                 "guessed": self.warnings.contains(&Warning::GuessedWorkload),
             },
             "processes": self.processes_json(),
-            "warnings": self.warnings.iter().map(|warning| {
-                json!({ "code": warning.code(), "text": warning.text() })
+            "warnings": self.messages().iter().map(|(code, text)| {
+                json!({ "code": code, "text": text })
             }).collect::<Vec<_>>(),
         })
+    }
+
+    /// Warnings: a word for programs, and a sentence.
+    fn messages(&self) -> Vec<(&'static str, String)> {
+        let silent = self.silent.iter().map(|target| ("silent-target", silent_text(target)));
+        silent.chain(self.warnings.iter().map(|warning| (warning.code(), warning.text()))).collect()
     }
 
     fn iostat_rows(&self) -> Vec<Value> {
@@ -436,6 +446,23 @@ impl Stat {
             let [user, system] = command.cpu_ns.map(time);
             writeln!(out, "command: {} by the clock, {user} user, {system} system", time(command.wall_ns()))?;
         }
+        self.write_rows(out)?;
+        self.write_phases(out)?;
+        self.write_disks(out)?;
+        self.write_caches(out)?;
+        for (_, text) in self.messages() {
+            for (nr, line) in iowhy_text::wrap(&format!("warning: {text}"), 78).iter().enumerate() {
+                writeln!(out, "{}{line}", if nr == 0 { "\n" } else { "  " })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_phases(&self, out: &mut String) -> std::fmt::Result {
+        let shown: Vec<Phase> = Phase::ALL.into_iter().filter(|it| self.phases.all.of(*it).count() > 0).collect();
+        if shown.is_empty() {
+            return Ok(());
+        }
         write!(out, "\nPhase        n        min        avg        p50        p99        max\n")?;
         for phase in Phase::ALL {
             let times = self.phases.all.of(phase);
@@ -448,15 +475,23 @@ impl Stat {
             }
             out.push('\n');
         }
-        self.write_disks(out)?;
-        self.write_caches(out)?;
-        self.write_rows(out)?;
-        for warning in &self.warnings {
-            for (nr, line) in iowhy_text::wrap(&format!("warning: {}", warning.text()), 78).iter().enumerate() {
-                writeln!(out, "{}{line}", if nr == 0 { "\n" } else { "  " })?;
-            }
+        let meanings: Vec<String> = shown.iter().map(|it| format!("{} {}", it.name(), it.meaning())).collect();
+        let only_requests = !self.phases.absent().is_empty();
+        let counted = if only_requests { "requests" } else { "bios, each with the times of its request" };
+        let mut text = format!("{}. They count {counted}, with both ends in the trace.", meanings.join("; "));
+        if shown.iter().any(|it| matches!(it, Phase::Q2qDm | Phase::Q2aDm | Phase::Q2cDm)) {
+            text.push_str(" dm: of devices numbered 9, 253 or 254, as btt has it (md, dm, some virtio disks).");
         }
-        Ok(())
+        let requests: u64 =
+            self.disks.iter().flat_map(|(_, it)| [&it.read, &it.write, &it.discard]).map(|it| it.requests.n()).sum();
+        let done = self.phases.all.of(Phase::D2c).count();
+        if done < requests {
+            let (done, requests) = (grouped(done), count(requests, "request", "requests"));
+            text.push_str(&format!(
+                " D2C has {done}, of {requests} below: of the others the bio, the issue or the completion is not here."
+            ));
+        }
+        iowhy_text::wrap(&text, 78).iter().try_for_each(|line| writeln!(out, "  {line}"))
     }
 
     fn write_disks(&self, out: &mut String) -> std::fmt::Result {
@@ -526,6 +561,16 @@ impl Stat {
                 grouped(lookups.missed),
                 count(lookups.direct_calls, "call was", "calls were"),
             )?;
+            let (found, brought) = self.cache.found();
+            if brought > 0 {
+                writeln!(
+                    out,
+                    "  {} of the hits are pages that read-ahead had just brought from the device;\n  {} were there \
+                     before, or read again.",
+                    grouped(brought),
+                    grouped(found - brought),
+                )?;
+            }
         }
         Ok(())
     }
@@ -533,7 +578,8 @@ impl Stat {
     fn write_rows(&self, out: &mut String) -> std::fmt::Result {
         let rows = self.rows();
         if !rows.is_empty() {
-            write!(out, "\n   Pages   still  Process           File\n")?;
+            write!(out, "\nWho put pages into the cache, and how many were there at the end\n")?;
+            writeln!(out, "   Pages   still  Process           File")?;
         }
         for row in rows.iter().take(MAX_ROWS) {
             let file = row
@@ -552,6 +598,15 @@ impl Stat {
         }
         if rows.len() > MAX_ROWS {
             writeln!(out, "  ... and {} more", rows.len() - MAX_ROWS)?;
+        }
+        if rows.iter().any(|row| row.foreign) {
+            let mut names: Vec<String> = self.workload.iter().map(|pid| self.name(*pid)).collect();
+            names.sort();
+            names.dedup();
+            let of = shortened(&names.join(", "), 40);
+            let text =
+                format!("FOREIGN: put there by a process outside the workload ({of}; --pid PID chooses another).");
+            iowhy_text::wrap(&text, 78).iter().try_for_each(|line| writeln!(out, "  {line}"))?;
         }
         Ok(())
     }

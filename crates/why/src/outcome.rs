@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! not reproduced made again, the sides do not differ, or by less than a fifth of the original difference
-//! refuted         nothing measurable of the difference is gone, or it grew
+//! refuted         nothing measurable of the difference is gone, or it grew; half of it would have been seen
+//! undecided       nothing measurable is gone, and half of the difference may be: the runs spread too much
 //! confirmed       what remains may be nothing, or 80 % are gone and the slow side is not the faster one now
 //! partly          something measurable is gone, but no more than that
 //! ```
@@ -30,6 +31,8 @@ pub enum Outcome {
     Refuted,
     /// It was not there without anything switched.
     NotReproduced,
+    /// Runs spread too much to see whether it is.
+    Undecided,
 }
 
 impl Outcome {
@@ -40,6 +43,7 @@ impl Outcome {
             Outcome::Partly => "partly",
             Outcome::Refuted => "refuted",
             Outcome::NotReproduced => "not-reproduced",
+            Outcome::Undecided => "undecided",
         }
     }
 
@@ -50,6 +54,7 @@ impl Outcome {
             Outcome::Partly => "Partly confirmed",
             Outcome::Refuted => "Refuted",
             Outcome::NotReproduced => "Not reproduced",
+            Outcome::Undecided => "Undecided",
         }
     }
 
@@ -59,7 +64,7 @@ impl Outcome {
             Outcome::Confirmed => of_rule.clamp(0.9, 0.99),
             Outcome::Partly => of_rule.min(0.75),
             Outcome::Refuted => of_rule.min(0.3),
-            Outcome::NotReproduced => of_rule.min(0.5),
+            Outcome::NotReproduced | Outcome::Undecided => of_rule.min(0.5),
         }
     }
 }
@@ -133,6 +138,10 @@ impl Difference {
 /// Part of a difference that has to be gone.
 const MOST: f64 = 0.8;
 
+/// Part of a difference that a refuting experiment would have seen go, and part of the way to the fast side that a
+/// finding's figures have to go.
+const HALF: f64 = 0.5;
+
 /// A difference of this many times the material one (1 % of the fast side's time) is a large one.
 const LARGE: f64 = 400.0;
 
@@ -161,7 +170,7 @@ impl Seen {
             return Outcome::NotReproduced;
         }
         if gone.low <= 0.0 {
-            return Outcome::Refuted;
+            return if gone.high < HALF * before.value { Outcome::Refuted } else { Outcome::Undecided };
         }
         let overshoots = left.high < 0.0 && left.value < -material;
         match left.may_be_none() || gone.value >= MOST * before.value && !overshoots {
@@ -225,9 +234,6 @@ impl Counterfactual {
     }
 }
 
-/// Part of the way to the fast side that a finding's figures have to go.
-const HALF: f64 = 0.5;
-
 /// Whether what a rule goes by moved to the fast side when one thing was switched: of the fast side, the slow one, and
 /// the slow one with it. Nothing without a figure to go by.
 pub fn figures_moved(rule: &Rule, [fast, slow, switched]: [&Side; 3], time_gone: bool) -> Option<bool> {
@@ -271,14 +277,15 @@ impl Finding {
         self.counterfactual.as_ref().is_some_and(|of| of.outcome == Outcome::Refuted)
     }
 
-    /// Makes experiments, best first, until one does not refute it; of those that do, the first is kept.
+    /// Makes experiments, best first, until one neither refutes it nor leaves it undecided. Of those that do, the first
+    /// is kept that could not decide.
     pub fn try_each(&mut self, experiments: impl Iterator<Item = Counterfactual>) {
         for of in experiments {
-            let refutes = of.outcome == Outcome::Refuted;
-            if !refutes || self.counterfactual.is_none() {
+            let goes_on = matches!(of.outcome, Outcome::Refuted | Outcome::Undecided);
+            if !goes_on || self.counterfactual.is_none() || self.is_refuted() && of.outcome == Outcome::Undecided {
                 self.counterfactual = Some(of);
             }
-            if !refutes {
+            if !goes_on {
                 return;
             }
         }
@@ -318,7 +325,7 @@ mod tests {
 
     #[test]
     fn each_outcome_has_its_limits() {
-        use Outcome::{Confirmed, NotReproduced, Partly, Refuted};
+        use Outcome::{Confirmed, NotReproduced, Partly, Refuted, Undecided};
         let of = |[before, left, gone]: [(f64, f64); 3], explained| {
             let [before, left, gone] = [before, left, gone].map(|(value, half)| about(value, half));
             Seen { before, left, gone, material: 1.0, explained }.outcome()
@@ -339,6 +346,12 @@ mod tests {
             ((95.0, 5.0), (5.0, 4.9), Partly),
             ((95.0, 5.0), (5.0, 5.0), Refuted),
             ((130.0, 5.0), (-30.0, 5.0), Refuted),
+            // Half of it may be gone, most of it, or the runs show nothing at all.
+            ((75.0, 25.0), (25.0, 24.9), Partly),
+            ((75.0, 25.0), (25.0, 25.0), Undecided),
+            ((50.0, 60.0), (50.0, 60.0), Undecided),
+            ((100.0, 50.0), (0.0, 50.0), Undecided),
+            ((100.0, 49.9), (0.0, 49.9), Refuted),
             // Whatever the fast side's spread is.
             ((95.0, 99.0), (5.0, 5.0), Refuted),
         ] {

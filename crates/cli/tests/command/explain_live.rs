@@ -177,11 +177,14 @@ fn by_turns(mut both: impl FnMut(usize)) {
 }
 
 /// The first finding is this one, and with its cause switched most of the difference is gone. A machine with much else
-/// to do shows no difference, or none any more when the proof is made: iowhy says so, and nothing is decided.
+/// to do shows no difference, none any more when the proof is made, or runs that spread too much for one: iowhy says
+/// so, and nothing is decided. Nor is it if the first finding has neither a certainty nor an experiment.
 fn named_and_proved(value: &Value, rules: &[&str]) -> bool {
     let finding = &value["findings"][0];
     let outcome = &finding["counterfactual"]["outcome"];
-    if value["verdict"] == "inconclusive" || outcome == "not-reproduced" {
+    let open = outcome == "not-reproduced" || outcome == "undecided";
+    let unclaimed = finding.is_object() && outcome.is_null() && finding["certainty"].is_null();
+    if value["verdict"] == "inconclusive" || open || unclaimed {
         not_decided(&format!("{}: {}, {outcome}", rules.join(" or "), value["verdict"]));
         return false;
     }

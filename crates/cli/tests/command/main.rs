@@ -1,5 +1,6 @@
 //! The command from outside: exit codes, messages, JSON, text.
 
+mod attach;
 mod bisect;
 mod calibrate;
 mod check;
@@ -11,12 +12,15 @@ mod explain;
 mod explain_disk;
 mod explain_live;
 mod fio;
+mod generate;
 mod guest;
 mod harm;
 mod history;
 mod incident_live;
 mod killed;
 mod live;
+mod mcp;
+mod openmetrics;
 mod own;
 mod report;
 mod run;

@@ -13,17 +13,17 @@ use serde_json::Value;
 use super::{check_schema, not_decided, text};
 
 /// A folder for one test, with the ledgers of what is run in it.
-struct Scratch(PathBuf);
+pub(super) struct Scratch(pub(super) PathBuf);
 
 impl Scratch {
-    fn new(name: &str) -> Scratch {
+    pub(super) fn new(name: &str) -> Scratch {
         // On a disk: a file system in memory has no block layer.
         let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("trace-{name}-{}", std::process::id()));
         fs::create_dir_all(&path).expect("a folder");
         Scratch(fs::canonicalize(path).expect("it is there"))
     }
 
-    fn command(&self, line: &str) -> Command {
+    pub(super) fn command(&self, line: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_iowhy"));
         command.args(line.split_whitespace()).current_dir(&self.0);
         command.env("NO_COLOR", "1").env("XDG_STATE_HOME", &self.0);
@@ -35,7 +35,7 @@ impl Scratch {
     }
 
     /// Runs a line that must end with this code; yields standard output and standard error.
-    fn ends(&self, line: &str, code: i32) -> (String, String) {
+    pub(super) fn ends(&self, line: &str, code: i32) -> (String, String) {
         let output = self.iowhy(line);
         let message = text(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{line}\n{message}");
@@ -48,7 +48,7 @@ impl Scratch {
         serde_json::from_str(&out).unwrap_or_else(|error| panic!("{line}: {error}\n{out}"))
     }
 
-    fn write(&self, name: &str, bytes: &[u8]) {
+    pub(super) fn write(&self, name: &str, bytes: &[u8]) {
         fs::write(self.0.join(name), bytes).expect("a file");
     }
 
@@ -56,12 +56,12 @@ impl Scratch {
         String::from_utf8_lossy(&fs::read(self.0.join(name)).expect("a file")).into_owned()
     }
 
-    fn exists(&self, name: &str) -> bool {
+    pub(super) fn exists(&self, name: &str) -> bool {
         self.0.join(name).exists()
     }
 
     /// Nothing is mounted here, and no ledger is left.
-    fn is_tidy(&self) -> bool {
+    pub(super) fn is_tidy(&self) -> bool {
         let mounts = fs::read_to_string("/proc/self/mountinfo").expect("the mounts");
         let ledgers = fs::read_dir(self.0.join("iowhy")).map_or(0, |entries| entries.count());
         !mounts.contains(&*self.0.to_string_lossy()) && ledgers == 0
@@ -74,7 +74,7 @@ impl Drop for Scratch {
     }
 }
 
-fn permitted() -> bool {
+pub(super) fn permitted() -> bool {
     let root = fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0);
     if !root {
         assert!(std::env::var("CI").as_deref() != Ok("true"), "CI must run the tests of tracing as root");

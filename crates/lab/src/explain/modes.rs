@@ -9,7 +9,8 @@
 
 use super::gathered::Gathered;
 use iowhy_stats::modes;
-use iowhy_text::diagnose::{Problem, Span};
+use iowhy_text::diagnose::{Problem, Problems, Span};
+use iowhy_trace::settings::Settings;
 use iowhy_why::Side;
 use iowhy_why::delta::time_per_operation;
 
@@ -18,6 +19,26 @@ const LEAST: usize = 2;
 /// Chance of reporting modes where there is one.
 const ALPHA: f64 = 0.01;
 
+/// Of a recording of a running kernel that stands alone.
+const ALONE: &str = "is a single recording: it shows what happened, and not what changed";
+
+/// Whether it stopped at a recording that stands alone: not a mistake, but no answer is possible yet.
+pub fn is_alone(problems: &Problems) -> bool {
+    problems.list.iter().all(|problem| problem.message.ends_with(ALONE))
+}
+
+/// Advice for a recording that stands alone: how another one is made, and how both are compared.
+fn record_twice(label: &str, settings: &Settings) -> String {
+    let again = match settings.get("command", "words") {
+        Some(words) => format!("-o other.parquet -- {words}"),
+        None => "--for 10s --comm NAME -o other.parquet".to_owned(),
+    };
+    format!(
+        "record twice, once while it is fast and once while it is slow:\n      iowhy trace record {again}\n      \
+         iowhy explain other.parquet {label}\n    `iowhy trace stat {label}` counts what this one has"
+    )
+}
+
 /// Both modes of a set of runs, the fast one first, or the set twice if it has one mode.
 ///
 /// # Errors
@@ -25,6 +46,11 @@ const ALPHA: f64 = 0.01;
 pub fn split(all: Gathered) -> Result<[Gathered; 2], Problem> {
     let runs = &all.side.runs;
     if runs.len() < LEAST {
+        if all.side.live {
+            let label = &all.side.label;
+            let settings = all.side.settings.first().cloned().unwrap_or_default();
+            return Err(Problem::error(format!("`{label}` {ALONE}")).help(record_twice(label, &settings)));
+        }
         let text = format!("`{}` is a single run, and has nothing to be set against", all.side.label);
         let help = "name two sets of runs, or one of several runs, of which the modes are explained";
         return Err(Problem::error(text).at(Span::whole(&all.side.label)).help(help));
@@ -81,7 +107,25 @@ mod tests {
             assert_eq!(times(&b), one);
         }
         for few in [&[][..], &[7]] {
-            assert!(split(set(few)).expect_err("nothing to compare").message.contains("single run"));
+            let problem = split(set(few)).expect_err("nothing to compare");
+            assert!(problem.message.contains("single run") && !is_alone(&Problems { list: vec![problem] }));
+        }
+    }
+
+    #[test]
+    fn a_recording_alone_is_answered_with_the_commands_to_type() {
+        let words = (("command".to_owned(), "words".to_owned()), "dd if=big of=/dev/null".to_owned());
+        let of_command = Settings { values: [words].into(), ..Settings::default() };
+        for (settings, line) in [
+            (of_command, "iowhy trace record -o other.parquet -- dd if=big of=/dev/null\n"),
+            (Settings::default(), "iowhy trace record --for 10s --comm NAME -o other.parquet\n"),
+        ] {
+            let mut one = set(&[7]);
+            (one.side.live, one.side.settings) = (true, vec![settings]);
+            let problem = split(one).expect_err("nothing to compare");
+            let text = problem.render();
+            assert!(text.contains(line) && text.contains("iowhy explain other.parquet set\n"), "{text}");
+            assert!(is_alone(&Problems { list: vec![problem] }));
         }
     }
 }

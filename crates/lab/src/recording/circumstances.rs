@@ -104,11 +104,20 @@ impl Watch {
         Watch { roots, groups: BTreeSet::new(), process: BTreeMap::new(), before: BTreeMap::new(), cpu: busy_ns() }
     }
 
+    /// Watches these, too.
+    pub(super) fn add(&mut self, roots: &[u32]) {
+        self.roots.extend(roots);
+    }
+
     /// Looks at the processes that run now: a shell may enter a control group before it starts the measured program.
     pub(super) fn look(&mut self) {
         let known = self.groups.len();
         let mut waiting = self.roots.clone();
+        let mut visited = BTreeSet::new();
         while let Some(pid) = waiting.pop() {
+            if !visited.insert(pid) {
+                continue;
+            }
             self.groups.extend(machine::control_groups(pid));
             if let Some(status) = fs::read_to_string(format!("/proc/{pid}/stat")).ok()
                 && let Some((_, rest)) = status.rsplit_once(')')

@@ -12,7 +12,7 @@ use flate2::write::GzEncoder;
 use serde_json::Value;
 
 /// The page, built from `web/src`.
-const PAGE: &str = include_str!("../../../../web/dist/report.html");
+const PAGE: &str = include_str!("../../report.html");
 /// Where the data go: between these and the end of the element.
 const PLACE: &str = "<script type=\"application/octet-stream\" id=\"iowhy-data\" data-encoding=\"gzip+base64\">";
 const END: &str = "</script>";

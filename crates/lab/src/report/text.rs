@@ -277,6 +277,7 @@ fn details(of: &Counterfactual, explanation: &Explanation) -> String {
     let (side, other) = if of.side == explanation.b { (b, a) } else { (a, b) };
     let gone = match of.outcome {
         Outcome::Refuted => "nothing measurable of the difference is gone".to_owned(),
+        Outcome::Undecided => "runs spread too much to see whether half of the difference is gone".to_owned(),
         Outcome::Partly if of.gone_pct > 100.0 => {
             format!("{:.0} % of the difference is gone, more than there was", of.gone_pct)
         }

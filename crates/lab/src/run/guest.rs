@@ -134,7 +134,7 @@ pub fn parse(on: &str, disk: Option<(&str, &str)>, problems: &mut Problems) -> O
     } else if !guest::is_known(&wanted.kernel) {
         let text = format!("unknown kernel `{}`", wanted.kernel);
         let span = Span::bytes(on, PREFIX.len(), PREFIX.len() + wanted.kernel.len());
-        let help = "debian-X.Y, or a path to a vmlinuz, a .deb or the folder of an unpacked package";
+        let help = format!("{}, or a path to a vmlinuz, a package or the folder of an unpacked one", guest::forms());
         found.push(Problem::error(text).at(span).help(help));
     }
     for piece in pieces {

@@ -4,7 +4,7 @@
 //! worked, without the warm-up.
 
 use iowhy_stack::histogram::Histogram;
-use iowhy_stack::job::Job;
+use iowhy_stack::job::{Job, Workload};
 use iowhy_stack::outcome::{Counts, JobTotals, ThreadTotals};
 use iowhy_stack::units::Nanos;
 use iowhy_stats::figure;
@@ -103,10 +103,26 @@ pub(super) fn of_job(shape: &Shape, totals: &Totals<'_>) -> Metrics {
     metrics
 }
 
+/// Names of the metrics that every job has.
+pub fn names() -> Vec<String> {
+    let mut latency = Histogram::default();
+    latency.record(0);
+    let totals = Totals {
+        job: &Job::new(Workload::Threads { files: Vec::new(), threads: Vec::new() }, 1),
+        elapsed: Nanos::ZERO,
+        end: Nanos::ZERO,
+        counts: &Counts::default(),
+        latency: &latency,
+        threads: Vec::new(),
+        lines: &[],
+        cpu_s: 0.0,
+    };
+    of_job(&Shape::of::<&str>([]), &totals).into_iter().map(|(name, _)| name).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iowhy_stack::job::Workload;
 
     #[test]
     fn rates_leave_the_warm_up_out() {

@@ -200,7 +200,7 @@ fn run(words: &[String], show: bool, trace: Option<Level>, signals: Signals) -> 
             let request = recording::Request { level, command: words.to_vec(), ..recording::Request::default() };
             let failed = |error| RecordError::Command { program: program.clone(), error };
             let Recorded { captured, status, usage, .. } =
-                recording::record_started(&request, || start().map(Some).map_err(failed))?;
+                recording::record_started(&request, || start().map(Some).map_err(failed), &mut |_| {})?;
             (status.zip(usage), Some(captured))
         }
     };

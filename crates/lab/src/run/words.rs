@@ -487,8 +487,13 @@ const COMMAND_RUNS: u32 = 10;
 /// Stands before words that are the job's, though they look like options.
 const OF_THE_JOB: char = '\0';
 
+/// The options, for man pages and completion.
+pub fn command() -> clap::Command {
+    Line::command()
+}
+
 /// The help of the verb.
-pub(super) fn help() -> String {
+pub fn help() -> String {
     let mut out = String::from(
         "iowhy run JOB.. --on WHERE [--on WHERE2 ..] [OPTIONS]\n\
          iowhy run [OPTIONS] -- COMMAND [-- COMMAND2 ..]\n\nRun a job on the running kernel (--on live), in the \

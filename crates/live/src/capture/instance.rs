@@ -1,6 +1,6 @@
 //! A private instance of tracefs: its switches, and what it counts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -101,9 +101,24 @@ impl Instance {
         self.write("options/event-fork", "1")
     }
 
-    /// Only these tasks.
+    /// Only these tasks, and those of before.
     pub(super) fn follow(&self, tasks: &[u32]) -> Result<(), CaptureError> {
         self.write("set_event_pid", &list(tasks))
+    }
+
+    /// Also all threads of these processes, but not `reader`; yields whether there are any.
+    pub(super) fn follow_processes(&self, pids: &[u32], reader: u32) -> Result<bool, CaptureError> {
+        let mut known = BTreeSet::new();
+        // Threads that are started between the look and the write are followed from the second time on.
+        for _ in 0..2 {
+            let now: BTreeSet<u32> = pids.iter().flat_map(|pid| threads(*pid)).filter(|it| *it != reader).collect();
+            let new: Vec<u32> = now.difference(&known).copied().collect();
+            for some in new.chunks(256) {
+                self.follow(some)?;
+            }
+            known.extend(new);
+        }
+        Ok(!known.is_empty())
     }
 
     /// Not these tasks. Kernels before 5.7 cannot; their records are dropped later.
@@ -187,6 +202,12 @@ fn shortest(file: &File) -> Duration {
         begun.elapsed()
     };
     (0..TRIES).map(|_| once()).min().unwrap_or_default()
+}
+
+/// Threads of a process; none if it has ended.
+fn threads(pid: u32) -> Vec<u32> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
 fn list(tasks: &[u32]) -> String {

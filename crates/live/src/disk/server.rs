@@ -144,10 +144,11 @@ fn abort_on_panic() {
 
 /// Lets this thread go before other programs, and be woken on time. Whether that is allowed.
 fn go_first() -> bool {
-    let parameters = libc::sched_param { sched_priority: FIRST };
+    // The kernel's structure is this one number. Not by way of libc: musl's function always answers ENOSYS.
+    let priority: libc::c_int = FIRST;
     let _ = rustix::thread::set_current_timer_slack(Some(NonZeroU64::MIN));
-    // SAFETY: the call concerns the calling thread; the structure lives until it is over.
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) == 0 }
+    // SAFETY: the call concerns the calling thread; the number lives until it is over.
+    unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_FIFO, &raw const priority) == 0 }
 }
 
 impl Server<'_> {

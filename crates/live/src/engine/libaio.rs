@@ -234,10 +234,8 @@ impl Engine for Libaio {
         if got == max || (min == 0 && ring_is_readable) {
             return Ok(());
         }
-        let mut limit = timeout.map(|timeout| libc::timespec {
-            tv_sec: timeout.as_secs() as libc::time_t,
-            tv_nsec: timeout.subsec_nanos().into(),
-        });
+        let mut limit = timeout
+            .map(|timeout| libc::timespec { tv_sec: timeout.as_secs() as _, tv_nsec: timeout.subsec_nanos().into() });
         let limit = limit.as_mut().map_or(std::ptr::null_mut(), |limit| limit as *mut libc::timespec);
         let room = (max - got).min(self.events.len() as u32);
         // SAFETY: `events` has room for as many as are asked for, and the time lives through the call.

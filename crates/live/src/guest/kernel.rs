@@ -1,13 +1,13 @@
-//! The kernel that a guest boots: found in a file, in a folder, in a package, or got from Debian.
+//! The kernel that a guest boots: found in a file, in a folder, in a package, or got from a registry.
 //!
 //! ```text
-//! debian-X.Y   the newest package linux-image-X.Y.*-cloud-amd64 that apt-get offers, got once and kept in the cache.
-//!              An existing one is taken: the kernel of a name changes only when its folder is removed
-//! FILE.deb     unpacked into the folder of this command
+//! debian-X.Y   the newest build of that registry (see `registry`), got once and kept in the cache. An existing one
+//!              is taken: the kernel of a name changes only when its folder is removed
+//! FILE.deb     unpacked into the folder of this command; .rpm, too
 //! FOLDER       an unpacked package (boot/vmlinuz-*), a folder of kernels, or a tree in which a kernel was built
 //! FILE         a bzImage or a vmlinux
 //! ```
-//! Nothing is installed. Packages are unpacked by `dpkg-deb`. The head of an x86 bzImage has the version
+//! Nothing is installed. Packages are unpacked by `dpkg-deb`, and by `rpm2cpio` and `cpio`. The head of an x86 bzImage has the version
 //! (Documentation/arch/x86/boot.rst: `HdrS` at 0x202, the version's place at 0x20e).
 
 use std::fs::{self, File};
@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::GuestError;
+use super::registry::{self, Registry};
 use crate::ledger::{self, Ledger};
 
 /// A kernel, ready to be booted.
@@ -30,22 +31,15 @@ pub struct Kernel {
     pub modules: Option<PathBuf>,
 }
 
-/// Names of packages begin with this.
-const DEBIAN: &str = "debian-";
+/// How a package for rpm begins.
+const RPM: &[u8] = b"\xed\xab\xee\xdb";
 
 /// The file in the cache with the name of its package.
 const PACKAGE: &str = "package";
 
-/// Whether a word names a kernel of Debian, and its version.
-fn debian(word: &str) -> Option<&str> {
-    let version = word.strip_prefix(DEBIAN)?;
-    let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-    (version.split('.').count() >= 2 && version.split('.').all(digits)).then_some(version)
-}
-
-/// Whether a word may name a kernel: one of Debian, or something that is there.
+/// Whether a word may name a kernel: one of a registry, or something that is there.
 pub fn is_known(word: &str) -> bool {
-    debian(word).is_some() || Path::new(word).exists()
+    registry::of(word).is_some() || Path::new(word).exists()
 }
 
 /// Folder of downloaded kernels: `$XDG_CACHE_HOME/iowhy/kernels`, or next to the ledgers.
@@ -66,10 +60,10 @@ fn wrong(text: String) -> GuestError {
 /// # Errors
 /// The mistake in it, and advice.
 pub fn find(word: &str, scratch: &Path, ledger: &Ledger) -> Result<Kernel, GuestError> {
-    if let Some(version) = debian(word)
+    if let Some((registry, version)) = registry::of(word)
         && !Path::new(word).exists()
     {
-        return of_debian(word, version, ledger);
+        return of_registry(word, registry, version, ledger);
     }
     let path = Path::new(word);
     if path.is_dir() {
@@ -77,15 +71,16 @@ pub fn find(word: &str, scratch: &Path, ledger: &Ledger) -> Result<Kernel, Guest
     }
     let mut head = [0; 8];
     let mut file = File::open(path).map_err(|error| {
-        wrong(format!("no kernel `{word}`: {error}; debian-X.Y, or a path to a vmlinuz, a .deb or a folder"))
+        let forms = registry::forms();
+        wrong(format!("no kernel `{word}`: {error}; {forms}, or a path to a vmlinuz, a package or a folder"))
     })?;
     let read = file.read(&mut head).unwrap_or(0);
-    if head[..read].starts_with(b"!<arch>\n") {
+    if head[..read].starts_with(b"!<arch>\n") || head[..read].starts_with(RPM) {
         let folder = scratch.join(path.file_name().unwrap_or_default());
         unpack(path, &folder)?;
         return in_folder(&folder);
     }
-    image(path).ok_or_else(|| wrong(format!("`{word}` is not a kernel: neither a bzImage, a vmlinux nor a .deb")))
+    image(path).ok_or_else(|| wrong(format!("`{word}` is not a kernel: neither a bzImage, a vmlinux nor a package")))
 }
 
 /// The kernel in a file, with the modules of the package that was unpacked above it.
@@ -99,9 +94,15 @@ fn image(path: &Path) -> Option<Kernel> {
     }
     let version = if is_image { version(path, &head) } else { None };
     let release = version.as_deref().and_then(|version| version.split(' ').next());
-    let above = path.parent().and_then(Path::parent);
-    let modules = above.zip(release).map(|(above, release)| above.join("lib/modules").join(release));
-    Some(Kernel { image: path.to_owned(), version, package: None, modules: modules.filter(|modules| modules.is_dir()) })
+    let folder = path.parent()?;
+    // Beside its modules (Fedora), or in boot.
+    let of_release = |above: &Path, release: &str| {
+        let places = ["lib/modules", "usr/lib/modules"].map(|place| above.join(place).join(release));
+        places.into_iter().find(|place| place.is_dir())
+    };
+    let beside = folder.join("kernel").is_dir().then(|| folder.to_owned());
+    let modules = beside.or_else(|| of_release(folder.parent()?, release?));
+    Some(Kernel { image: path.to_owned(), version, package: None, modules })
 }
 
 /// The version in the head of a bzImage.
@@ -118,7 +119,11 @@ fn version(path: &Path, head: &[u8]) -> Option<String> {
 /// The newest kernel in a folder.
 fn in_folder(folder: &Path) -> Result<Kernel, GuestError> {
     let mut found: Vec<PathBuf> = Vec::new();
-    for place in [folder.join("boot"), folder.to_owned()] {
+    let mut places = vec![folder.join("boot"), folder.to_owned()];
+    for modules in ["lib/modules", "usr/lib/modules"] {
+        places.extend(fs::read_dir(folder.join(modules)).into_iter().flatten().flatten().map(|entry| entry.path()));
+    }
+    for place in places {
         for entry in fs::read_dir(place).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
             if name.starts_with("vmlinuz") || name == "bzImage" {
@@ -127,16 +132,19 @@ fn in_folder(folder: &Path) -> Result<Kernel, GuestError> {
         }
     }
     found.extend([folder.join("arch/x86/boot/bzImage")].into_iter().filter(|path| path.is_file()));
-    let key = |path: &PathBuf| path.file_name().map(|name| natural(&name.to_string_lossy()));
+    // Fedora calls the file vmlinuz alone, in a folder of its version.
+    let key = |path: &PathBuf| natural(&path.strip_prefix(folder).unwrap_or(path).to_string_lossy());
     found.sort_by_key(key);
     found.iter().rev().find_map(|path| image(path)).ok_or_else(|| {
         let folder = folder.display();
-        wrong(format!("no kernel in {folder}: no boot/vmlinuz-*, vmlinuz* or arch/x86/boot/bzImage"))
+        wrong(format!(
+            "no kernel in {folder}: no boot/vmlinuz-*, vmlinuz*, lib/modules/*/vmlinuz or arch/x86/boot/bzImage"
+        ))
     })
 }
 
 /// Runs a program to its end, and yields what it prints.
-fn run(program: &str, arguments: &[&std::ffi::OsStr], folder: Option<&Path>) -> Result<String, GuestError> {
+pub(super) fn run(program: &str, arguments: &[&std::ffi::OsStr], folder: Option<&Path>) -> Result<String, GuestError> {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).env("LC_ALL", "C");
     if let Some(folder) = folder {
@@ -155,15 +163,25 @@ fn run(program: &str, arguments: &[&std::ffi::OsStr], folder: Option<&Path>) -> 
 
 /// Unpacks a package, without installing it.
 fn unpack(package: &Path, folder: &Path) -> Result<(), GuestError> {
-    run("dpkg-deb", &["-x".as_ref(), package.as_os_str(), folder.as_os_str()], None).map(drop)
+    let mut head = [0; 4];
+    let is_rpm = File::open(package).and_then(|mut file| file.read_exact(&mut head)).is_ok() && head == *RPM;
+    if !is_rpm {
+        return run("dpkg-deb", &["-x".as_ref(), package.as_os_str(), folder.as_os_str()], None).map(drop);
+    }
+    let what = || format!("make {}", folder.display());
+    fs::create_dir_all(folder).map_err(|error| GuestError::Io { what: what(), error })?;
+    let package = std::path::absolute(package).unwrap_or_else(|_| package.to_owned());
+    // One program for a pipe of two: its end is that of cpio, which fails without an archive.
+    let pipe = "rpm2cpio \"$0\" | cpio -idmu --quiet";
+    run("sh", &["-c".as_ref(), pipe.as_ref(), package.as_os_str()], Some(folder)).map(drop)
 }
 
-/// The kernel of this version from the cache, or from Debian.
-fn of_debian(word: &str, version: &str, ledger: &Ledger) -> Result<Kernel, GuestError> {
+/// The kernel of this name from the cache, or from its registry.
+fn of_registry(word: &str, registry: &Registry, version: &str, ledger: &Ledger) -> Result<Kernel, GuestError> {
     let cache = cache_directory();
     let folder = cache.join(word);
     if !folder.exists() {
-        fetch(version, &cache, &folder, ledger)?;
+        fetch(registry, version, &cache, &folder, ledger)?;
     }
     let mut kernel = in_folder(&folder)?;
     kernel.package = fs::read_to_string(folder.join(PACKAGE)).ok().map(|text| text.trim().to_owned());
@@ -171,26 +189,19 @@ fn of_debian(word: &str, version: &str, ledger: &Ledger) -> Result<Kernel, Guest
 }
 
 /// Gets a kernel into the cache. Two that do so at once end with the same.
-fn fetch(version: &str, cache: &Path, folder: &Path, ledger: &Ledger) -> Result<(), GuestError> {
+fn fetch(registry: &Registry, version: &str, cache: &Path, folder: &Path, ledger: &Ledger) -> Result<(), GuestError> {
     let io = |error: std::io::Error| GuestError::Io { what: format!("use the cache {}", cache.display()), error };
-    let prefix = format!("linux-image-{version}.");
-    let names = run("apt-cache", &["pkgnames".as_ref(), prefix.as_ref()], None)?;
-    let name = newest(names.lines(), version).ok_or_else(|| {
-        wrong(format!("apt offers no package {prefix}*-cloud-amd64; `apt-get update`, or a path to a kernel"))
-    })?;
     fs::create_dir_all(cache).map_err(io)?;
     let scratch = crate::state::scratch_name(cache, ".getting");
     let _scratch = ledger.create_scratch_directory(&scratch)?;
-    run("apt-get", &["download".as_ref(), name.as_ref()], Some(&scratch))?;
-    let package = fs::read_dir(&scratch).map_err(io)?.flatten().map(|entry| entry.path());
-    let package = package.into_iter().find(|path| path.extension().is_some_and(|extension| extension == "deb"));
-    let package = package.ok_or_else(|| wrong(format!("apt-get download {name} left no package")))?;
     let unpacked = scratch.join("unpacked");
-    unpack(&package, &unpacked)?;
-    let fields = ["Package", "Version"].map(AsRef::as_ref);
-    let shown = run("dpkg-deb", &["-f".as_ref(), package.as_os_str(), fields[0], fields[1]], None)?;
-    let shown: Vec<&str> = shown.lines().filter_map(|line| Some(line.split_once(": ")?.1)).collect();
-    fs::write(unpacked.join(PACKAGE), shown.join(" ")).map_err(io)?;
+    fs::create_dir_all(&unpacked).map_err(io)?;
+    let packages = registry.get(version, &scratch)?;
+    for (_, file) in &packages {
+        unpack(file, &unpacked)?;
+    }
+    let name = packages.first().map_or("", |(package, _)| &package.name);
+    fs::write(unpacked.join(PACKAGE), name).map_err(io)?;
     prune(&unpacked)?;
     match fs::rename(&unpacked, folder) {
         // Another process was quicker.
@@ -218,14 +229,8 @@ fn prune(folder: &Path) -> Result<(), GuestError> {
     Ok(())
 }
 
-/// The newest package of this version for virtual machines.
-fn newest<'a>(names: impl Iterator<Item = &'a str>, version: &str) -> Option<&'a str> {
-    let prefix = format!("linux-image-{version}.");
-    names.filter(|name| name.starts_with(&prefix) && name.ends_with("-cloud-amd64")).max_by_key(|name| natural(name))
-}
-
 /// A key by which 10 comes after 9.
-fn natural(name: &str) -> Vec<(u64, String)> {
+pub(super) fn natural(name: &str) -> Vec<(u64, String)> {
     let mut parts: Vec<(u64, String)> = vec![(0, String::new())];
     let mut in_number = false;
     for letter in name.chars() {
@@ -301,8 +306,8 @@ fn gather(all: &[PathBuf], name: &str, seen: &mut Vec<String>, found: &mut Vec<M
     Ok(())
 }
 
-/// The bytes of a module.
-fn unpacked(path: &Path) -> Result<Vec<u8>, GuestError> {
+/// The bytes of a module or an index.
+pub(super) fn unpacked(path: &Path) -> Result<Vec<u8>, GuestError> {
     let program = match path.extension().and_then(|extension| extension.to_str()) {
         Some("xz") => "xz",
         Some("zst") => "zstd",
@@ -331,32 +336,6 @@ fn needs(module: &[u8]) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::testing::Scratch;
-
-    #[test]
-    fn the_newest_package_is_chosen() {
-        let names = [
-            "linux-image-6.1.0-9-cloud-amd64",
-            "linux-image-6.1.0-50-cloud-amd64",
-            "linux-image-6.1.0-50-cloud-amd64-dbg",
-            "linux-image-6.1.0-51-amd64",
-            "linux-image-6.1.0-52-cloud-amd64-unsigned",
-            "linux-image-6.12.9+deb12-cloud-amd64",
-            "linux-image-6.12.117+deb12-cloud-amd64",
-            "linux-image-6.12.117+deb12-rt-amd64",
-        ];
-        let newest = |version| newest(names.iter().copied(), version);
-        assert_eq!(newest("6.1"), Some("linux-image-6.1.0-50-cloud-amd64"));
-        assert_eq!(newest("6.12"), Some("linux-image-6.12.117+deb12-cloud-amd64"));
-        assert_eq!((newest("6"), newest("6.18")), (Some("linux-image-6.12.117+deb12-cloud-amd64"), None));
-    }
-
-    #[test]
-    fn words_name_kernels_of_debian() {
-        let words = [("debian-6.1", Some("6.1")), ("debian-6.12.3", Some("6.12.3")), ("debian-6", None)];
-        for (word, version) in words.into_iter().chain([("debian-", None), ("debian-6.x", None), ("vmlinuz", None)]) {
-            assert_eq!(debian(word), version, "{word}");
-        }
-    }
 
     /// A bzImage as far as its head goes.
     fn head(version: &str) -> Vec<u8> {
@@ -392,7 +371,7 @@ mod tests {
         for (path, expected) in [
             (tree.join("boot/vmlinuz-6.1.11"), "is not a kernel"),
             (tree.join("lib"), "no kernel in"),
-            (tree.join("nowhere"), "debian-X.Y"),
+            (tree.join("nowhere"), "debian-6.1"),
         ] {
             let error = find(&path.to_string_lossy(), &scratch.path("s"), &ledger).expect_err("no kernel");
             assert!(error.to_string().contains(expected), "{error}");

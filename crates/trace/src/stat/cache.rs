@@ -67,6 +67,15 @@ impl Lookups {
     }
 }
 
+impl Cache {
+    /// Pages that calls found, and of these, those that read-ahead had brought within the trace; the rest were there
+    /// before, or were read again.
+    pub fn found(&self) -> (u64, u64) {
+        let found = self.lookups.looked_up.saturating_sub(self.lookups.missed);
+        (found, self.windows.used.saturating_sub(self.lookups.missed).min(found))
+    }
+}
+
 /// A process's additions to a file's pages.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Share {
