@@ -217,6 +217,10 @@ impl Drop for Disk<'_> {
     }
 }
 
+fn vm(name: &str) -> String {
+    fs::read_to_string(Path::new("/proc/sys/vm").join(name)).expect("a setting")
+}
+
 /// The settings of a disk that a test changes.
 const KEYS: [&str; 5] = ["scheduler", "read_ahead_kb", "nr_requests", "nomerges", "max_sectors_kb"];
 
@@ -255,6 +259,12 @@ fn settings_of_the_disk_are_there_in_each_run_and_restored_after_it() {
         assert!(output.status.code() == Some(2) && message.contains(said), "{message}");
         assert_eq!(KEYS.map(|key| disk.read(key)), before);
     }
+    // One of two settings switches the other off, and both come back.
+    let both = || ["dirty_background_ratio", "dirty_background_bytes"].map(|name| vm(name));
+    let (machine, on) = (both(), "live,vm.dirty_background_bytes=1073741824");
+    let words = ["run", "--runs=1", "--on", on, "--", "cat /proc/sys/vm/dirty_background_* > vm"];
+    assert_eq!(place.iowhy(&words).status.code(), Some(0));
+    assert_eq!((place.read("vm"), both()), ("1073741824\n0\n".to_owned(), machine));
     // A command that fails.
     let words = ["run", &dir, "--on", "live,nomerges=1,max_sectors_kb=64", "--", "exit 3"];
     assert_eq!(place.iowhy(&words).status.code(), Some(3));
