@@ -11,7 +11,7 @@ use iowhy_stack::units::{Nanos, PAGE_BYTES, SECTOR_BYTES};
 use iowhy_text::diagnose::Problems;
 
 use super::{Format, Reading, Writing};
-use crate::join::{Who, join};
+use crate::join::{Way, Who, join};
 
 /// The form.
 pub const FORMAT: Format = Format {
@@ -76,7 +76,9 @@ pub(super) fn read(name: &str, bytes: &[u8], problems: &mut Problems) -> Option<
     Some(trace)
 }
 
-/// Writes the calls of a trace as a log; if it has none, its bios, with each device as a file.
+/// Writes the calls of a trace as a log; if it has none, its bios, with each device as a file. Calls are as long as the
+/// data that they moved; calls without data are left out, because fio takes the end of a file for an I/O error. The
+/// touch of a mapping needs one byte of its page, and the file may not have the others.
 ///
 /// # Errors
 /// The error of `out`.
@@ -105,7 +107,15 @@ pub(super) fn write(trace: &Trace, version: Version, out: &mut impl Write) -> io
             Op::Fsync => Action::Sync,
             Op::Fdatasync => Action::Datasync,
         };
-        let len_bytes = if data { u32::try_from(call.len).unwrap_or(u32::MAX) } else { 0 };
+        let moved = call.result.map_or(call.len, |result| u64::try_from(result).unwrap_or(0).min(call.len));
+        if data && moved == 0 {
+            continue;
+        }
+        let len_bytes = match call.beside {
+            _ if !data => 0,
+            Some(Way::Fault) => 1,
+            _ => u32::try_from(moved).unwrap_or(u32::MAX),
+        };
         let file = file(&mut log, name);
         let offset = if data { offset } else { 0 };
         entries.push(Entry { at_us: us(call.start), file, action, offset, len_bytes });
@@ -132,4 +142,31 @@ pub(super) fn write(trace: &Trace, version: Version, out: &mut impl Write) -> io
     all.append(&mut entries);
     all.extend(of_files(end, Action::Close));
     Iolog { entries: all, ..log }.write(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_as_long_as_what_they_moved() {
+        let file = Inode { dev: Dev::new(8, 1), ino: 7 };
+        let mut trace = Trace { paths: vec![(file, "/data".to_owned())], ..Trace::default() };
+        // The end of a file of 6000 bytes, and a call that fails.
+        for (nr, (offset, result)) in [(0, 4096), (4096, 1904), (6000, 0), (0, -5)].into_iter().enumerate() {
+            let mut add = |us: u64, seen| {
+                let at = Nanos((100 * nr as u64 + us) * 1000);
+                trace.records.push(Record { at, cpu: 0, pid: 1, seen });
+            };
+            add(0, Seen::CallStart { op: Op::Read, fd: 3, offset: Some(offset), len_bytes: 4096 });
+            let index = offset / PAGE_BYTES;
+            add(1, Seen::GetPages { file, index, last_index: index + 1 });
+            add(2, Seen::CallEnd { op: Op::Read, result });
+        }
+        let mut out = Vec::new();
+        write(&trace, Version::Three, &mut out).expect("memory");
+        let text = String::from_utf8(out).expect("text");
+        let reads: Vec<&str> = text.lines().filter(|line| line.contains(" read ")).collect();
+        assert_eq!(reads, ["0 /data read 0 4096", "100 /data read 4096 1904"]);
+    }
 }

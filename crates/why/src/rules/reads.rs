@@ -78,6 +78,26 @@ pub(super) fn restarts(delta: &Delta<'_>) -> Contrast {
     delta.of(|d| share(d.windows.sequential_sizes.count(), windows(d, &[RaKind::Sync, RaKind::Async])))
 }
 
+/// Factor by which a window that goes on is larger than the one that begins its stream, until it meets a limit: every
+/// kernel at least doubles them.
+const GROWTH: f64 = 1.5;
+
+/// Mean pages of a window that goes on ahead of its reader.
+pub(super) fn ahead(digest: &Digest) -> f64 {
+    share(pages(digest, &[RaKind::Async]), windows(digest, &[RaKind::Async]))
+}
+
+/// Windows that go on are smaller on the slow side, and no larger than those that begin a stream: it is a limit that
+/// they meet, for streams that lose their state grow again after each loss.
+pub(super) fn limited(delta: &Delta<'_>) -> bool {
+    let begun = delta.of(|d| d.windows.sequential_sizes.mean());
+    let size = delta.of(ahead);
+    size.fell(SMALLER) && size.slow > 0.0 && size.slow < GROWTH * begun.slow
+}
+
+/// Factor by which windows are smaller: limits are changed by factors of two, and a mean over odd ends is below that.
+pub(super) const SMALLER: f64 = 1.3;
+
 /// Most of the pages are those of page faults.
 pub(super) fn mapped(digest: &Digest) -> bool {
     digest.workload.mapped > 0
@@ -91,18 +111,31 @@ pub(super) fn in_calls(d: &Digest) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::edges::{Edge, Pair, hold};
+    use super::super::edges::{Edge, Pair, hold, spread, windows};
     use super::super::{Match, Rule, window_too_small};
-    use super::{PAGE_BYTES, equal};
+    use super::{Delta, PAGE_BYTES, RaKind, equal, limited};
+
+    fn holds(holds: bool) -> Option<Match> {
+        holds.then(|| Match { confidence: 1.0, share_ns: None, claim: String::new(), evidence: Vec::new() })
+    }
+
+    const fn speaks_if(find: fn(&Delta<'_>) -> Option<Match>) -> Rule {
+        Rule { find, ..window_too_small::RULE }
+    }
 
     /// Speaks where reads are equal.
-    const EQUAL: Rule = Rule {
-        find: |delta| {
-            let (claim, evidence) = (String::new(), Vec::new());
-            equal(delta).then_some(Match { confidence: 1.0, share_ns: None, claim, evidence })
-        },
-        ..window_too_small::RULE
-    };
+    const EQUAL: Rule = speaks_if(|delta| holds(equal(delta)));
+    /// Speaks where windows meet a limit.
+    const LIMITED: Rule = speaks_if(|delta| holds(limited(delta)));
+
+    /// Windows that go on ahead of a reader: of 32 pages, and of two on the slow side, where they begin with two.
+    fn capped() -> Pair {
+        Pair::of(|p| {
+            windows(&mut p.fast, RaKind::Async, 1000.0, 32_000.0);
+            windows(&mut p.slow, RaKind::Async, 1000.0, 2000.0);
+            p.slow.windows.sequential_sizes = spread(100, 2.0);
+        })
+    }
 
     /// 1000 reads of a page on both sides.
     fn alike() -> Pair {
@@ -142,5 +175,11 @@ mod tests {
             ("reads", |p, x| p.fast.workload.bytes[0] = x as u64, 1.0, 0.0),
         ];
         hold(&EQUAL, faults, 1.0, edges);
+        let edges: &[Edge] = &[
+            ("GROWTH", |p, x| windows(&mut p.slow, RaKind::Async, 1000.0, x), 2999.0, 3000.0),
+            ("SMALLER", |p, x| windows(&mut p.fast, RaKind::Async, 1000.0, x), 2601.0, 2600.0),
+            ("windows that go on", |p, x| windows(&mut p.slow, RaKind::Async, 1.0, x), 1.0, 0.0),
+        ];
+        hold(&LIMITED, capped, 1.0, edges);
     }
 }
