@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::path::Path;
 
 use anyhow::Context;
 use iowhy_lab::run::{self, Executed, Keep, Request, RunRequest, own_report, report};
