@@ -17,8 +17,8 @@ use crate::output::{self, Exit};
 #[derive(Args)]
 #[command(about = "Measure this machine's false-alarm rate with runs of one configuration")]
 #[command(after_help = "Makes equal runs and compares them with themselves. The result is kept in the\n\
-    store, and comparisons of the same job on the same machine quote it.\n\nExamples:\n  iowhy calibrate --runs 60 -- \
-    jobs/randread-qd32.fio --on live\n  iowhy calibrate --from nightly --per-side 5\n\nExit codes: 0 calibrated, \
+    store, and comparisons of the same job on the same machine quote it.\n\nExamples:\n  iowhy calibrate --runs 40 -- \
+    jobs/seq-read.fio --on live\n  iowhy calibrate --from base --per-side 2\n\nExit codes: 0 calibrated, \
     1 runs failed, 2 a usage or input error, 3 too\nfew runs.")]
 pub(crate) struct Arguments {
     /// Runs to make

@@ -33,7 +33,9 @@ fio's: `iowhy fio --cmdhelp` lists them. Jobs on simulated kernels:
   --version           the version
 
 Exit codes: 0 fine, 1 a job had errors, 2 a usage or input error.
-Example: iowhy fio --name=r --rw=randread --size=64m --runtime=5 --time_based
+Examples:
+  iowhy fio --name=r --rw=randread --size=64m --runtime=5 --time_based
+  iowhy fio --parse-only jobs/randread-qd32.fio
 ";
 
 /// The machine as job files see it.

@@ -49,7 +49,7 @@ enum What {
 
 /// The whole command. Verbs that read their own words get their options here.
 fn command() -> Command {
-    let root = crate::Arguments::command().after_help(crate::overview::EXIT_CODES);
+    let root = crate::overview::command().after_help(crate::overview::EXIT_CODES);
     let options = run::command();
     root.mut_subcommand("run", |verb| {
         let about = verb.get_about().cloned().unwrap_or_default();

@@ -26,7 +26,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ColorChoice, FromArgMatches, Parser, Subcommand};
 use iowhy_text::diagnose::Problem;
 
 use output::{Exit, Look};
@@ -157,7 +157,7 @@ fn help_of_verb(words: &mut Vec<OsString>) {
 /// The command line; or how it ends here: help and versions are printed, mistakes reported.
 fn parse(words: &[OsString], bisection: bool) -> Result<Arguments, Exit> {
     let colours = if output::bold()("").is_empty() { ColorChoice::Never } else { ColorChoice::Always };
-    let command = Arguments::command().term_width(iowhy_text::width()).color(colours);
+    let command = overview::command().term_width(iowhy_text::width()).color(colours);
     let screen = overview::groups(&command, output::bold());
     let about = "Explain why storage I/O got slower: run a workload on the running kernel or in a model\nof its I/O \
                  path, compare two sides, name the mechanism, and prove it.\n";

@@ -26,6 +26,34 @@ const GLOBAL: &[(&str, &str)] = &[
     ("--allow-write PATH", "overwrite files that iowhy did not create"),
 ];
 
+/// Two examples of each verb whose help has no others; the test `every_verb_has_two_examples_that_run` runs them.
+const EXAMPLES: &[(&str, [&str; 2])] = &[
+    ("doctor", ["iowhy doctor", "iowhy doctor --brief /tmp"]),
+    (
+        "trace",
+        ["iowhy trace record -o copy.parquet -- dd if=big of=/dev/null bs=1M", "iowhy trace stat before.parquet"],
+    ),
+    ("compare", ["iowhy compare base new", "iowhy compare --samples old.txt new.txt"]),
+    ("check", ["iowhy check --baseline base --max-regression 5%", "iowhy check --samples old.txt new.txt --github"]),
+    ("history", ["iowhy history --metric elapsed_s", "iowhy history --samples new.txt"]),
+    ("incident", ["iowhy incident list", "iowhy incident 2012-plugged-readahead --report plug.html"]),
+    ("models", ["iowhy models device", "iowhy models elevator bfq"]),
+    ("disk", ["iowhy disk create --model ide-2004 --size 1G --name example", "iowhy disk remove example"]),
+    ("conform", ["iowhy conform --golden golden", "iowhy conform --live --job jobs/seq-read.fio"]),
+    ("store", ["iowhy store list", "iowhy store show base"]),
+    ("mcp", ["iowhy mcp", "iowhy mcp --allow-changes"]),
+];
+
+/// The command line, with the examples in the help of its verbs.
+pub(crate) fn command() -> Command {
+    EXAMPLES.iter().fold(Arguments::command(), |command, (verb, examples)| {
+        command.mut_subcommand(verb, |verb| {
+            let more = verb.get_after_help().map_or(String::new(), |more| format!("\n\n{more}"));
+            verb.after_help(format!("Examples:\n  {}{more}", examples.join("\n  ")))
+        })
+    })
+}
+
 /// Where the second column begins.
 const COLUMN: usize = 20;
 
@@ -39,7 +67,7 @@ pub(crate) fn screen(bold: fn(&str) -> String) -> String {
         out.push_str(&text::item(purpose.name, &words, COLUMN));
     }
     out.push_str(&text::item("", "`iowhy doctor` has the details", COLUMN));
-    out + &groups(&Arguments::command(), bold)
+    out + &groups(&command(), bold)
 }
 
 /// The verbs in groups, and what holds for all of them.

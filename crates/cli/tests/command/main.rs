@@ -29,6 +29,7 @@ mod run;
 mod schema_check;
 mod serve;
 mod store;
+mod surface;
 mod trace;
 
 use std::fs;

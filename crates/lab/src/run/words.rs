@@ -521,7 +521,7 @@ pub fn help() -> String {
     out.push_str(
         "\nExamples:\n  iowhy run --runs 20 --prepare sync -- './old args' -- './new args'\n  \
          iowhy run --on live,read_ahead_kb=4 --on live,read_ahead_kb=512 -- 'cat big > /dev/null'\n  \
-         iowhy run jobs/randread-qd32.fio --on live --on sim:linux-6.18 --disk ide-2004\n  \
+         iowhy run jobs/seq-read.fio --on sim:linux-6.1 --on sim:linux-6.18 --disk sata-2014\n  \
          iowhy run paralleldd size=64m readers=3 --on live --cache cold --runs 5\n  \
          iowhy run dd of=/dev/sda bs=4k oflag=direct count=4096 writers=2 \\\n    \
          --on sim:linux-2.6.18-164.el5 --on sim:linux-2.6.18-186.el5 --runs 5\n",
