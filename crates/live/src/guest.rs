@@ -35,7 +35,7 @@ use console::Stage;
 use initramfs::Archive;
 pub use kernel::{Kernel, cache_directory, find, is_known};
 use qemu::{GiveUp, Limits, Parts};
-pub use registry::forms;
+pub use registry::{forms, registries};
 use stream::Received;
 
 use crate::ledger::{self, Guard, Ledger, LedgerError};

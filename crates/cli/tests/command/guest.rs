@@ -76,6 +76,34 @@ fn a_guest_that_fails_is_no_evidence() {
 }
 
 #[test]
+fn a_registry_out_of_reach_or_tampered_with_is_a_failure_of_the_machine() {
+    let booth = Booth::new("registry");
+    booth.fake("exit 1");
+    fs::create_dir_all(booth.0.0.join("dists/bookworm")).expect("a folder");
+    fs::write(booth.0.0.join("dists/bookworm/InRelease"), "Suite: bookworm\n").expect("a file");
+    let here = format!("file://{}", booth.0.0.display());
+    for (kernel, variable, address, says) in [
+        ("debian-6.1", "IOWHY_DEBIAN_URL", "http://127.0.0.1:9", "kernels of debian: cannot reach http://127.0.0.1:9/"),
+        ("ubuntu-24.04", "IOWHY_UBUNTU_URL", "http://127.0.0.1:9", "kernels of ubuntu: cannot reach"),
+        ("fedora-43", "IOWHY_FEDORA_URL", "http://127.0.0.1:9", "kernels of fedora: cannot reach"),
+        ("mainline-6.8", "IOWHY_MAINLINE_URL", "http://127.0.0.1:9", "kernels of mainline: cannot reach"),
+        ("debian-6.1", "IOWHY_DEBIAN_URL", &here, "dists/bookworm/InRelease"),
+    ] {
+        let mut command = booth.command(&format!("{JOB} --on kernel:{kernel},accel=tcg,size=64m"));
+        let run = command.env(variable, address).env("XDG_CACHE_HOME", booth.0.0.join("cache")).output();
+        let run = run.expect("the command starts");
+        let said = text(&run.stderr);
+        assert_eq!(run.status.code(), Some(5), "{kernel}: {said}");
+        assert!(said.contains(says) && said.contains("kernel:DIR"), "{kernel}: {said}");
+    }
+    let unknown = booth.run(&format!("{JOB} --on kernel:suse-6.1"));
+    let said = text(&unknown.stderr);
+    assert_eq!(unknown.status.code(), Some(2), "{said}");
+    assert!(said.contains("debian-6.1, ubuntu-24.04, ubuntu-6.8, fedora-43"), "{said}");
+    booth.assert_clean();
+}
+
+#[test]
 fn a_guest_that_hangs_is_given_up_in_time() {
     let booth = Booth::new("hangs");
     booth.fake("echo 'Linux version 9'; exec sleep 60");

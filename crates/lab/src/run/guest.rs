@@ -102,6 +102,11 @@ fn help() -> String {
     });
     let others: Vec<&str> = KEYS.iter().filter(|(_, help)| help.is_empty()).map(|(name, _)| *name).collect();
     out.push_str(&iowhy_text::item("others", &format!("of the disk's queue: {}", others.join(", ")), 18));
+    out.push_str("\nKERNEL by name, from its registry; its address is in a variable:\n");
+    for (forms, variable) in guest::registries() {
+        out.push_str(&iowhy_text::item(forms, variable, 30));
+    }
+    out.push_str(&iowhy_text::item("PATH", "a vmlinuz, a package (.deb, .rpm), or a folder of an unpacked one", 30));
     out
 }
 

@@ -18,6 +18,7 @@ mod ubuntu;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use super::GuestError;
 use super::kernel::run;
@@ -33,6 +34,8 @@ pub(super) struct Registry {
     base: &'static str,
     /// The variable that has another address.
     variable: &'static str,
+    /// The keys that sign its index, if any do.
+    keyring: Option<Keyring>,
     /// Whether a version may be asked for.
     accepts: fn(&str) -> bool,
     /// Packages with the kernel of a version.
@@ -57,6 +60,8 @@ pub(super) struct Package {
 pub(super) struct Session<'a> {
     registry: &'a Registry,
     base: String,
+    /// The file with the keys.
+    ring: PathBuf,
     /// For files of this command alone.
     scratch: &'a Path,
 }
@@ -74,6 +79,11 @@ pub fn forms() -> String {
     REGISTRIES.map(|registry| registry.forms).join(", ")
 }
 
+/// The forms of the names of each, and the variable that has another address.
+pub fn registries() -> [(&'static str, &'static str); REGISTRIES.len()] {
+    REGISTRIES.map(|registry| (registry.forms, registry.variable))
+}
+
 /// Whether it is numbers with points between, at least so many.
 fn is_version(text: &str, least: usize) -> bool {
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
@@ -87,11 +97,17 @@ impl Registry {
     /// If it cannot be reached, has none, or is not what it should be.
     pub(super) fn get(&self, version: &str, scratch: &Path) -> Result<Vec<(Package, PathBuf)>, GuestError> {
         let base = std::env::var(self.variable).unwrap_or_else(|_| self.base.to_owned());
-        self.get_from(base.trim_end_matches('/'), version, scratch)
+        let ring = self.keyring.as_ref().map(|ring| std::env::var(ring.variable).unwrap_or(ring.path.to_owned()));
+        self.get_from((base.trim_end_matches('/'), ring.unwrap_or_default().as_ref()), version, scratch)
     }
 
-    fn get_from(&self, base: &str, version: &str, scratch: &Path) -> Result<Vec<(Package, PathBuf)>, GuestError> {
-        let session = Session { registry: self, base: base.to_owned(), scratch };
+    fn get_from(
+        &self,
+        (base, ring): (&str, &Path),
+        version: &str,
+        scratch: &Path,
+    ) -> Result<Vec<(Package, PathBuf)>, GuestError> {
+        let session = Session { registry: self, base: base.to_owned(), ring: ring.to_owned(), scratch };
         let packages = (self.find)(&session, version)?;
         packages.into_iter().map(|package| session.package(package)).collect()
     }
@@ -116,11 +132,11 @@ impl Session<'_> {
         let url = format!("{}/{path}", self.base);
         let name: String = path.chars().map(|letter| if letter == '/' { '_' } else { letter }).collect();
         let file = self.scratch.join(name);
-        let output = std::process::Command::new("curl")
+        let output = Command::new("curl")
             .args(["-sSL", "--fail", "--connect-timeout", "20", "-o"])
             .arg(&file)
             .arg(&url)
-            .stdin(std::process::Stdio::null())
+            .stdin(Stdio::null())
             .output()
             .map_err(|error| self.error(&format!("cannot run curl for {url}"), &error.to_string()))?;
         match output.status.code() {
@@ -162,32 +178,39 @@ impl Session<'_> {
     }
 
     /// The part of a clear-signed file that was signed, by a key of the keyring.
-    fn signed(&self, path: &str, keyring: &Keyring) -> Result<Option<String>, GuestError> {
+    fn signed(&self, path: &str) -> Result<Option<String>, GuestError> {
         let Some(file) = self.fetch(path)? else { return Ok(None) };
-        let ring = std::env::var(keyring.variable).map_or_else(|_| PathBuf::from(keyring.path), PathBuf::from);
-        self.verified(path, &file, &ring, keyring.package).map(Some)
-    }
-
-    fn verified(&self, path: &str, file: &Path, ring: &Path, package: &str) -> Result<String, GuestError> {
         let url = format!("{}/{path}", self.base);
-        if !ring.is_file() {
-            let reason = format!("no keyring {}: `apt-get install {package}`", ring.display());
+        if !self.ring.is_file() {
+            let package = self.registry.keyring.as_ref().map_or("", |ring| ring.package);
+            let reason = format!("no keyring {}: `apt-get install {package}`", self.ring.display());
             return Err(self.error(&format!("cannot check {url}"), &reason));
         }
         let out = file.with_extension("signed");
-        let words = ["--keyring".as_ref(), ring.as_os_str(), "--output".as_ref(), out.as_os_str(), file.as_os_str()];
-        run("gpgv", &words, None).map_err(|error| match error {
-            GuestError::Program { reason, .. } if reason.contains("os error 2") => {
-                self.error(&format!("cannot check {url}"), "no gpgv here: `apt-get install gpgv`")
-            }
-            GuestError::Program { reason, .. } => {
-                self.error(&url, &format!("its signature does not hold: refused ({reason})"))
-            }
-            other => other,
-        })?;
-        let read = fs::read_to_string(&out);
+        let output = Command::new("gpgv")
+            .args(["--status-fd", "1", "--keyring"])
+            .args([self.ring.as_os_str(), "--output".as_ref(), out.as_os_str(), file.as_os_str()])
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| {
+                let reason = format!("gpgv does not start ({error}): `apt-get install gpgv`");
+                self.error(&format!("cannot check {url}"), &reason)
+            })?;
+        if !is_good(&String::from_utf8_lossy(&output.stdout)) {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let said = said.lines().last().unwrap_or_default();
+            return Err(self.error(&url, &format!("its signature does not hold: refused ({said})")));
+        }
+        let read = fs::read_to_string(&out).map(Some);
         read.map_err(|error| GuestError::Io { what: format!("read {}", out.display()), error })
     }
+}
+
+/// Whether gpgv found a good signature and no bad one. One by a key that the keyring lacks says nothing: a release is
+/// signed by the keys of its predecessor and its successor, too. Of expired and revoked keys none is good.
+fn is_good(status: &str) -> bool {
+    let has = |word: &str| status.lines().any(|line| line.split(' ').nth(1) == Some(word));
+    has("GOODSIG") && has("VALIDSIG") && !has("BADSIG")
 }
 
 /// Keys that sign the index of a registry.

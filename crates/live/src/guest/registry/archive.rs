@@ -8,7 +8,7 @@
 
 use super::super::GuestError;
 use super::super::kernel::natural;
-use super::{Keyring, Package, Session};
+use super::{Package, Session};
 
 /// Compressed forms of an index, the smallest first.
 const ENDINGS: [&str; 3] = [".xz", ".gz", ""];
@@ -39,8 +39,8 @@ pub(super) fn packages<'a>(
 }
 
 /// The index of a suite, checked against its signature; nothing if there is no such suite.
-pub(super) fn index(session: &Session<'_>, suite: &str, keyring: &Keyring) -> Result<Option<String>, GuestError> {
-    let Some(release) = session.signed(&format!("dists/{suite}/InRelease"), keyring)? else { return Ok(None) };
+fn index(session: &Session<'_>, suite: &str) -> Result<Option<String>, GuestError> {
+    let Some(release) = session.signed(&format!("dists/{suite}/InRelease"))? else { return Ok(None) };
     for ending in ENDINGS {
         let path = format!("main/binary-amd64/Packages{ending}");
         if let Some(sum) = sum_of(&release, &path) {
@@ -54,13 +54,13 @@ pub(super) fn index(session: &Session<'_>, suite: &str, keyring: &Keyring) -> Re
 /// what is between. The first suite that has one counts.
 pub(super) fn newest(
     session: &Session<'_>,
-    (suites, keyring): (&[String], &Keyring),
+    suites: &[String],
     (prefix, suffix): (&str, &str),
     beside: &[&str],
 ) -> Result<Option<Vec<Package>>, GuestError> {
     let mut reached = false;
     for suite in suites {
-        let Some(index) = index(session, suite, keyring)? else { continue };
+        let Some(index) = index(session, suite)? else { continue };
         reached = true;
         let wanted = |name: &str| name.starts_with(prefix) && name.ends_with(suffix);
         let Some((name, kernel)) = packages(&index, wanted).max_by_key(|(name, it)| (natural(name), natural(&it.name)))

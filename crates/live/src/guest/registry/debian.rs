@@ -13,14 +13,13 @@ pub(super) const REGISTRY: Registry = Registry {
     forms: "debian-6.1",
     base: "http://deb.debian.org/debian",
     variable: "IOWHY_DEBIAN_URL",
+    keyring: Some(Keyring {
+        path: "/usr/share/keyrings/debian-archive-keyring.gpg",
+        variable: "IOWHY_DEBIAN_KEYRING",
+        package: "debian-archive-keyring",
+    }),
     accepts: |version| is_version(version, 2),
     find,
-};
-
-const KEYRING: Keyring = Keyring {
-    path: "/usr/share/keyrings/debian-archive-keyring.gpg",
-    variable: "IOWHY_DEBIAN_KEYRING",
-    package: "debian-archive-keyring",
 };
 
 /// Suites, and the kernel of each release.
@@ -40,7 +39,7 @@ fn find(session: &Session<'_>, version: &str) -> Result<Vec<Package>, GuestError
     suites.sort_by_key(|(_, kernel)| !of_release(kernel));
     let suites: Vec<String> = suites.into_iter().map(|(suite, _)| suite.to_owned()).collect();
     let prefix = format!("linux-image-{version}.");
-    let found = archive::newest(session, (&suites, &KEYRING), (&prefix, "-cloud-amd64"), &[])?;
+    let found = archive::newest(session, &suites, (&prefix, "-cloud-amd64"), &[])?;
     found.ok_or_else(|| {
         session.none(&format!("no package {prefix}*-cloud-amd64"), "debian-6.1 and debian-6.12 are there")
     })

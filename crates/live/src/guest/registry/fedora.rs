@@ -15,6 +15,7 @@ pub(super) const REGISTRY: Registry = Registry {
     forms: "fedora-43, fedora-6.17",
     base: "https://dl.fedoraproject.org/pub/fedora/linux",
     variable: "IOWHY_FEDORA_URL",
+    keyring: None,
     accepts: |version| is_version(version, 1),
     find,
 };

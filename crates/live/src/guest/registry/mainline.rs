@@ -10,6 +10,7 @@ pub(super) const REGISTRY: Registry = Registry {
     forms: "mainline-6.8, mainline-6.8.12",
     base: "https://kernel.ubuntu.com/mainline",
     variable: "IOWHY_MAINLINE_URL",
+    keyring: None,
     accepts: |version| is_version(version, 2),
     find,
 };

@@ -28,10 +28,15 @@ fn sum(path: &Path) -> String {
 }
 
 /// What a registry gives for a version: the names of packages, or the error.
-fn got(registry: &Registry, root: &Path, version: &str, scratch: &Path) -> Result<Vec<String>, String> {
+fn got(
+    registry: &Registry,
+    (root, ring): (&Path, &Path),
+    version: &str,
+    scratch: &Path,
+) -> Result<Vec<String>, String> {
     let _ = fs::remove_dir_all(scratch);
     fs::create_dir_all(scratch).expect("a folder");
-    let found = registry.get_from(&format!("file://{}", root.display()), version, scratch);
+    let found = registry.get_from((&format!("file://{}", root.display()), ring), version, scratch);
     let names = |all: Vec<(Package, PathBuf)>| {
         assert!(all.iter().all(|(_, file)| file.is_file()));
         all.into_iter().map(|(package, _)| package.name).collect()
@@ -64,21 +69,16 @@ fn words_name_registries_and_versions() {
 
 /// An archive of one suite with a key of its own.
 struct Archive {
+    registry: &'static Registry,
+    suite: &'static str,
     scratch: Scratch,
 }
 
 impl Archive {
-    const POOL: [(&'static str, &'static str); 4] = [
-        ("linux-image-6.1.0-9-cloud-amd64", "6.1.27-1"),
-        ("linux-image-6.1.0-50-cloud-amd64", "6.1.170-3"),
-        ("linux-image-6.1.0-51-amd64", "6.1.171-1"),
-        ("linux-image-6.12.9+deb12-cloud-amd64", "6.12.9-1"),
-    ];
-
-    fn new() -> Archive {
-        let archive = Archive { scratch: Scratch::new() };
+    fn new(registry: &'static Registry, suite: &'static str, pool: &[(&str, &str)]) -> Archive {
+        let archive = Archive { registry, suite, scratch: Scratch::new() };
         let mut packages = String::new();
-        for (name, version) in Archive::POOL {
+        for (name, version) in pool {
             let path = format!("pool/{name}.deb");
             put(&archive.root(), &path, &format!("contents of {name}"));
             let sum = sum(&archive.root().join(&path));
@@ -86,13 +86,29 @@ impl Archive {
                 "Package: {name}\nVersion: {version}\nFilename: {path}\nSHA256: {sum}\nDescription: a\n b\n\n"
             ));
         }
-        put(&archive.root(), "dists/bookworm/main/binary-amd64/Packages", &packages);
+        put(&archive.root(), &archive.index(), &packages);
         archive.sign();
         archive
     }
 
+    fn debian() -> Archive {
+        let pool = [
+            ("linux-image-6.1.0-9-cloud-amd64", "6.1.27-1"),
+            ("linux-image-6.1.0-50-cloud-amd64", "6.1.170-3"),
+            ("linux-image-6.1.0-50-cloud-amd64-dbg", "6.1.170-3"),
+            ("linux-image-6.1.0-51-amd64", "6.1.171-1"),
+            ("linux-image-6.12.9+deb12-cloud-amd64", "6.12.9-1"),
+        ];
+        Archive::new(&debian::REGISTRY, "bookworm", &pool)
+    }
+
+    /// The index, below the root.
+    fn index(&self) -> String {
+        format!("dists/{}/main/binary-amd64/Packages", self.suite)
+    }
+
     fn root(&self) -> PathBuf {
-        self.scratch.path("debian")
+        self.scratch.path("archive")
     }
 
     fn keyring(&self) -> PathBuf {
@@ -112,44 +128,22 @@ impl Archive {
             gpg("--passphrase '' --quick-generate-key 'Test <test@example.org>' rsa2048 sign never");
             gpg(&format!("--export -o {}", self.keyring().display()));
         }
-        let index = self.root().join("dists/bookworm/main/binary-amd64/Packages");
+        let index = self.root().join(self.index());
         let bytes = fs::metadata(&index).expect("it is there").len();
         let release = format!(
-            "Suite: bookworm\nMD5Sum:\n 00 {bytes} main/binary-amd64/Packages\nSHA256:\n {} {bytes} \
+            "Suite: test\nMD5Sum:\n 00 {bytes} main/binary-amd64/Packages\nSHA256:\n {} {bytes} \
              main/binary-amd64/Packages\nAcquire-By-Hash: yes\n",
             sum(&index)
         );
         put(&self.root(), "Release", &release);
-        let (from, to) = (self.root().join("Release"), self.root().join("dists/bookworm/InRelease"));
+        let (from, to) = (self.root().join("Release"), self.root().join(format!("dists/{}/InRelease", self.suite)));
         let _ = fs::remove_file(&to);
         gpg(&format!("--passphrase '' --clearsign -o {} {}", to.display(), from.display()));
     }
 
-    /// The kernel of Debian with this version, by this keyring.
+    /// The packages of a version, by this keyring.
     fn get(&self, version: &str, ring: &Path) -> Result<Vec<String>, String> {
-        let scratch = self.scratch.path("got");
-        let _ = fs::remove_dir_all(&scratch);
-        fs::create_dir_all(&scratch).expect("a folder");
-        let session = Session {
-            registry: &debian::REGISTRY,
-            base: format!("file://{}", self.root().display()),
-            scratch: &scratch,
-        };
-        let error = |error: GuestError| {
-            let source = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
-            format!("{error}: {source}")
-        };
-        let path = "dists/bookworm/InRelease";
-        let file = session.fetch(path).map_err(error)?.ok_or("no release")?;
-        let release = session.verified(path, &file, ring, "debian-archive-keyring").map_err(error)?;
-        let index = "main/binary-amd64/Packages";
-        let sum = archive::sum_of(&release, index).ok_or("no sum")?;
-        let index = session.index(&format!("dists/bookworm/{index}"), sum).map_err(error)?;
-        let (prefix, suffix) = (format!("linux-image-{version}."), "-cloud-amd64");
-        let all = archive::packages(&index, |name| name.starts_with(&prefix) && name.ends_with(suffix));
-        let newest = all.max_by_key(|(name, _)| super::super::kernel::natural(name));
-        let Some((_, package)) = newest else { return Ok(Vec::new()) };
-        session.package(package).map(|(package, _)| vec![package.name]).map_err(error)
+        got(self.registry, (&self.root(), ring), version, &self.scratch.path("got"))
     }
 }
 
@@ -158,12 +152,12 @@ fn an_archive_is_believed_as_far_as_its_signature_goes() {
     if !have(&["gpg", "gpgv", "curl", "sha256sum"]) {
         return;
     }
-    let archive = Archive::new();
+    let archive = Archive::debian();
     let ring = archive.keyring();
     let newest = Ok(vec!["linux-image-6.1.0-50-cloud-amd64 6.1.170-3".to_owned()]);
     assert_eq!(archive.get("6.1", &ring), newest);
     assert_eq!(archive.get("6.12", &ring), Ok(vec!["linux-image-6.12.9+deb12-cloud-amd64 6.12.9-1".to_owned()]));
-    assert_eq!(archive.get("6.18", &ring), Ok(Vec::new()));
+    assert!(archive.get("6.18", &ring).is_err_and(|error| error.contains("no package linux-image-6.18.*-cloud")));
     let refused = |change: &dyn Fn(), ring: &Path, expected: &[&str]| {
         change();
         let error = archive.get("6.1", ring).expect_err("it is not what was signed");
@@ -182,8 +176,8 @@ fn an_archive_is_believed_as_far_as_its_signature_goes() {
     refused(&|| edit(index, "6.1.170-3", "6.1.170-4"), &ring, &["SHA-256", "refused", "binary-amd64/Packages"]);
     edit(index, "6.1.170-4", "6.1.170-3");
     let release = "dists/bookworm/InRelease";
-    refused(&|| edit(release, "Suite: bookworm", "Suite: Bookworm"), &ring, &["its signature does not hold: refused"]);
-    edit(release, "Suite: Bookworm", "Suite: bookworm");
+    refused(&|| edit(release, "Suite: test", "Suite: Test"), &ring, &["its signature does not hold: refused"]);
+    edit(release, "Suite: Test", "Suite: test");
     assert_eq!(archive.get("6.1", &ring), newest, "each change was the reason");
     // What stands around the signed text is not read.
     let before = fs::read_to_string(root.join(release)).expect("a file");
@@ -193,9 +187,50 @@ fn an_archive_is_believed_as_far_as_its_signature_goes() {
     assert!(read == newest || read.is_err_and(|error| error.contains("refused")));
     fs::write(root.join(release), &before).expect("a file");
     // Another key, and none.
-    let other = Archive::new();
+    let other = Archive::debian();
     refused(&|| (), &other.keyring(), &["its signature does not hold: refused"]);
     refused(&|| (), &root.join("nowhere.gpg"), &["no keyring", "apt-get install debian-archive-keyring"]);
+}
+
+#[test]
+fn one_good_signature_is_enough_and_a_bad_one_too_much() {
+    for (lines, expected) in [
+        (&["GOODSIG 1 a", "VALIDSIG 1"][..], true),
+        (&["ERRSIG 2 1 8 00 1 9 2", "NO_PUBKEY 2", "GOODSIG 1 a", "VALIDSIG 1"], true),
+        (&["GOODSIG 1 a", "VALIDSIG 1", "BADSIG 2 b"], false),
+        (&["EXPKEYSIG 1 a", "VALIDSIG 1"], false),
+        (&["REVKEYSIG 1 a", "VALIDSIG 1"], false),
+        (&["NO_PUBKEY 2"], false),
+        (&["NODATA 1"], false),
+        (&[], false),
+    ] {
+        let status: String = lines.iter().map(|line| format!("[GNUPG:] {line}\n")).collect();
+        assert_eq!(is_good(&status), expected, "{status}");
+    }
+}
+
+#[test]
+fn kernels_of_ubuntu_come_with_their_modules() {
+    if !have(&["gpg", "gpgv", "curl", "sha256sum"]) {
+        return;
+    }
+    let pool = [
+        ("linux-image-6.8.0-31-generic", "6.8.0-31.31"),
+        ("linux-image-6.8.0-101-generic", "6.8.0-101.101"),
+        ("linux-image-6.8.0-102-lowlatency", "6.8.0-102.102"),
+        ("linux-modules-6.8.0-101-generic", "6.8.0-101.101"),
+        ("linux-modules-extra-6.8.0-101-generic", "6.8.0-101.101"),
+        ("linux-image-6.11.0-9-generic", "6.11.0-9.9"),
+    ];
+    let archive = Archive::new(&ubuntu::REGISTRY, "noble-updates", &pool);
+    let names =
+        ["linux-image-6.8.0-101-generic", "linux-modules-6.8.0-101-generic", "linux-modules-extra-6.8.0-101-generic"];
+    let newest = names.map(|name| format!("{name} 6.8.0-101.101")).to_vec();
+    let get = |version: &str| archive.get(version, &archive.keyring());
+    assert_eq!((get("24.04"), get("6.8")), (Ok(newest.clone()), Ok(newest)));
+    assert_eq!(get("6.11"), Ok(vec!["linux-image-6.11.0-9-generic 6.11.0-9.9".to_owned()]));
+    assert!(get("6.2").is_err_and(|error| error.contains("releases 25.10, 25.04, 24.04")));
+    assert!(get("22.04").is_err_and(|error| error.contains("none of its suites is there")));
 }
 
 #[test]
@@ -241,7 +276,7 @@ fn packages_of_fedora_are_found_by_release_and_by_kernel() {
     );
     put(&root, &format!("{folder}/repodata/repomd.xml"), &repomd);
     let newest = Ok(vec!["kernel-core 6.14.12-300.fc42".to_owned(), "kernel-modules-core 6.14.12-300.fc42".to_owned()]);
-    let get = |version: &str| got(&fedora::REGISTRY, &root, version, &at);
+    let get = |version: &str| got(&fedora::REGISTRY, (&root, Path::new("")), version, &at);
     assert_eq!(get("42"), newest);
     assert_eq!(get("6.14"), newest);
     for (version, says) in [("6.15", "no kernel-core for 6.15"), ("41", "no kernel-core for 41"), ("6.1", "for 6.1")] {
@@ -272,7 +307,7 @@ fn mainline_builds_are_found_by_their_list_of_sums() {
         sums.push_str(&format!("{}  {name}\n", sum(&root.join("v6.8/amd64").join(name))));
     }
     put(&root, "v6.8/amd64/CHECKSUMS", &sums);
-    let get = |version: &str| got(&mainline::REGISTRY, &root, version, &at);
+    let get = |version: &str| got(&mainline::REGISTRY, (&root, Path::new("")), version, &at);
     let names = ["linux-image-unsigned-6.8.0-060800-generic_1_amd64", "linux-modules-6.8.0-060800-generic_1_amd64"];
     assert_eq!(get("6.8"), Ok(names.map(str::to_owned).to_vec()));
     assert!(get("6.9").is_err_and(|error| error.contains("no build of 6.9")));
@@ -290,7 +325,8 @@ fn a_registry_that_cannot_be_reached_is_named_with_a_way_out() {
     fs::create_dir_all(&folder).expect("a folder");
     for (registry, version) in REGISTRIES.into_iter().zip(["6.1", "24.04", "43", "6.8"]) {
         // Nobody answers at the port of discarded data.
-        let error = registry.get_from("http://127.0.0.1:9", version, &folder).expect_err("nobody is there");
+        let error =
+            registry.get_from(("http://127.0.0.1:9", Path::new("")), version, &folder).expect_err("nobody is there");
         let GuestError::Registry { name, error } = error else { panic!("{error}") };
         let text = error.to_string();
         assert_eq!(name, registry.name);

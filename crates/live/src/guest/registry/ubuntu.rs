@@ -14,14 +14,13 @@ pub(super) const REGISTRY: Registry = Registry {
     forms: "ubuntu-24.04, ubuntu-6.8",
     base: "http://archive.ubuntu.com/ubuntu",
     variable: "IOWHY_UBUNTU_URL",
+    keyring: Some(Keyring {
+        path: "/usr/share/keyrings/ubuntu-archive-keyring.gpg",
+        variable: "IOWHY_UBUNTU_KEYRING",
+        package: "ubuntu-archive-keyring",
+    }),
     accepts: |version| is_version(version, 2),
     find,
-};
-
-const KEYRING: Keyring = Keyring {
-    path: "/usr/share/keyrings/ubuntu-archive-keyring.gpg",
-    variable: "IOWHY_UBUNTU_KEYRING",
-    package: "ubuntu-archive-keyring",
 };
 
 /// Releases: number, name, kernel.
@@ -43,7 +42,7 @@ fn find(session: &Session<'_>, version: &str) -> Result<Vec<Package>, GuestError
     let prefix = format!("linux-image-{kernel}.");
     let beside = ["linux-modules-", "linux-modules-extra-"];
     let suites: Vec<String> = suites.collect();
-    let found = archive::newest(session, (&suites, &KEYRING), (&prefix, "-generic"), &beside)?;
+    let found = archive::newest(session, &suites, (&prefix, "-generic"), &beside)?;
     let known: Vec<&str> = RELEASES.iter().map(|(number, ..)| *number).collect();
     found.ok_or_else(|| {
         session.none(&format!("no package {prefix}*-generic"), &format!("releases {}", known.join(", ")))
