@@ -100,7 +100,12 @@ fn make(arguments: &[OsString]) -> anyhow::Result<Done> {
     if executed.runs.is_empty() {
         let refused = &executed.refused;
         let undecided = refused.iter().all(|(_, refusal)| refusal.inconclusive) && !refused.is_empty();
-        return Ok(Err(if undecided { Exit::Inconclusive } else { Exit::Usage }));
+        let machine = refused.iter().any(|(_, refusal)| refusal.machine);
+        return Ok(Err(match (undecided, machine) {
+            (true, _) => Exit::Inconclusive,
+            (false, true) => Exit::Machine,
+            (false, false) => Exit::Usage,
+        }));
     }
     if let Some(error) = &executed.unrecorded {
         let text = format!("a run could not be kept, and no more were made: {error}");

@@ -176,7 +176,7 @@ pub enum GuestError {
     #[error("{0}")]
     Kernel(String),
     /// A registry of kernels cannot be reached, or is not what it should be.
-    #[error("kernels of {name}")]
+    #[error("kernels of {name}: {error}")]
     Registry {
         /// Which.
         name: &'static str,

@@ -219,11 +219,13 @@ pub struct Refusal {
     pub inconclusive: bool,
     /// It ends everything, with this exit code.
     pub exit_code: Option<u8>,
+    /// It is a failure of the machine, not a mistake in the request.
+    pub machine: bool,
 }
 
 impl Refusal {
     pub(super) fn new(error: impl Error + Send + Sync + 'static) -> Refusal {
-        Refusal { error: Box::new(error), interrupted: false, inconclusive: false, exit_code: None }
+        Refusal { error: Box::new(error), interrupted: false, inconclusive: false, exit_code: None, machine: false }
     }
 }
 

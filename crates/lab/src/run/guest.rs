@@ -632,7 +632,8 @@ impl InGuest {
 impl From<GuestError> for Refusal {
     fn from(error: GuestError) -> Refusal {
         let (interrupted, inconclusive) = (matches!(error, GuestError::Interrupted), error.is_of_the_guest());
-        Refusal { interrupted, inconclusive, ..Refusal::new(error) }
+        let machine = matches!(error, GuestError::Registry { .. });
+        Refusal { interrupted, inconclusive, machine, ..Refusal::new(error) }
     }
 }
 
