@@ -27,6 +27,9 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("zsh", "zsh"),
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("/usr/lib/python3/dist-packages/prometheus_client/openmetrics/parser.py", "python3-prometheus-client"),
+    ("curl", "curl"),
+    ("gpg", "gnupg"),
+    ("gpgv", "gpgv"),
 ];
 
 fn is_root() -> bool {
