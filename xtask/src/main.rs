@@ -4,6 +4,7 @@ mod actions;
 mod bench;
 mod dist;
 mod fuzz;
+mod guide;
 mod map;
 mod methods;
 mod plant;
@@ -87,6 +88,12 @@ const COMMANDS: &[Command] = &[
         arguments: "--live [--seed 1] [--only NAME,..] [--recordings 3] [--binary PATH] [--page] [--json]",
         about: "causes made for real programs on this machine, as root: how often `explain` finds them",
         run: plant::run,
+    },
+    Command {
+        name: "guide",
+        arguments: "[--binary PATH] [--only NAME,..] [--json] [--verbose]",
+        about: "what users come with, typed as they would, with the package of `dist`, as root: is it answered",
+        run: guide::run,
     },
     Command {
         name: "fuzz",

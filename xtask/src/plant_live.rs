@@ -14,7 +14,7 @@
 mod kinds;
 mod page;
 mod score;
-mod site;
+pub(crate) mod site;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;

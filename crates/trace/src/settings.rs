@@ -11,10 +11,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use iowhy_stack::trace::{Seen, Trace};
+use iowhy_stack::trace::{Dev, Seen, Trace};
 use iowhy_stack::units::Nanos;
 
 use crate::fields::field;
+
+/// The key of a device's number, `MAJOR:MINOR`.
+pub const NUMBER: &str = "number";
 
 /// Resource usage of a command.
 #[derive(Copy, Clone, Debug, Default, PartialEq)]
@@ -119,6 +122,16 @@ impl Settings {
         all
     }
 
+    /// Names of devices, by the numbers that events have.
+    pub fn device_names(&self) -> Vec<(Dev, String)> {
+        let numbered = self.values.iter().filter(|((_, key), _)| key == NUMBER);
+        let dev = |value: &str| {
+            let (major, minor) = value.split_once(':')?;
+            Some(Dev::new(major.parse().ok()?, minor.parse().ok()?))
+        };
+        numbered.filter_map(|((name, _), value)| Some((dev(value)?, name.clone()))).collect()
+    }
+
     /// Subjects of the settings.
     fn places(&self) -> BTreeSet<&str> {
         self.values.keys().map(|(of, _)| of.as_str()).collect()
@@ -150,6 +163,9 @@ impl Settings {
             let there = other.values.get(&(counterpart(of), key.clone()));
             let compared = mine.contains(of.as_str()) && theirs.contains(counterpart(of).as_str());
             match there {
+                Some(there) if there != value && key == "words" => {
+                    found.push((format!("{of} {key}"), unlike_words(value, there)));
+                }
                 Some(there) if there != value => found.push((format!("{of} {key}"), [value.clone(), there.clone()])),
                 None if compared || of == "cgroup" => {
                     found.push((format!("{of} {key}"), [value.clone(), "unset".to_owned()]));
@@ -164,7 +180,39 @@ impl Settings {
                 found.push((format!("{of} {key}"), ["unset".to_owned(), value.clone()]));
             }
         }
-        found.retain(|(name, _)| !name.ends_with(" loop.backing_file") && name != "recording disk");
+        let of_itself = |name: &str| name.ends_with(" loop.backing_file") || name.ends_with(&format!(" {NUMBER}"));
+        found.retain(|(name, _)| !of_itself(name) && name != "recording disk");
         found
+    }
+}
+
+/// Words of two commands from the first to the last that differ, which in long ones are hard to see.
+fn unlike_words(a: &str, b: &str) -> [String; 2] {
+    let mut sides = [a, b].map(|words| words.split_whitespace().collect::<Vec<_>>());
+    let [a, b] = &sides;
+    let least = a.len().min(b.len());
+    let front = a.iter().zip(b).take_while(|(a, b)| a == b).count();
+    let back = a.iter().rev().zip(b.iter().rev()).take(least - front).take_while(|(a, b)| a == b).count();
+    for words in &mut sides {
+        words.truncate(words.len() - back);
+        words.drain(..front);
+    }
+    sides.map(|words| if words.is_empty() { "none".to_owned() } else { words.join(" ") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unlike_words;
+
+    #[test]
+    fn of_long_commands_the_words_that_differ_are_shown() {
+        for (a, b, expected) in [
+            ("db --n=1 --db=x", "db --n=1 --db=x --mmap=1", ["none", "--mmap=1"]),
+            ("dd if=a bs=4k of=b", "dd if=a bs=64k of=b", ["bs=4k", "bs=64k"]),
+            ("a b b", "a b", ["b", "none"]),
+            ("one", "two", ["one", "two"]),
+        ] {
+            assert_eq!(unlike_words(a, b), expected, "{a} / {b}");
+        }
     }
 }

@@ -13,6 +13,8 @@
 //! without calls.
 
 use crate::iostat::{self, Host, Sample};
+use crate::join::Who;
+use crate::join::beside::tree;
 use crate::phases::{Phase, Phases, Table, Tables};
 use crate::settings::{Command, Settings, silent_text};
 use iowhy_stack::event::Event;
@@ -155,6 +157,7 @@ pub struct Stat {
 /// Counts the events of a trace.
 pub fn stat(trace: &Trace, ask: &Ask) -> Stat {
     let records = &trace.records;
+    let settings = Settings::of(trace);
     let mut phases = Phases::default();
     records.iter().for_each(|record| phases.add(record));
     let length_ns = records.last().map_or(0, |record| record.at.0);
@@ -180,16 +183,18 @@ pub fn stat(trace: &Trace, ask: &Ask) -> Stat {
     let told = [Warning::Unmatched(sum(|disk| disk.unmatched)), Warning::Unfinished(sum(|disk| disk.unfinished))];
     warnings
         .extend(told.into_iter().filter(|warning| !matches!(warning, Warning::Unmatched(0) | Warning::Unfinished(0))));
-    let workload = workload(trace, ask, &cache);
-    if ask.workload.is_empty() && cache.shares.keys().any(|(_, pid)| !workload.contains(pid)) {
+    // The recorder's own word comes before a guess.
+    let named = tree(trace, &Who { pids: ask.workload.clone(), ..Who::default() });
+    let workload = named.map_or_else(|| busiest(trace, &cache), |tree| tree.into_iter().collect());
+    if ask.workload.is_empty() && settings.roots.is_empty() && cache.shares.keys().any(|(_, pid)| !workload.contains(pid)) {
         warnings.push(Warning::GuessedWorkload);
     }
     if cache.lookups.calls > 0 && !cache.lookups.traced {
         warnings.push(Warning::NoLookups);
     }
-    let settings = Settings::of(trace);
     Stat {
         phases,
+        device_names: settings.device_names(),
         disks,
         plugs,
         cache,
@@ -201,7 +206,6 @@ pub fn stat(trace: &Trace, ask: &Ask) -> Stat {
         silent: settings.silent,
         workload,
         names: trace.names.clone(),
-        device_names: Vec::new(),
         paths: trace.paths.clone(),
         kernel: trace.kernel.clone(),
         warnings,
@@ -225,29 +229,24 @@ fn ends(length: u64, interval: u64, warnings: &mut Vec<Warning>) -> Vec<u64> {
     ends
 }
 
-/// The workload's processes, sorted.
-fn workload(trace: &Trace, ask: &Ask, cache: &Cache) -> Vec<u32> {
-    let mut pids = ask.workload.clone();
-    if pids.is_empty() {
-        let mut by_pid = cache.calls.clone();
-        if by_pid.is_empty() {
-            for record in trace.records.iter().filter(|record| matches!(record.seen, Seen::Queue(_))) {
-                *by_pid.entry(record.pid).or_default() += 1;
-            }
-        }
-        let name = |pid: u32| trace.name(pid).map_or_else(|| pid.to_string(), str::to_owned);
-        let mut by_name: BTreeMap<String, u64> = BTreeMap::new();
-        for (pid, n) in &by_pid {
-            *by_name.entry(name(*pid)).or_default() += n;
-        }
-        // The first of equals, so that the same trace has the same workload.
-        let most = by_name.values().copied().max().unwrap_or(0);
-        if let Some((busiest, _)) = by_name.into_iter().find(|(_, n)| *n == most) {
-            pids = by_pid.into_keys().filter(|pid| name(*pid) == busiest).collect();
+/// Processes of the name that makes the most calls, or else bios; sorted.
+fn busiest(trace: &Trace, cache: &Cache) -> Vec<u32> {
+    let mut by_pid = cache.calls.clone();
+    if by_pid.is_empty() {
+        for record in trace.records.iter().filter(|record| matches!(record.seen, Seen::Queue(_))) {
+            *by_pid.entry(record.pid).or_default() += 1;
         }
     }
+    let name = |pid: u32| trace.name(pid).map_or_else(|| pid.to_string(), str::to_owned);
+    let mut by_name: BTreeMap<String, u64> = BTreeMap::new();
+    for (pid, n) in &by_pid {
+        *by_name.entry(name(*pid)).or_default() += n;
+    }
+    // The first of equals, so that the same trace has the same workload.
+    let most = by_name.values().copied().max().unwrap_or(0);
+    let busiest = by_name.into_iter().find(|(_, n)| *n == most).map(|(name, _)| name);
+    let mut pids: Vec<u32> = by_pid.into_keys().filter(|pid| Some(name(*pid)) == busiest).collect();
     pids.sort_unstable();
-    pids.dedup();
     pids
 }
 

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::fs::File;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -25,16 +25,16 @@ const PATIENCE_ONCE: Duration = Duration::from_secs(1);
 const CALM: f64 = 0.3;
 
 /// Names and values for a snippet.
-pub(super) type Variables = Vec<(String, String)>;
+pub(crate) type Variables = Vec<(String, String)>;
 
 /// The folder of a run. Whatever is left in it is undone when it is dropped, and by the next run if this one is killed.
-pub(super) struct Site {
-    pub(super) folder: PathBuf,
+pub(crate) struct Site {
+    pub(crate) folder: PathBuf,
     variables: Variables,
     /// How long it may still wait for others to leave the processors alone.
     patience: Cell<Duration>,
     /// Recordings that began while others kept the processors busy.
-    pub(super) disturbed: Cell<u32>,
+    pub(crate) disturbed: Cell<u32>,
 }
 
 /// Undo logs, in the order in which they are undone.
@@ -42,7 +42,7 @@ const LOGS: [&str; 2] = ["undo.recording", "undo.case"];
 
 impl Site {
     /// A fresh one; the files below loop devices lie in `images`, or in it.
-    pub(super) fn new(binary: &str, images: Option<&Path>) -> Result<Site, String> {
+    pub(crate) fn new(binary: &str, images: Option<&Path>) -> Result<Site, String> {
         for left in left_behind() {
             eprintln!("{} was left behind by a run that was killed; undoing", left.display());
             undo_all(&left).map_err(|error| format!("{}: {error}", left.display()))?;
@@ -95,42 +95,57 @@ impl Site {
     }
 
     /// Runs a snippet; `log` undoes its changes.
-    pub(super) fn step(&self, snippet: &str, variables: &Variables, log: &str) -> Result<(), String> {
+    pub(crate) fn step(&self, snippet: &str, variables: &Variables, log: &str) -> Result<(), String> {
         if snippet.is_empty() {
             return Ok(());
         }
+        let code = self.run(snippet, variables, log, Duration::from_secs(90))?;
+        if code == 0 { Ok(()) } else { Err(format!("{snippet}: exit {code}: {}", self.said("stderr"))) }
+    }
+
+    /// The same with a limit of its own, for the exit code: 128 and the number of a signal that ended it.
+    pub(crate) fn run(&self, snippet: &str, variables: &Variables, log: &str, limit: Duration) -> Result<i32, String> {
         let mut command = self.bash(snippet, variables, log)?;
-        let status = wait(&mut start(&mut command)?, Duration::from_secs(90))?;
-        if status.success() { Ok(()) } else { Err(format!("{snippet}: {status}: {}", self.said("stderr"))) }
+        let status = wait(&mut start(&mut command)?, limit)?;
+        Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default()))
+    }
+
+    /// All that it wrote there.
+    pub(crate) fn all(&self, name: &str) -> String {
+        String::from_utf8_lossy(&std::fs::read(self.folder.join(name)).unwrap_or_default()).into_owned()
     }
 
     /// The end of what the last snippet, or recording, wrote there.
-    pub(super) fn said(&self, name: &str) -> String {
-        let bytes = std::fs::read(self.folder.join(name)).unwrap_or_default();
-        let text = String::from_utf8_lossy(&bytes).trim().to_owned();
-        text.lines().rev().take(8).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n")
+    pub(crate) fn said(&self, name: &str) -> String {
+        self.all(name).trim().lines().rev().take(8).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n")
     }
 
     /// A ground: the variables that say where it is.
-    pub(super) fn ground(&self, of: &str, name: &str) -> Result<Variables, String> {
+    pub(crate) fn ground(&self, of: &str, name: &str) -> Result<Variables, String> {
+        self.ground_with(of, name, &Variables::new())
+    }
+
+    /// One whose snippets see more variables.
+    pub(crate) fn ground_with(&self, of: &str, name: &str, more: &Variables) -> Result<Variables, String> {
         let file = self.folder.join(format!("{name}.variables"));
         std::fs::write(&file, "").map_err(|error| format!("{}: {error}", file.display()))?;
         let mut variables = vec![
             ("VARIABLES".to_owned(), file.display().to_string()),
             ("HOME_OF_GROUND".to_owned(), self.folder.join(name).display().to_string()),
         ];
+        variables.extend(more.iter().cloned());
         self.step(&format!("ground '{of}' \"$HOME_OF_GROUND\""), &variables, "undo.case")?;
         said_variables(&file, &mut variables)?;
         Ok(variables)
     }
 
     /// Additions of `say` since.
-    pub(super) fn refresh(&self, name: &str, variables: &mut Variables) -> Result<(), String> {
+    pub(crate) fn refresh(&self, name: &str, variables: &mut Variables) -> Result<(), String> {
         said_variables(&self.folder.join(format!("{name}.variables")), variables)
     }
 
     /// Waits until the processors are idle, for a while.
-    pub(super) fn calm(&self) -> Result<(), String> {
+    pub(crate) fn calm(&self) -> Result<(), String> {
         let from = Instant::now();
         let limit = PATIENCE_ONCE.min(self.patience.get());
         let mut calm = busy()? <= CALM;
@@ -143,7 +158,7 @@ impl Site {
     }
 
     /// A background process until it is dropped.
-    pub(super) fn beside(&self, snippet: &str, variables: &Variables) -> Result<Option<Companion>, String> {
+    pub(crate) fn beside(&self, snippet: &str, variables: &Variables) -> Result<Option<Companion>, String> {
         if snippet.is_empty() {
             return Ok(None);
         }
@@ -160,7 +175,7 @@ impl Site {
     }
 
     /// Records a command: its wall clock in seconds, from inside the recording, without the recorder's start and end.
-    pub(super) fn record(&self, binary: &str, run: &str, variables: &Variables, to: &Path) -> Result<f64, String> {
+    pub(crate) fn record(&self, binary: &str, run: &str, variables: &Variables, to: &Path) -> Result<f64, String> {
         let timed = format!(
             "printf '\\nplant-clock %s 0\\n' \"$EPOCHREALTIME\" >&2\n{{ {run}\n}}\ncode=$?\n\
              printf '\\nplant-clock %s %s\\n' \"$EPOCHREALTIME\" $code >&2\nexit $code"
@@ -193,7 +208,7 @@ impl Site {
     }
 
     /// Undoes what was made since the log began.
-    pub(super) fn undo(&self, log: &str) -> Result<(), String> {
+    pub(crate) fn undo(&self, log: &str) -> Result<(), String> {
         undo(&self.folder.join(log))
     }
 }
@@ -207,7 +222,7 @@ impl Drop for Site {
 }
 
 /// A process group that runs during the recording.
-pub(super) struct Companion(Child);
+pub(crate) struct Companion(Child);
 
 impl Drop for Companion {
     fn drop(&mut self) {

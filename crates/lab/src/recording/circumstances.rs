@@ -10,7 +10,7 @@ use iowhy_live::machine;
 use iowhy_stack::trace::{Dev, Record, Seen, Trace};
 use iowhy_stack::units::Nanos;
 use iowhy_trace::fields::{device, field};
-use iowhy_trace::join;
+use iowhy_trace::{join, settings};
 
 /// Settings of a queue that change how it works.
 const QUEUE: [&str; 11] = [
@@ -246,6 +246,9 @@ fn disks(trace: &Trace, set: &mut dyn FnMut(&str, &str, &str)) {
         let name = whole.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         if place == 0 {
             set("recording", "disk", &name);
+        }
+        if whole == folder {
+            set(&name, settings::NUMBER, &format!("{}:{}", dev.major(), dev.minor()));
         }
         for key in QUEUE {
             if let Some(value) = text(whole.join("queue").join(key)) {

@@ -17,7 +17,7 @@
 //! and are left to be guessed by their pages; remote file systems are not asked, because a server that is gone would
 //! hold the capture up; kernels before 5.1 cannot say which file it was.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::CString;
 use std::fmt::Write;
 use std::fs::{self, File, Metadata};
@@ -56,6 +56,8 @@ pub(super) struct Opened {
     /// And not after this.
     pub(super) before: u64,
     pub(super) target: Target,
+    /// By the kernel, to run it: no descriptor comes of that.
+    pub(super) to_execute: bool,
 }
 
 /// A descriptor that was open already.
@@ -220,7 +222,7 @@ impl Opens {
             let before = super::monotonic_ns();
             let notifications = parse(&self.buffer[..read]);
             let mut folders: BTreeMap<[u8; 8], Option<File>> = BTreeMap::new();
-            for Notification { thread, fsid, handle } in notifications {
+            for Notification { thread, fsid, handle, to_execute } in notifications {
                 // Folders are not opened to find out which they are: that would notify the next listener, who
                 // would do the same.
                 let target = match handle {
@@ -234,7 +236,7 @@ impl Opens {
                 // What cannot be resolved is kept, too: something was opened.
                 let target = target.unwrap_or(Target { kind: "unknown", inode: Inode::default(), path: None });
                 if self.found.len() < MOST {
-                    self.found.push(Opened { thread, after: self.empty_at, before, target });
+                    self.found.push(Opened { thread, after: self.empty_at, before, target, to_execute });
                 }
             }
         }
@@ -254,13 +256,15 @@ impl AsFd for Opens {
     }
 }
 
-/// A notification that is not of a program being started.
+/// A notification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Notification {
     pub(super) thread: u32,
     pub(super) fsid: [u8; 8],
     /// Length of the handle proper, its type, and it; nothing if it is a folder.
     pub(super) handle: Option<Vec<u8>>,
+    /// It is of a program being started.
+    pub(super) to_execute: bool,
 }
 
 /// The notifications in these bytes. Senseless bytes end them.
@@ -273,7 +277,7 @@ pub(super) fn parse(mut bytes: &[u8]) -> Vec<Notification> {
         let head = usize::from(half(event, 6)?);
         let mask = u64::from_ne_bytes(event.get(8..16)?.try_into().ok()?);
         let info = event.get(head..)?;
-        if mask & libc::FAN_OPEN_EXEC != 0 || info.first() != Some(&1) {
+        if info.first() != Some(&1) {
             return None;
         }
         let len = usize::from(half(info, 2)?);
@@ -281,7 +285,8 @@ pub(super) fn parse(mut bytes: &[u8]) -> Vec<Notification> {
         let handle = info.get(12..len)?;
         let whole = word(handle, 0)? as usize + 8 <= handle.len();
         let handle = (mask & libc::FAN_ONDIR == 0).then(|| handle.to_vec());
-        whole.then_some(Notification { thread: word(event, 20)?, fsid, handle })
+        let to_execute = mask & libc::FAN_OPEN_EXEC != 0;
+        whole.then_some(Notification { thread: word(event, 20)?, fsid, handle, to_execute })
     };
     while let Some(len) = word(bytes, 0).map(|len| len as usize)
         && len >= 24
@@ -437,8 +442,13 @@ pub(super) fn add(
 ) -> Vec<(Inode, String)> {
     let mut paths = Vec::new();
     let mut more: Vec<(usize, Record)> = Vec::new();
+    // Whose descriptor it is does not matter to the name of a file.
+    let touched: HashSet<Inode> = records.iter().filter_map(|record| record.seen.file()).collect();
+    for Target { inode, path, .. } in opened.iter().map(|one| &one.target).filter(|target| target.kind == "file") {
+        paths.extend(path.clone().filter(|_| touched.contains(inode)).map(|path| (*inode, path)));
+    }
     let mut by_thread: HashMap<u32, Vec<Opened>> = HashMap::new();
-    for one in opened.into_iter().filter(|one| one.before >= start_ns) {
+    for one in opened.into_iter().filter(|one| one.before >= start_ns && !one.to_execute) {
         by_thread.entry(one.thread).or_default().push(one);
     }
     let mut note = |target: &Target, inode: Inode| {
@@ -473,7 +483,7 @@ pub(super) fn add(
             more.push((place + 1, Record { seen, ..record.clone() }));
         }
     }
-    let present: std::collections::HashSet<u32> = records.iter().map(|record| record.pid).collect();
+    let present: HashSet<u32> = records.iter().map(|record| record.pid).collect();
     for one in held.iter().filter(|one| present.contains(&one.pid)) {
         let (mut fields, inode) = fields(one.fd, &one.target, records);
         // A descriptor that is not handed on does not matter, unless it is copied, and then the record is enough.

@@ -11,7 +11,7 @@ use iowhy_stack::units::{Nanos, PAGE_BYTES, SECTOR_BYTES};
 use iowhy_text::diagnose::Problems;
 
 use super::{Format, Reading, Writing};
-use crate::join::{Who, join};
+use crate::join::{Way, Who, join};
 
 /// The form.
 pub const FORMAT: Format = Format {
@@ -76,7 +76,9 @@ pub(super) fn read(name: &str, bytes: &[u8], problems: &mut Problems) -> Option<
     Some(trace)
 }
 
-/// Writes the calls of a trace as a log; if it has none, its bios, with each device as a file.
+/// Writes the calls of a trace as a log; if it has none, its bios, with each device as a file. A call is as long as what
+/// it moved, and is left out if that was nothing: fio takes the end of a file for an I/O error. The touch of a mapping
+/// needs one byte of its page, and nothing says that the file has the others.
 ///
 /// # Errors
 /// The error of `out`.
@@ -105,7 +107,15 @@ pub(super) fn write(trace: &Trace, version: Version, out: &mut impl Write) -> io
             Op::Fsync => Action::Sync,
             Op::Fdatasync => Action::Datasync,
         };
-        let len_bytes = if data { u32::try_from(call.len).unwrap_or(u32::MAX) } else { 0 };
+        let moved = call.result.map_or(call.len, |result| u64::try_from(result).unwrap_or(0).min(call.len));
+        if data && moved == 0 {
+            continue;
+        }
+        let len_bytes = match call.beside {
+            _ if !data => 0,
+            Some(Way::Fault) => 1,
+            _ => u32::try_from(moved).unwrap_or(u32::MAX),
+        };
         let file = file(&mut log, name);
         let offset = if data { offset } else { 0 };
         entries.push(Entry { at_us: us(call.start), file, action, offset, len_bytes });

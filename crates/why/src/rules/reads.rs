@@ -78,6 +78,26 @@ pub(super) fn restarts(delta: &Delta<'_>) -> Contrast {
     delta.of(|d| share(d.windows.sequential_sizes.count(), windows(d, &[RaKind::Sync, RaKind::Async])))
 }
 
+/// Factor by which a window that goes on is larger than the one that begins its stream, until it meets a limit: every
+/// kernel at least doubles them.
+const GROWTH: f64 = 1.5;
+
+/// Mean pages of a window that goes on ahead of its reader.
+pub(super) fn ahead(digest: &Digest) -> f64 {
+    share(pages(digest, &[RaKind::Async]), windows(digest, &[RaKind::Async]))
+}
+
+/// Windows that go on are smaller on the slow side, and no larger than those that begin a stream: it is a limit that
+/// they meet, for streams that lose their state grow again after each loss.
+pub(super) fn limited(delta: &Delta<'_>) -> bool {
+    let begun = delta.of(|d| d.windows.sequential_sizes.mean());
+    let size = delta.of(ahead);
+    size.fell(SMALLER) && size.slow > 0.0 && size.slow < GROWTH * begun.slow
+}
+
+/// Factor by which windows are smaller: limits are changed by factors of two, and a mean over odd ends is below that.
+pub(super) const SMALLER: f64 = 1.3;
+
 /// Most of the pages are those of page faults.
 pub(super) fn mapped(digest: &Digest) -> bool {
     digest.workload.mapped > 0

@@ -4,7 +4,8 @@
 //! several pages then read them one by one, which is counted directly. In kernels with windows that go on by position,
 //! a stream that another one has pushed out of the state restarts: windows of sequential calls begin instead of being
 //! continued, while streams run side by side in one file. Known limit: events do not name descriptors; streams that
-//! restart for another reason in the same file look alike, except after eviction, which is looked at.
+//! restart for another reason in the same file look alike, except after eviction, and where a smaller limit stops the
+//! growth of windows: both are looked at.
 
 use iowhy_stack::event::RaKind;
 
@@ -118,7 +119,7 @@ fn restarted(delta: &Delta<'_>) -> Option<Match> {
     let interleaved = switches.slow > CHANGES * begun.slow && overlapping.slow > OVERLAPPING;
     let evicted = again.rose(AGAIN) || thrashed.rose_by(THRASHED);
     let more = restarts.rose_by(RESTARTS) && restarts.rose(MORE_RESTARTS);
-    if !(more && interleaved && !evicted && (waits.rose(MORE_WAITS) || sizes.fell(SMALLER))) {
+    if !(more && interleaved && !evicted && !reads::limited(delta) && (waits.rose(MORE_WAITS) || sizes.fell(SMALLER))) {
         return None;
     }
     Some(Match {
@@ -216,6 +217,15 @@ mod tests {
                 },
                 1101.0,
                 1100.0,
+            ),
+            (
+                "GROWTH",
+                |p, x| {
+                    windows(&mut p.fast, Async, 1000.0, 40_000.0);
+                    windows(&mut p.slow, Async, 1000.0, x);
+                },
+                6000.0,
+                5999.0,
             ),
         ];
         hold(&RULE, restarted, 0.887, edges);

@@ -2,13 +2,12 @@
 //!
 //! The size that counts is that of windows that go on ahead of a reader (async ones): they have reached the limit. The
 //! rule demands that streams go on as before, so that a state which is lost, shared or turned off is not taken for
-//! this.
+//! this; unless windows that go on have stopped growing, which only a limit does.
 
 use iowhy_stack::event::RaKind;
 
 use super::{Figure, Match, Rule, grade, reads};
 use crate::delta::{Delta, Unit};
-use crate::digest::Digest;
 
 pub(super) const RULE: Rule = Rule {
     name: "window-too-small",
@@ -30,8 +29,6 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
-/// Factor by which windows are smaller: limits are changed by factors of two, and a mean over odd ends is below that.
-const SMALLER: f64 = 1.3;
 /// Factors by which windows are smaller, half sure and sure: a limit cut in half leaves no doubt.
 const GRADE: (f64, f64) = (1.3, 2.0);
 /// Factor by which a page of a mapping is waited for more often, like the windows have shrunk.
@@ -49,17 +46,13 @@ const RESTARTS: f64 = 0.05;
 /// Factor by which bios or waits have grown: windows of half the size double the bios, others hide a part of that.
 const MORE_TRIPS: f64 = 1.1;
 
-fn ahead(digest: &Digest) -> f64 {
-    reads::share(reads::pages(digest, &[RaKind::Async]), reads::windows(digest, &[RaKind::Async]))
-}
-
 /// Mappings: windows of all kinds, and how often a page of them is waited for.
 fn of_faults(delta: &Delta<'_>) -> Option<Match> {
     const ALL: &[RaKind] = &[RaKind::Sync, RaKind::Async, RaKind::Around, RaKind::Exec];
     let size = delta.of(|d| reads::share(reads::pages(d, ALL), reads::windows(d, ALL)));
     let waits = reads::waits(delta);
     let some = delta.of(|d| reads::pages(d, ALL) as f64);
-    let trips = size.fell(SMALLER) && waits.rose(MORE_FAULTS);
+    let trips = size.fell(reads::SMALLER) && waits.rose(MORE_FAULTS);
     if !trips || some.slow < ENOUGH_PAGES || !ALIKE.contains(&some.ratio()) {
         return None;
     }
@@ -85,14 +78,14 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     if reads::faults(delta) {
         return of_faults(delta);
     }
-    let size = delta.of(ahead);
+    let size = delta.of(reads::ahead);
     let streams = delta.of(|d| reads::share(reads::pages(d, &[RaKind::Async]), reads::all_pages(d)));
     let sequential = delta.of(|d| reads::share(d.workload.sequential[0], d.workload.calls[0]));
     let requests = delta.per_operation(|d| d.bios.count[0] as f64);
     let waits = reads::waits(delta);
     let flows = streams.slow > STREAMS && streams.fast > STREAMS && sequential.slow > SEQUENTIAL;
-    let lost = reads::restarts(delta).rose_by(RESTARTS);
-    if !(size.fell(SMALLER) && flows && !lost && (requests.rose(MORE_TRIPS) || waits.rose(MORE_TRIPS))) {
+    let lost = reads::restarts(delta).rose_by(RESTARTS) && !reads::limited(delta);
+    if !(size.fell(reads::SMALLER) && flows && !lost && (requests.rose(MORE_TRIPS) || waits.rose(MORE_TRIPS))) {
         return None;
     }
     Some(Match {
@@ -166,6 +159,7 @@ mod tests {
                 500.0,
             ),
             ("RESTARTS", |p, x| p.slow.windows.sequential_sizes = spread(x as u64, 1.0), 74.0, 75.0),
+            ("GROWTH", |p, x| p.slow.windows.sequential_sizes = spread(75, x), 15.0, 14.0),
             ("MORE_TRIPS, bios", |p, x| p.slow.bios.count[0] = x as u64, 1101.0, 1100.0),
             (
                 "MORE_TRIPS, waits",

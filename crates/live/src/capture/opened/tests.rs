@@ -88,12 +88,13 @@ fn notifications_are_read_and_nothing_makes_it_panic() {
     assert_eq!(
         found,
         [
-            Notification { thread: 5, fsid: [7; 8], handle: Some(handle) },
-            Notification { thread: 6, fsid: [7; 8], handle: None }
+            Notification { thread: 5, fsid: [7; 8], handle: Some(handle.clone()), to_execute: false },
+            Notification { thread: 5, fsid: [7; 8], handle: Some(handle), to_execute: true },
+            Notification { thread: 6, fsid: [7; 8], handle: None, to_execute: false }
         ]
     );
     for cut in 0..bytes.len() {
-        assert!(parse(&bytes[..cut]).len() <= 2);
+        assert!(parse(&bytes[..cut]).len() <= 3);
         let mut flipped = bytes.clone();
         flipped[cut] ^= 0x55;
         parse(&flipped);
@@ -126,7 +127,7 @@ fn what_was_opened_stands_behind_its_open() {
     };
     let start = 1000;
     let opened =
-        |ino, after, before| Opened { thread: 5, after: start + after, before: start + before, target: file(ino) };
+        |ino, after, before| Opened { thread: 5, after: start + after, before: start + before, target: file(ino), to_execute: false };
     let before = [open(10, 3), open(20, 4), open(30, -2)].concat();
     let mut records = before.clone();
     let held = [
