@@ -96,7 +96,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     let mut rows = Vec::new();
     for task in tasks.iter().filter(|task| settings.only.is_empty() || settings.only.contains(&task.name)) {
         let from = Instant::now();
-        let (answer, said) = ask(&site, task, &programs, package.as_deref());
+        let (answer, said) = ask(&site, task, &programs, package.as_deref())?;
         if signal::raised() {
             return Err("stopped".to_owned());
         }
@@ -178,22 +178,24 @@ fn installed(site: &Site, binary: Option<&Path>, package: Option<&Path>) -> Resu
     let folder = site.folder.join("installed");
     let mut unpack = Command::new("dpkg-deb");
     let status = unpack.arg("-x").args([package, &folder]).status().map_err(|error| format!("dpkg-deb: {error}"))?;
-    if status.success() { Ok(folder.join("usr/bin")) } else { Err(format!("{}: dpkg-deb: {status}", package.display())) }
+    if status.success() {
+        Ok(folder.join("usr/bin"))
+    } else {
+        Err(format!("{}: dpkg-deb: {status}", package.display()))
+    }
 }
 
-/// One task, and what was printed. Its changes are undone whether it is answered or not.
-fn ask(site: &Site, task: &Task, programs: &Path, package: Option<&Path>) -> (Answer, String) {
+/// One task, and what was printed. Its changes are undone whether it is answered or not; if they cannot be, nothing that
+/// follows could be trusted.
+fn ask(site: &Site, task: &Task, programs: &Path, package: Option<&Path>) -> Result<(Answer, String), String> {
     let missing: Vec<&str> = task.needs.iter().filter(|name| !is_installed(name)).map(String::as_str).collect();
     if !missing.is_empty() {
-        return (Answer::Skipped(format!("not installed: {}", missing.join(", "))), String::new());
+        return Ok((Answer::Skipped(format!("not installed: {}", missing.join(", "))), String::new()));
     }
     let asked = asked(site, task, programs, package);
     let said = site.all("stdout") + &site.all("stderr");
-    match (asked, site.undo("undo.case")) {
-        (Ok(answer), Ok(())) => (answer, said),
-        (Ok(_), Err(error)) => (Answer::No(format!("not undone: {error}")), said),
-        (Err(error), _) => (Answer::No(error), said),
-    }
+    site.undo("undo.case").map_err(|error| format!("{}: not undone: {error}", task.name))?;
+    Ok((asked.unwrap_or_else(Answer::No), said))
 }
 
 fn asked(site: &Site, task: &Task, programs: &Path, package: Option<&Path>) -> Result<Answer, String> {

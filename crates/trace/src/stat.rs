@@ -186,7 +186,10 @@ pub fn stat(trace: &Trace, ask: &Ask) -> Stat {
     // The recorder's own word comes before a guess.
     let named = tree(trace, &Who { pids: ask.workload.clone(), ..Who::default() });
     let workload = named.map_or_else(|| busiest(trace, &cache), |tree| tree.into_iter().collect());
-    if ask.workload.is_empty() && settings.roots.is_empty() && cache.shares.keys().any(|(_, pid)| !workload.contains(pid)) {
+    if ask.workload.is_empty()
+        && settings.roots.is_empty()
+        && cache.shares.keys().any(|(_, pid)| !workload.contains(pid))
+    {
         warnings.push(Warning::GuessedWorkload);
     }
     if cache.lookups.calls > 0 && !cache.lookups.traced {

@@ -111,18 +111,31 @@ pub(super) fn in_calls(d: &Digest) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::edges::{Edge, Pair, hold};
+    use super::super::edges::{Edge, Pair, hold, spread, windows};
     use super::super::{Match, Rule, window_too_small};
-    use super::{PAGE_BYTES, equal};
+    use super::{Delta, PAGE_BYTES, RaKind, equal, limited};
+
+    fn holds(holds: bool) -> Option<Match> {
+        holds.then(|| Match { confidence: 1.0, share_ns: None, claim: String::new(), evidence: Vec::new() })
+    }
+
+    const fn speaks_if(find: fn(&Delta<'_>) -> Option<Match>) -> Rule {
+        Rule { find, ..window_too_small::RULE }
+    }
 
     /// Speaks where reads are equal.
-    const EQUAL: Rule = Rule {
-        find: |delta| {
-            let (claim, evidence) = (String::new(), Vec::new());
-            equal(delta).then_some(Match { confidence: 1.0, share_ns: None, claim, evidence })
-        },
-        ..window_too_small::RULE
-    };
+    const EQUAL: Rule = speaks_if(|delta| holds(equal(delta)));
+    /// Speaks where windows meet a limit.
+    const LIMITED: Rule = speaks_if(|delta| holds(limited(delta)));
+
+    /// Windows that go on ahead of a reader: of 32 pages, and of two on the slow side, where they begin with two.
+    fn capped() -> Pair {
+        Pair::of(|p| {
+            windows(&mut p.fast, RaKind::Async, 1000.0, 32_000.0);
+            windows(&mut p.slow, RaKind::Async, 1000.0, 2000.0);
+            p.slow.windows.sequential_sizes = spread(100, 2.0);
+        })
+    }
 
     /// 1000 reads of a page on both sides.
     fn alike() -> Pair {
@@ -162,5 +175,11 @@ mod tests {
             ("reads", |p, x| p.fast.workload.bytes[0] = x as u64, 1.0, 0.0),
         ];
         hold(&EQUAL, faults, 1.0, edges);
+        let edges: &[Edge] = &[
+            ("GROWTH", |p, x| windows(&mut p.slow, RaKind::Async, 1000.0, x), 2999.0, 3000.0),
+            ("SMALLER", |p, x| windows(&mut p.fast, RaKind::Async, 1000.0, x), 2601.0, 2600.0),
+            ("windows that go on", |p, x| windows(&mut p.slow, RaKind::Async, 1.0, x), 1.0, 0.0),
+        ];
+        hold(&LIMITED, capped, 1.0, edges);
     }
 }

@@ -126,8 +126,13 @@ fn what_was_opened_stands_behind_its_open() {
         ]
     };
     let start = 1000;
-    let opened =
-        |ino, after, before| Opened { thread: 5, after: start + after, before: start + before, target: file(ino), to_execute: false };
+    let opened = |ino, after, before| Opened {
+        thread: 5,
+        after: start + after,
+        before: start + before,
+        target: file(ino),
+        to_execute: false,
+    };
     let before = [open(10, 3), open(20, 4), open(30, -2)].concat();
     let mut records = before.clone();
     let held = [
