@@ -189,7 +189,7 @@ fn value(kind: Kind, call: &CallRecord) -> u64 {
         // Of a single I/O fio reckons with thousands of bytes, and without its submission.
         Kind::Bw => (u64::from(call.len_bytes) * 1_000_000).checked_div(clat).unwrap_or(0),
         Kind::Iops => 1,
-        Kind::Lat => call.took.0,
+        Kind::Lat => call.took.0.saturating_sub(call.late.0),
         Kind::Clat | Kind::ClatHist => clat,
         Kind::Slat => call.submission.0,
     }

@@ -329,7 +329,8 @@ impl<'a> Entry<'a> {
         }
         self.syncs += counts.syncs;
         if !job.reporting.disable_lat {
-            self.sync.add(&thread.latency[2].total, thread.latency[2].squares[2]);
+            let (histogram, squares) = whole(&thread.latency[2]);
+            self.sync.add(histogram, squares);
         }
         self.usage.user += thread.usage.user;
         self.usage.system += thread.usage.system;
@@ -361,7 +362,15 @@ fn completion(latency: &Latency) -> (&Histogram, f64) {
     if latency.completion.count() > 0 {
         (&latency.completion, latency.squares[1])
     } else {
-        (&latency.total, latency.squares[2])
+        whole(latency)
+    }
+}
+
+/// Whole latencies: fio's begin with the call, whether that was due earlier or not.
+fn whole(latency: &Latency) -> (&Histogram, f64) {
+    match latency.begun.count() {
+        0 => (&latency.total, latency.squares[2]),
+        _ => (&latency.begun, latency.squares[3]),
     }
 }
 
@@ -374,7 +383,8 @@ fn fill_times(direction: &mut Direction, latency: &Latency, job: &FioJob, asynch
         direction.clat.add(histogram, squares);
     }
     if !job.reporting.disable_lat {
-        direction.lat.add(&latency.total, latency.squares[2]);
+        let (histogram, squares) = whole(latency);
+        direction.lat.add(histogram, squares);
     }
 }
 

@@ -87,8 +87,10 @@ pub struct Latency {
     pub completion: Histogram,
     /// The whole, from when it was due.
     pub total: Histogram,
-    /// Sum of squares of each of the three, for standard deviations.
-    pub squares: [f64; 3],
+    /// The whole, from when it began, of calls with a rate: they may begin after they were due.
+    pub begun: Histogram,
+    /// Sum of squares of each of the four, for standard deviations.
+    pub squares: [f64; 4],
 }
 
 /// Resource usage of a thread (`getrusage(RUSAGE_THREAD)`).

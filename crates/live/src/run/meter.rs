@@ -90,6 +90,8 @@ pub(crate) struct Meter<'a> {
     warm_at: Nanos,
     /// Calls are handed in and done at different times.
     asynchronous: bool,
+    /// Calls may be due before they begin.
+    rated: bool,
     /// The parts of the latency are recorded call by call (else they are made from the whole at the end).
     parts: bool,
     keep_calls: bool,
@@ -117,6 +119,7 @@ impl<'a> Meter<'a> {
             latency: <[Latency; 3]>::default(),
             warm_at: Nanos::ZERO,
             asynchronous,
+            rated,
             parts: (asynchronous || rated) && thread.split_latency,
             keep_calls: thread.keep_calls,
             sample,
@@ -158,6 +161,11 @@ impl<'a> Meter<'a> {
         let total = now.saturating_sub(times.due).0;
         latency.total.record(total);
         latency.squares[2] += total as f64 * total as f64;
+        if self.rated {
+            let whole = now.saturating_sub(times.begin).0;
+            latency.begun.record(whole);
+            latency.squares[3] += whole as f64 * whole as f64;
+        }
         if self.parts {
             let completion = now.saturating_sub(times.handed).0;
             latency.completion.record(completion);

@@ -173,6 +173,9 @@ fn a_rate_counts_latency_from_when_calls_were_due() {
         assert!(thread.totals.elapsed() >= Nanos::from_ms(39), "{name}: {}", thread.totals.elapsed());
         let late = thread.calls.iter().filter(|call| call.took >= Nanos::from_ms(1)).count();
         assert!(late >= 3, "{name}: {late} calls were late");
+        let [whole, begun] = [&thread.latency[0].total, &thread.latency[0].begun];
+        assert_eq!(begun.count(), 40, "{name}");
+        assert!(begun.sum() + 3_000_000 <= whole.sum(), "{name}: {} from their begin", begun.sum());
         let early = thread.calls.iter().filter(|call| call.at < thread.totals.start).count();
         assert_eq!(early, 0, "{name}");
     }
