@@ -359,11 +359,7 @@ impl<'a> Entry<'a> {
 
 /// Completion latencies; the whole ones if both are not separate.
 fn completion(latency: &Latency) -> (&Histogram, f64) {
-    if latency.completion.count() > 0 {
-        (&latency.completion, latency.squares[1])
-    } else {
-        whole(latency)
-    }
+    if latency.completion.count() > 0 { (&latency.completion, latency.squares[1]) } else { whole(latency) }
 }
 
 /// Whole latencies: fio's begin with the call, whether that was due earlier or not.

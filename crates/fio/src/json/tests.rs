@@ -127,6 +127,18 @@ fn job_options_always_have_what_fio_plot_needs() {
 }
 
 #[test]
+fn with_a_rate_a_latency_begins_with_the_call() {
+    let mut late = thread(&[1000; 3], &[], Nanos(11_000_000));
+    for value in [1100; 3] {
+        late.latency[0].begun.record(value);
+        late.latency[0].total.record(value + 1_000_000);
+    }
+    let document = of("[a]\nsize=8k\nioengine=libaio\n", vec![late], false);
+    let mean = |name: &str| document["jobs"][0]["read"][name]["mean"].as_f64();
+    assert_eq!([mean("slat_ns"), mean("clat_ns"), mean("lat_ns")], [Some(100.0), Some(1000.0), Some(1100.0)]);
+}
+
+#[test]
 fn clones_are_apart_unless_they_report_as_a_group() {
     let threads = || vec![thread(&[1000; 3], &[], Nanos(11_000_000)), thread(&[3000; 5], &[], Nanos(21_000_000))];
     let apart = of("[a]\nsize=8k\nnumjobs=2\n", threads(), false);

@@ -63,11 +63,11 @@ fn every_call_has_a_row_when_it_ended() {
 }
 
 #[test]
-fn a_late_call_took_longer_and_ended_when_it_did() {
+fn a_late_call_began_and_ended_when_it_did() {
     let late = CallRecord { late: Nanos(400_000), ..call(Op::Read, 1_900, 520_000, 20_000, 0) };
     let outcome = ThreadOutcome { calls: vec![late], ..ThreadOutcome::default() };
     let rows = [Kind::Lat, Kind::Clat, Kind::Slat].map(|kind| text(&logs(), &outcome, kind));
-    assert_eq!(rows, ["2, 520000, 0, 4096, 0\n", "2, 100000, 0, 4096, 0\n", "2, 20000, 0, 4096, 0\n"]);
+    assert_eq!(rows, ["2, 120000, 0, 4096, 0\n", "2, 100000, 0, 4096, 0\n", "2, 20000, 0, 4096, 0\n"]);
 }
 
 #[test]

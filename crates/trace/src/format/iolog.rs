@@ -143,3 +143,30 @@ pub(super) fn write(trace: &Trace, version: Version, out: &mut impl Write) -> io
     all.extend(of_files(end, Action::Close));
     Iolog { entries: all, ..log }.write(out)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_as_long_as_what_they_moved() {
+        let file = Inode { dev: Dev::new(8, 1), ino: 7 };
+        let mut trace = Trace { paths: vec![(file, "/data".to_owned())], ..Trace::default() };
+        // The end of a file of 6000 bytes, and a call that fails.
+        for (nr, (offset, result)) in [(0, 4096), (4096, 1904), (6000, 0), (0, -5)].into_iter().enumerate() {
+            let mut add = |us: u64, seen| {
+                let at = Nanos((100 * nr as u64 + us) * 1000);
+                trace.records.push(Record { at, cpu: 0, pid: 1, seen });
+            };
+            add(0, Seen::CallStart { op: Op::Read, fd: 3, offset: Some(offset), len_bytes: 4096 });
+            let index = offset / PAGE_BYTES;
+            add(1, Seen::GetPages { file, index, last_index: index + 1 });
+            add(2, Seen::CallEnd { op: Op::Read, result });
+        }
+        let mut out = Vec::new();
+        write(&trace, Version::Three, &mut out).expect("memory");
+        let text = String::from_utf8(out).expect("text");
+        let reads: Vec<&str> = text.lines().filter(|line| line.contains(" read ")).collect();
+        assert_eq!(reads, ["0 /data read 0 4096", "100 /data read 4096 1904"]);
+    }
+}

@@ -199,7 +199,7 @@ fn foreign_pages_are_named() {
         assert_eq!((row["name"].as_str(), row["foreign"].as_bool()), (Some("blkid"), Some(true)));
         assert_eq!((row["pages_added"].as_u64(), row["pages_left"].as_u64()), (Some(4), Some(3)));
         let text = stat.text();
-        assert!(text.contains("blkid") && text.contains("FOREIGN"), "{text}");
+        assert!(text.contains("blkid") && text.contains("\nFOREIGN: not of the workload ("), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     }
 }
@@ -288,4 +288,19 @@ fn layers_of_a_simulated_run_agree() {
             assert!(stat.cache.lookups.missed <= stat.cache.lookups.looked_up, "{name}");
         }
     }
+}
+
+#[test]
+fn the_recorder_names_workload_and_devices() {
+    let mut trace =
+        trace("0 2 call 5 0 4;0 2 add 0 4;0 2 end 4;1 1 call 3 0 1;1 1 Q 0 8 R;1 1 end 1;1 1 D 0 8 R;2 1 C 0 8 R");
+    let said = |name: &str, fields: String| {
+        let seen = Seen::Other { name: name.to_owned(), fields };
+        Record { at: Nanos(0), cpu: 0, pid: 2, seen }
+    };
+    let number = format!("of=sdq key=number value={}:{}", DISK.major(), DISK.minor());
+    trace.records.splice(0..0, [said("iowhy:workload", "pid=2".to_owned()), said("iowhy:setting", number)]);
+    let stat = stat(&trace, &Ask::default());
+    assert!(stat.workload.contains(&2) && !stat.warnings.contains(&Warning::GuessedWorkload), "{:?}", stat.workload);
+    assert!(stat.text().contains("\nDevice sdq\n"), "{}", stat.text());
 }

@@ -169,4 +169,8 @@ fn what_was_opened_stands_behind_its_open() {
         .filter(|record| matches!(&record.seen, Seen::Other { name, .. } if name == "iowhy:opened"))
         .collect();
     assert_eq!(found, [&other(25, 5, "iowhy:opened", "fd=4 kind=file dev=8,1 ino=11")]);
+    // A name needs pages of the file, and no descriptor.
+    let mut records = vec![call(41, Seen::PageAdd { file: file(50).inode, index: 0, order: 0 })];
+    let named = add(&mut records, &[], vec![opened(50, 0, 40), opened(51, 0, 40)], start);
+    assert_eq!(named, [(file(50).inode, "/file50".to_owned())]);
 }
