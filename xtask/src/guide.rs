@@ -1,7 +1,7 @@
-//! `cargo xtask guide`: what users come with, typed as they would type it, and held to the answer that each deserves.
+//! `cargo xtask guide`: questions of users, typed as they would type them, and held to the answers that they deserve.
 //!
-//! A task of `guide/tasks.toml` has a situation (`setup`), the lines that a person types, the exit code of the last one,
-//! and words that its output must or must not have. The lines find `iowhy` in their path: unpacked from the newest
+//! A task of `guide/tasks.toml` has a situation (`setup`), the lines that a person types, the exit code of the last
+//! line, and words that the output must or must not have. The lines find `iowhy` in their path: unpacked from the newest
 //! package of `cargo xtask dist`, or the program of `--binary`. Needs root; everything is undone as by `plant --live`.
 
 use std::os::unix::fs::symlink;
@@ -32,7 +32,7 @@ struct Tasks {
     task: Vec<Task>,
 }
 
-/// What somebody wants to know, and how the answer is recognised.
+/// A question, and the signs of its answer.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Task {
@@ -185,8 +185,8 @@ fn installed(site: &Site, binary: Option<&Path>, package: Option<&Path>) -> Resu
     }
 }
 
-/// One task, and what was printed. Its changes are undone whether it is answered or not; if they cannot be, nothing that
-/// follows could be trusted.
+/// One task, and its output. Its changes are undone whether it is answered or not; if that fails, nothing later could
+/// be trusted.
 fn ask(site: &Site, task: &Task, programs: &Path, package: Option<&Path>) -> Result<(Answer, String), String> {
     let missing: Vec<&str> = task.needs.iter().filter(|name| !is_installed(name)).map(String::as_str).collect();
     if !missing.is_empty() {
@@ -247,5 +247,40 @@ impl Task {
         wrong.extend(missing.map(|text| format!("does not say `{text}`")));
         wrong.extend(self.never.iter().filter(|text| has(text)).map(|text| format!("says `{text}`")));
         if wrong.is_empty() { Answer::Yes } else { Answer::No(wrong.join("; ")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Answer, TASKS, Tasks};
+
+    #[test]
+    fn tasks_have_names_of_their_own_and_signs_of_an_answer() {
+        let Tasks { task: tasks } = toml::from_str(TASKS).expect("TOML");
+        for (nr, task) in tasks.iter().enumerate() {
+            assert!(tasks[..nr].iter().all(|other| other.name != task.name), "{} is there twice", task.name);
+            assert!(!task.says.is_empty() && !task.setup.contains("exit 0"), "{}", task.name);
+        }
+    }
+
+    #[test]
+    fn an_answer_has_its_exit_code_and_words() {
+        let Tasks { task: mut tasks } = toml::from_str(TASKS).expect("TOML");
+        let mut task = tasks.remove(0);
+        (task.exit, task.says) = (0, vec!["slower".to_owned(), "one|another".to_owned()]);
+        task.never = vec!["wrong".to_owned()];
+        for (code, said, expected) in [
+            (0, "Slower for another reason", None),
+            (1, "slower: one", Some("exit 1 instead of 0")),
+            (3, "slower: one", Some("cannot tell (exit 3)")),
+            (0, "slower", Some("does not say `one|another`")),
+            (0, "slower: one, wrong", Some("says `wrong`")),
+        ] {
+            let found = match task.held(code, said) {
+                Answer::No(why) => Some(why),
+                _ => None,
+            };
+            assert_eq!(found.as_deref(), expected, "{said}");
+        }
     }
 }

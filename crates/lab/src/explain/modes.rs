@@ -52,8 +52,8 @@ pub fn split(all: Gathered) -> Result<[Gathered; 2], Problem> {
             return Err(Problem::error(format!("`{label}` {ALONE}")).help(record_twice(label, &settings)));
         }
         let text = format!("`{}` is a single run, and has nothing to be set against", all.side.label);
-        let help = "record twice, fast and slow, and name both: `iowhy explain FAST SLOW`; or name a set of several runs, \
-                    of which the modes are explained";
+        let help = "record twice, fast and slow, and name both: `iowhy explain FAST SLOW`; or name a set of several \
+                    runs, of which the modes are explained";
         return Err(Problem::error(text).at(Span::whole(&all.side.label)).help(help));
     }
     let times: Vec<f64> = runs.iter().map(time_per_operation).collect();

@@ -76,9 +76,9 @@ pub(super) fn read(name: &str, bytes: &[u8], problems: &mut Problems) -> Option<
     Some(trace)
 }
 
-/// Writes the calls of a trace as a log; if it has none, its bios, with each device as a file. A call is as long as what
-/// it moved, and is left out if that was nothing: fio takes the end of a file for an I/O error. The touch of a mapping
-/// needs one byte of its page, and nothing says that the file has the others.
+/// Writes the calls of a trace as a log; if it has none, its bios, with each device as a file. Calls are as long as the
+/// data that they moved; calls without data are left out, because fio takes the end of a file for an I/O error. The
+/// touch of a mapping needs one byte of its page, and the file may not have the others.
 ///
 /// # Errors
 /// The error of `out`.
