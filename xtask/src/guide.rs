@@ -1,8 +1,9 @@
 //! `cargo xtask guide`: questions of users, typed as they would type them, and held to the answers that they deserve.
 //!
 //! A task of `guide/tasks.toml` has a situation (`setup`), the lines that a person types, the exit code of the last
-//! line, and words that the output must or must not have. The lines find `iowhy` in their path: unpacked from the newest
-//! package of `cargo xtask dist`, or the program of `--binary`. Needs root; everything is undone as by `plant --live`.
+//! line, and words that the output must or must not have. The lines find `iowhy` in their path: unpacked from the
+//! newest package of `cargo xtask dist`, or the program of `--binary`. Needs root; everything is undone as by `plant
+//! --live`.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
