@@ -195,7 +195,6 @@ pub fn stat(trace: &Trace, ask: &Ask) -> Stat {
     if cache.lookups.calls > 0 && !cache.lookups.traced {
         warnings.push(Warning::NoLookups);
     }
-    let settings = Settings::of(trace);
     Stat {
         phases,
         device_names: settings.device_names(),

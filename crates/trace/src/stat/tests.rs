@@ -199,7 +199,7 @@ fn foreign_pages_are_named() {
         assert_eq!((row["name"].as_str(), row["foreign"].as_bool()), (Some("blkid"), Some(true)));
         assert_eq!((row["pages_added"].as_u64(), row["pages_left"].as_u64()), (Some(4), Some(3)));
         let text = stat.text();
-        assert!(text.contains("blkid") && text.contains("\nFOREIGN: not of the workload ("), "{text}");
+        assert!(text.contains("blkid") && text.contains("FOREIGN: put there by"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     }
 }
