@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use clap::{Command, CommandFactory};
+use clap::Command;
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, complete};
 use clap_mangen::Man;
 use iowhy_lab::{complete as known, run, sysbench};
