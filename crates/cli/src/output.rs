@@ -221,7 +221,7 @@ pub(crate) struct Bar {
     lines: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
-/// Time between two lines where there is no terminal.
+/// Time between two lines off a terminal.
 const EVERY: Duration = Duration::from_secs(30);
 
 impl Bar {

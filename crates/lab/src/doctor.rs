@@ -13,7 +13,7 @@ use iowhy_text as text;
 /// Where the second column of the text begins.
 const COLUMN: usize = 20;
 
-/// What people can do here.
+/// The purposes that this machine allows.
 pub fn text(report: &Report, bold: fn(&str) -> String) -> String {
     let mut out = format!("{}\n", bold("what you can do here"));
     for purpose in &report.purposes {

@@ -18,6 +18,7 @@ mod console;
 mod init;
 mod initramfs;
 mod kernel;
+mod package;
 mod qemu;
 mod registry;
 mod stream;

@@ -469,19 +469,6 @@ impl Host {
     }
 }
 
-/// Files that jobs at this place read, for [`command`]. Jobs that are no files have none.
-pub fn files(jobs: &[String], on: &str, problems: &mut Problems) -> Vec<(PathBuf, Vec<u8>)> {
-    let mut files = Vec::new();
-    for job in jobs.iter().filter(|job| Path::new(job).is_file()) {
-        let words = [job.clone(), format!("--on={on}")];
-        let request = super::resolve(&words, &super::here(), problems);
-        let Some(super::Request::Run(request)) = request else { continue };
-        let task = request.variants.first().and_then(|variant| variant.backend::<GuestTask>());
-        files.extend(task.into_iter().flat_map(|task| task.files.iter().cloned()));
-    }
-    files
-}
-
 /// Runs another command of this program in a guest, which gets these files: how it ended, and what it printed.
 ///
 /// # Errors

@@ -9,12 +9,26 @@ use iowhy_text::diagnose::{Problem, Problems, Severity, Span};
 use iowhy_text::input;
 
 use super::backend::{Backend, JobWords, Place, Typed};
+use super::guest;
 use super::knobs::{Knobs, WithKnobs, is_live};
 use super::own::OwnCommand;
 use super::simulator::{self, Simulator};
 use super::words::{Line, help, help_of, take_apart};
 use super::{BUILTINS, Folder, HERE, KINDS, LIVE, Own, Request, RunRequest, Shape, Variant};
 use crate::place;
+
+/// Files that jobs read in a guest. Jobs that are not files have none.
+pub fn files_of_guest(jobs: &[String], on: &str, problems: &mut Problems) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut files = Vec::new();
+    for job in jobs.iter().filter(|job| Path::new(job).is_file()) {
+        let words = [job.clone(), format!("--on={on}")];
+        let request = resolve(&words, &super::here(), problems);
+        let Some(Request::Run(request)) = request else { continue };
+        let task = request.variants.first().and_then(|variant| variant.backend::<guest::GuestTask>());
+        files.extend(task.into_iter().flat_map(|task| task.files.iter().cloned()));
+    }
+    files
+}
 
 /// The request in the words behind `iowhy run`, or all mistakes in them. Files are read through `world`, whose numbers
 /// of the machine are replaced by those of the simulated one. Warnings are left in `problems` in either case.

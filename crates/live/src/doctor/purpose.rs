@@ -1,4 +1,4 @@
-//! What people come for, and whether this machine allows it.
+//! Purposes of people, and whether this machine allows them.
 
 use super::{Ability, Has, probe};
 
@@ -11,7 +11,7 @@ pub struct Purpose {
     pub command: &'static str,
     /// Whether it can be done here: yes or no.
     pub has: Has,
-    /// What makes it possible if it is not; else what limits it. Empty if there is nothing to say.
+    /// The command that makes it possible, or its limit; empty without either.
     pub advice: String,
 }
 

@@ -7,15 +7,15 @@
 //! FOLDER       an unpacked package (boot/vmlinuz-*), a folder of kernels, or a tree in which a kernel was built
 //! FILE         a bzImage or a vmlinux
 //! ```
-//! Nothing is installed. Packages are unpacked by `dpkg-deb`, and by `rpm2cpio` and `cpio`. The head of an x86 bzImage has the version
-//! (Documentation/arch/x86/boot.rst: `HdrS` at 0x202, the version's place at 0x20e).
+//! The head of an x86 bzImage has the version (Documentation/arch/x86/boot.rst: `HdrS` at 0x202, the version's place at
+//! 0x20e).
 
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use super::GuestError;
+use super::package::{RPM, natural, unpack, unpacked};
 use super::registry::{self, Registry};
 use crate::ledger::{self, Ledger};
 
@@ -30,9 +30,6 @@ pub struct Kernel {
     /// The folder with its modules.
     pub modules: Option<PathBuf>,
 }
-
-/// How a package for rpm begins.
-const RPM: &[u8] = b"\xed\xab\xee\xdb";
 
 /// The file in the cache with the name of its package.
 const PACKAGE: &str = "package";
@@ -143,39 +140,6 @@ fn in_folder(folder: &Path) -> Result<Kernel, GuestError> {
     })
 }
 
-/// Runs a program to its end, and yields what it prints.
-pub(super) fn run(program: &str, arguments: &[&std::ffi::OsStr], folder: Option<&Path>) -> Result<String, GuestError> {
-    let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).env("LC_ALL", "C");
-    if let Some(folder) = folder {
-        command.current_dir(folder);
-    }
-    let ended = command
-        .output()
-        .map_err(|error| GuestError::Program { program: program.to_owned(), reason: error.to_string() })?;
-    if !ended.status.success() {
-        let said = String::from_utf8_lossy(&ended.stderr);
-        let said: Vec<&str> = said.lines().filter(|line| !line.starts_with("W: ")).collect();
-        return Err(GuestError::Program { program: program.to_owned(), reason: said.join("; ") });
-    }
-    Ok(String::from_utf8_lossy(&ended.stdout).into_owned())
-}
-
-/// Unpacks a package, without installing it.
-fn unpack(package: &Path, folder: &Path) -> Result<(), GuestError> {
-    let mut head = [0; 4];
-    let is_rpm = File::open(package).and_then(|mut file| file.read_exact(&mut head)).is_ok() && head == *RPM;
-    if !is_rpm {
-        return run("dpkg-deb", &["-x".as_ref(), package.as_os_str(), folder.as_os_str()], None).map(drop);
-    }
-    let what = || format!("make {}", folder.display());
-    fs::create_dir_all(folder).map_err(|error| GuestError::Io { what: what(), error })?;
-    let package = std::path::absolute(package).unwrap_or_else(|_| package.to_owned());
-    // One program for a pipe of two: its end is that of cpio, which fails without an archive.
-    let pipe = "rpm2cpio \"$0\" | cpio -idmu --quiet";
-    run("sh", &["-c".as_ref(), pipe.as_ref(), package.as_os_str()], Some(folder)).map(drop)
-}
-
 /// The kernel of this name from the cache, or from its registry.
 fn of_registry(word: &str, registry: &Registry, version: &str, ledger: &Ledger) -> Result<Kernel, GuestError> {
     let cache = cache_directory();
@@ -229,31 +193,6 @@ fn prune(folder: &Path) -> Result<(), GuestError> {
     Ok(())
 }
 
-/// A key by which 10 comes after 9.
-pub(super) fn natural(name: &str) -> Vec<(u64, String)> {
-    let mut parts: Vec<(u64, String)> = vec![(0, String::new())];
-    let mut in_number = false;
-    for letter in name.chars() {
-        match letter.to_digit(10) {
-            Some(digit) => {
-                if !in_number {
-                    parts.push((0, String::new()));
-                }
-                if let Some((number, _)) = parts.last_mut() {
-                    *number = number.saturating_mul(10).saturating_add(u64::from(digit));
-                }
-            }
-            None => {
-                if let Some((_, word)) = parts.last_mut() {
-                    word.push(letter);
-                }
-            }
-        }
-        in_number = letter.is_ascii_digit();
-    }
-    parts
-}
-
 /// Files of a module and of those it needs, in the order in which they are loaded; nothing if it is built in, or if
 /// the kernel has none of this name.
 ///
@@ -304,23 +243,6 @@ fn gather(all: &[PathBuf], name: &str, seen: &mut Vec<String>, found: &mut Vec<M
     }
     found.push(Module { name, path: path.clone(), bytes });
     Ok(())
-}
-
-/// The bytes of a module or an index.
-pub(super) fn unpacked(path: &Path) -> Result<Vec<u8>, GuestError> {
-    let program = match path.extension().and_then(|extension| extension.to_str()) {
-        Some("xz") => "xz",
-        Some("zst") => "zstd",
-        Some("gz") => "gzip",
-        _ => {
-            let what = format!("read {}", path.display());
-            return fs::read(path).map_err(|error| GuestError::Io { what, error });
-        }
-    };
-    let failed = |reason: String| GuestError::Program { program: program.to_owned(), reason };
-    let ended = Command::new(program).arg("-dc").arg(path).stdin(Stdio::null()).output();
-    let ended = ended.map_err(|error| failed(error.to_string()))?;
-    if ended.status.success() { Ok(ended.stdout) } else { Err(failed(String::from_utf8_lossy(&ended.stderr).into())) }
 }
 
 /// Names of the modules that a module needs: `depends=` in its section `.modinfo`, whose strings end with a zero.

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::GuestError;
-use super::kernel::run;
+use super::package::run;
 
 /// Where kernels of one maker are.
 #[derive(Debug)]
@@ -154,7 +154,7 @@ impl Session<'_> {
     fn index(&self, path: &str, sha256: &str) -> Result<String, GuestError> {
         let file = self.fetch(path)?.ok_or_else(|| self.error(path, "the index names it, and it is not there"))?;
         self.check(&file, path, sha256)?;
-        let bytes = super::kernel::unpacked(&file)?;
+        let bytes = super::package::unpacked(&file)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 

@@ -7,7 +7,7 @@
 //! Reference: the repository format of Debian (wiki.debian.org/DebianRepository/Format).
 
 use super::super::GuestError;
-use super::super::kernel::natural;
+use super::super::package::natural;
 use super::{Package, Session};
 
 /// Compressed forms of an index, the smallest first.
@@ -38,7 +38,7 @@ pub(super) fn packages<'a>(
     })
 }
 
-/// The index of a suite, checked against its signature; nothing if there is no such suite.
+/// The index of a suite, checked against its signature; nothing without such a suite.
 fn index(session: &Session<'_>, suite: &str) -> Result<Option<String>, GuestError> {
     let Some(release) = session.signed(&format!("dists/{suite}/InRelease"))? else { return Ok(None) };
     for ending in ENDINGS {

@@ -7,7 +7,7 @@
 //! Updates come before what the release began with. Reference: the metadata that createrepo_c writes.
 
 use super::super::GuestError;
-use super::super::kernel::natural;
+use super::super::package::natural;
 use super::{Package, Registry, Session, is_version};
 
 pub(super) const REGISTRY: Registry = Registry {

@@ -1,4 +1,4 @@
-//! Ubuntu: `linux-image-X.Y.0-N-generic` and the modules beside it, by the release or by the kernel.
+//! Ubuntu: `linux-image-X.Y.0-N-generic` and its modules, by the release or by the kernel.
 //!
 //! ```text
 //! ubuntu-24.04   the kernel that the release came with, newest build
