@@ -118,8 +118,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         return Ok(Exit::Fine);
     }
     let file = arguments.output.as_deref();
-    if arguments.sources.what.is_empty() || file.is_none() && !arguments.json {
-        let problem = match arguments.sources.what.is_empty() {
+    let nothing = arguments.sources.what.is_empty() && arguments.samples.is_empty();
+    if nothing || file.is_none() && !arguments.json {
+        let problem = match nothing {
             true => Problem::error("nothing to report on: two sides, an incident, or --serve are missing"),
             false => Problem::error("the file of the report is missing"),
         };
