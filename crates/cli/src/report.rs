@@ -18,8 +18,9 @@ use crate::output::{self, Exit};
 #[derive(clap::Args)]
 #[command(about = "Write the explanation as one HTML page")]
 #[command(after_help = "The file needs no network and no other file. A and B are as in `iowhy explain`.\n\n  iowhy \
-    report before after -o why.html\n  iowhy report 2012-plugged-readahead --prove -o why.html\n  iowhy report --samples a*.json \
-    -o why.html -- b*.json\n  iowhy report --serve --store DIR\n\n--serve writes no file: the first line is the address of the page, for a browser\non this \
+    report before after -o why.html\n  iowhy report 2012-plugged-readahead --prove -o why.html\n  iowhy \
+    report --samples a*.json -o why.html -- b*.json\n  iowhy report --serve --store DIR\n\n--serve writes no \
+    file: the first line is the address of the page, for a browser\non this \
     machine, which chooses among runs of the store (kept with --trace).\n\nExit codes: 0 written, 2 a usage or \
     input error, 3 cannot tell (written\nnevertheless).")]
 pub(crate) struct Arguments {

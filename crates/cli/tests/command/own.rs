@@ -260,7 +260,7 @@ fn settings_of_the_disk_are_there_in_each_run_and_restored_after_it() {
         assert_eq!(KEYS.map(|key| disk.read(key)), before);
     }
     // One of two settings switches the other off, and both come back.
-    let both = || ["dirty_background_ratio", "dirty_background_bytes"].map(|name| vm(name));
+    let both = || ["dirty_background_ratio", "dirty_background_bytes"].map(vm);
     let (machine, on) = (both(), "live,vm.dirty_background_bytes=1073741824");
     let words = ["run", "--runs=1", "--on", on, "--", "cat /proc/sys/vm/dirty_background_* > vm"];
     assert_eq!(place.iowhy(&words).status.code(), Some(0));

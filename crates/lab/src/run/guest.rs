@@ -87,6 +87,13 @@ pub struct GuestTask {
     limit: Duration,
 }
 
+impl GuestTask {
+    /// Files that the job reads.
+    pub fn files(&self) -> &[(PathBuf, Vec<u8>)] {
+        &self.files
+    }
+}
+
 /// The folder that the job begins in.
 const FOLDER: &str = "/job";
 /// The file that is standard input here.
@@ -467,19 +474,6 @@ impl Host {
         disk.end()?;
         Ok((brought?, kernel))
     }
-}
-
-/// Files that jobs at this place read, for [`command`]. Jobs that are no files have none.
-pub fn files(jobs: &[String], on: &str, problems: &mut Problems) -> Vec<(PathBuf, Vec<u8>)> {
-    let mut files = Vec::new();
-    for job in jobs.iter().filter(|job| Path::new(job).is_file()) {
-        let words = [job.clone(), format!("--on={on}")];
-        let request = super::resolve(&words, &super::here(), problems);
-        let Some(super::Request::Run(request)) = request else { continue };
-        let task = request.variants.first().and_then(|variant| variant.backend::<GuestTask>());
-        files.extend(task.into_iter().flat_map(|task| task.files.iter().cloned()));
-    }
-    files
 }
 
 /// Runs another command of this program in a guest, which gets these files: how it ended, and what it printed.
