@@ -22,8 +22,8 @@ use crate::output::{self, Bar, Exit};
 #[command(about = "Find the change that made it slow: between two simulated kernels, or among commits")]
 #[command(after_help = "Between two kernels: halves their differences (policies, tunables, disk), runs\nthe job with \
     each half, and ends at the one, or the combination, without\nwhich it is not slow.\n\n  iowhy bisect --good \
-    sim:linux-6.18 --bad sim:linux-6.18,read_ahead_kb=16 \\\n    paralleldd size=16m readers=3 files=multi bs=64k\n\nAmong \
-    commits: measures a \
+    sim:linux-6.18 --bad sim:linux-6.18,read_ahead_kb=16 \\\n    paralleldd size=16m readers=3 files=multi bs=64k\n\n\
+    Among commits: measures a \
     command until it is sure, and exits as git wants it:\n0 good, 1 bad, 125 skip (it failed, or cannot tell), 128 a \
     mistake.\n\n  git checkout v1; iowhy bisect --git --learn good -- ./measure\n  git checkout v2; iowhy bisect --git \
     --learn bad -- ./measure\n  git bisect start v2 v1; git bisect run iowhy bisect --git -- ./measure\n\nWith \

@@ -339,8 +339,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let input = &input;
     if sides.len() != 2 && !tables {
         let problem = Problem::error(format!("a comparison has a base and a candidate, not {}", sides.len()));
-        let help = "iowhy compare A B; several files a side: --samples A1 A2 -- B1 B2; --format mmtests|benchstat \
-                    takes any number";
+        let help = "iowhy compare A B; several files a side: --samples A1 A2 -- B1 B2; any number: \
+                    --format mmtests|benchstat";
         output::report(problem.help(help));
         return Ok(Exit::Usage);
     }

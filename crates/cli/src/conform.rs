@@ -69,7 +69,7 @@ fn elsewhere(arguments: &Arguments, on: &str) -> anyhow::Result<Exit> {
     if wanted.is_none() && !problems.any_error() {
         problems.push(Problem::error(format!("`{on}` is not a kernel that can be booted")).help("kernel:debian-6.1"));
     }
-    let files = run::files_of_guest(&arguments.job, on, &mut problems);
+    let files = run::files_for_guest(&arguments.job, on, &mut problems);
     output::report_all(&problems);
     let Some(wanted) = wanted.filter(|_| !problems.any_error()) else { return Ok(Exit::Usage) };
     let mut words = ["conform".to_owned(), "--live".to_owned(), format!("--dir={}", iowhy_live::guest::DATA)].to_vec();

@@ -18,9 +18,10 @@ use crate::output::{self, Exit};
 #[derive(clap::Args)]
 #[command(about = "Write the explanation as one HTML page")]
 #[command(after_help = "The file needs no network and no other file. A and B are as in `iowhy explain`.\n\n  iowhy \
-    report before.parquet after.parquet -o why.html\n  iowhy report 2012-plugged-readahead --prove -o proof.html\n  iowhy report \
-    --samples old.txt -o files.html -- new.txt\n  iowhy report --serve --store DIR\n\n--serve writes no file: the first line is the address of the page, for a browser\n\
-    on this machine, which chooses among runs of the store (kept with --trace).\n\nExit codes: 0 written, 2 a usage or \
+    report before.parquet after.parquet -o why.html\n  iowhy report 2012-plugged-readahead --prove -o proof.html\n  \
+    iowhy report --samples old.txt -o files.html -- new.txt\n  iowhy report --serve --store DIR\n\n--serve writes no \
+    file: the first line is the address of the page, for a browser\non this \
+    machine, which chooses among runs of the store (kept with --trace).\n\nExit codes: 0 written, 2 a usage or \
     input error, 3 cannot tell (written\nnevertheless).")]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -118,8 +119,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         return Ok(Exit::Fine);
     }
     let file = arguments.output.as_deref();
-    if arguments.sources.what.is_empty() || file.is_none() && !arguments.json {
-        let problem = match arguments.sources.what.is_empty() {
+    let nothing = arguments.sources.what.is_empty() && arguments.samples.is_empty();
+    if nothing || file.is_none() && !arguments.json {
+        let problem = match nothing {
             true => Problem::error("nothing to report on: two sides, an incident, or --serve are missing"),
             false => Problem::error("the file of the report is missing"),
         };

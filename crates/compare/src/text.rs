@@ -439,7 +439,8 @@ pub(super) mod tests {
     #[test]
     fn a_sentence_comes_first_and_methods_last() {
         let row = row(Better::Lower, (3.0, 6.0), Verdict::Regression);
-        let text = text(&comparison(vec![row], Verdict::Regression), None, PLAIN);
+        let table = comparison(vec![row], Verdict::Regression);
+        let text = text(&table, None, PLAIN);
         assert!(
             text.starts_with(
                 "Regression: elapsed_s of `new` is 4.50 % higher than that of `old`, 99 %\ninterval [+3.00"
@@ -455,8 +456,11 @@ pub(super) mod tests {
         ] {
             assert!(text.contains(expected), "no {expected:?} in\n{text}");
         }
-        let last = text.lines().last().expect("lines");
-        assert!(text.contains("  mann-whitney: ") && last.ends_with("1966)"), "{text}");
+        assert!(text.ends_with("\nMethod: mann-whitney; 99 % intervals; up to 1 % counts as no change.\n"), "{text}");
+        assert!(!text.contains("mann-whitney: "), "{text}");
+        let verbose = super::text(&table, None, Style { verbose: true, ..PLAIN });
+        let last = verbose.lines().last().expect("lines");
+        assert!(verbose.contains("  mann-whitney: ") && last.ends_with("1966)"), "{verbose}");
     }
 
     #[test]

@@ -299,7 +299,7 @@ fn mistakes_are_told_with_advice() {
         ("explain sim:linux-4.4 traced", &["needs a job to run there"]),
         ("explain sim:linux-4.5 sim:linux-4.4", &["needs a job to run there"]),
         ("explain a b c", &["Usage"]),
-        ("explain", &["Usage"]),
+        ("explain", &["nothing to explain"]),
         ("explain traced traced --runs 0", &["--runs"]),
     ] {
         let message = refused(&folder.line(words));

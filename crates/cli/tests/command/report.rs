@@ -268,7 +268,7 @@ fn files_that_are_no_reports_are_kept_and_mistakes_are_told() {
     assert_eq!(folder.page("mine.html").0, folder.page("theirs.html").0);
     assert_eq!(utf8(&made("-", "").stdout), folder.page("mine.html").0);
     for (words, expected) in [
-        (format!("report {sides} {job}"), &["--out <FILE>"][..]),
+        (format!("report {sides} {job}"), &["-o why.html"][..]),
         (format!("report {sides} -o - --json {job}"), &["cannot both"]),
         (
             format!("report {sides} -o {}/nowhere/x.html {job}", folder.0.display()),
@@ -277,7 +277,7 @@ fn files_that_are_no_reports_are_kept_and_mistakes_are_told() {
         (format!("report {sides} -o {} {job}", folder.0.display()), &["it is a folder"]),
         (format!("report sim:linux-4.5 sim:linux-4.44 -o {mine} {job}"), &["linux-4.5", "linux-4.44"]),
         (format!("report 2012-pluged-readahead -o {mine}"), &["unknown incident", "2012-plugged-readahead"]),
-        (format!("report -o {mine}"), &["Usage"]),
+        (format!("report -o {mine}"), &["nothing to report on"]),
     ] {
         let message = refused(&words);
         for part in expected {

@@ -9,7 +9,7 @@ pub(crate) fn violations(schema: &Value, value: &Value, path: &str) -> Vec<Strin
     let Some(rules) = schema.as_object() else { return vec![format!("{path}: a schema must be an object")] };
     for (keyword, rule) in rules {
         match keyword.as_str() {
-            "$schema" | "$id" | "title" | "required" | "properties" => {}
+            "$schema" | "$id" | "title" | "description" | "required" | "properties" => {}
             "type" => {
                 let allowed: Vec<&str> = match rule {
                     Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),

@@ -71,7 +71,7 @@ pub struct Pictured {
     pub latency: Vec<Distribution>,
 }
 
-/// The figures of the runs in a text that pictures show. [`read`] reports mistakes.
+/// The runs in a text, for pictures. [`read`] reports mistakes.
 pub fn pictured(text: &str) -> Vec<Pictured> {
     let mut all = Vec::new();
     let _ = documents(text, &mut |document| all.push(picture(&document)));

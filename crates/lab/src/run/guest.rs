@@ -87,6 +87,13 @@ pub struct GuestTask {
     limit: Duration,
 }
 
+impl GuestTask {
+    /// Files that the job reads.
+    pub fn files(&self) -> &[(PathBuf, Vec<u8>)] {
+        &self.files
+    }
+}
+
 /// The folder that the job begins in.
 const FOLDER: &str = "/job";
 /// The file that is standard input here.
@@ -706,7 +713,7 @@ mod tests {
         let [in_guest, live] = &request.variants[..] else { panic!("two places") };
         assert!(live.backend.uses_folder() && !in_guest.backend.uses_folder());
         let task: &GuestTask = in_guest.backend().expect("a guest");
-        assert_eq!(task.words, ["../a.fio", "--time-limit=5"]);
+        assert_eq!(task.words, ["../a.fio", "--for=5"]);
         assert_eq!(task.files.iter().map(|(path, _)| path.as_path()).collect::<Vec<_>>(), [Path::new("/job/../a.fio")]);
         assert_eq!(task.variables, [("SIZE".to_owned(), "1m".to_owned())]);
         // Twice the five seconds.

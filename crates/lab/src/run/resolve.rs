@@ -9,26 +9,13 @@ use iowhy_text::diagnose::{Problem, Problems, Severity, Span};
 use iowhy_text::input;
 
 use super::backend::{Backend, JobWords, Place, Typed};
-use super::guest;
+use super::guest::GuestTask;
 use super::knobs::{Knobs, WithKnobs, is_live};
 use super::own::OwnCommand;
 use super::simulator::{self, Simulator};
 use super::words::{Line, help, help_of, take_apart};
 use super::{BUILTINS, Folder, HERE, KINDS, LIVE, Own, Request, RunRequest, Shape, Variant};
 use crate::place;
-
-/// Files that jobs read in a guest. Jobs that are not files have none.
-pub fn files_of_guest(jobs: &[String], on: &str, problems: &mut Problems) -> Vec<(PathBuf, Vec<u8>)> {
-    let mut files = Vec::new();
-    for job in jobs.iter().filter(|job| Path::new(job).is_file()) {
-        let words = [job.clone(), format!("--on={on}")];
-        let request = resolve(&words, &super::here(), problems);
-        let Some(Request::Run(request)) = request else { continue };
-        let task = request.variants.first().and_then(|variant| variant.backend::<guest::GuestTask>());
-        files.extend(task.into_iter().flat_map(|task| task.files.iter().cloned()));
-    }
-    files
-}
 
 /// The request in the words behind `iowhy run`, or all mistakes in them. Files are read through `world`, whose numbers
 /// of the machine are replaced by those of the simulated one. Warnings are left in `problems` in either case.
@@ -263,6 +250,19 @@ pub fn load(name: &str) -> Result<String, String> {
 /// The world of this process, with its files, its standard input and its environment, for every verb with a job.
 pub fn here() -> World<'static> {
     World { load: &load, variable: &|name| std::env::var(name).ok(), ..World::empty() }
+}
+
+/// Files that jobs read which another command runs in a guest. Built-in jobs read none.
+pub fn files_for_guest(jobs: &[String], on: &str, problems: &mut Problems) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut files = Vec::new();
+    for job in jobs.iter().filter(|job| Path::new(job).is_file()) {
+        let Some(Request::Run(request)) = resolve(&[job.clone(), format!("--on={on}")], &here(), problems) else {
+            continue;
+        };
+        let task = request.variants.first().and_then(|variant| variant.backend::<GuestTask>());
+        files.extend(task.into_iter().flat_map(|task| task.files().iter().cloned()));
+    }
+    files
 }
 
 /// The plan of a command line with one `--on`.
