@@ -159,8 +159,8 @@ fn parse(words: &[OsString], bisection: bool) -> Result<Arguments, Exit> {
     let colours = if output::bold()("").is_empty() { ColorChoice::Never } else { ColorChoice::Always };
     let command = overview::command().term_width(iowhy_text::width()).color(colours);
     let screen = overview::groups(&command, output::bold());
-    let about = "Explain why storage I/O got slower: run a workload on the running kernel or\nin a model of its I/O path, \
-                 compare two sides, name the mechanism, and prove it.\n";
+    let about = "Explain why storage I/O got slower: run a workload on the running kernel or\nin a model of its I/O \
+                 path, compare two sides, name the mechanism, and prove it.\n";
     let command = command.override_help(format!("{about}{screen}"));
     let named = std::iter::once(OsString::from("iowhy")).chain(compare::sides(words));
     let error = match command.try_get_matches_from(named).and_then(|matches| Arguments::from_arg_matches(&matches)) {
