@@ -330,6 +330,11 @@ impl BlockQueue {
         self.limits.max_sectors
     }
 
+    /// The most pages that lie apart in a request.
+    pub fn max_pages(&self) -> u64 {
+        (u64::from(self.limits.max_sectors) / PAGE_SECTORS).min(u64::from(self.limits.max_segments))
+    }
+
     /// Whether plugs belong to tasks.
     pub fn plugging(&self) -> Plugging {
         self.plugging

@@ -8,6 +8,8 @@
 //!         page behind the range, which is far if the only pages lie at the end of a huge device; 3.4 skips empty slots
 //!         of a node by their bits; since 4.20 the look-up ends with the range
 //! unplug  an asynchronous call pulls a queue's plug once its bios are handed in; from 2.6.33 on io_submit does it
+//! plug    the bios of one call; from 2.6.39 on those of one io_submit, since 5.0 only if it has more than two calls
+//! bio     at most `max_sectors_kb`, and as many pages as a request has segments: a program's pages lie apart
 //! lock    ext3 and ext4: a write holds `i_mutex` (`i_rwsem` since 4.7) until its I/O is done, or if asynchronous
 //!         until it is submitted; a read until its bios are on their way (`DIO_LOCKING`). ext4 of 5.6 and later shares
 //!         it for writes over blocks that exist, XFS always has; a device has no such lock
@@ -59,6 +61,8 @@ pub struct Rules {
     pub plug: bool,
     /// A queue's plug is pulled when a batch of asynchronous calls has been handed in (`io_submit`), not after each.
     pub batch: bool,
+    /// A batch of more calls than this is plugged as a whole (`AIO_PLUG_THRESHOLD`).
+    pub plug_above: u32,
     /// How pages are looked for.
     pub lookup: Lookup,
     /// When they are dropped again.
@@ -150,7 +154,13 @@ const BOUNDED: Entry<Build> = Entry {
     origin: &origin("4.20 .. 6.18", "mm/filemap.c, lib/xarray.c, block/fops.c"),
     options: &options(100, InodeLock::Shared),
     conformance: CONFORMANCE,
-    build: |options| Rules { plug: true, lookup: Lookup::Bounded, after: After::Synchronous, ..rules(options) },
+    build: |options| Rules {
+        plug: true,
+        plug_above: 2,
+        lookup: Lookup::Bounded,
+        after: After::Synchronous,
+        ..rules(options)
+    },
 };
 
 fn rules(options: &Options) -> Rules {
@@ -158,6 +168,7 @@ fn rules(options: &Options) -> Rules {
         sync: true,
         plug: false,
         batch: false,
+        plug_above: 0,
         lookup: Lookup::Slots,
         after: After::Always,
         call: Nanos(options.unsigned("invalidate_ns")),

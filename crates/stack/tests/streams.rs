@@ -209,6 +209,39 @@ fn asynchronous_writes_keep_the_depth_and_hand_in_batches() {
     assert_eq!((outcome.counts.writes, outcome.layers.pages_added), (2000, 0), "past the page cache");
 }
 
+/// Direct reads in line, on a queue of 128 segments: (kernel, bytes of a call, calls of a batch, pages of each request).
+/// The running 6.18 has made 512 KiB requests of the batches of eight and of the calls of 1 MiB.
+#[test]
+fn batches_are_plugged_and_calls_are_cut_at_the_segments_of_a_request() {
+    let table = [
+        ("linux-6.18", 128 << 10, 8, 128),
+        ("linux-6.18", 128 << 10, 4, 128),
+        ("linux-6.18", 128 << 10, 2, 32),
+        ("linux-4.4", 128 << 10, 2, 64),
+        ("linux-2.6.38", 128 << 10, 1, 32),
+        ("linux-6.18", 1 << 20, 1, 128),
+        ("linux-6.18", 64 << 10, 1, 16),
+    ];
+    for (kernel, block, batch, nr_pages) in table {
+        let bytes = 16 << 20;
+        let mut stack = stack(kernel, "sata-2014");
+        stack.set("max_segments", "128").expect("in range");
+        stack.set("max_sectors_kb", "1280").expect("in range");
+        let engine = Engine::Aio { depth: batch, batch_submit: batch, batch_complete: batch };
+        let stream = Stream::sequential(Mix::Read, whole(bytes), block);
+        let spec = ThreadSpec { engine, direct: true, ..ThreadSpec::new(0) };
+        let (_, events) = run(&Plan { stack, job: on_device(bytes, vec![ThreadJob { spec, stream }]) });
+        let requests: BTreeSet<u32> = events
+            .iter()
+            .filter_map(|event| match event.what {
+                What::Issue { nr_sectors, .. } => Some(nr_sectors / 8),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(requests, BTreeSet::from([nr_pages]), "{kernel}: calls of {block} in batches of {batch}");
+    }
+}
+
 #[test]
 fn a_held_plug_stalls_a_reader_who_consumes_between_large_reads() {
     let bytes = 32 << 20;

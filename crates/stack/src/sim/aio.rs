@@ -62,7 +62,13 @@ impl World<'_, '_> {
         let mut in_flight = 0;
         loop {
             let (mut batch, mut pause, mut done) = (0, None, false);
-            while in_flight < depth.max(1) && batch < batch_submit.max(1) {
+            // What a batch has room for stands for its calls, which the program knows before it hands them in.
+            let room = (depth.max(1) - in_flight).min(batch_submit.max(1));
+            let plug = self.direct.plug && room > self.direct.plug_above;
+            if plug {
+                self.start_plug();
+            }
+            while batch < room {
                 let next = self.report.borrow_mut().generator.next(thread, self.now.get());
                 match next {
                     Next::Do { call, intended } => {
@@ -86,6 +92,9 @@ impl World<'_, '_> {
                         break;
                     }
                 }
+            }
+            if plug {
+                self.finish_plug();
             }
             if batch > 0 && self.direct.batch {
                 self.kick_io();

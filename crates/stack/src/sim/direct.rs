@@ -6,7 +6,7 @@ use crate::direct_io::{After, InodeLock};
 use crate::event::{Content, Dir, Eviction, FileId, Op, UnplugCause, What};
 use crate::page_cache::Flag;
 use crate::plug::Plugging;
-use crate::units::{PAGE_BYTES, PAGE_SECTORS, PageIndex, SECTOR_BYTES};
+use crate::units::{PAGE_BYTES, PageIndex, SECTOR_BYTES};
 
 /// The cached pages of a file as of one of its changes.
 #[derive(Clone, Debug, Default)]
@@ -71,7 +71,7 @@ impl World<'_, '_> {
         if plug {
             self.start_plug();
         }
-        let max_pages = BIO_MAX_PAGES.min(u64::from(self.block.borrow().max_sectors()) / PAGE_SECTORS).max(1);
+        let max_pages = BIO_MAX_PAGES.min(self.block.borrow().max_pages()).max(1);
         let class = Class { sync: dir == Dir::Read || self.direct.sync, no_idle: false };
         let mut at = offset;
         while at < end_offset {
