@@ -83,8 +83,8 @@ const fn changes(
 const TOOLS: &[Tool] = &[
     reads("doctor", &["doctor"], &["fix"], "doctor"),
     reads("explain", &["explain"], &["prove", "openmetrics"], "explain"),
-    reads("compare", &["compare"], &["form"], "compare"),
-    reads("check", &["check"], &["junit", "openmetrics", "github"], "check"),
+    reads("compare", &["compare"], &["format", "verbose"], "compare"),
+    reads("check", &["check"], &["junit", "openmetrics", "github", "verbose"], "check"),
     reads("history", &["history"], &[], "history"),
     reads("models", &["models"], &["markdown"], "models"),
     reads("incident", &["incident"], &["live", "quick", "report", "force"], "incident"),
