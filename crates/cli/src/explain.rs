@@ -10,7 +10,7 @@ use iowhy_lab::explain::source::{self, ExplainRequest};
 use iowhy_lab::explain::{advice, modes, prove, prove_live};
 use iowhy_lab::report::{glance, text};
 use iowhy_lab::store::{self, Store, StoreError};
-use iowhy_text::diagnose::{Problem, Problems};
+use iowhy_text::diagnose::Problems;
 use iowhy_why::{self as explain, Explanation, json, openmetrics};
 
 use crate::output::{self, Bar, Exit};
@@ -37,8 +37,8 @@ pub(crate) struct Arguments {
 #[derive(clap::Args)]
 pub(crate) struct Sources {
     /// Base and candidate, or an incident or one set of runs
-    #[arg(num_args = 1..=2, value_name = "A B")]
-    pub(crate) what: Vec<String>,
+    #[arg(required = true, num_args = 1..=2, value_name = "A B")]
+    what: Vec<String>,
     /// Job for places: words of `iowhy run`, or of `iowhy sysbench`
     #[arg(last = true, value_name = "JOB")]
     job: Vec<String>,
@@ -117,11 +117,6 @@ pub(crate) fn exit(explanation: &Explanation) -> Exit {
 
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
-    if arguments.sources.what.is_empty() {
-        let problem = Problem::error("nothing to explain: two sides, or an incident, are missing");
-        output::report(problem.help("iowhy explain before.parquet after.parquet"));
-        return Ok(Exit::Usage);
-    }
     let metrics = match arguments.openmetrics.as_deref().map(|path| output::begin(path, false)).transpose()? {
         Some(Err(exit)) => return Ok(exit),
         begun => begun.and_then(Result::ok),

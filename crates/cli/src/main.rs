@@ -187,6 +187,10 @@ fn parse(words: &[OsString], bisection: bool) -> Result<Arguments, Exit> {
         let join = |words: &[OsString]| words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
         problem = problem.help(format!("`--` before the job: iowhy {} -- {}", join(&words[..at]), join(&words[at..])));
     }
+    if verb == "report" && error.kind() == ErrorKind::MissingRequiredArgument {
+        problem = Problem::error("nothing to report on: two sides, an incident, files or --serve are missing")
+            .help("iowhy report A B -o why.html, or iowhy report --serve");
+    }
     output::report(problem);
     Err(if bisection { Exit::Abort } else { Exit::Usage })
 }

@@ -119,13 +119,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         return Ok(Exit::Fine);
     }
     let file = arguments.output.as_deref();
-    let nothing = arguments.sources.what.is_empty() && arguments.samples.is_empty();
-    if nothing || file.is_none() && !arguments.json {
-        let problem = match nothing {
-            true => Problem::error("nothing to report on: two sides, an incident, or --serve are missing"),
-            false => Problem::error("the file of the report is missing"),
-        };
-        output::report(problem.help("iowhy report A B -o why.html, or iowhy report --serve"));
+    if file.is_none() && !arguments.json {
+        output::report(Problem::error("the file of the report is missing").help("-o why.html"));
         return Ok(Exit::Usage);
     }
     if arguments.json && file == Some(Path::new("-")) {

@@ -242,7 +242,6 @@ fn odd_requests_are_refused_with_advice() {
         assert!(message.contains(expected), "{options}: no `{expected}` in\n{message}");
     }
     for line in [
-        "",
         "sysbench",
         "sysbench fileio",
         "sysbench fileio run",

@@ -143,7 +143,7 @@ fn mistakes_end_their_call_only() {
         ("explain", json!({"what": ["x"], "job": ["--allow-write=/"]}), &["by people only"]),
         (
             "explain",
-            json!({"what": ["sim:linux-4.4", "sim:linux-6.1"], "job": ["dd", "if=big", "--on", "live"]}),
+            json!({"what": ["sim:linux-4.4", "sim:linux-6.1"], "job": ["dd", "if=big", "count=8", "--on", "live"]}),
             &["one `--on`"],
         ),
         ("compare", json!({"samples": "yes", "what": ["a", "b"]}), &["`samples` takes true or false"]),
