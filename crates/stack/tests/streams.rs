@@ -209,8 +209,8 @@ fn asynchronous_writes_keep_the_depth_and_hand_in_batches() {
     assert_eq!((outcome.counts.writes, outcome.layers.pages_added), (2000, 0), "past the page cache");
 }
 
-/// Direct reads in line, on a queue of 128 segments: (kernel, bytes of a call, calls of a batch, pages of each request).
-/// The running 6.18 has made 512 KiB requests of the batches of eight and of the calls of 1 MiB.
+/// Direct reads in line, on a queue of 128 segments: (kernel, bytes of a call, calls of a batch, pages of each
+/// request). The running 6.18 has made 512 KiB requests of the batches of eight and of the calls of 1 MiB.
 #[test]
 fn batches_are_plugged_and_calls_are_cut_at_the_segments_of_a_request() {
     let table = [

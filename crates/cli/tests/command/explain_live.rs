@@ -185,8 +185,8 @@ fn tasks_wait_for_processors() -> bool {
 
 /// The first finding is this one, and with its cause switched most of the difference is gone. A machine with much else
 /// to do shows no difference, none any more when the proof is made, or runs that spread too much for one: iowhy says
-/// so, and nothing is decided. Nor is it if the first finding has neither a certainty nor an experiment, or if tasks wait
-/// for processors and none of the rules explains the difference, which may be theirs.
+/// so, and nothing is decided. Nor is it if the first finding has neither a certainty nor an experiment, or if tasks
+/// wait for processors and none of the rules explains the difference, which may be theirs.
 fn named_and_proved(value: &Value, rules: &[&str]) -> bool {
     let finding = &value["findings"][0];
     let outcome = &finding["counterfactual"]["outcome"];
