@@ -205,8 +205,7 @@ function Experiment({ of, explanation }: { of: Finding; explanation: Explanation
       {title} <Text of={made.side} /> with <Text of={made.setting} />: {format.change(made.change_pct_after)} instead of{" "}
       {format.change(made.change_pct_before)} against{" "}
       <Text of={made.side === explanation.b ? explanation.a : explanation.b} />,{" "}
-      {interval(made.ci_low_pct, made.ci_high_pct)};{" "}
-      {gone(made)}.
+      {interval(made.ci_low_pct, made.ci_high_pct)}; {gone(made)}.
     </>
   );
 }
