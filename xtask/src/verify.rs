@@ -66,6 +66,9 @@ pub(crate) fn install_programs(programs: &[(&str, &'static str)]) {
     eprintln!("xtask: could not install {}: their tests will fail", missing.join(" "));
 }
 
+/// The test that compares CPU times of single calls, with and without another reader: other tests would decide it.
+const ALONE: &str = "explain_live::who_keeps_pages_under_direct_writes_is_named_and_proved";
+
 /// Everything. `tidy` is one of xtask's own tests, so that plain `cargo test --workspace` has it too.
 pub(crate) fn test(arguments: &[String]) -> Outcome {
     none(arguments)?;
@@ -80,7 +83,10 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
     let notes = target_folder().join("tmp/not-decided");
     let _ = std::fs::remove_file(&notes);
     let mut steps = Steps::default();
-    steps.run("tests", cargo().args(["test", "--workspace", "--locked", "--no-fail-fast"]));
+    let tests = ["test", "--workspace", "--locked", "--no-fail-fast", "--", "--skip", ALONE];
+    steps.run("tests", cargo().args(tests));
+    let alone = ["test", "--locked", "-p", "iowhy", "--test", "command", "--", "--exact", ALONE];
+    steps.run("the test that needs the processors for itself", cargo().args(alone));
     let undecided = std::fs::read_to_string(&notes).unwrap_or_default();
     eprintln!("xtask: {} tests not decided\n{undecided}", undecided.lines().count());
     // Clippy leaves a processor free, and the page needs less than one.

@@ -187,9 +187,14 @@ fn parse(words: &[OsString], bisection: bool) -> Result<Arguments, Exit> {
         let join = |words: &[OsString]| words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
         problem = problem.help(format!("`--` before the job: iowhy {} -- {}", join(&words[..at]), join(&words[at..])));
     }
-    if verb == "report" && error.kind() == ErrorKind::MissingRequiredArgument {
-        problem = Problem::error("nothing to report on: two sides, an incident, files or --serve are missing")
-            .help("iowhy report A B -o why.html, or iowhy report --serve");
+    if error.kind() == ErrorKind::MissingRequiredArgument {
+        problem = match verb.as_str() {
+            "explain" => Problem::error("nothing to explain: two sides, or an incident, are missing")
+                .help("iowhy explain before.parquet after.parquet"),
+            "report" => Problem::error("nothing to report on: two sides, an incident, files or --serve are missing")
+                .help("iowhy report A B -o why.html, or iowhy report --serve"),
+            _ => problem,
+        };
     }
     output::report(problem);
     Err(if bisection { Exit::Abort } else { Exit::Usage })

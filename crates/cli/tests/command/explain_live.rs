@@ -176,25 +176,14 @@ fn by_turns(mut both: impl FnMut(usize)) {
     (1..=RUNS).for_each(&mut both);
 }
 
-/// Whether some task has waited for a processor in more than a fifth of the last minute.
-fn tasks_wait_for_processors() -> bool {
-    let pressure = fs::read_to_string("/proc/pressure/cpu").unwrap_or_default();
-    let share = pressure.split_whitespace().find_map(|word| word.strip_prefix("avg60=")?.parse::<f64>().ok());
-    share.is_some_and(|percent| percent > 20.0)
-}
-
 /// The first finding is this one, and with its cause switched most of the difference is gone. A machine with much else
 /// to do shows no difference, none any more when the proof is made, or runs that spread too much for one: iowhy says
-/// so, and nothing is decided. Nor is it if the first finding has neither a certainty nor an experiment, or if tasks
-/// wait for processors and none of the rules explains the difference, which may be theirs.
+/// so, and nothing is decided. Nor is it if the first finding has neither a certainty nor an experiment.
 fn named_and_proved(value: &Value, rules: &[&str]) -> bool {
     let finding = &value["findings"][0];
     let outcome = &finding["counterfactual"]["outcome"];
     let open = outcome == "not-reproduced" || outcome == "undecided";
-    let unclaimed = match finding.is_object() {
-        true => outcome.is_null() && finding["certainty"].is_null(),
-        false => tasks_wait_for_processors(),
-    };
+    let unclaimed = finding.is_object() && outcome.is_null() && finding["certainty"].is_null();
     if value["verdict"] == "inconclusive" || open || unclaimed {
         not_decided(&format!("{}: {}, {outcome}", rules.join(" or "), value["verdict"]));
         return false;
