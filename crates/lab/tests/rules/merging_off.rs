@@ -11,7 +11,6 @@ fn job(depth: u32, rw: &str, on: &str, disk: &str) -> String {
 fn nomerges_under_a_job_whose_bios_join_is_found() {
     for (rw, on, disk) in [
         ("read", "linux-2.6.38,elevator=deadline", "sata-2010"),
-        ("write", "linux-3.3,elevator=deadline", "sata-2010,queue_depth=1"),
         ("read", "linux-4.4,elevator=noop", "sata-2014,queue_depth=1"),
         ("read", "linux-6.18,nr_requests=64", "sata-2014,queue_depth=1"),
     ] {
@@ -19,6 +18,15 @@ fn nomerges_under_a_job_whose_bios_join_is_found() {
         assert_eq!(names(&found).first(), Some(&"merging-off"), "{on}: {found:#?}");
         assert!(!names(&found).contains(&"requests-cut"), "{on}: {found:#?}");
     }
+}
+
+/// Bios of one io_submit join in its plug, which heeds `nomerges` in later kernels only.
+#[test]
+fn a_plug_that_does_not_heed_nomerges_hides_it() {
+    let (on, disk) = ("linux-3.3,elevator=deadline", "sata-2010,queue_depth=1");
+    let b = job(32, "write", &format!("{on},nomerges=2"), disk);
+    let found = explain_pair(3, &job(32, "write", on, disk), &b);
+    assert_eq!((found.change_pct, names(&found)), (0.0, Vec::new()), "{found:#?}");
 }
 
 #[test]
