@@ -17,7 +17,7 @@ const SHELLS: &[(&str, &str)] = &[
     ("iowhy.fish", include_str!("generate/iowhy.fish")),
 ];
 
-/// Options and places of which values are known.
+/// Options and places whose values complete.
 const KNOWN: &[&str] = &["on", "disk", "label", "baseline", "candidate", "metric", "what"];
 
 /// Options of `iowhy generate`.

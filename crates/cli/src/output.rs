@@ -5,9 +5,9 @@ use std::ffi::OsString;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
+use std::sync::{Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -44,18 +44,18 @@ pub(crate) struct Look {
 }
 
 /// Set once, by `main`.
-static LOOK: Mutex<Look> = Mutex::new(Look { colour: None, quiet: false, brief: false, json: false });
+static LOOK: OnceLock<Look> = OnceLock::new();
 /// Errors of this command, for the JSON object.
 static ERRORS: Mutex<Vec<Problem>> = Mutex::new(Vec::new());
 /// Whether standard output has got anything.
 static PRINTED: AtomicBool = AtomicBool::new(false);
 
 pub(crate) fn set_look(look: Look) {
-    *LOOK.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = look;
+    LOOK.get_or_init(|| look);
 }
 
 pub(crate) fn look() -> Look {
-    *LOOK.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    LOOK.get().copied().unwrap_or_default()
 }
 
 /// How a command ended.
