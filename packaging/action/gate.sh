@@ -34,7 +34,7 @@ if "$INPUT_IOWHY" store list baseline --store "$store" >/dev/null 2>&1; then
 fi
 
 # Table, picture and verdict.
-number='def number: if . == null then "–" else (. * 100 | round / 100 | tostring) end;'
+number='def number: if . == null then "–" else (. * 100 | round / 100 + 0 | tostring) end;'
 {
     echo "$mark"
     case $outcome in
@@ -57,7 +57,7 @@ number='def number: if . == null then "–" else (. * 100 | round / 100 | tostri
             "    title \"Change against the baseline, %\"",
             "    x-axis [\([.[] | "\"\(.name)\""] | join(", "))]",
             "    y-axis \"%\"",
-            "    bar [\([.[] | .change_pct * 100 | round / 100 | tostring] | join(", "))]"' "$result"
+            "    bar [\([.[] | .change_pct * 100 | round / 100 + 0 | tostring] | join(", "))]"' "$result"
         echo '```'
         echo
         jq -r --arg n "$INPUT_REPEAT" '"\(.rule) Allowed: \(.max_regression_pct) %, \($n) runs."' "$result"

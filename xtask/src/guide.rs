@@ -142,7 +142,7 @@ fn settings(arguments: &[String]) -> Result<Settings, String> {
     while let Some(word) = words.next() {
         let mut next = |what: &str| words.next().cloned().ok_or(format!("{word} needs {what}"));
         match word.as_str() {
-            "--only" => settings.only = next("names")?.split(',').map(str::to_owned).collect(),
+            "--only" => settings.only.extend(next("names")?.split(',').map(str::to_owned)),
             "--binary" => {
                 let path = next("a path")?;
                 let whole = std::fs::canonicalize(&path).map_err(|error| format!("{path}: {error}"))?;
