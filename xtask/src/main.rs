@@ -12,6 +12,7 @@ mod plant_live;
 mod spell;
 mod steps;
 mod tidy;
+mod twins;
 mod verify;
 mod web;
 
@@ -95,6 +96,12 @@ const COMMANDS: &[Command] = &[
         arguments: "[--binary PATH] [--only NAME,..] [--json] [--verbose]",
         about: "what users come with, typed as they would, with the package of `dist`, as root: is it answered",
         run: guide::run,
+    },
+    Command {
+        name: "twins",
+        arguments: "[--only JOB,..] [--schedulers NAME,..] [--disk NAME] [--runs 3] [--seconds 4] [--idle | --busy] [--page]",
+        about: "jobs on a modelled disk, live and simulated, as root: do they agree (docs/MODELS.md)",
+        run: twins::run,
     },
     Command {
         name: "fuzz",

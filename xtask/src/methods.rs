@@ -4,10 +4,11 @@ use crate::{Outcome, root};
 use iowhy_compare::trials::{SOURCES, Share, Trial, false_modes, second_mode, trial};
 use iowhy_compare::{Adjust, Settings};
 use iowhy_stats::autocorrelation::Order;
+use iowhy_text::part::Part;
 use std::fmt::Write;
 
-const BEGIN: &str = "<!-- cargo xtask methods: begin -->\n";
-const END: &str = "<!-- cargo xtask methods: end -->\n";
+/// The place of the tables.
+const TABLES: Part = Part { command: "cargo xtask methods" };
 /// Comparisons of each row.
 const TIMES: u64 = 2_000;
 /// Runs on each side.
@@ -20,9 +21,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     }
     let path = root().join("docs/METHODS.md");
     let page = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let (before, rest) = page.split_once(BEGIN).ok_or("docs/METHODS.md has no place for the table")?;
-    let (_, after) = rest.split_once(END).ok_or("docs/METHODS.md has no end of the table")?;
-    let fresh = format!("{before}{BEGIN}\n{}\n{END}{after}", tables());
+    let fresh = TABLES.put(&page, &tables());
     std::fs::write(&path, fresh).map_err(|error| format!("{}: {error}", path.display()))
 }
 

@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use iowhy_compare::text::Style;
-use iowhy_lab::plant::page::with_table;
+use iowhy_lab::plant::page::TABLE;
 use iowhy_lab::plant::{self, Case, Score};
 use iowhy_lab::report::text::text as explain_text;
 use iowhy_stats::share::interval;
@@ -71,7 +71,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
         let path = root().join("docs/RULES.md");
         let failed = |error| format!("{}: {error}", path.display());
         let before = std::fs::read_to_string(&path).map_err(failed)?;
-        let after = with_table(&before, &table(seed, &score));
+        let after = TABLE.put(&before, &table(seed, &score));
         let marked = unmarked_live_table(&after, &rules_stamp()).map(|line| {
             let marked = line.replacen(": real programs", &format!(", {EARLIER}: real programs"), 1);
             after.replacen(line, &marked, 1)

@@ -19,7 +19,7 @@ pub(crate) mod site;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use iowhy_lab::plant::page::with_live_table;
+use iowhy_lab::plant::page::LIVE_TABLE;
 use iowhy_live::signal;
 use iowhy_stack::rng::Rng;
 use serde_json::{Value, json};
@@ -270,5 +270,5 @@ fn write_page(table: &str) -> Outcome {
     let path = root().join("docs/RULES.md");
     let failed = |error| format!("{}: {error}", path.display());
     let before = std::fs::read_to_string(&path).map_err(failed)?;
-    std::fs::write(&path, with_live_table(&before, table)).map_err(failed)
+    std::fs::write(&path, LIVE_TABLE.put(&before, table)).map_err(failed)
 }

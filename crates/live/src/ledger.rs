@@ -115,6 +115,25 @@ pub fn sweep(directory: &Path) -> Result<Vec<Left>, LedgerError> {
     survey(directory, true)
 }
 
+/// Undoes what this process has made and not undone yet: for its end after a panic that does not unwind, which drops
+/// none of its guards. What cannot be undone stays in the ledger, for the next start.
+pub fn undo_own(directory: &Path) {
+    let Owner { pid, start, .. } = Owner::me();
+    for path in ledgers(directory).unwrap_or_default() {
+        if writer(&path) != Some((pid, start)) {
+            continue;
+        }
+        let file = OpenOptions::new().append(true).custom_flags(libc::O_NOFOLLOW).open(&path);
+        let open = fs::read(&path).ok().and_then(|bytes| text::parse(&bytes).ok());
+        if let (Some((_, open)), Ok(mut file)) = (open, file)
+            && settle(&mut file, pid, open, true, true, &mut Vec::new())
+        {
+            // If it stays, the next start finds nothing open in it and removes it.
+            let _ = fs::remove_file(&path);
+        }
+    }
+}
+
 /// The living process whose ledger speaks of a path: its number and start.
 pub(crate) fn owner_of(directory: &Path, path: &Path) -> Option<(u32, u64)> {
     ledgers(directory).ok()?.into_iter().find_map(|ledger| {

@@ -4,6 +4,7 @@
 pub mod diagnose;
 pub mod input;
 pub mod openmetrics;
+pub mod part;
 pub mod picture;
 mod quantity;
 

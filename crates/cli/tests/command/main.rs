@@ -343,23 +343,21 @@ fn is_fresh(path: &Path, fresh: &str) {
 
 #[test]
 fn the_page_of_models_is_fresh() {
-    is_fresh(&root().join("docs/MODELS.md"), &text(&iowhy("models --markdown").stdout));
+    is_fresh_but_for("docs/MODELS.md", "models --markdown", &[iowhy_lab::models::TWINS]);
 }
 
 #[test]
 fn the_page_of_rules_is_fresh() {
-    use iowhy_lab::plant::page::{LIVE_TABLE, TABLE, with_live_table, with_table};
-    let path = root().join("docs/RULES.md");
-    let page = fs::read_to_string(&path).unwrap_or_default();
-    // The tables take minutes, and are another command's.
-    let table = |[begin, end]: [&str; 2]| {
-        let rest = page.split_once(begin).and_then(|(_, rest)| rest.split_once(end));
-        rest.map_or("", |(table, _)| table.trim_matches('\n'))
-    };
-    let fresh = text(&iowhy("models rule --markdown").stdout);
-    let fresh = if table(TABLE).is_empty() { fresh } else { with_table(&fresh, table(TABLE)) };
-    let fresh = if table(LIVE_TABLE).is_empty() { fresh } else { with_live_table(&fresh, table(LIVE_TABLE)) };
-    is_fresh(&path, &fresh);
+    use iowhy_lab::plant::page::{LIVE_TABLE, TABLE};
+    is_fresh_but_for("docs/RULES.md", "models rule --markdown", &[TABLE, LIVE_TABLE]);
+}
+
+/// Parts take minutes, and are other commands'.
+fn is_fresh_but_for(page: &str, command: &str, parts: &[iowhy_text::part::Part]) {
+    let path = root().join(page);
+    let earlier = fs::read_to_string(&path).unwrap_or_default();
+    let fresh = text(&iowhy(command).stdout);
+    is_fresh(&path, &parts.iter().fold(fresh, |fresh, part| part.keep(&earlier, &fresh)));
 }
 
 #[test]

@@ -3,14 +3,14 @@
 use std::fmt::Write;
 
 use super::table::PLANTS;
+use iowhy_text::part::Part;
 use iowhy_text::wrap;
 use iowhy_why::rules::{FIRED_LIVE, Need, RULES, Rule, Switch};
 
-/// Where the table of confusions begins and ends on the page.
-pub const TABLE: [&str; 2] = ["<!-- cargo xtask plant: begin -->\n", "<!-- cargo xtask plant: end -->\n"];
-/// And where that of real programs does, which `cargo xtask plant --live --page` writes.
-pub const LIVE_TABLE: [&str; 2] =
-    ["<!-- cargo xtask plant --live: begin -->\n", "<!-- cargo xtask plant --live: end -->\n"];
+/// The table of confusions.
+pub const TABLE: Part = Part { command: "cargo xtask plant" };
+/// And that of real programs.
+pub const LIVE_TABLE: Part = Part { command: "cargo xtask plant --live" };
 
 fn switch(of: &Switch) -> String {
     match of {
@@ -86,30 +86,7 @@ pub fn markdown() -> String {
         let _ = writeln!(page, "| [{0}](#{0}) | {1} | {2} |", rule.name, rule.layer, rule.what);
     }
     needs(&mut page);
-    let _ =
-        write!(page, "\n## How often they are right\n\n{}{}\n{}{}", TABLE[0], TABLE[1], LIVE_TABLE[0], LIVE_TABLE[1]);
+    let _ = write!(page, "\n## How often they are right\n\n{}\n{}", TABLE.place(), LIVE_TABLE.place());
     RULES.iter().for_each(|rule| one(&mut page, rule));
     page
-}
-
-/// `page` with `text` between two marks; as it is without the marks.
-fn replaced(page: &str, [begin, end]: [&str; 2], text: &str) -> String {
-    match (page.find(begin), page.find(end)) {
-        (Some(from), Some(to)) if from < to => format!("{}{text}{}", &page[..from + begin.len()], &page[to..]),
-        _ => page.to_owned(),
-    }
-}
-
-/// `page` with another table.
-pub fn with_table(page: &str, table: &str) -> String {
-    replaced(page, TABLE, &format!("\n{table}\n"))
-}
-
-/// `page` with another table of real programs; the place for it is made if there is none.
-pub fn with_live_table(page: &str, table: &str) -> String {
-    let page = match page.contains(LIVE_TABLE[0]) {
-        true => page.to_owned(),
-        false => page.replacen(TABLE[1], &format!("{}\n{}{}", TABLE[1], LIVE_TABLE[0], LIVE_TABLE[1]), 1),
-    };
-    replaced(&page, LIVE_TABLE, &format!("\n{table}\n"))
 }

@@ -58,6 +58,18 @@ impl Drop for Scratch {
 }
 
 #[test]
+fn a_process_that_cannot_drop_its_guards_undoes_them() {
+    let scratch = Scratch::new("own");
+    let ledger = scratch.ledger();
+    let (files, guard) = ledger.create_files(&[scratch.path("file")]).expect("a file");
+    std::mem::forget((files, guard, ledger.create_directory(&scratch.path("folder")).expect("a folder")));
+    assert_eq!(scratch.names(), ["file", "folder"]);
+    undo_own(&scratch.path("state"));
+    assert_eq!(scratch.names(), Vec::<String>::new());
+    assert_eq!(ledgers(&scratch.path("state")).expect("a list"), Vec::<PathBuf>::new());
+}
+
+#[test]
 fn what_is_made_is_gone_after_the_guard_and_so_is_the_ledger() {
     let scratch = Scratch::new("guard");
     let ledger = scratch.ledger();

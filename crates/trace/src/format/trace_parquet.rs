@@ -14,6 +14,7 @@
 //!
 //! The format: <https://parquet.apache.org/docs/file-format/>.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -297,10 +298,24 @@ pub fn columns(path: &Path, names: &[&str]) -> Result<Vec<Values>, String> {
     guarded(|| names.iter().map(|name| column(&reader, &groups, name)).collect())
 }
 
+thread_local! {
+    static DECODES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Why a file cannot be read.
+pub const DAMAGED: &str = "it is damaged: its pages cannot be decoded";
+
+/// Whether this thread decodes pages: a panic is then about the file, and a hook can say so where it cannot be caught.
+pub fn decodes() -> bool {
+    DECODES.get()
+}
+
 /// Parquet's reader panics on some files that are damaged; ours have hashes, others do not.
 fn guarded<T>(read: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(read))
-        .unwrap_or_else(|_| Err("it is damaged: its pages cannot be decoded".to_owned()))
+    let before = DECODES.replace(true);
+    let result = catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| Err(DAMAGED.to_owned()));
+    DECODES.set(before);
+    result
 }
 
 /// Which groups of rows are whole; nothing if the file has no hashes. And the damage.

@@ -1,0 +1,241 @@
+//! `cargo xtask twins`: jobs on a modelled disk, under the running kernel and in its simulator, for each scheduler.
+//!
+//! Both take turns in one command. The figures are those of the medians; a pair holds if operations a second agree
+//! within 10 % and the 99th percentile within 30 %, or if the simulator warns that it cannot be trusted. With `--busy`
+//! a program that computes without end keeps one processor meanwhile. Needs root.
+
+use std::process::{Child, Command, Stdio};
+
+use iowhy_lab::models::TWINS;
+use iowhy_live::signal;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::plant_live::site::Site;
+use crate::{Outcome, cargo, root, target_folder};
+
+const JOBS: &str = include_str!("twins/jobs.toml");
+const SCHEDULERS: &[&str] = &["none", "mq-deadline", "kyber", "bfq"];
+/// Most that operations a second, and the 99th percentile, may differ, percent.
+const BOUNDS: [f64; 2] = [10.0, 30.0];
+/// What warns of a twin, in its run.
+const WARNING: &str = "twin";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Jobs {
+    job: Vec<Job>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Job {
+    name: String,
+    /// A job file behind the time of its run.
+    fio: String,
+}
+
+struct Settings {
+    only: Vec<String>,
+    schedulers: Vec<String>,
+    disk: String,
+    kernel: String,
+    runs: u32,
+    seconds: u32,
+    busy: Vec<bool>,
+    binary: Option<String>,
+    page: bool,
+}
+
+/// Median of a metric here and there.
+#[derive(Copy, Clone)]
+struct Pair {
+    live: f64,
+    twin: f64,
+}
+
+impl Pair {
+    /// By how much the twin differs, percent.
+    fn off(self) -> f64 {
+        (self.twin / self.live - 1.0) * 100.0
+    }
+}
+
+struct Row {
+    job: String,
+    scheduler: String,
+    busy: bool,
+    iops: Pair,
+    /// ns
+    p99: Pair,
+    warned: bool,
+}
+
+impl Row {
+    fn within(&self) -> bool {
+        [self.iops, self.p99].iter().zip(BOUNDS).all(|(pair, bound)| pair.off().abs() <= bound)
+    }
+
+    fn cells(&self) -> [String; 7] {
+        let verdict = match (self.within(), self.warned) {
+            (true, false) => "yes",
+            (true, true) => "yes, though warned of",
+            (false, true) => "warned of",
+            (false, false) => "**no**",
+        };
+        [
+            self.job.clone(),
+            self.scheduler.clone(),
+            if self.busy { "one busy" } else { "idle" }.to_owned(),
+            format!("{:.0}", self.iops.live),
+            format!("{:+.1} %", self.iops.off()),
+            format!("{:.2} ms {:+.0} %", self.p99.live / 1e6, self.p99.off()),
+            verdict.to_owned(),
+        ]
+    }
+}
+
+/// A program that keeps one processor; it ends with its value, and with this process.
+struct Busy(Child);
+
+impl Busy {
+    fn start() -> Result<Busy, String> {
+        let mut sh = Command::new("sh");
+        sh.args(["-c", "while kill -0 $PPID; do :; done"]).stdin(Stdio::null());
+        sh.spawn().map(Busy).map_err(|error| format!("sh: {error}"))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        // It only fails if it has ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs the pairs and prints their table.
+pub(crate) fn run(arguments: &[String]) -> Outcome {
+    let settings = settings(arguments)?;
+    let Jobs { job: jobs } = toml::from_str(JOBS).map_err(|error| format!("jobs.toml: {error}"))?;
+    let binary = match &settings.binary {
+        Some(path) => path.clone(),
+        None => {
+            let built = cargo().args(["build", "--release", "--package", "iowhy"]).status();
+            if !built.is_ok_and(|status| status.success()) {
+                return Err("iowhy does not build".to_owned());
+            }
+            target_folder().join("release/iowhy").display().to_string()
+        }
+    };
+    let _signals = signal::Guard::take();
+    let site = Site::new(&binary, None)?;
+    let mut rows = Vec::new();
+    for busy in &settings.busy {
+        let _kept = busy.then(Busy::start).transpose()?;
+        for job in jobs.iter().filter(|job| settings.only.is_empty() || settings.only.contains(&job.name)) {
+            for scheduler in &settings.schedulers {
+                let row = pair(&site, &binary, &settings, job, scheduler, *busy)?;
+                println!("{}", row.cells().join("  "));
+                rows.push(row);
+            }
+        }
+    }
+    let within = rows.iter().filter(|row| row.within()).count();
+    let said = format!("{within} of {} within {} % and {} %", rows.len(), BOUNDS[0], BOUNDS[1]);
+    println!("{said}");
+    if settings.page {
+        let path = root().join("docs/MODELS.md");
+        let failed = |error| format!("{}: {error}", path.display());
+        let page = std::fs::read_to_string(&path).map_err(failed)?;
+        std::fs::write(&path, TWINS.put(&page, &table(&settings, &rows, &said))).map_err(failed)?;
+    }
+    match rows.iter().filter(|row| !row.within() && !row.warned).count() {
+        0 => Ok(()),
+        wrong => Err(format!("{wrong} disagree without a warning")),
+    }
+}
+
+fn table(settings: &Settings, rows: &[Row], said: &str) -> String {
+    let mut lines = vec![
+        format!(
+            "`cargo xtask twins --page`: `{}` on `{}`, {} runs of {} s on each side, medians. {said}.",
+            settings.kernel, settings.disk, settings.runs, settings.seconds
+        ),
+        String::new(),
+        "| job | scheduler | processors | IOPS, live | twin | p99, live and twin | within |".to_owned(),
+        "| --- | --- | --- | --- | --- | --- | --- |".to_owned(),
+    ];
+    lines.extend(rows.iter().map(|row| format!("| {} |", row.cells().join(" | "))));
+    lines.join("\n")
+}
+
+/// One job under one scheduler.
+fn pair(site: &Site, binary: &str, settings: &Settings, job: &Job, scheduler: &str, busy: bool) -> Result<Row, String> {
+    let file = site.folder.join(format!("{}.fio", job.name));
+    let text = format!("[global]\ntime_based\nruntime={}\n{}", settings.seconds, job.fio.trim_start());
+    std::fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
+    let mut command = Command::new(binary);
+    command.arg("run").arg(&file).args(["--on", "live", "--on", &format!("sim:{}", settings.kernel)]);
+    command.args(["--disk", &format!("{},scheduler={scheduler}", settings.disk), "--json"]);
+    command.args(["--runs", &settings.runs.to_string(), "--dir"]).arg(site.folder.join("files"));
+    let failed = |why: String| format!("{} under {scheduler}: {why}", job.name);
+    let output = command.stderr(Stdio::inherit()).output().map_err(|error| failed(error.to_string()))?;
+    if !output.status.success() {
+        return Err(failed(output.status.to_string()));
+    }
+    let document: Value = serde_json::from_slice(&output.stdout).map_err(|error| failed(error.to_string()))?;
+    let runs: Vec<&Value> = document["runs"].as_array().into_iter().flatten().collect();
+    let median = |metric: &str| {
+        let of = |live: bool| {
+            let here = runs.iter().filter(|run| (run["where"] == "live") == live);
+            let mut values: Vec<f64> = here.filter_map(|run| run["metrics"][metric].as_f64()).collect();
+            values.sort_by(f64::total_cmp);
+            values.get(values.len() / 2).copied().ok_or_else(|| failed(format!("no {metric}")))
+        };
+        Ok::<_, String>(Pair { live: of(true)?, twin: of(false)? })
+    };
+    let warned = runs.iter().flat_map(|run| run["warnings"].as_array().into_iter().flatten());
+    Ok(Row {
+        job: job.name.clone(),
+        scheduler: scheduler.to_owned(),
+        busy,
+        iops: median("iops")?,
+        p99: median("p99_ns")?,
+        warned: warned.filter_map(|warning| warning["text"].as_str().or(warning.as_str())).any(|w| w.contains(WARNING)),
+    })
+}
+
+fn settings(arguments: &[String]) -> Result<Settings, String> {
+    let mut settings = Settings {
+        only: Vec::new(),
+        schedulers: SCHEDULERS.iter().map(|name| (*name).to_owned()).collect(),
+        disk: "sata-2014".to_owned(),
+        kernel: "linux-6.18".to_owned(),
+        runs: 3,
+        seconds: 4,
+        busy: vec![false, true],
+        binary: None,
+        page: false,
+    };
+    let list = |text: String| text.split(',').map(str::to_owned).collect();
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        let mut next = || words.next().cloned().ok_or(format!("{word} needs a value"));
+        let number = |text: String| text.parse().map_err(|_| format!("{word}: `{text}` is not a number"));
+        match word.as_str() {
+            "--only" => settings.only = list(next()?),
+            "--schedulers" => settings.schedulers = list(next()?),
+            "--disk" => settings.disk = next()?,
+            "--kernel" => settings.kernel = next()?,
+            "--runs" => settings.runs = number(next()?)?,
+            "--seconds" => settings.seconds = number(next()?)?,
+            "--idle" => settings.busy = vec![false],
+            "--busy" => settings.busy = vec![true],
+            "--binary" => settings.binary = Some(next()?),
+            "--page" => settings.page = true,
+            other => return Err(format!("unknown word `{other}`")),
+        }
+    }
+    Ok(settings)
+}
