@@ -24,6 +24,8 @@ use crate::{Outcome, cargo, root, target_folder};
 const TARGET: &str = "x86_64-unknown-linux-musl";
 /// Without symbols, and at a fixed address: relocations alone are half a megabyte.
 const LINKING: &str = " -Cstrip=symbols -Crelocation-model=static";
+/// The script of the linker.
+const SCRIPT: &str = "packaging/static.ld";
 /// Most bytes of the binary.
 const MOST_BYTES: u64 = 12_000_000;
 /// Cargo's commands that make packages, with the versions that are known to.
@@ -75,8 +77,10 @@ fn binary(target: &Path, epoch: &str) -> Result<PathBuf, String> {
     let flags = |option: &str| places.map(|(from, to)| format!("{option}={}={to}", from.display())).join(" ");
     let mut build = cargo();
     build
-        .args(["build", "--locked", "--profile", "dist", "--package", "iowhy", "--target", TARGET, "--target-dir"])
+        .args(["rustc", "--locked", "--profile", "dist", "--package", "iowhy", "--target", TARGET, "--target-dir"])
         .arg(target)
+        .arg("--")
+        .arg(format!("-Clink-arg=-Wl,-T,{}", root().join(SCRIPT).display()))
         .env("SOURCE_DATE_EPOCH", epoch)
         .env("CFLAGS", flags("-ffile-prefix-map"))
         .env("CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_RUSTFLAGS", flags("--remap-path-prefix") + LINKING);

@@ -99,7 +99,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "twins",
-        arguments: "[--only JOB,..] [--schedulers NAME,..] [--disk NAME] [--runs 3] [--seconds 4] [--idle | --busy] [--page]",
+        arguments: "[--only JOB,..] [--schedulers NAME,..] [--disk NAME] [--idle | --busy] [--runs 3] [--page]",
         about: "jobs on a modelled disk, live and simulated, as root: do they agree (docs/MODELS.md)",
         run: twins::run,
     },

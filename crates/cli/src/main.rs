@@ -200,7 +200,7 @@ fn parse(words: &[OsString], bisection: bool) -> Result<Arguments, Exit> {
     Err(if bisection { Exit::Abort } else { Exit::Usage })
 }
 
-/// Ends the process at a panic, instead of unwinding. What the guards would have undone is undone; a page of a foreign
+/// Ends the process at a panic, instead of unwinding: changes of this process are undone, and a page of a foreign
 /// file that cannot be decoded is a mistake of that file.
 fn end_at_a_panic(exit: i32) {
     let report = std::panic::take_hook();
@@ -251,7 +251,7 @@ fn main() -> ExitCode {
         }
     };
     let bisection = arguments.bisect_exit || bisection;
-    // To `git bisect run` the exit code of a panic, 101, is a bad commit. What is shipped does not unwind: that has 3 MB.
+    // To `git bisect run` the exit code of a panic, 101, is a bad commit. The shipped program does not unwind: 3 MB.
     if bisection {
         end_at_a_panic(128);
     } else if cfg!(panic = "abort") {

@@ -7,11 +7,11 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use iowhy_live::disk::{
-    self, Change, DiskError, ELEVATOR, FILESYSTEMS, Fault, Front, Only, Spec, State, TUNABLES, find_tunable,
+    self, Change, Counters, DiskError, ELEVATOR, FILESYSTEMS, Fault, Front, Only, Spec, State, TUNABLES, find_tunable,
 };
 use iowhy_stack::device::DEVICES;
 use iowhy_stack::elevator::ELEVATORS;
-use iowhy_stack::filesystem::{FILESYSTEMS as FILESYSTEMS_SIMULATED, MAPPING_CACHED};
+use iowhy_stack::filesystem::{FILESYSTEMS as FILESYSTEMS_SIMULATED, JOURNAL_AT, MAPPING_CACHED};
 use iowhy_stack::kernel::{Stack, find_kernel};
 use iowhy_stack::origin::find;
 use serde_json::{Map, Value, json};
@@ -308,6 +308,8 @@ pub fn twin(on: &str, disk: &str, beside: bool) -> (String, String, Problems) {
             .is_some_and(|entry| entry.options.iter().any(|it| it.name == MAPPING_CACHED.name))
     });
     keys.extend(filesystem.map(|name| ("filesystem", name)));
+    let journal = spec.filesystem.as_deref().and_then(|name| journal_at(name, spec.bytes));
+    keys.extend(journal.map(|bytes| (JOURNAL_AT.name, (bytes >> 20).to_string())));
     if maps_by_blocks {
         // There the files were written just before, and only their pages are dropped.
         keys.push((MAPPING_CACHED.name, "on".to_owned()));
@@ -319,6 +321,39 @@ pub fn twin(on: &str, disk: &str, beside: bool) -> (String, String, Problems) {
         }
     }
     (place, of_model, problems)
+}
+
+/// Where the tools of a file system put its journal: mke2fs 1.47 into the group before the middle, or to the start of
+/// the middle's flexible group in file systems of more; mkfs.xfs 6.1 into the middle one of four allocation groups.
+fn journal_at(filesystem: &str, bytes: u64) -> Option<u64> {
+    const GROUP: u64 = 128 << 20;
+    const FLEXIBLE: u64 = 16;
+    let middle = bytes / 2 / GROUP;
+    match filesystem {
+        "ext4" if middle > FLEXIBLE => Some(middle / FLEXIBLE * FLEXIBLE * GROUP),
+        "ext3" | "ext4" => Some(middle.saturating_sub(1) * GROUP),
+        "xfs" => Some(bytes / 2),
+        _ => None,
+    }
+}
+
+/// Share of the time of a command by which half of the answers may be late.
+const LATENESS: f64 = 0.1;
+
+/// A warning if the processors, rather than the model, decided how fast the disk was: the simulator does not charge
+/// those of this machine.
+pub fn answers_late(counters: &Counters) -> Option<Problem> {
+    let commands = counters.reads + counters.writes + counters.flushes;
+    let (late, each) = (counters.late_p50_ns? as f64, counters.busy_ns as f64 / commands.max(1) as f64);
+    (late > LATENESS * each).then(|| {
+        let text = format!(
+            "no twin: half of the answers of the disk are late by {:.1} us or more, of {:.1} us a command; processors \
+             are the limit, and the simulator does not charge those of this machine",
+            late / 1e3,
+            each / 1e3
+        );
+        Problem::warning(text).help("a slower disk, fewer tasks, larger calls")
+    })
 }
 
 /// The simulator's file system for the name of a real one: the latest, if the kernel has not one of that name by
@@ -611,7 +646,7 @@ mod tests {
                 false,
                 (
                     "sim:linux-6.18,machine.wake_max_us=20,elevator=mq-deadline,driver_tags=4",
-                    ",nr_requests=256,max_sectors_kb=1024",
+                    ",nr_requests=256,max_sectors_kb=1024,journal_at_mb=1920",
                     "ide-2004,rpm=5400",
                 ),
             ),
@@ -638,7 +673,7 @@ mod tests {
                 false,
                 (
                     "sim:linux-6.18,read_ahead_kb=64,machine.wake_max_us=20,elevator=bfq,driver_tags=8",
-                    ",nr_requests=99,max_sectors_kb=1024,elevator.low_latency=0,filesystem=xfs-5.18",
+                    ",nr_requests=99,max_sectors_kb=1024,elevator.low_latency=0,filesystem=xfs-5.18,journal_at_mb=2048",
                     "sata-2010",
                 ),
             ),
@@ -652,7 +687,7 @@ mod tests {
         }
         // Files of ext3 are mapped by blocks, which stay in memory when the pages of files are dropped.
         let (place, ..) = twin("sim:linux-6.18", "ide-2004,fs=ext3", true);
-        assert!(place.ends_with(",filesystem=ext3-4.3,mapping_cached=on"), "{place}");
+        assert!(place.ends_with(",filesystem=ext3-4.3,journal_at_mb=1920,mapping_cached=on"), "{place}");
         // Old kernels have no tags.
         assert_eq!(twin("sim:linux-2.6.6", "ide-2004,size=4G", true).0, "sim:linux-2.6.6,machine.wake_max_us=20");
         assert_eq!(twin("sim:linux-6.18", "ide-2004,depth=1", false).2.list.len(), 1);

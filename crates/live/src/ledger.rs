@@ -116,7 +116,7 @@ pub fn sweep(directory: &Path) -> Result<Vec<Left>, LedgerError> {
 }
 
 /// Undoes what this process has made and not undone yet: for its end after a panic that does not unwind, which drops
-/// none of its guards. What cannot be undone stays in the ledger, for the next start.
+/// none of its guards. Anything that cannot be undone stays in the ledger, for the next start.
 pub fn undo_own(directory: &Path) {
     let Owner { pid, start, .. } = Owner::me();
     for path in ledgers(directory).unwrap_or_default() {

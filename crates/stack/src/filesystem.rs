@@ -65,8 +65,10 @@ pub enum Atime {
 pub struct Rules {
     /// First sector of the file system.
     pub start: Sector,
-    /// Blocks of the journal, which lies at `start`.
+    /// Blocks of the journal.
     pub journal_blocks: u64,
+    /// Its first block, counted from `start`; wherever it is, the files begin behind room for one at `start`.
+    pub journal_at: u64,
     /// Blocks between the end of the journal and the first file.
     pub gap_blocks: u64,
     /// How files are mapped.
@@ -102,6 +104,10 @@ pub struct Rules {
     /// The blocks that map the files are in memory at the start, for any job.
     pub mapping_cached: bool,
 }
+
+/// Distance of the journal from the start of the file system: tools that make file systems put it into the middle.
+pub const JOURNAL_AT: OptionSpec =
+    OptionSpec::number("journal_at_mb", 0, (0, 1 << 24), "distance of the journal from the start of the file system");
 
 /// The switch for [`Rules::mapping_cached`]. Files that were written just before a run and whose pages alone were
 /// dropped are like that.
@@ -210,7 +216,7 @@ impl Rules {
 
     /// Where a block of the journal lies.
     pub fn journal_sector(&self, block: u64) -> Sector {
-        self.sector(block % self.journal_blocks)
+        self.sector(self.journal_at + block % self.journal_blocks)
     }
 
     /// The block of the inode table that holds a file's inode.

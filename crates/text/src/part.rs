@@ -1,6 +1,6 @@
 //! Parts of a generated page that another command measures, and that its generator keeps.
 
-/// What `command` writes into a page, between two comments of Markdown.
+/// A part that `command` writes into a page, between two comments of Markdown.
 #[derive(Copy, Clone)]
 pub struct Part {
     /// The command.
@@ -17,7 +17,7 @@ impl Part {
         self.mark("begin") + &self.mark("end")
     }
 
-    /// What stands there; nothing if the page has no such place.
+    /// The text there; nothing if the page has no such place.
     pub fn of(self, page: &str) -> Option<&str> {
         let (_, rest) = page.split_once(&self.mark("begin"))?;
         rest.split_once(&self.mark("end")).map(|(text, _)| text)
@@ -55,7 +55,7 @@ mod tests {
         assert_eq!(full, "a\n<!-- measure: begin -->\n\n1\n2\n<!-- measure: end -->\nb\n");
         assert_eq!(part.of(&full), Some("\n1\n2\n"));
         assert_eq!(part.put(&full, "1\n2"), full);
-        assert_eq!(part.keep(&full, &page.replace('b', "c")), full.replace("\nb\n", "\nc\n"));
+        assert_eq!(part.keep(&full, &page.replace("\nb\n", "\nc\n")), full.replace("\nb\n", "\nc\n"));
         assert_eq!(part.put("no place", "1"), "no place");
         assert_eq!(part.of("no place"), None);
     }

@@ -190,7 +190,9 @@ impl Backend for OnKernel {
         let mut detail = format!("seed {}{early}\n\n", making.seed);
         // Writing to a string cannot fail.
         let _ = lines::of_job(&mut detail, shape, &totals).and_then(|()| machine(&mut detail, &live));
-        let notes = live.complaints().list.into_iter();
+        let notes = live.complaints().list.into_iter().map(|problem| Note { problem, audience: Audience::Each });
+        let late = live.modelled.as_deref().and_then(|state| modelled_disk::answers_late(&state.counters));
+        let late = late.map(|problem| Note { problem, audience: Audience::Report });
         Ok(RunRecord {
             metrics,
             place: LIVE.to_owned(),
@@ -198,7 +200,7 @@ impl Backend for OnKernel {
             detail,
             more: Map::from_iter([("live".to_owned(), live.json())]),
             began: live.outcome.started.duration_since(std::time::UNIX_EPOCH).ok(),
-            notes: notes.map(|problem| Note { problem, audience: Audience::Each }).collect(),
+            notes: notes.chain(late).collect(),
             interrupted: live.outcome.interrupted,
             failed: live.failed(),
             row: files.map(|files| Ok(Box::new(row(making, &live, files?)))),

@@ -1,7 +1,7 @@
 //! ext3 with ordered data, as in 2.4 and in 2.6.
 //!
 //! ```text
-//! layout   12 direct blocks, indirect blocks in line with the data, journal before the files
+//! layout   12 direct blocks, indirect blocks in line with the data, journal at its place
 //! write    each page runs in a handle; the page becomes ordered data of the running transaction; the first write in a
 //!          new second changes the inode (a handle on its table block)
 //! read     in a new second, the same for the access time
@@ -13,15 +13,16 @@
 //! specification 4.2 and 4.3 and docs/studies/incident-2004.md. Known deviations: no bitmaps (files exist), no
 //! checkpointing for lack of log space, no quota, one block group.
 
-use super::{Atime, BlockMap, Build, FsyncRule, GroupCommit, MAPPING_CACHED, Ordered, Rules};
+use super::{Atime, BlockMap, Build, FsyncRule, GroupCommit, JOURNAL_AT, MAPPING_CACHED, Ordered, Rules};
 use crate::origin::{Entry, OptionSpec, Options, Origin};
 use crate::units::Sector;
 
 /// Tunables; the defaults that differ: group commit, fsync rule.
-const fn options(group_commit: usize, fsync: usize) -> [OptionSpec; 10] {
+const fn options(group_commit: usize, fsync: usize) -> [OptionSpec; 11] {
     [
         OptionSpec::number("start_mb", 64, (0, 1 << 24), "where the file system begins on the disk"),
-        OptionSpec::number("journal_mb", 32, (1, 1 << 12), "size of the journal, at the start of the file system"),
+        OptionSpec::number("journal_mb", 32, (1, 1 << 12), "size of the journal"),
+        JOURNAL_AT,
         OptionSpec::number("gap_mb", 0, (0, 1 << 24), "distance of the files from the journal"),
         OptionSpec::choice(
             "group_commit",
@@ -78,6 +79,7 @@ fn build(options: &Options, page_by_page: bool) -> Rules {
     Rules {
         start: Sector(options.unsigned("start_mb") * 2048),
         journal_blocks: options.unsigned("journal_mb") * 256,
+        journal_at: options.unsigned(JOURNAL_AT.name) * 256,
         gap_blocks: options.unsigned("gap_mb") * 256,
         block_map: BlockMap::Indirect,
         ordered: Ordered::Written,

@@ -1,7 +1,7 @@
 //! ext4 with ordered data, as far as existing files are concerned.
 //!
 //! ```text
-//! layout   extents inside the inode: no mapping blocks are read; journal before the files
+//! layout   extents inside the inode: no mapping blocks are read; journal at its place
 //! write    overwritten data is not ordered (only newly allocated blocks are); the inode changes with every tick
 //! read     the access time practically never changes (relatime); ext3 under this code adds a window's pages to the
 //!          cache as it looks up their blocks: a reader that sleeps for an indirect block leaves a hole behind it
@@ -14,15 +14,16 @@
 //! them with pieces that double from 64 KiB to 4 MiB, each where one is free (seen under 6.18): which rhythm three
 //! readers fall into is another there, though over all orders of starting they take as long.
 
-use super::{Atime, BlockMap, Build, FsyncRule, GroupCommit, MAPPING_CACHED, Ordered, Rules};
+use super::{Atime, BlockMap, Build, FsyncRule, GroupCommit, JOURNAL_AT, MAPPING_CACHED, Ordered, Rules};
 use crate::origin::{Entry, OptionSpec, Options, Origin};
 use crate::units::Sector;
 
 /// Tunables; the largest folio order differs.
-const fn options(max_folio_order: i64) -> [OptionSpec; 7] {
+const fn options(max_folio_order: i64) -> [OptionSpec; 8] {
     [
         OptionSpec::number("start_mb", 1, (0, 1 << 24), "where the file system begins on the disk"),
-        OptionSpec::number("journal_mb", 128, (1, 1 << 12), "size of the journal, at the start of the file system"),
+        OptionSpec::number("journal_mb", 128, (1, 1 << 12), "size of the journal"),
+        JOURNAL_AT,
         OptionSpec::number("gap_mb", 0, (0, 1 << 24), "distance of the files from the journal"),
         OptionSpec::switch("barriers", true, "empty the drive's cache around the commit block"),
         OptionSpec::number("commit_interval_s", 5, (1, 3600), "time between commits without a request"),
@@ -46,7 +47,8 @@ const ORIGIN: &[Origin] = &[Origin {
 /// Tunables of ext3 under this code.
 const OPTIONS_EXT3: &[OptionSpec] = &[
     OptionSpec::number("start_mb", 1, (0, 1 << 24), "where the file system begins on the disk"),
-    OptionSpec::number("journal_mb", 128, (1, 1 << 12), "size of the journal, at the start of the file system"),
+    OptionSpec::number("journal_mb", 128, (1, 1 << 12), "size of the journal"),
+    JOURNAL_AT,
     OptionSpec::number("gap_mb", 0, (0, 1 << 24), "distance of the files from the journal"),
     OptionSpec::switch("barriers", true, "empty the drive's cache around the commit block"),
     OptionSpec::number("commit_interval_s", 5, (1, 3600), "time between commits without a request"),
@@ -116,6 +118,7 @@ fn rules(options: &Options, max_folio_order: u8) -> Rules {
     Rules {
         start: Sector(options.unsigned("start_mb") * 2048),
         journal_blocks: options.unsigned("journal_mb") * 256,
+        journal_at: options.unsigned(JOURNAL_AT.name) * 256,
         gap_blocks: options.unsigned("gap_mb") * 256,
         block_map: BlockMap::Extents,
         ordered: Ordered::Allocated,

@@ -11,14 +11,15 @@
 //! deviations: the journal of this simulator (descriptor, metadata, commit block) forces the log; allocation groups are
 //! missing: `start_mb` puts the file system where the group would be.
 
-use super::{Atime, BlockMap, Build, FsyncRule, GroupCommit, Ordered, Rules};
+use super::{Atime, BlockMap, Build, FsyncRule, GroupCommit, JOURNAL_AT, Ordered, Rules};
 use crate::origin::{Entry, OptionSpec, Options, Origin};
 use crate::units::Sector;
 
-const fn options(max_folio_order: i64) -> [OptionSpec; 5] {
+const fn options(max_folio_order: i64) -> [OptionSpec; 6] {
     [
         OptionSpec::number("start_mb", 1, (0, 1 << 24), "where the file system (or the file's group) begins on disk"),
         OptionSpec::number("journal_mb", 64, (1, 1 << 12), "size of the log"),
+        JOURNAL_AT,
         OptionSpec::number("gap_mb", 0, (0, 1 << 24), "distance of the files from the log"),
         OptionSpec::switch("barriers", true, "empty the drive's cache around a log force"),
         OptionSpec::number("max_folio_order", max_folio_order, (0, 9), "largest folio; 0: single pages"),
@@ -58,6 +59,7 @@ fn build(options: &Options) -> Rules {
     Rules {
         start: Sector(options.unsigned("start_mb") * 2048),
         journal_blocks: options.unsigned("journal_mb") * 256,
+        journal_at: options.unsigned(JOURNAL_AT.name) * 256,
         gap_blocks: options.unsigned("gap_mb") * 256,
         block_map: BlockMap::Extents,
         ordered: Ordered::Allocated,
