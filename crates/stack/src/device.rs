@@ -6,6 +6,7 @@
 
 mod completions;
 mod disk;
+pub mod drive;
 pub mod fixed;
 pub mod ide_2004;
 pub mod ide_2004_tcq;
@@ -137,6 +138,7 @@ pub const DEVICES: &[&Entry<Build>] = &[
     &virtio::ENTRY,
     &zero::ENTRY,
     &fixed::ENTRY,
+    &drive::ENTRY,
 ];
 
 /// Shared code of the tests of all devices.

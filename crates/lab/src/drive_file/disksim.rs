@@ -1,0 +1,639 @@
+//! DiskSim's parameter files: `.parv` or `.diskspecs`, with the `.model` and `.seek` files that they name.
+//!
+//! A file has blocks, `KIND NAME { key = value, .. }`, whose values are numbers, words, lists, blocks, or `source FILE`
+//! for the block in another file. The first disk that is instantiated counts, and the bus that it hangs on.
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use iowhy_stack::device::drive::ENTRY;
+use iowhy_stack::origin::Options;
+use iowhy_stack::surfaces::{Surfaces, Zone};
+use iowhy_text::diagnose::{Problem, Problems};
+
+use super::{MOST_BYTES, Text, complete, spec};
+
+/// A place in one of the files.
+#[derive(Clone)]
+struct At {
+    file: Rc<Text>,
+    start: usize,
+    end: usize,
+}
+
+impl At {
+    fn put(&self, problem: Problem) -> Problem {
+        self.file.at(problem, self.start, self.end)
+    }
+}
+
+#[derive(Clone)]
+enum Value {
+    Number(f64),
+    Word(String),
+    List(Vec<(Value, At)>),
+    Block(Block),
+}
+
+#[derive(Clone)]
+struct Block {
+    kind: String,
+    name: String,
+    at: At,
+    fields: Vec<(String, Value, At)>,
+}
+
+/// What the files say.
+#[derive(Default)]
+struct Said {
+    blocks: Vec<Block>,
+    /// Instance and specification.
+    instances: Vec<(String, String)>,
+    /// The bus that the first disk of the topology hangs on.
+    bus_of_disk: Option<(String, String)>,
+}
+
+/// Files within files within ...
+const DEEPEST: usize = 16;
+
+struct Token<'a> {
+    text: &'a str,
+    start: usize,
+}
+
+fn tokens(text: &str) -> Vec<Token<'_>> {
+    let mut tokens = Vec::new();
+    let (mut at, marks) = (0, "{}[],=;:?");
+    while let Some(next) = text[at..].chars().next() {
+        let rest = &text[at..];
+        let long = match next {
+            '#' => rest.find('\n').unwrap_or(rest.len()),
+            _ if next.is_whitespace() => next.len_utf8(),
+            _ => {
+                let word = rest.find(|c: char| c.is_whitespace() || marks.contains(c)).unwrap_or(rest.len());
+                let long = word.max(if marks.contains(next) { 1 } else { 0 });
+                tokens.push(Token { text: &rest[..long], start: at });
+                long
+            }
+        };
+        at += long.max(1);
+    }
+    tokens
+}
+
+struct Parser<'a> {
+    file: Rc<Text>,
+    folder: PathBuf,
+    depth: usize,
+    tokens: Vec<Token<'a>>,
+    next: usize,
+    problems: &'a mut Problems,
+}
+
+impl<'a> Parser<'a> {
+    fn peek(&self) -> Option<&'a str> {
+        self.tokens.get(self.next).map(|token| token.text)
+    }
+
+    fn take(&mut self) -> Option<&'a str> {
+        let text = self.peek();
+        self.next += usize::from(text.is_some());
+        text
+    }
+
+    fn skip(&mut self, mark: &str) -> bool {
+        let there = self.peek() == Some(mark);
+        self.next += usize::from(there);
+        there
+    }
+
+    /// The token that comes next, or the end of the file.
+    fn here(&self) -> At {
+        let (start, end) = match self.tokens.get(self.next) {
+            Some(token) => (token.start, token.start + token.text.len()),
+            None => (self.file.text.len(), self.file.text.len()),
+        };
+        At { file: self.file.clone(), start, end }
+    }
+
+    fn wrong(&mut self, message: impl Into<String>) {
+        let problem = self.here().put(Problem::error(message));
+        self.problems.push(problem);
+    }
+
+    /// Words up to a mark, joined as they are written.
+    fn words(&mut self) -> String {
+        let mut words = Vec::new();
+        while let Some(word) = self.peek().filter(|word| !"{}[],=;?".contains(word)) {
+            words.push(word);
+            self.next += 1;
+        }
+        words.join(" ")
+    }
+
+    fn file_named(&mut self, said: &mut Said) {
+        let at = self.here();
+        let name = self.take().unwrap_or_default();
+        let path = self.folder.join(name);
+        if self.depth == DEEPEST {
+            self.problems.push(at.put(Problem::error(format!("`{name}`: more than {DEEPEST} files within files"))));
+            return;
+        }
+        match iowhy_text::input::text(&path, MOST_BYTES) {
+            Ok(text) => {
+                let file = Text { name: path.display().to_string(), text };
+                parse(file, &path, self.depth + 1, said, self.problems);
+            }
+            Err(error) => self.problems.push(at.put(Problem::error(format!("cannot read `{name}`: {error}")))),
+        }
+    }
+
+    /// `KIND [NAME] {` has been read up to the brace.
+    fn block(&mut self, kind: String, name: String, at: At) -> Block {
+        let mut fields = Vec::new();
+        self.skip("{");
+        loop {
+            while self.skip(",") || self.skip(";") {}
+            if self.skip("}") {
+                break;
+            }
+            let at = self.here();
+            let key = self.words();
+            if key.is_empty() || !self.skip("=") {
+                match self.peek() {
+                    None => self.wrong(format!("the block `{kind} {name}` does not end: `}}` is missing")),
+                    Some(found) => self.wrong(format!("`{found}` is no key: `key = value` is expected")),
+                }
+                if self.take().is_none() {
+                    break;
+                }
+                continue;
+            }
+            let value_at = self.here();
+            match self.value() {
+                Some(value) => fields.push((key, value, value_at)),
+                None => self.problems.push(at.put(Problem::error(format!("`{key}` has no value")))),
+            }
+        }
+        Block { kind, name, at, fields }
+    }
+
+    fn value(&mut self) -> Option<Value> {
+        if self.skip("[") {
+            let mut values = Vec::new();
+            while !self.skip("]") {
+                if self.skip(",") {
+                    continue;
+                }
+                let at = self.here();
+                match self.value() {
+                    Some(value) => values.push((value, at)),
+                    None => {
+                        self.wrong("the list does not end: `]` is missing");
+                        break;
+                    }
+                }
+            }
+            return Some(Value::List(values));
+        }
+        if self.peek() == Some("source") {
+            self.next += 1;
+            let mut said = Said::default();
+            self.file_named(&mut said);
+            return Some(said.blocks.pop().map_or(Value::Word(String::new()), Value::Block));
+        }
+        let at = self.here();
+        let word = self.words();
+        if self.peek() == Some("{") {
+            return Some(Value::Block(self.block(word, String::new(), at)));
+        }
+        match word.parse() {
+            _ if word.is_empty() => None,
+            Ok(number) => Some(Value::Number(number)),
+            Err(_) => Some(Value::Word(word)),
+        }
+    }
+
+    fn list_of_words(&mut self) -> Vec<String> {
+        let mut words = Vec::new();
+        if self.skip("[") {
+            while !self.skip("]") && self.peek().is_some() {
+                if !self.skip(",") {
+                    let word = self.words();
+                    if word.is_empty() {
+                        self.next += 1;
+                    }
+                    words.push(word);
+                }
+            }
+        }
+        words
+    }
+
+    /// `KIND NAME [ KIND NAME [..] .. ]`, after the word topology; what hangs on `bus`.
+    fn topology(&mut self, bus: &Option<(String, String)>, said: &mut Said) {
+        let kind = self.take().unwrap_or_default().to_owned();
+        let name = self.take().unwrap_or_default().to_owned();
+        if kind == "disksim_disk" && said.bus_of_disk.is_none() {
+            said.bus_of_disk = bus.as_ref().map(|(bus, _)| (bus.clone(), name.clone()));
+        }
+        let below = if kind == "disksim_bus" { Some((name, kind)) } else { bus.clone() };
+        if self.skip("[") {
+            while !self.skip("]") && self.peek().is_some() {
+                if !self.skip(",") {
+                    self.topology(&below, said);
+                }
+            }
+        }
+    }
+}
+
+fn parse(text: Text, path: &Path, depth: usize, said: &mut Said, problems: &mut Problems) {
+    let file = Rc::new(text);
+    let folder = path.parent().unwrap_or(Path::new(".")).to_path_buf();
+    let mut parser = Parser { file: file.clone(), folder, depth, tokens: tokens(&file.text), next: 0, problems };
+    while let Some(word) = parser.peek() {
+        let at = parser.here();
+        parser.next += 1;
+        match word {
+            "source" => parser.file_named(said),
+            "instantiate" => {
+                let instances = parser.list_of_words();
+                parser.skip("as");
+                let name = parser.take().unwrap_or_default();
+                said.instances.extend(instances.into_iter().map(|instance| (instance, name.to_owned())));
+            }
+            "topology" => parser.topology(&None, said),
+            _ => {
+                let name = parser.take().unwrap_or_default().to_owned();
+                if parser.peek() == Some("{") {
+                    let block = parser.block(word.to_owned(), name, at);
+                    said.blocks.push(block);
+                } else {
+                    parser.problems.push(at.put(Problem::error(format!("`{word}` does not begin a block"))));
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// How a number of DiskSim becomes one of ours.
+#[derive(Copy, Clone, PartialEq)]
+enum As {
+    /// Unchanged.
+    Itself,
+    /// More than 0: on.
+    Switch,
+    /// Milliseconds.
+    Ms,
+    /// Milliseconds of firmware, scaled.
+    Overhead,
+    /// A share of 1.
+    Share,
+}
+
+use As::{Itself, Ms, Overhead, Share, Switch};
+
+const DISK: &[(&str, &str, As)] = &[
+    ("Max queue length", "queue_depth", Itself),
+    ("Per-request overhead time", "request_overhead_ns", Overhead),
+    ("Number of buffer segments", "segments", Itself),
+    ("Segment size (in blks)", "segment_sectors", Itself),
+    ("Use separate write segment", "write_segment", Switch),
+    ("Enable caching in buffer", "cache", Switch),
+    ("Allow read hits on write data", "hits_on_writes", Switch),
+    ("Allow almost read hits", "almost_hits", Switch),
+    ("Immed transfer partial hit", "partial_hit_at_once", Switch),
+    ("High (read) water mark", "read_water_permille", Share),
+    ("Low (write) water mark", "write_water_permille", Share),
+    ("Set watermark by reqsize", "water_of_request", Switch),
+    ("Buffer continuous read", "read_ahead", Itself),
+    ("Maximum read-ahead (blks)", "read_ahead_sectors", Itself),
+    ("Minimum read-ahead (blks)", "read_ahead_least_sectors", Itself),
+    ("Read-ahead on idle hit", "read_ahead_on_hit", Switch),
+    ("Read any free blocks", "free_reads", Switch),
+    ("Stop prefetch in sector", "stop_in_sector", Switch),
+    ("Fast write level", "fast_writes", Switch),
+    ("Combine seq writes", "combine_writes", Switch),
+    ("Immediate buffer read", "zero_latency_reads", Switch),
+    ("Immediate buffer write", "zero_latency_writes", Switch),
+    ("Hold bus entire read xfer", "hold_bus_read", Switch),
+    ("Never disconnect", "never_disconnect", Switch),
+    ("Read hit over. after read", "read_hit_after_read_ns", Overhead),
+    ("Read hit over. after write", "read_hit_after_write_ns", Overhead),
+    ("Read miss over. after read", "read_miss_after_read_ns", Overhead),
+    ("Read miss over. after write", "read_miss_after_write_ns", Overhead),
+    ("Write hit over. after read", "write_hit_after_read_ns", Overhead),
+    ("Write hit over. after write", "write_hit_after_write_ns", Overhead),
+    ("Write miss over. after read", "write_miss_after_read_ns", Overhead),
+    ("Write miss over. after write", "write_miss_after_write_ns", Overhead),
+    ("Read completion overhead", "read_completion_ns", Overhead),
+    ("Write completion overhead", "write_completion_ns", Overhead),
+    ("Data preparation overhead", "data_preparation_ns", Overhead),
+    ("Minimum seek delay", "write_seek_least_ns", Ms),
+];
+
+/// What the model does not follow where it is not 0.
+const DISK_LEFT_OUT: &[&str] = &[
+    "Allow sneaky full read hits",
+    "Allow sneaky partial read hits",
+    "Allow sneaky intermediate read hits",
+    "Allow write prebuffering",
+    "Preseeking level",
+    "Disconnect write if seek",
+    "First reselect overhead",
+    "Other reselect overhead",
+    "Read disconnect afterread",
+    "Read disconnect afterwrite",
+    "Write disconnect overhead",
+    "Extra write disconnect",
+];
+
+const MODEL: &[(&str, &str, As)] = &[("Number of data surfaces", "heads", Itself)];
+
+const MECHANICS: &[(&str, &str, As)] = &[
+    ("Rotation speed (in rpms)", "rpm", Itself),
+    ("Head switch time", "head_switch_ns", Ms),
+    ("Add. write settling delay", "write_settle_ns", Ms),
+];
+
+const LAYOUT: &[(&str, &str, As)] = &[
+    ("LBN-to-PBN mapping scheme", "head_order", Itself),
+    ("Sparing scheme used", "spares_per", Itself),
+    ("Rangesize for sparing", "range_cylinders", Itself),
+];
+
+/// Keys of a zone in the order of `Zone::numbers`.
+const ZONE: [&str; 8] = [
+    "First cylinder number",
+    "Last cylinder number",
+    "Blocks per track",
+    "Offset of first block",
+    "Empty space at zone front",
+    "Skew for track switch",
+    "Skew for cylinder switch",
+    "Number of spares",
+];
+
+/// Reads a drive.
+pub(super) fn read(file: &Text, path: &Path, problems: &mut Problems) -> Option<Options> {
+    let mut said = Said::default();
+    let (name, text) = (file.name.clone(), file.text.clone());
+    parse(Text { name, text }, path, 0, &mut said, problems);
+    let of = |instance: &str| said.instances.iter().find(|(known, _)| known == instance).map(|(_, name)| name);
+    let used = |block: &&Block| said.instances.iter().any(|(_, name)| *name == block.name);
+    let is_disk = |block: &&Block| block.kind == "disksim_disk";
+    let disk = said.blocks.iter().filter(is_disk).find(used).or_else(|| said.blocks.iter().find(is_disk));
+    let Some(disk) = disk else {
+        problems.push(file.at(Problem::error("there is no `disksim_disk` in it"), 0, 0));
+        return None;
+    };
+    let bus = said.bus_of_disk.as_ref().and_then(|(bus, _)| of(bus));
+    let bus = bus.and_then(|name| said.blocks.iter().find(|block| block.kind == "disksim_bus" && block.name == *name));
+    let before = problems.list.len();
+    let mut drive = Drive { options: ENTRY.defaults(), scale: 1.0, folder: path.parent()?, problems };
+    drive.scale = drive.number(disk, "Time scale for overheads").unwrap_or(1.0);
+    drive.fields(disk, DISK);
+    drive.bus(disk, bus);
+    drive.scheduler(disk);
+    drive.left_out(disk);
+    let model = drive.block(disk, "Model")?;
+    drive.fields(model, MODEL);
+    let mechanics = drive.block(model, "Mechanical Model");
+    let layout = drive.block(model, "Layout Model");
+    let (mechanics, layout) = (mechanics?, layout?);
+    drive.fields(mechanics, MECHANICS);
+    drive.fields(layout, LAYOUT);
+    let seek = drive.seek(mechanics);
+    let (zones, places) = drive.zones(layout);
+    if drive.problems.any_error_since(before) {
+        return None;
+    }
+    let at = |problem: Problem, zone: Option<usize>| zone.map_or(&layout.at, |zone| &places[zone]).put(problem);
+    let Drive { options, problems, .. } = drive;
+    complete(options, Surfaces { seek, zones }, false, &at, problems)
+}
+
+struct Drive<'a> {
+    options: Options,
+    scale: f64,
+    folder: &'a Path,
+    problems: &'a mut Problems,
+}
+
+fn field<'b>(block: &'b Block, key: &str) -> Option<(&'b Value, &'b At)> {
+    block.fields.iter().rev().find(|(known, ..)| known == key).map(|(_, value, at)| (value, at))
+}
+
+impl Drive<'_> {
+    fn wrong(&mut self, at: &At, message: String) {
+        self.problems.push(at.put(Problem::error(message)));
+    }
+
+    fn field<'b>(&mut self, block: &'b Block, key: &str) -> Option<(&'b Value, &'b At)> {
+        let found = field(block, key);
+        if found.is_none() {
+            let problem = Problem::error(format!("`{} {}` has no `{key}`", block.kind, block.name));
+            let known = block.fields.iter().map(|(known, ..)| known.as_str());
+            self.problems.push(block.at.put(problem.near(key, known)));
+        }
+        found
+    }
+
+    fn number(&mut self, block: &Block, key: &str) -> Option<f64> {
+        let (value, at) = self.field(block, key)?;
+        match value {
+            Value::Number(number) => Some(*number),
+            _ => {
+                self.wrong(at, format!("`{key}` is a number"));
+                None
+            }
+        }
+    }
+
+    fn block<'b>(&mut self, block: &'b Block, key: &str) -> Option<&'b Block> {
+        let (value, at) = self.field(block, key)?;
+        match value {
+            Value::Block(inner) => Some(inner),
+            _ => {
+                self.wrong(at, format!("`{key}` is a block, or `source` and the file that has it"));
+                None
+            }
+        }
+    }
+
+    fn fields(&mut self, block: &Block, fields: &[(&str, &'static str, As)]) {
+        for (key, ours, kind) in fields {
+            let (Some(number), Some((_, at))) = (self.number(block, key), field(block, key)) else { continue };
+            let number = match kind {
+                Itself => number,
+                Switch => f64::from(u8::from(number > 0.0)),
+                Ms => number * 1e6,
+                Overhead => number * 1e6 * self.scale,
+                Share => number * 1e3,
+            };
+            self.set(ours, number, key, at);
+        }
+    }
+
+    fn set(&mut self, ours: &'static str, number: f64, key: &str, at: &At) {
+        let Some(spec) = spec(ours) else { return };
+        let rounded = number.round() as i64;
+        if rounded < spec.min || rounded > spec.max {
+            self.wrong(at, format!("`{key}`: `{ours}` lies between {} and {}, not {rounded}", spec.min, spec.max));
+        } else {
+            self.options.set(ours, rounded);
+        }
+    }
+
+    /// A sector takes as long as the slower of bus and drive needs for it.
+    fn bus(&mut self, disk: &Block, bus: Option<&Block>) {
+        let Some(bulk) = self.number(disk, "Bulk sector transfer time") else { return };
+        for (ours, key) in [("bus_read_ns", "Read block transfer time"), ("bus_write_ns", "Write block transfer time")] {
+            let of_bus = bus.and_then(|bus| self.number(bus, key)).unwrap_or(0.0);
+            self.set(ours, bulk.max(of_bus) * 1e6, key, &disk.at);
+        }
+    }
+
+    fn scheduler(&mut self, disk: &Block) {
+        let key = "Scheduling policy";
+        let Some(scheduler) = self.block(disk, "Scheduler") else { return };
+        let (Some(number), Some((_, at))) = (self.number(scheduler, key), field(scheduler, key)) else { return };
+        match number as i64 {
+            1 => self.set("scheduling", 0.0, key, at),
+            4 | 7 => self.set("scheduling", 1.0, key, at),
+            8..=11 => self.set("scheduling", 2.0, key, at),
+            other => self.wrong(at, format!("`{key}` {other}: 1 (FCFS), 4 or 7 (SSTF) or 8 to 11 (SPTF) can be followed")),
+        }
+    }
+
+    fn left_out(&mut self, disk: &Block) {
+        for key in DISK_LEFT_OUT {
+            if let Some((Value::Number(number), at)) = field(disk, key)
+                && *number != 0.0
+            {
+                self.problems.push(at.put(Problem::warning(format!("`{key}` is not followed"))));
+            }
+        }
+    }
+
+    fn seek(&mut self, mechanics: &Block) -> Vec<(u32, u64)> {
+        if let Some((Value::Word(kind), at)) = field(mechanics, "Access time type")
+            && kind != "trackSwitchPlusRotation"
+        {
+            self.wrong(at, format!("`Access time type` {kind}: only trackSwitchPlusRotation can be followed"));
+        }
+        let Some((Value::Word(kind), at)) = self.field(mechanics, "Seek type") else { return Vec::new() };
+        match kind.as_str() {
+            "extracted" => self.seek_file(mechanics),
+            "hpl" | "hplplus10" => self.seek_formula(mechanics, kind == "hplplus10"),
+            other => {
+                self.wrong(at, format!("`Seek type` {other}: extracted, hpl or hplplus10 can be followed"));
+                Vec::new()
+            }
+        }
+    }
+
+    /// Lines of distance and milliseconds; the first may say how many follow.
+    fn seek_file(&mut self, mechanics: &Block) -> Vec<(u32, u64)> {
+        let Some((Value::Word(name), at)) = self.field(mechanics, "Full seek curve") else { return Vec::new() };
+        let path = self.folder.join(name);
+        let text = match iowhy_text::input::text(&path, MOST_BYTES) {
+            Ok(text) => text,
+            Err(error) => {
+                self.wrong(at, format!("cannot read `{name}`: {error}"));
+                return Vec::new();
+            }
+        };
+        let file = Text { name: path.display().to_string(), text };
+        let (mut rows, mut start) = (Vec::new(), 0);
+        for line in file.text.split_inclusive('\n') {
+            let from = start;
+            start += line.len();
+            let mut columns = line.split(',').map(str::trim);
+            let (distance, ms) = (columns.next().map(str::parse::<u32>), columns.next().map(str::parse::<f64>));
+            match (distance, ms) {
+                (Some(Ok(distance)), Some(Ok(ms))) if (0.0..1e6).contains(&ms) => {
+                    rows.push((distance, (ms * 1e6).round() as u64));
+                }
+                _ if line.trim().is_empty() || from == 0 && line.starts_with("Seek distances") => {}
+                _ => {
+                    let problem = Problem::error("a line has a distance in cylinders, a comma and milliseconds");
+                    self.problems.push(file.at(problem, from, start));
+                }
+            }
+        }
+        rows
+    }
+
+    fn list(&mut self, block: &Block, key: &str, least: usize) -> Vec<f64> {
+        let Some((value, at)) = self.field(block, key) else { return Vec::new() };
+        let Value::List(values) = value else {
+            self.wrong(at, format!("`{key}` is a list"));
+            return Vec::new();
+        };
+        let numbers = values.iter().filter_map(|(value, at)| match value {
+            Value::Number(number) => Some(*number),
+            _ => {
+                self.problems.push(at.put(Problem::error(format!("`{key}` has numbers"))));
+                None
+            }
+        });
+        let numbers: Vec<f64> = numbers.collect();
+        if numbers.len() < least {
+            self.wrong(at, format!("`{key}` has {} numbers: {least} are needed", numbers.len()));
+            return Vec::new();
+        }
+        numbers
+    }
+
+    /// Six numbers: a distance, the square root law below it, the linear law from it on, and the time of one cylinder,
+    /// or -1; the first ten distances may be listed.
+    fn seek_formula(&mut self, mechanics: &Block, first_ten: bool) -> Vec<(u32, u64)> {
+        let formula = self.list(mechanics, "HPL seek equation values", 6);
+        let ten = if first_ten { self.list(mechanics, "First ten seek times", 10) } else { Vec::new() };
+        let [far, base, root, from, slope, one] = formula[..] else { return Vec::new() };
+        let ms = |distance: u32| match distance {
+            1..=10 if first_ten => ten.get(distance as usize - 1).copied().unwrap_or(0.0),
+            1 if one >= 0.0 => one,
+            _ if f64::from(distance) < far => base + root * f64::from(distance).sqrt(),
+            _ => from + slope * f64::from(distance),
+        };
+        let last = far.clamp(11.0, 100_000.0) as u32 + 1;
+        (1..=last).map(|distance| (distance, (ms(distance) * 1e6).round() as u64)).collect()
+    }
+
+    fn zones(&mut self, layout: &Block) -> (Vec<Zone>, Vec<At>) {
+        let (mut zones, mut places) = (Vec::new(), Vec::new());
+        if let Some((Value::Word(units), at)) = field(layout, "Skew units")
+            && units != "sectors"
+        {
+            self.wrong(at, format!("`Skew units` {units}: only sectors can be followed"));
+        }
+        let Some((value, at)) = self.field(layout, "Zones") else { return (zones, places) };
+        let Value::List(values) = value else {
+            self.wrong(at, "`Zones` is a list".to_owned());
+            return (zones, places);
+        };
+        for (value, at) in values {
+            let Value::Block(zone) = value else {
+                self.wrong(at, "a zone is a block".to_owned());
+                continue;
+            };
+            let numbers = ZONE.map(|key| self.number(zone, key));
+            let mut slips: Vec<u64> = self.list(zone, "slips", 0).into_iter().map(|slip| slip as u64).collect();
+            slips.sort_unstable();
+            slips.dedup();
+            if numbers.iter().any(Option::is_none) {
+                continue;
+            }
+            match Zone::of_numbers(numbers.map(|number| number.unwrap_or(0.0) as u64), slips) {
+                Some(zone) => zones.push(zone),
+                None => self.wrong(at, format!("the numbers of a zone are at most {}", u32::MAX)),
+            }
+            places.push(at.clone());
+        }
+        (zones, places)
+    }
+}

@@ -1,0 +1,866 @@
+//! A SCSI drive from a file: measured seeks, zones and skews, firmware that caches in segments, overheads on the bus.
+//!
+//! Three things run beside one another. The arm seeks (a table of times by distance, or the head switch if that takes
+//! longer, and more for writes), waits for a sector and passes one sector after the other; at the end of a track it goes
+//! on to the next, whose skew decides what that costs. The buffer has segments, each with one run of sectors; a read
+//! takes the best hit (whole, part) or the segment used longest ago, a full segment forgets its oldest sectors. The bus
+//! carries a sector in a fixed time, but only what is in a segment, and lets go of a read that has to wait unless it is
+//! held. A command costs an overhead that depends on hit or miss and on the command before it; the arm starts after it.
+//! After a read the drive reads on into the segment, up to a limit, until another command stops it. With fast writes a
+//! write is done when its data are in a segment; the next command waits until they are on the medium, except one write
+//! that continues them. Zero-latency accesses begin with any sector that the head meets. Commands wait in the drive and
+//! are served one at a time: in order, by distance, or by positioning time.
+//!
+//! Source: Worthington, Ganger and Patt, "Scheduling Algorithms for Modern Disk Drives" (1994) and "On-Line Extraction of
+//! SCSI Disk Drive Parameters" (1995); DiskSim 4.0 reference manual (Bucy, Schindler, Schlosser, Ganger, 2008), chapter
+//! on disks, for the meaning of each parameter.
+//! Known deviations: a command is chosen when the one before it is done, so that neither bus nor overhead of one overlaps
+//! the positioning of another; remapped sectors are where they were before; skews are whole sectors; overheads of
+//! disconnecting and reselecting are none. The drive without a file is made up.
+
+use std::collections::VecDeque;
+
+use crate::device::{Build, Command, Completion, Device, DeviceStats};
+use crate::event::Dir;
+use crate::origin::{Entry, OptionSpec, Options, Origin};
+use crate::surfaces::{Geometry, Layout, Place, SPARES_PER, Surfaces, Track, Zone};
+use crate::units::Nanos;
+
+/// The table entry.
+pub const ENTRY: Entry<Build> = Entry {
+    name: "drive",
+    summary: "a drive from a file: seek table, zones, skews, firmware's segments; `--disk FILE`",
+    origin: &[Origin {
+        kernels: "SCSI drives of 1991 .. 2001",
+        file: "DiskSim 4.0 reference manual; Worthington, Ganger, Patt 1994 and 1995",
+        function: "disk module, layout and mechanics g1",
+        notes: "Reads DiskSim's parameter files. The drive without a file is made up.",
+    }],
+    options: OPTIONS,
+    conformance: "tests with hand-computed times; `cargo xtask disksim` replays DiskSim's validation traces",
+    build: |options, _| Box::new(Drive::new(options)),
+};
+
+macro_rules! ns {
+    ($name:literal, $default:expr, $help:literal) => {
+        OptionSpec::number($name, $default, (0, 1_000_000_000), concat!($help, ". Source: made up; the file has it."))
+    };
+}
+
+macro_rules! number {
+    ($name:literal, $default:expr, $range:expr, $help:literal) => {
+        OptionSpec::number($name, $default, $range, concat!($help, ". Source: made up; the file has it."))
+    };
+}
+
+macro_rules! switch {
+    ($name:literal, $default:expr, $help:literal) => {
+        OptionSpec::switch($name, $default, concat!($help, ". Source: made up; the file has it."))
+    };
+}
+
+macro_rules! choice {
+    ($name:literal, $choices:expr, $default:expr, $help:literal) => {
+        OptionSpec::choice($name, $choices, $default, concat!($help, ". Source: made up; the file has it."))
+    };
+}
+
+const OPTIONS: &[OptionSpec] = &[
+    number!("queue_depth", 1, (1, 1024), "Commands accepted at once"),
+    choice!("scheduling", &["fcfs", "sstf", "sptf"], 0,
+        "Next command: in order, nearest cylinder, shortest positioning time"),
+    number!("nr_sectors", 81_600_000, (1, u32::MAX as i64), "Capacity used, at most that of the zones"),
+    number!("rpm", 10_000, (60, 100_000), "Revolutions a minute"),
+    number!("heads", 12, (1, 1_000), "Surfaces with data"),
+    choice!("head_order", &["forward", "back-in-zone", "back"], 0,
+        "Heads on every second cylinder of a zone, or on odd cylinders, in reverse order"),
+    choice!("spares_per", SPARES_PER, 0, "Unit that the `spares` of a zone are kept for"),
+    number!("range_cylinders", 1, (1, 1_000_000), "Cylinders of a range, for `spares_per` = `range`"),
+    ns!("head_switch_ns", 500_000, "Change of the head"),
+    OptionSpec::number("write_settle_ns", 400_000, (-1_000_000_000, 1_000_000_000),
+        "More for a seek or head switch of a write; can be negative. Source: made up; the file has it."),
+    ns!("write_seek_least_ns", 0, "A write's seek takes at least this"),
+    ns!("bus_read_ns", 12_800, "A sector on the bus, of a read"),
+    ns!("bus_write_ns", 12_800, "A sector on the bus, of a write"),
+    switch!("hold_bus_read", false, "A read that waits for sectors keeps the bus"),
+    switch!("never_disconnect", false, "The bus is kept from the command to its end"),
+    ns!("request_overhead_ns", 0, "Before any command"),
+    ns!("read_hit_after_read_ns", 100_000, "Command overhead of a read from a segment, after a read"),
+    ns!("read_hit_after_write_ns", 100_000, "The same after a write"),
+    ns!("read_miss_after_read_ns", 300_000, "Command overhead of a read from the medium, after a read"),
+    ns!("read_miss_after_write_ns", 300_000, "The same after a write"),
+    ns!("write_hit_after_read_ns", 200_000, "Command overhead of a fast write, after a read"),
+    ns!("write_hit_after_write_ns", 200_000, "The same after a write"),
+    ns!("write_miss_after_read_ns", 300_000, "Command overhead of a write that waits for the medium, after a read"),
+    ns!("write_miss_after_write_ns", 300_000, "The same after a write"),
+    ns!("data_preparation_ns", 0, "Before data cross the bus"),
+    ns!("read_completion_ns", 0, "After the data of a read"),
+    ns!("write_completion_ns", 0, "After a write"),
+    number!("segments", 8, (1, 4_096), "Segments of the buffer"),
+    number!("segment_sectors", 1_024, (1, 16_777_216), "Sectors of a segment"),
+    switch!("write_segment", false, "Writes use one segment and reads the others"),
+    switch!("cache", true, "Sectors stay in their segment when the command is done"),
+    switch!("hits_on_writes", true, "Written sectors stay as well"),
+    switch!("almost_hits", false, "A read that begins where reading ahead has arrived is a hit"),
+    switch!("partial_hit_at_once", true, "A read that is partly in a segment begins on the bus at once"),
+    number!("read_water_permille", 0, (0, 1_000), "Share of a read, or segment, in the buffer before it takes the bus"),
+    number!("write_water_permille", 0, (0, 1_000),
+        "Share of a write, or segment, left in a full segment when more is fetched"),
+    switch!("water_of_request", true, "These shares are of the request, else of the segment"),
+    choice!("read_ahead", &["none", "track", "cylinder", "segment", "track-twice"], 3,
+        "Reading goes on to the end of the track, of the cylinder, up to `read_ahead_sectors`, or as in DEC's drives to \
+         the end of this or the next track"),
+    number!("read_ahead_sectors", 0, (0, 16_777_216), "Read beyond the request; 0: a segment"),
+    number!("read_ahead_least_sectors", 0, (0, 16_777_216), "Read beyond the request before another may interrupt"),
+    switch!("read_ahead_on_hit", false, "A hit starts reading ahead again"),
+    switch!("free_reads", false, "Sectors of the track before the request are kept if the head meets them first"),
+    switch!("stop_in_sector", false, "Reading ahead stops at once, else after the sector"),
+    switch!("fast_writes", true, "A write is done when its data are in the buffer"),
+    switch!("combine_writes", true, "A write that continues the one on its way joins its segment"),
+    switch!("zero_latency_reads", false, "A read begins with any of its sectors"),
+    switch!("zero_latency_writes", false, "A write begins with any of its sectors"),
+];
+
+/// The tables of the drive without a file.
+fn made_up() -> Surfaces {
+    let zone = |first_cylinder, sectors_per_track| Zone {
+        first_cylinder,
+        last_cylinder: first_cylinder + 7_999,
+        sectors_per_track,
+        track_skew_sectors: sectors_per_track / 8,
+        cylinder_skew_sectors: sectors_per_track / 5,
+        ..Zone::default()
+    };
+    let seek = vec![(1, 600_000), (100, 1_500_000), (2_000, 3_500_000), (15_999, 9_000_000)];
+    Surfaces { seek, zones: vec![zone(0, 500), zone(8_000, 350)] }
+}
+
+/// The layout that `options` describe.
+pub fn layout(options: &Options) -> Layout {
+    Layout {
+        heads: options.unsigned("heads") as u32,
+        spares_per: options.unsigned("spares_per") as usize,
+        range_cylinders: options.unsigned("range_cylinders") as u32,
+        head_order: options.unsigned("head_order") as u32,
+        head_switch: options.unsigned("head_switch_ns"),
+        write_settle: options.get("write_settle_ns"),
+    }
+}
+
+/// Times that differ by less are the same: what is left of divisions must not cost a revolution.
+const SAME: u64 = 64;
+
+/// What a segment holds is ..
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum State {
+    Empty,
+    /// .. good,
+    Clean,
+    /// .. growing from the medium,
+    Reading,
+    /// .. on its way to the medium.
+    Writing,
+}
+
+/// Sectors `start .. end` of the disk in the buffer.
+#[derive(Copy, Clone, Debug)]
+struct Segment {
+    start: u64,
+    end: u64,
+    state: State,
+    /// Reading ahead goes on to this sector, and may not be interrupted before that one.
+    most_ahead: u64,
+    least_ahead: u64,
+}
+
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Hit {
+    No,
+    Part,
+    Whole,
+}
+
+/// What the arm is doing.
+#[derive(Clone, Debug)]
+struct Job {
+    segment: usize,
+    write: bool,
+    /// The request; of a write, `done` is the first sector that is not on the medium.
+    end: u64,
+    done: u64,
+    /// Reading ahead.
+    background: bool,
+    /// Sectors of the request met before those ahead of them.
+    early: Option<(u64, u64)>,
+    phase: Phase,
+}
+
+#[derive(Clone, Debug)]
+enum Phase {
+    /// The arm is at the track of `sector` from `until` on.
+    Seek { until: u64, sector: u64 },
+    /// Slot number `nr` since `begin` is passing; `begun` is not set while the first is waited for.
+    Pass { track: Track, begin: u64, first_slot: u64, nr: u64, begun: bool, wanted: bool },
+}
+
+/// Sectors crossing the bus from `begin` on, the first of them `start`.
+#[derive(Copy, Clone, Debug)]
+struct Crossing {
+    begin: u64,
+    start: u64,
+    nr: u64,
+}
+
+/// A write whose data are in the buffer, behind the one on its way to the medium.
+#[derive(Copy, Clone, Debug)]
+struct Behind {
+    start: u64,
+    end: u64,
+    decoded: u64,
+}
+
+/// A drive.
+#[derive(Debug)]
+pub(super) struct Drive {
+    rules: Rules,
+    geometry: Geometry,
+    segments: Vec<Segment>,
+    /// Numbers of segments, the one used longest ago first.
+    oldest: Vec<usize>,
+    arm: Place,
+    job: Option<Job>,
+    behind: Option<Behind>,
+    /// The request on the bus: its first sector that has not crossed, and what is crossing.
+    host: Option<u64>,
+    crossing: Option<Crossing>,
+    after_write: bool,
+    waiting: VecDeque<(Nanos, Command)>,
+    current: Option<(u64, Completion)>,
+    stats: DeviceStats,
+}
+
+/// Options as numbers.
+#[derive(Debug)]
+struct Rules {
+    queue_depth: u32,
+    scheduling: i64,
+    nr_sectors: u64,
+    revolution: u64,
+    write_seek_least: u64,
+    bus: [u64; 2],
+    hold_bus_read: bool,
+    never_disconnect: bool,
+    request_overhead: u64,
+    /// By: write; hit; after a write.
+    overhead: [[[u64; 2]; 2]; 2],
+    data_preparation: u64,
+    completion: [u64; 2],
+    segment_sectors: u64,
+    write_segment: bool,
+    cache: bool,
+    hits_on_writes: bool,
+    almost_hits: bool,
+    partial_hit_at_once: bool,
+    water_permille: [u64; 2],
+    water_of_request: bool,
+    read_ahead: i64,
+    read_ahead_sectors: u64,
+    read_ahead_least: u64,
+    read_ahead_on_hit: bool,
+    free_reads: bool,
+    stop_in_sector: bool,
+    fast_writes: bool,
+    combine_writes: bool,
+    zero_latency: [bool; 2],
+}
+
+const NONE: i64 = 0;
+const TRACK: i64 = 1;
+const CYLINDER: i64 = 2;
+const TRACK_TWICE: i64 = 4;
+
+impl Rules {
+    fn new(options: &Options, nr_sectors: u64) -> Rules {
+        let number = |name: &str| options.unsigned(name);
+        let pair = |name: &str| [number(&format!("{name}_after_read_ns")), number(&format!("{name}_after_write_ns"))];
+        Rules {
+            queue_depth: number("queue_depth") as u32,
+            scheduling: options.get("scheduling"),
+            nr_sectors: number("nr_sectors").min(nr_sectors),
+            revolution: 60_000_000_000 / number("rpm"),
+            write_seek_least: number("write_seek_least_ns"),
+            bus: [number("bus_read_ns"), number("bus_write_ns")],
+            hold_bus_read: options.is_on("hold_bus_read"),
+            never_disconnect: options.is_on("never_disconnect"),
+            request_overhead: number("request_overhead_ns"),
+            overhead: [[pair("read_miss"), pair("read_hit")], [pair("write_miss"), pair("write_hit")]],
+            data_preparation: number("data_preparation_ns"),
+            completion: [number("read_completion_ns"), number("write_completion_ns")],
+            segment_sectors: number("segment_sectors"),
+            write_segment: options.is_on("write_segment") && number("segments") > 1,
+            cache: options.is_on("cache"),
+            hits_on_writes: options.is_on("hits_on_writes"),
+            almost_hits: options.is_on("almost_hits"),
+            partial_hit_at_once: options.is_on("partial_hit_at_once"),
+            water_permille: [number("read_water_permille"), number("write_water_permille")],
+            water_of_request: options.is_on("water_of_request"),
+            read_ahead: options.get("read_ahead"),
+            read_ahead_sectors: number("read_ahead_sectors"),
+            read_ahead_least: number("read_ahead_least_sectors"),
+            read_ahead_on_hit: options.is_on("read_ahead_on_hit"),
+            free_reads: options.is_on("free_reads"),
+            stop_in_sector: options.is_on("stop_in_sector"),
+            fast_writes: options.is_on("fast_writes"),
+            combine_writes: options.is_on("combine_writes"),
+            zero_latency: [options.is_on("zero_latency_reads"), options.is_on("zero_latency_writes")],
+        }
+    }
+
+    /// Sectors of the mark of a request of `nr` sectors.
+    fn water(&self, write: bool, nr: u64) -> u64 {
+        let permille = self.water_permille[usize::from(write)];
+        match self.water_of_request {
+            true => (nr.min(self.segment_sectors) * permille / 1_000).max(1),
+            false => (self.segment_sectors * permille).div_ceil(1_000),
+        }
+    }
+}
+
+impl Drive {
+    fn new(options: &Options) -> Drive {
+        let own = made_up();
+        let surfaces = options.surfaces().map_or(&own, |surfaces| &**surfaces);
+        let geometry = Geometry::new(surfaces, layout(options));
+        let rules = Rules::new(options, geometry.nr_sectors());
+        let segments = options.unsigned("segments") as usize;
+        let empty = Segment { start: 0, end: 0, state: State::Empty, most_ahead: 0, least_ahead: 0 };
+        Drive {
+            rules,
+            geometry,
+            segments: vec![empty; segments],
+            oldest: (0..segments).collect(),
+            arm: Place::default(),
+            job: None,
+            behind: None,
+            host: None,
+            crossing: None,
+            after_write: false,
+            waiting: VecDeque::new(),
+            current: None,
+            stats: DeviceStats::default(),
+        }
+    }
+
+    // The arm.
+
+    /// When the arm is at the next change of what it does.
+    fn arm_next(&self) -> Option<u64> {
+        Some(match &self.job.as_ref()?.phase {
+            Phase::Seek { until, .. } => *until,
+            Phase::Pass { begin, begun: false, .. } => *begin,
+            Phase::Pass { begin, nr, track, .. } => begin + (nr + 1) * self.rules.revolution / track.nr_slots,
+        })
+    }
+
+    /// Everything that the arm does until `at`.
+    fn arm_until(&mut self, at: u64) {
+        while self.arm_next().is_some_and(|next| next <= at) {
+            self.arm_step();
+        }
+    }
+
+    /// Whatever the arm is doing, until it is done; when that is, not before `at`.
+    fn arm_done(&mut self, mut at: u64) -> u64 {
+        while let Some(next) = self.arm_next() {
+            at = at.max(next);
+            self.arm_step();
+        }
+        at
+    }
+
+    fn seek(&mut self, job: &mut Job, at: u64, sector: u64) {
+        let time = self.geometry.seek(self.arm, self.geometry.place(sector), job.write);
+        self.stats.seek += Nanos(time);
+        self.stats.busy += Nanos(time);
+        job.phase = Phase::Seek { until: at + time, sector };
+    }
+
+    /// A seek at `at` or, for a write, so late that it takes long enough.
+    fn begin(&mut self, mut job: Job, at: u64, sector: u64, least: u64) {
+        let time = self.geometry.seek(self.arm, self.geometry.place(sector), job.write);
+        self.seek(&mut job, at + least.saturating_sub(time), sector);
+        self.stats.media_accesses += u64::from(!job.background);
+        self.job = Some(job);
+    }
+
+    /// When the sectors of the track after a seek begin to pass, and the slot that is then the first.
+    fn rotate(&self, track: &Track, sector: u64, write: bool, now: u64) -> (u64, u64) {
+        let (revolution, nr_slots) = (self.rules.revolution, track.nr_slots);
+        let wait = |slot: u64| {
+            let angle = (track.turned + slot) % nr_slots * revolution / nr_slots;
+            let wait = (angle + revolution - now % revolution) % revolution;
+            if revolution - wait <= SAME { 0 } else { wait }
+        };
+        let slot = track.slot(sector);
+        let free = !write && self.rules.free_reads && sector != track.first;
+        if self.rules.zero_latency[usize::from(write)] || free {
+            let last = (slot + track.last - track.first).min(track.last_slot());
+            if (1..wait(slot)).contains(&wait(last)) {
+                // The head is among these sectors: the next to come.
+                let next = (now % revolution * nr_slots).div_ceil(revolution);
+                let slot = (next + nr_slots - track.turned) % nr_slots;
+                return (now + wait(slot), slot);
+            }
+        }
+        (now + wait(slot), slot)
+    }
+
+    fn arm_step(&mut self) {
+        let Some(now) = self.arm_next() else { return };
+        let Some(mut job) = self.job.take() else { return };
+        match job.phase {
+            Phase::Seek { sector, .. } => {
+                let track = self.geometry.track(sector);
+                self.arm = track.place;
+                let (begin, first_slot) = self.rotate(&track, sector, job.write, now);
+                self.stats.rotation += Nanos(begin - now);
+                self.stats.busy += Nanos(begin - now);
+                job.phase = Phase::Pass { track, begin, first_slot, nr: 0, begun: false, wanted: false };
+            }
+            Phase::Pass { ref track, ref mut begun, ref mut nr, ref mut wanted, first_slot, .. } => {
+                if *begun {
+                    let sector = track.sector((first_slot + *nr) % track.nr_slots).filter(|_| *wanted);
+                    *nr += 1;
+                    self.stats.busy += Nanos(self.rules.revolution / track.nr_slots);
+                    if let Some(sector) = sector {
+                        let last = track.last;
+                        self.passed(&mut job, sector, last);
+                        if self.is_done(&mut job) {
+                            return self.end(job, now);
+                        }
+                        let front = if job.write { job.done } else { self.segments[job.segment].end };
+                        if front > last {
+                            return self.next_track(job, front, now);
+                        }
+                    }
+                }
+                let Phase::Pass { ref track, ref mut begun, nr, ref mut wanted, first_slot, .. } = job.phase else {
+                    unreachable!("passing does not change the phase")
+                };
+                *begun = true;
+                let sector = track.sector((first_slot + nr) % track.nr_slots);
+                *wanted = sector.is_some_and(|sector| {
+                    if job.write {
+                        (job.done..self.received(job.segment, now)).contains(&sector)
+                    } else {
+                        self.has_room(job.segment, sector, now)
+                    }
+                });
+            }
+        }
+        self.job = Some(job);
+    }
+
+    /// Whether a sector that begins to pass can be put into the segment.
+    fn has_room(&self, segment: usize, sector: u64, now: u64) -> bool {
+        let segment = &self.segments[segment];
+        if sector < segment.end {
+            return sector < segment.start && self.rules.free_reads && segment.start == segment.end;
+        }
+        // The sectors that the host has not fetched yet must stay.
+        let Some(fetched) = self.host else { return true };
+        let fetched = self.crossing.map_or(fetched, |crossing| crossing.start + self.crossed(crossing, now, 0));
+        sector < fetched.max(segment.start) + self.rules.segment_sectors
+    }
+
+    /// The first sector of a write's segment whose data the host has not sent.
+    fn received(&self, segment: usize, now: u64) -> u64 {
+        let end = self.segments[segment].end;
+        self.crossing.map_or(end, |crossing| crossing.start + self.crossed(crossing, now, 1))
+    }
+
+    fn crossed(&self, crossing: Crossing, now: u64, write: usize) -> u64 {
+        let time = now.saturating_sub(crossing.begin);
+        time.checked_div(self.rules.bus[write]).map_or(crossing.nr, |nr| nr.min(crossing.nr))
+    }
+
+    /// A sector that was wanted has passed.
+    fn passed(&mut self, job: &mut Job, sector: u64, last: u64) {
+        let segment = &mut self.segments[job.segment];
+        let (front, limit) = match job.write {
+            true => (&mut job.done, job.end),
+            false => (&mut segment.end, if job.background { segment.most_ahead } else { job.end }),
+        };
+        let limit = limit.min(last + 1);
+        if sector == *front {
+            *front += 1;
+            if let Some((_, end)) = job.early.take_if(|(start, _)| *start == *front) {
+                *front = end;
+            }
+        } else if !job.write && sector < segment.start {
+            (segment.start, segment.end) = (sector, sector + 1);
+        } else if self.rules.zero_latency[usize::from(job.write)] && sector > *front && sector < limit {
+            match &mut job.early {
+                Some((_, end)) if *end == sector => *end += 1,
+                Some((_, end)) if *end > sector => {}
+                early => *early = Some((sector, sector + 1)),
+            }
+        }
+        segment.start = segment.start.max(segment.end.saturating_sub(self.rules.segment_sectors));
+    }
+
+    /// Whether the arm has nothing more to do for it. A read that is complete becomes reading ahead.
+    fn is_done(&self, job: &mut Job) -> bool {
+        let segment = &self.segments[job.segment];
+        if job.write {
+            return job.done >= job.end;
+        }
+        if !job.background && segment.end >= job.end && self.rules.read_ahead != NONE {
+            job.background = true;
+        }
+        if job.background { segment.end >= segment.most_ahead } else { segment.end >= job.end }
+    }
+
+    /// The arm is free; what was written behind it is next.
+    fn end(&mut self, job: Job, now: u64) {
+        let keeps = self.rules.cache && (!job.write || self.rules.hits_on_writes);
+        self.segments[job.segment].state = if keeps { State::Clean } else { State::Empty };
+        if let Some(Behind { start, end, decoded }) = self.behind.take() {
+            self.segments[job.segment].state = State::Writing;
+            let next = Job { end, done: start, early: None, ..job };
+            self.begin(next, now.max(decoded), start, 0);
+        }
+    }
+
+    fn next_track(&mut self, mut job: Job, sector: u64, now: u64) {
+        if sector >= self.rules.nr_sectors || job.background && !self.may_go_to(sector) {
+            return self.end(job, now);
+        }
+        self.seek(&mut job, now, sector);
+        self.job = Some(job);
+    }
+
+    /// Whether reading ahead may move to this sector.
+    fn may_go_to(&self, sector: u64) -> bool {
+        let place = self.geometry.place(sector);
+        match self.rules.read_ahead {
+            NONE => false,
+            TRACK => place == self.arm,
+            CYLINDER => place.cylinder == self.arm.cylinder,
+            _ => true,
+        }
+    }
+
+    /// Stops reading ahead. The arm is free at the time returned, if that is not at once.
+    fn stop(&mut self) -> u64 {
+        let Some(next) = self.arm_next() else { return 0 };
+        let Some(job) = self.job.take() else { return 0 };
+        self.segments[job.segment].state = if self.rules.cache { State::Clean } else { State::Empty };
+        match job.phase {
+            Phase::Seek { until, sector } => {
+                self.arm = self.geometry.place(sector);
+                until
+            }
+            Phase::Pass { .. } if self.rules.stop_in_sector => 0,
+            Phase::Pass { .. } => next,
+        }
+    }
+
+    /// Frees the arm for a command that does not go on with what it does: when it is, and how much later it can move.
+    fn free_arm(&mut self, at: u64) -> (u64, u64) {
+        let Some(job) = &self.job else { return (at, 0) };
+        let segment = &mut self.segments[job.segment];
+        if job.write || segment.end < segment.least_ahead {
+            segment.most_ahead = segment.least_ahead;
+            return (self.arm_done(at), 0);
+        }
+        (at, self.stop().saturating_sub(at))
+    }
+
+    // The buffer.
+
+    fn find_read(&self, start: u64, end: u64) -> (usize, Hit) {
+        let mut best = (0, self.oldest[self.oldest.len() - 1], Hit::No);
+        for &nr in self.oldest.iter().filter(|nr| !self.rules.write_segment || **nr != 0) {
+            let segment = &self.segments[nr];
+            let held = (segment.start..segment.end).contains(&start) && self.rules.cache;
+            let hit = if segment.end >= end { Hit::Whole } else { Hit::Part };
+            let worth = match segment.state {
+                State::Empty => (3, Hit::No),
+                State::Reading if held => (9, hit),
+                State::Clean if held => (8, hit),
+                State::Reading if segment.end == start && self.rules.almost_hits => (9, Hit::Part),
+                State::Clean => (2, Hit::No),
+                State::Reading => (1, Hit::No),
+                State::Writing => (0, Hit::No),
+            };
+            let value = if worth.1 == Hit::Part { worth.0 - 4 } else { worth.0 };
+            if value > best.0 {
+                best = (value, nr, worth.1);
+            }
+        }
+        (best.1, best.2)
+    }
+
+    fn find_write(&self, start: u64, end: u64) -> usize {
+        let mut best = (0, self.oldest[self.oldest.len() - 1]);
+        for &nr in self.oldest.iter().filter(|nr| !self.rules.write_segment || **nr == 0) {
+            let segment = &self.segments[nr];
+            let value = match segment.state {
+                State::Clean if segment.start < end && start < segment.end => 4,
+                State::Empty => 3,
+                State::Clean => 2,
+                State::Reading | State::Writing => 1,
+            };
+            if value > best.0 {
+                best = (value, nr);
+            }
+        }
+        best.1
+    }
+
+    /// This segment has been used last.
+    fn touch(&mut self, segment: usize) {
+        self.oldest.retain(|nr| *nr != segment);
+        self.oldest.push(segment);
+    }
+
+    /// Where reading ahead ends after a read of `start .. end` into a segment that begins at `first`.
+    fn most_ahead(&self, first: u64, end: u64) -> u64 {
+        let last = self.rules.nr_sectors;
+        if self.rules.read_ahead == TRACK_TWICE && end < last {
+            let track = self.geometry.track(end);
+            let more = if first < track.first { self.geometry.per_track(end) } else { 0 };
+            return (track.last + 1 + more).min(last);
+        }
+        let more = match self.rules.read_ahead_sectors {
+            _ if self.rules.read_ahead == NONE => 0,
+            0 => self.rules.segment_sectors,
+            more => more,
+        };
+        (end + more).min(last)
+    }
+
+    // Commands.
+
+    /// Carries out a read that arrives at `arrival`: when it is done, and whether the medium was needed.
+    fn read(&mut self, arrival: u64, start: u64, end: u64) -> (u64, bool) {
+        let [miss, hit_time] = [0, 1].map(|hit| self.rules.overhead[0][hit][usize::from(self.after_write)]);
+        let water = self.rules.water(false, end - start);
+        self.arm_until(arrival);
+        let writing = self.job.as_ref().is_some_and(|job| job.write);
+        let (mut segment, mut hit) = self.find_read(start, end);
+        let enough = self.segments[segment].end.saturating_sub(start) >= water.min(end - start);
+        let ready = match hit {
+            Hit::No => false,
+            Hit::Part => self.rules.partial_hit_at_once || enough,
+            Hit::Whole => true,
+        };
+        let direct = self.rules.never_disconnect || ready && !writing;
+        let goes_on = !writing && hit != Hit::No && self.job.as_ref().is_some_and(|job| job.segment == segment);
+        let (mut free, mut late) = (arrival, 0);
+        if !goes_on {
+            (free, late) = self.free_arm(arrival);
+            (segment, hit) = self.find_read(start, end);
+        }
+        self.touch(segment);
+        let held = &mut self.segments[segment];
+        if hit == Hit::No {
+            *held = Segment { start, end: start, state: State::Clean, most_ahead: 0, least_ahead: 0 };
+        }
+        let first = held.start;
+        held.least_ahead = held.least_ahead.max((end + self.rules.read_ahead_least).min(self.rules.nr_sectors));
+        let most = self.most_ahead(first, end);
+        let held = &mut self.segments[segment];
+        held.most_ahead = held.most_ahead.max(most);
+        self.host = Some(start);
+        let job = |background| Job {
+            segment,
+            write: false,
+            end,
+            done: end,
+            background,
+            early: None,
+            phase: Phase::Seek { until: 0, sector: start },
+        };
+        let (front, most) = (held.end, held.most_ahead);
+        let moves = free.max(arrival + miss) + late;
+        match self.job.as_mut() {
+            Some(job) => (job.end, job.background) = (end, front >= end),
+            None if front < end => {
+                self.segments[segment].state = State::Reading;
+                self.begin(job(false), moves, front, 0);
+            }
+            None => {
+                if front < most && self.rules.read_ahead_on_hit && self.may_go_to(front) {
+                    self.segments[segment].state = State::Reading;
+                    self.begin(job(true), moves, front, 0);
+                }
+            }
+        }
+        let overhead = if direct && hit != Hit::No { hit_time } else { miss };
+        let mut at = (arrival + overhead).max(if direct { arrival } else { free }) + self.rules.data_preparation;
+        let (mut out, mut connected) = (start, direct);
+        while out < end {
+            self.arm_until(at);
+            let held = self.segments[segment];
+            let there = if held.start <= out { held.end.min(end).saturating_sub(out) } else { 0 };
+            if there > 0 && (connected || held.end >= end || held.end - out >= water) {
+                self.crossing = Some(Crossing { begin: at, start: out, nr: there });
+                at += there * self.rules.bus[0];
+                self.arm_until(at);
+                self.crossing = None;
+                out += there;
+                self.host = Some(out);
+                connected = true;
+            } else {
+                connected &= self.rules.hold_bus_read || self.rules.never_disconnect;
+                at = at.max(self.arm_next().expect("the arm reads what is missing"));
+            }
+        }
+        self.host = None;
+        self.after_write = false;
+        let media = hit != Hit::Whole || free > arrival;
+        self.stats.cache_hits += u64::from(!media);
+        (at + self.rules.completion[0], media)
+    }
+
+    /// Carries out a write; `forced`: it is on the medium when it is done.
+    fn write(&mut self, arrival: u64, start: u64, end: u64, forced: bool) -> (u64, bool) {
+        let fast = self.rules.fast_writes && !forced;
+        let decoded = arrival + self.rules.overhead[1][usize::from(fast)][usize::from(self.after_write)];
+        let (size, water) = (self.rules.segment_sectors, self.rules.water(true, end - start));
+        self.arm_until(arrival);
+        let continued = self.job.as_ref().filter(|job| {
+            job.write
+                && self.rules.combine_writes
+                && self.behind.is_none()
+                && job.end == start
+                && start - job.done < size
+        });
+        let (mut segment, mut free) = (continued.map_or(0, |job| job.segment), arrival);
+        if continued.is_some() {
+            self.behind = Some(Behind { start, end, decoded });
+            self.stats.destages += 1;
+        } else {
+            let late;
+            (free, late) = self.free_arm(arrival);
+            segment = self.find_write(start, end);
+            self.touch(segment);
+            self.segments[segment] = Segment { start, end: start, state: State::Writing, most_ahead: 0, least_ahead: 0 };
+            let phase = Phase::Seek { until: 0, sector: start };
+            let job = Job { segment, write: true, end, done: start, background: false, early: None, phase };
+            self.begin(job, free.max(decoded) + late, start, self.rules.write_seek_least);
+            self.stats.destages += u64::from(fast);
+            self.stats.media_accesses -= u64::from(fast);
+        }
+        for (nr, other) in self.segments.iter_mut().enumerate() {
+            if nr != segment && other.state == State::Clean && other.start < end && start < other.end {
+                other.state = State::Empty;
+            }
+        }
+        let mut at = free.max(decoded) + self.rules.data_preparation;
+        let (mut out, mut stalled) = (start, false);
+        while out < end {
+            self.arm_until(at);
+            let left = out - self.job.as_ref().map_or(out, |job| job.done.min(out));
+            let room = size.saturating_sub(left).min(end - out);
+            if room > 0 && (!stalled || left <= water || self.rules.never_disconnect) {
+                self.crossing = Some(Crossing { begin: at, start: out, nr: room });
+                at += room * self.rules.bus[1];
+                self.arm_until(at);
+                self.crossing = None;
+                out += room;
+                let held = &mut self.segments[segment];
+                held.end = out;
+                held.start = held.start.max(out.saturating_sub(size));
+            } else {
+                stalled = true;
+                at = at.max(self.arm_next().expect("the arm writes what fills the segment"));
+            }
+        }
+        if !fast {
+            at = self.arm_done(at);
+        }
+        self.after_write = true;
+        (at + self.rules.completion[1], !fast || free > arrival)
+    }
+
+    /// Begins a command.
+    fn serve(&mut self, mut at: u64, command: Command) {
+        let before = (self.stats.seek, self.stats.rotation);
+        at += self.rules.request_overhead;
+        if command.flush {
+            self.arm_until(at);
+            if self.job.as_ref().is_some_and(|job| job.write) {
+                at = self.arm_done(at);
+            }
+        }
+        let (start, end) = (command.sector.0, command.sector.0 + u64::from(command.nr_sectors));
+        let (done, media) = match command.dir {
+            _ if start == end => (at + self.rules.overhead[1][1][usize::from(self.after_write)], false),
+            Dir::Read => self.read(at, start, end),
+            Dir::Write => self.write(at, start, end, command.fua),
+        };
+        let (seek, rotation) = (self.stats.seek - before.0, self.stats.rotation - before.1);
+        self.current = Some((done, Completion { tag: command.tag, media, seek, rotation }));
+    }
+
+    /// The waiting command that is next at `now`.
+    fn choose(&mut self, now: u64) -> Option<(u64, Command)> {
+        let cost = |command: &Command| match (self.rules.scheduling, command.nr_sectors) {
+            (0, _) | (_, 0) => 0,
+            (1, _) => u64::from(self.geometry.place(command.sector.0).cylinder.abs_diff(self.arm.cylinder)),
+            _ => {
+                let write = command.dir == Dir::Write;
+                let track = self.geometry.track(command.sector.0);
+                let seek = self.geometry.seek(self.arm, track.place, write);
+                self.rotate(&track, command.sector.0, write, now + seek).0
+            }
+        };
+        let arrived = self.waiting.iter().enumerate().filter(|(_, (at, _))| at.0 <= now);
+        let nr = arrived.min_by_key(|(nr, (_, command))| (cost(command), *nr)).map_or(0, |(nr, _)| nr);
+        self.waiting.remove(nr).map(|(at, command)| (at.0.max(now), command))
+    }
+}
+
+impl Device for Drive {
+    fn queue_depth(&self) -> u32 {
+        self.rules.queue_depth
+    }
+
+    fn nr_sectors(&self) -> u64 {
+        self.rules.nr_sectors
+    }
+
+    fn submit(&mut self, now: Nanos, command: Command) {
+        let given = self.waiting.len() + usize::from(self.current.is_some());
+        assert!(given < self.rules.queue_depth as usize, "the drive takes {} commands", self.rules.queue_depth);
+        assert!(command.sector.0 + u64::from(command.nr_sectors) <= self.rules.nr_sectors);
+        if self.current.is_none() {
+            self.serve(now.0, command);
+        } else {
+            self.waiting.push_back((now, command));
+        }
+    }
+
+    fn next(&self) -> Option<Nanos> {
+        self.current.map(|(done, _)| Nanos(done))
+    }
+
+    fn advance(&mut self, now: Nanos) -> Option<Completion> {
+        let (done, completion) = self.current.take_if(|(done, _)| *done <= now.0)?;
+        if let Some((at, command)) = self.choose(done) {
+            self.serve(at, command);
+        }
+        Some(completion)
+    }
+
+    fn stats(&self) -> DeviceStats {
+        self.stats
+    }
+
+    fn rotational(&self) -> bool {
+        true
+    }
+}
