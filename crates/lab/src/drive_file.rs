@@ -48,7 +48,8 @@ impl Text {
         match iowhy_text::input::text(path, MOST_BYTES) {
             Ok(text) => Some(Text { name, text }),
             Err(error) => {
-                problems.push(Problem::error(format!("cannot read the drive `{name}`: {error}")).at(Span::whole(&name)));
+                problems
+                    .push(Problem::error(format!("cannot read the drive `{name}`: {error}")).at(Span::whole(&name)));
                 None
             }
         }

@@ -469,9 +469,10 @@ mod tests {
             Geometry::new(&surfaces, layout).seek(place(0, 0), place(from, to), write)
         };
         // On the table, between its rows, beyond them; the head takes longer; a write settles less.
-        assert_eq!([(0, 0), (1, 0), (2, 0), (3, 0), (4, 0), (1, 1)].map(|(c, h)| table(c, h, false)), [
-            0, 100, 150, 200, 250, 300
-        ]);
+        assert_eq!(
+            [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0), (1, 1)].map(|(c, h)| table(c, h, false)),
+            [0, 100, 150, 200, 250, 300]
+        );
         assert_eq!([(0, 0), (3, 0), (0, 1)].map(|(c, h)| table(c, h, true)), [0, 150, 250]);
     }
 

@@ -490,7 +490,8 @@ impl Drive<'_> {
     /// A sector takes as long as the slower of bus and drive needs for it.
     fn bus(&mut self, disk: &Block, bus: Option<&Block>) {
         let Some(bulk) = self.number(disk, "Bulk sector transfer time") else { return };
-        for (ours, key) in [("bus_read_ns", "Read block transfer time"), ("bus_write_ns", "Write block transfer time")] {
+        for (ours, key) in [("bus_read_ns", "Read block transfer time"), ("bus_write_ns", "Write block transfer time")]
+        {
             let of_bus = bus.and_then(|bus| self.number(bus, key)).unwrap_or(0.0);
             self.set(ours, bulk.max(of_bus) * 1e6, key, &disk.at);
         }
@@ -504,7 +505,9 @@ impl Drive<'_> {
             1 => self.set("scheduling", 0.0, key, at),
             4 | 7 => self.set("scheduling", 1.0, key, at),
             8..=11 => self.set("scheduling", 2.0, key, at),
-            other => self.wrong(at, format!("`{key}` {other}: 1 (FCFS), 4 or 7 (SSTF) or 8 to 11 (SPTF) can be followed")),
+            other => {
+                self.wrong(at, format!("`{key}` {other}: 1 (FCFS), 4 or 7 (SSTF) or 8 to 11 (SPTF) can be followed"))
+            }
         }
     }
 

@@ -217,23 +217,27 @@ mod tests {
     #[test]
     fn mistakes_are_reported_all_at_once_with_line_and_column() {
         for (text, expected) in [
-            ("rpm = 3\nrmp = 7200\nseek = [[1, 2, 3]]\nzones = [{ first_cylinder = -1, last = 4 }]\n", vec![
-                "d.toml:1:7: `rpm` must lie between 60 and 100000, not 3",
-                "d.toml:2:1: unknown key `rmp`",
-                "d.toml:3:9: a row of `seek` is [distance, ns]",
-                "d.toml:4:29: `first_cylinder` is a whole number from 0 on",
-                "d.toml:4:33: unknown key `last` of a zone",
-                "d.toml:4:10: `last_cylinder` is missing",
-                "d.toml:4:10: `sectors_per_track` is missing",
-            ]),
+            (
+                "rpm = 3\nrmp = 7200\nseek = [[1, 2, 3]]\nzones = [{ first_cylinder = -1, last = 4 }]\n",
+                vec![
+                    "d.toml:1:7: `rpm` must lie between 60 and 100000, not 3",
+                    "d.toml:2:1: unknown key `rmp`",
+                    "d.toml:3:9: a row of `seek` is [distance, ns]",
+                    "d.toml:4:29: `first_cylinder` is a whole number from 0 on",
+                    "d.toml:4:33: unknown key `last` of a zone",
+                    "d.toml:4:10: `last_cylinder` is missing",
+                    "d.toml:4:10: `sectors_per_track` is missing",
+                ],
+            ),
             ("", vec!["d.toml:1:1: `seek` is missing", "d.toml:1:1: `zones` is missing"]),
         ] {
             assert_eq!(parse(text).expect_err("mistakes"), expected, "{text}");
         }
         let odd = SMALL.replace("spares = 0", "spares = 300").replace("heads = 2", "heads = 2\nspares_per = \"zone\"");
-        assert_eq!(parse(&odd).expect_err("spares"), [
-            "d.toml:7:1: no sectors are left beside spares and reserved ones"
-        ]);
+        assert_eq!(
+            parse(&odd).expect_err("spares"),
+            ["d.toml:7:1: no sectors are left beside spares and reserved ones"]
+        );
         assert!(parse("rpm = = 3\nfoo\n").expect_err("syntax").len() >= 2);
     }
 }

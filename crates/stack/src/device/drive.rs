@@ -67,18 +67,30 @@ macro_rules! choice {
 
 const OPTIONS: &[OptionSpec] = &[
     number!("queue_depth", 1, (1, 1024), "Commands accepted at once"),
-    choice!("scheduling", &["fcfs", "sstf", "sptf"], 0,
-        "Next command: in order, nearest cylinder, shortest positioning time"),
+    choice!(
+        "scheduling",
+        &["fcfs", "sstf", "sptf"],
+        0,
+        "Next command: in order, nearest cylinder, shortest positioning time"
+    ),
     number!("nr_sectors", 81_600_000, (1, u32::MAX as i64), "Capacity used, at most that of the zones"),
     number!("rpm", 10_000, (60, 100_000), "Revolutions a minute"),
     number!("heads", 12, (1, 1_000), "Surfaces with data"),
-    choice!("head_order", &["forward", "back-in-zone", "back"], 0,
-        "Heads on every second cylinder of a zone, or on odd cylinders, in reverse order"),
+    choice!(
+        "head_order",
+        &["forward", "back-in-zone", "back"],
+        0,
+        "Heads on every second cylinder of a zone, or on odd cylinders, in reverse order"
+    ),
     choice!("spares_per", SPARES_PER, 0, "Unit that the `spares` of a zone are kept for"),
     number!("range_cylinders", 1, (1, 1_000_000), "Cylinders of a range, for `spares_per` = `range`"),
     ns!("head_switch_ns", 500_000, "Change of the head"),
-    OptionSpec::number("write_settle_ns", 400_000, (-1_000_000_000, 1_000_000_000),
-        "More for a seek or head switch of a write; can be negative. Source: made up; the file has it."),
+    OptionSpec::number(
+        "write_settle_ns",
+        400_000,
+        (-1_000_000_000, 1_000_000_000),
+        "More for a seek or head switch of a write; can be negative. Source: made up; the file has it.",
+    ),
     ns!("write_seek_least_ns", 0, "A write's seek takes at least this"),
     ns!("bus_read_ns", 12_800, "A sector on the bus, of a read"),
     ns!("bus_write_ns", 12_800, "A sector on the bus, of a write"),
@@ -104,12 +116,20 @@ const OPTIONS: &[OptionSpec] = &[
     switch!("almost_hits", false, "A read that begins where reading ahead has arrived is a hit"),
     switch!("partial_hit_at_once", true, "A read that is partly in a segment begins on the bus at once"),
     number!("read_water_permille", 0, (0, 1_000), "Share of a read, or segment, in the buffer before it takes the bus"),
-    number!("write_water_permille", 0, (0, 1_000),
-        "Share of a write, or segment, left in a full segment when more is fetched"),
+    number!(
+        "write_water_permille",
+        0,
+        (0, 1_000),
+        "Share of a write, or segment, left in a full segment when more is fetched"
+    ),
     switch!("water_of_request", true, "These shares are of the request, else of the segment"),
-    choice!("read_ahead", &["none", "track", "cylinder", "segment", "track-twice"], 3,
+    choice!(
+        "read_ahead",
+        &["none", "track", "cylinder", "segment", "track-twice"],
+        3,
         "Reading goes on to the end of the track, of the cylinder, up to `read_ahead_sectors`, or as in DEC's drives to \
-         the end of this or the next track"),
+         the end of this or the next track"
+    ),
     number!("read_ahead_sectors", 0, (0, 16_777_216), "Read beyond the request; 0: a segment"),
     number!("read_ahead_least_sectors", 0, (0, 16_777_216), "Read beyond the request before another may interrupt"),
     switch!("read_ahead_on_hit", false, "A hit starts reading ahead again"),
@@ -747,7 +767,8 @@ impl Drive {
             (free, late) = self.free_arm(arrival);
             segment = self.find_write(start, end);
             self.touch(segment);
-            self.segments[segment] = Segment { start, end: start, state: State::Writing, most_ahead: 0, least_ahead: 0 };
+            self.segments[segment] =
+                Segment { start, end: start, state: State::Writing, most_ahead: 0, least_ahead: 0 };
             let phase = Phase::Seek { until: 0, sector: start };
             let job = Job { segment, write: true, end, done: start, background: false, early: None, phase };
             self.begin(job, free.max(decoded) + late, start, self.rules.write_seek_least);
