@@ -23,7 +23,7 @@ use std::collections::VecDeque;
 use crate::device::{Build, Command, Completion, Device, DeviceStats};
 use crate::event::Dir;
 use crate::origin::{Entry, OptionSpec, Options, Origin};
-use crate::surfaces::{Geometry, Layout, Place, SPARES_PER, Surfaces, Track, Zone};
+use crate::surfaces::{Column, Geometry, Layout, Place, SEEK_COLUMNS, SPARES_PER, Surfaces, Track, ZONE_COLUMNS, Zone};
 use crate::units::Nanos;
 
 /// The table entry.
@@ -140,6 +140,9 @@ const OPTIONS: &[OptionSpec] = &[
     switch!("zero_latency_reads", false, "A read begins with any of its sectors"),
     switch!("zero_latency_writes", false, "A write begins with any of its sectors"),
 ];
+
+/// The tables of a file, and their columns.
+pub const TABLES: &[(&str, &[Column])] = &[("seek", SEEK_COLUMNS), ("zones", ZONE_COLUMNS)];
 
 /// The tables of the drive without a file.
 fn made_up() -> Surfaces {
@@ -883,5 +886,128 @@ impl Device for Drive {
 
     fn rotational(&self) -> bool {
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::device::testing::{flush, read, run, write};
+
+    /// Two heads, ten cylinders of ten sectors a track: a revolution takes 10 ms, a sector 1 ms, on the bus 0.1 ms.
+    /// Head switch 0.5 ms, a cylinder 1 ms, nine 3 ms. Overheads: read hit 0.1 ms, miss 0.3; write fast 0.2, else 0.4.
+    fn drive(options: &[(&str, i64)]) -> Drive {
+        let zone = Zone {
+            last_cylinder: 9,
+            sectors_per_track: 10,
+            track_skew_sectors: 2,
+            cylinder_skew_sectors: 3,
+            ..Zone::default()
+        };
+        let mut values = ENTRY.defaults();
+        let small = [("rpm", 6_000), ("heads", 2), ("nr_sectors", 200), ("bus_read_ns", 100_000), ("segments", 3)];
+        let writes = [("bus_write_ns", 100_000), ("write_miss_after_read_ns", 400_000), ("segment_sectors", 8)];
+        for (name, value) in small.iter().chain(&writes).chain(options) {
+            values.set(name, *value);
+        }
+        values.set_surfaces(Arc::new(Surfaces { seek: vec![(1, 1_000_000), (9, 3_000_000)], zones: vec![zone] }));
+        Drive::new(&values)
+    }
+
+    /// When each command is done, in microseconds; given as (time, command).
+    fn times(options: &[(&str, i64)], commands: &[(u64, Command)]) -> Vec<u64> {
+        let mut drive = drive(options);
+        commands.iter().map(|&(at, command)| run(&mut drive, Nanos::from_us(at), command).0.0 / 1_000).collect()
+    }
+
+    #[test]
+    fn commands_take_as_long_as_computed_by_hand() {
+        let forced = |sector, nr| Command { fua: true, ..write(1, sector, nr) };
+        for (name, options, commands, expected) in [
+            // Sector 5 passes from 5 to 6 ms.
+            ("read", &[][..], &[(0, read(1, 5, 1))][..], &[6_100][..]),
+            // The bus follows the medium ..
+            ("three sectors", &[], &[(0, read(1, 5, 3))], &[8_100]),
+            // .. unless it waits until all are there, or is slower.
+            ("water", &[("read_water_permille", 1_000)], &[(0, read(1, 5, 3))], &[8_300]),
+            ("slow bus", &[("bus_read_ns", 2_000_000)], &[(0, read(1, 5, 3))], &[12_000]),
+            (
+                "completion",
+                &[("read_completion_ns", 70_000), ("data_preparation_ns", 5_000)],
+                &[(0, read(1, 5, 1))],
+                &[6_170],
+            ),
+            // One revolution missed: the overhead ends when sector 0 has begun.
+            ("missed", &[], &[(0, read(1, 0, 1))], &[11_100]),
+            // Head switch and skew: sector 10 is turned by two, and passes from 12 to 13 ms.
+            ("next track", &[], &[(0, read(1, 9, 2))], &[13_100]),
+            // One cylinder: 0.3 + 1 ms; slot 0 is turned by 2 + 3 sectors, so that it passes from 5 to 6 ms.
+            ("next cylinder", &[], &[(0, read(1, 20, 1))], &[6_100]),
+            // Nine cylinders: 3.3 ms; turned by 9 * 5, so that slot 0 passes from 5 to 6 ms.
+            ("far", &[], &[(0, read(1, 180, 1))], &[6_100]),
+            // Sector 6 has been read ahead by 7 ms; sector 7 passes until 8.
+            ("hit", &[], &[(0, read(1, 5, 1)), (7_500, read(1, 6, 1))], &[6_100, 7_700]),
+            ("part of a hit", &[], &[(0, read(1, 5, 1)), (7_500, read(1, 6, 2))], &[6_100, 8_100]),
+            // Without reading ahead the next sector has begun.
+            ("none ahead", &[("read_ahead", 0)], &[(0, read(1, 5, 1)), (7_500, read(1, 6, 1))], &[6_100, 17_100]),
+            // A segment of 8 sectors ends with sector 12, and forgets the first ones then.
+            ("forgotten", &[], &[(0, read(1, 5, 1)), (40_000, read(1, 5, 1))], &[6_100, 46_100]),
+            ("kept", &[], &[(0, read(1, 5, 1)), (40_000, read(1, 7, 1))], &[6_100, 40_200]),
+            // Until the end of the track.
+            ("track", &[("read_ahead", 1)], &[(0, read(1, 5, 1)), (40_000, read(1, 9, 1))], &[6_100, 40_200]),
+            ("track ends", &[("read_ahead", 1)], &[(0, read(1, 5, 1)), (40_000, read(1, 10, 1))], &[6_100, 43_100]),
+            // A fast write takes overhead and bus; a read waits until its sectors are on the medium, 6 ms.
+            ("fast write", &[], &[(0, write(1, 5, 1)), (1_000, read(1, 3, 1))], &[300, 14_100]),
+            ("its data", &[], &[(0, write(1, 5, 1)), (1_000, read(1, 5, 1))], &[300, 6_100]),
+            ("its data again", &[], &[(0, write(1, 5, 1)), (20_000, read(1, 5, 1))], &[300, 20_200]),
+            ("not kept", &[("hits_on_writes", 0)], &[(0, write(1, 5, 1)), (20_000, read(1, 5, 1))], &[300, 26_100]),
+            ("forced", &[], &[(0, forced(5, 1))], &[6_000]),
+            ("slow writes", &[("fast_writes", 0), ("write_completion_ns", 20_000)], &[(0, write(1, 5, 2))], &[7_020]),
+            ("flush", &[], &[(0, write(1, 5, 1)), (1_000, flush(1))], &[300, 6_200]),
+            // A write settles after a seek: 0.2 + 1 + 0.4 ms; slot 0 of the cylinder passes from 5 to 6 ms.
+            ("settled", &[], &[(0, forced(20, 1))], &[6_000]),
+            ("least seek", &[("write_seek_least_ns", 6_000_000)], &[(0, forced(20, 1))], &[16_000]),
+            // A write that continues the one on its way is done at once, and in the same pass on the medium.
+            ("joined", &[], &[(0, write(1, 5, 1)), (1_000, write(1, 6, 1)), (1_500, flush(1))], &[300, 1_300, 7_200]),
+            ("not joined", &[("combine_writes", 0)], &[(0, write(1, 5, 1)), (1_000, write(1, 6, 1))], &[300, 6_100]),
+            // A segment takes 8 sectors; the others follow when one is left, in time for the same pass.
+            ("larger than a segment", &[], &[(0, forced(0, 10))], &[20_000]),
+            // The head meets sector 1 first, at 1 ms, and all ten pass until 11 ms; sector 0 is the last, and the bus
+            // begins with it. In order they would pass until 20 ms, each on the bus in the meantime.
+            ("zero latency", &[("zero_latency_reads", 1), ("segment_sectors", 20)], &[(0, read(1, 0, 10))], &[12_000]),
+            ("in order", &[("segment_sectors", 20)], &[(0, read(1, 0, 10))], &[20_100]),
+            (
+                "zero-latency write",
+                &[("zero_latency_writes", 1), ("segment_sectors", 20)],
+                &[(0, forced(0, 10))],
+                &[11_000],
+            ),
+            // Sectors 0 to 4 pass before sector 5 when the head arrives at 7 ms, and are kept.
+            (
+                "free reads",
+                &[("free_reads", 1), ("segment_sectors", 20)],
+                &[(7_000, read(1, 5, 1)), (40_000, read(1, 2, 1))],
+                &[16_100, 40_200],
+            ),
+        ] {
+            let found = times(options, commands);
+            assert_eq!(found, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn waiting_commands_are_served_by_the_rule() {
+        // Near by time, near by cylinder, first; all while a read of sector 5 is served until 6.1 ms.
+        let waiting = [(1, 100), (2, 40), (3, 8)];
+        for (scheduling, expected) in [(0, [1, 2, 3]), (1, [3, 2, 1]), (2, [3, 1, 2])] {
+            let mut drive = drive(&[("queue_depth", 4), ("scheduling", scheduling)]);
+            drive.submit(Nanos::ZERO, read(0, 5, 1));
+            waiting.iter().for_each(|&(tag, sector)| drive.submit(Nanos::ZERO, read(tag, sector, 1)));
+            let order: Vec<u32> =
+                std::iter::from_fn(|| drive.next().and_then(|at| drive.advance(at))).map(|done| done.tag).collect();
+            assert_eq!(order[1..], expected, "{scheduling}");
+        }
     }
 }
