@@ -987,7 +987,7 @@ mod tests {
             // Sectors 0 to 4 pass before sector 5 when the head arrives at 7 ms, and are kept.
             (
                 "free reads",
-                &[("free_reads", 1), ("segment_sectors", 20)],
+                &[("free_reads", 1), ("read_ahead", 0)],
                 &[(7_000, read(1, 5, 1)), (40_000, read(1, 2, 1))],
                 &[16_100, 40_200],
             ),
