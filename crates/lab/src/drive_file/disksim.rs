@@ -434,7 +434,8 @@ impl Drive<'_> {
     fn field<'b>(&mut self, block: &'b Block, key: &str) -> Option<(&'b Value, &'b At)> {
         let found = field(block, key);
         if found.is_none() {
-            let problem = Problem::error(format!("`{} {}` has no `{key}`", block.kind, block.name));
+            let name = format!("{} {}", block.kind, block.name);
+            let problem = Problem::error(format!("`{}` has no `{key}`", name.trim_end()));
             let known = block.fields.iter().map(|(known, ..)| known.as_str());
             self.problems.push(block.at.put(problem.near(key, known)));
         }
@@ -638,5 +639,160 @@ impl Drive<'_> {
             places.push(at.clone());
         }
         (zones, places)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder of files of one test.
+    fn folder(name: &str, files: &[(&str, &str)]) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("iowhy-disksim-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        for (name, text) in files {
+            std::fs::write(folder.join(name), text).expect("a file");
+        }
+        folder
+    }
+
+    /// `KEY = VALUE,` for all keys of a disk, some changed.
+    fn disk(changes: &[(&str, &str)]) -> String {
+        let extra = [("Time scale for overheads", "2.0"), ("Bulk sector transfer time", "0.1")];
+        let keys =
+            DISK.iter().map(|(key, ..)| (*key, "1")).chain(extra).chain([("Scheduler", "q { Scheduling policy = 8 }")]);
+        let text = keys.map(|(key, value)| {
+            let value = changes.iter().find(|(known, _)| *known == key).map_or(value, |(_, value)| value);
+            format!("   {key} = {value},\n")
+        });
+        text.collect()
+    }
+
+    const MODEL: &str = "dm_disk model { # a comment\n Number of data surfaces = 2,\n Layout Model = dm_layout_g1 {\n\
+        LBN-to-PBN mapping scheme = 1, Sparing scheme used = 9, Rangesize for sparing = 1, Zones = [ dm_layout_g1_zone {\n\
+        First cylinder number = 0, Last cylinder number = 9, Blocks per track = 10, Offset of first block = 0.0,\n\
+        Empty space at zone front = 4, Skew for track switch = 3.0, Skew for cylinder switch = 5,\n\
+        Number of spares = 2, slips = [ 9, 7 ], defects = [] } ] },\n\
+        Mechanical Model = dm_mech_g1 { Access time type = trackSwitchPlusRotation, Seek type = extracted,\n\
+        Full seek curve = d.seek, Head switch time = 0.5, Add. write settling delay = -0.25,\n\
+        Rotation speed (in rpms) = 6000 } }\n";
+
+    const SEEK: &str = "Seek distances measured: 2\n1,\t1.5\n9, 3.0, 0.1\n";
+
+    fn load(name: &str, files: &[(&str, &str)]) -> (PathBuf, Option<Options>, Vec<String>) {
+        let folder = folder(name, files);
+        let mut problems = Problems::default();
+        let found = super::super::load(&folder.join(files[0].0), &mut problems);
+        let shown = |problem: Problem| problem.message.replace(&format!("{}/", folder.display()), "");
+        (folder.clone(), found, problems.list.into_iter().map(shown).collect())
+    }
+
+    #[test]
+    fn a_drive_is_read_with_the_files_and_the_bus_that_belong_to_it() {
+        let bus = |name, time| {
+            format!("disksim_bus {name} {{ Read block transfer time = {time}, Write block transfer time = 0.0 }}\n")
+        };
+        let parv = format!(
+            "{}{}disksim_disk OTHER {{ }}\nsource d.diskspecs\ninstantiate [ bus0 ] as B\ninstantiate [disk0, disk1] as D\n\
+             instantiate [ bus1 ] as C\ntopology disksim_iodriver driver0 [ disksim_bus bus0 [ disksim_ctlr c [\n\
+             disksim_bus bus1 [ disksim_disk disk0 [], disksim_disk disk1 [] ] ] ] ]\n",
+            bus("B", "9.0"),
+            bus("C", "0.2")
+        );
+        let changes = [("High (read) water mark", "0.5"), ("Fast write level", "2"), ("Buffer continuous read", "4")];
+        let specs = format!("disksim_disk D {{ Model = source d.model,\n{} Preseeking level = 1 }}\n", disk(&changes));
+        let files = [("d.parv", &*parv), ("d.diskspecs", &*specs), ("d.model", MODEL), ("d.seek", SEEK)];
+        let (folder, found, problems) = load("whole", &files);
+        std::fs::remove_dir_all(folder).expect("removed");
+        assert_eq!(problems, ["d.diskspecs:41:21: `Preseeking level` is not followed"]);
+        let options = found.expect("a drive");
+        for (name, value) in [
+            ("rpm", 6_000),
+            ("heads", 2),
+            ("head_order", 1),
+            ("spares_per", 9),
+            ("head_switch_ns", 500_000),
+            ("write_settle_ns", -250_000),
+            ("bus_read_ns", 200_000),
+            ("bus_write_ns", 100_000),
+            ("read_hit_after_read_ns", 2_000_000),
+            ("write_seek_least_ns", 1_000_000),
+            ("read_water_permille", 500),
+            ("fast_writes", 1),
+            ("read_ahead", 4),
+            ("scheduling", 2),
+            ("nr_sectors", 200 - 4 - 2),
+        ] {
+            assert_eq!(options.get(name), value, "{name}");
+        }
+        let zone = Zone {
+            last_cylinder: 9,
+            sectors_per_track: 10,
+            reserved_sectors: 4,
+            track_skew_sectors: 3,
+            cylinder_skew_sectors: 5,
+            spares: 2,
+            slips: vec![7, 9],
+            ..Zone::default()
+        };
+        let surfaces = options.surfaces().expect("tables");
+        assert_eq!((&surfaces.seek[..], &surfaces.zones[..]), (&[(1, 1_500_000), (9, 3_000_000)][..], &[zone][..]));
+    }
+
+    #[test]
+    fn formulas_of_seek_times_become_a_table() {
+        let ten = (1..=10).map(|ms| format!("{ms}.0")).collect::<Vec<_>>().join(", ");
+        let formula = format!(
+            "Seek type = hplplus10, HPL seek equation values = [ 13, 2.0, 1.0, 5.0, 0.5, -1.0 ], First ten seek times = [{ten}]"
+        );
+        let model = MODEL.replace("Seek type = extracted", &formula);
+        let specs = format!("disksim_disk D {{ Model = source d.model,\n{} }}\n", disk(&[]));
+        let (folder, found, problems) = load("formula", &[("d.diskspecs", &*specs), ("d.model", &*model)]);
+        std::fs::remove_dir_all(folder).expect("removed");
+        assert_eq!(problems, [""; 0]);
+        let options = found.expect("a drive");
+        let seek = &options.surfaces().expect("tables").seek;
+        assert_eq!(seek[9..], [(10, 10_000_000), (11, 5_316_625), (12, 5_464_102), (13, 11_500_000), (14, 12_000_000)]);
+    }
+
+    #[test]
+    fn mistakes_are_reported_all_at_once_with_file_line_and_column() {
+        let changes = [
+            ("Never disconnect", "often"),
+            ("Segment size (in blks)", "-1"),
+            ("Scheduler", "q { Scheduling policy = 2 }"),
+        ];
+        let specs = format!("disksim_disk D {{ Model = source d.model,\n{} }}\n", disk(&changes));
+        let model = MODEL.replace("Rotation speed (in rpms)", "Rotation speed").replace("Blocks per track = 10,", "");
+        let files = [("d.diskspecs", &*specs), ("d.model", &*model), ("d.seek", "1, 2.0\nx, 3\n")];
+        let (folder, found, problems) = load("mistakes", &files);
+        std::fs::remove_dir_all(folder).expect("removed");
+        assert_eq!(found, None);
+        assert_eq!(
+            problems,
+            [
+                "d.diskspecs:5:29: `Segment size (in blks)`: `segment_sectors` lies between 1 and 16777216, not -1",
+                "d.diskspecs:25:23: `Never disconnect` is a number",
+                "d.diskspecs:40:40: `Scheduling policy` 2: 1 (FCFS), 4 or 7 (SSTF) or 8 to 11 (SPTF) can be followed",
+                "d.model:8:20: `dm_mech_g1` has no `Rotation speed (in rpms)`",
+                "d.seek:2:1: a line has a distance in cylinders, a comma and milliseconds",
+                "d.model:4:94: `dm_layout_g1_zone` has no `Blocks per track`",
+            ]
+        );
+        for (text, expected) in [
+            ("disksim_disk D { a = 1\n", "d.parv:2:1: the block `disksim_disk D` does not end: `}` is missing"),
+            ("disksim_disk D { = 1 }\n", "d.parv:1:18: `=` is no key: `key = value` is expected"),
+            (
+                "source gone.diskspecs\n",
+                "d.parv:1:8: cannot read `gone.diskspecs`: No such file or directory (os error 2)",
+            ),
+            ("source d.parv\n", "d.parv:1:8: `d.parv`: more than 16 files within files"),
+            ("x\n", "d.parv:1:1: `x` does not begin a block"),
+            ("\n", "d.parv:1:1: there is no `disksim_disk` in it"),
+        ] {
+            let (folder, found, problems) = load("syntax", &[("d.parv", text)]);
+            std::fs::remove_dir_all(folder).expect("removed");
+            assert_eq!((found, problems.first().map(String::as_str)), (None, Some(expected)), "{text}");
+        }
     }
 }

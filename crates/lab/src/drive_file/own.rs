@@ -24,7 +24,9 @@ pub(super) fn read(file: &Text, problems: &mut Problems) -> Option<Options> {
     let mut reader = Reader { file, problems };
     let mut options = ENTRY.defaults();
     let (mut surfaces, mut says_capacity, mut places) = (Surfaces::default(), false, Vec::new());
-    for (key, value) in table.get_ref() {
+    let mut in_order: Vec<_> = table.get_ref().iter().collect();
+    in_order.sort_by_key(|(key, _)| key.span().start);
+    for (key, value) in in_order {
         let name: &str = key.get_ref();
         match name {
             "seek" => surfaces.seek = reader.seek(value),
