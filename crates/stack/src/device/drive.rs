@@ -452,7 +452,9 @@ impl Drive {
             }
             Phase::Pass { ref track, ref mut begun, ref mut nr, ref mut wanted, first_slot, .. } => {
                 if *begun {
-                    let sector = track.sector((first_slot + *nr) % track.nr_slots).filter(|_| *wanted);
+                    // A command that has arrived since then may still need what this sector would displace.
+                    let is_kept = |sector: &u64| job.write || self.has_room(job.segment, *sector, now);
+                    let sector = track.sector((first_slot + *nr) % track.nr_slots).filter(|_| *wanted).filter(is_kept);
                     *nr += 1;
                     self.stats.busy += Nanos(self.rules.revolution / track.nr_slots);
                     if let Some(sector) = sector {
@@ -983,6 +985,13 @@ mod tests {
                 &[("zero_latency_writes", 1), ("segment_sectors", 20)],
                 &[(0, forced(0, 10))],
                 &[11_000],
+            ),
+            // The sector that is passing when the second read arrives would displace its first one: it waits a turn.
+            (
+                "full",
+                &[],
+                &[(0, read(1, 0, 1)), (18_950, read(1, 0, 8)), (40_000, read(1, 8, 1))],
+                &[11_100, 19_850, 40_200],
             ),
             // Sectors 0 to 4 pass before sector 5 when the head arrives at 7 ms, and are kept.
             (
