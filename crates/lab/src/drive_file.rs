@@ -36,7 +36,7 @@ pub fn load(path: &Path, problems: &mut Problems) -> Option<Options> {
     (!problems.any_error_since(before)).then_some(drive).flatten()
 }
 
-/// What is wrong with the tables of a drive after its options were changed.
+/// Mistakes in the tables of a drive after its options were changed.
 pub fn mistakes(options: &Options) -> Vec<String> {
     let Some(surfaces) = options.surfaces() else { return Vec::new() };
     Geometry::mistakes(surfaces, &layout(options)).into_iter().map(|(_, mistake)| mistake).collect()

@@ -7,6 +7,7 @@
 mod completions;
 mod disk;
 pub mod drive;
+mod drive_options;
 pub mod fixed;
 pub mod ide_2004;
 pub mod ide_2004_tcq;
@@ -355,7 +356,7 @@ mod tests {
 
     #[test]
     fn every_file_is_listed_and_names_its_sources() -> std::io::Result<()> {
-        const SHARED: &[&str] = &["completions", "disk", "studies", "write_slots"];
+        const SHARED: &[&str] = &["completions", "disk", "drive_options", "studies", "write_slots"];
         let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/src/device");
         let mut listed = 0;
         for file in std::fs::read_dir(directory)? {

@@ -197,7 +197,7 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// What is wrong with these tables, each with the number of its zone (or none).
+    /// Mistakes in these tables, each with the number of its zone (or none).
     pub fn mistakes(surfaces: &Surfaces, layout: &Layout) -> Vec<(Option<usize>, String)> {
         let mut mistakes = Vec::new();
         if surfaces.seek.is_empty() {
@@ -233,7 +233,7 @@ impl Geometry {
             let all = u64::from(last - first + 1) * u64::from(layout.heads) * u64::from(per_track);
             let (nr_sectors, unit) = capacity(zone, layout);
             if unit.usable == 0 || nr_sectors == 0 {
-                wrong("no sectors are left beside spares and reserved ones".to_owned());
+                wrong("spares and reserved sectors leave none".to_owned());
             } else if (Band { zone: zone.clone(), start: 0, nr_sectors, unit }).position(nr_sectors - 1) >= all {
                 wrong("there are more slips than spares".to_owned());
             }

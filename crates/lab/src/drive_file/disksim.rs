@@ -669,7 +669,7 @@ mod tests {
     }
 
     const MODEL: &str = "dm_disk model { # a comment\n Number of data surfaces = 2,\n Layout Model = dm_layout_g1 {\n\
-        LBN-to-PBN mapping scheme = 1, Sparing scheme used = 9, Rangesize for sparing = 1, Zones = [ dm_layout_g1_zone {\n\
+        LBN-to-PBN mapping scheme = 1, Sparing scheme used = 9, Rangesize for sparing = 1,\n Zones = [ dm_layout_g1_zone {\n\
         First cylinder number = 0, Last cylinder number = 9, Blocks per track = 10, Offset of first block = 0.0,\n\
         Empty space at zone front = 4, Skew for track switch = 3.0, Skew for cylinder switch = 5,\n\
         Number of spares = 2, slips = [ 9, 7 ], defects = [] } ] },\n\
@@ -693,7 +693,8 @@ mod tests {
             format!("disksim_bus {name} {{ Read block transfer time = {time}, Write block transfer time = 0.0 }}\n")
         };
         let parv = format!(
-            "{}{}disksim_disk OTHER {{ }}\nsource d.diskspecs\ninstantiate [ bus0 ] as B\ninstantiate [disk0, disk1] as D\n\
+            "{}{}disksim_disk OTHER {{ }}\nsource d.diskspecs\ninstantiate [ bus0 ] as B\n\
+             instantiate [disk0, disk1] as D\n\
              instantiate [ bus1 ] as C\ntopology disksim_iodriver driver0 [ disksim_bus bus0 [ disksim_ctlr c [\n\
              disksim_bus bus1 [ disksim_disk disk0 [], disksim_disk disk1 [] ] ] ] ]\n",
             bus("B", "9.0"),
@@ -743,7 +744,8 @@ mod tests {
     fn formulas_of_seek_times_become_a_table() {
         let ten = (1..=10).map(|ms| format!("{ms}.0")).collect::<Vec<_>>().join(", ");
         let formula = format!(
-            "Seek type = hplplus10, HPL seek equation values = [ 13, 2.0, 1.0, 5.0, 0.5, -1.0 ], First ten seek times = [{ten}]"
+            "Seek type = hplplus10, HPL seek equation values = [ 13, 2.0, 1.0, 5.0, 0.5, -1.0 ], \
+             First ten seek times = [{ten}]"
         );
         let model = MODEL.replace("Seek type = extracted", &formula);
         let specs = format!("disksim_disk D {{ Model = source d.model,\n{} }}\n", disk(&[]));
@@ -774,9 +776,9 @@ mod tests {
                 "d.diskspecs:5:29: `Segment size (in blks)`: `segment_sectors` lies between 1 and 16777216, not -1",
                 "d.diskspecs:25:23: `Never disconnect` is a number",
                 "d.diskspecs:40:40: `Scheduling policy` 2: 1 (FCFS), 4 or 7 (SSTF) or 8 to 11 (SPTF) can be followed",
-                "d.model:8:20: `dm_mech_g1` has no `Rotation speed (in rpms)`",
+                "d.model:9:20: `dm_mech_g1` has no `Rotation speed (in rpms)`",
                 "d.seek:2:1: a line has a distance in cylinders, a comma and milliseconds",
-                "d.model:4:94: `dm_layout_g1_zone` has no `Blocks per track`",
+                "d.model:5:12: `dm_layout_g1_zone` has no `Blocks per track`",
             ]
         );
         for (text, expected) in [

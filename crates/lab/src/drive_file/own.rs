@@ -189,7 +189,8 @@ pub fn write(options: &Options) -> String {
 mod tests {
     use super::*;
 
-    const SMALL: &str = "rpm = 6_000\nscheduling = \"sptf\"\ncache = false\nheads = 2\nseek = [[1, 1000000], [9, 3000000]]\n\
+    const SMALL: &str = "rpm = 6_000\nscheduling = \"sptf\"\ncache = false\nheads = 2\n\
+        seek = [[1, 1000000], [9, 3000000]]\n\
         [[zones]]\nfirst_cylinder = 0\nlast_cylinder = 9\nsectors_per_track = 10\nspares = 0\nslips = []\n";
 
     fn parse(text: &str) -> Result<Options, Vec<String>> {
@@ -236,10 +237,7 @@ mod tests {
             assert_eq!(parse(text).expect_err("mistakes"), expected, "{text}");
         }
         let odd = SMALL.replace("spares = 0", "spares = 300").replace("heads = 2", "heads = 2\nspares_per = \"zone\"");
-        assert_eq!(
-            parse(&odd).expect_err("spares"),
-            ["d.toml:7:1: no sectors are left beside spares and reserved ones"]
-        );
+        assert_eq!(parse(&odd).expect_err("spares"), ["d.toml:7:1: spares and reserved sectors leave none"]);
         assert!(parse("rpm = = 3\nfoo\n").expect_err("syntax").len() >= 2);
     }
 }

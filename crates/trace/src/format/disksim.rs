@@ -4,9 +4,9 @@
 //! ascii     arrival (ms)  device  block  blocks  flags (bit 0: a read)
 //! validate  R or W  Hit, Miss, Doub or Trip  block  blocks  response time (us)  pause until the next (us)
 //! ```
-//! A block has 512 bytes. The first form, DiskSim's default, says when requests arrive, and nothing more; the second, of
-//! drives that were measured with one request at a time, also says how long each took. Read as requests of the queue,
-//! from which the command is issued at once. A trace is written in the first form: the issues, or its bios without any.
+//! A block has 512 bytes. The first form, DiskSim's default, has the arrivals of requests and nothing more; the second,
+//! of drives that were measured with one request at a time, also the time that each took. Read as requests of the
+//! queue, from which the command is issued at once. A trace is written in the first form: its issues, or its bios.
 //!
 //! Source: DiskSim 4.0 reference manual (2008), chapter on input traces; the validation traces that come with it.
 
