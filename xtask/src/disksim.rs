@@ -1,10 +1,11 @@
 //! `disksim`: DiskSim's own validations on our model of a drive.
 //!
 //! A folder has DiskSim's parameters (`NAME.parv` and the files named there), measured traces of real drives
-//! (`NAME.trace`), the list of validations with the error of DiskSim itself (`runvalid`) and the distributions that they
-//! compare (`statdefs`). Each trace is replayed as DiskSim does, a request a pause after the end of the one before it;
-//! the error is that of its program `rms`: the root mean square of the differences between two distributions of response
-//! times, at 10,000 levels, each a histogram with the buckets of `statdefs` and linear in between. Nothing is fitted.
+//! (`NAME.trace`), the list of validations with the error of DiskSim itself (`runvalid`) and the distributions that
+//! they compare (`statdefs`). Each trace is replayed as DiskSim does, a request a pause after the end of the one before
+//! it; the error is that of its program `rms`: the root mean square of the differences between two distributions of
+//! response times, at 10,000 levels, each a histogram with the buckets of `statdefs` and linear in between. Nothing is
+//! fitted.
 
 use std::path::Path;
 

@@ -43,7 +43,7 @@ struct Block {
     fields: Vec<(String, Value, At)>,
 }
 
-/// What the files say.
+/// Contents of the files.
 #[derive(Default)]
 struct Said {
     blocks: Vec<Block>,
@@ -162,7 +162,7 @@ impl<'a> Parser<'a> {
             if key.is_empty() || !self.skip("=") {
                 match self.peek() {
                     None => self.wrong(format!("the block `{kind} {name}` does not end: `}}` is missing")),
-                    Some(found) => self.wrong(format!("`{found}` is no key: `key = value` is expected")),
+                    Some(found) => self.wrong(format!("`{found}` is not a key: `key = value` is expected")),
                 }
                 if self.take().is_none() {
                     break;
@@ -334,7 +334,7 @@ const DISK: &[(&str, &str, As)] = &[
     ("Minimum seek delay", "write_seek_least_ns", Ms),
 ];
 
-/// What the model does not follow where it is not 0.
+/// Keys that the model does not follow where they are not 0.
 const DISK_LEFT_OUT: &[&str] = &[
     "Allow sneaky full read hits",
     "Allow sneaky partial read hits",
@@ -669,7 +669,8 @@ mod tests {
     }
 
     const MODEL: &str = "dm_disk model { # a comment\n Number of data surfaces = 2,\n Layout Model = dm_layout_g1 {\n\
-        LBN-to-PBN mapping scheme = 1, Sparing scheme used = 9, Rangesize for sparing = 1,\n Zones = [ dm_layout_g1_zone {\n\
+        LBN-to-PBN mapping scheme = 1, Sparing scheme used = 9, Rangesize for sparing = 1,\n\
+        Zones = [ dm_layout_g1_zone {\n\
         First cylinder number = 0, Last cylinder number = 9, Blocks per track = 10, Offset of first block = 0.0,\n\
         Empty space at zone front = 4, Skew for track switch = 3.0, Skew for cylinder switch = 5,\n\
         Number of spares = 2, slips = [ 9, 7 ], defects = [] } ] },\n\
@@ -778,12 +779,12 @@ mod tests {
                 "d.diskspecs:40:40: `Scheduling policy` 2: 1 (FCFS), 4 or 7 (SSTF) or 8 to 11 (SPTF) can be followed",
                 "d.model:9:20: `dm_mech_g1` has no `Rotation speed (in rpms)`",
                 "d.seek:2:1: a line has a distance in cylinders, a comma and milliseconds",
-                "d.model:5:12: `dm_layout_g1_zone` has no `Blocks per track`",
+                "d.model:5:11: `dm_layout_g1_zone` has no `Blocks per track`",
             ]
         );
         for (text, expected) in [
             ("disksim_disk D { a = 1\n", "d.parv:2:1: the block `disksim_disk D` does not end: `}` is missing"),
-            ("disksim_disk D { = 1 }\n", "d.parv:1:18: `=` is no key: `key = value` is expected"),
+            ("disksim_disk D { = 1 }\n", "d.parv:1:18: `=` is not a key: `key = value` is expected"),
             (
                 "source gone.diskspecs\n",
                 "d.parv:1:8: cannot read `gone.diskspecs`: No such file or directory (os error 2)",
