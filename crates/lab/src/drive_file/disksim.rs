@@ -386,7 +386,7 @@ pub(super) fn read(file: &Text, path: &Path, problems: &mut Problems) -> Option<
     let is_disk = |block: &&Block| block.kind == "disksim_disk";
     let disk = said.blocks.iter().filter(is_disk).find(used).or_else(|| said.blocks.iter().find(is_disk));
     let Some(disk) = disk else {
-        problems.push(file.at(Problem::error("there is no `disksim_disk` in it"), 0, 0));
+        problems.push(file.at(Problem::error("it has no `disksim_disk`"), 0, 0));
         return None;
     };
     let bus = said.bus_of_disk.as_ref().and_then(|(bus, _)| of(bus));
@@ -791,7 +791,7 @@ mod tests {
             ),
             ("source d.parv\n", "d.parv:1:8: `d.parv`: more than 16 files within files"),
             ("x\n", "d.parv:1:1: `x` does not begin a block"),
-            ("\n", "d.parv:1:1: there is no `disksim_disk` in it"),
+            ("\n", "d.parv:1:1: it has no `disksim_disk`"),
         ] {
             let (folder, found, problems) = load("syntax", &[("d.parv", text)]);
             std::fs::remove_dir_all(folder).expect("removed");
