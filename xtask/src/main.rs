@@ -2,6 +2,7 @@
 
 mod actions;
 mod bench;
+mod disksim;
 mod dist;
 mod fuzz;
 mod guide;
@@ -102,6 +103,12 @@ const COMMANDS: &[Command] = &[
         arguments: "[--only JOB,..] [--schedulers NAME,..] [--disk NAME] [--idle | --busy] [--runs 3] [--page]",
         about: "jobs on a modelled disk, live and simulated, as root: do they agree (docs/MODELS.md)",
         run: twins::run,
+    },
+    Command {
+        name: "disksim",
+        arguments: "FOLDER [--page] [--toml FOLDER] [--requests NAME]",
+        about: "DiskSim's validations (its folder `valid`) on our model of a drive; --page: into docs/BENCH.md",
+        run: disksim::run,
     },
     Command {
         name: "fuzz",

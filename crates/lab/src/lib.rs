@@ -5,6 +5,7 @@ pub mod bisect;
 pub mod complete;
 pub mod conform;
 pub mod doctor;
+pub mod drive_file;
 pub mod explain;
 pub mod incident;
 pub mod modelled_disk;

@@ -71,7 +71,10 @@ pub struct Wanted {
 pub fn parse(name: &str, model: &str, settings: &[&str], problems: &mut Problems) -> Option<Wanted> {
     let before = problems.list.len();
     let spec = Spec::new(name, model);
-    if spec.is_none() {
+    if spec.is_none() && crate::drive_file::is_file(model) {
+        let text = format!("`{model}` is the file of a drive, which only simulated places can have");
+        problems.push(Problem::error(text).at(Span::whole(model)).help("--on sim:KERNEL"));
+    } else if spec.is_none() {
         problems.push(
             Problem::error(format!("unknown disk `{model}`"))
                 .at(Span::whole(model))

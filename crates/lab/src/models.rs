@@ -2,11 +2,13 @@
 
 use std::fmt::Write;
 
+use iowhy_stack::device::drive;
 use iowhy_stack::job::ENGINES;
 use iowhy_stack::kernel::{self, KERNELS, PATCHES};
 use iowhy_stack::origin::{Entry, OptionSpec, Origin, listed};
 use iowhy_stack::reclaim::RECLAIMS;
 use iowhy_stack::reclaim::two_list::TWO_LISTS;
+use iowhy_stack::surfaces::Column;
 use serde_json::{Map, Value, json};
 
 use iowhy_stats::METHODS;
@@ -72,6 +74,8 @@ pub struct Model {
     pub conformance: String,
     /// Of a kernel: its policies. Of a patch: the keys it sets.
     pub parts: Vec<(&'static str, &'static str)>,
+    /// Columns of the tables that it takes from a file, and what each has.
+    pub columns: Vec<(String, &'static str)>,
 }
 
 /// Every model of one kind, or of all.
@@ -140,6 +144,7 @@ fn kernels(models: &mut Vec<Model>) {
             options: tunables("", kernel.options),
             conformance: "that of its policies".to_owned(),
             parts: kernel::parts().map(|kind| (kind.name, (kind.of_kernel)(kernel))).collect(),
+            columns: Vec::new(),
         });
     }
 }
@@ -158,6 +163,7 @@ fn patches(models: &mut Vec<Model>) {
                 kernels => format!("that of its settings; applies to {}", kernels.join(", ")),
             },
             parts: patch.sets.to_vec(),
+            columns: Vec::new(),
         });
     }
 }
@@ -179,6 +185,7 @@ fn rules(models: &mut Vec<Model>) {
             options: Vec::new(),
             conformance: "causes planted at random (`cargo xtask plant`), and pairs of runs in its tests".to_owned(),
             parts: Vec::new(),
+            columns: Vec::new(),
         });
     }
 }
@@ -206,6 +213,7 @@ fn statistics(models: &mut Vec<Model>) {
             options: Vec::new(),
             conformance: "the definitions were checked by running mmtests' own module on constructed data".to_owned(),
             parts: Vec::new(),
+            columns: Vec::new(),
         });
     }
     for method in METHODS {
@@ -218,6 +226,7 @@ fn statistics(models: &mut Vec<Model>) {
             options: Vec::new(),
             conformance: format!("{}; held against {}", method.reference, method.checked),
             parts: Vec::new(),
+            columns: Vec::new(),
         });
     }
 }
@@ -234,8 +243,18 @@ fn entries(models: &mut Vec<Model>, kind: &'static str, table: Vec<Entry<()>>) {
             options: tunables(&prefix, entry.options),
             conformance: entry.conformance.to_owned(),
             parts: Vec::new(),
+            columns: if entry.name == drive::ENTRY.name && kind == "device" { columns() } else { Vec::new() },
         });
     }
+}
+
+/// The tables of a drive's file.
+fn columns() -> Vec<(String, &'static str)> {
+    let named = |(table, columns): &(&str, &'static [Column])| {
+        let all = columns.iter().map(|(name, about)| (format!("{table}.{name}"), *about));
+        all.collect::<Vec<_>>()
+    };
+    drive::TABLES.iter().flat_map(named).collect()
 }
 
 /// The catalogue as JSON (`iowhy.models/1`).
@@ -292,6 +311,11 @@ fn model_json(model: &Model) -> Value {
                 model.parts.iter().map(|(key, value)| ((*key).to_owned(), (*value).into())).collect();
             object.insert("sets".to_owned(), parts.into());
         }
+        if !model.columns.is_empty() {
+            let columns: Map<String, Value> =
+                model.columns.iter().map(|(key, about)| (key.clone(), (*about).into())).collect();
+            object.insert("columns".to_owned(), columns.into());
+        }
     }
     value
 }
@@ -339,6 +363,9 @@ pub fn text(models: &[Model], details: bool, bold: fn(&str) -> String) -> String
             let spec = &tunable.spec;
             let flag = format!("  {}={}", tunable.key, spec.show(spec.default));
             out.push_str(&text::item(&flag, &format!("{} ({})", spec.help, accepts(spec)), 37));
+        }
+        for (key, about) in &model.columns {
+            out.push_str(&text::item(&format!("  {key}"), about, 37));
         }
     }
     out
@@ -393,6 +420,12 @@ pub fn markdown(models: &[Model]) -> String {
                     accepts(spec),
                     escape(spec.help)
                 );
+            }
+        }
+        if !model.columns.is_empty() {
+            out.push_str("\n| column of a table in the file | |\n| --- | --- |\n");
+            for (key, about) in &model.columns {
+                let _ = writeln!(out, "| `{key}` | {} |", escape(about));
             }
         }
     }

@@ -1,13 +1,17 @@
-//! Where a run happens: `--on sim:KERNEL[+PATCH...][,key=value...]` and `--disk NAME[,key=value...]`.
+//! Where a run happens: `--on sim:KERNEL[+PATCH...][,key=value...]` and `--disk NAME|FILE[,key=value...]`.
 //!
 //! Everything that is wrong is found in one go. The order of keys does not matter: keys that pick a policy
 //! (`elevator=deadline`) are applied before keys of that policy (`elevator.fifo_batch=4`).
+
+use std::path::Path;
 
 use iowhy_stack::device::DEVICES;
 use iowhy_stack::kernel::{KERNELS, KeyError, PATCHES, Stack, find_kernel, policies};
 use iowhy_stack::origin::find;
 
 use iowhy_text::diagnose::{Problem, Problems, Span};
+
+use crate::drive_file;
 
 /// A piece of an argument with where it starts.
 #[derive(Copy, Clone, Debug)]
@@ -116,8 +120,14 @@ fn parse_on(on: &str, disk: Option<&str>, problems: &mut Problems, of_disk: &mut
 fn set_disk(stack: &mut Stack, disk: &str, problems: &mut Problems) {
     let head_end = disk.find(',').unwrap_or(disk.len());
     let name = Piece::of(disk, 0, head_end);
-    let known = find(DEVICES, name.text).is_some() || stack.set_device(name.text).is_ok();
-    if !known {
+    let of_file = drive_file::is_file(name.text);
+    let known = if of_file {
+        let drive = drive_file::load(Path::new(name.text), problems);
+        drive.map(|drive| stack.set_drive(drive)).is_some()
+    } else {
+        find(DEVICES, name.text).is_some() || stack.set_device(name.text).is_ok()
+    };
+    if !known && !of_file {
         problems.push(
             Problem::error(format!("unknown disk `{}`", name.text))
                 .at(name.span(disk))
@@ -129,7 +139,7 @@ fn set_disk(stack: &mut Stack, disk: &str, problems: &mut Problems) {
     if !known {
         return;
     }
-    if let Err(error) = stack.set_device(name.text) {
+    if !of_file && let Err(error) = stack.set_device(name.text) {
         problems.push(of_key_error(error).at(name.span(disk)));
         return;
     }
@@ -137,6 +147,9 @@ fn set_disk(stack: &mut Stack, disk: &str, problems: &mut Problems) {
         if let Err(error) = stack.set_device_option(setting.key.text, setting.value.text) {
             problems.push(at_setting(error, setting, disk, "iowhy models device"));
         }
+    }
+    for mistake in drive_file::mistakes(&stack.device.options) {
+        problems.push(Problem::error(mistake).at(Span::whole(disk)));
     }
 }
 

@@ -6,6 +6,8 @@
 
 mod completions;
 mod disk;
+pub mod drive;
+mod drive_options;
 pub mod fixed;
 pub mod ide_2004;
 pub mod ide_2004_tcq;
@@ -137,6 +139,7 @@ pub const DEVICES: &[&Entry<Build>] = &[
     &virtio::ENTRY,
     &zero::ENTRY,
     &fixed::ENTRY,
+    &drive::ENTRY,
 ];
 
 /// Shared code of the tests of all devices.
@@ -314,6 +317,10 @@ mod tests {
                     ("age_cap_passes", 0), ("destage_idle_ms", 3_600_000), ("inner_rate_kb_s", 20_000),
                     ("write_buffer_kb", 64), ("iops_limit", 500), ("idle_threshold_us", 100), ("random_phase", 1),
                     ("write_cache_slots", 4), ("coalesce", 1), ("tlat_us", 30), ("tfw_us", 70), ("tsw_us", 110),
+                    ("segment_sectors", 24), ("segments", 2), ("write_segment", 1), ("read_water_permille", 900),
+                    ("write_water_permille", 300), ("read_ahead", 4), ("free_reads", 1), ("fast_writes", 0),
+                    ("zero_latency_reads", 1), ("zero_latency_writes", 1), ("queue_depth", 9), ("scheduling", 2),
+                    ("read_ahead_least_sectors", 16), ("hold_bus_read", 1), ("bus_read_ns", 0),
                 ];
                 for (i, (name, value)) in changes.iter().enumerate() {
                     if variant > 0 && (i + variant) % 3 != 0 && entry.options.iter().any(|spec| spec.name == *name) {
@@ -349,7 +356,7 @@ mod tests {
 
     #[test]
     fn every_file_is_listed_and_names_its_sources() -> std::io::Result<()> {
-        const SHARED: &[&str] = &["completions", "disk", "studies", "write_slots"];
+        const SHARED: &[&str] = &["completions", "disk", "drive_options", "studies", "write_slots"];
         let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/src/device");
         let mut listed = 0;
         for file in std::fs::read_dir(directory)? {

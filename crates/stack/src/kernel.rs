@@ -774,6 +774,14 @@ impl Stack {
         Ok(())
     }
 
+    /// Takes the device `drive` with the options and tables of a file.
+    pub fn set_drive(&mut self, options: Options) {
+        let known = self.choose(kind(DISK), device::drive::ENTRY.name);
+        debug_assert!(known.is_ok(), "the drive is in the table");
+        self.device.options = options;
+        self.follow_device();
+    }
+
     /// Sets a parameter of the device.
     ///
     /// # Errors
@@ -896,9 +904,20 @@ impl Stack {
     }
 }
 
+/// Key of a difference between the tables of two drives, which bring all their options along.
+const TABLES: &str = "tables";
+
 /// Tunables that both tables have, with the values as typed, where these differ and each table accepts the other's.
 fn different_options(prefix: &str, good: &Options, bad: &Options) -> Vec<Change> {
     let mut changes = Vec::new();
+    if good.specs() == bad.specs() && good.surfaces() != bad.surfaces() {
+        // Numbers of one drive mean nothing on the surfaces of another.
+        let shown = |options: &Options| match options.surfaces() {
+            Some(surfaces) => format!("{} zones, {} seek times", surfaces.zones.len(), surfaces.seek.len()),
+            None => "of the model".to_owned(),
+        };
+        return vec![Change { key: format!("{prefix}.{TABLES}"), from: shown(good), to: shown(bad) }];
+    }
     for (spec, value) in good.iter() {
         let Some((other, wanted)) = bad.iter().find(|(other, _)| other.name == spec.name) else { continue };
         let (from, to) = (spec.show(value), other.show(wanted));
@@ -914,6 +933,12 @@ fn different_options(prefix: &str, good: &Options, bad: &Options) -> Vec<Change>
 fn mix_options(prefix: &str, good: &Options, bad: &Options, options: &mut Options, on: &dyn Fn(&str) -> bool) {
     for change in different_options(prefix, good, bad) {
         let name = change.key.rsplit('.').next().unwrap_or(&change.key);
+        if name == TABLES {
+            if on(&change.key) {
+                *options = bad.clone();
+            }
+            continue;
+        }
         let text = if on(&change.key) { &change.to } else { &change.from };
         let value = options.specs().iter().find(|spec| spec.name == name).map(|spec| spec.parse(text));
         match value {

@@ -36,6 +36,7 @@ pub mod request;
 pub mod rng;
 pub mod sim;
 pub mod sorted;
+pub mod surfaces;
 pub mod trace;
 pub mod units;
 pub mod workload;

@@ -4,6 +4,9 @@
 //! documents, the schema and the checks of command-line keys are all derived from these entries.
 
 use std::fmt;
+use std::sync::Arc;
+
+use crate::surfaces::Surfaces;
 
 /// Where a model comes from.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -121,12 +124,13 @@ const fn same(a: &str, b: &str) -> bool {
 pub struct Options {
     specs: &'static [OptionSpec],
     values: Vec<i64>,
+    surfaces: Option<Arc<Surfaces>>,
 }
 
 impl Options {
     /// Every tunable at its default.
     pub fn defaults(specs: &'static [OptionSpec]) -> Options {
-        Options { specs, values: specs.iter().map(|spec| spec.default).collect() }
+        Options { specs, values: specs.iter().map(|spec| spec.default).collect(), surfaces: None }
     }
 
     /// The table these values belong to.
@@ -161,6 +165,16 @@ impl Options {
     /// Whether the switch `name` is on.
     pub fn is_on(&self, name: &str) -> bool {
         self.get(name) != 0
+    }
+
+    /// Gives the model the tables of a file.
+    pub fn set_surfaces(&mut self, surfaces: Arc<Surfaces>) {
+        self.surfaces = Some(surfaces);
+    }
+
+    /// The tables of a file, if the model has been given any.
+    pub fn surfaces(&self) -> Option<&Arc<Surfaces>> {
+        self.surfaces.as_ref()
     }
 
     /// Names and values in table order.

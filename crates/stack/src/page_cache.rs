@@ -416,6 +416,14 @@ impl PageCache {
         Some((folio.first, nr_pages))
     }
 
+    /// Whether a page of the folio that this page is in is locked, dirty or being written. It goes as a whole or not at
+    /// all.
+    pub fn is_busy(&self, file: FileId, page: PageIndex) -> bool {
+        let busy =
+            |flag| self.folio(file, page).is_some_and(|folio| self.any(file, folio.first, 1 << folio.order, flag));
+        [Flag::Locked, Flag::Writeback, Flag::Dirty].into_iter().any(busy)
+    }
+
     /// Pages were used: the first use marks them, the second moves them to the active list. Those that went while their
     /// reader was submitting read-ahead are left out.
     #[inline]

@@ -12,6 +12,7 @@ use iowhy_text::diagnose::{Problem, Problems, Span};
 
 pub mod blkparse;
 pub mod blktrace;
+pub mod disksim;
 pub mod iolog;
 pub mod perfetto;
 pub mod trace_csv;
@@ -109,6 +110,7 @@ pub const FORMATS: &[&Format] = &[
     &iolog::FORMAT_2,
     &blktrace::FORMAT,
     &blkparse::FORMAT,
+    &disksim::FORMAT,
     &tracefs_text::FORMAT,
 ];
 

@@ -34,8 +34,9 @@ pub(super) struct Line {
     /// live, sim:KERNEL[+PATCH..][,key=value..] or kernel:KERNEL[,key=value..]; several times to compare
     #[arg(long)]
     pub(super) on: Vec<String>,
-    /// NAME[,key=value..]: the modelled device; live and kernel, as root: one made for each run, with file system
-    /// (fs=ext4) and queue (`iowhy disk create --help`); `here` for none; once, or once for each --on
+    /// NAME[,key=value..]: the modelled device, simulated also the FILE of a drive; live and kernel, as root: one made
+    /// for each run, with file system (fs=ext4) and queue (`iowhy disk create --help`); `here` for none; once, or once
+    /// for each --on
     #[arg(long)]
     pub(super) disk: Vec<String>,
     /// runs at each place, with seeds S, S+1, .. [1]; of each command [10]

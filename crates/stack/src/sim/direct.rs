@@ -157,8 +157,7 @@ impl World<'_, '_> {
             at = page.plus(1);
             let gone = {
                 let mut vfs = self.vfs.borrow_mut();
-                let busy = [Flag::Locked, Flag::Writeback, Flag::Dirty].iter().any(|f| vfs.cache.is(file, page, *f));
-                if busy { None } else { vfs.remove(file, page) }
+                if vfs.cache.is_busy(file, page) { None } else { vfs.remove(file, page) }
             };
             if let Some((page, nr_pages)) = gone {
                 let cause = Eviction::Dropped;
