@@ -68,6 +68,8 @@ pub enum Wakeup {
     Run,
     /// The elevator has the plug pulled and the queue run.
     Unplug,
+    /// The elevator had nothing to give although something waits: the worker thread asks again.
+    Retry,
 }
 
 /// Limits and costs of a queue.
@@ -120,6 +122,9 @@ pub type PlugList = Vec<RqId>;
 
 /// Default number of requests of a legacy queue (`BLKDEV_MAX_RQ`).
 const DEFAULT_REQUESTS: u32 = 128;
+
+/// Time after which an elevator that gave nothing is asked again (`BLK_MQ_BUDGET_DELAY`).
+const RETRY_MS: u64 = 3;
 
 /// Devices of at most this number of commands are taken for SCSI or SATA.
 const SCSI_DEPTH: u32 = 32;
@@ -183,8 +188,11 @@ pub struct BlockQueue {
     in_driver: u32,
     depth: u32,
     plugged: bool,
+    /// The device had no room when more waited.
+    refused: bool,
 
     device_at: Option<Nanos>,
+    retry_at: Option<Nanos>,
     elevator_at: Option<Nanos>,
     plug_at: Option<Nanos>,
     /// Reports of rotating disks on each request's last command, by request.
@@ -233,8 +241,10 @@ impl BlockQueue {
             in_driver: 0,
             depth,
             plugged: false,
+            refused: false,
 
             device_at: None,
+            retry_at: None,
             elevator_at: None,
             plug_at: None,
             completions: Vec::new(),
@@ -1013,8 +1023,22 @@ impl BlockQueue {
             self.drain_dispatch(now, rec);
             return;
         }
-        while self.waiting > 0 && (self.in_driver < self.depth || (self.quirks.schedules && !self.budgeted)) {
-            let Some(id) = self.next_of_elevator(now, rec) else { break };
+        let mut gave_none = true;
+        self.retry_at = None;
+        while self.waiting > 0 {
+            if self.in_driver >= self.depth && (self.budgeted || !self.quirks.schedules) {
+                self.refused = true;
+                return;
+            }
+            let Some(id) = self.next_of_elevator(now, rec) else {
+                if gave_none && self.quirks.asks_to_be_run {
+                    let at = self.limits.hz.timer(now, self.limits.hz.from_ms(RETRY_MS) + 1);
+                    self.retry_at = Some(at);
+                    self.wakeups.push((at, Wakeup::Retry));
+                }
+                return;
+            };
+            gave_none = false;
             if self.in_driver == self.depth {
                 // It has no driver tag, although it has left the elevator.
                 self.requests[id].started = true;
@@ -1240,6 +1264,11 @@ impl BlockQueue {
                 }
             }
             Wakeup::Run => self.run(now, rec),
+            Wakeup::Retry => {
+                if self.retry_at == Some(now) {
+                    self.run(now, rec);
+                }
+            }
             Wakeup::Unplug => {
                 self.unplug(now, UnplugCause::Waiter, rec);
                 self.run(now, rec);
@@ -1259,7 +1288,9 @@ impl BlockQueue {
             }
             self.finish(id, now, rec);
         }
-        self.run(now, rec);
+        if !self.quirks.asks_to_be_run || !self.dispatch.is_empty() || std::mem::take(&mut self.refused) {
+            self.run(now, rec);
+        }
     }
 
     /// A request is done: its bios go back to their submitters.
@@ -1297,7 +1328,7 @@ impl BlockQueue {
     }
 
     /// A task of this context has ended.
-    pub fn task_exited(&mut self, context: IoContext) {
-        self.elevator.task_exited(context);
+    pub fn task_exited(&mut self, now: Nanos, context: IoContext, rec: &mut Recorder<'_>) {
+        self.elevator(now, rec, |e, ctx| e.task_exited(ctx, context));
     }
 }

@@ -102,6 +102,9 @@ pub struct Quirks {
     pub has_timer: bool,
     /// [`Elevator::completed`] does something.
     pub minds_completions: bool,
+    /// A completion runs the queue only if the elevator asks for it, or the driver has been refusing (blk-mq with
+    /// `has_work`); asked in vain, it is asked again 3 ms later.
+    pub asks_to_be_run: bool,
     /// It puts requests in an order (all but `none`, whose requests hold a tag of the driver from the start).
     pub schedules: bool,
     /// A request from a plug list is united with a waiting one that it continues.
@@ -118,6 +121,7 @@ impl Quirks {
     pub const SORTING: Quirks = Quirks {
         has_timer: false,
         minds_completions: false,
+        asks_to_be_run: false,
         schedules: true,
         merges_on_insert: true,
         has_one_hit_cache: true,
@@ -184,7 +188,7 @@ pub trait Elevator {
     fn task_started(&mut self, _context: IoContext, _startup_seeks: u32) {}
 
     /// A task has ended.
-    fn task_exited(&mut self, _context: IoContext) {}
+    fn task_exited(&mut self, _ctx: &mut Ctx<'_>, _context: IoContext) {}
 
     /// Most of the queue's `nr_tags` scheduler tags that may be in use when `bio` takes one (`limit_depth`).
     fn depth_limit(&self, _bio: &Bio, nr_tags: u32) -> u32 {
@@ -480,6 +484,10 @@ mod testing {
             self.requests.release(rq);
         }
 
+        pub(super) fn exit(&mut self, task: u32) {
+            self.call(|elevator, ctx| elevator.task_exited(ctx, IoContext { task, thread_group: task }));
+        }
+
         /// Starts and completes one request; its first sector.
         pub(super) fn step(&mut self) -> u64 {
             let rq = self.start().expect("something waits");
@@ -651,7 +659,7 @@ mod tests {
                     driver.now += Nanos::from_us(100 * tenths % 50);
                     driver.wait_ms(tenths / 10);
                 }
-                Step::Exit(task) => driver.elevator.task_exited(IoContext { task, thread_group: task / 2 }),
+                Step::Exit(task) => driver.exit(task),
                 Step::Start | Step::Complete(_) => {}
             }
             assert_eq!(driver.elevator.len(), loads.len(), "{name}");

@@ -486,7 +486,8 @@ impl<'p, 's> World<'p, 's> {
         }
         self.settle().await;
         self.close_device(thread);
-        self.block.borrow_mut().task_exited(context);
+        self.block.borrow_mut().task_exited(self.now.get(), context, &mut self.rec.borrow_mut());
+        self.after_block();
         self.report.borrow_mut().ended(thread, spec, self.now.get());
         self.leave_group(spec);
     }

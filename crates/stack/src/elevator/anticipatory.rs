@@ -674,7 +674,7 @@ impl Elevator for Anticipatory {
         (self.waiting() && self.last_task == Some(context.task)).then_some(true)
     }
 
-    fn task_exited(&mut self, context: IoContext) {
+    fn task_exited(&mut self, _ctx: &mut Ctx<'_>, context: IoContext) {
         self.task(context.task).exited = true;
     }
 }
@@ -905,7 +905,7 @@ mod tests {
         let mut driver = sequential_reader(&[]);
         let own = start_read(&mut driver, 128, 0);
         driver.submit(Read, 10_000_000, 8, 1);
-        driver.elevator.task_exited(IoContext { task: 0, thread_group: 0 });
+        driver.exit(0);
         driver.complete(own);
         assert!(driver.try_start().is_some());
     }

@@ -966,7 +966,7 @@ impl Elevator for Cfq {
         })
     }
 
-    fn task_exited(&mut self, context: IoContext) {
+    fn task_exited(&mut self, _ctx: &mut Ctx<'_>, context: IoContext) {
         self.active_task_gone |= self.active_task == Some(context.task);
         if self.users.get(context.task as usize).is_some_and(Option::is_some) {
             self.leaving.push(context.task);

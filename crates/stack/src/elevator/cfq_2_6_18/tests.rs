@@ -334,7 +334,7 @@ fn a_seeky_task_is_not_waited_for_on_a_device_that_queues() {
 fn a_task_that_ends_or_writes_is_waited_for_no_longer() {
     for name in ALL {
         let (mut driver, own) = one_reader(name, &[], 4, 8, 1);
-        driver.elevator.task_exited(IoContext { task: 0, thread_group: 0 });
+        driver.exit(0);
         driver.complete(own);
         assert!(driver.try_start().is_some(), "{name}: its task has ended");
         let (mut driver, own) = one_reader(name, &[], 4, 8, 1);

@@ -1155,7 +1155,7 @@ impl Elevator for Cfq {
         self.task(context.task).startup_seeks = startup_seeks;
     }
 
-    fn task_exited(&mut self, context: IoContext) {
+    fn task_exited(&mut self, _ctx: &mut Ctx<'_>, context: IoContext) {
         let task = self.task(context.task);
         (task.exited, task.startup_seeks) = (true, 0);
         if let Some(queue) = task.sync_queue.take() {

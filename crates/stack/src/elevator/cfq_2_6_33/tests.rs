@@ -423,7 +423,7 @@ fn a_wait_ends_on_the_second_tick() {
             driver.complete(own);
             assert_eq!(driver.try_start(), None);
             assert_eq!(driver.elevator.timer(), Some(Nanos::from_ms(until)), "{name}, {hz}");
-            driver.elevator.task_exited(context(0));
+            driver.exit(0);
             assert!(driver.try_start().is_some(), "{name}: nobody is left to wait for");
         }
     }

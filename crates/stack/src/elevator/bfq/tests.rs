@@ -1,0 +1,78 @@
+//! Tables of turns, waits, raising and merges.
+
+use super::*;
+use crate::elevator::testing::Driver;
+use Dir::{Read, Write};
+
+/// Sectors that two tasks get in turn while both always have a sequential request waiting; longest runs.
+fn runs(settings: &[(&str, i64)], requests: u64) -> Vec<(bool, u64)> {
+    let mut driver = Driver::with("bfq", 1000, settings);
+    let mut runs: Vec<(bool, u64)> = Vec::new();
+    let mut next = [0u64, 1 << 30];
+    for task in [0, 1] {
+        driver.submit(Read, next[task], 1024, task as u32);
+    }
+    for _ in 0..requests {
+        let rq = driver.start().expect("both have something");
+        let task = usize::from(driver.requests[rq].sector.0 >= 1 << 30);
+        driver.now += Nanos::from_ms(4);
+        driver.complete(rq);
+        next[task] += 1024;
+        driver.submit(Read, next[task], 1024, task as u32);
+        match runs.last_mut() {
+            Some((last, nr)) if *last == (task == 1) => *nr += 1,
+            _ => runs.push((task == 1, 1)),
+        }
+    }
+    runs
+}
+
+#[test]
+fn a_budget_is_served_in_one_go_and_then_it_is_the_others_turn() {
+    // 16384 sectors are 16 requests, 64 ms; a new queue has two thirds of that.
+    let plain = [("low_latency", 0)];
+    let found = runs(&plain, 84);
+    assert_eq!(found, [(false, 10), (true, 10), (false, 16), (true, 16), (false, 16), (true, 16)]);
+    // A tenth of that: two requests would be too much for it.
+    assert!(runs(&[("low_latency", 0), ("max_budget", 1700)], 20).iter().all(|(_, nr)| *nr == 1));
+    // Time in service ends a slot too: 40 ms are 10 requests.
+    assert!(runs(&[("low_latency", 0), ("timeout_sync_ms", 40)], 60)[..3].iter().all(|(_, nr)| *nr == 10));
+}
+
+#[test]
+fn the_next_request_of_a_sequential_reader_is_waited_for() {
+    for (slice_idle_us, arrives_us, waits) in [(8_000, 7_000, true), (8_000, 9_000, false), (0, 10, false)] {
+        let mut driver = Driver::with("bfq", 1000, &[("low_latency", 0), ("slice_idle_us", slice_idle_us)]);
+        driver.submit(Read, 100, 8, 0);
+        let own = driver.start().expect("the first");
+        driver.submit(Read, 900_000, 8, 1);
+        driver.now += Nanos::from_ms(5);
+        driver.complete(own);
+        let arrives = driver.now + Nanos::from_us(arrives_us);
+        let mut other = driver.try_start();
+        assert_eq!(other.is_none(), slice_idle_us > 0);
+        if let Some(at) = driver.elevator.timer().filter(|at| *at <= arrives) {
+            driver.now = at;
+            driver.wait_ms(0);
+            other = driver.try_start();
+        }
+        driver.now = arrives;
+        driver.submit(Read, 108, 8, 0);
+        assert_eq!(other.is_none(), waits, "slice_idle {slice_idle_us} us, next after {arrives_us} us");
+    }
+}
+
+#[test]
+fn a_new_task_goes_before_one_that_writes_much() {
+    let mut driver = Driver::new("bfq", 1000);
+    for i in 0..64 {
+        driver.submit(Write, 1_000_000 + i * 4096, 1024, 0);
+    }
+    let first = driver.start().expect("a write");
+    assert_eq!(driver.requests[first].dir, Write);
+    driver.submit(Read, 500, 8, 7);
+    driver.complete(first);
+    // The writes' budget goes on, 16 requests less what an asynchronous sector costs more; then come the reads.
+    let before = (0..64).take_while(|_| driver.step() != 500).count();
+    assert!(before <= 16, "{before} writes went before");
+}
