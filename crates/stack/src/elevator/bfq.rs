@@ -247,7 +247,7 @@ impl Bfq {
         ticks(self.hz, ms)
     }
 
-    /// Begins a call: a wait that nobody has noticed ended when it had to.
+    /// Begins a call: a wait that held up nothing, and had no timer, ended when it had to.
     fn enter(&mut self, ctx: &Ctx<'_>) -> Now {
         if self.rate.peak == 0 {
             self.rate.begin(ctx.rotational);
@@ -255,7 +255,7 @@ impl Bfq {
             self.flash_with_queueing = !ctx.rotational;
         }
         self.rotational = ctx.rotational;
-        if let Some(until) = self.idle_until.filter(|until| *until <= ctx.now && !self.noticed) {
+        if let Some(until) = self.idle_until.filter(|until| *until <= ctx.now && self.waiting == 0) {
             let then = Now { at: until, tick: self.hz.at(until).0 as Tick };
             self.wait_is_over(ctx.requests, then);
         }
@@ -268,6 +268,13 @@ impl Bfq {
         ctx.idle_started |= std::mem::take(&mut self.started);
         if let Some(how) = self.ended.take() {
             ctx.idle_ended = Some(how);
+        }
+    }
+
+    /// A wait that holds something up is one that can be seen.
+    fn note_wait(&mut self) {
+        if self.idle_until.is_some() && !std::mem::replace(&mut self.noticed, true) {
+            self.started = true;
         }
     }
 
@@ -478,13 +485,11 @@ impl Elevator for Bfq {
         }
         let selected = if self.busy == 0 { None } else { self.select(ctx.requests, now) };
         let rq = selected.map(|queue| self.dispatch(queue, ctx.requests, now));
-        if self.idle_until.is_some() {
-            if self.waiting > 0 && rq.is_none() && !std::mem::replace(&mut self.noticed, true) {
-                self.started = true;
-            } else if self.waiting == 0 && std::mem::take(&mut self.noticed) {
-                // The wait goes on, but it holds up nothing any more.
-                self.ended = Some(IdleEnd::Broken);
-            }
+        if self.waiting > 0 {
+            self.note_wait();
+        } else if self.idle_until.is_some() && std::mem::take(&mut self.noticed) {
+            // The wait goes on, but it holds up nothing any more.
+            self.ended = Some(IdleEnd::Broken);
         }
         self.leave_with(ctx);
         rq
@@ -507,7 +512,7 @@ impl Elevator for Bfq {
     }
 
     fn timer(&self) -> Option<Nanos> {
-        self.idle_until.filter(|_| self.noticed)
+        self.idle_until.filter(|_| self.waiting > 0)
     }
 
     fn on_timer(&mut self, ctx: &mut Ctx<'_>) {

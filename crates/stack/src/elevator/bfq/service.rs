@@ -511,6 +511,9 @@ impl Bfq {
         };
         self.idling_since = now.at;
         self.idle_until = Some(now.at + time);
+        if self.waiting > 0 {
+            self.note_wait();
+        }
     }
 
     /// The time for which the queue in service is waited has passed.
