@@ -300,6 +300,10 @@ pub fn twin(on: &str, disk: &str, beside: bool) -> (String, String, Problems) {
             None => {}
         }
     }
+    if scheduler == Some("bfq") {
+        // There the disk was formatted and the files were written just before.
+        keys.push(("elevator.used", "on".to_owned()));
+    }
     for (key, value) in &spec.queue {
         if key.starts_with(ELEVATOR) || matches!(key.as_str(), "read_ahead_kb" | "nomerges") {
             keys.push((key, value.clone()));
@@ -676,7 +680,7 @@ mod tests {
                 false,
                 (
                     "sim:linux-6.18,read_ahead_kb=64,machine.wake_max_us=20,elevator=bfq,driver_tags=8",
-                    ",nr_requests=99,max_sectors_kb=1024,elevator.low_latency=0,filesystem=xfs-5.18,journal_at_mb=2048",
+                    ",nr_requests=99,max_sectors_kb=1024,elevator.used=on,elevator.low_latency=0,filesystem=xfs-5.18,journal_at_mb=2048",
                     "sata-2010",
                 ),
             ),

@@ -352,8 +352,8 @@ mod testing {
             result
         }
 
-        pub(super) fn submit(&mut self, dir: Dir, sector: u64, nr_sectors: u32, task: u32) {
-            let bio = Bio {
+        pub(super) fn bio(&self, dir: Dir, sector: u64, nr_sectors: u32) -> Bio {
+            Bio {
                 sector: Sector(sector),
                 nr_sectors,
                 dir,
@@ -362,32 +362,21 @@ mod testing {
                 no_idle: false,
                 prio: false,
                 flush: false,
-                context: IoContext { task, thread_group: task },
-                call: CallId::NONE,
-                queued: self.now,
-                token: 0,
-                next: BioId::NONE,
-            };
-            self.submit_bio(&bio);
-        }
-
-        pub(super) fn submit_flush(&mut self) {
-            let bio = Bio {
-                sector: Sector(0),
-                nr_sectors: 0,
-                dir: Dir::Write,
-                content: Content::Data,
-                sync: true,
-                no_idle: false,
-                prio: false,
-                flush: true,
                 context: IoContext::default(),
                 call: CallId::NONE,
                 queued: self.now,
                 token: 0,
                 next: BioId::NONE,
-            };
+            }
+        }
+
+        pub(super) fn submit(&mut self, dir: Dir, sector: u64, nr_sectors: u32, task: u32) {
+            let bio = Bio { context: IoContext { task, thread_group: task }, ..self.bio(dir, sector, nr_sectors) };
             self.submit_bio(&bio);
+        }
+
+        pub(super) fn submit_flush(&mut self) {
+            self.submit_bio(&Bio { sync: true, flush: true, ..self.bio(Dir::Write, 0, 0) });
         }
 
         /// The queue's handling of a bio. Returns the request it is in and those that vanished into that one.

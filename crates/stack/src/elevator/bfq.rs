@@ -14,8 +14,8 @@
 //!           the queue whose completions it waits for, or as many as hardly lengthen its own (`service`)
 //! merging   queues near each other, and those of one program, become one (`merge`)
 //! ```
-//! Source: Linux 6.1 to 6.18, `block/bfq-iosched.c` and `block/bfq-wf2q.c`. Known deviations: no I/O priorities, groups,
-//! actuators or `strict_guarantees`; of several eligible queues the one with the smallest finish is always found, which
+//! Source: Linux 6.1 to 6.18, `block/bfq-iosched.c` and `block/bfq-wf2q.c`. Known deviations: no groups, actuators or
+//! `strict_guarantees`, no I/O priorities but that of the thread whose first request is the journal's; of several eligible queues the one with the smallest finish is always found, which
 //! the kernel's walk of its tree may miss; the nearest of two close queues is taken, not the one that the tree shows
 //! first; a request from a plug is united with one of the same queue only. `last_idling_start` plus a time in
 //! nanoseconds as ticks (6.1 to 6.18) never comes, so that it raises no injection limit here either. On a queue whose
@@ -61,6 +61,8 @@ const SOFT_RATE: i64 = 7_000;
 const SOFT_MS: u64 = 300;
 const BURST_MS: u64 = 180;
 const BURST_QUEUES: u32 = 8;
+/// Lead of a queue that has written the files of a run.
+const USED_SECTORS: i64 = 200_000;
 /// Waits in which a waker must be seen three times.
 const WAKER_WINDOW: u64 = 128;
 
@@ -74,6 +76,7 @@ const OPTIONS: &[OptionSpec] = &[
     OptionSpec::number("back_seek_penalty", 2, (1, 1_000), "cost of a sector backwards"),
     OptionSpec::switch("low_latency", true, "raise the weight of interactive and soft real-time queues"),
     OptionSpec::number("wr_coeff", 30, (1, 1_000), "times the weight of a raised queue"),
+    OptionSpec::switch("used", false, "begin as on a disk to which others have written just before"),
 ];
 
 /// The table line.
@@ -84,7 +87,7 @@ pub const ENTRY: Entry<Build> = Entry {
         kernels: "6.1 .. 6.18",
         file: "block/bfq-iosched.c",
         function: "bfq_select_queue, bfq_bfqq_expire",
-        notes: "one group and one I/O priority; injection, wakers, stable merges included",
+        notes: "one group, priorities of tasks and journal only; injection, wakers, stable merges included",
     }],
     options: OPTIONS,
     conformance: "tables of turns, waits, raising and merges; the property test over all elevators; runs of modelled \
@@ -110,6 +113,7 @@ fn build(options: &Options, hz: Hz) -> Box<dyn Elevator> {
         back_penalty: options.unsigned("back_seek_penalty"),
         low_latency: options.is_on("low_latency"),
         raise: options.unsigned("wr_coeff"),
+        used: options.is_on("used"),
         soft_length: ticks(hz, SOFT_MS),
         burst_gap: ticks(hz, BURST_MS),
         rotational: true,
@@ -192,6 +196,7 @@ struct Bfq {
     back_penalty: u64,
     low_latency: bool,
     raise: u64,
+    used: bool,
     soft_length: Tick,
     burst_gap: Tick,
     rotational: bool,
@@ -253,6 +258,9 @@ impl Bfq {
             self.rate.begin(ctx.rotational);
             self.rotational_at_birth = ctx.rotational;
             self.flash_with_queueing = !ctx.rotational;
+            if self.used {
+                self.was_used();
+            }
         }
         self.rotational = ctx.rotational;
         if let Some(until) = self.idle_until.filter(|until| *until <= ctx.now && self.waiting == 0) {
@@ -260,6 +268,16 @@ impl Bfq {
             self.wait_is_over(ctx.requests, then);
         }
         Now { at: ctx.now, tick: ctx.jiffies() as Tick }
+    }
+
+    /// Others have used the device: it has shown its queueing, turns have been counted, and a queue that had much more
+    /// than the clock shows keeps that slow.
+    fn was_used(&mut self) {
+        (self.queueing, self.flash_with_queueing) = (Some(true), !self.rotational_at_birth);
+        self.turns = 249;
+        let queue = self.new_queue(true, wf2q::WEIGHT, Now { at: Nanos::ZERO, tick: LONG_AGO });
+        self.queues[queue].tasks = 1;
+        self.accounts.is_ahead(queue, USED_SECTORS);
     }
 
     /// Ends a call: what the queue has to do.
@@ -283,7 +301,7 @@ impl Bfq {
         self.kick |= self.waiting > 0;
     }
 
-    fn new_queue(&mut self, sync: bool, now: Now) -> usize {
+    fn new_queue(&mut self, sync: bool, base: u64, now: Now) -> usize {
         let queue = Queue::new(sync, self.new_budget(), now);
         let index = match self.free.pop() {
             Some(index) => {
@@ -295,7 +313,7 @@ impl Bfq {
                 self.queues.len() - 1
             }
         };
-        self.accounts.open(index);
+        self.accounts.open(index, base);
         index
     }
 
@@ -539,12 +557,12 @@ impl Elevator for Bfq {
             (Dir::Write, true, true) => nr_tags * 6 / 16,
             (Dir::Write, false, true) => nr_tags * 3 / 16,
         };
-        // A queue that has more than its share by weight gets hardly any more.
+        // A queue that has its share by weight gets a certain tag only, which somebody else has as a rule.
         let Some(queue) = self.queue_of(bio.context.task, sync).filter(|&queue| self.accounts[queue].counted) else {
             return depth;
         };
         let (weight, all) = (self.accounts[queue].weight(), self.accounts.weights().max(1));
         let share = (u64::from(depth) * weight + all / 2) / all;
-        if u64::from(self.queues[queue].allocated) > share { 1 } else { depth }
+        if u64::from(self.queues[queue].allocated) >= share.max(1) { 1 } else { depth }
     }
 }

@@ -2,8 +2,9 @@
 //! (`bfq_insert_request`, `bfq_add_request`, `bfq_bfqq_handle_idle_busy_switch`).
 
 use super::service::Expiry;
+use super::wf2q::{JOURNAL_WEIGHT, WEIGHT};
 use super::{BURST_QUEUES, Bfq, LONG_AGO, MIN_THINK, Now, RAISE_IDLE_MS, SOFT_FACTOR, SOFT_RATE, Tick, WAKER_WINDOW};
-use crate::event::{IdleEnd, RqId};
+use crate::event::{Content, IdleEnd, RqId};
 use crate::request::{Request, Requests};
 use crate::sorted::slot;
 use crate::units::Nanos;
@@ -17,7 +18,8 @@ impl Bfq {
     pub(super) fn insert(&mut self, requests: &Requests, rq: RqId, now: Now) {
         let request = requests[rq];
         let (task, sync, sector) = (request.context.task, super::is_sync(&request), request.sector.0);
-        let mut queue = self.queue_for(task, sync, now);
+        let base = if request.content == Content::Journal { JOURNAL_WEIGHT } else { WEIGHT };
+        let mut queue = self.queue_for(task, sync, base, now);
         self.queues[queue].allocated += 1;
         self.tasks[task as usize].requests += 1;
         let q = &mut self.queues[queue];
@@ -125,8 +127,10 @@ impl Bfq {
         let in_time = now.at <= q.think.last_end + self.slice_idle * 3;
         let own = q.owner.is_some() || self.tasks[task as usize].stably_merged;
         let in_burst = q.in_large_burst;
-        let soft = !q.only_seeks() && !in_burst && q.soft_start < now.tick && q.in_driver == 0;
-        let interactive = !in_burst && idle_for_long;
+        // Who has another priority does without.
+        let usual = self.accounts[queue].base == WEIGHT;
+        let soft = usual && !q.only_seeks() && !in_burst && q.soft_start < now.tick && q.in_driver == 0;
+        let interactive = usual && !in_burst && idle_for_long;
         let deserves = self.low_latency && (raise_before > 1 || (q.sync && own && (interactive || soft)));
         if !q.just_created && idle_for_long && q.timeout + ten_seconds < now.tick {
             (q.in_burst_list, q.in_large_burst) = (false, false);

@@ -250,13 +250,13 @@ impl Bfq {
     }
 
     /// The queue that a request of a task goes to. A shared one that seeks is left.
-    pub(super) fn queue_for(&mut self, task: u32, sync: bool, now: Now) -> usize {
+    pub(super) fn queue_for(&mut self, task: u32, sync: bool, base: u64, now: Now) -> usize {
         if task as usize >= self.tasks.len() {
             self.tasks.resize(task as usize + 1, Default::default());
         }
         let kind = usize::from(sync);
         let Some(queue) = self.tasks[task as usize].queues[kind] else {
-            let queue = self.get_queue(task, sync, false, now);
+            let queue = self.get_queue(task, sync, base, false, now);
             self.redirect(task, kind, Some(queue));
             return queue;
         };
@@ -276,7 +276,7 @@ impl Bfq {
         self.redirect(task, kind, None);
         self.drop_successors(queue);
         self.drop_task(queue);
-        let own = self.get_queue(task, sync, true, now);
+        let own = self.get_queue(task, sync, base, true, now);
         self.redirect(task, kind, Some(own));
         if let Some(Traits { in_large_burst, in_burst_list, .. }) = self.tasks[task as usize].saved {
             self.queues[own].in_large_burst = in_large_burst || (in_burst_list && self.large_burst);
@@ -314,13 +314,13 @@ impl Bfq {
     }
 
     /// A queue for a task that has none of that kind.
-    fn get_queue(&mut self, task: u32, sync: bool, split: bool, now: Now) -> usize {
+    fn get_queue(&mut self, task: u32, sync: bool, base: u64, split: bool, now: Now) -> usize {
         if !sync {
             // There is one for everybody, which stays.
             let queue = match self.asynchronous {
                 Some(queue) => queue,
                 None => {
-                    let queue = self.new_queue(false, now);
+                    let queue = self.new_queue(false, super::wf2q::WEIGHT, now);
                     self.queues[queue].tasks = 1;
                     self.asynchronous = Some(queue);
                     queue
@@ -329,7 +329,7 @@ impl Bfq {
             self.queues[queue].tasks += 1;
             return queue;
         }
-        let queue = self.new_queue(true, now);
+        let queue = self.new_queue(true, base, now);
         self.queues[queue].tasks = 1;
         if split { queue } else { self.consider_stable_merge(queue, task, now) }
     }
@@ -340,7 +340,7 @@ impl Bfq {
             return queue;
         };
         let created = self.queues[last].created;
-        if created + self.ticks(STABLE_MS) < now.tick {
+        if created + self.ticks(STABLE_MS) < now.tick || self.accounts[last].base != self.accounts[queue].base {
             self.last_created = Some(queue);
         } else if created + self.burst_gap >= now.tick {
             if !self.flash_with_queueing {

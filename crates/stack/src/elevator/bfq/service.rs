@@ -53,7 +53,8 @@ impl Bfq {
     /// Sectors that a request costs its queue.
     pub(super) fn charge(&self, queue: usize, request: &Request) -> i64 {
         let sectors = i64::from(request.nr_sectors);
-        let full = !self.queues[queue].sync && self.accounts[queue].raise == 1;
+        let account = &self.accounts[queue];
+        let full = !self.queues[queue].sync && account.raise == 1 && !self.accounts.asymmetric(queue);
         if full { sectors * ASYNC_CHARGE } else { sectors }
     }
 
@@ -73,12 +74,18 @@ impl Bfq {
         self.accounts.activate(queue, back);
         self.queues[queue].busy = true;
         self.busy += 1;
+        if self.queues[queue].in_driver == 0 {
+            self.accounts.register(queue);
+        }
         self.raised_busy += u32::from(self.accounts[queue].raise > 1);
     }
 
     pub(super) fn no_longer_busy(&mut self, queue: usize, expires: bool) {
         self.queues[queue].busy = false;
         self.busy -= 1;
+        if self.queues[queue].in_driver == 0 {
+            self.accounts.unregister(queue);
+        }
         self.raised_busy -= u32::from(self.accounts[queue].raise > 1);
         self.accounts.deactivate(queue, expires);
     }
@@ -110,10 +117,10 @@ impl Bfq {
         self.idling_boosts_throughput(queue) || self.share_needs_idling(queue)
     }
 
-    /// All weights are equal but for raising, so that this alone decides whether a share has to be protected.
+    /// Whether the device's own order would take a queue's share away.
     fn share_needs_idling(&self, queue: usize) -> bool {
         let unequal = self.raised_busy < self.busy || self.in_driver >= self.queues[queue].in_driver + MANY_OTHERS;
-        (self.accounts[queue].raise > 1 && unequal) || self.busy == 1
+        (self.accounts[queue].raise > 1 && unequal) || self.accounts.asymmetric(queue) || self.busy == 1
     }
 
     fn must_idle(&self, queue: usize) -> bool {
@@ -266,7 +273,7 @@ impl Bfq {
             q.raising.since =
                 if q.timeout > q.raising.since { q.raising.since + now.tick - q.timeout } else { now.tick };
         }
-        let times = if soft { 1 } else { account.weight() / super::wf2q::WEIGHT };
+        let times = if soft { 1 } else { account.weight() / account.base };
         q.timeout = now.tick + self.timeout * times as Tick;
         self.turn_since = now.at;
         (self.serving, self.serving_last_pos) = (Some(queue), 0);
@@ -396,7 +403,7 @@ impl Bfq {
             }
         }
         let account = &self.accounts[queue];
-        if (account.weight() > super::wf2q::WEIGHT) != (account.raise > 1) {
+        if (account.weight() > account.base) != (account.raise > 1) {
             self.accounts.reweigh(queue);
         }
     }
@@ -461,7 +468,9 @@ impl Bfq {
         q.in_driver -= 1;
         if q.in_driver == 0 && !q.busy {
             q.timeout = now.tick;
+            self.accounts.unregister(queue);
         }
+        let q = &mut self.queues[queue];
         q.think.last_end = now.at;
         if self.rate.completed(now) {
             self.rate_changed();
@@ -504,7 +513,7 @@ impl Bfq {
         let raised = self.accounts[queue].raise > 1;
         let time = if raised {
             self.slice_idle.max(RAISED_IDLE)
-        } else if self.queues[queue].seeky() {
+        } else if self.queues[queue].seeky() && !self.accounts.asymmetric(queue) {
             self.slice_idle.min(MIN_THINK)
         } else {
             self.slice_idle

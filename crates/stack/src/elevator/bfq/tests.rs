@@ -2,7 +2,10 @@
 
 use super::*;
 use crate::elevator::testing::Driver;
+use crate::request::IoContext;
+use crate::rng::Rng;
 use Dir::{Read, Write};
+use std::collections::VecDeque;
 
 /// Sectors that two tasks get in turn while both always have a sequential request waiting; longest runs.
 fn runs(settings: &[(&str, i64)], requests: u64) -> Vec<(bool, u64)> {
@@ -75,4 +78,56 @@ fn a_new_task_goes_before_one_that_writes_much() {
     // The writes' budget goes on, 16 requests less what an asynchronous sector costs more; then come the reads.
     let before = (0..64).take_while(|_| driver.step() != 500).count();
     assert!(before <= 16, "{before} writes went before");
+}
+
+/// Four random readers of one program on a disk that does a request in 3.5 ms and takes all four at once; the second
+/// one's 37th read is near its 36th.
+fn random_readers(driver: &mut Driver, requests: u64, mut each: impl FnMut(&Driver)) {
+    let mut rng = Rng::stream(7, "readers");
+    let mut at_device = VecDeque::new();
+    let mut reads = [0u64; 4];
+    let mut last = [0u64; 4];
+    let mut submit = |driver: &mut Driver, task: usize| {
+        reads[task] += 1;
+        let far = 1_000_000 * (task as u64 + 1) + rng.below(1000) * 900;
+        last[task] = if task == 1 && reads[task] == 37 { last[task] + 256 } else { far };
+        driver.submit(Read, last[task], 128, task as u32);
+    };
+    for task in 0..4 {
+        submit(driver, task);
+        at_device.extend(driver.try_start());
+    }
+    for _ in 0..requests {
+        let rq = at_device.pop_front().expect("nobody is waited for");
+        driver.now += Nanos::from_us(3_500);
+        let task = driver.requests[rq].context.task as usize;
+        driver.complete(rq);
+        driver.now += Nanos::from_us(50);
+        submit(driver, task);
+        while let Some(rq) = driver.try_start() {
+            at_device.push_back(rq);
+        }
+        each(driver);
+    }
+}
+
+/// When the second of them may have hardly any requests after they have become one, 600 ms after the first: from when
+/// to when, ms.
+fn short_of_requests(settings: &[(&str, i64)]) -> Option<(u64, u64)> {
+    let mut driver = Driver::with("bfq", 250, settings);
+    let mut short = Vec::new();
+    random_readers(&mut driver, 1500, |driver| {
+        let bio = Bio { context: IoContext { task: 1, thread_group: 1 }, ..driver.bio(Read, 5_000_000, 128) };
+        if driver.now > Nanos::from_ms(620) && driver.elevator.depth_limit(&bio, 256) < 256 {
+            short.push(driver.now.0 / 1_000_000);
+        }
+    });
+    Some((*short.first()?, *short.last()?))
+}
+
+#[test]
+fn queues_of_one_program_become_one() {
+    assert_eq!(short_of_requests(&[]), None);
+    assert_eq!(short_of_requests(&[("used", 1)]), Some((621, 862)));
+    assert_eq!(short_of_requests(&[("used", 1), ("low_latency", 0)]), None);
 }

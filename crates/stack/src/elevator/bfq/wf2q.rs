@@ -13,8 +13,9 @@
 
 /// Fixed point of virtual time.
 const SHIFT: u32 = 22;
-/// Weight of a queue of usual I/O priority.
+/// Weight of a queue of usual I/O priority, and of the journal's thread, whose is higher by one.
 pub(super) const WEIGHT: u64 = 40;
+pub(super) const JOURNAL_WEIGHT: u64 = 50;
 
 /// Where an entity is kept.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -33,12 +34,15 @@ pub(super) struct Entity {
     /// Sectors charged since it was chosen, and how many it may have.
     pub(super) service: i64,
     pub(super) budget: i64,
-    /// Weight that is in force, and the factor that is wanted.
+    /// Weight by priority, weight that is in force, and the factor that is wanted.
+    pub(super) base: u64,
     weight: u64,
     pub(super) raise: u64,
     place: Place,
     /// It counts in the sum of weights: active, idle ahead of the clock, or in service.
     pub(super) counted: bool,
+    /// The weight under which it is registered: it has something waiting or in the driver, and is not raised.
+    registered: Option<u64>,
 }
 
 impl Default for Entity {
@@ -48,10 +52,12 @@ impl Default for Entity {
             finish: 0,
             service: 0,
             budget: 0,
+            base: WEIGHT,
             weight: WEIGHT,
             raise: 1,
             place: Place::Nowhere,
             counted: false,
+            registered: None,
         }
     }
 }
@@ -82,6 +88,8 @@ pub(super) struct Accounts {
     in_service: Option<usize>,
     /// Idle ones that the clock has passed.
     forgotten: Vec<usize>,
+    /// Weights of registered queues, in order.
+    registered: Vec<u64>,
 }
 
 impl std::ops::Index<usize> for Accounts {
@@ -103,11 +111,42 @@ fn in_virtual_time(sectors: i64, weight: u64) -> u64 {
 
 impl Accounts {
     /// Opens the account of a new queue.
-    pub(super) fn open(&mut self, queue: usize) {
+    pub(super) fn open(&mut self, queue: usize, base: u64) {
         if queue >= self.entities.len() {
             self.entities.resize(queue + 1, Entity::default());
         }
-        self.entities[queue] = Entity::default();
+        self.entities[queue] = Entity { base, weight: base, ..Entity::default() };
+    }
+
+    /// A queue that has had that many sectors more than the clock shows.
+    pub(super) fn is_ahead(&mut self, queue: usize, sectors: i64) {
+        self.finish_after(queue, sectors);
+        self.entities[queue].counted = true;
+        self.weights += self.entities[queue].weight;
+        self.insert(queue, Place::Idle);
+    }
+
+    pub(super) fn register(&mut self, queue: usize) {
+        let entity = &mut self.entities[queue];
+        if entity.raise == 1 && entity.registered.is_none() {
+            entity.registered = Some(entity.weight);
+            self.registered.push(entity.weight);
+            self.registered.sort_unstable();
+        }
+    }
+
+    pub(super) fn unregister(&mut self, queue: usize) {
+        if let Some(weight) = self.entities[queue].registered.take()
+            && let Ok(at) = self.registered.binary_search(&weight)
+        {
+            self.registered.remove(at);
+        }
+    }
+
+    /// Whether weights differ and this queue's is not the smallest: its share has to be protected.
+    pub(super) fn asymmetric(&self, queue: usize) -> bool {
+        let (Some(least), Some(most)) = (self.registered.first(), self.registered.last()) else { return false };
+        least < most && self.entities[queue].registered != Some(*least)
     }
 
     /// Sum of the weights that count.
@@ -179,11 +218,15 @@ impl Accounts {
     /// Puts the weight in force that a queue should have by now.
     pub(super) fn reweigh(&mut self, queue: usize) {
         let entity = &mut self.entities[queue];
-        let weight = WEIGHT * entity.raise;
+        let weight = entity.base * entity.raise;
+        let before = std::mem::replace(&mut entity.weight, weight);
         if entity.counted {
-            self.weights = self.weights - entity.weight + weight;
+            self.weights = self.weights - before + weight;
         }
-        entity.weight = weight;
+        if before != weight {
+            self.unregister(queue);
+            self.register(queue);
+        }
     }
 
     /// Takes an entity among the active ones by its start and budget.
