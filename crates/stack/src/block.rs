@@ -1288,7 +1288,8 @@ impl BlockQueue {
             }
             self.finish(id, now, rec);
         }
-        if !self.quirks.asks_to_be_run || !self.dispatch.is_empty() || std::mem::take(&mut self.refused) {
+        if !(self.multi && self.quirks.asks_to_be_run) || !self.dispatch.is_empty() || std::mem::take(&mut self.refused)
+        {
             self.run(now, rec);
         }
     }

@@ -282,7 +282,7 @@ impl Bfq {
 
     /// Ends a call: what the queue has to do.
     fn leave_with(&mut self, ctx: &mut Ctx<'_>) {
-        ctx.kick |= std::mem::take(&mut self.kick);
+        ctx.kick_unplugged(std::mem::take(&mut self.kick));
         ctx.idle_started |= std::mem::take(&mut self.started);
         if let Some(how) = self.ended.take() {
             ctx.idle_ended = Some(how);
@@ -518,6 +518,7 @@ impl Elevator for Bfq {
         if !ctx.requests[rq].flush {
             self.done(ctx.requests, rq, now);
         }
+        self.kick |= self.barrier.len() > 0;
         self.leave_with(ctx);
     }
 

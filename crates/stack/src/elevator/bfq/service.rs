@@ -97,6 +97,7 @@ impl Bfq {
         }
         if self.idle_until.take().is_some() && std::mem::take(&mut self.noticed) {
             self.ended = Some(how);
+            self.kick = true;
         }
     }
 
