@@ -398,7 +398,14 @@ mod testing {
                 }
                 request.no_merge = true;
             }
-            let rq = self.requests.insert(Request {
+            let rq = self.take(bio);
+            self.call(|elevator, ctx| elevator.add(ctx, rq));
+            (rq, None)
+        }
+
+        /// A request of its own for a bio.
+        pub(super) fn take(&mut self, bio: &Bio) -> RqId {
+            self.requests.insert(Request {
                 sector: bio.sector,
                 nr_sectors: bio.nr_sectors,
                 dir: bio.dir,
@@ -418,9 +425,7 @@ mod testing {
                 allocated: self.now,
                 inserted: self.now,
                 issued: Nanos::ZERO,
-            });
-            self.call(|elevator, ctx| elevator.add(ctx, rq));
-            (rq, None)
+            })
         }
 
         /// Tries to unite `rq` with its neighbour.

@@ -91,11 +91,15 @@ pub const ENTRY: Entry<Build> = Entry {
     }],
     options: OPTIONS,
     conformance: "tables of turns, waits, raising and merges; the property test over all elevators; runs of modelled \
-                  disks under 6.18 beside their twins",
+                  disks under 6.18 beside their twins; budgets and weights in the log of 6.18",
     build,
 };
 
 fn build(options: &Options, hz: Hz) -> Box<dyn Elevator> {
+    Box::new(begin(options, hz))
+}
+
+fn begin(options: &Options, hz: Hz) -> Bfq {
     let ms = |name| Nanos::from_ms(options.unsigned(name));
     let timeout = match options.unsigned("timeout_sync_ms") {
         // The kernel's own is an eighth of a second in ticks, rounded down.
@@ -103,7 +107,7 @@ fn build(options: &Options, hz: Hz) -> Box<dyn Elevator> {
         asked => ticks(hz, asked),
     };
     let fixed_budget = options.unsigned("max_budget") as i64;
-    Box::new(Bfq {
+    Bfq {
         hz,
         slice_idle: Nanos::from_us(options.unsigned("slice_idle_us")),
         timeout,
@@ -155,7 +159,7 @@ fn build(options: &Options, hz: Hz) -> Box<dyn Elevator> {
         kick: false,
         started: false,
         ended: None,
-    })
+    }
 }
 
 /// Milliseconds in ticks, rounded up.
@@ -270,14 +274,16 @@ impl Bfq {
         Now { at: ctx.now, tick: ctx.jiffies() as Tick }
     }
 
-    /// Others have used the device: it has shown its queueing, turns have been counted, and a queue that had much more
-    /// than the clock shows keeps that slow.
+    /// Others have used the device: it has shown its queueing, turns have been counted, and the queues of who formatted
+    /// it, of who wrote the files and of the journal have had more than the clock shows, and keep that slow.
     fn was_used(&mut self) {
         (self.queueing, self.flash_with_queueing) = (Some(true), !self.rotational_at_birth);
         self.turns = 249;
-        let queue = self.new_queue(true, wf2q::WEIGHT, Now { at: Nanos::ZERO, tick: LONG_AGO });
-        self.queues[queue].tasks = 1;
-        self.accounts.is_ahead(queue, USED_SECTORS);
+        for base in [wf2q::WEIGHT, wf2q::WEIGHT, wf2q::JOURNAL_WEIGHT] {
+            let queue = self.new_queue(true, base, Now { at: Nanos::ZERO, tick: LONG_AGO });
+            self.queues[queue].tasks = 1;
+            self.accounts.is_ahead(queue, USED_SECTORS);
+        }
     }
 
     /// Ends a call: what the queue has to do.

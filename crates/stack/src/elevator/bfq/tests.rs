@@ -80,6 +80,55 @@ fn a_new_task_goes_before_one_that_writes_much() {
     assert!(before <= 16, "{before} writes went before");
 }
 
+/// Four random readers on a disk that others have used: when a read arrives (us), whose it is, and the budget and weight
+/// that the log of 6.18 shows for its queue (`calc_finish`); or when it is done.
+#[rustfmt::skip]
+const LOGGED: &[(u64, u32, Option<(i64, u64)>)] = &[
+    (0, 3, Some((1024, 1200))), (19, 0, Some((1024, 1200))), (97, 1, Some((1024, 1200))), (157, 2, Some((1024, 1200))),
+    (8813, 0, None), (8876, 0, Some((896, 120000))), (13531, 2, None), (13592, 2, Some((896, 120000))),
+    (16709, 1, None), (16740, 1, Some((896, 120000))), (21930, 3, None), (21959, 3, Some((896, 120000))),
+    (24493, 2, None), (24508, 2, Some((768, 120000))), (30794, 0, None), (30825, 0, Some((768, 120000))),
+    (33482, 1, None), (33503, 1, Some((768, 120000))), (38144, 2, None), (38160, 2, Some((640, 120000))),
+    (42851, 0, None), (42874, 0, Some((640, 120000))), (46057, 2, None), (46070, 2, Some((512, 120000))),
+    (51927, 0, None), (51943, 0, Some((512, 120000))), (55791, 3, None), (55825, 3, Some((768, 120000))),
+    (60323, 1, None), (60344, 1, Some((640, 120000))), (65431, 2, None), (65450, 2, Some((384, 120000))),
+    (67599, 3, None), (67613, 3, Some((640, 120000))), (69971, 0, None), (69987, 0, Some((384, 120000))),
+    (71576, 1, None), (71591, 1, Some((512, 120000))), (75322, 2, None), (75336, 2, Some((256, 120000))),
+    (77914, 0, None), (77929, 0, Some((256, 120000))), (79964, 3, None), (79978, 3, Some((512, 120000))),
+    (83863, 0, None), (83878, 0, Some((128, 120000))), (85780, 3, None), (85792, 3, Some((384, 120000))),
+    (90772, 0, None), (90786, 0, Some((1024, 120000))), (93643, 2, None), (93658, 2, Some((128, 120000))),
+    (96596, 0, None), (96609, 0, Some((896, 120000))), (99338, 3, None), (99352, 3, Some((256, 120000))),
+    (101552, 2, None), (101565, 2, Some((1024, 120000))), (105118, 3, None), (105135, 3, Some((128, 120000))),
+    (111281, 1, None), (111302, 1, Some((384, 120000))), (113772, 0, None), (113788, 0, Some((768, 120000))),
+];
+
+#[test]
+fn budgets_and_weights_are_those_in_the_log_of_the_kernel() {
+    let mut options = ENTRY.defaults();
+    options.set("used", 1);
+    let mut bfq = begin(&options, Hz(250));
+    let mut driver = Driver::new("none", 250);
+    let mut in_driver = [None; 4];
+    for (nr, &(us, task, logged)) in LOGGED.iter().enumerate() {
+        driver.now = Nanos::from_secs(1) + Nanos::from_us(us);
+        let far = (nr as u64 * 7_919 % 97 + 1) * 100_000;
+        let context = IoContext { task, thread_group: task };
+        let read = Bio { context, ..driver.bio(Read, far, 128) };
+        let arrived = logged.map(|_| driver.take(&read));
+        let mut ctx = Ctx::new(driver.now, Hz(250), &mut driver.requests);
+        if let Some(rq) = arrived {
+            bfq.add(&mut ctx, rq);
+            let account = &bfq.accounts[bfq.queue_of(task, true).expect("it has one")];
+            assert_eq!(Some((account.budget, account.weight())), logged, "at {us} us, task {task}");
+        } else if let Some(rq) = in_driver[task as usize].take() {
+            bfq.completed(&mut ctx, rq);
+        }
+        while let Some(rq) = bfq.next(&mut ctx) {
+            in_driver[ctx.requests[rq].context.task as usize] = Some(rq);
+        }
+    }
+}
+
 /// Four random readers of one program on a disk that does a request in 3.5 ms and takes all four at once; the second
 /// one's 37th read is near its 36th.
 fn random_readers(driver: &mut Driver, requests: u64, mut each: impl FnMut(&Driver)) {
@@ -128,6 +177,6 @@ fn short_of_requests(settings: &[(&str, i64)]) -> Option<(u64, u64)> {
 #[test]
 fn queues_of_one_program_become_one() {
     assert_eq!(short_of_requests(&[]), None);
-    assert_eq!(short_of_requests(&[("used", 1)]), Some((621, 862)));
+    assert_eq!(short_of_requests(&[("used", 1)]), Some((621, 891)));
     assert_eq!(short_of_requests(&[("used", 1), ("low_latency", 0)]), None);
 }
