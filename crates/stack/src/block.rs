@@ -1288,8 +1288,8 @@ impl BlockQueue {
             }
             self.finish(id, now, rec);
         }
-        if !(self.multi && self.quirks.asks_to_be_run) || !self.dispatch.is_empty() || std::mem::take(&mut self.refused)
-        {
+        let refused = std::mem::take(&mut self.refused) || !self.dispatch.is_empty();
+        if refused || !(self.multi && self.quirks.asks_to_be_run) {
             self.run(now, rec);
         }
     }

@@ -80,10 +80,12 @@ fn a_new_task_goes_before_one_that_writes_much() {
     assert!(before <= 16, "{before} writes went before");
 }
 
+type Logged = (u64, u32, Option<(i64, u64)>);
+
 /// Four random readers on a disk that others have used: when a read arrives (us), whose it is, and the budget and weight
 /// that the log of 6.18 shows for its queue (`calc_finish`); or when it is done.
 #[rustfmt::skip]
-const LOGGED: &[(u64, u32, Option<(i64, u64)>)] = &[
+const LOGGED: &[Logged] = &[
     (0, 3, Some((1024, 1200))), (19, 0, Some((1024, 1200))), (97, 1, Some((1024, 1200))), (157, 2, Some((1024, 1200))),
     (8813, 0, None), (8876, 0, Some((896, 120000))), (13531, 2, None), (13592, 2, Some((896, 120000))),
     (16709, 1, None), (16740, 1, Some((896, 120000))), (21930, 3, None), (21959, 3, Some((896, 120000))),
