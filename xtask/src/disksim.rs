@@ -174,7 +174,7 @@ fn replay(device: &mut dyn Device, trace: &[Measured]) -> Vec<Nanos> {
             }
         }
         took.push(now - arrival);
-        now = now + request.pause;
+        now += request.pause;
     }
     took
 }
