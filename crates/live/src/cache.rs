@@ -15,6 +15,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 pub use rustix::fs::Advice;
+use iowhy_stack::units::PAGE_BYTES;
 use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::memory::Mapping;
@@ -73,6 +74,30 @@ fn mincore(file: &File, bytes: u64) -> Option<u64> {
         Mapping::shared(file, (from, len), ProtFlags::READ, MapFlags::empty()).ok()?.resident_pages()
     };
     (0..bytes).step_by(MAPPED as usize).map(part).sum()
+}
+
+/// Bytes of a block of the file system that a path is on.
+///
+/// # Errors
+/// The system's error.
+pub fn block_bytes(path: &Path) -> io::Result<u64> {
+    Ok(rustix::fs::statvfs(path)?.f_bsize)
+}
+
+/// Runs of pages of an open file, `bytes` long, that are in the page cache; none if the system cannot tell.
+pub fn resident_runs(file: &File, bytes: u64) -> Option<Vec<std::ops::Range<u64>>> {
+    let mut runs: Vec<std::ops::Range<u64>> = Vec::new();
+    for from in (0..bytes).step_by(MAPPED as usize) {
+        let part = MAPPED.min(bytes - from) as usize;
+        let map = Mapping::shared(file, (from, part), ProtFlags::READ, MapFlags::empty()).ok()?.residency()?;
+        for page in (from / PAGE_BYTES..).zip(map).filter(|(_, is_there)| *is_there).map(|(page, _)| page) {
+            match runs.last_mut() {
+                Some(last) if last.end == page => last.end += 1,
+                _ => runs.push(page..page + 1),
+            }
+        }
+    }
+    Some(runs)
 }
 
 /// Drops the clean cached pages of a file.

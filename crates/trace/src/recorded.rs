@@ -5,7 +5,8 @@
 //! job seq-4k                   facts, one a line, until an empty line:
 //! kernel 6.18.44               kernel, file system, bytes of the file, read_ahead_kb/4, max_sectors_kb/4,
 //! ...                          largest folio order, events that were lost; pieces of memory of a request at most,
-//!                              and `holes 1` if parts of the file are not on the disk
+//!                              bytes of a block of the file system if it is not a page; `holes 1` if parts of the
+//!                              file are not on the disk
 //!
 //! r 0 3 8192 4096              task 0 reads 4096 bytes from byte 8192 of descriptor 3       w: it writes, anywhere
 //! f 0 3 random 0 0             advises
@@ -29,6 +30,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use iowhy_stack::trace::RaInput;
+use iowhy_stack::units::PAGE_BYTES;
 
 /// The first kernel whose trace shows that pages are looked up (`mm_filemap_get_pages`).
 const SHOWS_LOOK_UPS: (u32, u32) = (6, 12);
@@ -179,6 +181,16 @@ pub enum What {
     },
 }
 
+impl What {
+    /// First sector and bytes, if it is a bio.
+    pub fn bio(self) -> Option<(u64, u64)> {
+        match self {
+            What::Bio { sector, bytes } => Some((sector, u64::from(bytes))),
+            _ => None,
+        }
+    }
+}
+
 /// A line of the record.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct Line {
@@ -207,6 +219,8 @@ pub struct Recorded {
     /// Most pieces of memory that a request may have; 0 if requests are not to be compared: an elevator unites those of
     /// different tasks.
     pub max_segments: u64,
+    /// Bytes of a block of the file system, if that is not a page; 0 otherwise.
+    pub block_bytes: u64,
     /// Parts of the file are not on the disk.
     pub holes: bool,
     /// Events that the kernel had no room for.
@@ -248,6 +262,11 @@ impl Recorded {
             What::Fault { .. } => false,
             _ => true,
         })
+    }
+
+    /// Bytes of a block of the file system.
+    pub fn block(&self) -> u64 {
+        if self.block_bytes == 0 { PAGE_BYTES } else { self.block_bytes }
     }
 
     /// The line after the end of the call that begins at line `at`.
@@ -320,6 +339,9 @@ impl Recorded {
         if self.max_segments > 0 {
             let _ = writeln!(out, "max_segments {}", self.max_segments);
         }
+        if ![0, PAGE_BYTES].contains(&self.block_bytes) {
+            let _ = writeln!(out, "block_bytes {}", self.block_bytes);
+        }
         if self.holes {
             out.push_str("holes 1\n");
         }
@@ -371,6 +393,12 @@ impl Recorded {
                     number()?.try_into().ok().filter(|order| *order < 20).ok_or("no folio is that large")?;
             }
             "max_segments" => self.max_segments = number()?,
+            "block_bytes" => {
+                self.block_bytes = number()?;
+                if !(self.block_bytes.is_power_of_two() && (512..=1 << 16).contains(&self.block_bytes)) {
+                    return Err(format!("no block has {value} bytes"));
+                }
+            }
             "holes" => self.holes = number()? > 0,
             "lost" => self.lost = number()?,
             _ => return Err(format!("no fact `{name}`")),

@@ -462,7 +462,7 @@ impl Question<'_> {
         undone.iter().rev().for_each(|what| pages.apply(*what));
         let mut trial = Tally::default();
         trial.decision(&self.recorded.lines[self.at], &told.lines, &self.own.lines);
-        (trial.bios, trial.bios_matched) = same_bios(&told, &self.own.lines, self.recorded.holes);
+        (trial.bios, trial.bios_matched) = same_bios(&told, &self.own.lines, self.recorded);
         trial
     }
 }

@@ -12,6 +12,7 @@
 //! `mremap` are not followed: addresses are another file's once another one is mapped there.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use iowhy_stack::event::Op;
 use iowhy_stack::trace::{Inode, Record, Rwbs, Seen, Trace};
@@ -31,6 +32,8 @@ const SECTOR_BYTES: u64 = 512;
 pub struct Device {
     /// Type of the file system.
     pub filesystem: String,
+    /// Bytes of a block of it.
+    pub block_bytes: u64,
     pub read_ahead_kb: u64,
     pub max_sectors_kb: u64,
     /// `max_segments`, if requests leave in the order in which they come: no elevator.
@@ -110,6 +113,11 @@ fn field(fields: &str, name: &str) -> Option<u64> {
 pub struct File {
     /// Which one.
     pub inode: Inode,
+    /// What `stat` says of it, if that is other numbers.
+    pub opened: Inode,
+    pub device: Device,
+    /// Pages in the cache at the end.
+    pub cached: Vec<Range<u64>>,
     /// Its size.
     pub bytes: u64,
     /// Parts of it are not on the disk.
@@ -193,11 +201,14 @@ struct Reading {
     descriptors: Descriptors,
     /// Calls in progress, by task.
     at_work: BTreeMap<u32, usize>,
+    /// What pages call a file, by what `stat` calls it.
+    names: BTreeMap<Inode, Inode>,
 }
 
 /// Every call, with the files that are known.
-fn calls(trace: &Trace) -> Calls {
-    let mut reading = Reading::default();
+fn calls(trace: &Trace, files: &[File]) -> Calls {
+    let names = files.iter().map(|file| (file.opened, file.inode)).collect();
+    let mut reading = Reading { names, ..Reading::default() };
     for (nr, Record { pid, seen, .. }) in trace.records.iter().enumerate() {
         match seen {
             Seen::CallStart { op: Op::Read, fd, offset, len_bytes } => {
@@ -246,6 +257,7 @@ impl Reading {
         let number = |name: &str| field(fields, name).unwrap_or(0);
         let fd = |name: &str| number(name) as i32;
         if let ("iowhy:opened" | "iowhy:descriptor", Some(file)) = (name, told_file(fields)) {
+            let file = self.names.get(&file).copied().unwrap_or(file);
             self.found.told.insert(self.descriptors.of(pid, fd("fd")), file);
         }
         self.descriptors.other(pid, name, fields);
@@ -364,8 +376,9 @@ fn complete(calls: &mut [Call], loose: &[Loose], mut files: BTreeMap<Descriptor,
     }
 }
 
-/// The record of a file before its lines are known.
-fn empty(trace: &Trace, device: &Device, file: &File) -> Recorded {
+/// The record of a file before its lines are known: nothing but the pages that were cached before.
+fn empty(trace: &Trace, file: &File) -> Recorded {
+    let device = &file.device;
     Recorded {
         job: file.job.clone(),
         kernel: trace.kernel.clone(),
@@ -375,15 +388,43 @@ fn empty(trace: &Trace, device: &Device, file: &File) -> Recorded {
         io_pages: device.max_sectors_kb * 1024 / PAGE_BYTES,
         max_folio_order: 0,
         max_segments: device.max_segments,
+        block_bytes: device.block_bytes,
         holes: file.holes,
         lost: trace.lost,
         lines: Vec::new(),
     }
 }
 
+/// Pages that were cached before the trace: those that leave without having been added, and those that are there at the
+/// end without any event.
+fn cached_before(trace: &Trace, files: &[File]) -> Vec<Vec<What>> {
+    let mut first: BTreeMap<Inode, (BTreeSet<u64>, BTreeMap<u64, u8>)> =
+        files.iter().filter(|file| !file.cached.is_empty()).map(|file| (file.inode, Default::default())).collect();
+    for Record { seen, .. } in &trace.records {
+        let (file, index, order, left) = match *seen {
+            Seen::PageAdd { file, index, order } => (file, index, order, false),
+            Seen::PageRemove { file, index, order } => (file, index, order, true),
+            _ => continue,
+        };
+        let (changed, before) = first.entry(file).or_default();
+        let pages = index..index + (1 << order);
+        if left && pages.clone().all(|page| !changed.contains(&page)) {
+            before.insert(index, order);
+        }
+        changed.extend(pages);
+    }
+    let of = |file: &File| {
+        let Some((changed, before)) = first.get_mut(&file.inode) else { return Vec::new() };
+        let still = file.cached.iter().cloned().flatten().filter(|page| !changed.contains(page));
+        before.extend(still.map(|page| (page, 0)));
+        before.iter().map(|(&index, &order)| What::Add { index, order }).collect()
+    };
+    files.iter().map(of).collect()
+}
+
 /// A trace's events for these files, each in a record of its own.
-pub fn records(trace: &Trace, device: &Device, files: &[File]) -> Vec<Recorded> {
-    let Calls { mut calls, loose, told, said } = calls(trace);
+pub fn records(trace: &Trace, files: &[File]) -> Vec<Recorded> {
+    let Calls { mut calls, loose, told, said } = calls(trace, files);
     complete(&mut calls, &loose, told);
     let mut marks: BTreeMap<usize, usize> = BTreeMap::new();
     for (nr, call) in calls.iter().enumerate().filter(|(_, call)| call.file.is_some()) {
@@ -392,9 +433,13 @@ pub fn records(trace: &Trace, device: &Device, files: &[File]) -> Vec<Recorded> 
             marks.insert(call.end, nr);
         }
     }
-    let mut made: Vec<Recorded> = files.iter().map(|file| empty(trace, device, file)).collect();
+    let mut made: Vec<Recorded> = files.iter().map(|file| empty(trace, file)).collect();
+    for (recorded, before) in made.iter_mut().zip(cached_before(trace, files)) {
+        recorded.lines.extend(before.into_iter().map(|what| Line { task: 0, what }));
+    }
     let mut numbers: Vec<(BTreeMap<u32, u32>, BTreeMap<Descriptor, i32>)> = vec![Default::default(); files.len()];
-    let position = |file: Inode| files.iter().position(|known| known.inode == file);
+    let positions: BTreeMap<Inode, usize> = files.iter().zip(0..).map(|(file, at)| (file.inode, at)).collect();
+    let position = |file: Inode| positions.get(&file).copied();
     let mut said = said.into_iter().peekable();
     // The file that a task touched last: its bios are of that.
     let mut last: BTreeMap<u32, Inode> = BTreeMap::new();
