@@ -1,15 +1,13 @@
 //! What a recording must say of its files so that a model can predict their pages ([`crate::conform::kernel::foreign`]).
 //!
 //! ```text
-//! iowhy:file    dev= ino=            as the events of pages have it
-//!               opened_dev= opened_ino=   as calls of `stat` have it: other numbers on btrfs and overlayfs
-//!               bytes= block= holes= fs= disk= ra_kb= io_kb=
+//! iowhy:file    dev= ino= bytes= block= holes= fs= disk= ra_kb= io_kb=   numbers as the events of pages have them:
+//!               `stat` shows others on btrfs and overlayfs
 //! iowhy:cached  dev= ino= runs=0+8,32+4   pages in the page cache at the end: those that no event put there were there
 //!               before
 //! ```
 //! Known limits: a file that is gone, or that was never opened by a name, has none of these.
 
-use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
@@ -20,8 +18,6 @@ use iowhy_live::capture::Captured;
 use iowhy_live::machine::{self, Disk, Mount};
 use iowhy_stack::trace::{Dev, Inode, Record, Seen};
 use iowhy_stack::units::Nanos;
-
-use super::dev;
 
 /// Runs that one record names.
 const RUNS: usize = 64;
@@ -60,8 +56,6 @@ const USUAL_IO_KB: u64 = 128;
 pub(crate) struct Facts {
     /// The file as the events of pages have it.
     pub(crate) inode: Inode,
-    /// As `stat` has it.
-    pub(crate) opened: Inode,
     pub(crate) bytes: u64,
     /// Bytes of a block of its file system.
     pub(crate) block: u64,
@@ -79,13 +73,12 @@ impl Facts {
     pub(crate) fn of(mounts: &[Mount], path: &Path) -> Option<Facts> {
         let path = fs::canonicalize(path).ok()?;
         let (place, inode) = real(mounts, &path)?;
-        let (metadata, seen) = (fs::metadata(&place).ok()?, fs::metadata(&path).ok()?);
+        let metadata = fs::metadata(&place).ok()?;
         let disk = Disk::below(&place);
         let own = own_limit_kb(&disk);
         let file = File::open(&place).ok().filter(|_| metadata.is_file())?;
         Some(Facts {
             inode,
-            opened: Inode { dev: dev(seen.dev()), ino: seen.ino() },
             bytes: metadata.len(),
             block: cache::block_bytes(&place).unwrap_or(metadata.blksize()),
             // The system counts in 512 bytes.
@@ -98,30 +91,20 @@ impl Facts {
     }
 }
 
-/// Writes it for all files of which the trace has pages.
+/// Writes it for all files that the trace has names of.
 pub(super) fn write(captured: &mut Captured) {
-    let touched: BTreeSet<Inode> = captured.trace.records.iter().filter_map(|record| record.seen.file()).collect();
     let mounts = machine::current_mounts();
     let end = captured.trace.records.last().map_or(Nanos(0), |record| record.at);
     let mut lines = Vec::new();
-    let mut named = Vec::new();
-    for (opened, path) in &captured.trace.paths {
-        // Pages have the same number, but on another device; and another file may have the name by now.
-        if !touched.iter().any(|file| file.ino == opened.ino) {
-            continue;
-        }
-        let found = Facts::of(&mounts, Path::new(path));
-        let Some(file) = found.filter(|file| touched.contains(&file.inode) && file.opened.ino == opened.ino) else {
-            continue;
-        };
-        let pair = |dev: Dev| format!("{},{}", dev.major(), dev.minor());
-        let numbers = format!("dev={} ino={}", pair(file.inode.dev), file.inode.ino);
+    for (named, path) in &captured.trace.paths {
+        // Another file may have the name by now.
+        let found = Facts::of(&mounts, Path::new(path)).filter(|file| file.inode == *named);
+        let Some(file) = found else { continue };
+        let numbers = format!("dev={},{} ino={}", named.dev.major(), named.dev.minor(), named.ino);
         lines.push((
             "iowhy:file",
             format!(
-                "{numbers} opened_dev={} opened_ino={} bytes={} block={} holes={} fs={} disk={} ra_kb={} io_kb={}",
-                pair(opened.dev),
-                opened.ino,
+                "{numbers} bytes={} block={} holes={} fs={} disk={} ra_kb={} io_kb={}",
                 file.bytes,
                 file.block,
                 u8::from(file.holes),
@@ -131,7 +114,6 @@ pub(super) fn write(captured: &mut Captured) {
                 file.io_kb,
             ),
         ));
-        named.push((file.inode, path.clone()));
         for runs in file.cached.chunks(RUNS) {
             let runs: Vec<String> = runs.iter().map(|run| format!("{}+{}", run.start, run.end - run.start)).collect();
             lines.push(("iowhy:cached", format!("{numbers} runs={}", runs.join(","))));
@@ -142,5 +124,4 @@ pub(super) fn write(captured: &mut Captured) {
         Record { at: end, cpu: 0, pid: 0, seen }
     };
     captured.trace.records.extend(lines.into_iter().map(note));
-    captured.name_files(named);
 }

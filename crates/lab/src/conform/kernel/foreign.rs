@@ -5,13 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use iowhy_stack::trace::{Dev, Inode, Seen, Trace};
+use iowhy_stack::trace::{Inode, Seen, Trace};
 use iowhy_trace::fields::{self, field};
 use iowhy_trace::recorded::{Recorded, What};
 use iowhy_trace::settings::Settings;
 
-use super::{Checked, Device, File, NotJudged, Report, check, makes_known_bios, model_of, records};
-use iowhy_text as text;
+use super::{Device, File, NotJudged, Report, check, makes_known_bios, model_of, records};
 
 /// File systems that keep everything in memory.
 const IN_MEMORY: &[&str] = &["tmpfs", "ramfs", "devtmpfs"];
@@ -28,10 +27,6 @@ fn files(trace: &Trace) -> Vec<File> {
         let inode = Inode { dev, ino };
         match name.as_str() {
             "iowhy:file" => {
-                let opened = field(fields, "opened_dev").and_then(|text| text.split_once(','));
-                let opened = opened.and_then(|(major, minor)| {
-                    Some(Inode { dev: Dev::new(major.parse().ok()?, minor.parse().ok()?), ino: number("opened_ino")? })
-                });
                 let disk = field(fields, "disk").unwrap_or_default();
                 let no_elevator = settings.get(disk, "scheduler") == Some("none");
                 let max_segments = settings.get(disk, "max_segments").and_then(|value| value.parse().ok());
@@ -39,7 +34,6 @@ fn files(trace: &Trace) -> Vec<File> {
                     inode,
                     File {
                         inode,
-                        opened: opened.unwrap_or(inode),
                         device: Device {
                             filesystem: field(fields, "fs").unwrap_or_default().to_owned(),
                             block_bytes: number("block").filter(|bytes| bytes.is_power_of_two()).unwrap_or(0),
@@ -79,18 +73,26 @@ pub fn compare(trace: &Trace) -> Report {
     let known = files(trace);
     let facts: BTreeSet<Inode> = known.iter().map(|file| file.inode).collect();
     let all = records(trace, &known);
-    let mut not_judged = left_out(&all);
-    let mut leave = |what: String, why: &str| not_judged.push(NotJudged { what, why: why.to_owned() });
-    let mut judged = Vec::new();
-    for recorded in all {
+    let mut left: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut leave = |what: String, why: &str| left.entry(why.to_owned()).or_default().push(what);
+    let mut jobs = Vec::new();
+    for recorded in &all {
         let fs = recorded.filesystem.as_str();
+        let name = recorded.job.clone();
         if IN_MEMORY.contains(&fs) {
-            leave(recorded.job, &format!("{fs} has its files in memory: nothing is read ahead or from a disk"));
-        } else if recorded.lines.iter().any(|line| matches!(line.what, What::Write { .. })) {
+            leave(name, &format!("{fs} has its files in memory: nothing is read ahead or from a disk"));
+            continue;
+        }
+        if recorded.lines.iter().any(|line| matches!(line.what, What::Write { .. })) {
             // A file that grows has another end at every question.
-            leave(recorded.job, "it was written meanwhile: its end moves, and pages are added that no read asked for");
+            leave(name, "written meanwhile: the end moves, and pages are added that no read asked for");
+            continue;
+        }
+        let checked = check(entry, recorded);
+        if checked.has_evidence() {
+            jobs.push(checked);
         } else {
-            judged.push(recorded);
+            leave(name, "all that was read of it was in the page cache: nothing was decided");
         }
     }
     let has = |wanted: fn(&Seen) -> bool| trace.records.iter().any(|record| wanted(&record.seen));
@@ -98,16 +100,18 @@ pub fn compare(trace: &Trace) -> Report {
     if !has(|seen| matches!(seen, Seen::GetPages { .. })) && has(questions) {
         leave("reads past the page cache".to_owned(), "the recording has no look-ups: --level full has them");
     }
-    let mut strange: BTreeMap<Inode, u64> = BTreeMap::new();
-    for record in trace.records.iter().filter(|record| questions(&record.seen)) {
-        let others = record.seen.file().filter(|file| !facts.contains(file));
-        others.into_iter().for_each(|file| *strange.entry(file).or_default() += 1);
+    let mut strange: BTreeSet<Inode> = BTreeSet::new();
+    let files = trace.records.iter().filter(|record| questions(&record.seen)).filter_map(|record| record.seen.file());
+    strange.extend(files.filter(|file| !facts.contains(file)));
+    for inode in strange {
+        leave(name_of(inode), "its size is not in the recording: it was removed, or its name was never seen");
     }
-    for (inode, n) in strange {
-        let why = format!("{}; its size is not in the recording", text::count(n, "decision", "decisions"));
-        leave(name_of(inode), &format!("{why}: it was removed, or its name was never seen"));
-    }
-    let jobs: Vec<Checked> = judged.iter().map(|recorded| check(entry, recorded)).filter(Checked::has_evidence).collect();
+    let mut not_judged = left_out(&all);
+    not_judged.extend(left.into_iter().map(|(why, mut all)| {
+        let n = all.len() as u64;
+        let first = all.swap_remove(0);
+        NotJudged { what: if n == 1 { first } else { format!("{n} files, for example {first}") }, why }
+    }));
     Report {
         kernel: trace.kernel.clone(),
         model: entry.name,
@@ -121,9 +125,9 @@ pub fn compare(trace: &Trace) -> Report {
 
 /// Parts of records that are not compared.
 pub(super) fn left_out(all: &[Recorded]) -> Vec<NotJudged> {
-    let bios = all.iter().filter(|recorded| recorded.lines.iter().any(|line| line.what.bio().is_some()));
     let others: BTreeSet<&str> =
-        bios.map(|recorded| recorded.filesystem.as_str()).filter(|fs| !makes_known_bios(fs)).collect();
+        all.iter().map(|recorded| recorded.filesystem.as_str()).filter(|fs| !makes_known_bios(fs)).collect();
+    let others = others.into_iter().filter(|fs| !IN_MEMORY.contains(fs));
     let why = "only those of ext4, XFS and erofs are modelled";
-    others.into_iter().map(|fs| NotJudged { what: format!("bios of {fs}"), why: why.to_owned() }).collect()
+    others.map(|fs| NotJudged { what: format!("bios of {fs}"), why: why.to_owned() }).collect()
 }

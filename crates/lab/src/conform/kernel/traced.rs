@@ -113,8 +113,6 @@ fn field(fields: &str, name: &str) -> Option<u64> {
 pub struct File {
     /// Which one.
     pub inode: Inode,
-    /// What `stat` says of it, if that is other numbers.
-    pub opened: Inode,
     pub device: Device,
     /// Pages in the cache at the end.
     pub cached: Vec<Range<u64>>,
@@ -201,14 +199,11 @@ struct Reading {
     descriptors: Descriptors,
     /// Calls in progress, by task.
     at_work: BTreeMap<u32, usize>,
-    /// What pages call a file, by what `stat` calls it.
-    names: BTreeMap<Inode, Inode>,
 }
 
 /// Every call, with the files that are known.
-fn calls(trace: &Trace, files: &[File]) -> Calls {
-    let names = files.iter().map(|file| (file.opened, file.inode)).collect();
-    let mut reading = Reading { names, ..Reading::default() };
+fn calls(trace: &Trace) -> Calls {
+    let mut reading = Reading::default();
     for (nr, Record { pid, seen, .. }) in trace.records.iter().enumerate() {
         match seen {
             Seen::CallStart { op: Op::Read, fd, offset, len_bytes } => {
@@ -257,7 +252,6 @@ impl Reading {
         let number = |name: &str| field(fields, name).unwrap_or(0);
         let fd = |name: &str| number(name) as i32;
         if let ("iowhy:opened" | "iowhy:descriptor", Some(file)) = (name, told_file(fields)) {
-            let file = self.names.get(&file).copied().unwrap_or(file);
             self.found.told.insert(self.descriptors.of(pid, fd("fd")), file);
         }
         self.descriptors.other(pid, name, fields);
@@ -424,7 +418,7 @@ fn cached_before(trace: &Trace, files: &[File]) -> Vec<Vec<What>> {
 
 /// A trace's events for these files, each in a record of its own.
 pub fn records(trace: &Trace, files: &[File]) -> Vec<Recorded> {
-    let Calls { mut calls, loose, told, said } = calls(trace, files);
+    let Calls { mut calls, loose, told, said } = calls(trace);
     complete(&mut calls, &loose, told);
     let mut marks: BTreeMap<usize, usize> = BTreeMap::new();
     for (nr, call) in calls.iter().enumerate().filter(|(_, call)| call.file.is_some()) {
