@@ -76,6 +76,38 @@ fn mincore(file: &File, bytes: u64) -> Option<u64> {
     (0..bytes).step_by(MAPPED as usize).map(part).sum()
 }
 
+/// The request of `FS_IOC_FIEMAP` for one extent, and its answer.
+#[repr(C)]
+#[derive(Default)]
+struct Fiemap {
+    start: u64,
+    len: u64,
+    flags: u32,
+    mapped: u32,
+    wanted: u32,
+    reserved: u32,
+    logical: u64,
+    physical: u64,
+    extent_len: u64,
+    reserved_64: [u64; 2],
+    extent_flags: u32,
+    reserved_32: [u32; 3],
+}
+
+const FS_IOC_FIEMAP: libc::c_ulong = 0xc020_660b;
+const FIEMAP_EXTENT_DATA_INLINE: u32 = 0x200;
+
+/// Bytes at the end of a file that are kept with its metadata, not in blocks of their own.
+pub fn inline_tail(file: &File, bytes: u64) -> u64 {
+    // An answer begins where it is asked for at the earliest; blocks of such files are not larger than pages.
+    let last = bytes.saturating_sub(1) / PAGE_BYTES * PAGE_BYTES;
+    let mut ask = Fiemap { start: last, len: 1, wanted: 1, ..Fiemap::default() };
+    // SAFETY: the structure has the kernel's layout with room for the one extent asked for, and lives through the call.
+    let result = unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FIEMAP, &raw mut ask) };
+    let found = result == 0 && ask.mapped == 1 && ask.extent_flags & FIEMAP_EXTENT_DATA_INLINE != 0;
+    if found { bytes.saturating_sub(ask.logical) } else { 0 }
+}
+
 /// Bytes of a block of the file system that a path is on.
 ///
 /// # Errors

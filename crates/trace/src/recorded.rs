@@ -5,8 +5,8 @@
 //! job seq-4k                   facts, one a line, until an empty line:
 //! kernel 6.18.44               kernel, file system, bytes of the file, read_ahead_kb/4, max_sectors_kb/4,
 //! ...                          largest folio order, events that were lost; pieces of memory of a request at most,
-//!                              bytes of a block of the file system if it is not a page; `holes 1` if parts of the
-//!                              file are not on the disk
+//!                              bytes of a block of the file system if it is not a page; bytes of the end that are
+//!                              kept with the metadata; `holes 1` if parts of the file are not on the disk
 //!
 //! r 0 3 8192 4096              task 0 reads 4096 bytes from byte 8192 of descriptor 3       w: it writes, anywhere
 //! f 0 3 random 0 0             advises
@@ -221,6 +221,8 @@ pub struct Recorded {
     pub max_segments: u64,
     /// Bytes of a block of the file system, if that is not a page; 0 otherwise.
     pub block_bytes: u64,
+    /// Bytes at the end of the file that are kept with its metadata: no bio is for them.
+    pub tail_bytes: u64,
     /// Parts of the file are not on the disk.
     pub holes: bool,
     /// Events that the kernel had no room for.
@@ -267,6 +269,11 @@ impl Recorded {
     /// Bytes of a block of the file system.
     pub fn block(&self) -> u64 {
         if self.block_bytes == 0 { PAGE_BYTES } else { self.block_bytes }
+    }
+
+    /// Where the file's last block on the disk ends.
+    pub fn disk_end(&self) -> u64 {
+        self.file_bytes.saturating_sub(self.tail_bytes).next_multiple_of(self.block())
     }
 
     /// The line after the end of the call that begins at line `at`.
@@ -342,6 +349,9 @@ impl Recorded {
         if ![0, PAGE_BYTES].contains(&self.block_bytes) {
             let _ = writeln!(out, "block_bytes {}", self.block_bytes);
         }
+        if self.tail_bytes > 0 {
+            let _ = writeln!(out, "tail_bytes {}", self.tail_bytes);
+        }
         if self.holes {
             out.push_str("holes 1\n");
         }
@@ -399,6 +409,7 @@ impl Recorded {
                     return Err(format!("no block has {value} bytes"));
                 }
             }
+            "tail_bytes" => self.tail_bytes = number()?,
             "holes" => self.holes = number()? > 0,
             "lost" => self.lost = number()?,
             _ => return Err(format!("no fact `{name}`")),

@@ -1,7 +1,7 @@
 //! What a recording must say of its files so that a model can predict their pages ([`crate::conform::kernel::foreign`]).
 //!
 //! ```text
-//! iowhy:file    dev= ino= bytes= block= holes= fs= disk= ra_kb= io_kb=   numbers as the events of pages have them:
+//! iowhy:file    dev= ino= bytes= block= holes= tail= fs= disk= ra_kb= io_kb=   numbers as the events of pages have them:
 //!               `stat` shows others on btrfs and overlayfs
 //! iowhy:cached  dev= ino= runs=0+8,32+4   pages in the page cache at the end: those that no event put there were there
 //!               before
@@ -61,6 +61,8 @@ pub(crate) struct Facts {
     pub(crate) block: u64,
     /// Parts of it are not on the disk.
     pub(crate) holes: bool,
+    /// Bytes at its end that are kept with its metadata.
+    pub(crate) tail: u64,
     pub(crate) disk: Disk,
     pub(crate) ra_kb: u64,
     pub(crate) io_kb: u64,
@@ -83,6 +85,7 @@ impl Facts {
             block: cache::block_bytes(&place).unwrap_or(metadata.blksize()),
             // The system counts in 512 bytes.
             holes: metadata.blocks() * 512 < metadata.len(),
+            tail: cache::inline_tail(&file, metadata.len()),
             ra_kb: own.or(disk.queue.read_ahead_kb).unwrap_or(0),
             io_kb: disk.queue.max_sectors_kb.filter(|_| own.is_none()).unwrap_or(USUAL_IO_KB),
             disk,
@@ -104,10 +107,11 @@ pub(super) fn write(captured: &mut Captured) {
         lines.push((
             "iowhy:file",
             format!(
-                "{numbers} bytes={} block={} holes={} fs={} disk={} ra_kb={} io_kb={}",
+                "{numbers} bytes={} block={} holes={} tail={} fs={} disk={} ra_kb={} io_kb={}",
                 file.bytes,
                 file.block,
                 u8::from(file.holes),
+                file.tail,
                 file.disk.filesystem.as_deref().unwrap_or("none"),
                 file.disk.name.as_deref().unwrap_or("none"),
                 file.ra_kb,

@@ -44,6 +44,7 @@ fn files(trace: &Trace) -> Vec<File> {
                         cached: Vec::new(),
                         bytes: number("bytes").unwrap_or(0),
                         holes: number("holes") == Some(1),
+                        tail: number("tail").unwrap_or(0),
                         job: paths.get(&inode).map_or_else(|| name_of(inode), |path| (*path).to_owned()),
                     },
                 );
@@ -125,9 +126,9 @@ pub fn compare(trace: &Trace) -> Report {
 
 /// Parts of records that are not compared.
 pub(super) fn left_out(all: &[Recorded]) -> Vec<NotJudged> {
-    let others: BTreeSet<&str> =
-        all.iter().map(|recorded| recorded.filesystem.as_str()).filter(|fs| !makes_known_bios(fs)).collect();
+    let unknown = all.iter().filter(|recorded| !makes_known_bios(recorded));
+    let others: BTreeSet<&str> = unknown.map(|recorded| recorded.filesystem.as_str()).collect();
     let others = others.into_iter().filter(|fs| !IN_MEMORY.contains(fs));
-    let why = "only those of ext4, XFS and erofs are modelled";
+    let why = "only those of ext4, XFS and erofs without compression are modelled";
     others.map(|fs| NotJudged { what: format!("bios of {fs}"), why: why.to_owned() }).collect()
 }

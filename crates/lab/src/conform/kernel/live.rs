@@ -121,8 +121,8 @@ fn known(path: &Path, job: String) -> io::Result<Known> {
         max_sectors_kb: facts.io_kb,
         max_segments: max_segments.filter(|_| no_elevator).unwrap_or(0),
     };
-    let Facts { inode, bytes, holes, .. } = facts;
-    Ok(Known { inode, device, cached: Vec::new(), bytes, holes, job })
+    let Facts { inode, bytes, holes, tail, .. } = facts;
+    Ok(Known { inode, device, cached: Vec::new(), bytes, holes, tail, job })
 }
 
 /// File systems that are made, and how.

@@ -393,7 +393,7 @@ impl Readahead for Traced<'_> {
 pub(super) fn same_bios(told: &Decisions, lines: &[Line], recorded: &Recorded) -> (u64, u64) {
     const SEGMENTS: u64 = 256;
     let bios: Vec<(u64, u64)> = lines.iter().filter_map(|line| line.what.bio()).collect();
-    let file_end = recorded.file_bytes.next_multiple_of(recorded.block());
+    let file_end = recorded.disk_end();
     let due = |first: u64, nr_pages: u64| {
         ((first + nr_pages) * PAGE_BYTES).min(file_end).saturating_sub(first * PAGE_BYTES)
     };

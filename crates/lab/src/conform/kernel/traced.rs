@@ -120,6 +120,8 @@ pub struct File {
     pub bytes: u64,
     /// Parts of it are not on the disk.
     pub holes: bool,
+    /// Bytes at its end that are kept with its metadata.
+    pub tail: u64,
     pub job: String,
 }
 
@@ -383,6 +385,7 @@ fn empty(trace: &Trace, file: &File) -> Recorded {
         max_folio_order: 0,
         max_segments: device.max_segments,
         block_bytes: device.block_bytes,
+        tail_bytes: file.tail,
         holes: file.holes,
         lost: trace.lost,
         lines: Vec::new(),
@@ -437,6 +440,8 @@ pub fn records(trace: &Trace, files: &[File]) -> Vec<Recorded> {
     let mut said = said.into_iter().peekable();
     // The file that a task touched last: its bios are of that.
     let mut last: BTreeMap<u32, Inode> = BTreeMap::new();
+    // Pages of a device's own that a task added: metadata, or the end of a file of erofs.
+    let mut own_pages: BTreeMap<u32, (u64, u64, u64)> = BTreeMap::new();
     let mut on_the_way = OnTheWay::new();
     for (nr, Record { pid, seen, .. }) in trace.records.iter().enumerate() {
         while let Some(MappingAdvice { pid, file, what, .. }) = said.next_if(|said| said.nr <= nr) {
@@ -449,11 +454,26 @@ pub fn records(trace: &Trace, files: &[File]) -> Vec<Recorded> {
         }
         let call = marks.get(&nr).map(|call| &calls[*call]);
         let file = match seen {
+            Seen::Queue(extent)
+                if own_pages.get(pid).is_some_and(|(device, first, end)| {
+                    u64::from(extent.dev.0) == *device
+                        && (*first..*end).contains(&(extent.sector.0 * SECTOR_BYTES / PAGE_BYTES))
+                }) =>
+            {
+                None
+            }
             Seen::Queue(extent) | Seen::Split { extent, .. } => {
                 last.get(pid).copied().filter(|file| file.dev == extent.dev)
             }
             _ => seen.file().or_else(|| call.and_then(|call| call.file)),
         };
+        match (seen, file) {
+            (&Seen::PageAdd { index, order, .. }, Some(file)) if file.dev.major() == 0 && position(file).is_none() => {
+                own_pages.insert(*pid, (file.ino, index, index + (1 << order)));
+            }
+            (_, Some(file)) => drop(last.insert(*pid, file)),
+            _ => {}
+        }
         let Some(at) = file.and_then(position) else {
             // Requests are issued by anybody, under the number of the whole disk; their bios say whose they are.
             if let Seen::Issue(extent) = seen
@@ -467,9 +487,6 @@ pub fn records(trace: &Trace, files: &[File]) -> Vec<Recorded> {
             }
             continue;
         };
-        if let Some(file) = file {
-            last.insert(*pid, file);
-        }
         if let Some(call) = call.filter(|call| call.of_any) {
             let files: BTreeSet<Inode> = loose.iter().map(|(.., file)| *file).collect();
             for at in files.into_iter().filter_map(position) {
