@@ -30,6 +30,7 @@ mod history;
 pub mod jobs;
 pub mod live;
 mod model;
+mod queue;
 mod requests;
 mod traced;
 
@@ -42,6 +43,7 @@ use serde_json::{Value, json};
 
 use iowhy_text as text;
 use iowhy_trace::recorded::{Line, Recorded, What, version};
+pub use queue::{DiskChecked, Queue};
 pub use traced::{Device, File, records};
 
 /// Characters of a name in a table.
@@ -329,6 +331,8 @@ pub struct Report {
     pub exact: bool,
     /// Every file of every job.
     pub jobs: Vec<Checked>,
+    /// The requests of every disk below them.
+    pub disks: Vec<DiskChecked>,
     /// Jobs that could not be run, and why.
     pub skipped: Vec<String>,
     /// What was seen and not compared.
@@ -346,12 +350,24 @@ impl Report {
         several.iter().for_each(|job| together.merge(job.decisions.clone()));
         let below = several.iter().all(|job| job.bios().0 == job.bios().1 && job.requests.matched == job.requests.of);
         let fine = single.iter().all(|job| job.as_expected()) && together.nearly_all() && below;
-        self.lost == 0 && fine && self.has_evidence()
+        let disks = self.disks.iter().all(|disk| disk.requests.matched == disk.requests.of);
+        self.lost == 0 && fine && disks && self.has_evidence()
+    }
+
+    /// Requests, and how many match: of the disks where they are known, else of each file by itself.
+    fn requests(&self) -> (u64, u64) {
+        match self.disks.is_empty() {
+            true => (self.sum(|job| job.requests.of), self.sum(|job| job.requests.matched)),
+            false => {
+                let sum = |of: fn(&DiskChecked) -> u64| self.disks.iter().map(of).sum();
+                (sum(|disk| disk.requests.of), sum(|disk| disk.requests.matched))
+            }
+        }
     }
 
     /// Whether there was anything to compare.
     pub fn has_evidence(&self) -> bool {
-        self.jobs.iter().any(Checked::has_evidence)
+        self.jobs.iter().any(Checked::has_evidence) || self.requests().0 > 0
     }
 
     fn sum(&self, of: impl Fn(&Checked) -> u64) -> u64 {
@@ -372,14 +388,15 @@ impl Report {
             "page_adds_matched": self.sum(|job| job.counted().page_adds_matched),
             "bios": self.sum(|job| job.bios().0),
             "bios_matched": self.sum(|job| job.bios().1),
-            "requests": self.sum(|job| job.requests.of),
-            "requests_matched": self.sum(|job| job.requests.matched),
+            "requests": self.requests().0,
+            "requests_matched": self.requests().1,
             "raced": self.sum(|job| job.counted().raced),
             "lost_events": self.lost,
             "first_mismatch": self.jobs.iter().find_map(Checked::first_mismatch),
             "as_expected": self.as_expected(),
             "skipped": self.skipped,
             "not_judged": self.not_judged.iter().map(|it| json!({"what": it.what, "why": it.why})).collect::<Vec<_>>(),
+            "disks": self.disks.iter().map(disk_json).collect::<Vec<_>>(),
             "jobs": self.jobs.iter().map(job_json).collect::<Vec<_>>(),
         })
     }
@@ -417,6 +434,13 @@ impl Report {
                 let _ = writeln!(out, "    {mismatch}");
             }
         }
+        for DiskChecked { name, scheduler, requests } in &self.disks {
+            let line = format!("disk {name}, {scheduler}: {} requests", cell(requests.matched, requests.of));
+            let _ = writeln!(out, "{}", if requests.matched == requests.of { line } else { bold(&line) });
+            for mismatch in requests.mismatches.iter().take(TOLD) {
+                let _ = writeln!(out, "    {mismatch}");
+            }
+        }
         for skipped in &self.skipped {
             let _ = writeln!(out, "not run: {skipped}");
         }
@@ -437,7 +461,7 @@ impl Report {
             cell(self.sum(|job| job.counted().matched), of),
             cell(self.sum(|job| job.counted().page_adds_matched), adds),
             cell(self.sum(|job| job.bios().1), self.sum(|job| job.bios().0)),
-            cell(self.sum(|job| job.requests.matched), self.sum(|job| job.requests.of)),
+            cell(self.requests().1, self.requests().0),
             match wrong {
                 0 => String::new(),
                 wrong => format!(" ({} by itself less than it should)", text::count(wrong, "file", "files")),
@@ -457,6 +481,16 @@ fn tally_json(tally: &Tally) -> Value {
         "bios_matched": tally.bios_matched,
         "raced": tally.raced,
         "mismatches": tally.mismatches,
+    })
+}
+
+fn disk_json(disk: &DiskChecked) -> Value {
+    json!({
+        "name": disk.name,
+        "scheduler": disk.scheduler,
+        "requests": disk.requests.of,
+        "requests_matched": disk.requests.matched,
+        "mismatches": disk.requests.mismatches.iter().take(TOLD).collect::<Vec<_>>(),
     })
 }
 

@@ -10,7 +10,7 @@ use iowhy_trace::fields::{self, field};
 use iowhy_trace::recorded::{Recorded, What};
 use iowhy_trace::settings::Settings;
 
-use super::{Device, File, NotJudged, Report, check, makes_known_bios, model_of, records};
+use super::{Device, File, NotJudged, Queue, Report, check, makes_known_bios, model_of, queue, records};
 
 /// File systems that keep everything in memory.
 const IN_MEMORY: &[&str] = &["tmpfs", "ramfs", "devtmpfs"];
@@ -107,17 +107,42 @@ pub fn compare(trace: &Trace) -> Report {
     for inode in strange {
         leave(name_of(inode), "its size is not in the recording: it was removed, or its name was never seen");
     }
+    let settings = Settings::of(trace);
+    let workload = queue::workload(trace);
+    let mut disks = Vec::new();
+    for (number, name) in settings.device_names() {
+        let get = |key: &str| settings.get(&name, key);
+        let number_of = |key: &str| get(key).and_then(|value| value.parse().ok()).unwrap_or(0);
+        let queue = Queue {
+            name: name.clone(),
+            number,
+            scheduler: get("scheduler").unwrap_or("unknown").to_owned(),
+            max_sectors_kb: number_of("max_sectors_kb"),
+            max_segments: number_of("max_segments"),
+            physical_block_bytes: number_of("physical_block_size"),
+            nomerges: number_of("nomerges"),
+            no_gaps: number_of("virt_boundary_mask") > 0,
+        };
+        match queue::compare(trace, &queue, &workload) {
+            Some(checked) => disks.extend(Some(checked).filter(|checked| checked.requests.of > 0)),
+            None => leave(format!("requests of {name}"), &format!("no rules of the scheduler {} are known", queue.scheduler)),
+        }
+    }
+    if !disks.is_empty() {
+        leave("order of requests".to_owned(), "only their places and sizes are predicted");
+    }
     let mut not_judged = left_out(&all);
     not_judged.extend(left.into_iter().map(|(why, mut all)| {
         let n = all.len() as u64;
         let first = all.swap_remove(0);
-        NotJudged { what: if n == 1 { first } else { format!("{n} files, for example {first}") }, why }
+        NotJudged { what: if n == 1 { first } else { format!("{n} of them, for example {first}") }, why }
     }));
     Report {
         kernel: trace.kernel.clone(),
         model: entry.name,
         exact,
         jobs,
+        disks,
         skipped: Vec::new(),
         not_judged,
         lost: trace.lost,

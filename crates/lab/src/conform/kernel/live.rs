@@ -279,7 +279,7 @@ pub fn run(asked: &ConformRequest, world: &World<'_>, progress: &dyn Fn(&str)) -
     }
     let jobs: Vec<Checked> = all.iter().map(|recorded| check(entry, recorded)).collect();
     let not_judged = foreign::left_out(&all);
-    let report = Report { kernel: release, model: entry.name, exact, jobs, skipped, not_judged, lost };
+    let report = Report { kernel: release, model: entry.name, exact, jobs, disks: Vec::new(), skipped, not_judged, lost };
     Ok(Compared { report, records: all, warnings })
 }
 

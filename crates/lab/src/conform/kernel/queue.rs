@@ -1,0 +1,450 @@
+//! Requests of a disk under its scheduler: what becomes of every bio, against what the rules of the queue make of it.
+//!
+//! Question by question, as for decisions: the state of the queue (plugs, requests that wait) is what the events show
+//! when a bio arrives; the model says whether the bio joins a request, which one, or is a new one, and whether two
+//! requests become one. A request matches if it is issued with the place and size that the model has for it, and
+//! everything that made it was the model's.
+//!
+//! ```text
+//! a bio             is cut at the largest request, or after as many pages as a request may have pieces at least
+//! plug              joins the last request of the task's plug, behind or in front (`blk_attempt_plug_merge`)
+//! none              else one of the same CPU's last eight that wait (`blk_mq_sched_bio_merge`), if nobody took them
+//! kyber             else one of the CPU's last eight of its direction (`kyber_bio_merge`), until a request of that
+//!                   direction is dispatched: then all of them wait elsewhere
+//! mq-deadline       else any that waits, behind or in front (`elv_merge`), which may then join its neighbour
+//!                   (`attempt_back_merge`); a plug's request joins the one that ends where it begins
+//!                   (`elv_attempt_insert_merge`)
+//! bfq               as mq-deadline, but a bio only joins requests of its own queue: of the same task for certain
+//! none of these     becomes a new request
+//! ```
+//! A request that was once refused for its size takes no more. Requests that are issued within a few events after the
+//! bio may have been taken off already, so it may join or not. Pieces of memory are in no event: where the pages may be
+//! too many, both are right.
+//!
+//! Known limits: the order of requests and their times are not judged; nor are discards, flushes without data, and
+//! requests whose bios came before the trace. Control groups and priorities of tasks keep requests apart, too, and are
+//! taken to be one. Before 6.0 the plug is searched differently.
+//!
+//! Source: Linux 6.18, block/blk-mq.c, `blk_mq_submit_bio`, `blk_add_rq_to_plug`; block/blk-merge.c, `ll_back_merge_fn`,
+//! `attempt_merge`, `blk_bio_list_merge`; block/elevator.c, `elv_merge`; block/mq-deadline.c, `dd_insert_request`;
+//! block/kyber-iosched.c, `kyber_flush_busy_kcqs`; block/bfq-iosched.c, `bfq_allow_bio_merge`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use iowhy_stack::trace::{Dev, Extent, Record, Rwbs, Seen, Trace};
+use iowhy_stack::units::{PAGE_BYTES, SECTOR_BYTES};
+
+use super::Count;
+
+/// How bios find requests that wait.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Finds {
+    /// Those of this CPU, until somebody takes them.
+    OfCpu,
+    /// Those of this CPU and direction, until one of the direction is dispatched.
+    OfDirection,
+    /// Any.
+    Any,
+    /// Any of the same task; those of others perhaps.
+    OfTask,
+}
+
+/// The schedulers whose rules are known.
+const SCHEDULERS: &[(&str, Finds)] =
+    &[("none", Finds::OfCpu), ("kyber", Finds::OfDirection), ("mq-deadline", Finds::Any), ("bfq", Finds::OfTask)];
+
+/// A queue, as sysfs has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Queue {
+    pub name: String,
+    pub number: Dev,
+    pub scheduler: String,
+    pub max_sectors_kb: u64,
+    pub max_segments: u64,
+    pub physical_block_bytes: u64,
+    pub nomerges: u64,
+    /// Memory may not have gaps: whether it has is in no event.
+    pub no_gaps: bool,
+}
+
+/// The comparison of one disk.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DiskChecked {
+    pub name: String,
+    pub scheduler: String,
+    pub requests: Count,
+}
+
+/// Events after a bio within which a request that is issued may have been taken before.
+const SOON: usize = 64;
+/// Requests of a list that are looked at (`blk_bio_list_merge`).
+const LOOKED_AT: usize = 8;
+/// Bios that wait to be seen as requests, at most.
+const MOST_PARTS: usize = 4096;
+
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Place {
+    /// In the plug of its task.
+    Plug,
+    /// It left the plug and is not seen in the queue yet.
+    Between,
+    /// In the scheduler.
+    Waits,
+    /// In the scheduler, where no bio looks.
+    OutOfReach,
+}
+
+#[derive(Clone, Debug)]
+struct Request {
+    first: u64,
+    bytes: u64,
+    rwbs: Rwbs,
+    task: u32,
+    cpu: u32,
+    place: Place,
+    nr_bios: u64,
+    /// It was refused once.
+    closed: bool,
+    /// The workload has a bio in it.
+    own: bool,
+    /// Everything that made it was the model's, or what was not.
+    wrong: Option<String>,
+}
+
+impl Request {
+    fn end(&self) -> u64 {
+        self.first + self.bytes / SECTOR_BYTES
+    }
+
+    fn direction(&self) -> Rwbs {
+        Rwbs(self.rwbs.0 & (Rwbs::READ.0 | Rwbs::WRITE.0))
+    }
+}
+
+/// A bio, or what is left of one, that is no request yet.
+#[derive(Copy, Clone, Debug)]
+struct Part {
+    first: u64,
+    bytes: u64,
+    own: bool,
+    /// It was cut where nothing asks for it.
+    badly_cut: bool,
+}
+
+/// Whether two can be one.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fits {
+    No,
+    Perhaps,
+    Yes,
+}
+
+/// The tasks whose work this is.
+pub(super) fn workload(trace: &Trace) -> BTreeSet<u32> {
+    let is_own = |seen: &Seen| seen.file().is_some() || matches!(seen, Seen::CallStart { .. });
+    trace.records.iter().filter(|record| is_own(&record.seen)).map(|record| record.pid).collect()
+}
+
+/// Compares the requests of one disk that the workload has a part in; nothing under an unknown scheduler.
+pub(super) fn compare(trace: &Trace, queue: &Queue, workload: &BTreeSet<u32>) -> Option<DiskChecked> {
+    let finds = SCHEDULERS.iter().find(|(name, _)| *name == queue.scheduler)?.1;
+    let is_here = |dev: Dev| dev == queue.number || (dev.major() == queue.number.major() && is_part(dev, queue));
+    let mut model = Model { queue, finds, requests: Vec::new(), parts: Vec::new(), due: None, count: Count::default() };
+    // What is issued soon, by where it begins: which of the records it is.
+    let mut issues: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+    for (nr, record) in trace.records.iter().enumerate() {
+        if let Seen::Issue(extent) = &record.seen
+            && is_here(extent.dev)
+        {
+            issues.entry(extent.sector.0).or_default().push(nr);
+        }
+    }
+    for (nr, Record { pid, cpu, seen, .. }) in trace.records.iter().enumerate() {
+        if let Seen::Unplug { nr_requests, .. } = seen {
+            model.unplug(*pid, *nr_requests as usize);
+        }
+        let Some(extent) = seen.extent().filter(|extent| is_here(extent.dev)) else { continue };
+        if !matches!(seen, Seen::MergeRequests(_)) {
+            model.nothing_joined(*pid);
+        }
+        let soon = |request: &Request| {
+            let of = issues.get(&request.first).map_or(&[][..], Vec::as_slice);
+            of.iter().any(|issue| (nr..nr + SOON).contains(issue))
+        };
+        let task = Task { pid: *pid, cpu: *cpu };
+        match seen {
+            Seen::Queue(_) if extent.bytes > 0 => model.arrives(extent, workload.contains(pid)),
+            Seen::Split { rest, .. } => model.split(extent.sector.0, rest.0),
+            Seen::GetRequest(_) => model.placed(task, extent, None, &soon),
+            Seen::BackMerge(_) => model.placed(task, extent, Some(true), &soon),
+            Seen::FrontMerge(_) => model.placed(task, extent, Some(false), &soon),
+            Seen::MergeRequests(_) => model.joined(*pid, extent),
+            Seen::Insert(_) => model.inserted(extent, &soon),
+            Seen::Issue(_) => model.issued(extent),
+            _ => {}
+        }
+    }
+    let Queue { name, scheduler, .. } = queue.clone();
+    Some(DiskChecked { name, scheduler, requests: model.count })
+}
+
+/// Whether this is a partition, which has a number behind that of its disk.
+fn is_part(dev: Dev, queue: &Queue) -> bool {
+    // Numbers of loop devices and their like are the disks' own.
+    let of_disks = queue.name.starts_with("loop") || queue.name.starts_with("ram") || queue.name.starts_with("zram");
+    !of_disks && (queue.number.minor()..queue.number.minor() + 16).contains(&dev.minor())
+}
+
+#[derive(Copy, Clone, Debug)]
+struct Task {
+    pid: u32,
+    cpu: u32,
+}
+
+struct Model<'a> {
+    queue: &'a Queue,
+    finds: Finds,
+    /// Those that are not issued, in the order in which they came to where they are.
+    requests: Vec<Request>,
+    parts: Vec<Part>,
+    /// A task has made a request reach its neighbour: they must become one next.
+    due: Option<(u32, u64)>,
+    count: Count,
+}
+
+impl Model<'_> {
+    fn most_bytes(&self) -> u64 {
+        self.queue.max_sectors_kb * 1024
+    }
+
+    fn may_be_too_many(&self, bytes: u64, nr_bios: u64) -> bool {
+        bytes / PAGE_BYTES + nr_bios > self.queue.max_segments || self.queue.no_gaps
+    }
+
+    fn arrives(&mut self, extent: &Extent, own: bool) {
+        if self.parts.len() == MOST_PARTS {
+            self.parts.remove(0);
+        }
+        let (first, bytes) = (extent.sector.0, u64::from(extent.bytes));
+        self.parts.push(Part { first, bytes, own, badly_cut: false });
+    }
+
+    fn split(&mut self, first: u64, rest: u64) {
+        let Some(at) = self.parts.iter().rposition(|part| part.first == first) else { return };
+        let part = self.parts[at];
+        let before = rest.saturating_sub(first) * SECTOR_BYTES;
+        if before == 0 || before >= part.bytes {
+            return;
+        }
+        // The second part begins with a physical block, if there is one within reach.
+        let block = self.queue.physical_block_bytes.max(SECTOR_BYTES);
+        let (start, end) = (first * SECTOR_BYTES, first * SECTOR_BYTES + self.most_bytes());
+        let aligned = (end / block * block).saturating_sub(start);
+        let by_size = part.bytes > self.most_bytes() && [aligned, self.most_bytes()].contains(&before);
+        let by_memory = self.may_be_too_many(part.bytes, 1) && self.may_be_too_many(before, 1);
+        let badly_cut = part.badly_cut || !(by_size || by_memory);
+        self.parts[at] = Part { bytes: before, badly_cut, ..part };
+        self.parts.push(Part { first: rest, bytes: part.bytes - before, badly_cut, ..part });
+    }
+
+    /// Whether this many bytes of these bios fit into one request.
+    fn size(&self, bytes: u64, nr_bios: u64) -> Fits {
+        match bytes > self.most_bytes() {
+            true => Fits::No,
+            false if self.may_be_too_many(bytes, nr_bios) => Fits::Perhaps,
+            false => Fits::Yes,
+        }
+    }
+
+    /// Whether nothing but size is in the way.
+    fn alike(&self, request: &Request, extent: &Extent) -> bool {
+        // Metadata is accounted to nobody's control group.
+        let kinds = [Rwbs::READ, Rwbs::WRITE, Rwbs::META, Rwbs::DISCARD];
+        let unmergeable = |rwbs: Rwbs| rwbs.has(Rwbs::PREFLUSH) || rwbs.has(Rwbs::FUA) || rwbs.has(Rwbs::PASSTHROUGH);
+        let same = kinds.iter().all(|kind| request.rwbs.has(*kind) == extent.rwbs.has(*kind));
+        same && !request.closed && !unmergeable(request.rwbs) && !unmergeable(extent.rwbs) && self.queue.nomerges < 2
+    }
+
+    /// Requests that a bio can join by the rules, the first that counts first, with whether it must.
+    fn candidates(&self, task: Task, extent: &Extent, soon: &dyn Fn(&Request) -> bool) -> Vec<(usize, bool, Fits)> {
+        let end = extent.sector.0 + u64::from(extent.bytes) / SECTOR_BYTES;
+        let touches = |request: &Request| request.end() == extent.sector.0 || request.first == end;
+        let fits = |request: &Request| match self.alike(request, extent) && touches(request) {
+            true => self.size(request.bytes + u64::from(extent.bytes), request.nr_bios + 1),
+            false => Fits::No,
+        };
+        let back = |request: &Request| request.end() == extent.sector.0;
+        let mut found = Vec::new();
+        let plugged = self.requests.iter().rposition(|it| it.place == Place::Plug && it.task == task.pid);
+        if let Some(at) = plugged {
+            found.push((at, back(&self.requests[at]), fits(&self.requests[at])));
+        }
+        let waits = self.requests.iter().enumerate().rev().filter(|(_, it)| it.place == Place::Waits);
+        let is_near = |it: &Request| match self.finds {
+            Finds::OfCpu => it.cpu == task.cpu,
+            Finds::OfDirection => it.cpu == task.cpu && extent.rwbs.has(it.direction()),
+            Finds::Any | Finds::OfTask => true,
+        };
+        let most = match self.finds {
+            Finds::OfCpu | Finds::OfDirection => LOOKED_AT,
+            Finds::Any | Finds::OfTask => usize::MAX,
+        };
+        for (at, request) in waits.filter(|(_, it)| is_near(it)).take(most) {
+            let is_certain = match self.finds {
+                Finds::OfCpu => false,
+                Finds::OfTask => request.task == task.pid && request.rwbs.has(Rwbs::SYNC) == extent.rwbs.has(Rwbs::SYNC),
+                Finds::Any | Finds::OfDirection => true,
+            };
+            let is_certain = is_certain && !soon(request) && self.queue.nomerges == 0;
+            found.push((at, back(request), if is_certain { fits(request) } else { fits(request).min(Fits::Perhaps) }));
+        }
+        found.retain(|(at, ..)| touches(&self.requests[*at]));
+        found
+    }
+
+    /// A bio became a new request, or joined one at its end (`Some(true)`) or start.
+    fn placed(&mut self, task: Task, extent: &Extent, join: Option<bool>, soon: &dyn Fn(&Request) -> bool) {
+        let (first, bytes) = (extent.sector.0, u64::from(extent.bytes));
+        // Nothing is known of what came before the trace.
+        let Some(at) = self.parts.iter().rposition(|part| (part.first, part.bytes) == (first, bytes)) else { return };
+        let part = self.parts.remove(at);
+        let cut = part.badly_cut || bytes > self.most_bytes();
+        let mut wrong = cut.then(|| format!("a bio of {bytes} bytes at sector {first} was cut elsewhere"));
+        let candidates = self.candidates(task, extent, soon);
+        let Some(is_back) = join else {
+            if let Some((must, ..)) = candidates.iter().find(|(.., fits)| *fits == Fits::Yes) {
+                let it = &self.requests[*must];
+                wrong = Some(format!("a bio at sector {first} is a new request, model: joins {}+{}", it.first, it.bytes));
+            }
+            // Those that were asked and refused take no more.
+            candidates.iter().for_each(|(at, ..)| {
+                if self.requests[*at].place == Place::Plug || self.alike(&self.requests[*at], extent) {
+                    self.requests[*at].closed |= self.size(self.requests[*at].bytes + bytes, 1) == Fits::No;
+                }
+            });
+            let place = Place::Plug;
+            let (rwbs, own) = (extent.rwbs, part.own);
+            let Task { pid, cpu } = task;
+            self.requests
+                .push(Request { first, bytes, rwbs, task: pid, cpu, place, nr_bios: 1, closed: false, own, wrong });
+            return;
+        };
+        let end = first + bytes / SECTOR_BYTES;
+        let allowed = candidates.iter().find(|(_, back, fits)| *back == is_back && *fits > Fits::No).map(|(at, ..)| *at);
+        // What the kernel did counts from here on.
+        let reaches = |it: &Request| if is_back { it.end() == first } else { it.first == end };
+        let other = || self.requests.iter().rposition(|it| it.place != Place::Between && reaches(it));
+        let Some(at) = allowed.or_else(other) else { return };
+        if allowed.is_none() {
+            let it = &self.requests[at];
+            wrong = Some(format!("a bio at sector {first} joined {}+{}, model: it does not", it.first, it.bytes));
+        }
+        let request = &mut self.requests[at];
+        request.bytes += bytes;
+        request.first = request.first.min(first);
+        request.nr_bios += 1;
+        request.own |= part.own;
+        request.wrong = request.wrong.take().or(wrong);
+        self.reaches_neighbour(task.pid, at, is_back);
+    }
+
+    /// A request that waits and grew must become one with the one that it reaches now.
+    fn reaches_neighbour(&mut self, pid: u32, at: usize, is_back: bool) {
+        let request = &self.requests[at];
+        if request.place != Place::Waits || !matches!(self.finds, Finds::Any) {
+            return;
+        }
+        let is_next = |it: &Request| if is_back { it.first == request.end() } else { it.end() == request.first };
+        let next = self.requests.iter().find(|it| it.place == Place::Waits && is_next(it) && self.both(request, it));
+        let must = next.filter(|it| self.size(request.bytes + it.bytes, request.nr_bios + it.nr_bios) == Fits::Yes);
+        self.due = must.map(|_| (pid, request.first));
+    }
+
+    /// Whether two requests are alike.
+    fn both(&self, one: &Request, other: &Request) -> bool {
+        let extent = Extent { rwbs: other.rwbs, ..Extent::default() };
+        self.alike(one, &extent) && !other.closed
+    }
+
+    /// The task goes on without having made one of two requests that it had to.
+    fn nothing_joined(&mut self, pid: u32) {
+        if let Some((_, first)) = self.due.take_if(|(by, _)| *by == pid)
+            && let Some(request) = self.requests.iter_mut().find(|it| it.first == first)
+        {
+            request.wrong.get_or_insert_with(|| format!("the request at sector {first} was not united with the next"));
+        }
+    }
+
+    /// Two requests became one: this is the second.
+    fn joined(&mut self, pid: u32, extent: &Extent) {
+        self.due.take_if(|(by, _)| *by == pid);
+        let is_it = |it: &Request| (it.first, it.bytes) == (extent.sector.0, u64::from(extent.bytes));
+        let Some(at) = self.requests.iter().position(is_it) else { return };
+        let second = self.requests.remove(at);
+        let found = self.requests.iter().position(|it| it.place == Place::Waits && it.end() == second.first);
+        let Some(at) = found else { return };
+        let first = &self.requests[at];
+        let fits = self.both(first, &second)
+            && self.size(first.bytes + second.bytes, first.nr_bios + second.nr_bios) > Fits::No
+            && matches!(self.finds, Finds::Any | Finds::OfTask);
+        let wrong = second.wrong.or_else(|| {
+            (!fits).then(|| format!("requests at sectors {} and {} became one", first.first, second.first))
+        });
+        let first = &mut self.requests[at];
+        first.bytes += second.bytes;
+        first.nr_bios += second.nr_bios;
+        first.own |= second.own;
+        first.wrong = first.wrong.take().or(wrong);
+    }
+
+    /// A plug's requests go to the queue; one that is being added stays.
+    fn unplug(&mut self, pid: u32, n: usize) {
+        let plugged = self.requests.iter_mut().filter(|it| it.place == Place::Plug && it.task == pid);
+        plugged.take(n).for_each(|it| it.place = Place::Between);
+    }
+
+    /// A request waits in the scheduler from now on.
+    fn inserted(&mut self, extent: &Extent, soon: &dyn Fn(&Request) -> bool) {
+        let is_it = |it: &Request| {
+            (it.first, it.bytes) == (extent.sector.0, u64::from(extent.bytes)) && it.place != Place::Waits
+        };
+        let Some(at) = self.requests.iter().position(is_it) else { return };
+        let mut request = self.requests.remove(at);
+        if matches!(self.finds, Finds::Any | Finds::OfTask) {
+            let is_before = |it: &&Request| it.place == Place::Waits && it.end() == request.first && !soon(it);
+            let before = self.requests.iter().filter(is_before).find(|it| self.both(it, &request));
+            let size = |it: &Request| self.size(it.bytes + request.bytes, it.nr_bios + request.nr_bios);
+            if let Some(it) = before.filter(|it| size(it) == Fits::Yes && self.queue.nomerges == 0) {
+                let text = format!("the request at sector {} was inserted, model: joins {}", request.first, it.first);
+                request.wrong.get_or_insert(text);
+            }
+        }
+        request.place = Place::Waits;
+        self.requests.push(request);
+    }
+
+    fn issued(&mut self, extent: &Extent) {
+        let (first, bytes) = (extent.sector.0, u64::from(extent.bytes));
+        let exact = self.requests.iter().position(|it| (it.first, it.bytes) == (first, bytes));
+        let found = exact.or_else(|| self.requests.iter().position(|it| it.first == first));
+        let Some(at) = found.filter(|_| bytes > 0) else { return };
+        let request = self.requests.remove(at);
+        if self.finds == Finds::OfDirection && request.place == Place::Waits {
+            let direction = request.direction();
+            let here = self.requests.iter_mut().filter(|it| it.place == Place::Waits && it.direction() == direction);
+            here.for_each(|it| it.place = Place::OutOfReach);
+        }
+        if !request.own || request.direction() == Rwbs::default() {
+            return;
+        }
+        self.count.of += 1;
+        let wrong = request.wrong.or_else(|| {
+            let size = request.bytes;
+            exact.is_none().then(|| format!("request of {size} bytes at sector {first}: kernel {bytes}"))
+        });
+        match wrong {
+            None => self.count.matched += 1,
+            Some(text) => self.count.mismatches.push(text),
+        }
+    }
+}
