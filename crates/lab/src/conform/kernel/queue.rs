@@ -17,9 +17,10 @@
 //! bfq               as mq-deadline, but a bio only joins requests of its own queue: of the same task for certain
 //! none of these     becomes a new request
 //! ```
-//! A request that was once refused for its size takes no more. Requests that are issued within a few events after the
-//! bio may have been taken off already, so it may join or not. Pieces of memory are in no event: where the pages may be
-//! too many, both are right.
+//! A request that was once refused for its size takes no more. Both are right where no event shows which: a request
+//! may have been taken off a moment before it is issued, or before the first of the run of requests that its task
+//! issues one right after the other, or it waits for the driver with those that are issued next; where pages may be too many pieces of memory; and where two requests end at the
+//! same sector.
 //!
 //! Known limits: the order of requests and their times are not judged; nor are discards, flushes without data, and
 //! requests whose bios came before the trace. Control groups and priorities of tasks keep requests apart, too, and are
@@ -32,7 +33,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use iowhy_stack::trace::{Dev, Extent, Record, Rwbs, Seen, Trace};
-use iowhy_stack::units::{PAGE_BYTES, SECTOR_BYTES};
+use iowhy_stack::units::{Nanos, PAGE_BYTES, SECTOR_BYTES};
 
 use super::Count;
 
@@ -75,10 +76,17 @@ pub struct DiskChecked {
     pub requests: Count,
 }
 
-/// Events after a bio within which a request that is issued may have been taken before.
+/// Events before a run of issues within which its requests may have been taken.
 const SOON: usize = 64;
+/// Requests that may wait for the driver outside of the scheduler: each CPU takes one off before it knows that the device
+/// takes no more.
+const TAKEN: usize = 4;
+/// The longest time between two issues of a run.
+const RUN: Nanos = Nanos(100_000);
 /// Requests of a list that are looked at (`blk_bio_list_merge`).
 const LOOKED_AT: usize = 8;
+/// Sectors between tasks that work close by (`BFQQ_CLOSE_THR`).
+const CLOSE: u64 = 8 * 1024;
 /// Bios that wait to be seen as requests, at most.
 const MOST_PARTS: usize = 4096;
 
@@ -90,6 +98,8 @@ enum Place {
     Between,
     /// In the scheduler.
     Waits,
+    /// In the scheduler, where perhaps no bio looks.
+    PerhapsOut,
     /// In the scheduler, where no bio looks.
     OutOfReach,
 }
@@ -102,7 +112,11 @@ struct Request {
     task: u32,
     cpu: u32,
     place: Place,
+    /// The record by which it came there.
+    since: usize,
     nr_bios: u64,
+    /// A bio of it may be another's that ended at the same sector.
+    doubtful: bool,
     /// It was refused once.
     closed: bool,
     /// The workload has a bio in it.
@@ -150,13 +164,21 @@ pub(super) fn compare(trace: &Trace, queue: &Queue, workload: &BTreeSet<u32>) ->
     let finds = SCHEDULERS.iter().find(|(name, _)| *name == queue.scheduler)?.1;
     let is_here = |dev: Dev| dev == queue.number || (dev.major() == queue.number.major() && is_part(dev, queue));
     let mut model = Model { queue, finds, requests: Vec::new(), parts: Vec::new(), due: None, count: Count::default() };
-    // What is issued soon, by where it begins: which of the records it is.
-    let mut issues: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
-    for (nr, record) in trace.records.iter().enumerate() {
-        if let Seen::Issue(extent) = &record.seen
-            && is_here(extent.dev)
-        {
-            issues.entry(extent.sector.0).or_default().push(nr);
+    // By where a request begins: when it is issued, and when the run of issues began; and when any is.
+    let mut issues: BTreeMap<u64, Vec<(usize, usize)>> = BTreeMap::new();
+    let mut all: Vec<usize> = Vec::new();
+    let mut runs: BTreeMap<u32, (Nanos, usize)> = BTreeMap::new();
+    for (nr, Record { at, pid, seen, .. }) in trace.records.iter().enumerate() {
+        match seen {
+            Seen::Issue(extent) if is_here(extent.dev) => {
+                let run = runs.entry(*pid).or_insert((*at, nr));
+                let begun = if at.0 - run.0.0 <= RUN.0 { run.1 } else { nr };
+                *run = (*at, begun);
+                issues.entry(extent.sector.0).or_default().push((nr, begun));
+                all.push(nr);
+            }
+            Seen::Complete { .. } => {}
+            _ => drop(runs.remove(pid)),
         }
     }
     for (nr, Record { pid, cpu, seen, .. }) in trace.records.iter().enumerate() {
@@ -169,9 +191,11 @@ pub(super) fn compare(trace: &Trace, queue: &Queue, workload: &BTreeSet<u32>) ->
         }
         let soon = |request: &Request| {
             let of = issues.get(&request.first).map_or(&[][..], Vec::as_slice);
-            of.iter().any(|issue| (nr..nr + SOON).contains(issue))
+            let next = all.partition_point(|issue| *issue < nr) + TAKEN - 1;
+            let next = all.get(next).copied().unwrap_or(usize::MAX);
+            of.iter().any(|(issue, run)| *issue >= nr && (*run <= nr + SOON || *issue <= next))
         };
-        let task = Task { pid: *pid, cpu: *cpu };
+        let task = Task { pid: *pid, cpu: *cpu, nr };
         match seen {
             Seen::Queue(_) if extent.bytes > 0 => model.arrives(extent, workload.contains(pid)),
             Seen::Split { rest, .. } => model.split(extent.sector.0, rest.0),
@@ -179,8 +203,13 @@ pub(super) fn compare(trace: &Trace, queue: &Queue, workload: &BTreeSet<u32>) ->
             Seen::BackMerge(_) => model.placed(task, extent, Some(true), &soon),
             Seen::FrontMerge(_) => model.placed(task, extent, Some(false), &soon),
             Seen::MergeRequests(_) => model.joined(*pid, extent),
-            Seen::Insert(_) => model.inserted(extent, &soon),
-            Seen::Issue(_) => model.issued(extent),
+            Seen::Insert(_) => model.inserted(task, extent, &soon),
+            Seen::Issue(_) => {
+                let of = issues.get(&extent.sector.0).and_then(|all| all.iter().find(|(issue, _)| *issue == nr));
+                // Those that were taken off and had to wait for the driver were taken off before the run.
+                let taken = all.partition_point(|issue| *issue < nr).checked_sub(TAKEN).map_or(0, |at| all[at]);
+                model.issued(extent, of.map_or(nr, |(_, run)| *run).min(taken));
+            }
             _ => {}
         }
     }
@@ -199,6 +228,8 @@ fn is_part(dev: Dev, queue: &Queue) -> bool {
 struct Task {
     pid: u32,
     cpu: u32,
+    /// The record of what it does.
+    nr: usize,
 }
 
 struct Model<'a> {
@@ -279,7 +310,8 @@ impl Model<'_> {
         if let Some(at) = plugged {
             found.push((at, back(&self.requests[at]), fits(&self.requests[at])));
         }
-        let waits = self.requests.iter().enumerate().rev().filter(|(_, it)| it.place == Place::Waits);
+        let waits = [Place::Waits, Place::PerhapsOut];
+        let waits = self.requests.iter().enumerate().rev().filter(|(_, it)| waits.contains(&it.place));
         let is_near = |it: &Request| match self.finds {
             Finds::OfCpu => it.cpu == task.cpu,
             Finds::OfDirection => it.cpu == task.cpu && extent.rwbs.has(it.direction()),
@@ -292,14 +324,30 @@ impl Model<'_> {
         for (at, request) in waits.filter(|(_, it)| is_near(it)).take(most) {
             let is_certain = match self.finds {
                 Finds::OfCpu => false,
-                Finds::OfTask => request.task == task.pid && request.rwbs.has(Rwbs::SYNC) == extent.rwbs.has(Rwbs::SYNC),
+                Finds::OfTask => {
+                    let same = request.rwbs.has(Rwbs::SYNC) == extent.rwbs.has(Rwbs::SYNC);
+                    same && request.task == task.pid && !self.has_neighbours(request)
+                }
                 Finds::Any | Finds::OfDirection => true,
             };
-            let is_certain = is_certain && !soon(request) && self.queue.nomerges == 0;
+            let is_certain =
+                is_certain && !soon(request) && request.place == Place::Waits && self.queue.nomerges == 0;
             found.push((at, back(request), if is_certain { fits(request) } else { fits(request).min(Fits::Perhaps) }));
         }
         found.retain(|(at, ..)| touches(&self.requests[*at]));
+        // Which of those that end or begin at the same sector is found, no event shows.
+        let waiting = found.iter().filter(|(at, ..)| self.requests[*at].place != Place::Plug);
+        if waiting.clone().count() > 1 && waiting.clone().any(|(.., fits)| *fits < Fits::Yes) {
+            let waits = |at: usize| self.requests[at].place != Place::Plug;
+            found.iter_mut().filter(|(at, ..)| waits(*at)).for_each(|it| it.2 = it.2.min(Fits::Perhaps));
+        }
         found
+    }
+
+    /// Whether another task works close by: bfq may have made one queue of both meanwhile (`bfq_setup_cooperator`).
+    fn has_neighbours(&self, request: &Request) -> bool {
+        let is_near = |it: &Request| it.task != request.task && it.first.abs_diff(request.first) <= CLOSE;
+        self.requests.iter().any(is_near)
     }
 
     /// A bio became a new request, or joined one at its end (`Some(true)`) or start.
@@ -324,12 +372,29 @@ impl Model<'_> {
             });
             let place = Place::Plug;
             let (rwbs, own) = (extent.rwbs, part.own);
-            let Task { pid, cpu } = task;
-            self.requests
-                .push(Request { first, bytes, rwbs, task: pid, cpu, place, nr_bios: 1, closed: false, own, wrong });
+            let Task { pid, cpu, nr } = task;
+            let (closed, doubtful) = (false, false);
+            self.requests.push(Request {
+                first,
+                bytes,
+                rwbs,
+                task: pid,
+                cpu,
+                place,
+                since: nr,
+                nr_bios: 1,
+                doubtful,
+                closed,
+                own,
+                wrong,
+            });
             return;
         };
         let end = first + bytes / SECTOR_BYTES;
+        let same = candidates.iter().filter(|(_, back, _)| *back == is_back);
+        if same.clone().count() > 1 {
+            same.for_each(|(at, ..)| self.requests[*at].doubtful = true);
+        }
         let allowed = candidates.iter().find(|(_, back, fits)| *back == is_back && *fits > Fits::No).map(|(at, ..)| *at);
         // What the kernel did counts from here on.
         let reaches = |it: &Request| if is_back { it.end() == first } else { it.first == end };
@@ -345,18 +410,19 @@ impl Model<'_> {
         request.nr_bios += 1;
         request.own |= part.own;
         request.wrong = request.wrong.take().or(wrong);
-        self.reaches_neighbour(task.pid, at, is_back);
+        self.reaches_neighbour(task.pid, at, is_back, soon);
     }
 
     /// A request that waits and grew must become one with the one that it reaches now.
-    fn reaches_neighbour(&mut self, pid: u32, at: usize, is_back: bool) {
+    fn reaches_neighbour(&mut self, pid: u32, at: usize, is_back: bool, soon: &dyn Fn(&Request) -> bool) {
         let request = &self.requests[at];
         if request.place != Place::Waits || !matches!(self.finds, Finds::Any) {
             return;
         }
         let is_next = |it: &Request| if is_back { it.first == request.end() } else { it.end() == request.first };
         let next = self.requests.iter().find(|it| it.place == Place::Waits && is_next(it) && self.both(request, it));
-        let must = next.filter(|it| self.size(request.bytes + it.bytes, request.nr_bios + it.nr_bios) == Fits::Yes);
+        let must = next.filter(|it| !soon(it) && !soon(request));
+        let must = must.filter(|it| self.size(request.bytes + it.bytes, request.nr_bios + it.nr_bios) == Fits::Yes);
         self.due = must.map(|_| (pid, request.first));
     }
 
@@ -381,6 +447,9 @@ impl Model<'_> {
         let is_it = |it: &Request| (it.first, it.bytes) == (extent.sector.0, u64::from(extent.bytes));
         let Some(at) = self.requests.iter().position(is_it) else { return };
         let second = self.requests.remove(at);
+        let is_before = |it: &&mut Request| it.place == Place::Waits && it.end() == second.first;
+        let several = self.requests.iter_mut().filter(is_before).count() > 1;
+        self.requests.iter_mut().filter(is_before).for_each(|it| it.doubtful |= several || second.doubtful);
         let found = self.requests.iter().position(|it| it.place == Place::Waits && it.end() == second.first);
         let Some(at) = found else { return };
         let first = &self.requests[at];
@@ -404,7 +473,7 @@ impl Model<'_> {
     }
 
     /// A request waits in the scheduler from now on.
-    fn inserted(&mut self, extent: &Extent, soon: &dyn Fn(&Request) -> bool) {
+    fn inserted(&mut self, task: Task, extent: &Extent, soon: &dyn Fn(&Request) -> bool) {
         let is_it = |it: &Request| {
             (it.first, it.bytes) == (extent.sector.0, u64::from(extent.bytes)) && it.place != Place::Waits
         };
@@ -419,22 +488,29 @@ impl Model<'_> {
                 request.wrong.get_or_insert(text);
             }
         }
-        request.place = Place::Waits;
+        (request.place, request.since) = (Place::Waits, task.nr);
         self.requests.push(request);
     }
 
-    fn issued(&mut self, extent: &Extent) {
+    /// A request goes to the driver, in a run of them that began with this record.
+    fn issued(&mut self, extent: &Extent, run: usize) {
         let (first, bytes) = (extent.sector.0, u64::from(extent.bytes));
         let exact = self.requests.iter().position(|it| (it.first, it.bytes) == (first, bytes));
         let found = exact.or_else(|| self.requests.iter().position(|it| it.first == first));
         let Some(at) = found.filter(|_| bytes > 0) else { return };
         let request = self.requests.remove(at);
-        if self.finds == Finds::OfDirection && request.place == Place::Waits {
+        let reachable = [Place::Waits, Place::PerhapsOut];
+        if self.finds == Finds::OfDirection && reachable.contains(&request.place) {
             let direction = request.direction();
-            let here = self.requests.iter_mut().filter(|it| it.place == Place::Waits && it.direction() == direction);
-            here.for_each(|it| it.place = Place::OutOfReach);
+            let here = |it: &&mut Request| reachable.contains(&it.place) && it.direction() == direction;
+            for it in self.requests.iter_mut().filter(here) {
+                it.place = if it.since < run { Place::OutOfReach } else { Place::PerhapsOut };
+            }
         }
         if !request.own || request.direction() == Rwbs::default() {
+            return;
+        }
+        if exact.is_none() && request.doubtful {
             return;
         }
         self.count.of += 1;
