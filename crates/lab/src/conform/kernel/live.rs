@@ -20,10 +20,10 @@ use iowhy_live::capture::{Ask, Capture, CaptureError, Level};
 use iowhy_live::ledger::{Guard, Ledger, LedgerError, LoopOptions};
 use iowhy_live::machine::{self, Disk, Machine};
 use iowhy_stack::rng::Rng;
-use iowhy_stack::trace::Dev;
+use iowhy_stack::trace::{Dev, Trace};
 
 use super::jobs::{Builtin, Call, JOBS};
-use super::{Checked, Device, File as Known, Report, check, foreign, model_of, records};
+use super::{Checked, Device, DiskChecked, File as Known, Queue, Report, check, foreign, model_of, queue, records};
 use crate::on_kernel::Live;
 use crate::recording::{dev, files::Facts};
 use crate::run::live::OnKernel;
@@ -107,13 +107,35 @@ impl Drop for Site {
     }
 }
 
+/// A number of a queue; 0 if there is none.
+fn setting(disk: &str, name: &str) -> u64 {
+    let path = Path::new("/sys/block").join(disk).join("queue").join(name);
+    fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+}
+
+/// The comparison of the disk below a folder, if it has one.
+fn disk_below(dir: &Path, trace: &Trace) -> Option<DiskChecked> {
+    let disk = Disk::below(dir);
+    let (name, (major, minor)) = (disk.name?, disk.number?);
+    let queue = Queue {
+        number: Dev::new(major, minor),
+        scheduler: disk.queue.scheduler.unwrap_or_default(),
+        max_sectors_kb: disk.queue.max_sectors_kb.unwrap_or(0),
+        max_segments: setting(&name, "max_segments"),
+        physical_block_bytes: disk.queue.physical_block_bytes.unwrap_or(0),
+        nomerges: disk.queue.nomerges.unwrap_or(0),
+        no_gaps: setting(&name, "virt_boundary_mask") > 0,
+        name,
+    };
+    queue::compare(trace, &queue, &queue::workload(trace))
+}
+
 /// A file, and the job that it is of.
 fn known(path: &Path, job: String) -> io::Result<Known> {
     let facts = Facts::of(&machine::current_mounts(), path).ok_or_else(|| io::Error::other("it is no file"))?;
     let disk = facts.disk;
     let no_elevator = disk.queue.scheduler.as_deref() == Some("none");
-    let setting = disk.name.map(|name| Path::new("/sys/block").join(name).join("queue/max_segments"));
-    let max_segments = setting.and_then(|path| fs::read_to_string(path).ok()?.trim().parse().ok());
+    let max_segments = disk.name.map(|name| setting(&name, "max_segments"));
     let device = Device {
         filesystem: disk.filesystem.unwrap_or_default(),
         block_bytes: facts.block,
@@ -227,7 +249,7 @@ pub fn run(asked: &ConformRequest, world: &World<'_>, progress: &dyn Fn(&str)) -
     let mut warnings = Problems::default();
     let mut skipped = Vec::new();
     let mut all: Vec<Recorded> = Vec::new();
-    let (mut nr_grounds, mut lost) = (0, 0);
+    let (mut nr_grounds, mut lost, mut disks) = (0, 0, Vec::new());
     let kinds = if asked.dir.is_some() { 1 } else { FILE_SYSTEMS.len() };
     for nr in 0..kinds {
         let ground = match &asked.dir {
@@ -257,9 +279,10 @@ pub fn run(asked: &ConformRequest, world: &World<'_>, progress: &dyn Fn(&str)) -
             };
             let read_ahead_kb = Disk::below(&ground.dir).queue.read_ahead_kb.unwrap_or(0);
             let here = format!("{}, read_ahead_kb {read_ahead_kb}", ground.filesystem);
-            let mut add = |records: Vec<Recorded>| {
+            let mut add = |(records, disk): (Vec<Recorded>, Option<DiskChecked>)| {
                 lost += records.first().map_or(0, |recorded| recorded.lost);
                 all.extend(records);
+                disks.extend(disk);
             };
             if !prepared.is_empty() {
                 progress(&here);
@@ -279,7 +302,7 @@ pub fn run(asked: &ConformRequest, world: &World<'_>, progress: &dyn Fn(&str)) -
     }
     let jobs: Vec<Checked> = all.iter().map(|recorded| check(entry, recorded)).collect();
     let not_judged = foreign::left_out(&all);
-    let report = Report { kernel: release, model: entry.name, exact, jobs, disks: Vec::new(), skipped, not_judged, lost };
+    let report = Report { kernel: release, model: entry.name, exact, jobs, disks, skipped, not_judged, lost };
     Ok(Compared { report, records: all, warnings })
 }
 
@@ -343,7 +366,7 @@ fn builtin_records(
     ground: &Site,
     ledger: &Ledger,
     prepared: &[Prepared],
-) -> Result<Vec<Recorded>, ConformError> {
+) -> Result<(Vec<Recorded>, Option<DiskChecked>), ConformError> {
     let mut files = Vec::new();
     for Prepared { job, path } in prepared {
         let file = File::open(path).map_err(io_error("open", path))?;
@@ -358,7 +381,7 @@ fn builtin_records(
     let ran = std::thread::scope(|scope| scope.spawn(all).join());
     let captured = capture.stop()?;
     ran.unwrap_or_else(|_| Err(wrong(Problem::error("a job did not run to its end"))))?;
-    Ok(records(&captured.trace, &files))
+    Ok((records(&captured.trace, &files), disk_below(&ground.dir, &captured.trace)))
 }
 
 /// Runs the calls of a job, each list in a thread of its own.
@@ -425,7 +448,7 @@ fn file_records(
     job: &str,
     world: &World<'_>,
     warnings: &mut Problems,
-) -> Result<Vec<Recorded>, ConformError> {
+) -> Result<(Vec<Recorded>, Option<DiskChecked>), ConformError> {
     let dir = ground.dir.join("job");
     fs::create_dir(&dir).map_err(io_error("make", &dir))?;
     let mut words: Vec<String> = match Path::new(job).exists() || job == "-" {
@@ -471,7 +494,7 @@ fn file_records(
         let job = Path::new(job).file_name().map_or_else(|| job.to_owned(), |job| job.to_string_lossy().into_owned());
         files.extend(known(path, if paths.len() > 1 { format!("{job}:{name}") } else { job }));
     }
-    let made = records(&captured.trace, &files);
+    let made = (records(&captured.trace, &files), disk_below(&ground.dir, &captured.trace));
     for path in remove {
         // The folder goes with its contents in any case.
         let _ = fs::remove_file(path);

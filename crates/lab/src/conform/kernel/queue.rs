@@ -248,8 +248,9 @@ impl Model<'_> {
         self.queue.max_sectors_kb * 1024
     }
 
+    /// Whether this may be more pieces of memory than a request has: that of a program need not begin with a page.
     fn may_be_too_many(&self, bytes: u64, nr_bios: u64) -> bool {
-        bytes / PAGE_BYTES + nr_bios > self.queue.max_segments || self.queue.no_gaps
+        bytes.div_ceil(PAGE_BYTES) + nr_bios > self.queue.max_segments || self.queue.no_gaps
     }
 
     fn arrives(&mut self, extent: &Extent, own: bool) {
@@ -272,7 +273,8 @@ impl Model<'_> {
         let (start, end) = (first * SECTOR_BYTES, first * SECTOR_BYTES + self.most_bytes());
         let aligned = (end / block * block).saturating_sub(start);
         let by_size = part.bytes > self.most_bytes() && [aligned, self.most_bytes()].contains(&before);
-        let by_memory = self.may_be_too_many(part.bytes, 1) && self.may_be_too_many(before, 1);
+        let is_full = self.queue.no_gaps || before.div_ceil(PAGE_BYTES) + 1 >= self.queue.max_segments;
+        let by_memory = self.may_be_too_many(part.bytes, 1) && is_full;
         let badly_cut = part.badly_cut || !(by_size || by_memory);
         self.parts[at] = Part { bytes: before, badly_cut, ..part };
         self.parts.push(Part { first: rest, bytes: part.bytes - before, badly_cut, ..part });
