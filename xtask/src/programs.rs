@@ -41,7 +41,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("file", "find {d}/tree -type f -exec file {} +"),
     ("find", "find {d} -type f -size +4k -exec head -c 1 {} ;"),
     ("strings", "strings {d}/big"),
-    ("tar", "tar cf - {d}/tree {d}/big"),
+    ("tar", "tar cf - {d}/tree {d}/big | cat"),
     ("gzip", "gzip -1 -c {d}/text"),
     ("bzip2", "bzip2 -1 -c {d}/small"),
     ("xz", "xz -0 -T1 -c {d}/text"),
@@ -83,7 +83,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ),
     (
         "sysbench",
-        "cd {d}/sysbench && sysbench fileio --file-num=4 --file-total-size=8M --file-test-mode=rndrd --time=1 \
+        "cp -r {d}/sysbench/. {s} && sysbench fileio --file-num=4 --file-total-size=8M --file-test-mode=rndrd --time=1 \
          --file-extra-flags= run",
     ),
     ("sst_dump", "sst_dump --file={d}/rocks --command=scan"),
@@ -199,7 +199,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
         }
         let site = Site::new(&ledger, &base, &files, kind)?;
         for (n, &(name, line)) in PROGRAMS.iter().enumerate().filter(|(_, (name, _))| wanted(name, kind.name)) {
-            let program = line.split(' ').next().filter(|word| *word != "cd").unwrap_or(name);
+            let program = line.split(' ').next().filter(|word| *word != "cp").unwrap_or(name);
             if !Command::new("which").arg(program).stdout(Stdio::null()).status().is_ok_and(|it| it.success()) {
                 missing.push(name);
                 continue;

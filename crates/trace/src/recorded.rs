@@ -10,7 +10,8 @@
 //!
 //! r 0 3 8192 4096              task 0 reads 4096 bytes from byte 8192 of descriptor 3       w: it writes, anywhere
 //! f 0 3 random 0 0             advises
-//! m 0 random I J               advises it for pages I to J of its mapping; `normal` if it has just made it
+//! m 0 random I J               advises it for pages I to J of its mapping; `normal` or `executable` if it has just
+//!                              made it
 //! s 0 I N o s a m p            page_cache_sync_ra: index, pages asked for, order, size, async size, limit, previous
 //! a ...                        page_cache_async_ra                        position, all as they were before it
 //! d 0 I o s a m                page_cache_ra_order: index, order, size, async size, limit
@@ -60,6 +61,8 @@ pub enum Hint {
     DontNeed,
     /// POSIX_FADV_NOREUSE, or one that is not known.
     Other,
+    /// No advice: the mapping has just been made, and is executable.
+    Executable,
 }
 
 /// The words of the text for advice.
@@ -70,6 +73,7 @@ const HINTS: &[(Hint, &str)] = &[
     (Hint::WillNeed, "willneed"),
     (Hint::DontNeed, "dontneed"),
     (Hint::Other, "other"),
+    (Hint::Executable, "executable"),
 ];
 
 /// Something that happened to the file.

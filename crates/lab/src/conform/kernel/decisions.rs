@@ -89,7 +89,7 @@ pub(super) fn compare(entry: &'static Entry<Build>, recorded: &Recorded) -> Tall
                     Hint::Random => Advice::Random,
                     Hint::Sequential => Advice::Sequential,
                     Hint::WillNeed => Advice::WillNeed { offset, len_bytes },
-                    Hint::DontNeed | Hint::Other => continue,
+                    Hint::DontNeed | Hint::Other | Hint::Executable => continue,
                 };
                 anything_random |= hint == Hint::Random;
                 let Open { ra, .. } = state;

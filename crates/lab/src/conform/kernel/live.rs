@@ -434,7 +434,7 @@ fn one(call: Call, descriptors: &[File]) -> io::Result<()> {
                 Hint::Sequential => Advice::Sequential,
                 Hint::WillNeed => Advice::WillNeed,
                 Hint::DontNeed => Advice::DontNeed,
-                Hint::Other => Advice::NoReuse,
+                Hint::Other | Hint::Executable => Advice::NoReuse,
             };
             cache::advise(&descriptors[fd], offset, len_bytes, advice)
         }

@@ -26,6 +26,7 @@ use iowhy_trace::recorded::{Hint, Line, Recorded, What};
 /// Largest folio order of ext4's and XFS's mappings where nothing shows that there are none.
 const MAX_FOLIO_ORDER: u8 = 9;
 const SECTOR_BYTES: u64 = 512;
+const PROT_EXEC: u64 = 4;
 
 /// The devices below the files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -145,8 +146,8 @@ struct MappingAdvice {
 struct Mapped {
     /// By space and first address: the address after the last, the file, the first byte of it.
     parts: BTreeMap<(usize, u64), (u64, Inode, u64)>,
-    /// Calls on their way: length, file, first byte.
-    pending: BTreeMap<u32, (u64, Option<Inode>, u64)>,
+    /// Calls on their way: length, file, first byte, and whether it is to be executable.
+    pending: BTreeMap<u32, ((u64, Option<Inode>, u64), bool)>,
 }
 
 impl Mapped {
@@ -272,16 +273,18 @@ impl Reading {
             "enter_mmap" => {
                 let file = Some(fd("fd")).filter(|fd| *fd >= 0);
                 let file = file.and_then(|fd| self.found.told.get(&self.descriptors.of(pid, fd)).copied());
-                self.mapped.pending.insert(pid, (number("len"), file, number("off")));
+                let executable = number("prot") & PROT_EXEC != 0;
+                self.mapped.pending.insert(pid, ((number("len"), file, number("off")), executable));
             }
             "exit_mmap" => {
                 let (space, first) = (self.descriptors.shared_by(pid), number("ret"));
-                let Some(part) = self.mapped.pending.remove(&pid) else { return };
+                let Some((part, executable)) = self.mapped.pending.remove(&pid) else { return };
                 // Errors are the last few numbers.
                 if first < u64::MAX - PAGE_BYTES {
                     self.mapped.map(space, first, part);
                     // A mapping begins without advice.
-                    self.advised(nr, pid, (first, part.0), Hint::Normal);
+                    let hint = if executable { Hint::Executable } else { Hint::Normal };
+                    self.advised(nr, pid, (first, part.0), hint);
                 }
             }
             "enter_madvise" => {
@@ -571,10 +574,12 @@ fn max_folio_order(lines: &[Line]) -> u8 {
     if adds && !lines.iter().any(|line| matches!(line.what, What::Sync(_) | What::Async(_)) || is_window(&line.what)) {
         return 0;
     }
-    for (nr, line) in lines.iter().enumerate().filter(|(_, line)| matches!(line.what, What::Sync(_))) {
+    // A window whose first page is there already is read in the same way.
+    for (nr, line) in lines.iter().enumerate() {
+        let What::Order { index, .. } = line.what else { continue };
         let mut own = lines[nr + 1..].iter().filter(|other| other.task == line.task).map(|other| other.what);
-        if let (Some(What::Order { index, .. }), Some(What::Unbounded { index: at, .. })) = (own.next(), own.next())
-            && index == at
+        if let (Some(What::Unbounded { index: at, .. }), Some(What::Add { index: added, .. })) = (own.next(), own.next())
+            && [at, added] == [index; 2]
         {
             return 0;
         }
