@@ -93,7 +93,7 @@ pub(super) fn compare(entry: &'static Entry<Build>, recorded: &Recorded) -> Tall
                 }
                 let mut trial = Tally::default();
                 trial.call(line, &told.lines, &own);
-                (trial.bios, trial.bios_matched) = same_bios(&told, lines, recorded);
+                (trial.bios, trial.bios_matched) = same_bios(&told, lines, recorded, result.is_some());
                 if !trial.all_matched() {
                     model.is_to_be(&actual);
                 }

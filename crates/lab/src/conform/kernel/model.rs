@@ -389,8 +389,8 @@ impl Readahead for Traced<'_> {
 /// segments as fit (256, each a folio or several that are neighbours in memory). How much a bio holds beyond that is
 /// for the memory to say, so a bio may end anywhere after 256 folios. The last page is read up to the last block of the
 /// file. Blocks that are not on the disk need none, and events do not show which: of a file with holes only an upper
-/// bound is known.
-pub(super) fn same_bios(told: &Decisions, lines: &[Line], recorded: &Recorded) -> (u64, u64) {
+/// bound is known. One that is missing counts if what the task did `is_over`: a recording may end before.
+pub(super) fn same_bios(told: &Decisions, lines: &[Line], recorded: &Recorded, is_over: bool) -> (u64, u64) {
     const SEGMENTS: u64 = 256;
     let bios: Vec<(u64, u64)> = lines.iter().filter_map(|line| line.what.bio()).collect();
     let file_end = recorded.disk_end();
@@ -418,8 +418,7 @@ pub(super) fn same_bios(told: &Decisions, lines: &[Line], recorded: &Recorded) -
             let full = nr_folios > SEGMENTS && bytes / PAGE_BYTES * nr_folios / nr_pages >= SEGMENTS;
             matched += u64::from(left == 0 || apart || full);
         }
-        missing += u64::from(left > 0);
+        missing += u64::from(left > 0 && is_over);
     }
-    // One that is missing must not look like none that is due.
     ((bios.len() as u64).max(matched + missing), matched)
 }
