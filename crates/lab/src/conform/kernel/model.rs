@@ -388,7 +388,8 @@ impl Readahead for Traced<'_> {
 /// A bio goes on over all that is submitted at once, until the disk's blocks are not side by side, or it has as many
 /// segments as fit (256, each a folio or several that are neighbours in memory). How much a bio holds beyond that is
 /// for the memory to say, so a bio may end anywhere after 256 folios. The last page is read up to the last block of the
-/// file. Blocks that are not on the disk need none, and events do not show which: of a file with holes only an upper
+/// file. A page whose blocks are not side by side on the disk is read block by block, and ends the bio before it
+/// (`ext4_mpage_readpages`, `block_read_full_folio`). Blocks that are not on the disk need none, and events do not show which: of a file with holes only an upper
 /// bound is known. One that is missing counts if what the task did `is_over`: a recording may end before.
 pub(super) fn same_bios(told: &Decisions, lines: &[Line], recorded: &Recorded, is_over: bool) -> (u64, u64) {
     const SEGMENTS: u64 = 256;
@@ -405,16 +406,26 @@ pub(super) fn same_bios(told: &Decisions, lines: &[Line], recorded: &Recorded, i
         });
         return (bios.len() as u64, ends.filter(|end| *end <= most).count() as u64);
     }
-    let mut seen = bios.iter().peekable();
-    let mut matched = 0;
-    let mut missing = 0;
+    let (mut at, mut matched, mut missing) = (0, 0, 0);
+    let block = recorded.block();
+    // The bios from `nr` on that are the blocks of one page, not side by side, up to `most` bytes.
+    let scattered = |nr: usize, most: u64| {
+        let n = (PAGE_BYTES.min(most) / block) as usize;
+        let page = bios.get(nr..nr + n).filter(|page| n > 1 && page.iter().all(|bio| bio.1 == block));
+        page.filter(|page| page.windows(2).any(|two| two[1].0 != two[0].0 + block / SECTOR_BYTES)).map(|_| n)
+    };
     for &(first, nr_pages, nr_folios) in &told.submitted {
         let mut left = due(first, nr_pages);
         while left > 0 {
-            let Some(&&(sector, bytes)) = seen.peek().filter(|bio| bio.1 <= left) else { break };
-            seen.next();
+            if let Some(n) = scattered(at, left) {
+                (at, left, matched) = (at + n, left - n as u64 * block, matched + n as u64);
+                continue;
+            }
+            let Some(&(sector, bytes)) = bios.get(at).filter(|bio| bio.1 <= left) else { break };
+            at += 1;
             left -= bytes;
-            let apart = seen.peek().is_some_and(|next| next.0 != sector + bytes / SECTOR_BYTES);
+            let apart = bios.get(at).is_some_and(|next| next.0 != sector + bytes / SECTOR_BYTES);
+            let apart = apart || scattered(at, left).is_some();
             let full = nr_folios > SEGMENTS && bytes / PAGE_BYTES * nr_folios / nr_pages >= SEGMENTS;
             matched += u64::from(left == 0 || apart || full);
         }

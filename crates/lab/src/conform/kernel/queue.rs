@@ -526,3 +526,117 @@ impl Model<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use iowhy_stack::units::Sector;
+
+    use super::*;
+
+    /// Requests of at most 64 KiB and 16 pieces, from lines of `letter task sector sectors`: Q a bio, X it is split
+    /// there, G a new request, M and F joined at the end or start, U the plug's end with so many requests, R a request
+    /// that joined another, I inserted, D issued.
+    fn compared(scheduler: &str, lines: &str) -> (u64, u64) {
+        let dev = Dev::new(8, 0);
+        let record = |(nr, line): (usize, &str)| {
+            let mut words = line.split_whitespace();
+            let letter = words.next().expect("a letter");
+            let numbers: Vec<u64> = words.map(|word| word.parse().expect("a number")).collect();
+            let [task, first, n] = numbers[..] else { panic!("{line}") };
+            let bytes = (n * SECTOR_BYTES) as u32;
+            let extent = Extent { dev, sector: Sector(first), bytes, rwbs: Rwbs::READ.with(Rwbs::SYNC) };
+            let seen = match letter {
+                "Q" => Seen::Queue(extent),
+                "X" => Seen::Split { extent, rest: Sector(first + n) },
+                "G" => Seen::GetRequest(extent),
+                "M" => Seen::BackMerge(extent),
+                "F" => Seen::FrontMerge(extent),
+                "U" => Seen::Unplug { dev: None, nr_requests: n as u32, timer: false },
+                "R" => Seen::MergeRequests(extent),
+                "I" => Seen::Insert(extent),
+                "D" => Seen::Issue(extent),
+                other => panic!("{other}"),
+            };
+            // Issues lie far apart, so that none is of a run.
+            Record { at: Nanos(nr as u64 * 1_000_000), cpu: 0, pid: task as u32, seen }
+        };
+        let lines: Vec<&str> = lines.split(';').map(str::trim).filter(|line| !line.is_empty()).collect();
+        // What is issued at once may have been taken before: other events, then other issues are in between.
+        let far = (0..SOON).map(|_| "U 99 0 0").chain(["D 9 900 8"; TAKEN]);
+        let spread = lines.iter().flat_map(|line| if *line == "--" { far.clone().collect() } else { vec![*line] });
+        let records: Vec<Record> = spread.enumerate().map(record).collect();
+        let trace = Trace { records, ..Trace::default() };
+        let queue = Queue {
+            name: "sda".to_owned(),
+            number: dev,
+            scheduler: scheduler.to_owned(),
+            max_sectors_kb: 64,
+            max_segments: 17,
+            ..Queue::default()
+        };
+        let checked = compare(&trace, &queue, &BTreeSet::from([1, 2])).expect("a known scheduler");
+        assert_eq!(checked.requests.mismatches.len() as u64, checked.requests.of - checked.requests.matched);
+        (checked.requests.of, checked.requests.matched)
+    }
+
+    #[test]
+    fn bios_become_the_requests_that_the_rules_of_the_scheduler_make() {
+        const ONE: &str = "Q 1 0 8; G 1 0 8; U 1 0 1; I 1 0 8; --;";
+        let all = ["none", "mq-deadline", "kyber", "bfq"];
+        let rows: &[(&str, &[&str], &str, (u64, u64))] = &[
+            ("one for one", &all, "Q 1 0 8; G 1 0 8; D 1 0 8", (1, 1)),
+            ("another size", &all, "Q 1 0 8; G 1 0 8; D 1 0 16", (1, 0)),
+            ("the plug joins", &all, "Q 1 0 8; G 1 0 8; Q 1 8 8; M 1 8 8; D 1 0 16", (1, 1)),
+            ("in front, too", &all, "Q 1 8 8; G 1 8 8; Q 1 0 8; F 1 0 8; D 1 0 16", (1, 1)),
+            ("and must", &all, "Q 1 0 8; G 1 0 8; Q 1 8 8; G 1 8 8; D 1 0 8; D 1 8 8", (2, 1)),
+            ("not strangers", &all, "Q 1 0 8; G 1 0 8; Q 1 64 8; G 1 64 8; D 1 0 8; D 1 64 8", (2, 2)),
+            ("nor another's plug", &all, "Q 1 0 8; G 1 0 8; Q 2 8 8; G 2 8 8; D 1 0 8; D 2 8 8", (2, 2)),
+            ("nor too much", &all, "Q 1 0 128; G 1 0 128; Q 1 128 8; G 1 128 8; D 1 0 128; D 1 128 8", (2, 2)),
+            ("it may not", &all, "Q 1 0 128; G 1 0 128; Q 1 128 8; M 1 128 8; D 1 0 136", (1, 0)),
+            ("cut at the largest", &all, "Q 1 0 136; X 1 0 128; G 1 0 128; Q 1 900 0; G 1 128 8; D 1 0 128; D 1 128 8", (2, 2)),
+            ("not before", &all, "Q 1 0 64; X 1 0 32; G 1 0 32; G 1 32 32; D 1 0 32; D 1 32 32", (2, 0)),
+            ("and it must", &all, "Q 1 0 136; G 1 0 136; D 1 0 136", (1, 0)),
+            ("what waits is joined", &["mq-deadline", "kyber", "bfq"], "@ Q 1 8 8; M 1 8 8; D 3 0 16", (1, 1)),
+            ("and must be", &["mq-deadline", "kyber", "bfq"], "@ Q 1 8 8; G 1 8 8; --; D 3 0 8; D 3 8 8", (2, 1)),
+            ("perhaps without a scheduler", &["none"], "@ Q 1 8 8; G 1 8 8; --; D 3 0 8; D 3 8 8", (2, 2)),
+            ("by others, too", &["mq-deadline"], "@ Q 2 8 8; G 2 8 8; --; D 3 0 8; D 3 8 8", (2, 1)),
+            ("by others perhaps", &["bfq"], "@ Q 2 8 8; G 2 8 8; --; D 3 0 8; D 3 8 8", (2, 2)),
+            ("not what is dispatched next", &["mq-deadline", "bfq"], "@ Q 1 8 8; G 1 8 8; D 3 0 8; --; D 3 8 8", (2, 2)),
+            (
+                "two become one",
+                &["mq-deadline"],
+                "@ Q 1 16 8; G 1 16 8; U 1 0 1; I 1 16 8; --; Q 2 8 8; M 2 8 8; R 2 16 8; --; D 3 0 24",
+                (1, 1),
+            ),
+            (
+                "and must",
+                &["mq-deadline"],
+                "@ Q 1 16 8; G 1 16 8; U 1 0 1; I 1 16 8; --; Q 2 8 8; M 2 8 8; Q 2 99 8; --; D 3 0 16; D 3 16 8",
+                (2, 1),
+            ),
+            (
+                "what comes from a plug, too",
+                &["mq-deadline", "bfq"],
+                "Q 2 8 8; G 2 8 8; @ U 2 0 1; R 2 8 8; --; D 3 0 16",
+                (1, 1),
+            ),
+            (
+                "and must",
+                &["mq-deadline", "bfq"],
+                "Q 2 8 8; G 2 8 8; @ U 2 0 1; I 2 8 8; --; D 3 0 8; D 3 8 8",
+                (2, 1),
+            ),
+            (
+                "nothing is joined after a dispatch of the direction",
+                &["kyber"],
+                "@ Q 1 64 8; G 1 64 8; U 1 0 1; I 1 64 8; --; D 3 64 8; --; Q 1 8 8; M 1 8 8; D 3 0 16",
+                (2, 1),
+            ),
+        ];
+        for (name, schedulers, lines, expected) in rows {
+            for scheduler in *schedulers {
+                assert_eq!(compared(scheduler, &lines.replace('@', ONE)), *expected, "{name}, {scheduler}");
+            }
+        }
+    }
+}

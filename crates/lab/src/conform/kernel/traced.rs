@@ -422,6 +422,38 @@ fn cached_before(trace: &Trace, files: &[File]) -> Vec<Vec<What>> {
     files.iter().map(of).collect()
 }
 
+/// Pages that reads got and that nothing had added: they were cached before, and others dropped them meanwhile.
+fn read_before(recorded: &Recorded) -> BTreeSet<u64> {
+    let mut added: BTreeSet<u64> = BTreeSet::new();
+    let mut before = BTreeSet::new();
+    for (at, line) in recorded.lines.iter().enumerate() {
+        match line.what {
+            What::Add { index, order } => added.extend(index..index + (1 << order)),
+            What::Read { offset, .. } => {
+                let end = recorded.end_of_call(at);
+                let own = || recorded.lines[at..end].iter().filter(|other| other.task == line.task);
+                let read = own().find_map(|other| match other.what {
+                    What::End { result } => u64::try_from(result).ok().filter(|result| *result > 0),
+                    _ => None,
+                });
+                let Some(read) = read.filter(|_| recorded.looks_up(at, end)) else { continue };
+                let pages = offset / PAGE_BYTES..offset.saturating_add(read).min(recorded.file_bytes).div_ceil(PAGE_BYTES);
+                let within: BTreeSet<u64> = recorded.lines[at..end]
+                    .iter()
+                    .filter_map(|other| match other.what {
+                        What::Add { index, order } => Some(index..index + (1 << order)),
+                        _ => None,
+                    })
+                    .flatten()
+                    .collect();
+                before.extend(pages.filter(|page| !added.contains(page) && !within.contains(page)));
+            }
+            _ => {}
+        }
+    }
+    before
+}
+
 /// A trace's events for these files, each in a record of its own.
 pub fn records(trace: &Trace, files: &[File]) -> Vec<Recorded> {
     let Calls { mut calls, loose, told, said } = calls(trace);
@@ -523,6 +555,8 @@ pub fn records(trace: &Trace, files: &[File]) -> Vec<Recorded> {
         made[at].lines.push(Line { task, what });
     }
     for recorded in &mut made {
+        let before = read_before(recorded);
+        recorded.lines.splice(0..0, before.into_iter().map(|index| Line { task: 0, what: What::Add { index, order: 0 } }));
         recorded.max_folio_order = max_folio_order(&recorded.lines);
     }
     made
