@@ -41,6 +41,12 @@ pub(super) fn compare(entry: &'static Entry<Build>, recorded: &Recorded) -> Tall
                     _ => continue,
                 };
                 let ra = open.entry(fd).or_insert_with(build);
+                let copied = match request {
+                    Ok(ReadRequest { offset, len_bytes }) => {
+                        offset / PAGE_BYTES..offset.saturating_add(len_bytes).div_ceil(PAGE_BYTES)
+                    }
+                    Err(_) => 0..0,
+                };
                 let mut own = Vec::new();
                 // Others' changes by the number of this task's lines before them.
                 let mut others: Vec<(usize, What)> = Vec::new();
@@ -56,11 +62,16 @@ pub(super) fn compare(entry: &'static Entry<Build>, recorded: &Recorded) -> Tall
                         {
                             own.push(*other)
                         }
+                        // A read that keeps nothing (RWF_DONTCACHE) drops what it has copied.
+                        What::Remove { index, .. } if other.task == line.task && copied.contains(&index) => {
+                            others.push((usize::MAX, other.what));
+                        }
                         What::Add { .. } | What::Remove { .. } => others.push((own.len(), other.what)),
                         _ => {}
                     }
                     actual.apply(other.what);
                 }
+                others.sort_by_key(|(after, _)| *after);
                 if matches!(line.what, What::Read { .. }) && !recorded.looks_up(at - 1, end) {
                     // It went past the page cache.
                     others.iter().for_each(|(_, what)| model.apply(*what));
