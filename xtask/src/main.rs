@@ -95,7 +95,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "programs",
         arguments: "[--binary PATH] [--only NAME,..] [--rows] [--keep FOLDER]",
-        about: "44 programs on seven file systems under `conform --live`, as root: what the models do not predict",
+        about: "45 programs on seven file systems under `conform --live`, as root: what the models do not predict",
         run: programs::run,
     },
     Command {

@@ -62,10 +62,18 @@ const PROGRAMS: &[(&str, &str)] = &[
         "python3 -c 'import random; random.seed(2); f = open(\"{d}/big\", \"rb\", 0); print(sum(len(f.read(5000)) for _ \
          in range(800) if f.seek(random.randrange(16000000)) >= 0))'",
     ),
+    (
+        "RWF_DONTCACHE",
+        "python3 -c 'import os; f = os.open(\"{d}/big\", os.O_RDONLY); b = bytearray(20000); print(sum(os.preadv(f, [b], \
+         20000 * n, 128) for n in range(500)))'",
+    ),
     ("perl", "perl -ne 'END { print $n } $n += length' {d}/text"),
     ("awk", "awk '{ n += NF } END { print n }' {d}/text"),
     ("fio", "fio --name=a --readonly --filename={d}/big --rw=randread --bs=12k --io_size=8m"),
-    ("fio threads", "fio --name=a --readonly --filename={d}/big --rw=read --bs=16k --numjobs=3 --thread --offset_increment=4m"),
+    (
+        "fio threads",
+        "fio --name=a --readonly --filename={d}/big --rw=read --bs=16k --numjobs=3 --thread --offset_increment=4m",
+    ),
     (
         "fio libaio",
         "fio --name=a --readonly --filename={d}/big --rw=read --bs=16k --direct=1 --ioengine=libaio --iodepth=32 \
@@ -239,7 +247,9 @@ fn settings(arguments: &[String]) -> Result<Settings, String> {
             "--only" => settings.only = next("names")?.split(',').map(str::to_owned).collect(),
             "--rows" => settings.rows = true,
             "--keep" => settings.keep = Some(next("a folder")?.into()),
-            other => return Err(format!("unknown word `{other}`: --binary PATH, --only NAME,.., --rows, --keep FOLDER")),
+            other => {
+                return Err(format!("unknown word `{other}`: --binary PATH, --only NAME,.., --rows, --keep FOLDER"));
+            }
         }
     }
     Ok(settings)
@@ -269,13 +279,15 @@ struct Site<'a> {
 impl Site<'_> {
     fn new<'a>(ledger: &'a Ledger, base: &Path, files: &Path, kind: &'static Kind) -> Result<Site<'a>, String> {
         let name = kind.name.replace(' ', "-");
-        let (mount, beside, image) = (base.join(&name), base.join(format!("{name}-beside")), base.join(format!("{name}.img")));
+        let (mount, beside, image) =
+            (base.join(&name), base.join(format!("{name}-beside")), base.join(format!("{name}.img")));
         for folder in [&mount, &beside] {
             fs::create_dir_all(folder).map_err(|error| error.to_string())?;
         }
         let mut site = Site { ledger, kind, node: None, mount, beside, _guards: Vec::new() };
         if kind.make.is_empty() {
-            let guard = ledger.mount(Path::new("none"), &site.mount, kind.filesystem, "").map_err(|it| it.to_string())?;
+            let guard =
+                ledger.mount(Path::new("none"), &site.mount, kind.filesystem, "").map_err(|it| it.to_string())?;
             site._guards.push(guard);
         } else {
             let file = fs::File::create(&image).map_err(|error| error.to_string())?;
@@ -327,7 +339,13 @@ impl Site<'_> {
         Ok(vec![above, below])
     }
 
-    fn judge(&self, settings: &Settings, program: &'static str, line: &str, scheduler: &'static str) -> Result<Row, String> {
+    fn judge(
+        &self,
+        settings: &Settings,
+        program: &'static str,
+        line: &str,
+        scheduler: &'static str,
+    ) -> Result<Row, String> {
         let _mounted = self.mounted()?;
         if let Some(node) = &self.node {
             let name = node.file_name().unwrap_or_default();
@@ -350,7 +368,8 @@ impl Site<'_> {
             eprintln!("{program} on {}: the command failed", self.kind.name);
         }
         fs::remove_dir_all(&scratch).map_err(|error| error.to_string())?;
-        let pair = |name: &str| [name.to_owned(), format!("{name}_matched")].map(|key| report[key].as_u64().unwrap_or(0));
+        let pair =
+            |name: &str| [name.to_owned(), format!("{name}_matched")].map(|key| report[key].as_u64().unwrap_or(0));
         let row = Row {
             program,
             filesystem: self.kind.name,

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use iowhy_lab::conform;
-use iowhy_lab::conform::kernel::live::{self, ConformError, ConformRequest};
 use iowhy_lab::conform::kernel::Report;
+use iowhy_lab::conform::kernel::live::{self, ConformError, ConformRequest};
 use iowhy_lab::conform::vectors;
 use iowhy_lab::recording::{self, RecordError, Request};
 use iowhy_lab::run::{self, guest};
@@ -19,13 +19,15 @@ use crate::output::{self, Exit};
 /// Its command line.
 #[derive(clap::Args)]
 #[command(group = clap::ArgGroup::new("what").required(true))]
-#[command(after_help = "Exit codes: 0 as expected (--live: all decisions and page adds of files that one
+#[command(after_help = "Exit codes: 0 as expected (--live: all bios, requests, and decisions and page adds of
 \
-    task reads, 99 % of others), 1 a mismatch beyond that, 2 a usage or input
+    files that one task reads; 99 % of others), 1 a mismatch beyond that, 2 a
 \
-    error, 3 the kernel cannot be traced here (no root, no tracefs), events were
+    usage or input error, 3 the kernel cannot be traced here (no root, no
 \
-    lost, or nothing to compare.")]
+    tracefs), events were lost, or nothing was judged. What was seen and not
+\
+    compared is listed, with the reason.")]
 pub(crate) struct Arguments {
     /// Folder with <kernel>.json files
     #[arg(long, value_name = "DIR", group = "what")]
@@ -176,7 +178,12 @@ fn recorded(path: &Path, json: bool) -> anyhow::Result<Exit> {
 /// Runs a program, and compares what the kernel did for it.
 fn foreign(arguments: &Arguments) -> anyhow::Result<Exit> {
     crate::doctor::tidy();
-    let request = Request { level: Level::Full, command: arguments.command.clone(), buffer_kib: BUFFER_KIB, ..Request::default() };
+    let request = Request {
+        level: Level::Full,
+        command: arguments.command.clone(),
+        buffer_kib: BUFFER_KIB,
+        ..Request::default()
+    };
     let recorded = match recording::record(&request, &mut |problem| output::report(problem.clone())) {
         Err(error @ RecordError::Capture(_)) => {
             output::report(Problem::error(error.to_string()));

@@ -14,8 +14,8 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-pub use rustix::fs::Advice;
 use iowhy_stack::units::PAGE_BYTES;
+pub use rustix::fs::Advice;
 use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::memory::Mapping;

@@ -29,7 +29,11 @@ fn real(mounts: &[Mount], path: &Path) -> Option<(PathBuf, Inode)> {
         let below = path.strip_prefix(&mount.point).ok()?;
         let layers = |key: &str| {
             let value = mount.super_options.split(',').find_map(|option| option.strip_prefix(key)).unwrap_or_default();
-            value.split(':').filter(|layer| !layer.is_empty()).map(|layer| Path::new(layer).join(below)).collect::<Vec<_>>()
+            value
+                .split(':')
+                .filter(|layer| !layer.is_empty())
+                .map(|layer| Path::new(layer).join(below))
+                .collect::<Vec<_>>()
         };
         let all: Vec<PathBuf> = [layers("upperdir="), layers("lowerdir=")].concat();
         let layer = all.iter().find(|path| path.is_file()).and_then(|path| fs::canonicalize(path).ok())?;

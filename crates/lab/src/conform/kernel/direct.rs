@@ -46,9 +46,7 @@ pub(super) fn compare(recorded: &Recorded) -> Count {
         });
         // A call that was still on its way when the trace ended.
         let Some(result) = result else { continue };
-        let bios: Vec<(u64, u64)> = own()
-            .filter_map(|what| what.bio())
-            .collect();
+        let bios: Vec<(u64, u64)> = own().filter_map(|what| what.bio()).collect();
         let to_the_block = (offset + result).next_multiple_of(recorded.block()) - offset;
         let total: u64 = bios.iter().map(|bio| bio.1).sum();
         let at_the_end = offset + result >= recorded.file_bytes || result % SECTOR_BYTES > 0;

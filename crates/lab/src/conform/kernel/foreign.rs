@@ -125,7 +125,10 @@ pub fn compare(trace: &Trace) -> Report {
         };
         match queue::compare(trace, &queue, &workload) {
             Some(checked) => disks.extend(Some(checked).filter(|checked| checked.requests.of > 0)),
-            None => leave(format!("requests of {name}"), &format!("no rules of the scheduler {} are known", queue.scheduler)),
+            None => leave(
+                format!("requests of {name}"),
+                &format!("no rules of the scheduler {} are known", queue.scheduler),
+            ),
         }
     }
     if !disks.is_empty() {
@@ -156,4 +159,73 @@ pub(super) fn left_out(all: &[Recorded]) -> Vec<NotJudged> {
     let others = others.into_iter().filter(|fs| !IN_MEMORY.contains(fs));
     let why = "only those of ext4, XFS and erofs without compression are modelled";
     others.map(|fs| NotJudged { what: format!("bios of {fs}"), why: why.to_owned() }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use iowhy_stack::event::Op;
+    use iowhy_stack::trace::{Dev, RaInput, Record};
+    use iowhy_stack::units::Nanos;
+
+    use super::*;
+
+    /// Of a file of 8 KiB that a task reads: `fs` and `more` facts of it, and what else is seen.
+    fn compared(fs: &str, more: &str, others: &[Seen]) -> Report {
+        let file = Inode { dev: Dev::new(0, 40), ino: 7 };
+        let note = |name: &str, fields: String| Seen::Other { name: name.to_owned(), fields };
+        let input = RaInput { req_count: 2, ra_pages: 32, prev_pos: -1, ..RaInput::default() };
+        let seen = [
+            note("syscalls:sys_enter_openat", "flags=0".to_owned()),
+            note("syscalls:sys_exit_openat", "ret=3".to_owned()),
+            note("iowhy:opened", "fd=3 kind=file dev=0,40 ino=7".to_owned()),
+            Seen::CallStart { op: Op::Read, fd: 3, offset: Some(0), len_bytes: 8192 },
+        ];
+        let asked = [
+            Seen::RaSync { file, input },
+            Seen::RaOrder { file, index: 0, order: 0, size: 4, async_size: 2, ra_pages: 32 },
+            Seen::PageAdd { file, index: 0, order: 0 },
+            Seen::PageAdd { file, index: 1, order: 0 },
+        ];
+        let end = [
+            Seen::GetPages { file, index: 0, last_index: 1 },
+            Seen::CallEnd { op: Op::Read, result: 8192 },
+            note("iowhy:file", format!("dev=0,40 ino=7 bytes=8192 block=4096 fs={fs} ra_kb=128 io_kb=128")),
+        ];
+        let facts = (!more.is_empty()).then(|| note("iowhy:cached", format!("dev=0,40 ino=7 runs={more}")));
+        let asked = if facts.is_some() { &[][..] } else { &asked[..] };
+        let all = seen.iter().chain(asked).chain(&end).chain(&facts).chain(others).cloned();
+        let records = all.zip(0..).map(|(seen, nr)| Record { at: Nanos(nr), cpu: 0, pid: 1, seen }).collect();
+        compare(&Trace { kernel: "6.18.1".to_owned(), records, ..Trace::default() })
+    }
+
+    #[test]
+    fn what_can_be_judged_is_and_the_rest_has_a_reason() {
+        let strange = Inode { dev: Dev::new(0, 40), ino: 8 };
+        let question = Seen::RaSync { file: strange, input: RaInput::default() };
+        let written = [Seen::CallStart { op: Op::Write, fd: 3, offset: None, len_bytes: 1 }];
+        // Decisions judged, and what is said of the rest.
+        let rows: &[(&str, &str, &[Seen], u64, &str)] = &[
+            ("btrfs", "", &[], 1, "bios of btrfs: only those"),
+            ("tmpfs", "", &[], 0, "tmpfs has its files in memory"),
+            ("ext4", "0+2", &[], 0, "in the page cache: nothing was decided"),
+            ("btrfs", "", &[question], 1, "inode 8 on 0:40: its size is not in the recording"),
+            ("btrfs", "", &written, 0, "written meanwhile"),
+        ];
+        for (fs, more, others, decisions, reason) in rows {
+            let report = compared(fs, more, others);
+            let of: u64 = report.jobs.iter().map(|job| job.counted().decisions).sum();
+            let text = report.text(|line| line.to_owned());
+            assert_eq!((of, report.as_expected()), (*decisions, *decisions > 0), "{fs}: {text}");
+            assert!(text.contains(reason), "{reason}: {text}");
+            assert_eq!(text.contains("nothing was judged"), *decisions == 0, "{text}");
+            assert_eq!(text.contains("everything is as expected"), *decisions > 0, "{text}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_never_as_expected() {
+        let report = compare(&Trace { kernel: "6.18.1".to_owned(), ..Trace::default() });
+        assert!(!report.as_expected() && !report.has_evidence());
+        assert!(report.text(|line| line.to_owned()).contains("nothing was judged"));
+    }
 }

@@ -395,9 +395,8 @@ pub(super) fn same_bios(told: &Decisions, lines: &[Line], recorded: &Recorded, i
     const SEGMENTS: u64 = 256;
     let bios: Vec<(u64, u64)> = lines.iter().filter_map(|line| line.what.bio()).collect();
     let file_end = recorded.disk_end();
-    let due = |first: u64, nr_pages: u64| {
-        ((first + nr_pages) * PAGE_BYTES).min(file_end).saturating_sub(first * PAGE_BYTES)
-    };
+    let due =
+        |first: u64, nr_pages: u64| ((first + nr_pages) * PAGE_BYTES).min(file_end).saturating_sub(first * PAGE_BYTES);
     if recorded.holes {
         let most: u64 = told.submitted.iter().map(|submitted| due(submitted.0, submitted.1)).sum();
         let ends = bios.iter().scan(0, |end, bio| {

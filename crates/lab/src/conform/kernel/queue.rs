@@ -332,8 +332,7 @@ impl Model<'_> {
                 }
                 Finds::Any | Finds::OfDirection => true,
             };
-            let is_certain =
-                is_certain && !soon(request) && request.place == Place::Waits && self.queue.nomerges == 0;
+            let is_certain = is_certain && !soon(request) && request.place == Place::Waits && self.queue.nomerges == 0;
             found.push((at, back(request), if is_certain { fits(request) } else { fits(request).min(Fits::Perhaps) }));
         }
         found.retain(|(at, ..)| touches(&self.requests[*at]));
@@ -364,7 +363,8 @@ impl Model<'_> {
         let Some(is_back) = join else {
             if let Some((must, ..)) = candidates.iter().find(|(.., fits)| *fits == Fits::Yes) {
                 let it = &self.requests[*must];
-                wrong = Some(format!("a bio at sector {first} is a new request, model: joins {}+{}", it.first, it.bytes));
+                wrong =
+                    Some(format!("a bio at sector {first} is a new request, model: joins {}+{}", it.first, it.bytes));
             }
             // Those that were asked and refused take no more.
             candidates.iter().for_each(|(at, ..)| {
@@ -397,7 +397,8 @@ impl Model<'_> {
         if same.clone().count() > 1 {
             same.for_each(|(at, ..)| self.requests[*at].doubtful = true);
         }
-        let allowed = candidates.iter().find(|(_, back, fits)| *back == is_back && *fits > Fits::No).map(|(at, ..)| *at);
+        let allowed =
+            candidates.iter().find(|(_, back, fits)| *back == is_back && *fits > Fits::No).map(|(at, ..)| *at);
         // What the kernel did counts from here on.
         let reaches = |it: &Request| if is_back { it.end() == first } else { it.first == end };
         let other = || self.requests.iter().rposition(|it| it.place != Place::Between && reaches(it));
@@ -593,7 +594,12 @@ mod tests {
             ("nor another's plug", &all, "Q 1 0 8; G 1 0 8; Q 2 8 8; G 2 8 8; D 1 0 8; D 2 8 8", (2, 2)),
             ("nor too much", &all, "Q 1 0 128; G 1 0 128; Q 1 128 8; G 1 128 8; D 1 0 128; D 1 128 8", (2, 2)),
             ("it may not", &all, "Q 1 0 128; G 1 0 128; Q 1 128 8; M 1 128 8; D 1 0 136", (1, 0)),
-            ("cut at the largest", &all, "Q 1 0 136; X 1 0 128; G 1 0 128; Q 1 900 0; G 1 128 8; D 1 0 128; D 1 128 8", (2, 2)),
+            (
+                "cut at the largest",
+                &all,
+                "Q 1 0 136; X 1 0 128; G 1 0 128; Q 1 900 0; G 1 128 8; D 1 0 128; D 1 128 8",
+                (2, 2),
+            ),
             ("not before", &all, "Q 1 0 64; X 1 0 32; G 1 0 32; G 1 32 32; D 1 0 32; D 1 32 32", (2, 0)),
             ("and it must", &all, "Q 1 0 136; G 1 0 136; D 1 0 136", (1, 0)),
             ("what waits is joined", &["mq-deadline", "kyber", "bfq"], "@ Q 1 8 8; M 1 8 8; D 3 0 16", (1, 1)),
@@ -601,7 +607,12 @@ mod tests {
             ("perhaps without a scheduler", &["none"], "@ Q 1 8 8; G 1 8 8; --; D 3 0 8; D 3 8 8", (2, 2)),
             ("by others, too", &["mq-deadline"], "@ Q 2 8 8; G 2 8 8; --; D 3 0 8; D 3 8 8", (2, 1)),
             ("by others perhaps", &["bfq"], "@ Q 2 8 8; G 2 8 8; --; D 3 0 8; D 3 8 8", (2, 2)),
-            ("not what is dispatched next", &["mq-deadline", "bfq"], "@ Q 1 8 8; G 1 8 8; D 3 0 8; --; D 3 8 8", (2, 2)),
+            (
+                "not what is dispatched next",
+                &["mq-deadline", "bfq"],
+                "@ Q 1 8 8; G 1 8 8; D 3 0 8; --; D 3 8 8",
+                (2, 2),
+            ),
             (
                 "two become one",
                 &["mq-deadline"],
@@ -620,12 +631,7 @@ mod tests {
                 "Q 2 8 8; G 2 8 8; @ U 2 0 1; R 2 8 8; --; D 3 0 16",
                 (1, 1),
             ),
-            (
-                "and must",
-                &["mq-deadline", "bfq"],
-                "Q 2 8 8; G 2 8 8; @ U 2 0 1; I 2 8 8; --; D 3 0 8; D 3 8 8",
-                (2, 1),
-            ),
+            ("and must", &["mq-deadline", "bfq"], "Q 2 8 8; G 2 8 8; @ U 2 0 1; I 2 8 8; --; D 3 0 8; D 3 8 8", (2, 1)),
             (
                 "nothing is joined after a dispatch of the direction",
                 &["kyber"],

@@ -437,7 +437,8 @@ fn read_before(recorded: &Recorded) -> BTreeSet<u64> {
                     _ => None,
                 });
                 let Some(read) = read.filter(|_| recorded.looks_up(at, end)) else { continue };
-                let pages = offset / PAGE_BYTES..offset.saturating_add(read).min(recorded.file_bytes).div_ceil(PAGE_BYTES);
+                let pages =
+                    offset / PAGE_BYTES..offset.saturating_add(read).min(recorded.file_bytes).div_ceil(PAGE_BYTES);
                 let within: BTreeSet<u64> = recorded.lines[at..end]
                     .iter()
                     .filter_map(|other| match other.what {
@@ -556,7 +557,9 @@ pub fn records(trace: &Trace, files: &[File]) -> Vec<Recorded> {
     }
     for recorded in &mut made {
         let before = read_before(recorded);
-        recorded.lines.splice(0..0, before.into_iter().map(|index| Line { task: 0, what: What::Add { index, order: 0 } }));
+        recorded
+            .lines
+            .splice(0..0, before.into_iter().map(|index| Line { task: 0, what: What::Add { index, order: 0 } }));
         recorded.max_folio_order = max_folio_order(&recorded.lines);
     }
     made
@@ -612,7 +615,8 @@ fn max_folio_order(lines: &[Line]) -> u8 {
     for (nr, line) in lines.iter().enumerate() {
         let What::Order { index, .. } = line.what else { continue };
         let mut own = lines[nr + 1..].iter().filter(|other| other.task == line.task).map(|other| other.what);
-        if let (Some(What::Unbounded { index: at, .. }), Some(What::Add { index: added, .. })) = (own.next(), own.next())
+        if let (Some(What::Unbounded { index: at, .. }), Some(What::Add { index: added, .. })) =
+            (own.next(), own.next())
             && [at, added] == [index; 2]
         {
             return 0;
