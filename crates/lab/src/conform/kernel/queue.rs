@@ -580,11 +580,14 @@ mod tests {
         (checked.requests.of, checked.requests.matched)
     }
 
+    /// The case, schedulers, lines (`@` is a request of 8 sectors that waits), requests and how many match.
+    type Row<'a> = (&'a str, &'a [&'a str], &'a str, (u64, u64));
+
     #[test]
     fn bios_become_the_requests_that_the_rules_of_the_scheduler_make() {
         const ONE: &str = "Q 1 0 8; G 1 0 8; U 1 0 1; I 1 0 8; --;";
         let all = ["none", "mq-deadline", "kyber", "bfq"];
-        let rows: &[(&str, &[&str], &str, (u64, u64))] = &[
+        let rows: &[Row<'_>] = &[
             ("one for one", &all, "Q 1 0 8; G 1 0 8; D 1 0 8", (1, 1)),
             ("another size", &all, "Q 1 0 8; G 1 0 8; D 1 0 16", (1, 0)),
             ("the plug joins", &all, "Q 1 0 8; G 1 0 8; Q 1 8 8; M 1 8 8; D 1 0 16", (1, 1)),

@@ -141,18 +141,21 @@ struct MappingAdvice {
     what: What,
 }
 
+/// What a call maps: length, file, first byte of it.
+type Part = (u64, Option<Inode>, u64);
+
 /// Parts of the address spaces that files are mapped to.
 #[derive(Debug, Default)]
 struct Mapped {
     /// By space and first address: the address after the last, the file, the first byte of it.
     parts: BTreeMap<(usize, u64), (u64, Inode, u64)>,
-    /// Calls on their way: length, file, first byte, and whether it is to be executable.
-    pending: BTreeMap<u32, ((u64, Option<Inode>, u64), bool)>,
+    /// Calls on their way, and whether it is to be executable.
+    pending: BTreeMap<u32, (Part, bool)>,
 }
 
 impl Mapped {
     /// Something is mapped to these addresses, over whatever was there.
-    fn map(&mut self, space: usize, first: u64, (len, file, offset): (u64, Option<Inode>, u64)) {
+    fn map(&mut self, space: usize, first: u64, (len, file, offset): Part) {
         let end = first.saturating_add(len.next_multiple_of(PAGE_BYTES));
         while let Some((&key, &(old_end, old_file, old_offset))) =
             self.parts.range((space, 0)..(space, end)).next_back()
