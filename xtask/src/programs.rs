@@ -2,8 +2,8 @@
 //! system that a model says something of, and under every scheduler in turn. Prints a table; the goal is no difference
 //! that is not explained.
 //!
-//! Files are made once, below a folder of its own in TMPDIR, and copied to a loop device with each file system, which is
-//! mounted anew before each program. Programs write to a scratch folder there, or beside it where nothing can be
+//! Files are made once, below a folder of its own in TMPDIR, and copied to a loop device with each file system, which
+//! is mounted anew before each program. Programs write to a scratch folder there, or beside it where nothing can be
 //! written. `--rows` prints every program on every file system, `--only` takes names of programs or file systems,
 //! `--keep FOLDER` keeps the reports in which something differs. Programs that are not installed are listed.
 //!
@@ -59,13 +59,13 @@ const PROGRAMS: &[(&str, &str)] = &[
     ),
     (
         "python3",
-        "python3 -c 'import random; random.seed(2); f = open(\"{d}/big\", \"rb\", 0); print(sum(len(f.read(5000)) for _ \
-         in range(800) if f.seek(random.randrange(16000000)) >= 0))'",
+        "python3 -c 'import random; random.seed(2); f = open(\"{d}/big\", \"rb\", 0); print(sum(len(f.read(5000)) \
+         for _ in range(800) if f.seek(random.randrange(16000000)) >= 0))'",
     ),
     (
         "RWF_DONTCACHE",
-        "python3 -c 'import os; f = os.open(\"{d}/big\", os.O_RDONLY); b = bytearray(20000); print(sum(os.preadv(f, [b], \
-         20000 * n, 128) for n in range(500)))'",
+        "python3 -c 'import os; f = os.open(\"{d}/big\", os.O_RDONLY); b = bytearray(20000); print(sum(os.preadv(f, \
+         [b], 20000 * n, 128) for n in range(500)))'",
     ),
     ("perl", "perl -ne 'END { print $n } $n += length' {d}/text"),
     ("awk", "awk '{ n += NF } END { print n }' {d}/text"),
@@ -81,7 +81,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ),
     (
         "fio io_uring",
-        "fio --name=a --readonly --filename={d}/big --rw=randread --bs=8k --ioengine=io_uring --iodepth=16 --io_size=8m",
+        "fio --name=a --readonly --filename={d}/big --rw=randread --bs=8k --ioengine=io_uring --iodepth=16 \
+         --io_size=8m",
     ),
     ("fio mmap", "fio --name=a --readonly --filename={d}/big --rw=randread --bs=4k --ioengine=mmap --io_size=4m"),
     (

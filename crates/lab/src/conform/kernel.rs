@@ -257,7 +257,7 @@ impl Checked {
 /// File systems that make bios as the models do.
 const KNOWN_BIOS: &[&str] = &["ext4", "xfs", "erofs"];
 
-/// Whether the models predict the bios of this file. What erofs has compressed takes fewer blocks than it has bytes.
+/// Whether the models predict the bios of this file. A file that erofs has compressed takes fewer blocks than bytes.
 fn makes_known_bios(recorded: &Recorded) -> bool {
     let filesystem = recorded.filesystem.as_str();
     KNOWN_BIOS.contains(&filesystem) && !(filesystem == "erofs" && recorded.holes)
@@ -335,7 +335,7 @@ pub struct Report {
     pub disks: Vec<DiskChecked>,
     /// Jobs that could not be run, and why.
     pub skipped: Vec<String>,
-    /// What was seen and not compared.
+    /// Everything that was seen and not compared.
     pub not_judged: Vec<NotJudged>,
     /// Events that the kernel had no room for.
     pub lost: u64,

@@ -1,8 +1,8 @@
-//! What a recording must say of its files so that a model can predict their pages ([`crate::conform::kernel::foreign`]).
+//! Facts of files in a recording, so that a model can predict their pages ([`crate::conform::kernel::foreign`]).
 //!
 //! ```text
-//! iowhy:file    dev= ino= bytes= block= holes= tail= fs= disk= ra_kb= io_kb=   numbers as the events of pages have them:
-//!               `stat` shows others on btrfs and overlayfs
+//! iowhy:file    dev= ino= bytes= block= holes= tail= fs= disk= ra_kb= io_kb=
+//!               numbers as the events of pages have them: `stat` shows others on btrfs and overlayfs
 //! iowhy:cached  dev= ino= runs=0+8,32+4   pages in the page cache at the end: those that no event put there were there
 //!               before
 //! ```
@@ -53,10 +53,10 @@ fn own_limit_kb(disk: &Disk) -> Option<u64> {
     fs::read_to_string(folders.into_iter().find(ours)?.join("bdi/read_ahead_kb")).ok()?.trim().parse().ok()
 }
 
-/// What btrfs' own `bdi` has: what is usual for one (`VM_READAHEAD_PAGES`).
+/// The largest request of btrfs' own `bdi`, which has the usual values (`VM_READAHEAD_PAGES`).
 const USUAL_IO_KB: u64 = 128;
 
-/// What a model must know of a file.
+/// Facts of a file that a model needs.
 pub(crate) struct Facts {
     /// The file as the events of pages have it.
     pub(crate) inode: Inode,

@@ -132,7 +132,7 @@ fn disk_below(dir: &Path, trace: &Trace) -> Option<DiskChecked> {
 
 /// A file, and the job that it is of.
 fn known(path: &Path, job: String) -> io::Result<Known> {
-    let facts = Facts::of(&machine::current_mounts(), path).ok_or_else(|| io::Error::other("it is no file"))?;
+    let facts = Facts::of(&machine::current_mounts(), path).ok_or_else(|| io::Error::other("not a file"))?;
     let disk = facts.disk;
     let no_elevator = disk.queue.scheduler.as_deref() == Some("none");
     let max_segments = disk.name.map(|name| setting(&name, "max_segments"));

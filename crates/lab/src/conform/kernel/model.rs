@@ -389,7 +389,8 @@ impl Readahead for Traced<'_> {
 /// segments as fit (256, each a folio or several that are neighbours in memory). How much a bio holds beyond that is
 /// for the memory to say, so a bio may end anywhere after 256 folios. The last page is read up to the last block of the
 /// file. A page whose blocks are not side by side on the disk is read block by block, and ends the bio before it
-/// (`ext4_mpage_readpages`, `block_read_full_folio`). Blocks that are not on the disk need none, and events do not show which: of a file with holes only an upper
+/// (`ext4_mpage_readpages`, `block_read_full_folio`). Blocks that are not on the disk need
+/// none, and events do not show which: of a file with holes only an upper
 /// bound is known. One that is missing counts if what the task did `is_over`: a recording may end before.
 pub(super) fn same_bios(told: &Decisions, lines: &[Line], recorded: &Recorded, is_over: bool) -> (u64, u64) {
     const SEGMENTS: u64 = 256;

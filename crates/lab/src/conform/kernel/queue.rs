@@ -19,16 +19,17 @@
 //! ```
 //! A request that was once refused for its size takes no more. Both are right where no event shows which: a request
 //! may have been taken off a moment before it is issued, or before the first of the run of requests that its task
-//! issues one right after the other, or it waits for the driver with those that are issued next; where pages may be too many pieces of memory; and where two requests end at the
+//! issues one right after the other, or it waits for the driver with those that are issued next; where pages may be
+//! too many pieces of memory; and where two requests end at the
 //! same sector.
 //!
 //! Known limits: the order of requests and their times are not judged; nor are discards, flushes without data, and
 //! requests whose bios came before the trace. Control groups and priorities of tasks keep requests apart, too, and are
 //! taken to be one. Before 6.0 the plug is searched differently.
 //!
-//! Source: Linux 6.18, block/blk-mq.c, `blk_mq_submit_bio`, `blk_add_rq_to_plug`; block/blk-merge.c, `ll_back_merge_fn`,
-//! `attempt_merge`, `blk_bio_list_merge`; block/elevator.c, `elv_merge`; block/mq-deadline.c, `dd_insert_request`;
-//! block/kyber-iosched.c, `kyber_flush_busy_kcqs`; block/bfq-iosched.c, `bfq_allow_bio_merge`.
+//! Source: Linux 6.18, block/blk-mq.c, `blk_mq_submit_bio`, `blk_add_rq_to_plug`; block/blk-merge.c,
+//! `ll_back_merge_fn`, `attempt_merge`, `blk_bio_list_merge`; block/elevator.c, `elv_merge`; block/mq-deadline.c,
+//! `dd_insert_request`; block/kyber-iosched.c, `kyber_flush_busy_kcqs`; block/bfq-iosched.c, `bfq_allow_bio_merge`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -78,8 +79,8 @@ pub struct DiskChecked {
 
 /// Events before a run of issues within which its requests may have been taken.
 const SOON: usize = 64;
-/// Requests that may wait for the driver outside of the scheduler: each CPU takes one off before it knows that the device
-/// takes no more.
+/// Requests that may wait for the driver outside of the scheduler: each CPU takes one off before it knows that the
+/// device takes no more.
 const TAKEN: usize = 4;
 /// The longest time between two issues of a run.
 const RUN: Nanos = Nanos(100_000);
@@ -135,7 +136,7 @@ impl Request {
     }
 }
 
-/// A bio, or what is left of one, that is no request yet.
+/// A bio, or the rest of one, that is not yet a request.
 #[derive(Copy, Clone, Debug)]
 struct Part {
     first: u64,

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use iowhy_stack::event::Op;
-use iowhy_stack::trace::{Inode, Record, Rwbs, Seen, Trace};
+use iowhy_stack::trace::{Extent, Inode, Record, Rwbs, Seen, Trace};
 use iowhy_stack::units::PAGE_BYTES;
 
 use super::is_window;
@@ -141,7 +141,7 @@ struct MappingAdvice {
     what: What,
 }
 
-/// What a call maps: length, file, first byte of it.
+/// A part that a call maps: length, file, first byte of it.
 type Part = (u64, Option<Inode>, u64);
 
 /// Parts of the address spaces that files are mapped to.
@@ -458,6 +458,48 @@ fn read_before(recorded: &Recorded) -> BTreeSet<u64> {
     before
 }
 
+/// Files that tasks touched last.
+#[derive(Default)]
+struct Latest {
+    files: BTreeMap<u32, Inode>,
+    /// Pages of a device's own: its number, first page, page after the last. Metadata, or the end of a file of erofs.
+    own_pages: BTreeMap<u32, (u64, u64, u64)>,
+}
+
+impl Latest {
+    /// The file that a record is of: a bio is of the file that the task touched last, unless it reads the device's own
+    /// page.
+    fn file_of(
+        &mut self,
+        pid: u32,
+        seen: &Seen,
+        of_call: Option<Inode>,
+        is_known: impl Fn(Inode) -> bool,
+    ) -> Option<Inode> {
+        let is_own = |extent: &Extent| {
+            self.own_pages.get(&pid).is_some_and(|(device, first, end)| {
+                let page = extent.sector.0 * SECTOR_BYTES / PAGE_BYTES;
+                u64::from(extent.dev.0) == *device && (*first..*end).contains(&page)
+            })
+        };
+        let file = match seen {
+            Seen::Queue(extent) if is_own(extent) => None,
+            Seen::Queue(extent) | Seen::Split { extent, .. } => {
+                self.files.get(&pid).copied().filter(|file| file.dev == extent.dev)
+            }
+            _ => seen.file().or(of_call),
+        };
+        match (seen, file) {
+            (&Seen::PageAdd { index, order, .. }, Some(file)) if file.dev.major() == 0 && !is_known(file) => {
+                self.own_pages.insert(pid, (file.ino, index, index + (1 << order)));
+            }
+            (_, Some(file)) => drop(self.files.insert(pid, file)),
+            _ => {}
+        }
+        file
+    }
+}
+
 /// A trace's events for these files, each in a record of its own.
 pub fn records(trace: &Trace, files: &[File]) -> Vec<Recorded> {
     let Calls { mut calls, loose, told, said } = calls(trace);
@@ -477,10 +519,7 @@ pub fn records(trace: &Trace, files: &[File]) -> Vec<Recorded> {
     let positions: BTreeMap<Inode, usize> = files.iter().zip(0..).map(|(file, at)| (file.inode, at)).collect();
     let position = |file: Inode| positions.get(&file).copied();
     let mut said = said.into_iter().peekable();
-    // The file that a task touched last: its bios are of that.
-    let mut last: BTreeMap<u32, Inode> = BTreeMap::new();
-    // Pages of a device's own that a task added: metadata, or the end of a file of erofs.
-    let mut own_pages: BTreeMap<u32, (u64, u64, u64)> = BTreeMap::new();
+    let mut latest = Latest::default();
     let mut on_the_way = OnTheWay::new();
     for (nr, Record { pid, seen, .. }) in trace.records.iter().enumerate() {
         while let Some(MappingAdvice { pid, file, what, .. }) = said.next_if(|said| said.nr <= nr) {
@@ -492,27 +531,7 @@ pub fn records(trace: &Trace, files: &[File]) -> Vec<Recorded> {
             }
         }
         let call = marks.get(&nr).map(|call| &calls[*call]);
-        let file = match seen {
-            Seen::Queue(extent)
-                if own_pages.get(pid).is_some_and(|(device, first, end)| {
-                    u64::from(extent.dev.0) == *device
-                        && (*first..*end).contains(&(extent.sector.0 * SECTOR_BYTES / PAGE_BYTES))
-                }) =>
-            {
-                None
-            }
-            Seen::Queue(extent) | Seen::Split { extent, .. } => {
-                last.get(pid).copied().filter(|file| file.dev == extent.dev)
-            }
-            _ => seen.file().or_else(|| call.and_then(|call| call.file)),
-        };
-        match (seen, file) {
-            (&Seen::PageAdd { index, order, .. }, Some(file)) if file.dev.major() == 0 && position(file).is_none() => {
-                own_pages.insert(*pid, (file.ino, index, index + (1 << order)));
-            }
-            (_, Some(file)) => drop(last.insert(*pid, file)),
-            _ => {}
-        }
+        let file = latest.file_of(*pid, seen, call.and_then(|call| call.file), |file| position(file).is_some());
         let Some(at) = file.and_then(position) else {
             // Requests are issued by anybody, under the number of the whole disk; their bios say whose they are.
             if let Seen::Issue(extent) = seen
@@ -560,9 +579,8 @@ pub fn records(trace: &Trace, files: &[File]) -> Vec<Recorded> {
     }
     for recorded in &mut made {
         let before = read_before(recorded);
-        recorded
-            .lines
-            .splice(0..0, before.into_iter().map(|index| Line { task: 0, what: What::Add { index, order: 0 } }));
+        let added = before.into_iter().map(|index| Line { task: 0, what: What::Add { index, order: 0 } });
+        recorded.lines.splice(0..0, added);
         recorded.max_folio_order = max_folio_order(&recorded.lines);
     }
     made
