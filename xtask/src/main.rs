@@ -10,6 +10,7 @@ mod map;
 mod methods;
 mod plant;
 mod plant_live;
+mod programs;
 mod spell;
 mod steps;
 mod tidy;
@@ -91,6 +92,12 @@ const COMMANDS: &[Command] = &[
         arguments: "--live [--seed 1] [--only NAME,..] [--recordings 3] [--binary PATH] [--page] [--json]",
         about: "causes made for real programs on this machine, as root: how often `explain` finds them",
         run: plant::run,
+    },
+    Command {
+        name: "programs",
+        arguments: "[--binary PATH] [--only NAME,..] [--rows] [--keep FOLDER]",
+        about: "45 programs on seven file systems under `conform --live`, as root: what the models do not predict",
+        run: programs::run,
     },
     Command {
         name: "guide",

@@ -5,9 +5,12 @@ use std::time::Duration;
 
 use anyhow::Context;
 use iowhy_lab::conform;
+use iowhy_lab::conform::kernel::Report;
 use iowhy_lab::conform::kernel::live::{self, ConformError, ConformRequest};
 use iowhy_lab::conform::vectors;
+use iowhy_lab::recording::{self, RecordError, Request};
 use iowhy_lab::run::{self, guest};
+use iowhy_live::capture::Level;
 use iowhy_live::guard::Output;
 use iowhy_text::diagnose::{Problem, Problems};
 
@@ -16,20 +19,29 @@ use crate::output::{self, Exit};
 /// Its command line.
 #[derive(clap::Args)]
 #[command(group = clap::ArgGroup::new("what").required(true))]
-#[command(after_help = "Exit codes: 0 as expected (--live: all decisions and page adds of files that one
+#[command(after_help = "Exit codes: 0 as expected (--live: all bios, requests, and decisions and page adds of
 \
-    task reads, 99 % of others), 1 a mismatch beyond that, 2 a usage or input
+    files that one task reads; 99 % of others), 1 a mismatch beyond that, 2 a
 \
-    error, 3 the kernel cannot be traced here (no root, no tracefs), events were
+    usage or input error, 3 the kernel cannot be traced here (no root, no
 \
-    lost, or nothing to compare.")]
+    tracefs), events were lost, or nothing was judged. What was seen and not
+\
+    compared is listed, with the reason.")]
 pub(crate) struct Arguments {
     /// Folder with <kernel>.json files
     #[arg(long, value_name = "DIR", group = "what")]
     golden: Option<PathBuf>,
-    /// Run jobs here, trace them, compare every decision
+    /// Run jobs or COMMAND here, trace them, compare every decision
     #[arg(long, group = "what")]
     live: bool,
+    /// Recording of `trace record --level full`
+    #[arg(value_name = "RECORDING", group = "what")]
+    recording: Option<PathBuf>,
+    /// --live: program to run and judge, with its arguments
+    #[arg(last = true, value_name = "COMMAND", requires = "live",
+        conflicts_with_all = ["job", "dir", "read_ahead_kb", "record", "on"])]
+    command: Vec<String>,
     /// --live: a fio job file or a built-in job [all]
     #[arg(long, value_name = "JOB", requires = "live")]
     job: Vec<String>,
@@ -52,12 +64,17 @@ pub(crate) struct Arguments {
 
 /// Compares the models with vectors in a folder, or with the running kernel.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
-    match (&arguments.golden, &arguments.on) {
-        (Some(folder), _) => vectors(folder, arguments.json),
-        (None, Some(on)) => elsewhere(arguments, on),
-        (None, None) => running(arguments),
+    match (&arguments.golden, &arguments.on, &arguments.recording) {
+        (Some(folder), ..) => vectors(folder, arguments.json),
+        (None, Some(on), _) => elsewhere(arguments, on),
+        (None, None, Some(path)) => recorded(path, arguments.json),
+        (None, None, None) if !arguments.command.is_empty() => foreign(arguments),
+        (None, None, None) => running(arguments),
     }
 }
+
+/// Ring buffer of each CPU for a program.
+const BUFFER_KIB: u32 = 16 << 10;
 
 /// How long a guest may take for all jobs.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -133,16 +150,55 @@ fn running(arguments: &Arguments) -> anyhow::Result<Exit> {
             Output::write(&folder.join(name), text.as_bytes(), false)?;
         }
     }
-    let report = &compared.report;
-    if arguments.json {
+    show(&compared.report, arguments.json)
+}
+
+fn show(report: &Report, json: bool) -> anyhow::Result<Exit> {
+    if json {
         output::print_json(&report.json())?;
     } else {
         output::print(&report.text(output::bold()))?;
     }
     Ok(match report.as_expected() {
-        _ if report.evidence() == 0 => Exit::Inconclusive,
         true => Exit::Fine,
-        false if report.lost() > 0 => Exit::Inconclusive,
+        false if report.lost > 0 || !report.has_evidence() => Exit::Inconclusive,
         false => Exit::Failed,
     })
+}
+
+/// Compares a recording that was made before.
+fn recorded(path: &Path, json: bool) -> anyhow::Result<Exit> {
+    let mut problems = Problems::default();
+    let found = iowhy_trace::load(path, &mut problems);
+    output::report_all(&problems);
+    let Some(trace) = found else { return Ok(Exit::Usage) };
+    show(&conform::kernel::foreign::compare(&trace), json)
+}
+
+/// Runs a program, and compares what the kernel did for it.
+fn foreign(arguments: &Arguments) -> anyhow::Result<Exit> {
+    crate::doctor::tidy();
+    let request = Request {
+        level: Level::Full,
+        command: arguments.command.clone(),
+        buffer_kib: BUFFER_KIB,
+        ..Request::default()
+    };
+    let recorded = match recording::record(&request, &mut |problem| output::report(problem.clone())) {
+        Err(error @ RecordError::Capture(_)) => {
+            output::report(Problem::error(error.to_string()));
+            return Ok(Exit::Inconclusive);
+        }
+        Err(error @ RecordError::Command { .. }) => {
+            output::report(Problem::error(error.to_string()));
+            return Ok(Exit::Usage);
+        }
+        recorded => recorded?,
+    };
+    let mut problems = recording::complaints(&recorded.captured);
+    if let Some(status) = recorded.status.filter(|status| !status.success()) {
+        problems.push(Problem::warning(format!("the command failed: {status}")));
+    }
+    output::report_all(&problems);
+    show(&conform::kernel::foreign::compare(&recorded.captured.trace), arguments.json)
 }

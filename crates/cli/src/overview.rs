@@ -39,7 +39,7 @@ const EXAMPLES: &[(&str, [&str; 2])] = &[
     ("incident", ["iowhy incident list", "iowhy incident 2012-plugged-readahead --report plug.html"]),
     ("models", ["iowhy models device", "iowhy models elevator bfq"]),
     ("disk", ["iowhy disk create --model ide-2004 --size 1G --name example", "iowhy disk remove example"]),
-    ("conform", ["iowhy conform --golden golden", "iowhy conform --live --job jobs/seq-read.fio"]),
+    ("conform", ["iowhy conform --live --job jobs/seq-read.fio", "iowhy conform --live -- wc before.parquet"]),
     ("store", ["iowhy store list", "iowhy store show base"]),
     ("mcp", ["iowhy mcp", "iowhy mcp --allow-changes"]),
 ];

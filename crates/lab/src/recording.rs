@@ -12,6 +12,7 @@
 //! on the device below it only if that is named, too.
 
 mod circumstances;
+pub(crate) mod files;
 mod silent;
 mod targets;
 
@@ -353,6 +354,7 @@ pub(crate) fn record_started(
     watch.write(&mut captured, &request.command, usage.as_ref().map(|usage| (usage, exit)));
     silence.write(&targets, &mut captured);
     named.write(&mut captured);
+    files::write(&mut captured);
     if !request.files.is_empty() {
         of_files(&mut captured.trace, &named);
     }

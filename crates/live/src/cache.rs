@@ -14,6 +14,7 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
+use iowhy_stack::units::PAGE_BYTES;
 pub use rustix::fs::Advice;
 use rustix::mm::{MapFlags, ProtFlags};
 
@@ -73,6 +74,62 @@ fn mincore(file: &File, bytes: u64) -> Option<u64> {
         Mapping::shared(file, (from, len), ProtFlags::READ, MapFlags::empty()).ok()?.resident_pages()
     };
     (0..bytes).step_by(MAPPED as usize).map(part).sum()
+}
+
+/// The request of `FS_IOC_FIEMAP` for one extent, and its answer.
+#[repr(C)]
+#[derive(Default)]
+struct Fiemap {
+    start: u64,
+    len: u64,
+    flags: u32,
+    mapped: u32,
+    wanted: u32,
+    reserved: u32,
+    logical: u64,
+    physical: u64,
+    extent_len: u64,
+    reserved_64: [u64; 2],
+    extent_flags: u32,
+    reserved_32: [u32; 3],
+}
+
+const FS_IOC_FIEMAP: libc::c_ulong = 0xc020_660b;
+const FIEMAP_EXTENT_DATA_INLINE: u32 = 0x200;
+
+/// Bytes at the end of a file that are kept with its metadata, not in blocks of their own.
+pub fn inline_tail(file: &File, bytes: u64) -> u64 {
+    // An answer begins where it is asked for at the earliest; blocks of such files are not larger than pages.
+    let last = bytes.saturating_sub(1) / PAGE_BYTES * PAGE_BYTES;
+    let mut ask = Fiemap { start: last, len: 1, wanted: 1, ..Fiemap::default() };
+    // SAFETY: the structure has the kernel's layout with room for the one extent asked for, and lives through the call.
+    let result = unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FIEMAP, &raw mut ask) };
+    let found = result == 0 && ask.mapped == 1 && ask.extent_flags & FIEMAP_EXTENT_DATA_INLINE != 0;
+    if found { bytes.saturating_sub(ask.logical) } else { 0 }
+}
+
+/// Bytes of a block of the file system that a path is on.
+///
+/// # Errors
+/// The system's error.
+pub fn block_bytes(path: &Path) -> io::Result<u64> {
+    Ok(rustix::fs::statvfs(path)?.f_bsize)
+}
+
+/// Runs of pages of an open file, `bytes` long, that are in the page cache; none if the system cannot tell.
+pub fn resident_runs(file: &File, bytes: u64) -> Option<Vec<std::ops::Range<u64>>> {
+    let mut runs: Vec<std::ops::Range<u64>> = Vec::new();
+    for from in (0..bytes).step_by(MAPPED as usize) {
+        let part = MAPPED.min(bytes - from) as usize;
+        let map = Mapping::shared(file, (from, part), ProtFlags::READ, MapFlags::empty()).ok()?.residency()?;
+        for page in (from / PAGE_BYTES..).zip(map).filter(|(_, is_there)| *is_there).map(|(page, _)| page) {
+            match runs.last_mut() {
+                Some(last) if last.end == page => last.end += 1,
+                _ => runs.push(page..page + 1),
+            }
+        }
+    }
+    Some(runs)
 }
 
 /// Drops the clean cached pages of a file.

@@ -328,7 +328,7 @@ pub(crate) fn unescaped(text: &str) -> PathBuf {
 }
 
 /// The mount that `path` (absolute, without symlinks) is on: of those with the longest matching place the last.
-fn mount_of<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
+pub fn mount_of<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     mounts
         .iter()
         .filter(|mount| path.starts_with(&mount.point))

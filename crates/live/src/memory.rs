@@ -84,10 +84,15 @@ impl Mapping {
 
     /// Pages of it that are in memory; none if the system cannot tell.
     pub(crate) fn resident_pages(&self) -> Option<u64> {
+        Some(self.residency()?.iter().filter(|page| **page).count() as u64)
+    }
+
+    /// Whether each page of it is in memory; none if the system cannot tell.
+    pub(crate) fn residency(&self) -> Option<Vec<bool>> {
         let mut map = vec![0; self.len.div_ceil(PAGE_BYTES as usize)];
         // SAFETY: the range is the mapping, and `map` has a byte for each of its pages.
         let result = unsafe { libc::mincore(self.start().cast(), self.len, map.as_mut_ptr()) };
-        (result == 0).then(|| map.iter().filter(|page| **page & 1 != 0).count() as u64)
+        (result == 0).then(|| map.iter().map(|page| page & 1 != 0).collect())
     }
 
     /// Writes `head` and a range behind it with one call: at an offset of a file, or where it stands. Yields the bytes.

@@ -706,4 +706,29 @@ mod tests {
             assert_eq!(read.step(ra.as_mut(), &mut mapping), Step::Wait(PageIndex(7)), "{}", entry.name);
         }
     }
+
+    #[test]
+    fn a_call_that_copies_nothing_stores_the_position_that_it_found() {
+        for (name, stores) in [
+            ("linux-2.6.38", true),
+            ("linux-4.4", true),
+            ("linux-4.19", true),
+            ("linux-6.1", false),
+            ("linux-6.18", false),
+        ] {
+            let entry = origin::find(READAHEADS, name).expect("a policy of this name");
+            let mut mapping = whole(1_000_000);
+            let mut ra = (entry.build)(&entry.defaults(), &mapping.limits());
+            let read = |ra: &dyn Readahead, offset| ReadLoop::new(ra, ReadRequest { offset, len_bytes: 10 }, true);
+            let position = |ra: &dyn Readahead| ra.trace()[4];
+            // At the end of the file, and before its first look-up another reads on the same open file.
+            let (mut beyond, mut other) = (read(ra.as_ref(), 1_000_000), read(ra.as_ref(), 20_000));
+            let first = beyond.step(ra.as_mut(), &mut mapping);
+            assert_eq!(first == Step::SchedulingPoint, stores, "{name}: {first:?}");
+            while !matches!(other.step(ra.as_mut(), &mut mapping), Step::Done { .. }) {}
+            assert_ne!(position(ra.as_ref()), -1, "{name}");
+            while !matches!(beyond.step(ra.as_mut(), &mut mapping), Step::Done { .. }) {}
+            assert_eq!(position(ra.as_ref()) == -1, stores, "{name}");
+        }
+    }
 }

@@ -5,11 +5,13 @@
 //! job seq-4k                   facts, one a line, until an empty line:
 //! kernel 6.18.44               kernel, file system, bytes of the file, read_ahead_kb/4, max_sectors_kb/4,
 //! ...                          largest folio order, events that were lost; pieces of memory of a request at most,
-//!                              and `holes 1` if parts of the file are not on the disk
+//!                              bytes of a block of the file system if it is not a page; bytes of the end that are
+//!                              kept with the metadata; `holes 1` if parts of the file are not on the disk
 //!
 //! r 0 3 8192 4096              task 0 reads 4096 bytes from byte 8192 of descriptor 3       w: it writes, anywhere
 //! f 0 3 random 0 0             advises
-//! m 0 random I J               advises it for pages I to J of its mapping; `normal` if it has just made it
+//! m 0 random I J               advises it for pages I to J of its mapping; `normal` or `executable` if it has just
+//!                              made it
 //! s 0 I N o s a m p            page_cache_sync_ra: index, pages asked for, order, size, async size, limit, previous
 //! a ...                        page_cache_async_ra                        position, all as they were before it
 //! d 0 I o s a m                page_cache_ra_order: index, order, size, async size, limit
@@ -29,6 +31,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use iowhy_stack::trace::RaInput;
+use iowhy_stack::units::PAGE_BYTES;
 
 /// The first kernel whose trace shows that pages are looked up (`mm_filemap_get_pages`).
 const SHOWS_LOOK_UPS: (u32, u32) = (6, 12);
@@ -58,6 +61,8 @@ pub enum Hint {
     DontNeed,
     /// POSIX_FADV_NOREUSE, or one that is not known.
     Other,
+    /// No advice: the mapping has just been made, and is executable.
+    Executable,
 }
 
 /// The words of the text for advice.
@@ -68,6 +73,7 @@ const HINTS: &[(Hint, &str)] = &[
     (Hint::WillNeed, "willneed"),
     (Hint::DontNeed, "dontneed"),
     (Hint::Other, "other"),
+    (Hint::Executable, "executable"),
 ];
 
 /// Something that happened to the file.
@@ -179,6 +185,16 @@ pub enum What {
     },
 }
 
+impl What {
+    /// First sector and bytes, if it is a bio.
+    pub fn bio(self) -> Option<(u64, u64)> {
+        match self {
+            What::Bio { sector, bytes } => Some((sector, u64::from(bytes))),
+            _ => None,
+        }
+    }
+}
+
 /// A line of the record.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct Line {
@@ -207,6 +223,10 @@ pub struct Recorded {
     /// Most pieces of memory that a request may have; 0 if requests are not to be compared: an elevator unites those of
     /// different tasks.
     pub max_segments: u64,
+    /// Bytes of a block of the file system, if that is not a page; 0 otherwise.
+    pub block_bytes: u64,
+    /// Bytes at the end of the file that are kept with its metadata: no bio is for them.
+    pub tail_bytes: u64,
     /// Parts of the file are not on the disk.
     pub holes: bool,
     /// Events that the kernel had no room for.
@@ -248,6 +268,16 @@ impl Recorded {
             What::Fault { .. } => false,
             _ => true,
         })
+    }
+
+    /// Bytes of a block of the file system.
+    pub fn block(&self) -> u64 {
+        if self.block_bytes == 0 { PAGE_BYTES } else { self.block_bytes }
+    }
+
+    /// Where the file's last block on the disk ends.
+    pub fn disk_end(&self) -> u64 {
+        self.file_bytes.saturating_sub(self.tail_bytes).next_multiple_of(self.block())
     }
 
     /// The line after the end of the call that begins at line `at`.
@@ -320,6 +350,12 @@ impl Recorded {
         if self.max_segments > 0 {
             let _ = writeln!(out, "max_segments {}", self.max_segments);
         }
+        if ![0, PAGE_BYTES].contains(&self.block_bytes) {
+            let _ = writeln!(out, "block_bytes {}", self.block_bytes);
+        }
+        if self.tail_bytes > 0 {
+            let _ = writeln!(out, "tail_bytes {}", self.tail_bytes);
+        }
         if self.holes {
             out.push_str("holes 1\n");
         }
@@ -371,6 +407,13 @@ impl Recorded {
                     number()?.try_into().ok().filter(|order| *order < 20).ok_or("no folio is that large")?;
             }
             "max_segments" => self.max_segments = number()?,
+            "block_bytes" => {
+                self.block_bytes = number()?;
+                if !(self.block_bytes.is_power_of_two() && (512..=1 << 16).contains(&self.block_bytes)) {
+                    return Err(format!("no block has {value} bytes"));
+                }
+            }
+            "tail_bytes" => self.tail_bytes = number()?,
             "holes" => self.holes = number()? > 0,
             "lost" => self.lost = number()?,
             _ => return Err(format!("no fact `{name}`")),

@@ -20,6 +20,9 @@ fn what_makes_no_sense_is_refused() {
     refused("conform");
     refused("conform --live --golden here");
     refused("conform --golden here --job x");
+    refused("conform --live --job x -- true");
+    refused("conform recording.parquet -- true");
+    refused("conform there/is/no.parquet");
     assert!(refused("conform --live --dir /there/is/nothing").contains("does not exist"));
 }
 
@@ -55,7 +58,7 @@ fn requests_and_reads_past_the_cache_are_the_models() {
         let [direct, direct_matched] = count("past_the_cache");
         assert_eq!(direct > 0, name.starts_with("direct"), "{name}: {direct} bios past the cache");
         let [requests, requests_matched] = count("each_request");
-        // With an elevator requests are not compared.
+        // With an elevator those of a disk are compared, not those of a file.
         assert!(requests == 0 || requests >= 16, "{name}: {requests} requests");
         if report["exact_model"] == true {
             assert_eq!(direct_matched, direct, "{name}: {}", job["past_the_cache"]["mismatches"]);
@@ -112,5 +115,48 @@ fn jobs_of_fio_are_compared_in_any_folder_and_nothing_is_left_there() {
     assert_eq!(report["jobs"].as_array().map(Vec::len), Some(2));
     let left: Vec<_> = fs::read_dir(&dir).expect("readable").map(|entry| entry.expect("readable").path()).collect();
     assert_eq!(left, [job]);
+    fs::remove_dir_all(&dir).expect("removed");
+}
+
+#[test]
+fn a_program_of_others_is_judged_and_so_is_its_recording() {
+    if !can_trace("a_program_of_others_is_judged_and_so_is_its_recording") {
+        return;
+    }
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("conform-program-{}", std::process::id()));
+    fs::create_dir_all(&dir).expect("a folder");
+    let (data, recording) = (dir.join("data"), dir.join("recording.parquet"));
+    fs::write(&data, vec![7; 3_000_000]).expect("written");
+    let cold = || {
+        let file = fs::File::open(&data).expect("there");
+        iowhy_live::cache::make_cold(&file).expect("dropped");
+    };
+    cold();
+    let recorded = iowhy(&format!("trace record --level full -o {} -- wc {}", recording.display(), data.display()));
+    assert_eq!(recorded.status.code(), Some(0), "{}", text(&recorded.stderr));
+    let of_file = |report: &Value| {
+        let jobs = report["jobs"].as_array().expect("jobs").iter();
+        jobs.filter(|job| job["job"].as_str().is_some_and(|name| name.ends_with("/data"))).cloned().collect::<Vec<_>>()
+    };
+    let report = json(&format!("conform --json {}", recording.display()));
+    check_schema("conform-live", &report);
+    let jobs = of_file(&report);
+    // A file system without read-ahead (tmpfs) has nothing to compare, and says so.
+    let not_judged = report["not_judged"].as_array().expect("a list");
+    assert!(!not_judged.is_empty() && not_judged.iter().all(|it| it["why"] != ""), "{not_judged:?}");
+    if let [job] = &jobs[..] {
+        assert_eq!(job["page_adds"].as_u64().map(|n| n > 10), Some(true), "{job}");
+        if report["exact_model"] == true {
+            assert_eq!(job["matched"], job["decisions"], "{job}");
+            assert_eq!(job["page_adds_matched"], job["page_adds"], "{job}");
+            assert_eq!(job["bios_matched"], job["bios"], "{job}");
+        }
+        let disks = report["disks"].as_array().expect("a list");
+        assert!(disks.iter().all(|disk| disk["requests"].as_u64() > Some(0)), "{disks:?}");
+    }
+    cold();
+    let live = iowhy(&format!("conform --live -- wc {}", data.display()));
+    let shown = text(&live.stdout);
+    assert!(shown.contains("data") && shown.contains("not judged: "), "{shown}");
     fs::remove_dir_all(&dir).expect("removed");
 }

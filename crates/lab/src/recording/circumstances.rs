@@ -13,11 +13,14 @@ use iowhy_trace::fields::{device, field};
 use iowhy_trace::{join, settings};
 
 /// Settings of a queue that change how it works.
-const QUEUE: [&str; 11] = [
+const QUEUE: [&str; 14] = [
     "scheduler",
     "read_ahead_kb",
     "nr_requests",
     "max_sectors_kb",
+    "max_segments",
+    "physical_block_size",
+    "virt_boundary_mask",
     "nomerges",
     "wbt_lat_usec",
     "write_cache",

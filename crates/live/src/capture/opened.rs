@@ -74,6 +74,16 @@ pub(super) struct OpenDescriptor {
     pub(super) cloexec: bool,
 }
 
+impl Target {
+    /// The same with the device that the events of its pages have: btrfs shows another one to programs.
+    fn on(mut self, dev: Dev) -> Target {
+        if self.kind == "file" {
+            self.inode.dev = dev;
+        }
+        self
+    }
+}
+
 fn target(metadata: &Metadata, path: Option<&Path>) -> Target {
     let number = |number: u64| Dev::new(libc::major(number), libc::minor(number));
     let kind = metadata.file_type();
@@ -118,7 +128,13 @@ pub(super) fn held(pids: &[u32]) -> Vec<OpenDescriptor> {
             let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
             let (pos, cloexec) = fdinfo(&info);
             let at = super::monotonic_ns();
-            all.push(OpenDescriptor { pid: *pid, fd, at, target: target(&metadata, Some(&path)), pos, cloexec });
+            let mut target = target(&metadata, Some(&path));
+            if target.inode.dev.major() == 0
+                && let Some(mount) = machine::mount_of(&mounts, &path)
+            {
+                target = target.on(Dev::new(mount.number.0, mount.number.1));
+            }
+            all.push(OpenDescriptor { pid: *pid, fd, at, target, pos, cloexec });
         }
     }
     all
@@ -138,8 +154,9 @@ pub(super) fn everybody() -> Vec<u32> {
 #[derive(Debug)]
 pub(super) struct Opens {
     group: File,
-    /// Where each file system is mounted, by its number. Nothing of it is held open, so that it can be unmounted.
-    folders: BTreeMap<[u8; 8], PathBuf>,
+    /// Where each file system is mounted, and the device that its pages have, by its number. Nothing of it is held
+    /// open, so that it can be unmounted.
+    folders: BTreeMap<[u8; 8], (PathBuf, Dev)>,
     /// When it was last seen that nothing waits.
     empty_at: u64,
     found: Vec<Opened>,
@@ -198,7 +215,7 @@ impl Opens {
                 )
             };
             if marked == 0 {
-                folders.insert(number, mount.point);
+                folders.insert(number, (mount.point, Dev::new(mount.number.0, mount.number.1)));
             }
         }
         if folders.is_empty() {
@@ -228,9 +245,10 @@ impl Opens {
                 let target = match handle {
                     None => Some(Target { kind: "folder", inode: Inode::default(), path: None }),
                     Some(handle) => {
-                        let open = || File::open(self.folders.get(&fsid)?).ok();
-                        let folder = folders.entry(fsid).or_insert_with(open);
-                        folder.as_ref().and_then(|folder| resolve(folder, &handle))
+                        let known = self.folders.get(&fsid);
+                        let folder = folders.entry(fsid).or_insert_with(|| File::open(&known?.0).ok());
+                        let target = folder.as_ref().and_then(|folder| resolve(folder, &handle));
+                        known.zip(target).map(|((_, dev), target)| target.on(*dev))
                     }
                 };
                 // What cannot be resolved is kept, too: something was opened.

@@ -7,10 +7,12 @@
 //! with cached pages just before it. Any other miss is random: exactly the request is read and the state stays. A
 //! window that would be all tail gets the next window as its tail, up to twice the limit.
 //!
+//! A call stores the last position when it ends: where it copied to, or, if it copied nothing, the position that it
+//! found when it began, over whatever another call on the open file has stored meanwhile.
+//!
 //! Source: Linux 2.6.38, mm/readahead.c, `ondemand_readahead`; mm/filemap.c, `do_generic_file_read`.
 //!
-//! Known deviations: POSIX_FADV_RANDOM sets a flag, as since 2.6.34; before that it set the limit to 0. A call that
-//! copies nothing does not store the old position back.
+//! Known deviations: POSIX_FADV_RANDOM sets a flag, as since 2.6.34; before that it set the limit to 0.
 
 use super::parts::{clipped, force_chunks, init_size, marker, max_sane, next_size, pages_touched, read_at_once};
 use super::parts::{read_runs, word};
@@ -57,6 +59,9 @@ pub(super) struct OnDemand {
     /// Last page touched and the offset in it where the next read would go on; all ones at open.
     prev_pos: u64,
     random: bool,
+    /// Calls that have copied nothing yet, with the position that each found.
+    calls: Vec<(Token, u64)>,
+    nr_calls: u32,
 }
 
 impl OnDemand {
@@ -69,6 +74,8 @@ impl OnDemand {
             max: limits.ra_pages,
             prev_pos: u64::MAX,
             random: false,
+            calls: Vec::new(),
+            nr_calls: 0,
         })
     }
 
@@ -177,7 +184,11 @@ impl Readahead for OnDemand {
     }
 
     fn begin(&mut self, _mapping: &mut dyn Mapping, _request: &ReadRequest) -> Token {
-        Token::default()
+        // 0 is for what is done outside of calls.
+        self.nr_calls = self.nr_calls.wrapping_add(1).max(1);
+        let call = Token(self.nr_calls);
+        self.calls.push((call, self.prev_pos));
+        call
     }
 
     fn on_miss(&mut self, _call: Token, mapping: &mut dyn Mapping, page: PageIndex, nr_requested: u64) {
@@ -201,12 +212,17 @@ impl Readahead for OnDemand {
         }
     }
 
-    fn copied(&mut self, _call: Token, pos: u64) {
+    fn copied(&mut self, call: Token, pos: u64) {
+        self.calls.retain(|(other, _)| *other != call);
         let last_page = (pos - 1) / PAGE_BYTES;
         self.prev_pos = last_page * PAGE_BYTES + pos % PAGE_BYTES;
     }
 
-    fn end(&mut self, _call: Token, _pos: u64) {}
+    fn end(&mut self, call: Token, _pos: u64) {
+        if let Some(at) = self.calls.iter().position(|(other, _)| *other == call) {
+            self.prev_pos = self.calls.remove(at).1;
+        }
+    }
 
     fn max_pages(&self) -> u64 {
         self.max

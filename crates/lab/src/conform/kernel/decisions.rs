@@ -89,7 +89,7 @@ pub(super) fn compare(entry: &'static Entry<Build>, recorded: &Recorded) -> Tall
                     Hint::Random => Advice::Random,
                     Hint::Sequential => Advice::Sequential,
                     Hint::WillNeed => Advice::WillNeed { offset, len_bytes },
-                    Hint::DontNeed | Hint::Other => continue,
+                    Hint::DontNeed | Hint::Other | Hint::Executable => continue,
                 };
                 anything_random |= hint == Hint::Random;
                 let Open { ra, .. } = state;
@@ -243,6 +243,8 @@ const LATE: usize = 32;
 /// later.
 struct Answer {
     lines: Vec<Line>,
+    /// The task went on with something else.
+    is_over: bool,
     others: Vec<What>,
     /// Where what others did ends.
     until: usize,
@@ -253,7 +255,7 @@ fn answer(recorded: &Recorded, at: usize, loose: bool) -> Answer {
     // Writes of io_uring are not calls either. What they add lies in no window.
     let mut windows: Vec<Range<u64>> = Vec::new();
     let mut lines = Vec::new();
-    let mut end = at + 1;
+    let (mut end, mut is_over) = (at + 1, false);
     for (nr, line) in recorded.lines.iter().enumerate().skip(at + 1).filter(|(_, line)| line.task == task) {
         // Up to the task's next line nothing says that the answer is over.
         end = nr + 1;
@@ -270,15 +272,19 @@ fn answer(recorded: &Recorded, at: usize, loose: bool) -> Answer {
             What::Sync(_) if matches!(recorded.lines[at].what, What::Fault { .. }) && lines.is_empty() => {
                 let what = faults::question(&line.what).unwrap_or(line.what);
                 lines.push(Line { what, ..*line });
+                is_over = true;
                 break;
             }
-            _ => break,
+            _ => {
+                is_over = true;
+                break;
+            }
         }
     }
     let until = (end + LATE).min(recorded.lines.len());
     let others = recorded.lines[at + 1..until].iter().filter(|line| line.task != task).map(|line| line.what);
     let changes = |what: &What| matches!(what, What::Add { .. } | What::Remove { .. });
-    Answer { lines, others: others.filter(changes).collect(), until }
+    Answer { lines, is_over, others: others.filter(changes).collect(), until }
 }
 
 /// A state to ask with.
@@ -462,7 +468,7 @@ impl Question<'_> {
         undone.iter().rev().for_each(|what| pages.apply(*what));
         let mut trial = Tally::default();
         trial.decision(&self.recorded.lines[self.at], &told.lines, &self.own.lines);
-        (trial.bios, trial.bios_matched) = same_bios(&told, &self.own.lines, self.recorded.holes);
+        (trial.bios, trial.bios_matched) = same_bios(&told, &self.own.lines, self.recorded, self.own.is_over);
         trial
     }
 }

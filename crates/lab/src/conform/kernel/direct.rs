@@ -11,7 +11,7 @@
 //! call's result; how much `preadv` asked for is in no event, so at the end of the file up to a block is right. How
 //! bios are cut and united to requests is judged with all others ([`super::requests`]).
 //!
-//! Known limits: blocks are taken to be of 4 KiB. Where a file lies is in no event either: after any gap between
+//! Known limits: where a file lies is in no event either: after any gap between
 //! bios the next is taken to be where the file goes on, and of a file with holes only the most that there may be is
 //! judged. Extents that touch (ext4 begins another after 128 MiB) look like a bio that ended without need. Reads of
 //! io_uring and libaio are not calls; and descriptors whose file the trace does not name are unknown, for example two
@@ -26,8 +26,6 @@ use iowhy_stack::units::PAGE_BYTES;
 use super::Count;
 use iowhy_trace::recorded::{Recorded, What};
 
-/// Bytes of a block of the file system.
-const BLOCK_BYTES: u64 = 4096;
 const SECTOR_BYTES: u64 = 512;
 /// Bytes from which a bio may have all 256 pieces.
 const MAY_BE_FULL: u64 = 255 * PAGE_BYTES;
@@ -48,19 +46,14 @@ pub(super) fn compare(recorded: &Recorded) -> Count {
         });
         // A call that was still on its way when the trace ended.
         let Some(result) = result else { continue };
-        let bios: Vec<(u64, u64)> = own()
-            .filter_map(|what| match what {
-                What::Bio { sector, bytes } => Some((sector, u64::from(bytes))),
-                _ => None,
-            })
-            .collect();
-        let to_the_block = (offset + result).next_multiple_of(BLOCK_BYTES) - offset;
+        let bios: Vec<(u64, u64)> = own().filter_map(|what| what.bio()).collect();
+        let to_the_block = (offset + result).next_multiple_of(recorded.block()) - offset;
         let total: u64 = bios.iter().map(|bio| bio.1).sum();
         let at_the_end = offset + result >= recorded.file_bytes || result % SECTOR_BYTES > 0;
         let due = match result < len_bytes {
             true => to_the_block.min(len_bytes),
             // How much `preadv` asked for is not known, if it got less.
-            false if at_the_end => total.clamp(result.next_multiple_of(SECTOR_BYTES), to_the_block),
+            false if at_the_end => total.max(result.next_multiple_of(SECTOR_BYTES)).min(to_the_block),
             false => len_bytes,
         };
         let (of, matched) = judge(due, &bios, recorded.holes);
@@ -149,6 +142,7 @@ mod tests {
             ("but not more than the block", &[read(4096, 700), bio(8), end(700)], (1, 0)),
             ("nor in the middle of the file", &[read(4096, 1024), bio(4), end(1024)], (1, 0)),
             ("not over", &[read(0, 8192), bio(4)], (0, 0)),
+            ("from within a sector", &[read(100, 3996), bio(4), end(3996)], (1, 0)),
         ];
         for (name, lines, expected) in rows {
             let lines = lines.iter().map(|what| Line { task: 0, what: *what }).collect();

@@ -5,11 +5,13 @@
 //!                  page if more than 100 misses were counted
 //! MADV_SEQUENTIAL  the policy is asked as by a read of as many pages as the limit has
 //! MADV_RANDOM      the page alone
+//! executable       from the page to the end of the mapping, at most the limit
 //! ```
 //! The window comes out of [`iowhy_stack::fault`], the kernel's own fault model. A program's advice on its mapping
 //! comes from its calls: those of the task itself, or those of the only task that mapped the page. Where there are none
 //! (the mapping is older than the trace, or several tasks have one) a task's first fault of a file shows it, and all
-//! later ones are held to that.
+//! later ones are held to that. Mappings of the program itself are made by `execve`, which no event shows: the end of
+//! an executable one comes from the first fault in it.
 //!
 //! Faults that the pages around them settled (`do_fault_around`) are in no event either, and each page that they map
 //! takes one off the misses. So only the most that there can be is known: misses since the kernel last showed their
@@ -45,6 +47,8 @@ pub(super) struct Faults {
     tasks: BTreeMap<u32, MappingState>,
     /// Advice for pages, by task; later advice counts.
     said: Vec<(u32, Range<u64>, MapAdvice)>,
+    /// Pages of executable mappings.
+    executable: Vec<Range<u64>>,
 }
 
 /// A fault to be asked about.
@@ -54,6 +58,8 @@ pub(super) struct PendingFault {
     page: PageIndex,
     file_pages: u64,
     advice: MapAdvice,
+    /// Page after the last of an executable mapping.
+    executable: Option<u64>,
 }
 
 impl Faults {
@@ -65,6 +71,7 @@ impl Faults {
             file_pages: recorded.file_bytes.div_ceil(PAGE_BYTES),
             tasks: BTreeMap::new(),
             said: Vec::new(),
+            executable: Vec::new(),
         }
     }
 
@@ -74,6 +81,7 @@ impl Faults {
             Hint::Normal => MapAdvice::Normal,
             Hint::Random => MapAdvice::Random,
             Hint::Sequential => MapAdvice::Sequential,
+            Hint::Executable => return self.executable.push(pages),
             _ => return,
         };
         self.said.retain(|(by, old, _)| *by != task || old.start < pages.start || pages.end < old.end);
@@ -92,6 +100,28 @@ impl Faults {
     pub(super) fn shown(&mut self, task: u32, misses: u32) {
         if let Some(known) = self.tasks.get_mut(&task) {
             known.misses = misses;
+        }
+    }
+
+    /// The end of the executable mapping that a fault is in, if it is in one. Segments may share a page, and be mapped
+    /// with others before; then the window says which it is.
+    fn executable(&mut self, page: u64, limit: u64, window: Option<(u64, u32, u32)>) -> Option<u64> {
+        let looks_so = window.filter(|(index, _, async_size)| (*index, *async_size) == (page, 0));
+        let known = self.executable.iter().rev().find(|pages| pages.contains(&page)).cloned();
+        match (known, looks_so) {
+            (Some(pages), Some(_)) => Some(pages.end),
+            (Some(pages), None) => Some(pages.end).filter(|end| page > pages.start && page + 1 < *end),
+            (None, Some((index, size, _))) => {
+                // Of the program itself.
+                let end = index + u64::from(size);
+                let above = self.executable.iter().filter(|pages| pages.start > page).map(|pages| pages.end).min();
+                // One that the limit ends says nothing of the mapping.
+                if above.is_none() && u64::from(size) < limit {
+                    self.executable.push(page..end);
+                }
+                Some(above.unwrap_or(end))
+            }
+            (None, None) => None,
         }
     }
 
@@ -125,17 +155,22 @@ impl Faults {
             _ if limit == 0 => MapAdvice::Normal,
             _ => MapAdvice::Random,
         };
+        let window = own.iter().find_map(|line| match line.what {
+            What::Order { index, size, async_size, .. } => Some((index, size, async_size)),
+            _ => None,
+        });
+        let mut executable = if rules.exec_windows { self.executable(index, limit, window) } else { None };
         let told = self.advice(task, index);
         let known = self.tasks.entry(task).or_insert(MappingState { advice: seen, misses: 0 });
         let mut advice = told.unwrap_or(known.advice);
         if advice == MapAdvice::Normal && limit > 0 {
             known.misses = known.misses.saturating_add(1).min(rules.most_misses);
             if alone && known.misses > rules.lots_of_misses {
-                advice = MapAdvice::Random;
+                (advice, executable) = (MapAdvice::Random, None);
             }
         }
         let ra = (self.entry.build)(&self.entry.defaults(), &Limits { ra_pages: limit, ..pages.limits() });
-        Some(PendingFault { rules, ra, page, file_pages: self.file_pages, advice })
+        Some(PendingFault { rules, ra, page, file_pages: self.file_pages, advice, executable })
     }
 }
 
@@ -143,8 +178,10 @@ impl PendingFault {
     /// The model's result. Of the policy's questions only the question itself counts here: the consequences are judged
     /// as its answer.
     pub(super) fn ask(&mut self, pages: &mut Pages) -> Decisions {
-        let mut mapped = MappedFile::new(PageIndex(0), self.file_pages, 0, Protection::default());
-        mapped.advise(PageIndex(0), PageIndex(self.file_pages), self.advice);
+        let protection = Protection { exec: self.executable.is_some(), ..Protection::default() };
+        let nr_pages = self.executable.unwrap_or(self.file_pages);
+        let mut mapped = MappedFile::new(PageIndex(0), nr_pages, 0, protection);
+        mapped.advise(PageIndex(0), PageIndex(nr_pages), self.advice);
         let misses = MmapMiss::default();
         // The kernel's event shows that the fault got past mapping the pages around.
         let rules = Rules { fault_around_pages: 1, ..self.rules };

@@ -9,10 +9,11 @@ use std::collections::BTreeMap;
 use iowhy_stack::origin::Entry;
 use iowhy_stack::read_loop::{ReadLoop, Step};
 use iowhy_stack::readahead::{Advice, Build, Mapping, ReadRequest, Readahead, Token};
+use iowhy_stack::units::PAGE_BYTES;
 
 use super::Tally;
 use super::model::{Pages, Traced, same_bios};
-use iowhy_trace::recorded::{Hint, Recorded, What};
+use iowhy_trace::recorded::{Hint, Line, Recorded, What};
 
 /// Compares the whole history.
 pub(super) fn compare(entry: &'static Entry<Build>, recorded: &Recorded) -> Tally {
@@ -40,6 +41,12 @@ pub(super) fn compare(entry: &'static Entry<Build>, recorded: &Recorded) -> Tall
                     _ => continue,
                 };
                 let ra = open.entry(fd).or_insert_with(build);
+                let copied = match request {
+                    Ok(ReadRequest { offset, len_bytes }) => {
+                        offset / PAGE_BYTES..offset.saturating_add(len_bytes).div_ceil(PAGE_BYTES)
+                    }
+                    Err(_) => 0..0,
+                };
                 let mut own = Vec::new();
                 // Others' changes by the number of this task's lines before them.
                 let mut others: Vec<(usize, What)> = Vec::new();
@@ -55,11 +62,16 @@ pub(super) fn compare(entry: &'static Entry<Build>, recorded: &Recorded) -> Tall
                         {
                             own.push(*other)
                         }
+                        // A read that keeps nothing (RWF_DONTCACHE) drops what it has copied.
+                        What::Remove { index, .. } if other.task == line.task && copied.contains(&index) => {
+                            others.push((usize::MAX, other.what));
+                        }
                         What::Add { .. } | What::Remove { .. } => others.push((own.len(), other.what)),
                         _ => {}
                     }
                     actual.apply(other.what);
                 }
+                others.sort_by_key(|(after, _)| *after);
                 if matches!(line.what, What::Read { .. }) && !recorded.looks_up(at - 1, end) {
                     // It went past the page cache.
                     others.iter().for_each(|(_, what)| model.apply(*what));
@@ -72,7 +84,9 @@ pub(super) fn compare(entry: &'static Entry<Build>, recorded: &Recorded) -> Tall
                     _ => None,
                 });
                 match request {
-                    Ok(request) => read(ra.as_mut(), &mut model, request, &others, result),
+                    Ok(request) => {
+                        read(ra.as_mut(), &mut model, (request, piece(request, lines)), &others, result);
+                    }
                     Err((hint, offset, len_bytes)) => {
                         others.iter().for_each(|(_, what)| model.apply(*what));
                         match hint {
@@ -80,7 +94,7 @@ pub(super) fn compare(entry: &'static Entry<Build>, recorded: &Recorded) -> Tall
                             Hint::Random => ra.advise(&mut model, Advice::Random),
                             Hint::Sequential => ra.advise(&mut model, Advice::Sequential),
                             Hint::WillNeed => ra.advise(&mut model, Advice::WillNeed { offset, len_bytes }),
-                            Hint::DontNeed | Hint::Other => {}
+                            Hint::DontNeed | Hint::Other | Hint::Executable => {}
                         }
                     }
                 }
@@ -90,7 +104,7 @@ pub(super) fn compare(entry: &'static Entry<Build>, recorded: &Recorded) -> Tall
                 }
                 let mut trial = Tally::default();
                 trial.call(line, &told.lines, &own);
-                (trial.bios, trial.bios_matched) = same_bios(&told, lines, recorded.holes);
+                (trial.bios, trial.bios_matched) = same_bios(&told, lines, recorded, result.is_some());
                 if !trial.all_matched() {
                     model.is_to_be(&actual);
                 }
@@ -103,27 +117,52 @@ pub(super) fn compare(entry: &'static Entry<Build>, recorded: &Recorded) -> Tall
     tally
 }
 
+/// Bytes that the kernel looks up at once: calls that copy through a pipe (`sendfile`, `copy_file_range`) read what the
+/// pipe has room for, each time as a read of its own.
+fn piece(request: ReadRequest, lines: &[Line]) -> u64 {
+    let first = lines.iter().find_map(|line| match line.what {
+        What::Get { index, last } => Some((index, last)),
+        _ => None,
+    });
+    let asked = request.offset.saturating_add(request.len_bytes).div_ceil(PAGE_BYTES);
+    match first.filter(|(index, _)| *index == request.offset / PAGE_BYTES) {
+        Some((index, last)) if last + 1 < asked && last >= index => (last + 1) * PAGE_BYTES - request.offset,
+        _ => request.len_bytes,
+    }
+}
+
 /// A read call of the model. Other tasks' changes happen when the model has come as far as the kernel had.
 fn read(
     ra: &mut dyn Readahead,
     model: &mut Pages,
-    request: ReadRequest,
+    (request, piece): (ReadRequest, u64),
     others: &[(usize, What)],
     result: Option<i64>,
 ) {
     let mut others = others.iter().peekable();
-    let mut read = ReadLoop::new(ra, request, false);
     let mut steps = 0_u64;
+    let end = request.offset.saturating_add(request.len_bytes).min(model.size_bytes());
+    let mut from = request.offset;
+    // A read that begins behind the end asks its question, too.
     loop {
-        while let Some((_, what)) = others.next_if(|(after, _)| *after <= model.told.lines.len()) {
-            model.apply(*what);
+        let len_bytes = piece.min(request.offset.saturating_add(request.len_bytes) - from);
+        let mut read = ReadLoop::new(ra, ReadRequest { offset: from, len_bytes }, false);
+        loop {
+            while let Some((_, what)) = others.next_if(|(after, _)| *after <= model.told.lines.len()) {
+                model.apply(*what);
+            }
+            match read.step(&mut Traced(ra), model) {
+                Step::Done { .. } => break,
+                // Nothing is ever in flight here, so a loop that does not end would be the model's fault.
+                _ if steps > request.len_bytes.saturating_add(1_000_000) => break,
+                _ => steps += 1,
+            }
         }
-        match read.step(&mut Traced(ra), model) {
-            Step::Done { .. } => break,
-            // Nothing is ever in flight here, so a loop that does not end would be the model's fault.
-            _ if steps > request.len_bytes + 1_000_000 => break,
-            _ => steps += 1,
+        from = from.saturating_add(piece.max(1));
+        if from >= end {
+            break;
         }
+        ra.copied(Token::default(), from);
     }
     others.for_each(|(_, what)| model.apply(*what));
     if let Some(result) = result.and_then(|result| u64::try_from(result).ok()).filter(|result| *result > 0) {

@@ -18,13 +18,14 @@ use std::sync::Barrier;
 use iowhy_live::cache::{self, Advice};
 use iowhy_live::capture::{Ask, Capture, CaptureError, Level};
 use iowhy_live::ledger::{Guard, Ledger, LedgerError, LoopOptions};
-use iowhy_live::machine::{Disk, Machine};
+use iowhy_live::machine::{self, Disk, Machine};
 use iowhy_stack::rng::Rng;
-use iowhy_stack::trace::{Dev, Inode};
+use iowhy_stack::trace::{Dev, Trace};
 
 use super::jobs::{Builtin, Call, JOBS};
-use super::{Checked, Device, File as Known, Report, check, model_of, records};
+use super::{Checked, Device, DiskChecked, File as Known, Queue, Report, check, foreign, model_of, queue, records};
 use crate::on_kernel::Live;
+use crate::recording::{dev, files::Facts};
 use crate::run::live::OnKernel;
 use crate::run::{self, Request};
 use iowhy_fio::World;
@@ -106,21 +107,44 @@ impl Drop for Site {
     }
 }
 
-/// The device of a file's metadata as the kernel's trace has it.
-fn dev_of(dev: u64) -> Dev {
-    // How the C library packs the two numbers.
-    let major = (dev >> 8 & 0xfff) | (dev >> 32 & !0xfff);
-    let minor = (dev & 0xff) | (dev >> 12 & !0xff);
-    Dev::new(major as u32, minor as u32)
+/// A number of a queue; 0 if there is none.
+fn setting(disk: &str, name: &str) -> u64 {
+    let path = Path::new("/sys/block").join(disk).join("queue").join(name);
+    fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+}
+
+/// The comparison of the disk below a folder, if it has one.
+fn disk_below(dir: &Path, trace: &Trace) -> Option<DiskChecked> {
+    let disk = Disk::below(dir);
+    let (name, (major, minor)) = (disk.name?, disk.number?);
+    let queue = Queue {
+        number: Dev::new(major, minor),
+        scheduler: disk.queue.scheduler.unwrap_or_default(),
+        max_sectors_kb: disk.queue.max_sectors_kb.unwrap_or(0),
+        max_segments: setting(&name, "max_segments"),
+        physical_block_bytes: disk.queue.physical_block_bytes.unwrap_or(0),
+        nomerges: disk.queue.nomerges.unwrap_or(0),
+        no_gaps: setting(&name, "virt_boundary_mask") > 0,
+        name,
+    };
+    queue::compare(trace, &queue, &queue::workload(trace))
 }
 
 /// A file, and the job that it is of.
 fn known(path: &Path, job: String) -> io::Result<Known> {
-    let metadata = fs::metadata(path)?;
-    let inode = Inode { dev: dev_of(metadata.dev()), ino: metadata.ino() };
-    // The system counts in 512 bytes.
-    let holes = metadata.blocks() * 512 < metadata.len();
-    Ok(Known { inode, bytes: metadata.len(), holes, job })
+    let facts = Facts::of(&machine::current_mounts(), path).ok_or_else(|| io::Error::other("not a file"))?;
+    let disk = facts.disk;
+    let no_elevator = disk.queue.scheduler.as_deref() == Some("none");
+    let max_segments = disk.name.map(|name| setting(&name, "max_segments"));
+    let device = Device {
+        filesystem: disk.filesystem.unwrap_or_default(),
+        block_bytes: facts.block,
+        read_ahead_kb: facts.ra_kb,
+        max_sectors_kb: facts.io_kb,
+        max_segments: max_segments.filter(|_| no_elevator).unwrap_or(0),
+    };
+    let Facts { inode, bytes, holes, tail, .. } = facts;
+    Ok(Known { inode, device, cached: Vec::new(), bytes, holes, tail, job })
 }
 
 /// File systems that are made, and how.
@@ -160,8 +184,8 @@ impl Site {
         }
         let name = node.file_name().unwrap_or_default();
         ground.setting = Some(Path::new("/sys/block").join(name).join("queue/read_ahead_kb"));
-        let root = known(&ground.dir, String::new()).map_err(io_error("look at", &ground.dir))?;
-        ground.own = Some(root.inode.dev);
+        let root = fs::metadata(&ground.dir).map_err(io_error("look at", &ground.dir))?;
+        ground.own = Some(dev(root.dev()));
         Ok(Ok(ground))
     }
 
@@ -173,20 +197,6 @@ impl Site {
         let setting = disk.name.map(|name| Path::new("/sys/block").join(name).join("queue/read_ahead_kb"));
         let filesystem = disk.filesystem.unwrap_or_default();
         Ok(Site { dir: path, filesystem, own: None, setting: setting.filter(|path| path.exists()), guards })
-    }
-
-    fn device(&self) -> Device {
-        let disk = Disk::below(&self.dir);
-        let queue = disk.queue;
-        let no_elevator = queue.scheduler.as_deref() == Some("none");
-        let setting = disk.name.map(|name| Path::new("/sys/block").join(name).join("queue/max_segments"));
-        let max_segments = setting.and_then(|path| fs::read_to_string(path).ok()?.trim().parse().ok());
-        Device {
-            max_segments: max_segments.filter(|_| no_elevator).unwrap_or(0),
-            filesystem: self.filesystem.clone(),
-            read_ahead_kb: queue.read_ahead_kb.unwrap_or(0),
-            max_sectors_kb: queue.max_sectors_kb.unwrap_or(0),
-        }
     }
 
     fn capture(&self, ledger: &Ledger) -> Result<Capture, CaptureError> {
@@ -239,7 +249,7 @@ pub fn run(asked: &ConformRequest, world: &World<'_>, progress: &dyn Fn(&str)) -
     let mut warnings = Problems::default();
     let mut skipped = Vec::new();
     let mut all: Vec<Recorded> = Vec::new();
-    let mut nr_grounds = 0;
+    let (mut nr_grounds, mut lost, mut disks) = (0, 0, Vec::new());
     let kinds = if asked.dir.is_some() { 1 } else { FILE_SYSTEMS.len() };
     for nr in 0..kinds {
         let ground = match &asked.dir {
@@ -267,14 +277,20 @@ pub fn run(asked: &ConformRequest, world: &World<'_>, progress: &dyn Fn(&str)) -
                 }
                 (None, _) => None,
             };
-            let device = ground.device();
+            let read_ahead_kb = Disk::below(&ground.dir).queue.read_ahead_kb.unwrap_or(0);
+            let here = format!("{}, read_ahead_kb {read_ahead_kb}", ground.filesystem);
+            let mut add = |(records, disk): (Vec<Recorded>, Option<DiskChecked>)| {
+                lost += records.first().map_or(0, |recorded| recorded.lost);
+                all.extend(records);
+                disks.extend(disk);
+            };
             if !prepared.is_empty() {
-                progress(&format!("{}, read_ahead_kb {}", device.filesystem, device.read_ahead_kb));
-                all.extend(builtin_records(&ground, &ledger, &device, &prepared)?);
+                progress(&here);
+                add(builtin_records(&ground, &ledger, &prepared)?);
             }
             for file in &files {
-                progress(&format!("{file}: {}, read_ahead_kb {}", device.filesystem, device.read_ahead_kb));
-                all.extend(file_records(&ground, &ledger, &device, file, world, &mut warnings)?);
+                progress(&format!("{file}: {here}"));
+                add(file_records(&ground, &ledger, file, world, &mut warnings)?);
             }
             if let Some(set) = set {
                 set.undo()?;
@@ -285,7 +301,8 @@ pub fn run(asked: &ConformRequest, world: &World<'_>, progress: &dyn Fn(&str)) -
         return Err(ConformError::NoFileSystem(skipped.join("; ")));
     }
     let jobs: Vec<Checked> = all.iter().map(|recorded| check(entry, recorded)).collect();
-    let report = Report { kernel: release, model: entry.name, exact, jobs, skipped };
+    let not_judged = foreign::left_out(&all);
+    let report = Report { kernel: release, model: entry.name, exact, jobs, disks, skipped, not_judged, lost };
     Ok(Compared { report, records: all, warnings })
 }
 
@@ -348,9 +365,8 @@ fn prepare(ground: &Site, jobs: &[&'static Builtin]) -> Result<Vec<Prepared>, Co
 fn builtin_records(
     ground: &Site,
     ledger: &Ledger,
-    device: &Device,
     prepared: &[Prepared],
-) -> Result<Vec<Recorded>, ConformError> {
+) -> Result<(Vec<Recorded>, Option<DiskChecked>), ConformError> {
     let mut files = Vec::new();
     for Prepared { job, path } in prepared {
         let file = File::open(path).map_err(io_error("open", path))?;
@@ -365,7 +381,7 @@ fn builtin_records(
     let ran = std::thread::scope(|scope| scope.spawn(all).join());
     let captured = capture.stop()?;
     ran.unwrap_or_else(|_| Err(wrong(Problem::error("a job did not run to its end"))))?;
-    Ok(records(&captured.trace, device, &files))
+    Ok((records(&captured.trace, &files), disk_below(&ground.dir, &captured.trace)))
 }
 
 /// Runs the calls of a job, each list in a thread of its own.
@@ -418,7 +434,7 @@ fn one(call: Call, descriptors: &[File]) -> io::Result<()> {
                 Hint::Sequential => Advice::Sequential,
                 Hint::WillNeed => Advice::WillNeed,
                 Hint::DontNeed => Advice::DontNeed,
-                Hint::Other => Advice::NoReuse,
+                Hint::Other | Hint::Executable => Advice::NoReuse,
             };
             cache::advise(&descriptors[fd], offset, len_bytes, advice)
         }
@@ -429,11 +445,10 @@ fn one(call: Call, descriptors: &[File]) -> io::Result<()> {
 fn file_records(
     ground: &Site,
     ledger: &Ledger,
-    device: &Device,
     job: &str,
     world: &World<'_>,
     warnings: &mut Problems,
-) -> Result<Vec<Recorded>, ConformError> {
+) -> Result<(Vec<Recorded>, Option<DiskChecked>), ConformError> {
     let dir = ground.dir.join("job");
     fs::create_dir(&dir).map_err(io_error("make", &dir))?;
     let mut words: Vec<String> = match Path::new(job).exists() || job == "-" {
@@ -479,7 +494,7 @@ fn file_records(
         let job = Path::new(job).file_name().map_or_else(|| job.to_owned(), |job| job.to_string_lossy().into_owned());
         files.extend(known(path, if paths.len() > 1 { format!("{job}:{name}") } else { job }));
     }
-    let made = records(&captured.trace, device, &files);
+    let made = (records(&captured.trace, &files), disk_below(&ground.dir, &captured.trace));
     for path in remove {
         // The folder goes with its contents in any case.
         let _ = fs::remove_file(path);

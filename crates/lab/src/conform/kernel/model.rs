@@ -10,7 +10,7 @@ use iowhy_stack::readahead::{
     Advice, Decision, FaultWindow, Folio, Limits, Mapping, ReadRequest, Readahead, Token, Window,
 };
 use iowhy_stack::trace::RaInput;
-use iowhy_stack::units::{PAGE_BYTES, PageIndex};
+use iowhy_stack::units::{PAGE_BYTES, PageIndex, SECTOR_BYTES};
 
 use iowhy_trace::recorded::{Line, Recorded, What};
 
@@ -387,40 +387,49 @@ impl Readahead for Traced<'_> {
 ///
 /// A bio goes on over all that is submitted at once, until the disk's blocks are not side by side, or it has as many
 /// segments as fit (256, each a folio or several that are neighbours in memory). How much a bio holds beyond that is
-/// for the memory to say, so a bio may end anywhere after 256 folios. Blocks that are not on the disk need none, and
-/// events do not show which: of a file with holes only an upper bound is known.
-pub(super) fn same_bios(told: &Decisions, lines: &[Line], holes: bool) -> (u64, u64) {
+/// for the memory to say, so a bio may end anywhere after 256 folios. The last page is read up to the last block of the
+/// file. A page whose blocks are not side by side on the disk is read block by block, and ends the bio before it
+/// (`ext4_mpage_readpages`, `block_read_full_folio`). Blocks that are not on the disk need
+/// none, and events do not show which: of a file with holes only an upper
+/// bound is known. One that is missing counts if what the task did `is_over`: a recording may end before.
+pub(super) fn same_bios(told: &Decisions, lines: &[Line], recorded: &Recorded, is_over: bool) -> (u64, u64) {
     const SEGMENTS: u64 = 256;
-    let bios = lines.iter().filter_map(|line| match line.what {
-        What::Bio { sector, bytes } => Some((sector, u64::from(bytes) / PAGE_BYTES)),
-        _ => None,
-    });
-    let bios: Vec<(u64, u64)> = bios.collect();
-    if holes {
-        let most: u64 = told.submitted.iter().map(|submitted| submitted.1).sum();
+    let bios: Vec<(u64, u64)> = lines.iter().filter_map(|line| line.what.bio()).collect();
+    let file_end = recorded.disk_end();
+    let due =
+        |first: u64, nr_pages: u64| ((first + nr_pages) * PAGE_BYTES).min(file_end).saturating_sub(first * PAGE_BYTES);
+    if recorded.holes {
+        let most: u64 = told.submitted.iter().map(|submitted| due(submitted.0, submitted.1)).sum();
         let ends = bios.iter().scan(0, |end, bio| {
             *end += bio.1;
             Some(*end)
         });
         return (bios.len() as u64, ends.filter(|end| *end <= most).count() as u64);
     }
-    let mut seen = bios.iter().peekable();
-    let mut matched = 0;
-    for &(_, nr_pages, nr_folios) in &told.submitted {
-        let mut left = nr_pages;
+    let (mut at, mut matched, mut missing) = (0, 0, 0);
+    let block = recorded.block();
+    // The bios from `nr` on that are the blocks of one page, not side by side, up to `most` bytes.
+    let scattered = |nr: usize, most: u64| {
+        let n = (PAGE_BYTES.min(most) / block) as usize;
+        let page = bios.get(nr..nr + n).filter(|page| n > 1 && page.iter().all(|bio| bio.1 == block));
+        page.filter(|page| page.windows(2).any(|two| two[1].0 != two[0].0 + block / SECTOR_BYTES)).map(|_| n)
+    };
+    for &(first, nr_pages, nr_folios) in &told.submitted {
+        let mut left = due(first, nr_pages);
         while left > 0 {
-            let Some(&&(sector, pages)) = seen.peek() else { break };
-            if pages > left {
-                break;
+            if let Some(n) = scattered(at, left) {
+                (at, left, matched) = (at + n, left - n as u64 * block, matched + n as u64);
+                continue;
             }
-            seen.next();
-            left -= pages;
-            let apart = seen.peek().is_some_and(|next| next.0 != sector + pages * PAGE_BYTES / 512);
-            let full = nr_folios > SEGMENTS && pages * nr_folios / nr_pages >= SEGMENTS;
-            if left == 0 || apart || full {
-                matched += 1;
-            }
+            let Some(&(sector, bytes)) = bios.get(at).filter(|bio| bio.1 <= left) else { break };
+            at += 1;
+            left -= bytes;
+            let apart = bios.get(at).is_some_and(|next| next.0 != sector + bytes / SECTOR_BYTES);
+            let apart = apart || scattered(at, left).is_some();
+            let full = nr_folios > SEGMENTS && bytes / PAGE_BYTES * nr_folios / nr_pages >= SEGMENTS;
+            matched += u64::from(left == 0 || apart || full);
         }
+        missing += u64::from(left > 0 && is_over);
     }
-    (bios.len() as u64, matched)
+    ((bios.len() as u64).max(matched + missing), matched)
 }

@@ -12,9 +12,10 @@
 //! `mremap` are not followed: addresses are another file's once another one is mapped there.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use iowhy_stack::event::Op;
-use iowhy_stack::trace::{Inode, Record, Rwbs, Seen, Trace};
+use iowhy_stack::trace::{Extent, Inode, Record, Rwbs, Seen, Trace};
 use iowhy_stack::units::PAGE_BYTES;
 
 use super::is_window;
@@ -25,12 +26,15 @@ use iowhy_trace::recorded::{Hint, Line, Recorded, What};
 /// Largest folio order of ext4's and XFS's mappings where nothing shows that there are none.
 const MAX_FOLIO_ORDER: u8 = 9;
 const SECTOR_BYTES: u64 = 512;
+const PROT_EXEC: u64 = 4;
 
 /// The devices below the files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Device {
     /// Type of the file system.
     pub filesystem: String,
+    /// Bytes of a block of it.
+    pub block_bytes: u64,
     pub read_ahead_kb: u64,
     pub max_sectors_kb: u64,
     /// `max_segments`, if requests leave in the order in which they come: no elevator.
@@ -110,10 +114,15 @@ fn field(fields: &str, name: &str) -> Option<u64> {
 pub struct File {
     /// Which one.
     pub inode: Inode,
+    pub device: Device,
+    /// Pages in the cache at the end.
+    pub cached: Vec<Range<u64>>,
     /// Its size.
     pub bytes: u64,
     /// Parts of it are not on the disk.
     pub holes: bool,
+    /// Bytes at its end that are kept with its metadata.
+    pub tail: u64,
     pub job: String,
 }
 
@@ -132,18 +141,21 @@ struct MappingAdvice {
     what: What,
 }
 
+/// A part that a call maps: length, file, first byte of it.
+type Part = (u64, Option<Inode>, u64);
+
 /// Parts of the address spaces that files are mapped to.
 #[derive(Debug, Default)]
 struct Mapped {
     /// By space and first address: the address after the last, the file, the first byte of it.
     parts: BTreeMap<(usize, u64), (u64, Inode, u64)>,
-    /// Calls on their way: length, file, first byte.
-    pending: BTreeMap<u32, (u64, Option<Inode>, u64)>,
+    /// Calls on their way, and whether it is to be executable.
+    pending: BTreeMap<u32, (Part, bool)>,
 }
 
 impl Mapped {
     /// Something is mapped to these addresses, over whatever was there.
-    fn map(&mut self, space: usize, first: u64, (len, file, offset): (u64, Option<Inode>, u64)) {
+    fn map(&mut self, space: usize, first: u64, (len, file, offset): Part) {
         let end = first.saturating_add(len.next_multiple_of(PAGE_BYTES));
         while let Some((&key, &(old_end, old_file, old_offset))) =
             self.parts.range((space, 0)..(space, end)).next_back()
@@ -264,16 +276,18 @@ impl Reading {
             "enter_mmap" => {
                 let file = Some(fd("fd")).filter(|fd| *fd >= 0);
                 let file = file.and_then(|fd| self.found.told.get(&self.descriptors.of(pid, fd)).copied());
-                self.mapped.pending.insert(pid, (number("len"), file, number("off")));
+                let executable = number("prot") & PROT_EXEC != 0;
+                self.mapped.pending.insert(pid, ((number("len"), file, number("off")), executable));
             }
             "exit_mmap" => {
                 let (space, first) = (self.descriptors.shared_by(pid), number("ret"));
-                let Some(part) = self.mapped.pending.remove(&pid) else { return };
+                let Some((part, executable)) = self.mapped.pending.remove(&pid) else { return };
                 // Errors are the last few numbers.
                 if first < u64::MAX - PAGE_BYTES {
                     self.mapped.map(space, first, part);
                     // A mapping begins without advice.
-                    self.advised(nr, pid, (first, part.0), Hint::Normal);
+                    let hint = if executable { Hint::Executable } else { Hint::Normal };
+                    self.advised(nr, pid, (first, part.0), hint);
                 }
             }
             "enter_madvise" => {
@@ -364,8 +378,9 @@ fn complete(calls: &mut [Call], loose: &[Loose], mut files: BTreeMap<Descriptor,
     }
 }
 
-/// The record of a file before its lines are known.
-fn empty(trace: &Trace, device: &Device, file: &File) -> Recorded {
+/// The record of a file before its lines are known: nothing but the pages that were cached before.
+fn empty(trace: &Trace, file: &File) -> Recorded {
+    let device = &file.device;
     Recorded {
         job: file.job.clone(),
         kernel: trace.kernel.clone(),
@@ -375,14 +390,118 @@ fn empty(trace: &Trace, device: &Device, file: &File) -> Recorded {
         io_pages: device.max_sectors_kb * 1024 / PAGE_BYTES,
         max_folio_order: 0,
         max_segments: device.max_segments,
+        block_bytes: device.block_bytes,
+        tail_bytes: file.tail,
         holes: file.holes,
         lost: trace.lost,
         lines: Vec::new(),
     }
 }
 
+/// Pages that were cached before the trace: those that leave without having been added, and those that are there at the
+/// end without any event.
+fn cached_before(trace: &Trace, files: &[File]) -> Vec<Vec<What>> {
+    let mut first: BTreeMap<Inode, (BTreeSet<u64>, BTreeMap<u64, u8>)> =
+        files.iter().filter(|file| !file.cached.is_empty()).map(|file| (file.inode, Default::default())).collect();
+    for Record { seen, .. } in &trace.records {
+        let (file, index, order, left) = match *seen {
+            Seen::PageAdd { file, index, order } => (file, index, order, false),
+            Seen::PageRemove { file, index, order } => (file, index, order, true),
+            _ => continue,
+        };
+        let (changed, before) = first.entry(file).or_default();
+        let pages = index..index + (1 << order);
+        if left && pages.clone().all(|page| !changed.contains(&page)) {
+            before.insert(index, order);
+        }
+        changed.extend(pages);
+    }
+    let of = |file: &File| {
+        let Some((changed, before)) = first.get_mut(&file.inode) else { return Vec::new() };
+        let still = file.cached.iter().cloned().flatten().filter(|page| !changed.contains(page));
+        before.extend(still.map(|page| (page, 0)));
+        before.iter().map(|(&index, &order)| What::Add { index, order }).collect()
+    };
+    files.iter().map(of).collect()
+}
+
+/// Pages that reads got and that nothing had added: they were cached before, and others dropped them meanwhile.
+fn read_before(recorded: &Recorded) -> BTreeSet<u64> {
+    let mut added: BTreeSet<u64> = BTreeSet::new();
+    let mut before = BTreeSet::new();
+    for (at, line) in recorded.lines.iter().enumerate() {
+        match line.what {
+            What::Add { index, order } => added.extend(index..index + (1 << order)),
+            What::Read { offset, .. } => {
+                let end = recorded.end_of_call(at);
+                let own = || recorded.lines[at..end].iter().filter(|other| other.task == line.task);
+                let read = own().find_map(|other| match other.what {
+                    What::End { result } => u64::try_from(result).ok().filter(|result| *result > 0),
+                    _ => None,
+                });
+                let Some(read) = read.filter(|_| recorded.looks_up(at, end)) else { continue };
+                let pages =
+                    offset / PAGE_BYTES..offset.saturating_add(read).min(recorded.file_bytes).div_ceil(PAGE_BYTES);
+                let within: BTreeSet<u64> = recorded.lines[at..end]
+                    .iter()
+                    .filter_map(|other| match other.what {
+                        What::Add { index, order } => Some(index..index + (1 << order)),
+                        _ => None,
+                    })
+                    .flatten()
+                    .collect();
+                before.extend(pages.filter(|page| !added.contains(page) && !within.contains(page)));
+            }
+            _ => {}
+        }
+    }
+    before
+}
+
+/// Files that tasks touched last.
+#[derive(Default)]
+struct Latest {
+    files: BTreeMap<u32, Inode>,
+    /// Pages of a device's own: its number, first page, page after the last. Metadata, or the end of a file of erofs.
+    own_pages: BTreeMap<u32, (u64, u64, u64)>,
+}
+
+impl Latest {
+    /// The file that a record is of: a bio is of the file that the task touched last, unless it reads the device's own
+    /// page.
+    fn file_of(
+        &mut self,
+        pid: u32,
+        seen: &Seen,
+        of_call: Option<Inode>,
+        is_known: impl Fn(Inode) -> bool,
+    ) -> Option<Inode> {
+        let is_own = |extent: &Extent| {
+            self.own_pages.get(&pid).is_some_and(|(device, first, end)| {
+                let page = extent.sector.0 * SECTOR_BYTES / PAGE_BYTES;
+                u64::from(extent.dev.0) == *device && (*first..*end).contains(&page)
+            })
+        };
+        let file = match seen {
+            Seen::Queue(extent) if is_own(extent) => None,
+            Seen::Queue(extent) | Seen::Split { extent, .. } => {
+                self.files.get(&pid).copied().filter(|file| file.dev == extent.dev)
+            }
+            _ => seen.file().or(of_call),
+        };
+        match (seen, file) {
+            (&Seen::PageAdd { index, order, .. }, Some(file)) if file.dev.major() == 0 && !is_known(file) => {
+                self.own_pages.insert(pid, (file.ino, index, index + (1 << order)));
+            }
+            (_, Some(file)) => drop(self.files.insert(pid, file)),
+            _ => {}
+        }
+        file
+    }
+}
+
 /// A trace's events for these files, each in a record of its own.
-pub fn records(trace: &Trace, device: &Device, files: &[File]) -> Vec<Recorded> {
+pub fn records(trace: &Trace, files: &[File]) -> Vec<Recorded> {
     let Calls { mut calls, loose, told, said } = calls(trace);
     complete(&mut calls, &loose, told);
     let mut marks: BTreeMap<usize, usize> = BTreeMap::new();
@@ -392,12 +511,15 @@ pub fn records(trace: &Trace, device: &Device, files: &[File]) -> Vec<Recorded> 
             marks.insert(call.end, nr);
         }
     }
-    let mut made: Vec<Recorded> = files.iter().map(|file| empty(trace, device, file)).collect();
+    let mut made: Vec<Recorded> = files.iter().map(|file| empty(trace, file)).collect();
+    for (recorded, before) in made.iter_mut().zip(cached_before(trace, files)) {
+        recorded.lines.extend(before.into_iter().map(|what| Line { task: 0, what }));
+    }
     let mut numbers: Vec<(BTreeMap<u32, u32>, BTreeMap<Descriptor, i32>)> = vec![Default::default(); files.len()];
-    let position = |file: Inode| files.iter().position(|known| known.inode == file);
+    let positions: BTreeMap<Inode, usize> = files.iter().zip(0..).map(|(file, at)| (file.inode, at)).collect();
+    let position = |file: Inode| positions.get(&file).copied();
     let mut said = said.into_iter().peekable();
-    // The file that a task touched last: its bios are of that.
-    let mut last: BTreeMap<u32, Inode> = BTreeMap::new();
+    let mut latest = Latest::default();
     let mut on_the_way = OnTheWay::new();
     for (nr, Record { pid, seen, .. }) in trace.records.iter().enumerate() {
         while let Some(MappingAdvice { pid, file, what, .. }) = said.next_if(|said| said.nr <= nr) {
@@ -409,12 +531,7 @@ pub fn records(trace: &Trace, device: &Device, files: &[File]) -> Vec<Recorded> 
             }
         }
         let call = marks.get(&nr).map(|call| &calls[*call]);
-        let file = match seen {
-            Seen::Queue(extent) | Seen::Split { extent, .. } => {
-                last.get(pid).copied().filter(|file| file.dev == extent.dev)
-            }
-            _ => seen.file().or_else(|| call.and_then(|call| call.file)),
-        };
+        let file = latest.file_of(*pid, seen, call.and_then(|call| call.file), |file| position(file).is_some());
         let Some(at) = file.and_then(position) else {
             // Requests are issued by anybody, under the number of the whole disk; their bios say whose they are.
             if let Seen::Issue(extent) = seen
@@ -428,9 +545,6 @@ pub fn records(trace: &Trace, device: &Device, files: &[File]) -> Vec<Recorded> 
             }
             continue;
         };
-        if let Some(file) = file {
-            last.insert(*pid, file);
-        }
         if let Some(call) = call.filter(|call| call.of_any) {
             let files: BTreeSet<Inode> = loose.iter().map(|(.., file)| *file).collect();
             for at in files.into_iter().filter_map(position) {
@@ -464,6 +578,9 @@ pub fn records(trace: &Trace, device: &Device, files: &[File]) -> Vec<Recorded> 
         made[at].lines.push(Line { task, what });
     }
     for recorded in &mut made {
+        let before = read_before(recorded);
+        let added = before.into_iter().map(|index| Line { task: 0, what: What::Add { index, order: 0 } });
+        recorded.lines.splice(0..0, added);
         recorded.max_folio_order = max_folio_order(&recorded.lines);
     }
     made
@@ -515,10 +632,13 @@ fn max_folio_order(lines: &[Line]) -> u8 {
     if adds && !lines.iter().any(|line| matches!(line.what, What::Sync(_) | What::Async(_)) || is_window(&line.what)) {
         return 0;
     }
-    for (nr, line) in lines.iter().enumerate().filter(|(_, line)| matches!(line.what, What::Sync(_))) {
+    // A window whose first page is there already is read in the same way.
+    for (nr, line) in lines.iter().enumerate() {
+        let What::Order { index, .. } = line.what else { continue };
         let mut own = lines[nr + 1..].iter().filter(|other| other.task == line.task).map(|other| other.what);
-        if let (Some(What::Order { index, .. }), Some(What::Unbounded { index: at, .. })) = (own.next(), own.next())
-            && index == at
+        if let (Some(What::Unbounded { index: at, .. }), Some(What::Add { index: added, .. })) =
+            (own.next(), own.next())
+            && [at, added] == [index; 2]
         {
             return 0;
         }
