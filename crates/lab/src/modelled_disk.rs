@@ -680,7 +680,8 @@ mod tests {
                 false,
                 (
                     "sim:linux-6.18,read_ahead_kb=64,machine.wake_max_us=20,elevator=bfq,driver_tags=8",
-                    ",nr_requests=99,max_sectors_kb=1024,elevator.used=on,elevator.low_latency=0,filesystem=xfs-5.18,journal_at_mb=2048",
+                    ",nr_requests=99,max_sectors_kb=1024,elevator.used=on,elevator.low_latency=0,filesystem=xfs-5.18,\
+                     journal_at_mb=2048",
                     "sata-2010",
                 ),
             ),

@@ -9,14 +9,15 @@
 //!           estimated peak rate (`rate`) does in 125 ms
 //! raising   weight times 30 for new queues and those back after 2 s (interactive, 3 to 25 s or 120,000 sectors), times
 //!           3,000 for those that ask little (soft real time, 300 ms); not for 8 queues created in a burst (`arrival`)
-//! idling    8 ms if the device gains by it (a stream, on a disk or without queueing, nobody raised), for a raised queue
-//!           among others (20 ms), for the only busy one (2 ms if it seeks); then requests of others may be injected: of
-//!           the queue whose completions it waits for, or as many as hardly lengthen its own (`service`)
+//! idling    8 ms if the device gains by it (a stream, on a disk or without queueing, nobody raised), for a raised
+//!           queue among others (20 ms), for the only busy one (2 ms if it seeks); then requests of others may be
+//!           injected: of the queue whose completions it waits for, or as many as hardly lengthen its own (`service`)
 //! merging   queues near each other, and those of one program, become one (`merge`)
 //! ```
 //! Source: Linux 6.1 to 6.18, `block/bfq-iosched.c` and `block/bfq-wf2q.c`. Known deviations: no groups, actuators or
-//! `strict_guarantees`, no I/O priorities but that of the thread whose first request is the journal's; of several eligible queues the one with the smallest finish is always found, which
-//! the kernel's walk of its tree may miss; the nearest of two close queues is taken, not the one that the tree shows
+//! `strict_guarantees`, no I/O priorities but that of the thread whose first request is the journal's; of several
+//! eligible queues the one with the smallest finish is always found, which the kernel's walk of its tree may miss; the
+//! nearest of two close queues is taken, not the one that the tree shows
 //! first; a request from a plug is united with one of the same queue only. `last_idling_start` plus a time in
 //! nanoseconds as ticks (6.1 to 6.18) never comes, so that it raises no injection limit here either. On a queue whose
 //! flushes are ordered everything behind a flush waits until it has left.
@@ -91,7 +92,7 @@ pub const ENTRY: Entry<Build> = Entry {
     }],
     options: OPTIONS,
     conformance: "tables of turns, waits, raising and merges; the property test over all elevators; runs of modelled \
-                  disks under 6.18 beside their twins; budgets and weights in the log of 6.18",
+                  disks under 6.18 next to their twins; budgets and weights in the log of 6.18",
     build,
 };
 

@@ -1,8 +1,9 @@
 //! Queues of tasks that work together become one (`bfq_setup_cooperator`, `bfq_do_or_sched_stable_merge`, splits).
 //!
 //! ```text
-//! close     for 100 ms from its first service, a synchronous queue that does not seek may be united with one whose next
-//!           request is within 8192 sectors of its own: the one in service, or the nearest; they part if the result seeks
+//! close     for 100 ms from its first service, a synchronous queue that does not seek may be united with one whose
+//!           next request is within 8192 sectors of its own: the one in service, or the nearest; they part if the
+//!           result seeks
 //! stable    queues created within 180 ms of the one that began the last 600 ms belong to one program: united for good
 //!           when both are 600 ms old, if waiting for them would not make the device faster; on flash with queueing at
 //!           their creation (and nothing is united for being close)

@@ -74,7 +74,7 @@ pub(super) struct Traits {
     pub(super) in_burst_list: bool,
 }
 
-/// What is known of a task.
+/// The facts about a task.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Task {
     /// Its queues: asynchronous, synchronous.

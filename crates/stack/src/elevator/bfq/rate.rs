@@ -1,7 +1,7 @@
 //! The device's peak rate, estimated from dispatches (`bfq_update_peak_rate`, `bfq_update_rate_reset`).
 //!
-//! An observation lasts a second from its first dispatch, and ends early when the device was idle for 100 ms or took
-//! so long for a completion that it cannot have worked at its peak. It counts from 32 dispatches and 300 ms on; one
+//! An observation lasts a second from its first dispatch, and ends early when the device was idle for 100 ms, or too
+//! slow with a completion to have worked at its peak. It counts from 32 dispatches and 300 ms on; one
 //! that is not sequential by three quarters may raise the estimate but not lower it. The more sequential and the longer
 //! it was, the more it weighs, up to one half.
 

@@ -44,7 +44,7 @@ impl Bfq {
         self.most_budget()
     }
 
-    /// What the device does at its peak in a turn.
+    /// Sectors that the device moves at its peak in a turn.
     pub(super) fn budget_by_rate(&self) -> i64 {
         let ms = self.timeout as u64 * 1000 / u64::from(self.hz.0);
         ((self.rate.peak * 1000 * ms) >> super::rate::SHIFT) as i64
@@ -490,7 +490,7 @@ impl Bfq {
         self.release(queue);
     }
 
-    /// What becomes of the queue in service. Says whether it is or will be waited for.
+    /// Decides about the queue in service: whether it is or will be waited for.
     fn after_completion(&mut self, queue: usize, requests: &Requests, now: Now) -> bool {
         if self.must_idle(queue) {
             if self.queues[queue].in_driver == 0 {

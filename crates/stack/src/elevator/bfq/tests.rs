@@ -82,8 +82,8 @@ fn a_new_task_goes_before_one_that_writes_much() {
 
 type Logged = (u64, u32, Option<(i64, u64)>);
 
-/// Four random readers on a disk that others have used: when a read arrives (us), whose it is, and the budget and weight
-/// that the log of 6.18 shows for its queue (`calc_finish`); or when it is done.
+/// Four random readers on a disk that others have used: when a read arrives (us), whose it is, and the budget and
+/// weight that the log of 6.18 shows for its queue (`calc_finish`); or when it is done.
 #[rustfmt::skip]
 const LOGGED: &[Logged] = &[
     (0, 3, Some((1024, 1200))), (19, 0, Some((1024, 1200))), (97, 1, Some((1024, 1200))), (157, 2, Some((1024, 1200))),
