@@ -19,15 +19,11 @@ use crate::output::{self, Exit};
 /// Its command line.
 #[derive(clap::Args)]
 #[command(group = clap::ArgGroup::new("what").required(true))]
-#[command(after_help = "Exit codes: 0 as expected (--live: all bios, requests, and decisions and page adds of
-\
-    files that one task reads; 99 % of others), 1 a mismatch beyond that, 2 a
-\
-    usage or input error, 3 the kernel cannot be traced here (no root, no
-\
-    tracefs), events were lost, or nothing was judged. What was seen and not
-\
-    compared is listed, with the reason.")]
+#[command(after_help = "Exit codes: 0 as expected (--live: all bios and requests, and decisions and page\n\
+    adds of files that one task reads; 99 % of others), 1 a mismatch beyond that,\n\
+    2 a usage or input error, 3 the kernel cannot be traced here (no root, no\n\
+    tracefs), events were lost, or nothing was judged. Everything that was seen\n\
+    and not compared is listed, with the reason.")]
 pub(crate) struct Arguments {
     /// Folder with <kernel>.json files
     #[arg(long, value_name = "DIR", group = "what")]

@@ -63,12 +63,15 @@ pub(super) fn root() -> Ability {
 
 pub(super) fn tracing() -> Ability {
     let purpose = "seeing the work of every layer of the kernel";
-    let known = text("/proc/filesystems").is_some_and(|list| list.lines().any(|line| line.ends_with("\ttracefs")));
+    let list = text("/proc/filesystems");
+    let known = list.as_ref().is_some_and(|list| list.lines().any(|line| line.ends_with("\ttracefs")));
     let Some(tracefs) = tracefs() else {
         return if known && state::user() == 0 {
             ability("tracefs", purpose, Has::Yes, "not mounted: a recording mounts it for itself", "")
         } else if known {
             ability("tracefs", purpose, Has::No, "not mounted, and mounting it needs root", "start it with `sudo`")
+        } else if list.is_none() {
+            ability("tracefs", purpose, Has::No, "/proc cannot be read", "mount -t proc proc /proc")
         } else {
             ability("tracefs", purpose, Has::No, "the kernel was built without it", "another kernel (CONFIG_FTRACE)")
         };

@@ -14,7 +14,7 @@ pub(super) const RULE: Rule = Rule {
           request is elsewhere or does not come, the time is lost to all who wait.",
     events: "The device has nothing to do while requests are with the elevator; the waits begin when a request of one \
              task completes and end with its next one, or after some milliseconds.",
-    example: "CFQ's slice_idle of 8 ms on an SSD; BFQ on NVMe; the anticipatory elevator with 16 random readers.",
+    example: "CFQ's slice_idle of 8 ms on an SSD; the anticipatory elevator with 16 random readers.",
     change: "slice_idle=0 (antic_expire=0), or another scheduler: none or mq-deadline on devices without seeks.",
     refute: "With slice_idle at 0 the difference remains.",
     since: "Anticipatory 2.6.0 to 2.6.32, CFQ 2.6.13 to 4.20, BFQ since 4.12.",
