@@ -19,6 +19,7 @@ use crate::output::{self, Exit};
 /// Its command line.
 #[derive(clap::Args)]
 #[command(group = clap::ArgGroup::new("what").required(true))]
+#[command(override_usage = "iowhy conform [OPTIONS] <--golden DIR|--live|RECORDING> [-- COMMAND...]")]
 #[command(after_help = "Exit codes: 0 as expected (--live: all bios and requests, and decisions and page\n\
     adds of files that one task reads; 99 % of others), 1 a mismatch beyond that,\n\
     2 a usage or input error, 3 the kernel cannot be traced here (no root, no\n\
