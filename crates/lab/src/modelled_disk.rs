@@ -53,6 +53,9 @@ const MAX_SECTORS_KB: &str = "1024";
 /// on a running kernel each comes up.
 const WAKE_MAX: (&str, &str) = ("machine.wake_max_us", "20");
 
+/// The file system that a live run makes where the user speaks of none.
+pub const FILESYSTEM: &str = "ext4";
+
 /// Whether a key is of the disk and its queue, and not of its model.
 fn is_own(key: &str) -> bool {
     key.starts_with(ELEVATOR) || KEYS.iter().any(|(known, _)| *known == key)
@@ -315,7 +318,12 @@ pub fn twin(on: &str, disk: &str, beside: bool) -> (String, String, Problems) {
             .is_some_and(|entry| entry.options.iter().any(|it| it.name == MAPPING_CACHED.name))
     });
     keys.extend(filesystem.map(|name| ("filesystem", name)));
-    let journal = spec.filesystem.as_deref().and_then(|name| journal_at(name, spec.bytes));
+    // A kernel whose usual file system is another one keeps its own.
+    let made = match wanted.says_filesystem {
+        true => spec.filesystem.as_deref(),
+        false => Some(FILESYSTEM).filter(|name| simulated_filesystem(on, name).is_none()),
+    };
+    let journal = made.and_then(|name| journal_at(name, spec.bytes));
     keys.extend(journal.map(|bytes| (JOURNAL_AT.name, (bytes >> 20).to_string())));
     if maps_by_blocks {
         // There the files were written just before, and only their pages are dropped.
@@ -694,7 +702,11 @@ mod tests {
                 "sim:linux-6.18",
                 "nvme",
                 true,
-                ("sim:linux-6.18,machine.wake_max_us=20,elevator=none,driver_tags=128", ",max_sectors_kb=1024", "nvme"),
+                (
+                    "sim:linux-6.18,machine.wake_max_us=20,elevator=none,driver_tags=128",
+                    ",max_sectors_kb=1024,journal_at_mb=1920",
+                    "nvme",
+                ),
             ),
             // With fewer tags than a loop device can have.
             (
@@ -703,7 +715,7 @@ mod tests {
                 false,
                 (
                     "sim:linux-6.18,machine.wake_max_us=20,elevator=none,driver_tags=1",
-                    ",max_sectors_kb=1024",
+                    ",max_sectors_kb=1024,journal_at_mb=1920",
                     "ide-2004",
                 ),
             ),

@@ -156,7 +156,7 @@ fn put_on(wanted: &modelled_disk::Wanted, plan: Option<&mut iowhy_live::Plan>) -
         return spec;
     }
     if !wanted.says_filesystem {
-        spec.filesystem = Some("ext4".to_owned());
+        spec.filesystem = Some(modelled_disk::FILESYSTEM.to_owned());
     }
     spec
 }
