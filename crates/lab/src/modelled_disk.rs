@@ -338,9 +338,9 @@ pub fn twin(on: &str, disk: &str, beside: bool) -> (String, String, Problems) {
     (place, of_model, problems)
 }
 
-/// Where the tools of a file system put its journal: mke2fs 1.47 into the freest group next to the middle (one without a
-/// copy of the superblock), in large file systems behind the tables of the middle's flexible group; mkfs.xfs 6.1 into the
-/// third of four allocation groups. That of ext3 lies at the start.
+/// Where the tools of a file system put its journal: mke2fs 1.47 into the freest group next to the middle (one without
+/// a copy of the superblock), in large file systems behind the tables of the middle's flexible group; mkfs.xfs 6.1 into
+/// the third of four allocation groups. That of ext3 lies at the start.
 fn journal_at(filesystem: &str, bytes: u64) -> Option<u64> {
     const GROUP: u64 = 128 << 20;
     const FLEXIBLE: u64 = 16;
