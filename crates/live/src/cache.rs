@@ -94,7 +94,7 @@ struct Fiemap {
     reserved_32: [u32; 3],
 }
 
-const FS_IOC_FIEMAP: libc::c_ulong = 0xc020_660b;
+const FS_IOC_FIEMAP: libc::Ioctl = 0xc020_660b_u32 as libc::Ioctl;
 const FIEMAP_EXTENT_DATA_INLINE: u32 = 0x200;
 
 /// Bytes at the end of a file that are kept with its metadata, not in blocks of their own.
