@@ -17,11 +17,11 @@ use iowhy_stack::rng::Rng;
 use iowhy_stack::trace::{Rwbs, Seen};
 use iowhy_stack::units::{Nanos, SECTOR_BYTES};
 use iowhy_text::diagnose::Problems;
+use iowhy_text::part::Part;
 
-use crate::{Outcome, root};
+use crate::{Outcome, renew};
 
-const BEGIN: &str = "<!-- cargo xtask disksim: begin -->\n";
-const END: &str = "<!-- cargo xtask disksim: end -->\n";
+const TABLE: Part = Part { command: "cargo xtask disksim" };
 
 /// Levels at which distributions are compared.
 const LEVELS: u32 = 10_000;
@@ -99,12 +99,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     let table = lines.join("\n");
     println!("{table}");
     if page {
-        let path = root().join("docs/BENCH.md");
-        let page = text(&path)?;
-        let (before, rest) = page.split_once(BEGIN).ok_or("docs/BENCH.md has no place for the table")?;
-        let (_, after) = rest.split_once(END).ok_or("docs/BENCH.md has no end of the table")?;
-        let fresh = format!("{before}{BEGIN}\n{table}\n\n{END}{after}");
-        std::fs::write(&path, fresh).map_err(|error| format!("{}: {error}", path.display()))?;
+        renew("BENCH.md", TABLE, &table)?;
     }
     Ok(())
 }

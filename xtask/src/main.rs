@@ -166,6 +166,27 @@ fn cargo() -> std::process::Command {
     command
 }
 
+/// The release build of iowhy, made anew.
+fn release_binary() -> Result<std::path::PathBuf, String> {
+    let built = cargo().args(["build", "--quiet", "--release", "--package", "iowhy"]).status();
+    if !built.is_ok_and(|status| status.success()) {
+        return Err("iowhy could not be built".to_owned());
+    }
+    let path = target_folder().join("release/iowhy");
+    std::path::absolute(&path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Writes a measured part of a page in `docs`.
+fn renew(page: &str, part: iowhy_text::part::Part, text: &str) -> Outcome {
+    let path = root().join("docs").join(page);
+    let failed = |error| format!("{}: {error}", path.display());
+    let before = std::fs::read_to_string(&path).map_err(failed)?;
+    if part.of(&before).is_none() {
+        return Err(format!("{} has no place for the table of `{}`", path.display(), part.command));
+    }
+    std::fs::write(&path, part.put(&before, text)).map_err(failed)
+}
+
 /// Cargo's target folder.
 fn target_folder() -> std::path::PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), std::path::PathBuf::from)

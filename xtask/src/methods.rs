@@ -1,6 +1,6 @@
 //! `methods`: how often comparisons are wrong, as a table in docs/METHODS.md.
 
-use crate::{Outcome, root};
+use crate::{Outcome, renew};
 use iowhy_compare::trials::{SOURCES, Share, Trial, false_modes, second_mode, trial};
 use iowhy_compare::{Adjust, Settings};
 use iowhy_stats::autocorrelation::Order;
@@ -19,10 +19,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     if !arguments.is_empty() {
         return Err("methods takes no arguments".to_owned());
     }
-    let path = root().join("docs/METHODS.md");
-    let page = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let fresh = TABLES.put(&page, &tables());
-    std::fs::write(&path, fresh).map_err(|error| format!("{}: {error}", path.display()))
+    renew("METHODS.md", TABLES, &tables())
 }
 
 fn settings(alpha: f64) -> Settings {

@@ -24,7 +24,7 @@ use iowhy_live::signal;
 use iowhy_stack::rng::Rng;
 use serde_json::{Value, json};
 
-use crate::{Outcome, root, target_folder};
+use crate::{Outcome, renew, root, target_folder};
 use kinds::{Kind, Table};
 use score::{Label, Side};
 use site::{Site, Variables};
@@ -86,7 +86,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     let text = std::fs::read_to_string(&answers).map_err(|error| format!("{}: {error}", answers.display()))?;
     let score = score::score(&text, &labels)?;
     if settings.page {
-        write_page(&page::table(settings.seed, settings.recordings, &score))?;
+        renew("RULES.md", LIVE_TABLE, &page::table(settings.seed, settings.recordings, &score))?;
     }
     if settings.json {
         let mut document = score.document(settings.seed);
@@ -264,11 +264,4 @@ fn explained(settings: &Settings, nr: usize, files: &[Vec<String>; 2], walls: &[
         "wall_b_s": walls[1],
         "answer": document,
     }))
-}
-
-fn write_page(table: &str) -> Outcome {
-    let path = root().join("docs/RULES.md");
-    let failed = |error| format!("{}: {error}", path.display());
-    let before = std::fs::read_to_string(&path).map_err(failed)?;
-    std::fs::write(&path, LIVE_TABLE.put(&before, table)).map_err(failed)
 }

@@ -6,20 +6,20 @@
 
 use std::process::{Child, Command, Stdio};
 
+use iowhy_lab::modelled_disk::NO_TWIN;
 use iowhy_lab::models::TWINS;
 use iowhy_live::signal;
+use iowhy_stats::median_sorted;
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::plant_live::site::Site;
-use crate::{Outcome, cargo, root, target_folder};
+use crate::{Outcome, release_binary, renew};
 
 const JOBS: &str = include_str!("twins/jobs.toml");
 const SCHEDULERS: &[&str] = &["none", "mq-deadline", "kyber", "bfq"];
 /// Most that operations a second, and the 99th percentile, may differ, percent.
 const BOUNDS: [f64; 2] = [10.0, 30.0];
-/// What warns of a twin, in its run.
-const WARNING: &str = "twin";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -120,13 +120,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     let Jobs { job: jobs } = toml::from_str(JOBS).map_err(|error| format!("jobs.toml: {error}"))?;
     let binary = match &settings.binary {
         Some(path) => path.clone(),
-        None => {
-            let built = cargo().args(["build", "--release", "--package", "iowhy"]).status();
-            if !built.is_ok_and(|status| status.success()) {
-                return Err("iowhy does not build".to_owned());
-            }
-            target_folder().join("release/iowhy").display().to_string()
-        }
+        None => release_binary()?.display().to_string(),
     };
     let _signals = signal::Guard::take();
     let site = Site::new(&binary, None)?;
@@ -145,10 +139,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     let said = format!("{within} of {} within {} % and {} %", rows.len(), BOUNDS[0], BOUNDS[1]);
     println!("{said}");
     if settings.page {
-        let path = root().join("docs/MODELS.md");
-        let failed = |error| format!("{}: {error}", path.display());
-        let page = std::fs::read_to_string(&path).map_err(failed)?;
-        std::fs::write(&path, TWINS.put(&page, &table(&settings, &rows, &said))).map_err(failed)?;
+        renew("MODELS.md", TWINS, &table(&settings, &rows, &said))?;
     }
     match rows.iter().filter(|row| !row.within() && !row.warned).count() {
         0 => Ok(()),
@@ -191,7 +182,7 @@ fn pair(site: &Site, binary: &str, settings: &Settings, job: &Job, scheduler: &s
             let here = runs.iter().filter(|run| (run["where"] == "live") == live);
             let mut values: Vec<f64> = here.filter_map(|run| run["metrics"][metric].as_f64()).collect();
             values.sort_by(f64::total_cmp);
-            values.get(values.len() / 2).copied().ok_or_else(|| failed(format!("no {metric}")))
+            Some(median_sorted(&values)).filter(|it| !it.is_nan()).ok_or_else(|| failed(format!("no {metric}")))
         };
         Ok::<_, String>(Pair { live: of(true)?, twin: of(false)? })
     };
@@ -202,7 +193,7 @@ fn pair(site: &Site, binary: &str, settings: &Settings, job: &Job, scheduler: &s
         busy,
         iops: median("iops")?,
         p99: median("p99_ns")?,
-        warned: warned.filter_map(|warning| warning["text"].as_str().or(warning.as_str())).any(|w| w.contains(WARNING)),
+        warned: warned.filter_map(Value::as_str).any(|warning| warning.starts_with(NO_TWIN)),
     })
 }
 

@@ -356,6 +356,9 @@ fn journal_at(filesystem: &str, bytes: u64) -> Option<u64> {
     }
 }
 
+/// Begins the warning that the simulator cannot stand for a run.
+pub const NO_TWIN: &str = "no twin";
+
 /// Share of the time of a command by which half of the answers may be late.
 const LATENESS: f64 = 0.1;
 
@@ -366,8 +369,8 @@ pub fn answers_late(counters: &Counters) -> Option<Problem> {
     let (late, each) = (counters.late_p50_ns? as f64, counters.busy_ns as f64 / commands.max(1) as f64);
     (late > LATENESS * each).then(|| {
         let text = format!(
-            "no twin: half of the answers of the disk are late by {:.1} us or more, of {:.1} us a command; processors \
-             are the limit, and the simulator does not charge those of this machine",
+            "{NO_TWIN}: half of the answers of the disk are late by {:.1} us or more, of {:.1} us a command; \
+             processors are the limit, and the simulator does not charge those of this machine",
             late / 1e3,
             each / 1e3
         );

@@ -4,8 +4,7 @@
 //! same text. `IOWHY_BENCHSTAT` names a benchstat that is not on the PATH.
 
 use super::{Aim, Figure, Sample, Setting, compare};
-use crate::cargo;
-use crate::target_folder;
+use crate::release_binary;
 use iowhy_stack::rng::Rng;
 use std::fmt::Write;
 use std::path::Path;
@@ -24,12 +23,7 @@ os._exit(0)
 ";
 
 pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, String> {
-    let built = cargo().args(["build", "--quiet", "--release", "--package", "iowhy"]).status();
-    if !built.is_ok_and(|status| status.success()) {
-        return Err("table: iowhy could not be built".to_owned());
-    }
-    let ours = target_folder().join("release/iowhy");
-    let ours = std::path::absolute(&ours).map_err(|error| format!("{}: {error}", ours.display()))?;
+    let ours = release_binary().map_err(|error| format!("table: {error}"))?;
     let benchstat = std::env::var("IOWHY_BENCHSTAT").unwrap_or_else(|_| "benchstat".to_owned());
     let folder = setting.folder.join("table");
     std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
