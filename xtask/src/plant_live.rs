@@ -5,18 +5,22 @@
 //! is the slow one depends on the seed. All answers are written to a file before the labels are looked at. The wall
 //! clock is taken by the recorded command itself, so that the tool's times are held to another clock.
 //!
+//! `--one-sided` hands over the slow side alone (see `alone.rs`).
+//!
 //! `--images` moves the files below loop devices to another place, perhaps a folder in memory if others use the disk;
 //! `--keep` keeps the recordings, and `--table` takes another table than the built-in one.
 //!
 //! Needs root. Whatever is made (loop devices, file systems, modelled disks, control groups, settings) is undone at the
 //! end, after an error and at ^C; the next run undoes what a killed one has left.
 
+mod alone;
 mod kinds;
 mod page;
+mod rivals;
 mod score;
 pub(crate) mod site;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use iowhy_lab::plant::page::LIVE_TABLE;
@@ -40,6 +44,8 @@ struct Settings {
     table: Option<String>,
     keep: Option<PathBuf>,
     images: Option<PathBuf>,
+    one_sided: bool,
+    times: u32,
 }
 
 /// A case before it is asked about: its number says nothing.
@@ -81,9 +87,15 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
         site.disturbed.get()
     };
     // Only now are the labels opened.
+    let seconds = started.elapsed().as_secs();
+    let text = std::fs::read_to_string(&answers).map_err(|error| format!("{}: {error}", answers.display()))?;
+    let last =
+        format!("{} failed, {} skipped, {disturbed} recordings disturbed, {seconds} s", failed.len(), skipped.len());
+    if settings.one_sided {
+        return alone::finish(&text, &cases, &settings, &last);
+    }
     let labels: Vec<Label<'_>> =
         cases.iter().map(|case| Label { nr: case.nr, kind: case.kind, slow: case.slow }).collect();
-    let text = std::fs::read_to_string(&answers).map_err(|error| format!("{}: {error}", answers.display()))?;
     let score = score::score(&text, &labels)?;
     if settings.page {
         renew("RULES.md", LIVE_TABLE, &page::table(settings.seed, settings.recordings, &score))?;
@@ -94,12 +106,11 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
         document["skipped"] = json!(skipped);
         document["failed"] = json!(failed);
         document["disturbed_recordings"] = json!(disturbed);
-        document["seconds"] = json!(started.elapsed().as_secs());
+        document["seconds"] = json!(seconds);
         println!("{document:#}");
     } else {
         print!("{}", page::text(&score));
-        let seconds = started.elapsed().as_secs();
-        println!("{} failed, {} skipped, {disturbed} recordings disturbed, {seconds} s", failed.len(), skipped.len());
+        println!("{last}");
     }
     Ok(())
 }
@@ -116,6 +127,8 @@ fn settings(arguments: &[String]) -> Result<Settings, String> {
         table: None,
         keep: None,
         images: None,
+        one_sided: false,
+        times: 5,
     };
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
@@ -123,6 +136,8 @@ fn settings(arguments: &[String]) -> Result<Settings, String> {
         let number = |text: String| text.parse().map_err(|_| format!("{word}: `{text}` is not a number"));
         match word.as_str() {
             "--live" => {}
+            "--one-sided" => settings.one_sided = true,
+            "--times" => settings.times = u32::try_from(number(next("a number")?)?).unwrap_or(u32::MAX),
             "--seed" => settings.seed = number(next("a number")?)?,
             "--recordings" => settings.recordings = u32::try_from(number(next("a number")?)?).unwrap_or(u32::MAX),
             "--only" => settings.only = next("names")?.split(',').map(str::to_owned).collect(),
@@ -134,8 +149,8 @@ fn settings(arguments: &[String]) -> Result<Settings, String> {
             "--keep" => settings.keep = Some(next("a folder")?.into()),
             other => {
                 return Err(format!(
-                    "unknown word `{other}`: --live, --seed S, --only NAME,.., --recordings N, --binary PATH, \
-                     --table FILE, --images FOLDER, --keep FOLDER, --page, --json"
+                    "unknown word `{other}`: --live, --one-sided, --times N, --seed S, --only NAME,.., --recordings N, \
+                     --binary PATH, --table FILE, --images FOLDER, --keep FOLDER, --page, --json"
                 ));
             }
         }
@@ -158,12 +173,16 @@ fn cases<'t>(table: &'t Table, settings: &Settings) -> Result<(Vec<Case<'t>>, Ve
     let mut rng = Rng::stream(settings.seed, "plant.live");
     let (mut cases, mut skipped) = (Vec::new(), Vec::new());
     for kind in table.all().filter(|kind| settings.only.is_empty() || settings.only.contains(&kind.name)) {
+        if settings.one_sided && !kind.is_for_one_side() {
+            continue;
+        }
         if let Some(program) = kind.missing() {
             eprintln!("SKIPPED {}: {program} is not installed", kind.name);
             skipped.push(kind.name.as_str());
             continue;
         }
-        for _ in 0..kind.times {
+        let times = if settings.one_sided && !kind.is_healthy() { settings.times } else { kind.times };
+        for _ in 0..times {
             let slow = (!kind.is_healthy()).then(|| if rng.below(2) == 0 { Side::A } else { Side::B });
             cases.push(Case { nr: 0, kind, slow });
         }
@@ -199,6 +218,9 @@ fn recorded(site: &Site, case: &Case<'_>, settings: &Settings, grounds: &mut Vec
         site.refresh(name, &mut variables)?;
         grounds.push(variables);
     }
+    if settings.one_sided {
+        return alone::ask(site, case, settings, grounds);
+    }
     let folder = match &settings.keep {
         Some(keep) => keep.join(format!("{:03}", case.nr)),
         None => site.folder.join("recordings"),
@@ -213,35 +235,38 @@ fn recorded(site: &Site, case: &Case<'_>, settings: &Settings, grounds: &mut Vec
         for side in [first, 1 - first] {
             let slow = case.slow.is_some_and(|slow| slow as usize == side);
             let path = folder.join(format!("{}{turn}.parquet", ["a", "b"][side]));
-            walls[side].push(one_recording(site, kind, slow, grounds, settings, &path)?);
+            let record = |run: &str, variables: &Variables| site.record(&settings.binary, run, variables, &path);
+            walls[side].push(site.one(kind, slow, grounds, record)?);
             files[side].push(path.display().to_string());
         }
     }
     explained(settings, case.nr, &files, &walls)
 }
 
-fn one_recording(
-    site: &Site,
-    kind: &Kind,
-    slow: bool,
-    grounds: &[Variables],
-    settings: &Settings,
-    path: &Path,
-) -> Result<f64, String> {
-    let variables = if slow { grounds.last() } else { grounds.first() }.ok_or("no ground")?;
-    site.step(&kind.before, variables, "undo.recording")?;
-    site.step(if slow { &kind.before_b } else { &kind.before_a }, variables, "undo.recording")?;
-    site.calm()?;
-    let both = site.beside(&kind.beside, variables)?;
-    let more = if slow { site.beside(&kind.beside_b, variables)? } else { None };
-    let run = match &kind.run_b {
-        Some(run) if slow => run,
-        _ => &kind.run,
-    };
-    let wall = site.record(&settings.binary, run, variables, path)?;
-    drop((both, more));
-    site.undo("undo.recording")?;
-    Ok(wall)
+impl Site {
+    /// One run of a side, with everything that belongs to it before, beside and after.
+    fn one<T>(
+        &self,
+        kind: &Kind,
+        slow: bool,
+        grounds: &[Variables],
+        mut work: impl FnMut(&str, &Variables) -> Result<T, String>,
+    ) -> Result<T, String> {
+        let variables = if slow { grounds.last() } else { grounds.first() }.ok_or("no ground")?;
+        self.step(&kind.before, variables, "undo.recording")?;
+        self.step(if slow { &kind.before_b } else { &kind.before_a }, variables, "undo.recording")?;
+        self.calm()?;
+        let both = self.beside(&kind.beside, variables)?;
+        let more = if slow { self.beside(&kind.beside_b, variables)? } else { None };
+        let run = match &kind.run_b {
+            Some(run) if slow => run,
+            _ => &kind.run,
+        };
+        let of = work(run, variables)?;
+        drop((both, more));
+        self.undo("undo.recording")?;
+        Ok(of)
+    }
 }
 
 /// The tool's answer, with the walls and without any label.

@@ -52,6 +52,12 @@ pub(super) struct Kind {
     /// Rules that name the layer, or what came of it.
     #[serde(default)]
     pub(super) half: Vec<String>,
+    /// Rules that name the cause if the slow side is all there is. Without any, one side does not show it.
+    #[serde(default)]
+    pub(super) alone: Vec<String>,
+    /// The same of rules that name the layer.
+    #[serde(default)]
+    pub(super) alone_half: Vec<String>,
     /// So many pairs of it.
     #[serde(default = "once")]
     pub(super) times: u32,
@@ -69,6 +75,11 @@ impl Kind {
     /// Whether nothing is planted.
     pub(super) fn is_healthy(&self) -> bool {
         self.right.is_empty()
+    }
+
+    /// Whether one side is enough: the cause shows in it, or nothing disturbs it.
+    pub(super) fn is_for_one_side(&self) -> bool {
+        if self.is_healthy() { self.beside.is_empty() } else { !self.alone.is_empty() }
     }
 
     /// The first program that is missing.
@@ -104,6 +115,9 @@ impl Table {
                 wrong.push(format!("{}: no rule is right", kind.name));
             }
             let same = kind.run_b.is_none() && kind.ground_b.is_none();
+            if !kind.alone_half.is_empty() && kind.alone.is_empty() {
+                wrong.push(format!("{}: `alone_half` without `alone`", kind.name));
+            }
             if same && kind.before_a.is_empty() && kind.before_b.is_empty() && kind.beside_b.is_empty() {
                 wrong.push(format!("{}: nothing differs", kind.name));
             }
@@ -135,6 +149,10 @@ mod tests {
         assert!(table.kind.len() >= 28, "{} kinds", table.kind.len());
         let pairs: u32 = table.healthy.iter().map(|kind| kind.times).sum();
         assert!(pairs >= 40, "{pairs} healthy pairs");
+        let (healthy, causes): (Vec<&Kind>, Vec<&Kind>) =
+            table.all().filter(|kind| kind.is_for_one_side()).partition(|kind| kind.is_healthy());
+        let sides: u32 = healthy.iter().map(|kind| kind.times).sum();
+        assert!(causes.len() >= 24 && sides >= 40, "{} causes, {sides} healthy sides", causes.len());
     }
 
     #[test]

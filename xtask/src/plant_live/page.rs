@@ -7,7 +7,7 @@ use iowhy_stats::share::interval;
 use super::score::{Score, Worth};
 
 /// A count with its exact interval at 95 %.
-fn share(n: usize, all: usize) -> String {
+pub(super) fn share(n: usize, all: usize) -> String {
     let (low, high) = interval(n as f64, all as f64, 0.95);
     let pct = 100.0 * n as f64 / all.max(1) as f64;
     format!("{n} of {all}: {pct:.1} % [{:.1} .. {:.1}]", 100.0 * low, 100.0 * high)

@@ -176,34 +176,41 @@ impl Site {
 
     /// Records a command: its wall clock in seconds, from inside the recording, without the recorder's start and end.
     pub(crate) fn record(&self, binary: &str, run: &str, variables: &Variables, to: &Path) -> Result<f64, String> {
+        self.timed(&[binary, "trace", "record", "-o", &to.display().to_string(), "--"], run, variables, &[0])
+    }
+
+    /// Runs a command behind `words`: its own wall clock in seconds. The standard output of the words goes to the file
+    /// `answer`; the command's own is dropped.
+    pub(crate) fn timed(&self, words: &[&str], run: &str, variables: &Variables, fine: &[i32]) -> Result<f64, String> {
         let timed = format!(
-            "printf '\\nplant-clock %s 0\\n' \"$EPOCHREALTIME\" >&2\n{{ {run}\n}}\ncode=$?\n\
-             printf '\\nplant-clock %s %s\\n' \"$EPOCHREALTIME\" $code >&2\nexit $code"
+            "printf '\nplant-clock %s 0\n' \"$EPOCHREALTIME\" >&2\n{{ {run}\n}} >/dev/null\ncode=$?\n\
+             printf '\nplant-clock %s %s\n' \"$EPOCHREALTIME\" $code >&2\nexit $code"
         );
-        let path = self.folder.join("recorded");
-        let said = File::create(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let mut command = Command::new(binary);
+        let file = |name: &str| {
+            let path = self.folder.join(name);
+            File::create(&path).map_err(|error| format!("{}: {error}", path.display()))
+        };
+        let words: Vec<&str> = words.iter().copied().chain(["bash", "-c", &timed]).collect();
+        let mut command = Command::new(words[0]);
         command
-            .args(["trace", "record", "-o"])
-            .arg(to)
-            .args(["--", "bash", "-c", &timed])
+            .args(&words[1..])
             .envs(self.variables.iter().cloned())
             .envs(variables.iter().cloned())
             .current_dir(&self.folder)
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(said)
+            .stdout(file("answer")?)
+            .stderr(file("recorded")?)
             .process_group(0);
-        let status = wait(&mut start(&mut command)?, Duration::from_secs(60))?;
-        let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let status = wait(&mut start(&mut command)?, Duration::from_secs(90))?;
+        let text = self.all("recorded");
         let clocks: Vec<(f64, &str)> = text
             .lines()
             .filter_map(|line| line.strip_prefix("plant-clock ")?.split_once(' '))
             .filter_map(|(time, code)| Some((time.parse().ok()?, code)))
             .collect();
         match clocks[..] {
-            [(from, _), (to, "0")] if status.success() => Ok(to - from),
-            _ => Err(format!("recording {run}: {status}: {}", self.said("recorded"))),
+            [(from, _), (to, "0")] if status.code().is_some_and(|code| fine.contains(&code)) => Ok(to - from),
+            _ => Err(format!("{run}: {status}: {}", self.said("recorded"))),
         }
     }
 

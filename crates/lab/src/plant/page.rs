@@ -11,6 +11,8 @@ use iowhy_why::rules::{FIRED_LIVE, Need, RULES, Rule, Switch};
 pub const TABLE: Part = Part { command: "cargo xtask plant" };
 /// And that of real programs.
 pub const LIVE_TABLE: Part = Part { command: "cargo xtask plant --live" };
+/// And that of their slow sides alone.
+pub const ONE_SIDED_TABLE: Part = Part { command: "cargo xtask plant --live --one-sided" };
 
 fn switch(of: &Switch) -> String {
     match of {
@@ -87,6 +89,7 @@ pub fn markdown() -> String {
     }
     needs(&mut page);
     let _ = write!(page, "\n## How often they are right\n\n{}\n{}", TABLE.place(), LIVE_TABLE.place());
+    let _ = write!(page, "\n{}", ONE_SIDED_TABLE.place());
     RULES.iter().for_each(|rule| one(&mut page, rule));
     page
 }
