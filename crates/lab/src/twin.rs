@@ -15,17 +15,19 @@
 mod agree;
 mod calls;
 mod change;
+mod costs;
 mod place;
 
 use iowhy_stack::kernel::Stack;
 use iowhy_stack::outcome::Plan;
-use iowhy_stack::trace::Trace;
+use iowhy_stack::trace::{Dev, Trace};
 use iowhy_trace::join::{Who, join};
 use iowhy_trace::settings::Settings;
 use iowhy_why::{Evidence, Side, explain};
 use rayon::prelude::*;
 
 use crate::explain::source::of_the_workload;
+use crate::profile::Profile;
 use agree::{Run, Traits};
 use calls::Recorded;
 use change::Change;
@@ -108,11 +110,36 @@ fn side(label: &str, runs: &[Run]) -> Side {
 }
 
 impl Twin {
-    /// The twin of a recording of `who`, on a disk that `apply` puts into a stack.
+    /// The twin of a recording of `who`, on the disk and the machine of a profile.
     ///
     /// # Errors
     /// In words, if the recording has nothing that can be made again, or the simulator refuses it.
-    pub fn build_on(trace: &Trace, settings: &Settings, who: &Who, apply: &dyn Fn(&mut Stack)) -> Result<Twin, String> {
+    pub fn build(trace: &Trace, settings: &Settings, who: &Who, profile: &Profile) -> Result<Twin, String> {
+        Twin::build_on(trace, settings, who, &|stack, _, _| profile.apply(stack))
+    }
+
+    /// The same on the disk that the recording itself shows, which corrects the one of a probe if there was one.
+    ///
+    /// # Errors
+    /// As [`Twin::build`].
+    pub fn of(trace: &Trace, settings: &Settings, who: &Who, probed: Option<&Profile>) -> Result<Twin, String> {
+        Twin::build_on(trace, settings, who, &|stack, trace, device| {
+            let seen = Profile::of_trace(trace, device);
+            let profile = match probed {
+                Some(probed) => probed.clone().joined(&seen),
+                None => seen,
+            };
+            profile.apply(stack);
+        })
+    }
+
+    /// The twin on whatever `apply` puts into a stack, for the records of the workload and its disk.
+    fn build_on(
+        trace: &Trace,
+        settings: &Settings,
+        who: &Who,
+        apply: &dyn Fn(&mut Stack, &Trace, Dev),
+    ) -> Result<Twin, String> {
         let mut trace = trace.clone();
         of_the_workload(&mut trace);
         let joined = join(&trace, who);
@@ -120,7 +147,8 @@ impl Twin {
         let release = settings.get("machine", "kernel").filter(|release| !release.is_empty()).unwrap_or(&trace.kernel);
         let mut stack = place::stack(release, settings, recorded.device);
         let elevator = stack.elevator.clone();
-        apply(&mut stack);
+        apply(&mut stack, &trace, recorded.device);
+        costs::set(&mut stack, &recorded.costs);
         if settings.values.keys().any(|(_, key)| key == "scheduler") {
             stack.elevator = elevator;
         }
@@ -159,6 +187,10 @@ impl Twin {
         if !self.agreement.usable {
             return Vec::new();
         }
+        self.ranked()
+    }
+
+    fn ranked(&self) -> Vec<Prediction> {
         let mut found: Vec<(Prediction, bool)> = Vec::new();
         for (changed, runs) in self.promising() {
             found.extend(self.prediction(&changed, &runs).map(|prediction| (prediction, changed.of_job)));
@@ -239,14 +271,20 @@ impl Twin {
         Some(Prediction {
             rule: rule.name,
             layer: rule.layer,
-            claim: finding.map_or_else(|| rule.what.to_owned(), |finding| finding.claim.clone()),
+            claim: finding.map_or_else(
+                || format!("the recorded calls take {saves:.0} % less time on the twin with this change alone"),
+                |finding| finding.claim.clone(),
+            ),
             confidence: agrees * sure * if change.of_job { 0.7 } else { 1.0 },
             cost_ns_per_call: ns / self.recorded.calls.len().max(1) as f64,
             saves_pct: saves,
             saves_ci_pct: [low, high],
             setting: change.setting.clone(),
             evidence: finding.map(|finding| finding.evidence.clone()).unwrap_or_default(),
-            refute: rule.refute.to_owned(),
+            refute: match finding {
+                Some(_) => rule.refute.to_owned(),
+                None => "With this change the calls take as long as without it.".to_owned(),
+            },
             costs_others: self.costs_others(runs),
             safe: change.safe,
         })

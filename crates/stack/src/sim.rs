@@ -68,7 +68,7 @@ const MAX_HAPPENINGS: u64 = 1 << 31;
 /// Daemons tick for ever: if no call has begun or ended for this long, none will.
 const MAX_STANDSTILL: Nanos = Nanos::from_secs(24 * 3600);
 
-/// Most pages in one bio.
+/// Pieces of memory in one bio.
 const BIO_MAX_PAGES: u64 = 256;
 
 /// The meaning of a bio's end for its submitter.
@@ -666,6 +666,11 @@ impl<'p, 's> World<'p, 's> {
         self.event(What::CallEnd { op: call.op, file, len_bytes: len_bytes as u32 });
         self.begin_call(CallId::NONE);
         len_bytes
+    }
+
+    /// Most pages in a bio of the page cache: it has places for 256 pieces, and a folio is one.
+    fn bio_max_pages(&self) -> u64 {
+        BIO_MAX_PAGES << self.fs.max_folio_order
     }
 
     fn descriptor(&self, thread: u32, file: FileId) -> usize {

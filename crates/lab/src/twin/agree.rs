@@ -1,7 +1,7 @@
 //! How well the twin reproduces a recording.
 //!
 //! ```text
-//! windows    of read-ahead that the calls decided on: file, first page, pages
+//! windows    of read-ahead, as they were carried out: each run of pages that was added for one: file, first page, pages
 //! pages      that the calls added to the page cache: file, page
 //! requests   for data of the workload: direction, sectors
 //! time       from the begin of the first call to the end of the last
@@ -12,7 +12,7 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
-use iowhy_stack::event::{CallId, Content, Dir, Event, EventSink, What};
+use iowhy_stack::event::{CallId, Content, Dir, Event, EventSink, RaKind, What};
 use iowhy_stack::outcome::{Outcome, Plan, RunError};
 use iowhy_stack::sim;
 use iowhy_stack::trace::{Rwbs, Seen, Trace};
@@ -44,6 +44,32 @@ impl<T: Eq + Hash> Bag<T> {
     }
 }
 
+/// Runs of pages that are added for a window, by task or call.
+#[derive(Clone, Debug, Default)]
+struct Carried(HashMap<u32, Option<(u32, u64, u64)>>);
+
+impl Carried {
+    /// A window is decided on, or with `over` whatever comes is for none.
+    fn decided(&mut self, by: u32, over: bool, windows: &mut Bag<(u32, u64, u64)>) {
+        let before = if over { self.0.remove(&by) } else { self.0.insert(by, None) };
+        if let Some(Some(run)) = before {
+            windows.add(run);
+        }
+    }
+
+    fn added(&mut self, by: u32, (file, page, nr): (u32, u64, u64), windows: &mut Bag<(u32, u64, u64)>) {
+        let Some(run) = self.0.get_mut(&by) else { return };
+        match run {
+            Some((known, start, length)) if *known == file && *start + *length == page => *length += nr,
+            other => {
+                if let Some(run) = other.replace((file, page, nr)) {
+                    windows.add(run);
+                }
+            }
+        }
+    }
+}
+
 /// What is compared of a run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Traits {
@@ -60,21 +86,25 @@ impl Traits {
         let mut out = Traits { time: recorded.span.1.saturating_sub(recorded.span.0).0 as f64, ..Traits::default() };
         let numbers: HashMap<u32, u32> = (0..).zip(&recorded.files).map(|(number, file)| (*file, number)).collect();
         let own: HashSet<u32> = recorded.calls.iter().map(|place| joined.calls[*place].pid).collect();
-        for call in recorded.calls.iter().map(|place| &joined.calls[*place]) {
-            for window in &call.windows {
-                if let Some(file) = numbers.get(&window.file) {
-                    out.windows.add((*file, window.start, window.nr_pages));
-                }
-            }
-        }
         let inodes: HashMap<_, u32> = numbers.iter().map(|(file, nr)| (joined.files[*file as usize], *nr)).collect();
+        let mut carried = Carried::default();
         for record in trace.records.iter().filter(|record| recorded.within(record.at) && own.contains(&record.pid)) {
-            if let Seen::PageAdd { file, index, order } = record.seen
-                && let Some(file) = inodes.get(&file)
-            {
-                (index..index + (1 << order.min(31))).for_each(|page| out.pages.add((*file, page)));
+            let pid = record.pid;
+            match record.seen {
+                Seen::PageAdd { file, index, order } => {
+                    let Some(file) = inodes.get(&file) else { continue };
+                    let nr = 1 << order.min(31);
+                    (index..index + nr).for_each(|page| out.pages.add((*file, page)));
+                    carried.added(pid, (*file, index, nr), &mut out.windows);
+                }
+                Seen::RaOrder { .. } | Seen::RaUnbounded { .. } => carried.decided(pid, false, &mut out.windows),
+                Seen::CallStart { .. } | Seen::CallEnd { .. } | Seen::Fault { .. } => {
+                    carried.decided(pid, true, &mut out.windows);
+                }
+                _ => {}
             }
         }
+        own.iter().for_each(|pid| carried.decided(*pid, true, &mut out.windows));
         let writes = recorded.calls.iter().any(|place| joined.calls[*place].op != iowhy_stack::event::Op::Read);
         for request in &joined.requests {
             let extent = &request.extent;
@@ -99,6 +129,7 @@ struct Listener<'a> {
     recorded: &'a Recorded,
     strangers: HashSet<u32>,
     traits: Traits,
+    carried: Carried,
     observer: Observer,
 }
 
@@ -121,11 +152,14 @@ impl EventSink for Listener<'_> {
         }
         self.observer.event(event);
         match event.what {
-            What::RaWindow { file, start, nr_pages, .. } => {
-                self.traits.windows.add((file.0, start.0, u64::from(nr_pages)));
+            What::RaWindow { kind, .. } => {
+                self.carried.decided(call, kind == RaKind::Single, &mut self.traits.windows);
             }
+            What::CallEnd { .. } => self.carried.decided(call, true, &mut self.traits.windows),
             What::PageAdd { file, page, nr_pages } => {
-                (page.0..page.0 + u64::from(nr_pages)).for_each(|page| self.traits.pages.add((file.0, page)));
+                let nr = u64::from(nr_pages);
+                (page.0..page.0 + nr).for_each(|page| self.traits.pages.add((file.0, page)));
+                self.carried.added(call, (file.0, page.0, nr), &mut self.traits.windows);
             }
             What::Issue { dir, content: Content::Data, nr_sectors, .. } if nr_sectors > 0 => {
                 self.traits.requests.add((dir == Dir::Read, u64::from(nr_sectors)));
@@ -148,7 +182,8 @@ pub(super) fn run(plan: &Plan, recorded: &Recorded, seed: u64) -> Result<Run, Ru
     let mut plan = plan.clone();
     plan.job.seed = seed;
     let traits = Traits::default();
-    let mut listener = Listener { recorded, strangers: HashSet::new(), traits, observer: Observer::default() };
+    let (strangers, carried, observer) = (HashSet::new(), Carried::default(), Observer::default());
+    let mut listener = Listener { recorded, strangers, traits, carried, observer };
     let outcome: Outcome = sim::run_with(&plan, &mut listener)?;
     let (own, others) = outcome.threads.split_at(recorded.own.min(outcome.threads.len()));
     listener.traits.time = own.iter().map(|thread| thread.end.0).max().unwrap_or(0) as f64;

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! thread     one for each task that made calls; calls of libaio and io_uring are one of their own, as deep as seen
-//! pause      a task computes between two calls as long as it had a CPU, and sleeps for the rest, as recorded
+//! pause      a task computes between two calls as long as it had a CPU, and sleeps for the rest, as recorded; what it
+//!            waited for a CPU, in calls too, is computing, beyond the usual time of a wake-up
 //! after      a task that slept between two calls until another one woke it goes on that much later than the last
 //!            call that led there, the waker's own or the one that the waker had waited for; so does a new task
 //! open file  descriptors that are one open file share its read-ahead; advice is given before the next call on it
@@ -36,6 +37,8 @@ const MOST_CALLS: usize = 10_000;
 const MOST_RECORDS: usize = 120_000;
 /// Places at which a stretch of a longer recording may begin.
 const STRETCHES: usize = 16;
+/// Wake-ups from which on there is a usual one.
+const LEAST_WAKES: usize = 20;
 /// Without states of tasks, pauses up to this are computing.
 const COMPUTING: u64 = 200_000;
 
@@ -55,6 +58,7 @@ pub(super) struct Recorded {
     /// Share of all calls that they are, where the recording was too long.
     pub(super) part: f64,
     pub(super) device: Dev,
+    pub(super) costs: Costs,
     /// Sectors that the disk has at least.
     pub(super) nr_sectors: u64,
 }
@@ -68,12 +72,36 @@ impl Recorded {
 /// A call of a thread, or of another one before it: thread, calls it has made, the end of the last.
 type Last = (usize, u32, Nanos);
 
+/// What a task does, since when.
+#[derive(Copy, Clone, Default)]
+enum State {
+    #[default]
+    Unknown,
+    Runs(Nanos),
+    Sleeps(Nanos),
+    /// It was woken, or pushed off its CPU, and has none yet.
+    Comes(Nanos),
+}
+
+/// Time of a task, ns: running, asleep, ready without a CPU; and how often it was woken.
+#[derive(Copy, Clone, Default)]
+pub(super) struct Spent {
+    pub(super) ran: u64,
+    slept: u64,
+    late: u64,
+    wakes: u64,
+}
+
 #[derive(Default)]
 struct Task {
     ready: Option<Nanos>,
-    /// CPU time since then, and since when it has a CPU.
-    ran: u64,
-    on_cpu: Option<Nanos>,
+    state: State,
+    /// Since the last begin or end of a call.
+    spent: Spent,
+    /// When it was last woken.
+    woken: Option<Nanos>,
+    /// Time in calls since its last one began that it was ready, beyond what a wake-up takes, ns.
+    waited: u64,
     /// The last call of its own, and what it has waited for since then.
     own: Option<Last>,
     other: Option<Last>,
@@ -82,6 +110,29 @@ struct Task {
 }
 
 impl Task {
+    /// The task goes on in another state.
+    fn becomes(&mut self, state: State, at: Nanos) {
+        let since = |from: Nanos| at.saturating_sub(from).0;
+        match self.state {
+            State::Unknown => {}
+            State::Runs(from) => self.spent.ran += since(from),
+            State::Sleeps(from) => self.spent.slept += since(from),
+            State::Comes(from) => self.spent.late += since(from),
+        }
+        self.state = state;
+    }
+
+    /// Its time up to now, from now on counted anew; `running` tells that it runs.
+    fn spent(&mut self, at: Nanos, running: bool) -> Spent {
+        let state = match self.state {
+            State::Unknown | State::Sleeps(_) | State::Comes(_) if running => State::Runs(at),
+            State::Runs(_) => State::Runs(at),
+            other => other,
+        };
+        self.becomes(state, at);
+        std::mem::take(&mut self.spent)
+    }
+
     fn latest(&self) -> Option<Last> {
         self.other.or(self.own)
     }
@@ -96,12 +147,28 @@ struct Thread {
     asynchronous: bool,
 }
 
+/// A call's work, and the time that it took the processors.
+pub(super) struct Work {
+    pub(super) pages: u64,
+    pub(super) added: u64,
+    pub(super) bios: u64,
+    pub(super) spent: Spent,
+}
+
+/// What code cost, as far as states of tasks were recorded.
+pub(super) struct Costs {
+    pub(super) work: Vec<Work>,
+    /// From being woken to running: the least and the usual time, ns.
+    pub(super) late: Option<(u64, u64)>,
+}
+
 #[derive(Copy, Clone)]
 enum Item {
     End(usize),
     Wake(u32, u32),
     New(u32, u32),
-    Leaves(u32),
+    /// It leaves a CPU, to sleep or not.
+    Leaves(u32, bool),
     Enters(u32),
     Start(usize),
 }
@@ -174,17 +241,45 @@ fn path_of(joined: &Joined, call: &CallRecord) -> Path {
     }
 }
 
+/// Time that a task of the workload usually takes from being woken to running: the 10th percentile, and the mean of
+/// the middle; ns. Other tasks on the processors are seldom in it.
+fn lateness(items: &[(Nanos, u8, Item)]) -> Option<(u64, u64)> {
+    // Asleep, and woken since then or not.
+    let mut asleep: HashMap<u32, Option<Nanos>> = HashMap::new();
+    let mut all: Vec<u64> = Vec::new();
+    for (at, _, item) in items {
+        match item {
+            Item::Leaves(pid, true) => drop(asleep.insert(*pid, None)),
+            Item::Wake(_, pid) => {
+                if let Some(woken @ None) = asleep.get_mut(pid) {
+                    *woken = Some(*at);
+                }
+            }
+            Item::Enters(pid) => all.extend(asleep.remove(pid).flatten().map(|woken| at.saturating_sub(woken).0)),
+            _ => {}
+        }
+    }
+    all.sort_unstable();
+    let middle = &all[all.len() / 10..all.len() - all.len() / 10];
+    (middle.len() >= LEAST_WAKES).then(|| (middle[0], middle.iter().sum::<u64>() / middle.len() as u64))
+}
+
 /// What happened to tasks, and the calls that are made again, in order.
 fn items(trace: &Trace, joined: &Joined, known: &[usize]) -> Vec<(Nanos, u8, Item)> {
     let own = |pid: u32| joined.tree.as_ref().is_none_or(|tree| tree.contains(&pid));
     let mut items = Vec::new();
+    let mut waking: HashSet<u32> = HashSet::new();
     for Record { at, pid, seen, .. } in &trace.records {
+        // Not every switch from an idle processor is recorded: what a task does shows that it runs.
+        items.extend(waking.remove(pid).then_some((*at, 1, Item::Enters(*pid))));
         match seen {
-            Seen::Wake { pid: woken } if *woken != *pid && own(*pid) && own(*woken) => {
+            Seen::Wake { pid: woken } if own(*woken) => {
+                waking.insert(*woken);
                 items.push((*at, 1, Item::Wake(*pid, *woken)));
             }
-            Seen::Switch { next, .. } => {
-                items.extend(own(*pid).then_some((*at, 1, Item::Leaves(*pid))));
+            Seen::Switch { next, state } => {
+                waking.remove(next);
+                items.extend(own(*pid).then_some((*at, 1, Item::Leaves(*pid, state & 0xff != 0))));
                 items.extend(own(*next).then_some((*at, 1, Item::Enters(*next))));
             }
             Seen::Other { name, fields } if name == "task:task_newtask" && own(*pid) => {
@@ -235,7 +330,7 @@ pub(super) fn of(trace: &Trace, joined: &Joined) -> Result<Recorded, String> {
             files.len() as u32 - 1
         });
     }
-    let threads = threads(trace, joined, (&known, &calls), &numbers, span);
+    let (threads, costs) = threads(trace, joined, (&known, &calls), &numbers, span);
     let used = Used::of(trace, joined, &calls, &numbers, span);
     let extents = extents(joined, &calls, &numbers, device);
     let mut specs: Vec<FileSpec> =
@@ -262,7 +357,7 @@ pub(super) fn of(trace: &Trace, joined: &Joined) -> Result<Recorded, String> {
     (job.cached, job.extents, job.mapping_cached) = (used.cached, placed, true);
     job.check()?;
     let part = calls.len() as f64 / all.len() as f64;
-    Ok(Recorded { job, files, own, others, calls, span, part, device, nr_sectors })
+    Ok(Recorded { job, files, own, others, calls, span, part, device, costs, nr_sectors })
 }
 
 impl Thread {
@@ -289,7 +384,11 @@ fn threads(
     (known, calls): (&[usize], &[usize]),
     numbers: &BTreeMap<u32, u32>,
     span: (Nanos, Nanos),
-) -> Vec<Thread> {
+) -> (Vec<Thread>, Costs) {
+    let mut work = Vec::new();
+    let items = items(trace, joined, known);
+    let late = lateness(&items);
+    let usual = late.map_or(0, |(_, mean)| mean);
     let stated = trace.records.iter().any(|record| matches!(record.seen, Seen::Switch { .. }));
     let made: HashSet<usize> = calls.iter().copied().collect();
     let mut advice = advice(trace);
@@ -298,16 +397,21 @@ fn threads(
     let mut tasks: HashMap<u32, Task> = HashMap::new();
     let mut threads: Vec<Thread> = Vec::new();
     let mut numbered: HashMap<(u32, bool), usize> = HashMap::new();
-    for (at, _, item) in items(trace, joined, known) {
+    for (at, _, item) in items {
         match item {
-            Item::Leaves(pid) => {
-                let task = tasks.entry(pid).or_default();
-                task.ran += task.on_cpu.take().map_or(0, |since| at.saturating_sub(since).0);
+            Item::Leaves(pid, sleeps) => {
+                let state = if sleeps { State::Sleeps(at) } else { State::Comes(at) };
+                tasks.entry(pid).or_default().becomes(state, at);
             }
-            Item::Enters(pid) => tasks.entry(pid).or_default().on_cpu = Some(at),
+            Item::Enters(pid) => tasks.entry(pid).or_default().becomes(State::Runs(at), at),
             Item::Wake(waker, woken) => {
-                let cause = tasks.get(&waker).and_then(Task::latest);
+                let cause = tasks.get(&waker).and_then(Task::latest).filter(|_| waker != woken);
                 let task = tasks.entry(woken).or_default();
+                if let State::Sleeps(_) = task.state {
+                    task.becomes(State::Comes(at), at);
+                    task.spent.wakes += 1;
+                    task.woken = Some(at);
+                }
                 if task.busy == 0 && cause.is_some() {
                     task.other = cause;
                 }
@@ -369,20 +473,29 @@ fn threads(
                 // While others are in flight nobody knows whether the task has waited or thought.
                 let ready = if thread.in_flight == 0 { thread.ready } else { at };
                 let gap = at.saturating_sub(ready);
+                let spent = task.spent(at, true);
+                // Others that have the processors are kept as they were; a wake-up is the model's.
+                let beyond = spent.late.saturating_sub(usual * spent.wakes);
                 let ran = match stated {
-                    true => task.ran + task.on_cpu.map_or(0, |since| at.saturating_sub(since).0),
+                    // What no state tells is computing.
+                    true => gap.0.saturating_sub(spent.slept + spent.late) + beyond,
                     false if gap.0 <= COMPUTING => gap.0,
                     false => 0,
                 };
                 step.spin = Nanos(ran).min(gap);
                 match task.other.take().filter(|(other, _, end)| *other != number && *end >= span.0 && !beside) {
                     Some((other, calls, end)) => {
-                        let lag = at.saturating_sub(end);
-                        step.spin = step.spin.min(lag);
+                        // The model has its own time from a wake-up to a processor.
+                        let after = task.woken.map_or(0, |woken| at.saturating_sub(woken).0.saturating_sub(spent.late));
+                        let lag = task.woken.filter(|woken| *woken >= end).map_or(at, |woken| woken + Nanos(after));
+                        step.spin = step.spin.saturating_sub(Nanos(after));
+                        let lag = lag.saturating_sub(end);
                         step.after = Some(After { thread: other as u32, calls, lag });
                     }
+                    None if stated => step.pause = Nanos(spent.slept).min(gap.saturating_sub(step.spin)),
                     None => step.pause = gap.saturating_sub(step.spin),
                 }
+                step.spin += Nanos(std::mem::take(&mut task.waited));
                 thread.steps.push(step);
                 thread.in_flight += 1;
                 thread.depth = thread.depth.max(thread.in_flight);
@@ -394,6 +507,7 @@ fn threads(
                 let call = &joined.calls[place];
                 let beside = matches!(call.beside, Some(Way::Aio | Way::Ring));
                 let task = tasks.entry(call.pid).or_default();
+                let spent = task.spent(at, true);
                 if !beside {
                     task.busy = task.busy.saturating_sub(1);
                 }
@@ -404,11 +518,17 @@ fn threads(
                 thread.in_flight = thread.in_flight.saturating_sub(1);
                 thread.ended += 1;
                 thread.ready = at;
-                (task.own, task.other, task.ran, task.on_cpu) = (Some((number, thread.ended, at)), None, 0, Some(at));
+                (task.own, task.other) = (Some((number, thread.ended, at)), None);
+                if stated && !beside {
+                    task.waited = spent.late.saturating_sub(usual * spent.wakes);
+                    let pages = call.result.unwrap_or(0).max(0) as u64;
+                    let (pages, added) = (pages.div_ceil(PAGE_BYTES), call.pages_added);
+                    work.push(Work { pages, added, bios: call.bios.len() as u64, spent });
+                }
             }
         }
     }
-    threads
+    (threads, Costs { work, late })
 }
 
 /// How far files were used, and what was cached.

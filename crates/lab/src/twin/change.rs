@@ -337,7 +337,11 @@ pub(super) fn all(plan: &Plan, own: usize, memory: Option<u64>, neighbours: &str
             let mut changed = plan.clone();
             if changed.stack.set("machine.memory_mb", &(mb * times).max(16).to_string()).is_ok() {
                 let setting = format!("memory.max={}M", mb * times);
-                out.push(Change { step: times as f64, rules: vec!["cache-too-small", "memory-reclaim", "hinted-pages-evicted"], ..plain(setting, "memory.max", "cache-too-small", changed) });
+                out.push(Change {
+                    step: times as f64,
+                    rules: vec!["cache-too-small", "memory-reclaim", "hinted-pages-evicted"],
+                    ..plain(setting, "memory.max", "cache-too-small", changed)
+                });
             }
         }
     }

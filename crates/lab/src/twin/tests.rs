@@ -32,10 +32,10 @@ fn whole(file: u32, bytes: u64) -> Target {
 
 /// The jobs by name: threads with a file each.
 fn job(name: &str) -> Job {
-    let bytes = 24 * MIB;
+    let bytes = if name == "long" { 96 * MIB } else { 24 * MIB };
     let one = whole(0, bytes);
     let (streams, engine, direct): (Vec<Stream>, Engine, bool) = match name {
-        "sequential" => (vec![Stream::sequential(Mix::Read, vec![one], 65536)], Engine::Sync, false),
+        "sequential" | "long" => (vec![Stream::sequential(Mix::Read, vec![one], 65536)], Engine::Sync, false),
         "thinking" => {
             let think = Think { calls: 1, time: Nanos::from_us(20), spin: Nanos::from_us(20) };
             (
@@ -78,7 +78,7 @@ fn twin(plan: &Plan) -> Twin {
     let descriptors = (0..8).map(|nr| (1000 + nr, 3, Inode { dev: Dev(8 << 20), ino: 1 })).collect();
     let who = Who { descriptors, ..Who::default() };
     // The whole stack is known here, not only its device.
-    Twin::build_on(&trace, &Settings::default(), &who, &|stack| *stack = mine.clone()).expect("it has calls")
+    Twin::build_on(&trace, &Settings::default(), &who, &|stack, _, _| *stack = mine.clone()).expect("it has calls")
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn the_gain_of_a_larger_window_is_that_of_the_job_itself() {
 
 #[test]
 fn a_run_at_the_limit_of_its_device_has_nothing_to_change() {
-    for name in ["sequential", "two"] {
+    for name in ["long", "random"] {
         let mut stack = stack("read_ahead_kb=1024");
         stack.set_device("sata-2014").expect("it is in the table");
         let twin = twin(&Plan { stack, job: job(name) });
