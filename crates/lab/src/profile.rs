@@ -10,23 +10,31 @@
 //! A field that could not be told is `known: false` with wide bounds, and predictions that need it are as wide.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use iowhy_live::guard::{Output, OutputError};
+use iowhy_live::machine::Disk;
+use iowhy_stack::device::DEVICES;
 use iowhy_stack::device::measured::ENTRY;
 use iowhy_stack::kernel::Stack;
-use iowhy_stack::origin::Options;
+use iowhy_stack::origin::{Options, find};
 use iowhy_stack::service::{ACCESSES, Row, Service, Times};
 use iowhy_stack::trace::{Dev, Trace};
 use iowhy_text::diagnose::{Problem, Problems, Span};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::store;
+
 mod costs;
 mod fit;
+mod probe;
 mod samples;
+mod text;
 
 pub use fit::HeldBack;
-pub use samples::{Sample, samples};
+pub use probe::ProbeError;
+pub use samples::{Sample, busiest, samples};
 
 /// Value of the key `kind` of a profile, which tells it apart from a drive.
 pub const KIND: &str = "measured";
@@ -267,13 +275,63 @@ impl Profile {
         toml::to_string(&kept).expect("numbers and names have a form in TOML")
     }
 
-    /// Writes it.
+    /// Writes it, with the folder of the profiles if need be. Only an older profile is overwritten.
     ///
     /// # Errors
-    /// If the file cannot be written.
-    pub fn save(&self, path: &Path) -> std::io::Result<()> {
-        std::fs::write(path, self.toml())
+    /// If the file cannot be written, or is something else.
+    pub fn save(&self, path: &Path) -> Result<(), OutputError> {
+        if let Some(folder) = path.parent().filter(|folder| folder.ends_with(FOLDER)) {
+            // If that fails, so does the file.
+            let _ = std::fs::create_dir_all(folder);
+        }
+        let older = iowhy_text::input::text(path, MOST_BYTES).is_ok_and(|text| Profile::is_one(&text));
+        Output::write(path, self.toml().as_bytes(), older)
     }
+}
+
+/// Folder of profiles, beside the store.
+const FOLDER: &str = "profiles";
+
+/// The profile of the disk below the current folder.
+const HERE: &str = "here";
+
+/// Where a profile of this name is kept: a path as it is, other names beside the store. `None` without a place for it.
+pub fn place(name: &str) -> Option<PathBuf> {
+    if name.ends_with(".toml") || name.contains('/') {
+        return Some(PathBuf::from(name));
+    }
+    let store = store::directory(None, &|name| std::env::var(name).ok())?;
+    Some(store.join(FOLDER).join(format!("{name}.toml")))
+}
+
+/// The file of the profile that a `--disk` of this name means; nothing if it means no profile.
+///
+/// # Errors
+/// If there is no fit of the disk below the current folder, with the command that makes one.
+pub fn path(name: &str) -> Option<Result<PathBuf, Problem>> {
+    if name == HERE {
+        let disk = Disk::below(Path::new(".")).name;
+        let known = disk.as_deref().and_then(place).filter(|path| path.is_file());
+        return Some(known.ok_or_else(|| {
+            let of = disk.map_or_else(String::new, |disk| format!(", {disk},"));
+            let message = format!("the disk below this folder{of} has not been fitted");
+            Problem::error(message).help("sudo iowhy disk fit . --for 2m")
+        }));
+    }
+    let file = place(name).filter(|path| path.is_file())?;
+    let ours = !name.ends_with(".toml") && !name.contains('/') && find(DEVICES, name).is_none();
+    let is_one = || iowhy_text::input::text(&file, MOST_BYTES).is_ok_and(|text| Profile::is_one(&text));
+    (ours || is_one()).then_some(Ok(file))
+}
+
+/// Names of the profiles beside the store.
+pub fn names() -> Vec<String> {
+    let folder = place("x").and_then(|path| path.parent().map(Path::to_owned));
+    let entries = folder.into_iter().flat_map(std::fs::read_dir).flatten().flatten();
+    let name = |entry: std::fs::DirEntry| entry.file_name().to_str()?.strip_suffix(".toml").map(str::to_owned);
+    let mut names: Vec<String> = entries.filter_map(name).collect();
+    names.sort();
+    names
 }
 
 /// The longest file that is read, in bytes.

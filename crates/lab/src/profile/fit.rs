@@ -4,13 +4,14 @@
 //! rules (each as long after the completion that came before it as it was), is most like the recording; ties go to the
 //! smaller. The service of a command is the time from its issue, or from the completion that left a server to it,
 //! to its own. Distributions are those of the commands with the least company in each class of operation, place and
-//! size (powers of two). A share by depth is what the served times make of those.
+//! size (powers of two). Everything else (shares by depth, link, idle exit, the device's own reading ahead) is kept if
+//! it makes the device more like the recording by 3 %.
 //!
 //! Source: deconvolution of a queue with several servers in order of arrival; Worthington, Ganger, Patt and Wilkes 1995
 //! for what is asked of a drive. Limits: a class with fewer than five commands has no row; a recording that never had
 //! more than a few commands at the device says nothing of more (`parallel` is then unknown).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use iowhy_stack::device::measured::ENTRY;
 use iowhy_stack::device::{Command, Device};
@@ -43,6 +44,8 @@ const STREAMS: usize = 8;
 /// Most commands that a number of servers is tried on.
 const MOST_TRIED: usize = 20_000;
 const LEVEL: f64 = 0.95;
+/// Share of the unlikeness above which a change is not kept.
+const KEPT: f64 = 0.97;
 
 /// A sample in its company.
 #[derive(Copy, Clone, Debug)]
@@ -131,9 +134,14 @@ pub(super) fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
 type Chosen = [Vec<(u32, Vec<f64>)>; ACCESSES.len()];
 
 /// Service times of the commands of each class that had the least company.
-fn chosen(seen: &[Seen], services: &[u64], correct: &dyn Fn(&Seen, f64) -> f64) -> Chosen {
+fn chosen(
+    seen: &[Seen],
+    services: &[u64],
+    counts: &dyn Fn(&Seen) -> bool,
+    correct: &dyn Fn(&Seen, f64) -> f64,
+) -> Chosen {
     let mut classes: BTreeMap<(usize, u32), Vec<usize>> = BTreeMap::new();
-    for (nr, of) in seen.iter().enumerate().filter(|(_, of)| of.sample.sectors > 0) {
+    for (nr, of) in seen.iter().enumerate().filter(|(_, of)| of.sample.sectors > 0 && counts(of)) {
         classes.entry(of.class()).or_default().push(nr);
     }
     let most = classes.values().map(Vec::len).max().unwrap_or(0);
@@ -205,23 +213,118 @@ fn by_distance(seen: &[Seen], services: &[u64]) -> Vec<(u64, u64)> {
     if rows.len() > 1 && far * 4 > near * 5 { rows } else { Vec::new() }
 }
 
-/// A device as fitted with a number of servers.
-fn with_servers(samples: &[Sample], seen: &[Seen], servers: u32) -> (Service, Chosen) {
-    let services = services(samples, servers);
+/// What a fit is made with.
+#[derive(Copy, Clone, Debug, Default, PartialEq)]
+struct Shape {
+    servers: u32,
+    by_depth: bool,
+    /// Most MB/s and least us between two commands.
+    link: [Option<f64>; 2],
+    /// Pause in ns and what it adds.
+    idle: Option<(u64, f64)>,
+    /// Sectors read ahead, and the time of a hit in ns.
+    ahead: Option<(u32, f64)>,
+}
+
+impl Shape {
+    fn fields(&self) -> BTreeMap<String, Field> {
+        let (idle, ahead) = (self.idle.unwrap_or_default(), self.ahead.unwrap_or_default());
+        [
+            ("parallel", "commands", f64::from(self.servers)),
+            ("link_mb_s", "MB/s", self.link[0].unwrap_or(0.0)),
+            ("link_gap_us", "us", self.link[1].unwrap_or(0.0)),
+            ("idle_after_ms", "ms", idle.0 as f64 / 1e6),
+            ("idle_exit_us", "us", idle.1 / 1e3),
+            ("read_ahead_kb", "KiB", f64::from(ahead.0) / 2.0),
+            ("hit_us", "us", ahead.1 / 1e3),
+        ]
+        .map(|(name, unit, value)| (name.to_owned(), Field { value, low: value, high: value, unit, known: true }))
+        .into()
+    }
+}
+
+/// A device as fitted in a shape: its likeness, tables, and the commands of each row.
+struct Fitted {
+    score: f64,
+    shape: Shape,
+    service: Service,
+    chosen: Chosen,
+}
+
+fn fitted(samples: &[Sample], seen: &[Seen], shape: Shape) -> Fitted {
+    let services = services(samples, shape.servers);
     let distance = by_distance(seen, &services);
     let far = distance.last().map_or(0.0, |(_, ns)| *ns as f64);
     let correct = |of: &Seen, ns: f64| {
         let points = distance.iter().copied();
         let near = iowhy_stack::service::on_line(points, of.distance).filter(|_| !of.next);
-        near.map_or(ns, |near| ns + far - near as f64)
+        let late = shape.idle.filter(|(after, _)| of.idle > *after).map_or(0.0, |(_, exit)| exit);
+        (near.map_or(ns, |near| ns + far - near as f64) - late).max(1.0)
     };
-    let chosen = chosen(seen, &services, &correct);
+    // A row of commands that the device had read ahead would count that twice.
+    let counts = |of: &Seen| shape.ahead.is_none() || !of.next || of.idle < PAUSE;
+    let chosen = chosen(seen, &services, &counts, &correct);
     let mut service = service_of(&chosen);
     service.distance = distance;
-    service.depth = by_depth(seen, &services, &service);
+    if shape.by_depth {
+        service.depth = by_depth(seen, &services, &service);
+    }
     let flushes = sorted(samples.iter().filter(|of| of.sectors == 0).map(|of| (of.done - of.at) as f64));
     service.flush = (!flushes.is_empty()).then(|| times(&flushes));
-    (service, chosen)
+    let profile = Profile { service, fields: shape.fields(), ..Profile::default() };
+    let score = unlike(seen, &replayed(&profile, seen));
+    Fitted { score, shape, service: profile.service, chosen }
+}
+
+/// A pause after which a device may have slept, or read ahead: ns.
+const PAUSE: u64 = 500_000;
+
+/// Commands alone at the device after a pause of at least `from` and less than `to`, of one class: their times.
+fn after(seen: &[Seen], class: (usize, u32), from: u64, to: u64) -> Vec<f64> {
+    let of_class = seen.iter().filter(|of| of.class() == class && of.depth == 1 && of.before.is_some());
+    let paused = of_class.filter(|of| (from..to).contains(&of.idle));
+    sorted(paused.map(|of| (of.sample.done - of.sample.at) as f64))
+}
+
+fn classes(seen: &[Seen]) -> BTreeSet<(usize, u32)> {
+    seen.iter().filter(|of| of.sample.sectors > 0).map(Seen::class).collect()
+}
+
+/// The pause beyond which commands are later than others by the most, and by how much; whether any were seen.
+fn idle_exit(seen: &[Seen]) -> (Option<(u64, f64)>, bool) {
+    let (mut best, mut any): (Option<(u64, f64)>, bool) = (None, false);
+    for class in classes(seen).into_iter().filter(|(access, _)| access % 2 == 0) {
+        for pause in [1, 3, 10, 30, 100, 300, 1000].map(|ms| ms * 1_000_000) {
+            let (short, long) = (after(seen, class, 0, pause), after(seen, class, pause, u64::MAX));
+            if short.len() < 2 * LEAST || long.len() < 2 * LEAST {
+                continue;
+            }
+            any = true;
+            let (before, late) = (quantile(&short, 0.5), quantile(&long, 0.5) - quantile(&short, 0.5));
+            if late > 20_000.0 && late > before / 10.0 && best.is_none_or(|(_, most)| late > most) {
+                best = Some((pause, late));
+            }
+        }
+    }
+    (best, any)
+}
+
+/// The largest command that was quicker after a pause because the device had read ahead, and its least time; whether
+/// any pause was seen.
+fn read_ahead(seen: &[Seen]) -> (Option<(u32, f64)>, bool) {
+    let (mut best, mut any): (Option<(u32, f64)>, bool) = (None, false);
+    for class in classes(seen).into_iter().filter(|(access, _)| *access == 1) {
+        let (at_once, paused) = (after(seen, class, 0, PAUSE / 5), after(seen, class, PAUSE, u64::MAX));
+        if at_once.len() < 2 * LEAST || paused.len() < 2 * LEAST {
+            continue;
+        }
+        any = true;
+        let hit = quantile(&paused, 0.5);
+        if hit < quantile(&at_once, 0.5) * 0.7 {
+            best = Some((best.map_or(0, |best| best.0).max(4 << class.1), best.map_or(hit, |best| best.1.min(hit))));
+        }
+    }
+    (best, any)
 }
 
 /// The times of the same commands on the device of a profile, each as long after the completion before it as it was.
@@ -307,29 +410,59 @@ pub(super) fn fit(samples: &[Sample]) -> Profile {
     let tried = &samples[..samples.len().min(MOST_TRIED)];
     let seen = in_company(tried);
     let deepest = seen.iter().map(|of| of.depth).max().unwrap_or(1);
-    let mut best: Option<(f64, u32, Service, Chosen)> = None;
-    let mut scores = Vec::new();
+    let (mut best, mut scores): (Option<Fitted>, Vec<(u32, f64)>) = (None, Vec::new());
     for servers in SERVERS.iter().copied().filter(|nr| *nr == 1 || *nr < 2 * deepest) {
-        let (service, chosen) = with_servers(tried, &seen, servers);
-        let mut profile = Profile { service: service.clone(), ..Profile::default() };
-        profile.fields.insert("parallel".to_owned(), Field::guess("commands", f64::from(servers), 0.0, 0.0));
-        let score = unlike(&seen, &replayed(&profile, &seen));
-        scores.push((servers, score));
-        if best.as_ref().is_none_or(|best| score < best.0 * 0.97) {
-            best = Some((score, servers, service, chosen));
+        let found = fitted(tried, &seen, Shape { servers, ..Shape::default() });
+        scores.push((servers, found.score));
+        if best.as_ref().is_none_or(|best| found.score < best.score * KEPT) {
+            best = Some(found);
         }
     }
-    let Some((score, servers, service, chosen)) = best else { return Profile::default() };
-    let mut fields = BTreeMap::new();
-    let alike = || scores.iter().filter(|(_, other)| *other <= score * 1.1 + 0.01).map(|(nr, _)| f64::from(*nr));
-    let low = alike().fold(f64::from(servers), f64::min);
-    let known = deepest > servers;
-    let high = if known { alike().fold(f64::from(servers), f64::max) } else { f64::INFINITY };
-    fields.insert("parallel".to_owned(), Field { value: f64::from(servers), low, high, unit: "commands", known });
-    for (name, unit, peak) in [
-        ("seen_mb_s", "MB/s", peak(samples, |of| f64::from(of.sectors) * 512e-6)),
-        ("seen_iops", "1/s", peak(samples, |_| 1.0)),
+    let Some(mut best) = best.filter(|_| !samples.is_empty()) else { return Profile::default() };
+    let alone = best.score;
+    let peaks = [peak(samples, |of| f64::from(of.sectors) * 512e-6), peak(samples, |_| 1.0)];
+    let ((idle, paused), (ahead, paused_next)) = (idle_exit(&seen), read_ahead(&seen));
+    let one = Shape { servers: 1, ..Shape::default() };
+    let changes: [&dyn Fn(Shape) -> Shape; 6] = [
+        &|shape| Shape { link: [peaks[0], shape.link[1]], ..shape },
+        &|shape| Shape { link: [shape.link[0], peaks[1].map(|iops| 1e6 / iops)], ..shape },
+        // One arm that takes its commands in an order of its own.
+        &|shape| Shape { servers: 1, by_depth: deepest > 1, ..shape },
+        &|shape| Shape { by_depth: deepest > 1 && shape != one, ..shape },
+        &|shape| Shape { idle, ..shape },
+        &|shape| Shape { ahead, ..shape },
+    ];
+    for change in changes {
+        let shape = change(best.shape);
+        if shape != best.shape {
+            let found = fitted(tried, &seen, shape);
+            if found.score < best.score * KEPT {
+                best = found;
+            }
+        }
+    }
+    let Fitted { shape, service, chosen, .. } = best;
+    let mut fields = shape.fields();
+    let servers = f64::from(shape.servers);
+    let alike = || scores.iter().filter(|(_, other)| *other <= alone * 1.1 + 0.01).map(|(nr, _)| f64::from(*nr));
+    let known = deepest > shape.servers;
+    let low = if deepest == 1 { 1.0 } else { alike().fold(servers, f64::min) };
+    let high = if known { alike().fold(servers, f64::max) } else { f64::INFINITY };
+    fields.insert("parallel".to_owned(), Field { value: servers, low, high, unit: "commands", known });
+    for (name, of, told) in [
+        ("link_mb_s", shape.link[0], false),
+        ("link_gap_us", shape.link[1], false),
+        ("idle_after_ms", shape.idle.map(|idle| idle.1), paused),
+        ("idle_exit_us", shape.idle.map(|idle| idle.1), paused),
+        ("read_ahead_kb", shape.ahead.map(|ahead| ahead.1), paused_next),
+        ("hit_us", shape.ahead.map(|ahead| ahead.1), paused_next),
     ] {
+        // Nothing found, and perhaps nothing to find it by.
+        if let (None, false, Some(field)) = (of, told, fields.get_mut(name)) {
+            (field.known, field.high) = (false, f64::INFINITY);
+        }
+    }
+    for (name, unit, peak) in [("seen_mb_s", "MB/s", peaks[0]), ("seen_iops", "1/s", peaks[1])] {
         if let Some(value) = peak {
             fields.insert(name.to_owned(), Field { value, low: value, high: f64::INFINITY, unit, known: true });
         }

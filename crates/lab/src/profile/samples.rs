@@ -49,6 +49,18 @@ pub fn samples(trace: &Trace, device: Dev) -> Vec<Sample> {
     found
 }
 
+/// The device with the most requests that were issued in a trace.
+pub fn busiest(trace: &Trace) -> Option<Dev> {
+    let mut devices: BTreeMap<Dev, u64> = BTreeMap::new();
+    for record in &trace.records {
+        if let Seen::Issue(extent) = &record.seen {
+            *devices.entry(extent.dev).or_default() += 1;
+        }
+    }
+    let most = devices.into_iter().max_by_key(|(_, nr)| *nr)?.0;
+    (!samples(trace, most).is_empty()).then_some(most)
+}
+
 /// What a completion is found by. All flushes are alike.
 fn key(extent: &Extent) -> (u64, u32) {
     if extent.bytes == 0 { (u64::MAX, 0) } else { (extent.sector.0, extent.bytes) }
