@@ -1,11 +1,15 @@
 //! `iowhy disk`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use anyhow::Context;
 use clap::Subcommand;
 use iowhy_lab::modelled_disk::{self as lab, Shown};
+use iowhy_lab::profile::{self, Profile};
+use iowhy_lab::recording::device_of;
 use iowhy_live::disk::{self, State};
-use iowhy_text::diagnose::Problems;
+use iowhy_text::diagnose::{Problem, Problems, Span};
 
 use crate::output::{self, Exit};
 
@@ -73,6 +77,27 @@ enum Action {
         #[arg(required = true, value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
+    /// Measure a disk, and the machine in front of it: a profile for --disk
+    #[command(after_help = "Reads from the whole disk, past the page cache, as root. The profile lies beside the\n\
+        store, and --disk NAME takes it; --disk here is that of the disk below the current\n\
+        folder. docs/PROFILE.md has every field.")]
+    Fit {
+        /// Device, file or folder
+        #[arg(value_name = "TARGET", default_value = ".")]
+        target: PathBuf,
+        /// Time to measure
+        #[arg(long = "for", value_name = "TIME", default_value = "2m", value_parser = crate::trace::duration)]
+        length: Duration,
+        /// Fit to the commands of a recording, without measuring
+        #[arg(long, value_name = "FILE")]
+        trace: Option<PathBuf>,
+        /// Name, or file that ends in .toml [default: name of the disk]
+        #[arg(short, long, value_name = "NAME")]
+        output: Option<String>,
+        /// Scratch file to write, for writes and flushes
+        #[arg(long, value_name = "FILE")]
+        allow_write: Option<PathBuf>,
+    },
     /// Cut its power: unflushed writes are lost, torn or kept
     Crash {
         /// Name
@@ -112,6 +137,16 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Action::Serve => {
             disk::serve()?;
             return Ok(Exit::Fine);
+        }
+        Action::Fit { target, length, trace, output, allow_write } => {
+            let profile = match trace {
+                Some(file) => of_recording(file, target, &mut problems),
+                None => {
+                    crate::doctor::tidy();
+                    Some(Profile::probe_with(target, *length, allow_write.as_deref())?)
+                }
+            };
+            return fitted(profile, output.as_deref(), arguments.json, &problems);
         }
         Action::Create { model, name, size, front, depth, partitions, backing, fs, seed, settings } => {
             let backing = backing.as_ref().map(|path| path.to_string_lossy().into_owned());
@@ -160,4 +195,43 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         output::print(&shown.text(output::bold()))?;
     }
     Ok(if shown.dead.is_empty() { Exit::Fine } else { Exit::Failed })
+}
+
+/// The profile of the busiest disk of a recording, or of the named one.
+fn of_recording(file: &Path, target: &Path, problems: &mut Problems) -> Option<Profile> {
+    let trace = iowhy_trace::format::load(file, problems)?;
+    let named = (target != Path::new(".")).then(|| device_of(target)).flatten();
+    let Some(device) = named.or_else(|| profile::busiest(&trace)) else {
+        let name = file.display().to_string();
+        let problem = Problem::error(format!("`{name}` has no request that was issued and completed"));
+        problems.push(problem.at(Span::whole(&name)).help("iowhy trace record -o FILE -- COMMAND"));
+        return None;
+    };
+    let mut profile = Profile::of_trace(&trace, device);
+    let stem = file.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    profile.name = stem;
+    Some(profile)
+}
+
+/// Keeps a profile and shows it.
+fn fitted(profile: Option<Profile>, output: Option<&str>, json: bool, problems: &Problems) -> anyhow::Result<Exit> {
+    output::report_all(problems);
+    let Some(mut profile) = profile.filter(|_| !problems.any_error()) else { return Ok(Exit::Usage) };
+    let kept = profile::place(output.unwrap_or(&profile.name)).context("the profile has no place: -o FILE.toml")?;
+    if let Some(stem) = kept.file_stem() {
+        profile.name = stem.to_string_lossy().into_owned();
+    }
+    profile.save(&kept)?;
+    if json {
+        output::print_json(&profile.json())?;
+    } else {
+        output::print(&profile.text(output::bold()))?;
+        let word = if output.is_some_and(|name| name.ends_with(".toml")) {
+            kept.display().to_string()
+        } else {
+            profile.name.clone()
+        };
+        output::print(&format!("kept in {}; use it with --disk {word}\n", kept.display()))?;
+    }
+    Ok(Exit::Fine)
 }

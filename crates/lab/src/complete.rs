@@ -69,9 +69,10 @@ fn disks(word: &str) -> Vec<Candidate> {
     let (before, _) = cut(word, &[',']);
     let model = word.split(',').next().unwrap_or_default();
     if before.is_empty() {
-        let here = ("here".to_owned(), "no modelled disk".to_owned());
+        let here = ("here".to_owned(), "the disk below this folder, as it was fitted".to_owned());
         let models = listed(DEVICES).into_iter().map(|entry| (entry.name.to_owned(), entry.summary.to_owned()));
-        return std::iter::once(here).chain(models).collect();
+        let fitted = crate::profile::names().into_iter().map(|name| (name, "a fitted disk".to_owned()));
+        return std::iter::once(here).chain(models).chain(fitted).collect();
     }
     let of_model = DEVICES.iter().find(|entry| entry.name == model).map_or(&[][..], |entry| entry.options);
     let of_model = of_model.iter().map(|spec| (spec.name, spec.help));

@@ -5,13 +5,14 @@
 
 use std::path::Path;
 
-use iowhy_stack::device::DEVICES;
+use iowhy_stack::device::{DEVICES, drive};
 use iowhy_stack::kernel::{KERNELS, KeyError, PATCHES, Stack, find_kernel, policies};
 use iowhy_stack::origin::find;
 
 use iowhy_text::diagnose::{Problem, Problems, Span};
 
 use crate::drive_file;
+use crate::profile::{self, Profile};
 
 /// A piece of an argument with where it starts.
 #[derive(Copy, Clone, Debug)]
@@ -120,10 +121,20 @@ fn parse_on(on: &str, disk: Option<&str>, problems: &mut Problems, of_disk: &mut
 fn set_disk(stack: &mut Stack, disk: &str, problems: &mut Problems) {
     let head_end = disk.find(',').unwrap_or(disk.len());
     let name = Piece::of(disk, 0, head_end);
-    let of_file = drive_file::is_file(name.text);
-    let known = if of_file {
+    let measured = profile::path(name.text);
+    let of_file = measured.is_some() || drive_file::is_file(name.text);
+    let known = if let Some(path) = measured {
+        let profile = match path {
+            Ok(path) => Profile::load(&path, problems),
+            Err(problem) => {
+                problems.push(problem.at(name.span(disk)));
+                None
+            }
+        };
+        profile.map(|profile| profile.apply(stack)).is_some()
+    } else if of_file {
         let drive = drive_file::load(Path::new(name.text), problems);
-        drive.map(|drive| stack.set_drive(drive)).is_some()
+        drive.map(|drive| stack.set_drive(&drive::ENTRY, drive)).is_some()
     } else {
         find(DEVICES, name.text).is_some() || stack.set_device(name.text).is_ok()
     };

@@ -119,6 +119,12 @@ pub fn dev(number: u64) -> Dev {
     Dev::new(major as u32, minor as u32)
 }
 
+/// The whole disk below a path, by its number.
+pub fn device_of(path: &Path) -> Option<Dev> {
+    let (major, minor) = iowhy_live::machine::Disk::below(path).number?;
+    Some(Dev::new(major, minor))
+}
+
 fn look(path: &Path) -> Result<fs::Metadata, RecordError> {
     fs::metadata(path).map_err(|error| RecordError::Path { path: path.to_owned(), error })
 }

@@ -7,6 +7,7 @@ mod check;
 mod compare;
 mod conform;
 mod disk;
+mod disk_fit;
 mod doctor;
 mod explain;
 mod explain_disk;

@@ -3,7 +3,7 @@
 //! Known deviation: only file systems with [`add_as_mapped`](crate::filesystem::Rules::add_as_mapped) look up blocks
 //! page by page while a window is added; with the others all its pages are there before the first block is looked up.
 
-use super::{BIO_MAX_PAGES, Done, World};
+use super::{Done, World};
 use crate::event::{Content, Dir, FileId, UnplugCause, What};
 use crate::filesystem::Atime;
 use crate::plug::Plugging;
@@ -162,7 +162,7 @@ impl World<'_, '_> {
         let max_pages = if self.fs.page_by_page {
             1
         } else {
-            BIO_MAX_PAGES.min(u64::from(self.block.borrow().max_sectors()) / PAGE_SECTORS).max(1)
+            self.bio_max_pages().min(u64::from(self.block.borrow().max_sectors()) / PAGE_SECTORS).max(1)
         };
         let (mut at, end) = (first, first.plus(nr_pages));
         while at < end {

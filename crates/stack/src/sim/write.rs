@@ -1,6 +1,6 @@
 //! Buffered writes, syncs, and writeback.
 
-use super::{BIO_MAX_PAGES, Done, World};
+use super::{Done, World};
 use crate::event::{Content, Dir, FileId, What};
 use crate::filesystem::{FsyncRule, Ordered};
 use crate::page_cache::Flag;
@@ -135,7 +135,7 @@ impl World<'_, '_> {
                     self.stop_handle(handle, false).await;
                     nr_pages
                 }
-                Ordered::Allocated => self.write_run(file, page, BIO_MAX_PAGES).await,
+                Ordered::Allocated => self.write_run(file, page, self.bio_max_pages()).await,
             };
             written += nr_pages;
             at = page.plus(nr_pages.max(1));

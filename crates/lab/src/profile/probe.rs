@@ -1,0 +1,203 @@
+//! The active fit: reads of several sizes, in several orders and depths, recorded as a trace and fitted like any other.
+//!
+//! Loads are jobs of fio behind one another, the most useful first; the list is as long as there is time for, and twice
+//! over, so that one half can be held back. Reads go to the whole disk past the page cache; nothing is written but the
+//! scratch file that the user names. Calls on this program's own file, which is in the page cache, show the cost of a
+//! call and a page. A signal ends it, and what was measured by then is fitted.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use iowhy_fio::World;
+use iowhy_live::capture::Level;
+use iowhy_live::machine::{Disk, Machine};
+use iowhy_stack::trace::Dev;
+use iowhy_text::diagnose::Problems;
+
+use super::{Field, Profile};
+use crate::recording::{self, RecordError};
+
+/// Why nothing was measured.
+#[derive(Debug, thiserror::Error)]
+pub enum ProbeError {
+    /// The path has no disk below it.
+    #[error("{} has no disk below it; name a block device", .0.display())]
+    NoDisk(PathBuf),
+    /// The kernel could not be traced.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// A job could not be run.
+    #[error("cannot measure {}: {what}", path.display())]
+    Run {
+        /// Which device.
+        path: PathBuf,
+        what: String,
+    },
+    /// No command reached the device.
+    #[error("no read reached {}", .0.display())]
+    Nothing(PathBuf),
+}
+
+/// A load: order, size, calls in flight, and calls a second where it pauses between them (0: it does not).
+type Load = (&'static str, &'static str, u32, u32);
+
+/// Loads by usefulness; each is as long as the others.
+const LOADS: &[Load] = &[
+    ("read", "128k", 1, 0),
+    ("randread", "128k", 1, 0),
+    ("randread", "4k", 1, 0),
+    ("randread", "1m", 1, 0),
+    ("read", "1m", 1, 0),
+    ("randread", "4k", 32, 0),
+    ("randread", "128k", 8, 0),
+    ("randread", "4k", 4, 0),
+    ("read", "4k", 1, 0),
+    ("randread", "512k", 1, 0),
+    ("randread", "16k", 1, 0),
+    ("randread", "4k", 8, 0),
+    ("randread", "4k", 2, 0),
+    ("read", "128k", 2, 0),
+    ("randread", "4k", 16, 0),
+    ("read", "512k", 1, 0),
+    ("randread", "32k", 1, 0),
+    ("randread", "4k", 1, 50),
+    ("read", "128k", 1, 50),
+    ("randread", "1m", 8, 0),
+    ("randread", "4k", 64, 0),
+    ("read", "128k", 8, 0),
+];
+
+/// Loads on a scratch file.
+const WRITES: &[Load] = &[
+    ("randwrite", "4k", 1, 0),
+    ("randwrite", "128k", 1, 0),
+    ("write", "128k", 1, 0),
+    ("write", "1m", 1, 0),
+    ("randwrite", "4k", 32, 0),
+    ("randwrite", "128k", 8, 0),
+];
+const SCRATCH: &str = "256m";
+
+/// Least time of a load, and most calls of one.
+const SHORTEST: Duration = Duration::from_millis(120);
+const MOST_CALLS: u32 = 700;
+
+impl Profile {
+    /// Measures the disk below a path by reading from it, for about `length`; root may.
+    ///
+    /// # Errors
+    /// Why nothing was measured.
+    pub fn probe(device: &Path, length: Duration) -> Result<Profile, ProbeError> {
+        Profile::probe_with(device, length, None)
+    }
+
+    /// The same with writes and flushes on a scratch file, which it makes or overwrites.
+    ///
+    /// # Errors
+    /// Why nothing was measured.
+    pub fn probe_with(device: &Path, length: Duration, scratch: Option<&Path>) -> Result<Profile, ProbeError> {
+        let disk = Disk::below(device);
+        let (Some(name), Some((major, minor))) = (disk.name.clone(), disk.number) else {
+            return Err(ProbeError::NoDisk(device.to_owned()));
+        };
+        let node = Path::new("/dev").join(&name);
+        let failed = |what: String| ProbeError::Run { path: node.clone(), what };
+        let text = jobs(&node, length, scratch);
+        let mut problems = Problems::default();
+        let world = World { live: true, ..World::empty() };
+        let file = iowhy_fio::parse("probe", &text, &world, &mut problems);
+        let jobs = file.and_then(|file| iowhy_fio::live::jobs(file, None, &world, &mut problems));
+        let Some(mut jobs) = jobs else { return Err(failed(problems.render().trim().to_owned())) };
+        jobs.plan.allow.directory = None;
+        jobs.plan.allow.write.extend(scratch.map(Path::to_owned));
+        let paths: Vec<PathBuf> = std::iter::once(node.clone()).chain(scratch.map(Path::to_owned)).collect();
+        let run = || iowhy_live::run::run(&jobs.plan, &|_| {});
+        let (outcome, captured) = recording::during(Level::Layers, &paths, run)?;
+        outcome.map_err(|error| failed(error.to_string()))?;
+        let mut profile = Profile::of_trace(&captured.trace, Dev::new(major, minor));
+        if profile.service.rows.iter().all(Vec::is_empty) {
+            return Err(ProbeError::Nothing(node));
+        }
+        profile.name = name;
+        profile.read_settings(&disk);
+        Ok(profile)
+    }
+
+    /// What the kernel says of the disk and the machine.
+    fn read_settings(&mut self, disk: &Disk) {
+        let exact = |value: f64, unit| Field { value, low: value, high: value, unit, known: true };
+        let folder = Path::new("/sys/block").join(disk.name.as_deref().unwrap_or_default());
+        let number = |file: &str| std::fs::read_to_string(folder.join(file)).ok()?.trim().parse::<f64>().ok();
+        let rotational = disk.queue.rotational.map(|rotational| f64::from(u8::from(rotational)));
+        let queues = std::fs::read_dir(folder.join("mq")).ok().map(|mq| mq.count() as f64).filter(|nr| *nr > 0.0);
+        for (name, value, unit) in [
+            ("capacity_sectors", number("size"), "sectors"),
+            ("rotational", rotational, ""),
+            ("queues", queues, "queues"),
+            ("cpus", Machine::read().cpus.map(f64::from), "CPUs"),
+        ] {
+            self.fields.extend(value.map(|value| (name.to_owned(), exact(value, unit))));
+        }
+    }
+}
+
+/// The loads as jobs of fio.
+fn jobs(node: &Path, length: Duration, scratch: Option<&Path>) -> String {
+    let rounds = if length < Duration::from_secs(5) { 1 } else { 2 };
+    let written = if scratch.is_some() { WRITES.len() + 1 } else { 0 };
+    let least = SHORTEST.max(length / 60);
+    let nr = (length.as_nanos() / least.as_nanos() / rounds) as usize;
+    let reads = &LOADS[..LOADS.len().min(nr.saturating_sub(written).max(4))];
+    // Some time goes by between two loads.
+    let each = (length / (rounds as u32 * (reads.len() + written) as u32)).mul_f64(0.9).as_millis().max(20);
+    let mut text = format!("[global]\nruntime={each}ms\nnumber_ios={MOST_CALLS}\nrandrepeat=0\nstonewall\n");
+    text.push_str("[warm]\nfilename=/proc/self/exe\nrw=read\nbs=64k\nsize=4m\ninvalidate=0\n");
+    for bs in ["4k", "64k"] {
+        let _ = writeln!(text, "[cached-{bs}]\nfilename=/proc/self/exe\nrw=read\nbs={bs}\nsize=4m\ninvalidate=0");
+    }
+    let mut add = |nr: usize, path: &Path, (rw, bs, depth, rate): &Load, more: &str| {
+        let _ = writeln!(text, "[{rw}-{bs}-{depth}-{rate}-{nr}]\nfilename={}\nrw={rw}\nbs={bs}", path.display());
+        let engine = if *depth > 1 { "libaio" } else { "psync" };
+        let _ = writeln!(text, "direct=1\nioengine={engine}\niodepth={depth}\n{more}");
+        if *rate > 0 {
+            let _ = writeln!(text, "rate_iops={rate}");
+        }
+        if *rw == "read" {
+            // Every stream somewhere else.
+            let _ = writeln!(text, "offset={}%", (nr * 37 + 11) % 80);
+        }
+    };
+    for round in 0..rounds as usize {
+        for (nr, load) in reads.iter().enumerate() {
+            add(round * LOADS.len() + nr, node, load, "");
+        }
+        if let Some(scratch) = scratch {
+            let size = format!("size={SCRATCH}");
+            WRITES.iter().enumerate().for_each(|(nr, load)| add(round * LOADS.len() + nr, scratch, load, &size));
+            add(round, scratch, &("randwrite", "4k", 1, 0), &format!("{size}\nfsync=1"));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loads_are_jobs_and_only_those_on_a_scratch_file_write() {
+        for (seconds, scratch, most) in [(1, None, 16), (120, None, 47), (120, Some(Path::new("/tmp/scratch")), 61)] {
+            let text = jobs(Path::new("/dev/null"), Duration::from_secs(seconds), scratch);
+            let mut problems = Problems::default();
+            let world = World { live: true, ..World::empty() };
+            let file = iowhy_fio::parse("probe", &text, &world, &mut problems);
+            assert!(problems.list.is_empty(), "{}", problems.render());
+            let jobs = file.expect("jobs").jobs;
+            assert!((8..=most).contains(&jobs.len()), "{}", jobs.len());
+            for section in text.split("\n[").filter(|section| section.contains("write")) {
+                assert!(section.contains("filename=/tmp/scratch\n"), "{section}");
+            }
+        }
+    }
+}
