@@ -2,6 +2,7 @@
 
 use super::recorded;
 use super::{Figure, Match, Rule, grade};
+use crate::cost::{Bounds, Cost, Facts};
 use crate::delta::{Delta, Unit};
 use crate::digest::Layer;
 
@@ -22,6 +23,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &["cpu-bound-submission"],
     switches: &[super::Switch::OtherJob],
     find,
+    cost: Some(cost),
 };
 
 /// Part of the difference that has to be waiting for a CPU.
@@ -77,9 +79,37 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     })
 }
 
+/// Confidence of the cost, and its bounds.
+const ALONE: (f64, Bounds) = (0.85, [0.5, 1.0]);
+
+fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    let ready = facts.in_layers(&[Layer::Ready]);
+    let busy = facts.counter("others_cpu_ns") / (facts.digest.elapsed.0.max(1)) as f64;
+    if busy < LEAST_BUSY || facts.counter("cpu_throttled_ns") > 0.0 {
+        return None;
+    }
+    let each = ready / facts.digest.wall.as_ref().map_or(0, |wall| wall.wakes).max(1) as f64;
+    let (confidence, bounds) = ALONE;
+    Some(Cost {
+        ns: ready,
+        bounds,
+        confidence,
+        claim: format!(
+            "a task that could run waits {:.0} us for a CPU each time, while others keep {busy:.1} CPUs busy",
+            each / 1e3
+        ),
+        setting: "the other tasks elsewhere, or a higher priority (nice, cpu.weight)".to_owned(),
+        evidence: vec![
+            ("wait for a CPU, each time", each, Unit::Ns),
+            ("time that tasks wait for a CPU", ready, Unit::Ns),
+            ("CPUs that others keep busy", busy, Unit::Ratio),
+        ],
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::edges::{Edge, Pair, hold, sure};
+    use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, sure};
     use super::RULE;
     use crate::digest::{Layer, wall::Wall};
 
@@ -115,5 +145,20 @@ mod tests {
         ];
         hold(&RULE, contended, 0.758, edges);
         sure(&RULE, contended, &[("MOST_SURE", |p, x| p.slow.time.ns[0][READY] = x, 1_500_000.0, 0.95)]);
+    }
+
+    #[test]
+    fn costs() {
+        let contended = || {
+            Alone::of(|a| {
+                a.digest.time.ns[0][READY] = 5e5;
+                a.count("others_cpu_ns", 1_000_000);
+            })
+        };
+        let edges: &[AloneEdge] = &[
+            ("LEAST_BUSY, alone", |a, x| a.count("others_cpu_ns", x as u64), 500_000.0, 499_999.0),
+            ("a quota", |a, x| a.count("cpu_throttled_ns", x as u64), 0.0, 1.0),
+        ];
+        hold_cost(&RULE, contended, (50.0, 0.85), edges);
     }
 }
