@@ -147,12 +147,12 @@ fn forms() -> String {
 }
 
 /// A process by its number.
-fn pid(word: &str) -> Result<u32, String> {
+pub(crate) fn pid(word: &str) -> Result<u32, String> {
     word.trim().parse().map_err(|_| format!("a process is a number; `--comm {word}` finds one by its name"))
 }
 
 /// A time, `5s`, `500ms`, `2m`; seconds without a unit.
-fn duration(word: &str) -> Result<Duration, String> {
+pub(crate) fn duration(word: &str) -> Result<Duration, String> {
     let unit = word.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(word.len());
     let (number, unit) = word.split_at(unit);
     let seconds = match unit {

@@ -19,3 +19,4 @@ pub mod run;
 pub mod simulated_json;
 pub mod store;
 pub mod sysbench;
+pub mod why;
