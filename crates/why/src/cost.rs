@@ -21,8 +21,8 @@ use crate::rules::{Need, RULES, Rule};
 const LEAST: f64 = 0.1;
 /// The highest confidence: no benchmark has measured costs of one side yet.
 const MOST_SURE: f64 = 0.89;
-/// Waiting for I/O.
-const IN_IO: [Layer; 3] = [Layer::Plug, Layer::Elevator, Layer::Device];
+/// Waiting for I/O, and for a CPU after it.
+const TRIPS: [Layer; 4] = [Layer::Plug, Layer::Elevator, Layer::Device, Layer::Ready];
 
 /// The least and the most of a cost, as parts of it.
 pub type Bounds = [f64; 2];
@@ -81,9 +81,9 @@ impl Facts<'_> {
         self.digest.time.within(kinds, layers) / self.slots()
     }
 
-    /// Time in which reads, and what is neither read nor write, wait for I/O, ns.
+    /// Time in which reads wait for I/O, and for a CPU after it, ns: what fewer trips to the device save.
     pub fn reads_wait(&self) -> f64 {
-        self.of_kinds(&[0, crate::digest::KIND_OTHER], &IN_IO)
+        self.of_kinds(&[0], &TRIPS)
     }
 
     fn slots(&self) -> f64 {

@@ -31,6 +31,8 @@ use iowhy_why::rules::Need;
 const LISTED: usize = 10;
 /// Latencies that modes are looked for in.
 const SAMPLED: usize = 2000;
+/// Share of the calls of a mode that is listed.
+const LEAST_SHARE: f64 = 0.02;
 /// Stretches of calls that an onset is looked for in, and the least calls of one.
 const STRETCHES: usize = 40;
 const STRETCH: usize = 5;
@@ -337,7 +339,7 @@ fn devices(
 fn found_modes(latencies: &[(Nanos, u64)]) -> Vec<Mode> {
     let step = latencies.len().div_ceil(SAMPLED).max(1);
     let values: Vec<f64> = latencies.iter().step_by(step).map(|(_, ns)| *ns as f64).collect();
-    modes::find(&values, 0.01)
+    modes::find(&values, 0.01).into_iter().filter(|mode| mode.share >= LEAST_SHARE).collect()
 }
 
 /// The largest lasting growth.
@@ -368,7 +370,7 @@ pub(super) fn unusual(settings: &Settings) -> Vec<(String, String, &'static str)
         ("nice", "0"),
     ];
     const SCHEDULERS: [&str; 2] = ["none", "mq-deadline"];
-    const OPTIONS: [&str; 6] = ["sync", "dirsync", "data=journal", "barrier=0", "nobarrier", "discard"];
+    const OPTIONS: [&str; 5] = ["sync", "dirsync", "data=journal", "barrier=0", "nobarrier"];
     let of = |((place, key), value): (&(String, String), &String)| {
         let usual = USUAL.iter().find(|(known, _)| known == key);
         let (value, usual) = match key.as_str() {
