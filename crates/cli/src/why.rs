@@ -16,7 +16,7 @@ use crate::trace::{duration, pid};
 #[command(about = "Explain one side alone: where its time goes, why, and what would help")]
 #[command(after_help = "Targets named together are a union; --device and --file restrict what is seen of\nthem. \
     Without a target the whole machine is recorded, the busiest first.\n\n  \
-    iowhy why --from before.parquet\n  iowhy why --from after.parquet --json\n\nExit codes: 0 explained, or nothing \
+    iowhy why -- dd if=big of=/dev/null bs=64k\n  iowhy why --from before.parquet\n\nExit codes: 0 explained, or nothing \
     here makes it faster, 2 a usage or input\nerror, 3 cannot tell.")]
 pub(crate) struct Arguments {
     /// Duration, for example 10s or 500ms [default: 10s, or the command's]

@@ -38,8 +38,8 @@ pub struct Facts<'a> {
     pub whole_ns: f64,
     /// Sleeps that the program asked for: how often, and for how long, ns.
     pub sleeps: (u64, f64),
-    /// Calls that were handed over to libaio or io_uring.
-    pub asynchronous: u64,
+    /// Share of the reads that go on where another one on their file ended.
+    pub streams: f64,
     /// Others on the device and their requests, most first.
     pub others: &'a [(String, u64)],
 }

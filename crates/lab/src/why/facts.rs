@@ -12,7 +12,7 @@
 //! ```
 //! Limits: a call that ends after the recording, or began before it, is not counted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use iowhy_stack::event::Op;
 use iowhy_stack::trace::{Dev, Rwbs, Seen, Trace};
@@ -20,7 +20,7 @@ use iowhy_stack::units::Nanos;
 use iowhy_stats::change_points::{self, Settings as Splits};
 use iowhy_stats::figure::share;
 use iowhy_stats::modes::{self, Mode};
-use iowhy_trace::join::{CallRecord, Joined, Way};
+use iowhy_trace::join::{CallRecord, Joined};
 use iowhy_trace::settings::Settings;
 use iowhy_why::Side;
 use iowhy_why::cost;
@@ -113,7 +113,8 @@ pub struct Facts {
     pub modes: Vec<Mode>,
     pub onset: Option<Onset>,
     pub sleeps: (u64, f64),
-    pub asynchronous: u64,
+    /// Share of the reads that go on where another one on their file ended.
+    pub streams: f64,
     /// Length of the recording.
     pub length_ns: u64,
 }
@@ -155,7 +156,6 @@ impl Facts {
             .collect();
         latencies.sort_unstable();
         let sleeps = sleeps(trace, &joined);
-        let beside = |call: &&CallRecord| matches!(call.beside, Some(Way::Aio | Way::Ring));
         Facts {
             whole_ns,
             calls,
@@ -167,7 +167,7 @@ impl Facts {
             modes: found_modes(&latencies),
             onset: onset(&latencies),
             sleeps,
-            asynchronous: joined.calls.iter().filter(beside).count() as u64,
+            streams: streams(&joined),
             length_ns,
             digest,
             settings,
@@ -188,7 +188,7 @@ impl Facts {
             lacks: &self.lacks,
             whole_ns: self.whole_ns,
             sleeps: self.sleeps,
-            asynchronous: self.asynchronous,
+            streams: self.streams,
             others: self.devices.first().map_or(&[], |device| &device.others),
         }
     }
@@ -244,6 +244,29 @@ fn sleeps(trace: &Trace, joined: &Joined) -> (u64, f64) {
         }
     }
     (times, ns)
+}
+
+/// Share of the reads that begin where one of the last ones on their file ended: the lengths of vectored calls are only
+/// known from their results.
+fn streams(joined: &Joined) -> f64 {
+    const LAST: usize = 16;
+    let mut ends: BTreeMap<u32, VecDeque<u64>> = BTreeMap::new();
+    let (mut reads, mut going_on) = (0, 0);
+    for call in joined.calls.iter().filter(|call| call.op == Op::Read) {
+        let (Some(file), Some(offset)) = (call.file, call.offset) else { continue };
+        let last = ends.entry(file).or_default();
+        reads += 1;
+        if let Some(place) = last.iter().position(|end| *end == offset) {
+            going_on += 1;
+            last.remove(place);
+        }
+        let done = call.result.map_or(call.len, |result| u64::try_from(result).unwrap_or(0));
+        last.push_back(offset.saturating_add(done));
+        if last.len() > LAST {
+            last.pop_front();
+        }
+    }
+    share(going_on, reads)
 }
 
 fn longest_first(mut doers: Vec<Doer>) -> Vec<Doer> {

@@ -120,7 +120,7 @@ pub(super) fn cost_of_advice(facts: &Facts<'_>) -> Option<Cost> {
     let d = facts.digest;
     let alone = reads::share(reads::pages(d, &KINDS), reads::all_pages(d));
     let limit = facts.number_of_disk("read_ahead_kb").filter(|kib| *kib > ONE_PAGE as f64)?;
-    let streams = reads::share(d.workload.sequential[0], d.workload.calls[0]);
+    let streams = facts.streams;
     if alone < NEARLY_LIVE || streams < STREAMS || (reads::all_pages(d) as f64) < LEAST_PAGES {
         return None;
     }
@@ -248,7 +248,7 @@ mod tests {
             Alone::of(|a| {
                 a.set("recording", "disk", "sda");
                 a.set("sda", "read_ahead_kb", "128");
-                a.digest.workload.sequential[0] = 10;
+                a.streams = 1.0;
                 alone(&mut a.digest, FORCE, 1000.0);
                 a.digest.time.ns[0][crate::digest::Layer::Device as usize] = 1e6;
             })
@@ -260,7 +260,7 @@ mod tests {
         let edges: &[AloneEdge] = &[
             ("NEARLY_LIVE, alone", |a, x| alone(&mut a.digest, FORCE, x), 900.0, 899.0),
             ("ONE_PAGE, alone", |a, x| a.set("sda", "read_ahead_kb", &x.to_string()), 5.0, 4.0),
-            ("STREAMS", |a, x| a.digest.workload.sequential[0] = x as u64, 8.0, 7.0),
+            ("STREAMS", |a, x| a.streams = x, 0.8, 0.79),
             ("LEAST_PAGES, alone", pages, 16.0, 15.0),
         ];
         hold_cost(&random_advice::RULE, advised, (60.0, 0.85), edges);

@@ -108,7 +108,8 @@ pub(super) fn sure(rule: &Rule, base: fn() -> Pair, cases: &[Edge]) {
 pub(super) struct Alone {
     pub(super) digest: Digest,
     pub(super) sleeps: (u64, f64),
-    pub(super) asynchronous: u64,
+    pub(super) streams: f64,
+    pub(super) others: Vec<(String, u64)>,
     settings: Settings,
 }
 
@@ -138,8 +139,8 @@ impl Alone {
             lacks: &[],
             whole_ns: self.digest.elapsed.0 as f64,
             sleeps: self.sleeps,
-            asynchronous: self.asynchronous,
-            others: &[],
+            streams: self.streams,
+            others: &self.others,
         };
         cost::found(&facts).into_iter().find(|found| found.rule.name == rule.name)
     }

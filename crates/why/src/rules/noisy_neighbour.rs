@@ -75,10 +75,8 @@ const ALONE: (f64, Bounds) = (0.85, [0.3, 1.3]);
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let (way, taken) = (facts.digest.foreign.in_the_way as f64, facts.digest.commands.taken);
     let requests = facts.digest.foreign.reads + facts.digest.foreign.writes;
-    if requests == 0 {
-        return None;
-    }
-    let who = facts.others.first().map_or("another process", |(name, _)| name.as_str());
+    // The kernel's own tasks work for somebody, perhaps for the target.
+    let (who, _) = facts.others.first()?;
     let (confidence, bounds) = ALONE;
     Some(Cost {
         ns: taken,
@@ -141,8 +139,8 @@ mod tests {
 
     #[test]
     fn costs() {
-        let beside = || Alone::of(|a| (a.digest.foreign.reads, a.digest.commands.taken) = (10, 4e5));
-        let edges: &[AloneEdge] = &[("requests of others", |a, x| a.digest.foreign.reads = x as u64, 1.0, 0.0)];
+        let beside = || Alone::of(|a| (a.others, a.digest.commands.taken) = (vec![("x".to_owned(), 9)], 4e5));
+        let edges: &[AloneEdge] = &[("others", |a, x| a.others.truncate(x as usize), 1.0, 0.0)];
         hold_cost(&RULE, beside, (40.0, 0.85), edges);
     }
 }

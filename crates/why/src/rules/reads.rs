@@ -126,7 +126,7 @@ pub(super) fn cost_of_limit(facts: &Facts<'_>, off: bool) -> Option<Cost> {
     let limit = facts.number_of_disk("read_ahead_kb").filter(|kib| *kib <= SMALL_KB && (*kib <= PAGE_KB) == off)?;
     let reads = d.workload.calls[0];
     let direct = share(d.workload.direct[0], reads);
-    if share(d.workload.sequential[0], reads) < STREAMS || direct >= DIRECT {
+    if facts.streams < STREAMS || direct >= DIRECT {
         return None;
     }
     let (part, confidence, bounds) = ALONE;
@@ -233,7 +233,7 @@ mod costs {
         Alone::of(|a| {
             a.set("recording", "disk", "sda");
             a.set("sda", "read_ahead_kb", kib);
-            a.digest.workload.sequential[0] = 10;
+            a.streams = 1.0;
             a.digest.time.ns[0][Layer::Device as usize] = 1e6;
         })
     }
@@ -248,7 +248,7 @@ mod costs {
             ("SMALL_KB", to, 32.0, 33.0),
             ("PAGE_KB", to, 5.0, 4.0),
             ("USUAL_KB", to, 8.0, 128.0),
-            ("STREAMS", |a, x| a.digest.workload.sequential[0] = x as u64, 5.0, 4.0),
+            ("STREAMS", |a, x| a.streams = x, 0.5, 0.49),
             ("DIRECT", |a, x| a.digest.workload.direct[0] = x as u64, 8.0, 9.0),
         ];
         hold_cost(&window_too_small::RULE, || limited("8"), (56.25, 0.85), edges);
