@@ -287,8 +287,8 @@ impl Iolog {
             } else {
                 file.bytes = file.bytes.max(SYNCED_ONLY_BYTES);
             }
-            let call = Call { op, file: entry.file, offset, len_bytes, then: None, counted: true };
-            calls.push(Scripted { at: clock.take(self.version), pause: Nanos::ZERO, call });
+            let call = Call { op, file: entry.file, offset, len_bytes, then: None, counted: true, how: None };
+            calls.push(Scripted { at: clock.take(self.version), ..Scripted::new(call) });
         }
         if nr_trims > 0 {
             problems

@@ -421,6 +421,7 @@ impl Mapping<'_> {
                 advice: advice(job),
                 // A cache that was asked for is left alone; the watcher of a device drops it.
                 invalidate: job.invalidate && job.ours.cache.is_none() && !job.ours.blkid,
+                stranger: false,
             };
             self.threads.push(ThreadJob { spec, stream });
             self.origins.push((number as usize, clone));

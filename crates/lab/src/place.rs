@@ -123,7 +123,7 @@ fn set_disk(stack: &mut Stack, disk: &str, problems: &mut Problems) {
     let of_file = drive_file::is_file(name.text);
     let known = if of_file {
         let drive = drive_file::load(Path::new(name.text), problems);
-        drive.map(|drive| stack.set_drive(drive)).is_some()
+        drive.map(|drive| stack.set_drive(&iowhy_stack::device::drive::ENTRY, drive)).is_some()
     } else {
         find(DEVICES, name.text).is_some() || stack.set_device(name.text).is_ok()
     };

@@ -29,10 +29,10 @@ use iowhy_why::cost;
 use iowhy_why::rules::{self, Need};
 
 use crate::recording::{self, RecordError, Recorded, Request};
+use crate::twin::Prediction;
 use facts::Facts;
 use trial::Tried;
 pub use twin::Agreement;
-use twin::Prediction;
 
 /// Savings below this are not worth a change, percent.
 const LEAST_PCT: f64 = 3.0;

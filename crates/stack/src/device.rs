@@ -11,6 +11,7 @@ mod drive_options;
 pub mod fixed;
 pub mod ide_2004;
 pub mod ide_2004_tcq;
+pub mod measured;
 pub mod nvme;
 pub mod sas_2010;
 pub mod sata_2010;
@@ -140,6 +141,7 @@ pub const DEVICES: &[&Entry<Build>] = &[
     &zero::ENTRY,
     &fixed::ENTRY,
     &drive::ENTRY,
+    &measured::ENTRY,
 ];
 
 /// Shared code of the tests of all devices.

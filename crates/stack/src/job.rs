@@ -6,7 +6,7 @@ use crate::event::Op;
 use crate::origin::{Entry, Origin};
 use crate::rng::Rng;
 use crate::units::{Nanos, PAGE_BYTES, PAGE_SECTORS, Sector};
-use crate::workload::{FileIo, FileIoGenerator, Generator, Stream, StreamGenerator};
+use crate::workload::{FileIo, FileIoGenerator, Generator, How, Scripted, Stream, StreamGenerator, Target};
 
 /// Contents of the page cache when the clock starts.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
@@ -40,6 +40,26 @@ pub struct FileSpec {
     pub bytes: u64,
     /// Where it is.
     pub place: Place,
+}
+
+/// Blocks of a file of the file system that lie together elsewhere than its layout has them.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Extent {
+    /// Which file.
+    pub file: u32,
+    /// Its first page in it, and how many.
+    pub page: u64,
+    pub nr_pages: u64,
+    /// Where that page is.
+    pub sector: Sector,
+}
+
+/// Limits of the workload's control group (blkio.throttle, io.max): bytes and requests a second, of reads and of
+/// writes; 0 for none.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Throttle {
+    pub bytes: [u64; 2],
+    pub bios: [u64; 2],
 }
 
 /// How a thread makes its calls.
@@ -120,6 +140,9 @@ pub struct ThreadSpec {
     /// Long seeks on this device that the start of the program has cost (loading its binary from a dropped cache);
     /// schedulers that keep a history count them.
     pub startup_seeks: u32,
+    /// It is outside of the workload's control group, whose limits do not hold for it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub stranger: bool,
     /// Said about each of its files after opening it.
     pub advice: Option<Advice>,
     /// The clean cached pages of its files are dropped when it starts (`POSIX_FADV_DONTNEED`; mapped ones too, which
@@ -140,6 +163,7 @@ impl ThreadSpec {
             descriptors: process,
             tool: None,
             startup_seeks: 0,
+            stranger: false,
             advice: None,
             invalidate: false,
         }
@@ -208,6 +232,15 @@ impl Workload {
                 files
             }
         }
+    }
+
+    /// Sets of descriptors.
+    pub fn nr_descriptors(&self) -> usize {
+        let of_threads = self.threads().iter().map(|thread| thread.descriptors).max();
+        let Workload::Threads { threads, .. } = self else { return of_threads.map_or(1, |last| last as usize + 1) };
+        let steps = threads.iter().filter_map(|thread| thread.stream.script.as_deref()).flatten();
+        let of_calls = steps.filter_map(|step| step.call.how.map(|how: How| how.descriptors)).max();
+        of_threads.max(of_calls).map_or(1, |last| last as usize + 1)
     }
 
     /// The generator of its calls.
@@ -279,6 +312,14 @@ pub struct Job {
     pub cache: CacheStart,
     /// The blocks that map file data to disk are cached at the start.
     pub mapping_cached: bool,
+    /// Regions of files that are cached at the start, too.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cached: Vec<Target>,
+    /// Where blocks of files are, in the order of files and pages; a page without one follows the last before it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub extents: Vec<Extent>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throttle: Option<Throttle>,
     /// Time before this is not counted in the report.
     pub warmup: Nanos,
     /// Length of a report interval; zero for none.
@@ -298,6 +339,9 @@ impl Job {
             opening: None,
             cache: CacheStart::Cold,
             mapping_cached: false,
+            cached: Vec::new(),
+            extents: Vec::new(),
+            throttle: None,
             warmup: Nanos::ZERO,
             interval: Nanos::ZERO,
             region_jitter: 0,
@@ -373,6 +417,10 @@ impl Job {
             let known = |file: u32| stream.targets.iter().any(|target| target.file == file);
             if stream.script.iter().any(|script| script.iter().any(|step| !known(step.call.file))) {
                 return Err(format!("thread {index} has a script with calls on a file that is none of its targets"));
+            }
+            let unknown = |step: &Scripted| step.after.is_some_and(|after| after.thread as usize >= threads.len());
+            if stream.script.iter().any(|script| script.iter().any(unknown)) {
+                return Err(format!("thread {index} waits for a thread that the job does not have"));
             }
             if spec.engine == Engine::Mmap && spec.direct {
                 return Err(format!("thread {index} cannot read a mapping past the page cache"));

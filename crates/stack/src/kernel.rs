@@ -774,10 +774,10 @@ impl Stack {
         Ok(())
     }
 
-    /// Takes the device `drive` with the options and tables of a file.
-    pub fn set_drive(&mut self, options: Options) {
-        let known = self.choose(kind(DISK), device::drive::ENTRY.name);
-        debug_assert!(known.is_ok(), "the drive is in the table");
+    /// Takes the device of this entry with the options and tables of a file.
+    pub fn set_drive(&mut self, entry: &Entry<device::Build>, options: Options) {
+        let known = self.choose(kind(DISK), entry.name);
+        debug_assert!(known.is_ok(), "the device is in the table");
         self.device.options = options;
         self.follow_device();
     }
@@ -910,11 +910,12 @@ const TABLES: &str = "tables";
 /// Tunables that both tables have, with the values as typed, where these differ and each table accepts the other's.
 fn different_options(prefix: &str, good: &Options, bad: &Options) -> Vec<Change> {
     let mut changes = Vec::new();
-    if good.specs() == bad.specs() && good.surfaces() != bad.surfaces() {
+    if good.specs() == bad.specs() && (good.surfaces(), good.service()) != (bad.surfaces(), bad.service()) {
         // Numbers of one drive mean nothing on the surfaces of another.
-        let shown = |options: &Options| match options.surfaces() {
-            Some(surfaces) => format!("{} zones, {} seek times", surfaces.zones.len(), surfaces.seek.len()),
-            None => "of the model".to_owned(),
+        let shown = |options: &Options| match (options.surfaces(), options.service()) {
+            (Some(surfaces), _) => format!("{} zones, {} seek times", surfaces.zones.len(), surfaces.seek.len()),
+            (_, Some(service)) => format!("{} measured sizes", service.rows.iter().flatten().count()),
+            _ => "of the model".to_owned(),
         };
         return vec![Change { key: format!("{prefix}.{TABLES}"), from: shown(good), to: shown(bad) }];
     }

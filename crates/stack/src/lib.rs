@@ -34,6 +34,7 @@ pub mod replay_mmap;
 pub mod replay_reclaim;
 pub mod request;
 pub mod rng;
+pub mod service;
 pub mod sim;
 pub mod sorted;
 pub mod surfaces;

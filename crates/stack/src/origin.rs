@@ -6,6 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::service::Service;
 use crate::surfaces::Surfaces;
 
 /// Where a model comes from.
@@ -125,12 +126,14 @@ pub struct Options {
     specs: &'static [OptionSpec],
     values: Vec<i64>,
     surfaces: Option<Arc<Surfaces>>,
+    service: Option<Arc<Service>>,
 }
 
 impl Options {
     /// Every tunable at its default.
     pub fn defaults(specs: &'static [OptionSpec]) -> Options {
-        Options { specs, values: specs.iter().map(|spec| spec.default).collect(), surfaces: None }
+        let values = specs.iter().map(|spec| spec.default).collect();
+        Options { specs, values, surfaces: None, service: None }
     }
 
     /// The table these values belong to.
@@ -175,6 +178,16 @@ impl Options {
     /// The tables of a file, if the model has been given any.
     pub fn surfaces(&self) -> Option<&Arc<Surfaces>> {
         self.surfaces.as_ref()
+    }
+
+    /// Gives the model measured times.
+    pub fn set_service(&mut self, service: Arc<Service>) {
+        self.service = Some(service);
+    }
+
+    /// Measured times, if the model has been given any.
+    pub fn service(&self) -> Option<&Arc<Service>> {
+        self.service.as_ref()
     }
 
     /// Names and values in table order.

@@ -39,12 +39,12 @@ use crate::machine::Machine;
 use crate::outcome::{Counts, Interval, JobTotals, Outcome, Plan, RunError, ThreadTotals};
 use crate::plug::Plugging;
 use crate::queue::EventQueue;
-use crate::readahead::Limits;
+use crate::readahead::{Advice, Limits};
 use crate::record::Recorder;
 use crate::request::{Bio, BioId, IoContext};
 use crate::rng::Rng;
 use crate::units::{Hz, Nanos, PAGE_BYTES, PAGE_SECTORS, PageIndex, SECTOR_BYTES, Sector};
-use crate::workload::{Call, Generator, Next};
+use crate::workload::{Call, Generator, Next, Path, WOKEN};
 use crate::writeback;
 
 use journal::Journal;
@@ -232,6 +232,10 @@ struct World<'p, 's> {
     vfs: RefCell<Vfs>,
     journal: RefCell<Journal>,
     groups: RefCell<Groups>,
+    /// Threads that wait for a call of another one.
+    followers: RefCell<Vec<TaskId>>,
+    /// When the limits of the control group let the next read and the next write go.
+    throttled: Cell<[Nanos; 2]>,
     aio: RefCell<aio::Aio>,
     opening: RefCell<open::OpeningState>,
     /// Pages of the device that were cached when its last descriptor was closed.
@@ -341,7 +345,7 @@ impl<'p, 's> World<'p, 's> {
             max_folio_order: fs.max_folio_order,
             max_sane: machine.cache_pages / 2,
         };
-        let nr_sets = threads.iter().map(|thread| thread.descriptors as usize + 1).max().unwrap_or(1);
+        let nr_sets = job.workload.nr_descriptors();
         let (mut vfs, nr_blocks) = Vfs::new(&files, &fs, limits, machine.cache_pages, nr_sets * files.len());
         let end = fs.end(nr_blocks);
         if nr_blocks > 0 && end.0 > nr_sectors {
@@ -361,7 +365,7 @@ impl<'p, 's> World<'p, 's> {
                 });
             }
         }
-        vfs.start(job.cache, job.mapping_cached || fs.mapping_cached);
+        vfs.start(job, job.mapping_cached || fs.mapping_cached);
         vfs.wakes_one = queue.get("page_wait") == 1;
         let fault = (stack.fault.entry.build)(&stack.fault.options);
         vfs.mappings.set_random_is_no_use(fault.advice.random_is_no_use);
@@ -377,6 +381,8 @@ impl<'p, 's> World<'p, 's> {
             plan,
             nr_files: files.len(),
             groups: RefCell::new(Groups::new(&threads)),
+            followers: RefCell::new(Vec::new()),
+            throttled: Cell::new([Nanos::ZERO; 2]),
             aio: RefCell::new(aio::Aio::new(threads.len())),
             opening: RefCell::new(open::OpeningState::new(job)),
             stale_pages: Cell::new(0),
@@ -538,17 +544,20 @@ impl<'p, 's> World<'p, 's> {
         for file in files {
             let file = FileId(file);
             let descriptor = self.descriptor(thread, file);
-            {
-                let at = (self.now.get(), self.call_id());
-                let (ra, rec) = (&self.plan.stack.readahead, &mut self.rec.borrow_mut());
-                let mut vfs = self.vfs.borrow_mut();
-                if spec.engine == Engine::Mmap {
-                    vfs.map_file(descriptor, file, ra);
-                }
-                vfs.advise((descriptor, file), ra, &self.fault.advice, advice, at, rec);
-            }
+            self.advise((descriptor, file), advice, spec.engine == Engine::Mmap);
             self.carry_out().await;
         }
+    }
+
+    /// Advice on an open file, which is mapped if `mapped`; what it asks for has to be carried out.
+    fn advise(&self, (descriptor, file): (usize, FileId), advice: Advice, mapped: bool) {
+        let at = (self.now.get(), self.call_id());
+        let (ra, rec) = (&self.plan.stack.readahead, &mut self.rec.borrow_mut());
+        let mut vfs = self.vfs.borrow_mut();
+        if mapped {
+            vfs.map_file(descriptor, file, ra);
+        }
+        vfs.advise((descriptor, file), ra, &self.fault.advice, advice, at, rec);
     }
 
     /// A thread's calls one after the other.
@@ -559,6 +568,10 @@ impl<'p, 's> World<'p, 's> {
             let next = self.report.borrow_mut().generator.next(thread, self.now.get());
             let (call, intended) = match next {
                 Next::Do { call, intended } => (call, intended),
+                Next::At(WOKEN) => {
+                    self.follow().await;
+                    continue;
+                }
                 Next::At(time) => {
                     self.sleep_until(time).await;
                     continue;
@@ -571,12 +584,37 @@ impl<'p, 's> World<'p, 's> {
                 Next::Done => break,
             };
             // A call takes time on every machine, however its costs are set: otherwise a run could be endless.
-            let touches = spec.engine == Engine::Mmap && is_data(call.op);
+            let touches = self.path_of(spec, &call) == Path::Mapping && is_data(call.op);
             let entry = if touches { Nanos::ZERO } else { self.machine.syscall };
             self.charge(Nanos((tool + entry).0.max(1)));
             let len_bytes = self.call(thread, &call).await;
-            let now = self.now.get();
-            self.report.borrow_mut().completed((thread, spec.job), &call, len_bytes, intended, now);
+            self.completed((thread, spec.job), &call, len_bytes, intended);
+        }
+    }
+
+    /// A call has ended.
+    fn completed(&self, of: (u32, u32), call: &Call, len_bytes: u64, intended: Nanos) {
+        self.report.borrow_mut().completed(of, call, len_bytes, intended, self.now.get());
+        if !self.followers.borrow().is_empty() {
+            let followers = std::mem::take(&mut *self.followers.borrow_mut());
+            followers.into_iter().for_each(|task| self.wake(task));
+        }
+    }
+
+    /// Sleeps until some call of another thread has ended.
+    async fn follow(&self) {
+        self.settle().await;
+        self.followers.borrow_mut().push(self.current.get());
+        self.block_task().await;
+    }
+
+    /// Where a call finds its data.
+    fn path_of(&self, spec: &ThreadSpec, call: &Call) -> Path {
+        match (call.how, spec.engine) {
+            (Some(how), _) => how.path,
+            (None, Engine::Mmap) => Path::Mapping,
+            (None, _) if spec.direct => Path::Direct,
+            (None, _) => Path::Cache,
         }
     }
 
@@ -600,14 +638,22 @@ impl<'p, 's> World<'p, 's> {
         let file = FileId(call.file);
         self.start_call(call);
         let spec = &self.threads[thread as usize];
-        let len_bytes = match (call.op, spec.direct) {
-            (Op::Read | Op::Write, false) if spec.engine == Engine::Mmap => {
-                let descriptor = self.descriptor(thread, file);
+        let descriptor = match call.how {
+            Some(how) => how.descriptors as usize * self.nr_files + call.file as usize,
+            None => self.descriptor(thread, file),
+        };
+        let path = self.path_of(spec, call);
+        if let Some(advice) = call.how.and_then(|how| how.advice) {
+            self.advise((descriptor, file), advice, path == Path::Mapping);
+            self.carry_out().await;
+        }
+        let len_bytes = match (call.op, path) {
+            (Op::Read | Op::Write, Path::Mapping) => {
                 self.touch_range(call.op, descriptor, file, call.offset, call.len_bytes).await
             }
-            (Op::Read, false) => self.read(self.descriptor(thread, file), file, call.offset, call.len_bytes).await,
-            (Op::Write, false) => self.write(file, call.offset, call.len_bytes).await,
-            (Op::Read | Op::Write, true) => self.direct_io(call.op, file, call.offset, call.len_bytes).await,
+            (Op::Read, Path::Cache) => self.read(descriptor, file, call.offset, call.len_bytes).await,
+            (Op::Write, Path::Cache) => self.write(file, call.offset, call.len_bytes).await,
+            (Op::Read | Op::Write, Path::Direct) => self.direct_io(call.op, file, call.offset, call.len_bytes).await,
             (Op::Fsync | Op::Fdatasync, _) => {
                 self.fsync(file, call.op == Op::Fdatasync).await;
                 0
@@ -722,6 +768,7 @@ impl<'p, 's> World<'p, 's> {
     ) {
         self.charge(self.machine.bio);
         self.settle().await;
+        self.throttle(dir, nr_sectors).await;
         let bio = Bio {
             sector,
             nr_sectors,
@@ -763,6 +810,27 @@ impl<'p, 's> World<'p, 's> {
             }
             self.block.borrow_mut().make_batcher(self.current.get(), self.now.get());
             waited = true;
+        }
+    }
+
+    /// Holds a bio back as the limits of the workload's control group want it.
+    async fn throttle(&self, dir: Dir, nr_sectors: u32) {
+        let Some(limits) = self.plan.job.throttle else { return };
+        let own = self.threads.get(self.current.get() as usize).is_some_and(|thread| !thread.stranger);
+        if !own {
+            return;
+        }
+        let kind = usize::from(dir == Dir::Write);
+        let cost = |amount: u64, rate: u64| (amount * 1_000_000_000).checked_div(rate).unwrap_or(0);
+        let bytes = u64::from(nr_sectors) * SECTOR_BYTES;
+        let takes = cost(bytes, limits.bytes[kind]).max(cost(1, limits.bios[kind]));
+        let mut free = self.throttled.get();
+        let goes = free[kind].max(self.now.get());
+        free[kind] = goes + Nanos(takes);
+        self.throttled.set(free);
+        while self.now.get() < goes {
+            self.kick_io();
+            self.sleep_until(goes).await;
         }
     }
 

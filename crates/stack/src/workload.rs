@@ -10,11 +10,33 @@ mod stream;
 pub use draw::Distribution;
 pub use fileio::{Dialect, FileIo, FileIoGenerator, Mode, PositionSource};
 pub use stream::{
-    BlockSizes, Log, Mix, Order, Rate, Scripted, Service, Stream, StreamGenerator, SyncEvery, Target, Think,
+    After, BlockSizes, Log, Mix, Order, Rate, Scripted, Service, Stream, StreamGenerator, SyncEvery, Target, Think,
 };
 
 use crate::event::Op;
+use crate::readahead::Advice;
 use crate::units::Nanos;
+
+/// Where a call finds its data.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Path {
+    /// In the page cache.
+    Cache,
+    /// Past it (`O_DIRECT`).
+    Direct,
+    /// In a mapping.
+    Mapping,
+}
+
+/// How a call is made by a thread that does not make all its calls alike.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct How {
+    pub path: Path,
+    /// Number of its set of descriptors: calls on one file with the same number share an open file.
+    pub descriptors: u32,
+    /// Said about the open file just before.
+    pub advice: Option<Advice>,
+}
 
 /// One call to be made.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -30,6 +52,8 @@ pub struct Call {
     pub then: Option<Op>,
     /// The program's report counts it (1.0 leaves the last syncs out).
     pub counted: bool,
+    /// How it is made, if not as its thread makes calls.
+    pub how: Option<How>,
 }
 
 /// A thread's next action.
@@ -41,13 +65,16 @@ pub enum Next {
         /// When it was due.
         intended: Nanos,
     },
-    /// Nothing before this time.
+    /// Nothing before this time; with [`WOKEN`] before a call of another thread has completed.
     At(Nanos),
     /// Computing for this long, then ask again.
     Compute(Nanos),
     /// Nothing any more.
     Done,
 }
+
+/// The end of time: see [`Next::At`]. Only simulated jobs have threads that wait for one another.
+pub const WOKEN: Nanos = Nanos(u64::MAX);
 
 /// Hands out calls to threads.
 pub trait Generator {

@@ -179,6 +179,13 @@ fn related(a: Dev, b: Dev) -> bool {
     a == b || a.major() == b.major()
 }
 
+/// Whether a task is a thread of the kernel, by its name.
+pub fn of_kernel(trace: &Trace, pid: u32) -> bool {
+    const KERNEL: [&str; 8] = ["kworker", "jbd2/", "xfsaild", "ksoftirqd", "kswapd", "loop", "khugepaged", "kcompactd"];
+    let name = trace.name(pid).unwrap_or("kworker");
+    pid == 0 || KERNEL.iter().any(|kernel| name.starts_with(kernel))
+}
+
 impl Joiner<'_> {
     fn file(&mut self, file: Inode) -> u32 {
         let files = &mut self.out.files;
@@ -192,14 +199,9 @@ impl Joiner<'_> {
         self.out.tree.as_ref().is_none_or(|tree| tree.contains(&pid))
     }
 
-    /// A process outside the workload that is not a thread of the kernel, by its name.
+    /// A process outside the workload that is not a thread of the kernel.
     fn of_process(&self, pid: u32) -> bool {
-        const KERNEL: [&str; 8] =
-            ["kworker", "jbd2/", "xfsaild", "ksoftirqd", "kswapd", "loop", "khugepaged", "kcompactd"];
-        !self.own(pid) && pid != 0 && {
-            let name = self.trace.name(pid).unwrap_or("kworker");
-            !KERNEL.iter().any(|kernel| name.starts_with(kernel))
-        }
+        !self.own(pid) && !of_kernel(self.trace, pid)
     }
 
     /// I/O of the workload outside of its calls.
@@ -337,6 +339,7 @@ impl Joiner<'_> {
             pid: record.pid,
             op,
             fd,
+            open: small(open as u64),
             file: known.file,
             offset: offset.or(known.pos.filter(|_| matches!(op, Op::Read | Op::Write))),
             len,

@@ -250,7 +250,7 @@ const LEAST_ON_LOOP: u64 = 1 << 20;
 
 /// Leaves bios and requests of the devices that the workload uses: work elsewhere, and work of a loop device below,
 /// does not matter. Known if the trace has the tasks of the workload; all is kept if they use none.
-fn of_the_workload(trace: &mut Trace) {
+pub(crate) fn of_the_workload(trace: &mut Trace) {
     let Some(tree) = beside::tree(trace, &Who::default()) else { return };
     let mut bytes: BTreeMap<Dev, u64> = BTreeMap::new();
     let mut below: BTreeMap<Dev, Dev> = BTreeMap::new();

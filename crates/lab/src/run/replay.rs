@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use iowhy_stack::event::Op;
 use iowhy_stack::job::{Engine, FileSpec, Job, Place, ThreadJob, ThreadSpec, Workload};
-use iowhy_stack::trace::{Rwbs, Seen, Trace};
+use iowhy_stack::trace::{Record, Rwbs, Seen, Trace};
 use iowhy_stack::units::{Nanos, PAGE_BYTES, SECTOR_BYTES, Sector};
 use iowhy_stack::workload::{Call, Mix, Scripted, Stream, Target};
 
@@ -92,7 +92,7 @@ pub(crate) fn job_of(
         problems.push(Problem::warning(text));
     }
     let has_calls = trace.records.iter().any(|record| matches!(record.seen, Seen::CallStart { .. }));
-    let mut found = if has_calls { of_calls(trace, mode) } else { of_bios(trace, mode, ground) };
+    let mut found = if has_calls { of_calls(trace, mode) } else { of_bios(trace, mode, ground, &|_| true) };
     for (nr, what) in &found.left_out {
         problems.push(Problem::warning(format!("{name}: {nr} {what} are left out")));
     }
@@ -139,19 +139,79 @@ pub(crate) fn job_of(
 }
 
 /// A thread that is made again.
-struct Thread {
-    name: String,
-    steps: Vec<Scripted>,
+pub(crate) struct Thread {
+    pub(crate) name: String,
+    pub(crate) steps: Vec<Scripted>,
     direct: bool,
-    engine: Engine,
+    pub(crate) engine: Engine,
 }
 
 /// The contents of a trace.
-struct Found {
-    files: Vec<FileSpec>,
+pub(crate) struct Found {
+    pub(crate) files: Vec<FileSpec>,
     names: Vec<String>,
-    threads: Vec<Thread>,
+    pub(crate) threads: Vec<Thread>,
     left_out: Vec<(u64, &'static str)>,
+}
+
+/// Why a call is not made again.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum LeftOut {
+    NoData,
+    Untold,
+    Unseen,
+    NoOffset,
+    Failed,
+    Empty,
+    Buffered,
+}
+
+impl LeftOut {
+    const ALL: [(LeftOut, &'static str); 7] = [
+        (LeftOut::NoData, "calls on pipes, terminals and devices without data"),
+        (
+            LeftOut::Untold,
+            "calls without a file in the trace (their descriptors were opened in it, but not on which file)",
+        ),
+        (
+            LeftOut::Unseen,
+            "calls without a file in the trace (the open of their descriptors is not in it; maybe pipes)",
+        ),
+        (LeftOut::NoOffset, "calls of which the trace tells no offset"),
+        (LeftOut::Failed, "calls that failed"),
+        (LeftOut::Empty, "calls that moved no bytes"),
+        (LeftOut::Buffered, "calls through the page cache of threads that go past it"),
+    ];
+}
+
+/// The call that a recorded one is, on a file by its number in the join.
+pub(crate) fn again(joined: &Joined, call: &CallRecord) -> Result<Call, LeftOut> {
+    let data = matches!(call.op, Op::Read | Op::Write);
+    let (file, offset) = match (call.file, call.offset) {
+        (Some(file), Some(offset)) => (file, offset),
+        (Some(file), None) if !data => (file, 0),
+        (Some(_), None) => return Err(LeftOut::NoOffset),
+        (None, _) => {
+            return Err(match joined.no_file.get(&call.call) {
+                Some(NoFile::NoData) => LeftOut::NoData,
+                Some(NoFile::Untold) => LeftOut::Untold,
+                Some(NoFile::Unseen) | None => LeftOut::Unseen,
+            });
+        }
+    };
+    let len = match call.result {
+        Some(..0) => return Err(LeftOut::Failed),
+        // Bytes behind the end of the file were not read.
+        Some(result) if data => call.len.min(result as u64),
+        _ if data => call.len,
+        _ => 0,
+    };
+    if data && len == 0 {
+        return Err(LeftOut::Empty);
+    }
+    let len_bytes = u32::try_from(len).unwrap_or(u32::MAX);
+    let offset = if data { offset } else { 0 };
+    Ok(Call { op: call.op, file, offset, len_bytes, then: None, counted: true, how: None })
 }
 
 fn name_of(trace: &Trace, pid: u32) -> String {
@@ -162,8 +222,8 @@ fn name_of(trace: &Trace, pid: u32) -> String {
 fn timed(mode: Mode, at: Nanos, ready: Nanos, call: Call) -> Scripted {
     match mode {
         // Zero would be as soon as possible.
-        Mode::Open => Scripted { at: at.max(Nanos(1)), pause: Nanos::ZERO, call },
-        Mode::Closed => Scripted { at: Nanos::ZERO, pause: at.saturating_sub(ready), call },
+        Mode::Open => Scripted { at: at.max(Nanos(1)), ..Scripted::new(call) },
+        Mode::Closed => Scripted { pause: at.saturating_sub(ready), ..Scripted::new(call) },
     }
 }
 
@@ -173,52 +233,27 @@ fn of_calls(trace: &Trace, mode: Mode) -> Found {
     let first = joined.calls.first().map_or(Nanos::ZERO, |call| call.start);
     let mut files = vec![FileSpec { bytes: 0, place: Place::FileSystem }; joined.files.len()];
     let mut threads: BTreeMap<u32, (Vec<Scripted>, Nanos)> = BTreeMap::new();
-    let [mut no_data, mut untold, mut unseen, mut no_offset, mut failed, mut empty, mut buffered] = [0_u64; 7];
+    let mut left_out = LeftOut::ALL.map(|(why, text)| (why, 0_u64, text));
+    let mut leave = |why: LeftOut| left_out.iter_mut().filter(|of| of.0 == why).for_each(|of| of.1 += 1);
     let direct = direct_threads(&joined);
     let mut used = vec![false; files.len()];
     for call in &joined.calls {
-        let data = matches!(call.op, Op::Read | Op::Write);
-        let (file, offset) = match (call.file, call.offset) {
-            (Some(file), Some(offset)) => (file, offset),
-            (Some(file), None) if !data => (file, 0),
-            (Some(_), None) => {
-                no_offset += 1;
-                continue;
-            }
-            (None, _) => {
-                match joined.no_file.get(&call.call) {
-                    Some(NoFile::NoData) => no_data += 1,
-                    Some(NoFile::Untold) => untold += 1,
-                    Some(NoFile::Unseen) | None => unseen += 1,
-                }
+        let again = match again(&joined, call) {
+            Ok(again) => again,
+            Err(why) => {
+                leave(why);
                 continue;
             }
         };
-        let len = match call.result {
-            Some(..0) => {
-                failed += 1;
-                continue;
-            }
-            // Bytes behind the end of the file were not read.
-            Some(result) if data => call.len.min(result as u64),
-            _ if data => call.len,
-            _ => 0,
-        };
-        if data && len == 0 {
-            empty += 1;
-            continue;
-        }
         // For example those of the dynamic linker: past the page cache they would fail.
-        if data && direct.contains(&call.pid) && !(offset | len).is_multiple_of(SECTOR_BYTES) {
-            buffered += 1;
+        let end = again.offset.saturating_add(u64::from(again.len_bytes));
+        if direct.contains(&call.pid) && !(again.offset | end).is_multiple_of(SECTOR_BYTES) {
+            leave(LeftOut::Buffered);
             continue;
         }
-        let len_bytes = u32::try_from(len).unwrap_or(u32::MAX);
-        let bytes = &mut files[file as usize].bytes;
-        *bytes = (*bytes).max(offset.saturating_add(u64::from(len_bytes)));
-        used[file as usize] = true;
-        let offset = if data { offset } else { 0 };
-        let again = Call { op: call.op, file, offset, len_bytes, then: None, counted: true };
+        let bytes = &mut files[again.file as usize].bytes;
+        *bytes = (*bytes).max(end);
+        used[again.file as usize] = true;
         let (steps, ready) = threads.entry(call.pid).or_insert((Vec::new(), first));
         steps.push(timed(mode, call.start.saturating_sub(first), ready.saturating_sub(first), again));
         *ready = call.end.unwrap_or(call.start);
@@ -242,18 +277,7 @@ fn of_calls(trace: &Trace, mode: Mode) -> Found {
                 Thread { name: name_of(trace, pid), steps, direct: direct.contains(&pid), engine: Engine::Sync }
             })
             .collect(),
-        left_out: [
-            (no_data, "calls on pipes, terminals and devices without data"),
-            (untold, "calls without a file in the trace (their descriptors were opened in it, but not on which file)"),
-            (unseen, "calls without a file in the trace (the open of their descriptors is not in it; maybe pipes)"),
-            (no_offset, "calls of which the trace tells no offset"),
-            (failed, "calls that failed"),
-            (empty, "calls that moved no bytes"),
-            (buffered, "calls through the page cache of threads that go past it"),
-        ]
-        .into_iter()
-        .filter(|(nr, _)| *nr > 0)
-        .collect(),
+        left_out: left_out.iter().filter(|(_, nr, _)| *nr > 0).map(|(_, nr, text)| (*nr, *text)).collect(),
     }
 }
 
@@ -274,36 +298,38 @@ impl Moved {
     }
 }
 
-/// The threads that go past the page cache: more than half the bytes of their calls on files are those of calls that
-/// have bios for data without pages, and add none.
+/// Whether a call went past the page cache: it has bios for data without pages, and adds none.
+pub(crate) fn bare(joined: &Joined, call: &CallRecord) -> bool {
+    call.pages_added == 0
+        && call.bios.iter().any(|bio| {
+            let bio = &joined.bios[*bio as usize];
+            let bits = if call.op == Op::Write { Rwbs::WRITE } else { Rwbs::READ };
+            bio.pages.is_empty()
+                && bio.extent.rwbs.has(bits)
+                && !bio.extent.rwbs.has(Rwbs::META)
+                && bio.extent.bytes > 0
+        })
+}
+
+/// The threads that go past the page cache: more than half the bytes of their calls on files are those of such calls.
 fn direct_threads(joined: &Joined) -> BTreeSet<u32> {
-    let bare = |call: &CallRecord| {
-        call.pages_added == 0
-            && call.bios.iter().any(|bio| {
-                let bio = &joined.bios[*bio as usize];
-                let bits = if call.op == Op::Write { Rwbs::WRITE } else { Rwbs::READ };
-                bio.pages.is_empty()
-                    && bio.extent.rwbs.has(bits)
-                    && !bio.extent.rwbs.has(Rwbs::META)
-                    && bio.extent.bytes > 0
-            })
-    };
     let mut bytes: BTreeMap<u32, [u64; 2]> = BTreeMap::new();
     for call in joined.calls.iter().filter(|call| matches!(call.op, Op::Read | Op::Write) && call.file.is_some()) {
         let moved = call.result.map_or(call.len, |result| result.max(0) as u64);
-        bytes.entry(call.pid).or_default()[usize::from(bare(call))] += moved;
+        bytes.entry(call.pid).or_default()[usize::from(bare(joined, call))] += moved;
     }
     bytes.into_iter().filter(|(_, [cached, bare])| bare > cached).map(|(pid, _)| pid).collect()
 }
 
-fn of_bios(trace: &Trace, mode: Mode, ground: ReplaySite) -> Found {
+/// The bios of a trace that `keep` picks.
+pub(crate) fn of_bios(trace: &Trace, mode: Mode, ground: ReplaySite, keep: &dyn Fn(&Record) -> bool) -> Found {
     struct Task {
         steps: Vec<Scripted>,
         ready: Nanos,
         in_flight: u32,
         depth: u32,
     }
-    let first = trace.records.iter().find(|record| matches!(record.seen, Seen::Queue(_)));
+    let first = trace.records.iter().find(|record| matches!(record.seen, Seen::Queue(_)) && keep(record));
     let first = first.map_or(Nanos::ZERO, |record| record.at);
     let mut devices: Vec<(iowhy_stack::trace::Dev, u64)> = Vec::new();
     let mut tasks: BTreeMap<u32, Task> = BTreeMap::new();
@@ -312,7 +338,7 @@ fn of_bios(trace: &Trace, mode: Mode, ground: ReplaySite) -> Found {
     let mut others = 0;
     for record in &trace.records {
         match &record.seen {
-            Seen::Queue(extent) => {
+            Seen::Queue(extent) if keep(record) => {
                 let op = match (extent.rwbs.has(Rwbs::WRITE), extent.rwbs.has(Rwbs::READ)) {
                     _ if extent.bytes == 0 || extent.rwbs.has(Rwbs::DISCARD) => None,
                     (true, _) => Some(Op::Write),
@@ -330,7 +356,15 @@ fn of_bios(trace: &Trace, mode: Mode, ground: ReplaySite) -> Found {
                 let offset = extent.sector.0.saturating_mul(SECTOR_BYTES);
                 let bytes = &mut devices[file].1;
                 *bytes = (*bytes).max(offset.saturating_add(u64::from(extent.bytes)));
-                let call = Call { op, file: file as u32, offset, len_bytes: extent.bytes, then: None, counted: true };
+                let call = Call {
+                    op,
+                    file: file as u32,
+                    offset,
+                    len_bytes: extent.bytes,
+                    then: None,
+                    counted: true,
+                    how: None,
+                };
                 let task =
                     tasks.entry(record.pid).or_insert(Task { steps: Vec::new(), ready: first, in_flight: 0, depth: 1 });
                 // While others are in flight nobody knows whether the task has waited or thought.

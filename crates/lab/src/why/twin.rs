@@ -1,40 +1,23 @@
 //! The only place where `why` meets the twin: agreement and predictions of a recording.
 
-use iowhy_stack::trace::Trace;
+use iowhy_stack::trace::{Dev, Trace};
+use iowhy_trace::join::Who;
 use iowhy_trace::settings::Settings;
 
-use super::Finding;
-
-/// How well the twin does what was seen, percent.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Agreement {
-    pub usable: bool,
-    pub why_not: Option<String>,
-    pub windows_pct: Option<f64>,
-    pub pages_pct: Option<f64>,
-    pub requests_pct: Option<f64>,
-    pub time_pct: Option<f64>,
-}
-
-/// What one change would save.
-#[derive(Clone, Debug)]
-pub(super) struct Prediction {
-    pub(super) rule: &'static str,
-    pub(super) layer: &'static str,
-    pub(super) claim: String,
-    pub(super) confidence: f64,
-    pub(super) cost_ns_per_call: f64,
-    pub(super) saves_pct: f64,
-    pub(super) saves_ci_pct: [f64; 2],
-    pub(super) setting: String,
-    pub(super) evidence: Vec<(String, f64, &'static str)>,
-    pub(super) refute: String,
-    pub(super) costs_others: Option<String>,
-    pub(super) safe: bool,
-}
+use super::{Finding, disk_of};
+use crate::profile::Profile;
+pub use crate::twin::Agreement;
+use crate::twin::{Prediction, Twin};
 
 impl From<Prediction> for Finding {
     fn from(of: Prediction) -> Finding {
+        let evidence = of.evidence.into_iter().flat_map(|figure| {
+            let unit = figure.unit.word();
+            [
+                (format!("{}, as it is", figure.what), figure.a, unit),
+                (format!("{}, changed", figure.what), figure.b, unit),
+            ]
+        });
         Finding {
             rule: of.rule,
             layer: of.layer,
@@ -44,7 +27,7 @@ impl From<Prediction> for Finding {
             saves_pct: of.saves_pct,
             saves_ci_pct: of.saves_ci_pct,
             setting: of.setting,
-            evidence: of.evidence,
+            evidence: evidence.collect(),
             refute: of.refute,
             costs_others: of.costs_others,
             safe: of.safe,
@@ -55,6 +38,21 @@ impl From<Prediction> for Finding {
 }
 
 /// Asks the twin of a recording.
-pub(super) fn ask(_trace: &Trace, _settings: &Settings) -> (Agreement, Vec<Prediction>) {
-    (Agreement { why_not: Some("there is none yet".to_owned()), ..Agreement::default() }, Vec::new())
+pub(super) fn ask(trace: &Trace, settings: &Settings) -> (Agreement, Vec<Prediction>) {
+    match of(trace, settings) {
+        Ok(twin) => (twin.agreement().clone(), twin.what_if()),
+        Err(why) => (Agreement { why_not: Some(why), ..Agreement::default() }, Vec::new()),
+    }
+}
+
+fn of(trace: &Trace, settings: &Settings) -> Result<Twin, String> {
+    let device = device(settings).ok_or("the recording does not say which disk it is of")?;
+    let profile = Profile::of_trace(trace, device);
+    Twin::build_on(trace, settings, &Who::default(), &|stack| profile.apply(stack))
+}
+
+/// The number of the disk with most requests.
+fn device(settings: &Settings) -> Option<Dev> {
+    let disk = disk_of(settings)?;
+    settings.device_names().into_iter().find(|(_, name)| name == disk).map(|(dev, _)| dev)
 }

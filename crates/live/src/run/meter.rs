@@ -297,7 +297,7 @@ mod tests {
         let published = Published::default();
         let mut meter = Meter::new(&Thread::default(), Nanos(100), (false, false), &published);
         meter.begin(Nanos(10), Nanos(50));
-        let call = Call { op: Op::Read, file: 0, offset: 0, len_bytes: 4096, then: None, counted: true };
+        let call = Call { op: Op::Read, file: 0, offset: 0, len_bytes: 4096, then: None, counted: true, how: None };
         for end in [40, 60, 149, 150, 420] {
             let begin = Nanos(end - 5);
             meter.count(&call, 4096, &Times { due: begin, begin, handed: begin, end: Nanos(end) });

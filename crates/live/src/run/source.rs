@@ -92,7 +92,7 @@ impl Source for Recheck {
     fn next(&mut self, now: Nanos) -> Next {
         match self.0.next() {
             Some((file, offset, len_bytes)) => Next::Do {
-                call: Call { op: Op::Read, file, offset, len_bytes, then: None, counted: true },
+                call: Call { op: Op::Read, file, offset, len_bytes, then: None, counted: true, how: None },
                 intended: now,
             },
             None => Next::Done,

@@ -185,16 +185,16 @@ fn a_rate_counts_latency_from_when_calls_were_due() {
 fn a_script_is_replayed_in_order_and_not_early() {
     let scratch = Scratch::new();
     let step = |at_ms: u64, op: Op, block: u64| Scripted {
-        pause: Nanos::ZERO,
         at: Nanos::from_ms(at_ms),
-        call: iowhy_stack::workload::Call {
+        ..Scripted::new(iowhy_stack::workload::Call {
             op,
             file: 0,
             offset: block * u64::from(BLOCK),
             len_bytes: if op == Op::Fsync { 0 } else { BLOCK },
             then: None,
             counted: true,
-        },
+            how: None,
+        })
     };
     let script = vec![step(0, Op::Write, 3), step(5, Op::Read, 1), step(12, Op::Fsync, 0)];
     let mut stream = random(Mix::Read, 16, 1);

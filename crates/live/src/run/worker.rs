@@ -642,7 +642,7 @@ impl Loop<'_> {
     /// The engine itself has failed: the state of the calls in flight is unknown.
     #[cold]
     fn engine_failed(&mut self, what: &str, error: &std::io::Error, now: Nanos, flight: &mut Flight) {
-        let none = Call { op: Op::Read, file: 0, offset: 0, len_bytes: 0, then: None, counted: false };
+        let none = Call { op: Op::Read, file: 0, offset: 0, len_bytes: 0, then: None, counted: false, how: None };
         let call = flight.pending.iter().flatten().map(|pending| pending.call).next().unwrap_or(none);
         let message = format!("engine {}: {what}: {error}", self.thread.engine);
         self.meter.error(&call, now, error.raw_os_error().unwrap_or(libc::EIO), message);

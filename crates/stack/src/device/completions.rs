@@ -87,6 +87,7 @@ pub(super) struct Electronic<T> {
     queue_depth: u32,
     nr_queues: u32,
     nr_sectors: u64,
+    rotational: bool,
     completions: Completions,
     timing: T,
 }
@@ -96,12 +97,18 @@ impl<T: Timing> Electronic<T> {
     pub(super) fn new(options: &Options, timing: T) -> Electronic<T> {
         let queue_depth = options.unsigned("queue_depth") as u32;
         let nr_sectors = options.unsigned("nr_sectors");
-        Electronic { queue_depth, nr_queues: 1, nr_sectors, completions: Completions::new(queue_depth), timing }
+        let completions = Completions::new(queue_depth);
+        Electronic { queue_depth, nr_queues: 1, nr_sectors, rotational: false, completions, timing }
     }
 
     /// The same with the number of queues that `options` has.
     pub(super) fn with_queues(options: &Options, timing: T) -> Electronic<T> {
         Electronic { nr_queues: options.unsigned("nr_queues") as u32, ..Electronic::new(options, timing) }
+    }
+
+    /// The same device, of which the kernel is told that it rotates, or that it does not.
+    pub(super) fn rotating(self, rotational: bool) -> Electronic<T> {
+        Electronic { rotational, ..self }
     }
 }
 
@@ -141,7 +148,7 @@ impl<T: Timing + Send> Device for Electronic<T> {
     }
 
     fn rotational(&self) -> bool {
-        false
+        self.rotational
     }
 }
 

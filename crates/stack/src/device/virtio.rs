@@ -115,20 +115,22 @@ impl Bucket {
 
 /// A cap: a limit, and perhaps a higher rate for as long as the store lasts.
 #[derive(Copy, Clone, Debug)]
-struct Cap {
+pub(super) struct Cap {
     limit: Bucket,
     burst: Bucket,
 }
 
 impl Cap {
-    fn new(limit: u64, burst: u64, seconds: u64) -> Cap {
+    /// Units a second, and at most `burst` of them for `seconds` from a full store; 0: no limit, no burst.
+    pub(super) fn new(limit: u64, burst: u64, seconds: u64) -> Cap {
         if limit == 0 || burst <= limit {
             return Cap { limit: Bucket::new(limit, 0), burst: Bucket::new(0, 0) };
         }
         Cap { limit: Bucket::new(limit, (burst - limit) * seconds), burst: Bucket::new(burst, 0) }
     }
 
-    fn take(&mut self, now: u64, units: u64) -> u64 {
+    /// When from `now` on that many may pass.
+    pub(super) fn take(&mut self, now: u64, units: u64) -> u64 {
         let paced = self.burst.take(now, units);
         self.limit.take(paced, units)
     }

@@ -11,7 +11,7 @@ use super::tasks::TaskId;
 use crate::event::{CallId, FileId, What};
 use crate::job::is_data;
 use crate::units::Nanos;
-use crate::workload::{Call, Next};
+use crate::workload::{Call, Next, Path, WOKEN};
 
 /// A call in flight.
 #[derive(Copy, Clone, Debug)]
@@ -79,6 +79,7 @@ impl World<'_, '_> {
                         in_flight += u32::from(self.hand_in(thread, call, intended).await);
                         batch += 1;
                     }
+                    Next::At(WOKEN) => self.follow().await,
                     Next::At(time) => {
                         pause = Some(time);
                         break;
@@ -120,10 +121,9 @@ impl World<'_, '_> {
     /// Hands one call in; returns whether it is in flight.
     async fn hand_in(&self, thread: u32, call: Call, intended: Nanos) -> bool {
         let spec = &self.threads[thread as usize];
-        if !spec.direct || !is_data(call.op) || call.then.is_some() {
+        if self.path_of(spec, &call) != Path::Direct || !is_data(call.op) || call.then.is_some() {
             let len_bytes = self.call(thread, &call).await;
-            let now = self.now.get();
-            self.report.borrow_mut().completed((thread, spec.job), &call, len_bytes, intended, now);
+            self.completed((thread, spec.job), &call, len_bytes, intended);
             return false;
         }
         let id = self.start_call(&call);
@@ -199,8 +199,7 @@ impl World<'_, '_> {
             let Some(call) = call else { unreachable!("a call that is done has a slot") };
             self.charge(self.machine.fetch);
             fetched += 1;
-            let now = self.now.get();
-            self.report.borrow_mut().completed((thread, job), &call.call, call.len_bytes, call.intended, now);
+            self.completed((thread, job), &call.call, call.len_bytes, call.intended);
         }
         fetched
     }

@@ -8,7 +8,7 @@ use crate::advice::{self, FileAdvice, FileFlags};
 use crate::event::{CallId, Eviction, FileId, RaClose, RaKind, What};
 use crate::fault::{self, Access, Fault, FaultCache, FaultContext, FaultStep, MapAdvice};
 use crate::filesystem::Rules;
-use crate::job::{CacheStart, FileSpec, Place};
+use crate::job::{Extent, FileSpec, Job, Place};
 use crate::kernel::Chosen;
 use crate::page_cache::{Flag, PageCache, RECLAIM_BATCH};
 use crate::read_loop::{ReadLoop, Step};
@@ -51,6 +51,8 @@ pub(super) struct File {
     pub(super) device: Option<Sector>,
     /// Blocks between the first file of the file system and this one.
     base: u64,
+    /// Where blocks are that do not follow it, in order.
+    extents: Vec<Extent>,
     mapping: Vec<MapState>,
     /// Open descriptors of the device; the pages go with the last.
     pub(super) openers: u32,
@@ -130,6 +132,7 @@ impl Vfs {
                     bytes: spec.bytes,
                     device,
                     base,
+                    extents: Vec::new(),
                     mapping: vec![MapState::Absent; nr_mapping as usize],
                     openers: 0,
                     inode: Inode::default(),
@@ -161,8 +164,23 @@ impl Vfs {
     }
 
     /// Puts the state at the start of the run into the cache.
-    pub(super) fn start(&mut self, cache: CacheStart, mapping_cached: bool) {
-        let mut warm = super::tail_pages(cache).min(self.cache.capacity());
+    pub(super) fn start(&mut self, job: &Job, mapping_cached: bool) {
+        for extent in &job.extents {
+            self.files[extent.file as usize].extents.push(*extent);
+        }
+        for region in &job.cached {
+            let file = FileId(region.file);
+            let end = PageIndex((region.start + region.len_bytes).div_ceil(PAGE_BYTES));
+            let mut at = PageIndex::of(region.start);
+            while let Some((first, nr_pages)) = self.cache.next_absent_run(file, at, end) {
+                at = first.plus(nr_pages);
+                let room = self.cache.capacity().saturating_sub(self.cache.nr_pages());
+                for page in (first.0..at.0).take(room as usize).map(PageIndex) {
+                    self.cache.add(file, Folio { first: page, order: 0 }, true);
+                }
+            }
+        }
+        let mut warm = super::tail_pages(job.cache).min(self.cache.capacity());
         let mut warm_of = vec![0; self.files.len()];
         for (file, warm_pages) in self.files.iter_mut().zip(&mut warm_of).rev() {
             *warm_pages = warm.min(file.bytes.div_ceil(PAGE_BYTES));
@@ -195,7 +213,13 @@ impl Vfs {
         let file = &self.files[file.0 as usize];
         match file.device {
             Some(start) => start.plus(page.0 * PAGE_SECTORS),
-            None => rules.sector_of(file.base, page),
+            None => {
+                let before = file.extents.partition_point(|extent| extent.page <= page.0);
+                match before.checked_sub(1).map(|last| file.extents[last]) {
+                    Some(extent) => extent.sector.plus((page.0 - extent.page) * PAGE_SECTORS),
+                    None => rules.sector_of(file.base, page),
+                }
+            }
         }
     }
 
@@ -206,7 +230,12 @@ impl Vfs {
 
     /// Pages from `page` on that one bio may carry as far as the file's layout is concerned.
     pub(super) fn pages_to_boundary(&self, rules: &Rules, file: FileId, page: PageIndex) -> u64 {
-        if self.is_device(file) { u64::MAX } else { rules.pages_to_boundary(page) }
+        if self.is_device(file) {
+            return u64::MAX;
+        }
+        let extents = &self.files[file.0 as usize].extents;
+        let next = extents.get(extents.partition_point(|extent| extent.page <= page.0));
+        next.map_or(u64::MAX, |next| next.page - page.0).min(rules.pages_to_boundary(page))
     }
 
     /// The program's advice on an open file, and on its mapping if it has one.

@@ -246,7 +246,7 @@ impl FileIoGenerator {
     }
 
     fn sync(&self, file: u32) -> Call {
-        Call { op: self.job.fsync_op, file, offset: 0, len_bytes: 0, then: None, counted: true }
+        Call { op: self.job.fsync_op, file, offset: 0, len_bytes: 0, then: None, counted: true, how: None }
     }
 
     /// The sync pass in progress, or one that is due.
@@ -305,7 +305,7 @@ impl FileIoGenerator {
             }
         }
         self.handed_out += 1;
-        Call { op, file, offset, len_bytes, then, counted: true }
+        Call { op, file, offset, len_bytes, then, counted: true, how: None }
     }
 
     /// The sync at the end of the run, if this thread has one left to do.

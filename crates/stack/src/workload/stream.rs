@@ -9,7 +9,8 @@
 //! when      as fast as possible, at a rate (fixed or Poisson), with thinking in between
 //! syncs     after every n writes, with each write (O_SYNC), at the end; a log that is appended and synced every n
 //!           calls
-//! script    or none of this: a list of calls with their times, as a recorded one is replayed
+//! script    or none of this: a list of calls with their times, as a recorded one is replayed, each perhaps after a
+//!           call of another thread
 //! ```
 //! Source: fio's manual and `io_u.c`, through docs/studies/compatibility.md 4.1 and 4.2. Known deviations: positions
 //! are not fio's own numbers (coverage and mix are); a rate limits reads and writes together.
@@ -19,7 +20,7 @@ use serde::Serialize;
 use std::sync::Arc;
 
 use super::draw::{Distribution, Permutation, Places, exponential};
-use super::{Call, Generator, Next};
+use super::{Call, Generator, Next, WOKEN};
 use crate::event::Op;
 use crate::rng::Rng;
 use crate::units::Nanos;
@@ -167,6 +168,17 @@ pub struct Log {
     pub len_bytes: u32,
 }
 
+/// A call of another thread that a call waits for.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct After {
+    /// The other thread, by its place in the job; it has a script, too.
+    pub thread: u32,
+    /// It has made this number of calls.
+    pub calls: u32,
+    /// Time from the end of the last of them.
+    pub lag: Nanos,
+}
+
 /// A call of a script.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Scripted {
@@ -175,6 +187,10 @@ pub struct Scripted {
     /// Pause from when the thread is ready for it (its call before has ended) to its begin, as a recorded program
     /// thinks between two calls.
     pub pause: Nanos,
+    /// Before that, it computes for this long.
+    pub spin: Nanos,
+    /// It is not begun before this.
+    pub after: Option<After>,
     pub call: Call,
 }
 
@@ -223,6 +239,13 @@ pub struct Stream {
     /// Calls to make instead of drawn ones; of the limits only the time counts then.
     #[serde(serialize_with = "nr_calls")]
     pub script: Option<Arc<[Scripted]>>,
+}
+
+impl Scripted {
+    /// `call`, when the thread is ready for it.
+    pub fn new(call: Call) -> Scripted {
+        Scripted { at: Nanos::ZERO, pause: Nanos::ZERO, spin: Nanos::ZERO, after: None, call }
+    }
 }
 
 impl Stream {
@@ -310,6 +333,10 @@ struct State {
     started: Option<Nanos>,
     /// End of the pause before the next call of a script.
     paused_until: Option<Nanos>,
+    /// It has computed for that call.
+    spun: bool,
+    /// Ends of the calls of a script.
+    ended: Vec<Nanos>,
     due: Option<Nanos>,
     next_arrival: Option<Nanos>,
 }
@@ -377,6 +404,8 @@ impl State {
             end_synced: 0,
             started: None,
             paused_until: None,
+            spun: false,
+            ended: Vec::new(),
             due: None,
             next_arrival: None,
         }
@@ -497,7 +526,7 @@ impl State {
         {
             self.write_back = Some((target.file, offset, len as u32));
         }
-        Call { op, file: target.file, offset, len_bytes: len as u32, then: None, counted: true }
+        Call { op, file: target.file, offset, len_bytes: len as u32, then: None, counted: true, how: None }
     }
 
     fn random_place(&mut self, stream: &Stream, target: &Target, wanted: u64, run: u32, random_pct: u32) -> u64 {
@@ -566,7 +595,7 @@ impl State {
             self.unsynced = 0;
             self.owed_sync = Some((sync.op, file));
         }
-        Call { op: Op::Write, file, offset, len_bytes, then: stream.synchronous_writes, counted: true }
+        Call { op: Op::Write, file, offset, len_bytes, then: stream.synchronous_writes, counted: true, how: None }
     }
 
     /// The sync that fio makes before its next call, if there is one: it looks whether the number of writes so far can
@@ -579,19 +608,24 @@ impl State {
     }
 
     /// The next call of a script.
-    fn scripted(&mut self, stream: &Stream, script: &[Scripted], now: Nanos) -> Next {
+    fn scripted(&mut self, stream: &Stream, script: &[Scripted], released: Option<Nanos>, now: Nanos) -> Next {
         let started = *self.started.get_or_insert(now);
         let over = stream.max_time > Nanos::ZERO && now.saturating_sub(started) >= stream.max_time;
         let Some(step) = script.get(self.calls as usize).filter(|_| !over) else { return Next::Done };
+        if step.spin > Nanos::ZERO && !std::mem::replace(&mut self.spun, true) {
+            return Next::Compute(step.spin);
+        }
         let ready = match step.pause {
             Nanos::ZERO => started,
             pause => *self.paused_until.get_or_insert(now + pause),
         };
-        let due = (started + step.at).max(ready);
+        let Some(released) = released else { return Next::At(WOKEN) };
+        let due = (started + step.at).max(ready).max(released);
         if due > now {
             return Next::At(due);
         }
         self.calls += 1;
+        self.spun = false;
         self.paused_until = None;
         Next::Do { call: step.call, intended: if step.at == Nanos::ZERO { now } else { due } }
     }
@@ -610,7 +644,7 @@ impl State {
         }
         let offset = log.target.start + self.log_at;
         self.log_at += u64::from(log.len_bytes);
-        Some(Call { op: Op::Write, file, offset, len_bytes: log.len_bytes, then: None, counted: true })
+        Some(Call { op: Op::Write, file, offset, len_bytes: log.len_bytes, then: None, counted: true, how: None })
     }
 }
 
@@ -625,14 +659,20 @@ fn align(stream: &Stream) -> u32 {
 }
 
 fn sync_call(op: Op, file: u32) -> Call {
-    Call { op, file, offset: 0, len_bytes: 0, then: None, counted: true }
+    Call { op, file, offset: 0, len_bytes: 0, then: None, counted: true, how: None }
 }
 
 impl Generator for StreamGenerator {
     fn next(&mut self, thread: u32, now: Nanos) -> Next {
         let (stream, state) = (&self.streams[thread as usize], &mut self.states[thread as usize]);
         if let Some(script) = &stream.script {
-            return state.scripted(stream, script, now);
+            let after = script.get(state.calls as usize).and_then(|step| step.after);
+            let released = after.map_or(Some(Nanos::ZERO), |after| {
+                let ended = &self.states[after.thread as usize].ended;
+                let last = ended.get((after.calls as usize).checked_sub(1)?)?;
+                Some(*last + after.lag)
+            });
+            return self.states[thread as usize].scripted(stream, script, released, now);
         }
         state.started.get_or_insert(now);
         if let Some((op, file)) = state.owed_sync.take() {
@@ -674,7 +714,11 @@ impl Generator for StreamGenerator {
         Next::Do { call: state.data_call(stream), intended }
     }
 
-    fn completed(&mut self, _thread: u32, _call: &Call, _now: Nanos) {}
+    fn completed(&mut self, thread: u32, _call: &Call, now: Nanos) {
+        if self.streams[thread as usize].script.is_some() {
+            self.states[thread as usize].ended.push(now);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -762,12 +806,9 @@ mod tests {
 
     #[test]
     fn a_script_is_kept_to_the_letter_and_to_the_clock() {
-        let read = Call { op: Op::Read, file: 0, offset: 8192, len_bytes: 512, then: None, counted: true };
-        let steps = [(read, 100), (sync_call(Op::Fsync, 0), 100)].map(|(call, at)| Scripted {
-            at: Nanos(at),
-            pause: Nanos::ZERO,
-            call,
-        });
+        let read = Call { op: Op::Read, file: 0, offset: 8192, len_bytes: 512, then: None, counted: true, how: None };
+        let steps = [(read, 100), (sync_call(Op::Fsync, 0), 100)]
+            .map(|(call, at)| Scripted { at: Nanos(at), ..Scripted::new(call) });
         let mut stream = Stream::sequential(Mix::Read, vec![target(0, 16384)], 4096);
         stream.script = Some(Arc::from(steps));
         let mut generator = StreamGenerator::new(vec![stream], 1);

@@ -96,6 +96,8 @@ pub struct CallRecord {
     pub op: Op,
     /// On which descriptor.
     pub fd: i32,
+    /// On which open file: descriptors that were made of one another have the same.
+    pub open: u32,
     /// Which file, by number in [`Joined::files`].
     pub file: Option<u32>,
     /// From which byte, as far as anybody knows.

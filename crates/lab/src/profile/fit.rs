@@ -1,0 +1,400 @@
+//! A profile from samples of commands.
+//!
+//! The number of servers is the one with which a device of the fitted times, given the same commands by the same
+//! rules (each as long after the completion that came before it as it was), is most like the recording; ties go to the
+//! smaller. The service of a command is the time from its issue, or from the completion that left a server to it,
+//! to its own. Distributions are those of the commands with the least company in each class of operation, place and
+//! size (powers of two). A share by depth is what the served times make of those.
+//!
+//! Source: deconvolution of a queue with several servers in order of arrival; Worthington, Ganger, Patt and Wilkes 1995
+//! for what is asked of a drive. Limits: a class with fewer than five commands has no row; a recording that never had
+//! more than a few commands at the device says nothing of more (`parallel` is then unknown).
+
+use std::collections::BTreeMap;
+
+use iowhy_stack::device::measured::ENTRY;
+use iowhy_stack::device::{Command, Device};
+use iowhy_stack::event::Dir;
+use iowhy_stack::rng::Rng;
+use iowhy_stack::service::{ACCESSES, LEVELS, Row, Service, Times};
+use iowhy_stack::units::{Nanos, Sector};
+use iowhy_stats::bootstrap::{quantile, quantile_interval};
+use serde::{Deserialize, Serialize};
+
+use super::samples::Sample;
+use super::{Field, Profile};
+
+/// How well a device fitted to one part of the commands predicts another: errors in percent, without sign.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HeldBack {
+    /// Of the median and the 99th percentile of the time at the device.
+    pub p50_error_pct: f64,
+    pub p99_error_pct: f64,
+    pub throughput_error_pct: f64,
+}
+
+/// Commands of which at least one row is made, and a bound of a class of which all are used.
+const LEAST: usize = 5;
+const ENOUGH: usize = 40;
+/// Numbers of servers that are tried.
+const SERVERS: &[u32] = &[1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256];
+/// Streams that are followed, as by the device.
+const STREAMS: usize = 8;
+/// Most commands that a number of servers is tried on.
+const MOST_TRIED: usize = 20_000;
+const LEVEL: f64 = 0.95;
+
+/// A sample in its company.
+#[derive(Copy, Clone, Debug)]
+struct Seen {
+    sample: Sample,
+    /// It begins where a command before it ended.
+    next: bool,
+    /// Commands in the device, with it.
+    depth: u32,
+    /// Distance from the end of the command before.
+    distance: u64,
+    /// Time since the device had nothing to do, and since its stream ended.
+    idle: u64,
+    /// Command whose completion was the last before its issue.
+    before: Option<usize>,
+}
+
+impl Seen {
+    fn class(&self) -> (usize, u32) {
+        (2 * usize::from(self.sample.write) + usize::from(self.next), self.sample.sectors.max(1).ilog2())
+    }
+}
+
+fn in_company(samples: &[Sample]) -> Vec<Seen> {
+    let (mut streams, mut end, mut flying): (Vec<u64>, u64, Vec<usize>) = (Vec::new(), 0, Vec::new());
+    let (mut last, mut seen): (Option<usize>, Vec<Seen>) = (None, Vec::with_capacity(samples.len()));
+    for (nr, sample) in samples.iter().enumerate() {
+        flying.retain(|other| {
+            let over = samples[*other].done <= sample.at;
+            if over && last.is_none_or(|last| samples[last].done <= samples[*other].done) {
+                last = Some(*other);
+            }
+            !over
+        });
+        let stream = streams.iter().rposition(|end| *end == sample.sector).filter(|_| sample.sectors > 0);
+        let idle = match last {
+            Some(last) if flying.is_empty() => sample.at - samples[last].done,
+            _ => 0,
+        };
+        seen.push(Seen {
+            sample: *sample,
+            next: stream.is_some(),
+            depth: flying.len() as u32 + 1,
+            distance: sample.sector.abs_diff(end),
+            idle,
+            before: last,
+        });
+        flying.push(nr);
+        if sample.sectors > 0 {
+            end = sample.sector + u64::from(sample.sectors);
+            stream.map(|at| streams.remove(at));
+            if streams.len() == STREAMS {
+                streams.remove(0);
+            }
+            streams.push(end);
+        }
+    }
+    seen
+}
+
+/// Service times with so many servers in order of arrival.
+fn services(samples: &[Sample], servers: u32) -> Vec<u64> {
+    // Completions of earlier commands, latest first, as many as there are servers.
+    let mut done: Vec<u64> = Vec::new();
+    let service = |sample: &Sample| {
+        let free = if done.len() < servers as usize { 0 } else { done[done.len() - 1] };
+        let at = done.partition_point(|other| *other > sample.done);
+        done.insert(at, sample.done);
+        done.truncate(servers as usize);
+        sample.done.saturating_sub(sample.at.max(free)).max(1)
+    };
+    samples.iter().map(service).collect()
+}
+
+fn times(sorted: &[f64]) -> Times {
+    LEVELS.map(|level| quantile(sorted, f64::from(level) / 1000.0).round() as u64)
+}
+
+pub(super) fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_by(f64::total_cmp);
+    values
+}
+
+/// Rows of one class: sizes and the commands chosen, by access.
+type Chosen = [Vec<(u32, Vec<f64>)>; ACCESSES.len()];
+
+/// Service times of the commands of each class that had the least company.
+fn chosen(seen: &[Seen], services: &[u64], correct: &dyn Fn(&Seen, f64) -> f64) -> Chosen {
+    let mut classes: BTreeMap<(usize, u32), Vec<usize>> = BTreeMap::new();
+    for (nr, of) in seen.iter().enumerate().filter(|(_, of)| of.sample.sectors > 0) {
+        classes.entry(of.class()).or_default().push(nr);
+    }
+    let most = classes.values().map(Vec::len).max().unwrap_or(0);
+    let mut rows = Chosen::default();
+    for ((access, _), mut members) in classes {
+        if members.len() < LEAST.min(most) {
+            continue;
+        }
+        members.sort_by_key(|nr| seen[*nr].depth);
+        let depth = seen[members[members.len().min(ENOUGH) - 1]].depth;
+        members.retain(|nr| seen[*nr].depth <= depth);
+        let mut sizes: Vec<u32> = members.iter().map(|nr| seen[*nr].sample.sectors).collect();
+        sizes.sort_unstable();
+        let values = members.iter().map(|nr| correct(&seen[*nr], services[*nr] as f64));
+        rows[access].push((sizes[sizes.len() / 2], sorted(values)));
+    }
+    rows
+}
+
+fn service_of(chosen: &Chosen) -> Service {
+    let rows = |rows: &Vec<(u32, Vec<f64>)>| -> Vec<Row> {
+        rows.iter().map(|(sectors, values)| Row { sectors: *sectors, ns: times(values) }).collect()
+    };
+    Service { rows: [0, 1, 2, 3].map(|nr| rows(&chosen[nr])), ..Service::default() }
+}
+
+const HALF: u64 = 500 << 20;
+
+/// Shares by depth: what commands in company take of what they would take alone.
+fn by_depth(seen: &[Seen], services: &[u64], service: &Service) -> Vec<(u32, u32)> {
+    let mut buckets: BTreeMap<u32, (u32, Vec<f64>)> = BTreeMap::new();
+    for (of, ns) in seen.iter().zip(services).filter(|(of, _)| of.sample.sectors > 0) {
+        let alone = service.time(of.sample.write, of.next, of.sample.sectors, HALF).max(1);
+        let bucket = buckets.entry(of.depth.ilog2()).or_default();
+        bucket.0 += of.depth;
+        bucket.1.push(*ns as f64 / alone as f64);
+    }
+    let share = |(depths, shares): (u32, Vec<f64>)| {
+        let n = shares.len();
+        let mean = shares.iter().sum::<f64>() / n as f64;
+        (n >= LEAST).then(|| (depths / n as u32, (mean * 1000.0).clamp(1.0, 1e6) as u32))
+    };
+    let mut rows: Vec<(u32, u32)> = buckets.into_values().filter_map(share).collect();
+    // The first is the measure of the others.
+    if let Some((_, first)) = rows.first().copied().filter(|(_, first)| *first > 0) {
+        rows.iter_mut().for_each(|(_, share)| *share = (u64::from(*share) * 1000 / u64::from(first)) as u32);
+    }
+    rows.dedup_by_key(|(depth, _)| *depth);
+    if rows.iter().any(|(_, share)| share.abs_diff(1000) > 100) { rows } else { Vec::new() }
+}
+
+/// Median times by distance, if they rise: the arm of a rotating disk.
+fn by_distance(seen: &[Seen], services: &[u64]) -> Vec<(u64, u64)> {
+    let mut buckets: BTreeMap<u32, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
+    for (of, ns) in seen.iter().zip(services) {
+        if of.depth == 1 && !of.next && of.sample.sectors > 0 && of.sample.sectors <= 64 && of.distance > 0 {
+            let bucket = buckets.entry(of.distance.ilog2() / 2).or_default();
+            bucket.0.push(of.distance as f64);
+            bucket.1.push(*ns as f64);
+        }
+    }
+    let mut rows: Vec<(u64, u64)> = Vec::new();
+    for (distances, values) in buckets.into_values().filter(|(_, values)| values.len() >= 2 * LEAST) {
+        let [distance, ns] = [distances, values].map(|values| quantile(&sorted(values), 0.5) as u64);
+        // Times of an arm do not fall.
+        rows.push((distance, ns.max(rows.last().map_or(0, |(_, ns)| *ns))));
+    }
+    let (near, far) = (rows.first().map_or(0, |row| row.1), rows.last().map_or(0, |row| row.1));
+    if rows.len() > 1 && far * 4 > near * 5 { rows } else { Vec::new() }
+}
+
+/// A device as fitted with a number of servers.
+fn with_servers(samples: &[Sample], seen: &[Seen], servers: u32) -> (Service, Chosen) {
+    let services = services(samples, servers);
+    let distance = by_distance(seen, &services);
+    let far = distance.last().map_or(0.0, |(_, ns)| *ns as f64);
+    let correct = |of: &Seen, ns: f64| {
+        let points = distance.iter().copied();
+        let near = iowhy_stack::service::on_line(points, of.distance).filter(|_| !of.next);
+        near.map_or(ns, |near| ns + far - near as f64)
+    };
+    let chosen = chosen(seen, &services, &correct);
+    let mut service = service_of(&chosen);
+    service.distance = distance;
+    service.depth = by_depth(seen, &services, &service);
+    let flushes = sorted(samples.iter().filter(|of| of.sectors == 0).map(|of| (of.done - of.at) as f64));
+    service.flush = (!flushes.is_empty()).then(|| times(&flushes));
+    (service, chosen)
+}
+
+/// The times of the same commands on the device of a profile, each as long after the completion before it as it was.
+fn replayed(profile: &Profile, seen: &[Seen]) -> Vec<Sample> {
+    let mut options = profile.options();
+    let most = seen.iter().map(|of| of.sample.sector + u64::from(of.sample.sectors)).max().unwrap_or(0);
+    options.set("nr_sectors", (most as i64).max(options.get("nr_sectors")));
+    options.set("queue_depth", 65_535);
+    let mut device = (ENTRY.build)(&options, Rng::stream(1, "device"));
+    let mut done: Vec<u64> = vec![0; seen.len()];
+    let mut at: Vec<u64> = Vec::with_capacity(seen.len());
+    for (nr, of) in seen.iter().enumerate() {
+        let due = match of.before {
+            Some(before) => until(&mut *device, before, &mut done) + (of.sample.at - seen[before].sample.done),
+            None => of.sample.at,
+        };
+        let due = due.max(at.last().copied().unwrap_or(0));
+        at.push(due);
+        let dir = if of.sample.write { Dir::Write } else { Dir::Read };
+        let (sector, nr_sectors) = (Sector(of.sample.sector), of.sample.sectors);
+        let flush = nr_sectors == 0;
+        let sector = if flush { Sector(0) } else { sector };
+        device.submit(Nanos(due), Command { tag: nr as u32, sector, nr_sectors, dir, flush, fua: false });
+    }
+    (0..seen.len()).for_each(|nr| {
+        until(&mut *device, nr, &mut done);
+    });
+    let took = seen.iter().zip(at.iter().zip(&done));
+    took.map(|(of, (at, done))| Sample { at: *at, done: *done, ..of.sample }).collect()
+}
+
+/// Lets the device work until a command is done; when that is.
+fn until(device: &mut dyn Device, nr: usize, done: &mut [u64]) -> u64 {
+    while done[nr] == 0 {
+        let Some(at) = device.next() else { unreachable!("the command was given to the device") };
+        if let Some(completion) = device.advance(at) {
+            done[completion.tag as usize] = at.0.max(1);
+        }
+    }
+    done[nr]
+}
+
+/// How unlike two runs of the same commands are: logarithms of ratios, weighted by the commands of each class.
+fn unlike(seen: &[Seen], other: &[Sample]) -> f64 {
+    let mut classes: BTreeMap<(usize, u32, u32), [Vec<f64>; 2]> = BTreeMap::new();
+    for (of, other) in seen.iter().zip(other).filter(|(of, _)| of.sample.sectors > 0) {
+        let (access, size) = of.class();
+        let both = classes.entry((access, size, of.depth.ilog2())).or_default();
+        both[0].push((of.sample.done - of.sample.at) as f64);
+        both[1].push((other.done - other.at) as f64);
+    }
+    let ratio = |a: f64, b: f64| (a.max(1.0) / b.max(1.0)).ln().abs();
+    let mut sum = ratio(makespan(seen.iter().map(|of| of.sample)), makespan(other.iter().copied())) * seen.len() as f64;
+    for [mine, theirs] in classes.into_values() {
+        let n = mine.len() as f64;
+        let (mine, theirs) = (sorted(mine), sorted(theirs));
+        let at = |q: f64| ratio(quantile(&mine, q), quantile(&theirs, q));
+        sum += n * (at(0.5) + at(0.9) / 2.0 + at(0.99) / 4.0);
+    }
+    sum / seen.len().max(1) as f64
+}
+
+fn makespan(samples: impl Iterator<Item = Sample>) -> f64 {
+    let (first, last) = samples.fold((u64::MAX, 0), |(first, last), of| (first.min(of.at), last.max(of.done)));
+    last.saturating_sub(first) as f64
+}
+
+/// The most that passed in a stretch of so many completions while the device was never idle: units a second.
+fn peak(samples: &[Sample], unit: fn(&Sample) -> f64) -> Option<f64> {
+    const STRETCH: usize = 64;
+    let mut by_end: Vec<&Sample> = samples.iter().filter(|of| of.sectors > 0).collect();
+    by_end.sort_by_key(|of| of.done);
+    let rate = |of: &[&Sample]| {
+        let units: f64 = of[1..].iter().map(|of| unit(of)).sum();
+        units * 1e9 / (of[STRETCH].done - of[0].done).max(1) as f64
+    };
+    let rates = sorted(by_end.windows(STRETCH + 1).map(rate));
+    (!rates.is_empty()).then(|| quantile(&rates, 0.95))
+}
+
+/// A profile of these commands.
+pub(super) fn fit(samples: &[Sample]) -> Profile {
+    let tried = &samples[..samples.len().min(MOST_TRIED)];
+    let seen = in_company(tried);
+    let deepest = seen.iter().map(|of| of.depth).max().unwrap_or(1);
+    let mut best: Option<(f64, u32, Service, Chosen)> = None;
+    let mut scores = Vec::new();
+    for servers in SERVERS.iter().copied().filter(|nr| *nr == 1 || *nr < 2 * deepest) {
+        let (service, chosen) = with_servers(tried, &seen, servers);
+        let mut profile = Profile { service: service.clone(), ..Profile::default() };
+        profile.fields.insert("parallel".to_owned(), Field::guess("commands", f64::from(servers), 0.0, 0.0));
+        let score = unlike(&seen, &replayed(&profile, &seen));
+        scores.push((servers, score));
+        if best.as_ref().is_none_or(|best| score < best.0 * 0.97) {
+            best = Some((score, servers, service, chosen));
+        }
+    }
+    let Some((score, servers, service, chosen)) = best else { return Profile::default() };
+    let mut fields = BTreeMap::new();
+    let alike = || scores.iter().filter(|(_, other)| *other <= score * 1.1 + 0.01).map(|(nr, _)| f64::from(*nr));
+    let low = alike().fold(f64::from(servers), f64::min);
+    let known = deepest > servers;
+    let high = if known { alike().fold(f64::from(servers), f64::max) } else { f64::INFINITY };
+    fields.insert("parallel".to_owned(), Field { value: f64::from(servers), low, high, unit: "commands", known });
+    for (name, unit, peak) in [
+        ("seen_mb_s", "MB/s", peak(samples, |of| f64::from(of.sectors) * 512e-6)),
+        ("seen_iops", "1/s", peak(samples, |_| 1.0)),
+    ] {
+        if let Some(value) = peak {
+            fields.insert(name.to_owned(), Field { value, low: value, high: f64::INFINITY, unit, known: true });
+        }
+    }
+    for (access, rows) in ACCESSES.iter().zip(&chosen) {
+        for (sectors, values) in rows {
+            let interval = quantile_interval(values, 0.5, LEVEL);
+            let [value, low, high] = [interval.estimate, interval.low.max(0.0), interval.high].map(|ns| ns / 1000.0);
+            let known = values.len() >= LEAST;
+            fields.insert(format!("{access}_{}_us", size(*sectors)), Field { value, low, high, unit: "us", known });
+        }
+        beyond(&mut fields, access, rows);
+    }
+    if let Some(times) = &service.flush {
+        let [low, value, high] = [times[2], times[6], times[12]].map(|ns| ns as f64 / 1000.0);
+        fields.insert("flush_us".to_owned(), Field { value, low, high, unit: "us", known: true });
+    }
+    Profile { fields, service, ..Profile::default() }
+}
+
+/// What a KiB more than the largest size takes.
+fn beyond(fields: &mut BTreeMap<String, Field>, access: &str, rows: &[(u32, Vec<f64>)]) {
+    let Some((largest, values)) = rows.last() else { return };
+    let kib = f64::from(*largest) / 2.0;
+    let most = quantile(values, 0.5) / kib;
+    let name = format!("{access}_beyond_{}_ns_per_kib", size(*largest));
+    let field = match rows {
+        [.., (before, other), _] => {
+            let value = (quantile(values, 0.5) - quantile(other, 0.5)).max(0.0) / (kib - f64::from(*before) / 2.0);
+            Field::guess("ns/KiB", value, value / 2.0, most.max(value * 2.0))
+        }
+        _ => Field::guess("ns/KiB", most / 4.0, 0.0, most),
+    };
+    fields.insert(name, field);
+}
+
+/// A size for names: `512b`, `4k`, `1m`.
+fn size(sectors: u32) -> String {
+    match sectors {
+        nr if nr % 2048 == 0 => format!("{}m", nr / 2048),
+        nr if nr % 2 == 0 => format!("{}k", nr / 2),
+        nr => format!("{}b", u64::from(nr) * 512),
+    }
+}
+
+/// Fits the first half and predicts the second.
+pub(super) fn held_back(samples: &[Sample]) -> Option<HeldBack> {
+    let (first, second) = samples.split_at(samples.len() / 2);
+    if first.len() < 10 * LEAST {
+        return None;
+    }
+    Some(predicted(&fit(first), second))
+}
+
+/// How well a profile predicts these commands.
+pub(super) fn predicted(profile: &Profile, samples: &[Sample]) -> HeldBack {
+    let seen = in_company(samples);
+    let other = replayed(profile, &seen);
+    let times = |samples: &[Sample]| sorted(samples.iter().map(|of| (of.done - of.at) as f64));
+    let (mine, theirs) = (times(samples), times(&other));
+    let off = |seen: f64, predicted: f64| (predicted / seen.max(1.0) - 1.0).abs() * 100.0;
+    let span = makespan(samples.iter().copied());
+    HeldBack {
+        p50_error_pct: off(quantile(&mine, 0.5), quantile(&theirs, 0.5)),
+        p99_error_pct: off(quantile(&mine, 0.99), quantile(&theirs, 0.99)),
+        throughput_error_pct: off(1e9 / span.max(1.0) * 1e9, 1e9 / makespan(other.into_iter()).max(1.0) * 1e9),
+    }
+}

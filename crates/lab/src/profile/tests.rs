@@ -1,0 +1,137 @@
+use super::*;
+use iowhy_stack::device::{Command, DEVICES, Device};
+use iowhy_stack::event::Dir;
+use iowhy_stack::kernel::find_kernel;
+use iowhy_stack::origin::find;
+use iowhy_stack::rng::Rng;
+use iowhy_stack::units::{Nanos, Sector};
+
+/// A closed loop of reads on a device: `depth` in flight, sizes and places by `next`.
+fn load(
+    device: &mut dyn Device,
+    at: u64,
+    depth: usize,
+    nr: usize,
+    mut next: impl FnMut() -> (u64, u32),
+) -> Vec<Sample> {
+    let (mut samples, mut given) = (Vec::new(), 0);
+    let mut submit = |device: &mut dyn Device, at: u64, samples: &mut Vec<Sample>| {
+        let (sector, nr_sectors) = next();
+        let tag = samples.len() as u32;
+        samples.push(Sample { at, done: 0, sector, sectors: nr_sectors, write: false });
+        let command = Command { tag, sector: Sector(sector), nr_sectors, dir: Dir::Read, flush: false, fua: false };
+        device.submit(Nanos(at), command);
+    };
+    while given < depth.min(nr) {
+        submit(device, at, &mut samples);
+        given += 1;
+    }
+    while let Some(now) = device.next() {
+        if let Some(done) = device.advance(now) {
+            samples[done.tag as usize].done = now.0;
+            if given < nr {
+                // A little of a program between two commands.
+                submit(device, now.0 + 2_000, &mut samples);
+                given += 1;
+            }
+        }
+    }
+    samples
+}
+
+/// Loads of several kinds on one of the simulated devices.
+fn probed(name: &str, options: &[(&str, i64)], seed: u64) -> Vec<Sample> {
+    let entry = find(DEVICES, name).expect("a device");
+    let mut values = entry.defaults();
+    options.iter().for_each(|(name, value)| values.set(name, *value));
+    let mut device = (entry.build)(&values, Rng::stream(seed, "device"));
+    let mut rng = Rng::stream(seed, "places");
+    let (mut all, mut at) = (Vec::new(), 1_000_000);
+    let space = device.nr_sectors() / 2048 - 1;
+    for (depth, sectors, random) in
+        [(1, 8, true), (1, 256, true), (1, 2048, false), (8, 8, true), (1, 8, false), (32, 8, true), (1, 256, false)]
+    {
+        let depth = depth.min(device.queue_depth() as usize);
+        let mut place = rng.below(space) * 2048;
+        let next = || {
+            if random {
+                return (rng.below(space) * 2048, sectors);
+            }
+            place += u64::from(sectors);
+            (place, sectors)
+        };
+        all.extend(load(&mut *device, at, depth, 300, next));
+        at = all.iter().map(|of: &Sample| of.done).max().unwrap_or(0) + 5_000_000;
+    }
+    all
+}
+
+fn value(profile: &Profile, name: &str) -> f64 {
+    profile.fields.get(name).unwrap_or_else(|| panic!("no {name} in {:?}", profile.fields.keys())).value
+}
+
+#[test]
+fn the_parameters_of_a_simple_device_are_found() {
+    for servers in [1, 4, 16] {
+        let profile = fit::fit(&probed("fixed", &[("servers", servers), ("service_us", 500)], 1));
+        assert_eq!(value(&profile, "parallel"), servers as f64);
+        for name in ["read_4k_us", "read_128k_us", "read_next_1m_us"] {
+            let field = profile.fields[name];
+            assert!((field.value - 500.0).abs() < 2.0 && field.known && field.low <= field.high, "{name}: {field:?}");
+        }
+        let beyond = profile.fields["read_beyond_128k_ns_per_kib"];
+        assert!(!beyond.known && beyond.low <= beyond.value && beyond.high > 100.0, "{beyond:?}");
+    }
+}
+
+#[test]
+fn shipped_devices_are_predicted_by_profiles_of_them() {
+    for (name, most) in [("nvme", 12.0), ("virtio", 12.0), ("ssd-sata-2011", 25.0), ("sata-2014", 25.0)] {
+        let profile = fit::fit(&probed(name, &[], 1));
+        let held = fit::predicted(&profile, &probed(name, &[], 2));
+        let worst = held.p50_error_pct.max(held.p99_error_pct).max(held.throughput_error_pct);
+        println!("{name}: {held:?} {:?}", profile.fields);
+        assert!(worst < most, "{name}: {held:?}");
+    }
+}
+
+#[test]
+fn a_profile_that_is_written_is_read_again() {
+    let samples = probed("virtio", &[], 1);
+    let mut profile = fit::fit(&samples);
+    profile.name = "volume".to_owned();
+    profile.held_back = fit::held_back(&samples);
+    let text = profile.toml();
+    assert!(Profile::is_one(&text) && profile.held_back.is_some());
+    assert_eq!(Profile::of_toml(&text).as_ref(), Ok(&profile));
+    let wrong = |from: &str, to: &str| Profile::of_toml(&text.replacen(from, to, 1)).expect_err(to);
+    assert!(wrong("\"measured\"", "\"drive\"")[0].contains("`kind`"));
+    assert!(wrong("unit = \"us\"", "unit = \"weeks\"")[0].contains("weeks"));
+    assert!(wrong("name =", "nmae =")[0].contains("nmae"));
+    assert!(Profile::of_toml("kind = \"measured\"\nname = \"x\"").expect_err("empty")[0].contains("no times"));
+}
+
+#[test]
+fn a_stack_takes_device_and_machine() {
+    let mut profile = fit::fit(&probed("fixed", &[("servers", 2)], 1));
+    let known = |value, known| Field { value, low: value, high: value, unit: "ns", known };
+    profile.fields.insert("syscall_ns".to_owned(), known(777.4, true));
+    profile.fields.insert("bio_ns".to_owned(), known(9.0, false));
+    let mut stack = Stack::new(find_kernel("linux-6.18").expect("a kernel"));
+    let before = stack.machine.options.get("bio_ns");
+    profile.apply(&mut stack);
+    assert_eq!((stack.device.entry.name, stack.device.options.get("servers")), ("measured", 2));
+    assert_eq!((stack.machine.options.get("syscall_ns"), stack.machine.options.get("bio_ns")), (777, before));
+    assert!(stack.device.options.service().is_some());
+}
+
+#[test]
+fn a_probe_is_corrected_by_what_a_recording_has_seen() {
+    let probe = fit::fit(&probed("fixed", &[("service_us", 500), ("servers", 4)], 1));
+    let seen = fit::fit(&probed("fixed", &[("service_us", 800)], 1)[..300].to_vec());
+    let both = probe.clone().joined(&seen);
+    assert_eq!(value(&both, "read_4k_us").round(), 800.0);
+    assert_eq!(value(&both, "read_128k_us"), value(&probe, "read_128k_us"));
+    assert_eq!(value(&both, "parallel"), 4.0);
+    assert_eq!(both.service.rows[0].iter().map(|row| row.sectors).collect::<Vec<_>>(), [8, 256]);
+}

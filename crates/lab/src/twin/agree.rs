@@ -1,0 +1,191 @@
+//! How well the twin reproduces a recording.
+//!
+//! ```text
+//! windows    of read-ahead that the calls decided on: file, first page, pages
+//! pages      that the calls added to the page cache: file, page
+//! requests   for data of the workload: direction, sectors
+//! time       from the begin of the first call to the end of the last
+//! ```
+//! Each but the time is the share of both together, as sets with repetition: what both have, of what the one with more
+//! of them has. Nothing is fitted to reach agreement.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
+
+use iowhy_stack::event::{CallId, Content, Dir, Event, EventSink, What};
+use iowhy_stack::outcome::{Outcome, Plan, RunError};
+use iowhy_stack::sim;
+use iowhy_stack::trace::{Rwbs, Seen, Trace};
+use iowhy_trace::join::{Joined, of_kernel};
+use iowhy_why::digest::{Digest, Observer};
+
+use super::Agreement;
+use super::calls::Recorded;
+
+/// Least agreement of what has to be equal, and of times, percent.
+const LEAST: f64 = 90.0;
+const LEAST_TIME: f64 = 85.0;
+
+/// Things that may be there several times.
+#[derive(Clone, Debug, Default)]
+struct Bag<T: Eq + Hash>(HashMap<T, u64>, u64);
+
+impl<T: Eq + Hash> Bag<T> {
+    fn add(&mut self, thing: T) {
+        *self.0.entry(thing).or_default() += 1;
+        self.1 += 1;
+    }
+
+    /// Common part of the larger one, percent; nothing if both are empty.
+    fn common(&self, other: &Bag<T>) -> Option<f64> {
+        let both: u64 = self.0.iter().map(|(it, nr)| *nr.min(other.0.get(it).unwrap_or(&0))).sum();
+        let most = self.1.max(other.1);
+        (most > 0).then(|| 100.0 * both as f64 / most as f64)
+    }
+}
+
+/// What is compared of a run.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Traits {
+    windows: Bag<(u32, u64, u64)>,
+    pages: Bag<(u32, u64)>,
+    requests: Bag<(bool, u64)>,
+    /// Time of the workload, ns.
+    pub(super) time: f64,
+}
+
+impl Traits {
+    /// Of the recording.
+    pub(super) fn of(trace: &Trace, joined: &Joined, recorded: &Recorded) -> Traits {
+        let mut out = Traits { time: recorded.span.1.saturating_sub(recorded.span.0).0 as f64, ..Traits::default() };
+        let numbers: HashMap<u32, u32> = (0..).zip(&recorded.files).map(|(number, file)| (*file, number)).collect();
+        let own: HashSet<u32> = recorded.calls.iter().map(|place| joined.calls[*place].pid).collect();
+        for call in recorded.calls.iter().map(|place| &joined.calls[*place]) {
+            for window in &call.windows {
+                if let Some(file) = numbers.get(&window.file) {
+                    out.windows.add((*file, window.start, window.nr_pages));
+                }
+            }
+        }
+        let inodes: HashMap<_, u32> = numbers.iter().map(|(file, nr)| (joined.files[*file as usize], *nr)).collect();
+        for record in trace.records.iter().filter(|record| recorded.within(record.at) && own.contains(&record.pid)) {
+            if let Seen::PageAdd { file, index, order } = record.seen
+                && let Some(file) = inodes.get(&file)
+            {
+                (index..index + (1 << order.min(31))).for_each(|page| out.pages.add((*file, page)));
+            }
+        }
+        let writes = recorded.calls.iter().any(|place| joined.calls[*place].op != iowhy_stack::event::Op::Read);
+        for request in &joined.requests {
+            let extent = &request.extent;
+            let at = request.issued.filter(|at| recorded.within(*at));
+            let bios = request.bios.iter().map(|bio| &joined.bios[*bio as usize]);
+            let ours = bios.clone().any(|bio| bio.call != 0)
+                || writes
+                    && !extent.rwbs.has(Rwbs::READ)
+                    && request.pids.iter().all(|pid| own.contains(pid) || of_kernel(trace, *pid));
+            let journal = request.pids.iter().any(|pid| trace.name(*pid).is_some_and(|name| name.starts_with("jbd2/")));
+            let data = !extent.rwbs.has(Rwbs::META) && !extent.rwbs.has(Rwbs::DISCARD) && extent.bytes > 0 && !journal;
+            if at.is_some() && ours && data && extent.dev == recorded.device && !request.merged {
+                out.requests.add((extent.rwbs.has(Rwbs::READ), u64::from(extent.bytes) / 512));
+            }
+        }
+        out
+    }
+}
+
+/// Listens to a twin: calls of others are not the workload's.
+struct Listener<'a> {
+    recorded: &'a Recorded,
+    strangers: HashSet<u32>,
+    traits: Traits,
+    observer: Observer,
+}
+
+impl EventSink for Listener<'_> {
+    fn event(&mut self, event: &Event) {
+        let others = self.recorded.files.len() as u32;
+        let call = event.call.0;
+        if let What::CallStart { file, .. } = event.what
+            && file.0 >= others
+        {
+            self.strangers.insert(call);
+            return;
+        }
+        let strange = event.call != CallId::NONE && self.strangers.contains(&call);
+        if strange {
+            if let What::CallEnd { .. } = event.what {
+                return;
+            }
+            return self.observer.event(&Event { call: CallId::NONE, ..*event });
+        }
+        self.observer.event(event);
+        match event.what {
+            What::RaWindow { file, start, nr_pages, .. } => {
+                self.traits.windows.add((file.0, start.0, u64::from(nr_pages)));
+            }
+            What::PageAdd { file, page, nr_pages } => {
+                (page.0..page.0 + u64::from(nr_pages)).for_each(|page| self.traits.pages.add((file.0, page)));
+            }
+            What::Issue { dir, content: Content::Data, nr_sectors, .. } if nr_sectors > 0 => {
+                self.traits.requests.add((dir == Dir::Read, u64::from(nr_sectors)));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A run of a twin.
+pub(super) struct Run {
+    pub(super) traits: Traits,
+    pub(super) digest: Digest,
+    /// Time of a call of each of the others, ns.
+    pub(super) others: Vec<f64>,
+}
+
+/// Makes a twin's run with a seed.
+pub(super) fn run(plan: &Plan, recorded: &Recorded, seed: u64) -> Result<Run, RunError> {
+    let mut plan = plan.clone();
+    plan.job.seed = seed;
+    let traits = Traits::default();
+    let mut listener = Listener { recorded, strangers: HashSet::new(), traits, observer: Observer::default() };
+    let outcome: Outcome = sim::run_with(&plan, &mut listener)?;
+    let (own, others) = outcome.threads.split_at(recorded.own.min(outcome.threads.len()));
+    listener.traits.time = own.iter().map(|thread| thread.end.0).max().unwrap_or(0) as f64;
+    let each = |thread: &iowhy_stack::outcome::ThreadTotals| thread.busy.0 as f64 / thread.events.max(1) as f64;
+    Ok(Run { traits: listener.traits, digest: listener.observer.finish(), others: others.iter().map(each).collect() })
+}
+
+/// How well runs of the twin agree with the recording: the median of each.
+pub(super) fn agreement(seen: &Traits, runs: &[Run]) -> Agreement {
+    let median = |of: &dyn Fn(&Traits) -> Option<f64>| {
+        let mut all: Vec<f64> = runs.iter().filter_map(|run| of(&run.traits)).collect();
+        all.sort_by(f64::total_cmp);
+        all.get(all.len() / 2).copied()
+    };
+    let windows_pct = median(&|run| run.windows.common(&seen.windows));
+    let pages_pct = median(&|run| run.pages.common(&seen.pages));
+    let requests_pct = median(&|run| run.requests.common(&seen.requests));
+    let time_pct =
+        median(&|run| Some(100.0 - 100.0 * (run.time / seen.time.max(1.0) - 1.0).abs())).map(|it| it.max(0.0));
+    let slower = median(&|run| Some(run.time / seen.time.max(1.0))).unwrap_or(1.0);
+    let short = [("read-ahead windows", windows_pct), ("pages read", pages_pct), ("requests", requests_pct)];
+    let mut why_not: Vec<String> = (short.iter())
+        .filter_map(|(what, pct)| Some((what, (*pct)?)))
+        .filter(|(_, pct)| *pct < LEAST)
+        .map(|(what, pct)| format!("{pct:.0} % of the {what} are reproduced, and {LEAST:.0} % are needed"))
+        .collect();
+    if time_pct.is_some_and(|pct| pct < LEAST_TIME) {
+        let apart = if slower > 1.0 { "longer" } else { "shorter" };
+        let by = 100.0 * (slower - 1.0).abs();
+        why_not.push(format!("the twin takes {by:.0} % {apart}, and {:.0} % are allowed", 100.0 - LEAST_TIME));
+    }
+    Agreement {
+        usable: why_not.is_empty(),
+        why_not: (!why_not.is_empty()).then(|| why_not.join("; ")),
+        windows_pct,
+        pages_pct,
+        requests_pct,
+        time_pct,
+    }
+}
