@@ -21,6 +21,7 @@ mod run;
 mod store;
 mod sysbench;
 mod trace;
+mod why;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -74,6 +75,8 @@ enum Verb {
     },
     /// Compare two sets of runs: regression, improvement, or the same
     Compare(compare::Arguments),
+    /// Explain one side alone: where its time goes, and what would help
+    Why(why::Arguments),
     /// Explain why one set of runs is slower than another
     Explain(explain::Arguments),
     /// Write the explanation as one HTML page
@@ -267,6 +270,7 @@ fn main() -> ExitCode {
         Verb::Run { arguments } => run::run(&arguments),
         Verb::Fio { arguments } => fio::run(&arguments),
         Verb::Compare(arguments) => compare::run(&arguments),
+        Verb::Why(arguments) => why::run(&arguments),
         Verb::Explain(arguments) => explain::run(&arguments),
         Verb::Report(arguments) => report::run(&arguments),
         Verb::Bisect(arguments) => bisect::run(&arguments),

@@ -147,7 +147,7 @@ fn forms() -> String {
 }
 
 /// A process by its number.
-fn pid(word: &str) -> Result<u32, String> {
+pub(crate) fn pid(word: &str) -> Result<u32, String> {
     word.trim().parse().map_err(|_| format!("a process is a number; `--comm {word}` finds one by its name"))
 }
 

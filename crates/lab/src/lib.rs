@@ -21,3 +21,4 @@ pub mod simulated_json;
 pub mod store;
 pub mod sysbench;
 pub mod twin;
+pub mod why;

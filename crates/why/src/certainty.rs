@@ -15,13 +15,15 @@ pub struct Word {
     pub live: (u32, u32),
     /// The same of simulated runs.
     pub simulated: (u32, u32),
+    /// The same about live recordings of one side alone; not measured yet.
+    pub alone: (u32, u32),
 }
 
 /// The words, the surest first.
 pub const WORDS: [Word; 3] = [
-    Word { word: "almost certain", from: 0.9, live: (40, 37), simulated: (144, 144) },
-    Word { word: "likely", from: 0.75, live: (62, 54), simulated: (13, 11) },
-    Word { word: "possible", from: 0.0, live: (0, 0), simulated: (3, 3) },
+    Word { word: "almost certain", from: 0.9, live: (40, 37), simulated: (144, 144), alone: (0, 0) },
+    Word { word: "likely", from: 0.75, live: (62, 54), simulated: (13, 11), alone: (0, 0) },
+    Word { word: "possible", from: 0.0, live: (0, 0), simulated: (3, 3), alone: (0, 0) },
 ];
 
 /// The word for a confidence, 0 to 1.
@@ -32,10 +34,18 @@ pub fn of(confidence: f64) -> &'static Word {
 impl Word {
     /// How often a first finding with this word was right, 0 to 1; nothing if it was hardly ever used.
     pub fn rate(&self, live: bool) -> Option<f64> {
-        const LEAST: u32 = 5;
-        let (said, right) = if live { self.live } else { self.simulated };
-        (said >= LEAST).then(|| f64::from(right) / f64::from(said))
+        rate(if live { self.live } else { self.simulated })
     }
+
+    /// The same of findings about one side alone.
+    pub fn rate_alone(&self) -> Option<f64> {
+        rate(self.alone)
+    }
+}
+
+fn rate((said, right): (u32, u32)) -> Option<f64> {
+    const LEAST: u32 = 5;
+    (said >= LEAST).then(|| f64::from(right) / f64::from(said))
 }
 
 #[cfg(test)]
@@ -54,6 +64,8 @@ mod tests {
         ] {
             assert_eq!(of(confidence).word, word, "{confidence}");
         }
-        assert!(WORDS.iter().all(|word| word.live.1 <= word.live.0 && word.simulated.1 <= word.simulated.0));
+        assert!(
+            WORDS.iter().all(|word| [word.live, word.simulated, word.alone].iter().all(|(said, right)| right <= said))
+        );
     }
 }

@@ -5,6 +5,7 @@
 //! layer did for its own. [`RULES`] is in the order of the path; docs/RULES.md is made of it.
 
 use crate::Evidence;
+use crate::cost::{Cost, Facts};
 use crate::delta::{Contrast, Delta, Unit};
 use crate::digest::{KIND_OTHER, Layer, Time};
 
@@ -202,6 +203,9 @@ pub struct Rule {
     pub switches: &'static [Switch],
     /// Looks for it.
     pub find: fn(&Delta<'_>) -> Option<Match>,
+    /// Its cost on one side alone, for mechanisms that leave a mark of their own: a limit that is set and met, a
+    /// neighbour, a sleep.
+    pub cost: Option<fn(&Facts<'_>) -> Option<Cost>>,
 }
 
 /// One thing that can be switched on the slow side, to see whether the difference goes. They are tried in order; the

@@ -31,7 +31,7 @@ use crate::incident::{self, IncidentError};
 use crate::store::{Kind, Store, StoreError, StoredRun};
 use iowhy_text::diagnose::{Problem, Problems, Span};
 use iowhy_trace as trace;
-use iowhy_trace::join::{Who, beside, join};
+use iowhy_trace::join::{Joined, Who, beside, join};
 use iowhy_trace::settings::Settings;
 use iowhy_why::Side;
 use iowhy_why::digest::wall;
@@ -305,17 +305,28 @@ fn lacking(trace: &Trace, settings: &Settings) -> Vec<Need> {
 
 /// A recorded trace as a run of a side.
 fn recorded(mut read: Trace, seed: u64, beside: Extra, side: &mut Side) -> Option<PicturedRun> {
-    of_the_workload(&mut read);
-    let mut joined = join(&read, &Who::default());
+    followed(&mut read, seed, beside, side).1
+}
+
+/// A recording as the only run of a side, with its calls and requests; the trace loses what the workload does not use.
+pub(crate) fn alone(read: &mut Trace) -> (Side, Joined) {
+    let mut side = Side::default();
+    let (joined, _) = followed(read, 0, Extra::Nothing, &mut side);
+    (side, joined)
+}
+
+fn followed(read: &mut Trace, seed: u64, beside: Extra, side: &mut Side) -> (Joined, Option<PicturedRun>) {
+    of_the_workload(read);
+    let mut joined = join(read, &Who::default());
     let events = Arc::new(std::mem::take(&mut joined.events));
     let Ok((mut digest, seen)) = listen(beside, seed, |listener| {
         events.iter().for_each(|event| listener.event(event));
         Ok::<_, std::convert::Infallible>(EventSource::Events(events.clone()))
     });
     let files = || joined.files.iter().map(|file| format!("inode {}", file.ino)).collect();
-    let settings = Settings::of(&read);
-    digest.by_the_clock(wall::of(&read, &joined, &settings), settings.command);
-    for need in lacking(&read, &settings) {
+    let settings = Settings::of(read);
+    digest.by_the_clock(wall::of(read, &joined, &settings), settings.command);
+    for need in lacking(read, &settings) {
         if !side.lacks.contains(&need) {
             side.lacks.push(need);
         }
@@ -328,7 +339,8 @@ fn recorded(mut read: Trace, seed: u64, beside: Extra, side: &mut Side) -> Optio
     side.inferred_windows |= joined.inferred_windows;
     side.live = true;
     side.runs.push(digest);
-    seen.map(|seen| PicturedRun { files: files(), ..seen })
+    let seen = seen.map(|seen| PicturedRun { files: files(), ..seen });
+    (joined, seen)
 }
 
 /// Traces in files: each is a run.

@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use iowhy_stack::event::{Content, Dir, RqId};
 use iowhy_stack::lifecycle::{self, Lifecycle, Stage, Step};
 use iowhy_stack::units::{Nanos, PAGE_SECTORS};
+use iowhy_stats::figure::share;
 
 use super::tally::Spread;
 use super::{Digest, Plugs};
@@ -165,6 +166,9 @@ pub struct Commands {
     pub foreign: u64,
     /// Of that, with requests of the workload waiting or at the device, ns.
     pub in_the_way: u64,
+    /// The same time, of each moment the part of the requests at the device that are others': what the workload would
+    /// get back from a device that divides itself, ns.
+    pub taken: f64,
     /// Time of reads of metadata from their allocation to their completion, ns.
     pub meta_reads: u64,
     /// Requests that write back pages that the workload had dirtied, without a request of its.
@@ -277,6 +281,9 @@ impl Observer {
             out.foreign += passed;
             if self.own[0] > 0 {
                 out.in_the_way += passed;
+                let own = self.life.depth.saturating_sub(self.foreign_in_flight).max(1);
+                out.taken +=
+                    passed as f64 * share(self.foreign_in_flight.into(), (self.foreign_in_flight + own).into());
             }
         }
         if self.writeback_in_flight > 0 && self.own[1] > 0 {

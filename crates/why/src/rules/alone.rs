@@ -11,6 +11,7 @@
 use iowhy_stack::event::{RaKind, UnplugCause};
 
 use super::{Figure, Match, reads, recorded};
+use crate::cost::{Bounds, Cost, Facts};
 use crate::delta::{Contrast, Delta, Unit};
 
 /// The mechanism behind pages that are read without windows.
@@ -109,9 +110,42 @@ fn of(delta: &Delta<'_>) -> Option<(Contrast, Alone)> {
     Some((alone, means))
 }
 
+/// Share of the reads that go on where others ended, from which on the advice is wrong.
+const STREAMS: f64 = 0.8;
+/// Part of the waits that windows save, and confidence of the cost and its bounds.
+const COST: (f64, f64, Bounds) = (0.6, 0.85, [0.3, 1.6]);
+
+/// The cost of reads without windows though the limit has room for them: the program has advised so.
+pub(super) fn cost_of_advice(facts: &Facts<'_>) -> Option<Cost> {
+    let d = facts.digest;
+    let alone = reads::share(reads::pages(d, &KINDS), reads::all_pages(d));
+    let limit = facts.number_of_disk("read_ahead_kb").filter(|kib| *kib > ONE_PAGE as f64)?;
+    let streams = facts.streams;
+    if alone < NEARLY_LIVE || streams < STREAMS || (reads::all_pages(d) as f64) < LEAST_PAGES {
+        return None;
+    }
+    let (part, confidence, bounds) = COST;
+    Some(Cost {
+        ns: part * facts.reads_wait(),
+        bounds,
+        confidence,
+        claim: format!(
+            "{:.0} % of the reads go on where others ended, and their pages come without a window, though read_ahead_kb \
+             is {limit:.0}: the file is advised as random",
+            100.0 * streams
+        ),
+        setting: "no POSIX_FADV_RANDOM or MADV_RANDOM".to_owned(),
+        evidence: vec![
+            ("pages read without a window", alone, Unit::Share),
+            ("reads that go on where others ended", streams, Unit::Share),
+            ("waits for each read", d.time.waits as f64 / facts.operations(), Unit::Ratio),
+        ],
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::edges::{Edge, Pair, hold};
+    use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost};
     use super::super::{random_advice, readahead_off};
     use crate::digest::Digest;
     use iowhy_stack::event::{RaKind, UnplugCause};
@@ -206,5 +240,29 @@ mod tests {
         let edges: &[Edge] =
             &[("ONE_PAGE", |p, x| p.set("sda", "read_ahead_kb", ["128", ["4", "5"][x as usize]]), 0.0, 1.0)];
         hold(&readahead_off::RULE, off, 0.95, edges);
+    }
+
+    #[test]
+    fn costs_of_advice() {
+        let advised = || {
+            Alone::of(|a| {
+                a.set("recording", "disk", "sda");
+                a.set("sda", "read_ahead_kb", "128");
+                a.streams = 1.0;
+                alone(&mut a.digest, FORCE, 1000.0);
+                a.digest.time.ns[0][crate::digest::Layer::Device as usize] = 1e6;
+            })
+        };
+        fn pages(a: &mut Alone, pages: f64) {
+            a.digest.windows.pages = [0; 7];
+            a.digest.windows.pages[FORCE] = pages as u64;
+        }
+        let edges: &[AloneEdge] = &[
+            ("NEARLY_LIVE, alone", |a, x| alone(&mut a.digest, FORCE, x), 900.0, 899.0),
+            ("ONE_PAGE, alone", |a, x| a.set("sda", "read_ahead_kb", &x.to_string()), 5.0, 4.0),
+            ("STREAMS", |a, x| a.streams = x, 0.8, 0.79),
+            ("LEAST_PAGES, alone", pages, 16.0, 15.0),
+        ];
+        hold_cost(&random_advice::RULE, advised, (60.0, 0.85), edges);
     }
 }

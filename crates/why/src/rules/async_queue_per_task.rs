@@ -28,6 +28,7 @@ pub(super) const RULE: Rule = Rule {
         Switch::Queue("scheduler"),
     ],
     find,
+    cost: None,
 };
 
 /// Share of the requests that write, and of the writes that are direct: the rest is metadata.

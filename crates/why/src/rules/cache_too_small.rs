@@ -25,6 +25,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &[],
     switches: &[super::Switch::Other("machine.memory_mb"), super::Switch::OtherKind("machine.")],
     find,
+    cost: None,
 };
 
 /// Factor by which the largest window has grown: such windows need more of the cache, which is none the smaller for it.

@@ -2,6 +2,7 @@
 
 use super::recorded;
 use super::{Figure, Match, Rule};
+use crate::cost::{Bounds, Cost, Facts};
 use crate::delta::{Delta, Unit};
 use crate::digest::Layer;
 
@@ -31,6 +32,7 @@ pub(super) const RULE: Rule = Rule {
     ],
     switches: &[super::Switch::OtherJob],
     find,
+    cost: Some(cost),
 };
 
 /// Growth of the bios held back for a call: a limit that is met at all is met again and again.
@@ -71,9 +73,36 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     })
 }
 
+/// Confidence of the cost without and with a limit in sight, and its bounds.
+const ALONE: (f64, f64, Bounds) = (0.8, 0.89, [0.7, 1.0]);
+
+fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    let held = facts.digest.wall.as_ref()?.held_back as f64 / facts.operations();
+    let asleep = facts.in_layers(&[Layer::Lock, Layer::Journal]);
+    let limit = facts.setting(|of, key| of == "cgroup" && (key.contains("throttle.") || key.contains("io.max")));
+    if held < LEAST_HELD {
+        return None;
+    }
+    let (without, with, bounds) = ALONE;
+    Some(Cost {
+        ns: asleep,
+        bounds,
+        confidence: if limit.is_some() { with } else { without },
+        claim: match limit {
+            Some((key, value)) => format!("the control group's {key} ({value}) holds bios back before they are queued"),
+            None => "a limit on the control group's I/O holds bios back before they are queued".to_owned(),
+        },
+        setting: limit.map_or("io.max".to_owned(), |(key, _)| key.to_owned()) + " removed or raised",
+        evidence: vec![
+            ("bios held back for each call", held, Unit::Ratio),
+            ("time asleep before a bio is queued", asleep, Unit::Ns),
+        ],
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::edges::{Edge, Pair, hold, spread, sure};
+    use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, spread, sure};
     use super::RULE;
     use crate::digest::Layer;
     use crate::digest::wall::Wall;
@@ -132,5 +161,22 @@ mod tests {
                 ("BOTH_SURE", |p, x| hold_back(p, [0, x as u64]), 50.0, 0.98),
             ],
         );
+    }
+
+    #[test]
+    fn costs() {
+        let throttled = || {
+            Alone::of(|a| {
+                a.digest.wall = Some(Wall { held_back: 10, ..Wall::default() });
+                a.digest.time.ns[0][Layer::Lock as usize] = 5e5;
+                a.set("cgroup", "blkio.throttle.read_bps_device", "7:0 1000000");
+            })
+        };
+        fn held(a: &mut Alone, held_back: f64) {
+            a.digest.latency[0] = spread(1000, 1e3);
+            a.digest.wall = Some(Wall { held_back: held_back as u64, ..Wall::default() });
+        }
+        let edges: &[AloneEdge] = &[("LEAST_HELD, alone", held, 5.0, 4.0)];
+        hold_cost(&RULE, throttled, (50.0, 0.89), edges);
     }
 }

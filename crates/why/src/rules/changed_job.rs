@@ -43,6 +43,7 @@ pub(super) const RULE: Rule = Rule {
     ],
     switches: &[super::Switch::OtherJob],
     find,
+    cost: None,
 };
 
 /// How often a call of another size is counted: where it is missing, and where it has come.

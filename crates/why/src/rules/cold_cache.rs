@@ -24,6 +24,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &["cpu-bound-submission", "device-latency", "random-advice", "window-too-small", "window-too-large"],
     switches: &[super::Switch::OtherJob],
     find,
+    cost: None,
 };
 
 /// Pages put into the cache for each page asked for, up to which a side found what it asked for there.

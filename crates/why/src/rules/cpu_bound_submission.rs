@@ -29,6 +29,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &[],
     switches: &[super::Switch::OtherKind("machine."), super::Switch::Other("machine")],
     find,
+    cost: None,
 };
 
 /// Growth of work for an operation up to which it counts as equal.

@@ -2,6 +2,7 @@
 
 use super::recorded;
 use super::{Figure, Match, Rule, grade};
+use crate::cost::{Bounds, Cost, Facts};
 use crate::delta::{Delta, Unit};
 use crate::digest::Layer;
 
@@ -22,6 +23,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &["cpu-bound-submission"],
     switches: &[super::Switch::OtherJob],
     find,
+    cost: Some(cost),
 };
 
 /// Part of the difference that has to be waiting for a CPU.
@@ -77,9 +79,46 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     })
 }
 
+/// Part of all CPUs that others keep busy, from which on they are short.
+const BUSY: f64 = 0.6;
+/// Wait for a CPU, each time, ns: a wake-up of an idle one is shorter.
+const EACH: f64 = 100e3;
+/// Length of a recording, ns, in which the kernel's count of hundredths of a second says anything.
+const COUNTED: f64 = 100e6;
+/// Confidence of the cost, and its bounds.
+const ALONE: (f64, Bounds) = (0.85, [0.5, 1.0]);
+
+fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    let ready = facts.in_layers(&[Layer::Ready]);
+    let elapsed = facts.digest.elapsed.0 as f64;
+    let cpus = facts.settings.get("machine", "cpus").and_then(|cpus| cpus.parse().ok()).unwrap_or(1.0_f64);
+    let busy = (facts.counter("others_cpu_ns") / elapsed.max(1.0)).min(cpus);
+    let each = ready / facts.digest.wall.as_ref().map_or(0, |wall| wall.wakes).max(1) as f64;
+    let counted = elapsed >= COUNTED && facts.counter("cpu_throttled_ns") <= 0.0;
+    if busy < BUSY * cpus || each < EACH || !counted {
+        return None;
+    }
+    let (confidence, bounds) = ALONE;
+    Some(Cost {
+        ns: ready,
+        bounds,
+        confidence,
+        claim: format!(
+            "a task that could run waits {:.0} us for a CPU each time, while others keep {busy:.1} CPUs busy",
+            each / 1e3
+        ),
+        setting: "the other tasks elsewhere, or a higher priority (nice, cpu.weight)".to_owned(),
+        evidence: vec![
+            ("wait for a CPU, each time", each, Unit::Ns),
+            ("time that tasks wait for a CPU", ready, Unit::Ns),
+            ("CPUs that others keep busy", busy, Unit::Ratio),
+        ],
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::edges::{Edge, Pair, hold, sure};
+    use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, sure};
     use super::RULE;
     use crate::digest::{Layer, wall::Wall};
 
@@ -115,5 +154,23 @@ mod tests {
         ];
         hold(&RULE, contended, 0.758, edges);
         sure(&RULE, contended, &[("MOST_SURE", |p, x| p.slow.time.ns[0][READY] = x, 1_500_000.0, 0.95)]);
+    }
+
+    #[test]
+    fn costs() {
+        fn of(a: &mut Alone, elapsed: f64, each: f64, busy: f64) {
+            a.digest.elapsed = iowhy_stack::units::Nanos(elapsed as u64);
+            a.digest.time.ns[0][READY] = 0.5 * elapsed;
+            a.digest.wall = wakes((0.5 * elapsed / each) as u64);
+            a.set("machine", "cpus", "2");
+            a.count("others_cpu_ns", (busy * elapsed) as u64);
+        }
+        let edges: &[AloneEdge] = &[
+            ("BUSY", |a, x| of(a, 1e9, 1e6, x), 1.2, 1.19),
+            ("EACH", |a, x| of(a, 1e9, x, 2.0), 1e5, 9.9e4),
+            ("COUNTED", |a, x| of(a, x, 1e6, 2.0), 1e8, 9.9e7),
+            ("a quota", |a, x| a.count("cpu_throttled_ns", x as u64), 0.0, 1.0),
+        ];
+        hold_cost(&RULE, || Alone::of(|a| of(a, 1e9, 1e6, 2.0)), (50.0, 0.85), edges);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::recorded;
 use super::{Figure, Match, Rule};
+use crate::cost::{Bounds, Cost, Facts};
 use crate::delta::{Delta, Unit};
 use crate::digest::Layer;
 
@@ -22,6 +23,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &["cpu-bound-submission", "cpu-contention", "changed-job"],
     switches: &[super::Switch::OtherJob],
     find,
+    cost: Some(cost),
 };
 
 /// Throttled time over the difference by the clock: tasks that take turns are throttled together.
@@ -57,9 +59,36 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     })
 }
 
+/// Confidence of the cost, and its bounds.
+const ALONE: (f64, Bounds) = (SURE, [0.8, 1.0]);
+
+fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    let (throttled, ready) = (facts.counter("cpu_throttled_ns"), facts.in_layers(&[Layer::Ready]));
+    if throttled < THROTTLED * facts.whole_ns {
+        return None;
+    }
+    let quota = facts.setting(|_, key| key.contains("cpu.max") || key.contains("cfs_quota"));
+    let set = quota.map_or(String::new(), |(key, value)| format!(" ({key}: {value})"));
+    let (confidence, bounds) = ALONE;
+    Some(Cost {
+        ns: ready.min(throttled),
+        bounds,
+        confidence,
+        claim: format!(
+            "the control group's CPU quota{set} stopped its tasks for {:.0} ms of CPU time",
+            throttled / 1e6
+        ),
+        setting: quota.map_or("cpu.max", |(key, _)| key).to_owned() + " removed or raised",
+        evidence: vec![
+            ("throttled time of the control group", throttled, Unit::Ns),
+            ("time that tasks wait for a CPU", ready, Unit::Ns),
+        ],
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::edges::{Edge, Pair, hold, sure};
+    use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, sure};
     use super::RULE;
     use crate::digest::Layer;
 
@@ -82,5 +111,18 @@ mod tests {
         ];
         hold(&RULE, throttled, 0.97, edges);
         sure(&RULE, throttled, &[("SURE", |p, x| p.slow.time.ns[0][READY] = x, 1e6, 0.97)]);
+    }
+
+    #[test]
+    fn costs() {
+        let stopped = || {
+            Alone::of(|a| {
+                a.count("cpu_throttled_ns", 400_000);
+                a.digest.time.ns[0][Layer::Ready as usize] = 5e5;
+            })
+        };
+        let edges: &[AloneEdge] =
+            &[("THROTTLED, alone", |a, x| a.count("cpu_throttled_ns", x as u64), 100_000.0, 99_999.0)];
+        hold_cost(&RULE, stopped, (40.0, 0.89), edges);
     }
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::IO;
 use super::recorded;
 use super::{Figure, Match, Rule, grade};
+use crate::cost::{Bounds, Cost, Facts};
 use crate::delta::{Delta, Unit};
 use crate::digest::{KIND_OTHER, KIND_SYNC};
 use iowhy_stack::units::PAGE_BYTES;
@@ -31,6 +32,7 @@ pub(super) const RULE: Rule = Rule {
     ],
     switches: &[super::Switch::OtherJob],
     find,
+    cost: Some(cost),
 };
 
 /// Bytes that calls write, slow over fast, if they write equally many.
@@ -88,9 +90,34 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     })
 }
 
+/// Part of the writes' waits that goes with half of the bytes, and confidence of the cost and its bounds.
+const ALONE: (f64, f64, Bounds) = (0.5, 0.85, [0.3, 1.6]);
+
+fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    let point = facts.mounted_with("data=journal")?;
+    let bytes = facts.digest.workload.bytes[1] as f64;
+    if bytes < LEAST_BYTES {
+        return None;
+    }
+    let time = facts.of_kinds(&[1, KIND_SYNC, KIND_OTHER], IO);
+    let (half, confidence, bounds) = ALONE;
+    let twice = facts.digest.commands.sectors[1] as f64 * 512.0 / bytes;
+    Some(Cost {
+        ns: half * time,
+        bounds,
+        confidence,
+        claim: format!("{point} is mounted with data=journal: {twice:.2} bytes go to the device for each one written"),
+        setting: "data=ordered".to_owned(),
+        evidence: vec![
+            ("bytes at the device for each byte written", twice, Unit::Ratio),
+            ("time that writes and syncs wait", time, Unit::Ns),
+        ],
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::edges::{Edge, Pair, hold, sure};
+    use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, sure};
     use super::RULE;
     use crate::digest::Layer;
 
@@ -163,5 +190,19 @@ mod tests {
 
     fn syncs(p: &mut Pair, fast: u64, slow: f64) {
         (p.fast.workload.calls[2], p.slow.workload.calls[2]) = (fast, slow as u64);
+    }
+
+    #[test]
+    fn costs() {
+        let journalled = || {
+            Alone::of(|a| {
+                a.set("/x", "mount_options", "rw,data=journal");
+                a.digest.workload.bytes[1] = 1 << 20;
+                a.digest.time.ns[1][Layer::Device as usize] = 8e5;
+            })
+        };
+        let edges: &[AloneEdge] =
+            &[("LEAST_BYTES, alone", |a, x| a.digest.workload.bytes[1] = x as u64, 65_536.0, 65_535.0)];
+        hold_cost(&RULE, journalled, (40.0, 0.85), edges);
     }
 }

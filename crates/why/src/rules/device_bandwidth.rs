@@ -21,6 +21,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &[],
     switches: &[Switch::OtherDevice],
     find,
+    cost: None,
 };
 
 fn find(delta: &Delta<'_>) -> Option<Match> {

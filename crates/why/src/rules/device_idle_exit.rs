@@ -23,6 +23,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &["device-latency"],
     switches: &[Switch::OtherDevice],
     find,
+    cost: None,
 };
 
 fn find(delta: &Delta<'_>) -> Option<Match> {

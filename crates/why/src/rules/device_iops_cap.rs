@@ -26,6 +26,7 @@ pub(super) const RULE: Rule = Rule {
         Switch::OtherDevice,
     ],
     find,
+    cost: None,
 };
 
 fn find(delta: &Delta<'_>) -> Option<Match> {

@@ -22,6 +22,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &[],
     switches: &[Switch::OtherDevice],
     find,
+    cost: None,
 };
 
 fn find(delta: &Delta<'_>) -> Option<Match> {

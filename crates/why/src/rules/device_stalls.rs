@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::{Figure, Match, Rule, grade};
+use crate::cost::{Bounds, Cost, Facts};
 use crate::delta::{Delta, Unit};
 use crate::digest::Digest;
 
@@ -25,6 +26,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &["device-latency", "noisy-neighbour", "device-idle-exit"],
     switches: &[super::Switch::OtherJob],
     find,
+    cost: Some(cost),
 };
 
 /// Medians of its kind, beyond which a command is stalled: seeks and queues take a few.
@@ -83,9 +85,40 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     })
 }
 
+/// A command that takes as long is stalled on any drive, ns: seeks, queues and flushes of healthy ones are shorter.
+const LONG: f64 = 250e6;
+/// Confidence of the cost, and its bounds.
+const ALONE: (f64, Bounds) = (0.85, [0.8, 1.0]);
+
+fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    let classes = facts.digest.commands.classes.values();
+    let most = classes.clone().max_by_key(|class| class.count())?;
+    let limit = (STALLED * most.median()).max(LONG);
+    let excess: f64 = classes.map(|class| class.excess_over(limit)).sum();
+    if excess <= 0.0 {
+        return None;
+    }
+    let (confidence, bounds) = ALONE;
+    Some(Cost {
+        ns: excess,
+        bounds,
+        confidence,
+        claim: format!(
+            "the device stands still: single commands take more than {:.0} ms, others {:.2} ms",
+            limit / 1e6,
+            most.median() / 1e6
+        ),
+        setting: "another device, or its errors mended (smartctl, dmesg)".to_owned(),
+        evidence: vec![
+            ("time of stalled commands", excess, Unit::Ns),
+            ("median time at the device", most.median(), Unit::Ns),
+        ],
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::edges::{Edge, Pair, hold, spread, sure};
+    use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, spread, sure};
     use super::RULE;
     use crate::digest::{Class, Digest, Place};
     use iowhy_stack::units::Nanos;
@@ -132,5 +165,19 @@ mod tests {
         ];
         hold(&RULE, stalled, 0.755, edges);
         sure(&RULE, stalled, &[("MOST_SURE", |p, x| stalls(&mut p.slow, x), 600.0, 0.85)]);
+    }
+
+    #[test]
+    fn costs() {
+        fn of(a: &mut Alone, usual: f64, longest: f64) {
+            let mut class = spread(100, usual);
+            class.add(longest as u64);
+            a.digest.commands.classes = [(Class::default(), class)].into();
+            a.digest.elapsed = iowhy_stack::units::Nanos(2_000_000_000);
+        }
+        let stands = || Alone::of(|a| of(a, 1e5, 1.2e9));
+        let edges: &[AloneEdge] =
+            &[("LONG", |a, x| of(a, 1e5, x), 6e8, 2.4e8), ("STALLED, alone", |a, x| of(a, x, 1.2e9), 5e7, 2e8)];
+        hold_cost(&RULE, stands, (47.9, 0.85), edges);
     }
 }

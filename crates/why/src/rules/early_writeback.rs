@@ -21,6 +21,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &["lost-locality", "reads-starved", "device-latency"],
     switches: &[Switch::OtherKind("writeback."), Switch::Other("machine.memory_mb")],
     find,
+    cost: None,
 };
 
 /// Buffered writes: fewer are a report or a log.

@@ -2,10 +2,12 @@
 //! still does and the next one at which it does not.
 
 use super::{Match, Rule};
+use crate::cost::{self, Facts, Found};
 use crate::digest::{Digest, Spread};
 use crate::{Delta, Side};
 use iowhy_stack::event::RaKind;
 use iowhy_stack::units::{Nanos, PAGE_BYTES};
+use iowhy_trace::settings::Settings;
 
 /// Two recordings, each standing for two equal runs, whose mean is exact.
 pub(super) struct Pair {
@@ -98,5 +100,65 @@ pub(super) fn sure(rule: &Rule, base: fn() -> Pair, cases: &[Edge]) {
         put(&mut pair, *value);
         let found = pair.ask(rule).unwrap_or_else(|| panic!("{}, {constant} at {value}: silent", rule.name));
         assert!((found.confidence - confidence).abs() < 0.0005, "{}, {constant}: {found:?}", rule.name);
+    }
+}
+
+/// One recording: ten reads of 100 us, 1 ms in all, then what is put.
+#[derive(Default)]
+pub(super) struct Alone {
+    pub(super) digest: Digest,
+    pub(super) sleeps: (u64, f64),
+    pub(super) streams: f64,
+    pub(super) others: Vec<(String, u64)>,
+    settings: Settings,
+}
+
+/// A limit's name, how a figure is put into the recording, a value at which the rule speaks, one at which it does not.
+pub(super) type AloneEdge = (&'static str, fn(&mut Alone, f64), f64, f64);
+
+impl Alone {
+    pub(super) fn of(put: impl FnOnce(&mut Alone)) -> Alone {
+        let mut alone = Alone { digest: Pair::of(|_| ()).fast, ..Alone::default() };
+        put(&mut alone);
+        alone
+    }
+
+    pub(super) fn set(&mut self, of: &str, key: &str, value: &str) {
+        self.settings.values.insert((of.to_owned(), key.to_owned()), value.to_owned());
+    }
+
+    pub(super) fn count(&mut self, key: &str, value: u64) {
+        self.settings.counters.insert(key.to_owned(), value);
+    }
+
+    fn ask(mut self, rule: &'static Rule) -> Option<Found> {
+        self.digest.wall.get_or_insert_default();
+        let facts = Facts {
+            digest: &self.digest,
+            settings: &self.settings,
+            lacks: &[],
+            whole_ns: self.digest.elapsed.0 as f64,
+            sleeps: self.sleeps,
+            streams: self.streams,
+            others: &self.others,
+        };
+        cost::found(&facts).into_iter().find(|found| found.rule.name == rule.name)
+    }
+}
+
+/// The rule has a cost on `base`, of this percentage of the time and this confidence, and on each side of each limit as
+/// the table says.
+pub(super) fn hold_cost(rule: &'static Rule, base: impl Fn() -> Alone, (pct, sure): (f64, f64), edges: &[AloneEdge]) {
+    let found = base().ask(rule).unwrap_or_else(|| panic!("{} has no cost on its base", rule.name));
+    assert!((found.saves_pct - pct).abs() < 0.5, "{}: {} %", rule.name, found.saves_pct);
+    assert!((found.cost.confidence - sure).abs() < 0.0005, "{}: confidence {}", rule.name, found.cost.confidence);
+    assert!(found.bounds_pct[0] <= found.saves_pct && found.saves_pct <= found.bounds_pct[1], "{found:?}");
+    for (limit, put, speaks, silent) in edges {
+        for (value, expected) in [(*speaks, true), (*silent, false)] {
+            let mut alone = base();
+            put(&mut alone, value);
+            let found = alone.ask(rule);
+            assert_eq!(found.is_some(), expected, "{}, {limit} at {value}: {found:?}", rule.name);
+        }
     }
 }

@@ -27,6 +27,7 @@ pub(super) const RULE: Rule = Rule {
         Switch::Queue("write_cache"),
     ],
     find,
+    cost: None,
 };
 
 /// Syncs for an operation, slow over fast: a few dozen among random calls are never equally many.

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::IO;
 use super::{Figure, Match, Rule, grade};
+use crate::cost::{Bounds, Cost, Facts};
 use crate::delta::{Delta, Unit};
 use crate::digest::{Digest, KIND_SYNC};
 
@@ -25,6 +26,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &["flush-cost", "journal-commit-per-fsync", "device-latency", "noisy-neighbour"],
     switches: &[super::Switch::OtherJob],
     find,
+    cost: Some(cost),
 };
 
 /// Syncs and bytes of the workload, slow over fast, if there are equally many: both vary with the run's time.
@@ -81,9 +83,38 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     })
 }
 
+/// Share of the written bytes that others submit, from which on they are what a sync waits for.
+const MOSTLY: f64 = 0.3;
+/// Confidence of the cost, and its bounds.
+const ALONE: (f64, Bounds) = (0.8, [0.3, 1.2]);
+
+fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    let d = facts.digest;
+    let syncs = (d.workload.calls[2] + d.workload.written_through) as f64;
+    let others = (d.foreign.processes_wrote as f64 / (d.commands.sectors[1] as f64 * 512.0).max(1.0)).min(1.0);
+    if syncs < LEAST_SYNCS || others < MOSTLY {
+        return None;
+    }
+    let time = facts.of_kinds(&[1, KIND_SYNC], IO);
+    let (confidence, bounds) = ALONE;
+    let who = facts.others.first().map_or("other processes", |(name, _)| name.as_str());
+    Some(Cost {
+        ns: others * time,
+        bounds,
+        confidence,
+        claim: format!("syncs take along what {who} wrote: {:.0} % of the written bytes", 100.0 * others),
+        setting: format!("{who} on another file system"),
+        evidence: vec![
+            ("share of written bytes that others submit", others, Unit::Share),
+            ("commits for each sync", d.sync.commits as f64 / syncs, Unit::Ratio),
+            ("time that writes and syncs wait", time, Unit::Ns),
+        ],
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::edges::{Edge, Pair, hold, sure};
+    use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, sure};
     use super::RULE;
     use crate::digest::Layer;
 
@@ -146,5 +177,21 @@ mod tests {
                 ("MOST_SURE", |p, x| p.slow.foreign.processes_wrote = x as u64, 200_000.0, 0.9),
             ],
         );
+    }
+
+    #[test]
+    fn costs() {
+        let shared = || {
+            Alone::of(|a| {
+                a.digest.workload.calls[2] = 10;
+                (a.digest.commands.sectors[1], a.digest.foreign.processes_wrote) = (1000, 256_000);
+                a.digest.time.ns[crate::digest::KIND_SYNC][Layer::Device as usize] = 8e5;
+            })
+        };
+        let edges: &[AloneEdge] = &[
+            ("LEAST_SYNCS, alone", |a, x| a.digest.workload.calls[2] = x as u64, 4.0, 3.0),
+            ("MOSTLY", |a, x| a.digest.foreign.processes_wrote = x as u64, 153_600.0, 153_599.0),
+        ];
+        hold_cost(&RULE, shared, (40.0, 0.8), edges);
     }
 }

@@ -31,6 +31,7 @@ pub(super) const RULE: Rule = Rule {
     ],
     switches: &[super::Switch::OtherJob],
     find,
+    cost: None,
 };
 
 /// Mean sizes of reads, slow over fast, if they ask for the same.

@@ -27,6 +27,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &[],
     switches: &[super::Switch::Word("--fadvise_hint=0"), super::Switch::NoAdvice],
     find,
+    cost: None,
 };
 
 /// Most pages in the cache, slow over fast, if it is as large.

@@ -30,6 +30,7 @@ pub(super) const RULE: Rule = Rule {
         Switch::Queue("scheduler"),
     ],
     find,
+    cost: None,
 };
 
 /// Share of calls that overlap another on their file: with fewer, most windows serve one reader.

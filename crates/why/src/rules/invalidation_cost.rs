@@ -28,6 +28,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &["cpu-bound-submission"],
     switches: &[super::Switch::OtherKind("direct."), super::Switch::Other("direct"), super::Switch::DropPages],
     find,
+    cost: None,
 };
 
 /// Share of direct writes over own pages: fewer hardly move the mean of all.

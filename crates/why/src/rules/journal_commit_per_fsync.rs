@@ -25,6 +25,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &[],
     switches: &[Switch::Other("filesystem"), Switch::OtherKind("filesystem.")],
     find,
+    cost: None,
 };
 
 /// Ratio of syncs per operation: within a tenth both sides ask for the same.

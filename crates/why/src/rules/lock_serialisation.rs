@@ -11,6 +11,7 @@
 use std::ops::Range;
 
 use super::{Figure, Match, Rule, Switch, grade};
+use crate::cost::{Bounds, Cost, Facts};
 use crate::delta::{Delta, Unit};
 use iowhy_stats::figure::share;
 
@@ -37,6 +38,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &["queue-depth-one", "invalidation-cost", "cpu-bound-submission"],
     switches: &[Switch::Other("direct.inode_lock"), Switch::Other("filesystem"), Switch::Other("direct")],
     find,
+    cost: Some(cost),
 };
 
 /// Ratio of most calls in progress: a maximum shows one moment and varies more than a mean.
@@ -109,9 +111,42 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     })
 }
 
+/// Confidence of the cost, and its bounds: what no lock keeps apart may meet at the device.
+const ALONE: (f64, Bounds) = (0.85, [0.3, 1.0]);
+
+fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    let turns = &facts.digest.turns;
+    let way = usize::from(turns.wait[1].sum() > turns.wait[0].sum());
+    let waited = turns.wait[way].sum() / facts.digest.latency[way].sum().max(1.0);
+    let together = share(turns.first_bios[1], turns.first_bios[0] + turns.first_bios[1]);
+    let bios = share(turns.first_bios[0] + turns.first_bios[1], facts.digest.workload.calls[way]);
+    let concurrency = facts.digest.workload.concurrency;
+    if concurrency <= 1 || waited < MANY || together > TOGETHER || bios < BIOS {
+        return None;
+    }
+    let (confidence, bounds) = ALONE;
+    Some(Cost {
+        ns: turns.wait[way].sum() / f64::from(concurrency),
+        bounds,
+        confidence,
+        claim: format!(
+            "{:.0} % of the time of {} calls is waiting until another call on their file has done, {:.0} us each time",
+            100.0 * waited,
+            ["read", "write"][way],
+            turns.wait[way].mean() / 1e3
+        ),
+        setting: "a file for each thread, or preallocated blocks".to_owned(),
+        evidence: vec![
+            ("share of the calls' time that they wait for others on their file", waited, Unit::Share),
+            ("how long they wait", turns.wait[way].mean(), Unit::Ns),
+            ("share of first bios during other bios of the file", together, Unit::Share),
+        ],
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::edges::{Edge, Pair, hold, spread};
+    use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, spread};
     use super::RULE;
 
     /// Two calls at a time, ten in all, that wait for half of their 4 ms on the slow side. A thousand bios.
@@ -202,5 +237,24 @@ mod tests {
             0.9139,
             &[("MANY, writes", |p, x| p.slow.turns.wait[1] = spread(1, x), 800_001.0, 800_000.0)],
         );
+    }
+
+    #[test]
+    fn costs() {
+        let turns = || {
+            Alone::of(|a| {
+                a.digest.workload.concurrency = 2;
+                a.digest.turns.wait[0] = spread(10, 80_000.0);
+                a.digest.turns.first_bios = [100, 0];
+                a.digest.workload.calls[0] = 100;
+            })
+        };
+        let edges: &[AloneEdge] = &[
+            ("MANY, alone", |a, x| a.digest.turns.wait[0] = spread(1, x), 200_000.0, 199_000.0),
+            ("TOGETHER, alone", |a, x| a.digest.turns.first_bios = [100 - x as u64, x as u64], 10.0, 11.0),
+            ("BIOS, alone", |a, x| a.digest.turns.first_bios = [x as u64, 0], 20.0, 19.0),
+            ("concurrency", |a, x| a.digest.workload.concurrency = x as u32, 2.0, 1.0),
+        ];
+        hold_cost(&RULE, turns, (40.0, 0.85), edges);
     }
 }

@@ -32,6 +32,7 @@ pub(super) const RULE: Rule = Rule {
         Switch::Queue("nr_requests"),
     ],
     find,
+    cost: None,
 };
 
 /// Ratio of command sizes, and of commands per operation: other commands go other ways.

@@ -2,6 +2,7 @@
 
 use super::recorded;
 use super::{Figure, Match, Rule};
+use crate::cost::{Bounds, Cost, Facts};
 use crate::delta::{Delta, Unit};
 
 pub(super) const RULE: Rule = Rule {
@@ -31,6 +32,7 @@ pub(super) const RULE: Rule = Rule {
     ],
     switches: &[super::Switch::OtherJob],
     find,
+    cost: Some(cost),
 };
 
 /// Ratio of reclaims per call: with little free memory the fast side reclaims, too.
@@ -80,9 +82,43 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     })
 }
 
+/// Confidence of the cost without and with a group at its limit, and its bounds.
+const ALONE: (f64, f64, Bounds) = (0.76, 0.89, [0.6, 1.1]);
+
+fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    let wall = facts.digest.wall.as_ref()?;
+    let cache = &facts.digest.cache;
+    // Pages that are read again are waited for again.
+    let again = cache.again.min(cache.reclaimed) as f64;
+    let waits = facts.reads_wait() * again / (cache.added.max(1)) as f64;
+    let limit = facts.setting(|of, key| of == "cgroup" && key.starts_with("memory."));
+    let hits = facts.counter("memory_limit_hits");
+    if wall.reclaim.1 == 0 {
+        return None;
+    }
+    let (without, with, bounds) = ALONE;
+    Some(Cost {
+        ns: wall.reclaim.0 + waits,
+        bounds,
+        confidence: if hits > 0.0 || limit.is_some() { with } else { without },
+        claim: format!(
+            "{}: calls reclaim memory for {:.0} ms, and {:.0} % of the pages are read again",
+            limit.map_or("memory is short".to_owned(), |(key, value)| format!("the control group has {key}={value}")),
+            wall.reclaim.0 / 1e6,
+            100.0 * again / (cache.added.max(1)) as f64
+        ),
+        setting: limit.map_or("more memory".to_owned(), |(key, _)| format!("{key} raised")),
+        evidence: vec![
+            ("time in reclaim", wall.reclaim.0, Unit::Ns),
+            ("pages read again for each call", again / facts.operations(), Unit::Pages),
+            ("times that the group was at its limit", hits, Unit::Count),
+        ],
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::edges::{Edge, Pair, hold, spread, sure};
+    use super::super::edges::{Alone, Edge, Pair, hold, hold_cost, spread, sure};
     use super::RULE;
     use crate::digest::wall::Wall;
 
@@ -127,5 +163,21 @@ mod tests {
         hold(&RULE, reclaims, 0.8, edges);
         let hits: fn(&mut Pair, f64) = |p, x| p.count("memory_limit_hits", [100, x as u64]);
         sure(&RULE, reclaims, &[("HITS", hits, 300.0, 0.8), ("HITS", hits, 301.0, 0.95)]);
+    }
+
+    #[test]
+    fn costs() {
+        fn reclaims(a: &mut Alone, times: f64) {
+            a.digest.wall = Some(Wall { reclaim: (3e5, times as u64), ..Wall::default() });
+        }
+        let short = || {
+            Alone::of(|a| {
+                reclaims(a, 10.0);
+                (a.digest.cache.added, a.digest.cache.again, a.digest.cache.reclaimed) = (100, 50, 100);
+                a.digest.time.ns[0][crate::digest::Layer::Device as usize] = 4e5;
+                a.set("cgroup", "memory.max", "1000000");
+            })
+        };
+        hold_cost(&RULE, short, (50.0, 0.89), &[("reclaims", reclaims, 1.0, 0.0)]);
     }
 }

@@ -27,6 +27,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &[],
     switches: &[Switch::Other("max_sectors_kb"), Switch::OtherKind("plug."), Switch::Other("elevator")],
     find,
+    cost: None,
 };
 
 /// Ratio of bio sizes, and of bytes per call: only merging may differ.

@@ -3,7 +3,9 @@
 use std::ops::Range;
 
 use super::{Figure, Match, Rule, Switch, grade};
+use crate::cost::{Bounds, Cost, Facts};
 use crate::delta::{Delta, Unit};
+use crate::digest::Layer;
 
 pub(super) const RULE: Rule = Rule {
     name: "merging-off",
@@ -29,6 +31,7 @@ pub(super) const RULE: Rule = Rule {
         Switch::Other("elevator"),
     ],
     find,
+    cost: Some(cost),
 };
 
 /// Ratio of bio sizes: larger bios leave less to merge.
@@ -73,9 +76,35 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     None
 }
 
+/// Part of the time that goes with the requests that merging saves, and confidence of the cost and its bounds.
+const ALONE: (f64, f64, Bounds) = (0.6, 0.8, [0.2, 1.6]);
+
+fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    let bios = &facts.digest.bios;
+    let way = usize::from(bios.could_join[1] > bios.could_join[0]);
+    let apart = bios.could_join[way].saturating_sub(bios.joined[way]) as f64 / (bios.count[way].max(1)) as f64;
+    let off = facts.number_of_disk("nomerges").filter(|level| *level > 0.0)?;
+    let time = facts.in_layers(&[Layer::Plug, Layer::Elevator, Layer::Device]);
+    let (half, confidence, bounds) = ALONE;
+    Some(Cost {
+        ns: half * apart * time,
+        bounds,
+        confidence,
+        claim: format!(
+            "nomerges={off:.0}: {:.0} % of the bios could join the request before them, and do not",
+            100.0 * apart
+        ),
+        setting: "nomerges=0".to_owned(),
+        evidence: vec![
+            ("share of bios that could join a request and do not", apart, Unit::Share),
+            ("time in I/O", time, Unit::Ns),
+        ],
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::edges::{Edge, Pair, hold, spread};
+    use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, spread};
     use super::RULE;
 
     /// A thousand bios that continue one another; all join and make requests of half the size more, then none does.
@@ -105,5 +134,19 @@ mod tests {
         ];
         hold(&RULE, || off(0), 0.7594, edges);
         hold(&RULE, || off(1), 0.7594, &[("JOINED, writes", |p, x| p.fast.bios.joined[1] = x as u64, 301.0, 300.0)]);
+    }
+
+    #[test]
+    fn costs() {
+        let apart = || {
+            Alone::of(|a| {
+                (a.digest.bios.count[0], a.digest.bios.could_join[0]) = (100, 100);
+                a.set("recording", "disk", "sda");
+                a.set("sda", "nomerges", "2");
+                a.digest.time.ns[0][crate::digest::Layer::Device as usize] = 8e5;
+            })
+        };
+        let edges: &[AloneEdge] = &[("nomerges", |a, x| a.set("sda", "nomerges", &x.to_string()), 1.0, 0.0)];
+        hold_cost(&RULE, apart, (48.0, 0.8), edges);
     }
 }

@@ -21,6 +21,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &[],
     switches: &[Switch::Other("filesystem"), Switch::OtherKind("filesystem.")],
     find,
+    cost: None,
 };
 
 /// Reads of metadata in a run that may be a few at the beginning.

@@ -32,6 +32,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &["invalidation-cost", "cpu-bound-submission", "cache-too-small"],
     switches: &[Switch::OtherJob],
     find,
+    cost: None,
 };
 
 /// Share of direct calls that clear their range: fewer hardly move the mean of all.

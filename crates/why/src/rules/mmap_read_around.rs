@@ -33,6 +33,7 @@ pub(super) const RULE: Rule = Rule {
         super::Switch::Queue("read_ahead_kb"),
     ],
     find,
+    cost: None,
 };
 
 const AROUND: &[RaKind] = &[RaKind::Around, RaKind::Exec, RaKind::Huge];

@@ -1,6 +1,7 @@
 //! Another process uses the device.
 
 use super::{Figure, Match, Rule, Switch, grade};
+use crate::cost::{Bounds, Cost, Facts};
 use crate::delta::{Delta, Unit};
 use crate::digest::Digest;
 
@@ -21,6 +22,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &["lost-locality"],
     switches: &[Switch::OtherJob],
     find,
+    cost: Some(cost),
 };
 
 /// Growth of the time share that others take: short visits of daemons are normal.
@@ -67,9 +69,35 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     })
 }
 
+/// Confidence of the cost, and its bounds: a drive with many channels does not divide itself.
+const ALONE: (f64, Bounds) = (0.85, [0.3, 1.3]);
+
+fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    let (way, taken) = (facts.digest.foreign.in_the_way as f64, facts.digest.commands.taken);
+    let requests = facts.digest.foreign.reads + facts.digest.foreign.writes;
+    // The kernel's own tasks work for somebody, perhaps for the target.
+    let (who, _) = facts.others.first()?;
+    let (confidence, bounds) = ALONE;
+    Some(Cost {
+        ns: taken,
+        bounds,
+        confidence,
+        claim: format!(
+            "{who} uses the device, too: its requests are there for {:.0} % of the time while those of the target wait",
+            100.0 * way / (facts.digest.elapsed.0.max(1)) as f64
+        ),
+        setting: format!("{who} elsewhere, later, or limited (io.max)"),
+        evidence: vec![
+            ("time with others' requests in the way", way, Unit::Ns),
+            ("part of the device that they take of it", taken, Unit::Ns),
+            ("reads and writes of others for an operation", requests as f64 / facts.operations(), Unit::Count),
+        ],
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::edges::{Edge, Pair, hold};
+    use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost};
     use super::RULE;
     use iowhy_stack::units::Nanos;
 
@@ -107,5 +135,12 @@ mod tests {
             ("LEAST_PART", slower, 450_001.0, 450_000.0),
         ];
         hold(&RULE, neighbour, 0.7323, edges);
+    }
+
+    #[test]
+    fn costs() {
+        let beside = || Alone::of(|a| (a.others, a.digest.commands.taken) = (vec![("x".to_owned(), 9)], 4e5));
+        let edges: &[AloneEdge] = &[("others", |a, x| a.others.truncate(x as usize), 1.0, 0.0)];
+        hold_cost(&RULE, beside, (40.0, 0.85), edges);
     }
 }

@@ -30,6 +30,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &["device-idle-exit"],
     switches: &[super::Switch::Patch("no-outer-plug"), super::Switch::Other("plug")],
     find,
+    cost: None,
 };
 
 /// Ratio of windows per call: other windows are read-ahead's doing.

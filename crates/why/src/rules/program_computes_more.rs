@@ -23,6 +23,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &[],
     switches: &[super::Switch::OtherJob],
     find,
+    cost: None,
 };
 
 /// Part of the difference that has to be the program's.

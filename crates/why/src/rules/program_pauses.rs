@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 
 use super::{Figure, Match, Rule, Switch, changed_job, grade};
+use crate::cost::{Bounds, Cost, Facts};
 use crate::delta::{Delta, Unit};
 use crate::digest::{Digest, Layer, Spread};
 
@@ -23,6 +24,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &[],
     switches: &[Switch::OtherJob],
     find,
+    cost: Some(cost),
 };
 
 /// Calls take as long up to this ratio.
@@ -82,9 +84,37 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     })
 }
 
+/// Sleeps for each call, from which on the program paces itself.
+const PACED: f64 = 0.3;
+/// Confidence of the cost, and its bounds.
+const ALONE: (f64, Bounds) = (0.85, [0.9, 1.0]);
+
+fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    let (times, asleep) = facts.sleeps;
+    let pauses = facts.in_layers(&[Layer::Pause]).min(asleep);
+    if (times as f64) < PACED * facts.operations() {
+        return None;
+    }
+    let (confidence, bounds) = ALONE;
+    Some(Cost {
+        ns: pauses,
+        bounds,
+        confidence,
+        claim: format!(
+            "the program sleeps on purpose: {times} times between its calls, {:.2} ms each",
+            asleep / 1e6 / (times.max(1)) as f64
+        ),
+        setting: "no sleep in the program".to_owned(),
+        evidence: vec![
+            ("sleeps for each call", times as f64 / facts.operations(), Unit::Ratio),
+            ("time asleep with nothing else going on", pauses, Unit::Ns),
+        ],
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::edges::{Edge, Pair, hold, spread};
+    use super::super::edges::{Alone, Edge, Pair, hold, hold_cost, spread};
     use super::RULE;
     use crate::digest::{Digest, KIND_OTHER, Layer};
 
@@ -154,5 +184,16 @@ mod tests {
             ("equal jobs", |p, x| p.slow.workload.sequential[0] = x as u64, 0.0, 10.0),
         ];
         hold(&RULE, pauses, 0.7594, edges);
+    }
+
+    #[test]
+    fn costs() {
+        let sleeps = || {
+            Alone::of(|a| {
+                a.sleeps = (10, 5e5);
+                a.digest.time.ns[3][Layer::Pause as usize] = 6e5;
+            })
+        };
+        hold_cost(&RULE, sleeps, (50.0, 0.85), &[("PACED", |a, x| a.sleeps.0 = x as u64, 3.0, 2.0)]);
     }
 }

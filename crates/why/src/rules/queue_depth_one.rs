@@ -21,6 +21,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &["cpu-bound-submission", "reads-starved", "writes-starved"],
     switches: &[Switch::Other("elevator"), Switch::OtherDevice, Switch::Queue("scheduler")],
     find,
+    cost: None,
 };
 
 /// Share of the time with requests waiting, from which on they wait for the device.

@@ -26,6 +26,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &["window-too-small", "slice-idling", "lost-locality", "device-latency", "device-bandwidth"],
     switches: &[super::Switch::Word("--fadvise_hint=0"), super::Switch::OtherJob, super::Switch::NoAdvice],
     find,
+    cost: Some(super::alone::cost_of_advice),
 };
 
 /// Confidence with reads as large as calls, and where a limit of 0 looks the same: then either may be it.

@@ -33,6 +33,7 @@ pub(super) const RULE: Rule = Rule {
         super::Switch::Queue("read_ahead_kb"),
     ],
     find,
+    cost: None,
 };
 
 /// Share of sequential calls from which on async windows go on ahead of a stream, and are not waited for.

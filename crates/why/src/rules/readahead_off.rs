@@ -29,6 +29,7 @@ pub(super) const RULE: Rule = Rule {
         super::Switch::QueueTo("read_ahead_kb", "128"),
     ],
     find,
+    cost: Some(|facts| super::reads::cost_of_limit(facts, true)),
 };
 
 /// Confidence where only a limit of 0 looks like this.

@@ -3,7 +3,8 @@
 //! Read-ahead and the cache are judged by what they make of equal reads: of the same size, as often sequential, as
 //! often through the cache. How many are in progress, or how long the run is, does not matter to that.
 
-use crate::delta::{Contrast, Delta};
+use crate::cost::{Bounds, Cost, Facts};
+use crate::delta::{Contrast, Delta, Unit};
 use crate::digest::{Digest, Layer};
 use iowhy_stack::event::RaKind;
 use iowhy_stack::units::PAGE_BYTES;
@@ -109,6 +110,44 @@ pub(super) fn in_calls(d: &Digest) -> f64 {
     (d.elapsed.0 as f64 - besides / f64::from(d.time.slots.max(1))).max(0.0)
 }
 
+/// KiB of a window by default; a limit of this or less is small; one of a page is off.
+const USUAL_KB: f64 = 128.0;
+const SMALL_KB: f64 = 32.0;
+const PAGE_KB: f64 = 4.0;
+/// Share of the reads that go on where others ended, from which on windows matter.
+const STREAMS: f64 = 0.5;
+/// Part of the waits that goes with the trips to the device that larger windows save, and confidence of the cost and
+/// its bounds: a trip costs the same at any size, or by its bytes.
+const ALONE: (f64, f64, Bounds) = (0.6, 0.85, [0.2, 1.6]);
+
+/// The cost of a read-ahead limit far below the kernel's own, which streams meet: of one that turns it off, or another.
+pub(super) fn cost_of_limit(facts: &Facts<'_>, off: bool) -> Option<Cost> {
+    let d = facts.digest;
+    let limit = facts.number_of_disk("read_ahead_kb").filter(|kib| *kib <= SMALL_KB && (*kib <= PAGE_KB) == off)?;
+    let reads = d.workload.calls[0];
+    let direct = share(d.workload.direct[0], reads);
+    if facts.streams < STREAMS || direct >= DIRECT {
+        return None;
+    }
+    let (part, confidence, bounds) = ALONE;
+    let waits = facts.reads_wait();
+    Some(Cost {
+        ns: part * (1.0 - limit / USUAL_KB) * waits,
+        bounds,
+        confidence,
+        claim: format!(
+            "read_ahead_kb={limit:.0}: streams wait {:.2} times for each read, and {USUAL_KB:.0} is usual",
+            d.time.waits as f64 / facts.operations()
+        ),
+        setting: format!("read_ahead_kb={USUAL_KB:.0}"),
+        evidence: vec![
+            ("pages in a window", share(all_pages(d), d.windows.count.iter().sum()), Unit::Pages),
+            ("waits for each read", d.time.waits as f64 / facts.operations(), Unit::Ratio),
+            ("time that reads wait for I/O", waits, Unit::Ns),
+        ],
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::edges::{Edge, Pair, hold, spread, windows};
@@ -181,5 +220,38 @@ mod tests {
             ("windows that go on", |p, x| windows(&mut p.slow, RaKind::Async, 1.0, x), 1.0, 0.0),
         ];
         hold(&LIMITED, capped, 1.0, edges);
+    }
+}
+
+#[cfg(test)]
+mod costs {
+    use super::super::edges::{Alone, AloneEdge, hold_cost};
+    use super::super::{readahead_off, window_too_small};
+    use crate::digest::Layer;
+
+    fn limited(kib: &str) -> Alone {
+        Alone::of(|a| {
+            a.set("recording", "disk", "sda");
+            a.set("sda", "read_ahead_kb", kib);
+            a.streams = 1.0;
+            a.digest.time.ns[0][Layer::Device as usize] = 1e6;
+        })
+    }
+
+    fn to(a: &mut Alone, kib: f64) {
+        a.set("sda", "read_ahead_kb", &kib.to_string());
+    }
+
+    #[test]
+    fn costs_of_limits() {
+        let edges: &[AloneEdge] = &[
+            ("SMALL_KB", to, 32.0, 33.0),
+            ("PAGE_KB", to, 5.0, 4.0),
+            ("USUAL_KB", to, 8.0, 128.0),
+            ("STREAMS", |a, x| a.streams = x, 0.5, 0.49),
+            ("DIRECT", |a, x| a.digest.workload.direct[0] = x as u64, 8.0, 9.0),
+        ];
+        hold_cost(&window_too_small::RULE, || limited("8"), (56.25, 0.85), edges);
+        hold_cost(&readahead_off::RULE, || limited("0"), (60.0, 0.85), &[("PAGE_KB", to, 4.0, 5.0)]);
     }
 }

@@ -25,6 +25,7 @@ pub(super) const RULE: Rule = Rule {
         Switch::Queue("scheduler"),
     ],
     find,
+    cost: None,
 };
 
 /// Requests of each direction on each side, from which on means of their waits say anything.

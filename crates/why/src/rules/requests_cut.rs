@@ -23,6 +23,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &[],
     switches: &[Switch::Other("max_sectors_kb"), Switch::Other("max_segments"), Switch::Queue("max_sectors_kb")],
     find,
+    cost: None,
 };
 
 /// Ratio of window sizes above which reads are asked for alike: smaller windows make smaller requests, too.

@@ -38,6 +38,7 @@ pub(super) const RULE: Rule = Rule {
         super::Switch::OwnDescriptors,
     ],
     find,
+    cost: None,
 };
 
 /// By how much the share of missing reads that come page by page has grown, for the closed windows to matter.

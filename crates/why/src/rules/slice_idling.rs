@@ -34,6 +34,7 @@ pub(super) const RULE: Rule = Rule {
         Switch::Queue("scheduler"),
     ],
     find,
+    cost: None,
 };
 
 /// Time that the device idles because the elevator wants it so, as a share of the run. A flush of the drive's cache

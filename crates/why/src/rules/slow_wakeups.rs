@@ -28,6 +28,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &["cpu-bound-submission"],
     switches: &[Switch::OtherKind("machine.wake_"), Switch::Other("machine")],
     find,
+    cost: None,
 };
 
 /// A wake-up is late from here on, ns.

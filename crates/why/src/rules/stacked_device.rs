@@ -30,6 +30,7 @@ pub(super) const RULE: Rule = Rule {
     ],
     switches: &[super::Switch::OtherJob],
     find,
+    cost: None,
 };
 
 /// Ratios of sectors that are alike: writes go to both devices and journals, and the loop caches some reads.

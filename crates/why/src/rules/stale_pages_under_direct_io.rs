@@ -31,6 +31,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &["cpu-bound-submission", "invalidation-cost"],
     switches: &[super::Switch::DropPages, super::Switch::Word("--iowhy_open_fix=serialise")],
     find,
+    cost: None,
 };
 
 /// Share of the calls that has to be over others' pages for a run to count as one that pays.

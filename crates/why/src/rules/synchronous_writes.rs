@@ -2,6 +2,7 @@
 
 use super::IO;
 use super::{Figure, Match, Rule, grade};
+use crate::cost::{Bounds, Cost, Facts};
 use crate::delta::{Contrast, Delta, Unit};
 use crate::digest::Digest;
 
@@ -30,6 +31,7 @@ pub(super) const RULE: Rule = Rule {
     ],
     switches: &[super::Switch::OtherJob],
     find,
+    cost: Some(cost),
 };
 
 /// Ratios of writes that are alike.
@@ -94,9 +96,41 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     })
 }
 
+/// Share of writes that reach the device within their call, from which on each is synchronous.
+const MOSTLY_THROUGH: f64 = 0.8;
+/// Confidence of the cost without and with the mount option, and its bounds: data have to be written some time.
+const ALONE: (f64, f64, Bounds) = (0.8, 0.89, [0.4, 1.0]);
+
+fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    let workload = &facts.digest.workload;
+    let writes = workload.calls[1] as f64;
+    let [through, direct] = [workload.written_through, workload.direct[1]].map(|n| n as f64 / writes.max(1.0));
+    if writes < ENOUGH || through < MOSTLY_THROUGH || direct > DIRECT {
+        return None;
+    }
+    let mounted = facts.mounted_with("sync");
+    let time = facts.of_kinds(&[1], IO);
+    let (without, with, bounds) = ALONE;
+    Some(Cost {
+        ns: time,
+        bounds,
+        confidence: if mounted.is_some() { with } else { without },
+        claim: format!(
+            "{:.0} % of the writes wait until they are on the medium{}",
+            100.0 * through,
+            mounted.map_or(String::new(), |point| format!(": {point} is mounted with sync"))
+        ),
+        setting: if mounted.is_some() { "async (mount -o remount,async)" } else { "no O_SYNC or O_DSYNC" }.to_owned(),
+        evidence: vec![
+            ("share of writes with bios of their own", through, Unit::Share),
+            ("time that writes wait for the medium", time, Unit::Ns),
+        ],
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::edges::{Edge, Pair, hold, spread};
+    use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, spread};
     use super::RULE;
     use crate::digest::{Layer, wall::Wall};
 
@@ -164,5 +198,27 @@ mod tests {
         ];
         hold(&RULE, forced, 0.7576, edges);
         hold(&RULE, slow, 0.97, &[("MOST_SURE", |p, x| p.slow.workload.calls[2] = x as u64, 20.0, 21.0)]);
+    }
+
+    #[test]
+    fn costs() {
+        let synced = || {
+            Alone::of(|a| {
+                (a.digest.workload.calls[1], a.digest.workload.written_through) = (10, 10);
+                a.set("/x", "mount_options", "rw,sync,noatime");
+                a.digest.time.ns[1][Layer::Device as usize] = 8e5;
+            })
+        };
+        let edges: &[AloneEdge] = &[
+            (
+                "ENOUGH, alone",
+                |a, x| (a.digest.workload.calls[1], a.digest.workload.written_through) = (x as u64, x as u64),
+                4.0,
+                3.0,
+            ),
+            ("MOSTLY_THROUGH", |a, x| a.digest.workload.written_through = x as u64, 8.0, 7.0),
+            ("DIRECT, alone", |a, x| a.digest.workload.direct[1] = x as u64, 5.0, 6.0),
+        ];
+        hold_cost(&RULE, synced, (80.0, 0.89), edges);
     }
 }

@@ -32,6 +32,7 @@ pub(super) const RULE: Rule = Rule {
     ],
     switches: &[super::Switch::OtherJob],
     find,
+    cost: None,
 };
 
 /// Part of the difference that the syncs have to own.

@@ -27,6 +27,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &[],
     switches: &[super::Switch::Other("readahead"), super::Switch::DropPages],
     find,
+    cost: None,
 };
 
 /// Factor by which more windows are closed by hits: one or two a run are chance.

@@ -31,6 +31,7 @@ pub(super) const RULE: Rule = Rule {
         super::Switch::Word("--fadvise_hint=random"),
     ],
     find,
+    cost: None,
 };
 
 const FAULTS: &[RaKind] = &[RaKind::Around, RaKind::Exec, RaKind::Huge];

@@ -27,6 +27,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &[],
     switches: &[super::Switch::Other("read_ahead_kb"), super::Switch::Queue("read_ahead_kb")],
     find,
+    cost: Some(|facts| reads::cost_of_limit(facts, false)),
 };
 
 /// Factors by which windows are smaller, half sure and sure: a limit cut in half leaves no doubt.

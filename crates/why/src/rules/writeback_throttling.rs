@@ -1,6 +1,7 @@
 //! Writers are stopped because too many pages are dirty.
 
 use super::{Figure, Match, Rule, Switch, grade};
+use crate::cost::{Bounds, Cost, Facts};
 use crate::delta::{Delta, Unit};
 use crate::digest::Layer;
 
@@ -22,6 +23,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &[],
     switches: &[Switch::OtherKind("writeback."), Switch::Other("machine.memory_mb")],
     find,
+    cost: Some(cost),
 };
 
 /// Writes on the slow side: with fewer, one slow write is all of them.
@@ -99,9 +101,31 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     })
 }
 
+/// Percent of memory that may be dirty by default.
+const USUAL_RATIO: f64 = 20.0;
+/// Confidence of the cost, and its bounds: what is dirty has to be written some time.
+const ALONE: (f64, Bounds) = (0.85, [0.3, 1.0]);
+
+fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    let stopped = facts.digest.wall.as_ref()?.dirty_ns;
+    let number = |key: &str| facts.settings.get("sysctl", key).and_then(|value| value.parse::<f64>().ok());
+    let bytes = number("vm.dirty_bytes").filter(|bytes| *bytes > 0.0).map(|bytes| format!("vm.dirty_bytes={bytes:.0}"));
+    let ratio = || number("vm.dirty_ratio").filter(|ratio| *ratio < USUAL_RATIO && *ratio > 0.0);
+    let limit = bytes.or_else(|| ratio().map(|ratio| format!("vm.dirty_ratio={ratio:.0}")))?;
+    let (confidence, bounds) = ALONE;
+    Some(Cost {
+        ns: stopped,
+        bounds,
+        confidence,
+        claim: format!("writers wait {:.0} ms for the dirty limit ({limit})", stopped / 1e6),
+        setting: format!("vm.dirty_ratio={USUAL_RATIO:.0}"),
+        evidence: vec![("time that the dirty limits stop writers", stopped, Unit::Ns)],
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::edges::{Edge, Pair, hold, spread};
+    use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, spread};
     use super::RULE;
     use crate::digest::{Digest, Layer, wall::Wall};
 
@@ -192,5 +216,18 @@ mod tests {
             ("UNTOLD on running kernels", |p, x| p.sides[1].live = x > 0.0, 1.0, 0.0),
         ];
         hold(&RULE, untold, 0.6, edges);
+    }
+
+    #[test]
+    fn costs() {
+        let stopped = || {
+            Alone::of(|a| {
+                a.digest.wall = Some(Wall { dirty_ns: 4e5, ..Wall::default() });
+                a.set("sysctl", "vm.dirty_ratio", "5");
+            })
+        };
+        let edges: &[AloneEdge] =
+            &[("USUAL_RATIO", |a, x| a.set("sysctl", "vm.dirty_ratio", &x.to_string()), 19.0, 20.0)];
+        hold_cost(&RULE, stopped, (40.0, 0.85), edges);
     }
 }

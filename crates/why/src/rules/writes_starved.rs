@@ -19,6 +19,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &[],
     switches: &[Switch::Other("elevator"), Switch::OtherKind("elevator."), Switch::Queue("scheduler")],
     find,
+    cost: None,
 };
 
 fn find(delta: &Delta<'_>) -> Option<Match> {

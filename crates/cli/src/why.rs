@@ -1,0 +1,142 @@
+//! `iowhy why`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use iowhy_lab::recording::{self, RecordError, Request};
+use iowhy_lab::why::{self, Answer, json, text, trial};
+use iowhy_live::capture::Level;
+use iowhy_text::diagnose::{Problem, Problems};
+use iowhy_trace as trace;
+
+use crate::output::{self, Exit};
+use crate::trace::{duration, pid};
+
+#[derive(clap::Args)]
+#[command(about = "Explain one side alone: where its time goes, why, and what would help")]
+#[command(after_help = "Targets named together are a union; --device and --file restrict what is seen of\nthem. \
+    Without a target the whole machine is recorded, the busiest first.\n\n  \
+    iowhy why -- dd if=big of=/dev/null bs=64k\n  iowhy why --from before.parquet\n\nExit codes: 0 explained, or nothing \
+    here makes it faster, 2 a usage or input\nerror, 3 cannot tell.")]
+pub(crate) struct Arguments {
+    /// Duration, for example 10s or 500ms [default: 10s, or the command's]
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    length: Option<Duration>,
+    /// Processes, 1,2 or repeated, with threads and children
+    #[arg(long, value_name = "PID", value_delimiter = ',', value_parser = pid)]
+    pid: Vec<u32>,
+    /// Processes of this name, now and later; may be repeated
+    #[arg(long, value_name = "NAME")]
+    comm: Vec<String>,
+    /// Control group, v1 or v2, with groups below; may be repeated
+    #[arg(long, value_name = "PATH")]
+    cgroup: Vec<String>,
+    /// Unit of systemd, by its control group; may be repeated
+    #[arg(long, value_name = "NAME")]
+    unit: Vec<String>,
+    /// Block device, node or name, and its partitions; may be repeated
+    #[arg(long, value_name = "DEVICE")]
+    device: Vec<PathBuf>,
+    /// File: its calls and pages, and no others; may be repeated
+    #[arg(long, value_name = "FILE")]
+    file: Vec<PathBuf>,
+    /// Recording, in any known format, instead of a target
+    #[arg(long, value_name = "RECORDING", conflicts_with_all =
+        ["length", "pid", "comm", "cgroup", "unit", "device", "file", "command", "try_it"])]
+    from: Option<PathBuf>,
+    /// Try the best safe settings on the target, and restore them
+    #[arg(long = "try")]
+    try_it: bool,
+    /// One JSON object
+    #[arg(long)]
+    json: bool,
+    /// Command to record, with its arguments
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+/// Runs the verb.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    if let Some(from) = &arguments.from {
+        let mut problems = Problems::default();
+        let found = trace::load(from, &mut problems);
+        output::report_all(&problems);
+        let Some(trace) = found else { return Ok(Exit::Usage) };
+        let answer = why::of_trace(from.display().to_string(), trace);
+        show(arguments, &answer)?;
+        return Ok(exit(&answer));
+    }
+    let length = arguments.length.or(arguments.command.is_empty().then_some(why::LENGTH));
+    let request = Request {
+        level: Level::Layers,
+        length,
+        pids: arguments.pid.clone(),
+        comms: arguments.comm.clone(),
+        cgroups: arguments.cgroup.clone(),
+        units: arguments.unit.clone(),
+        files: arguments.file.clone(),
+        devices: arguments.device.clone(),
+        command: arguments.command.clone(),
+        buffer_kib: 0,
+    };
+    crate::doctor::tidy();
+    let recorded = match why::record(&request, arguments.json, &mut |problem| output::report(problem.clone())) {
+        Err(RecordError::Targets(problems)) => {
+            output::report_all(&problems);
+            return Ok(Exit::Usage);
+        }
+        recorded => recorded?,
+    };
+    output::report_all(recording::complaints(&recorded.captured));
+    if let Some(status) = recorded.status.filter(|status| !status.success() && !recorded.interrupted) {
+        output::report(Problem::warning(format!("the command failed: {status}")));
+    }
+    let mut answer = why::of_capture(target(&request), recorded.captured);
+    if arguments.try_it && !recorded.interrupted {
+        let tried = trial::try_safe(&mut answer, &request, &|setting| {
+            if !output::look().quiet {
+                output::complain(&format!("trying {setting}\n"));
+            }
+        });
+        match tried {
+            Ok(0) => output::report(Problem::warning("nothing here can be tried: no finding is about a safe setting")),
+            Ok(_) => {}
+            Err(error) => output::report(Problem::warning(error.to_string())),
+        }
+    }
+    show(arguments, &answer)?;
+    // What was recorded up to the signal is shown, and the signal is how it ended.
+    Ok(match iowhy_live::signal::exit_code() {
+        Some(code) if recorded.interrupted => Exit::Signal(code),
+        _ => exit(&answer),
+    })
+}
+
+fn show(arguments: &Arguments, answer: &Answer) -> anyhow::Result<()> {
+    if arguments.json {
+        output::print_json(&json::why(answer))
+    } else {
+        output::print(&text::text(answer, output::look().brief, output::style()))
+    }
+}
+
+fn exit(answer: &Answer) -> Exit {
+    if answer.is_told() { Exit::Fine } else { Exit::Inconclusive }
+}
+
+/// The target in words.
+fn target(request: &Request) -> String {
+    let pids: Vec<String> = request.pids.iter().map(u32::to_string).collect();
+    let paths = |of: &[PathBuf]| of.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
+    let parts = [
+        request.command.join(" "),
+        if pids.is_empty() { String::new() } else { format!("process {}", pids.join(", ")) },
+        request.comms.join(", "),
+        request.cgroups.join(", "),
+        request.units.join(", "),
+        paths(&request.devices),
+        paths(&request.files),
+    ];
+    let named: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    if named.is_empty() { "this machine".to_owned() } else { named.join("; ") }
+}

@@ -1,0 +1,210 @@
+//! Why it is slow, from one recording: facts, what mechanisms cost, and what the twin predicts.
+//!
+//! ```text
+//! target     a command, processes, a device, a file, the whole machine, or a recording    (`recording`)
+//! facts      where the time goes, without any model                                       (`facts`)
+//! costs      rules that leave a mark on one side alone                                    (`iowhy_why::cost`)
+//! twin       the recorded calls on a model of this kernel and disk, one thing different   (`twin`)
+//! findings   one a rule, the largest saving first: a prediction's figures where the twin has one, a cost's otherwise
+//! trial      the safe ones on the running target                                          (`trial`)
+//! ```
+
+pub mod facts;
+pub mod json;
+pub mod text;
+pub mod trial;
+mod twin;
+
+use std::io;
+use std::os::fd::AsFd;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use iowhy_live::capture::Captured;
+use iowhy_live::command::Running;
+use iowhy_stack::trace::Trace;
+use iowhy_text::diagnose::Problem;
+use iowhy_trace::settings::Settings;
+use iowhy_why::cost;
+use iowhy_why::rules::{self, Need};
+
+use crate::recording::{self, RecordError, Recorded, Request};
+use crate::twin::Prediction;
+use facts::Facts;
+use trial::Tried;
+pub use twin::Agreement;
+
+/// Savings below this are not worth a change, percent.
+const LEAST_PCT: f64 = 3.0;
+
+/// Something that costs time.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    pub rule: &'static str,
+    pub layer: &'static str,
+    pub claim: String,
+    /// 0 to 1.
+    pub confidence: f64,
+    pub cost_ns_per_call: f64,
+    /// Part of the time that goes without it, percent, with its interval.
+    pub saves_pct: f64,
+    pub saves_ci_pct: [f64; 2],
+    /// `KEY=VALUE`, or what to change.
+    pub setting: String,
+    /// What, the figure, its unit.
+    pub evidence: Vec<(String, f64, &'static str)>,
+    pub refute: String,
+    /// What it costs others.
+    pub costs_others: Option<String>,
+    /// `--try` may set it.
+    pub safe: bool,
+    /// The twin predicts it; else it is read off the recording.
+    pub predicted: bool,
+    pub tried: Option<Tried>,
+}
+
+/// Price of the recording.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub struct Price {
+    /// Part of the target's time that the events took, percent.
+    pub throughput_pct: f64,
+    pub ns_per_event: f64,
+}
+
+/// The answer.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub target: String,
+    pub events: u64,
+    pub lost: u64,
+    /// Nothing of a recording that was made elsewhere.
+    pub price: Option<Price>,
+    pub facts: Facts,
+    pub agreement: Agreement,
+    pub findings: Vec<Finding>,
+    /// Settings that are not the kernel's defaults: what, value, usual.
+    pub only_difference: Vec<(String, String, &'static str)>,
+    pub cannot_ask: Vec<(&'static str, Vec<Need>)>,
+}
+
+/// Length of a recording of anything but a command, unless another is asked for.
+pub const LENGTH: Duration = Duration::from_secs(10);
+
+/// Records the target; standard output of a command goes to standard error if `aside`.
+///
+/// # Errors
+/// As [`recording::record`].
+pub fn record(request: &Request, aside: bool, tell: &mut dyn FnMut(&Problem)) -> Result<Recorded, RecordError> {
+    if !aside {
+        return recording::record(request, tell);
+    }
+    let start = || {
+        let Some((program, arguments)) = request.command.split_first() else { return Ok(None) };
+        let mut command = Command::new(program);
+        command.args(arguments);
+        let started = io::stderr().as_fd().try_clone_to_owned().and_then(|errors| {
+            command.stdout(Stdio::from(errors));
+            Running::spawn(command)
+        });
+        started.map(Some).map_err(|error| RecordError::Command { program: program.clone(), error })
+    };
+    recording::record_started(request, start, tell)
+}
+
+/// Why, of a trace.
+pub fn of_trace(target: String, mut trace: Trace) -> Answer {
+    let (events, lost) = (trace.records.len() as u64, trace.lost);
+    // The twin wants the disk's other requests, too.
+    let whole = trace.clone();
+    let facts = Facts::of(&mut trace);
+    let (agreement, predictions) = twin::ask(&whole, &facts.settings);
+    let costs = cost::found(&facts.for_rules());
+    Answer {
+        target,
+        events,
+        lost,
+        price: None,
+        findings: joined(costs, predictions, facts.calls),
+        only_difference: facts::unusual(&facts.settings),
+        cannot_ask: cost::unasked(&facts.for_rules()),
+        agreement,
+        facts,
+    }
+}
+
+/// Why, of what was captured here.
+pub fn of_capture(target: String, captured: Captured) -> Answer {
+    let (cost, length) = (captured.cost, captured.length);
+    let mut answer = of_trace(target, captured.trace);
+    let estimated = cost.estimated().as_secs_f64();
+    answer.price = Some(Price {
+        throughput_pct: 100.0 * (estimated / length.as_secs_f64().max(1e-9)).min(1.0),
+        ns_per_event: cost.event_ps as f64 / 1000.0,
+    });
+    answer
+}
+
+impl Answer {
+    /// There is an answer: something to change, or that nothing here makes it faster.
+    pub fn is_told(&self) -> bool {
+        self.facts.calls > 0 && (!self.findings.is_empty() || self.healthy().is_some())
+    }
+
+    /// Why nothing here makes it faster; nothing if that is not known.
+    pub fn healthy(&self) -> Option<String> {
+        if !self.findings.is_empty() || self.facts.calls == 0 || !self.facts.lacks.is_empty() {
+            return None;
+        }
+        let most = self.facts.layers.iter().max_by(|a, b| a.pct.total_cmp(&b.pct))?;
+        Some(match most.layer {
+            "device" => "the device is at its limit for these requests".to_owned(),
+            "application" => "the program computes".to_owned(),
+            "CPU" => "the kernel's code for these calls takes most of the time".to_owned(),
+            "pauses" => "the target waits for something other than storage".to_owned(),
+            layer => format!("most of the time is in the layer `{layer}`, and none of the rules has a mark of it"),
+        })
+    }
+}
+
+/// Both lists as one: an entry for each rule, without those that follow from others, the largest saving first.
+fn joined(costs: Vec<cost::Found>, predictions: Vec<Prediction>, calls: u64) -> Vec<Finding> {
+    let mut all: Vec<Finding> = predictions.into_iter().map(Finding::from).collect();
+    for found in costs {
+        let rule = found.rule;
+        let evidence = found.cost.evidence.iter().map(|(what, value, unit)| ((*what).to_owned(), *value, unit.word()));
+        if let Some(same) = all.iter_mut().find(|finding| finding.rule == rule.name) {
+            same.evidence.extend(evidence);
+            same.confidence = same.confidence.max(found.cost.confidence);
+            continue;
+        }
+        all.push(Finding {
+            rule: rule.name,
+            layer: rule.layer,
+            confidence: found.cost.confidence,
+            cost_ns_per_call: found.cost.ns / calls.max(1) as f64,
+            saves_pct: found.saves_pct,
+            saves_ci_pct: found.bounds_pct,
+            evidence: evidence.collect(),
+            refute: format!("with {}, less than {:.0} % of the time goes", found.cost.setting, found.bounds_pct[0]),
+            costs_others: None,
+            safe: facts::is_of_queue(&found.cost.setting).is_some(),
+            predicted: false,
+            tried: None,
+            claim: found.cost.claim,
+            setting: found.cost.setting,
+        });
+    }
+    let follows: Vec<&str> = all
+        .iter()
+        .filter_map(|finding| rules::find(finding.rule))
+        .flat_map(|rule| rule.consequences.iter().copied())
+        .collect();
+    all.retain(|finding| finding.saves_pct >= LEAST_PCT && !follows.contains(&finding.rule));
+    all.sort_by(|a, b| b.saves_pct.total_cmp(&a.saves_pct));
+    all
+}
+
+/// The circumstances that a twin needs.
+fn disk_of(settings: &Settings) -> Option<&str> {
+    settings.get("recording", "disk")
+}

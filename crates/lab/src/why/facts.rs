@@ -1,0 +1,424 @@
+//! Facts of one recording, without any model: where the time of a call goes, by layer, process, file and device; how
+//! it spreads and when it changed; who else uses the device.
+//!
+//! ```text
+//! whole      of a command its time by the clock; of anything else the time of its calls, since nobody asked it to be
+//!            busy; of requests alone theirs
+//! layers     the whole by layer, so that the parts of a call add up to it
+//! onset      mean latencies of stretches of equally many calls: the change point (E-divisive) after which they stay
+//!            half as long again, or longer
+//! modes      of at most 2000 latencies, evenly chosen
+//! throttled  share of the time in which calls sleep before a bio that a limit has held back is queued
+//! ```
+//! Limits: a call that ends after the recording, or began before it, is not counted.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use iowhy_stack::event::Op;
+use iowhy_stack::trace::{Dev, Rwbs, Seen, Trace};
+use iowhy_stack::units::Nanos;
+use iowhy_stats::change_points::{self, Settings as Splits};
+use iowhy_stats::figure::share;
+use iowhy_stats::modes::{self, Mode};
+use iowhy_trace::join::{CallRecord, Joined};
+use iowhy_trace::settings::Settings;
+use iowhy_why::Side;
+use iowhy_why::cost;
+use iowhy_why::digest::{Digest, LAYERS, Layer};
+use iowhy_why::rules::Need;
+
+/// Most processes and files that are listed.
+const LISTED: usize = 10;
+/// Latencies that modes are looked for in.
+const SAMPLED: usize = 2000;
+/// Share of the calls of a mode that is listed.
+const LEAST_SHARE: f64 = 0.02;
+/// Stretches of calls that an onset is looked for in, and the least calls of one.
+const STRETCHES: usize = 40;
+const STRETCH: usize = 5;
+/// Growth from which on a change is an onset.
+const ONSET: f64 = 1.5;
+/// Names of the kernel's own tasks, which work for others.
+const KERNELS: [&str; 5] = ["kworker", "jbd2", "xfsaild", "loop", "kswapd"];
+
+/// A layer's part of a call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    pub layer: &'static str,
+    /// Of a call.
+    pub ns: f64,
+    pub pct: f64,
+}
+
+/// A process, or a file, of the target.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Doer {
+    pub name: String,
+    /// Of a process its number.
+    pub pid: Option<u32>,
+    pub calls: u64,
+    /// Time of its calls.
+    pub ns: u64,
+    /// Read and written.
+    pub bytes: [u64; 2],
+    /// Pages that it brought into the cache.
+    pub pages: u64,
+}
+
+/// A device.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Device {
+    pub name: String,
+    /// Share of the time with something there.
+    pub busy_pct: f64,
+    /// Share of the time in which a limit held the target's bios back.
+    pub throttled_pct: f64,
+    /// Requests there at once, while there is one.
+    pub depth: f64,
+    /// Reads and writes completed, and their bytes.
+    pub requests: [u64; 2],
+    pub bytes: [u64; 2],
+    /// Mean time from issue to completion.
+    pub service_ns: f64,
+    /// Other processes with bios, most first.
+    pub others: Vec<(String, u64)>,
+}
+
+/// When calls became slower.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub struct Onset {
+    /// From the first call on.
+    pub at_s: f64,
+    /// Mean latencies.
+    pub before_ns: f64,
+    pub after_ns: f64,
+}
+
+/// Everything seen.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    pub digest: Digest,
+    pub settings: Settings,
+    pub lacks: Vec<Need>,
+    /// The time that a saving is a part of.
+    pub whole_ns: f64,
+    /// Calls that read and write; syncs without either; requests without calls.
+    pub calls: u64,
+    /// Of these: "read", "write", "sync", "request".
+    pub what: &'static str,
+    pub layers: Vec<Part>,
+    pub processes: Vec<Doer>,
+    pub files: Vec<Doer>,
+    pub devices: Vec<Device>,
+    pub modes: Vec<Mode>,
+    pub onset: Option<Onset>,
+    pub sleeps: (u64, f64),
+    /// Share of the reads that go on where another one on their file ended.
+    pub streams: f64,
+    /// Length of the recording.
+    pub length_ns: u64,
+}
+
+impl Facts {
+    /// Of a recording; it loses what its workload does not use.
+    pub fn of(trace: &mut Trace) -> Facts {
+        let length_ns = trace.records.last().map_or(0, |record| record.at.0);
+        let others = others(trace);
+        let (side, joined) = crate::explain::source::alone(trace);
+        let Side { mut runs, mut settings, lacks, .. } = side;
+        let (digest, settings) = (runs.pop().unwrap_or_default(), settings.pop().unwrap_or_default());
+        let slots = f64::from(digest.time.slots.max(1));
+        let of_calls = digest.calls() > 0;
+        let whole = |layer: Layer| settings.command.is_some() || !matches!(layer, Layer::Application | Layer::Pause);
+        let mut layers: Vec<(&'static str, f64)> = LAYERS
+            .iter()
+            .filter(|(layer, _)| whole(*layer))
+            .map(|(layer, name)| (*name, digest.time.of(*layer) / slots))
+            .collect();
+        let calls = if of_calls { digest.operations() } else { joined.requests.len() as u64 };
+        if !of_calls {
+            layers = of_requests(&joined);
+        }
+        let whole_ns: f64 = layers.iter().map(|(_, ns)| ns).sum();
+        let part = |(layer, ns): (&'static str, f64)| Part {
+            layer,
+            ns: ns / calls.max(1) as f64,
+            pct: 100.0 * ns / whole_ns.max(1.0),
+        };
+        let kind =
+            digest.latency.iter().enumerate().take(2).max_by_key(|(_, of)| of.count()).map_or(0, |(kind, _)| kind);
+        let kind = if digest.latency[kind].count() == 0 { 2 } else { kind };
+        let mut latencies: Vec<(Nanos, u64)> = joined
+            .calls
+            .iter()
+            .filter(|call| kind_of(call.op) == kind)
+            .filter_map(|call| Some((call.start, call.end?.saturating_sub(call.start).0)))
+            .collect();
+        latencies.sort_unstable();
+        let sleeps = sleeps(trace, &joined);
+        Facts {
+            whole_ns,
+            calls,
+            what: if of_calls { ["read", "write", "sync"][kind] } else { "request" },
+            layers: layers.into_iter().map(part).filter(|part| part.ns > 0.0).collect(),
+            processes: processes(trace, &joined),
+            files: files(trace, &joined),
+            devices: devices(trace, &joined, &settings, &digest, &others),
+            modes: found_modes(&latencies),
+            onset: onset(&latencies),
+            sleeps,
+            streams: streams(&joined),
+            length_ns,
+            digest,
+            settings,
+            lacks,
+        }
+    }
+
+    /// Time of a call.
+    pub fn per_call_ns(&self) -> f64 {
+        self.whole_ns / self.calls.max(1) as f64
+    }
+
+    /// What rules see of it.
+    pub fn for_rules(&self) -> cost::Facts<'_> {
+        cost::Facts {
+            digest: &self.digest,
+            settings: &self.settings,
+            lacks: &self.lacks,
+            whole_ns: self.whole_ns,
+            sleeps: self.sleeps,
+            streams: self.streams,
+            others: self.devices.first().map_or(&[], |device| &device.others),
+        }
+    }
+}
+
+fn kind_of(op: Op) -> usize {
+    iowhy_why::digest::kind_of(op)
+}
+
+/// Time of requests until they are inserted, issued, done.
+fn of_requests(joined: &Joined) -> Vec<(&'static str, f64)> {
+    let mut ns = [0.0; 3];
+    for request in &joined.requests {
+        let Some(done) = request.completed else { continue };
+        let issued = request.issued.unwrap_or(done);
+        let inserted = request.inserted.unwrap_or(issued).min(issued);
+        let queued = request.queued.unwrap_or(inserted).min(inserted);
+        let steps = [inserted.saturating_sub(queued), issued.saturating_sub(inserted), done.saturating_sub(issued)];
+        ns.iter_mut().zip(steps).for_each(|(sum, step)| *sum += step.0 as f64);
+    }
+    ["plug", "elevator", "device"].into_iter().zip(ns).collect()
+}
+
+/// Bios of processes outside the workload, by device and name.
+fn others(trace: &Trace) -> BTreeMap<(Dev, String), u64> {
+    let mut found = BTreeMap::new();
+    let Some(tree) = iowhy_trace::join::beside::tree(trace, &Default::default()) else { return found };
+    for record in &trace.records {
+        let Seen::Queue(extent) = &record.seen else { continue };
+        let name = trace.name(record.pid).unwrap_or("");
+        if record.pid != 0 && !tree.contains(&record.pid) && !KERNELS.iter().any(|of| name.starts_with(of)) {
+            let name = if name.is_empty() { format!("process {}", record.pid) } else { name.to_owned() };
+            *found.entry((extent.dev, name)).or_default() += 1;
+        }
+    }
+    found
+}
+
+/// Sleeps that the workload's tasks asked for: how often, and how long.
+fn sleeps(trace: &Trace, joined: &Joined) -> (u64, f64) {
+    let own = |pid: u32| joined.tree.as_ref().is_none_or(|tree| tree.contains(&pid));
+    let (mut open, mut times, mut ns) = (BTreeMap::new(), 0, 0.0);
+    for record in &trace.records {
+        let Seen::Other { name, .. } = &record.seen else { continue };
+        if !name.ends_with("nanosleep") || !own(record.pid) {
+            continue;
+        }
+        if name.starts_with("syscalls:sys_enter_") {
+            open.insert(record.pid, record.at);
+        } else if let Some(since) = open.remove(&record.pid) {
+            times += 1;
+            ns += record.at.saturating_sub(since).0 as f64;
+        }
+    }
+    (times, ns)
+}
+
+/// Share of the reads that begin where one of the last ones on their file ended: the lengths of vectored calls are only
+/// known from their results.
+fn streams(joined: &Joined) -> f64 {
+    const LAST: usize = 16;
+    let mut ends: BTreeMap<u32, VecDeque<u64>> = BTreeMap::new();
+    let (mut reads, mut going_on) = (0, 0);
+    for call in joined.calls.iter().filter(|call| call.op == Op::Read) {
+        let (Some(file), Some(offset)) = (call.file, call.offset) else { continue };
+        let last = ends.entry(file).or_default();
+        reads += 1;
+        if let Some(place) = last.iter().position(|end| *end == offset) {
+            going_on += 1;
+            last.remove(place);
+        }
+        let done = call.result.map_or(call.len, |result| u64::try_from(result).unwrap_or(0));
+        last.push_back(offset.saturating_add(done));
+        if last.len() > LAST {
+            last.pop_front();
+        }
+    }
+    share(going_on, reads)
+}
+
+fn longest_first(mut doers: Vec<Doer>) -> Vec<Doer> {
+    doers.sort_by(|a, b| (b.ns, &a.name).cmp(&(a.ns, &b.name)));
+    doers.truncate(LISTED);
+    doers
+}
+
+fn add(doer: &mut Doer, call: &CallRecord) {
+    let Some(end) = call.end else { return };
+    doer.calls += 1;
+    doer.ns += end.saturating_sub(call.start).0;
+    doer.pages += call.pages_added;
+    let done = call.result.map_or(call.len, |result| u64::try_from(result).unwrap_or(0));
+    if let Some(bytes) = doer.bytes.get_mut(kind_of(call.op)) {
+        *bytes += done;
+    }
+}
+
+fn processes(trace: &Trace, joined: &Joined) -> Vec<Doer> {
+    let mut by: BTreeMap<u32, Doer> = BTreeMap::new();
+    joined.calls.iter().for_each(|call| add(by.entry(call.pid).or_default(), call));
+    let named = |(pid, doer)| Doer { name: trace.name(pid).unwrap_or("?").to_owned(), pid: Some(pid), ..doer };
+    longest_first(by.into_iter().map(named).collect())
+}
+
+fn files(trace: &Trace, joined: &Joined) -> Vec<Doer> {
+    let mut by: BTreeMap<u32, Doer> = BTreeMap::new();
+    for call in &joined.calls {
+        if let Some(file) = call.file {
+            add(by.entry(file).or_default(), call);
+        }
+    }
+    let named = |(file, doer): (u32, Doer)| {
+        let inode = joined.files.get(file as usize).copied().unwrap_or_default();
+        let path = trace.paths.iter().find(|(known, _)| *known == inode).map(|(_, path)| path.clone());
+        Doer { name: path.unwrap_or_else(|| format!("inode {}", inode.ino)), ..doer }
+    };
+    longest_first(by.into_iter().map(named).collect())
+}
+
+fn devices(
+    trace: &Trace,
+    joined: &Joined,
+    settings: &Settings,
+    digest: &Digest,
+    others: &BTreeMap<(Dev, String), u64>,
+) -> Vec<Device> {
+    let names = settings.device_names();
+    let last = trace.records.last().map_or(Nanos(0), |record| record.at);
+    let span = settings.command.map_or([Nanos(0), last], |command| command.span);
+    let span_ns = span[1].saturating_sub(span[0]).0.max(1) as f64;
+    let held = digest.wall.as_ref().is_some_and(|wall| wall.held_back > 0);
+    let asleep = (digest.time.of(Layer::Lock) + digest.time.of(Layer::Journal)) / f64::from(digest.time.slots.max(1));
+    let mut by: BTreeMap<Dev, (Device, Vec<(Nanos, i64)>)> = BTreeMap::new();
+    for request in &joined.requests {
+        let (Some(issued), Some(done)) = (request.issued, request.completed) else { continue };
+        let (device, changes) = by.entry(request.extent.dev).or_default();
+        let way = usize::from(!request.extent.rwbs.has(Rwbs::READ));
+        device.requests[way] += 1;
+        device.bytes[way] += u64::from(request.extent.bytes);
+        device.service_ns += done.saturating_sub(issued).0 as f64;
+        changes.extend([(issued, 1), (done, -1)]);
+    }
+    let mut found: Vec<Device> = by
+        .into_iter()
+        .map(|(dev, (mut device, mut changes))| {
+            changes.sort_unstable();
+            let (mut depth, mut busy, mut since) = (0_i64, 0.0, Nanos(0));
+            for (at, change) in changes {
+                let (from, to) = (since.clamp(span[0], span[1]), at.clamp(span[0], span[1]));
+                busy += if depth > 0 { to.saturating_sub(from).0 as f64 } else { 0.0 };
+                (depth, since) = (depth + change, at);
+            }
+            let all = device.requests[0] + device.requests[1];
+            device.busy_pct = 100.0 * (busy / span_ns).min(1.0);
+            device.depth = if busy > 0.0 { (device.service_ns / busy).max(1.0) } else { 0.0 };
+            device.service_ns /= all.max(1) as f64;
+            let name = names.iter().find(|(known, _)| *known == dev).map(|(_, name)| name.clone());
+            device.name = name.unwrap_or_else(|| format!("{}:{}", dev.major(), dev.minor()));
+            device.throttled_pct = if held { 100.0 * (asleep / span_ns).min(1.0) } else { 0.0 };
+            device.others =
+                others.iter().filter(|((of, _), _)| *of == dev).map(|((_, n), k)| (n.clone(), *k)).collect();
+            device.others.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+            device
+        })
+        .collect();
+    found.sort_by_key(|device| std::cmp::Reverse(device.requests[0] + device.requests[1]));
+    found
+}
+
+/// Modes, if there are more than one.
+fn found_modes(latencies: &[(Nanos, u64)]) -> Vec<Mode> {
+    let step = latencies.len().div_ceil(SAMPLED).max(1);
+    let values: Vec<f64> = latencies.iter().step_by(step).map(|(_, ns)| *ns as f64).collect();
+    modes::find(&values, 0.01).into_iter().filter(|mode| mode.share >= LEAST_SHARE).collect()
+}
+
+/// The largest lasting growth.
+fn onset(latencies: &[(Nanos, u64)]) -> Option<Onset> {
+    let each = latencies.len().div_ceil(STRETCHES).max(STRETCH);
+    let stretches: Vec<&[(Nanos, u64)]> = latencies.chunks(each).filter(|stretch| stretch.len() == each).collect();
+    let mean = |stretch: &&[(Nanos, u64)]| share(stretch.iter().map(|(_, ns)| ns).sum(), stretch.len() as u64);
+    let series: Vec<f64> = stretches.iter().map(mean).collect();
+    let found = change_points::e_divisive(&series, &Splits::default());
+    let grown = found.points.iter().filter(|point| point.mean_after > ONSET * point.mean_before);
+    let most = grown.max_by(|a, b| (a.mean_after / a.mean_before).total_cmp(&(b.mean_after / b.mean_before)))?;
+    let at = stretches.get(most.index)?.first()?.0.saturating_sub(latencies.first()?.0);
+    Some(Onset { at_s: at.0 as f64 / 1e9, before_ns: most.mean_before, after_ns: most.mean_after })
+}
+
+/// Settings that are not this kernel's defaults: what, the value, what is usual.
+pub(super) fn unusual(settings: &Settings) -> Vec<(String, String, &'static str)> {
+    const USUAL: [(&str, &str); 10] = [
+        ("read_ahead_kb", "128"),
+        ("nomerges", "0"),
+        ("vm.dirty_bytes", "0"),
+        ("vm.dirty_ratio", "20"),
+        ("vm.dirty_background_bytes", "0"),
+        ("vm.dirty_background_ratio", "10"),
+        ("vm.dirty_expire_centisecs", "3000"),
+        ("vm.dirty_writeback_centisecs", "500"),
+        ("vm.swappiness", "60"),
+        ("nice", "0"),
+    ];
+    const SCHEDULERS: [&str; 2] = ["none", "mq-deadline"];
+    const OPTIONS: [&str; 5] = ["sync", "dirsync", "data=journal", "barrier=0", "nobarrier"];
+    let of = |((place, key), value): (&(String, String), &String)| {
+        let usual = USUAL.iter().find(|(known, _)| known == key);
+        let (value, usual) = match key.as_str() {
+            "scheduler" if !SCHEDULERS.contains(&value.as_str()) => (value.clone(), "none or mq-deadline"),
+            "mount_options" => {
+                let odd: Vec<&str> = value.split(',').filter(|word| OPTIONS.contains(word)).collect();
+                if odd.is_empty() {
+                    return None;
+                }
+                (odd.join(","), "none of these")
+            }
+            _ if place == "cgroup" => (value.clone(), "unset"),
+            _ => match usual {
+                Some((_, usual)) if value != usual => (value.clone(), *usual),
+                _ => return None,
+            },
+        };
+        let place = if place == "sysctl" { String::new() } else { format!("{place} ") };
+        Some((format!("{place}{key}"), value, usual))
+    };
+    settings.values.iter().filter_map(of).collect()
+}
+
+/// The disk whose queue is the recording's, and a setting of it that the kernel lets be changed while it is used.
+pub(super) fn is_of_queue(setting: &str) -> Option<(&str, &str)> {
+    const KEYS: [&str; 6] = ["read_ahead_kb", "scheduler", "nr_requests", "max_sectors_kb", "nomerges", "wbt_lat_usec"];
+    setting.split_once('=').filter(|(key, _)| KEYS.contains(key))
+}

@@ -1,0 +1,237 @@
+//! An answer for people: a sentence, what costs how much and what to change, then where the time goes. 80 columns.
+
+use std::fmt::Write;
+
+use iowhy_compare::text::Style;
+use iowhy_text::{count, picture, quantity, shown, wrap};
+use iowhy_why::certainty;
+use iowhy_why::rules;
+
+use super::facts::{Device, Doer};
+use super::{Answer, Finding};
+
+/// Longest name of a file or target within a line.
+const NAME: usize = 36;
+/// Characters of a bar.
+const BAR: usize = 40;
+/// Processes, files and devices that are shown.
+const SHOWN: usize = 5;
+
+fn time(ns: f64) -> String {
+    quantity(ns / 1e9, "s", 3)
+}
+
+fn paragraph(text: &mut String, indent: &str, content: &str) {
+    for line in wrap(content, iowhy_text::width().saturating_sub(indent.len())) {
+        let _ = writeln!(text, "{indent}{line}");
+    }
+}
+
+fn bold(style: Style, words: &str) -> String {
+    if style.colour { format!("\x1b[1m{words}\x1b[0m") } else { words.to_owned() }
+}
+
+/// What was seen, in a sentence.
+pub fn sentence(answer: &Answer) -> String {
+    let facts = &answer.facts;
+    if facts.calls == 0 {
+        return format!("Nothing was seen of {}: neither calls nor requests.", shown(&answer.target, NAME));
+    }
+    let who = facts.processes.first().map_or(answer.target.as_str(), |process| process.name.as_str());
+    let disk = facts.devices.first().map_or("the device", |device| device.name.as_str());
+    let calls = match facts.what {
+        "read" => count(facts.calls, "read", "reads"),
+        "write" => count(facts.calls, "write", "writes"),
+        "sync" => count(facts.calls, "sync", "syncs"),
+        _ => count(facts.calls, "request", "requests"),
+    };
+    let most = facts.layers.iter().max_by(|a, b| a.pct.total_cmp(&b.pct));
+    let most = most.map_or(String::new(), |part| {
+        let place = match part.layer {
+            "device" => format!("waiting for {disk}"),
+            "elevator" | "plug" => format!("in the queue of {disk} ({})", part.layer),
+            "application" => "in the program itself".to_owned(),
+            "pauses" => "asleep".to_owned(),
+            "CPU" => "in the kernel's code".to_owned(),
+            "CPU wait" => "waiting for a CPU".to_owned(),
+            layer => format!("in {layer}"),
+        };
+        format!(", {:.0} % of it {place}", part.pct)
+    });
+    let whole = if facts.settings.command.is_some() { "took" } else { "waited for" };
+    format!(
+        "{calls} of {} {whole} {}: {} each{most}.",
+        shown(who, NAME),
+        time(facts.whole_ns),
+        time(facts.per_call_ns())
+    )
+}
+
+/// The answer as text; without the details if it is to be brief.
+pub fn text(answer: &Answer, brief: bool, style: Style) -> String {
+    let mut text = String::new();
+    paragraph(&mut text, "", &sentence(answer));
+    if let Some(reason) = answer.healthy() {
+        text.push('\n');
+        paragraph(&mut text, "", &format!("Nothing here makes it faster: {reason}."));
+    } else if answer.findings.is_empty() && answer.facts.calls > 0 {
+        text.push('\n');
+        let lacks: Vec<&str> = answer.facts.lacks.iter().map(|need| need.name()).collect();
+        paragraph(&mut text, "", &format!("Cannot tell why: the recording has no {}.", lacks.join(", no ")));
+    }
+    for (nr, finding) in answer.findings.iter().enumerate() {
+        text.push('\n');
+        one(&mut text, answer, nr, finding, style);
+    }
+    if !brief {
+        details(&mut text, answer, style);
+    }
+    text
+}
+
+fn one(text: &mut String, answer: &Answer, nr: usize, of: &Finding, style: Style) {
+    let [low, high] = of.saves_ci_pct;
+    let head = format!(
+        "{}. {} ({}): costs {:.0} % of the time ({low:.0} to {high:.0} %), {}",
+        nr + 1,
+        of.rule,
+        of.layer,
+        of.saves_pct,
+        certainty::of(of.confidence).word
+    );
+    let _ = writeln!(text, "{}", bold(style, &head));
+    let per_call = answer.facts.per_call_ns();
+    let rest = (per_call * (1.0 - of.saves_pct / 100.0)).max(0.0);
+    let each = answer.facts.what;
+    let cost = time(of.cost_ns_per_call.min(per_call));
+    paragraph(
+        text,
+        "   ",
+        &format!("{cost} of the {} of a {each}, because {}; {} without it.", time(per_call), of.claim, time(rest)),
+    );
+    let basis = if of.predicted { "the twin predicts this" } else { "read off the recording" };
+    paragraph(text, "   ", &format!("Change: {} ({basis})", of.setting));
+    if let Some(costs) = &of.costs_others {
+        paragraph(text, "   ", &format!("Costs others: {costs}"));
+    }
+    if let Some(tried) = &of.tried {
+        let [low, high] = tried.ci_pct;
+        let blocks = count(tried.blocks.into(), "block", "blocks");
+        let saved = format!("Tried: saves {:.0} % ({low:.0} to {high:.0} %), {blocks}", tried.saves_pct);
+        paragraph(text, "   ", &saved);
+    }
+    for (what, value, unit) in of.evidence.iter().take(SHOWN) {
+        let value = match *unit {
+            "ns" => time(*value),
+            "share" => format!("{:.1} %", 100.0 * value),
+            unit => quantity(*value, if unit == "count" || unit == "ratio" { "" } else { unit }, 3),
+        };
+        let _ = writeln!(text, "   {value:>9}  {what}");
+    }
+    let since = rules::find(of.rule).map_or("", |rule| rule.why);
+    paragraph(text, "   ", &format!("Why: {since}"));
+    paragraph(text, "   ", &format!("Refuted if: {}", of.refute));
+}
+
+fn details(text: &mut String, answer: &Answer, style: Style) {
+    let facts = &answer.facts;
+    if facts.calls == 0 {
+        return;
+    }
+    let _ = writeln!(text, "\n{}", bold(style, &format!("Where the time of a {} goes", facts.what)));
+    for part in facts.layers.iter().filter(|part| part.pct >= 0.5) {
+        let bar = picture::bar((0.0, part.pct), 100.0, BAR, '█');
+        let _ = writeln!(text, "  {:<18}{:>9} {:>4.0} %  {bar}", part.layer, time(part.ns), part.pct);
+    }
+    if let Some(onset) = facts.onset {
+        let [before, after] = [onset.before_ns, onset.after_ns].map(time);
+        let what = facts.what;
+        paragraph(
+            text,
+            "  ",
+            &format!("Slower since {:.1} s: a {what} took {before} before, {after} after.", onset.at_s),
+        );
+    }
+    if facts.modes.len() > 1 {
+        let modes = facts.modes.iter().map(|mode| format!("{:.0} % about {}", 100.0 * mode.share, time(mode.centre)));
+        paragraph(text, "  ", &format!("Modes: {}.", modes.collect::<Vec<_>>().join(", ")));
+    }
+    table(text, "Processes", &facts.processes, style);
+    table(text, "Files", &facts.files, style);
+    if !facts.devices.is_empty() {
+        let _ = writeln!(text, "\n{}", bold(style, "Devices"));
+        facts.devices.iter().take(SHOWN).for_each(|of| device(text, of));
+    }
+    let cache = &facts.digest.cache;
+    if cache.added > 0 {
+        let again = format!("{} read again", cache.again);
+        let gone = format!("{} evicted, {} dropped", cache.reclaimed, cache.dropped);
+        paragraph(text, "  ", &format!("Page cache: {} pages in, {again}, {gone}.", cache.added));
+    }
+    text.push('\n');
+    for (what, value, usual) in answer.only_difference.iter().take(2 * SHOWN) {
+        paragraph(text, "", &format!("Unusual: {what} is {}, usually {usual}", shown(value, NAME)));
+    }
+    let twin = &answer.agreement;
+    let pct = |of: Option<f64>| of.map_or("-".to_owned(), |pct| format!("{pct:.0} %"));
+    let agreement = match (&twin.why_not, twin.usable) {
+        (_, true) => format!(
+            "Twin: {} of the windows, {} of the pages, {} of the requests, time {}",
+            pct(twin.windows_pct),
+            pct(twin.pages_pct),
+            pct(twin.requests_pct),
+            pct(twin.time_pct)
+        ),
+        (Some(why), false) => format!("Twin: no predictions, {why}"),
+        (None, false) => "Twin: no predictions".to_owned(),
+    };
+    paragraph(text, "", &agreement);
+    let mut price = format!("{} events, {} lost", answer.events, answer.lost);
+    if let Some(of) = answer.price {
+        let _ = write!(
+            price,
+            "; recording took {:.1} % of the time ({:.0} ns an event)",
+            of.throughput_pct, of.ns_per_event
+        );
+    }
+    paragraph(text, "", &price);
+    if !answer.cannot_ask.is_empty() {
+        let rules: Vec<&str> = answer.cannot_ask.iter().map(|(rule, _)| *rule).collect();
+        paragraph(text, "", &format!("Not asked, for want of records: {}", shown(&rules.join(", "), 4 * NAME)));
+    }
+}
+
+fn table(text: &mut String, head: &str, doers: &[Doer], style: Style) {
+    if doers.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "\n{}", bold(style, head));
+    for of in doers.iter().take(SHOWN) {
+        let name = of.pid.map_or(of.name.clone(), |pid| format!("{} ({pid})", of.name));
+        let name = shown(&name, NAME);
+        let bytes = of.bytes.map(iowhy_text::size);
+        let calls = count(of.calls, "call", "calls");
+        let ns = time(of.ns as f64);
+        let _ = writeln!(text, "  {name:<NAME$} {calls:>13} {ns:>8}  {} in, {} out", bytes[0], bytes[1]);
+    }
+}
+
+fn device(text: &mut String, of: &Device) {
+    let mut line = format!(
+        "{}: busy {:.0} %, depth {:.1}, {} reads, {} writes, {} each",
+        of.name,
+        of.busy_pct,
+        of.depth,
+        of.requests[0],
+        of.requests[1],
+        time(of.service_ns)
+    );
+    if of.throttled_pct > 0.0 {
+        let _ = write!(line, "; held back by a limit {:.0} % of the time", of.throttled_pct);
+    }
+    if !of.others.is_empty() {
+        let names: Vec<String> = of.others.iter().take(3).map(|(name, bios)| format!("{name} ({bios} bios)")).collect();
+        let _ = write!(line, "; also used by {}", names.join(", "));
+    }
+    paragraph(text, "  ", &line);
+}

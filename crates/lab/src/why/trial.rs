@@ -1,0 +1,187 @@
+//! `--try`: the safe changes on the running target, through the ledger.
+//!
+//! ```text
+//! blocks     each has the target once as it is and once with the change, in random order, so that drift of the machine
+//!            falls on both alike
+//! command    is started again, with the files of the recording out of the cache, its output discarded: its wall time
+//! tasks      a short recording of the same target: time for a byte of its calls, or for a call where none has bytes
+//! interval   signed ranks of the blocks' savings; from their least to their largest if there are few
+//! restored   after each run, after a signal, and by the next start if the process is killed
+//! ```
+//! Limits: a command must be able to run again on what the run before has left; what tasks ask for may change
+//! meanwhile, and the interval shows it.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use iowhy_live::capture::monotonic_ns;
+use iowhy_live::command::Running;
+use iowhy_live::ledger::{Ledger, LedgerError};
+use iowhy_live::{cache, signal};
+use iowhy_stats::signed_rank;
+use iowhy_trace::join::{Who, join};
+
+use super::facts::is_of_queue;
+use super::{Answer, disk_of};
+use crate::recording::{self, RecordError, Request};
+
+/// Most findings that are tried.
+const FINDINGS: usize = 2;
+/// Blocks of a trial, and the least if the command takes long.
+const BLOCKS: u32 = 6;
+const LEAST_BLOCKS: u32 = 3;
+/// Time that a trial of commands may take.
+const TRIAL: Duration = Duration::from_secs(180);
+/// Length of a recording of tasks.
+const STRETCH: Duration = Duration::from_secs(2);
+/// Coverage of the interval.
+const LEVEL: f64 = 0.95;
+
+/// What a change obtained.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tried {
+    /// Part of the time that went, percent, with its interval.
+    pub saves_pct: f64,
+    pub ci_pct: [f64; 2],
+    pub blocks: u32,
+}
+
+/// Why a trial came to no end.
+#[derive(Debug, thiserror::Error)]
+pub enum TrialError {
+    #[error("a signal ended the trial; everything is as it was")]
+    Signal,
+    #[error("a trial needs a target that goes on or can be started again: processes, or a command behind `--`")]
+    NoTarget,
+    #[error("the target made no call while it was tried")]
+    Idle,
+    #[error("cannot start `{0}` again: {1}")]
+    Command(String, std::io::Error),
+    #[error("the command failed when it was started again")]
+    Failed,
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+/// Tries the best safe findings of an answer about `request`, and notes what they obtained; how many were tried.
+///
+/// # Errors
+/// If the target does not go on, a setting cannot be made or restored, or a signal comes.
+pub fn try_safe(answer: &mut Answer, request: &Request, tell: &dyn Fn(&str)) -> Result<usize, TrialError> {
+    let Some(disk) = disk_of(&answer.facts.settings).map(str::to_owned) else { return Ok(0) };
+    let files: Vec<PathBuf> = answer.facts.files.iter().map(|file| PathBuf::from(&file.name)).collect();
+    let target = Target { request, files };
+    let (ledger, _) = Ledger::open()?;
+    let _signals = signal::Guard::take();
+    let mut tried = 0;
+    for finding in answer.findings.iter_mut().filter(|finding| finding.safe).take(FINDINGS) {
+        let Some((key, value)) = is_of_queue(&finding.setting) else { continue };
+        tell(&finding.setting);
+        let file = Path::new("/sys/block").join(&disk).join("queue").join(key);
+        finding.tried = Some(target.trial(&ledger, &file, value)?);
+        tried += 1;
+    }
+    Ok(tried)
+}
+
+struct Target<'a> {
+    request: &'a Request,
+    files: Vec<PathBuf>,
+}
+
+impl Target<'_> {
+    fn trial(&self, ledger: &Ledger, file: &Path, value: &str) -> Result<Tried, TrialError> {
+        let begun = Instant::now();
+        let mut saved = Vec::new();
+        for block in 0..BLOCKS {
+            if block >= LEAST_BLOCKS && begun.elapsed() > TRIAL {
+                break;
+            }
+            let changed_first = monotonic_ns() / 64 % 2 == 0;
+            let mut times = [0.0; 2];
+            for changed in [changed_first, !changed_first] {
+                let guard = if changed { ledger.set(file, value)? } else { None };
+                let took = self.measure();
+                guard.map_or(Ok(()), |guard| guard.undo())?;
+                times[usize::from(changed)] = took?;
+            }
+            saved.push(100.0 * (1.0 - times[1] / times[0].max(f64::MIN_POSITIVE)));
+        }
+        Ok(summary(&saved))
+    }
+
+    /// The time for the same work.
+    fn measure(&self) -> Result<f64, TrialError> {
+        if signal::raised() {
+            return Err(TrialError::Signal);
+        }
+        let Some((program, arguments)) = self.request.command.split_first() else { return self.of_tasks() };
+        for file in self.files.iter().filter_map(|path| File::open(path).ok()) {
+            // What cannot be dropped is in the cache for both sides.
+            let _ = cache::make_cold(&file);
+        }
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let running = Running::spawn(command).map_err(|error| TrialError::Command(program.clone(), error))?;
+        let (status, usage) = running.end().ok_or(TrialError::Failed)?;
+        match () {
+            () if signal::raised() => Err(TrialError::Signal),
+            () if !status.success() => Err(TrialError::Failed),
+            () => Ok((usage.monotonic_ns[1] - usage.monotonic_ns[0]) as f64),
+        }
+    }
+
+    fn of_tasks(&self) -> Result<f64, TrialError> {
+        let named = !self.request.pids.is_empty()
+            || !self.request.comms.is_empty()
+            || !self.request.cgroups.is_empty()
+            || !self.request.units.is_empty()
+            || !self.request.files.is_empty();
+        if !named {
+            return Err(TrialError::NoTarget);
+        }
+        let request = Request { length: Some(STRETCH), ..self.request.clone() };
+        let recorded = recording::record(&request, &mut |_| {})?;
+        if recorded.interrupted {
+            return Err(TrialError::Signal);
+        }
+        let joined = join(&recorded.captured.trace, &Who::default());
+        let done = joined.calls.iter().filter(|call| call.end.is_some());
+        let (calls, bytes) = done.fold((0_u64, 0_u64), |(calls, bytes), call| {
+            (calls + 1, bytes + call.result.map_or(call.len, |result| u64::try_from(result).unwrap_or(0)))
+        });
+        let work = if bytes > 0 { bytes } else { calls };
+        if work == 0 { Err(TrialError::Idle) } else { Ok(recorded.captured.length.as_nanos() as f64 / work as f64) }
+    }
+}
+
+/// The centre of the blocks' savings with its interval.
+fn summary(saved: &[f64]) -> Tried {
+    let least = saved.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = saved.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let of = signed_rank::test(saved, LEVEL);
+    let (centre, low, high) = of.map_or((0.0, least, most), |of| (of.centre, of.low.max(least), of.high.min(most)));
+    Tried { saves_pct: centre, ci_pct: [low, high], blocks: saved.len() as u32 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::summary;
+
+    #[test]
+    fn savings_of_blocks_have_a_centre_and_an_interval() {
+        for (saved, centre, ci) in [
+            (&[50.0, 50.0, 50.0][..], 50.0, [50.0, 50.0]),
+            (&[10.0, 20.0, 30.0], 20.0, [10.0, 30.0]),
+            (&[-10.0, 10.0, -20.0, 20.0, -5.0, 5.0], 0.0, [-20.0, 20.0]),
+        ] {
+            let tried = summary(saved);
+            assert!((tried.saves_pct - centre).abs() < 1e-9, "{saved:?}: {tried:?}");
+            assert_eq!(tried.ci_pct, ci, "{saved:?}");
+        }
+    }
+}

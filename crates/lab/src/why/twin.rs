@@ -1,0 +1,58 @@
+//! The only place where `why` meets the twin: agreement and predictions of a recording.
+
+use iowhy_stack::trace::{Dev, Trace};
+use iowhy_trace::join::Who;
+use iowhy_trace::settings::Settings;
+
+use super::{Finding, disk_of};
+use crate::profile::Profile;
+pub use crate::twin::Agreement;
+use crate::twin::{Prediction, Twin};
+
+impl From<Prediction> for Finding {
+    fn from(of: Prediction) -> Finding {
+        let evidence = of.evidence.into_iter().flat_map(|figure| {
+            let unit = figure.unit.word();
+            [
+                (format!("{}, as it is", figure.what), figure.a, unit),
+                (format!("{}, changed", figure.what), figure.b, unit),
+            ]
+        });
+        Finding {
+            rule: of.rule,
+            layer: of.layer,
+            claim: of.claim,
+            confidence: of.confidence,
+            cost_ns_per_call: of.cost_ns_per_call,
+            saves_pct: of.saves_pct,
+            saves_ci_pct: of.saves_ci_pct,
+            setting: of.setting,
+            evidence: evidence.collect(),
+            refute: of.refute,
+            costs_others: of.costs_others,
+            safe: of.safe,
+            predicted: true,
+            tried: None,
+        }
+    }
+}
+
+/// Asks the twin of a recording.
+pub(super) fn ask(trace: &Trace, settings: &Settings) -> (Agreement, Vec<Prediction>) {
+    match of(trace, settings) {
+        Ok(twin) => (twin.agreement().clone(), twin.what_if()),
+        Err(why) => (Agreement { why_not: Some(why), ..Agreement::default() }, Vec::new()),
+    }
+}
+
+fn of(trace: &Trace, settings: &Settings) -> Result<Twin, String> {
+    let device = device(settings).ok_or("the recording does not say which disk it is of")?;
+    let profile = Profile::of_trace(trace, device);
+    Twin::build_on(trace, settings, &Who::default(), &|stack| profile.apply(stack))
+}
+
+/// The number of the disk with most requests.
+fn device(settings: &Settings) -> Option<Dev> {
+    let disk = disk_of(settings)?;
+    settings.device_names().into_iter().find(|(_, name)| name == disk).map(|(dev, _)| dev)
+}

@@ -1,0 +1,161 @@
+//! One side alone: what a mechanism costs, read off one recording without a model.
+//!
+//! ```text
+//! facts      a digest, its settings, and what only the recording has: sleeps, other processes on the device
+//! mark       a rule speaks only of what is not normal by itself: a limit that is set and met, a neighbour, a drive
+//!            that stands still; that calls wait for their device is not a mark
+//! cost       the part of the time that the mechanism owns, with bounds: least if what is waited for now would be
+//!            waited for elsewhere, most if nothing takes its place
+//! findings   costs of a tenth of the time or more, without those that follow from others, largest first
+//! ```
+//! Limits: bounds are not statistical intervals. A mechanism that only a comparison shows (a job that is another one, a
+//! cache that was warm, a drive that is slow for its kind) has no cost here.
+
+use iowhy_trace::settings::Settings;
+
+use crate::delta::Unit;
+use crate::digest::{Digest, Layer};
+use crate::rules::{Need, RULES, Rule};
+
+/// Part of the time that a mechanism has to cost.
+const LEAST: f64 = 0.1;
+/// The highest confidence: no benchmark has measured costs of one side yet.
+const MOST_SURE: f64 = 0.89;
+/// Waiting for I/O, and for a CPU after it.
+const TRIPS: [Layer; 4] = [Layer::Plug, Layer::Elevator, Layer::Device, Layer::Ready];
+
+/// The least and the most of a cost, as parts of it.
+pub type Bounds = [f64; 2];
+
+/// One recording.
+#[derive(Debug)]
+pub struct Facts<'a> {
+    pub digest: &'a Digest,
+    pub settings: &'a Settings,
+    /// Kinds of records that it lacks.
+    pub lacks: &'a [Need],
+    /// The time that a mechanism can have a part of, ns by the clock: the whole run of a command, else that of calls.
+    pub whole_ns: f64,
+    /// Sleeps that the program asked for: how often, and for how long, ns.
+    pub sleeps: (u64, f64),
+    /// Share of the reads that go on where another one on their file ended.
+    pub streams: f64,
+    /// Others on the device and their requests, most first.
+    pub others: &'a [(String, u64)],
+}
+
+/// What a mechanism costs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cost {
+    /// ns of the whole.
+    pub ns: f64,
+    pub bounds: Bounds,
+    /// How sure, 0 to 1.
+    pub confidence: f64,
+    /// In a sentence, with figures.
+    pub claim: String,
+    /// `KEY=VALUE`, or what to change.
+    pub setting: String,
+    /// Figures that speak for it.
+    pub evidence: Vec<(&'static str, f64, Unit)>,
+}
+
+/// A rule's cost.
+#[derive(Clone, Debug)]
+pub struct Found {
+    pub rule: &'static Rule,
+    pub cost: Cost,
+    /// Part of the time that goes without it, percent, and its bounds.
+    pub saves_pct: f64,
+    pub bounds_pct: [f64; 2],
+}
+
+impl Facts<'_> {
+    /// Time by the clock in some layers of any call, ns.
+    pub fn in_layers(&self, layers: &[Layer]) -> f64 {
+        layers.iter().map(|layer| self.digest.time.of(*layer)).sum::<f64>() / self.slots()
+    }
+
+    /// The same of some kinds of calls.
+    pub fn of_kinds(&self, kinds: &[usize], layers: &[Layer]) -> f64 {
+        self.digest.time.within(kinds, layers) / self.slots()
+    }
+
+    /// Time in which reads wait for I/O, and for a CPU after it, ns: what fewer trips to the device save.
+    pub fn reads_wait(&self) -> f64 {
+        self.of_kinds(&[0], &TRIPS)
+    }
+
+    fn slots(&self) -> f64 {
+        f64::from(self.digest.time.slots.max(1))
+    }
+
+    /// Reads, writes; syncs without either.
+    pub fn operations(&self) -> f64 {
+        self.digest.operations().max(1) as f64
+    }
+
+    /// A counter of the recording.
+    pub fn counter(&self, key: &str) -> f64 {
+        self.settings.counters.get(key).copied().unwrap_or(0) as f64
+    }
+
+    /// A setting of the disk with most requests.
+    pub fn of_disk(&self, key: &str) -> Option<&str> {
+        self.settings.get(self.settings.get("recording", "disk")?, key)
+    }
+
+    /// The same as a number.
+    pub fn number_of_disk(&self, key: &str) -> Option<f64> {
+        self.of_disk(key)?.parse().ok()
+    }
+
+    /// The first setting whose place and key are picked, as `KEY=VALUE`.
+    pub fn setting(&self, picks: impl Fn(&str, &str) -> bool) -> Option<(&str, &str)> {
+        let found = self.settings.values.iter().find(|((of, key), _)| picks(of, key));
+        found.map(|((_, key), value)| (key.as_str(), value.as_str()))
+    }
+
+    /// The options that some file system of the recording is mounted with, and one of them is `option`.
+    pub fn mounted_with(&self, option: &str) -> Option<&str> {
+        let options = self.settings.values.iter().filter(|((_, key), _)| key == "mount_options");
+        let mut with = options.filter(|(_, value)| value.split(',').any(|word| word == option));
+        with.next().map(|((point, _), _)| point.as_str())
+    }
+}
+
+/// Records that a rule needs and the recording does not have.
+pub fn missing(facts: &Facts<'_>, rule: &Rule) -> Vec<Need> {
+    let lacks = |need: &&Need| facts.lacks.contains(need) || **need == Need::States && facts.digest.wall.is_none();
+    rule.needs.iter().filter(lacks).copied().collect()
+}
+
+/// Rules that cannot be asked, and why.
+pub fn unasked(facts: &Facts<'_>) -> Vec<(&'static str, Vec<Need>)> {
+    let of = |rule: &&'static Rule| (rule.name, missing(facts, rule));
+    RULES.iter().map(of).filter(|(_, missing)| !missing.is_empty()).collect()
+}
+
+/// What costs a tenth of the time or more, largest first.
+pub fn found(facts: &Facts<'_>) -> Vec<Found> {
+    let asked = RULES.iter().filter(|rule| missing(facts, rule).is_empty());
+    let mut all: Vec<Found> = asked
+        .filter_map(|rule| {
+            let mut cost = rule.cost?(facts)?;
+            cost.ns = cost.ns.min(facts.whole_ns);
+            cost.confidence = cost.confidence.min(MOST_SURE);
+            let pct = |ns: f64| 100.0 * (ns / facts.whole_ns.max(1.0)).clamp(0.0, 1.0);
+            let [low, high] = cost.bounds.map(|part| pct(part * cost.ns));
+            (cost.ns >= LEAST * facts.whole_ns && cost.ns > 0.0).then(|| Found {
+                rule,
+                saves_pct: pct(cost.ns),
+                bounds_pct: [low, high],
+                cost,
+            })
+        })
+        .collect();
+    let dropped: Vec<&str> = all.iter().flat_map(|of| of.rule.consequences.iter().copied()).collect();
+    all.retain(|of| !dropped.contains(&of.rule.name));
+    all.sort_by(|a, b| b.saves_pct.total_cmp(&a.saves_pct));
+    all
+}
