@@ -208,3 +208,6 @@ fn joined(costs: Vec<cost::Found>, predictions: Vec<Prediction>, calls: u64) -> 
 fn disk_of(settings: &Settings) -> Option<&str> {
     settings.get("recording", "disk")
 }
+
+#[cfg(test)]
+mod tests;

@@ -32,6 +32,7 @@ mod serve;
 mod store;
 mod surface;
 mod trace;
+mod why;
 
 use std::fs;
 use std::io::Read;

@@ -84,7 +84,7 @@ pub(super) fn permitted() -> bool {
 }
 
 /// Two requests of a disk, as text of tracefs.
-const TRACEFS: &str = "# tracer: nop\n#\n\
+pub(super) const TRACEFS: &str = "# tracer: nop\n#\n\
      dd-77      [001] .....   100.000050: block_bio_queue: 8,0 R 800 + 8 [dd]\n\
      dd-77      [001] .....   100.000060: block_getrq: 8,0 R 800 + 8 [dd]\n\
      dd-77      [001] .....   100.000100: block_rq_issue: 8,0 R 4096 () 800 + 8 none,0,0 [dd]\n\

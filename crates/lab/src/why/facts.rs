@@ -422,3 +422,24 @@ pub(super) fn is_of_queue(setting: &str) -> Option<(&str, &str)> {
     const KEYS: [&str; 6] = ["read_ahead_kb", "scheduler", "nr_requests", "max_sectors_kb", "nomerges", "wbt_lat_usec"];
     setting.split_once('=').filter(|(key, _)| KEYS.contains(key))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_onset_is_a_growth_that_stays() {
+        // Latencies of 200 calls, one every 10 ms: those of the first ones, those after, and where they change.
+        for (before, after, at, expected) in [
+            (100, 300, 100, Some(1.0)),
+            (100, 140, 100, None),
+            (300, 100, 100, None),
+            (100, 100, 100, None),
+            (100, 400, 150, Some(1.5)),
+        ] {
+            let of = |nr: u64| (Nanos(nr * 10_000_000), if nr < at { before } else { after } + nr % 7);
+            let calls: Vec<(Nanos, u64)> = (0..200).map(of).collect();
+            assert_eq!(onset(&calls).map(|onset| onset.at_s), expected, "{before} to {after} at {at}");
+        }
+    }
+}

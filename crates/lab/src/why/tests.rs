@@ -1,0 +1,108 @@
+//! Facts of simulated runs, recorded as a kernel's trace shows them, and both lists of findings as one.
+
+use iowhy_stack::event::Event;
+use iowhy_stack::sim;
+use iowhy_trace::bridge::trace_of_events;
+use iowhy_why::cost::{Cost, Found};
+
+use super::*;
+use crate::incident::command::plan_of_command;
+
+#[test]
+fn parts_of_a_call_add_up_to_it() {
+    for job in ["dd if=file size=1m", "dd of=/dev/sda bs=4k oflag=direct count=16", "pgbench clients=2 size=1m transactions=4"] {
+        let words: Vec<String> = format!("run {job} --on sim:linux-6.18").split(' ').map(str::to_owned).collect();
+        let plan = plan_of_command(&words).expect("a job");
+        let mut events: Vec<Event> = Vec::new();
+        sim::run_with(&plan, &mut events).expect("it can be run");
+        let facts = Facts::of(&mut trace_of_events(&events));
+        let parts: f64 = facts.layers.iter().map(|part| part.ns).sum();
+        assert!(facts.calls > 0 && (parts - facts.per_call_ns()).abs() < 1.0, "{job}: {:?}", facts.layers);
+        let pct: f64 = facts.layers.iter().map(|part| part.pct).sum();
+        assert!((pct - 100.0).abs() < 0.001, "{job}: {pct}");
+        assert!(facts.devices.iter().all(|device| (0.0..=100.0).contains(&device.busy_pct)), "{job}");
+    }
+}
+
+fn prediction(rule: &'static str, saves_pct: f64) -> Prediction {
+    Prediction {
+        rule,
+        layer: "read-ahead",
+        claim: "predicted".to_owned(),
+        confidence: 0.8,
+        cost_ns_per_call: 1.0,
+        saves_pct,
+        saves_ci_pct: [saves_pct; 2],
+        setting: "read_ahead_kb=512".to_owned(),
+        evidence: Vec::new(),
+        refute: String::new(),
+        costs_others: None,
+        safe: true,
+    }
+}
+
+fn found(rule: &'static str, pct: f64) -> Found {
+    let cost = Cost {
+        ns: pct,
+        bounds: [0.5, 1.5],
+        confidence: 0.85,
+        claim: "read off".to_owned(),
+        setting: "read_ahead_kb=128".to_owned(),
+        evidence: vec![("waits", 1.0, iowhy_why::Unit::Ratio)],
+    };
+    Found { rule: rules::find(rule).expect("a rule"), saves_pct: pct, bounds_pct: [0.5 * pct, 1.5 * pct], cost }
+}
+
+#[test]
+fn both_lists_become_one() {
+    // Costs, predictions, and what is left: rule, saving, figures that speak for it.
+    type Case = (&'static [(&'static str, f64)], &'static [(&'static str, f64)], &'static [(&'static str, f64, usize)]);
+    let cases: &[Case] = &[
+        (&[("window-too-small", 30.0)], &[], &[("window-too-small", 30.0, 1)]),
+        (&[("window-too-small", 30.0)], &[("window-too-small", 50.0)], &[("window-too-small", 50.0, 1)]),
+        (
+            &[("cpu-quota", 20.0)],
+            &[("window-too-small", 50.0)],
+            &[("window-too-small", 50.0, 0), ("cpu-quota", 20.0, 1)],
+        ),
+        // It follows from the first.
+        (&[("readahead-off", 20.0)], &[("window-too-small", 50.0)], &[("readahead-off", 20.0, 1)]),
+        (&[], &[("window-too-small", 2.9)], &[]),
+    ];
+    for (costs, predictions, left) in cases {
+        let all = joined(
+            costs.iter().map(|(rule, pct)| found(rule, *pct)).collect(),
+            predictions.iter().map(|(rule, pct)| prediction(rule, *pct)).collect(),
+            10,
+        );
+        let seen: Vec<_> = all.iter().map(|of| (of.rule, of.saves_pct, of.evidence.len())).collect();
+        assert_eq!(seen, *left, "{costs:?} and {predictions:?}");
+    }
+}
+
+#[test]
+fn what_differs_from_the_kernels_defaults_is_listed() {
+    for (place, key, value, listed) in [
+        ("sda", "read_ahead_kb", "128", None),
+        ("sda", "read_ahead_kb", "4", Some("sda read_ahead_kb")),
+        ("sda", "scheduler", "none", None),
+        ("sda", "scheduler", "bfq", Some("sda scheduler")),
+        ("/", "mount_options", "rw,relatime", None),
+        ("/", "mount_options", "rw,sync", Some("/ mount_options")),
+        ("sysctl", "vm.dirty_bytes", "0", None),
+        ("sysctl", "vm.dirty_bytes", "4096", Some("vm.dirty_bytes")),
+        ("cgroup", "io.max", "8:0 rbps=1000", Some("cgroup io.max")),
+    ] {
+        let mut settings = Settings::default();
+        settings.values.insert((place.to_owned(), key.to_owned()), value.to_owned());
+        let found = facts::unusual(&settings);
+        assert_eq!(found.first().map(|(what, ..)| what.as_str()), listed, "{place} {key} {value}");
+    }
+}
+
+#[test]
+fn settings_of_a_queue_can_be_tried() {
+    for (setting, is) in [("read_ahead_kb=128", true), ("io.max removed", false), ("vm.dirty_ratio=20", false)] {
+        assert_eq!(facts::is_of_queue(setting).is_some(), is, "{setting}");
+    }
+}
