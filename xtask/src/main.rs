@@ -4,6 +4,7 @@ mod actions;
 mod bench;
 mod disksim;
 mod dist;
+mod fit;
 mod fuzz;
 mod guide;
 mod map;
@@ -116,6 +117,12 @@ const COMMANDS: &[Command] = &[
         arguments: "FOLDER [--page] [--toml FOLDER] [--requests NAME]",
         about: "DiskSim's validations (its folder `valid`) on our model of a drive; --page: into docs/BENCH.md",
         run: disksim::run,
+    },
+    Command {
+        name: "fit",
+        arguments: "[--only DISK,..] [--for 40s] [--disksim FOLDER] [--binary PATH] [--page]",
+        about: "disks with hidden parameters, fitted, as root: what they do next is predicted (docs/BENCH.md)",
+        run: fit::run,
     },
     Command {
         name: "fuzz",

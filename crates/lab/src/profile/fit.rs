@@ -65,7 +65,9 @@ struct Seen {
 
 impl Seen {
     fn class(&self) -> (usize, u32) {
-        (2 * usize::from(self.sample.write) + usize::from(self.next), self.sample.sectors.max(1).ilog2())
+        // The nearest power of two: what the kernel splits off a large read is almost as large.
+        let size = (u64::from(self.sample.sectors.max(1)) * 1448 / 1024).max(1).ilog2();
+        (2 * usize::from(self.sample.write) + usize::from(self.next), size)
     }
 }
 
@@ -367,8 +369,8 @@ fn until(device: &mut dyn Device, nr: usize, done: &mut [u64]) -> u64 {
     done[nr]
 }
 
-/// How unlike two runs of the same commands are: logarithms of ratios, weighted by the commands of each class.
-fn unlike(seen: &[Seen], other: &[Sample]) -> f64 {
+/// Sorted times of the same commands in two runs, by operation, size and company.
+fn by_class(seen: &[Seen], other: &[Sample]) -> Vec<[Vec<f64>; 2]> {
     let mut classes: BTreeMap<(usize, u32, u32), [Vec<f64>; 2]> = BTreeMap::new();
     for (of, other) in seen.iter().zip(other).filter(|(of, _)| of.sample.sectors > 0) {
         let (access, size) = of.class();
@@ -376,13 +378,16 @@ fn unlike(seen: &[Seen], other: &[Sample]) -> f64 {
         both[0].push((of.sample.done - of.sample.at) as f64);
         both[1].push((other.done - other.at) as f64);
     }
+    classes.into_values().map(|both| both.map(sorted)).collect()
+}
+
+/// How unlike two runs of the same commands are: logarithms of ratios, weighted by the commands of each class.
+fn unlike(seen: &[Seen], other: &[Sample]) -> f64 {
     let ratio = |a: f64, b: f64| (a.max(1.0) / b.max(1.0)).ln().abs();
     let mut sum = ratio(makespan(seen.iter().map(|of| of.sample)), makespan(other.iter().copied())) * seen.len() as f64;
-    for [mine, theirs] in classes.into_values() {
-        let n = mine.len() as f64;
-        let (mine, theirs) = (sorted(mine), sorted(theirs));
+    for [mine, theirs] in by_class(seen, other) {
         let at = |q: f64| ratio(quantile(&mine, q), quantile(&theirs, q));
-        sum += n * (at(0.5) + at(0.9) / 2.0 + at(0.99) / 4.0);
+        sum += mine.len() as f64 * (at(0.5) + at(0.9) / 2.0 + at(0.99) / 4.0);
     }
     sum / seen.len().max(1) as f64
 }
@@ -517,17 +522,23 @@ pub(super) fn held_back(samples: &[Sample]) -> Option<HeldBack> {
     Some(predicted(&fit(first), second))
 }
 
-/// How well a profile predicts these commands.
+/// How well a profile predicts these commands: errors of each class of operation, size and company, weighted by their
+/// number.
 pub(super) fn predicted(profile: &Profile, samples: &[Sample]) -> HeldBack {
     let seen = in_company(samples);
     let other = replayed(profile, &seen);
-    let times = |samples: &[Sample]| sorted(samples.iter().map(|of| (of.done - of.at) as f64));
-    let (mine, theirs) = (times(samples), times(&other));
-    let off = |seen: f64, predicted: f64| (predicted / seen.max(1.0) - 1.0).abs() * 100.0;
-    let span = makespan(samples.iter().copied());
+    let off = |seen: f64, predicted: f64| (predicted.max(1.0) / seen.max(1.0) - 1.0).abs() * 100.0;
+    let mut sums = [0.0; 2];
+    let classes = by_class(&seen, &other);
+    let counted = classes.iter().map(|[mine, _]| mine.len()).filter(|nr| *nr >= 4 * LEAST).sum::<usize>().max(1) as f64;
+    for [mine, theirs] in classes.into_iter().filter(|[mine, _]| mine.len() >= 4 * LEAST) {
+        for (sum, q) in sums.iter_mut().zip([0.5, 0.99]) {
+            *sum += mine.len() as f64 / counted * off(quantile(&mine, q), quantile(&theirs, q));
+        }
+    }
     HeldBack {
-        p50_error_pct: off(quantile(&mine, 0.5), quantile(&theirs, 0.5)),
-        p99_error_pct: off(quantile(&mine, 0.99), quantile(&theirs, 0.99)),
-        throughput_error_pct: off(1e9 / span.max(1.0) * 1e9, 1e9 / makespan(other.into_iter()).max(1.0) * 1e9),
+        p50_error_pct: sums[0],
+        p99_error_pct: sums[1],
+        throughput_error_pct: off(makespan(other.into_iter()), makespan(samples.iter().copied())),
     }
 }

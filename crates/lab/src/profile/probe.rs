@@ -103,7 +103,8 @@ impl Profile {
         };
         let node = Path::new("/dev").join(&name);
         let failed = |what: String| ProbeError::Run { path: node.clone(), what };
-        let text = jobs(&node, length, scratch);
+        let sectors = size_of(&name).unwrap_or(0.0);
+        let text = jobs(&node, sectors as u64 / 2048, length, scratch);
         let mut problems = Problems::default();
         let world = World { live: true, ..World::empty() };
         let file = iowhy_fio::parse("probe", &text, &world, &mut problems);
@@ -114,7 +115,11 @@ impl Profile {
         let paths: Vec<PathBuf> = std::iter::once(node.clone()).chain(scratch.map(Path::to_owned)).collect();
         let run = || iowhy_live::run::run(&jobs.plan, &|_| {});
         let (outcome, captured) = recording::during(Level::Layers, &paths, run)?;
-        outcome.map_err(|error| failed(error.to_string()))?;
+        let outcome = outcome.map_err(|error| failed(error.to_string()))?;
+        let errors: u64 = outcome.threads.iter().map(|thread| thread.nr_errors).sum();
+        if errors > 0 {
+            return Err(failed(iowhy_text::count(errors, "call failed", "calls failed")));
+        }
         let mut profile = Profile::of_trace(&captured.trace, Dev::new(major, minor));
         if profile.service.rows.iter().all(Vec::is_empty) {
             return Err(ProbeError::Nothing(node));
@@ -128,11 +133,10 @@ impl Profile {
     fn read_settings(&mut self, disk: &Disk) {
         let exact = |value: f64, unit| Field { value, low: value, high: value, unit, known: true };
         let folder = Path::new("/sys/block").join(disk.name.as_deref().unwrap_or_default());
-        let number = |file: &str| std::fs::read_to_string(folder.join(file)).ok()?.trim().parse::<f64>().ok();
         let rotational = disk.queue.rotational.map(|rotational| f64::from(u8::from(rotational)));
         let queues = std::fs::read_dir(folder.join("mq")).ok().map(|mq| mq.count() as f64).filter(|nr| *nr > 0.0);
         for (name, value, unit) in [
-            ("capacity_sectors", number("size"), "sectors"),
+            ("capacity_sectors", disk.name.as_deref().and_then(size_of), "sectors"),
             ("rotational", rotational, ""),
             ("queues", queues, "queues"),
             ("cpus", Machine::read().cpus.map(f64::from), "CPUs"),
@@ -142,8 +146,13 @@ impl Profile {
     }
 }
 
-/// The loads as jobs of fio.
-fn jobs(node: &Path, length: Duration, scratch: Option<&Path>) -> String {
+/// Sectors of a whole disk.
+fn size_of(name: &str) -> Option<f64> {
+    std::fs::read_to_string(Path::new("/sys/block").join(name).join("size")).ok()?.trim().parse().ok()
+}
+
+/// The loads as jobs of fio, on a disk of so many MiB.
+fn jobs(node: &Path, mib: u64, length: Duration, scratch: Option<&Path>) -> String {
     let rounds = if length < Duration::from_secs(5) { 1 } else { 2 };
     let written = if scratch.is_some() { WRITES.len() + 1 } else { 0 };
     let least = SHORTEST.max(length / 60);
@@ -165,7 +174,7 @@ fn jobs(node: &Path, length: Duration, scratch: Option<&Path>) -> String {
         }
         if *rw == "read" {
             // Every stream somewhere else.
-            let _ = writeln!(text, "offset={}%", (nr * 37 + 11) % 80);
+            let _ = writeln!(text, "offset={}m", mib * ((nr as u64 * 37 + 11) % 80) / 100);
         }
     };
     for round in 0..rounds as usize {
@@ -188,7 +197,7 @@ mod tests {
     #[test]
     fn loads_are_jobs_and_only_those_on_a_scratch_file_write() {
         for (seconds, scratch, most) in [(1, None, 16), (120, None, 47), (120, Some(Path::new("/tmp/scratch")), 61)] {
-            let text = jobs(Path::new("/dev/null"), Duration::from_secs(seconds), scratch);
+            let text = jobs(Path::new("/dev/null"), 4096, Duration::from_secs(seconds), scratch);
             let mut problems = Problems::default();
             let world = World { live: true, ..World::empty() };
             let file = iowhy_fio::parse("probe", &text, &world, &mut problems);
