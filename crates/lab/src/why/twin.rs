@@ -1,11 +1,10 @@
 //! The only place where `why` meets the twin: agreement and predictions of a recording.
 
-use iowhy_stack::trace::{Dev, Trace};
+use iowhy_stack::trace::Trace;
 use iowhy_trace::join::Who;
 use iowhy_trace::settings::Settings;
 
-use super::{Finding, disk_of};
-use crate::profile::Profile;
+use super::Finding;
 pub use crate::twin::Agreement;
 use crate::twin::{Prediction, Twin};
 
@@ -39,20 +38,8 @@ impl From<Prediction> for Finding {
 
 /// Asks the twin of a recording.
 pub(super) fn ask(trace: &Trace, settings: &Settings) -> (Agreement, Vec<Prediction>) {
-    match of(trace, settings) {
+    match Twin::of(trace, settings, &Who::default(), None) {
         Ok(twin) => (twin.agreement().clone(), twin.what_if()),
         Err(why) => (Agreement { why_not: Some(why), ..Agreement::default() }, Vec::new()),
     }
-}
-
-fn of(trace: &Trace, settings: &Settings) -> Result<Twin, String> {
-    let device = device(settings).ok_or("the recording does not say which disk it is of")?;
-    let profile = Profile::of_trace(trace, device);
-    Twin::build_on(trace, settings, &Who::default(), &|stack| profile.apply(stack))
-}
-
-/// The number of the disk with most requests.
-fn device(settings: &Settings) -> Option<Dev> {
-    let disk = disk_of(settings)?;
-    settings.device_names().into_iter().find(|(_, name)| name == disk).map(|(dev, _)| dev)
 }
