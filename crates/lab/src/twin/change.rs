@@ -234,8 +234,8 @@ fn larger(plan: &Plan, own: usize, size: u32) -> Option<Plan> {
                 let end = last.call.offset + u64::from(last.call.len_bytes);
                 let plain = step.after.is_none() && how_of(step).advice.is_none() && how_of(step).path != Path::Mapping;
                 let alike = (last.call.op, last.call.file, last.call.then) == (call.op, call.file, call.then)
-                    && how_of(&last).descriptors == how_of(step).descriptors
-                    && how_of(&last).path == how_of(step).path;
+                    && how_of(last).descriptors == how_of(step).descriptors
+                    && how_of(last).path == how_of(step).path;
                 plain
                     && alike
                     && matches!(call.op, Op::Read | Op::Write)
