@@ -76,6 +76,8 @@ pub struct Prediction {
 const PROMISING: f64 = 2.0;
 const LEAST: f64 = 3.0;
 const LEAST_OF_JOB: f64 = 10.0;
+/// Part of a saving by the program that a setting has to have to be enough.
+const INSTEAD: f64 = 0.6;
 /// Part of a family's best saving that its smallest step has to have.
 const ENOUGH: f64 = 0.9;
 /// Runs of the twin with different draws, at most and at least.
@@ -83,6 +85,8 @@ const SEEDS: u64 = 8;
 const LEAST_SEEDS: u64 = 3;
 /// Simulated events of all runs together, about.
 const EVENTS: u64 = 15_000_000;
+/// Sizes of commands up to this many times the largest measured one are on its line.
+const BEYOND: u64 = 2;
 /// Change of others' times that is told, percent.
 const OTHERS: f64 = 5.0;
 
@@ -90,6 +94,8 @@ const OTHERS: f64 = 5.0;
 pub struct Twin {
     plan: Plan,
     recorded: Recorded,
+    /// Sectors of the largest command whose time was measured.
+    measured: u64,
     memory_mb: Option<u64>,
     runs: Vec<Run>,
     agreement: Agreement,
@@ -105,6 +111,11 @@ fn percentile(values: &mut [f64], share: f64) -> f64 {
     }
 }
 
+/// Sectors of the largest command that a profile has times of.
+fn largest(profile: &Profile) -> u64 {
+    profile.service.rows.iter().flatten().map(|row| u64::from(row.sectors)).max().unwrap_or(0)
+}
+
 fn side(label: &str, runs: &[Run]) -> Side {
     Side { label: label.to_owned(), runs: runs.iter().map(|run| run.digest.clone()).collect(), ..Side::default() }
 }
@@ -115,7 +126,10 @@ impl Twin {
     /// # Errors
     /// In words, if the recording has nothing that can be made again, or the simulator refuses it.
     pub fn build(trace: &Trace, settings: &Settings, who: &Who, profile: &Profile) -> Result<Twin, String> {
-        Twin::build_on(trace, settings, who, &|stack, _, _| profile.apply(stack))
+        Twin::build_on(trace, settings, who, &|stack, _, _| {
+            profile.apply(stack);
+            largest(profile)
+        })
     }
 
     /// The same on the disk that the recording itself shows, which corrects the one of a probe if there was one.
@@ -130,15 +144,17 @@ impl Twin {
                 None => seen,
             };
             profile.apply(stack);
+            largest(&profile)
         })
     }
 
-    /// The twin on whatever `apply` puts into a stack, for the records of the workload and its disk.
+    /// The twin on whatever `apply` puts into a stack, for the records of the workload and its disk; it yields the
+    /// sectors of the largest command that was measured.
     fn build_on(
         trace: &Trace,
         settings: &Settings,
         who: &Who,
-        apply: &dyn Fn(&mut Stack, &Trace, Dev),
+        apply: &dyn Fn(&mut Stack, &Trace, Dev) -> u64,
     ) -> Result<Twin, String> {
         let mut trace = trace.clone();
         of_the_workload(&mut trace);
@@ -147,7 +163,7 @@ impl Twin {
         let release = settings.get("machine", "kernel").filter(|release| !release.is_empty()).unwrap_or(&trace.kernel);
         let mut stack = place::stack(release, settings, recorded.device);
         let elevator = stack.elevator.clone();
-        apply(&mut stack, &trace, recorded.device);
+        let measured = apply(&mut stack, &trace, recorded.device);
         costs::set(&mut stack, &recorded.costs);
         if settings.values.keys().any(|(_, key)| key == "scheduler") {
             stack.elevator = elevator;
@@ -169,7 +185,7 @@ impl Twin {
         let more: Vec<Run> = more.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
         let runs: Vec<Run> = [first].into_iter().chain(more).collect();
         let agreement = agree::agreement(&seen, &runs);
-        Ok(Twin { plan, recorded, memory_mb: place::memory_mb(settings), runs, agreement })
+        Ok(Twin { plan, recorded, measured, memory_mb: place::memory_mb(settings), runs, agreement })
     }
 
     /// How well it reproduces the recording.
@@ -193,11 +209,16 @@ impl Twin {
     fn ranked(&self) -> Vec<Prediction> {
         let mut found: Vec<(Prediction, bool)> = Vec::new();
         for (changed, runs) in self.promising() {
-            found.extend(self.prediction(&changed, &runs).map(|prediction| (prediction, changed.of_job)));
+            found.extend(self.prediction(&changed, &runs).map(|prediction| (prediction, changed.of_program)));
         }
+        // What a setting saves, the program need not be changed for.
+        let of_setting =
+            found.iter().filter(|(_, of_program)| !of_program).map(|(it, _)| it.saves_pct).fold(0.0, f64::max);
+        found.retain(|(it, of_program)| !of_program || it.saves_pct * INSTEAD > of_setting);
         // A setting comes before a change of the program that saves hardly more.
-        let worth =
-            |(prediction, of_job): &(Prediction, bool)| prediction.saves_pct - if *of_job { LEAST } else { 0.0 };
+        let worth = |(prediction, of_program): &(Prediction, bool)| {
+            prediction.saves_pct - if *of_program { LEAST } else { 0.0 }
+        };
         found.sort_by(|a, b| worth(b).total_cmp(&worth(a)));
         let mut out: Vec<Prediction> = Vec::new();
         for (prediction, _) in found {
@@ -210,7 +231,9 @@ impl Twin {
 
     /// Share of the time that a run with a change saves against the twin's own with the same draws, percent.
     fn saved(&self, nr: usize, run: &Run) -> f64 {
-        100.0 * (1.0 - run.traits.time / self.runs[nr].traits.time.max(1.0))
+        let saved = 100.0 * (1.0 - run.traits.time / self.runs[nr].traits.time.max(1.0));
+        // Nobody knows how long commands take that are far larger than all that were measured.
+        saved * (1.0 - run.traits.share_beyond(BEYOND.saturating_mul(self.measured)))
     }
 
     /// The change of each family that is worth it, with all its runs.
@@ -250,7 +273,7 @@ impl Twin {
     fn prediction(&self, change: &Change, runs: &[Run]) -> Option<Prediction> {
         let mut saved: Vec<f64> = runs.iter().enumerate().map(|(nr, run)| self.saved(nr, run)).collect();
         let [low, saves, high] = [0.05, 0.5, 0.95].map(|share| percentile(&mut saved, share));
-        let least = if change.of_job { LEAST_OF_JOB } else { LEAST };
+        let least = if change.of_program { LEAST_OF_JOB } else { LEAST };
         if saves < least || low <= 0.0 {
             return None;
         }
@@ -271,11 +294,11 @@ impl Twin {
         Some(Prediction {
             rule: rule.name,
             layer: rule.layer,
-            claim: finding.map_or_else(
+            claim: finding.filter(|_| !change.of_program).map_or_else(
                 || format!("the recorded calls take {saves:.0} % less time on the twin with this change alone"),
                 |finding| finding.claim.clone(),
             ),
-            confidence: agrees * sure * if change.of_job { 0.7 } else { 1.0 },
+            confidence: agrees * sure * if change.of_program { 0.7 } else { 1.0 },
             cost_ns_per_call: ns / self.recorded.calls.len().max(1) as f64,
             saves_pct: saves,
             saves_ci_pct: [low, high],

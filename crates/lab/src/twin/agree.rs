@@ -81,6 +81,14 @@ pub(super) struct Traits {
 }
 
 impl Traits {
+    /// Share of the sectors that are in requests of more than this.
+    pub(super) fn share_beyond(&self, sectors: u64) -> f64 {
+        let sum = |least: u64| -> u64 {
+            self.requests.0.iter().filter(|((_, size), _)| *size > least).map(|((_, size), nr)| size * nr).sum()
+        };
+        sum(sectors) as f64 / sum(0).max(1) as f64
+    }
+
     /// Of the recording.
     pub(super) fn of(trace: &Trace, joined: &Joined, recorded: &Recorded) -> Traits {
         let mut out = Traits { time: recorded.span.1.saturating_sub(recorded.span.0).0 as f64, ..Traits::default() };

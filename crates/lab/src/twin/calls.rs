@@ -14,7 +14,7 @@
 //! Source: `iowhy_trace::join`; the idea of keeping dependencies is that of //TRACE (Mesnier et al., FAST 2007).
 //!
 //! Known limits: of several wake-ups between two calls the last counts; tasks in io_uring or libaio wait for nobody
-//! else; touches of mapped pages are not seen; blocks that were only written lie where the file system's layout has
+//! else; touches of mapped pages are not seen, and those between two faults that are near are assumed; blocks that were only written lie where the file system's layout has
 //! them; dropped pages (`POSIX_FADV_DONTNEED`) stay; writes of the kernel's threads are others' only if the workload
 //! writes nothing; calls on other disks are part of the pauses.
 
@@ -360,7 +360,23 @@ pub(super) fn of(trace: &Trace, joined: &Joined) -> Result<Recorded, String> {
     Ok(Recorded { job, files, own, others, calls, span, part, device, costs, nr_sectors })
 }
 
+/// Faults that go on where the pages mapped by the one before may end: what lies between was touched, too.
+const MAPPED: u64 = 512;
+
 impl Thread {
+    /// Lets each fault touch the pages up to the next one, if that follows soon.
+    fn touch_between(&mut self) {
+        let page = |step: &Scripted| step.call.offset / PAGE_BYTES;
+        let is_fault = |step: &Scripted| step.call.how.is_some_and(|how| how.path == Path::Mapping);
+        for nr in 1..self.steps.len() {
+            let [fault, next] = [nr - 1, nr].map(|nr| self.steps[nr]);
+            let nr_pages = page(&next).saturating_sub(page(&fault));
+            if is_fault(&fault) && is_fault(&next) && fault.call.file == next.call.file && nr_pages <= MAPPED {
+                self.steps[nr - 1].call.len_bytes = (nr_pages.max(1) * PAGE_BYTES) as u32;
+            }
+        }
+    }
+
     fn job(self, nr: u32, files: &[FileSpec]) -> ThreadJob {
         let mut used: Vec<u32> = self.steps.iter().map(|step| step.call.file).collect();
         used.sort_unstable();
@@ -528,6 +544,7 @@ fn threads(
             }
         }
     }
+    threads.iter_mut().for_each(Thread::touch_between);
     (threads, Costs { work, late })
 }
 

@@ -25,8 +25,8 @@ pub(super) struct Change {
     pub(super) rule: &'static str,
     /// Rules that may be named for it.
     pub(super) rules: Vec<&'static str>,
-    /// It is a change of the program, or of what it does.
-    pub(super) of_job: bool,
+    /// The program itself would have to be changed.
+    pub(super) of_program: bool,
     /// The ledger can set it on the running machine.
     pub(super) safe: bool,
     /// How far it is from the setting as it is.
@@ -234,8 +234,8 @@ fn larger(plan: &Plan, own: usize, size: u32) -> Option<Plan> {
                 let end = last.call.offset + u64::from(last.call.len_bytes);
                 let plain = step.after.is_none() && how_of(step).advice.is_none() && how_of(step).path != Path::Mapping;
                 let alike = (last.call.op, last.call.file, last.call.then) == (call.op, call.file, call.then)
-                    && how_of(&last).descriptors == how_of(step).descriptors
-                    && how_of(&last).path == how_of(step).path;
+                    && how_of(last).descriptors == how_of(step).descriptors
+                    && how_of(last).path == how_of(step).path;
                 plain
                     && alike
                     && matches!(call.op, Op::Read | Op::Write)
@@ -297,7 +297,7 @@ pub(super) fn all(plan: &Plan, own: usize, memory: Option<u64>, neighbours: &str
         family,
         rule,
         rules: vec![rule],
-        of_job: false,
+        of_program: false,
         safe: false,
         step: 1.0,
         plan,
@@ -346,7 +346,8 @@ pub(super) fn all(plan: &Plan, own: usize, memory: Option<u64>, neighbours: &str
         }
     }
     let mut of_job = |setting: String, family, rule, step: f64, changed: Option<Plan>| {
-        out.extend(changed.map(|plan| Change { of_job: true, step, ..plain(setting, family, rule, plan) }));
+        let of_program = !matches!(family, "io.max" | "neighbour");
+        out.extend(changed.map(|plan| Change { of_program, step, ..plain(setting, family, rule, plan) }));
     };
     if cached {
         of_job("leave out the advice".to_owned(), "no advice", "random-advice", 1.0, advised(plan, own, None));

@@ -141,17 +141,20 @@ pub(super) fn memory_mb(settings: &Settings) -> Option<u64> {
     limits.iter().filter_map(of).flatten().min().map(|bytes| bytes >> 20)
 }
 
+/// A limit of a throttle.
+type Place = fn(&mut Throttle) -> &mut u64;
+
 /// The limits on a disk of the workload's control groups.
 pub(super) fn throttle(settings: &Settings, device: Dev) -> Option<Throttle> {
     let here = format!("{}:{}", device.major(), device.minor());
     let mut limits = Throttle::default();
-    let mut hold = |place: fn(&mut Throttle) -> &mut u64, value: u64| {
+    let mut hold = |place: Place, value: u64| {
         let limit = place(&mut limits);
         *limit = if *limit == 0 { value } else { (*limit).min(value) };
     };
     let lines =
         |key: &str| settings.get("cgroup", key).unwrap_or_default().split("; ").map(str::to_owned).collect::<Vec<_>>();
-    let kinds: [(&str, &str, fn(&mut Throttle) -> &mut u64); 4] = [
+    let kinds: [(&str, &str, Place); 4] = [
         ("read_bps_device", "rbps", |limits| &mut limits.bytes[0]),
         ("write_bps_device", "wbps", |limits| &mut limits.bytes[1]),
         ("read_iops_device", "riops", |limits| &mut limits.bios[0]),

@@ -78,7 +78,11 @@ fn twin(plan: &Plan) -> Twin {
     let descriptors = (0..8).map(|nr| (1000 + nr, 3, Inode { dev: Dev(8 << 20), ino: 1 })).collect();
     let who = Who { descriptors, ..Who::default() };
     // The whole stack is known here, not only its device.
-    Twin::build_on(&trace, &Settings::default(), &who, &|stack, _, _| *stack = mine.clone()).expect("it has calls")
+    let apply = |stack: &mut Stack, _: &Trace, _: Dev| {
+        *stack = mine.clone();
+        u64::MAX
+    };
+    Twin::build_on(&trace, &Settings::default(), &who, &apply).expect("it has calls")
 }
 
 #[test]

@@ -819,6 +819,24 @@ mod tests {
     }
 
     #[test]
+    fn a_call_waits_for_one_of_another_thread_and_computes_before() {
+        let read = sync_call(Op::Fsync, 0);
+        let after = Some(After { thread: 1, calls: 2, lag: Nanos(30) });
+        let late = Scripted { spin: Nanos(5), after, ..Scripted::new(read) };
+        let stream = |steps: &[Scripted]| Stream {
+            script: Some(Arc::from(steps)),
+            ..Stream::sequential(Mix::Read, vec![target(0, 4096)], 4096)
+        };
+        let mut generator = StreamGenerator::new(vec![stream(&[late]), stream(&[Scripted::new(read); 2])], 1);
+        assert_eq!(generator.next(0, Nanos(10)), Next::Compute(Nanos(5)));
+        generator.completed(1, &read, Nanos(12));
+        assert_eq!(generator.next(0, Nanos(15)), Next::At(WOKEN));
+        generator.completed(1, &read, Nanos(20));
+        assert_eq!(generator.next(0, Nanos(20)), Next::At(Nanos(50)));
+        assert_eq!(generator.next(0, Nanos(50)), Next::Do { call: read, intended: Nanos(50) });
+    }
+
+    #[test]
     fn a_pause_follows_every_so_many_calls() {
         let mut stream = Stream::sequential(Mix::Read, vec![target(0, 12288)], 4096);
         stream.think = Some(Think { calls: 2, time: Nanos(100), spin: Nanos(30) });
