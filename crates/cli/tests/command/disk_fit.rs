@@ -20,10 +20,10 @@ fn recording() -> String {
     for nr in 0..300u64 {
         let (sectors, ns) = if nr % 2 == 0 { (8, 500_000) } else { (256, 2_000_000) };
         let place = nr * 7919 % 1000 * 2048;
-        for (action, at, pid) in [("D", at, 77), ("C", at + ns, 0)] {
+        for (action, at, pid, end) in [("D", at, 77, "[x]"), ("C", at + ns, 0, "[0]")] {
             let (s, ns) = (at / 1_000_000_000, at % 1_000_000_000);
-            let _ =
-                writeln!(lines, "  8,0    0 {:8} {s:5}.{ns:09} {pid:5}  {action}   R {place} + {sectors} [x]", nr + 1);
+            let what = format!("{action}   R {place} + {sectors} {end}");
+            let _ = writeln!(lines, "  8,0    0 {:8} {s:5}.{ns:09} {pid:5}  {what}", nr + 1);
         }
         at += ns + 100_000;
     }

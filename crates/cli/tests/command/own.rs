@@ -146,7 +146,7 @@ fn every_mistake_is_told_at_once() {
         ),
         ("run dd of=x --on live --setup x --export-csv y", &["`--setup` is for commands", "`--export-csv` is for"]),
         ("run --on live,read_ahead=4,nomerges=x -- true", &["nearest: read_ahead_kb", "`nomerges` takes"]),
-        ("run dd of=x --on live --on sim:linux-6.18 --disk here", &["has no model of it", "--disk here --disk MODEL"]),
+        ("run dd of=x --on live --on sim:linux-6.18 --disk here", &["has not been fitted", "iowhy disk fit ."]),
     ] {
         let output = place.iowhy(&words.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>());
         let message = text(&output.stderr);

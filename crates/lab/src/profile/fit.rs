@@ -171,9 +171,13 @@ fn service_of(chosen: &Chosen) -> Service {
 }
 
 const HALF: u64 = 500 << 20;
+/// Least share by depth that an order of commands is trusted with.
+const LEAST_SHARE: u32 = 250;
 
-/// Shares by depth: what commands in company take of what they would take alone.
+/// Shares by depth: what commands in company take of what they would take alone. Only an arm, which can choose the next
+/// command, is quicker then; elsewhere side by side is what servers are for.
 fn by_depth(seen: &[Seen], services: &[u64], service: &Service) -> Vec<(u32, u32)> {
+    let least = if service.distance.is_empty() { 1000 } else { LEAST_SHARE };
     let mut buckets: BTreeMap<u32, (u32, Vec<f64>)> = BTreeMap::new();
     for (of, ns) in seen.iter().zip(services).filter(|(of, _)| of.sample.sectors > 0) {
         let alone = service.time(of.sample.write, of.next, of.sample.sectors, HALF).max(1);
@@ -189,7 +193,8 @@ fn by_depth(seen: &[Seen], services: &[u64], service: &Service) -> Vec<(u32, u32
     let mut rows: Vec<(u32, u32)> = buckets.into_values().filter_map(share).collect();
     // The first is the measure of the others.
     if let Some((_, first)) = rows.first().copied().filter(|(_, first)| *first > 0) {
-        rows.iter_mut().for_each(|(_, share)| *share = (u64::from(*share) * 1000 / u64::from(first)) as u32);
+        rows.iter_mut()
+            .for_each(|(_, share)| *share = ((u64::from(*share) * 1000 / u64::from(first)) as u32).max(least));
     }
     rows.dedup_by_key(|(depth, _)| *depth);
     if rows.iter().any(|(_, share)| share.abs_diff(1000) > 100) { rows } else { Vec::new() }
@@ -427,13 +432,12 @@ pub(super) fn fit(samples: &[Sample]) -> Profile {
     let alone = best.score;
     let peaks = [peak(samples, |of| f64::from(of.sectors) * 512e-6), peak(samples, |_| 1.0)];
     let ((idle, paused), (ahead, paused_next)) = (idle_exit(&seen), read_ahead(&seen));
-    let one = Shape { servers: 1, ..Shape::default() };
     let changes: [&dyn Fn(Shape) -> Shape; 6] = [
         &|shape| Shape { link: [peaks[0], shape.link[1]], ..shape },
         &|shape| Shape { link: [shape.link[0], peaks[1].map(|iops| 1e6 / iops)], ..shape },
         // One arm that takes its commands in an order of its own.
         &|shape| Shape { servers: 1, by_depth: deepest > 1, ..shape },
-        &|shape| Shape { by_depth: deepest > 1 && shape != one, ..shape },
+        &|shape| Shape { by_depth: deepest > 1, ..shape },
         &|shape| Shape { idle, ..shape },
         &|shape| Shape { ahead, ..shape },
     ];

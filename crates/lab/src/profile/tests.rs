@@ -128,7 +128,7 @@ fn a_stack_takes_device_and_machine() {
 #[test]
 fn a_probe_is_corrected_by_what_a_recording_has_seen() {
     let probe = fit::fit(&probed("fixed", &[("service_us", 500), ("servers", 4)], 1));
-    let seen = fit::fit(&probed("fixed", &[("service_us", 800)], 1)[..300].to_vec());
+    let seen = fit::fit(&probed("fixed", &[("service_us", 800)], 1)[..300]);
     let both = probe.clone().joined(&seen);
     assert_eq!(value(&both, "read_4k_us").round(), 800.0);
     assert_eq!(value(&both, "read_128k_us"), value(&probe, "read_128k_us"));

@@ -182,13 +182,15 @@ fn typed<'a>(line: &'a Line, problems: &mut Problems) -> Vec<Typed<'a>> {
     let mut typed: Vec<Typed<'_>> = Vec::new();
     for (nr, on) in ons.iter().enumerate() {
         let disk = disk_of(on).map(String::as_str);
-        if disk == Some(HERE) && !is_live(on) {
+        // A simulated place takes the profile of it.
+        let simulated = on.starts_with("sim:");
+        if disk == Some(HERE) && !is_live(on) && !simulated {
             let text = format!("`--disk {HERE}` is the disk of this machine, and `{on}` has no model of it");
             let help =
                 format!("--disk {HERE} --disk MODEL, one for each --on (`iowhy models device` lists the models)");
             problems.push(Problem::error(text).at(Span::whole(on)).help(help));
         }
-        let disk = disk.filter(|disk| *disk != HERE);
+        let disk = disk.filter(|disk| *disk != HERE || simulated);
         typed.push(Typed { on, disk, beside: false, name: format!("run-{}-{nr}", std::process::id()) });
     }
     // A simulated place with the disk of a live one is its twin.

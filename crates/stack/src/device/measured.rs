@@ -333,7 +333,7 @@ mod tests {
             (0, 2532, 70),
             (10_001, 1 << 20, 7_000 + 80 + 1),
         ] {
-            now = now + Nanos::from_us(pause_us);
+            now += Nanos::from_us(pause_us);
             let done = run(&mut *device, now, read(1, sector, 8)).0;
             assert!((done - now).0.abs_diff(us * US) <= US, "{sector}: {}, not {us} us", done - now);
             now = done;
