@@ -113,6 +113,7 @@ const DROP_INS: [&str; 2] = ["fio", "sysbench"];
 /// lines of other programs. Yields the look of the output, or the mistake.
 fn look(words: &mut Vec<OsString>) -> Result<Look, Problem> {
     let mut look = Look::default();
+    own_last_word(words);
     let is_drop_in = |word: &OsString| DROP_INS.iter().any(|name| word == name);
     let mut end = words.iter().position(|word| word == "--" || is_drop_in(word)).unwrap_or(words.len());
     look.json = words[..end].iter().any(|word| word == "--json");
@@ -138,6 +139,21 @@ fn look(words: &mut Vec<OsString>) -> Result<Look, Problem> {
         at += usize::from(taken == 0);
     }
     Ok(look)
+}
+
+/// A `--json` at the very end of `why -- COMMAND` is ours: programs that add it to any verb add it there.
+fn own_last_word(words: &mut Vec<OsString>) {
+    let verb = words.iter().position(|word| !word.to_string_lossy().starts_with('-'));
+    let command = words.iter().position(|word| word == "--");
+    if let (Some(verb), Some(command)) = (verb, command)
+        && words[verb] == "why"
+        && verb < command
+        && words.len() > command + 2
+        && words.last().is_some_and(|word| word == "--json")
+    {
+        words.pop();
+        words.insert(verb + 1, "--json".into());
+    }
 }
 
 fn colour(word: &str) -> Result<Option<bool>, Problem> {

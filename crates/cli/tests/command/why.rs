@@ -43,8 +43,10 @@ fn json_has_the_shape_of_its_schema() {
     }
     scratch.write("data", &vec![1; 4 << 20]);
     // What the command prints is not a part of the answer.
-    let answer = why(&scratch, "-- sh -c echo;dd<data>/dev/null", 0);
-    assert_eq!(answer["target"], "sh -c echo;dd<data>/dev/null");
+    let answer = why(&scratch, "-- sh -c echo;cat<data>/dev/null", 0);
+    assert_eq!(answer["target"], "sh -c echo;cat<data>/dev/null");
+    let (out, _) = scratch.ends("why -- dd if=data of=/dev/null bs=4k --json", 0);
+    check_schema("why", &serde_json::from_str(&out).expect("one object"));
     let answer = why(&scratch, "-- dd if=data of=/dev/null bs=4k", 0);
     assert!(answer["facts"]["calls"].as_u64() >= Some(1024) && answer["price"]["ns_per_event"].as_f64() > Some(0.0));
     adds_up(&answer);

@@ -10,7 +10,9 @@ use crate::incident::command::plan_of_command;
 
 #[test]
 fn parts_of_a_call_add_up_to_it() {
-    for job in ["dd if=file size=1m", "dd of=/dev/sda bs=4k oflag=direct count=16", "pgbench clients=2 size=1m transactions=4"] {
+    for job in
+        ["dd if=file size=1m", "dd of=/dev/sda bs=4k oflag=direct count=16", "pgbench clients=2 size=1m transactions=4"]
+    {
         let words: Vec<String> = format!("run {job} --on sim:linux-6.18").split(' ').map(str::to_owned).collect();
         let plan = plan_of_command(&words).expect("a job");
         let mut events: Vec<Event> = Vec::new();

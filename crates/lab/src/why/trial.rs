@@ -101,7 +101,7 @@ impl Target<'_> {
             if block >= LEAST_BLOCKS && begun.elapsed() > TRIAL {
                 break;
             }
-            let changed_first = monotonic_ns() / 64 % 2 == 0;
+            let changed_first = (monotonic_ns() / 64).is_multiple_of(2);
             let mut times = [0.0; 2];
             for changed in [changed_first, !changed_first] {
                 let guard = if changed { ledger.set(file, value)? } else { None };

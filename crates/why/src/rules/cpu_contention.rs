@@ -83,8 +83,8 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 const BUSY: f64 = 0.6;
 /// Wait for a CPU, each time, ns: a wake-up of an idle one is shorter.
 const EACH: f64 = 100e3;
-/// Length of a recording, ns, in which the kernel's count of hundredths of a second says anything.
-const COUNTED: f64 = 100e6;
+/// Length of a recording, ns: the count of others has the recorder in it, which begins before and ends after it.
+const COUNTED: f64 = 500e6;
 /// Confidence of the cost, and its bounds.
 const ALONE: (f64, Bounds) = (0.85, [0.5, 1.0]);
 
@@ -168,7 +168,7 @@ mod tests {
         let edges: &[AloneEdge] = &[
             ("BUSY", |a, x| of(a, 1e9, 1e6, x), 1.2, 1.19),
             ("EACH", |a, x| of(a, 1e9, x, 2.0), 1e5, 9.9e4),
-            ("COUNTED", |a, x| of(a, x, 1e6, 2.0), 1e8, 9.9e7),
+            ("COUNTED", |a, x| of(a, x, 1e6, 2.0), 5e8, 4.99e8),
             ("a quota", |a, x| a.count("cpu_throttled_ns", x as u64), 0.0, 1.0),
         ];
         hold_cost(&RULE, || Alone::of(|a| of(a, 1e9, 1e6, 2.0)), (50.0, 0.85), edges);
