@@ -195,9 +195,8 @@ fn gaps(trace: &Trace, device: Dev) -> Gaps {
     gaps
 }
 
-/// Times of calls as a part for each and a part for each page: the rest of the calls with the fewest pages without their
-/// share of the slope,
-/// and slopes of the largest over their median.
+/// Times of calls as a part for each and a part for each page: calls with the fewest pages, less their share of the
+/// slope, and slopes of the largest over the median of those.
 fn line(calls: &[(f64, f64)]) -> (Vec<f64>, Vec<f64>) {
     let pages = sorted(calls.iter().map(|(pages, _)| *pages));
     let (Some(least), Some(most)) = (pages.first().copied(), pages.last().copied()) else { return Default::default() };
