@@ -3,9 +3,9 @@
 //! Each shipped model becomes a disk of the running kernel, and so does a file behind a loop device. `iowhy disk fit`
 //! measures them without their names; then jobs that the fit has not seen run on the disk and in the simulator on the
 //! profile. Medians have to agree within 10 %, 99th percentiles within 25, operations a second within 10; fields that
-//! the model has within 10 %, or lie within their bounds. `--disksim FOLDER` fits the first half of DiskSim's validation
-//! traces and predicts the second. Needs root. Not held here: throttles of control groups, which delay bios before the
-//! device has them.
+//! the model has within 10 %, or lie within their bounds. `--disksim FOLDER` fits the first half of DiskSim's
+//! validation traces and predicts the second. Needs root. Not held here: throttles of control groups, which delay bios
+//! before the device has them.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

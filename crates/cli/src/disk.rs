@@ -78,7 +78,7 @@ enum Action {
         settings: Vec<String>,
     },
     /// Measure a disk, and the machine in front of it: a profile for --disk
-    #[command(after_help = "Reads from the whole disk, past the page cache, as root. The profile lies beside the\n\
+    #[command(after_help = "Reads from the whole disk, past the page cache, as root. The profile lies next to the\n\
         store, and --disk NAME takes it; --disk here is that of the disk below the current\n\
         folder. docs/PROFILE.md has every field.")]
     Fit {

@@ -7,7 +7,7 @@
 //! costs      CPU time of calls, pages, bios and interrupts, from the gaps between the records of a trace
 //! probe      reads of several sizes, in several orders and depths, recorded as a trace
 //! ```
-//! A field that could not be told is `known: false` with wide bounds, and predictions that need it are as wide.
+//! A field that was not measured is `known: false` with wide bounds, and predictions that need it are as wide.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -64,7 +64,7 @@ impl Field {
 /// Where a field goes.
 #[derive(Copy, Clone, Debug, PartialEq)]
 enum To {
-    /// An option of the device `measured`, so many of its units to one of the field.
+    /// An option of the device `measured`, and its units in one of the field.
     Device(&'static str, f64),
     /// A key of the machine.
     Machine(&'static str),
@@ -289,13 +289,13 @@ impl Profile {
     }
 }
 
-/// Folder of profiles, beside the store.
+/// Folder of profiles, next to the store.
 const FOLDER: &str = "profiles";
 
 /// The profile of the disk below the current folder.
 const HERE: &str = "here";
 
-/// Where a profile of this name is kept: a path as it is, other names beside the store. `None` without a place for it.
+/// Where a profile of this name is kept: a path as it is, other names next to the store. `None` without a place for it.
 pub fn place(name: &str) -> Option<PathBuf> {
     if name.ends_with(".toml") || name.contains('/') {
         return Some(PathBuf::from(name));
@@ -304,10 +304,10 @@ pub fn place(name: &str) -> Option<PathBuf> {
     Some(store.join(FOLDER).join(format!("{name}.toml")))
 }
 
-/// The file of the profile that a `--disk` of this name means; nothing if it means no profile.
+/// The file of the profile that a `--disk` of this name means; nothing if it is not a profile.
 ///
 /// # Errors
-/// If there is no fit of the disk below the current folder, with the command that makes one.
+/// If the disk below the current folder has not been fitted, with the command for it.
 pub fn path(name: &str) -> Option<Result<PathBuf, Problem>> {
     if name == HERE {
         let disk = Disk::below(Path::new(".")).name;
@@ -324,7 +324,7 @@ pub fn path(name: &str) -> Option<Result<PathBuf, Problem>> {
     (ours || is_one()).then_some(Ok(file))
 }
 
-/// Names of the profiles beside the store.
+/// Names of the profiles next to the store.
 pub fn names() -> Vec<String> {
     let folder = place("x").and_then(|path| path.parent().map(Path::to_owned));
     let entries = folder.into_iter().flat_map(std::fs::read_dir).flatten().flatten();

@@ -1,4 +1,4 @@
-//! What calls, pages, bios and interrupts cost the processor, from the gaps between the records of a trace.
+//! Processor time of calls, pages, bios and interrupts, from the gaps between the records of a trace.
 //!
 //! ```text
 //! syscall, page copy   calls of a task between whose begin and end nothing but lookups was traced: a line over pages
@@ -23,7 +23,7 @@ use super::fit::sorted;
 
 /// Gaps of which a cost is made.
 const LEAST: usize = 20;
-/// A gap that is longer is no code: another task, a page fault or an interrupt came between.
+/// A longer gap is not code: another task, a page fault or an interrupt came between.
 const LONGEST: u64 = 1_000_000;
 
 /// A task while the trace goes on.
@@ -195,8 +195,8 @@ fn gaps(trace: &Trace, device: Dev) -> Gaps {
     gaps
 }
 
-/// Times of calls as a part for each and a part for each page: of the calls with the fewest pages what the slope leaves,
-/// and slopes of the largest over their median.
+/// Times of calls as a part for each and a part for each page: calls with the fewest pages, less their share of the
+/// slope, and slopes of the largest over the median of those.
 fn line(calls: &[(f64, f64)]) -> (Vec<f64>, Vec<f64>) {
     let pages = sorted(calls.iter().map(|(pages, _)| *pages));
     let (Some(least), Some(most)) = (pages.first().copied(), pages.last().copied()) else { return Default::default() };

@@ -108,7 +108,7 @@ fn in_company(samples: &[Sample]) -> Vec<Seen> {
     seen
 }
 
-/// Service times with so many servers in order of arrival.
+/// Service times with a number of servers in order of arrival.
 fn services(samples: &[Sample], servers: u32) -> Vec<u64> {
     // Completions of earlier commands, latest first, as many as there are servers.
     let mut done: Vec<u64> = Vec::new();
@@ -220,7 +220,7 @@ fn by_distance(seen: &[Seen], services: &[u64]) -> Vec<(u64, u64)> {
     if rows.len() > 1 && far * 4 > near * 5 { rows } else { Vec::new() }
 }
 
-/// What a fit is made with.
+/// Parts of a fit.
 #[derive(Copy, Clone, Debug, Default, PartialEq)]
 struct Shape {
     servers: u32,
@@ -402,7 +402,7 @@ fn makespan(samples: impl Iterator<Item = Sample>) -> f64 {
     last.saturating_sub(first) as f64
 }
 
-/// The most that passed in a stretch of so many completions while the device was never idle: units a second.
+/// The most that passed in 64 completions in a row while the device was never idle: units a second.
 fn peak(samples: &[Sample], unit: fn(&Sample) -> f64) -> Option<f64> {
     const STRETCH: usize = 64;
     let mut by_end: Vec<&Sample> = samples.iter().filter(|of| of.sectors > 0).collect();
@@ -492,7 +492,7 @@ pub(super) fn fit(samples: &[Sample]) -> Profile {
     Profile { fields, service, ..Profile::default() }
 }
 
-/// What a KiB more than the largest size takes.
+/// The time of a KiB beyond the largest size.
 fn beyond(fields: &mut BTreeMap<String, Field>, access: &str, rows: &[(u32, Vec<f64>)]) {
     let Some((largest, values)) = rows.last() else { return };
     let kib = f64::from(*largest) / 2.0;

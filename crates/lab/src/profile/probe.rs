@@ -129,7 +129,7 @@ impl Profile {
         Ok(profile)
     }
 
-    /// What the kernel says of the disk and the machine.
+    /// Adds the facts that the kernel has of the disk and the machine.
     fn read_settings(&mut self, disk: &Disk) {
         let exact = |value: f64, unit| Field { value, low: value, high: value, unit, known: true };
         let folder = Path::new("/sys/block").join(disk.name.as_deref().unwrap_or_default());
@@ -151,7 +151,7 @@ fn size_of(name: &str) -> Option<f64> {
     std::fs::read_to_string(Path::new("/sys/block").join(name).join("size")).ok()?.trim().parse().ok()
 }
 
-/// The loads as jobs of fio, on a disk of so many MiB.
+/// The loads as jobs of fio, on a disk of `mib` MiB.
 fn jobs(node: &Path, mib: u64, length: Duration, scratch: Option<&Path>) -> String {
     let rounds = if length < Duration::from_secs(5) { 1 } else { 2 };
     let written = if scratch.is_some() { WRITES.len() + 1 } else { 0 };

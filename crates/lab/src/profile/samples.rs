@@ -61,7 +61,7 @@ pub fn busiest(trace: &Trace) -> Option<Dev> {
     (!samples(trace, most).is_empty()).then_some(most)
 }
 
-/// What a completion is found by. All flushes are alike.
+/// The key that a completion is found by. All flushes are alike.
 fn key(extent: &Extent) -> (u64, u32) {
     if extent.bytes == 0 { (u64::MAX, 0) } else { (extent.sector.0, extent.bytes) }
 }

@@ -106,7 +106,7 @@ impl<T: Timing> Electronic<T> {
         Electronic { nr_queues: options.unsigned("nr_queues") as u32, ..Electronic::new(options, timing) }
     }
 
-    /// The same device, of which the kernel is told that it rotates, or that it does not.
+    /// The same device, which the kernel takes for a rotating one, or not.
     pub(super) fn rotating(self, rotational: bool) -> Electronic<T> {
         Electronic { rotational, ..self }
     }
