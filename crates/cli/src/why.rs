@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use iowhy_lab::recording::{self, RecordError, Request};
-use iowhy_lab::why::{self, Answer, json, text, trial};
+use iowhy_lab::why::{self, Answer, Probe, json, text, trial};
 use iowhy_live::capture::Level;
 use iowhy_text::diagnose::{Problem, Problems};
 use iowhy_trace as trace;
@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         let found = trace::load(from, &mut problems);
         output::report_all(&problems);
         let Some(trace) = found else { return Ok(Exit::Usage) };
-        let answer = why::of_trace(from.display().to_string(), trace);
+        let answer = why::of_trace(from.display().to_string(), trace, Probe::Elsewhere);
         show(arguments, &answer)?;
         return Ok(exit(&answer));
     }
@@ -91,7 +91,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     if let Some(status) = recorded.status.filter(|status| !status.success() && !recorded.interrupted) {
         output::report(Problem::warning(format!("the command failed: {status}")));
     }
-    let mut answer = why::of_capture(target(&request), recorded.captured);
+    // What runs on is not disturbed by a probe.
+    let probe = if request.command.is_empty() || recorded.interrupted { Probe::Fitted } else { Probe::Read };
+    let mut answer = why::of_capture(target(&request), recorded.captured, probe);
     if arguments.try_it && !recorded.interrupted {
         let tried = trial::try_safe(&mut answer, &request, &|setting| {
             if !output::look().quiet {

@@ -5,7 +5,10 @@
 //! facts      where the time goes, without any model                                       (`facts`)
 //! costs      rules that leave a mark on one side alone                                    (`iowhy_why::cost`)
 //! twin       the recorded calls on a model of this kernel and disk, one thing different   (`twin`)
-//! findings   one a rule, the largest saving first: a prediction's figures where the twin has one, a cost's otherwise
+//! findings   one a rule, the largest saving first: a prediction's figures where the twin has one, a cost's otherwise;
+//!            of predictions only those that take back something unusual: a setting below the kernel's default, a
+//!            limit, a neighbour, wrong advice
+//! options    the other predictions: nothing is wrong, but the twin is faster with it
 //! trial      the safe ones on the running target                                          (`trial`)
 //! ```
 
@@ -17,17 +20,18 @@ mod twin;
 
 use std::io;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use iowhy_live::capture::Captured;
 use iowhy_live::command::Running;
 use iowhy_stack::trace::Trace;
-use iowhy_text::diagnose::Problem;
-use iowhy_trace::settings::Settings;
+use iowhy_text::diagnose::{Problem, Problems};
 use iowhy_why::cost;
 use iowhy_why::rules::{self, Need};
 
+use crate::profile::{self, Profile};
 use crate::recording::{self, RecordError, Recorded, Request};
 use crate::twin::Prediction;
 use facts::Facts;
@@ -82,6 +86,8 @@ pub struct Answer {
     pub facts: Facts,
     pub agreement: Agreement,
     pub findings: Vec<Finding>,
+    /// Changes of what is usual, or of the program itself, with which the twin is faster.
+    pub options: Vec<Finding>,
     /// Settings that are not the kernel's defaults: what, value, usual.
     pub only_difference: Vec<(String, String, &'static str)>,
     pub cannot_ask: Vec<(&'static str, Vec<Need>)>,
@@ -111,31 +117,90 @@ pub fn record(request: &Request, aside: bool, tell: &mut dyn FnMut(&Problem)) ->
     recording::record_started(request, start, tell)
 }
 
+/// Length of the probe of a disk.
+const PROBE: Duration = Duration::from_millis(1500);
+
+/// How a disk may be measured for the twin.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Probe {
+    /// Not at all: the recording was made elsewhere.
+    Elsewhere,
+    /// By an earlier `disk fit`, if there was one: others work on it.
+    Fitted,
+    /// By reading from it for a moment, too, if a finding depends on sizes that the recording does not have.
+    Read,
+}
+
+/// The disk of a recording as an earlier fit, or a probe, measured it.
+fn measured(disk: &str, probe: Probe) -> Option<Profile> {
+    let earlier = || profile::place(disk).and_then(|path| Profile::load(&path, &mut Problems::default()));
+    match probe {
+        Probe::Elsewhere => None,
+        _ if disk.is_empty() => None,
+        Probe::Fitted => earlier(),
+        Probe::Read => earlier().or_else(|| Profile::probe(&Path::new("/dev").join(disk), PROBE).ok()),
+    }
+}
+
 /// Why, of a trace.
-pub fn of_trace(target: String, mut trace: Trace) -> Answer {
+pub fn of_trace(target: String, mut trace: Trace, probe: Probe) -> Answer {
     let (events, lost) = (trace.records.len() as u64, trace.lost);
     // The twin wants the disk's other requests, too.
     let whole = trace.clone();
     let facts = Facts::of(&mut trace);
-    let (agreement, predictions) = twin::ask(&whole, &facts.settings);
     let costs = cost::found(&facts.for_rules());
+    let only_difference = facts::unusual(&facts.settings);
+    let disk = facts.settings.get("recording", "disk").unwrap_or_default().to_owned();
+    let split = |predictions: Vec<Prediction>| -> (Vec<Finding>, Vec<Finding>) {
+        let (back, further): (Vec<Prediction>, Vec<Prediction>) =
+            predictions.into_iter().partition(|of| takes_back(&of.setting, of.rule, &disk, &only_difference));
+        let findings = joined(&costs, back, facts.calls);
+        let named = |of: &Prediction| findings.iter().any(|finding| finding.rule == of.rule);
+        let options = further.into_iter().filter(|of| of.saves_pct >= LEAST_PCT && !named(of));
+        let options = options.map(Finding::from).collect();
+        (findings, options)
+    };
+    let (mut agreement, predictions) = twin::ask(&whole, &facts.settings, None);
+    let (mut findings, mut options) = split(predictions);
+    // Larger requests, or more of them at a time, than the recording has: their times have to be measured.
+    if findings.iter().any(|of| SIZED.contains(&of.rule))
+        && let Some(profile) = measured(&disk, probe)
+    {
+        let (again, predictions) = twin::ask(&whole, &facts.settings, Some(&profile));
+        if again.usable {
+            agreement = again;
+            (findings, options) = split(predictions);
+        }
+    }
     Answer {
         target,
         events,
         lost,
         price: None,
-        findings: joined(costs, predictions, facts.calls),
-        only_difference: facts::unusual(&facts.settings),
+        findings,
+        options,
+        only_difference,
         cannot_ask: cost::unasked(&facts.for_rules()),
         agreement,
         facts,
     }
 }
 
+/// Mechanisms that make requests smaller, or fewer at a time.
+const SIZED: [&str; 7] = [
+    "readahead-off",
+    "window-too-small",
+    "random-advice",
+    "mmap-read-around",
+    "requests-cut",
+    "merging-off",
+    "fragmented-file",
+];
+
 /// Why, of what was captured here.
-pub fn of_capture(target: String, captured: Captured) -> Answer {
+pub fn of_capture(target: String, captured: Captured, probe: Probe) -> Answer {
     let (cost, length) = (captured.cost, captured.length);
-    let mut answer = of_trace(target, captured.trace);
+    let mut answer = of_trace(target, captured.trace, probe);
     let estimated = cost.estimated().as_secs_f64();
     answer.price = Some(Price {
         throughput_pct: 100.0 * (estimated / length.as_secs_f64().max(1e-9)).min(1.0),
@@ -166,8 +231,29 @@ impl Answer {
     }
 }
 
+/// Mechanisms that are unusual by themselves: a limit, a neighbour, advice.
+const UNUSUAL: [&str; 5] =
+    ["cgroup-io-throttle", "noisy-neighbour", "memory-reclaim", "cache-too-small", "random-advice"];
+
+/// Whether a change takes back something that is unusual: a setting of the disk or the machine, towards its default.
+fn takes_back(setting: &str, rule: &str, disk: &str, unusual: &[(String, String, &'static str)]) -> bool {
+    let Some((key, to)) = setting.split_once('=').filter(|(key, _)| !key.contains(' ')) else {
+        return UNUSUAL.contains(&rule);
+    };
+    let is = |what: &str| what == key || what.strip_prefix("vm.") == Some(key) || what == format!("{disk} {key}");
+    let number = |text: &str| text.split(' ').next().and_then(|word| word.parse::<f64>().ok());
+    UNUSUAL.contains(&rule)
+        || unusual.iter().any(|(what, from, usual)| {
+            is(what)
+                && match (number(from), number(to), number(usual)) {
+                    (Some(from), Some(to), Some(usual)) => (to - from) * (usual - from) > 0.0,
+                    _ => usual.split(" or ").any(|usual| usual == to),
+                }
+        })
+}
+
 /// Both lists as one: an entry for each rule, without those that follow from others, the largest saving first.
-fn joined(costs: Vec<cost::Found>, predictions: Vec<Prediction>, calls: u64) -> Vec<Finding> {
+fn joined(costs: &[cost::Found], predictions: Vec<Prediction>, calls: u64) -> Vec<Finding> {
     let mut all: Vec<Finding> = predictions.into_iter().map(Finding::from).collect();
     for found in costs {
         let rule = found.rule;
@@ -190,8 +276,8 @@ fn joined(costs: Vec<cost::Found>, predictions: Vec<Prediction>, calls: u64) -> 
             safe: facts::is_of_queue(&found.cost.setting).is_some(),
             predicted: false,
             tried: None,
-            claim: found.cost.claim,
-            setting: found.cost.setting,
+            claim: found.cost.claim.clone(),
+            setting: found.cost.setting.clone(),
         });
     }
     let follows: Vec<&str> = all
@@ -202,11 +288,6 @@ fn joined(costs: Vec<cost::Found>, predictions: Vec<Prediction>, calls: u64) -> 
     all.retain(|finding| finding.saves_pct >= LEAST_PCT && !follows.contains(&finding.rule));
     all.sort_by(|a, b| b.saves_pct.total_cmp(&a.saves_pct));
     all
-}
-
-/// The circumstances that a twin needs.
-fn disk_of(settings: &Settings) -> Option<&str> {
-    settings.get("recording", "disk")
 }
 
 #[cfg(test)]

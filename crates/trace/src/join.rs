@@ -605,7 +605,7 @@ impl Joiner<'_> {
                 *file = call.file.map_or(UNKNOWN_FILE, FileId);
                 if let What::CallStart { offset, len_bytes, .. } = &mut event.what {
                     *offset = call.offset.unwrap_or(0);
-                    if call.beside.is_some() || call.len > ALL {
+                    if call.beside.is_some() || !(1..=ALL).contains(&call.len) {
                         *len_bytes = small(call.done_len());
                     }
                 }

@@ -13,11 +13,12 @@ use iowhy_trace::fields::{device, field};
 use iowhy_trace::{join, settings};
 
 /// Settings of a queue that change how it works.
-const QUEUE: [&str; 14] = [
+const QUEUE: [&str; 15] = [
     "scheduler",
     "read_ahead_kb",
     "nr_requests",
     "max_sectors_kb",
+    "max_hw_sectors_kb",
     "max_segments",
     "physical_block_size",
     "virt_boundary_mask",

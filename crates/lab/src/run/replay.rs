@@ -202,6 +202,8 @@ pub(crate) fn again(joined: &Joined, call: &CallRecord) -> Result<Call, LeftOut>
     let len = match call.result {
         Some(..0) => return Err(LeftOut::Failed),
         // Bytes behind the end of the file were not read.
+        // A vectored call has its length in memory that no trace shows.
+        Some(result) if data && call.len == 0 => result as u64,
         Some(result) if data => call.len.min(result as u64),
         _ if data => call.len,
         _ => 0,

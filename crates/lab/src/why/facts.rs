@@ -393,6 +393,8 @@ pub(super) fn unusual(settings: &Settings) -> Vec<(String, String, &'static str)
         ("nice", "0"),
     ];
     const SCHEDULERS: [&str; 2] = ["none", "mq-deadline"];
+    // KiB of a request that no default is below, unless the device takes less.
+    const LARGE: u64 = 512;
     const OPTIONS: [&str; 5] = ["sync", "dirsync", "data=journal", "barrier=0", "nobarrier"];
     let of = |((place, key), value): (&(String, String), &String)| {
         let usual = USUAL.iter().find(|(known, _)| known == key);
@@ -404,6 +406,14 @@ pub(super) fn unusual(settings: &Settings) -> Vec<(String, String, &'static str)
                     return None;
                 }
                 (odd.join(","), "none of these")
+            }
+            "max_sectors_kb" => {
+                let number = |text: &str| text.parse::<u64>().ok();
+                let most = settings.get(place, "max_hw_sectors_kb").and_then(number).unwrap_or(LARGE);
+                if number(value).is_none_or(|kb| kb >= most.min(LARGE)) {
+                    return None;
+                }
+                (value.clone(), "512 or more")
             }
             _ if place == "cgroup" => (value.clone(), "unset"),
             _ => match usual {

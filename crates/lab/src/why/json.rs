@@ -114,6 +114,7 @@ pub fn why(answer: &Answer) -> Value {
             "time_pct": twin.time_pct.map(finite),
         },
         "findings": answer.findings.iter().map(finding).collect::<Vec<_>>(),
+        "options": answer.options.iter().map(finding).collect::<Vec<_>>(),
         "nothing_faster": answer.healthy(),
         "only_difference": answer
             .only_difference

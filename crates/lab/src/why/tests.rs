@@ -3,6 +3,7 @@
 use iowhy_stack::event::Event;
 use iowhy_stack::sim;
 use iowhy_trace::bridge::trace_of_events;
+use iowhy_trace::settings::Settings;
 use iowhy_why::cost::{Cost, Found};
 
 use super::*;
@@ -73,7 +74,7 @@ fn both_lists_become_one() {
     ];
     for (costs, predictions, left) in cases {
         let all = joined(
-            costs.iter().map(|(rule, pct)| found(rule, *pct)).collect(),
+            &costs.iter().map(|(rule, pct)| found(rule, *pct)).collect::<Vec<_>>(),
             predictions.iter().map(|(rule, pct)| prediction(rule, *pct)).collect(),
             10,
         );
@@ -99,6 +100,26 @@ fn what_differs_from_the_kernels_defaults_is_listed() {
         settings.values.insert((place.to_owned(), key.to_owned()), value.to_owned());
         let found = facts::unusual(&settings);
         assert_eq!(found.first().map(|(what, ..)| what.as_str()), listed, "{place} {key} {value}");
+    }
+}
+
+#[test]
+fn only_what_is_unusual_is_held_against_anybody() {
+    let unusual = |what: &str, value: &str, usual| vec![(what.to_owned(), value.to_owned(), usual)];
+    for (setting, rule, unusual, taken) in [
+        ("read_ahead_kb=128", "window-too-small", unusual("sda read_ahead_kb", "8", "128"), true),
+        ("read_ahead_kb=4096", "window-too-small", unusual("sda read_ahead_kb", "8", "128"), true),
+        ("read_ahead_kb=4096", "window-too-small", unusual("sda read_ahead_kb", "1024", "128"), false),
+        ("read_ahead_kb=4096", "window-too-small", unusual("sdb read_ahead_kb", "8", "128"), false),
+        ("read_ahead_kb=4096", "window-too-small", Vec::new(), false),
+        ("scheduler=none", "lost-locality", unusual("sda scheduler", "bfq", "none or mq-deadline"), true),
+        ("scheduler=kyber", "lost-locality", unusual("sda scheduler", "bfq", "none or mq-deadline"), false),
+        ("dirty_ratio=20", "writeback-throttling", unusual("vm.dirty_ratio", "1", "20"), true),
+        ("256 KiB a call", "changed-job", Vec::new(), false),
+        ("leave out the advice", "random-advice", Vec::new(), true),
+        ("keep fio off the disk", "noisy-neighbour", Vec::new(), true),
+    ] {
+        assert_eq!(takes_back(setting, rule, "sda", &unusual), taken, "{setting} {unusual:?}");
     }
 }
 

@@ -83,6 +83,15 @@ pub fn text(answer: &Answer, brief: bool, style: Style) -> String {
         text.push('\n');
         one(&mut text, answer, nr, finding, style);
     }
+    if !answer.options.is_empty() {
+        let _ = writeln!(text, "\n{}", bold(style, "Faster than usual, as the twin predicts"));
+    }
+    for of in answer.options.iter().take(SHOWN) {
+        let [low, high] = of.saves_ci_pct;
+        let costs = of.costs_others.as_ref().map_or(String::new(), |costs| format!("; costs others: {costs}"));
+        let line = format!("{}: {:.0} % less time ({low:.0} to {high:.0} %){costs}", of.setting, of.saves_pct);
+        paragraph(&mut text, "  ", &line);
+    }
     if !brief {
         details(&mut text, answer, style);
     }

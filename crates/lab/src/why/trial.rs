@@ -23,8 +23,8 @@ use iowhy_live::{cache, signal};
 use iowhy_stats::signed_rank;
 use iowhy_trace::join::{Who, join};
 
+use super::Answer;
 use super::facts::is_of_queue;
-use super::{Answer, disk_of};
 use crate::recording::{self, RecordError, Request};
 
 /// Most findings that are tried.
@@ -72,7 +72,7 @@ pub enum TrialError {
 /// # Errors
 /// If the target does not go on, a setting cannot be made or restored, or a signal comes.
 pub fn try_safe(answer: &mut Answer, request: &Request, tell: &dyn Fn(&str)) -> Result<usize, TrialError> {
-    let Some(disk) = disk_of(&answer.facts.settings).map(str::to_owned) else { return Ok(0) };
+    let Some(disk) = answer.facts.settings.get("recording", "disk").map(str::to_owned) else { return Ok(0) };
     let files: Vec<PathBuf> = answer.facts.files.iter().map(|file| PathBuf::from(&file.name)).collect();
     let target = Target { request, files };
     let (ledger, _) = Ledger::open()?;

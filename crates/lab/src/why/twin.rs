@@ -5,6 +5,7 @@ use iowhy_trace::join::Who;
 use iowhy_trace::settings::Settings;
 
 use super::Finding;
+use crate::profile::Profile;
 pub use crate::twin::Agreement;
 use crate::twin::{Prediction, Twin};
 
@@ -36,9 +37,9 @@ impl From<Prediction> for Finding {
     }
 }
 
-/// Asks the twin of a recording.
-pub(super) fn ask(trace: &Trace, settings: &Settings) -> (Agreement, Vec<Prediction>) {
-    match Twin::of(trace, settings, &Who::default(), None) {
+/// Asks the twin of a recording, on the disk that it shows, joined with what a probe or an earlier fit has measured.
+pub(super) fn ask(trace: &Trace, settings: &Settings, disk: Option<&Profile>) -> (Agreement, Vec<Prediction>) {
+    match Twin::of(trace, settings, &Who::default(), disk) {
         Ok(twin) => (twin.agreement().clone(), twin.what_if()),
         Err(why) => (Agreement { why_not: Some(why), ..Agreement::default() }, Vec::new()),
     }
