@@ -14,10 +14,16 @@ use crate::trace::{duration, pid};
 
 #[derive(clap::Args)]
 #[command(about = "Explain one side alone: where its time goes, why, and what would help")]
-#[command(after_help = "Targets named together are a union; --device and --file restrict what is seen of\nthem. \
-    Without a target the whole machine is recorded, the busiest first. A --json at\nthe very end is for iowhy, behind a command, too.\n\n  \
-    iowhy why -- dd if=big of=/dev/null bs=64k\n  iowhy why --from before.parquet\n\nExit codes: 0 explained, or nothing \
-    here makes it faster, 2 a usage or input\nerror, 3 cannot tell.")]
+#[command(after_help = "\
+Targets named together are a union; --device and --file restrict what is seen of
+them. Without a target the whole machine is recorded, the busiest first. A --json at
+the very end is for iowhy, behind a command, too.
+
+  iowhy why -- dd if=big of=/dev/null bs=64k
+  iowhy why --from before.parquet
+
+Exit codes: 0 explained, or nothing here makes it faster, 2 a usage or input
+error, 3 cannot tell.")]
 pub(crate) struct Arguments {
     /// Duration, for example 10s or 500ms [default: 10s, or the command's]
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]

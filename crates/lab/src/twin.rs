@@ -9,8 +9,9 @@
 //! what if      one thing at a time (`change`), on the same seeds: each draws other times of the device
 //! predictions  the changes that save time, the least step of each; both runs go through the rules, which name it
 //! ```
-//! Source: counterfactual simulation; the rules' own switches. Known limits: those of its parts; a long recording is cut
-//! to the stretch that is most like the whole; savings are of that stretch; a change that needs another one is not found.
+//! Source: counterfactual simulation; the rules' own switches. Known limits: those of its parts; a long recording is
+//! cut to the stretch that is most like the whole; savings are of that stretch; a change that needs another one is not
+//! found.
 
 mod agree;
 mod calls;
@@ -37,7 +38,7 @@ use change::Change;
 pub struct Agreement {
     /// It may predict.
     pub usable: bool,
-    /// What fell short.
+    /// The part that fell short.
     pub why_not: Option<String>,
     pub windows_pct: Option<f64>,
     pub pages_pct: Option<f64>,
@@ -45,7 +46,7 @@ pub struct Agreement {
     pub time_pct: Option<f64>,
 }
 
-/// What one thing that is different would save.
+/// The saving of one thing that is different.
 #[derive(Clone, Debug)]
 pub struct Prediction {
     /// The mechanism.
@@ -66,7 +67,7 @@ pub struct Prediction {
     pub evidence: Vec<Evidence>,
     /// The experiment that would refute it.
     pub refute: String,
-    /// What others on the disk pay.
+    /// The price that others on the disk pay.
     pub costs_others: Option<String>,
     /// A setting that the ledger can set on the running machine.
     pub safe: bool,
@@ -198,7 +199,7 @@ impl Twin {
         self.recorded.part
     }
 
-    /// What would save time, best first; nothing of a twin that does not agree.
+    /// Changes that would save time, best first; none of a twin that does not agree.
     pub fn what_if(&self) -> Vec<Prediction> {
         if !self.agreement.usable {
             return Vec::new();

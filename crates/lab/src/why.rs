@@ -3,7 +3,7 @@
 //! ```text
 //! target     a command, processes, a device, a file, the whole machine, or a recording    (`recording`)
 //! facts      where the time goes, without any model                                       (`facts`)
-//! costs      rules that leave a mark on one side alone                                    (`iowhy_why::cost`)
+//! costs      rules that leave a mark on one side alone                                    (`iowhy_why::rules::cost`)
 //! twin       the recorded calls on a model of this kernel and disk, one thing different   (`twin`)
 //! findings   one a rule, the largest saving first: a prediction's figures where the twin has one, a cost's otherwise;
 //!            of predictions only those that take back something unusual: a setting below the kernel's default, a
@@ -28,7 +28,7 @@ use iowhy_live::capture::Captured;
 use iowhy_live::command::Running;
 use iowhy_stack::trace::Trace;
 use iowhy_text::diagnose::{Problem, Problems};
-use iowhy_why::cost;
+use iowhy_why::rules::cost;
 use iowhy_why::rules::{self, Need};
 
 use crate::profile::{self, Profile};
@@ -58,7 +58,7 @@ pub struct Finding {
     /// What, the figure, its unit.
     pub evidence: Vec<(String, f64, &'static str)>,
     pub refute: String,
-    /// What it costs others.
+    /// Its price for others.
     pub costs_others: Option<String>,
     /// `--try` may set it.
     pub safe: bool,

@@ -11,7 +11,6 @@
 //! matter to a rule; a cause that is gone explains an improvement.
 
 pub mod certainty;
-pub mod cost;
 pub mod delta;
 pub mod digest;
 pub mod json;

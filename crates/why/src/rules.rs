@@ -5,9 +5,9 @@
 //! layer did for its own. [`RULES`] is in the order of the path; docs/RULES.md is made of it.
 
 use crate::Evidence;
-use crate::cost::{Cost, Facts};
 use crate::delta::{Contrast, Delta, Unit};
 use crate::digest::{KIND_OTHER, Layer, Time};
+use cost::{Cost, Facts};
 
 mod alone;
 mod async_queue_per_task;
@@ -15,6 +15,7 @@ mod cache_too_small;
 mod cgroup_io_throttle;
 mod changed_job;
 mod cold_cache;
+pub mod cost;
 mod cpu_bound_submission;
 mod cpu_contention;
 mod cpu_quota;

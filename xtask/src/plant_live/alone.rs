@@ -222,7 +222,7 @@ impl Score<'_> {
         ]
     }
 
-    /// The plant, the first finding, its worth, how often, the mean gain by the clock and as predicted; the worst first.
+    /// The plant, the first finding, its worth, how often, the mean gains by the clock and as predicted; worst first.
     fn kinds(&self) -> Vec<(&str, &str, &'static str, usize, String)> {
         let mut groups: std::collections::BTreeMap<_, Vec<&Scored<'_>>> = std::collections::BTreeMap::new();
         for case in &self.0 {

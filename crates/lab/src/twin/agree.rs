@@ -1,7 +1,8 @@
 //! How well the twin reproduces a recording.
 //!
 //! ```text
-//! windows    of read-ahead, as they were carried out: each run of pages that was added for one: file, first page, pages
+//! windows    of read-ahead, as they were carried out, each run of pages that was added for one: file, first page,
+//!            pages
 //! pages      that the calls added to the page cache: file, page
 //! requests   for data of the workload: direction, sectors
 //! time       from the begin of the first call to the end of the last
@@ -70,7 +71,7 @@ impl Carried {
     }
 }
 
-/// What is compared of a run.
+/// The part of a run that is compared.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Traits {
     windows: Bag<(u32, u64, u64)>,

@@ -14,7 +14,8 @@
 //! Source: `iowhy_trace::join`; the idea of keeping dependencies is that of //TRACE (Mesnier et al., FAST 2007).
 //!
 //! Known limits: of several wake-ups between two calls the last counts; tasks in io_uring or libaio wait for nobody
-//! else; touches of mapped pages are not seen, and those between two faults that are near are assumed; blocks that were only written lie where the file system's layout has
+//! else; touches of mapped pages are not seen, and those between two
+//! faults that are near are assumed; blocks that were only written lie where the file system's layout has
 //! them; dropped pages (`POSIX_FADV_DONTNEED`) stay; writes of the kernel's threads are others' only if the workload
 //! writes nothing; calls on other disks are part of the pauses.
 
@@ -72,7 +73,7 @@ impl Recorded {
 /// A call of a thread, or of another one before it: thread, calls it has made, the end of the last.
 type Last = (usize, u32, Nanos);
 
-/// What a task does, since when.
+/// The state of a task, since when.
 #[derive(Copy, Clone, Default)]
 enum State {
     #[default]
@@ -155,7 +156,7 @@ pub(super) struct Work {
     pub(super) spent: Spent,
 }
 
-/// What code cost, as far as states of tasks were recorded.
+/// Costs of code, as far as states of tasks were recorded.
 pub(super) struct Costs {
     pub(super) work: Vec<Work>,
     /// From being woken to running: the least and the usual time, ns.
@@ -264,7 +265,7 @@ fn lateness(items: &[(Nanos, u8, Item)]) -> Option<(u64, u64)> {
     (middle.len() >= LEAST_WAKES).then(|| (middle[0], middle.iter().sum::<u64>() / middle.len() as u64))
 }
 
-/// What happened to tasks, and the calls that are made again, in order.
+/// Events of tasks, and the calls that are made again, in order.
 fn items(trace: &Trace, joined: &Joined, known: &[usize]) -> Vec<(Nanos, u8, Item)> {
     let own = |pid: u32| joined.tree.as_ref().is_none_or(|tree| tree.contains(&pid));
     let mut items = Vec::new();
@@ -393,36 +394,44 @@ impl Thread {
     }
 }
 
-/// The threads of the workload with their calls.
-fn threads(
-    trace: &Trace,
-    joined: &Joined,
-    (known, calls): (&[usize], &[usize]),
-    numbers: &BTreeMap<u32, u32>,
+/// Advice by task and descriptor, with the times when it was given.
+type Advised = HashMap<(u32, i32), Vec<(Nanos, Advice)>>;
+
+/// The records of a workload, followed from first to last.
+struct Follower<'a> {
+    joined: &'a Joined,
+    numbers: &'a BTreeMap<u32, u32>,
     span: (Nanos, Nanos),
-) -> (Vec<Thread>, Costs) {
-    let mut work = Vec::new();
-    let items = items(trace, joined, known);
-    let late = lateness(&items);
-    let usual = late.map_or(0, |(_, mean)| mean);
-    let stated = trace.records.iter().any(|record| matches!(record.seen, Seen::Switch { .. }));
-    let made: HashSet<usize> = calls.iter().copied().collect();
-    let mut advice = advice(trace);
-    let mut advised: HashSet<(u32, u32)> = HashSet::new();
-    let mut opens: HashMap<u32, Vec<u32>> = HashMap::new();
-    let mut tasks: HashMap<u32, Task> = HashMap::new();
-    let mut threads: Vec<Thread> = Vec::new();
-    let mut numbered: HashMap<(u32, bool), usize> = HashMap::new();
-    for (at, _, item) in items {
+    /// Calls that are made again.
+    made: HashSet<usize>,
+    /// Whether states of tasks were recorded, and the usual time from a wake-up to a processor, ns.
+    stated: bool,
+    usual: u64,
+    advice: Advised,
+    advised: HashSet<(u32, u32)>,
+    opens: HashMap<u32, Vec<u32>>,
+    tasks: HashMap<u32, Task>,
+    threads: Vec<Thread>,
+    numbered: HashMap<(u32, bool), usize>,
+    work: Vec<Work>,
+}
+
+/// Whether a call is in flight while its task goes on.
+fn is_beside(call: &CallRecord) -> bool {
+    matches!(call.beside, Some(Way::Aio | Way::Ring))
+}
+
+impl Follower<'_> {
+    fn follow(&mut self, at: Nanos, item: Item) {
         match item {
             Item::Leaves(pid, sleeps) => {
                 let state = if sleeps { State::Sleeps(at) } else { State::Comes(at) };
-                tasks.entry(pid).or_default().becomes(state, at);
+                self.tasks.entry(pid).or_default().becomes(state, at);
             }
-            Item::Enters(pid) => tasks.entry(pid).or_default().becomes(State::Runs(at), at),
+            Item::Enters(pid) => self.tasks.entry(pid).or_default().becomes(State::Runs(at), at),
             Item::Wake(waker, woken) => {
-                let cause = tasks.get(&waker).and_then(Task::latest).filter(|_| waker != woken);
-                let task = tasks.entry(woken).or_default();
+                let cause = self.tasks.get(&waker).and_then(Task::latest).filter(|_| waker != woken);
+                let task = self.tasks.entry(woken).or_default();
                 if let State::Sleeps(_) = task.state {
                     task.becomes(State::Comes(at), at);
                     task.spent.wakes += 1;
@@ -433,117 +442,159 @@ fn threads(
                 }
             }
             Item::New(parent, child) => {
-                let cause = tasks.get(&parent).and_then(Task::latest);
-                tasks.insert(child, Task { ready: Some(at), other: cause, ..Task::default() });
+                let cause = self.tasks.get(&parent).and_then(Task::latest);
+                self.tasks.insert(child, Task { ready: Some(at), other: cause, ..Task::default() });
             }
-            Item::Start(place) => {
-                let call = &joined.calls[place];
-                let beside = matches!(call.beside, Some(Way::Aio | Way::Ring));
-                let task = tasks.entry(call.pid).or_default();
-                if !made.contains(&place) {
-                    task.busy += u32::from(!beside);
-                    continue;
-                }
-                let Ok(again) = replay::again(joined, call) else { continue };
-                let of_file = opens.entry(again.file).or_default();
-                let set = of_file.iter().position(|open| *open == call.open).unwrap_or_else(|| {
-                    of_file.push(call.open);
-                    of_file.len() - 1
-                });
-                let due = |list: &Vec<(Nanos, Advice)>| list.iter().rev().find(|(given, _)| *given <= at).copied();
-                let said = match call.fd {
-                    // Of mappings nobody knows which one: it counts for all files that the task maps.
-                    -1 => advice.get(&(call.pid, -1)).and_then(due).filter(|_| advised.insert((call.pid, again.file))),
-                    fd => advice.get_mut(&(call.pid, fd)).and_then(|list| {
-                        let said = due(list);
-                        list.retain(|(given, _)| *given > at);
-                        said
-                    }),
-                };
-                let how = How { path: path_of(joined, call), descriptors: set as u32, advice: said.map(|(_, it)| it) };
-                let synced = how.path == Path::Cache
-                    && call.op == Op::Write
-                    && call.bios.iter().any(|bio| {
-                        let extent = &joined.bios[*bio as usize].extent;
-                        extent.rwbs.has(Rwbs::WRITE.with(Rwbs::SYNC)) && !extent.rwbs.has(Rwbs::META)
-                    });
-                let mut step = Scripted::new(iowhy_stack::workload::Call {
-                    file: numbers[&again.file],
-                    then: synced.then_some(Op::Fdatasync),
-                    how: Some(how),
-                    ..again
-                });
-                let number = *numbered.entry((call.pid, beside)).or_insert_with(|| {
-                    let ready = task.ready.filter(|ready| *ready >= span.0).unwrap_or(span.0);
-                    threads.push(Thread {
-                        steps: vec![],
-                        ended: 0,
-                        in_flight: 0,
-                        depth: 0,
-                        ready,
-                        asynchronous: beside,
-                    });
-                    threads.len() - 1
-                });
-                let thread = &mut threads[number];
-                // While others are in flight nobody knows whether the task has waited or thought.
-                let ready = if thread.in_flight == 0 { thread.ready } else { at };
-                let gap = at.saturating_sub(ready);
-                let spent = task.spent(at, true);
-                // Others that have the processors are kept as they were; a wake-up is the model's.
-                let beyond = spent.late.saturating_sub(usual * spent.wakes);
-                let ran = match stated {
-                    // What no state tells is computing.
-                    true => gap.0.saturating_sub(spent.slept + spent.late) + beyond,
-                    false if gap.0 <= COMPUTING => gap.0,
-                    false => 0,
-                };
-                step.spin = Nanos(ran).min(gap);
-                match task.other.take().filter(|(other, _, end)| *other != number && *end >= span.0 && !beside) {
-                    Some((other, calls, end)) => {
-                        // The model has its own time from a wake-up to a processor.
-                        let after = task.woken.map_or(0, |woken| at.saturating_sub(woken).0.saturating_sub(spent.late));
-                        let lag = task.woken.filter(|woken| *woken >= end).map_or(at, |woken| woken + Nanos(after));
-                        step.spin = step.spin.saturating_sub(Nanos(after));
-                        let lag = lag.saturating_sub(end);
-                        step.after = Some(After { thread: other as u32, calls, lag });
-                    }
-                    None if stated => step.pause = Nanos(spent.slept).min(gap.saturating_sub(step.spin)),
-                    None => step.pause = gap.saturating_sub(step.spin),
-                }
-                step.spin += Nanos(std::mem::take(&mut task.waited));
-                thread.steps.push(step);
-                thread.in_flight += 1;
-                thread.depth = thread.depth.max(thread.in_flight);
-                if !beside {
-                    task.busy += 1;
-                }
-            }
-            Item::End(place) => {
-                let call = &joined.calls[place];
-                let beside = matches!(call.beside, Some(Way::Aio | Way::Ring));
-                let task = tasks.entry(call.pid).or_default();
-                let spent = task.spent(at, true);
-                if !beside {
-                    task.busy = task.busy.saturating_sub(1);
-                }
-                let Some(number) = numbered.get(&(call.pid, beside)).copied().filter(|_| made.contains(&place)) else {
-                    continue;
-                };
-                let thread = &mut threads[number];
-                thread.in_flight = thread.in_flight.saturating_sub(1);
-                thread.ended += 1;
-                thread.ready = at;
-                (task.own, task.other) = (Some((number, thread.ended, at)), None);
-                if stated && !beside {
-                    task.waited = spent.late.saturating_sub(usual * spent.wakes);
-                    let pages = call.result.unwrap_or(0).max(0) as u64;
-                    let (pages, added) = (pages.div_ceil(PAGE_BYTES), call.pages_added);
-                    work.push(Work { pages, added, bios: call.bios.len() as u64, spent });
-                }
-            }
+            Item::Start(place) => self.start(at, place),
+            Item::End(place) => self.end(at, place),
         }
     }
+
+    /// The way of a call: path, descriptors, and the advice since the last one.
+    fn how(&mut self, at: Nanos, call: &CallRecord, file: u32) -> How {
+        let of_file = self.opens.entry(file).or_default();
+        let set = of_file.iter().position(|open| *open == call.open).unwrap_or_else(|| {
+            of_file.push(call.open);
+            of_file.len() - 1
+        });
+        let due = |list: &Vec<(Nanos, Advice)>| list.iter().rev().find(|(given, _)| *given <= at).copied();
+        let said = match call.fd {
+            // Of mappings nobody knows which one: it counts for all files that the task maps.
+            -1 => {
+                let given = self.advice.get(&(call.pid, -1)).and_then(due);
+                given.filter(|_| self.advised.insert((call.pid, file)))
+            }
+            fd => self.advice.get_mut(&(call.pid, fd)).and_then(|list| {
+                let said = due(list);
+                list.retain(|(given, _)| *given > at);
+                said
+            }),
+        };
+        How { path: path_of(self.joined, call), descriptors: set as u32, advice: said.map(|(_, it)| it) }
+    }
+
+    fn start(&mut self, at: Nanos, place: usize) {
+        let joined = self.joined;
+        let call = &joined.calls[place];
+        let beside = is_beside(call);
+        if !self.made.contains(&place) {
+            self.tasks.entry(call.pid).or_default().busy += u32::from(!beside);
+            return;
+        }
+        let Ok(again) = replay::again(joined, call) else { return };
+        let how = self.how(at, call, again.file);
+        let synced = how.path == Path::Cache
+            && call.op == Op::Write
+            && call.bios.iter().any(|bio| {
+                let extent = &joined.bios[*bio as usize].extent;
+                extent.rwbs.has(Rwbs::WRITE.with(Rwbs::SYNC)) && !extent.rwbs.has(Rwbs::META)
+            });
+        let step = Scripted::new(iowhy_stack::workload::Call {
+            file: self.numbers[&again.file],
+            then: synced.then_some(Op::Fdatasync),
+            how: Some(how),
+            ..again
+        });
+        let task = self.tasks.entry(call.pid).or_default();
+        let number = *self.numbered.entry((call.pid, beside)).or_insert_with(|| {
+            let ready = task.ready.filter(|ready| *ready >= self.span.0).unwrap_or(self.span.0);
+            self.threads.push(Thread { steps: vec![], ended: 0, in_flight: 0, depth: 0, ready, asynchronous: beside });
+            self.threads.len() - 1
+        });
+        if !beside {
+            task.busy += 1;
+        }
+        let step = self.timed(at, (call.pid, beside), number, step);
+        let thread = &mut self.threads[number];
+        thread.steps.push(step);
+        thread.in_flight += 1;
+        thread.depth = thread.depth.max(thread.in_flight);
+    }
+
+    /// A call with what its thread did since the one before: it computed, slept, or waited for a call of another one.
+    fn timed(&mut self, at: Nanos, (pid, beside): (u32, bool), number: usize, mut step: Scripted) -> Scripted {
+        let thread = &self.threads[number];
+        let task = self.tasks.entry(pid).or_default();
+        // While others are in flight nobody knows whether the task has waited or thought.
+        let ready = if thread.in_flight == 0 { thread.ready } else { at };
+        let gap = at.saturating_sub(ready);
+        let spent = task.spent(at, true);
+        // Others that have the processors are kept as they were; a wake-up is the model's.
+        let beyond = spent.late.saturating_sub(self.usual * spent.wakes);
+        let ran = match self.stated {
+            // Time without any other state is computing.
+            true => gap.0.saturating_sub(spent.slept + spent.late) + beyond,
+            false if gap.0 <= COMPUTING => gap.0,
+            false => 0,
+        };
+        step.spin = Nanos(ran).min(gap);
+        match task.other.take().filter(|(other, _, end)| *other != number && *end >= self.span.0 && !beside) {
+            Some((other, calls, end)) => {
+                // The model has its own time from a wake-up to a processor.
+                let after = task.woken.map_or(0, |woken| at.saturating_sub(woken).0.saturating_sub(spent.late));
+                let lag = task.woken.filter(|woken| *woken >= end).map_or(at, |woken| woken + Nanos(after));
+                step.spin = step.spin.saturating_sub(Nanos(after));
+                let lag = lag.saturating_sub(end);
+                step.after = Some(After { thread: other as u32, calls, lag });
+            }
+            None if self.stated => step.pause = Nanos(spent.slept).min(gap.saturating_sub(step.spin)),
+            None => step.pause = gap.saturating_sub(step.spin),
+        }
+        step.spin += Nanos(std::mem::take(&mut task.waited));
+        step
+    }
+
+    fn end(&mut self, at: Nanos, place: usize) {
+        let call = &self.joined.calls[place];
+        let beside = is_beside(call);
+        let task = self.tasks.entry(call.pid).or_default();
+        let spent = task.spent(at, true);
+        if !beside {
+            task.busy = task.busy.saturating_sub(1);
+        }
+        let number = self.numbered.get(&(call.pid, beside)).copied();
+        let Some(number) = number.filter(|_| self.made.contains(&place)) else { return };
+        let thread = &mut self.threads[number];
+        thread.in_flight = thread.in_flight.saturating_sub(1);
+        thread.ended += 1;
+        thread.ready = at;
+        (task.own, task.other) = (Some((number, thread.ended, at)), None);
+        if self.stated && !beside {
+            task.waited = spent.late.saturating_sub(self.usual * spent.wakes);
+            let pages = call.result.unwrap_or(0).max(0) as u64;
+            let (pages, added) = (pages.div_ceil(PAGE_BYTES), call.pages_added);
+            self.work.push(Work { pages, added, bios: call.bios.len() as u64, spent });
+        }
+    }
+}
+
+/// The threads of the workload with their calls.
+fn threads(
+    trace: &Trace,
+    joined: &Joined,
+    (known, calls): (&[usize], &[usize]),
+    numbers: &BTreeMap<u32, u32>,
+    span: (Nanos, Nanos),
+) -> (Vec<Thread>, Costs) {
+    let items = items(trace, joined, known);
+    let late = lateness(&items);
+    let mut follower = Follower {
+        joined,
+        numbers,
+        span,
+        made: calls.iter().copied().collect(),
+        stated: trace.records.iter().any(|record| matches!(record.seen, Seen::Switch { .. })),
+        usual: late.map_or(0, |(_, mean)| mean),
+        advice: advice(trace),
+        advised: HashSet::new(),
+        opens: HashMap::new(),
+        tasks: HashMap::new(),
+        threads: Vec::new(),
+        numbered: HashMap::new(),
+        work: Vec::new(),
+    };
+    items.into_iter().for_each(|(at, _, item)| follower.follow(at, item));
+    let Follower { mut threads, work, .. } = follower;
     threads.iter_mut().for_each(Thread::touch_between);
     (threads, Costs { work, late })
 }

@@ -1,8 +1,8 @@
 //! One thing at a time that could be different: settings that a person may change, and the switches of the rules.
 //!
 //! Each is a plan that differs from the twin's in one thing, and the rule that it speaks for if the events of both do
-//! not name one. Those of a family (`read_ahead_kb`) are steps of one setting, of which one is chosen. What cannot
-//! matter is left out: without writes limits of dirty pages, without reads through the page cache read-ahead.
+//! not name one. Those of a family (`read_ahead_kb`) are steps of one setting, of which one is chosen. Changes that
+//! cannot matter are left out: without writes limits of dirty pages, without reads through the page cache read-ahead.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -286,22 +286,26 @@ fn deeper(plan: &Plan, own: usize, depth: u32) -> Option<Plan> {
     any.then_some(plan)
 }
 
-/// Everything that could be different; `own` threads are the workload's, `memory` is the limit of its group, MB.
+/// Everything that is tried for a plan, whose first `own` threads are the workload's; `memory` is the limit of its
+/// control group, MiB, and `neighbours` are the others on the disk.
 pub(super) fn all(plan: &Plan, own: usize, memory: Option<u64>, neighbours: &str) -> Vec<Change> {
     let steps = || threads(plan)[..own].iter().flat_map(script);
     let cached = steps().any(|step| step.call.op == Op::Read && how_of(step).path != Path::Direct);
     let writes = steps().any(|step| step.call.op != Op::Read);
-    let mut out: Vec<Change> = Vec::new();
-    let plain = |setting: String, family, rule, plan| Change {
-        setting,
-        family,
-        rule,
-        rules: vec![rule],
-        of_program: false,
-        safe: false,
-        step: 1.0,
-        plan,
-    };
+    let mut out = of_settings(plan, cached, writes);
+    out.extend(memory.into_iter().flat_map(|mb| of_memory(plan, mb)));
+    out.extend(of_job(plan, own, cached));
+    out.extend(of_surroundings(plan, own, neighbours));
+    of_switches(plan, &mut out);
+    out
+}
+
+fn plain(setting: String, family: &'static str, rule: &'static str, plan: Plan) -> Change {
+    Change { setting, family, rule, rules: vec![rule], of_program: false, safe: false, step: 1.0, plan }
+}
+
+fn of_settings(plan: &Plan, cached: bool, writes: bool) -> Vec<Change> {
+    let mut out = Vec::new();
     for it in SETTINGS {
         let matters = match it.of {
             For::Cached => cached,
@@ -319,72 +323,78 @@ pub(super) fn all(plan: &Plan, own: usize, memory: Option<u64>, neighbours: &str
             let off = from == 0.0 && it.name == "read_ahead_kb";
             let shown = if *value == "off" { "0" } else { value };
             let named = RULES.iter().filter(|rule| is_switch_of(rule, it.key, it.name)).map(|rule| rule.name);
+            let rule = if off { "readahead-off" } else { it.rules[usize::from(to > from)] };
             out.push(Change {
                 safe: it.safe,
                 rules: named.collect(),
                 step: ((to + 1.0) / (from + 1.0)).ln().abs(),
-                ..plain(
-                    format!("{}={shown}", it.name),
-                    it.name,
-                    if off { "readahead-off" } else { it.rules[usize::from(to > from)] },
-                    changed,
-                )
+                ..plain(format!("{}={shown}", it.name), it.name, rule, changed)
             });
         }
     }
-    if let Some(mb) = memory {
-        for times in [2_u64, 4, 16] {
-            let mut changed = plan.clone();
-            if changed.stack.set("machine.memory_mb", &(mb * times).max(16).to_string()).is_ok() {
-                let setting = format!("memory.max={}M", mb * times);
-                out.push(Change {
-                    step: times as f64,
-                    rules: vec!["cache-too-small", "memory-reclaim", "hinted-pages-evicted"],
-                    ..plain(setting, "memory.max", "cache-too-small", changed)
-                });
-            }
-        }
-    }
-    let mut of_job = |setting: String, family, rule, step: f64, changed: Option<Plan>| {
-        let of_program = !matches!(family, "io.max" | "neighbour");
-        out.extend(changed.map(|plan| Change { of_program, step, ..plain(setting, family, rule, plan) }));
+    out
+}
+
+fn of_memory(plan: &Plan, mb: u64) -> impl Iterator<Item = Change> {
+    [2_u64, 4, 16].into_iter().filter_map(move |times| {
+        let mut changed = plan.clone();
+        changed.stack.set("machine.memory_mb", &(mb * times).max(16).to_string()).ok()?;
+        Some(Change {
+            step: times as f64,
+            rules: vec!["cache-too-small", "memory-reclaim", "hinted-pages-evicted"],
+            ..plain(format!("memory.max={}M", mb * times), "memory.max", "cache-too-small", changed)
+        })
+    })
+}
+
+/// Changes of the program.
+fn of_job(plan: &Plan, own: usize, cached: bool) -> Vec<Change> {
+    let mut out = Vec::new();
+    let mut add = |setting: String, family, rule, step: f64, changed: Option<Plan>| {
+        out.extend(changed.map(|plan| Change { of_program: true, step, ..plain(setting, family, rule, plan) }));
     };
     if cached {
-        of_job("leave out the advice".to_owned(), "no advice", "random-advice", 1.0, advised(plan, own, None));
+        add("leave out the advice".to_owned(), "no advice", "random-advice", 1.0, advised(plan, own, None));
         for (advice, word) in [(Advice::Sequential, "SEQUENTIAL"), (Advice::Random, "RANDOM")] {
             let rule = if word == "RANDOM" { "window-too-large" } else { "window-too-small" };
             let setting = format!("posix_fadvise(fd, 0, 0, POSIX_FADV_{word}) after each open");
-            of_job(setting, word, rule, 1.0, advised(plan, own, Some(advice)));
+            add(setting, word, rule, 1.0, advised(plan, own, Some(advice)));
         }
         let setting = "let each thread open the file for itself".to_owned();
-        of_job(setting, "own descriptors", "shared-readahead-state", 1.0, own_descriptors(plan, own));
+        add(setting, "own descriptors", "shared-readahead-state", 1.0, own_descriptors(plan, own));
     }
-    of_job("open with O_DIRECT".to_owned(), "O_DIRECT", "cpu-bound-submission", 1.0, direct(plan, own, true));
-    of_job("open without O_DIRECT".to_owned(), "no O_DIRECT", "changed-job", 1.0, direct(plan, own, false));
+    add("open with O_DIRECT".to_owned(), "O_DIRECT", "cpu-bound-submission", 1.0, direct(plan, own, true));
+    add("open without O_DIRECT".to_owned(), "no O_DIRECT", "changed-job", 1.0, direct(plan, own, false));
     for size in SIZES {
         let setting = format!("{} KiB a call", size >> 10);
-        of_job(setting, "call size", "changed-job", f64::from(*size), larger(plan, own, *size));
+        add(setting, "call size", "changed-job", f64::from(*size), larger(plan, own, *size));
     }
     for depth in DEPTHS {
         let setting = format!("{depth} calls in flight");
-        of_job(setting, "depth", "queue-depth-one", f64::from(*depth), deeper(plan, own, *depth));
+        add(setting, "depth", "queue-depth-one", f64::from(*depth), deeper(plan, own, *depth));
     }
+    out
+}
+
+/// Limits and others.
+fn of_surroundings(plan: &Plan, own: usize, neighbours: &str) -> Vec<Change> {
+    let mut out = Vec::new();
     if plan.job.throttle.is_some() {
         let mut changed = plan.clone();
         changed.job.throttle = None;
-        of_job(
-            "take away the limit of the control group (io.max, blkio.throttle)".to_owned(),
-            "io.max",
-            "cgroup-io-throttle",
-            1.0,
-            Some(changed),
-        );
+        let setting = "take away the limit of the control group (io.max, blkio.throttle)".to_owned();
+        out.push(plain(setting, "io.max", "cgroup-io-throttle", changed));
     }
     if threads(plan).len() > own {
         let mut changed = plan.clone();
         threads_mut(&mut changed).truncate(own);
-        of_job(format!("keep {neighbours} off the disk"), "neighbour", "noisy-neighbour", 1.0, Some(changed));
+        out.push(plain(format!("keep {neighbours} off the disk"), "neighbour", "noisy-neighbour", changed));
     }
+    out
+}
+
+/// The rules' own switches, but for those that are in the list already.
+fn of_switches(plan: &Plan, out: &mut Vec<Change>) {
     for of in RULES {
         for switch in of.switches {
             let mut changed = plan.clone();
@@ -405,5 +415,4 @@ pub(super) fn all(plan: &Plan, own: usize, memory: Option<u64>, neighbours: &str
             }
         }
     }
-    out
 }

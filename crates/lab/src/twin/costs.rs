@@ -1,7 +1,7 @@
-//! What code costs on the machine of a recording, from the states of its tasks.
+//! Costs of code on the machine of a recording, from the states of its tasks.
 //!
 //! ```text
-//! copying    CPU time of calls that neither add a page nor have a bio: the model's costs of a call and of a page, scaled
+//! copying    CPU time of calls that neither add a page nor have a bio: the model's costs of a call and a page, scaled
 //! reading    CPU time of the other calls beyond that: the model's costs of an added page and of a bio, scaled
 //! waking     time from a wake-up to a processor: its 10th percentile is the switch, the rest the idle processor,
 //!            uniform with the mean of all but the tenths at both ends

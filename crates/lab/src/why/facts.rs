@@ -23,9 +23,9 @@ use iowhy_stats::modes::{self, Mode};
 use iowhy_trace::join::{CallRecord, Joined};
 use iowhy_trace::settings::Settings;
 use iowhy_why::Side;
-use iowhy_why::cost;
 use iowhy_why::digest::{Digest, LAYERS, Layer};
 use iowhy_why::rules::Need;
+use iowhy_why::rules::cost;
 
 /// Most processes and files that are listed.
 const LISTED: usize = 10;
@@ -180,7 +180,7 @@ impl Facts {
         self.whole_ns / self.calls.max(1) as f64
     }
 
-    /// What rules see of it.
+    /// The part of it that rules see.
     pub fn for_rules(&self) -> cost::Facts<'_> {
         cost::Facts {
             digest: &self.digest,

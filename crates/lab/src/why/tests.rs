@@ -4,7 +4,7 @@ use iowhy_stack::event::Event;
 use iowhy_stack::sim;
 use iowhy_trace::bridge::trace_of_events;
 use iowhy_trace::settings::Settings;
-use iowhy_why::cost::{Cost, Found};
+use iowhy_why::rules::cost::{Cost, Found};
 
 use super::*;
 use crate::incident::command::plan_of_command;

@@ -31,7 +31,7 @@ fn bold(style: Style, words: &str) -> String {
     if style.colour { format!("\x1b[1m{words}\x1b[0m") } else { words.to_owned() }
 }
 
-/// What was seen, in a sentence.
+/// The recording in a sentence.
 pub fn sentence(answer: &Answer) -> String {
     let facts = &answer.facts;
     if facts.calls == 0 {

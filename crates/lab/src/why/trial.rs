@@ -39,7 +39,7 @@ const STRETCH: Duration = Duration::from_secs(2);
 /// Coverage of the interval.
 const LEVEL: f64 = 0.95;
 
-/// What a change obtained.
+/// The effect that a change obtained.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tried {
     /// Part of the time that went, percent, with its interval.

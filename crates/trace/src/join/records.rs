@@ -135,7 +135,7 @@ pub struct CallRecord {
 pub(super) const ALL: u64 = 16 << 20;
 
 impl CallRecord {
-    /// Bytes asked for, or those that there were if it asked for whatever there is, or with a vector, whose length is in
+    /// Bytes asked for, or those that there were if it asked for whatever there is, or with a vector: its length is in
     /// memory that no trace shows.
     pub(super) fn done_len(&self) -> u64 {
         if (1..=ALL).contains(&self.len) { self.len } else { self.result.map_or(self.len, |done| done.max(0) as u64) }

@@ -10,8 +10,8 @@
 
 use iowhy_stack::event::{RaKind, UnplugCause};
 
+use super::cost::{Bounds, Cost, Facts};
 use super::{Figure, Match, reads, recorded};
-use crate::cost::{Bounds, Cost, Facts};
 use crate::delta::{Contrast, Delta, Unit};
 
 /// The mechanism behind pages that are read without windows.
@@ -130,8 +130,8 @@ pub(super) fn cost_of_advice(facts: &Facts<'_>) -> Option<Cost> {
         bounds,
         confidence,
         claim: format!(
-            "{:.0} % of the reads go on where others ended, and their pages come without a window, though read_ahead_kb \
-             is {limit:.0}: the file is advised as random",
+            "{:.0} % of the reads go on where others ended, and their pages come without a window, though \
+             read_ahead_kb is {limit:.0}: the file is advised as random",
             100.0 * streams
         ),
         setting: "no POSIX_FADV_RANDOM or MADV_RANDOM".to_owned(),

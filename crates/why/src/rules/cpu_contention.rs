@@ -1,8 +1,8 @@
 //! Tasks of the workload are ready to run, and other tasks have the CPUs.
 
+use super::cost::{Bounds, Cost, Facts};
 use super::recorded;
 use super::{Figure, Match, Rule, grade};
-use crate::cost::{Bounds, Cost, Facts};
 use crate::delta::{Delta, Unit};
 use crate::digest::Layer;
 

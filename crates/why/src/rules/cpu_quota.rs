@@ -1,8 +1,8 @@
 //! A control group's CPU quota stops the workload.
 
+use super::cost::{Bounds, Cost, Facts};
 use super::recorded;
 use super::{Figure, Match, Rule};
-use crate::cost::{Bounds, Cost, Facts};
 use crate::delta::{Delta, Unit};
 use crate::digest::Layer;
 

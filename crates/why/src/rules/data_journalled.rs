@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use super::IO;
+use super::cost::{Bounds, Cost, Facts};
 use super::recorded;
 use super::{Figure, Match, Rule, grade};
-use crate::cost::{Bounds, Cost, Facts};
 use crate::delta::{Delta, Unit};
 use crate::digest::{KIND_OTHER, KIND_SYNC};
 use iowhy_stack::units::PAGE_BYTES;

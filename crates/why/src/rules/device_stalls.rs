@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
+use super::cost::{Bounds, Cost, Facts};
 use super::{Figure, Match, Rule, grade};
-use crate::cost::{Bounds, Cost, Facts};
 use crate::delta::{Delta, Unit};
 use crate::digest::Digest;
 

@@ -1,8 +1,8 @@
 //! Holds rules to their limits: a pair of recordings on which a rule speaks, and for each limit a value at which it
 //! still does and the next one at which it does not.
 
+use super::cost::{self, Facts, Found};
 use super::{Match, Rule};
-use crate::cost::{self, Facts, Found};
 use crate::digest::{Digest, Spread};
 use crate::{Delta, Side};
 use iowhy_stack::event::RaKind;

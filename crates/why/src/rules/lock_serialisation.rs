@@ -10,8 +10,8 @@
 
 use std::ops::Range;
 
+use super::cost::{Bounds, Cost, Facts};
 use super::{Figure, Match, Rule, Switch, grade};
-use crate::cost::{Bounds, Cost, Facts};
 use crate::delta::{Delta, Unit};
 use iowhy_stats::figure::share;
 

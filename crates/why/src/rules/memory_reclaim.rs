@@ -1,8 +1,8 @@
 //! Calls free memory before they get any.
 
+use super::cost::{Bounds, Cost, Facts};
 use super::recorded;
 use super::{Figure, Match, Rule};
-use crate::cost::{Bounds, Cost, Facts};
 use crate::delta::{Delta, Unit};
 
 pub(super) const RULE: Rule = Rule {

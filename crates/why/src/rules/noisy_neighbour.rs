@@ -1,7 +1,7 @@
 //! Another process uses the device.
 
+use super::cost::{Bounds, Cost, Facts};
 use super::{Figure, Match, Rule, Switch, grade};
-use crate::cost::{Bounds, Cost, Facts};
 use crate::delta::{Delta, Unit};
 use crate::digest::Digest;
 

@@ -2,8 +2,8 @@
 
 use std::ops::RangeInclusive;
 
+use super::cost::{Bounds, Cost, Facts};
 use super::{Figure, Match, Rule, Switch, changed_job, grade};
-use crate::cost::{Bounds, Cost, Facts};
 use crate::delta::{Delta, Unit};
 use crate::digest::{Digest, Layer, Spread};
 

@@ -3,7 +3,7 @@
 //! Read-ahead and the cache are judged by what they make of equal reads: of the same size, as often sequential, as
 //! often through the cache. How many are in progress, or how long the run is, does not matter to that.
 
-use crate::cost::{Bounds, Cost, Facts};
+use super::cost::{Bounds, Cost, Facts};
 use crate::delta::{Contrast, Delta, Unit};
 use crate::digest::{Digest, Layer};
 use iowhy_stack::event::RaKind;

@@ -1,8 +1,8 @@
 //! Each write waits until its data are on the medium.
 
 use super::IO;
+use super::cost::{Bounds, Cost, Facts};
 use super::{Figure, Match, Rule, grade};
-use crate::cost::{Bounds, Cost, Facts};
 use crate::delta::{Contrast, Delta, Unit};
 use crate::digest::Digest;
 

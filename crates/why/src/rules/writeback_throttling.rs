@@ -1,7 +1,7 @@
 //! Writers are stopped because too many pages are dirty.
 
+use super::cost::{Bounds, Cost, Facts};
 use super::{Figure, Match, Rule, Switch, grade};
-use crate::cost::{Bounds, Cost, Facts};
 use crate::delta::{Delta, Unit};
 use crate::digest::Layer;
 

@@ -1,4 +1,4 @@
-//! One side alone: what a mechanism costs, read off one recording without a model.
+//! One side alone: the cost of a mechanism, read off one recording without a model.
 //!
 //! ```text
 //! facts      a digest, its settings, and what only the recording has: sleeps, other processes on the device
@@ -13,9 +13,9 @@
 
 use iowhy_trace::settings::Settings;
 
+use super::{Need, RULES, Rule};
 use crate::delta::Unit;
 use crate::digest::{Digest, Layer};
-use crate::rules::{Need, RULES, Rule};
 
 /// Part of the time that a mechanism has to cost.
 const LEAST: f64 = 0.1;
@@ -44,7 +44,7 @@ pub struct Facts<'a> {
     pub others: &'a [(String, u64)],
 }
 
-/// What a mechanism costs.
+/// The cost of a mechanism.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cost {
     /// ns of the whole.
@@ -136,7 +136,7 @@ pub fn unasked(facts: &Facts<'_>) -> Vec<(&'static str, Vec<Need>)> {
     RULES.iter().map(of).filter(|(_, missing)| !missing.is_empty()).collect()
 }
 
-/// What costs a tenth of the time or more, largest first.
+/// Mechanisms that cost a tenth of the time or more, largest first.
 pub fn found(facts: &Facts<'_>) -> Vec<Found> {
     let asked = RULES.iter().filter(|rule| missing(facts, rule).is_empty());
     let mut all: Vec<Found> = asked
