@@ -159,3 +159,27 @@ pub fn found(facts: &Facts<'_>) -> Vec<Found> {
     all.sort_by(|a, b| b.saves_pct.total_cmp(&a.saves_pct));
     all
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::edges::{Alone, AloneEdge, hold_cost};
+    use super::super::program_pauses;
+    use super::MOST_SURE;
+    use crate::certainty;
+    use crate::digest::Layer;
+
+    #[test]
+    fn a_cost_is_a_tenth_of_the_time_and_never_almost_certain() {
+        let sleeps = || {
+            Alone::of(|a| {
+                a.sleeps = (10, 5e5);
+                a.digest.time.ns[3][Layer::Pause as usize] = 6e5;
+            })
+        };
+        let edges: &[AloneEdge] = &[("LEAST", |a, x| a.sleeps.1 = x, 100_000.0, 99_999.0)];
+        hold_cost(&program_pauses::RULE, sleeps, (50.0, 0.85), edges);
+        for (limit, sure, word) in [("MOST_SURE", MOST_SURE, "likely"), ("certain", 0.9, "almost certain")] {
+            assert_eq!(certainty::of(sure).word, word, "{limit}");
+        }
+    }
+}
