@@ -40,6 +40,8 @@ pub use twin::Agreement;
 
 /// Savings below this are not worth a change, percent.
 const LEAST_PCT: f64 = 3.0;
+/// Predicted savings that are surely this large, percent, are findings.
+const BLAMED_PCT: f64 = 10.0;
 
 /// Something that costs time.
 #[derive(Clone, Debug)]
@@ -152,8 +154,9 @@ pub fn of_trace(target: String, mut trace: Trace, probe: Probe) -> Answer {
     let only_difference = facts::unusual(&facts.settings);
     let disk = facts.settings.get("recording", "disk").unwrap_or_default().to_owned();
     let split = |predictions: Vec<Prediction>| -> (Vec<Finding>, Vec<Finding>) {
-        let (back, further): (Vec<Prediction>, Vec<Prediction>) =
-            predictions.into_iter().partition(|of| takes_back(&of.setting, of.rule, &disk, &only_difference));
+        let (back, further): (Vec<Prediction>, Vec<Prediction>) = predictions.into_iter().partition(|of| {
+            of.saves_ci_pct[0] >= BLAMED_PCT && takes_back(&of.setting, of.rule, &disk, &only_difference)
+        });
         let findings = joined(&costs, back, facts.calls);
         let named = |of: &Prediction| findings.iter().any(|finding| finding.rule == of.rule);
         let options = further.into_iter().filter(|of| of.saves_pct >= LEAST_PCT && !named(of));
@@ -246,7 +249,9 @@ fn takes_back(setting: &str, rule: &str, disk: &str, unusual: &[(String, String,
         || unusual.iter().any(|(what, from, usual)| {
             is(what)
                 && match (number(from), number(to), number(usual)) {
-                    (Some(from), Some(to), Some(usual)) => (to - from) * (usual - from) > 0.0,
+                    // Less than usual is not the way back from more.
+                    (Some(from), Some(to), Some(usual)) if from > usual => (usual..from).contains(&to),
+                    (Some(from), Some(to), Some(usual)) => from < usual && to > from,
                     _ => usual.split(" or ").any(|usual| usual == to),
                 }
         })

@@ -110,6 +110,8 @@ fn only_what_is_unusual_is_held_against_anybody() {
         ("read_ahead_kb=128", "window-too-small", unusual("sda read_ahead_kb", "8", "128"), true),
         ("read_ahead_kb=4096", "window-too-small", unusual("sda read_ahead_kb", "8", "128"), true),
         ("read_ahead_kb=4096", "window-too-small", unusual("sda read_ahead_kb", "1024", "128"), false),
+        ("read_ahead_kb=256", "window-too-large", unusual("sda read_ahead_kb", "2560", "128"), true),
+        ("read_ahead_kb=0", "window-too-large", unusual("sda read_ahead_kb", "2560", "128"), false),
         ("read_ahead_kb=4096", "window-too-small", unusual("sdb read_ahead_kb", "8", "128"), false),
         ("read_ahead_kb=4096", "window-too-small", Vec::new(), false),
         ("scheduler=none", "lost-locality", unusual("sda scheduler", "bfq", "none or mq-deadline"), true),
