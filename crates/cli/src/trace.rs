@@ -30,6 +30,44 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
+/// Targets of a recording: processes, files and devices.
+#[derive(clap::Args)]
+pub(crate) struct Targets {
+    /// Processes, 1,2 or repeated, with threads and children
+    #[arg(long, value_name = "PID", value_delimiter = ',', value_parser = pid)]
+    pid: Vec<u32>,
+    /// Processes of this name, now and later; may be repeated
+    #[arg(long, value_name = "NAME")]
+    comm: Vec<String>,
+    /// Control group, v1 or v2, with groups below; may be repeated
+    #[arg(long, value_name = "PATH")]
+    cgroup: Vec<String>,
+    /// Unit of systemd, by its control group; may be repeated
+    #[arg(long, value_name = "NAME")]
+    unit: Vec<String>,
+    /// File: its calls and pages, and no others; may be repeated
+    #[arg(long, value_name = "FILE")]
+    file: Vec<PathBuf>,
+    /// Block device, node or name, and its partitions; may be repeated
+    #[arg(long, value_name = "DEVICE")]
+    device: Vec<PathBuf>,
+}
+
+impl Targets {
+    /// A recording of them, with nothing else asked for.
+    pub(crate) fn request(&self) -> Request {
+        Request {
+            pids: self.pid.clone(),
+            comms: self.comm.clone(),
+            cgroups: self.cgroup.clone(),
+            units: self.unit.clone(),
+            files: self.file.clone(),
+            devices: self.device.clone(),
+            ..Request::default()
+        }
+    }
+}
+
 #[derive(Subcommand)]
 enum Action {
     /// Trace a command, processes or the whole machine; needs root
@@ -41,24 +79,8 @@ enum Action {
         /// Duration, for example 10s or 500ms [default: until it ends, or ^C]
         #[arg(long = "for", value_name = "TIME", value_parser = duration)]
         length: Option<Duration>,
-        /// Processes, 1,2 or repeated, with threads and children
-        #[arg(long, value_name = "PID", value_delimiter = ',', value_parser = pid)]
-        pid: Vec<u32>,
-        /// Processes of this name, now and later; may be repeated
-        #[arg(long, value_name = "NAME")]
-        comm: Vec<String>,
-        /// Control group, v1 or v2, with groups below; may be repeated
-        #[arg(long, value_name = "PATH")]
-        cgroup: Vec<String>,
-        /// Unit of systemd, by its control group; may be repeated
-        #[arg(long, value_name = "NAME")]
-        unit: Vec<String>,
-        /// File: its calls and pages, and no others; may be repeated
-        #[arg(long, value_name = "FILE")]
-        file: Vec<PathBuf>,
-        /// Block device, node or name, and its partitions; may be repeated
-        #[arg(long, value_name = "DEVICE")]
-        device: Vec<PathBuf>,
+        #[command(flatten)]
+        targets: Targets,
         /// Ring buffer of each CPU, KiB [default: 8192]
         #[arg(long, value_name = "KIB", value_parser = clap::value_parser!(u32).range(4..=1 << 20))]
         buffer: Option<u32>,
@@ -147,7 +169,7 @@ fn forms() -> String {
 }
 
 /// A process by its number.
-pub(crate) fn pid(word: &str) -> Result<u32, String> {
+fn pid(word: &str) -> Result<u32, String> {
     word.trim().parse().map_err(|_| format!("a process is a number; `--comm {word}` finds one by its name"))
 }
 
@@ -171,18 +193,13 @@ pub(crate) fn duration(word: &str) -> Result<Duration, String> {
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     match &arguments.action {
-        Action::Record { level, length, pid, comm, cgroup, unit, file, device, buffer, output, command } => {
+        Action::Record { level, length, targets, buffer, output, command } => {
             let request = Request {
                 level: (*level).into(),
                 length: *length,
-                pids: pid.clone(),
-                comms: comm.clone(),
-                cgroups: cgroup.clone(),
-                units: unit.clone(),
-                files: file.clone(),
-                devices: device.clone(),
                 command: command.clone(),
                 buffer_kib: buffer.unwrap_or(0),
+                ..targets.request()
             };
             record(&request, output, arguments.json)
         }

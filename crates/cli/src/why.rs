@@ -10,7 +10,7 @@ use iowhy_text::diagnose::{Problem, Problems};
 use iowhy_trace as trace;
 
 use crate::output::{self, Exit};
-use crate::trace::{duration, pid};
+use crate::trace::{Targets, duration};
 
 #[derive(clap::Args)]
 #[command(about = "Explain one side alone: where its time goes, why, and what would help")]
@@ -28,24 +28,8 @@ pub(crate) struct Arguments {
     /// Duration, for example 10s or 500ms [default: 10s, or the command's]
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     length: Option<Duration>,
-    /// Processes, 1,2 or repeated, with threads and children
-    #[arg(long, value_name = "PID", value_delimiter = ',', value_parser = pid)]
-    pid: Vec<u32>,
-    /// Processes of this name, now and later; may be repeated
-    #[arg(long, value_name = "NAME")]
-    comm: Vec<String>,
-    /// Control group, v1 or v2, with groups below; may be repeated
-    #[arg(long, value_name = "PATH")]
-    cgroup: Vec<String>,
-    /// Unit of systemd, by its control group; may be repeated
-    #[arg(long, value_name = "NAME")]
-    unit: Vec<String>,
-    /// Block device, node or name, and its partitions; may be repeated
-    #[arg(long, value_name = "DEVICE")]
-    device: Vec<PathBuf>,
-    /// File: its calls and pages, and no others; may be repeated
-    #[arg(long, value_name = "FILE")]
-    file: Vec<PathBuf>,
+    #[command(flatten)]
+    targets: Targets,
     /// Recording, in any known format, instead of a target
     #[arg(long, value_name = "RECORDING", conflicts_with_all =
         ["length", "pid", "comm", "cgroup", "unit", "device", "file", "command", "try_it"])]
@@ -73,18 +57,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         return Ok(exit(&answer));
     }
     let length = arguments.length.or(arguments.command.is_empty().then_some(why::LENGTH));
-    let request = Request {
-        level: Level::Layers,
-        length,
-        pids: arguments.pid.clone(),
-        comms: arguments.comm.clone(),
-        cgroups: arguments.cgroup.clone(),
-        units: arguments.unit.clone(),
-        files: arguments.file.clone(),
-        devices: arguments.device.clone(),
-        command: arguments.command.clone(),
-        buffer_kib: 0,
-    };
+    let request =
+        Request { level: Level::Layers, length, command: arguments.command.clone(), ..arguments.targets.request() };
     crate::doctor::tidy();
     let recorded = match why::record(&request, arguments.json, &mut |problem| output::report(problem.clone())) {
         Err(RecordError::Targets(problems)) => {

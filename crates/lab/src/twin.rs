@@ -139,7 +139,7 @@ impl Twin {
     /// As [`Twin::build`].
     pub fn of(trace: &Trace, settings: &Settings, who: &Who, probed: Option<&Profile>) -> Result<Twin, String> {
         Twin::build_on(trace, settings, who, &|stack, trace, device| {
-            let seen = Profile::of_trace(trace, device);
+            let seen = Profile::seen(trace, device);
             let profile = match probed {
                 Some(probed) => probed.clone().joined(&seen),
                 None => seen,
