@@ -10,8 +10,10 @@
 //! same thread is merged with the first one while that waits to be read. So each notification is moved to the earliest
 //! open that it can be of, and to the latest; only where both are the same one it is taken. It can be of an open that
 //! began before it was read, and ended after the read before that found nothing; of a folder, if a folder was asked
-//! for; and of the file whose pages the calls on that descriptor touch, if they touch any. Files are identified by
-//! handles that are resolved without opening anything (`open_by_handle_at` with O_PATH).
+//! for; and of the file whose pages the calls on that descriptor touch, if they touch any. An open that is left over,
+//! and whose calls have bios for data, has a notification for certain: where all that it can have name one file on that
+//! disk, it is that file. Files are identified by handles that are resolved without opening anything
+//! (`open_by_handle_at` with O_PATH).
 //!
 //! Reference: fanotify(7), open_by_handle_at(2). Known limits: opens by io_uring have notifications but no system call,
 //! and are left to be guessed by their pages; remote file systems are not asked, because a server that is gone would
@@ -27,7 +29,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use iowhy_stack::trace::{Dev, Inode, Record, Seen};
+use iowhy_stack::trace::{Dev, Inode, Record, Rwbs, Seen};
 use iowhy_stack::units::Nanos;
 
 use crate::{machine, mark};
@@ -350,6 +352,8 @@ struct Open {
     folder: bool,
     /// Whose pages the calls on its descriptor touch.
     touched: Option<Inode>,
+    /// The disk that they have bios for data on.
+    disk: Option<Dev>,
 }
 
 /// The system calls that open a file.
@@ -389,7 +393,7 @@ fn opens(records: &[Record]) -> HashMap<u32, Vec<Open>> {
                     thread.descriptors.remove(&fd);
                     if !silent {
                         thread.descriptors.insert(fd, thread.opens.len());
-                        thread.opens.push(Open { place, begun, ended: record.at.0, folder, touched: None });
+                        thread.opens.push(Open { place, begun, ended: record.at.0, folder, ..Open::default() });
                     }
                 }
             }
@@ -403,6 +407,13 @@ fn opens(records: &[Record]) -> HashMap<u32, Vec<Open>> {
                     && let Some(open) = thread.call.and_then(|fd| thread.descriptors.get(&fd))
                 {
                     thread.opens[*open].touched.get_or_insert(*file);
+                }
+            }
+            Seen::Queue(extent) if extent.bytes > 0 && !extent.rwbs.has(Rwbs::META) => {
+                if let Some(thread) = threads.get_mut(&record.pid)
+                    && let Some(open) = thread.call.and_then(|fd| thread.descriptors.get(&fd))
+                {
+                    thread.opens[*open].disk.get_or_insert(extent.dev);
                 }
             }
             _ => {}
@@ -489,14 +500,27 @@ pub(super) fn add(
                     _ => file == one.target.inode,
                 })
         };
+        let mut pairs: Vec<(&Target, usize)> = Vec::new();
         for (one, open) in found.iter().zip(matched(found.len(), opens.len(), fits)) {
-            let Some(open) = open.filter(|_| one.target.kind != "unknown") else { continue };
+            pairs.extend(open.map(|open| (&one.target, open)));
+        }
+        let left: Vec<usize> = (0..opens.len()).filter(|nr| pairs.iter().all(|(_, open)| open != nr)).collect();
+        for nr in left {
+            let mut all = (0..found.len()).filter(|one| fits(*one, nr)).map(|one| &found[one].target);
+            let Some(disk) = opens[nr].disk else { continue };
+            if let Some(first) = all.next().filter(|of| of.kind == "file" && of.inode.dev == disk)
+                && all.all(|other| other == first)
+            {
+                pairs.push((first, nr));
+            }
+        }
+        for (target, open) in pairs.into_iter().filter(|(target, _)| target.kind != "unknown") {
             let place = opens[open].place;
             let record = &records[place];
             let Seen::Other { fields: end, .. } = &record.seen else { continue };
             let Some(fd) = field(end, "ret").and_then(|fd| fd.parse().ok()) else { continue };
-            let (fields, inode) = fields(fd, &one.target, records);
-            note(&one.target, inode);
+            let (fields, inode) = fields(fd, target, records);
+            note(target, inode);
             let seen = Seen::Other { name: "iowhy:opened".to_owned(), fields };
             more.push((place + 1, Record { seen, ..record.clone() }));
         }

@@ -1,5 +1,8 @@
 //! Matching, and the parsers of bytes and texts.
 
+use iowhy_stack::trace::Extent;
+use iowhy_stack::units::Sector;
+
 use super::*;
 
 #[test]
@@ -169,6 +172,18 @@ fn what_was_opened_stands_behind_its_open() {
         .filter(|record| matches!(&record.seen, Seen::Other { name, .. } if name == "iowhy:opened"))
         .collect();
     assert_eq!(found, [&other(25, 5, "iowhy:opened", "fd=4 kind=file dev=8,1 ino=11")]);
+    // And so do bios for data, if the notification is of a file on that disk: the first open was of something silent.
+    for (dev, expected) in [(Dev::new(8, 1), 1), (Dev::new(8, 2), 0)] {
+        let mut records = [open(10, 3), open(20, 4)].concat();
+        let op = iowhy_stack::event::Op::Read;
+        let extent = Extent { dev, sector: Sector(8), bytes: 4096, rwbs: Rwbs::READ };
+        records.push(call(40, Seen::CallStart { op, fd: 4, offset: None, len_bytes: 9 }));
+        records.push(call(41, Seen::Queue(extent)));
+        let before = records.len();
+        add(&mut records, &[], vec![opened(11, 0, 50)], start);
+        assert_eq!(records.len() - before, expected, "{dev:?}");
+        assert!(expected == 0 || records[4] == other(25, 5, "iowhy:opened", "fd=4 kind=file dev=8,1 ino=11"));
+    }
     // A name needs pages of the file, and no descriptor.
     let mut records = vec![call(41, Seen::PageAdd { file: file(50).inode, index: 0, order: 0 })];
     let named = add(&mut records, &[], vec![opened(50, 0, 40), opened(51, 0, 40)], start);
