@@ -191,6 +191,9 @@ enum Takes {
     Maybe,
 }
 
+/// Why an option without effect need not be spoken of: results are the same.
+const SAME: &str = "";
+
 /// Options that are not of a job: name, value, and why it has no effect or nothing if it has one.
 const GENERAL: &[(&str, Takes, Option<&str>)] = &[
     ("on", Takes::Value, None),
@@ -210,17 +213,17 @@ const GENERAL: &[(&str, Takes, Option<&str>)] = &[
     ("version", Takes::Nothing, None),
     ("cmdhelp", Takes::Maybe, None),
     ("enghelp", Takes::Maybe, None),
-    ("eta", Takes::Value, Some("no estimate is shown")),
-    ("eta-newline", Takes::Value, Some("no estimate is shown")),
-    ("eta-interval", Takes::Value, Some("no estimate is shown")),
+    ("eta", Takes::Value, Some(SAME)),
+    ("eta-newline", Takes::Value, Some(SAME)),
+    ("eta-interval", Takes::Value, Some(SAME)),
     ("status-interval", Takes::Value, Some("results are shown at the end")),
     ("bandwidth-log", Takes::Maybe, Some("use write_bw_log in the job")),
     ("debug", Takes::Value, Some("there is nothing of fio to debug")),
-    ("alloc-size", Takes::Value, Some("memory is taken as it is needed")),
-    ("max-jobs", Takes::Value, Some("no limit to raise")),
+    ("alloc-size", Takes::Value, Some(SAME)),
+    ("max-jobs", Takes::Value, Some(SAME)),
     ("warnings-fatal", Takes::Nothing, Some("warnings are shown")),
     ("idle-prof", Takes::Value, Some("processors are not profiled")),
-    ("aux-path", Takes::Value, Some("no auxiliary files")),
+    ("aux-path", Takes::Value, Some(SAME)),
     ("trigger", Takes::Value, Some("triggers do not exist")),
     ("trigger-file", Takes::Value, Some("triggers do not exist")),
     ("trigger-timeout", Takes::Value, Some("triggers do not exist")),
@@ -384,7 +387,9 @@ impl<'a> Arguments<'a> {
 
     fn general(&mut self, name: &str, value: Option<&str>, no_effect: Option<&str>, argument: &str) {
         if let Some(why) = no_effect {
-            self.problems.push(Problem::warning(format!("`--{name}` has no effect here: {why}")));
+            if why != SAME {
+                self.problems.push(Problem::warning(format!("`--{name}` has no effect here: {why}")));
+            }
             return;
         }
         let text = || value.unwrap_or_default().to_owned();

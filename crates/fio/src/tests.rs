@@ -59,7 +59,7 @@ fn lines_are_cut_at_comments_without_quoting() {
 #[test]
 fn global_sections_hold_for_what_is_below_them() {
     let (file, _) = accepted(
-        "[global]\nsize=1m\nbs=8k\n[a]\n[globalish]\nrw=randread\n[b]\nbs=16k\n[global]\nbs=32k\n\
+        "[global]\nsize=1m\nbs=8k\nname=all\n[a]\n[globalish]\nrw=randread\n[b]\nbs=16k\n[global]\nbs=32k\n\
          [c]\nbs=,64k\nname=d\n",
     );
     let seen: Vec<_> = file
@@ -69,7 +69,7 @@ fn global_sections_hold_for_what_is_below_them() {
         .collect();
     let expected = [("a", "read", 8192, 8192), ("b", "randread", 16_384, 16_384), ("d", "randread", 32_768, 65_536)];
     assert_eq!(seen, expected);
-    assert_eq!(file.globals.len(), 4);
+    assert_eq!(file.globals.len(), 5);
     let own: Vec<_> = file.jobs[2].options.iter().filter(|option| !option.global).map(|option| &option.name).collect();
     assert_eq!(own, ["bs", "name"]);
     assert_eq!(file.jobs[2].options[0].place.to_string(), "t.fio:2:1");
@@ -321,6 +321,12 @@ fn command_lines_make_jobs() {
     let jobs = &invocation.file.jobs;
     assert_eq!((jobs.len(), jobs[0].mode.name(), jobs[0].blocks.read.min), (2, "randread", 8192));
     assert_eq!((jobs[1].name.as_str(), jobs[1].size, jobs[1].runtime_us), ("b", Some(Amount::Bytes(32_768)), 0));
+    for (line, warnings) in [("--max-jobs=4 --eta=never --alloc-size=65536", 0), ("--debug=io", 1)] {
+        let mut problems = Problems::default();
+        let line = arguments(&format!("{line} --name=a --size=4k"));
+        assert!(command_line(&line, &World::empty(), &mut problems).is_some());
+        assert_eq!(problems.list.len(), warnings, "{:?}", problems.list);
+    }
     let late = command_line(&arguments("--name=a --size=4k --output-format=json"), &World::empty(), &mut problems);
     assert!(late.expect("a good command line").settings.late_format);
 

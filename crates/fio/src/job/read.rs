@@ -35,6 +35,8 @@ pub(crate) fn build(
             continue;
         }
         let mut settings = globals.clone();
+        // As in fio, the name of a section comes before one that is for all.
+        settings.values.remove("name");
         builder.apply(&mut settings, section);
         let mut job = builder.job(&settings, section, &jobs);
         job.stonewall |= section.barrier;
