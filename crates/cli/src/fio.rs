@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use iowhy_fio::live::{self, LiveJobs};
 use iowhy_fio::result::{self, Results};
-use iowhy_fio::{self as fio, Action, Format, Settings, World, json, normal};
+use iowhy_fio::{self as fio, Action, Format, Settings, World, json, normal, terse};
 use iowhy_live::guard::{self, Output};
 use iowhy_text::diagnose::{Problem, Problems};
 
@@ -20,7 +20,7 @@ Run fio's jobs on the running kernel, with fio's reports. Options of jobs are
 fio's: `iowhy fio --cmdhelp` lists them. Jobs on simulated kernels:
 `iowhy run JOBFILE --on sim:linux-6.18`.
 
-  --output-format=F   normal, json or json+, comma between several [normal]
+  --output-format=F   normal, terse, json or json+, comma between [normal]
   --output=FILE       file of the report
   --parse-only        check the jobs, run nothing
   --showcmd[=FILE]    print the jobs as a command line
@@ -125,10 +125,6 @@ fn check(settings: &Settings, problems: &mut Problems) {
         let problem = Problem::error("`--disk` is for simulated runs: here the disk is the one below the files");
         problems.push(problem.help("filename=, directory="));
     }
-    if settings.formats.contains(&Format::Terse) {
-        let problem = Problem::error("the terse format is not written");
-        problems.push(problem.help("--output-format=json"));
-    }
 }
 
 fn measure(jobs: &LiveJobs, settings: &Settings) -> anyhow::Result<Exit> {
@@ -179,7 +175,7 @@ fn report(mut text: String, results: &Results<'_>, settings: &Settings, out: Opt
             Format::Json => writeln!(text, "{:#}", json::document(results, false))?,
             // One document is enough, and json+ has everything that is in json.
             Format::JsonPlus => writeln!(text, "{:#}", json::document(results, true))?,
-            Format::Terse => {}
+            Format::Terse => text.push_str(&terse::lines(results, settings.terse_version)),
         }
     }
     let Some(mut out) = out else { return output::print(&text) };

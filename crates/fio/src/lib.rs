@@ -17,6 +17,7 @@ pub mod map;
 pub mod normal;
 pub mod options;
 pub mod result;
+pub mod terse;
 pub mod value;
 
 pub use job::{FioJob, Setting};
@@ -159,6 +160,8 @@ pub struct Settings {
     pub action: Action,
     /// Shapes of the report; several may be asked for.
     pub formats: Vec<Format>,
+    /// Version of the terse format.
+    pub terse_version: u8,
     /// The format was named behind the first `--name`: fio then prints its banner before JSON.
     pub late_format: bool,
     /// File for the report.
@@ -202,8 +205,8 @@ const GENERAL: &[(&str, Takes, Option<&str>)] = &[
     ("output", Takes::Value, None),
     ("output-format", Takes::Value, None),
     ("minimal", Takes::Nothing, None),
-    ("append-terse", Takes::Nothing, Some("ask for the terse format with --output-format")),
-    ("terse-version", Takes::Value, Some("the terse format has one version here")),
+    ("append-terse", Takes::Nothing, None),
+    ("terse-version", Takes::Value, None),
     ("parse-only", Takes::Nothing, None),
     ("showcmd", Takes::Maybe, None),
     ("section", Takes::Value, None),
@@ -288,6 +291,7 @@ impl<'a> Arguments<'a> {
         let settings = Settings {
             action: Action::Run,
             formats: Vec::new(),
+            terse_version: terse::USUAL,
             late_format: false,
             output: None,
             on: None,
@@ -408,6 +412,14 @@ impl<'a> Arguments<'a> {
             "readonly" => self.settings.readonly = true,
             "allow-write" => self.settings.allow_write.push(text()),
             "minimal" => self.format(Format::Terse),
+            "append-terse" => [Format::Normal, Format::Terse].into_iter().for_each(|format| self.format(format)),
+            "terse-version" => match text().parse() {
+                Ok(version) if terse::VERSIONS.contains(&version) => self.settings.terse_version = version,
+                _ => {
+                    let message = format!("the terse format has no version `{}`", text());
+                    self.problems.push(Problem::error(message).at(Span::whole(argument)).help("2, 3, 4 or 5"));
+                }
+            },
             "output-format" => {
                 for word in text().split(',') {
                     match word.trim() {

@@ -660,7 +660,7 @@ fn errors_leave_a_whole_document_and_exit_code_1() {
     for (line, expected) in [
         ("--name=a --size=4k --rw=nonsense", "rw"),
         ("--name=a --size=4k --on=sim:linux-6.18", "iowhy run JOBFILE --on sim:linux-6.18"),
-        ("--name=a --size=4k --output-format=terse", "terse"),
+        ("--name=a --size=4k --minimal --terse-version=7", "has no version `7`"),
         ("--name=a --size=4k --rw=randtrim", "trims"),
         ("--cmdhelp=no_such_option", "unknown option"),
         ("no-such-file.fio", "no-such-file.fio"),
@@ -671,6 +671,41 @@ fn errors_leave_a_whole_document_and_exit_code_1() {
         let message = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{line}\n{message}");
         assert!(message.contains(expected) && output.stdout.is_empty(), "{line}\n{message}");
+    }
+}
+
+#[test]
+fn terse_lines_have_the_fields_of_fios() {
+    if !fio_is_there() {
+        return;
+    }
+    let folder = Folder::new("terse");
+    for version in ["2", "3", "4", "5"] {
+        let line = |who: Who| {
+            let output = command(
+                who,
+                &folder.0,
+                &[
+                    "--minimal",
+                    &format!("--terse-version={version}"),
+                    "--name=a",
+                    "--description=text",
+                    "--size=1m",
+                    "--rw=randrw",
+                    "--ioengine=null",
+                ],
+            );
+            text(&output.stdout).trim_end().to_owned()
+        };
+        // Figures differ, and so does the version; names of percentiles, signs and amounts do not.
+        let shape = |line: &str| -> Vec<String> {
+            let of = |field: &str| field.split(|c: char| c.is_ascii_digit()).filter(|part| !part.is_empty()).collect();
+            line.split(';')
+                .map(|field| field.strip_prefix("fio-3.33").map_or_else(|| of(field), |_| "fio".to_owned()))
+                .collect()
+        };
+        let [ours, theirs] = [line(Who::Iowhy), line(Who::Fio)];
+        assert_eq!(shape(&ours), shape(&theirs), "version {version}: {ours}\n{theirs}");
     }
 }
 
