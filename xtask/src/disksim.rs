@@ -27,10 +27,10 @@ const TABLE: Part = Part { command: "cargo xtask disksim" };
 const LEVELS: u32 = 10_000;
 
 /// One validation.
-struct Validation {
-    name: String,
-    drive: String,
-    disksims: f64,
+pub(crate) struct Validation {
+    pub(crate) name: String,
+    pub(crate) drive: String,
+    pub(crate) disksims: f64,
 }
 
 /// A request that was measured.
@@ -109,7 +109,7 @@ fn text(path: &Path) -> Result<String, String> {
 }
 
 /// The validations in DiskSim's script: a line that prints `DRIVE (rms should be about N)`, then the command.
-fn validations(script: &str) -> Vec<Validation> {
+pub(crate) fn validations(script: &str) -> Vec<Validation> {
     let mut found = Vec::new();
     let mut said = None;
     for line in script.lines() {
@@ -175,14 +175,14 @@ fn replay(device: &mut dyn Device, trace: &[Measured]) -> Vec<Nanos> {
 }
 
 /// The bounds of a histogram in thousandths (or another part) of a millisecond.
-struct Buckets {
+pub(crate) struct Buckets {
     starts: Vec<i64>,
     scale: f64,
 }
 
 impl Buckets {
     /// Those that `statdefs` has for the time of a physical access.
-    fn read(text: &str) -> Result<Buckets, String> {
+    pub(crate) fn read(text: &str) -> Result<Buckets, String> {
         let mut lines = text.lines().skip_while(|line| line.trim() != "Physical access time").skip(1);
         let mut numbers = || -> Vec<i64> {
             let line = lines.next().unwrap_or_default();
@@ -201,7 +201,7 @@ impl Buckets {
     }
 
     /// Points of the distribution: milliseconds and the share below them, as precise as DiskSim prints them.
-    fn distribution(&self, times: &[Nanos]) -> Vec<(f64, f64)> {
+    pub(crate) fn distribution(&self, times: &[Nanos]) -> Vec<(f64, f64)> {
         let mut counts = vec![0u64; self.starts.len()];
         for time in times {
             let whole = (time.0 as f64 / 1e6 * self.scale) as i64;
@@ -222,7 +222,7 @@ impl Buckets {
 }
 
 /// The difference of two distributions.
-fn rms(a: &[(f64, f64)], b: &[(f64, f64)]) -> f64 {
+pub(crate) fn rms(a: &[(f64, f64)], b: &[(f64, f64)]) -> f64 {
     let at = |points: &[(f64, f64)], level: f64| {
         let next = points.partition_point(|(_, share)| *share < level).clamp(1, points.len() - 1);
         let ((x0, y0), (x1, y1)) = (points[next - 1], points[next]);

@@ -4,6 +4,7 @@
 //! ```text
 //! samples    when each command reached the device, when it was done, and what it asked for
 //! fit        samples -> distributions by operation, size and place; servers, link, depth, distance, idle exit
+//! caps       limits of control groups, from the bios that they held back
 //! costs      CPU time of calls, pages, bios and interrupts, from the gaps between the records of a trace
 //! probe      reads of several sizes, in several orders and depths, recorded as a trace
 //! ```
@@ -26,6 +27,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::store;
 
+mod caps;
 mod costs;
 mod fit;
 mod probe;
@@ -77,6 +79,13 @@ const FIELDS: &[(&str, &str, To, &str)] = &[
     ("link_gap_us", "us", To::Device("link_gap_ns", 1000.0), "Least time between two commands"),
     ("read_ahead_kb", "KiB", To::Device("ahead_sectors", 2.0), "The device's own reading ahead of a stream"),
     ("hit_us", "us", To::Device("hit_ns", 1000.0), "A read of sectors that the device has read ahead"),
+    ("stall_us", "us", To::Device("stall_us", 1.0), "A command slower than this keeps all others waiting"),
+    (
+        "writes_seek",
+        "",
+        To::Device("writes_seek", 1.0),
+        "1 if writes take longer from farther away; 0: they are cached",
+    ),
     ("idle_after_ms", "ms", To::Device("idle_us", 1000.0), "Pause after which the next command is late"),
     ("idle_exit_us", "us", To::Device("idle_exit_ns", 1000.0), "By how much it is"),
     ("cache_kb", "KiB", To::Device("cache_kb", 1.0), "Volatile write cache"),
@@ -86,6 +95,7 @@ const FIELDS: &[(&str, &str, To, &str)] = &[
     ("bw_limit_mb_s", "MB/s", To::Device("bw_limit_kb", 1000.0), "Cap on bytes"),
     ("burst_bw_mb_s", "MB/s", To::Device("burst_bw_kb", 1000.0), "Bytes from a full bucket"),
     ("burst_s", "s", To::Device("burst_s", 1.0), "Time that a full bucket lasts"),
+    ("slice_ms", "ms", To::Device("slice_us", 1000.0), "Time whose share of the caps is granted at once"),
     ("queue_depth", "commands", To::Device("queue_depth", 1.0), "Commands that a queue takes"),
     ("queues", "queues", To::Device("nr_queues", 1.0), "Hardware queues"),
     ("capacity_sectors", "sectors", To::Device("nr_sectors", 1.0), "Capacity in units of 512 bytes"),
@@ -164,10 +174,23 @@ impl Profile {
     /// half of the commands that is held back.
     pub fn of_trace(trace: &Trace, device: Dev) -> Profile {
         let samples = samples(trace, device);
-        Profile { held_back: fit::held_back(&samples), ..Profile::fitted(&samples, trace, device) }
+        let mut profile = Profile { held_back: fit::held_back(&samples), ..Profile::fitted(&samples, trace, device) };
+        profile.fields.extend(caps::caps(trace, device));
+        profile
     }
 
-    /// The same without the errors, which take as long again: the twin is held to its own recording.
+    /// Fits a profile to commands alone: a device without a machine.
+    pub fn of_samples(samples: &[Sample]) -> Profile {
+        fit::fit(samples)
+    }
+
+    /// The times of these commands on the device of this profile, each as long after the completion before it as it was.
+    pub fn predicted(&self, samples: &[Sample]) -> Vec<Sample> {
+        fit::replay(self, samples)
+    }
+
+    /// The same without the errors, which take as long again, and without limits of control groups: the twin is held to
+    /// its own recording, and has the limits that were read.
     pub(crate) fn seen(trace: &Trace, device: Dev) -> Profile {
         Profile::fitted(&samples(trace, device), trace, device)
     }
@@ -180,6 +203,10 @@ impl Profile {
 
     /// This profile, with fields and sizes that only `seen` has, and with the times of `seen` where both have a size.
     pub fn joined(mut self, seen: &Profile) -> Profile {
+        if self.fields.contains_key("slice_ms") {
+            // A limit of the control group that the probe ran in is none of the disk.
+            self.fields.retain(|name, _| !["slice_ms", "iops_limit", "bw_limit_mb_s"].contains(&name.as_str()));
+        }
         for (name, field) in &seen.fields {
             if field.known || !self.fields.contains_key(name) {
                 // The probe has loaded the device on purpose: what a recording did not show is no correction.

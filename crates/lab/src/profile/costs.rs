@@ -14,12 +14,13 @@
 
 use std::collections::BTreeMap;
 
+use iowhy_stack::machine::SERVER_2024;
 use iowhy_stack::trace::{Dev, Seen, Trace};
 use iowhy_stats::bootstrap::{quantile, quantile_interval};
 use iowhy_trace::settings::Settings;
 
-use super::Field;
 use super::fit::sorted;
+use super::{FIELDS, Field, To};
 
 /// Gaps of which a cost is made.
 const LEAST: usize = 20;
@@ -99,6 +100,13 @@ pub(super) fn costs(trace: &Trace, device: Dev) -> BTreeMap<String, Field> {
     let value = f64::from(said.unwrap_or(seen));
     let high = if said.is_some() { value } else { f64::INFINITY };
     fields.insert("cpus".to_owned(), Field { value, low: value, high, unit: "CPUs", known: said.is_some() });
+    for (name, unit, to, _) in FIELDS {
+        // What was not measured is that of a server of today, or anything.
+        if let To::Machine(option) = to {
+            let value = SERVER_2024.defaults().get(option) as f64;
+            fields.entry((*name).to_owned()).or_insert(Field::guess(unit, value, 0.0, f64::INFINITY));
+        }
+    }
     fields
 }
 

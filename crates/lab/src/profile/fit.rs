@@ -108,16 +108,21 @@ fn in_company(samples: &[Sample]) -> Vec<Seen> {
     seen
 }
 
-/// Service times with a number of servers in order of arrival.
-fn services(samples: &[Sample], servers: u32) -> Vec<u64> {
+/// Service times with a number of servers in order of arrival; who is slower than `stall` keeps the others waiting.
+fn services(samples: &[Sample], servers: u32, stall: u64) -> Vec<u64> {
     // Completions of earlier commands, latest first, as many as there are servers.
-    let mut done: Vec<u64> = Vec::new();
+    let (mut done, mut stalled): (Vec<u64>, u64) = (Vec::new(), 0);
     let service = |sample: &Sample| {
         let free = if done.len() < servers as usize { 0 } else { done[done.len() - 1] };
         let at = done.partition_point(|other| *other > sample.done);
         done.insert(at, sample.done);
         done.truncate(servers as usize);
-        sample.done.saturating_sub(sample.at.max(free)).max(1)
+        let start = sample.at.max(free).max(if stalled < sample.done { stalled } else { 0 });
+        let service = sample.done.saturating_sub(start).max(1);
+        if stall > 0 && service > stall {
+            stalled = sample.done;
+        }
+        service
     };
     samples.iter().map(service).collect()
 }
@@ -132,8 +137,10 @@ pub(super) fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
     values
 }
 
-/// Rows of one class: sizes and the commands chosen, by access.
-type Chosen = [Vec<(u32, Vec<f64>)>; ACCESSES.len()];
+/// The commands chosen of one class: size, sorted times, and the medians of the earlier and of the later half.
+type Class = (u32, Vec<f64>, [f64; 2]);
+/// Classes by access and size.
+type Chosen = [Vec<Class>; ACCESSES.len()];
 
 /// Service times of the commands of each class that had the least company.
 fn chosen(
@@ -147,25 +154,34 @@ fn chosen(
         classes.entry(of.class()).or_default().push(nr);
     }
     let most = classes.values().map(Vec::len).max().unwrap_or(0);
-    let mut rows = Chosen::default();
+    let mut rows: [Vec<(Class, u32)>; ACCESSES.len()] = Default::default();
     for ((access, _), mut members) in classes {
         if members.len() < LEAST.min(most) {
             continue;
         }
         members.sort_by_key(|nr| seen[*nr].depth);
-        let depth = seen[members[members.len().min(ENOUGH) - 1]].depth;
+        let alone = members.iter().filter(|nr| seen[**nr].depth == 1).count();
+        let enough = if alone < 2 * LEAST { ENOUGH } else { alone.min(ENOUGH) };
+        let depth = seen[members[members.len().min(enough) - 1]].depth;
         members.retain(|nr| seen[*nr].depth <= depth);
         let mut sizes: Vec<u32> = members.iter().map(|nr| seen[*nr].sample.sectors).collect();
         sizes.sort_unstable();
-        let values = members.iter().map(|nr| correct(&seen[*nr], services[*nr] as f64));
-        rows[access].push((sizes[sizes.len() / 2], sorted(values)));
+        members.sort_unstable();
+        let values: Vec<f64> = members.iter().map(|nr| correct(&seen[*nr], services[*nr] as f64)).collect();
+        let (early, late) = values.split_at(values.len() / 2);
+        let halves = [early, late].map(|half| quantile(&sorted(half.iter().copied()), 0.5));
+        rows[access].push(((sizes[sizes.len() / 2], sorted(values), halves), depth));
     }
-    rows
+    // What only ever came behind its like, as the end of a large read does, has no time of its own.
+    rows.map(|rows| {
+        let alone = rows.iter().any(|(_, depth)| *depth == 1);
+        rows.into_iter().filter(|(_, depth)| *depth == 1 || !alone).map(|(class, _)| class).collect()
+    })
 }
 
 fn service_of(chosen: &Chosen) -> Service {
-    let rows = |rows: &Vec<(u32, Vec<f64>)>| -> Vec<Row> {
-        rows.iter().map(|(sectors, values)| Row { sectors: *sectors, ns: times(values) }).collect()
+    let rows = |rows: &Vec<Class>| -> Vec<Row> {
+        rows.iter().map(|(sectors, values, _)| Row { sectors: *sectors, ns: times(values) }).collect()
     };
     Service { rows: [0, 1, 2, 3].map(|nr| rows(&chosen[nr])), ..Service::default() }
 }
@@ -178,17 +194,15 @@ const LEAST_SHARE: u32 = 250;
 /// command, is quicker then; elsewhere side by side is what servers are for.
 fn by_depth(seen: &[Seen], services: &[u64], service: &Service) -> Vec<(u32, u32)> {
     let least = if service.distance.is_empty() { 1000 } else { LEAST_SHARE };
-    let mut buckets: BTreeMap<u32, (u32, Vec<f64>)> = BTreeMap::new();
-    for (of, ns) in seen.iter().zip(services).filter(|(of, _)| of.sample.sectors > 0) {
+    let mut buckets: BTreeMap<u32, (u32, u32, [f64; 2])> = BTreeMap::new();
+    for (of, ns) in seen.iter().zip(services).filter(|(of, _)| of.sample.sectors > 0 && !of.next) {
         let alone = service.time(of.sample.write, of.next, of.sample.sectors, HALF).max(1);
-        let bucket = buckets.entry(of.depth.ilog2()).or_default();
-        bucket.0 += of.depth;
-        bucket.1.push(*ns as f64 / alone as f64);
+        let (n, depths, sums) = buckets.entry(of.depth.ilog2()).or_default();
+        (*n, *depths) = (*n + 1, *depths + of.depth);
+        *sums = [sums[0] + *ns as f64, sums[1] + alone as f64];
     }
-    let share = |(depths, shares): (u32, Vec<f64>)| {
-        let n = shares.len();
-        let mean = shares.iter().sum::<f64>() / n as f64;
-        (n >= LEAST).then(|| (depths / n as u32, (mean * 1000.0).clamp(1.0, 1e6) as u32))
+    let share = |(n, depths, [took, alone]): (u32, u32, [f64; 2])| {
+        (n >= LEAST as u32).then(|| (depths / n, (took / alone * 1000.0).clamp(1.0, 1e6) as u32))
     };
     let mut rows: Vec<(u32, u32)> = buckets.into_values().filter_map(share).collect();
     // The first is the measure of the others.
@@ -201,10 +215,11 @@ fn by_depth(seen: &[Seen], services: &[u64], service: &Service) -> Vec<(u32, u32
 }
 
 /// Median times by distance, if they rise: the arm of a rotating disk.
-fn by_distance(seen: &[Seen], services: &[u64]) -> Vec<(u64, u64)> {
+fn by_distance(seen: &[Seen], services: &[u64], cached: bool) -> Vec<(u64, u64)> {
     let mut buckets: BTreeMap<u32, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
     for (of, ns) in seen.iter().zip(services) {
-        if of.depth == 1 && !of.next && of.sample.sectors > 0 && of.sample.sectors <= 64 && of.distance > 0 {
+        let small = of.depth == 1 && !of.next && of.sample.sectors > 0 && of.sample.sectors <= 64;
+        if small && of.distance > 0 && !(cached && of.sample.write) {
             let bucket = buckets.entry(of.distance.ilog2() / 2).or_default();
             bucket.0.push(of.distance as f64);
             bucket.1.push(*ns as f64);
@@ -227,6 +242,10 @@ struct Shape {
     by_depth: bool,
     /// Most MB/s and least us between two commands.
     link: [Option<f64>; 2],
+    /// Time in ns above which a command keeps the others waiting; 0: never.
+    stall: u64,
+    /// The drive caches writes: they have no distance.
+    cached: bool,
     /// Pause in ns and what it adds.
     idle: Option<(u64, f64)>,
     /// Sectors read ahead, and the time of a hit in ns.
@@ -240,6 +259,8 @@ impl Shape {
             ("parallel", "commands", f64::from(self.servers)),
             ("link_mb_s", "MB/s", self.link[0].unwrap_or(0.0)),
             ("link_gap_us", "us", self.link[1].unwrap_or(0.0)),
+            ("stall_us", "us", self.stall as f64 / 1e3),
+            ("writes_seek", "", f64::from(u8::from(!self.cached))),
             ("idle_after_ms", "ms", idle.0 as f64 / 1e6),
             ("idle_exit_us", "us", idle.1 / 1e3),
             ("read_ahead_kb", "KiB", f64::from(ahead.0) / 2.0),
@@ -259,12 +280,13 @@ struct Fitted {
 }
 
 fn fitted(samples: &[Sample], seen: &[Seen], shape: Shape) -> Fitted {
-    let services = services(samples, shape.servers);
-    let distance = by_distance(seen, &services);
+    let services = services(samples, shape.servers, shape.stall);
+    let distance = by_distance(seen, &services, shape.cached);
     let far = distance.last().map_or(0.0, |(_, ns)| *ns as f64);
     let correct = |of: &Seen, ns: f64| {
         let points = distance.iter().copied();
-        let near = iowhy_stack::service::on_line(points, of.distance).filter(|_| !of.next);
+        let near = iowhy_stack::service::on_line(points, of.distance)
+            .filter(|_| !of.next && !(shape.cached && of.sample.write));
         let late = shape.idle.filter(|(after, _)| of.idle > *after).map_or(0.0, |(_, exit)| exit);
         (near.map_or(ns, |near| ns + far - near as f64) - late).max(1.0)
     };
@@ -282,6 +304,9 @@ fn fitted(samples: &[Sample], seen: &[Seen], shape: Shape) -> Fitted {
     let score = unlike(seen, &replayed(&profile, seen));
     Fitted { score, shape, service: profile.service, chosen }
 }
+
+/// Least time for which a device may stand still: ns.
+const STALL: u64 = 1_000_000;
 
 /// A pause after which a device may have slept, or read ahead: ns.
 const PAUSE: u64 = 500_000;
@@ -432,7 +457,10 @@ pub(super) fn fit(samples: &[Sample]) -> Profile {
     let alone = best.score;
     let peaks = [peak(samples, |of| f64::from(of.sectors) * 512e-6), peak(samples, |_| 1.0)];
     let ((idle, paused), (ahead, paused_next)) = (idle_exit(&seen), read_ahead(&seen));
-    let changes: [&dyn Fn(Shape) -> Shape; 6] = [
+    let slow = 4 * quantile(&sorted(tried.iter().map(|of| (of.done - of.at) as f64)), 0.5) as u64;
+    let changes: [&dyn Fn(Shape) -> Shape; 8] = [
+        &|shape| Shape { cached: true, ..shape },
+        &|shape| Shape { stall: slow.max(STALL), ..shape },
         &|shape| Shape { link: [peaks[0], shape.link[1]], ..shape },
         &|shape| Shape { link: [shape.link[0], peaks[1].map(|iops| 1e6 / iops)], ..shape },
         // One arm that takes its commands in an order of its own.
@@ -445,6 +473,15 @@ pub(super) fn fit(samples: &[Sample]) -> Profile {
         let shape = change(best.shape);
         if shape != best.shape {
             let found = fitted(tried, &seen, shape);
+            if found.score < best.score * KEPT {
+                best = found;
+            }
+        }
+    }
+    if best.shape.stall > 0 {
+        // Who waited for a busy server looked like one of several.
+        for servers in SERVERS.iter().copied().filter(|nr| *nr < 2 * deepest) {
+            let found = fitted(tried, &seen, Shape { servers, ..best.shape });
             if found.score < best.score * KEPT {
                 best = found;
             }
@@ -477,9 +514,13 @@ pub(super) fn fit(samples: &[Sample]) -> Profile {
         }
     }
     for (access, rows) in ACCESSES.iter().zip(&chosen) {
-        for (sectors, values) in rows {
+        for (sectors, values, halves) in rows {
             let interval = quantile_interval(values, 0.5, LEVEL);
-            let [value, low, high] = [interval.estimate, interval.low.max(0.0), interval.high].map(|ns| ns / 1000.0);
+            // A device that drifts has medians that no order statistic bounds.
+            let (low, high) = halves
+                .iter()
+                .fold((interval.low.max(0.0), interval.high), |(low, high), half| (low.min(*half), high.max(*half)));
+            let [value, low, high] = [interval.estimate, low, high].map(|ns| ns / 1000.0);
             let known = values.len() >= LEAST;
             fields.insert(format!("{access}_{}_us", size(*sectors)), Field { value, low, high, unit: "us", known });
         }
@@ -493,13 +534,13 @@ pub(super) fn fit(samples: &[Sample]) -> Profile {
 }
 
 /// The time of a KiB beyond the largest size.
-fn beyond(fields: &mut BTreeMap<String, Field>, access: &str, rows: &[(u32, Vec<f64>)]) {
-    let Some((largest, values)) = rows.last() else { return };
+fn beyond(fields: &mut BTreeMap<String, Field>, access: &str, rows: &[Class]) {
+    let Some((largest, values, _)) = rows.last() else { return };
     let kib = f64::from(*largest) / 2.0;
     let most = quantile(values, 0.5) / kib;
     let name = format!("{access}_beyond_{}_ns_per_kib", size(*largest));
     let field = match rows {
-        [.., (before, other), _] => {
+        [.., (before, other, _), _] => {
             let value = (quantile(values, 0.5) - quantile(other, 0.5)).max(0.0) / (kib - f64::from(*before) / 2.0);
             Field::guess("ns/KiB", value, value / 2.0, most.max(value * 2.0))
         }
@@ -515,6 +556,11 @@ fn size(sectors: u32) -> String {
         nr if nr % 2 == 0 => format!("{}k", nr / 2),
         nr => format!("{}b", u64::from(nr) * 512),
     }
+}
+
+/// The same commands on the device of a profile.
+pub(super) fn replay(profile: &Profile, samples: &[Sample]) -> Vec<Sample> {
+    replayed(profile, &in_company(samples))
 }
 
 /// Fits the first half and predicts the second.

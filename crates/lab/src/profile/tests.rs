@@ -135,3 +135,25 @@ fn a_probe_is_corrected_by_what_a_recording_has_seen() {
     assert_eq!(value(&both, "parallel"), 4.0);
     assert_eq!(both.service.rows[0].iter().map(|row| row.sectors).collect::<Vec<_>>(), [8, 256]);
 }
+
+#[test]
+fn limits_of_a_control_group_are_found_by_what_they_hold_back() {
+    use iowhy_stack::trace::{Dev, Extent, Record, Rwbs, Seen, Trace};
+    // 500 reads of 8 to 64 KiB a second, 50 at once: a worker queues forty, ten pass in the task.
+    let limited = |worker: &str| {
+        let device = Dev::new(7, 0);
+        let mut trace = Trace { names: vec![(5, "job".to_owned()), (9, worker.to_owned())], ..Trace::default() };
+        for nr in 0..1500u64 {
+            let (slice, within) = (nr / 50, nr % 50);
+            let bytes = 8192 << (slice % 4);
+            let extent = Extent { dev: device, sector: Sector(nr * 128), bytes, rwbs: Rwbs::READ };
+            let at = Nanos(slice * 100_000_000 + within * 20_000);
+            let pid = if within < 40 { 9 } else { 5 };
+            trace.records.push(Record { at, cpu: 0, pid, seen: Seen::Queue(extent) });
+        }
+        caps::caps(&trace, device)
+    };
+    let found = limited("kworker/1:0");
+    assert!((found["iops_limit"].value - 500.0).abs() < 1.0 && found["slice_ms"].value == 100.0, "{found:?}");
+    assert!(found["iops_limit"].known && !found.contains_key("bw_limit_mb_s") && limited("job").is_empty());
+}

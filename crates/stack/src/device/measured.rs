@@ -5,7 +5,8 @@
 //! one of the last `streams` ended continues it: it has times of its own, and sectors that the device has read ahead
 //! since then cost only their share of `hit_ns`. Other commands may be corrected by their distance from the one before.
 //! All times are scaled by the number of commands in the device. Data share a link: a time for each command and
-//! a rate, one command after the other. The first command after `idle_us` without any pays `idle_exit_ns`. Writes fill
+//! a rate, one command after the other. A command slower than `stall_us` (who serves was busy elsewhere) keeps all
+//! others waiting. The first command after `idle_us` without any pays `idle_exit_ns`. Writes fill
 //! a volatile cache that is emptied at `destage_rate_kb_s`: a write waits while it is full, a flush and a write with
 //! FUA until it is empty, and a flush takes a time of its own after all writes given before it.
 //!
@@ -58,11 +59,17 @@ const OPTIONS: &[OptionSpec] = &[
     number!("nr_sectors", 1 << 28, (1 << 13, 1 << 40), "Capacity"),
     OptionSpec::switch("rotational", false, "Whether the kernel takes it for a rotating disk. Source: the profile."),
     number!("servers", 4, (1, 4096), "Commands served side by side"),
+    OptionSpec::switch(
+        "writes_seek",
+        true,
+        "Whether writes are corrected by their distance; a drive that caches them does not seek. Source: the profile.",
+    ),
     number!("streams", 8, (0, 256), "Sequential streams that it recognises"),
     number!("ahead_sectors", 0, (0, 1 << 24), "Sectors that it reads ahead of a stream"),
     number!("hit_ns", 0, NS, "A command whose sectors have been read ahead"),
     number!("link_gap_ns", 0, NS, "Least time between two commands on the link"),
     number!("link_rate_kb_s", 0, RATE, "Rate of the link, 1000 bytes/s; 0: no limit"),
+    number!("stall_us", 0, (0, 600_000_000), "A command slower than this keeps all others waiting; 0: none does"),
     number!("idle_us", 0, (0, 600_000_000), "Time without commands after which the next one is late; 0: never"),
     number!("idle_exit_ns", 0, NS, "By how much"),
     number!("cache_kb", 0, (0, 1 << 24), "Volatile write cache; 0: without limit"),
@@ -77,7 +84,70 @@ const OPTIONS: &[OptionSpec] = &[
     number!("bw_limit_kb", 0, RATE, "Cap on bytes a second, thousands; 0: none"),
     number!("burst_bw_kb", 0, RATE, "Bytes a second from a full bucket, thousands, if more"),
     number!("burst_s", 0, (0, 86_400), "Time that a full bucket lasts at the burst rates"),
+    number!(
+        "slice_us",
+        0,
+        (0, 10_000_000),
+        "Time whose share of the caps is granted at once, without a burst; 0: paced"
+    ),
 ];
+
+/// A cap that grants a slice of time at once: what fits into the slices begun so far passes, and what does not waits
+/// until its excess is paid after the slice (`blk-throttle`).
+#[derive(Clone, Debug, Default)]
+struct Slices {
+    /// Units a second; 0: no limit.
+    rate: u64,
+    slice: u64,
+    /// When these slices began, when they end, units that have passed in them, and when the last one did.
+    start: u64,
+    end: u64,
+    used: u64,
+    last: u64,
+}
+
+impl Slices {
+    fn take(&mut self, now: u64, units: u64) -> u64 {
+        if self.rate == 0 {
+            return now;
+        }
+        let now = now.max(self.last);
+        if now >= self.end {
+            (self.start, self.end, self.used) = (now, now + self.slice, 0);
+        }
+        self.used += units;
+        let begun = ((now - self.start) / self.slice + 1) * self.slice;
+        let paid = (u128::from(self.used) * 1_000_000_000 / u128::from(self.rate)) as u64;
+        let at = if paid <= begun { now } else { self.start + paid };
+        // The slice in which it passes ends later.
+        self.end = self.start + ((at - self.start) / self.slice + 1) * self.slice;
+        self.last = at;
+        at
+    }
+}
+
+/// A cap of a volume or of a control group.
+#[derive(Clone, Debug)]
+enum Limit {
+    Bucket(Cap),
+    Slices(Slices),
+}
+
+impl Limit {
+    fn new(limit: u64, burst: u64, burst_s: u64, slice: u64) -> Limit {
+        match slice {
+            0 => Limit::Bucket(Cap::new(limit, burst, burst_s)),
+            slice => Limit::Slices(Slices { rate: limit, slice, ..Slices::default() }),
+        }
+    }
+
+    fn take(&mut self, now: u64, units: u64) -> u64 {
+        match self {
+            Limit::Bucket(cap) => cap.take(now, units),
+            Limit::Slices(slices) => slices.take(now, units),
+        }
+    }
+}
 
 /// The tables without a profile.
 fn made_up() -> Service {
@@ -97,11 +167,15 @@ struct Measured {
     /// Ends of streams with the time when they were reached, the one used longest ago first.
     streams: Vec<(u64, u64)>,
     most_streams: usize,
+    writes_seek: bool,
     ahead_sectors: u64,
     hit: u64,
     link_gap: u64,
     link_rate: u64,
     link_free: u64,
+    stall: u64,
+    /// When the last of these commands is done.
+    stalled: u64,
     idle: u64,
     idle_exit: u64,
     /// Time in which the full cache is emptied.
@@ -110,8 +184,8 @@ struct Measured {
     /// When the cache will be empty, and when the writes given so far are done.
     stable: u64,
     written: u64,
-    operations: Cap,
-    bytes: Cap,
+    operations: Limit,
+    bytes: Limit,
     /// The sector after the last command, when the last one is done, and those in flight if their number counts.
     end: u64,
     last: u64,
@@ -123,25 +197,28 @@ struct Measured {
 impl Measured {
     fn new(options: &Options, rng: Rng) -> Measured {
         let number = |name: &str| options.unsigned(name);
-        let burst_s = number("burst_s");
+        let (burst_s, slice) = (number("burst_s"), number("slice_us") * 1000);
         Measured {
             service: options.service().cloned().unwrap_or_else(|| Arc::new(made_up())),
             free: vec![0; number("servers") as usize],
             streams: Vec::new(),
             most_streams: number("streams") as usize,
+            writes_seek: options.is_on("writes_seek"),
             ahead_sectors: number("ahead_sectors"),
             hit: number("hit_ns"),
             link_gap: number("link_gap_ns"),
             link_rate: number("link_rate_kb_s"),
             link_free: 0,
+            stall: number("stall_us") * 1000,
+            stalled: 0,
             idle: number("idle_us") * 1000,
             idle_exit: number("idle_exit_ns"),
             cache: (number("cache_kb") * 1_024_000_000).checked_div(number("destage_rate_kb_s")).unwrap_or(0),
             destage_rate: number("destage_rate_kb_s"),
             stable: 0,
             written: 0,
-            operations: Cap::new(number("iops_limit"), number("burst_iops"), burst_s),
-            bytes: Cap::new(number("bw_limit_kb") * 1000, number("burst_bw_kb") * 1000, burst_s),
+            operations: Limit::new(number("iops_limit"), number("burst_iops"), burst_s, slice),
+            bytes: Limit::new(number("bw_limit_kb") * 1000, number("burst_bw_kb") * 1000, burst_s, slice),
             end: 0,
             last: 0,
             in_flight: Vec::new(),
@@ -170,7 +247,7 @@ impl Measured {
             let ahead = passed.checked_div(u128::from(time)).map_or(0, |nr| nr as u64).min(self.ahead_sectors).min(nr);
             media = ahead < nr;
             time = time.min(self.hit + (u128::from(time) * u128::from(nr - ahead) / u128::from(nr)) as u64);
-        } else if stream.is_none() {
+        } else if stream.is_none() && (!write || self.writes_seek) {
             let points = || self.service.distance.iter().copied();
             let far = points().next_back().map_or(0, |(_, ns)| ns);
             let near = on_line(points(), sector.abs_diff(self.end)).unwrap_or(far);
@@ -210,12 +287,15 @@ impl Timing for Measured {
             let Some(server) = (0..self.free.len()).min_by_key(|nr| self.free[*nr]) else {
                 unreachable!("there is at least one server")
             };
-            start = start.max(self.free[server]);
+            start = start.max(self.free[server]).max(self.stalled);
             let (time, on_medium) = self.service_time(now.0, start, command);
             let sent = self.link_gap + if self.link_rate > 0 { transfer(sectors, self.link_rate) } else { 0 };
             self.link_free = self.link_free.max(start) + sent;
             done = start + time;
             self.free[server] = done;
+            if self.stall > 0 && time > self.stall {
+                self.stalled = done;
+            }
             done = done.max(self.link_free);
             media |= on_medium;
             if command.dir == Dir::Write {
@@ -309,6 +389,9 @@ mod tests {
             (&[("servers", 64), ("link_rate_kb_s", 40_960)], 64, vec![], 1000 * 100),
             (&[("servers", 1)], 4, vec![(1, 1000), (3, 500)], 1000 * 70),
             (&[("servers", 4), ("iops_limit", 1000)], 4, vec![], 1_000_000),
+            // The last hundred pass as soon as the last slice begins and the excess over the one before is paid.
+            (&[("servers", 4), ("iops_limit", 1000), ("slice_us", 100_000)], 4, vec![], 904_000),
+            (&[("servers", 4), ("stall_us", 100)], 4, vec![], 1000 * 140),
             (&[("servers", 4), ("bw_limit_kb", 2048), ("burst_bw_kb", 4096), ("burst_s", 1)], 4, vec![], 1_000_000),
         ] {
             let mut device = device(Service { depth: depths, ..service() }, options);
