@@ -24,8 +24,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use iowhy_live::cache;
 use iowhy_live::machine::Disk;
+use iowhy_live::{cache, signal};
 use iowhy_stats::blocks;
 use iowhy_text::diagnose::Problems;
 
@@ -168,13 +168,17 @@ fn best(tried: &[Tried]) -> Option<usize> {
 /// # Errors
 /// If the job cannot be recorded or run, uses no disk, or a signal comes.
 pub fn tune(asked: &Asked, tell: &dyn Fn(&str)) -> Result<Tuned, TuneError> {
+    let _signals = signal::Guard::take();
+    let calm = || if signal::raised() { Err(TuneError::Signal) } else { Ok(()) };
     tell("recording the job as it is");
     let seen = record::job(asked)?;
+    calm()?;
     tell("searching the twin");
     let (twin, agreement) = record::twin(&seen);
     let disk = seen.disk.clone();
     let possible = |key: &str, value: &str| is_possible(&disk, key, value);
     let combined = twin.as_ref().map_or_else(Vec::new, |twin| twin.combinations(&possible, CANDIDATES));
+    calm()?;
     let origin = if agreement.usable { Origin::Twin } else { Origin::Guess };
     let candidates = candidates(combined, origin, &seen, &possible);
     let target = if asked.command.is_empty() { &asked.job } else { &asked.command }.join(" ");
@@ -271,7 +275,12 @@ fn candidates(
             out.push(candidate(settings, Origin::Untested, None));
         }
     }
-    out.dedup_by(|a, b| a.settings == b.settings);
+    let mut known: Vec<Settings> = Vec::new();
+    out.retain(|of| {
+        let new = !known.contains(&of.settings);
+        known.push(of.settings.clone());
+        new
+    });
     out.truncate(CANDIDATES);
     out
 }
