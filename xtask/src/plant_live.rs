@@ -153,8 +153,8 @@ fn settings(arguments: &[String]) -> Result<Settings, String> {
             "--keep" => settings.keep = Some(next("a folder")?.into()),
             other => {
                 return Err(format!(
-                    "unknown word `{other}`: --live, --one-sided, --try, --times N, --seed S, --only NAME,.., --recordings N, \
-                     --binary PATH, --table FILE, --images FOLDER, --keep FOLDER, --page, --json"
+                    "unknown word `{other}`: --live, --one-sided, --try, --times N, --seed S, --only NAME,.., \
+                     --recordings N, --binary PATH, --table FILE, --images FOLDER, --keep FOLDER, --page, --json"
                 ));
             }
         }

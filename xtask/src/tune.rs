@@ -1,7 +1,7 @@
 //! `cargo xtask tune`: what `iowhy tune` finds against an exhaustive sweep of the same settings.
 //!
-//! Twenty short jobs on loop devices and modelled disks. The sweep runs every combination of the settings that matter to
-//! a job once, in random order; `tune` gets the job and nothing else. Then the default, the choice of `tune` and the
+//! Twenty short jobs on loop devices and modelled disks. The sweep runs every combination of the settings that matter
+//! to a job once, in random order; `tune` gets the job and nothing else. Then the default, the choice of `tune` and the
 //! best few of the sweep run five times each: the best of many noisy runs flatters, its median of new ones does not. A
 //! job holds if the choice is within 5 % of the best of all medians, at 5 % of the sweep's runs, and not more than 2 %
 //! below the default. Needs root.
@@ -68,7 +68,12 @@ const JOBS: &[Job] = &[
     ("direct 4k, depth 16", "sata-2014", "rw=randread bs=4k filename=data direct=1 ioengine=libaio iodepth=16", DIRECT),
     ("sequential 16k", "ssd-sata-2011", "rw=read bs=16k filename=data", CACHED),
     ("random 64k", "ssd-sata-2011", "rw=randread bs=64k filename=data", CACHED),
-    ("direct 8k, depth 32", "ssd-sata-2011", "rw=randread bs=8k filename=data direct=1 ioengine=libaio iodepth=32", DIRECT),
+    (
+        "direct 8k, depth 32",
+        "ssd-sata-2011",
+        "rw=randread bs=8k filename=data direct=1 ioengine=libaio iodepth=32",
+        DIRECT,
+    ),
     ("sequential 64k", "nvme", "rw=read bs=64k filename=data", CACHED),
     ("four readers", "nvme", "rw=read bs=64k filename=data numjobs=4 offset_increment=48m size=48m", CACHED),
     ("sequential 64k", "virtio", "rw=read bs=64k filename=data", CACHED),
@@ -111,8 +116,9 @@ impl Disk {
             disk.remove.push(words(&["umount", &mount]));
         } else {
             let own = format!("tune-{}", std::process::id());
-            let shown =
-                must(&[binary, "disk", "create", "--json", "--name", &own, "--model", name, "--size", "1G", "--fs", "ext4"])?;
+            let shown = must(&[
+                binary, "disk", "create", "--json", "--name", &own, "--model", name, "--size", "1G", "--fs", "ext4",
+            ])?;
             disk.remove.push(words(&[binary, "disk", "remove", &own]));
             let shown: Value = serde_json::from_str(&shown).map_err(|error| error.to_string())?;
             disk.mount = shown["disks"][0]["mount"].as_str().map(PathBuf::from).ok_or("the new disk is not mounted")?;
@@ -272,7 +278,8 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
         let mut lines = vec![
             format!("`cargo xtask tune --page`: {summary}."),
             String::new(),
-            "| job | choice | best | gain of the best | choice behind it | choice against default | runs | holds |".to_owned(),
+            "| job | choice | best | gain of the best | choice behind it | choice against default | runs | holds |"
+                .to_owned(),
             "| --- | --- | --- | --- | --- | --- | --- | --- |".to_owned(),
         ];
         lines.extend(rows.iter().map(|row| format!("| {} |", row.cells.join(" | "))));

@@ -96,7 +96,7 @@ pub struct Tried {
 pub struct Change {
     pub setting: String,
     pub predicted_pct: f64,
-    /// What a programmer writes.
+    /// The line that a programmer writes.
     pub code: String,
 }
 
@@ -117,7 +117,7 @@ pub struct Tuned {
     pub refused: Vec<(String, String)>,
 }
 
-/// Why there is no answer.
+/// Reason for no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum TuneError {
     #[error("the words for the job are wrong")]
@@ -182,7 +182,7 @@ pub fn tune(asked: &Asked, tell: &dyn Fn(&str)) -> Result<Tuned, TuneError> {
     let origin = if agreement.usable { Origin::Twin } else { Origin::Guess };
     let candidates = candidates(combined, origin, &seen, &possible);
     let target = if asked.command.is_empty() { &asked.job } else { &asked.command }.join(" ");
-    let options = twin.iter().filter(|_| agreement.usable).flat_map(|twin| keep::changes(twin)).collect();
+    let options = twin.iter().filter(|_| agreement.usable).flat_map(keep::changes).collect();
     let mut tuned = Tuned {
         target,
         disk: disk.clone(),
@@ -230,8 +230,11 @@ fn is_possible(disk: &str, key: &str, value: &str) -> bool {
 }
 
 /// Steps that are worth a run where nobody knows better.
-const STEPS: &[(&str, &[&str])] =
-    &[("read_ahead_kb", &["1024", "128", "16"]), ("scheduler", &["mq-deadline", "none", "kyber"]), ("nomerges", &["0"])];
+const STEPS: &[(&str, &[&str])] = &[
+    ("read_ahead_kb", &["1024", "128", "16"]),
+    ("scheduler", &["mq-deadline", "none", "kyber"]),
+    ("nomerges", &["0"]),
+];
 
 /// Up to three candidates.
 fn candidates(
@@ -358,19 +361,15 @@ fn trial(asked: &Asked, seen: &record::Seen, candidates: Vec<Tried>, tuned: &mut
     judge(executed, &request, candidates, tuned)
 }
 
-/// Sorts the runs into blocks, and puts each candidate beside the job as it is.
-fn judge(
-    executed: Executed,
-    request: &RunRequest,
-    candidates: Vec<Tried>,
-    tuned: &mut Tuned,
-) -> Result<(), TuneError> {
+/// Sorts the runs into blocks, and compares each candidate with the job as it is.
+fn judge(executed: Executed, request: &RunRequest, candidates: Vec<Tried>, tuned: &mut Tuned) -> Result<(), TuneError> {
     let blocks = request.blocks() as usize;
     let mut times: Vec<Vec<Option<f64>>> = vec![vec![None; request.variants.len()]; blocks];
     for run in &executed.runs {
         times[run.slot.block as usize][run.slot.variant] = time_of(&run.record.metrics).filter(|_| !run.record.failed);
     }
-    let whole: Vec<usize> = (0..request.variants.len()).filter(|arm| times.iter().all(|of| of[*arm].is_some())).collect();
+    let whole: Vec<usize> =
+        (0..request.variants.len()).filter(|arm| times.iter().all(|of| of[*arm].is_some())).collect();
     for (label, refusal) in executed.refused {
         if label == request.variants[0].label {
             return Err(refusal.into());
@@ -380,10 +379,8 @@ fn judge(
     if whole.first() != Some(&0) {
         return Err(TuneError::Nothing("runs of it failed, or did nothing"));
     }
-    let rows: Vec<Vec<f64>> = times
-        .iter()
-        .map(|row| whole.iter().filter_map(|arm| row[*arm]).map(f64::ln).collect())
-        .collect();
+    let rows: Vec<Vec<f64>> =
+        times.iter().map(|row| whole.iter().filter_map(|arm| row[*arm]).map(f64::ln).collect()).collect();
     let saved = |logarithm: f64| 100.0 * (1.0 - logarithm.exp());
     for (arm, of) in whole[1..].iter().zip(blocks::differences(&rows, LEVEL)) {
         let tried = candidates[arm - 1].clone();

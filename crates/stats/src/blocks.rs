@@ -1,9 +1,9 @@
 //! Differences between arms that were run in blocks.
 //!
-//! Each block has every arm once. A value is the sum of what its arm and its block are worth, and of noise that is alike
-//! in all; what neither explains, over (arms - 1)(blocks - 1) degrees of freedom, is the noise, and the difference of an
-//! arm from the first follows Student's law (Fisher 1935; two-way layout without interaction). Pooled over all arms the
-//! noise is known from few blocks: with four arms two are enough, where two samples alone would have one degree.
+//! Each block has every arm once. A value is the sum of what its arm and its block are worth, and of noise that is
+//! alike in all; what neither explains, over (arms - 1)(blocks - 1) degrees of freedom, is the noise, and the
+//! difference of an arm from the first follows Student's law (Fisher 1935; two-way layout without interaction). Pooled
+//! over all arms the noise is known from few blocks: with four arms two are enough.
 //! Limits: arms that spread more than others get too narrow an interval, the others too wide a one; with several arms
 //! each interval has its own level, not all together.
 
@@ -42,7 +42,8 @@ pub fn differences(blocks: &[Vec<f64>], level: f64) -> Vec<Difference> {
         .sum();
     let freedom = (arms.max(1) - 1) as f64 * (count - 1.0);
     let half = if freedom > 0.0 {
-        let quantile = StudentsT::new(0.0, 1.0, freedom).map_or(f64::INFINITY, |law| law.inverse_cdf(0.5 + level / 2.0));
+        let quantile =
+            StudentsT::new(0.0, 1.0, freedom).map_or(f64::INFINITY, |law| law.inverse_cdf(0.5 + level / 2.0));
         quantile * (rest / freedom * 2.0 / count).sqrt()
     } else {
         f64::INFINITY
@@ -90,7 +91,8 @@ mod tests {
         let mut noise = || (0..12).map(|_| rng.below(1 << 20) as f64 / f64::from(1 << 20)).sum::<f64>() - 6.0;
         let mut held = 0;
         for _ in 0..4000 {
-            let block = |of: f64, noise: &mut dyn FnMut() -> f64| (0..4).map(|arm| of + f64::from(arm) + noise()).collect();
+            let block =
+                |of: f64, noise: &mut dyn FnMut() -> f64| (0..4).map(|arm| of + f64::from(arm) + noise()).collect();
             let found = differences(&[block(0.0, &mut noise), block(9.0, &mut noise)], 0.9);
             held += usize::from(found[1].low <= 2.0 && 2.0 <= found[1].high);
         }

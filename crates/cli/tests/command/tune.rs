@@ -27,7 +27,9 @@ fn settings() -> Vec<(String, String)> {
 fn json_has_the_shape_of_its_schema() {
     let scratch = Scratch::new("tune");
     scratch.write("job.fio", JOB.as_bytes());
-    for wrong in ["tune", "tune nosuch.fio", "tune job.fio --cache lukewarm", "tune job.fio -- true", "tune --runs 0 job.fio"] {
+    for wrong in
+        ["tune", "tune nosuch.fio", "tune job.fio --cache lukewarm", "tune job.fio -- true", "tune --runs 0 job.fio"]
+    {
         scratch.ends(wrong, 2);
     }
     if !permitted() {

@@ -223,6 +223,7 @@ impl OnKernel {
         let paths: Vec<PathBuf> = plan.files.iter().map(|file| file.path.clone()).collect();
         let (live, mut captured) = during(Level::Layers, &paths, || Live::make(plan, &|_| {}))?;
         let live = live?;
+        traced::advice(&mut captured.trace, &live);
         let who = traced::prepare(&mut captured.trace, &live);
         Ok((live, captured, who))
     }

@@ -1,4 +1,4 @@
-//! What makes settings last: text for a file of the system, or a line of code.
+//! Settings that last: text for a file of the system, or a line of code.
 //!
 //! ```text
 //! queue    a rule of udev that finds the disk by its serial number, a loop device by the file behind it, any other by
@@ -70,8 +70,8 @@ fn unit(mount: &str, queue: &[&(&'static str, String)]) -> Keep {
     let set: Vec<String> = queue.iter().map(|(key, value)| format!("echo {value} > {key}")).collect();
     let text = format!(
         "[Unit]\nDescription=Queue of the disk below {mount}\nRequiresMountsFor={mount}\n\n[Service]\nType=oneshot\n\
-         ExecStart=/bin/sh -ec 'cd -P /sys/dev/block/$$(mountpoint -d {mount}); [ -d queue ] || cd ..; cd queue; {}'\n\n\
-         [Install]\nWantedBy=multi-user.target",
+         ExecStart=/bin/sh -ec 'cd -P /sys/dev/block/$$(mountpoint -d {mount}); [ -d queue ] || cd ..; cd queue; \
+         {}'\n\n[Install]\nWantedBy=multi-user.target",
         set.join("; ")
     );
     let file = "/etc/systemd/system/iowhy-queue.service".to_owned();
@@ -123,7 +123,10 @@ mod tests {
     #[test]
     fn changes_of_programs_are_lines_of_code_and_settings_are_not() {
         for (setting, line) in [
-            ("posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM) after each open", "posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);"),
+            (
+                "posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM) after each open",
+                "posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);",
+            ),
             ("256 KiB a call", "read(fd, buffer, 256 << 10);"),
             ("16 calls in flight", "io_uring_queue_init(16, &ring, 0);"),
             ("open with O_DIRECT", "open(path, flags | O_DIRECT); /* aligned buffers */"),

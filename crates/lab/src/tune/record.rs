@@ -14,8 +14,8 @@ use iowhy_why::rules::cost;
 
 use super::{Asked, TuneError, make_cold, request};
 use crate::recording::{self, RecordError, Recorded, Request};
-use crate::run::live::OnKernel;
 use crate::run;
+use crate::run::live::OnKernel;
 use crate::twin::{Agreement, Twin};
 use crate::why::facts::Facts;
 use crate::why::{self, Probe};

@@ -28,7 +28,8 @@ fn the_best_is_surely_better_and_simple() {
 
 #[test]
 fn work_is_measured_by_bytes_then_calls_then_the_clock() {
-    let metrics = |all: &[(&str, f64)]| all.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect::<Metrics>();
+    let metrics =
+        |all: &[(&str, f64)]| all.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect::<Metrics>();
     let all = [("elapsed_s", 4.0), ("iops", 10.0), ("read_mb_s", 1.5), ("write_mb_s", 0.5)];
     for (from, expected) in [(4, Some(0.5)), (2, Some(0.1)), (1, Some(4.0)), (0, None)] {
         assert_eq!(time_of(&metrics(&all[..from])), expected, "{from} metrics");

@@ -46,7 +46,10 @@ pub fn sentence(tuned: &Tuned) -> String {
     }
     match tuned.tried.len() {
         0 => "Keep what is there: no setting of this disk matters to the job.".to_owned(),
-        nr => format!("Keep what is there: {} tried, none of them surely 2 % faster.", count(nr as u64, "setting", "settings")),
+        nr => format!(
+            "Keep what is there: {} tried, none of them surely 2 % faster.",
+            count(nr as u64, "setting", "settings")
+        ),
     }
 }
 

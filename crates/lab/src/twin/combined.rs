@@ -190,8 +190,11 @@ impl Search<'_> {
     fn combination(&self, point: &Point) -> Option<Combination> {
         let plan = self.plan(point)?;
         let seeds = 1..=self.twin.runs.len() as u64;
-        let runs: Vec<_> =
-            seeds.into_par_iter().map(|seed| agree::run(&plan, &self.twin.recorded, seed)).collect::<Result<_, _>>().ok()?;
+        let runs: Vec<_> = seeds
+            .into_par_iter()
+            .map(|seed| agree::run(&plan, &self.twin.recorded, seed))
+            .collect::<Result<_, _>>()
+            .ok()?;
         let mut saved: Vec<f64> = runs.iter().enumerate().map(|(nr, run)| self.twin.saved(nr, run)).collect();
         let [low, saves_pct, high] = [0.05, 0.5, 0.95].map(|share| percentile(&mut saved, share));
         let settings =

@@ -66,7 +66,7 @@ pub enum TrialError {
     NoTarget,
     #[error("the target made no call while it was tried")]
     Idle,
-    #[error("the target opened no file in {} s, and open files keep their read-ahead: let it reconnect", PATIENCE.as_secs())]
+    #[error("the target opened no file in 40 s, and open files keep their read-ahead: let it open them again")]
     KeepsOpen,
     #[error("cannot start `{0}` again: {1}")]
     Command(String, std::io::Error),
