@@ -15,6 +15,7 @@ mod programs;
 mod spell;
 mod steps;
 mod tidy;
+mod tune;
 mod twins;
 mod verify;
 mod web;
@@ -123,6 +124,12 @@ const COMMANDS: &[Command] = &[
         arguments: "[--only DISK,..] [--for 40s] [--disksim FOLDER] [--binary PATH] [--page]",
         about: "disks with hidden parameters, fitted, as root: what they do next is predicted (docs/BENCH.md)",
         run: fit::run,
+    },
+    Command {
+        name: "tune",
+        arguments: "[--jobs N] [--only NAME] [--seed 1] [--binary PATH] [--page]",
+        about: "`iowhy tune` against exhaustive sweeps of twenty jobs, as root (docs/BENCH.md)",
+        run: tune::run,
     },
     Command {
         name: "fuzz",

@@ -45,6 +45,8 @@ struct Settings {
     keep: Option<PathBuf>,
     images: Option<PathBuf>,
     one_sided: bool,
+    /// `why --try`, too.
+    try_it: bool,
     times: u32,
 }
 
@@ -128,6 +130,7 @@ fn settings(arguments: &[String]) -> Result<Settings, String> {
         keep: None,
         images: None,
         one_sided: false,
+        try_it: false,
         times: 5,
     };
     let mut words = arguments.iter();
@@ -137,6 +140,7 @@ fn settings(arguments: &[String]) -> Result<Settings, String> {
         match word.as_str() {
             "--live" => {}
             "--one-sided" => settings.one_sided = true,
+            "--try" => settings.try_it = true,
             "--times" => settings.times = u32::try_from(number(next("a number")?)?).unwrap_or(u32::MAX),
             "--seed" => settings.seed = number(next("a number")?)?,
             "--recordings" => settings.recordings = u32::try_from(number(next("a number")?)?).unwrap_or(u32::MAX),
@@ -149,8 +153,8 @@ fn settings(arguments: &[String]) -> Result<Settings, String> {
             "--keep" => settings.keep = Some(next("a folder")?.into()),
             other => {
                 return Err(format!(
-                    "unknown word `{other}`: --live, --one-sided, --times N, --seed S, --only NAME,.., --recordings N, \
-                     --binary PATH, --table FILE, --images FOLDER, --keep FOLDER, --page, --json"
+                    "unknown word `{other}`: --live, --one-sided, --try, --times N, --seed S, --only NAME,.., \
+                     --recordings N, --binary PATH, --table FILE, --images FOLDER, --keep FOLDER, --page, --json"
                 ));
             }
         }

@@ -21,6 +21,7 @@ mod run;
 mod store;
 mod sysbench;
 mod trace;
+mod tune;
 mod why;
 
 use std::ffi::OsString;
@@ -77,6 +78,8 @@ enum Verb {
     Compare(compare::Arguments),
     /// Explain one side alone: where its time goes, and what would help
     Why(why::Arguments),
+    /// Find the best safe settings for a job that can be repeated
+    Tune(tune::Arguments),
     /// Explain why one set of runs is slower than another
     Explain(explain::Arguments),
     /// Write the explanation as one HTML page
@@ -287,6 +290,7 @@ fn main() -> ExitCode {
         Verb::Fio { arguments } => fio::run(&arguments),
         Verb::Compare(arguments) => compare::run(&arguments),
         Verb::Why(arguments) => why::run(&arguments),
+        Verb::Tune(arguments) => tune::run(&arguments),
         Verb::Explain(arguments) => explain::run(&arguments),
         Verb::Report(arguments) => report::run(&arguments),
         Verb::Bisect(arguments) => bisect::run(&arguments),

@@ -10,7 +10,7 @@ use crate::Arguments;
 
 /// Verbs by what people want; a test holds each verb to one group.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Diagnose", &["doctor", "why", "trace", "explain", "report", "bisect"]),
+    ("Diagnose", &["doctor", "why", "tune", "trace", "explain", "report", "bisect"]),
     ("Compare", &["run", "compare", "check", "history", "calibrate"]),
     ("Simulate", &["incident", "models", "disk", "conform"]),
     ("Drop-ins", &["fio", "sysbench"]),

@@ -20,5 +20,6 @@ pub mod run;
 pub mod simulated_json;
 pub mod store;
 pub mod sysbench;
+pub mod tune;
 pub mod twin;
 pub mod why;

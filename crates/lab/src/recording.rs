@@ -393,6 +393,13 @@ pub fn during<T>(level: Level, paths: &[PathBuf], work: impl FnOnce() -> T) -> R
     Ok((done, captured))
 }
 
+/// Writes the settings of this process and of the disks in a trace into it, as they are now.
+pub(crate) fn circumstances(captured: &mut Captured) {
+    let mut watch = Watch::new(vec![std::process::id()]);
+    watch.look();
+    watch.write(captured, &[], None);
+}
+
 fn is_device(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
 }

@@ -50,6 +50,7 @@ use crate::store::{RunId, StoreError};
 use backend::Kind;
 pub use backend::{Backend, Refusal, RunRecord};
 pub use design::{Experiment, Slot, Until};
+pub(crate) use execute::hold;
 pub use execute::{execute, execute_into};
 use iowhy_text::diagnose::{Problem, Problems};
 use options::{Opt, Values};

@@ -16,6 +16,7 @@
 mod agree;
 mod calls;
 mod change;
+mod combined;
 mod costs;
 mod place;
 
@@ -32,6 +33,7 @@ use crate::profile::Profile;
 use agree::{Run, Traits};
 use calls::Recorded;
 use change::Change;
+pub use combined::Combination;
 
 /// How well a twin reproduces its recording, percent; nothing where there was nothing to compare.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -134,7 +134,7 @@ pub enum Probe {
 }
 
 /// The disk of a recording as an earlier fit, or a probe, measured it.
-fn measured(disk: &str, probe: Probe) -> Option<Profile> {
+pub(crate) fn measured(disk: &str, probe: Probe) -> Option<Profile> {
     let earlier = || profile::place(disk).and_then(|path| Profile::load(&path, &mut Problems::default()));
     match probe {
         Probe::Elsewhere => None,

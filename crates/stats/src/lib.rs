@@ -9,6 +9,7 @@
 
 pub mod anderson_darling;
 pub mod autocorrelation;
+pub mod blocks;
 pub mod bootstrap;
 pub mod change_points;
 pub mod dip;
@@ -48,6 +49,7 @@ pub struct Method {
 pub const METHODS: &[&Method] = &[
     &anderson_darling::METHOD,
     &autocorrelation::METHOD,
+    &blocks::METHOD,
     &bootstrap::METHOD,
     &change_points::METHOD,
     &dip::METHOD,

@@ -6,6 +6,7 @@
 //! right     the first finding is one of the kind's `alone`; among three: one of the first three is
 //! accused   a healthy side with any finding
 //! gain      the first right finding's `saves_pct` beside the gain by the clock, within 15 points
+//! tried     with `--try`: what `why --try` obtained with a safe setting, within 15 points of what it predicts
 //! rivals    thresholds of operators, and a list of changed metrics (`rivals.rs`), of the bare runs
 //! ```
 
@@ -43,7 +44,10 @@ pub(super) fn ask(site: &Site, case: &Case<'_>, settings: &Settings, grounds: &[
     }
     let mut answer = Value::Null;
     let wall = site.one(kind, !kind.is_healthy(), grounds, |run, variables| {
-        let wall = site.timed(&[&settings.binary, "why", "--json", "--"], run, variables, &[0, 3])?;
+        let asked = [&*settings.binary, "why", "--json", "--try", "--"];
+        let tries = settings.try_it && !kind.is_healthy();
+        let words: Vec<&str> = asked.into_iter().filter(|word| tries || *word != "--try").collect();
+        let wall = site.timed(&words, run, variables, &[0, 3])?;
         let said = site.all("answer");
         answer = serde_json::from_str(&said).map_err(|error| format!("why: {error}: {}", site.said("recorded")))?;
         Ok(wall)
@@ -106,6 +110,8 @@ struct Scored<'t> {
     /// Gain by the clock, and as the finding that names the cause predicts it, percent.
     gain: Option<f64>,
     predicted: Option<f64>,
+    /// Savings of settings that were tried: predicted, and obtained.
+    tried: Vec<(f64, f64)>,
     twin: Option<bool>,
     rivals: Vec<(String, bool)>,
     worth: Worth,
@@ -140,6 +146,10 @@ impl Scored<'_> {
             confidence: findings.first().and_then(|finding| finding["confidence"].as_f64()),
             gain: slower.map(|slower| 100.0 * (1.0 - 1.0 / slower)),
             predicted: named.and_then(|finding| finding["saves_pct"].as_f64()),
+            tried: findings
+                .iter()
+                .filter_map(|finding| finding["saves_pct"].as_f64().zip(finding["tried"]["saves_pct"].as_f64()))
+                .collect(),
             twin: answer["twin"]["usable"].as_bool(),
             rivals: rivals
                 .map(|(who, said)| (who.clone(), said.as_str().is_some_and(|it| is(&it.to_owned()))))
@@ -156,6 +166,11 @@ impl Scored<'_> {
     fn near(&self) -> bool {
         matches!(self.worth, Worth::Right | Worth::Half)
     }
+}
+
+/// Pairs within 15 points, and all.
+fn near(pairs: &[(f64, f64)]) -> (usize, usize) {
+    (pairs.iter().filter(|(predicted, gain)| (predicted - gain).abs() <= POINTS).count(), pairs.len())
 }
 
 /// All answers.
@@ -193,8 +208,12 @@ impl Score<'_> {
 
     /// Predicted gains within 15 points of the clock's, and all predicted ones.
     fn gains(&self) -> (usize, usize) {
-        let pairs: Vec<(f64, f64)> = self.planted().filter_map(|case| case.predicted.zip(case.gain)).collect();
-        (pairs.iter().filter(|(predicted, gain)| (predicted - gain).abs() <= POINTS).count(), pairs.len())
+        near(&self.planted().filter_map(|case| case.predicted.zip(case.gain)).collect::<Vec<_>>())
+    }
+
+    /// The same of gains that `--try` obtained.
+    fn tried(&self) -> (usize, usize) {
+        near(&self.planted().flat_map(|case| case.tried.iter().copied()).collect::<Vec<_>>())
     }
 
     fn rows(&self) -> Vec<(&'static str, String)> {
@@ -206,8 +225,9 @@ impl Score<'_> {
             share(said.count(), planted)
         };
         let (within, predicted) = self.gains();
+        let (tried, all_tried) = self.tried();
         let usable = self.0.iter().filter(|case| case.twin == Some(true)).count();
-        vec![
+        let mut rows = vec![
             ("the first finding is the cause", share(self.count(Worth::Right), planted)),
             ("one of the first three is", share(three, planted)),
             ("the first finding is its layer, or what came of it", share(self.count(Worth::Half), planted)),
@@ -219,7 +239,11 @@ impl Score<'_> {
             ("the twin agrees with the recording", share(usable, self.0.len())),
             ("rival: thresholds of iostat and pressure", rival("thresholds")),
             ("rival: the metric that changed most (sees both sides)", rival("changed metrics")),
-        ]
+        ];
+        if all_tried > 0 {
+            rows.push(("predicted gains within 15 points of what `--try` obtains", share(tried, all_tried)));
+        }
+        rows
     }
 
     /// The plant, the first finding, its worth, how often, the mean gains by the clock and as predicted; worst first.
@@ -262,11 +286,13 @@ impl Score<'_> {
             "healthy_accused": self.count(Worth::Accused),
             "gain_within_15_points_pct": pct(within, predicted),
             "gains": predicted,
+            "tried_within_15_points_pct": pct(self.tried().0, self.tried().1),
+            "tried": self.tried().1,
             "reliability": self.words().into_iter()
                 .map(|(word, said, right)| json!({"word": word, "said": said, "right": right})).collect::<Vec<_>>(),
             "cases": self.0.iter().map(|case| json!({
                 "name": case.kind.name, "found": case.found, "confidence": case.confidence, "score": case.worth.word(),
-                "gain_pct": case.gain, "predicted_pct": case.predicted, "twin": case.twin,
+                "gain_pct": case.gain, "predicted_pct": case.predicted, "tried": case.tried, "twin": case.twin,
             })).collect::<Vec<_>>(),
         })
     }

@@ -32,6 +32,7 @@ mod serve;
 mod store;
 mod surface;
 mod trace;
+mod tune;
 mod why;
 
 use std::fs;

@@ -125,7 +125,7 @@ fn every_verb_has_two_examples_that_run() {
     let live = can_make_disks();
     let folder = prepared(live);
     let needs_root = |line: &str| {
-        ["trace record", "before.parquet", "why -- ", "iowhy disk ", "conform --live", "--on live,"]
+        ["trace record", "before.parquet", "why -- ", "iowhy tune", "iowhy disk ", "conform --live", "--on live,"]
             .iter()
             .any(|part| line.contains(part))
     };

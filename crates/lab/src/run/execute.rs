@@ -12,7 +12,7 @@ use crate::store::{self, Store};
 
 /// The directory of live runs while it is needed. A temporary one is in the ledger, so that it goes whatever happens.
 #[derive(Default)]
-struct WorkDirectory {
+pub(crate) struct WorkDirectory {
     temporary: Option<(PathBuf, Guard)>,
     /// Folders that were missing, outermost first. They go again unless something has been left there.
     made: Vec<Guard>,
@@ -36,7 +36,7 @@ impl Drop for WorkDirectory {
 }
 
 /// Makes the directory of live runs, if there are any.
-fn hold(request: &RunRequest) -> Result<WorkDirectory, Refusal> {
+pub(crate) fn hold(request: &RunRequest) -> Result<WorkDirectory, Refusal> {
     let uses_folder = |variant: &Variant| variant.backend.uses_folder();
     let Folder { path, temporary } = &request.folder;
     if !request.variants.iter().any(uses_folder) {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use iowhy_fio as fio_jobs;
+use iowhy_live::capture::{Captured, Level};
 use iowhy_live::disk::Spec;
 use iowhy_live::plan::Cache;
 use iowhy_live::run::LiveError;
@@ -12,7 +13,7 @@ use iowhy_stack::event::EventSink;
 use iowhy_stack::job::{ThreadJob, Workload};
 use iowhy_text as text;
 use iowhy_text::diagnose::Problems;
-use iowhy_trace::join::join;
+use iowhy_trace::join::{Who, join};
 use serde_json::{Map, json};
 
 use super::backend::{
@@ -215,6 +216,18 @@ impl Backend for OnKernel {
 }
 
 impl OnKernel {
+    /// A run with its trace, and the tasks of the workload in it.
+    pub(crate) fn recorded(&self, shape: &Shape, seed: u64) -> Result<(Live, Captured, Who), Refusal> {
+        let mut plan = self.plan.clone();
+        shape.seed(&mut plan.job, seed);
+        let paths: Vec<PathBuf> = plan.files.iter().map(|file| file.path.clone()).collect();
+        let (live, mut captured) = during(Level::Layers, &paths, || Live::make(plan, &|_| {}))?;
+        let live = live?;
+        traced::advice(&mut captured.trace, &live);
+        let who = traced::prepare(&mut captured.trace, &live);
+        Ok((live, captured, who))
+    }
+
     /// A run, and its record if there is a store.
     fn run(&self, making: &Making<'_>) -> Result<(Live, Files), Refusal> {
         let (seed, store) = (making.seed, making.store);

@@ -12,7 +12,10 @@
 //! Known limits: which pages were touched without a fault, and when, is not seen; the last touch of a thread ends with
 //! the last completion or fault of the trace; touches that write count as reads.
 
+use std::collections::BTreeSet;
+
 use iowhy_stack::event::Op;
+use iowhy_stack::readahead::Advice;
 use iowhy_stack::trace::{Inode, Record, Seen, Trace};
 use iowhy_stack::units::{Nanos, PAGE_BYTES};
 
@@ -44,6 +47,29 @@ pub(super) fn prepare(trace: &mut Trace, live: &Live) -> Who {
         touches(trace, &mapping, &mut who);
     }
     who
+}
+
+/// The advice of a run's threads on their files, which the thread that opens the files gives for them, untraced.
+pub(super) fn advice(trace: &mut Trace, live: &Live) {
+    let mut given = Vec::new();
+    for (spec, thread) in live.plan.job.workload.threads().iter().zip(&live.outcome.threads) {
+        let number = match spec.advice {
+            Some(Advice::Random) => 1,
+            Some(Advice::Sequential) => 2,
+            _ => continue,
+        };
+        let of = |record: &Record| match record.seen {
+            Seen::CallStart { fd, .. } if record.pid == thread.tid => Some(fd),
+            _ => None,
+        };
+        let descriptors: BTreeSet<i32> = trace.records.iter().filter_map(of).collect();
+        given.extend(descriptors.into_iter().map(|fd| {
+            let fields = format!("fd={fd} offset=0 len=0 advice={number}");
+            let seen = Seen::Other { name: "syscalls:sys_enter_fadvise64".to_owned(), fields };
+            Record { at: Nanos(0), cpu: 0, pid: thread.tid, seen }
+        }));
+    }
+    trace.records.splice(0..0, given);
 }
 
 /// Descriptors open when the trace began do not matter to the run: its files are opened later, by the thread that asked

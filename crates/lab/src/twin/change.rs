@@ -42,6 +42,44 @@ enum For {
     All,
 }
 
+impl For {
+    /// Whether it matters to the first `own` threads of a plan.
+    fn matters(self, plan: &Plan, own: usize) -> bool {
+        let mut steps = threads(plan)[..own].iter().flat_map(script);
+        match self {
+            For::Cached => steps.any(|step| step.call.op == Op::Read && how_of(step).path != Path::Direct),
+            For::Writes => steps.any(|step| step.call.op != Op::Read),
+            For::All => true,
+        }
+    }
+}
+
+/// A safe setting that matters to a plan: its name on a machine, its key of a stack, and its values: that on a machine
+/// with that of a stack.
+pub(super) struct Knob {
+    pub(super) name: &'static str,
+    pub(super) key: &'static str,
+    pub(super) now: String,
+    pub(super) values: Vec<(&'static str, &'static str)>,
+}
+
+/// Every safe setting that matters to the first `own` threads of a plan, with the values other than its own.
+pub(super) fn knobs(plan: &Plan, own: usize) -> Vec<Knob> {
+    let known = SETTINGS.iter().filter(|it| it.safe && it.of.matters(plan, own));
+    known
+        .filter_map(|it| {
+            let now = value_of(&plan.stack, it.key)?;
+            let values = it.values.iter().filter(|value| **value != now).map(|value| (shown(value), *value)).collect();
+            Some(Knob { name: it.name, key: it.key, now: shown(&now).to_owned(), values })
+        })
+        .collect()
+}
+
+/// A value of a stack as a machine has it.
+fn shown(value: &str) -> &str {
+    if value == "off" { "0" } else { value }
+}
+
 /// A setting with the values that are tried.
 struct Setting {
     /// Its name on a machine, and its key of a stack.
@@ -289,12 +327,9 @@ fn deeper(plan: &Plan, own: usize, depth: u32) -> Option<Plan> {
 /// Everything that is tried for a plan, whose first `own` threads are the workload's; `memory` is the limit of its
 /// control group, MiB, and `neighbours` are the others on the disk.
 pub(super) fn all(plan: &Plan, own: usize, memory: Option<u64>, neighbours: &str) -> Vec<Change> {
-    let steps = || threads(plan)[..own].iter().flat_map(script);
-    let cached = steps().any(|step| step.call.op == Op::Read && how_of(step).path != Path::Direct);
-    let writes = steps().any(|step| step.call.op != Op::Read);
-    let mut out = of_settings(plan, cached, writes);
+    let mut out = of_settings(plan, own);
     out.extend(memory.into_iter().flat_map(|mb| of_memory(plan, mb)));
-    out.extend(of_job(plan, own, cached));
+    out.extend(of_job(plan, own, For::Cached.matters(plan, own)));
     out.extend(of_surroundings(plan, own, neighbours));
     of_switches(plan, &mut out);
     out
@@ -304,15 +339,10 @@ fn plain(setting: String, family: &'static str, rule: &'static str, plan: Plan) 
     Change { setting, family, rule, rules: vec![rule], of_program: false, safe: false, step: 1.0, plan }
 }
 
-fn of_settings(plan: &Plan, cached: bool, writes: bool) -> Vec<Change> {
+fn of_settings(plan: &Plan, own: usize) -> Vec<Change> {
     let mut out = Vec::new();
-    for it in SETTINGS {
-        let matters = match it.of {
-            For::Cached => cached,
-            For::Writes => writes,
-            For::All => true,
-        };
-        let Some(now) = value_of(&plan.stack, it.key).filter(|_| matters) else { continue };
+    for it in SETTINGS.iter().filter(|it| it.of.matters(plan, own)) {
+        let Some(now) = value_of(&plan.stack, it.key) else { continue };
         for value in it.values {
             let mut changed = plan.clone();
             if changed.stack.set(it.key, value).is_err() || changed.stack.describe() == plan.stack.describe() {
@@ -321,7 +351,7 @@ fn of_settings(plan: &Plan, cached: bool, writes: bool) -> Vec<Change> {
             let number = |text: &str| text.parse::<f64>().ok();
             let (from, to) = (number(&now).unwrap_or(0.0), number(value).unwrap_or(0.0));
             let off = from == 0.0 && it.name == "read_ahead_kb";
-            let shown = if *value == "off" { "0" } else { value };
+            let shown = shown(value);
             let named = RULES.iter().filter(|rule| is_switch_of(rule, it.key, it.name)).map(|rule| rule.name);
             let rule = if off { "readahead-off" } else { it.rules[usize::from(to > from)] };
             out.push(Change {

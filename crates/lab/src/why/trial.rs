@@ -5,12 +5,15 @@
 //!            falls on both alike
 //! command    is started again, with the files of the recording out of the cache, its output discarded: its wall time
 //! tasks      a short recording of the same target: time for a byte of its calls, or for a call where none has bytes
+//! windows    an open file keeps the read-ahead that the disk had when it was opened: for `read_ahead_kb` only calls of
+//!            tasks on files that they opened since then count, by the time that they take
 //! interval   signed ranks of the blocks' savings; from their least to their largest if there are few
 //! restored   after each run, after a signal, and by the next start if the process is killed
 //! ```
 //! Limits: a command must be able to run again on what the run before has left; what tasks ask for may change
 //! meanwhile, and the interval shows it.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -20,7 +23,10 @@ use iowhy_live::capture::monotonic_ns;
 use iowhy_live::command::Running;
 use iowhy_live::ledger::{Ledger, LedgerError};
 use iowhy_live::{cache, signal};
+use iowhy_stack::trace::{Inode, Seen, Trace};
+use iowhy_stack::units::Nanos;
 use iowhy_stats::signed_rank;
+use iowhy_trace::fields::{device, field};
 use iowhy_trace::join::{Who, join};
 
 use super::Answer;
@@ -34,8 +40,11 @@ const BLOCKS: u32 = 6;
 const LEAST_BLOCKS: u32 = 3;
 /// Time that a trial of commands may take.
 const TRIAL: Duration = Duration::from_secs(180);
-/// Length of a recording of tasks.
+/// Length of a recording of tasks, and how long it is waited for a file that they open.
 const STRETCH: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(40);
+/// Bytes of calls on files that were just opened, at least.
+const LEAST_OPENED: u64 = 1 << 20;
 /// Coverage of the interval.
 const LEVEL: f64 = 0.95;
 
@@ -57,6 +66,8 @@ pub enum TrialError {
     NoTarget,
     #[error("the target made no call while it was tried")]
     Idle,
+    #[error("the target opened no file in 40 s, and open files keep their read-ahead: let it open them again")]
+    KeepsOpen,
     #[error("cannot start `{0}` again: {1}")]
     Command(String, std::io::Error),
     #[error("the command failed when it was started again")]
@@ -96,6 +107,7 @@ struct Target<'a> {
 impl Target<'_> {
     fn trial(&self, ledger: &Ledger, file: &Path, value: &str) -> Result<Tried, TrialError> {
         let begun = Instant::now();
+        let opened_only = file.ends_with("read_ahead_kb");
         let mut saved = Vec::new();
         for block in 0..BLOCKS {
             if block >= LEAST_BLOCKS && begun.elapsed() > TRIAL {
@@ -105,7 +117,7 @@ impl Target<'_> {
             let mut times = [0.0; 2];
             for changed in [changed_first, !changed_first] {
                 let guard = if changed { ledger.set(file, value)? } else { None };
-                let took = self.measure();
+                let took = self.measure(opened_only);
                 guard.map_or(Ok(()), |guard| guard.undo())?;
                 times[usize::from(changed)] = took?;
             }
@@ -115,11 +127,13 @@ impl Target<'_> {
     }
 
     /// The time for the same work.
-    fn measure(&self) -> Result<f64, TrialError> {
+    fn measure(&self, opened_only: bool) -> Result<f64, TrialError> {
         if signal::raised() {
             return Err(TrialError::Signal);
         }
-        let Some((program, arguments)) = self.request.command.split_first() else { return self.of_tasks() };
+        let Some((program, arguments)) = self.request.command.split_first() else {
+            return self.of_tasks(opened_only);
+        };
         for file in self.files.iter().filter_map(|path| File::open(path).ok()) {
             // What cannot be dropped is in the cache for both sides.
             let _ = cache::make_cold(&file);
@@ -135,7 +149,7 @@ impl Target<'_> {
         }
     }
 
-    fn of_tasks(&self) -> Result<f64, TrialError> {
+    fn of_tasks(&self, opened_only: bool) -> Result<f64, TrialError> {
         let named = !self.request.pids.is_empty()
             || !self.request.comms.is_empty()
             || !self.request.cgroups.is_empty()
@@ -145,10 +159,22 @@ impl Target<'_> {
             return Err(TrialError::NoTarget);
         }
         let request = Request { length: Some(STRETCH), ..self.request.clone() };
-        let recorded = recording::record(&request, &mut |_| {})?;
-        if recorded.interrupted {
-            return Err(TrialError::Signal);
-        }
+        let begun = Instant::now();
+        let recorded = loop {
+            let recorded = recording::record(&request, &mut |_| {})?;
+            if recorded.interrupted {
+                return Err(TrialError::Signal);
+            }
+            if !opened_only {
+                break recorded;
+            }
+            if let Some(time) = of_opened(&recorded.captured.trace) {
+                return Ok(time);
+            }
+            if begun.elapsed() > PATIENCE {
+                return Err(TrialError::KeepsOpen);
+            }
+        };
         let joined = join(&recorded.captured.trace, &Who::default());
         let done = joined.calls.iter().filter(|call| call.end.is_some());
         let (calls, bytes) = done.fold((0_u64, 0_u64), |(calls, bytes), call| {
@@ -157,6 +183,31 @@ impl Target<'_> {
         let work = if bytes > 0 { bytes } else { calls };
         if work == 0 { Err(TrialError::Idle) } else { Ok(recorded.captured.length.as_nanos() as f64 / work as f64) }
     }
+}
+
+/// Time for a byte of the calls on files that were opened in a recording; nothing if none was.
+fn of_opened(trace: &Trace) -> Option<f64> {
+    let mut opened: BTreeMap<(u32, Inode), Nanos> = BTreeMap::new();
+    for record in &trace.records {
+        let Seen::Other { name, fields } = &record.seen else { continue };
+        if name == "iowhy:opened"
+            && let (Some(dev), Some(ino)) = (device(fields), field(fields, "ino").and_then(|ino| ino.parse().ok()))
+        {
+            opened.entry((record.pid, Inode { dev, ino })).or_insert(record.at);
+        }
+    }
+    let joined = join(trace, &Who::default());
+    let (mut ns, mut bytes) = (0, 0);
+    for call in &joined.calls {
+        let file = call.file.and_then(|file| joined.files.get(file as usize));
+        let since = file.and_then(|file| opened.get(&(call.pid, *file)));
+        let (Some(end), Some(since)) = (call.end, since) else { continue };
+        if call.start >= *since {
+            ns += end.saturating_sub(call.start).0;
+            bytes += call.result.map_or(call.len, |result| u64::try_from(result).unwrap_or(0));
+        }
+    }
+    (bytes >= LEAST_OPENED).then(|| ns as f64 / bytes as f64)
 }
 
 /// The centre of the blocks' savings with its interval.

@@ -1,0 +1,64 @@
+//! An answer as JSON (`iowhy.tune/1`).
+
+use serde_json::{Value, json};
+
+use super::{Origin, Tuned, shown};
+
+/// Infinite ends of intervals are null.
+fn number(value: f64) -> Value {
+    if value.is_finite() { json!(value) } else { Value::Null }
+}
+
+/// The object.
+pub fn tune(tuned: &Tuned) -> Value {
+    let origin = |of| match of {
+        Origin::Twin => "twin",
+        Origin::Guess => "guess",
+        Origin::Rule => "rule",
+        Origin::Untested => "untested",
+    };
+    let twin = &tuned.agreement;
+    json!({
+        "schema": "iowhy.tune/1",
+        "target": tuned.target,
+        "disk": tuned.disk,
+        "sentence": super::text::sentence(tuned),
+        "twin": {
+            "usable": twin.usable,
+            "why_not": twin.why_not,
+            "windows_pct": twin.windows_pct.map(number),
+            "pages_pct": twin.pages_pct.map(number),
+            "requests_pct": twin.requests_pct.map(number),
+            "time_pct": twin.time_pct.map(number),
+        },
+        "tried": tuned
+            .tried
+            .iter()
+            .map(|of| json!({
+                "setting": shown(&of.settings),
+                "origin": origin(of.origin),
+                "predicted_pct": of.predicted_pct.map(number),
+                "obtained_pct": number(of.obtained_pct),
+                "ci_pct": of.ci_pct.map(number),
+            }))
+            .collect::<Vec<_>>(),
+        "best": tuned.best.map(|best| shown(&tuned.tried[best].settings)),
+        "undecided": tuned.undecided().map(|of| shown(&of.settings)),
+        "keep": tuned
+            .keep
+            .iter()
+            .map(|of| json!({ "what": of.what, "file": of.file, "text": of.text, "note": of.note }))
+            .collect::<Vec<_>>(),
+        "options": tuned
+            .options
+            .iter()
+            .map(|of| json!({ "setting": of.setting, "predicted_pct": number(of.predicted_pct), "code": of.code }))
+            .collect::<Vec<_>>(),
+        "refused": tuned
+            .refused
+            .iter()
+            .map(|(setting, why)| json!({ "setting": setting, "why": why }))
+            .collect::<Vec<_>>(),
+        "runs": tuned.runs,
+    })
+}

@@ -1,0 +1,43 @@
+use super::*;
+
+fn tried(key: &'static str, more: usize, obtained_pct: f64, low: f64) -> Tried {
+    let settings = std::iter::repeat_n((key, "1".to_owned()), 1 + more).collect();
+    let ci_pct = [low, 2.0 * obtained_pct - low];
+    Tried { settings, origin: Origin::Twin, predicted_pct: None, obtained_pct, ci_pct }
+}
+
+#[test]
+fn the_best_is_surely_better_and_simple() {
+    // Changes, saving and lower end of each; the place of the best.
+    type Case = (&'static [(usize, f64, f64)], Option<usize>);
+    let cases: &[Case] = &[
+        (&[(1, 30.0, 20.0), (1, 40.0, 35.0)], Some(1)),
+        // Alike: fewer changes.
+        (&[(2, 40.5, 35.0), (1, 40.0, 35.0)], Some(1)),
+        // Not sure; too little.
+        (&[(1, 30.0, -1.0), (1, 1.9, 1.0)], None),
+        (&[(1, 2.0, 0.1)], Some(0)),
+        (&[(1, -5.0, -9.0)], None),
+        (&[], None),
+    ];
+    for (all, expected) in cases {
+        let all: Vec<Tried> = all.iter().map(|(more, saved, low)| tried("nomerges", more - 1, *saved, *low)).collect();
+        assert_eq!(best(&all), *expected, "{all:?}");
+    }
+}
+
+#[test]
+fn work_is_measured_by_bytes_then_calls_then_the_clock() {
+    let metrics =
+        |all: &[(&str, f64)]| all.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect::<Metrics>();
+    let all = [("elapsed_s", 4.0), ("iops", 10.0), ("read_mb_s", 1.5), ("write_mb_s", 0.5)];
+    for (from, expected) in [(4, Some(0.5)), (2, Some(0.1)), (1, Some(4.0)), (0, None)] {
+        assert_eq!(time_of(&metrics(&all[..from])), expected, "{from} metrics");
+    }
+}
+
+#[test]
+fn values_that_no_kernel_offers_are_not_tried() {
+    assert!(!is_possible("nowhere", "read_ahead_kb", "128"));
+    assert!(is_possible("nowhere", "vm.dirty_ratio", "10"));
+}

@@ -1,0 +1,109 @@
+//! An answer for people: a sentence, each setting that was tried, what makes the best one last. 80 columns.
+
+use std::fmt::Write;
+
+use iowhy_compare::text::Style;
+use iowhy_text::{count, shown, wrap};
+
+use super::{Origin, Tried, Tuned, keep};
+
+/// Longest settings within a line, and longest name of a job.
+const NAME: usize = 40;
+
+fn paragraph(text: &mut String, indent: &str, content: &str) {
+    for line in wrap(content, iowhy_text::width().saturating_sub(indent.len())) {
+        let _ = writeln!(text, "{indent}{line}");
+    }
+}
+
+fn bold(style: Style, words: &str) -> String {
+    if style.colour { format!("\x1b[1m{words}\x1b[0m") } else { words.to_owned() }
+}
+
+fn interval(of: &Tried) -> String {
+    let [low, high] = of.ci_pct;
+    if low.is_finite() && high.is_finite() { format!("[{low:.0}, {high:.0}]") } else { "[one block]".to_owned() }
+}
+
+/// The answer in a sentence.
+pub fn sentence(tuned: &Tuned) -> String {
+    if let Some(of) = tuned.best.map(|best| &tuned.tried[best]) {
+        let predicted = of.predicted_pct.map_or(String::new(), |pct| format!("; the twin predicted {pct:.0} %"));
+        return format!(
+            "{} saves {:.0} % {} of the time{predicted}.",
+            super::shown(&of.settings),
+            of.obtained_pct,
+            interval(of)
+        );
+    }
+    if let Some(of) = tuned.undecided() {
+        return format!(
+            "Cannot tell yet: {} may save {:.0} % {} of the time. More runs of each (--runs) settle it.",
+            super::shown(&of.settings),
+            of.obtained_pct,
+            interval(of)
+        );
+    }
+    match tuned.tried.len() {
+        0 => "Keep what is there: no setting of this disk matters to the job.".to_owned(),
+        nr => format!(
+            "Keep what is there: {} tried, none of them surely 2 % faster.",
+            count(nr as u64, "setting", "settings")
+        ),
+    }
+}
+
+/// The answer as text; without the details if it is to be brief.
+pub fn text(tuned: &Tuned, brief: bool, style: Style) -> String {
+    let mut text = String::new();
+    paragraph(&mut text, "", &bold(style, &sentence(tuned)));
+    if !tuned.tried.is_empty() {
+        let _ = writeln!(text, "\n{:<NAME$}  predicted  saved     90 % interval", bold(style, "Tried"));
+    }
+    for of in &tuned.tried {
+        let predicted = match (of.predicted_pct, of.origin) {
+            (Some(pct), _) => format!("{pct:.0} %"),
+            (None, Origin::Guess) => "a guess".to_owned(),
+            (None, Origin::Rule) => "a rule".to_owned(),
+            (None, _) => "-".to_owned(),
+        };
+        let settings = shown(&super::shown(&of.settings), NAME);
+        let saved = format!("{:.0} %", of.obtained_pct);
+        let _ = writeln!(text, "{settings:<NAME$}  {predicted:>9}  {saved:>5}     {}", interval(of));
+    }
+    for (label, why) in &tuned.refused {
+        paragraph(&mut text, "", &format!("Not tried: {label}, {why}"));
+    }
+    if let Some(best) = tuned.best {
+        let _ = writeln!(text, "\n{}", bold(style, "Until the next start"));
+        let _ = writeln!(text, "  {}", keep::for_now(&tuned.disk, &tuned.tried[best].settings));
+    }
+    for of in &tuned.keep {
+        let _ = writeln!(text, "\n{}", bold(style, &format!("To keep it, a {} in {}", of.what, of.file)));
+        // Lines to copy are not wrapped.
+        of.text.lines().for_each(|line| {
+            let _ = writeln!(text, "{}{line}", if line.is_empty() { "" } else { "  " });
+        });
+        of.note.iter().for_each(|note| paragraph(&mut text, "  ", &format!("({note})")));
+    }
+    if brief {
+        return text;
+    }
+    if !tuned.options.is_empty() {
+        let _ = writeln!(text, "\n{}", bold(style, "Options in the program, as the twin predicts"));
+    }
+    for of in &tuned.options {
+        let _ = writeln!(text, "  {:>3.0} %  {}", of.predicted_pct, of.code);
+    }
+    text.push('\n');
+    let twin = &tuned.agreement;
+    let agreement = match (&twin.why_not, twin.usable) {
+        (_, true) => format!("Twin: agrees with the recording, time {:.0} %", twin.time_pct.unwrap_or(0.0)),
+        (Some(why), false) => format!("Twin: no predictions, {why}"),
+        (None, false) => "Twin: no predictions".to_owned(),
+    };
+    paragraph(&mut text, "", &agreement);
+    let runs = count(u64::from(tuned.runs), "run", "runs");
+    paragraph(&mut text, "", &format!("{runs} of {} on {}", shown(&tuned.target, NAME), tuned.disk));
+    text
+}
