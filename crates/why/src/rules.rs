@@ -26,6 +26,7 @@ mod device_idle_exit;
 mod device_iops_cap;
 mod device_latency;
 mod device_stalls;
+mod discards;
 mod early_writeback;
 #[cfg(test)]
 mod edges;
@@ -34,6 +35,7 @@ mod foreign_sync;
 mod fragmented_file;
 mod hinted_pages_evicted;
 mod idling_for_the_wrong_reader;
+mod instead;
 mod invalidation_cost;
 mod journal_commit_per_fsync;
 mod lock_serialisation;
@@ -326,6 +328,7 @@ pub const RULES: &[&Rule] = &[
     &device_stalls::RULE,
     &fragmented_file::RULE,
     &stacked_device::RULE,
+    &discards::RULE,
     &noisy_neighbour::RULE,
 ];
 

@@ -22,7 +22,7 @@ const LEAST: f64 = 0.1;
 /// The highest confidence: no benchmark has measured costs of one side yet.
 const MOST_SURE: f64 = 0.89;
 /// Waiting for I/O, and for a CPU after it.
-const TRIPS: [Layer; 4] = [Layer::Plug, Layer::Elevator, Layer::Device, Layer::Ready];
+pub(super) const TRIPS: [Layer; 4] = [Layer::Plug, Layer::Elevator, Layer::Device, Layer::Ready];
 
 /// The least and the most of a cost, as parts of it.
 pub type Bounds = [f64; 2];
@@ -42,6 +42,30 @@ pub struct Facts<'a> {
     pub streams: f64,
     /// Others on the device and their requests, most first.
     pub others: &'a [(String, u64)],
+    /// Times of reads that go on where others ended, as they were measured: sectors, rising, and ns. May be empty.
+    pub service: &'a [(u32, f64)],
+    /// What the kernel's code takes, if that was measured.
+    pub code: Option<Code>,
+    pub discards: Discards,
+}
+
+/// Discards on the device.
+#[derive(Copy, Clone, Debug, Default, PartialEq)]
+pub struct Discards {
+    pub nr: u64,
+    /// Times at the device of the target's requests: of those that met one, and of all, ns.
+    pub took: [f64; 2],
+    /// By how much longer than the others those that met one took, all together, ns.
+    pub lost_ns: f64,
+}
+
+/// Times of code.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub struct Code {
+    /// Of a call, ns.
+    pub call_ns: f64,
+    /// Of a page that is read into the cache and copied, ns.
+    pub page_ns: f64,
 }
 
 /// The cost of a mechanism.

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use super::cost::{Bounds, Cost, Facts};
+use super::cost::{Cost, Facts, TRIPS};
+use super::instead::Saved;
 use super::{Figure, Match, Rule, grade};
 use crate::delta::{Delta, Unit};
 use crate::digest::Digest;
@@ -87,22 +88,24 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 
 /// A command that takes as long is stalled on any drive, ns: seeks, queues and flushes of healthy ones are shorter.
 const LONG: f64 = 250e6;
-/// Confidence of the cost, and its bounds.
-const ALONE: (f64, Bounds) = (0.85, [0.8, 1.0]);
+/// Confidence of the cost.
+const ALONE: f64 = 0.85;
 
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let classes = facts.digest.commands.classes.values();
     let most = classes.clone().max_by_key(|class| class.count())?;
     let limit = (STALLED * most.median()).max(LONG);
-    let excess: f64 = classes.map(|class| class.excess_over(limit)).sum();
+    // Commands behind the stalled one are late together; nobody waits longer than all of them.
+    let of = |usual: f64| classes.clone().map(|class| class.excess_beyond(limit, usual)).sum::<f64>();
+    let excess = of(most.median()).min(facts.in_layers(&TRIPS));
     if excess <= 0.0 {
         return None;
     }
-    let (confidence, bounds) = ALONE;
+    let saved = Saved::of(excess, excess.min(of(limit)), excess);
     Some(Cost {
-        ns: excess,
-        bounds,
-        confidence,
+        ns: saved.ns,
+        bounds: saved.bounds,
+        confidence: ALONE,
         claim: format!(
             "the device stands still: single commands take more than {:.0} ms, others {:.2} ms",
             limit / 1e6,

@@ -110,6 +110,7 @@ pub(super) struct Alone {
     pub(super) sleeps: (u64, f64),
     pub(super) streams: f64,
     pub(super) others: Vec<(String, u64)>,
+    pub(super) discards: cost::Discards,
     settings: Settings,
 }
 
@@ -141,6 +142,9 @@ impl Alone {
             sleeps: self.sleeps,
             streams: self.streams,
             others: &self.others,
+            service: &[],
+            code: None,
+            discards: self.discards,
         };
         cost::found(&facts).into_iter().find(|found| found.rule.name == rule.name)
     }

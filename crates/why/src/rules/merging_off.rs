@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use super::cost::{Bounds, Cost, Facts};
+use super::cost::{Cost, Facts};
+use super::instead;
 use super::{Figure, Match, Rule, Switch, grade};
 use crate::delta::{Delta, Unit};
 use crate::digest::Layer;
@@ -76,8 +77,10 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     None
 }
 
-/// Part of the time that goes with the requests that merging saves, and confidence of the cost and its bounds.
-const ALONE: (f64, f64, Bounds) = (0.6, 0.8, [0.2, 1.6]);
+/// Confidence of the cost.
+const ALONE: f64 = 0.8;
+/// Bios of a page in a request as large as the kernel makes them by default, 1280 KiB.
+const MOST_BIOS: f64 = 320.0;
 
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let bios = &facts.digest.bios;
@@ -85,11 +88,12 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let apart = bios.could_join[way].saturating_sub(bios.joined[way]) as f64 / (bios.count[way].max(1)) as f64;
     let off = facts.number_of_disk("nomerges").filter(|level| *level > 0.0)?;
     let time = facts.in_layers(&[Layer::Plug, Layer::Elevator, Layer::Device]);
-    let (half, confidence, bounds) = ALONE;
+    // As many requests less as bios do not join.
+    let saved = instead::fewer(facts, way, instead::own(facts, way).0 / (1.0 - apart).max(1.0 / MOST_BIOS), false)?;
     Some(Cost {
-        ns: half * apart * time,
-        bounds,
-        confidence,
+        ns: saved.ns,
+        bounds: saved.bounds,
+        confidence: ALONE,
         claim: format!(
             "nomerges={off:.0}: {:.0} % of the bios could join the request before them, and do not",
             100.0 * apart

@@ -1,8 +1,11 @@
 //! A limit cuts contiguous data into small requests.
 
+use super::cost::{Cost, Facts};
+use super::instead;
 use super::{Figure, Match, Rule, Switch, grade};
 use crate::delta::{Delta, Unit};
 use crate::digest::Digest;
+use iowhy_stack::units::PAGE_SECTORS;
 
 pub(super) const RULE: Rule = Rule {
     name: "requests-cut",
@@ -23,7 +26,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &[],
     switches: &[Switch::Other("max_sectors_kb"), Switch::Other("max_segments"), Switch::Queue("max_sectors_kb")],
     find,
-    cost: None,
+    cost: Some(cost),
 };
 
 /// Ratio of window sizes above which reads are asked for alike: smaller windows make smaller requests, too.
@@ -94,6 +97,44 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
         }
     }
     best
+}
+
+/// KiB of a request that no default is below, unless the device takes less, and that the kernel's default is.
+const LARGE_KB: f64 = 512.0;
+const USUAL_KB: f64 = 1280.0;
+/// Confidence of the cost.
+const ALONE: f64 = 0.85;
+
+fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    let commands = &facts.digest.commands;
+    let way = usize::from(commands.own_sectors[1] > commands.own_sectors[0]);
+    let most = facts.number_of_disk("max_hw_sectors_kb").unwrap_or(LARGE_KB);
+    let limit = facts.number_of_disk("max_sectors_kb").filter(|limit| *limit < most.min(LARGE_KB))?;
+    let cut = commands.cut[way] as f64 / commands.issued[way].max(1) as f64;
+    // Others than the largest, 2 sectors to a KiB, end for other reasons.
+    let met = commands.sizes[way].max() as f64 > 2.0 * limit - PAGE_SECTORS as f64;
+    if cut < CONTIGUOUS || !met {
+        return None;
+    }
+    // Those that end at the limit go on in the next one.
+    let (size, _) = instead::own(facts, way);
+    let whole = (size / (1.0 - cut).max(limit / USUAL_KB)).min(2.0 * most.min(USUAL_KB));
+    let saved = instead::fewer(facts, way, whole, false)?;
+    Some(Cost {
+        ns: saved.ns,
+        bounds: saved.bounds,
+        confidence: ALONE,
+        claim: format!(
+            "max_sectors_kb={limit:.0}: {:.0} % of the requests end there and go on in another one, and {:.0} is usual",
+            100.0 * cut,
+            most.min(USUAL_KB)
+        ),
+        setting: format!("max_sectors_kb={:.0}", most.min(USUAL_KB)),
+        evidence: vec![
+            ("share of requests that end at the limit and go on", cut, Unit::Share),
+            ("mean size of a request", size * 512.0, Unit::Bytes),
+        ],
+    })
 }
 
 #[cfg(test)]
