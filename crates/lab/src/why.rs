@@ -134,17 +134,17 @@ pub enum Probe {
     Read,
 }
 
-/// Times of reads that go on where others ended, by size: medians, for tails in a probe of a moment are chance; and the
-/// times of code.
+/// Times of reads that go on where others ended, by size, that the quickest quarter does not exceed: in a probe of a
+/// moment the others are more often late because of a busy machine than because of their size; and the times of code.
 fn for_costs(profile: &Profile) -> (Vec<(u32, f64)>, Option<cost::Code>) {
     let rows = profile.service.rows_of(false, true);
-    let median = |row: &Row| (row.sectors, service::at(&row.ns, service::MEDIAN) as f64);
+    let quick = |row: &Row| (row.sectors, service::at(&row.ns, service::QUARTER) as f64);
     let known = |name: &str| profile.fields.get(name).filter(|field| field.known).map(|field| field.value);
     let code = known("syscall_ns").zip(known("page_copy_ns")).map(|(call_ns, copy_ns)| cost::Code {
         call_ns,
         page_ns: copy_ns + known("page_add_ns").unwrap_or(0.0),
     });
-    (rows.iter().map(median).collect(), code)
+    (rows.iter().map(quick).collect(), code)
 }
 
 /// The disk of a recording as an earlier fit, or a probe, measured it.
@@ -282,26 +282,27 @@ fn takes_back(setting: &str, rule: &str, disk: &str, unusual: &[(String, String,
 }
 
 /// Both lists as one: an entry for each rule, without those that follow from others, the largest saving first.
+///
+/// Of a rule with both, the cost's figures stand: they are of what is usual, where the twin takes the smallest step that
+/// helps; its saving is evidence.
 fn joined(costs: &[cost::Found], predictions: Vec<Prediction>, calls: u64) -> Vec<Finding> {
     let mut all: Vec<Finding> = predictions.into_iter().map(Finding::from).collect();
     for found in costs {
         let rule = found.rule;
         let evidence = found.cost.evidence.iter().map(|(what, value, unit)| ((*what).to_owned(), *value, unit.word()));
-        if let Some(same) = all.iter_mut().find(|finding| finding.rule == rule.name) {
-            same.evidence.extend(evidence);
-            same.confidence = same.confidence.max(found.cost.confidence);
-            continue;
-        }
+        let twin = all.iter().position(|finding| finding.rule == rule.name).map(|at| all.remove(at));
+        let by_twin = twin.iter().map(|of| (format!("saving on the twin with {}", of.setting), of.saves_pct, "%"));
+        let evidence = evidence.chain(by_twin);
         all.push(Finding {
             rule: rule.name,
             layer: rule.layer,
-            confidence: found.cost.confidence,
+            confidence: twin.as_ref().map_or(0.0, |of| of.confidence).max(found.cost.confidence),
             cost_ns_per_call: found.cost.ns / calls.max(1) as f64,
             saves_pct: found.saves_pct,
             saves_ci_pct: found.bounds_pct,
             evidence: evidence.collect(),
             refute: format!("with {}, less than {:.0} % of the time goes", found.cost.setting, found.bounds_pct[0]),
-            costs_others: None,
+            costs_others: twin.and_then(|of| of.costs_others),
             safe: facts::is_of_queue(&found.cost.setting).is_some(),
             predicted: false,
             tried: None,

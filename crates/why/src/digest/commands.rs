@@ -259,7 +259,7 @@ pub(super) struct Observer {
     /// How often a command of each size ended where another began.
     continued: [BTreeMap<u32, u64>; 2],
     starved: u64,
-    /// The workload has only read so far: nothing of it is to be flushed.
+    /// The workload has hardly done anything but read so far: nothing of it is to be flushed.
     pub(super) reads_only: bool,
 }
 

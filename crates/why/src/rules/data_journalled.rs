@@ -113,7 +113,7 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let once = 1.0 / twice.max(1.0);
     let [bytes, commits] = [busy * once, (busy - flushes) * once + flushes * fewer];
     let waits = time + ready;
-    let gain = |device: f64| waits - (device + ready * once).min(waits);
+    let gain = |device: f64| waits - (device + ready * device / busy.max(1.0)).min(waits);
     let saved = Saved::of(gain(commits), gain(bytes), waits);
     Some(Cost {
         ns: saved.ns,

@@ -110,7 +110,8 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let (size, requests) = instead::own(facts, 0);
     let window = d.windows.sizes.mean() * PAGE_SECTORS as f64;
     let side_by_side = super::reads::share(d.commands.contiguous[0], d.commands.issued[0]);
-    let joinable = super::reads::share(d.bios.could_join[0], d.commands.issued[0]);
+    let apart = d.bios.could_join[0].saturating_sub(d.bios.joined[0]);
+    let joinable = super::reads::share(apart, d.commands.issued[0]);
     let direct = super::reads::share(d.workload.direct[0], d.workload.calls[0]);
     let pieces = window / size.max(1.0);
     let streams = facts.streams >= STREAMS && direct < DIRECT && d.windows.sizes.count() >= ENOUGH;

@@ -41,14 +41,20 @@ pub(super) fn kinds(way: usize) -> &'static [usize] {
     [&[0, KIND_OTHER][..], &[1, KIND_SYNC, KIND_OTHER]][way]
 }
 
-/// A measured time at a size, in proportion between sizes.
+/// A measured time at a size: in proportion between two sizes, beyond them on the line through the next two, of a single
+/// one by bytes.
 fn measured(service: &[(u32, f64)], sectors: f64) -> Option<f64> {
-    let at = service.partition_point(|(size, _)| f64::from(*size) < sectors);
-    let (last, before) = (service.get(at.min(service.len().checked_sub(1)?))?, at.checked_sub(1).map(|at| service[at]));
-    let Some((x, y)) = before else { return Some(last.1) };
-    let (run, rise) = (f64::from(last.0) - f64::from(x), last.1 - y);
-    // Beyond the largest by bytes.
-    Some(if run > 0.0 { y + rise * (sectors - f64::from(x)) / run } else { last.1 * sectors / f64::from(last.0) })
+    let above = service.partition_point(|(size, _)| f64::from(*size) < sectors);
+    let [(x0, y0), (x1, y1)] = match service {
+        [] => return None,
+        [only] => [(0, 0.0), *only],
+        _ => {
+            let at = above.clamp(1, service.len() - 1);
+            [service[at - 1], service[at]]
+        }
+    };
+    let slope = ((y1 - y0) / (f64::from(x1) - f64::from(x0)).max(1.0)).max(0.0);
+    Some((y0 + slope * (sectors - f64::from(x0))).max(0.0))
 }
 
 /// Mean sectors of the workload's own requests of a direction, and how many.
@@ -108,15 +114,18 @@ const MOSTLY: f64 = 0.5;
 /// Nothing of others on the device.
 ///
 /// Seen: requests that met nothing of others there are what all would be. Else the device divides itself, by requests
-/// or by bytes; a time that a probe has measured with the others still there is more than one without them. A device
-/// with channels for all gives nothing back, and so the least is half way to that; a disk gives back its lost place,
-/// too, and so the most is all of the waits.
+/// or by bytes; and where half of the requests are much quicker than the mean though others are there, it is the others
+/// that make a few so long, as flushes do. A device with channels for all gives nothing back, and so the least is half way to that; a disk gives
+/// back its lost place, and who uses the device uses CPUs, and so the most is all waits for either.
 pub(super) fn quieter(facts: &Facts<'_>) -> Saved {
     let c = &facts.digest.commands;
-    let waits = facts.in_layers(&WAITS);
+    let [waits, ready] = [&WAITS[..], &[Layer::Ready]].map(|layers| facts.in_layers(layers));
     let (mut covered, mut nr, mut took, mut would) = (0, 0, 0.0, 0.0);
+    let (mut all_took, mut long) = (0.0, 0.0);
     for [all, alone] in c.own.values() {
         nr += all.count();
+        all_took += all.sum();
+        long += (all.sum() - all.count() as f64 * all.median()).max(0.0);
         if alone.count() >= ALONE {
             covered += all.count();
             took += all.sum();
@@ -129,9 +138,8 @@ pub(super) fn quieter(facts: &Facts<'_>) -> Saved {
         let held = facts.in_layers(&[Layer::Plug, Layer::Elevator]);
         let busy: f64 = c.own_busy.iter().map(|ns| *ns as f64).sum();
         let seen = ((busy.max(waits - held) + held) * (1.0 - would / took)).min(waits);
-        return Saved::of(seen, seen.min(divided[0]), seen.max(divided[1]));
+        return Saved::of(seen, seen.min(divided[0]), seen.max(divided[1]) + ready);
     }
-    let (size, reads) = own(facts, 0);
-    let probed = measured(facts.service, size).filter(|_| nr as f64 <= reads).map_or(0.0, |ns| waits - reads * ns);
-    Saved::of(((divided[0] + divided[1]) / 2.0).max(probed), divided[0] / 2.0, waits)
+    let long = (c.in_the_way as f64).min(waits) * long / all_took.max(1.0);
+    Saved::of(((divided[0] + divided[1]) / 2.0).max(long), divided[0] / 2.0, waits + ready)
 }

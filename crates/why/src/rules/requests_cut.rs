@@ -5,7 +5,7 @@ use super::instead;
 use super::{Figure, Match, Rule, Switch, grade};
 use crate::delta::{Delta, Unit};
 use crate::digest::Digest;
-use iowhy_stack::units::PAGE_SECTORS;
+use iowhy_stack::units::{PAGE_SECTORS, SECTOR_BYTES};
 
 pub(super) const RULE: Rule = Rule {
     name: "requests-cut",
@@ -116,9 +116,12 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     if cut < CONTIGUOUS || !met {
         return None;
     }
-    // Those that end at the limit go on in the next one.
+    // Those that end at the limit go on in the next one, up to the usual limit, and to the end of a direct call.
     let (size, _) = instead::own(facts, way);
-    let whole = (size / (1.0 - cut).max(limit / USUAL_KB)).min(2.0 * most.min(USUAL_KB));
+    let work = &facts.digest.workload;
+    let call = work.bytes[way] as f64 / SECTOR_BYTES as f64 / work.calls[way].max(1) as f64;
+    let end = if 2 * work.direct[way] > work.calls[way] { call.max(size) } else { f64::INFINITY };
+    let whole = (size / (1.0 - cut).max(limit / USUAL_KB)).min(2.0 * most.min(USUAL_KB)).min(end);
     let saved = instead::fewer(facts, way, whole, false)?;
     Some(Cost {
         ns: saved.ns,
