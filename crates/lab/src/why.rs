@@ -140,10 +140,9 @@ fn for_costs(profile: &Profile) -> (Vec<(u32, f64)>, Option<cost::Code>) {
     let rows = profile.service.rows_of(false, true);
     let quick = |row: &Row| (row.sectors, service::at(&row.ns, service::QUARTER) as f64);
     let known = |name: &str| profile.fields.get(name).filter(|field| field.known).map(|field| field.value);
-    let code = known("syscall_ns").zip(known("page_copy_ns")).map(|(call_ns, copy_ns)| cost::Code {
-        call_ns,
-        page_ns: copy_ns + known("page_add_ns").unwrap_or(0.0),
-    });
+    let code = known("syscall_ns")
+        .zip(known("page_copy_ns"))
+        .map(|(call_ns, copy_ns)| cost::Code { call_ns, page_ns: copy_ns + known("page_add_ns").unwrap_or(0.0) });
     (rows.iter().map(quick).collect(), code)
 }
 

@@ -169,7 +169,8 @@ impl Watch {
                 let field = |nr: usize| rest.split_whitespace().nth(nr - 3).unwrap_or("0");
                 self.process.insert("nice", field(19).to_owned());
                 // In the program, and in the kernel.
-                let ns = [field(14), field(15)].iter().filter_map(|ticks| ticks.parse::<u64>().ok()).sum::<u64>() * TICK;
+                let ns =
+                    [field(14), field(15)].iter().filter_map(|ticks| ticks.parse::<u64>().ok()).sum::<u64>() * TICK;
                 self.own.entry(pid).or_insert([ns; 2])[1] = ns;
             }
             let of = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();

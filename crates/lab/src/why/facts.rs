@@ -122,8 +122,6 @@ pub struct Facts {
     /// Share of the time in which some tasks of the machine, or all that could run, waited for CPUs, I/O and memory
     /// (PSI): what, percent.
     pub pressure: Vec<(String, f64)>,
-    /// Discards, and what the target lost by them.
-    pub discards: cost::Discards,
 }
 
 impl Facts {
@@ -168,7 +166,6 @@ impl Facts {
         });
         Facts {
             pressure: pressure.collect(),
-            discards: discards(&joined),
             whole_ns,
             calls,
             what: if of_calls { ["read", "write", "sync"][kind] } else { "request" },
@@ -209,7 +206,6 @@ impl Facts {
             others: self.devices.first().map_or(&[], |device| &device.others),
             service,
             code,
-            discards: self.discards,
         }
     }
 }
@@ -378,36 +374,6 @@ fn devices(
         .collect();
     found.sort_by_key(|device| std::cmp::Reverse(device.requests[0] + device.requests[1]));
     found
-}
-
-/// Discards, and by how much longer than others requests of calls took that met one, if there are enough of both.
-fn discards(joined: &Joined) -> cost::Discards {
-    const ENOUGH: usize = 9;
-    let mut out = cost::Discards::default();
-    let spans = joined.requests.iter().filter_map(|request| Some((request, request.issued?, request.completed?)));
-    let (discards, others): (Vec<_>, Vec<_>) = spans.partition(|(request, ..)| request.extent.rwbs.has(Rwbs::DISCARD));
-    let mut busy: Vec<(Nanos, Nanos)> = discards.iter().map(|(_, from, to)| (*from, *to)).collect();
-    busy.sort_unstable();
-    out.nr = busy.len() as u64;
-    // Ends that rise with the starts.
-    let mut last = Nanos(0);
-    busy.iter_mut().for_each(|(_, to)| {
-        last = last.max(*to);
-        *to = last;
-    });
-    let meets = |from: Nanos, to: Nanos| {
-        let before = busy.partition_point(|(start, _)| *start < to);
-        before > 0 && busy[before - 1].1 > from
-    };
-    let own = others.iter().filter(|(request, ..)| !request.calls.is_empty());
-    let times = own.map(|(_, from, to)| (meets(*from, *to), to.saturating_sub(*from).0 as f64));
-    let (met, alone): (Vec<_>, Vec<_>) = times.partition(|(met, _)| *met);
-    if met.len() >= ENOUGH && alone.len() >= ENOUGH {
-        let sum = |of: &[(bool, f64)]| of.iter().map(|(_, ns)| ns).sum::<f64>();
-        out.took = [sum(&met), sum(&met) + sum(&alone)];
-        out.lost_ns = (sum(&met) - sum(&alone) / alone.len() as f64 * met.len() as f64).max(0.0);
-    }
-    out
 }
 
 /// Modes, if there are more than one.

@@ -302,7 +302,8 @@ impl Observer {
                 out.taken +=
                     passed as f64 * share(self.foreign_in_flight.into(), (self.foreign_in_flight + own).into());
                 // Where none of its requests is there, one as large as usual waits.
-                let usual = out.sizes.iter().map(Spread::sum).sum::<f64>() / out.issued.iter().sum::<u64>().max(1) as f64;
+                let usual =
+                    out.sizes.iter().map(Spread::sum).sum::<f64>() / out.issued.iter().sum::<u64>().max(1) as f64;
                 let [others, own] = self.sectors.map(|sectors| sectors as f64);
                 let own = if own > 0.0 { own } else { usual.max(1.0) };
                 out.taken_by_size += passed as f64 * others / (others + own);

@@ -21,6 +21,9 @@ use crate::digest::{Digest, Layer};
 const LEAST: f64 = 0.1;
 /// The highest confidence: no benchmark has measured costs of one side yet.
 const MOST_SURE: f64 = 0.89;
+/// Confidence of costs with a mark in the settings or the requests, and of those whose mark may have another cause.
+pub(super) const MARKED: f64 = 0.85;
+pub(super) const SEEN: f64 = 0.8;
 /// Waiting for I/O, and for a CPU after it.
 pub(super) const TRIPS: [Layer; 4] = [Layer::Plug, Layer::Elevator, Layer::Device, Layer::Ready];
 
@@ -46,17 +49,6 @@ pub struct Facts<'a> {
     pub service: &'a [(u32, f64)],
     /// What the kernel's code takes, if that was measured.
     pub code: Option<Code>,
-    pub discards: Discards,
-}
-
-/// Discards on the device.
-#[derive(Copy, Clone, Debug, Default, PartialEq)]
-pub struct Discards {
-    pub nr: u64,
-    /// Times at the device of the target's requests: of those that met one, and of all, ns.
-    pub took: [f64; 2],
-    /// By how much longer than the others those that met one took, all together, ns.
-    pub lost_ns: f64,
 }
 
 /// Times of code.
@@ -188,7 +180,7 @@ pub fn found(facts: &Facts<'_>) -> Vec<Found> {
 mod tests {
     use super::super::edges::{Alone, AloneEdge, hold_cost};
     use super::super::program_pauses;
-    use super::MOST_SURE;
+    use super::{MARKED, MOST_SURE, SEEN};
     use crate::certainty;
     use crate::digest::Layer;
 
@@ -202,7 +194,13 @@ mod tests {
         };
         let edges: &[AloneEdge] = &[("LEAST", |a, x| a.sleeps.1 = x, 100_000.0, 99_999.0)];
         hold_cost(&program_pauses::RULE, sleeps, (50.0, 0.85), edges);
-        for (limit, sure, word) in [("MOST_SURE", MOST_SURE, "likely"), ("certain", 0.9, "almost certain")] {
+        let words = [
+            ("MOST_SURE", MOST_SURE, "likely"),
+            ("MARKED", MARKED, "likely"),
+            ("SEEN", SEEN, "likely"),
+            ("certain", 0.9, "almost certain"),
+        ];
+        for (limit, sure, word) in words {
             assert_eq!(certainty::of(sure).word, word, "{limit}");
         }
     }

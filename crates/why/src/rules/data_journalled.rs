@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::IO;
-use super::cost::{Cost, Facts};
+use super::cost::{Cost, Facts, MARKED};
 use super::instead::{Saved, kinds};
 use super::recorded;
 use super::{Figure, Match, Rule, grade};
@@ -91,9 +91,6 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     })
 }
 
-/// Confidence of the cost.
-const ALONE: f64 = 0.85;
-
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let point = facts.mounted_with("data=journal")?;
     let bytes = facts.digest.workload.bytes[1] as f64;
@@ -118,7 +115,7 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     Some(Cost {
         ns: saved.ns,
         bounds: saved.bounds,
-        confidence: ALONE,
+        confidence: MARKED,
         claim: format!("{point} is mounted with data=journal: {twice:.2} bytes go to the device for each one written"),
         setting: "data=ordered".to_owned(),
         evidence: vec![
@@ -211,7 +208,8 @@ mod tests {
             Alone::of(|a| {
                 a.set("/x", "mount_options", "rw,data=journal");
                 a.digest.workload.bytes[1] = 1 << 20;
-                a.digest.time.ns[1][Layer::Device as usize] = 8e5;
+                a.requests(1, 100, 8, 8e5);
+                a.digest.commands.sectors[1] = 4096;
             })
         };
         let edges: &[AloneEdge] =

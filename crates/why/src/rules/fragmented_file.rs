@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::cost::{Cost, Facts};
+use super::cost::{Cost, Facts, SEEN};
 use super::instead;
 use super::{Figure, Match, Rule, grade};
 use crate::delta::{Delta, Unit};
@@ -102,13 +102,11 @@ const ENOUGH: u64 = 16;
 const PIECES: f64 = 4.0;
 /// Share of the requests that begin where another one ended: then a limit cuts them, and not the file.
 const SIDE_BY_SIDE: f64 = 0.5;
-/// Confidence of the cost.
-const ALONE: f64 = 0.8;
-
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let d = facts.digest;
     let (size, requests) = instead::own(facts, 0);
-    let window = d.windows.sizes.mean() * PAGE_SECTORS as f64;
+    // Of pages that came: a window may reach beyond the end of its file.
+    let window = super::reads::share(d.cache.added * PAGE_SECTORS, d.windows.sizes.count());
     let side_by_side = super::reads::share(d.commands.contiguous[0], d.commands.issued[0]);
     let apart = d.bios.could_join[0].saturating_sub(d.bios.joined[0]);
     let joinable = super::reads::share(apart, d.commands.issued[0]);
@@ -118,16 +116,16 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     if !streams || pieces < PIECES || side_by_side.max(joinable) >= SIDE_BY_SIDE {
         return None;
     }
-    let most = facts.number_of_disk("max_sectors_kb").map_or(window, |kib| 2.0 * kib);
+    let most = facts.number_of_disk("max_sectors_kb").map_or(window, |kib| kib * 1024.0 / 512.0);
     let saved = instead::fewer(facts, 0, window.min(most), true)?;
     Some(Cost {
         ns: saved.ns,
         bounds: saved.bounds,
-        confidence: ALONE,
+        confidence: SEEN,
         claim: format!(
             "windows of {:.0} KiB become {pieces:.0} requests each, of {:.0} KiB at places that are not side by side",
-            window / 2.0,
-            size / 2.0
+            window * 512.0 / 1024.0,
+            size * 512.0 / 1024.0
         ),
         setting: "the file rewritten in one piece (e4defrag, xfs_fsr, cp)".to_owned(),
         evidence: vec![
@@ -202,5 +200,27 @@ mod tests {
         ];
         hold(&RULE, direct, 0.758, edges);
         sure(&RULE, pieces, &[("MOST_SURE", |p, x| p.slow.commands.issued[0] = x as u64, 3000.0, 0.9)]);
+    }
+
+    #[test]
+    fn costs() {
+        use super::super::edges::{Alone, AloneEdge, hold_cost, spread};
+        let parts = || {
+            Alone::of(|a| {
+                a.streams = 1.0;
+                a.requests(0, 256, 16, 1e6);
+                a.digest.windows.sizes = spread(16, 32.0);
+                a.digest.cache.added = 512;
+            })
+        };
+        let edges: &[AloneEdge] = &[
+            ("STREAMS", |a, x| a.streams = x, 0.5, 0.49),
+            ("ENOUGH", |a, x| a.digest.windows.sizes = spread(x as u64, 32.0), 16.0, 15.0),
+            ("PIECES", |a, x| a.digest.cache.added = x as u64, 128.0, 127.0),
+            ("SIDE_BY_SIDE", |a, x| a.digest.commands.contiguous[0] = x as u64, 127.0, 128.0),
+            ("SIDE_BY_SIDE, apart", |a, x| a.digest.bios.could_join[0] = x as u64, 127.0, 128.0),
+            ("DIRECT, alone", |a, x| a.digest.workload.direct[0] = x as u64, 8.0, 9.0),
+        ];
+        hold_cost(&super::RULE, parts, (75.0, 0.8), edges);
     }
 }

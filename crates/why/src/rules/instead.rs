@@ -16,6 +16,7 @@
 
 use super::cost::{Bounds, Facts};
 use crate::digest::{KIND_OTHER, KIND_SYNC, Layer};
+use iowhy_stack::units::PAGE_BYTES;
 
 /// Waits for I/O.
 pub(super) const WAITS: [Layer; 3] = [Layer::Plug, Layer::Elevator, Layer::Device];
@@ -88,12 +89,12 @@ pub(super) fn fewer(facts: &Facts<'_>, way: usize, to: f64, ahead: bool) -> Opti
     };
     let device = |price: f64| busy / growth * price;
     // Code of calls and pages stays.
-    let pages = d.cache.added.max(d.workload.bytes[way] / 4096) as f64;
+    let pages = d.cache.added.max(d.workload.bytes[way] / PAGE_BYTES) as f64;
     let stays = facts.code.map(|code| (code.call_ns * facts.operations() + code.page_ns * pages).min(cpu));
     let code = |stays: f64| rest + stays + (cpu - stays + ready) / growth;
     let [likely, least, most] = match stays {
-        Some(stays) => [stays, stays, (stays + cpu) / 2.0],
-        None => [cpu / 2.0, 0.0, cpu],
+        Some(stays) => [stays, stays, f64::midpoint(stays, cpu)],
+        None => [f64::midpoint(0.0, cpu), 0.0, cpu],
     }
     .map(code);
     let both = |device: f64, code: f64| if ahead { device.max(code) } else { device + code };
@@ -141,5 +142,85 @@ pub(super) fn quieter(facts: &Facts<'_>) -> Saved {
         return Saved::of(seen, seen.min(divided[0]), seen.max(divided[1]) + ready);
     }
     let long = (c.in_the_way as f64).min(waits) * long / all_took.max(1.0);
-    Saved::of(((divided[0] + divided[1]) / 2.0).max(long), divided[0] / 2.0, waits + ready)
+    Saved::of(f64::midpoint(divided[0], divided[1]).max(long), f64::midpoint(0.0, divided[0]), waits + ready)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cost::Code;
+    use super::super::edges::{Alone, AloneEdge, hold_cost, spread};
+    use super::super::{noisy_neighbour, window_too_small};
+    use super::measured;
+    use crate::digest::{Class, Layer};
+
+    #[test]
+    fn times_between_and_beyond_sizes() {
+        let two: &[(u32, f64)] = &[(8, 100.0), (24, 140.0)];
+        for (service, sectors, ns) in [
+            (&[][..], 8.0, None),
+            (&[(8, 100.0)], 16.0, Some(200.0)),
+            (two, 8.0, Some(100.0)),
+            (two, 16.0, Some(120.0)),
+            (two, 40.0, Some(180.0)),
+        ] {
+            assert_eq!(measured(service, sectors), ns, "{sectors} of {service:?}");
+        }
+    }
+
+    #[test]
+    fn larger_requests_take_as_long_as_measured_and_code_stays() {
+        // A hundred reads of a page; half of the time is code.
+        let limited = |put: fn(&mut Alone)| {
+            move || {
+                Alone::of(|a| {
+                    a.set("recording", "disk", "sda");
+                    a.set("sda", "read_ahead_kb", "8");
+                    a.streams = 1.0;
+                    a.requests(0, 100, 8, 5e5);
+                    a.digest.time.ns[0][Layer::Cpu as usize] = 5e5;
+                    put(a);
+                })
+            }
+        };
+        let cases: [(fn(&mut Alone), f64); 3] = [
+            // A half of the code is the likeliest: (1/2 + 1/64) of 500 us.
+            (|_| (), 74.2),
+            // Ten calls of 1 us, and as many pages of 9 us: the rest of the code is a 32nd of what it was.
+            (|a| a.code = Some(Code { call_ns: 1e3, page_ns: 9e3 }), 88.8),
+            // Four times as long a request, and the device is the slower one.
+            (
+                |a| {
+                    a.code = Some(Code { call_ns: 0.0, page_ns: 0.0 });
+                    a.service = vec![(8, 5e3), (256, 2e4)];
+                },
+                93.75,
+            ),
+        ];
+        for (put, pct) in cases {
+            hold_cost(&window_too_small::RULE, limited(put), (pct, 0.85), &[]);
+        }
+    }
+
+    #[test]
+    fn what_met_nothing_of_others_says_what_all_would_take() {
+        fn alone(a: &mut Alone, nr: f64) {
+            let own = &mut a.digest.commands.own;
+            own.values_mut().for_each(|[_, alone]| *alone = spread(nr as u64, 1e4));
+        }
+        let beside = || {
+            Alone::of(|a| {
+                a.others = vec![("x".to_owned(), 9)];
+                a.requests(0, 20, 8, 1e6);
+                alone(a, 9.0);
+            })
+        };
+        let more: fn(&mut Alone, f64) = |a, nr| {
+            a.digest
+                .commands
+                .own
+                .insert(Class { octave: 1, ..Class::default() }, [spread(nr as u64, 1.0), spread(0, 1.0)]);
+        };
+        let edges: &[AloneEdge] = &[("ALONE", alone, 9.0, 8.0), ("MOSTLY", more, 20.0, 21.0)];
+        hold_cost(&noisy_neighbour::RULE, beside, (80.0, 0.85), edges);
+    }
 }

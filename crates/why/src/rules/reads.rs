@@ -3,7 +3,7 @@
 //! Read-ahead and the cache are judged by what they make of equal reads: of the same size, as often sequential, as
 //! often through the cache. How many are in progress, or how long the run is, does not matter to that.
 
-use super::cost::{Cost, Facts};
+use super::cost::{Cost, Facts, MARKED};
 use super::instead::{self, Saved};
 use crate::delta::{Contrast, Delta, Unit};
 use crate::digest::{Digest, Layer};
@@ -117,13 +117,10 @@ const SMALL_KB: f64 = 32.0;
 const PAGE_KB: f64 = 4.0;
 /// Share of the reads that go on where others ended, from which on windows matter.
 const STREAMS: f64 = 0.5;
-/// Confidence of the cost.
-const ALONE: f64 = 0.85;
-
 /// Reads ahead of the reader with windows of `kib`: at most as large as a request may be, and as the stretches are.
 pub(super) fn in_windows(facts: &Facts<'_>, kib: f64) -> Option<Saved> {
     let most = facts.number_of_disk("max_sectors_kb").unwrap_or(kib);
-    instead::fewer(facts, 0, 2.0 * kib.min(most), true)
+    instead::fewer(facts, 0, kib.min(most) * 1024.0 / 512.0, true)
 }
 
 /// The cost of a read-ahead limit far below the kernel's own, which streams meet: of one that turns it off, or another.
@@ -140,7 +137,7 @@ pub(super) fn cost_of_limit(facts: &Facts<'_>, off: bool) -> Option<Cost> {
     Some(Cost {
         ns: saved.ns,
         bounds: saved.bounds,
-        confidence: ALONE,
+        confidence: MARKED,
         claim: format!(
             "read_ahead_kb={limit:.0}: streams wait {:.2} times for each read, and {USUAL_KB:.0} is usual",
             d.time.waits as f64 / facts.operations()
@@ -233,14 +230,13 @@ mod tests {
 mod costs {
     use super::super::edges::{Alone, AloneEdge, hold_cost};
     use super::super::{readahead_off, window_too_small};
-    use crate::digest::Layer;
 
     fn limited(kib: &str) -> Alone {
         Alone::of(|a| {
             a.set("recording", "disk", "sda");
             a.set("sda", "read_ahead_kb", kib);
             a.streams = 1.0;
-            a.digest.time.ns[0][Layer::Device as usize] = 1e6;
+            a.requests(0, 100, 8, 1e6);
         })
     }
 
@@ -257,7 +253,7 @@ mod costs {
             ("STREAMS", |a, x| a.streams = x, 0.5, 0.49),
             ("DIRECT", |a, x| a.digest.workload.direct[0] = x as u64, 8.0, 9.0),
         ];
-        hold_cost(&window_too_small::RULE, || limited("8"), (56.25, 0.85), edges);
-        hold_cost(&readahead_off::RULE, || limited("0"), (60.0, 0.85), &[("PAGE_KB", to, 4.0, 5.0)]);
+        hold_cost(&window_too_small::RULE, || limited("8"), (82.3, 0.85), edges);
+        hold_cost(&readahead_off::RULE, || limited("0"), (82.3, 0.85), &[("PAGE_KB", to, 4.0, 5.0)]);
     }
 }
