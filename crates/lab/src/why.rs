@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use iowhy_live::capture::Captured;
 use iowhy_live::command::Running;
+use iowhy_stack::service::{self, Row};
 use iowhy_stack::trace::Trace;
 use iowhy_text::diagnose::{Problem, Problems};
 use iowhy_why::rules::cost;
@@ -133,6 +134,18 @@ pub enum Probe {
     Read,
 }
 
+/// Times of reads that go on where others ended, by size, that the quickest quarter does not exceed: in a probe of a
+/// moment the others are more often late because of a busy machine than because of their size; and the times of code.
+fn for_costs(profile: &Profile) -> (Vec<(u32, f64)>, Option<cost::Code>) {
+    let rows = profile.service.rows_of(false, true);
+    let quick = |row: &Row| (row.sectors, service::at(&row.ns, service::QUARTER) as f64);
+    let known = |name: &str| profile.fields.get(name).filter(|field| field.known).map(|field| field.value);
+    let code = known("syscall_ns")
+        .zip(known("page_copy_ns"))
+        .map(|(call_ns, copy_ns)| cost::Code { call_ns, page_ns: copy_ns + known("page_add_ns").unwrap_or(0.0) });
+    (rows.iter().map(quick).collect(), code)
+}
+
 /// The disk of a recording as an earlier fit, or a probe, measured it.
 pub(crate) fn measured(disk: &str, probe: Probe) -> Option<Profile> {
     let earlier = || profile::place(disk).and_then(|path| Profile::load(&path, &mut Problems::default()));
@@ -145,34 +158,42 @@ pub(crate) fn measured(disk: &str, probe: Probe) -> Option<Profile> {
 }
 
 /// Why, of a trace.
-pub fn of_trace(target: String, mut trace: Trace, probe: Probe) -> Answer {
+pub fn of_trace(target: String, trace: Trace, probe: Probe) -> Answer {
+    of_trace_on(target, trace, &|disk| measured(disk, probe))
+}
+
+/// The same with a disk that is measured by `measured` if a finding depends on it.
+pub fn of_trace_on(target: String, mut trace: Trace, measured: &dyn Fn(&str) -> Option<Profile>) -> Answer {
     let (events, lost) = (trace.records.len() as u64, trace.lost);
     // The twin wants the disk's other requests, too.
     let whole = trace.clone();
     let facts = Facts::of(&mut trace);
-    let costs = cost::found(&facts.for_rules());
+    let mut costs = cost::found(&facts.for_rules());
     let only_difference = facts::unusual(&facts.settings);
     let disk = facts.settings.get("recording", "disk").unwrap_or_default().to_owned();
-    let split = |predictions: Vec<Prediction>| -> (Vec<Finding>, Vec<Finding>) {
+    let split = |costs: &[cost::Found], predictions: Vec<Prediction>| -> (Vec<Finding>, Vec<Finding>) {
         let (back, further): (Vec<Prediction>, Vec<Prediction>) = predictions.into_iter().partition(|of| {
             of.saves_ci_pct[0] >= BLAMED_PCT && takes_back(&of.setting, of.rule, &disk, &only_difference)
         });
-        let findings = joined(&costs, back, facts.calls);
+        let findings = joined(costs, back, facts.calls);
         let named = |of: &Prediction| findings.iter().any(|finding| finding.rule == of.rule);
         let options = further.into_iter().filter(|of| of.saves_pct >= LEAST_PCT && !named(of));
         let options = options.map(Finding::from).collect();
         (findings, options)
     };
     let (mut agreement, predictions) = twin::ask(&whole, &facts.settings, None);
-    let (mut findings, mut options) = split(predictions);
+    let (mut findings, mut options) = split(&costs, predictions.clone());
     // Larger requests, or more of them at a time, than the recording has: their times have to be measured.
     if findings.iter().any(|of| SIZED.contains(&of.rule))
-        && let Some(profile) = measured(&disk, probe)
+        && let Some(profile) = measured(&disk)
     {
+        let (service, code) = for_costs(&profile);
+        costs = cost::found(&facts.with_disk(&service, code));
+        (findings, options) = split(&costs, predictions);
         let (again, predictions) = twin::ask(&whole, &facts.settings, Some(&profile));
         if again.usable {
             agreement = again;
-            (findings, options) = split(predictions);
+            (findings, options) = split(&costs, predictions);
         }
     }
     Answer {
@@ -189,8 +210,10 @@ pub fn of_trace(target: String, mut trace: Trace, probe: Probe) -> Answer {
     }
 }
 
-/// Mechanisms that make requests smaller, or fewer at a time.
-const SIZED: [&str; 7] = [
+/// Mechanisms whose price depends on times that the recording does not have: of larger requests, of more of them at a
+/// time, of a device without its neighbour.
+const SIZED: [&str; 8] = [
+    "noisy-neighbour",
     "readahead-off",
     "window-too-small",
     "random-advice",
@@ -258,26 +281,27 @@ fn takes_back(setting: &str, rule: &str, disk: &str, unusual: &[(String, String,
 }
 
 /// Both lists as one: an entry for each rule, without those that follow from others, the largest saving first.
+///
+/// Of a rule with both, the cost's figures stand: they are of what is usual, where the twin takes the smallest step that
+/// helps; its saving is evidence.
 fn joined(costs: &[cost::Found], predictions: Vec<Prediction>, calls: u64) -> Vec<Finding> {
     let mut all: Vec<Finding> = predictions.into_iter().map(Finding::from).collect();
     for found in costs {
         let rule = found.rule;
         let evidence = found.cost.evidence.iter().map(|(what, value, unit)| ((*what).to_owned(), *value, unit.word()));
-        if let Some(same) = all.iter_mut().find(|finding| finding.rule == rule.name) {
-            same.evidence.extend(evidence);
-            same.confidence = same.confidence.max(found.cost.confidence);
-            continue;
-        }
+        let twin = all.iter().position(|finding| finding.rule == rule.name).map(|at| all.remove(at));
+        let by_twin = twin.iter().map(|of| (format!("saving on the twin with {}", of.setting), of.saves_pct, "%"));
+        let evidence = evidence.chain(by_twin);
         all.push(Finding {
             rule: rule.name,
             layer: rule.layer,
-            confidence: found.cost.confidence,
+            confidence: twin.as_ref().map_or(0.0, |of| of.confidence).max(found.cost.confidence),
             cost_ns_per_call: found.cost.ns / calls.max(1) as f64,
             saves_pct: found.saves_pct,
             saves_ci_pct: found.bounds_pct,
             evidence: evidence.collect(),
             refute: format!("with {}, less than {:.0} % of the time goes", found.cost.setting, found.bounds_pct[0]),
-            costs_others: None,
+            costs_others: twin.and_then(|of| of.costs_others),
             safe: facts::is_of_queue(&found.cost.setting).is_some(),
             predicted: false,
             tried: None,

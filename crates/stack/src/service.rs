@@ -40,6 +40,9 @@ pub struct Service {
 /// A level as a share of 2^20 for each per mille.
 const UNIT: u64 = 1 << 20;
 
+/// The share of [`at`] that a quarter of the draws do not exceed.
+pub const QUARTER: u64 = 250 * UNIT;
+
 /// A share drawn for [`at`].
 pub fn draw_share(rng: &mut Rng) -> u64 {
     rng.below(1000 * UNIT)

@@ -34,6 +34,7 @@ mod foreign_sync;
 mod fragmented_file;
 mod hinted_pages_evicted;
 mod idling_for_the_wrong_reader;
+mod instead;
 mod invalidation_cost;
 mod journal_commit_per_fsync;
 mod lock_serialisation;

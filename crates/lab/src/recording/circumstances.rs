@@ -83,6 +83,37 @@ pub(super) struct Watch {
     /// Counters of groups when the workload was first seen in them: throttled ns, times at the memory limit.
     before: BTreeMap<PathBuf, [u64; 2]>,
     cpu: Option<u64>,
+    /// CPU time of each process when it was first and last seen, ns.
+    own: BTreeMap<u32, [u64; 2]>,
+    pressure: BTreeMap<String, u64>,
+    asleep: BTreeMap<String, u64>,
+}
+
+/// A hundredth of a second, in which the kernel shows CPU times, ns.
+const TICK: u64 = 10_000_000;
+
+/// Time so far that tasks of the machine waited for something (PSI), ns: some of them, and all that could run.
+fn pressure() -> BTreeMap<String, u64> {
+    let mut found = BTreeMap::new();
+    for of in ["cpu", "io", "memory"] {
+        let text = fs::read_to_string(Path::new("/proc/pressure").join(of)).unwrap_or_default();
+        for line in text.lines() {
+            let us = line.rsplit_once("total=").and_then(|(_, us)| us.trim().parse::<u64>().ok());
+            if let (Some(who), Some(us)) = (line.split(' ').next(), us) {
+                found.insert(format!("{of}_{who}_pressure_ns"), us * 1000);
+            }
+        }
+    }
+    found
+}
+
+/// Time so far that disks were suspended, ns, of those that can be.
+fn asleep() -> BTreeMap<String, u64> {
+    let of = |entry: fs::DirEntry| {
+        let ms = text(entry.path().join("device/power/runtime_suspended_time"))?.parse::<u64>().ok()?;
+        Some((format!("{}_asleep_ns", entry.file_name().to_string_lossy()), ms * 1_000_000))
+    };
+    fs::read_dir("/sys/block").into_iter().flatten().flatten().filter_map(of).collect()
 }
 
 /// Counters of a control group so far: throttled ns, times at the memory limit.
@@ -98,14 +129,22 @@ fn counted(folder: &Path) -> [u64; 2] {
 /// Time that all CPUs were busy, ns.
 fn busy_ns() -> Option<u64> {
     let of = machine::cpu_time(&fs::read_to_string("/proc/stat").ok()?)?;
-    // The kernel shows hundredths of a second.
-    Some(of.total.saturating_sub(of.idle) * 10_000_000)
+    Some(of.total.saturating_sub(of.idle) * TICK)
 }
 
 impl Watch {
     /// Of these processes and what they start.
     pub(super) fn new(roots: Vec<u32>) -> Watch {
-        Watch { roots, groups: BTreeSet::new(), process: BTreeMap::new(), before: BTreeMap::new(), cpu: busy_ns() }
+        Watch {
+            roots,
+            groups: BTreeSet::new(),
+            process: BTreeMap::new(),
+            before: BTreeMap::new(),
+            cpu: busy_ns(),
+            own: BTreeMap::new(),
+            pressure: pressure(),
+            asleep: asleep(),
+        }
     }
 
     /// Watches these, too.
@@ -127,8 +166,12 @@ impl Watch {
                 && let Some((_, rest)) = status.rsplit_once(')')
             {
                 // The priority's adjustment is the 19th field, counted from 1 with the name as the second.
-                let nice = rest.split_whitespace().nth(16).unwrap_or("0");
-                self.process.insert("nice", nice.to_owned());
+                let field = |nr: usize| rest.split_whitespace().nth(nr - 3).unwrap_or("0");
+                self.process.insert("nice", field(19).to_owned());
+                // In the program, and in the kernel.
+                let ns =
+                    [field(14), field(15)].iter().filter_map(|ticks| ticks.parse::<u64>().ok()).sum::<u64>() * TICK;
+                self.own.entry(pid).or_insert([ns; 2])[1] = ns;
             }
             let of = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
             if let Some(cpus) = of.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")) {
@@ -146,8 +189,11 @@ impl Watch {
     }
 
     /// Writes the observations into a trace; `usage` of a command that ended.
-    pub(super) fn write(&self, captured: &mut Captured, command: &[String], usage: Option<(&Usage, Option<i32>)>) {
-        let Some(first) = self.roots.first().copied() else { return };
+    pub(super) fn write(&mut self, captured: &mut Captured, command: &[String], usage: Option<(&Usage, Option<i32>)>) {
+        if command.is_empty() {
+            self.look();
+        }
+        let first = self.roots.first().copied().unwrap_or(0);
         let note = |at, name: &str, fields| {
             let seen = Seen::Other { name: name.to_owned(), fields };
             Record { at, cpu: 0, pid: first, seen }
@@ -195,12 +241,23 @@ impl Watch {
                 }
             }
         }
-        let end = captured.trace.records.last().map_or(Nanos(0), |record| record.at);
-        if let Some((usage, exit)) = usage {
-            if let (Some(before), Some(after)) = (self.cpu, busy_ns()) {
-                let own = usage.user_ns + usage.system_ns;
-                count("others_cpu_ns", after.saturating_sub(before).saturating_sub(own));
+        for (before, now) in [(&self.pressure, pressure()), (&self.asleep, asleep())] {
+            for (key, now) in now {
+                if let Some(before) = before.get(&key) {
+                    count(&key, now.saturating_sub(*before));
+                }
             }
+        }
+        let end = captured.trace.records.last().map_or(Nanos(0), |record| record.at);
+        // Of processes that go on, the time between their first and last sight; of a command, what the kernel counted.
+        let own = match usage {
+            Some((usage, _)) => Some(usage.user_ns + usage.system_ns),
+            None => command.is_empty().then(|| self.own.values().map(|[first, last]| last - first).sum()),
+        };
+        if let (Some(before), Some(after), Some(own)) = (self.cpu, busy_ns(), own.filter(|_| first != 0)) {
+            count("others_cpu_ns", after.saturating_sub(before).saturating_sub(own));
+        }
+        if let Some((usage, exit)) = usage {
             let [begin, finish] = usage.monotonic_ns.map(|at| captured.at(at).0);
             lines.push((
                 "iowhy:command",

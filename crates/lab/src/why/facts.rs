@@ -73,6 +73,8 @@ pub struct Device {
     pub busy_pct: f64,
     /// Share of the time in which a limit held the target's bios back.
     pub throttled_pct: f64,
+    /// Share of the time in which it was suspended, if it can be.
+    pub asleep_pct: Option<f64>,
     /// Requests there at once, while there is one.
     pub depth: f64,
     /// Reads and writes completed, and their bytes.
@@ -117,6 +119,9 @@ pub struct Facts {
     pub streams: f64,
     /// Length of the recording.
     pub length_ns: u64,
+    /// Share of the time in which some tasks of the machine, or all that could run, waited for CPUs, I/O and memory
+    /// (PSI): what, percent.
+    pub pressure: Vec<(String, f64)>,
 }
 
 impl Facts {
@@ -156,7 +161,11 @@ impl Facts {
             .collect();
         latencies.sort_unstable();
         let sleeps = sleeps(trace, &joined);
+        let pressure = settings.counters.iter().filter_map(|(key, ns)| {
+            Some((key.strip_suffix("_pressure_ns")?.replace('_', ", "), 100.0 * share(*ns, length_ns).min(1.0)))
+        });
         Facts {
+            pressure: pressure.collect(),
             whole_ns,
             calls,
             what: if of_calls { ["read", "write", "sync"][kind] } else { "request" },
@@ -182,6 +191,11 @@ impl Facts {
 
     /// The part of it that rules see.
     pub fn for_rules(&self) -> cost::Facts<'_> {
+        self.with_disk(&[], None)
+    }
+
+    /// The same with what was measured of the disk and the machine.
+    pub fn with_disk<'a>(&'a self, service: &'a [(u32, f64)], code: Option<cost::Code>) -> cost::Facts<'a> {
         cost::Facts {
             digest: &self.digest,
             settings: &self.settings,
@@ -190,6 +204,8 @@ impl Facts {
             sleeps: self.sleeps,
             streams: self.streams,
             others: self.devices.first().map_or(&[], |device| &device.others),
+            service,
+            code,
         }
     }
 }
@@ -347,6 +363,8 @@ fn devices(
             device.service_ns /= all.max(1) as f64;
             let name = names.iter().find(|(known, _)| *known == dev).map(|(_, name)| name.clone());
             device.name = name.unwrap_or_else(|| format!("{}:{}", dev.major(), dev.minor()));
+            let suspended = settings.counters.get(&format!("{}_asleep_ns", device.name));
+            device.asleep_pct = suspended.map(|ns| 100.0 * (*ns as f64 / last.0.max(1) as f64).min(1.0));
             device.throttled_pct = if held { 100.0 * (asleep / span_ns).min(1.0) } else { 0.0 };
             device.others =
                 others.iter().filter(|((of, _), _)| *of == dev).map(|((_, n), k)| (n.clone(), *k)).collect();

@@ -24,6 +24,7 @@ fn device(of: &Device) -> Value {
         "name": of.name,
         "busy_pct": finite(of.busy_pct),
         "throttled_pct": finite(of.throttled_pct),
+        "asleep_pct": of.asleep_pct.map(finite),
         "depth": finite(of.depth),
         "reads": of.requests[0],
         "writes": of.requests[1],
@@ -52,6 +53,11 @@ fn facts(of: &Facts) -> Value {
             .modes
             .iter()
             .map(|mode| json!({ "centre_ns": finite(mode.centre), "share": finite(mode.share) }))
+            .collect::<Vec<_>>(),
+        "pressure": of
+            .pressure
+            .iter()
+            .map(|(what, pct)| json!({ "what": what, "pct": finite(*pct) }))
             .collect::<Vec<_>>(),
         "onset_s": of.onset.map(|onset| finite(onset.at_s)),
         "cache": {

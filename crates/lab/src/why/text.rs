@@ -171,6 +171,11 @@ fn details(text: &mut String, answer: &Answer, style: Style) {
         let _ = writeln!(text, "\n{}", bold(style, "Devices"));
         facts.devices.iter().take(SHOWN).for_each(|of| device(text, of));
     }
+    let waited = facts.pressure.iter().filter(|(_, pct)| *pct >= 0.5).map(|(what, pct)| format!("{what} {pct:.0} %"));
+    let waited: Vec<String> = waited.collect();
+    if !waited.is_empty() {
+        paragraph(text, "  ", &format!("Pressure on the machine (PSI): {}.", waited.join("; ")));
+    }
     let cache = &facts.digest.cache;
     if cache.added > 0 {
         let again = format!("{} read again", cache.again);
@@ -237,6 +242,9 @@ fn device(text: &mut String, of: &Device) {
     );
     if of.throttled_pct > 0.0 {
         let _ = write!(line, "; held back by a limit {:.0} % of the time", of.throttled_pct);
+    }
+    if let Some(asleep) = of.asleep_pct.filter(|pct| *pct > 0.0) {
+        let _ = write!(line, "; asleep {asleep:.0} % of the time");
     }
     if !of.others.is_empty() {
         let names: Vec<String> = of.others.iter().take(3).map(|(name, bios)| format!("{name} ({bios} bios)")).collect();

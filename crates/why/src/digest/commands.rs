@@ -169,6 +169,15 @@ pub struct Commands {
     /// The same time, of each moment the part of the requests at the device that are others': what the workload would
     /// get back from a device that divides itself, ns.
     pub taken: f64,
+    /// The same with each request counted by its sectors: of a device whose time goes by bytes.
+    pub taken_by_size: f64,
+    /// Time with reads, and with writes, of the workload at the device, ns.
+    pub own_busy: [u64; 2],
+    /// Sectors that it reads and writes.
+    pub own_sectors: [u64; 2],
+    /// Times at the device of the workload's own requests, by their class as it is alone: of all of them, and of those
+    /// that met nothing of others there, ns.
+    pub own: BTreeMap<Class, [Spread; 2]>,
     /// Time of reads of metadata from their allocation to their completion, ns.
     pub meta_reads: u64,
     /// Requests that write back pages that the workload had dirtied, without a request of its.
@@ -214,6 +223,8 @@ pub(super) struct Own {
     pub(super) neighbour: Option<RqId>,
     pub(super) meta: bool,
     pub(super) class: Class,
+    /// Time with others' requests at the device up to its issue, ns.
+    pub(super) met: u64,
 }
 
 pub(super) type Request = lifecycle::Request<Own>;
@@ -228,6 +239,9 @@ pub(super) struct Observer {
     /// Reads held in plugs.
     held_reads: u32,
     foreign_in_flight: u32,
+    /// Sectors of others', and of the workload's own requests at the device; reads and writes among the latter.
+    sectors: [u64; 2],
+    at_device: [u32; 2],
     writeback_in_flight: u32,
     /// Requests of the workload, and reads among them, that wait or are at the device.
     own: [u32; 2],
@@ -245,7 +259,7 @@ pub(super) struct Observer {
     /// How often a command of each size ended where another began.
     continued: [BTreeMap<u32, u64>; 2],
     starved: u64,
-    /// The workload has only read so far: nothing of it is to be flushed.
+    /// The workload has hardly done anything but read so far: nothing of it is to be flushed.
     pub(super) reads_only: bool,
 }
 
@@ -277,6 +291,9 @@ impl Observer {
         } else if self.held_reads > 0 {
             self.starved += passed;
         }
+        for (busy, at_device) in out.own_busy.iter_mut().zip(self.at_device) {
+            *busy += if at_device > 0 { passed } else { 0 };
+        }
         if self.foreign_in_flight > 0 {
             out.foreign += passed;
             if self.own[0] > 0 {
@@ -284,6 +301,12 @@ impl Observer {
                 let own = self.life.depth.saturating_sub(self.foreign_in_flight).max(1);
                 out.taken +=
                     passed as f64 * share(self.foreign_in_flight.into(), (self.foreign_in_flight + own).into());
+                // Where none of its requests is there, one as large as usual waits.
+                let usual =
+                    out.sizes.iter().map(Spread::sum).sum::<f64>() / out.issued.iter().sum::<u64>().max(1) as f64;
+                let [others, own] = self.sectors.map(|sectors| sectors as f64);
+                let own = if own > 0.0 { own } else { usual.max(1.0) };
+                out.taken_by_size += passed as f64 * others / (others + own);
             }
         }
         if self.writeback_in_flight > 0 && self.own[1] > 0 {
@@ -334,6 +357,11 @@ impl Observer {
             }
             Stage::Waiting => self.waiting.retain(|known| *known != rq),
             Stage::Issued => {
+                let (way, own) = (request.dir as usize, usize::from(!request.own.foreign));
+                self.sectors[own] = self.sectors[own].saturating_sub(request.nr_sectors.into());
+                if own == 1 {
+                    self.at_device[way] = self.at_device[way].saturating_sub(1);
+                }
                 self.foreign_in_flight = self.foreign_in_flight.saturating_sub(u32::from(request.own.foreign));
                 self.writeback_in_flight = self.writeback_in_flight.saturating_sub(u32::from(request.own.writeback));
             }
@@ -407,8 +435,10 @@ impl Observer {
         let foreign = if before.is_some() { request.own.foreign } else { flush && self.reads_only };
         let meta = !flush && !foreign && content != Content::Data;
         if let Some(request) = self.life.get_mut(rq) {
-            request.own = Own { foreign, meta, class, ..request.own };
+            request.own = Own { foreign, meta, class, met: self.out.foreign, ..request.own };
         }
+        self.sectors[usize::from(!foreign)] += u64::from(nr_sectors);
+        self.at_device[dir as usize] += u32::from(!foreign);
         if before.is_none() {
             self.enter(&Request { own: Own { foreign, ..request.own }, ..request });
         }
@@ -427,6 +457,7 @@ impl Observer {
         }
         let way = dir as usize;
         let out = &mut self.out;
+        out.own_sectors[way] += if foreign { 0 } else { u64::from(nr_sectors) };
         out.issued[way] += 1;
         out.sectors[way] += u64::from(nr_sectors);
         out.sizes[way].add(u64::from(nr_sectors));
@@ -480,6 +511,13 @@ impl Observer {
         } else {
             self.out.classes.entry(class).or_default().add(took);
             self.out.within.entry(class).or_default().took.add(took as f64);
+            if !request.own.foreign {
+                let [all, alone] = self.out.own.entry(Class { load: Load::Alone, ..class }).or_default();
+                all.add(took);
+                if request.own.met == self.out.foreign && self.foreign_in_flight == 0 {
+                    alone.add(took);
+                }
+            }
             if let Some(last) = self.last_end.filter(|_| class.load != Load::Rested) {
                 let cycle = now.saturating_sub(last).0 as f64;
                 self.out.cycles.entry(class.octave).or_default().add(cycle);

@@ -112,7 +112,15 @@ impl Spread {
 
     /// Sum over the values of what exceeds `limit`, to the width of a bucket.
     pub fn excess_over(&self, limit: f64) -> f64 {
-        let of = |(bucket, n): (usize, &u32)| (Spread::middle(bucket) - limit).max(0.0) * f64::from(*n);
+        self.excess_beyond(limit, limit)
+    }
+
+    /// Sum over the values above `limit` of what exceeds `usual`, to the width of a bucket.
+    pub fn excess_beyond(&self, limit: f64, usual: f64) -> f64 {
+        let of = |(bucket, n): (usize, &u32)| match Spread::middle(bucket) {
+            middle if middle > limit => (middle - usual) * f64::from(*n),
+            _ => 0.0,
+        };
         self.buckets.iter().enumerate().map(of).sum()
     }
 }

@@ -10,7 +10,7 @@
 
 use iowhy_stack::event::{RaKind, UnplugCause};
 
-use super::cost::{Bounds, Cost, Facts};
+use super::cost::{Cost, Facts, MARKED};
 use super::{Figure, Match, reads, recorded};
 use crate::delta::{Contrast, Delta, Unit};
 
@@ -112,8 +112,6 @@ fn of(delta: &Delta<'_>) -> Option<(Contrast, Alone)> {
 
 /// Share of the reads that go on where others ended, from which on the advice is wrong.
 const STREAMS: f64 = 0.8;
-/// Part of the waits that windows save, and confidence of the cost and its bounds.
-const COST: (f64, f64, Bounds) = (0.6, 0.85, [0.3, 1.6]);
 
 /// The cost of reads without windows though the limit has room for them: the program has advised so.
 pub(super) fn cost_of_advice(facts: &Facts<'_>) -> Option<Cost> {
@@ -124,11 +122,11 @@ pub(super) fn cost_of_advice(facts: &Facts<'_>) -> Option<Cost> {
     if alone < NEARLY_LIVE || streams < STREAMS || (reads::all_pages(d) as f64) < LEAST_PAGES {
         return None;
     }
-    let (part, confidence, bounds) = COST;
+    let saved = reads::in_windows(facts, limit)?;
     Some(Cost {
-        ns: part * facts.reads_wait(),
-        bounds,
-        confidence,
+        ns: saved.ns,
+        bounds: saved.bounds,
+        confidence: MARKED,
         claim: format!(
             "{:.0} % of the reads go on where others ended, and their pages come without a window, though \
              read_ahead_kb is {limit:.0}: the file is advised as random",
@@ -250,7 +248,7 @@ mod tests {
                 a.set("sda", "read_ahead_kb", "128");
                 a.streams = 1.0;
                 alone(&mut a.digest, FORCE, 1000.0);
-                a.digest.time.ns[0][crate::digest::Layer::Device as usize] = 1e6;
+                a.requests(0, 100, 8, 1e6);
             })
         };
         fn pages(a: &mut Alone, pages: f64) {
@@ -263,6 +261,6 @@ mod tests {
             ("STREAMS", |a, x| a.streams = x, 0.8, 0.79),
             ("LEAST_PAGES, alone", pages, 16.0, 15.0),
         ];
-        hold_cost(&random_advice::RULE, advised, (60.0, 0.85), edges);
+        hold_cost(&random_advice::RULE, advised, (82.3, 0.85), edges);
     }
 }

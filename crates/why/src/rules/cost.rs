@@ -21,8 +21,11 @@ use crate::digest::{Digest, Layer};
 const LEAST: f64 = 0.1;
 /// The highest confidence: no benchmark has measured costs of one side yet.
 const MOST_SURE: f64 = 0.89;
+/// Confidence of costs with a mark in the settings or the requests, and of those whose mark may have another cause.
+pub(super) const MARKED: f64 = 0.85;
+pub(super) const SEEN: f64 = 0.8;
 /// Waiting for I/O, and for a CPU after it.
-const TRIPS: [Layer; 4] = [Layer::Plug, Layer::Elevator, Layer::Device, Layer::Ready];
+pub(super) const TRIPS: [Layer; 4] = [Layer::Plug, Layer::Elevator, Layer::Device, Layer::Ready];
 
 /// The least and the most of a cost, as parts of it.
 pub type Bounds = [f64; 2];
@@ -42,6 +45,19 @@ pub struct Facts<'a> {
     pub streams: f64,
     /// Others on the device and their requests, most first.
     pub others: &'a [(String, u64)],
+    /// Times of reads that go on where others ended, as they were measured: sectors, rising, and ns. May be empty.
+    pub service: &'a [(u32, f64)],
+    /// What the kernel's code takes, if that was measured.
+    pub code: Option<Code>,
+}
+
+/// Times of code.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub struct Code {
+    /// Of a call, ns.
+    pub call_ns: f64,
+    /// Of a page that is read into the cache and copied, ns.
+    pub page_ns: f64,
 }
 
 /// The cost of a mechanism.
@@ -164,7 +180,7 @@ pub fn found(facts: &Facts<'_>) -> Vec<Found> {
 mod tests {
     use super::super::edges::{Alone, AloneEdge, hold_cost};
     use super::super::program_pauses;
-    use super::MOST_SURE;
+    use super::{MARKED, MOST_SURE, SEEN};
     use crate::certainty;
     use crate::digest::Layer;
 
@@ -178,7 +194,13 @@ mod tests {
         };
         let edges: &[AloneEdge] = &[("LEAST", |a, x| a.sleeps.1 = x, 100_000.0, 99_999.0)];
         hold_cost(&program_pauses::RULE, sleeps, (50.0, 0.85), edges);
-        for (limit, sure, word) in [("MOST_SURE", MOST_SURE, "likely"), ("certain", 0.9, "almost certain")] {
+        let words = [
+            ("MOST_SURE", MOST_SURE, "likely"),
+            ("MARKED", MARKED, "likely"),
+            ("SEEN", SEEN, "likely"),
+            ("certain", 0.9, "almost certain"),
+        ];
+        for (limit, sure, word) in words {
             assert_eq!(certainty::of(sure).word, word, "{limit}");
         }
     }

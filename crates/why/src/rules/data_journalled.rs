@@ -3,11 +3,12 @@
 use std::ops::Range;
 
 use super::IO;
-use super::cost::{Bounds, Cost, Facts};
+use super::cost::{Cost, Facts, MARKED};
+use super::instead::{Saved, kinds};
 use super::recorded;
 use super::{Figure, Match, Rule, grade};
 use crate::delta::{Delta, Unit};
-use crate::digest::{KIND_OTHER, KIND_SYNC};
+use crate::digest::{KIND_OTHER, KIND_SYNC, Layer};
 use iowhy_stack::units::PAGE_BYTES;
 
 pub(super) const RULE: Rule = Rule {
@@ -90,9 +91,6 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     })
 }
 
-/// Part of the writes' waits that goes with half of the bytes, and confidence of the cost and its bounds.
-const ALONE: (f64, f64, Bounds) = (0.5, 0.85, [0.3, 1.6]);
-
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let point = facts.mounted_with("data=journal")?;
     let bytes = facts.digest.workload.bytes[1] as f64;
@@ -100,12 +98,24 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
         return None;
     }
     let time = facts.of_kinds(&[1, KIND_SYNC, KIND_OTHER], IO);
-    let (half, confidence, bounds) = ALONE;
     let twice = facts.digest.commands.sectors[1] as f64 * 512.0 / bytes;
+    let (commands, sync) = (&facts.digest.commands, &facts.digest.sync);
+    let [ready, busy] = [facts.of_kinds(kinds(1), &[Layer::Ready]), commands.own_busy[1] as f64];
+    // Once, the device has fewer bytes by that factor, and the journal commits when it is asked to instead of whenever
+    // it is full of data; waits for a CPU come with waits for the device. At least the bytes are fewer; at most nobody
+    // waits.
+    let flushes = sync.flush.sum().min(busy);
+    let syncs = (facts.digest.workload.calls[2] + facts.digest.workload.written_through).max(1) as f64;
+    let fewer = (syncs / sync.commits.max(1) as f64).min(1.0);
+    let once = 1.0 / twice.max(1.0);
+    let [bytes, commits] = [busy * once, (busy - flushes) * once + flushes * fewer];
+    let waits = time + ready;
+    let gain = |device: f64| waits - (device + ready * device / busy.max(1.0)).min(waits);
+    let saved = Saved::of(gain(commits), gain(bytes), waits);
     Some(Cost {
-        ns: half * time,
-        bounds,
-        confidence,
+        ns: saved.ns,
+        bounds: saved.bounds,
+        confidence: MARKED,
         claim: format!("{point} is mounted with data=journal: {twice:.2} bytes go to the device for each one written"),
         setting: "data=ordered".to_owned(),
         evidence: vec![
@@ -198,7 +208,8 @@ mod tests {
             Alone::of(|a| {
                 a.set("/x", "mount_options", "rw,data=journal");
                 a.digest.workload.bytes[1] = 1 << 20;
-                a.digest.time.ns[1][Layer::Device as usize] = 8e5;
+                a.requests(1, 100, 8, 8e5);
+                a.digest.commands.sectors[1] = 4096;
             })
         };
         let edges: &[AloneEdge] =

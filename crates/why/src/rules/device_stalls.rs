@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use super::cost::{Bounds, Cost, Facts};
+use super::cost::{Cost, Facts, MARKED, TRIPS};
+use super::instead::Saved;
 use super::{Figure, Match, Rule, grade};
 use crate::delta::{Delta, Unit};
 use crate::digest::Digest;
@@ -87,22 +88,21 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 
 /// A command that takes as long is stalled on any drive, ns: seeks, queues and flushes of healthy ones are shorter.
 const LONG: f64 = 250e6;
-/// Confidence of the cost, and its bounds.
-const ALONE: (f64, Bounds) = (0.85, [0.8, 1.0]);
-
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let classes = facts.digest.commands.classes.values();
     let most = classes.clone().max_by_key(|class| class.count())?;
     let limit = (STALLED * most.median()).max(LONG);
-    let excess: f64 = classes.map(|class| class.excess_over(limit)).sum();
+    // Commands behind the stalled one are late together; nobody waits longer than all of them.
+    let of = |usual: f64| classes.clone().map(|class| class.excess_beyond(limit, usual)).sum::<f64>();
+    let excess = of(most.median()).min(facts.in_layers(&TRIPS));
     if excess <= 0.0 {
         return None;
     }
-    let (confidence, bounds) = ALONE;
+    let saved = Saved::of(excess, excess.min(of(limit)), excess);
     Some(Cost {
-        ns: excess,
-        bounds,
-        confidence,
+        ns: saved.ns,
+        bounds: saved.bounds,
+        confidence: MARKED,
         claim: format!(
             "the device stands still: single commands take more than {:.0} ms, others {:.2} ms",
             limit / 1e6,
@@ -120,7 +120,7 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
 mod tests {
     use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, spread, sure};
     use super::RULE;
-    use crate::digest::{Class, Digest, Place};
+    use crate::digest::{Class, Digest, Layer, Place};
     use iowhy_stack::units::Nanos;
 
     /// The middle of a bucket, ns.
@@ -173,11 +173,12 @@ mod tests {
             let mut class = spread(100, usual);
             class.add(longest as u64);
             a.digest.commands.classes = [(Class::default(), class)].into();
-            a.digest.elapsed = iowhy_stack::units::Nanos(2_000_000_000);
+            a.digest.elapsed = Nanos(2_000_000_000);
+            a.digest.time.ns[0][Layer::Device as usize] = 2e9;
         }
         let stands = || Alone::of(|a| of(a, 1e5, 1.2e9));
         let edges: &[AloneEdge] =
-            &[("LONG", |a, x| of(a, 1e5, x), 6e8, 2.4e8), ("STALLED, alone", |a, x| of(a, x, 1.2e9), 5e7, 2e8)];
-        hold_cost(&RULE, stands, (47.9, 0.85), edges);
+            &[("LONG", |a, x| of(a, 1e5, x), 6e8, 2.2e8), ("STALLED, alone", |a, x| of(a, x, 1.2e9), 5e7, 2e8)];
+        hold_cost(&RULE, stands, (60.4, 0.85), edges);
     }
 }

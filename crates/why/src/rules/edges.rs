@@ -1,9 +1,9 @@
 //! Holds rules to their limits: a pair of recordings on which a rule speaks, and for each limit a value at which it
 //! still does and the next one at which it does not.
 
-use super::cost::{self, Facts, Found};
+use super::cost::{self, Code, Facts, Found};
 use super::{Match, Rule};
-use crate::digest::{Digest, Spread};
+use crate::digest::{Class, Digest, Layer, Spread};
 use crate::{Delta, Side};
 use iowhy_stack::event::RaKind;
 use iowhy_stack::units::{Nanos, PAGE_BYTES};
@@ -110,6 +110,8 @@ pub(super) struct Alone {
     pub(super) sleeps: (u64, f64),
     pub(super) streams: f64,
     pub(super) others: Vec<(String, u64)>,
+    pub(super) service: Vec<(u32, f64)>,
+    pub(super) code: Option<Code>,
     settings: Settings,
 }
 
@@ -121,6 +123,16 @@ impl Alone {
         let mut alone = Alone { digest: Pair::of(|_| ()).fast, ..Alone::default() };
         put(&mut alone);
         alone
+    }
+
+    /// This number of the workload's own requests of a direction, of `sectors` each, that are waited for.
+    pub(super) fn requests(&mut self, way: usize, nr: u64, sectors: u64, ns: f64) {
+        let commands = &mut self.digest.commands;
+        let class = Class { write: way == 1, ..Class::default() };
+        commands.own.insert(class, [spread(nr, ns / nr as f64), Spread::default()]);
+        (commands.own_sectors[way], commands.own_busy[way], commands.issued[way]) = (nr * sectors, ns as u64, nr);
+        commands.sizes[way] = spread(nr, sectors as f64);
+        self.digest.time.ns[way][Layer::Device as usize] = ns;
     }
 
     pub(super) fn set(&mut self, of: &str, key: &str, value: &str) {
@@ -141,6 +153,8 @@ impl Alone {
             sleeps: self.sleeps,
             streams: self.streams,
             others: &self.others,
+            service: &self.service,
+            code: self.code,
         };
         cost::found(&facts).into_iter().find(|found| found.rule.name == rule.name)
     }

@@ -2,9 +2,11 @@
 
 use std::ops::Range;
 
+use super::cost::{Cost, Facts, SEEN};
+use super::instead;
 use super::{Figure, Match, Rule, grade};
 use crate::delta::{Delta, Unit};
-use iowhy_stack::units::SECTOR_BYTES;
+use iowhy_stack::units::{PAGE_SECTORS, SECTOR_BYTES};
 
 pub(super) const RULE: Rule = Rule {
     name: "fragmented-file",
@@ -31,7 +33,7 @@ pub(super) const RULE: Rule = Rule {
     ],
     switches: &[super::Switch::OtherJob],
     find,
-    cost: None,
+    cost: Some(cost),
 };
 
 /// Mean sizes of reads, slow over fast, if they ask for the same.
@@ -88,6 +90,48 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
             Figure::new("read requests for each call", requests, Unit::Ratio),
             Figure::new("mean size of a request", size, Unit::Bytes),
             Figure::new("mean size of a window", windows, Unit::Pages),
+        ],
+    })
+}
+
+/// Share of the reads that go on where others ended, from which on pieces matter.
+const STREAMS: f64 = 0.5;
+/// Windows: with fewer, their mean is chance.
+const ENOUGH: u64 = 16;
+/// Requests in a window: metadata between the data of a healthy file, and its last piece, cut some windows in two.
+const PIECES: f64 = 4.0;
+/// Share of the requests that begin where another one ended: then a limit cuts them, and not the file.
+const SIDE_BY_SIDE: f64 = 0.5;
+fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    let d = facts.digest;
+    let (size, requests) = instead::own(facts, 0);
+    // Of pages that came: a window may reach beyond the end of its file.
+    let window = super::reads::share(d.cache.added * PAGE_SECTORS, d.windows.sizes.count());
+    let side_by_side = super::reads::share(d.commands.contiguous[0], d.commands.issued[0]);
+    let apart = d.bios.could_join[0].saturating_sub(d.bios.joined[0]);
+    let joinable = super::reads::share(apart, d.commands.issued[0]);
+    let direct = super::reads::share(d.workload.direct[0], d.workload.calls[0]);
+    let pieces = window / size.max(1.0);
+    let streams = facts.streams >= STREAMS && direct < DIRECT && d.windows.sizes.count() >= ENOUGH;
+    if !streams || pieces < PIECES || side_by_side.max(joinable) >= SIDE_BY_SIDE {
+        return None;
+    }
+    let most = facts.number_of_disk("max_sectors_kb").map_or(window, |kib| kib * 1024.0 / 512.0);
+    let saved = instead::fewer(facts, 0, window.min(most), true)?;
+    Some(Cost {
+        ns: saved.ns,
+        bounds: saved.bounds,
+        confidence: SEEN,
+        claim: format!(
+            "windows of {:.0} KiB become {pieces:.0} requests each, of {:.0} KiB at places that are not side by side",
+            window * 512.0 / 1024.0,
+            size * 512.0 / 1024.0
+        ),
+        setting: "the file rewritten in one piece (e4defrag, xfs_fsr, cp)".to_owned(),
+        evidence: vec![
+            ("requests for a window", pieces, Unit::Ratio),
+            ("mean size of a request", size * SECTOR_BYTES as f64, Unit::Bytes),
+            ("read requests", requests, Unit::Count),
         ],
     })
 }
@@ -156,5 +200,27 @@ mod tests {
         ];
         hold(&RULE, direct, 0.758, edges);
         sure(&RULE, pieces, &[("MOST_SURE", |p, x| p.slow.commands.issued[0] = x as u64, 3000.0, 0.9)]);
+    }
+
+    #[test]
+    fn costs() {
+        use super::super::edges::{Alone, AloneEdge, hold_cost, spread};
+        let parts = || {
+            Alone::of(|a| {
+                a.streams = 1.0;
+                a.requests(0, 256, 16, 1e6);
+                a.digest.windows.sizes = spread(16, 32.0);
+                a.digest.cache.added = 512;
+            })
+        };
+        let edges: &[AloneEdge] = &[
+            ("STREAMS", |a, x| a.streams = x, 0.5, 0.49),
+            ("ENOUGH", |a, x| a.digest.windows.sizes = spread(x as u64, 32.0), 16.0, 15.0),
+            ("PIECES", |a, x| a.digest.cache.added = x as u64, 128.0, 127.0),
+            ("SIDE_BY_SIDE", |a, x| a.digest.commands.contiguous[0] = x as u64, 127.0, 128.0),
+            ("SIDE_BY_SIDE, apart", |a, x| a.digest.bios.could_join[0] = x as u64, 127.0, 128.0),
+            ("DIRECT, alone", |a, x| a.digest.workload.direct[0] = x as u64, 8.0, 9.0),
+        ];
+        hold_cost(&super::RULE, parts, (75.0, 0.8), edges);
     }
 }

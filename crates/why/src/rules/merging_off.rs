@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use super::cost::{Bounds, Cost, Facts};
+use super::cost::{Cost, Facts, SEEN};
+use super::instead;
 use super::{Figure, Match, Rule, Switch, grade};
 use crate::delta::{Delta, Unit};
 use crate::digest::Layer;
@@ -76,8 +77,8 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     None
 }
 
-/// Part of the time that goes with the requests that merging saves, and confidence of the cost and its bounds.
-const ALONE: (f64, f64, Bounds) = (0.6, 0.8, [0.2, 1.6]);
+/// KiB of a request if the disk's own limit is not known: most drives take more.
+const LARGE_KB: f64 = 512.0;
 
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let bios = &facts.digest.bios;
@@ -85,11 +86,13 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let apart = bios.could_join[way].saturating_sub(bios.joined[way]) as f64 / (bios.count[way].max(1)) as f64;
     let off = facts.number_of_disk("nomerges").filter(|level| *level > 0.0)?;
     let time = facts.in_layers(&[Layer::Plug, Layer::Elevator, Layer::Device]);
-    let (half, confidence, bounds) = ALONE;
+    // As many requests less as bios do not join.
+    let most = facts.number_of_disk("max_sectors_kb").unwrap_or(LARGE_KB) * 1024.0 / 512.0;
+    let saved = instead::fewer(facts, way, (instead::own(facts, way).0 / (1.0 - apart)).min(most), false)?;
     Some(Cost {
-        ns: half * apart * time,
-        bounds,
-        confidence,
+        ns: saved.ns,
+        bounds: saved.bounds,
+        confidence: SEEN,
         claim: format!(
             "nomerges={off:.0}: {:.0} % of the bios could join the request before them, and do not",
             100.0 * apart
@@ -143,10 +146,13 @@ mod tests {
                 (a.digest.bios.count[0], a.digest.bios.could_join[0]) = (100, 100);
                 a.set("recording", "disk", "sda");
                 a.set("sda", "nomerges", "2");
-                a.digest.time.ns[0][crate::digest::Layer::Device as usize] = 8e5;
+                a.requests(0, 100, 8, 8e5);
             })
         };
-        let edges: &[AloneEdge] = &[("nomerges", |a, x| a.set("sda", "nomerges", &x.to_string()), 1.0, 0.0)];
-        hold_cost(&RULE, apart, (48.0, 0.8), edges);
+        let edges: &[AloneEdge] = &[
+            ("nomerges", |a, x| a.set("sda", "nomerges", &x.to_string()), 1.0, 0.0),
+            ("LARGE_KB, or the disk's own", |a, x| a.set("sda", "max_sectors_kb", &x.to_string()), 512.0, 4.0),
+        ];
+        hold_cost(&RULE, apart, (72.9, 0.8), edges);
     }
 }

@@ -1,6 +1,7 @@
 //! Another process uses the device.
 
-use super::cost::{Bounds, Cost, Facts};
+use super::cost::{Cost, Facts, MARKED};
+use super::instead;
 use super::{Figure, Match, Rule, Switch, grade};
 use crate::delta::{Delta, Unit};
 use crate::digest::Digest;
@@ -69,19 +70,16 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     })
 }
 
-/// Confidence of the cost, and its bounds: a drive with many channels does not divide itself.
-const ALONE: (f64, Bounds) = (0.85, [0.3, 1.3]);
-
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let (way, taken) = (facts.digest.foreign.in_the_way as f64, facts.digest.commands.taken);
     let requests = facts.digest.foreign.reads + facts.digest.foreign.writes;
     // The kernel's own tasks work for somebody, perhaps for the target.
     let (who, _) = facts.others.first()?;
-    let (confidence, bounds) = ALONE;
+    let saved = instead::quieter(facts);
     Some(Cost {
-        ns: taken,
-        bounds,
-        confidence,
+        ns: saved.ns,
+        bounds: saved.bounds,
+        confidence: MARKED,
         claim: format!(
             "{who} uses the device, too: its requests are there for {:.0} % of the time while those of the target wait",
             100.0 * way / (facts.digest.elapsed.0.max(1)) as f64
@@ -139,7 +137,13 @@ mod tests {
 
     #[test]
     fn costs() {
-        let beside = || Alone::of(|a| (a.others, a.digest.commands.taken) = (vec![("x".to_owned(), 9)], 4e5));
+        let beside = || {
+            Alone::of(|a| {
+                a.others = vec![("x".to_owned(), 9)];
+                a.requests(0, 10, 8, 6e5);
+                (a.digest.commands.taken, a.digest.commands.taken_by_size) = (4e5, 4e5);
+            })
+        };
         let edges: &[AloneEdge] = &[("others", |a, x| a.others.truncate(x as usize), 1.0, 0.0)];
         hold_cost(&RULE, beside, (40.0, 0.85), edges);
     }

@@ -3,7 +3,8 @@
 //! Read-ahead and the cache are judged by what they make of equal reads: of the same size, as often sequential, as
 //! often through the cache. How many are in progress, or how long the run is, does not matter to that.
 
-use super::cost::{Bounds, Cost, Facts};
+use super::cost::{Cost, Facts, MARKED};
+use super::instead::{self, Saved};
 use crate::delta::{Contrast, Delta, Unit};
 use crate::digest::{Digest, Layer};
 use iowhy_stack::event::RaKind;
@@ -111,14 +112,16 @@ pub(super) fn in_calls(d: &Digest) -> f64 {
 }
 
 /// KiB of a window by default; a limit of this or less is small; one of a page is off.
-const USUAL_KB: f64 = 128.0;
+pub(super) const USUAL_KB: f64 = 128.0;
 const SMALL_KB: f64 = 32.0;
 const PAGE_KB: f64 = 4.0;
 /// Share of the reads that go on where others ended, from which on windows matter.
 const STREAMS: f64 = 0.5;
-/// Part of the waits that goes with the trips to the device that larger windows save, and confidence of the cost and
-/// its bounds: a trip costs the same at any size, or by its bytes.
-const ALONE: (f64, f64, Bounds) = (0.6, 0.85, [0.2, 1.6]);
+/// Reads ahead of the reader with windows of `kib`: at most as large as a request may be, and as the stretches are.
+pub(super) fn in_windows(facts: &Facts<'_>, kib: f64) -> Option<Saved> {
+    let most = facts.number_of_disk("max_sectors_kb").unwrap_or(kib);
+    instead::fewer(facts, 0, kib.min(most) * 1024.0 / 512.0, true)
+}
 
 /// The cost of a read-ahead limit far below the kernel's own, which streams meet: of one that turns it off, or another.
 pub(super) fn cost_of_limit(facts: &Facts<'_>, off: bool) -> Option<Cost> {
@@ -129,12 +132,12 @@ pub(super) fn cost_of_limit(facts: &Facts<'_>, off: bool) -> Option<Cost> {
     if facts.streams < STREAMS || direct >= DIRECT {
         return None;
     }
-    let (part, confidence, bounds) = ALONE;
+    let saved = in_windows(facts, USUAL_KB)?;
     let waits = facts.reads_wait();
     Some(Cost {
-        ns: part * (1.0 - limit / USUAL_KB) * waits,
-        bounds,
-        confidence,
+        ns: saved.ns,
+        bounds: saved.bounds,
+        confidence: MARKED,
         claim: format!(
             "read_ahead_kb={limit:.0}: streams wait {:.2} times for each read, and {USUAL_KB:.0} is usual",
             d.time.waits as f64 / facts.operations()
@@ -227,14 +230,13 @@ mod tests {
 mod costs {
     use super::super::edges::{Alone, AloneEdge, hold_cost};
     use super::super::{readahead_off, window_too_small};
-    use crate::digest::Layer;
 
     fn limited(kib: &str) -> Alone {
         Alone::of(|a| {
             a.set("recording", "disk", "sda");
             a.set("sda", "read_ahead_kb", kib);
             a.streams = 1.0;
-            a.digest.time.ns[0][Layer::Device as usize] = 1e6;
+            a.requests(0, 100, 8, 1e6);
         })
     }
 
@@ -251,7 +253,7 @@ mod costs {
             ("STREAMS", |a, x| a.streams = x, 0.5, 0.49),
             ("DIRECT", |a, x| a.digest.workload.direct[0] = x as u64, 8.0, 9.0),
         ];
-        hold_cost(&window_too_small::RULE, || limited("8"), (56.25, 0.85), edges);
-        hold_cost(&readahead_off::RULE, || limited("0"), (60.0, 0.85), &[("PAGE_KB", to, 4.0, 5.0)]);
+        hold_cost(&window_too_small::RULE, || limited("8"), (82.3, 0.85), edges);
+        hold_cost(&readahead_off::RULE, || limited("0"), (82.3, 0.85), &[("PAGE_KB", to, 4.0, 5.0)]);
     }
 }

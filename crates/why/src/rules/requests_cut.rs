@@ -1,8 +1,11 @@
 //! A limit cuts contiguous data into small requests.
 
+use super::cost::{Cost, Facts, MARKED};
+use super::instead;
 use super::{Figure, Match, Rule, Switch, grade};
 use crate::delta::{Delta, Unit};
 use crate::digest::Digest;
+use iowhy_stack::units::{PAGE_SECTORS, SECTOR_BYTES};
 
 pub(super) const RULE: Rule = Rule {
     name: "requests-cut",
@@ -23,7 +26,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &[],
     switches: &[Switch::Other("max_sectors_kb"), Switch::Other("max_segments"), Switch::Queue("max_sectors_kb")],
     find,
-    cost: None,
+    cost: Some(cost),
 };
 
 /// Ratio of window sizes above which reads are asked for alike: smaller windows make smaller requests, too.
@@ -96,6 +99,44 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     best
 }
 
+/// KiB of a request that no default is below, unless the device takes less, and that the kernel's default is.
+const LARGE_KB: f64 = 512.0;
+const USUAL_KB: f64 = 1280.0;
+fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    let commands = &facts.digest.commands;
+    let way = usize::from(commands.own_sectors[1] > commands.own_sectors[0]);
+    let most = facts.number_of_disk("max_hw_sectors_kb").unwrap_or(LARGE_KB);
+    let limit = facts.number_of_disk("max_sectors_kb").filter(|limit| *limit < most.min(LARGE_KB))?;
+    let cut = commands.cut[way] as f64 / commands.issued[way].max(1) as f64;
+    // Those that are smaller end for other reasons.
+    let met = commands.sizes[way].max() as f64 > limit * 1024.0 / 512.0 - PAGE_SECTORS as f64;
+    if cut < CONTIGUOUS || !met {
+        return None;
+    }
+    // Those that end at the limit go on in the next one, up to the usual limit, and to the end of a direct call.
+    let (size, _) = instead::own(facts, way);
+    let work = &facts.digest.workload;
+    let call = work.bytes[way] as f64 / SECTOR_BYTES as f64 / work.calls[way].max(1) as f64;
+    let end = if work.direct[way] > work.calls[way] - work.direct[way] { call.max(size) } else { f64::INFINITY };
+    let whole = (size / (1.0 - cut).max(limit / USUAL_KB)).min(most.min(USUAL_KB) * 1024.0 / 512.0).min(end);
+    let saved = instead::fewer(facts, way, whole, false)?;
+    Some(Cost {
+        ns: saved.ns,
+        bounds: saved.bounds,
+        confidence: MARKED,
+        claim: format!(
+            "max_sectors_kb={limit:.0}: {:.0} % of the requests end there and go on in another one, and {:.0} is usual",
+            100.0 * cut,
+            most.min(USUAL_KB)
+        ),
+        setting: format!("max_sectors_kb={:.0}", most.min(USUAL_KB)),
+        evidence: vec![
+            ("share of requests that end at the limit and go on", cut, Unit::Share),
+            ("mean size of a request", size * 512.0, Unit::Bytes),
+        ],
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::edges::{Edge, Pair, hold, spread};
@@ -162,5 +203,35 @@ mod tests {
         ];
         hold(&RULE, reads, 0.7594, edges);
         hold(&RULE, writes, 0.7594, &[("MORE writes", |p, x| p.slow.commands.issued[1] = x as u64, 1201.0, 1200.0)]);
+    }
+
+    #[test]
+    fn costs() {
+        use super::super::edges::{Alone, AloneEdge, hold_cost};
+        fn limit(a: &mut Alone, kib: f64) {
+            a.set("sda", "max_sectors_kb", &kib.to_string());
+            a.digest.commands.sizes[0] = super::super::edges::spread(16, 2.0 * kib);
+        }
+        let cut = || {
+            Alone::of(|a| {
+                a.set("recording", "disk", "sda");
+                a.set("sda", "max_hw_sectors_kb", "1280");
+                a.requests(0, 16, 128, 8e5);
+                limit(a, 64.0);
+                a.digest.commands.cut[0] = 15;
+            })
+        };
+        let edges: &[AloneEdge] = &[
+            ("LARGE_KB", limit, 511.0, 512.0),
+            (
+                "USUAL_KB, or what the device takes",
+                |a, x| a.set("sda", "max_hw_sectors_kb", &x.to_string()),
+                1280.0,
+                64.0,
+            ),
+            ("CONTIGUOUS, alone", |a, x| a.digest.commands.cut[0] = x as u64, 5.0, 4.0),
+            ("met", |a, x| a.digest.commands.sizes[0] = super::super::edges::spread(16, x), 121.0, 120.0),
+        ];
+        hold_cost(&super::RULE, cut, (60.0, 0.85), edges);
     }
 }

@@ -1,10 +1,12 @@
 //! Each write waits until its data are on the medium.
 
 use super::IO;
-use super::cost::{Bounds, Cost, Facts};
+use super::cost::{Cost, Facts};
+use super::instead::Saved;
 use super::{Figure, Match, Rule, grade};
 use crate::delta::{Contrast, Delta, Unit};
-use crate::digest::Digest;
+use crate::digest::{Digest, Layer};
+use iowhy_stack::units::PAGE_BYTES;
 
 pub(super) const RULE: Rule = Rule {
     name: "synchronous-writes",
@@ -98,8 +100,8 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 
 /// Share of writes that reach the device within their call, from which on each is synchronous.
 const MOSTLY_THROUGH: f64 = 0.8;
-/// Confidence of the cost without and with the mount option, and its bounds: data have to be written some time.
-const ALONE: (f64, f64, Bounds) = (0.8, 0.89, [0.4, 1.0]);
+/// Confidence of the cost without and with the mount option.
+const ALONE: (f64, f64) = (0.8, 0.89);
 
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let workload = &facts.digest.workload;
@@ -109,11 +111,18 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
         return None;
     }
     let mounted = facts.mounted_with("sync");
+    let (without, with) = ALONE;
     let time = facts.of_kinds(&[1], IO);
-    let (without, with, bounds) = ALONE;
+    // Each wait ends with one for a CPU, and what is not submitted is no code; what stays is a call that copies pages.
+    // The least is for data that have to be on the medium at the end: the device's own time is waited for then.
+    let [ready, cpu] = [Layer::Ready, Layer::Cpu].map(|layer| facts.of_kinds(&[1], &[layer]));
+    let pages = workload.bytes[1] as f64 / PAGE_BYTES as f64;
+    let code = facts.code.map_or(0.0, |code| (cpu - code.call_ns * writes - code.page_ns * pages).max(0.0));
+    let all = time + ready + code;
+    let saved = Saved::of(all, all - (facts.digest.commands.own_busy[1] as f64).min(time), all);
     Some(Cost {
-        ns: time,
-        bounds,
+        ns: saved.ns,
+        bounds: saved.bounds,
         confidence: if mounted.is_some() { with } else { without },
         claim: format!(
             "{:.0} % of the writes wait until they are on the medium{}",
