@@ -60,9 +60,12 @@ pub struct Prediction {
     pub confidence: f64,
     /// Time that it costs, for each call of the workload.
     pub cost_ns_per_call: f64,
-    /// Share of the time, and the 5th and the 95th percentile of it.
+    /// Share of the time, and the 5th and the 95th percentile of it; of requests larger than all that were measured
+    /// the least is nothing.
     pub saves_pct: f64,
     pub saves_ci_pct: [f64; 2],
+    /// There are such requests.
+    pub unmeasured: bool,
     /// `KEY=VALUE`, or what to do.
     pub setting: String,
     /// Figures with it and without, `a` and `b`.
@@ -280,6 +283,9 @@ impl Twin {
         if saves < least || low <= 0.0 {
             return None;
         }
+        // A disk may take as long for a byte of larger commands as of those seen: they save nothing then.
+        let beyond = runs.iter().map(|run| run.traits.share_beyond(self.measured)).fold(0.0, f64::max);
+        let low = low * (1.0 - beyond);
         let explained = explain(&side("as it is", &self.runs), &side(&change.setting, runs), None);
         let named = explained.findings.iter().find(|finding| change.rules.contains(&finding.rule.name));
         let rule = named.map(|finding| finding.rule).or_else(|| change::rule(change.rule))?;
@@ -305,6 +311,7 @@ impl Twin {
             cost_ns_per_call: ns / self.recorded.calls.len().max(1) as f64,
             saves_pct: saves,
             saves_ci_pct: [low, high],
+            unmeasured: beyond > 0.0,
             setting: change.setting.clone(),
             evidence: finding.map(|finding| finding.evidence.clone()).unwrap_or_default(),
             refute: match finding {

@@ -29,6 +29,7 @@ use iowhy_live::command::Running;
 use iowhy_stack::service::{self, Row};
 use iowhy_stack::trace::Trace;
 use iowhy_text::diagnose::{Problem, Problems};
+use iowhy_trace::settings::Settings;
 use iowhy_why::rules::cost;
 use iowhy_why::rules::{self, Need};
 
@@ -167,7 +168,9 @@ pub fn of_trace_on(target: String, mut trace: Trace, measured: &dyn Fn(&str) -> 
     let (events, lost) = (trace.records.len() as u64, trace.lost);
     // The twin wants the disk's other requests, too.
     let whole = trace.clone();
-    let facts = Facts::of(&mut trace);
+    let settings = Settings::of(&trace);
+    let both = rayon::join(|| Facts::of(&mut trace), || twin::ask(&whole, &settings, None));
+    let (facts, (mut agreement, predictions)) = both;
     let mut costs = cost::found(&facts.for_rules());
     let only_difference = facts::unusual(&facts.settings);
     let disk = facts.settings.get("recording", "disk").unwrap_or_default().to_owned();
@@ -177,14 +180,18 @@ pub fn of_trace_on(target: String, mut trace: Trace, measured: &dyn Fn(&str) -> 
         });
         let findings = joined(costs, back, facts.calls);
         let named = |of: &Prediction| findings.iter().any(|finding| finding.rule == of.rule);
-        let options = further.into_iter().filter(|of| of.saves_pct >= LEAST_PCT && !named(of));
+        // What may save nothing is none.
+        let sure = |of: &Prediction| of.saves_pct >= LEAST_PCT && of.saves_ci_pct[0] > 0.0;
+        let options = further.into_iter().filter(|of| sure(of) && !named(of));
         let options = options.map(Finding::from).collect();
         (findings, options)
     };
-    let (mut agreement, predictions) = twin::ask(&whole, &facts.settings, None);
     let (mut findings, mut options) = split(&costs, predictions.clone());
     // Larger requests, or more of them at a time, than the recording has: their times have to be measured.
-    if findings.iter().any(|of| SIZED.contains(&of.rule))
+    let unmeasured = predictions.iter().any(|of| {
+        of.unmeasured && of.saves_pct >= BLAMED_PCT && takes_back(&of.setting, of.rule, &disk, &only_difference)
+    });
+    if (unmeasured || findings.iter().any(|of| SIZED.contains(&of.rule)))
         && let Some(profile) = measured(&disk)
     {
         let (service, code) = for_costs(&profile);
@@ -243,10 +250,18 @@ impl Answer {
 
     /// Why nothing here makes it faster; nothing if that is not known.
     pub fn healthy(&self) -> Option<String> {
-        if !self.findings.is_empty() || self.facts.calls == 0 || !self.facts.lacks.is_empty() {
+        let most = self.facts.layers.iter().max_by(|a, b| a.pct.total_cmp(&b.pct))?;
+        // The whole machine has no CPU states; who waits for the device most of the time is not short of CPUs.
+        let blind = self.facts.lacks.iter().any(|need| *need != Need::States || most.layer != "device");
+        // Nobody has seen what a limit costs that is set: the twin would have.
+        let unjudged = !self.agreement.usable && self.only_difference.iter().any(restricts);
+        if !self.findings.is_empty() || self.facts.calls == 0 || blind || unjudged {
             return None;
         }
-        let most = self.facts.layers.iter().max_by(|a, b| a.pct.total_cmp(&b.pct))?;
+        if let Some(option) = self.options.iter().find(|option| option.saves_ci_pct[0] >= BLAMED_PCT) {
+            let (setting, pct) = (&option.setting, option.saves_pct);
+            return Some(format!("nothing is wrong here; `{setting}` is an option that saves {pct:.0} %"));
+        }
         Some(match most.layer {
             "device" => "the device is at its limit for these requests".to_owned(),
             "application" => "the program computes".to_owned(),
@@ -261,6 +276,12 @@ impl Answer {
 const UNUSUAL: [&str; 5] =
     ["cgroup-io-throttle", "noisy-neighbour", "memory-reclaim", "cache-too-small", "random-advice"];
 
+/// A setting that is below what is usual, or a limit.
+fn restricts((what, value, usual): &(String, String, &'static str)) -> bool {
+    let number = |text: &str| text.split(' ').next().and_then(|word| word.parse::<f64>().ok());
+    what.starts_with("cgroup ") || number(value).zip(number(usual)).is_some_and(|(value, usual)| value < usual)
+}
+
 /// Whether a change takes back something that is unusual: a setting of the disk or the machine, towards its default.
 fn takes_back(setting: &str, rule: &str, disk: &str, unusual: &[(String, String, &'static str)]) -> bool {
     let Some((key, to)) = setting.split_once('=').filter(|(key, _)| !key.contains(' ')) else {
@@ -274,7 +295,10 @@ fn takes_back(setting: &str, rule: &str, disk: &str, unusual: &[(String, String,
                 && match (number(from), number(to), number(usual)) {
                     // Less than usual is not the way back from more.
                     (Some(from), Some(to), Some(usual)) if from > usual => (usual..from).contains(&to),
-                    (Some(from), Some(to), Some(usual)) => from < usual && to > from,
+                    // A goal of 0 is none.
+                    (Some(from), Some(to), Some(usual)) => {
+                        from < usual && (to > from || key == "wbt_lat_usec" && to == 0.0)
+                    }
                     _ => usual.split(" or ").any(|usual| usual == to),
                 }
         })

@@ -111,7 +111,13 @@ const SETTINGS: &[Setting] = &[
         ["window-too-large", "window-too-small"],
     ),
     setting("scheduler", "elevator", &["none", "mq-deadline", "kyber", "bfq"], For::All, ["lost-locality"; 2]),
-    setting("nr_requests", "nr_requests", &["32", "64", "128", "256", "1024"], For::All, ["lost-locality"; 2]),
+    setting(
+        "nr_requests",
+        "nr_requests",
+        &["32", "64", "128", "256", "1024"],
+        For::All,
+        ["lost-locality", "queue-depth-one"],
+    ),
     setting(
         "max_sectors_kb",
         "max_sectors_kb",

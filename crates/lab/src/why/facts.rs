@@ -12,7 +12,7 @@
 //! ```
 //! Limits: a call that ends after the recording, or began before it, is not counted.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use iowhy_stack::event::Op;
 use iowhy_stack::trace::{Dev, Rwbs, Seen, Trace};
@@ -20,6 +20,7 @@ use iowhy_stack::units::Nanos;
 use iowhy_stats::change_points::{self, Settings as Splits};
 use iowhy_stats::figure::share;
 use iowhy_stats::modes::{self, Mode};
+use iowhy_trace::fields::field;
 use iowhy_trace::join::{CallRecord, Joined};
 use iowhy_trace::settings::Settings;
 use iowhy_why::Side;
@@ -38,6 +39,8 @@ const STRETCHES: usize = 40;
 const STRETCH: usize = 5;
 /// Growth from which on a change is an onset.
 const ONSET: f64 = 1.5;
+/// System calls that wait for descriptors, or for a time.
+const WAITS: [&str; 6] = ["select", "pselect6", "poll", "ppoll", "epoll_wait", "epoll_pwait"];
 /// Names of the kernel's own tasks, which work for others.
 const KERNELS: [&str; 5] = ["kworker", "jbd2", "xfsaild", "loop", "kswapd"];
 
@@ -243,18 +246,30 @@ fn others(trace: &Trace) -> BTreeMap<(Dev, String), u64> {
     found
 }
 
-/// Sleeps that the workload's tasks asked for: how often, and how long.
+/// Sleeps that the workload's tasks asked for: how often, and how long. A wait for descriptors that its time ends is
+/// one if the task has made calls since the last: rates are limited so, and servers without work wait so, too.
 fn sleeps(trace: &Trace, joined: &Joined) -> (u64, f64) {
     let own = |pid: u32| joined.tree.as_ref().is_none_or(|tree| tree.contains(&pid));
-    let (mut open, mut times, mut ns) = (BTreeMap::new(), 0, 0.0);
-    for record in &trace.records {
-        let Seen::Other { name, .. } = &record.seen else { continue };
-        if !name.ends_with("nanosleep") || !own(record.pid) {
+    let (mut open, mut at_work, mut times, mut ns) = (BTreeMap::new(), BTreeSet::new(), 0, 0.0);
+    for record in trace.records.iter().filter(|record| own(record.pid)) {
+        let Seen::Other { name, fields } = &record.seen else {
+            if let Seen::CallStart { .. } = record.seen {
+                at_work.insert(record.pid);
+            }
+            continue;
+        };
+        let Some((way, call)) = name.strip_prefix("syscalls:sys_").and_then(|name| name.split_once('_')) else {
+            continue;
+        };
+        let waits = WAITS.contains(&call);
+        if !waits && !call.ends_with("nanosleep") {
             continue;
         }
-        if name.starts_with("syscalls:sys_enter_") {
+        if way == "enter" {
             open.insert(record.pid, record.at);
-        } else if let Some(since) = open.remove(&record.pid) {
+        } else if let Some(since) = open.remove(&record.pid)
+            && (!waits || field(fields, "ret") == Some("0") && at_work.remove(&record.pid))
+        {
             times += 1;
             ns += record.at.saturating_sub(since).0 as f64;
         }
@@ -413,7 +428,11 @@ pub(super) fn unusual(settings: &Settings) -> Vec<(String, String, &'static str)
     const SCHEDULERS: [&str; 2] = ["none", "mq-deadline"];
     // KiB of a request that no default is below, unless the device takes less.
     const LARGE: u64 = 512;
+    // A queue of fewer requests, and a goal of writeback throttling below that of a disk without a rotor.
+    const FEW: u64 = 32;
+    const TIGHT_US: u64 = 2000;
     const OPTIONS: [&str; 5] = ["sync", "dirsync", "data=journal", "barrier=0", "nobarrier"];
+    let number = |text: &str| text.parse::<u64>().ok();
     let of = |((place, key), value): (&(String, String), &String)| {
         let usual = USUAL.iter().find(|(known, _)| known == key);
         let (value, usual) = match key.as_str() {
@@ -425,8 +444,11 @@ pub(super) fn unusual(settings: &Settings) -> Vec<(String, String, &'static str)
                 }
                 (odd.join(","), "none of these")
             }
+            "nr_requests" if number(value).is_some_and(|nr| nr < FEW) => (value.clone(), "64 or more"),
+            "wbt_lat_usec" if number(value).is_some_and(|us| (1..TIGHT_US).contains(&us)) => {
+                (value.clone(), "2000 or more")
+            }
             "max_sectors_kb" => {
-                let number = |text: &str| text.parse::<u64>().ok();
                 let most = settings.get(place, "max_hw_sectors_kb").and_then(number).unwrap_or(LARGE);
                 if number(value).is_none_or(|kb| kb >= most.min(LARGE)) {
                     return None;

@@ -109,6 +109,8 @@ fn intervals(trace: &Trace, joined: &Joined, own: &dyn Fn(u32) -> bool, end: Nan
             let doing = match call {
                 "io_getevents" | "io_pgetevents" | "io_uring_enter" => Doing::Reap,
                 "nanosleep" | "clock_nanosleep" => Doing::Sleep,
+                // Waiting for whatever comes is not the doing of storage.
+                "select" | "pselect6" | "poll" | "ppoll" | "epoll_wait" | "epoll_pwait" => continue,
                 _ => Doing::Other,
             };
             open.insert(record.pid, (record.at, doing));
