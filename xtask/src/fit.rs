@@ -1,18 +1,19 @@
 //! `cargo xtask fit`: disks with hidden parameters, fitted and held to what they do.
 //!
 //! Each shipped model becomes a disk of the running kernel, and so does a file behind a loop device. `iowhy disk fit`
-//! measures them without their names; jobs that the fit has not seen run on the disk, three times in all, before the
-//! fit, after it and at the end, and in the simulator on the profile. The middle one of the three is the truth: medians
+//! measures them without their names; jobs that the fit has not seen run on the disk, once before the fit and
+//! twice after it, and in the simulator on the profile. The middle one of the three is the truth: medians
 //! have to agree within 10 %, 99th percentiles within 25, operations a second within 10. Fields that the model has must
 //! agree within 10 %, or lie within their bounds; times are those that a program sees (a modelled disk hides the layers
 //! above it), so the costs of the machine are added. A limit of a control group must be found within 3 %, and what it
 //! grants at once within 5. `--disksim FOLDER` fits the first half of DiskSim's validation traces and predicts the
-//! second; the demerit figure must be no larger than that of DiskSim, whose parameters were measured otherwise (p50, p99
-//! and operations a second of the whole are shown: half of a drive's commands can lie on either side of a gap).
+//! second; the demerit figure must be no larger than that of DiskSim, whose parameters were measured otherwise
+//! (p50, p99 and operations a second of the whole are shown: half of a drive's commands can lie on either side of a
+//! gap).
 //!
 //! What does not agree is a miss, with two exceptions that are counted apart: the profile has said so (the field is
 //! unknown, or its own held-back error is at least half as large), or the disk does not repeat itself (no figure would
-//! be within the bound of all three runs). Needs root.
+//! be within the bound of all three runs, and this one is within that of one of them or lies among them). Needs root.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -264,9 +265,12 @@ fn one(
             runs.sort_by(f64::total_cmp);
             let (least, middle, most) = (runs[0], runs[RUNS / 2], runs[RUNS - 1]);
             let off = off(ours[metric], middle);
+            let repeats = most * (100.0 - bound) <= least * (100.0 + bound);
+            let among =
+                ours[metric] * 100.0 >= least * (100.0 - bound) && ours[metric] * 100.0 <= most * (100.0 + bound);
             let of = match off.abs() <= *bound {
                 true => Verdict::Holds,
-                false if most * (100.0 - bound) > least * (100.0 + bound) => Verdict::Unsteady,
+                false if !repeats && among => Verdict::Unsteady,
                 false if off.abs() <= 2.0 * held[metric] => Verdict::Unknown,
                 false => Verdict::Misses,
             };

@@ -286,7 +286,7 @@ fn fitted(samples: &[Sample], seen: &[Seen], shape: Shape) -> Fitted {
     let correct = |of: &Seen, ns: f64| {
         let points = distance.iter().copied();
         let near = iowhy_stack::service::on_line(points, of.distance)
-            .filter(|_| !of.next && !(shape.cached && of.sample.write));
+            .filter(|_| !(of.next || shape.cached && of.sample.write));
         let late = shape.idle.filter(|(after, _)| of.idle > *after).map_or(0.0, |(_, exit)| exit);
         (near.map_or(ns, |near| ns + far - near as f64) - late).max(1.0)
     };
