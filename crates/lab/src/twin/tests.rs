@@ -128,3 +128,25 @@ fn a_run_at_the_limit_of_its_device_has_nothing_to_change() {
         assert!(twin.agreement().usable && found.is_empty(), "{name}: {:?} {found:#?}", twin.agreement());
     }
 }
+
+#[test]
+fn combinations_take_back_settings_that_only_hurt_together() {
+    let keys = "read_ahead_kb=16,max_sectors_kb=64,nomerges=2";
+    let plan = Plan { stack: stack(keys), job: job("sequential") };
+    let twin = twin(&plan);
+    let found = twin.combinations(&|_, _| true, 3);
+    let best = &found[0];
+    assert!(best.settings.iter().any(|(key, value)| *key == "read_ahead_kb" && value.len() > 2), "{found:#?}");
+    let set = best.settings.iter().map(|(key, value)| format!(",{key}={value}")).collect::<String>();
+    let (_, slow) = recorded(&plan);
+    let (_, fast) = recorded(&Plan { stack: stack(&format!("{keys}{set}")), ..plan });
+    let gain = 100.0 * (1.0 - fast / slow);
+    assert!((best.saves_pct - gain).abs() < 15.0 && gain > 30.0, "{} instead of {gain}", best.saves_pct);
+    for (nr, of) in found.iter().enumerate() {
+        assert!(of.saves_pct <= best.saves_pct + 1.0, "{found:#?}");
+        assert!(found[..nr].iter().all(|other| other.settings != of.settings), "{found:#?}");
+    }
+    // Values that the machine does not have are not searched.
+    assert!(twin.combinations(&|key, _| key == "nomerges", 3).iter().all(|of| of.settings[0].0 == "nomerges"));
+    assert!(twin.combinations(&|_, _| false, 3).is_empty());
+}
