@@ -182,7 +182,8 @@ mod tests {
                 })
             }
         };
-        let cases: [(fn(&mut Alone), f64); 3] = [
+        type Case = (fn(&mut Alone), f64);
+        let cases: [Case; 3] = [
             // A half of the code is the likeliest: (1/2 + 1/64) of 500 us.
             (|_| (), 74.2),
             // Ten calls of 1 us, and as many pages of 9 us: the rest of the code is a 32nd of what it was.
