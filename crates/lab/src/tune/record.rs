@@ -28,6 +28,7 @@ pub(super) struct Seen {
     trace: Trace,
     settings: Settings,
     who: Who,
+    /// Empty if it used none.
     pub(super) disk: String,
     /// Where the file system of its files is mounted.
     pub(super) mount: Option<String>,
@@ -51,17 +52,20 @@ impl Seen {
 
 /// Records the job.
 pub(super) fn job(asked: &Asked) -> Result<Seen, TuneError> {
-    if asked.command.is_empty() {
+    let found = if asked.command.is_empty() {
         let (captured, who) = of_job(asked)?;
-        return seen(captured, who, 1).map(|(seen, _)| seen);
-    }
-    let (first, warm) = seen(of_command(&asked.command)?, Who::default(), 1)?;
-    if !warm || first.files.is_empty() {
-        return Ok(first);
-    }
-    // The trial reads from the disk, and so has what is predicted.
-    make_cold(&first.files);
-    seen(of_command(&asked.command)?, Who::default(), 2).map(|(seen, _)| seen)
+        seen(captured, who, 1).0
+    } else {
+        let (first, warm) = seen(of_command(&asked.command)?, Who::default(), 1);
+        if (warm || first.disk.is_empty()) && !first.files.is_empty() {
+            // The trial reads from the disk, and so has what is predicted.
+            make_cold(&first.files);
+            seen(of_command(&asked.command)?, Who::default(), 2).0
+        } else {
+            first
+        }
+    };
+    if found.disk.is_empty() { Err(TuneError::NoDisk) } else { Ok(found) }
 }
 
 fn of_job(asked: &Asked) -> Result<(Captured, Who), TuneError> {
@@ -100,11 +104,11 @@ fn of_command(words: &[String]) -> Result<Captured, TuneError> {
 }
 
 /// Everything that is wanted of a recording, and whether much of it came from the cache.
-fn seen(captured: Captured, who: Who, runs: u32) -> Result<(Seen, bool), TuneError> {
+fn seen(captured: Captured, who: Who, runs: u32) -> (Seen, bool) {
     let trace = captured.trace;
     let facts = Facts::of(&mut trace.clone());
     let settings = Settings::of(&trace);
-    let disk = settings.get("recording", "disk").filter(|disk| !disk.is_empty()).ok_or(TuneError::NoDisk)?.to_owned();
+    let disk = settings.get("recording", "disk").unwrap_or_default().to_owned();
     let mount = settings.values.keys().find(|(of, key)| of.starts_with('/') && key == "filesystem");
     let files = facts.files.iter().map(|file| PathBuf::from(&file.name)).filter(|path| path.is_absolute());
     let read: u64 = facts.processes.iter().map(|of| of.bytes[0]).sum();
@@ -124,7 +128,7 @@ fn seen(captured: Captured, who: Who, runs: u32) -> Result<(Seen, bool), TuneErr
         who,
         trace,
     };
-    Ok((seen, pages * PAGE_BYTES * 2 < read))
+    (seen, pages * PAGE_BYTES * 2 < read)
 }
 
 /// The twin of a recording that agrees with it best: on the disk that it shows, joined with a probe if there is one.
