@@ -172,7 +172,7 @@ pub fn of_trace_on(target: String, mut trace: Trace, measured: &dyn Fn(&str) -> 
     let both = rayon::join(|| Facts::of(&mut trace), || twin::ask(&whole, &settings, None));
     let (facts, (mut agreement, predictions)) = both;
     let mut costs = cost::found(&facts.for_rules());
-    let only_difference = facts::unusual(&facts.settings);
+    let only_difference = facts.unusual();
     let disk = facts.settings.get("recording", "disk").unwrap_or_default().to_owned();
     let split = |costs: &[cost::Found], predictions: Vec<Prediction>| -> (Vec<Finding>, Vec<Finding>) {
         let (back, further): (Vec<Prediction>, Vec<Prediction>) = predictions.into_iter().partition(|of| {
@@ -181,7 +181,7 @@ pub fn of_trace_on(target: String, mut trace: Trace, measured: &dyn Fn(&str) -> 
         let findings = joined(costs, back, facts.calls);
         let named = |of: &Prediction| findings.iter().any(|finding| finding.rule == of.rule);
         // What may save nothing is none.
-        let sure = |of: &Prediction| of.saves_pct >= LEAST_PCT && of.saves_ci_pct[0] > 0.0;
+        let sure = |of: &Prediction| of.saves_pct >= LEAST_PCT && of.saves_ci_pct[0] >= LEAST_PCT;
         let options = further.into_iter().filter(|of| sure(of) && !named(of));
         let options = options.map(Finding::from).collect();
         (findings, options)

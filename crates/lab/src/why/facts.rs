@@ -41,8 +41,8 @@ const STRETCH: usize = 5;
 const ONSET: f64 = 1.5;
 /// System calls that wait for descriptors, or for a time.
 const WAITS: [&str; 6] = ["select", "pselect6", "poll", "ppoll", "epoll_wait", "epoll_pwait"];
-/// Names of the kernel's own tasks, which work for others.
-const KERNELS: [&str; 5] = ["kworker", "jbd2", "xfsaild", "loop", "kswapd"];
+/// Names of the kernel's own tasks, which work for others, and of ours, which record them or are their disk.
+const KERNELS: [&str; 6] = ["kworker", "jbd2", "xfsaild", "loop", "kswapd", "iowhy"];
 
 /// A layer's part of a call.
 #[derive(Clone, Debug, PartialEq)]
@@ -185,6 +185,17 @@ impl Facts {
             settings,
             lacks,
         }
+    }
+
+    /// Settings that are not this kernel's defaults, of the machine and of the disks with requests.
+    pub(super) fn unusual(&self) -> Vec<(String, String, &'static str)> {
+        let names = self.settings.device_names();
+        let other = |place: &str| {
+            names.iter().any(|(_, name)| name == place) && self.devices.iter().all(|device| device.name != place)
+        };
+        let mut all = unusual(&self.settings);
+        all.retain(|(what, ..)| !what.split_once(' ').is_some_and(|(place, _)| other(place)));
+        all
     }
 
     /// Time of a call.

@@ -35,6 +35,7 @@ fn prediction(rule: &'static str, saves_pct: f64) -> Prediction {
         confidence: 0.8,
         cost_ns_per_call: 1.0,
         saves_pct,
+        unmeasured: false,
         saves_ci_pct: [saves_pct; 2],
         setting: "read_ahead_kb=512".to_owned(),
         evidence: Vec::new(),
@@ -117,12 +118,27 @@ fn only_what_is_unusual_is_held_against_anybody() {
         ("read_ahead_kb=4096", "window-too-small", Vec::new(), false),
         ("scheduler=none", "lost-locality", unusual("sda scheduler", "bfq", "none or mq-deadline"), true),
         ("scheduler=kyber", "lost-locality", unusual("sda scheduler", "bfq", "none or mq-deadline"), false),
+        ("wbt_lat_usec=0", "writeback-throttling", unusual("sda wbt_lat_usec", "1", "2000 or more"), true),
+        ("nr_requests=32", "queue-depth-one", unusual("sda nr_requests", "4", "64 or more"), true),
         ("dirty_ratio=20", "writeback-throttling", unusual("vm.dirty_ratio", "1", "20"), true),
         ("256 KiB a call", "changed-job", Vec::new(), false),
         ("leave out the advice", "random-advice", Vec::new(), true),
         ("keep fio off the disk", "noisy-neighbour", Vec::new(), true),
     ] {
         assert_eq!(takes_back(setting, rule, "sda", &unusual), taken, "{setting} {unusual:?}");
+    }
+}
+
+#[test]
+fn limits_and_less_than_usual_restrict() {
+    for (what, value, usual, is) in [
+        ("sda read_ahead_kb", "8", "128", true),
+        ("sda read_ahead_kb", "2560", "128", false),
+        ("sda nr_requests", "4", "64 or more", true),
+        ("sda scheduler", "bfq", "none or mq-deadline", false),
+        ("cgroup memory.max", "1000", "unset", true),
+    ] {
+        assert_eq!(restricts(&(what.to_owned(), value.to_owned(), usual)), is, "{what} {value}");
     }
 }
 

@@ -11,7 +11,9 @@ impl Joiner<'_> {
         if dir_of(extent) == Dir::Read && !extent.rwbs.has(Rwbs::META) {
             self.end_run(record.pid);
         }
-        if dir_of(extent) == Dir::Write && self.out.tree.is_some() && self.of_process(record.pid) {
+        // What records writes, too, and so does a modelled disk.
+        let ours = self.trace.name(record.pid).is_some_and(|name| name.starts_with("iowhy"));
+        if dir_of(extent) == Dir::Write && self.out.tree.is_some() && self.of_process(record.pid) && !ours {
             self.out.others_wrote += u64::from(extent.bytes);
         }
         let place = self.call_of(record.pid);

@@ -85,6 +85,8 @@ const BUSY: f64 = 0.6;
 const EACH: f64 = 100e3;
 /// Length of a recording, ns: the count of others has the recorder in it, which begins before and ends after it.
 const COUNTED: f64 = 500e6;
+/// Part of the time by the clock: less is what any machine with other things to do takes.
+const MUCH: f64 = 0.2;
 /// Confidence of the cost, and its bounds.
 const ALONE: (f64, Bounds) = (0.85, [0.5, 1.0]);
 
@@ -95,7 +97,7 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let busy = (facts.counter("others_cpu_ns") / elapsed.max(1.0)).min(cpus);
     let each = ready / facts.digest.wall.as_ref().map_or(0, |wall| wall.wakes).max(1) as f64;
     let counted = elapsed >= COUNTED && facts.counter("cpu_throttled_ns") <= 0.0;
-    if busy < BUSY * cpus || each < EACH || !counted {
+    if busy < BUSY * cpus || each < EACH || !counted || ready < MUCH * facts.whole_ns {
         return None;
     }
     let (confidence, bounds) = ALONE;
@@ -168,6 +170,7 @@ mod tests {
         let edges: &[AloneEdge] = &[
             ("BUSY", |a, x| of(a, 1e9, 1e6, x), 1.2, 1.19),
             ("EACH", |a, x| of(a, 1e9, x, 2.0), 1e5, 9.9e4),
+            ("MUCH", |a, x| a.digest.time.ns[0][READY] = x, 2e8, 1.99e8),
             ("COUNTED", |a, x| of(a, x, 1e6, 2.0), 5e8, 4.99e8),
             ("a quota", |a, x| a.count("cpu_throttled_ns", x as u64), 0.0, 1.0),
         ];

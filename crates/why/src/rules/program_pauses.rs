@@ -86,13 +86,16 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 
 /// Sleeps for each call, from which on the program paces itself.
 const PACED: f64 = 0.3;
+/// Part of the time that it sleeps, and sleeps, from which on it is held back whatever the calls between them.
+const ASLEEP: (f64, u64) = (0.3, 5);
 /// Confidence of the cost, and its bounds.
 const ALONE: (f64, Bounds) = (0.85, [0.9, 1.0]);
 
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let (times, asleep) = facts.sleeps;
     let pauses = facts.in_layers(&[Layer::Pause]).min(asleep);
-    if (times as f64) < PACED * facts.operations() {
+    let held = pauses >= ASLEEP.0 * facts.whole_ns && times >= ASLEEP.1;
+    if (times as f64) < PACED * facts.operations() && !held {
         return None;
     }
     let (confidence, bounds) = ALONE;
@@ -114,7 +117,7 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::edges::{Alone, Edge, Pair, hold, hold_cost, spread};
+    use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, spread};
     use super::RULE;
     use crate::digest::{Digest, KIND_OTHER, Layer};
 
@@ -194,6 +197,15 @@ mod tests {
                 a.digest.time.ns[3][Layer::Pause as usize] = 6e5;
             })
         };
-        hold_cost(&RULE, sleeps, (50.0, 0.85), &[("PACED", |a, x| a.sleeps.0 = x as u64, 3.0, 2.0)]);
+        fn of(a: &mut Alone, times: f64, ns: f64) {
+            a.digest.workload.calls[0] = 100;
+            a.sleeps = (times as u64, ns);
+        }
+        let edges: &[AloneEdge] = &[
+            ("PACED", |a, x| a.sleeps.0 = x as u64, 3.0, 2.0),
+            ("ASLEEP, the time", |a, x| of(a, 10.0, x), 3e5, 2.99e5),
+            ("ASLEEP, how often", |a, x| of(a, x, 5e5), 5.0, 4.0),
+        ];
+        hold_cost(&RULE, sleeps, (50.0, 0.85), edges);
     }
 }
