@@ -288,21 +288,23 @@ fn sleeps(trace: &Trace, joined: &Joined) -> (u64, f64) {
     (times, ns)
 }
 
-/// Share of the reads that begin where one of the last ones on their file ended: the lengths of vectored calls are only
-/// known from their results.
+/// Share of the reads that begin where one of the last ones on their file ended, or are larger than a usual window and
+/// so streams by themselves: the lengths of vectored calls are only known from their results.
 fn streams(joined: &Joined) -> f64 {
     const LAST: usize = 16;
+    const WINDOW: u64 = 128 << 10;
     let mut ends: BTreeMap<u32, VecDeque<u64>> = BTreeMap::new();
     let (mut reads, mut going_on) = (0, 0);
     for call in joined.calls.iter().filter(|call| call.op == Op::Read) {
         let (Some(file), Some(offset)) = (call.file, call.offset) else { continue };
         let last = ends.entry(file).or_default();
         reads += 1;
-        if let Some(place) = last.iter().position(|end| *end == offset) {
-            going_on += 1;
+        let place = last.iter().position(|end| *end == offset);
+        if let Some(place) = place {
             last.remove(place);
         }
         let done = call.result.map_or(call.len, |result| u64::try_from(result).unwrap_or(0));
+        going_on += u64::from(place.is_some() || done > WINDOW);
         last.push_back(offset.saturating_add(done));
         if last.len() > LAST {
             last.pop_front();
