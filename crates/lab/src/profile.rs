@@ -184,7 +184,8 @@ impl Profile {
         fit::fit(samples)
     }
 
-    /// The times of these commands on the device of this profile, each as long after the completion before it as it was.
+    /// The times of these commands on the device of this profile, each as long after the completion before it as it
+    /// was.
     pub fn predicted(&self, samples: &[Sample]) -> Vec<Sample> {
         fit::replay(self, samples)
     }

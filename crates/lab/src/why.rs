@@ -306,8 +306,8 @@ fn takes_back(setting: &str, rule: &str, disk: &str, unusual: &[(String, String,
 
 /// Both lists as one: an entry for each rule, without those that follow from others, the largest saving first.
 ///
-/// Of a rule with both, the cost's figures stand: they are of what is usual, where the twin takes the smallest step that
-/// helps; its saving is evidence.
+/// Of a rule with both, the cost's figures stand: they are of the usual value, where the twin takes the smallest step
+/// that helps; its saving is evidence.
 fn joined(costs: &[cost::Found], predictions: Vec<Prediction>, calls: u64) -> Vec<Finding> {
     let mut all: Vec<Finding> = predictions.into_iter().map(Finding::from).collect();
     for found in costs {

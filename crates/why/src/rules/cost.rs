@@ -47,7 +47,7 @@ pub struct Facts<'a> {
     pub others: &'a [(String, u64)],
     /// Times of reads that go on where others ended, as they were measured: sectors, rising, and ns. May be empty.
     pub service: &'a [(u32, f64)],
-    /// What the kernel's code takes, if that was measured.
+    /// Times of the kernel's code, if they were measured.
     pub code: Option<Code>,
 }
 

@@ -1,4 +1,4 @@
-//! What the same bytes would take otherwise: a small counterfactual of requests, for the costs of one side.
+//! The same bytes otherwise: a small counterfactual of requests, for the costs of one side.
 //!
 //! ```text
 //! parts      the whole by the clock: waits for I/O, waits for a CPU after them, code in calls, everything else
@@ -7,7 +7,7 @@
 //!              code       calls and pages cost what they cost, trips go with their number
 //!              CPU waits  one for each trip
 //!            reads ahead of their reader: the longer of device and code, else their sum
-//! quieter    others take a part of the device's time; what the reader does meanwhile is no wait, and is not gained
+//! quieter    others take a part of the device's time; the reader's own work meanwhile is not gained
 //! bounds     of the price of size: a drive that takes as long for any request (1), and one whose time goes by bytes
 //!            (W/s); of overlap: all of it, and none
 //! ```
@@ -42,8 +42,8 @@ pub(super) fn kinds(way: usize) -> &'static [usize] {
     [&[0, KIND_OTHER][..], &[1, KIND_SYNC, KIND_OTHER]][way]
 }
 
-/// A measured time at a size: in proportion between two sizes, beyond them on the line through the next two, of a single
-/// one by bytes.
+/// A measured time at a size: in proportion between two sizes, beyond them on the line through the next two, of a
+/// single one by bytes.
 fn measured(service: &[(u32, f64)], sectors: f64) -> Option<f64> {
     let above = service.partition_point(|(size, _)| f64::from(*size) < sectors);
     let [(x0, y0), (x1, y1)] = match service {
@@ -116,8 +116,9 @@ const MOSTLY: f64 = 0.5;
 ///
 /// Seen: requests that met nothing of others there are what all would be. Else the device divides itself, by requests
 /// or by bytes; and where half of the requests are much quicker than the mean though others are there, it is the others
-/// that make a few so long, as flushes do. A device with channels for all gives nothing back, and so the least is half way to that; a disk gives
-/// back its lost place, and who uses the device uses CPUs, and so the most is all waits for either.
+/// that make a few so long, as flushes do. A device with channels for all gives nothing back, and so the least is half
+/// way to that; a disk gives back its lost place, and who uses the device uses CPUs, and so the most is all waits for
+/// either.
 pub(super) fn quieter(facts: &Facts<'_>) -> Saved {
     let c = &facts.digest.commands;
     let [waits, ready] = [&WAITS[..], &[Layer::Ready]].map(|layers| facts.in_layers(layers));
