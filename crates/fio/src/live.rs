@@ -352,7 +352,7 @@ impl From<LiveError> for Obstacle {
 /// # Errors
 /// Why it could not be begun.
 pub fn run(jobs: &LiveJobs, progress: &dyn Fn(Progress)) -> Result<(Outcome, Vec<DiskDelta>), Obstacle> {
-    let wanted = jobs.file.jobs.iter().any(|job| job.reporting.disk_util);
+    let wanted = jobs.file.jobs.iter().any(|job| job.reporting.disk_util && job.engine != Engine::Null);
     let before = machine::current_diskstats();
     let clock = Instant::now();
     let outcome = iowhy_live::run::run(&jobs.plan, progress)?;

@@ -99,7 +99,8 @@ fn line(results: &Results<'_>, entry: &Entry<'_>, version: u8) -> String {
         );
     }
     if let Some(text) = &entry.job.description {
-        let _ = write!(out, ";{text}");
+        // A line of its own in the oldest version.
+        let _ = write!(out, "{};{text}", if version == 2 { "\n" } else { "" });
     }
     out
 }

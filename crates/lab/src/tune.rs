@@ -234,6 +234,8 @@ const STEPS: &[(&str, &[&str])] = &[
     ("read_ahead_kb", &["1024", "128", "16"]),
     ("scheduler", &["mq-deadline", "none", "kyber"]),
     ("nomerges", &["0"]),
+    ("nr_requests", &["64", "256"]),
+    ("max_sectors_kb", &["1024", "512", "128"]),
 ];
 
 /// Up to three candidates.
