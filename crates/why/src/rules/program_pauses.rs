@@ -198,7 +198,7 @@ mod tests {
             })
         };
         fn of(a: &mut Alone, times: f64, ns: f64) {
-            a.digest.workload.calls[0] = 100;
+            a.digest.latency[0] = spread(100, 1e4);
             a.sleeps = (times as u64, ns);
         }
         let edges: &[AloneEdge] = &[
