@@ -29,6 +29,11 @@ pub struct Style {
 }
 
 impl Style {
+    /// Words that stand out, if there are colours.
+    pub fn bold(self, words: &str) -> String {
+        self.paint("1", words)
+    }
+
     fn paint(self, code: &str, text: &str) -> String {
         if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }

@@ -108,8 +108,7 @@ fn direction(results: &Results<'_>, entry: &Entry<'_>, direction: &Direction, nu
     let bytes = direction.bandwidth_bytes();
     let Samples { min, max, mean, deviation, count } = direction.bandwidth;
     let iops = &direction.iops;
-    let group = results.aggregate(entry.group, number);
-    let share = if group == 0 { 0.0 } else { (mean * 100.0 / group as f64).min(100.0) };
+    let share = results.share_pct(entry, number);
     json!({
         "io_bytes": direction.bytes,
         "io_kbytes": direction.bytes / 1024,

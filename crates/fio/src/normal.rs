@@ -250,8 +250,7 @@ fn one_direction(
     if count == 0 {
         return;
     }
-    let group = results.aggregate(entry.group, number);
-    let share = if group == 0 { 0.0 } else { (mean * 100.0 / group as f64).min(100.0) };
+    let share = results.share_pct(entry, number);
     let (scale, unit) = if mean > 1024.0 * 1024.0 { (1024, "MiB") } else { (1, "KiB") };
     let scaled = |value: f64| value / scale as f64;
     let _ = writeln!(

@@ -436,6 +436,14 @@ impl Results<'_> {
         let longest = directions().map(|direction| direction.runtime_ms).max().unwrap_or(0);
         (bytes * 1000).checked_div(longest).unwrap_or(0) / 1024
     }
+
+    /// Part that a direction of an entry has of its group's bandwidth, by the mean of its samples, percent.
+    pub fn share_pct(&self, entry: &Entry<'_>, number: usize) -> f64 {
+        match self.aggregate(entry.group, number) {
+            0 => 0.0,
+            group => (entry.directions[number].bandwidth.mean * 100.0 / group as f64).min(100.0),
+        }
+    }
 }
 
 /// Results of the threads, grouped for the report. Jobs without `stats` are left out.

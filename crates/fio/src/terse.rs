@@ -41,17 +41,16 @@ fn direction(out: &mut String, results: &Results<'_>, entry: &Entry<'_>, number:
     let list = &entry.job.reporting.percentiles;
     let found = if entry.job.reporting.clat { of.clat.percentiles(list) } else { Vec::new() };
     for nr in 0..PERCENTILES {
-        let wanted = list.get(nr).filter(|_| entry.job.reporting.clat);
-        let at = found.get(nr).map_or(0, |(_, ns)| ns / 1000);
-        let _ = match wanted {
-            Some(wanted) => write!(out, ";{}.{:06}%={at}", wanted / 1_000_000, wanted % 1_000_000),
+        // Without values they have their names only.
+        let empty = || list.get(nr).filter(|_| entry.job.reporting.clat).map(|wanted| (*wanted, 0));
+        let _ = match found.get(nr).copied().or_else(empty) {
+            Some((wanted, ns)) => write!(out, ";{}.{:06}%={}", wanted / 1_000_000, wanted % 1_000_000, ns / 1000),
             None => write!(out, ";0%=0"),
         };
     }
     times(out, &of.lat);
     let (samples, iops) = (&of.bandwidth, &of.iops);
-    let group = number.map_or(0, |number| results.aggregate(entry.group, number));
-    let share = if group == 0 { 0.0 } else { (samples.mean * 100.0 / group as f64).min(100.0) };
+    let share = number.map_or(0.0, |number| results.share_pct(entry, number));
     let _ = write!(out, ";{};{};{share:.6}%;{:.6};{:.6}", samples.min, samples.max, samples.mean, samples.deviation);
     if version >= 5 {
         let _ = write!(

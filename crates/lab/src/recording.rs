@@ -395,9 +395,7 @@ pub fn during<T>(level: Level, paths: &[PathBuf], work: impl FnOnce() -> T) -> R
 
 /// Writes the settings of this process and of the disks in a trace into it, as they are now.
 pub(crate) fn circumstances(captured: &mut Captured) {
-    let mut watch = Watch::new(vec![std::process::id()]);
-    watch.look();
-    watch.write(captured, &[], None);
+    Watch::new(vec![std::process::id()]).write(captured, &[], None);
 }
 
 fn is_device(path: &Path) -> bool {

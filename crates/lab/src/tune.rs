@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use iowhy_live::machine::Disk;
-use iowhy_live::{cache, signal};
+use iowhy_live::signal;
 use iowhy_stats::blocks;
 use iowhy_text::diagnose::Problems;
 
@@ -34,6 +34,7 @@ use crate::run::backend::{Making, Shared};
 use crate::run::metrics::Metrics;
 use crate::run::{self, Backend, Executed, Refusal, Request, RunRecord, RunRequest};
 use crate::twin::{Agreement, Combination};
+use crate::why::trial::make_cold;
 pub use keep::Keep;
 
 /// Candidates at most, runs of the trial in all, and blocks at least.
@@ -316,13 +317,6 @@ fn request(asked: &Asked, ons: &[String], runs: u32) -> Result<Box<RunRequest>, 
 struct Cold {
     files: Arc<[PathBuf]>,
     runs: Arc<dyn Backend>,
-}
-
-/// Drops the pages of files; what cannot be dropped is in the cache for all candidates alike.
-fn make_cold(files: &[PathBuf]) {
-    for file in files.iter().filter_map(|path| fs::File::open(path).ok()) {
-        let _ = cache::make_cold(&file);
-    }
 }
 
 impl Backend for Cold {

@@ -174,11 +174,11 @@ pub fn of_trace_on(target: String, mut trace: Trace, measured: &dyn Fn(&str) -> 
     let mut costs = cost::found(&facts.for_rules());
     let only_difference = facts.unusual();
     let disk = facts.settings.get("recording", "disk").unwrap_or_default().to_owned();
+    let back = |of: &Prediction| takes_back(&of.setting, of.rule, &disk, &only_difference);
     let split = |costs: &[cost::Found], predictions: Vec<Prediction>| -> (Vec<Finding>, Vec<Finding>) {
-        let (back, further): (Vec<Prediction>, Vec<Prediction>) = predictions.into_iter().partition(|of| {
-            of.saves_ci_pct[0] >= BLAMED_PCT && takes_back(&of.setting, of.rule, &disk, &only_difference)
-        });
-        let findings = joined(costs, back, facts.calls);
+        let (blamed, further): (Vec<Prediction>, Vec<Prediction>) =
+            predictions.into_iter().partition(|of| of.saves_ci_pct[0] >= BLAMED_PCT && back(of));
+        let findings = joined(costs, blamed, facts.calls);
         let named = |of: &Prediction| findings.iter().any(|finding| finding.rule == of.rule);
         // What may save nothing is none.
         let sure = |of: &Prediction| of.saves_pct >= LEAST_PCT && of.saves_ci_pct[0] >= LEAST_PCT;
@@ -188,9 +188,7 @@ pub fn of_trace_on(target: String, mut trace: Trace, measured: &dyn Fn(&str) -> 
     };
     let (mut findings, mut options) = split(&costs, predictions.clone());
     // Larger requests, or more of them at a time, than the recording has: their times have to be measured.
-    let unmeasured = predictions.iter().any(|of| {
-        of.unmeasured && of.saves_pct >= BLAMED_PCT && takes_back(&of.setting, of.rule, &disk, &only_difference)
-    });
+    let unmeasured = predictions.iter().any(|of| of.unmeasured && of.saves_pct >= BLAMED_PCT && back(of));
     if (unmeasured || findings.iter().any(|of| SIZED.contains(&of.rule)))
         && let Some(profile) = measured(&disk)
     {
@@ -276,9 +274,13 @@ impl Answer {
 const UNUSUAL: [&str; 5] =
     ["cgroup-io-throttle", "noisy-neighbour", "memory-reclaim", "cache-too-small", "random-advice"];
 
+/// The number that a value begins with.
+fn number(text: &str) -> Option<f64> {
+    text.split(' ').next()?.parse().ok()
+}
+
 /// A setting that is below what is usual, or a limit.
 fn restricts((what, value, usual): &(String, String, &'static str)) -> bool {
-    let number = |text: &str| text.split(' ').next().and_then(|word| word.parse::<f64>().ok());
     what.starts_with("cgroup ") || number(value).zip(number(usual)).is_some_and(|(value, usual)| value < usual)
 }
 
@@ -288,7 +290,6 @@ fn takes_back(setting: &str, rule: &str, disk: &str, unusual: &[(String, String,
         return UNUSUAL.contains(&rule);
     };
     let is = |what: &str| what == key || what.strip_prefix("vm.") == Some(key) || what == format!("{disk} {key}");
-    let number = |text: &str| text.split(' ').next().and_then(|word| word.parse::<f64>().ok());
     UNUSUAL.contains(&rule)
         || unusual.iter().any(|(what, from, usual)| {
             is(what)

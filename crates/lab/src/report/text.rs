@@ -81,10 +81,6 @@ pub fn difference(explanation: &Explanation) -> String {
     }
 }
 
-fn bold(style: Style, words: &str) -> String {
-    if style.colour { format!("\x1b[1m{words}\x1b[0m") } else { words.to_owned() }
-}
-
 /// The explanation as text, with pictures if there are any.
 pub fn text(explanation: &Explanation, pictures: Option<&Glance>, style: Style) -> String {
     let mut text = String::new();
@@ -105,12 +101,12 @@ pub fn text(explanation: &Explanation, pictures: Option<&Glance>, style: Style) 
         );
         for (line, words) in wrap(&head, iowhy_text::width() - 3).iter().enumerate() {
             let number = if line == 0 { format!("{}. ", nr + 1) } else { "   ".to_owned() };
-            let _ = writeln!(text, "{}", bold(style, &format!("{number}{words}")));
+            let _ = writeln!(text, "{}", style.bold(&format!("{number}{words}")));
         }
         one_finding(&mut text, explanation, finding);
     }
     text.push('\n');
-    let _ = writeln!(text, "{}", bold(style, "Where the time of an operation goes"));
+    let _ = writeln!(text, "{}", style.bold("Where the time of an operation goes"));
     waterfall(&mut text, explanation);
     if let Some(latency) = pictures.and_then(|pictures| pictures.latency.as_ref()) {
         latencies(&mut text, latency, style);
@@ -139,7 +135,7 @@ fn circumstances(text: &mut String, explanation: &Explanation, style: Style) {
     if !differences.is_empty() {
         text.push('\n');
         let head = "Differences in their circumstances (candidates, not causes)";
-        let _ = writeln!(text, "{}", bold(style, head));
+        let _ = writeln!(text, "{}", style.bold(head));
         for (what, [a, b]) in differences.iter().take(DIFFERENCES) {
             let line = format!("{what}: {} in A, {} in B", shown(a, LABEL), shown(b, LABEL));
             indented(text, "   ", "      ", &shown(&line, 400));
@@ -334,7 +330,7 @@ fn rough(ns: f64) -> String {
 fn latencies(text: &mut String, of: &Latency, style: Style) {
     let [a, b] = of.calls;
     let head = format!("Latencies of the {}s: {a} in A, {b} in B", of.op);
-    let _ = writeln!(text, "\n{}", bold(style, &head));
+    let _ = writeln!(text, "\n{}", style.bold(&head));
     let most = of.share.iter().flatten().copied().fold(0.0, f64::max);
     let mut marks = Vec::new();
     for side in 0..2 {
@@ -407,7 +403,7 @@ fn timeline(text: &mut String, moment: &Moment, style: Style) {
         (_, None) => ("How they begin".to_owned(), String::new()),
     };
     for line in wrap(&head, iowhy_text::width()) {
-        let _ = writeln!(text, "{}", bold(style, &line));
+        let _ = writeln!(text, "{}", style.bold(&line));
     }
     indented(text, "   ", "   ", &what);
     if moment.differs.is_ok() {

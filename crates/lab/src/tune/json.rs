@@ -1,13 +1,9 @@
-//! An answer as JSON (`iowhy.tune/1`).
+//! An answer as JSON (`iowhy.tune/1`). Infinite ends of intervals are null.
 
 use serde_json::{Value, json};
 
 use super::{Origin, Tuned, shown};
-
-/// Infinite ends of intervals are null.
-fn number(value: f64) -> Value {
-    if value.is_finite() { json!(value) } else { Value::Null }
-}
+use crate::why::json::agreement;
 
 /// The object.
 pub fn tune(tuned: &Tuned) -> Value {
@@ -17,29 +13,21 @@ pub fn tune(tuned: &Tuned) -> Value {
         Origin::Rule => "rule",
         Origin::Untested => "untested",
     };
-    let twin = &tuned.agreement;
     json!({
         "schema": "iowhy.tune/1",
         "target": tuned.target,
         "disk": tuned.disk,
         "sentence": super::text::sentence(tuned),
-        "twin": {
-            "usable": twin.usable,
-            "why_not": twin.why_not,
-            "windows_pct": twin.windows_pct.map(number),
-            "pages_pct": twin.pages_pct.map(number),
-            "requests_pct": twin.requests_pct.map(number),
-            "time_pct": twin.time_pct.map(number),
-        },
+        "twin": agreement(&tuned.agreement),
         "tried": tuned
             .tried
             .iter()
             .map(|of| json!({
                 "setting": shown(&of.settings),
                 "origin": origin(of.origin),
-                "predicted_pct": of.predicted_pct.map(number),
-                "obtained_pct": number(of.obtained_pct),
-                "ci_pct": of.ci_pct.map(number),
+                "predicted_pct": of.predicted_pct,
+                "obtained_pct": of.obtained_pct,
+                "ci_pct": of.ci_pct,
             }))
             .collect::<Vec<_>>(),
         "best": tuned.best.map(|best| shown(&tuned.tried[best].settings)),
@@ -52,7 +40,7 @@ pub fn tune(tuned: &Tuned) -> Value {
         "options": tuned
             .options
             .iter()
-            .map(|of| json!({ "setting": of.setting, "predicted_pct": number(of.predicted_pct), "code": of.code }))
+            .map(|of| json!({ "setting": of.setting, "predicted_pct": of.predicted_pct, "code": of.code }))
             .collect::<Vec<_>>(),
         "refused": tuned
             .refused

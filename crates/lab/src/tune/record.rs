@@ -12,16 +12,14 @@ use iowhy_trace::join::Who;
 use iowhy_trace::settings::Settings;
 use iowhy_why::rules::cost;
 
-use super::{Asked, TuneError, make_cold, request};
+use super::{Asked, TuneError, request};
 use crate::recording::{self, RecordError, Recorded, Request};
 use crate::run;
 use crate::run::live::OnKernel;
 use crate::twin::{Agreement, Twin};
-use crate::why::facts::Facts;
+use crate::why::facts::{Facts, is_of_queue};
+use crate::why::trial::make_cold;
 use crate::why::{self, Probe};
-
-/// Keys that rules may name, and a trial can set.
-const KEYS: [&str; 6] = ["read_ahead_kb", "scheduler", "nr_requests", "max_sectors_kb", "nomerges", "wbt_lat_usec"];
 
 /// A job that was recorded.
 pub(super) struct Seen {
@@ -114,8 +112,8 @@ fn seen(captured: Captured, who: Who, runs: u32) -> (Seen, bool) {
     let read: u64 = facts.processes.iter().map(|of| of.bytes[0]).sum();
     let pages: u64 = facts.processes.iter().map(|of| of.pages).sum();
     let rules = cost::found(&facts.for_rules()).into_iter().filter_map(|of| {
-        let (key, value) = of.cost.setting.split_once('=')?;
-        Some((*KEYS.iter().find(|known| **known == key)?, value.to_owned()))
+        let (key, value) = is_of_queue(&of.cost.setting)?;
+        Some((key, value.to_owned()))
     });
     let seen = Seen {
         disk,

@@ -3,22 +3,13 @@
 use std::fmt::Write;
 
 use iowhy_compare::text::Style;
-use iowhy_text::{count, shown, wrap};
+use iowhy_text::{count, shown};
 
 use super::{Origin, Tried, Tuned, keep};
+use crate::why::text::paragraph;
 
 /// Longest settings within a line, and longest name of a job.
 const NAME: usize = 40;
-
-fn paragraph(text: &mut String, indent: &str, content: &str) {
-    for line in wrap(content, iowhy_text::width().saturating_sub(indent.len())) {
-        let _ = writeln!(text, "{indent}{line}");
-    }
-}
-
-fn bold(style: Style, words: &str) -> String {
-    if style.colour { format!("\x1b[1m{words}\x1b[0m") } else { words.to_owned() }
-}
 
 fn interval(of: &Tried) -> String {
     let [low, high] = of.ci_pct;
@@ -56,9 +47,9 @@ pub fn sentence(tuned: &Tuned) -> String {
 /// The answer as text; without the details if it is to be brief.
 pub fn text(tuned: &Tuned, brief: bool, style: Style) -> String {
     let mut text = String::new();
-    paragraph(&mut text, "", &bold(style, &sentence(tuned)));
+    paragraph(&mut text, "", &style.bold(&sentence(tuned)));
     if !tuned.tried.is_empty() {
-        let _ = writeln!(text, "\n{:<NAME$}  predicted  saved     90 % interval", bold(style, "Tried"));
+        let _ = writeln!(text, "\n{:<NAME$}  predicted  saved     90 % interval", style.bold("Tried"));
     }
     for of in &tuned.tried {
         let predicted = match (of.predicted_pct, of.origin) {
@@ -75,11 +66,11 @@ pub fn text(tuned: &Tuned, brief: bool, style: Style) -> String {
         paragraph(&mut text, "", &format!("Not tried: {label}, {why}"));
     }
     if let Some(best) = tuned.best {
-        let _ = writeln!(text, "\n{}", bold(style, "Until the next start"));
+        let _ = writeln!(text, "\n{}", style.bold("Until the next start"));
         let _ = writeln!(text, "  {}", keep::for_now(&tuned.disk, &tuned.tried[best].settings));
     }
     for of in &tuned.keep {
-        let _ = writeln!(text, "\n{}", bold(style, &format!("To keep it, a {} in {}", of.what, of.file)));
+        let _ = writeln!(text, "\n{}", style.bold(&format!("To keep it, a {} in {}", of.what, of.file)));
         // Lines to copy are not wrapped.
         of.text.lines().for_each(|line| {
             let _ = writeln!(text, "{}{line}", if line.is_empty() { "" } else { "  " });
@@ -90,7 +81,7 @@ pub fn text(tuned: &Tuned, brief: bool, style: Style) -> String {
         return text;
     }
     if !tuned.options.is_empty() {
-        let _ = writeln!(text, "\n{}", bold(style, "Options in the program, as the twin predicts"));
+        let _ = writeln!(text, "\n{}", style.bold("Options in the program, as the twin predicts"));
     }
     for of in &tuned.options {
         let _ = writeln!(text, "  {:>3.0} %  {}", of.predicted_pct, of.code);

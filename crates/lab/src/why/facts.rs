@@ -481,9 +481,10 @@ pub(super) fn unusual(settings: &Settings) -> Vec<(String, String, &'static str)
 }
 
 /// The disk whose queue is the recording's, and a setting of it that the kernel lets be changed while it is used.
-pub(super) fn is_of_queue(setting: &str) -> Option<(&str, &str)> {
+pub(crate) fn is_of_queue(setting: &str) -> Option<(&'static str, &str)> {
     const KEYS: [&str; 6] = ["read_ahead_kb", "scheduler", "nr_requests", "max_sectors_kb", "nomerges", "wbt_lat_usec"];
-    setting.split_once('=').filter(|(key, _)| KEYS.contains(key))
+    let (key, value) = setting.split_once('=')?;
+    Some((KEYS.into_iter().find(|known| *known == key)?, value))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use iowhy_why::certainty;
 use serde_json::{Value, json};
 
 use super::facts::{Device, Doer, Facts};
-use super::{Answer, Finding};
+use super::{Agreement, Answer, Finding};
 
 fn doer(of: &Doer) -> Value {
     json!({
@@ -97,9 +97,20 @@ fn finding(of: &Finding) -> Value {
     })
 }
 
+/// How well a twin reproduces its recording.
+pub(crate) fn agreement(twin: &Agreement) -> Value {
+    json!({
+        "usable": twin.usable,
+        "why_not": twin.why_not,
+        "windows_pct": twin.windows_pct.map(finite),
+        "pages_pct": twin.pages_pct.map(finite),
+        "requests_pct": twin.requests_pct.map(finite),
+        "time_pct": twin.time_pct.map(finite),
+    })
+}
+
 /// The object.
 pub fn why(answer: &Answer) -> Value {
-    let twin = &answer.agreement;
     json!({
         "schema": "iowhy.why/1",
         "target": answer.target,
@@ -111,14 +122,7 @@ pub fn why(answer: &Answer) -> Value {
             "ns_per_event": finite(price.ns_per_event),
         })),
         "facts": facts(&answer.facts),
-        "twin": {
-            "usable": twin.usable,
-            "why_not": twin.why_not,
-            "windows_pct": twin.windows_pct.map(finite),
-            "pages_pct": twin.pages_pct.map(finite),
-            "requests_pct": twin.requests_pct.map(finite),
-            "time_pct": twin.time_pct.map(finite),
-        },
+        "twin": agreement(&answer.agreement),
         "findings": answer.findings.iter().map(finding).collect::<Vec<_>>(),
         "options": answer.options.iter().map(finding).collect::<Vec<_>>(),
         "nothing_faster": answer.healthy(),

@@ -21,14 +21,11 @@ fn time(ns: f64) -> String {
     quantity(ns / 1e9, "s", 3)
 }
 
-fn paragraph(text: &mut String, indent: &str, content: &str) {
+/// A paragraph in lines that fit, all of them indented.
+pub(crate) fn paragraph(text: &mut String, indent: &str, content: &str) {
     for line in wrap(content, iowhy_text::width().saturating_sub(indent.len())) {
         let _ = writeln!(text, "{indent}{line}");
     }
-}
-
-fn bold(style: Style, words: &str) -> String {
-    if style.colour { format!("\x1b[1m{words}\x1b[0m") } else { words.to_owned() }
 }
 
 /// The recording in a sentence.
@@ -84,7 +81,7 @@ pub fn text(answer: &Answer, brief: bool, style: Style) -> String {
         one(&mut text, answer, nr, finding, style);
     }
     if !answer.options.is_empty() {
-        let _ = writeln!(text, "\n{}", bold(style, "Faster than usual, as the twin predicts"));
+        let _ = writeln!(text, "\n{}", style.bold("Faster than usual, as the twin predicts"));
     }
     for of in answer.options.iter().take(SHOWN) {
         let [low, high] = of.saves_ci_pct;
@@ -108,7 +105,7 @@ fn one(text: &mut String, answer: &Answer, nr: usize, of: &Finding, style: Style
         of.saves_pct,
         certainty::of(of.confidence).word
     );
-    let _ = writeln!(text, "{}", bold(style, &head));
+    let _ = writeln!(text, "{}", style.bold(&head));
     let per_call = answer.facts.per_call_ns();
     let rest = (per_call * (1.0 - of.saves_pct / 100.0)).max(0.0);
     let each = answer.facts.what;
@@ -147,7 +144,7 @@ fn details(text: &mut String, answer: &Answer, style: Style) {
     if facts.calls == 0 {
         return;
     }
-    let _ = writeln!(text, "\n{}", bold(style, &format!("Where the time of a {} goes", facts.what)));
+    let _ = writeln!(text, "\n{}", style.bold(&format!("Where the time of a {} goes", facts.what)));
     for part in facts.layers.iter().filter(|part| part.pct >= 0.5) {
         let bar = picture::bar((0.0, part.pct), 100.0, BAR, '█');
         let _ = writeln!(text, "  {:<18}{:>9} {:>4.0} %  {bar}", part.layer, time(part.ns), part.pct);
@@ -168,7 +165,7 @@ fn details(text: &mut String, answer: &Answer, style: Style) {
     table(text, "Processes", &facts.processes, style);
     table(text, "Files", &facts.files, style);
     if !facts.devices.is_empty() {
-        let _ = writeln!(text, "\n{}", bold(style, "Devices"));
+        let _ = writeln!(text, "\n{}", style.bold("Devices"));
         facts.devices.iter().take(SHOWN).for_each(|of| device(text, of));
     }
     let waited = facts.pressure.iter().filter(|(_, pct)| *pct >= 0.5).map(|(what, pct)| format!("{what} {pct:.0} %"));
@@ -219,7 +216,7 @@ fn table(text: &mut String, head: &str, doers: &[Doer], style: Style) {
     if doers.is_empty() {
         return;
     }
-    let _ = writeln!(text, "\n{}", bold(style, head));
+    let _ = writeln!(text, "\n{}", style.bold(head));
     for of in doers.iter().take(SHOWN) {
         let name = of.pid.map_or(of.name.clone(), |pid| format!("{} ({pid})", of.name));
         let name = shown(&name, NAME);

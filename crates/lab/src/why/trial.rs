@@ -134,10 +134,7 @@ impl Target<'_> {
         let Some((program, arguments)) = self.request.command.split_first() else {
             return self.of_tasks(opened_only);
         };
-        for file in self.files.iter().filter_map(|path| File::open(path).ok()) {
-            // What cannot be dropped is in the cache for both sides.
-            let _ = cache::make_cold(&file);
-        }
+        make_cold(&self.files);
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let running = Running::spawn(command).map_err(|error| TrialError::Command(program.clone(), error))?;
@@ -182,6 +179,13 @@ impl Target<'_> {
         });
         let work = if bytes > 0 { bytes } else { calls };
         if work == 0 { Err(TrialError::Idle) } else { Ok(recorded.captured.length.as_nanos() as f64 / work as f64) }
+    }
+}
+
+/// Drops the pages of files; what cannot be dropped is in the cache with a change and without it.
+pub(crate) fn make_cold(files: &[PathBuf]) {
+    for file in files.iter().filter_map(|path| File::open(path).ok()) {
+        let _ = cache::make_cold(&file);
     }
 }
 

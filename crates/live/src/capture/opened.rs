@@ -370,6 +370,13 @@ fn opens(records: &[Record]) -> HashMap<u32, Vec<Open>> {
         descriptors: HashMap<i32, usize>,
         call: Option<i32>,
     }
+    impl Thread {
+        /// The open that the call in progress is on.
+        fn called(&mut self) -> Option<&mut Open> {
+            let open = *self.descriptors.get(&self.call?)?;
+            self.opens.get_mut(open)
+        }
+    }
     let mut threads: HashMap<u32, Thread> = HashMap::new();
     for (place, record) in records.iter().enumerate() {
         match &record.seen {
@@ -403,17 +410,13 @@ fn opens(records: &[Record]) -> HashMap<u32, Vec<Open>> {
             | Seen::GetPages { file, .. }
             | Seen::RaSync { file, .. }
             | Seen::RaAsync { file, .. } => {
-                if let Some(thread) = threads.get_mut(&record.pid)
-                    && let Some(open) = thread.call.and_then(|fd| thread.descriptors.get(&fd))
-                {
-                    thread.opens[*open].touched.get_or_insert(*file);
+                if let Some(open) = threads.get_mut(&record.pid).and_then(Thread::called) {
+                    open.touched.get_or_insert(*file);
                 }
             }
             Seen::Queue(extent) if extent.bytes > 0 && !extent.rwbs.has(Rwbs::META) => {
-                if let Some(thread) = threads.get_mut(&record.pid)
-                    && let Some(open) = thread.call.and_then(|fd| thread.descriptors.get(&fd))
-                {
-                    thread.opens[*open].disk.get_or_insert(extent.dev);
+                if let Some(open) = threads.get_mut(&record.pid).and_then(Thread::called) {
+                    open.disk.get_or_insert(extent.dev);
                 }
             }
             _ => {}
