@@ -1,7 +1,11 @@
 //! Steps of a check, the programs they need, and what failed.
 
 use crate::{Outcome, cargo};
-use std::process::Command;
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+/// Longest time of a step: what hangs is to be named while there is still somebody who reads it.
+const PATIENCE: Duration = Duration::from_mins(50);
 
 /// Steps that failed, with what a person needs to know.
 #[derive(Default)]
@@ -13,9 +17,12 @@ impl Steps {
     /// One step.
     pub(crate) fn run(&mut self, name: &str, command: &mut Command) {
         eprintln!("xtask: {name}");
-        match command.status() {
-            Ok(status) if status.success() => {}
-            Ok(status) => self.failed.push(format!("{name}: {status}")),
+        match command.spawn().and_then(|child| wait(child, PATIENCE)) {
+            Ok(Some(status)) if status.success() => {}
+            Ok(Some(status)) => self.failed.push(format!("{name}: {status}")),
+            Ok(None) => {
+                self.failed.push(format!("{name}: did not end within {PATIENCE:?}; its processes are listed above"));
+            }
             Err(error) => self.failed.push(format!("{name}: could not be started: {error}")),
         }
     }
@@ -66,6 +73,33 @@ impl Steps {
     }
 }
 
+/// Waits for the end; nothing if that is not in sight. Then the processes below the child, their states and what they
+/// wait for are printed, and they are ended.
+fn wait(mut child: Child, patience: Duration) -> std::io::Result<Option<ExitStatus>> {
+    let started = Instant::now();
+    while started.elapsed() < patience {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let output = Command::new("ps").args(["-eo", "pid,ppid,stat,etimes,wchan:32,args"]).output()?;
+    let listed = String::from_utf8_lossy(&output.stdout).into_owned();
+    // Those who have a parent among those found; a child may stand before its parent.
+    let mut found = vec![child.id().to_string()];
+    let mut nr = 0;
+    while nr < found.len() {
+        let of = |line: &str, column: usize| line.split_whitespace().nth(column).map(str::to_owned);
+        let children = listed.lines().filter(|line| of(line, 1).as_ref() == Some(&found[nr]));
+        let children: Vec<String> =
+            children.inspect(|line| eprintln!("{line}")).filter_map(|line| of(line, 0)).collect();
+        found.extend(children);
+        nr += 1;
+    }
+    Command::new("kill").arg("-KILL").args(&found).status()?;
+    Ok(None)
+}
+
 pub(crate) fn in_ci() -> bool {
     std::env::var("CI").is_ok_and(|ci| ci == "true")
 }
@@ -79,4 +113,31 @@ pub(crate) fn is_installed(program: &str) -> bool {
 
 pub(crate) fn none(arguments: &[String]) -> Outcome {
     if arguments.is_empty() { Ok(()) } else { Err(format!("no arguments wanted: {}", arguments.join(" "))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_that_does_not_end_is_ended_with_all_that_it_has_started() {
+        let quick = Command::new("true").spawn().expect("true starts");
+        assert!(wait(quick, PATIENCE).expect("it ends").is_some_and(|status| status.success()));
+        let mut command = Command::new("sh");
+        let mut child = command.args(["-c", "sleep 1000 & echo $!; wait"]).stdout(std::process::Stdio::piped()).spawn();
+        let mut line = String::new();
+        let out = child.as_mut().expect("sh starts").stdout.take().expect("a pipe");
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).expect("a number");
+        assert!(wait(child.expect("sh starts"), Duration::ZERO).expect("ps and kill start").is_none());
+        // It is on its way out: whoever adopts it may take a while to notice.
+        let alive = || {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", line.trim())).unwrap_or_default();
+            !stat.is_empty() && ![") Z ", ") X "].iter().any(|state| stat.contains(state))
+        };
+        let started = Instant::now();
+        while alive() {
+            assert!(started.elapsed() < PATIENCE, "it has been ended");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
 }
