@@ -12,6 +12,7 @@
 //! trial      the safe ones on the running target                                          (`trial`)
 //! ```
 
+mod below;
 pub mod facts;
 pub mod json;
 pub mod text;
@@ -270,9 +271,9 @@ impl Answer {
     }
 }
 
-/// Mechanisms that are unusual by themselves: a limit, a neighbour, advice.
-const UNUSUAL: [&str; 5] =
-    ["cgroup-io-throttle", "noisy-neighbour", "memory-reclaim", "cache-too-small", "random-advice"];
+/// Mechanisms that are unusual by themselves: a limit, a neighbour, advice, a drive that dozes.
+const UNUSUAL: [&str; 6] =
+    ["cgroup-io-throttle", "noisy-neighbour", "memory-reclaim", "cache-too-small", "random-advice", "device-idle-exit"];
 
 /// The number that a value begins with.
 fn number(text: &str) -> Option<f64> {

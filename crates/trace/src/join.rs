@@ -265,6 +265,9 @@ impl Joiner<'_> {
                 let nr_pages = 1_u32 << (*order).min(31);
                 let memory = record.pid == 0 || self.reclaims(record.pid);
                 let cause = if memory { Eviction::Reclaim } else { Eviction::Dropped };
+                if !memory && self.out.tree.is_some() && self.of_process(record.pid) {
+                    self.out.others_dropped += u64::from(nr_pages);
+                }
                 let what = What::PageRemove { file, page: PageIndex(*index), nr_pages, cause };
                 self.emit(seq, record, what);
             }

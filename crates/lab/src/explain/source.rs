@@ -333,6 +333,7 @@ fn followed(read: &mut Trace, seed: u64, beside: Extra, side: &mut Side) -> (Joi
     }
     side.settings.push(settings);
     digest.foreign.processes_wrote = joined.others_wrote;
+    digest.foreign.dropped = joined.others_dropped;
     let others = joined.putters.iter().filter(|putter| !putter.own);
     digest.foreign.names = others.map(|putter| (putter.name.clone(), putter.nr_pages)).collect();
     side.lost += read.lost;

@@ -319,6 +319,9 @@ fn disks(trace: &Trace, set: &mut dyn FnMut(&str, &str, &str)) {
         for key in ["dio", "backing_file"] {
             if let Some(value) = text(whole.join("loop").join(key)) {
                 set(&name, &format!("loop.{key}"), &value);
+                if let Some(disk) = machine::Disk::below(Path::new(&value)).name.filter(|_| key == "backing_file") {
+                    set(&name, "loop.disk", &disk);
+                }
             }
         }
     }

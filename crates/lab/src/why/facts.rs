@@ -28,6 +28,8 @@ use iowhy_why::digest::{Digest, LAYERS, Layer};
 use iowhy_why::rules::Need;
 use iowhy_why::rules::cost;
 
+use super::below;
+
 /// Most processes and files that are listed.
 const LISTED: usize = 10;
 /// Latencies that modes are looked for in.
@@ -132,6 +134,7 @@ impl Facts {
     pub fn of(trace: &mut Trace) -> Facts {
         let length_ns = trace.records.last().map_or(0, |record| record.at.0);
         let others = others(trace);
+        let below = below::of(trace, &others);
         let (side, joined) = crate::explain::source::alone(trace);
         let Side { mut runs, mut settings, lacks, .. } = side;
         let (digest, settings) = (runs.pop().unwrap_or_default(), settings.pop().unwrap_or_default());
@@ -167,7 +170,7 @@ impl Facts {
         let pressure = settings.counters.iter().filter_map(|(key, ns)| {
             Some((key.strip_suffix("_pressure_ns")?.replace('_', ", "), 100.0 * share(*ns, length_ns).min(1.0)))
         });
-        Facts {
+        let mut facts = Facts {
             pressure: pressure.collect(),
             whole_ns,
             calls,
@@ -184,7 +187,11 @@ impl Facts {
             digest,
             settings,
             lacks,
+        };
+        if let Some(below) = below {
+            below.into(&mut facts);
         }
+        facts
     }
 
     /// Settings that are not this kernel's defaults, of the machine and of the disks with requests.
@@ -242,6 +249,12 @@ fn of_requests(joined: &Joined) -> Vec<(&'static str, f64)> {
     ["plug", "elevator", "device"].into_iter().zip(ns).collect()
 }
 
+/// A process outside the workload whose tasks are `tree`.
+pub(super) fn is_other(trace: &Trace, tree: &BTreeSet<u32>, pid: u32) -> bool {
+    let kernels = || KERNELS.iter().any(|of| trace.name(pid).unwrap_or("").starts_with(of));
+    pid != 0 && !tree.contains(&pid) && !kernels()
+}
+
 /// Bios of processes outside the workload, by device and name.
 fn others(trace: &Trace) -> BTreeMap<(Dev, String), u64> {
     let mut found = BTreeMap::new();
@@ -249,7 +262,7 @@ fn others(trace: &Trace) -> BTreeMap<(Dev, String), u64> {
     for record in &trace.records {
         let Seen::Queue(extent) = &record.seen else { continue };
         let name = trace.name(record.pid).unwrap_or("");
-        if record.pid != 0 && !tree.contains(&record.pid) && !KERNELS.iter().any(|of| name.starts_with(of)) {
+        if is_other(trace, &tree, record.pid) {
             let name = if name.is_empty() { format!("process {}", record.pid) } else { name.to_owned() };
             *found.entry((extent.dev, name)).or_default() += 1;
         }

@@ -218,6 +218,8 @@ pub struct Joined {
     pub inferred_windows: bool,
     /// Bytes that processes outside the workload submitted to be written themselves (direct calls, syncs).
     pub others_wrote: u64,
+    /// Pages that other processes have taken out of the page cache.
+    pub others_dropped: u64,
     /// Windows that belong to no call of the workload.
     pub windows_of_others: u64,
     /// Events that could not be linked.

@@ -169,6 +169,8 @@ pub struct Foreign {
     pub writes: u64,
     /// Pages put into the cache.
     pub pages: u64,
+    /// Pages that other processes have taken out of the cache, by advice or by dropping caches.
+    pub dropped: u64,
     /// Time the device was busy with such reads, or with writes that no file of the workload had dirtied, ns.
     pub device: u64,
     /// Of that, with requests of the workload waiting or at the device, ns; never more than the run takes.

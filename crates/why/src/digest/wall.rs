@@ -5,7 +5,7 @@
 //! ready      CPU wait: woken or preempted, and not running
 //! blocked    in a call, a fault, or without a call where no signal wakes it: until the request that it waits for is
 //!            queued (lock, journal), inserted (plug), issued (elevator), done (device)
-//! asleep     in pipes, sockets, futexes, poll, wait: idle; if all tasks are, the program pauses
+//! asleep     in pipes, sockets, futexes, poll, wait, or stopped: idle; if all tasks are, the program pauses
 //! ```
 //! At each moment the tasks that are not idle share the time, so that all of it adds up to the clock's. The request
 //! that a task waits for is, in this order: the last of its own that is done while it is blocked; the last that carries
@@ -42,6 +42,8 @@ pub struct Wall {
     pub held_back: u64,
     /// Time blocked by dirty limits, ns.
     pub dirty_ns: f64,
+    /// Time of tasks that a signal, and that a tracer has stopped, ns, and how often.
+    pub stopped: [(f64, u64); 2],
     /// Time of the stretches of equally many calls, ns.
     pub blocks: Vec<f64>,
 }
@@ -213,6 +215,8 @@ enum State {
     Running(Nanos),
     Ready(Nanos),
     Blocked(Nanos, bool),
+    /// By a tracer, or by a signal.
+    Stopped(Nanos, bool),
     Gone,
 }
 
@@ -250,6 +254,13 @@ impl Walk<'_> {
             }
             _ => {}
         }
+    }
+
+    /// A stretch in which somebody else has stopped the task.
+    fn stopped(&mut self, (from, to): (Nanos, Nanos), traced: bool) {
+        let (ns, times) = &mut self.wall.stopped[usize::from(traced)];
+        *ns += to.saturating_sub(from).0 as f64;
+        *times += 1;
     }
 
     fn push(&mut self, from: Nanos, to: Nanos, owner: Option<(usize, Layer)>) {
@@ -392,6 +403,7 @@ pub fn of(trace: &Trace, joined: &Joined, settings: &Settings) -> Option<Wall> {
                     let after = match state & 0xff {
                         0 => State::Ready(at),
                         1 => State::Blocked(at, false),
+                        4 | 8 => State::Stopped(at, state & 8 != 0),
                         0x10 | 0x20 | 0x80 => State::Gone,
                         _ => State::Blocked(at, true),
                     };
@@ -405,16 +417,19 @@ pub fn of(trace: &Trace, joined: &Joined, settings: &Settings) -> Option<Wall> {
                             walk.push(from, at, Some((kind, Layer::Ready)));
                         }
                         Some(State::Blocked(from, deep)) => walk.blocked(*next, (from, at), deep, record.cpu),
+                        Some(State::Stopped(from, traced)) => walk.stopped((from, at), traced),
                         _ => {}
                     }
                     states.insert(*next, State::Running(at));
                 }
             }
             Seen::Wake { pid } if own(*pid) => {
-                if let Some(State::Blocked(from, deep)) = states.get(pid).copied() {
-                    walk.blocked(*pid, (from, at), deep, record.cpu);
-                    states.insert(*pid, State::Ready(at));
+                match states.get(pid).copied() {
+                    Some(State::Blocked(from, deep)) => walk.blocked(*pid, (from, at), deep, record.cpu),
+                    Some(State::Stopped(from, traced)) => walk.stopped((from, at), traced),
+                    _ => continue,
                 }
+                states.insert(*pid, State::Ready(at));
             }
             // These happen in whichever task runs, or are records of our own.
             Seen::Issue(_) | Seen::Complete { .. } | Seen::Insert(_) => {}
@@ -433,6 +448,7 @@ pub fn of(trace: &Trace, joined: &Joined, settings: &Settings) -> Option<Wall> {
             State::Running(from) => walk.ran(pid, from, end),
             State::Ready(from) => walk.push(from, end, Some((KIND_OTHER, Layer::Ready))),
             State::Blocked(from, deep) => walk.blocked(pid, (from, end), deep, u32::MAX),
+            State::Stopped(from, traced) => walk.stopped((from, end), traced),
             State::Gone => {}
         }
     }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::cost::{Bounds, Cost, Facts, MARKED};
 use super::{Figure, Match, Rule, grade};
 use crate::delta::{Delta, Unit};
 use crate::digest::Digest;
@@ -24,7 +25,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &["cpu-bound-submission", "device-latency", "random-advice", "window-too-small", "window-too-large"],
     switches: &[super::Switch::OtherJob],
     find,
-    cost: None,
+    cost: Some(cost),
 };
 
 /// Pages put into the cache for each page asked for, up to which a side found what it asked for there.
@@ -83,9 +84,39 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     })
 }
 
+/// Part of the pages that come back to the cache which others have taken out of it.
+const BY_OTHERS: f64 = 0.5;
+/// Parts of the cost: what would have been found may still wait for its neighbours.
+const PARTS: Bounds = [0.6, 1.0];
+
+/// Of one side it is known what the cache had before only where pages come back that somebody else took out.
+fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    let (cache, dropped) = (&facts.digest.cache, facts.digest.foreign.dropped);
+    let (again, added) = (cache.again as f64, cache.added.max(1) as f64);
+    if again == 0.0 || (dropped as f64) < BY_OTHERS * again || cache.reclaimed > dropped {
+        return None;
+    }
+    let back = again.min(dropped as f64);
+    Some(Cost {
+        ns: facts.reads_wait() * (back / added).min(1.0),
+        bounds: PARTS,
+        confidence: MARKED,
+        claim: format!(
+            "{:.0} % of the pages that are read had been in the page cache before another process dropped them",
+            100.0 * (back / added).min(1.0)
+        ),
+        setting: "the process that drops them (POSIX_FADV_DONTNEED, drop_caches)".to_owned(),
+        evidence: vec![
+            ("pages read again", again, Unit::Pages),
+            ("pages that other processes dropped", dropped as f64, Unit::Pages),
+            ("time that reads wait for I/O", facts.reads_wait(), Unit::Ns),
+        ],
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::edges::{Edge, Pair, hold, sure};
+    use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, sure};
     use super::RULE;
 
     /// Reads of a thousand pages, of which a hundred are not in the cache, and two hundred on the slow side.
@@ -130,5 +161,22 @@ mod tests {
         ];
         hold(&RULE, ahead, 0.872, edges);
         sure(&RULE, cold, &[("MOST_SURE", |p, x| p.slow.cache.added = x as u64, 400.0, 0.95)]);
+    }
+
+    #[test]
+    fn costs() {
+        let dropped = || {
+            Alone::of(|a| {
+                a.requests(0, 10, 8, 8e5);
+                let cache = &mut a.digest.cache;
+                (cache.added, cache.again, a.digest.foreign.dropped) = (100, 50, 50);
+            })
+        };
+        let edges: &[AloneEdge] = &[
+            ("BY_OTHERS", |a, x| a.digest.foreign.dropped = x as u64, 25.0, 24.0),
+            ("again", |a, x| a.digest.cache.again = x as u64, 13.0, 0.0),
+            ("reclaimed", |a, x| a.digest.cache.reclaimed = x as u64, 50.0, 51.0),
+        ];
+        hold_cost(&RULE, dropped, (40.0, 0.85), edges);
     }
 }

@@ -143,7 +143,7 @@ impl Alone {
         self.settings.counters.insert(key.to_owned(), value);
     }
 
-    fn ask(mut self, rule: &'static Rule) -> Option<Found> {
+    pub(super) fn ask(mut self, rule: &'static Rule) -> Option<Found> {
         self.digest.wall.get_or_insert_default();
         let facts = Facts {
             digest: &self.digest,

@@ -58,6 +58,12 @@ fn measured(service: &[(u32, f64)], sectors: f64) -> Option<f64> {
     Some((y0 + slope * (sectors - f64::from(x0))).max(0.0))
 }
 
+/// The measured price of a size: how often a request of `from` sectors fits into one of `to`.
+pub(super) fn price(service: &[(u32, f64)], from: f64, to: f64) -> Option<f64> {
+    let (small, large) = (measured(service, from)?, measured(service, to)?);
+    (small > 0.0).then(|| (large / small).clamp(1.0, (to / from).max(1.0)))
+}
+
 /// Mean sectors of the workload's own requests of a direction, and how many.
 pub(super) fn own(facts: &Facts<'_>, way: usize) -> (f64, f64) {
     let commands = &facts.digest.commands;
@@ -79,10 +85,9 @@ pub(super) fn fewer(facts: &Facts<'_>, way: usize, to: f64, ahead: bool) -> Opti
     let rest = (facts.whole_ns - waits - ready - cpu).max(0.0);
     let busy = (d.commands.own_busy[way] as f64).max(waits);
     // Of requests side by side one larger one has not the device's parallelism.
-    let (price, bounds) = match (measured(facts.service, from), measured(facts.service, to)) {
-        (Some(small), Some(large)) if small > 0.0 => {
+    let (price, bounds) = match (measured(facts.service, from), price(facts.service, from, to)) {
+        (Some(small), Some(price)) => {
             let beside = (small * nr / busy).max(1.0);
-            let price = (large / small).clamp(1.0, growth);
             (price * beside, [price.sqrt(), (price * growth).sqrt() * beside])
         }
         _ => (growth.sqrt(), [1.0, growth]),

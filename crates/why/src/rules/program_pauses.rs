@@ -92,6 +92,10 @@ const ASLEEP: (f64, u64) = (0.3, 5);
 const ALONE: (f64, Bounds) = (0.85, [0.9, 1.0]);
 
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    let stopped = facts.digest.wall.as_ref().map_or([(0.0, 0); 2], |wall| wall.stopped);
+    if stopped[0].0 + stopped[1].0 > facts.sleeps.1 {
+        return Some(from_outside(facts, stopped));
+    }
     let (times, asleep) = facts.sleeps;
     let pauses = facts.in_layers(&[Layer::Pause]).min(asleep);
     let held = pauses >= ASLEEP.0 * facts.whole_ns && times >= ASLEEP.1;
@@ -115,11 +119,34 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     })
 }
 
+/// Somebody else stops the program.
+fn from_outside(facts: &Facts<'_>, [by_signal, by_tracer]: [(f64, u64); 2]) -> Cost {
+    let traced = by_tracer.0 > by_signal.0;
+    let (who, setting, (ns, times)) = if traced {
+        ("a tracer", "no tracer (strace, a debugger) attached to the program", by_tracer)
+    } else {
+        ("SIGSTOP or a terminal", "the process that sends SIGSTOP", by_signal)
+    };
+    let pauses = facts.in_layers(&[Layer::Pause]).min(by_signal.0 + by_tracer.0);
+    let (confidence, bounds) = ALONE;
+    Cost {
+        ns: pauses,
+        bounds,
+        confidence,
+        claim: format!("{who} stops the program {times} times, for {:.2} ms each", ns / 1e6 / times.max(1) as f64),
+        setting: setting.to_owned(),
+        evidence: vec![
+            ("stops for each call", times as f64 / facts.operations(), Unit::Ratio),
+            ("time stopped with nothing else going on", pauses, Unit::Ns),
+        ],
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, spread};
     use super::RULE;
-    use crate::digest::{Digest, KIND_OTHER, Layer};
+    use crate::digest::{Digest, KIND_OTHER, Layer, wall::Wall};
 
     /// Ten equal calls with pauses of 100 us, then of 150 us, during which no other is in progress.
     fn pauses() -> Pair {
@@ -207,5 +234,17 @@ mod tests {
             ("ASLEEP, how often", |a, x| of(a, x, 5e5), 5.0, 4.0),
         ];
         hold_cost(&RULE, sleeps, (50.0, 0.85), edges);
+        for by in 0..2 {
+            let stopped = || {
+                Alone::of(|a| {
+                    a.sleeps = (0, 1e5);
+                    a.digest.time.ns[3][Layer::Pause as usize] = 6e5;
+                    let mut wall = Wall::default();
+                    wall.stopped[by] = (4e5, 3);
+                    a.digest.wall = Some(wall);
+                })
+            };
+            hold_cost(&RULE, stopped, (40.0, 0.85), &[("stopped for longer", |a, x| a.sleeps.1 = x, 3.9e5, 4e5)]);
+        }
     }
 }

@@ -1,7 +1,9 @@
 //! The elevator keeps the device idle in the hope that the last task asks again nearby.
 
+use super::cost::{Bounds, Cost, Facts, MARKED};
 use super::{Figure, Match, Rule, Switch, grade};
 use crate::delta::{Contrast, Delta, Unit};
+use crate::digest::{Digest, Layer};
 
 pub(super) const RULE: Rule = Rule {
     name: "slice-idling",
@@ -34,18 +36,21 @@ pub(super) const RULE: Rule = Rule {
         Switch::Queue("scheduler"),
     ],
     find,
-    cost: None,
+    cost: Some(cost),
 };
 
 /// Time that the device idles because the elevator wants it so, as a share of the run. A flush of the drive's cache
 /// holds requests back as well; where syncs are called, only waits that the source names count.
 pub(super) fn idle_share(delta: &Delta<'_>) -> Contrast {
-    delta.of(|d| {
-        let syncs = d.workload.calls[2] > 0 || d.sync.commits > 0 || d.sync.flush.count() > 0;
-        let told = d.commands.idles > 0;
-        let idle = if told { d.commands.idle_waiting.min(d.commands.idle_time) } else { d.commands.idle_waiting };
-        if syncs && !told { 0.0 } else { idle as f64 / d.elapsed.0.max(1) as f64 }
-    })
+    delta.of(|d| idle(d) / d.elapsed.0.max(1) as f64)
+}
+
+/// That time, ns.
+fn idle(d: &Digest) -> f64 {
+    let syncs = d.workload.calls[2] > 0 || d.sync.commits > 0 || d.sync.flush.count() > 0;
+    let told = d.commands.idles > 0;
+    let idle = if told { d.commands.idle_waiting.min(d.commands.idle_time) } else { d.commands.idle_waiting };
+    if syncs && !told { 0.0 } else { idle as f64 }
 }
 
 /// By how much the idle share of the time has grown: a few waits pay, and every elevator that idles has them.
@@ -89,10 +94,40 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     })
 }
 
+/// Elevators that wait for a task.
+const IDLE: [&str; 3] = ["anticipatory", "cfq", "bfq"];
+/// Parts of the cost: others may be served first in the time that is won.
+const PARTS: Bounds = [0.5, 1.0];
+
+fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    let scheduler = facts.of_disk("scheduler").filter(|name| IDLE.contains(name))?;
+    // Where heads move, the wait for the next request of a task is what the elevator is there for.
+    if facts.of_disk("rotational") != Some("0") {
+        return None;
+    }
+    let waits = facts.in_layers(&[Layer::Elevator]);
+    let ns = idle(facts.digest).min(waits);
+    Some(Cost {
+        ns,
+        bounds: PARTS,
+        confidence: MARKED,
+        claim: format!(
+            "{scheduler} keeps the device idle for {:.0} % of the time while requests wait, on a device without heads",
+            100.0 * ns / facts.whole_ns.max(1.0)
+        ),
+        setting: "scheduler=none".to_owned(),
+        evidence: vec![
+            ("time with an idle device and requests waiting", ns, Unit::Ns),
+            ("time of calls in the elevator", waits, Unit::Ns),
+        ],
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::edges::{Edge, Pair, hold, spread};
+    use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, spread};
     use super::RULE;
+    use crate::digest::Layer;
 
     /// An idle device for 100 us of 2 ms, while requests wait.
     fn idle() -> Pair {
@@ -144,5 +179,27 @@ mod tests {
             let found = pair.ask(&RULE).expect("the device idles");
             assert_eq!(found.share_ns.is_some(), share, "{}: {idle_waiting}, {deepest}", "MOST_OF_ALL");
         }
+    }
+
+    #[test]
+    fn costs() {
+        let idle = || {
+            Alone::of(|a| {
+                a.set("recording", "disk", "nvme0n1");
+                a.set("nvme0n1", "scheduler", "bfq");
+                a.set("nvme0n1", "rotational", "0");
+                a.digest.commands.idle_waiting = 400_000;
+                a.digest.time.ns[0][Layer::Elevator as usize] = 3e5;
+            })
+        };
+        let scheduler: fn(&mut Alone, f64) =
+            |a, x| a.set("nvme0n1", "scheduler", ["anticipatory", "cfq", "mq-deadline"][x as usize]);
+        let edges: &[AloneEdge] = &[
+            ("IDLE", scheduler, 0.0, 2.0),
+            ("IDLE", scheduler, 1.0, 2.0),
+            ("heads", |a, x| a.set("nvme0n1", "rotational", &x.to_string()), 0.0, 1.0),
+            ("syncs", |a, x| a.digest.workload.calls[2] = x as u64, 0.0, 1.0),
+        ];
+        hold_cost(&RULE, idle, (30.0, 0.85), edges);
     }
 }

@@ -1,8 +1,11 @@
 //! The files lie behind another layer.
 
+use super::cost::{Bounds, Cost, Facts, MARKED};
 use super::recorded;
 use super::{Figure, Match, Rule, grade};
 use crate::delta::{Delta, Unit};
+use crate::digest::Layer;
+use iowhy_stack::units::SECTOR_BYTES;
 
 pub(super) const RULE: Rule = Rule {
     name: "stacked-device",
@@ -30,7 +33,7 @@ pub(super) const RULE: Rule = Rule {
     ],
     switches: &[super::Switch::OtherJob],
     find,
-    cost: None,
+    cost: Some(cost),
 };
 
 /// Ratios of sectors that are alike: writes go to both devices and journals, and the loop caches some reads.
@@ -83,9 +86,37 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     })
 }
 
+/// Parts of the cost: on the file system below the calls have its own time.
+const PARTS: Bounds = [0.3, 1.0];
+/// Bytes that the target's own requests move for each one that it reads and writes, beyond which it uses another file
+/// system, too.
+const ELSEWHERE: f64 = 0.1;
+
+/// Of a file system in user space: who calls it waits for the process that serves it.
+fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    let fuse = |(_, key): &(&str, &str), kind: &str| *key == "filesystem" && kind.contains("fuse") && kind != "fuseblk";
+    let mut of = facts.settings.values.iter().map(|((place, key), kind)| ((place.as_str(), key.as_str()), kind));
+    let ((place, _), kind) = of.find(|(of, kind)| fuse(of, kind))?;
+    let d = facts.digest;
+    let bytes: u64 = d.workload.bytes.iter().sum();
+    let own: u64 = d.commands.own_sectors.iter().map(|sectors| sectors * SECTOR_BYTES).sum();
+    if own as f64 > ELSEWHERE * bytes as f64 {
+        return None;
+    }
+    let waits = facts.in_layers(&[Layer::Pause, Layer::Lock, Layer::Journal]) - facts.sleeps.1;
+    Some(Cost {
+        ns: waits,
+        bounds: PARTS,
+        confidence: MARKED,
+        claim: format!("calls on {place} ({kind}) wait for the process that serves it"),
+        setting: "the files on the file system below".to_owned(),
+        evidence: vec![("time that calls wait without a request of their own", waits, Unit::Ns)],
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::edges::{Edge, Pair, hold};
+    use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost};
     use super::RULE;
     use crate::digest::Layer;
 
@@ -189,5 +220,24 @@ mod tests {
         );
         let kinds = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0].map(|nr| (kinds.0, kinds.1, nr, kinds.3));
         hold(&RULE, slow, 0.85, &kinds);
+    }
+
+    #[test]
+    fn costs() {
+        let served = || {
+            Alone::of(|a| {
+                a.set("/mnt", "filesystem", "fuse.sshfs");
+                a.sleeps.1 = 1e5;
+                a.digest.time.ns[3][Layer::Pause as usize] = 6e5;
+                a.digest.time.ns[0][Layer::Lock as usize] = 1e5;
+            })
+        };
+        let kind: fn(&mut Alone, f64) = |a, x| a.set("/mnt", "filesystem", ["fuse", "fuseblk", "ext4"][x as usize]);
+        let edges: &[AloneEdge] = &[
+            ("in user space", kind, 0.0, 1.0),
+            ("FUSE", kind, 0.0, 2.0),
+            ("ELSEWHERE", |a, x| a.digest.commands.own_sectors[0] = x as u64, 8.0, 9.0),
+        ];
+        hold_cost(&RULE, served, (60.0, 0.85), edges);
     }
 }

@@ -31,7 +31,7 @@ pub(super) const RULE: Rule = Rule {
         super::Switch::Word("--fadvise_hint=random"),
     ],
     find,
-    cost: None,
+    cost: Some(|facts| reads::cost_of_waste(facts, false)),
 };
 
 const FAULTS: &[RaKind] = &[RaKind::Around, RaKind::Exec, RaKind::Huge];

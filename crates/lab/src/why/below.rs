@@ -1,0 +1,89 @@
+//! Others on the disk that holds the image of a loop device: they are not on the loop device, and still in its way.
+//!
+//! ```text
+//! own        bios on the lower disk by tasks of the kernel (the loop's workers) and of the workload
+//! others     bios there by all other tasks; what is issued or done in their sectors is theirs
+//! in the way time with something at the loop device and something of others at the lower disk
+//! taken      of that, each moment the part of the requests at the lower disk that are others'
+//! ```
+//! Limits: of several loop devices on one disk the others' requests go through workers, and are taken for own ones.
+
+use std::collections::BTreeMap;
+
+use iowhy_stack::trace::{Dev, Seen, Trace};
+use iowhy_trace::settings::Settings;
+use iowhy_why::digest::Spread;
+
+use super::facts::{Facts, is_other};
+
+/// What others do below.
+#[derive(Debug, Default)]
+pub(super) struct Below {
+    /// Names and bios, most first.
+    others: Vec<(String, u64)>,
+    in_the_way: u64,
+    taken: f64,
+}
+
+/// Of the disk below the recording's, if that is a loop device.
+pub(super) fn of(trace: &Trace, others: &BTreeMap<(Dev, String), u64>) -> Option<Below> {
+    let settings = Settings::of(trace);
+    let upper = settings.get("recording", "disk")?;
+    let lower = settings.get(upper, "loop.disk")?;
+    let names = settings.device_names();
+    let number = |name: &str| names.iter().find(|(_, known)| known == name).map(|(dev, _)| *dev);
+    let (upper, lower) = (number(upper)?, number(lower)?);
+    let mut there: Vec<(String, u64)> =
+        others.iter().filter(|((dev, _), _)| *dev == lower).map(|((_, name), nr)| (name.clone(), *nr)).collect();
+    there.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+    let mut below = Below { others: there, ..Below::default() };
+    let tree = iowhy_trace::join::beside::tree(trace, &Default::default())?;
+    // Bytes that others want, by their begin; what is at the upper disk, and of whom what is at the lower one.
+    let mut wanted: BTreeMap<u64, u64> = BTreeMap::new();
+    let (mut at_upper, mut at_lower, mut since) = (0_u64, [0_u64; 2], 0);
+    for record in &trace.records {
+        let at = record.at.0;
+        let Some(extent) = record.seen.extent().filter(|extent| [upper, lower].contains(&extent.dev)) else { continue };
+        let change = match record.seen {
+            Seen::Queue(_) if extent.dev == lower && is_other(trace, &tree, record.pid) => {
+                wanted.insert(extent.sector.0, extent.sector.0 + u64::from(extent.bytes / 512));
+                continue;
+            }
+            Seen::Issue(_) => 1,
+            Seen::Complete { .. } => -1,
+            _ => continue,
+        };
+        let passed = at.saturating_sub(since);
+        since = at;
+        let [own, theirs] = at_lower;
+        if at_upper > 0 && theirs > 0 {
+            below.in_the_way += passed;
+            below.taken += passed as f64 * theirs as f64 / (theirs + own.max(1)) as f64;
+        }
+        let count = if extent.dev == upper {
+            &mut at_upper
+        } else {
+            let before = wanted.range(..=extent.sector.0).next_back();
+            &mut at_lower[usize::from(before.is_some_and(|(_, end)| *end > extent.sector.0))]
+        };
+        *count = count.saturating_add_signed(change);
+    }
+    (below.in_the_way > 0 && !below.others.is_empty()).then_some(below)
+}
+
+impl Below {
+    /// Puts them where others on the disk itself are.
+    pub(super) fn into(self, facts: &mut Facts) {
+        let (foreign, commands) = (&mut facts.digest.foreign, &mut facts.digest.commands);
+        foreign.in_the_way += self.in_the_way;
+        foreign.reads += self.others.iter().map(|(_, bios)| bios).sum::<u64>();
+        commands.in_the_way += self.in_the_way;
+        commands.taken += self.taken;
+        commands.taken_by_size += self.taken;
+        // What met nobody on the loop device may have met somebody below it.
+        commands.own.values_mut().for_each(|[_, alone]| *alone = Spread::default());
+        if let Some(device) = facts.devices.first_mut() {
+            device.others.extend(self.others);
+        }
+    }
+}
