@@ -1,6 +1,7 @@
 //! A control group's limit holds bios back.
 
 use super::cost::{Bounds, Cost, Facts};
+use super::reads::share;
 use super::recorded;
 use super::{Figure, Match, Rule};
 use crate::delta::{Delta, Unit};
@@ -73,14 +74,18 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     })
 }
 
+/// Part of the workload's bios that are held back, from which on calls without bios do not matter.
+const LEAST_OF_BIOS: f64 = 0.25;
 /// Confidence of the cost without and with a limit in sight, and its bounds.
 const ALONE: (f64, f64, Bounds) = (0.8, 0.89, [0.7, 1.0]);
 
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
-    let held = facts.digest.wall.as_ref()?.held_back as f64 / facts.operations();
+    let times = facts.digest.wall.as_ref()?.held_back;
+    let held = times as f64 / facts.operations();
+    let of_bios = share(times, facts.digest.bios.count.iter().sum());
     let asleep = facts.in_layers(&[Layer::Lock, Layer::Journal]);
     let limit = facts.setting(|of, key| of == "cgroup" && (key.contains("throttle.") || key.contains("io.max")));
-    if held < LEAST_HELD {
+    if held < LEAST_HELD && of_bios < LEAST_OF_BIOS {
         return None;
     }
     let (without, with, bounds) = ALONE;
@@ -176,7 +181,11 @@ mod tests {
             a.digest.latency[0] = spread(1000, 1e3);
             a.digest.wall = Some(Wall { held_back: held_back as u64, ..Wall::default() });
         }
-        let edges: &[AloneEdge] = &[("LEAST_HELD, alone", held, 5.0, 4.0)];
+        let bios: fn(&mut Alone, f64) = |a, x| {
+            held(a, 1.0);
+            a.digest.bios.count[1] = x as u64;
+        };
+        let edges: &[AloneEdge] = &[("LEAST_HELD, alone", held, 5.0, 4.0), ("LEAST_OF_BIOS", bios, 4.0, 5.0)];
         hold_cost(&RULE, throttled, (50.0, 0.89), edges);
     }
 }

@@ -86,13 +86,19 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 
 /// Part of the pages that come back to the cache which others have taken out of it.
 const BY_OTHERS: f64 = 0.5;
+/// Part of the time in which tasks of the machine wait for memory, beyond which it is reclaim that takes pages out.
+const SHORT: f64 = 0.01;
 /// Parts of the cost: what would have been found may still wait for its neighbours.
 const PARTS: Bounds = [0.6, 1.0];
 
 /// Of one side it is known what the cache had before only where pages come back that somebody else took out.
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
-    let (cache, dropped) = (&facts.digest.cache, facts.digest.foreign.dropped);
+    let (cache, seen) = (&facts.digest.cache, facts.digest.foreign.dropped);
     let (again, added) = (cache.again as f64, cache.added.max(1) as f64);
+    // Of tasks that are not followed it is only seen that the pages are gone.
+    let gone = cache.again.saturating_sub(cache.reclaimed + cache.dropped);
+    let short = facts.counter("memory_some_pressure_ns") > SHORT * facts.whole_ns;
+    let dropped = if short { seen } else { seen.max(gone) };
     if again == 0.0 || (dropped as f64) < BY_OTHERS * again || cache.reclaimed > dropped {
         return None;
     }
@@ -172,10 +178,15 @@ mod tests {
                 (cache.added, cache.again, a.digest.foreign.dropped) = (100, 50, 50);
             })
         };
+        let short: fn(&mut Alone, f64) = |a, ns| {
+            a.count("memory_some_pressure_ns", ns as u64);
+            a.digest.foreign.dropped = 0;
+        };
         let edges: &[AloneEdge] = &[
-            ("BY_OTHERS", |a, x| a.digest.foreign.dropped = x as u64, 25.0, 24.0),
+            ("BY_OTHERS", |a, x| (a.digest.foreign.dropped, a.digest.cache.dropped) = (x as u64, 50), 25.0, 24.0),
             ("again", |a, x| a.digest.cache.again = x as u64, 13.0, 0.0),
             ("reclaimed", |a, x| a.digest.cache.reclaimed = x as u64, 50.0, 51.0),
+            ("SHORT", short, 10_000.0, 10_001.0),
         ];
         hold_cost(&RULE, dropped, (40.0, 0.85), edges);
     }

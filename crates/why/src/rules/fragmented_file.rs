@@ -96,8 +96,8 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 
 /// Share of the reads that go on where others ended, from which on pieces matter.
 const STREAMS: f64 = 0.5;
-/// Windows: with fewer, their mean is chance.
-const ENOUGH: u64 = 16;
+/// Windows, and requests: with fewer, their mean is chance.
+const ENOUGH: (u64, f64) = (4, 64.0);
 /// Requests in a window: metadata between the data of a healthy file, and its last piece, cut some windows in two.
 const PIECES: f64 = 4.0;
 /// Share of the requests that begin where another one ended: then a limit cuts them, and not the file.
@@ -112,7 +112,8 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let joinable = super::reads::share(apart, d.commands.issued[0]);
     let direct = super::reads::share(d.workload.direct[0], d.workload.calls[0]);
     let pieces = window / size.max(1.0);
-    let streams = facts.streams >= STREAMS && direct < DIRECT && d.windows.sizes.count() >= ENOUGH;
+    let streams =
+        facts.streams >= STREAMS && direct < DIRECT && d.windows.sizes.count() >= ENOUGH.0 && requests >= ENOUGH.1;
     if !streams || pieces < PIECES || side_by_side.max(joinable) >= SIDE_BY_SIDE {
         return None;
     }
@@ -215,7 +216,8 @@ mod tests {
         };
         let edges: &[AloneEdge] = &[
             ("STREAMS", |a, x| a.streams = x, 0.5, 0.49),
-            ("ENOUGH", |a, x| a.digest.windows.sizes = spread(x as u64, 32.0), 16.0, 15.0),
+            ("ENOUGH", |a, x| a.digest.windows.sizes = spread(x as u64, 32.0), 4.0, 3.0),
+            ("ENOUGH, requests", |a, x| a.requests(0, x as u64, 16, 1e6), 64.0, 63.0),
             ("PIECES", |a, x| a.digest.cache.added = x as u64, 128.0, 127.0),
             ("SIDE_BY_SIDE", |a, x| a.digest.commands.contiguous[0] = x as u64, 127.0, 128.0),
             ("SIDE_BY_SIDE, apart", |a, x| a.digest.bios.could_join[0] = x as u64, 127.0, 128.0),
