@@ -24,6 +24,7 @@
 //! yet, count as computing.
 
 mod commands;
+pub mod discards;
 mod figures;
 mod tally;
 mod waits;

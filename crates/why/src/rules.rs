@@ -26,6 +26,7 @@ mod device_idle_exit;
 mod device_iops_cap;
 mod device_latency;
 mod device_stalls;
+mod discards;
 mod early_writeback;
 #[cfg(test)]
 mod edges;
@@ -327,6 +328,7 @@ pub const RULES: &[&Rule] = &[
     &device_stalls::RULE,
     &fragmented_file::RULE,
     &stacked_device::RULE,
+    &discards::RULE,
     &noisy_neighbour::RULE,
 ];
 

@@ -175,6 +175,9 @@ pub struct Foreign {
     pub device: u64,
     /// Of that, with requests of the workload waiting or at the device, ns; never more than the run takes.
     pub in_the_way: u64,
+    /// Discards by anybody, and the time with one at the device while requests of the workload wait, ns.
+    pub discards: u64,
+    pub discarding: u64,
     /// Bytes that other processes, not the kernel for them, have submitted to be written.
     pub processes_wrote: u64,
     /// Names of the processes and what they did (pages put in, requests), where the source knows.

@@ -1,7 +1,6 @@
 //! A control group's limit holds bios back.
 
 use super::cost::{Bounds, Cost, Facts};
-use super::reads::share;
 use super::recorded;
 use super::{Figure, Match, Rule};
 use crate::delta::{Delta, Unit};
@@ -74,18 +73,17 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     })
 }
 
-/// Part of the workload's bios that are held back, from which on calls without bios do not matter.
-const LEAST_OF_BIOS: f64 = 0.25;
+/// Bios held back, from which on a limit that is in sight is met, however many calls have none.
+const MET: u64 = 16;
 /// Confidence of the cost without and with a limit in sight, and its bounds.
 const ALONE: (f64, f64, Bounds) = (0.8, 0.89, [0.7, 1.0]);
 
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let times = facts.digest.wall.as_ref()?.held_back;
     let held = times as f64 / facts.operations();
-    let of_bios = share(times, facts.digest.bios.count.iter().sum());
     let asleep = facts.in_layers(&[Layer::Lock, Layer::Journal]);
     let limit = facts.setting(|of, key| of == "cgroup" && (key.contains("throttle.") || key.contains("io.max")));
-    if held < LEAST_HELD && of_bios < LEAST_OF_BIOS {
+    if held < LEAST_HELD && (limit.is_none() || times < MET) {
         return None;
     }
     let (without, with, bounds) = ALONE;
@@ -181,11 +179,11 @@ mod tests {
             a.digest.latency[0] = spread(1000, 1e3);
             a.digest.wall = Some(Wall { held_back: held_back as u64, ..Wall::default() });
         }
-        let bios: fn(&mut Alone, f64) = |a, x| {
-            held(a, 1.0);
-            a.digest.bios.count[1] = x as u64;
-        };
-        let edges: &[AloneEdge] = &[("LEAST_HELD, alone", held, 5.0, 4.0), ("LEAST_OF_BIOS", bios, 4.0, 5.0)];
+        fn of_many(a: &mut Alone, held_back: f64) {
+            held(a, held_back);
+            a.digest.latency[0] = spread(100_000, 10.0);
+        }
+        let edges: &[AloneEdge] = &[("LEAST_HELD, alone", held, 5.0, 4.0), ("MET", of_many, 16.0, 15.0)];
         hold_cost(&RULE, throttled, (50.0, 0.89), edges);
     }
 }

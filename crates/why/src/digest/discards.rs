@@ -1,0 +1,36 @@
+//! Discards at a device while requests of the workload wait there: how many, and for how long.
+
+use std::collections::BTreeMap;
+
+use iowhy_stack::trace::{Dev, Rwbs};
+use iowhy_trace::join::Joined;
+
+/// Discards, and the time with one at a device that a request of the workload waits for or is at, ns.
+pub fn of(joined: &Joined) -> (u64, u64) {
+    // By device: when the numbers of discards and of others change, and by how much.
+    let mut changes: BTreeMap<Dev, Vec<(u64, [i32; 2])>> = BTreeMap::new();
+    let mut discards = 0;
+    for request in &joined.requests {
+        let (Some(issued), Some(done)) = (request.issued, request.completed) else { continue };
+        let discard = request.extent.rwbs.has(Rwbs::DISCARD);
+        let own = || joined.tree.as_ref().is_none_or(|tree| request.pids.iter().any(|pid| tree.contains(pid)));
+        if !discard && !own() {
+            continue;
+        }
+        discards += u64::from(discard);
+        let from = if discard { issued } else { request.queued.or(request.inserted).unwrap_or(issued) };
+        let one = [i32::from(discard), i32::from(!discard)];
+        let list = changes.entry(request.extent.dev).or_default();
+        list.extend([(from.0, one), (done.0.max(from.0), one.map(|n| -n))]);
+    }
+    let mut in_the_way = 0;
+    for mut list in changes.into_values() {
+        list.sort_unstable();
+        let (mut there, mut since) = ([0_i32; 2], 0);
+        for (at, change) in list {
+            in_the_way += if there[0] > 0 && there[1] > 0 { at - since } else { 0 };
+            (there, since) = ([there[0] + change[0], there[1] + change[1]], at);
+        }
+    }
+    (discards, in_the_way)
+}
