@@ -20,8 +20,8 @@ use crate::output::{self, Exit};
 #[derive(clap::Args)]
 #[command(about = "Compare two sets of runs: regression, improvement, same, or cannot tell")]
 #[command(after_help = "Exit codes: 0 the same or better, 1 a regression, 2 a usage or input error, 3\n\
-    cannot tell.\n\nFormats of sample files: numbers (one a line), csv, fio (JSON), benchstat,\nsysbench, \
-    iowhy (run --json); detected unless --samples-format names\none.")]
+    cannot tell.\n\nFormats of sample files: numbers (one a line), csv, fio (JSON), fio-terse,\niostat (-x), asv, \
+    benchstat, sysbench, iowhy (run --json); detected unless\n--samples-format names one.")]
 pub(crate) struct Arguments {
     /// Base, then candidate: labels, tags or run ids in the store; files with
     /// --samples. Tables of mmtests and benchstat take more than two

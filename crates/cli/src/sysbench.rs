@@ -21,6 +21,7 @@ pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
     match request {
         None => return Ok(Exit::Usage),
         Some(Request::Help) => output::print(&options::help())?,
+        Some(Request::Version) => output::print(&format!("{}\n", report::version(false, "live")))?,
         Some(Request::Prepare(None)) => output::print(&report::nothing_to_do("prepare"))?,
         Some(Request::Cleanup(None)) => output::print(&report::nothing_to_do("cleanup"))?,
         Some(Request::Prepare(Some(files))) => {
@@ -71,7 +72,9 @@ fn refused(error: &dyn std::error::Error) -> Exit {
 }
 
 fn show(run: &Measured<'_>, settings: &Settings, problems: &Problems) -> anyhow::Result<()> {
-    if settings.json {
+    if settings.silent && !settings.json {
+        Ok(())
+    } else if settings.json {
         output::print_json(&report::json(run, settings, problems))
     } else {
         output::print(&report::text(run, settings))

@@ -2,7 +2,8 @@
 //!
 //! A series is one metric of one job in one place on one machine, a value for each run. Its change points come from
 //! [`iowhy_stats::change_points`]; changes smaller than the least that matters are taken out again, the smallest
-//! first. Over all series together p-values are adjusted (Benjamini & Hochberg): of the series reported as changed, no
+//! first. Runs count as independent unless their order contradicts it
+//! ([`adaptive`](iowhy_stats::change_points::adaptive)). Over all series together p-values are adjusted (Benjamini & Hochberg): of the series reported as changed, no
 //! more than
 //! alpha are expected not to. The newest segment may drift: Mann and Kendall's test of its innovations, so that values
 //! that merely resemble their neighbours do not count as drift (pre-whitening, von Storch 1995).
@@ -15,7 +16,7 @@
 use rayon::prelude::*;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-use iowhy_stats::change_points::{self, ChangePoint, Windows, innovations};
+use iowhy_stats::change_points::{self, ChangePoint, Neighbours, Windows, innovations};
 use iowhy_stats::metric::{Group, HEADLINES, Metric};
 use iowhy_stats::{Better, Method, drift, multiple};
 
@@ -207,6 +208,8 @@ pub struct Traced {
     pub series: Series,
     /// How changes were looked for.
     pub search: Search,
+    /// How its values were taken to depend on those before them.
+    pub neighbours: Neighbours,
     /// p of there being any change; 1 if it could not be tested.
     pub p: f64,
     /// The same over all series.
@@ -339,7 +342,8 @@ fn one(series: Series, settings: &Settings, least: usize, permutations: u32) -> 
     let by_length = if values.len() <= FULL_UP_TO { Search::EDivisive } else { Search::Fast };
     let search = settings.search.unwrap_or(by_length);
     let tested = values.len() >= least;
-    let (p, points) = if tested { find(&values, search, settings, permutations) } else { (1.0, Vec::new()) };
+    let none = (1.0, Vec::new(), Neighbours::Independent);
+    let (p, points, neighbours) = if tested { find(&values, search, settings, permutations) } else { none };
     let mut warnings = Vec::new();
     if !tested {
         warnings.push(Warning::TooShort { least });
@@ -351,10 +355,10 @@ fn one(series: Series, settings: &Settings, least: usize, permutations: u32) -> 
         warnings.push(Warning::LeftOut { values: series.left_out });
     }
     let changes = changes(&series, &values, &points, settings);
-    Traced { series, search, p, p_adjusted: p, tested, changes, drift: None, warnings }
+    Traced { series, search, neighbours, p, p_adjusted: p, tested, changes, drift: None, warnings }
 }
 
-fn find(values: &[f64], search: Search, settings: &Settings, permutations: u32) -> (f64, Vec<ChangePoint>) {
+fn find(values: &[f64], search: Search, settings: &Settings, permutations: u32) -> (f64, Vec<ChangePoint>, Neighbours) {
     let random = change_points::Settings {
         max_p: settings.alpha,
         permutations,
@@ -362,16 +366,17 @@ fn find(values: &[f64], search: Search, settings: &Settings, permutations: u32) 
         seed: settings.seed,
         ..change_points::Settings::default()
     };
-    let found = match search {
-        Search::EDivisive => change_points::e_divisive(values, &random),
-        Search::Fast => change_points::end_anchored(values, &random),
+    let method = match search {
+        Search::EDivisive => change_points::e_divisive,
+        Search::Fast => change_points::end_anchored,
         Search::Windowed => {
             let windows = Windows { max_p: settings.alpha, min_segment: settings.min_segment, ..Windows::default() };
             let points = change_points::windowed(values, &windows);
-            return (points.iter().fold(1.0, |p: f64, point| p.min(point.p)), points);
+            return (points.iter().fold(1.0, |p: f64, point| p.min(point.p)), points, Neighbours::Independent);
         }
     };
-    (found.p, found.points)
+    let (found, neighbours) = change_points::adaptive(values, &random, method);
+    (found.p, found.points, neighbours)
 }
 
 /// The points as changes, without those that do not matter: the smallest is taken out until none is too small.

@@ -4,12 +4,15 @@
 //! are counted and left out; a file without any sample is a group with an empty column, about which a comparison cannot
 //! tell. The format is detected from the text; a caller that knows it passes its name.
 
+pub mod asv;
 pub mod benchstat;
 pub mod csv;
 pub mod fio;
+pub mod iostat;
 pub mod iowhy;
 pub mod numbers;
 pub mod sysbench;
+pub mod terse;
 
 use std::collections::HashMap;
 
@@ -28,8 +31,17 @@ pub struct Format {
 }
 
 /// Every format, in the order in which they are tried: the last one takes what no other wants.
-pub const FORMATS: &[&Format] =
-    &[&iowhy::FORMAT, &fio::FORMAT, &sysbench::FORMAT, &benchstat::FORMAT, &csv::FORMAT, &numbers::FORMAT];
+pub const FORMATS: &[&Format] = &[
+    &iowhy::FORMAT,
+    &asv::FORMAT,
+    &iostat::FORMAT,
+    &terse::FORMAT,
+    &fio::FORMAT,
+    &sysbench::FORMAT,
+    &benchstat::FORMAT,
+    &csv::FORMAT,
+    &numbers::FORMAT,
+];
 
 /// Most problems reported per file; further ones add nothing.
 const MOST_PROBLEMS: usize = 8;

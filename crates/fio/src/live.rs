@@ -249,6 +249,8 @@ impl Mapping<'_> {
             },
             align: if align.is_power_of_two() { align.max(4096) } else { 4096 },
             verify,
+            sample_latency: false,
+            when_full: false,
             keep_calls: logged,
             split_latency: !(job.reporting.disable_slat && job.reporting.disable_clat) || logged,
             go_on: !matches!(word(job, "continue_on_error"), "0" | "none"),

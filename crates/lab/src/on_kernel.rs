@@ -322,6 +322,7 @@ impl Live {
                 for sample in self.outcome.threads.iter().filter_map(|thread| thread.samples.get(nr)) {
                     interval.end = interval.end.max(sample.end);
                     interval.counts.merge(&sample.counts);
+                    interval.latency.merge(&sample.latency);
                 }
                 interval
             })

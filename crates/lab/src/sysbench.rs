@@ -46,6 +46,14 @@ pub struct Settings {
     pub percentile: u64,
     /// Print the histogram.
     pub histogram: bool,
+    /// Seconds between progress lines; 0 for none.
+    pub report_interval: u64,
+    /// Seconds at which all statistics are printed and begin anew, in order.
+    pub checkpoints: Vec<u64>,
+    /// Data have sums, and what is read is held to them.
+    pub validate: bool,
+    /// Nothing but errors is printed.
+    pub silent: bool,
     /// Access mode.
     pub io_mode: IoMode,
     /// Flags as typed, normalised.
@@ -57,6 +65,8 @@ pub struct Settings {
 pub enum Request {
     /// Print the help.
     Help,
+    /// Print the version.
+    Version,
     /// `prepare` of these files; none in the simulator, where there is nothing to do.
     Prepare(Option<FileSet>),
     /// `cleanup` of these files; none in the simulator, where there is nothing to do.
@@ -95,9 +105,9 @@ struct Resolved {
 /// Meaning of a command line, or all mistakes in it. Warnings are left in `problems` in either case.
 pub fn resolve(arguments: &[String], problems: &mut Problems) -> Option<Request> {
     let line = options::parse(arguments, problems);
-    if line.command == Some(Command::Help) {
+    if let Some(Command::Help | Command::Version) = line.command {
         problems.list.clear();
-        return Some(Request::Help);
+        return Some(if line.command == Some(Command::Help) { Request::Help } else { Request::Version });
     }
     if arguments.is_empty() {
         problems.push(Problem::error("nothing to do").help("iowhy sysbench fileio help"));
@@ -177,7 +187,20 @@ impl Resolver<'_> {
         let seed = self.seed();
         let cache = if on_files { CacheStart::Cold } else { self.cache().unwrap_or(CacheStart::Cold) };
         let cache_of_files = if on_files { self.cache_of_files() } else { Cache::AsFound };
+        let validate = self.switch("validate");
+        let checkpoints = self.checkpoints();
+        if !on_files && (validate || !checkpoints.is_empty()) {
+            let message = "`--validate` and `--report-checkpoints` have an effect on real files only";
+            self.problems.push(Problem::warning(message));
+        }
+        let silent = self.number("verbosity").is_some_and(|verbosity| verbosity < 3);
+        let report_interval = interval.unwrap_or(0);
+        // Everything between is put together of the longest stretches that end at each line and checkpoint.
+        let divisor = |a: u64, b: u64| (1..=a.max(b)).rev().find(|d| a.is_multiple_of(*d) && b.is_multiple_of(*d));
+        let of_lines = checkpoints.iter().filter(|_| on_files);
+        let stretch = of_lines.fold(report_interval, |all, second| divisor(all, *second).unwrap_or(1));
         let settings = self.settings(percentile, io_mode, &extra_flags);
+        let settings = settings.map(|of| Settings { report_interval, checkpoints, validate, silent, ..of });
         for option in options::OPTIONS.iter().filter(|option| option.group == options::Group::Ignored) {
             self.ignored(option);
         }
@@ -197,6 +220,7 @@ impl Resolver<'_> {
             total_bytes,
             block_bytes,
             extra_flags: extra_flags.clone(),
+            validate,
         };
         let (max_events, time) = (max_events?, time?);
         self.check_length(running, max_events, time, warmup);
@@ -238,7 +262,7 @@ impl Resolver<'_> {
                 cache,
                 mapping_cached: self.switch("mapping-cached"),
                 warmup: Nanos::from_secs(warmup),
-                interval: Nanos::from_secs(interval?),
+                interval: Nanos::from_secs(stretch),
                 ..Job::new(Workload::FileIo(fileio), seed)
             };
             return Some(Resolved { place, files, job: Some((job, settings?, cache_of_files)) });
@@ -312,6 +336,10 @@ impl Resolver<'_> {
             style_1_1,
             percentile: percentile?,
             histogram,
+            report_interval: 0,
+            checkpoints: Vec::new(),
+            validate: false,
+            silent: false,
             io_mode,
             extra_flags: extra_flags.to_vec(),
         })
@@ -489,6 +517,19 @@ impl Resolver<'_> {
             flags.retain(|flag| *flag != "dsync");
         }
         flags
+    }
+
+    /// Seconds of checkpoints, in order.
+    fn checkpoints(&mut self) -> Vec<u64> {
+        let Some(given) = self.given("report-checkpoints").cloned() else { return Vec::new() };
+        let mut seconds = Vec::new();
+        for word in given.value.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+            let number = options::number(word, (1, options::MAX_SECONDS), "report-checkpoints");
+            seconds.extend(self.report(number, Some(given.span.clone()), None));
+        }
+        seconds.sort_unstable();
+        seconds.dedup();
+        seconds
     }
 
     /// Whether the user asked for positions of a seed rather than those of the unseeded generator.

@@ -29,6 +29,7 @@ mod system;
 #[cfg(test)]
 mod testing;
 mod ublk;
+pub mod validate;
 pub mod verify;
 
 pub use outcome::Outcome;

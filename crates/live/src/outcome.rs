@@ -111,12 +111,14 @@ pub struct Usage {
 }
 
 /// Counts of a stretch of time.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// Its end, from the start of the run.
     pub end: Nanos,
     pub length: Nanos,
     pub counts: Counts,
+    /// Latencies of its calls, ns, if the plan asked for them.
+    pub latency: Histogram,
 }
 
 /// A call that failed, or data that are not what they should be.

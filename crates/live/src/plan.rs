@@ -72,6 +72,8 @@ pub enum Fill {
     Fresh,
     /// The data that [`Verify`] needs.
     Checked,
+    /// Data with a sum behind them ([`validate`](crate::validate)), which reads are held to.
+    Summed,
 }
 
 /// Checking of data.
@@ -123,6 +125,10 @@ pub struct Thread {
     pub align: u32,
     /// Data are checked.
     pub verify: Option<Verify>,
+    /// Latencies are kept with each sample.
+    pub sample_latency: bool,
+    /// Completions are taken only when the depth is reached, and at the end.
+    pub when_full: bool,
     /// Every call is kept in [`ThreadOutcome::calls`](crate::outcome::ThreadOutcome::calls).
     pub keep_calls: bool,
     /// Submission and completion are measured apart (else only the whole).
@@ -156,6 +162,8 @@ impl Default for Thread {
             fill: Fill::Scrambled,
             align: 4096,
             verify: None,
+            sample_latency: false,
+            when_full: false,
             keep_calls: false,
             split_latency: true,
             go_on: false,

@@ -85,6 +85,24 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
+    /// The values added since `before` was a copy of this. The smallest and largest are known as well as their buckets.
+    pub fn since(&self, before: &Histogram) -> Histogram {
+        let old = before.counts.iter().chain(std::iter::repeat(&0));
+        let mut since = Histogram {
+            counts: self.counts.iter().zip(old).map(|(count, old)| count - old).collect(),
+            sum: self.sum.wrapping_sub(before.sum),
+            carries: self.carries - before.carries - u64::from(self.sum < before.sum),
+            ..Histogram::default()
+        };
+        let held = |(_, count): &(usize, &u64)| **count > 0;
+        let bucket = |(bucket, _): (usize, &u64)| range_of(bucket);
+        let first = since.counts.iter().enumerate().find(held).map(bucket);
+        let last = since.counts.iter().enumerate().rfind(held).map(bucket);
+        let (Some((low, _)), Some((high, width))) = (first, last) else { return Histogram::default() };
+        (since.min, since.max) = (low.max(self.min), (high + width - 1).min(self.max));
+        since
+    }
+
     /// How many values there are.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
@@ -200,6 +218,28 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn the_values_since_are_those_added(
+            first in prop::collection::vec(value(), 0..50),
+            then in prop::collection::vec(value(), 0..50),
+        ) {
+            let mut whole = Histogram::default();
+            first.iter().for_each(|value| whole.record(*value));
+            let before = whole.clone();
+            let mut added = Histogram::default();
+            then.iter().for_each(|value| {
+                whole.record(*value);
+                added.record(*value);
+            });
+            let since = whole.since(&before);
+            prop_assert!(since.buckets().eq(added.buckets()));
+            prop_assert_eq!((since.sum(), since.count()), (added.sum(), added.count()));
+            if let (Some(least), Some(most)) = (added.min(), added.max()) {
+                let (low, high) = (since.min().expect("values"), since.max().expect("values"));
+                prop_assert!(low <= least && most <= high && high - most <= most / 64 && least - low <= least / 64);
+            }
+        }
+
         #[test]
         fn quantiles_stay_within_the_stated_error(
             mut values in prop::collection::vec(value(), 1..300),

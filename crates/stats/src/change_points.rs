@@ -13,19 +13,22 @@
 //!
 //! Limits: an order means nothing if neighbouring values resemble one another. `serial` then puts the innovations of a
 //! first-order autoregression in random orders, whose coefficient comes from differences, which steps hardly touch
-//! (Hall & Van Keilegom 2003, winsorised). Slow drift comes out as a flight of steps. A p of n orders is at least
+//! (Hall & Van Keilegom 2003, winsorised). [`adaptive`] is as cautious only where the series asks for it. Slow drift comes out as a flight of steps. A p of n orders is at least
 //! 1/(n+1).
 //!
 //! References: Matteson & James, "A nonparametric approach for multiple change point analysis", JASA 109 (2014);
 //! Fleming et al., "Hunter", ICPE 2023; Phipson & Smyth 2010 for p-values from random orders; Fenwick 1994.
 
+mod adaptive;
 mod anchored;
 mod divide;
 mod energy;
 mod hunter;
+mod steps;
 
 use super::Method;
 
+pub use adaptive::{Neighbours, SHORT, adaptive};
 pub use divide::innovations;
 pub use hunter::{Windows, windowed};
 
@@ -123,6 +126,17 @@ fn scaled(series: &[f64]) -> (Vec<f64>, f64) {
         (-largest.log2().floor()).clamp(-1000.0, 1000.0).exp2()
     };
     (series.iter().map(|value| value * scale).collect(), scale)
+}
+
+/// Enters the means beside each change, in the order of the series.
+fn with_means(points: &mut [ChangePoint], series: &[f64]) {
+    let (values, scale) = scaled(series);
+    let bounds: Vec<usize> =
+        std::iter::once(0).chain(points.iter().map(|point| point.index)).chain([series.len()]).collect();
+    for (point, beside) in points.iter_mut().zip(bounds.windows(3)) {
+        point.mean_before = mean(&values[beside[0]..beside[1]]) / scale;
+        point.mean_after = mean(&values[beside[1]..beside[2]]) / scale;
+    }
 }
 
 /// The mean, NaN of nothing.

@@ -1,12 +1,13 @@
-//! Histories from files: one number a line, or a table with commas as Otava takes it.
+//! Histories from files: one number a line, or a table as Otava takes it.
 //!
-//! A file whose first line has a comma, or is not a number, is a table: its first line names the columns, each further
-//! line is a run, oldest first. Columns called `time`, `timestamp` or `date` say when; `run`, `run_id`, `commit` or
-//! `sha` name the run; `machine` or `host` keep machines apart. Of the others, those of numbers are metrics, and those
+//! A file whose first line has a comma, semicolon or tab, or is not a number, is a table: its first line names the
+//! columns, with the first of these marks between them that it has, each further line is a run, oldest first. Columns called `time`, `timestamp` or `date` say when; `run`, `run_id`, `commit` or
+//! `sha` name the run; `machine` or `host` keep machines apart, `branch` branches. Of the others, those of numbers are metrics, and those
 //! of words are attributes, which are left out. Empty fields, and words for no number (`nan`, `null`), are missing
-//! values. Fields may stand in double quotes. Times that are numbers (seconds since 1970) order the runs.
+//! values. Fields may stand in double quotes. Times order the runs: seconds since 1970, or dates as
+//! `2024.01.31 3:00:00 +0100`, `2024-01-31T03:00:00Z` or `2024-01-31`.
 //!
-//! Known limit: times in words are not understood; the runs are then in the order of the file.
+//! Known limit: of other times the runs are in the order of the file.
 
 use super::{Point, Series};
 use iowhy_stats::metric::Metric;
@@ -15,6 +16,8 @@ use iowhy_text::diagnose::{Problem, Problems, Span};
 const TIMES: &[&str] = &["time", "timestamp", "date"];
 const RUNS: &[&str] = &["run", "run_id", "commit", "sha"];
 const MACHINES: &[&str] = &["machine", "host"];
+const BRANCHES: &[&str] = &["branch"];
+const MARKS: [char; 3] = [',', ';', '\t'];
 
 /// Most problems reported per file.
 const MOST_PROBLEMS: usize = 10;
@@ -26,7 +29,7 @@ pub fn read(text: &str, name: &str, metrics: &[String], problems: &mut Problems)
         problems.push(Problem::error(format!("{name} is empty")).help("one number a line, or a table with commas"));
         return Vec::new();
     };
-    if first.contains(',') || missing_or_number(first.trim()).is_none() {
+    if first.contains(MARKS) || missing_or_number(first.trim()).is_none() {
         lines.next();
         return table(first, number, lines, name, metrics, problems);
     }
@@ -38,7 +41,7 @@ pub fn read(text: &str, name: &str, metrics: &[String], problems: &mut Problems)
             return Vec::new();
         }
     };
-    let mut series = empty(metric, "", name);
+    let mut series = empty(metric, ["", ""], name);
     for (number, line) in lines {
         match missing_or_number(line.trim()) {
             Some(value) if value.is_finite() => {
@@ -51,8 +54,9 @@ pub fn read(text: &str, name: &str, metrics: &[String], problems: &mut Problems)
     vec![series]
 }
 
-fn empty(metric: Metric, machine: &str, name: &str) -> Series {
-    let (job, place) = (String::new(), name.to_owned());
+fn empty(metric: Metric, [machine, branch]: [&str; 2], name: &str) -> Series {
+    let job = if branch.is_empty() { String::new() } else { format!("branch {branch}") };
+    let place = name.to_owned();
     Series { metric, machine: machine.to_owned(), job, place, points: Vec::new(), left_out: 0, machines: 1 }
 }
 
@@ -71,7 +75,7 @@ fn missing_or_number(field: &str) -> Option<f64> {
 }
 
 /// The fields of a line with the column each starts at. `None` if a quote is never closed.
-fn fields(line: &str) -> Option<Vec<(usize, String)>> {
+fn fields(line: &str, mark: char) -> Option<Vec<(usize, String)>> {
     let mut all = Vec::new();
     let (mut field, mut start, mut quoted, mut was_quoted) = (String::new(), 0, false, false);
     let mut letters = line.char_indices().peekable();
@@ -85,7 +89,7 @@ fn fields(line: &str) -> Option<Vec<(usize, String)>> {
                 quoted = !quoted;
                 was_quoted = true;
             }
-            ',' if !quoted => {
+            letter if letter == mark && !quoted => {
                 all.push((start, std::mem::take(&mut field).trim().to_owned()));
                 start = at + 1;
                 was_quoted = false;
@@ -99,11 +103,37 @@ fn fields(line: &str) -> Option<Vec<(usize, String)>> {
     (!quoted).then_some(all)
 }
 
+/// Seconds since 1970 of a number, or of a date with or without a time of day and its distance from UTC.
+fn seconds(text: &str) -> Option<f64> {
+    if let Ok(number) = text.parse::<f64>() {
+        return Some(number);
+    }
+    let text = text.trim_end_matches('Z');
+    let (date, rest) = text.split_once([' ', 'T']).unwrap_or((text, ""));
+    let numbers =
+        |text: &str, mark: &[char]| text.split(mark).map(|part| part.parse::<f64>().ok()).collect::<Option<Vec<_>>>();
+    let [year, month, day] = numbers(date, &['.', '-', '/'])?[..] else { return None };
+    let (clock, zone) = match rest.find(['+', '-']) {
+        Some(at) => (&rest[..at], rest[at..].replace(':', "")),
+        None => (rest, String::new()),
+    };
+    let clock = if clock.trim().is_empty() { Vec::new() } else { numbers(clock.trim(), &[':'])? };
+    let of_day = clock.iter().zip([3600.0, 60.0, 1.0]).map(|(value, unit)| value * unit).sum::<f64>();
+    let zone = if zone.is_empty() { 0.0 } else { zone.parse::<f64>().ok()? };
+    let east = (zone / 100.0).trunc() * 3600.0 + zone % 100.0 * 60.0;
+    // Days since 1970 of the civil calendar, whose years begin in March here.
+    let (years, months) = if month > 2.0 { (year, month - 3.0) } else { (year - 1.0, month + 9.0) };
+    let leaps = (years / 4.0).floor() - (years / 100.0).floor() + (years / 400.0).floor();
+    let days = 365.0 * years + leaps + ((153.0 * months + 2.0) / 5.0).floor() + day - 719_469.0;
+    Some(days * 86_400.0 + of_day - east)
+}
+
 /// A line of a table.
 struct Row {
     seconds: f64,
     run: String,
-    machine: String,
+    /// Its machine and its branch; empty where unknown.
+    place: [String; 2],
     /// Of each metric's column the field.
     fields: Vec<(usize, String)>,
     number: usize,
@@ -118,7 +148,8 @@ fn table<'a>(
     metrics: &[String],
     problems: &mut Problems,
 ) -> Vec<Series> {
-    let Some(columns) = fields(head) else {
+    let mark = MARKS.into_iter().find(|mark| head.contains(*mark)).unwrap_or(',');
+    let Some(columns) = fields(head, mark) else {
         complain(problems, format!("{name}, line {head_number}: a quote is not closed"), Span::whole(head));
         return Vec::new();
     };
@@ -131,12 +162,12 @@ fn table<'a>(
         } else {
             continue;
         };
-        let end = start + head[*start..].find(',').unwrap_or(head.len() - start);
+        let end = start + head[*start..].find(mark).unwrap_or(head.len() - start);
         complain(problems, format!("{name}, line {head_number}: {what}"), Span::bytes(head, *start, end));
     }
     let mut rows: Vec<Row> = Vec::new();
     for (number, line) in lines {
-        let Some(fields) = fields(line) else {
+        let Some(fields) = fields(line, mark) else {
             complain(problems, format!("{name}, line {number}: a quote is not closed"), Span::whole(line));
             continue;
         };
@@ -151,9 +182,9 @@ fn table<'a>(
             place.map(|place| fields[place].1.clone())
         };
         rows.push(Row {
-            seconds: find(TIMES).and_then(|time| time.parse().ok()).unwrap_or(f64::NAN),
+            seconds: find(TIMES).and_then(|time| seconds(&time)).unwrap_or(f64::NAN),
             run: find(RUNS).unwrap_or_else(|| format!("line {number}")),
-            machine: find(MACHINES).unwrap_or_default(),
+            place: [MACHINES, BRANCHES].map(|words| find(words).unwrap_or_default()),
             fields,
             number,
             line: line.to_owned(),
@@ -162,10 +193,10 @@ fn table<'a>(
     if rows.iter().all(|row| row.seconds.is_finite()) {
         rows.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
     }
-    let mut machines: Vec<&str> = rows.iter().map(|row| row.machine.as_str()).collect();
-    machines.sort_unstable();
-    machines.dedup();
-    let special = |column: &str| is(TIMES, column) || is(RUNS, column) || is(MACHINES, column);
+    let mut places: Vec<[&str; 2]> = rows.iter().map(|row| row.place.each_ref().map(String::as_str)).collect();
+    places.sort_unstable();
+    places.dedup();
+    let special = |column: &str| [TIMES, RUNS, MACHINES, BRANCHES].iter().any(|words| is(words, column));
     let mut all = Vec::new();
     let mut numeric: Vec<&str> = Vec::new();
     for (place, (_, column)) in columns.iter().enumerate() {
@@ -185,9 +216,9 @@ fn table<'a>(
             let end = row.fields.get(place + 1).map_or(row.line.len(), |(next, _)| next - 1);
             complain(problems, message, Span::bytes(&row.line, *start, end));
         }
-        for machine in &machines {
-            let mut series = empty(Metric::of(column), machine, name);
-            for (row, value) in rows.iter().zip(values()).filter(|(row, _)| row.machine == **machine) {
+        for place in &places {
+            let mut series = empty(Metric::of(column), *place, name);
+            for (row, value) in rows.iter().zip(values()).filter(|(row, _)| row.place == *place) {
                 match value {
                     Some(value) if value.is_finite() => {
                         let started_ns = if row.seconds > 0.0 { (row.seconds * 1e9) as u64 } else { 0 };

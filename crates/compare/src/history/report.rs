@@ -7,6 +7,8 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
+use iowhy_stats::change_points::{Neighbours, SHORT};
+
 use super::{Change, History, METHODS, Search, Traced, Verdict};
 use crate::drawn;
 use iowhy_text::picture;
@@ -88,6 +90,7 @@ fn series(traced: &Traced) -> Value {
         "where": series.place,
         "n": series.points.len(),
         "method": traced.search.word(),
+        "neighbours": traced.neighbours.word(),
         "p": finite(traced.p),
         "p_adjusted": finite(traced.p_adjusted),
         "tested": traced.tested,
@@ -115,6 +118,13 @@ pub fn text(history: &History, bold: fn(&str) -> String) -> String {
     );
     if history.permutations > 0 {
         let _ = write!(how, " {} random orders a test, seed {}.", history.permutations, settings.seed);
+    }
+    let orders = |neighbours| move |t: &&Traced| t.tested && t.search != Search::Windowed && t.neighbours == neighbours;
+    if history.series.iter().find(orders(Neighbours::Independent)).is_some() {
+        let _ = write!(how, " Runs count as independent; t-tests help up to {SHORT} runs.");
+    }
+    if history.series.iter().find(orders(Neighbours::Alike)).is_some() {
+        how.push_str(" Where neighbours are alike, orders are of what each run adds to the one before.");
     }
     if history.series.iter().any(|traced| traced.search == Search::Windowed) {
         how.push_str(" The p of windows are t-tests after a search: more false alarms than they say.");
@@ -145,7 +155,9 @@ fn paragraph(text: &mut String, indent: &str, words: &str) {
 fn one(text: &mut String, traced: &Traced, history: &History, bold: fn(&str) -> String) {
     let series = &traced.series;
     let runs = count(series.points.len() as u64, "run", "runs");
-    let _ = writeln!(text, "{}  {runs}, {}", bold(&shown(&series.metric.name, 40)), traced.search.word());
+    let alike = traced.tested && traced.neighbours == Neighbours::Alike;
+    let runs = format!("{runs}, {}{}", traced.search.word(), if alike { ", neighbours alike" } else { "" });
+    let _ = writeln!(text, "{}  {runs}", bold(&shown(&series.metric.name, 40)));
     let mut whose = Vec::new();
     for (what, name, most) in [("", &series.job, 200), ("on ", &series.place, 120), ("machine ", &series.machine, 16)] {
         if !name.is_empty() {

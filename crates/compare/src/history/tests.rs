@@ -200,6 +200,13 @@ fn files_are_numbers_or_tables() {
     assert_eq!(read(table, &["b"]), (vec![of("b", &[2.0], 1)], 0));
     assert_eq!(read(table, &["who"]).1, 1);
     assert_eq!(read("", &[]).1, 1);
+    // As Apache Otava's sample-semicolons.csv and sample_multi_branch.csv are: dates order the runs, branches are apart.
+    let semicolons = "time;commit;m\n2024.01.02 3:00:00 +0100;b;2\n2024.01.01 23:00:00 -0400;c;3\n2024-01-01;a;1\n";
+    assert_eq!(read(semicolons, &[]), (vec![of("m", &[1.0, 2.0, 3.0], 0)], 0));
+    let branches = "time,branch,m\n3,main,1\n2,x,9\n1,main,2\n";
+    assert_eq!(read(branches, &[]), (vec![of("m", &[2.0, 1.0], 0), of("m", &[9.0], 0)], 0));
+    let started = read::read("time\tm\n2024-02-29T12:30:00Z\t5\n", "f", &[], &mut Problems::default());
+    assert_eq!(started[0].points[0].started_ns, 1_709_209_800_000_000_000);
     // A file full of mistakes is not repeated in full.
     assert_eq!(read(&format!("1\n{}", "x\n".repeat(100)), &[]).1, 10);
 }

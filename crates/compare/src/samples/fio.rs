@@ -12,7 +12,9 @@ use iowhy_stats::metric::{Origin, RunFacts};
 pub const FORMAT: Format = Format {
     name: "fio",
     summary: "fio --output-format=json or json+, one document or several",
-    detect: |text| text.contains("\"fio version\"") || text.trim_start().starts_with('{'),
+    detect: |text| {
+        text.contains("\"fio version\"") || text.trim_start().starts_with('{') || text.contains("(groupid=0, jobs=")
+    },
     read,
 };
 
@@ -22,8 +24,12 @@ fn read(reader: &mut Reader<'_>, text: &str) {
     let mut found = Vec::new();
     let broken = documents(text, &mut |value| found.push(value));
     found.iter().for_each(|value| run(reader, value));
-    if let Err(what) = broken {
-        reader.broken(what);
+    match broken {
+        Err(what) => reader.broken(what),
+        Ok(()) if found.is_empty() && !text.trim().is_empty() => {
+            reader.broken("no JSON of fio: --output-format=json or terse writes what can be compared");
+        }
+        Ok(()) => {}
     }
 }
 
@@ -138,7 +144,7 @@ fn document(text: &str) -> Option<usize> {
     None
 }
 
-fn run(reader: &mut Reader<'_>, document: &Value) {
+pub(super) fn run(reader: &mut Reader<'_>, document: &Value) {
     let Some(jobs) = document["jobs"].as_array() else {
         return reader.broken("a document of fio has `jobs`, this one has none");
     };

@@ -34,6 +34,10 @@ fn each_format_is_seen_in_the_text() {
         ("fio: a warning\n{\n \"fio version\" : \"fio-3.33\",\n \"jobs\" : []\n}\n", "fio"),
         ("{\"schema\": \"iowhy.run/1\", \"runs\": []}", "iowhy"),
         ("sysbench 1.0.20 (using LuaJIT)\n\nGeneral statistics:\n", "sysbench"),
+        ("fio: a warning\nr: (groupid=0, jobs=1): err= 0: pid=1: Thu\n  read: IOPS=1\n", "fio"),
+        ("Linux 6.18 (vm)\n\nDevice            r/s     w/s  %util\nsda   1.0 0.0 2.0\n", "iostat"),
+        ("{\"sysstat\": {\"hosts\": []}}", "iostat"),
+        ("{\"commit_hash\": \"a\", \"results\": {}}", "asv"),
         // A single value with a decimal comma is not a table, but a mistake in a number.
         ("1,5\n2,5\n", "numbers"),
     ] {
@@ -53,6 +57,93 @@ fn numbers_with_comments_and_what_is_none() {
         assert_eq!(group.columns.len(), 1, "{text:?}");
         assert!(group.columns[0].values.is_empty(), "{text:?}");
     }
+}
+
+/// A line of fio's terse format whose fields hold their places, but for those that are words.
+fn terse(version: u8, job: &str) -> String {
+    let before = if version == 2 { format!("2;{job};0;0") } else { format!("{version};fio-3.33;{job};0;0") };
+    let each = if version == 5 { 47 } else { 41 };
+    let direction = |at: usize| match at {
+        12..32 => format!("{}.000000%={}", [50, 99].get(at - 12).copied().unwrap_or(0), at - 11),
+        // Bytes, of which a direction without any has none.
+        0 => "9".to_owned(),
+        _ => at.to_string(),
+    };
+    let directions: Vec<String> =
+        (0..if version == 3 { 2 } else { 3 }).flat_map(|_| (0..each).map(direction)).collect();
+    format!("{before};{};1.5%;2.5%{}\n", directions.join(";"), ";0".repeat(32))
+}
+
+#[test]
+fn terse_lines_are_jobs_of_runs() {
+    for version in 2..=5 {
+        let text = format!("{}{}a note\n{}", terse(version, "a"), terse(version, "b"), terse(version, "a"));
+        let group = good(&text, None);
+        assert_eq!(group.runs.len(), 2, "{version}");
+        let of = |name: &str| group.column(name).map(|column| column.values.clone()).unwrap_or_default();
+        assert_eq!(of("a.read_iops"), [2.0, 2.0], "{version}");
+        assert_eq!((of("b.write_mib_s"), of("a.read_p50_ns")), (vec![1.0 / 1024.0], vec![1000.0, 1000.0]), "{version}");
+        assert_eq!((of("a.read_p99_ns"), of("a.write_mean_ns")), (vec![2000.0; 2], vec![10_000.0; 2]), "{version}");
+        assert_eq!((of("a.read_max_ns"), of("a.read_lat_mean_ns")), (vec![9000.0; 2], vec![34_000.0; 2]), "{version}");
+        assert_eq!(of("cpu_pct"), [8.0, 4.0], "{version}");
+    }
+    assert!(bad("3;fio-3.33;a;0;0;1;2\n", Some("fio-terse")).contains("not all fields"));
+    let normal = bad("r: (groupid=0, jobs=1): err= 0: pid=1: Thu\n  read: IOPS=1\n", None);
+    assert!(normal.contains("--output-format=json"), "{normal}");
+}
+
+#[test]
+fn iostat_of_any_version_is_read_by_its_columns() {
+    let old = "Device:  rrqm/s wrqm/s r/s w/s rsec/s wsec/s avgrq-sz avgqu-sz await svctm %util\n";
+    let sda = "sda 0,00 1,00 10,00 20,00 80,00 160,00 8,00 0,50 3,00 1,00 40,00\n";
+    let text =
+        format!("Linux\n\n{old}{sda}\n{old}{sda}sdb 0 0 0 0 0 0 0 0 0 0 0\n\navg-cpu: %user\n 1.0\n\n{old}{sda}");
+    let group = good(&text, None);
+    let all: Vec<(&str, f64, usize)> =
+        columns(&group).iter().map(|(name, values, _)| (*name, values[0], values.len())).collect();
+    assert_eq!(
+        all,
+        [
+            ("sda.read_iops", 10.0, 2),
+            ("sda.write_iops", 20.0, 2),
+            ("sda.read_kib_s", 40.0, 2),
+            ("sda.write_kib_s", 80.0, 2),
+            ("sda.queue", 0.5, 2),
+            ("sda.await_ms", 3.0, 2),
+            ("sda.util_pct", 40.0, 2)
+        ]
+    );
+    let disk = r#"{"disk_device": "vda", "r/s": 4.0, "r_await": 0.5, "util": 9.0}"#;
+    let report = format!(r#"{{"avg-cpu": {{}}, "disk": [{disk}]}}"#);
+    let json = format!(r#"{{"sysstat": {{"hosts": [{{"statistics": [{report}, {report}]}}]}}}}"#);
+    let group = good(&json, None);
+    let mut all = columns(&group);
+    all.sort_by_key(|(name, ..)| *name);
+    let expected = [("vda.read_await_ms", &[0.5][..], 0), ("vda.read_iops", &[4.0], 0), ("vda.util_pct", &[9.0], 0)];
+    assert_eq!(all, expected);
+    assert!(bad("Device tps kB_read/s\nsda 1 2\n", Some("iostat")).contains("-x"));
+}
+
+#[test]
+fn results_of_asv_are_samples_of_each_combination() {
+    let two = r#"{"commit_hash": "c0", "date": 5, "params": {"machine": "m"}, "version": 2,
+        "result_columns": ["result", "params", "samples"],
+        "results": {"t.time_a": [[1.5, null, 3.0, 4.0], [["'x'", "'y'"], ["1", "2"]], [[1.0, 2.0]]], "t.mem_b": [[7]]}}"#;
+    let group = good(two, None);
+    let mut all = columns(&group);
+    all.sort_by_key(|(name, ..)| *name);
+    let expected = [
+        ("t.mem_b", &[7.0][..], 0),
+        ("t.time_a('x', 1)", &[1.0, 2.0], 0),
+        ("t.time_a('y', 1)", &[3.0], 0),
+        ("t.time_a('y', 2)", &[4.0], 0),
+    ];
+    assert_eq!(all, expected);
+    let run = &group.runs[0];
+    assert_eq!((run.run_id.as_str(), run.started_ns, run.machine.as_str()), ("c0", 5_000_000, "m"));
+    let one =
+        r#"{"commit_hash": "c", "results": {"a": 0.5, "b": {"result": [1, 2], "params": [["3", "4"]]}, "c": null}}"#;
+    assert_eq!(columns(&good(one, None)), [("a", &[0.5][..], 0), ("b(3)", &[1.0], 0), ("b(4)", &[2.0], 0)]);
 }
 
 #[test]

@@ -3,14 +3,13 @@
 //! ```text
 //! prepare   test_file.0 and up in a directory: missing ones are made, short ones made longer, others left alone;
 //!           written in blocks, synced at the end
-//! run       seqwr empties the files first (and makes holes of them for mappings, which cannot make a file longer);
+//! run       seqwr makes the files anew (and holes of them for mappings, which cannot make a file longer);
 //!           every other mode wants them as large as they should be
 //! cleanup   removes the files that --file-num counts; missing ones are not a mistake
 //! ```
 //! Source: sysbench 1.0.20, tried. Known deviations: files are written through the page cache whatever the extra flags
-//! say; names that are not those of plain files (links, directories) are refused; in async mode completions are taken
-//! as they come, and not only when the backlog is full, so that rndrw keeps its ratio there, too; lines of intervals
-//! are printed at the end, without latencies.
+//! say; names that are not those of plain files (links, directories) are refused; lines of intervals are printed at the
+//! end.
 
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -20,9 +19,10 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use iowhy_live::ledger::{Guard, Ledger, LedgerError};
-use iowhy_live::plan::{Cache, OpenSync, Thread};
+use iowhy_live::plan::{Cache, Fill, OpenSync, Thread};
 use iowhy_stack::job::Job;
 use iowhy_stack::rng::Rng;
+use iowhy_stack::units::Nanos;
 use iowhy_stack::workload::Mode;
 
 use super::{IoMode, Settings, report};
@@ -41,6 +41,8 @@ pub struct FileSet {
     pub block_bytes: u64,
     /// Flags that the report names.
     pub extra_flags: Vec<&'static str>,
+    /// Each block has a sum.
+    pub validate: bool,
 }
 
 /// Why files could not be made, used or removed.
@@ -211,6 +213,9 @@ impl FileSet {
             let stamp = rng.next_u64().to_le_bytes();
             let head = len.min(stamp.len());
             buffer[..head].copy_from_slice(&stamp[..head]);
+            if self.validate {
+                iowhy_live::validate::fill(&mut buffer[..len], at);
+            }
             file.write_all(&buffer[..len]).map_err(failed("write", path))?;
             at += len as u64;
         }
@@ -223,33 +228,36 @@ impl FileSet {
     /// # Errors
     /// The first file that could not be removed; those behind it stay.
     pub fn cleanup(&self, dir: &Path) -> Result<String, FileError> {
-        for path in self.paths(dir) {
-            if size_of(&path)?.is_some() {
-                fs::remove_file(&path).map_err(failed("remove", &path))?;
-            }
-        }
+        self.remove(dir)?;
         Ok(format!("{}\n\nRemoving test files...\n", report::version(false, "live")))
     }
 
-    /// Makes the files ready for a run: `seqwr` begins with empty ones, every other mode needs all of their bytes. New
+    fn remove(&self, dir: &Path) -> Result<(), FileError> {
+        // First a look at all of them: if one is left alone, so are the others.
+        let sizes = self.paths(dir).into_iter().map(|path| Ok((size_of(&path)?, path)));
+        for (_, path) in sizes.collect::<Result<Vec<_>, FileError>>()?.iter().filter(|(size, _)| size.is_some()) {
+            fs::remove_file(path).map_err(failed("remove", path))?;
+        }
+        Ok(())
+    }
+
+    /// Makes the files ready for a run: `seqwr` begins with new ones, every other mode needs all of their bytes. New
     /// files go with the guard if they are not kept after the run.
     ///
     /// # Errors
     /// The first file that is not there or too short.
     pub fn ready(&self, dir: &Path, mode: Mode, io_mode: IoMode) -> Result<Option<Guard>, FileError> {
-        let made = if mode == Mode::SeqWrite { make(&self.missing(dir)?)? } else { None };
-        for path in self.paths(dir) {
-            let size = size_of(&path)?;
-            if mode == Mode::SeqWrite {
-                let mut options = OpenOptions::new();
-                options.write(true).create(true).truncate(true).mode(0o600);
-                let file = options.open(&path).map_err(failed("open", &path))?;
-                if io_mode == IoMode::Mmap {
-                    file.set_len(self.file_bytes).map_err(failed("make longer", &path))?;
-                }
-                continue;
+        if mode == Mode::SeqWrite {
+            self.remove(dir)?;
+            let made = make(&self.paths(dir))?;
+            for path in self.paths(dir).iter().filter(|_| io_mode == IoMode::Mmap) {
+                let file = OpenOptions::new().write(true).open(path).map_err(failed("open", path))?;
+                file.set_len(self.file_bytes).map_err(failed("make longer", path))?;
             }
-            match size {
+            return Ok(made);
+        }
+        for path in self.paths(dir) {
+            match size_of(&path)? {
                 None => return Err(FileError::Missing(path)),
                 Some(have) if have < self.file_bytes => {
                     let (have, want) = (text::size(have), text::size(self.file_bytes));
@@ -258,7 +266,7 @@ impl FileSet {
                 Some(_) => {}
             }
         }
-        Ok(made)
+        Ok(None)
     }
 }
 
@@ -275,6 +283,7 @@ pub fn plan(job: &Job, settings: &Settings, cache: Cache, dir: &Path) -> iowhy_l
         total_bytes: fileio.total_bytes,
         block_bytes: u64::from(fileio.block_bytes),
         extra_flags: settings.extra_flags.clone(),
+        validate: settings.validate,
     };
     let thread = Thread {
         engine: match settings.io_mode {
@@ -289,6 +298,9 @@ pub fn plan(job: &Job, settings: &Settings, cache: Cache, dir: &Path) -> iowhy_l
             None => None,
         },
         split_latency: false,
+        sample_latency: job.interval > Nanos::ZERO,
+        when_full: settings.io_mode == IoMode::Async,
+        fill: if settings.validate { Fill::Summed } else { Fill::Scrambled },
         ..Thread::default()
     };
     crate::on_kernel::plan(job, crate::on_kernel::files(set.paths(dir)), vec![thread; nr_threads], cache)

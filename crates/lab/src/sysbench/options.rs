@@ -1,7 +1,9 @@
 //! The options of `sysbench fileio`: one table, from which come the parser, the help and the documents.
 //!
 //! The grammar is sysbench's own: options and the words `fileio`, `prepare`, `run`, `cleanup` in any order,
-//! `--name=value` or `--name value`, sizes with a suffix K, M, G or T (powers of 1024, either case).
+//! `--name=value` or `--name value`, sizes with a suffix K, M, G or T (powers of 1024, either case; letters behind it
+//! say nothing: `16KB`). `--config-file` has options without their dashes, one a line, and takes general ones only, as
+//! sysbench 1.0 does: of these and of the command line's the last counts.
 
 use iowhy_text::diagnose::{Problem, Problems, Span};
 
@@ -60,7 +62,7 @@ pub const MAX_THREADS: u64 = 65_536;
 /// Files that a run may have.
 pub const MAX_FILES: u64 = 1 << 20;
 /// Longest time, seconds: about eleven days.
-const MAX_SECONDS: u64 = 1_000_000;
+pub const MAX_SECONDS: u64 = 1_000_000;
 const MAX_BYTES: u64 = 1 << 60;
 
 const fn opt(
@@ -132,7 +134,18 @@ pub const OPTIONS: &[Opt] = &[
         Some("0"),
     ),
     opt(General, "warmup-time", Number(0, MAX_SECONDS), "SECONDS", "0", "seconds before the report begins"),
-    opt(General, "rate", Number(0, 1_000_000_000), "N", "0", "events a second to aim at, 0 for as fast as possible"),
+    old(
+        opt(
+            General,
+            "rate",
+            Number(0, 1_000_000_000),
+            "N",
+            "0",
+            "events a second to aim at, 0 for as fast as possible",
+        ),
+        "tx-rate",
+        None,
+    ),
     opt(
         General,
         "report-interval",
@@ -142,6 +155,17 @@ pub const OPTIONS: &[Opt] = &[
         "seconds between progress lines, 0 for \
         none",
     ),
+    opt(
+        General,
+        "report-checkpoints",
+        Text,
+        "LIST",
+        "",
+        "seconds, comma between, at which all statistics are printed and begin anew (live only)",
+    ),
+    opt(General, "validate", Switch, "", "off", "checksums in all data, and checks of what is read (live only)"),
+    opt(General, "verbosity", Number(0, 5), "N", "3", "below 3, print errors only"),
+    opt(General, "config-file", Text, "FILE", "", "take general options from a file, one a line, without dashes"),
     opt(General, "percentile", Number(0, 100), "N", "95", "percentile of the latency to report, 0 for none"),
     opt(General, "histogram", Switch, "", "off", "print the histogram of latencies"),
     opt(
@@ -186,15 +210,16 @@ pub const OPTIONS: &[Opt] = &[
     opt(FileIo, "file-fsync-mode", Choice(&["fsync", "fdatasync"]), "MODE", "fsync", "fsync or fdatasync"),
     opt(FileIo, "file-merged-requests", Number(0, 65_536), "N", "0", "sequential requests made as one, 0 for none"),
     opt(FileIo, "file-rw-ratio", Milli, "N", "1.5", "reads per write in rndrw"),
-    opt(Ignored, "validate", Switch, "", "off", "data are not checked here; `iowhy fio --verify` does that"),
-    opt(Ignored, "report-checkpoints", Text, "LIST", "", "use --report-interval"),
     opt(Ignored, "init-rng", Switch, "", "off", "0.4: seed the generator from the clock; here: from --seed"),
     opt(Ignored, "rand-init", Switch, "", "off", "an old name of init-rng"),
     opt(Ignored, "rand-type", Text, "NAME", "", "positions of fileio are uniform in any case"),
+    opt(Ignored, "rand-spec-iter", Text, "N", "12", "positions of fileio are uniform in any case"),
+    opt(Ignored, "rand-spec-pct", Text, "N", "1", "positions of fileio are uniform in any case"),
+    opt(Ignored, "rand-spec-res", Text, "N", "75", "positions of fileio are uniform in any case"),
+    opt(Ignored, "rand-pareto-h", Text, "N", "0.2", "positions of fileio are uniform in any case"),
     opt(Ignored, "thread-stack-size", Text, "SIZE", "", "threads need little of it"),
     opt(Ignored, "thread-init-timeout", Text, "SECONDS", "", "threads start at once"),
     opt(Ignored, "forced-shutdown", Text, "SECONDS", "", "a signal ends a run, and it is reported"),
-    opt(Ignored, "verbosity", Number(0, 5), "N", "3", "the report is always complete"),
     opt(Ignored, "debug", Switch, "", "off", "the report is always complete"),
 ];
 
@@ -218,6 +243,8 @@ pub enum Command {
     Cleanup,
     /// Print the help.
     Help,
+    /// Print the version.
+    Version,
 }
 
 /// An option as it was given.
@@ -231,6 +258,8 @@ pub struct OptionUse {
     pub value: String,
     /// Where the value stands.
     pub span: Span,
+    /// Whether it came from `--config-file`: one on the command line may follow.
+    pub of_file: bool,
 }
 
 /// A command line taken apart, values not yet looked at.
@@ -258,7 +287,9 @@ impl CommandLine {
             return Some("--test");
         }
         self.given.iter().find_map(|given| {
-            (given.old || given.option.name == "init-rng").then(|| given.option.old.unwrap_or(given.option.name))
+            // --tx-rate came after 0.4.
+            let old = given.old && given.option.name != "rate";
+            (old || given.option.name == "init-rng").then(|| given.option.old.unwrap_or(given.option.name))
         })
     }
 
@@ -285,8 +316,8 @@ pub fn parse(arguments: &[String], problems: &mut Problems) -> CommandLine {
             Some((name, value)) => (name, Some(value.to_owned())),
             None => (body, None),
         };
-        if name == "help" {
-            line.command = Some(Command::Help);
+        if name == "help" || name == "version" {
+            line.command = Some(if name == "help" { Command::Help } else { Command::Version });
             continue;
         }
         let name_span = Span::bytes(argument, 0, 2 + name.len());
@@ -322,10 +353,38 @@ pub fn parse(arguments: &[String], problems: &mut Problems) -> CommandLine {
                 line.old_test = true;
                 test_name(&value, span, &mut line, problems);
             }
-            Some((option, old)) => give(OptionUse { option, old, value, span }, &mut line, problems),
+            Some((option, old)) => {
+                let file = (option.name == "config-file").then(|| value.clone());
+                give(OptionUse { option, old, value, span, of_file: false }, &mut line, problems);
+                file.iter().for_each(|file| config(file, &mut line, problems));
+            }
         }
     }
     line
+}
+
+/// The general options of a file.
+fn config(file: &str, line: &mut CommandLine, problems: &mut Problems) {
+    let text = match iowhy_text::input::text(std::path::Path::new(file), iowhy_text::input::TEXT) {
+        Ok(text) => text,
+        Err(error) => return problems.push(Problem::error(format!("{file}: {error}"))),
+    };
+    for words in text.lines().map(|words| words.split('#').next().unwrap_or_default().trim()) {
+        let (name, value) = words.split_once('=').unwrap_or((words, "on"));
+        match find(name.trim().trim_start_matches('-')) {
+            Some((option, old)) if matches!(option.group, General | Ignored) => {
+                line.given.retain(|given| given.option.name != option.name);
+                let value = value.trim().to_owned();
+                line.given.push(OptionUse { option, old, span: Span::whole(words), value, of_file: true });
+            }
+            Some((option, _)) => problems.push(Problem::warning(format!(
+                "{file}: `{}` has no effect: sysbench takes general options from a file, and no others",
+                option.name
+            ))),
+            // sysbench passes over other lines, too.
+            None => {}
+        }
+    }
 }
 
 fn give(given: OptionUse, line: &mut CommandLine, problems: &mut Problems) {
@@ -333,6 +392,7 @@ fn give(given: OptionUse, line: &mut CommandLine, problems: &mut Problems) {
         Some(old) if given.old => old,
         _ => given.option.name,
     };
+    line.given.retain(|known| !(known.of_file && known.option.name == given.option.name));
     match line.get(given.option.name) {
         Some(known) if known.value == given.value => {}
         Some(known) => problems.push(
@@ -387,7 +447,7 @@ fn word(argument: &str, line: &mut CommandLine, problems: &mut Problems) {
         }
     };
     match line.command {
-        Some(Command::Help) => {}
+        Some(Command::Help | Command::Version) => {}
         Some(known) if known != command && command != Command::Help => {
             problems.push(Problem::error("one command at a time: prepare, run or cleanup").at(Span::whole(argument)));
         }
@@ -451,17 +511,17 @@ pub fn number(text: &str, (min, max): (u64, u64), name: &str) -> Result<u64, Str
     }
 }
 
-/// A size: digits and perhaps one of K, M, G, T in either case, as sysbench takes them.
+/// A size: digits and perhaps one of K, M, G, T in either case, as sysbench takes them; it looks at one letter only.
 pub fn size(text: &str, (min, max): (u64, u64), name: &str) -> Result<u64, String> {
     let wrong = || format!("`--{name}` takes a size, for example 16384, 16K, 512M or 3G, not `{text}`");
     let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, suffix) = text.split_at(split);
     let shift = match suffix.to_ascii_uppercase().as_str() {
         "" => 0,
-        "K" => 10,
-        "M" => 20,
-        "G" => 30,
-        "T" => 40,
+        "K" | "KB" | "KIB" => 10,
+        "M" | "MB" | "MIB" => 20,
+        "G" | "GB" | "GIB" => 30,
+        "T" | "TB" | "TIB" => 40,
         _ => return Err(wrong()),
     };
     let bytes = digits.parse::<u64>().ok().and_then(|value| value.checked_mul(1 << shift)).ok_or_else(wrong)?;
@@ -497,7 +557,15 @@ mod tests {
 
     #[test]
     fn sizes_take_the_suffixes_of_sysbench() {
-        for (text, expected) in [("16384", 16384), ("16K", 16384), ("16k", 16384), ("3G", 3 << 30), ("1T", 1 << 40)] {
+        for (text, expected) in [
+            ("16384", 16384),
+            ("16K", 16384),
+            ("16k", 16384),
+            ("3G", 3 << 30),
+            ("1T", 1 << 40),
+            ("16KB", 16384),
+            ("1gib", 1 << 30),
+        ] {
             assert_eq!(size(text, (1, MAX_BYTES), "x"), Ok(expected), "{text}");
         }
         for text in ["", "K", "-1", "1.5G", "16KB", "16 K", "99999999999999999999", "18446744073709551615T", "0", "ü"]

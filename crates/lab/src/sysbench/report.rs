@@ -7,6 +7,7 @@
 
 use std::fmt::Write;
 
+use iowhy_live::outcome::Sample;
 use iowhy_stack::event::Op;
 use iowhy_stack::histogram::Histogram;
 use iowhy_stack::job::{CacheStart, Job};
@@ -41,7 +42,7 @@ fn mode_words(mode: Mode) -> &'static str {
 }
 
 /// The line that names the program.
-pub(super) fn version(style_1_1: bool, place: &str) -> String {
+pub fn version(style_1_1: bool, place: &str) -> String {
     let version = if style_1_1 { "1.1.0" } else { "1.0.20" };
     format!("sysbench {version} (iowhy {}, {place})", env!("CARGO_PKG_VERSION"))
 }
@@ -99,6 +100,14 @@ impl<'a> Measured<'a> {
         }
     }
 
+    /// The samples of each thread on real files.
+    fn samples(&self) -> Vec<&'a [Sample]> {
+        match self.origin {
+            Origin::Simulated(..) => Vec::new(),
+            Origin::Live(live) => live.outcome.threads.iter().map(|thread| thread.samples.as_slice()).collect(),
+        }
+    }
+
     /// Seconds that the counts were made in: all but the warm-up.
     fn seconds(&self) -> f64 {
         self.elapsed.saturating_sub(self.job.warmup).as_secs_f64()
@@ -135,11 +144,13 @@ pub fn text(run: &Measured<'_>, settings: &Settings) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
     let _ = header(&mut out, run, settings);
-    let _ = intervals(&mut out, settings, run);
+    let reported = progress(&mut out, settings, run).unwrap_or_default();
+    let whole = Part::whole(run);
+    let last = if reported.threads.is_empty() { whole } else { whole.without(&reported) };
     if settings.histogram {
-        let _ = histogram(&mut out, run.latency);
+        let _ = histogram(&mut out, &last.latency);
     }
-    let _ = totals(&mut out, run, settings);
+    let _ = totals(&mut out, &last, settings);
     out
 }
 
@@ -170,8 +181,15 @@ fn header(out: &mut String, run: &Measured<'_>, settings: &Settings) -> std::fmt
     if fileio.rate > 0 {
         writeln!(out, "Target transaction rate: {}/sec", fileio.rate)?;
     }
-    if job.interval > Nanos::ZERO {
-        writeln!(out, "Report intermediate results every {} second(s)", job.interval.0 / 1_000_000_000)?;
+    if settings.report_interval > 0 {
+        writeln!(out, "Report intermediate results every {} second(s)", settings.report_interval)?;
+    }
+    if !settings.checkpoints.is_empty() {
+        let seconds: Vec<String> = settings.checkpoints.iter().map(u64::to_string).collect();
+        writeln!(out, "Report checkpoint(s) at {} seconds", seconds.join(", "))?;
+    }
+    if settings.validate {
+        writeln!(out, "Validation checks: on.\n")?;
     }
     match fileio.positions {
         PositionSource::GlibcUnseeded => writeln!(out, "Random number generator of the C library, unseeded.\n")?,
@@ -207,6 +225,9 @@ fn header(out: &mut String, run: &Measured<'_>, settings: &Settings) -> std::fmt
         IoMode::Async => writeln!(out, "Using asynchronous I/O mode")?,
         IoMode::Mmap => writeln!(out, "Using fast mmaped I/O mode")?,
     }
+    if settings.validate {
+        writeln!(out, "Using checksums validation.")?;
+    }
     writeln!(out, "Doing {} test", mode_words(fileio.mode))?;
     writeln!(out, "Initializing worker threads...\n\nThreads started!\n")
 }
@@ -228,26 +249,108 @@ fn at_percentile(histogram: &Histogram, percentile: u64) -> f64 {
     if percentile == 0 { 0.0 } else { figure::quantile(histogram, percentile) as f64 / 1e6 }
 }
 
-fn intervals(out: &mut String, settings: &Settings, run: &Measured<'_>) -> std::fmt::Result {
-    // Real runs keep no latencies of intervals; sysbench writes so when it keeps none.
-    let percentile = if matches!(run.origin, Origin::Live(_)) { 0 } else { settings.percentile };
-    let mut start = Nanos::ZERO;
-    for interval in &run.intervals {
-        let seconds = interval.end.saturating_sub(start).as_secs_f64();
-        start = interval.end;
-        let Counts { read_bytes, written_bytes, syncs, .. } = interval.counts;
+/// A part of a run: all of it, or what lies between two checkpoints.
+#[derive(Clone, Default)]
+struct Part {
+    counts: Counts,
+    /// Syncs, those at the end too.
+    syncs: u64,
+    events: u64,
+    latency: Histogram,
+    /// Of each thread its events, and the time that they took, s.
+    threads: Vec<(f64, f64)>,
+    /// What rates are of, s.
+    seconds: f64,
+    /// From the start of the run to its end, s.
+    total_s: f64,
+}
+
+impl Part {
+    fn whole(run: &Measured<'_>) -> Part {
+        let thread = |thread: &ThreadTotals| (run.events(&thread.counts) as f64, thread.busy.as_secs_f64());
+        Part {
+            counts: run.counts,
+            syncs: run.syncs(),
+            events: run.events(&run.counts),
+            latency: run.latency.clone(),
+            threads: run.threads.iter().map(thread).collect(),
+            seconds: run.seconds(),
+            total_s: run.elapsed.as_secs_f64(),
+        }
+    }
+
+    fn add(&mut self, run: &Measured<'_>, nr: usize, interval: &Interval) {
+        self.counts.merge(&interval.counts);
+        self.latency.merge(&interval.latency);
+        self.threads.resize(run.threads.len(), (0.0, 0.0));
+        let samples = run.samples().into_iter().map(|samples| samples.get(nr));
+        for ((events, busy), sample) in self.threads.iter_mut().zip(samples) {
+            let Some(sample) = sample else { continue };
+            *events += run.events(&sample.counts) as f64;
+            *busy += sample.latency.sum() as f64 / 1e9;
+        }
+        (self.syncs, self.events) = (self.counts.syncs, run.events(&self.counts));
+    }
+
+    /// What remains of this without the part before the last checkpoint.
+    fn without(&self, before: &Part) -> Part {
+        let (all, old) = (&self.counts, &before.counts);
+        Part {
+            counts: Counts {
+                reads: all.reads - old.reads,
+                writes: all.writes - old.writes,
+                syncs: all.syncs - old.syncs,
+                read_bytes: all.read_bytes - old.read_bytes,
+                written_bytes: all.written_bytes - old.written_bytes,
+            },
+            syncs: self.syncs - before.syncs,
+            events: self.events - before.events,
+            latency: self.latency.since(&before.latency),
+            threads: self.threads.iter().zip(&before.threads).map(|(a, b)| (a.0 - b.0, a.1 - b.1)).collect(),
+            seconds: self.seconds - before.seconds,
+            total_s: self.total_s,
+        }
+    }
+}
+
+/// Lines of intervals and reports of checkpoints; yields what the checkpoints have reported. A line has the calls since
+/// the line or the checkpoint before, over the time since the line, as sysbench has it.
+fn progress(out: &mut String, settings: &Settings, run: &Measured<'_>) -> Result<Part, std::fmt::Error> {
+    let percentile = settings.percentile;
+    let (mut all, mut reported, mut line) = (Part::default(), Part::default(), Part::default());
+    let mut line_from = Nanos::ZERO;
+    for (nr, interval) in run.intervals.iter().enumerate() {
+        let second = (interval.end.0 + 500_000_000) / 1_000_000_000;
+        all.add(run, nr, interval);
+        line.add(run, nr, interval);
+        if settings.checkpoints.contains(&second) && matches!(run.origin, Origin::Live(_)) {
+            all.total_s = interval.end.as_secs_f64();
+            all.seconds = interval.end.saturating_sub(run.job.warmup).as_secs_f64();
+            writeln!(out, "[ {second}s ] Checkpoint report:")?;
+            if reported.threads.is_empty() {
+                reported.threads.resize(run.threads.len(), (0.0, 0.0));
+            }
+            totals(out, &all.without(&reported), settings)?;
+            reported = all.clone();
+            line = Part::default();
+        }
+        if settings.report_interval == 0 || !second.is_multiple_of(settings.report_interval) {
+            continue;
+        }
+        let seconds = interval.end.saturating_sub(line_from).as_secs_f64();
+        let Counts { read_bytes, written_bytes, syncs, .. } = line.counts;
         writeln!(
             out,
-            "[ {:.0}s ] reads: {:.2} MiB/s writes: {:.2} MiB/s fsyncs: {:.2}/s latency (ms,{}%): {:.3}",
+            "[ {:.0}s ] reads: {:.2} MiB/s writes: {:.2} MiB/s fsyncs: {:.2}/s latency (ms,{percentile}%): {:.3}",
             interval.end.as_secs_f64(),
             per_second(read_bytes as f64 / MIB, seconds),
             per_second(written_bytes as f64 / MIB, seconds),
             per_second(syncs as f64, seconds),
-            percentile,
-            at_percentile(&interval.latency, percentile)
+            at_percentile(&line.latency, percentile)
         )?;
+        (line, line_from) = (Part::default(), interval.end);
     }
-    Ok(())
+    Ok(reported)
 }
 
 fn histogram(out: &mut String, latency: &Histogram) -> std::fmt::Result {
@@ -262,10 +365,10 @@ fn histogram(out: &mut String, latency: &Histogram) -> std::fmt::Result {
     writeln!(out, " ")
 }
 
-fn totals(out: &mut String, run: &Measured<'_>, settings: &Settings) -> std::fmt::Result {
-    let seconds = run.seconds();
-    let Counts { reads, writes, read_bytes, written_bytes, .. } = run.counts;
-    let [reads, writes, syncs] = [reads, writes, run.syncs()].map(|n| per_second(n as f64, seconds));
+fn totals(out: &mut String, part: &Part, settings: &Settings) -> std::fmt::Result {
+    let seconds = part.seconds;
+    let Counts { reads, writes, read_bytes, written_bytes, .. } = part.counts;
+    let [reads, writes, syncs] = [reads, writes, part.syncs].map(|n| per_second(n as f64, seconds));
     let [read, written] = [read_bytes, written_bytes].map(|n| per_second(n as f64, seconds));
     writeln!(out)?;
     if settings.style_1_1 {
@@ -282,15 +385,15 @@ fn totals(out: &mut String, run: &Measured<'_>, settings: &Settings) -> std::fmt
         writeln!(out, "    read, MiB/s:                  {:.2}", read / MIB)?;
         writeln!(out, "    written, MiB/s:               {:.2}", written / MIB)?;
         writeln!(out, "\nGeneral statistics:")?;
-        writeln!(out, "    total time:                          {:.4}s", run.elapsed.as_secs_f64())?;
-        writeln!(out, "    total number of events:              {}", run.events(&run.counts))?;
+        writeln!(out, "    total time:                          {:.4}s", part.total_s)?;
+        writeln!(out, "    total number of events:              {}", part.events)?;
     }
-    latency(out, settings, run.latency)?;
+    latency(out, settings, &part.latency)?;
     // The 1.1 series no longer says how evenly the threads were served.
     if settings.style_1_1 {
         return writeln!(out);
     }
-    let fairness = Fairness::of(run);
+    let fairness = Fairness::of(part);
     writeln!(out, "\nThreads fairness:")?;
     writeln!(out, "    events (avg/stddev):           {:.4}/{:.2}", fairness.events.0, fairness.events.1)?;
     writeln!(out, "    execution time (avg/stddev):   {:.4}/{:.2}\n", fairness.time_s.0, fairness.time_s.1)
@@ -323,10 +426,8 @@ struct Fairness {
 }
 
 impl Fairness {
-    fn of(run: &Measured<'_>) -> Fairness {
-        let threads = &run.threads;
-        let events: Vec<f64> = threads.iter().map(|thread| run.events(&thread.counts) as f64).collect();
-        let times: Vec<f64> = threads.iter().map(|thread| thread.busy.as_secs_f64()).collect();
+    fn of(part: &Part) -> Fairness {
+        let (events, times): (Vec<f64>, Vec<f64>) = part.threads.iter().copied().unzip();
         Fairness { events: mean_and_deviation(&events), time_s: mean_and_deviation(&times) }
     }
 }
@@ -356,7 +457,7 @@ fn counts(run: &Measured<'_>, counts: &Counts) -> Value {
 pub fn json(run: &Measured<'_>, settings: &Settings, warnings: &Problems) -> Value {
     let seconds = run.seconds();
     let latency = run.latency;
-    let fairness = Fairness::of(run);
+    let fairness = Fairness::of(&Part::whole(run));
     let c = &run.counts;
     let mut start = Nanos::ZERO;
     let intervals: Vec<Value> = run
@@ -369,12 +470,7 @@ pub fn json(run: &Measured<'_>, settings: &Settings, warnings: &Problems) -> Val
                 "end_s": interval.end.as_secs_f64(),
                 "length_s": length.as_secs_f64(),
                 "counts": counts(run, &interval.counts),
-                "latency_percentile_ms": match run.origin {
-                    Origin::Simulated(..) => {
-                        Some(figure::finite(at_percentile(&interval.latency, settings.percentile)))
-                    }
-                    Origin::Live(_) => None,
-                },
+                "latency_percentile_ms": figure::finite(at_percentile(&interval.latency, settings.percentile)),
             })
         })
         .collect();
@@ -469,7 +565,9 @@ fn options(run: &Measured<'_>, settings: &Settings) -> Value {
         "time": fileio.max_time.0 / 1_000_000_000,
         "warmup-time": job.warmup.0 / 1_000_000_000,
         "rate": fileio.rate,
-        "report-interval": job.interval.0 / 1_000_000_000,
+        "report-interval": settings.report_interval,
+        "report-checkpoints": settings.checkpoints,
+        "validate": settings.validate,
         "percentile": settings.percentile,
         "file-num": fileio.nr_files,
         "file-block-size": fileio.block_bytes,

@@ -12,7 +12,7 @@ use iowhy_stack::workload::Call;
 use crate::files::fill_random;
 use crate::memory::{Buffer, Pool};
 use crate::plan::{Fill, Verify};
-use crate::verify;
+use crate::{validate, verify};
 
 /// Bytes between two places that `Fill::Scrambled` changes.
 const SCRAMBLED_BYTES: usize = 512;
@@ -78,6 +78,7 @@ impl Buffers {
         self.generation += 1 << THREAD_BITS;
         match (self.fill, &self.verify) {
             (Fill::Checked, Some(verify)) => verify::fill(data, verify, call.file, call.offset, self.generation),
+            (Fill::Summed, _) => validate::fill(data, call.offset),
             (Fill::Fresh, _) => fill_random(data, &mut self.rng),
             _ => {
                 let mut stamp = self.generation ^ call.offset.rotate_left(32);

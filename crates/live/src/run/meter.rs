@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use iowhy_stack::event::Op;
+use iowhy_stack::histogram::Histogram;
 use iowhy_stack::outcome::Counts;
 use iowhy_stack::units::Nanos;
 use iowhy_stack::workload::Call;
@@ -97,6 +98,8 @@ pub(crate) struct Meter<'a> {
     keep_calls: bool,
     sample: Nanos,
     sampled: Counts,
+    /// Latencies up to the last sample, if they are kept with each.
+    sampled_latency: Option<Histogram>,
     sample_from: Nanos,
     next_sample: Nanos,
     next_publication: Nanos,
@@ -124,6 +127,7 @@ impl<'a> Meter<'a> {
             keep_calls: thread.keep_calls,
             sample,
             sampled: Counts::default(),
+            sampled_latency: thread.sample_latency.then(Histogram::default),
             sample_from: Nanos::ZERO,
             next_sample: Nanos(u64::MAX),
             next_publication: Nanos::ZERO,
@@ -243,7 +247,14 @@ impl<'a> Meter<'a> {
             read_bytes: all.read_bytes - before.read_bytes,
             written_bytes: all.written_bytes - before.written_bytes,
         };
-        self.out.samples.push(Sample { end, length: end.saturating_sub(self.sample_from), counts });
+        let latency = self.sampled_latency.as_mut().map_or_else(Histogram::default, |before| {
+            let mut all = Histogram::default();
+            self.latency.iter().for_each(|kind| all.merge(&kind.total));
+            let since = all.since(before);
+            *before = all;
+            since
+        });
+        self.out.samples.push(Sample { end, length: end.saturating_sub(self.sample_from), counts, latency });
         self.sampled = self.counts;
         self.sample_from = end;
     }

@@ -28,7 +28,7 @@ use crate::clock::Clock;
 use crate::engine::{Completion, Engine, Io, Open, OpenFile, Setup, Submit};
 use crate::memory::Buffer;
 use crate::outcome::{ThreadOutcome, Usage};
-use crate::{plan, signal, verify};
+use crate::{plan, signal, validate, verify};
 
 /// Waits shorter than this are spent looking at the clock: a sleeping thread does not wake up on time.
 const SPIN: Nanos = Nanos::from_us(80);
@@ -169,7 +169,8 @@ pub(crate) fn drive<E: Open>(worker: &mut Worker<'_>) {
         files: std::mem::take(&mut worker.files),
         paths: worker.paths,
         thread: worker.thread,
-        checking: worker.thread.verify.is_some_and(|verify| !verify.after_writes),
+        checking: worker.thread.fill == plan::Fill::Summed
+            || worker.thread.verify.is_some_and(|verify| !verify.after_writes),
         written: worker.thread.verify.filter(|verify| verify.after_writes).map(|_| WriteMap::default()),
         failed: false,
     };
@@ -439,6 +440,13 @@ impl Loop<'_> {
         if let (Op::Write, Some(written)) = (call.op, &mut self.written) {
             written.add((call.file, call.offset, moved), generation);
         }
+        if (call.op, self.thread.fill) == (Op::Read, plan::Fill::Summed)
+            && let Err(wrong) = validate::check(&buffer.data()[..moved as usize], call.offset)
+        {
+            let path = self.paths.get(call.file as usize).map(|file| file.path.display().to_string());
+            self.meter.error(call, now, 0, format!("{}: {wrong}", path.unwrap_or_default()));
+            self.failed = true;
+        }
         let (Op::Read, true, Some(verify)) = (call.op, self.checking, &self.thread.verify) else { return };
         let data = &buffer.data()[..moved as usize];
         let wrong = match verify::check(data, verify, call.file, call.offset) {
@@ -520,6 +528,10 @@ impl Loop<'_> {
                 Some(time) => {
                     let left = time.saturating_sub(self.clock.now()).saturating_sub(SPIN);
                     (u32::from(left > Nanos::ZERO), Some(Duration::from_nanos(left.min(NAP).0)))
+                }
+                None if self.thread.when_full && flight.done.is_empty() => {
+                    now = self.clock.now();
+                    continue;
                 }
                 None => (0, None),
             };

@@ -1,6 +1,6 @@
 //! Split by split: the best candidate of all pieces is tested, and either splits its piece or ends the search.
 
-use super::{Candidate, ChangePoint, Found, Settings, mean, scaled};
+use super::{Candidate, ChangePoint, Found, Settings, scaled, with_means};
 use iowhy_stack::rng::Rng;
 
 /// A statistic of the places of a piece.
@@ -92,14 +92,7 @@ pub(super) fn divide<S: Statistic>(statistic: &mut S, series: &[f64], settings: 
         });
     }
     found.points.sort_unstable_by_key(|point| point.index);
-    let mut bounds: Vec<usize> = found.points.iter().map(|point| point.index).collect();
-    bounds.push(series.len());
-    let mut start = 0;
-    for (point, end) in found.points.iter_mut().zip(&bounds[1..]) {
-        point.mean_before = mean(&values[start..point.index]) / scale;
-        point.mean_after = mean(&values[point.index..*end]) / scale;
-        start = point.index;
-    }
+    with_means(&mut found.points, series);
     found
 }
 
