@@ -13,7 +13,7 @@
 //! microseconds), and `replay_skip=sync` leaves `datasync` in (fio 3.33 heeds `replay_skip` in no iolog; later versions
 //! do). Known deviations: fio waits for the gap between two I/Os from when it issued the first, and falls behind when
 //! an I/O takes longer than that; here each I/O is due at its place on the clock, and its latency counts from then.
-//! Trims are left out. Closing and opening files again has no effect.
+//! Closing and opening files again has no effect.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -235,6 +235,7 @@ impl Iolog {
                 Op::Write => Action::Write,
                 Op::Fsync => Action::Sync,
                 Op::Fdatasync => Action::Datasync,
+                Op::Trim => Action::Trim,
             };
             let (file, offset, len_bytes) = (numbers[&call.file], call.offset, call.len_bytes);
             log.entries.push(Entry { at_us, file, action, offset, len_bytes });
@@ -244,12 +245,11 @@ impl Iolog {
     }
 
     /// The calls to make, with what the options of replaying change about them (`redirect` is [`Iolog::parse`]'s).
-    pub fn replay(&self, options: &Replay, problems: &mut Problems) -> Replayed {
+    pub fn replay(&self, options: &Replay) -> Replayed {
         let mut clock = Clock { due: Nanos::ZERO, last_us: 0, waited: false };
         let mut files: Vec<ReplayedFile> =
             self.files.iter().map(|name| ReplayedFile { name: name.clone(), bytes: 0 }).collect();
         let mut calls = Vec::with_capacity(self.entries.len());
-        let mut nr_trims = 0_u64;
         for entry in &self.entries {
             // The gap before a line counts even if the line is a file's, but goes with a line that is left out.
             let gap = clock.gap(entry.at_us, options);
@@ -268,15 +268,12 @@ impl Iolog {
                     clock.due = clock.due.max(until);
                     continue;
                 }
-                Action::Trim => {
-                    nr_trims += 1;
-                    continue;
-                }
+                Action::Trim => Op::Trim,
                 Action::Wait | Action::Add | Action::Open | Action::Close => continue,
             };
             let (mut offset, mut len_bytes) = (0, 0);
             let file = &mut files[entry.file as usize];
-            if matches!(op, Op::Read | Op::Write) {
+            if matches!(op, Op::Read | Op::Write | Op::Trim) {
                 if entry.len_bytes == 0 {
                     continue;
                 }
@@ -289,10 +286,6 @@ impl Iolog {
             }
             let call = Call { op, file: entry.file, offset, len_bytes, then: None, counted: true, how: None };
             calls.push(Scripted { at: clock.take(self.version), ..Scripted::new(call) });
-        }
-        if nr_trims > 0 {
-            problems
-                .push(Problem::warning(format!("{nr_trims} trims of the iolog are left out: they are not replayed")));
         }
         Replayed { files, calls }
     }
@@ -385,7 +378,7 @@ pub fn load(
         }
     };
     let log = Iolog::parse(name, &text, options.redirect.as_deref(), problems)?;
-    let replayed = log.replay(options, problems);
+    let replayed = log.replay(options);
     if replayed.calls.is_empty() {
         problems.push(Problem::error(format!("{name}: there is nothing in it to replay")));
         return None;

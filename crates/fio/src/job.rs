@@ -5,7 +5,7 @@ mod read;
 pub(super) use read::build;
 
 use super::lex::Place;
-use super::options::{Engine, Group, Opt};
+use super::options::{Engine, Group, Kind, Opt, Value};
 use super::value::{Amount, CacheState, Distribution, Mode, PerDirection, Service, Share};
 
 /// An option as it was given.
@@ -347,6 +347,33 @@ pub struct FioJob {
 }
 
 impl FioJob {
+    /// The value of an option that has no field of its own, if it was given.
+    pub(crate) fn given(&self, name: &str) -> Option<Value> {
+        let written = self.options.iter().rfind(|written| written.option.name == name)?;
+        let flag = written.option.kind == Kind::Flag && written.value.is_empty();
+        written.option.kind.parse(if flag { "1" } else { &written.value }, self.reporting.kb_base).ok()
+    }
+
+    pub(crate) fn on(&self, name: &str) -> bool {
+        self.given(name) == Some(Value::Switch(true))
+    }
+
+    /// A number; 0 if the option was not given.
+    pub(crate) fn number(&self, name: &str) -> u64 {
+        match self.given(name) {
+            Some(Value::Int(number)) => number.unsigned_abs(),
+            _ => 0,
+        }
+    }
+
+    /// A word; `0` if the option was not given.
+    pub(crate) fn word(&self, name: &str) -> &'static str {
+        match self.given(name) {
+            Some(Value::Word(word)) => word,
+            _ => "0",
+        }
+    }
+
     /// The options of the job as arguments of a command line that makes the same job. Those that fio does not have are
     /// left out unless `ours`.
     pub fn to_arguments(&self, ours: bool) -> Vec<String> {

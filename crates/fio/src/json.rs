@@ -109,7 +109,7 @@ fn direction(results: &Results<'_>, entry: &Entry<'_>, direction: &Direction, nu
     let Samples { min, max, mean, deviation, count } = direction.bandwidth;
     let iops = &direction.iops;
     let share = results.share_pct(entry, number);
-    json!({
+    let mut value = json!({
         "io_bytes": direction.bytes,
         "io_kbytes": direction.bytes / 1024,
         "bw_bytes": bytes,
@@ -133,7 +133,17 @@ fn direction(results: &Results<'_>, entry: &Entry<'_>, direction: &Direction, nu
         "iops_mean": decimal(iops.mean),
         "iops_stddev": decimal(iops.deviation),
         "iops_samples": iops.count,
-    })
+    });
+    // As fio: only if there are two of them.
+    if direction.by_priority.len() > 1 {
+        let (name, part) = if reporting.lat { ("lat_ns", 1) } else { ("clat_ns", 0) };
+        let shown = direction.by_priority.iter().map(|(priority, both)| {
+            let times = times(&both[part], entry, reporting.clat || reporting.lat, plus);
+            json!({ "prioclass": priority >> 13, "prio": priority & 7, name: times })
+        });
+        value["prios"] = shown.collect();
+    }
+    value
 }
 
 /// Names of the classes of depths, and of calls handed in or taken at once.
@@ -162,9 +172,6 @@ fn job(results: &Results<'_>, entry: &Entry<'_>, plus: bool) -> Value {
     value["job options"] = job_options(entry.job);
     for (number, (name, found)) in entry.named_directions().into_iter().enumerate() {
         value[name] = direction(results, entry, found, number, plus);
-    }
-    if !entry.mixed() {
-        value["trim"] = direction(results, entry, &Direction::default(), 1, plus);
     }
     value["sync"] = json!({
         "total_ios": entry.syncs,

@@ -4,8 +4,8 @@
 //! calls      as the simulator has them: `run::fio::map` turns jobs into threads and streams
 //! engines    by name; vsync and pvsync are pvsync2, posixaio is libaio, with a note
 //! data       zero_buffers, refill_buffers, scramble_buffers; with verify data that can be checked
-//! verify     crc32c, crc32, xxhash, meta and null; other sums of writers become crc32c, with a note. Reads are
-//!            checked as they come; writes are read again afterwards unless do_verify=0
+//! verify     fio's headers and sums, or patterns. Reads of a job that only reads are checked as they come; writes are
+//!            read again after each pass, or in its course (verify_backlog), unless do_verify=0
 //! cache      invalidate drops pages as each thread starts; pre_read reads the files first
 //! logs       of the calls kept: write_iolog (clones after the first have a number behind the name), write_bw_log and
 //!            its like
@@ -23,7 +23,7 @@ use iowhy_live::guard::Output;
 use iowhy_live::ledger::LedgerError;
 use iowhy_live::machine::{self, Disk, DiskDelta};
 use iowhy_live::outcome::ThreadOutcome;
-use iowhy_live::plan::{Allow, Cache, File, Fill, OpenSync, Sum, Thread, Verify};
+use iowhy_live::plan::{Allow, Cache, File, Fill, OpenSync, Pattern, Priority, Sum, Thread, Verify};
 use iowhy_live::run::{LiveError, Progress};
 use iowhy_live::{Outcome, Plan};
 use iowhy_stack::job::Workload;
@@ -146,15 +146,15 @@ fn folder(jobs: &[FioJob]) -> Option<PathBuf> {
 /// Settings of a file, from the jobs that use it.
 fn live_file(name: &str, jobs: &[&FioJob]) -> File {
     let users = || jobs.iter().copied();
-    let forbidden = |job: &FioJob| given(job, "allow_file_create") == Some(Value::Switch(false));
-    let grows = |job: &FioJob| matches!(given(job, "fallocate"), Some(Value::Word("none" | "truncate" | "0")));
+    let forbidden = |job: &FioJob| job.given("allow_file_create") == Some(Value::Switch(false));
+    let grows = |job: &FioJob| matches!(job.given("fallocate"), Some(Value::Word("none" | "truncate" | "0")));
     let device = Path::new(name).starts_with("/dev/");
     // Without I/O it needs no file.
     let idle = users().next().is_some() && users().all(|job| job.engine == Engine::Null);
     File {
         path: PathBuf::from(name),
         may_create: !device && !idle && !users().any(forbidden),
-        remove: users().any(|job| on(job, "unlink")),
+        remove: users().any(|job| job.on("unlink")),
         reserve: !users().any(grows),
         as_found: false,
     }
@@ -183,31 +183,6 @@ fn cache(jobs: &[FioJob]) -> Cache {
     }
 }
 
-/// The value of an option that has no field of its own in a job.
-fn given(job: &FioJob, name: &str) -> Option<Value> {
-    let written = job.options.iter().rfind(|written| written.option.name == name)?;
-    let flag = written.option.kind == options::Kind::Flag && written.value.is_empty();
-    written.option.kind.parse(if flag { "1" } else { &written.value }, job.reporting.kb_base).ok()
-}
-
-fn on(job: &FioJob, name: &str) -> bool {
-    given(job, name) == Some(Value::Switch(true))
-}
-
-fn number(job: &FioJob, name: &str) -> u64 {
-    match given(job, name) {
-        Some(Value::Int(number)) => number.unsigned_abs(),
-        _ => 0,
-    }
-}
-
-fn word(job: &FioJob, name: &str) -> &'static str {
-    match given(job, name) {
-        Some(Value::Word(word)) => word,
-        _ => "0",
-    }
-}
-
 struct Mapping<'a> {
     problems: &'a mut Problems,
 }
@@ -224,17 +199,21 @@ impl Mapping<'_> {
     fn threads(&mut self, job: &FioJob) -> Vec<Thread> {
         let verify = self.verify(job);
         let cpus = self.cpus(job);
-        let split = word(job, "cpus_allowed_policy") == "split";
+        let split = job.word("cpus_allowed_policy") == "split";
         let logged = LogThread::needs_calls(&job.logs) || job.write_iolog.is_some();
-        let align = u32::try_from(number(job, "iomem_align")).unwrap_or(0);
+        let align = u32::try_from(job.number("iomem_align")).unwrap_or(0);
         let thread = Thread {
             engine: self.engine(job),
             depth: job.iodepth,
             batch_submit: job.iodepth_batch,
             batch_complete: (job.batch_complete_min, job.batch_complete_max),
-            fixed_buffers: on(job, "fixedbufs"),
-            registered_files: on(job, "registerfiles"),
-            poll: on(job, "hipri"),
+            fixed_buffers: job.on("fixedbufs"),
+            registered_files: job.on("registerfiles"),
+            poll: job.on("hipri"),
+            kernel_thread: job
+                .on("sqthread_poll")
+                .then(|| job.given("sqthread_poll_cpu").map(|_| job.number("sqthread_poll_cpu") as u32)),
+            priorities: self.priorities(job),
             open_sync: match job.sync {
                 SyncMode::None => None,
                 SyncMode::Sync => Some(OpenSync::Sync),
@@ -242,9 +221,9 @@ impl Mapping<'_> {
             },
             fill: match verify {
                 Some(_) => Fill::Checked,
-                None if on(job, "zero_buffers") => Fill::Zeroes,
-                None if on(job, "refill_buffers") => Fill::Fresh,
-                None if given(job, "scramble_buffers") == Some(Value::Switch(false)) => Fill::Same,
+                None if job.on("zero_buffers") => Fill::Zeroes,
+                None if job.on("refill_buffers") => Fill::Fresh,
+                None if job.given("scramble_buffers") == Some(Value::Switch(false)) => Fill::Same,
                 None => Fill::Scrambled,
             },
             align: if align.is_power_of_two() { align.max(4096) } else { 4096 },
@@ -253,7 +232,7 @@ impl Mapping<'_> {
             when_full: false,
             keep_calls: logged,
             split_latency: !(job.reporting.disable_slat && job.reporting.disable_clat) || logged,
-            go_on: !matches!(word(job, "continue_on_error"), "0" | "none"),
+            go_on: !matches!(job.word("continue_on_error"), "0" | "none" | "verify"),
             cpus: cpus.clone(),
         };
         (0..job.numjobs as usize)
@@ -275,36 +254,103 @@ impl Mapping<'_> {
     }
 
     fn verify(&mut self, job: &FioJob) -> Option<Verify> {
-        let name = word(job, "verify");
-        let sum = match name {
-            "0" => return None,
-            "crc32c" | "crc32c-intel" => Sum::Crc32c,
-            "crc32" => Sum::Crc32,
-            "xxhash" => Sum::Xxh64,
-            "meta" | "null" => Sum::Header,
-            _ if !job.mode.write => {
-                let text = format!("job `{}` checks data by `{name}`, which is not known here", job.name);
-                self.problems.push(Problem::error(text).help("verify=crc32c, crc32, xxhash or meta"));
-                return None;
-            }
-            _ => {
-                self.warn(format!("`verify={name}`: data are written and checked with crc32c"));
-                Sum::Crc32c
-            }
+        let pattern = match job.given("verify_pattern") {
+            Some(Value::Text(text)) => match pattern(&text) {
+                Ok(pattern) => Some(pattern),
+                Err(what) => {
+                    let help = "verify_pattern=0xdeadbeef, 66, \"text\" or %o, one behind the other";
+                    self.problems.push(Problem::error(format!("option `verify_pattern`: {what}")).help(help));
+                    return None;
+                }
+            },
+            _ => None,
         };
+        let name = match job.word("verify") {
+            "0" if pattern.is_some() && job.given("verify").is_none() => "pattern_hdr",
+            "0" => return None,
+            name => name,
+        };
+        let sum = Sum::ALL.iter().find(|entry| entry.0 == name).map_or(Sum::Null, |entry| entry.1);
+        let write = &job.blocks.write;
+        let small = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
+        // As fio: no longer than the least block, and a part of the least and the largest.
+        let mut interval = match job.number("verify_interval") {
+            0 if write.max != write.min => write.min,
+            interval => interval,
+        };
+        if interval > write.min {
+            interval = write.min;
+        } else if job.mode.read && interval > job.blocks.read.min {
+            interval = job.blocks.read.min;
+        }
+        if interval == 0 || !write.min.is_multiple_of(interval) || !write.max.is_multiple_of(interval) {
+            interval = gcd(write.min, write.max);
+        }
         Some(Verify {
-            sum,
-            interval_bytes: u32::try_from(number(job, "verify_interval")).unwrap_or(0),
-            after_writes: job.mode.write && given(job, "do_verify") != Some(Value::Switch(false)),
-            fatal: on(job, "verify_fatal"),
+            // Without I/O there is nothing to compare; the reads are made all the same.
+            sum: if job.engine == Engine::Null { Sum::Null } else { sum },
+            interval_bytes: if job.unaligned { 0 } else { small(interval) },
+            at_bytes: small(job.number("verify_offset")),
+            pattern,
+            after_writes: job.mode.write && job.given("do_verify") != Some(Value::Switch(false)),
+            reads: job.mode.read && !job.mode.write,
+            backlog: if job.mode.write {
+                (job.number("verify_backlog"), job.number("verify_backlog_batch"))
+            } else {
+                (0, 0)
+            },
+            dry: job.mode.write && job.on("verify_only"),
+            fatal: job.on("verify_fatal") || !matches!(job.word("continue_on_error"), "verify" | "all" | "1"),
+        })
+    }
+
+    /// Priorities of reads and writes (`cmdprio_*`).
+    fn priorities(&mut self, job: &FioJob) -> [Vec<Priority>; 2] {
+        let two = |name: &str| match job.given(name) {
+            Some(Value::Ints(given)) => [given.read, given.write].map(|one| one.map(|n| n.unsigned_abs() as u32)),
+            _ => [None; 2],
+        };
+        let (classes, levels) = (two("cmdprio_class"), two("cmdprio"));
+        // Class 1 is the one for real time.
+        let value = |class: u32, level: u32| ((class & 7) << 13 | level & 7) as u16;
+        let usual = [0, 1].map(|side| value(classes[side].unwrap_or(1), levels[side].unwrap_or(0)));
+        let Some(Value::Text(split)) = job.given("cmdprio_bssplit") else {
+            let percents = two("cmdprio_percentage");
+            return [0, 1].map(|side| match percents[side] {
+                None | Some(0) => Vec::new(),
+                Some(percent) => vec![Priority { len_bytes: 0, percent, value: usual[side] }],
+            });
+        };
+        let sides: Vec<&str> = split.split(',').collect();
+        [0, 1].map(|side| {
+            let text = sides.get(side).or(sides.last()).copied().unwrap_or_default();
+            let mut list = Vec::new();
+            for entry in text.split(':').filter(|entry| !entry.is_empty()) {
+                let mut parts = entry.split('/');
+                let size = parts.next().unwrap_or_default();
+                let size = crate::value::integer(size, job.reporting.kb_base, (1, i64::from(u32::MAX)));
+                let numbers: Result<Vec<u32>, _> = parts.map(str::parse).collect();
+                let (Ok(size), Ok(numbers)) = (size, numbers) else {
+                    let problem = Problem::error(format!("option `cmdprio_bssplit`: `{entry}` is not SIZE/PERCENT"));
+                    self.problems.push(problem.help("cmdprio_bssplit=64k/25/1/1:4k/50"));
+                    continue;
+                };
+                let chosen = match numbers[..] {
+                    [_, class, level] => value(class, level),
+                    _ => usual[side],
+                };
+                let percent = numbers.first().copied().unwrap_or(0);
+                list.push(Priority { len_bytes: size.unsigned_abs() as u32, percent, value: chosen });
+            }
+            list
         })
     }
 
     /// The processors of `cpus_allowed` or `cpumask`.
     fn cpus(&mut self, job: &FioJob) -> Vec<usize> {
-        let mask = number(job, "cpumask");
+        let mask = job.number("cpumask");
         let mut cpus: Vec<usize> = (0..64).filter(|cpu| mask >> cpu & 1 == 1).collect();
-        let Some(Value::Text(list)) = given(job, "cpus_allowed") else { return cpus };
+        let Some(Value::Text(list)) = job.given("cpus_allowed") else { return cpus };
         cpus.clear();
         for part in list.split([',', ':']).map(str::trim) {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -318,6 +364,55 @@ impl Mapping<'_> {
         }
         cpus
     }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// A pattern: bytes in hexadecimal, decimal numbers, text in quotes, and `%o` for the offset, one behind the other.
+fn pattern(text: &str) -> Result<Pattern, String> {
+    let (mut bytes, mut offsets) = (Vec::new(), Vec::new());
+    let mut rest = text;
+    while !rest.is_empty() {
+        let run = |rest: &str, is: fn(&char) -> bool| rest.chars().take_while(is).count();
+        if let Some(quoted) = rest.strip_prefix('"') {
+            let end = quoted.find('"').ok_or("a quotation mark is missing")?;
+            bytes.extend(quoted[..end].bytes());
+            rest = &quoted[end + 1..];
+        } else if let Some(behind) = rest.strip_prefix("%o") {
+            offsets.push(bytes.len());
+            bytes.extend([0; 8]);
+            rest = behind;
+        } else if let Some(digits) = rest.strip_prefix("0x").or(rest.strip_prefix("0X")) {
+            let mut len = run(digits, char::is_ascii_hexdigit);
+            // The 0 belongs to the next number.
+            if len > 0 && digits[len..].starts_with(['x', 'X']) && digits[..len].ends_with('0') {
+                len -= 1;
+            }
+            let even = format!("{}{}", if len % 2 == 1 { "0" } else { "" }, &digits[..len]);
+            let byte = |at: usize| u8::from_str_radix(&even[at..at + 2], 16).map_err(|error| error.to_string());
+            for at in (0..even.len()).step_by(2) {
+                bytes.push(byte(at)?);
+            }
+            if len == 0 {
+                return Err(format!("`{rest}` has no digits"));
+            }
+            rest = &digits[len..];
+        } else {
+            let sign = usize::from(rest.starts_with('-'));
+            let upto = rest[sign..].find("0x").map_or(rest.len(), |at| at + sign);
+            let len = sign + run(&rest[sign..upto], char::is_ascii_digit);
+            let number: i32 = rest[..len].parse().map_err(|_| format!("`{rest}` is not a part of a pattern"))?;
+            let used = if number == 0 { 1 } else { 4 - number.cast_unsigned().leading_zeros() as usize / 8 };
+            bytes.extend(&number.to_le_bytes()[..used]);
+            rest = &rest[len..];
+        }
+    }
+    if bytes.is_empty() {
+        return Err("it is empty".to_owned());
+    }
+    Ok(Pattern { bytes: bytes.into(), offsets: offsets.into() })
 }
 
 /// Why a run could not be begun.

@@ -314,6 +314,7 @@ impl Direction {
         match op {
             Op::Read => Some(Direction::Read),
             Op::Write => Some(Direction::Write),
+            Op::Trim => Some(Direction::Trim),
             Op::Fsync | Op::Fdatasync => None,
         }
     }

@@ -7,6 +7,7 @@
 //! groups     a stonewall, or wait_for, begins a group that runs when the groups before have ended
 //! report     one line for each clone, or for each group with group_reporting
 //! syncs      as fio makes them (`Stream::fio_syncs`); a region ends with its last whole block
+//! calls      fio's own, number by number, where their number or kind depends on that (`walks`)
 //! ```
 //! Source: fio's manual, through docs/studies/compatibility.md. Known deviations: all files exist and have their blocks
 //! before the run; a wait_for waits for the whole group of the job that it names; a rate limits reads and writes
@@ -23,12 +24,13 @@ use iowhy_stack::kernel::Stack;
 use iowhy_stack::rng::Rng;
 use iowhy_stack::units::{Nanos, Sector};
 use iowhy_stack::workload::{
-    BlockSizes, Call, Distribution, Mix, Order, Rate, Scripted, Service, Stream, SyncEvery, Target, Think,
+    BlockSizes, Call, Directions, Distribution, Mix, Numbers, Order, READ, Rate, Scripted, Service, Sizes, Span,
+    Stream, SyncEvery, TRIM, Target, Think, Turns, WRITE, Walk, Zones,
 };
 
 use crate::iolog::{self, Replayed};
 use crate::job::{self, Blocks, SyncMode};
-use crate::options::Engine as FioEngine;
+use crate::options::{Engine as FioEngine, Value};
 use crate::value::{self, Amount, CacheState, ModeSuffix, ServiceKind};
 use crate::{FioFile, FioJob};
 use iowhy_text::diagnose::{Problem, Problems};
@@ -278,17 +280,11 @@ impl Mapping<'_> {
     /// Notes on options of a job that cannot be carried out anywhere.
     fn notices(&mut self, job: &FioJob) {
         let name = &job.name;
-        if job.mode.trim {
-            self.error(format!("job `{name}` trims, which this release does not do"), "rw=write");
+        if job.mode.trim && self.ground.simulated() {
+            self.warn("trims take no time in the simulator");
         }
         if job.engine == FioEngine::Mmap && job.direct {
             self.error(format!("job `{name}` cannot read a mapping past the page cache"), "direct=0");
-        }
-        if let ModeSuffix::Hole(hole) = job.mode.suffix
-            && hole < 0
-        {
-            let text = format!("job `{name}` goes backwards, which this release does not do");
-            self.error(text, "a positive number behind rw=");
         }
         if matches!(job.size, Some(Amount::Zones(_))) || matches!(job.io_size, Some(Amount::Zones(_))) {
             self.error(format!("job `{name}` counts in zones, and devices have none"), "size=1g");
@@ -430,9 +426,10 @@ impl Mapping<'_> {
 
     /// Calls of a clone.
     fn stream(&mut self, job: &FioJob, clone: u32) -> Option<Stream> {
-        let mut targets = self.targets(job, clone)?;
-        let service = self.service(job, &mut targets, clone);
-        let mut stream = Stream { service, ..Stream::sequential(mix(job), targets, 4096) };
+        let (mut targets, spans) = self.targets(job, clone)?;
+        let walk = walks(job).then(|| Box::new(self.walk(job, spans)));
+        let service = if walk.is_some() { Service::Sequential } else { self.service(job, &mut targets, clone) };
+        let mut stream = Stream { service, walk, ..Stream::sequential(mix(job), targets, 4096) };
         self.pattern(job, &mut stream);
         amount(job, &mut stream);
         pace(job, &mut stream);
@@ -440,9 +437,10 @@ impl Mapping<'_> {
         Some(stream)
     }
 
-    /// The regions a clone works on.
-    fn targets(&mut self, job: &FioJob, clone: u32) -> Option<Vec<Target>> {
+    /// The regions a clone works on, and the same as fio has them: with the rest behind the last whole block.
+    fn targets(&mut self, job: &FioJob, clone: u32) -> Option<(Vec<Target>, Vec<Span>)> {
         let mut targets = Vec::new();
+        let mut spans = Vec::new();
         for (nr, name) in (0..).zip(job.file_names(clone)) {
             let number = self.files.number(&name, self.ground);
             let file = &self.files.list[number];
@@ -451,12 +449,22 @@ impl Mapping<'_> {
             let rest = whole.saturating_sub(start);
             let share = |size: Amount| size.of(whole).map(|bytes| bytes / u64::from(job.nr_files));
             let wanted = match (file_bytes(job, clone, nr), device, job.size) {
+                (Some(bytes), false, Some(part @ Amount::Percent(..10_000))) => {
+                    let bytes = bytes.min(whole);
+                    part.of(bytes).unwrap_or(bytes).min(bytes.saturating_sub(start))
+                }
                 (Some(bytes), false, _) => bytes.min(whole).saturating_sub(start),
                 // A part of each file.
                 (None, false, Some(size)) => size.of(whole).unwrap_or(whole).min(rest),
                 (None, false, None) => rest,
                 (_, true, size) => size.and_then(share).unwrap_or(u64::MAX).min(rest),
             };
+            let there = self.ground.bytes(&name).filter(|_| job.engine != FioEngine::Null);
+            spans.push(Span {
+                start,
+                len: wanted,
+                file: there.unwrap_or(0).max(start + wanted).max(if device { whole } else { 0 }),
+            });
             // The rest behind the last whole block is not touched.
             let wanted = match least_block(job) {
                 least if wanted > least => wanted / least * least,
@@ -471,7 +479,97 @@ impl Mapping<'_> {
             }
             targets.push(Target { file: number as u32, start, len_bytes: wanted });
         }
-        Some(targets)
+        Some((targets, spans))
+    }
+
+    /// The job's walk as fio makes it.
+    fn walk(&mut self, job: &FioJob, spans: Vec<Span>) -> Walk {
+        let sizes = |blocks: &Blocks, align: u64, random_pct: u32| {
+            let mut split: Vec<_> = blocks.split.iter().map(|share| (share.bytes, share.basis_points / 100)).collect();
+            // As fio, which looks at small shares first.
+            split.sort_by_key(|(_, percent)| *percent);
+            let align = if job.mode.random { align } else { blocks.min };
+            Sizes { least: blocks.min, most: blocks.max, split, align, random_pct }
+        };
+        let (blocks, pct) = (&job.blocks, &job.percentage_random);
+        let sizes = [
+            sizes(&blocks.read, job.align.read, pct.read),
+            sizes(&blocks.write, job.align.write, pct.write),
+            sizes(&blocks.trim, job.align.trim, pct.trim),
+        ];
+        let (step, every) = match job.mode.suffix {
+            ModeSuffix::None => (0, 1),
+            ModeSuffix::Hole(hole) => (hole, 1),
+            ModeSuffix::PerOffset(calls) => (0, calls),
+        };
+        let zone_size = job.number("zonesize");
+        let range = job.number("zonerange");
+        let zones = (strided(job) && spans.len() == 1).then(|| Zones {
+            size: zone_size,
+            range: if range == 0 { zone_size } else { range },
+            skip: match job.given("zoneskip") {
+                Some(Value::Amount(skip)) => skip.of(zone_size).unwrap_or(0),
+                _ => 0,
+            },
+        });
+        let part = |len: u64| match job.io_size {
+            Some(part @ Amount::Percent(_)) => part.of(len).unwrap_or(len),
+            _ => len,
+        };
+        let whole = spans.iter().map(|span| part(span.len)).sum();
+        let every_service = u32::try_from(job.service.every).unwrap_or(u32::MAX);
+        let distribution = if job.mode.read { &job.distribution.read } else { &job.distribution.write };
+        Walk {
+            number: self.threads.len() as u64 + 1,
+            seed: job.rand_seed,
+            same_places: job.rand_repeat,
+            repeat: job.rand_repeat && job.given("randseed").is_none(),
+            fresh: !job.rand_repeat && job.given("randseed").is_none(),
+            numbers: match job.word("random_generator") {
+                "lfsr" => Numbers::Lfsr,
+                "tausworthe64" => Numbers::Tausworthe64,
+                _ => Numbers::Tausworthe,
+            },
+            directions: match (job.mode.read, job.mode.write, job.mode.trim) {
+                (true, true, _) => Directions::Mixed(job.rwmix_read),
+                (_, true, true) => Directions::TrimWrite,
+                (_, true, _) => Directions::Only(WRITE),
+                (_, _, true) => Directions::Only(TRIM),
+                _ => Directions::Only(READ),
+            },
+            random: job.mode.random,
+            map: job.random_map && sizes.iter().all(|sizes| sizes.align == sizes.least),
+            distribution: self.distribution(distribution),
+            sizes,
+            unaligned: job.unaligned,
+            sizes_by_order: job.on("bs_is_seq_rand"),
+            verified: job.word("verify") != "0",
+            queued: match job.engine {
+                FioEngine::Null => job.iodepth > 1,
+                engine => !engine.one_at_a_time(),
+            },
+            step,
+            every,
+            identical: job.word("rw_sequencer") == "identical",
+            zones,
+            spans,
+            turns: match job.service.kind {
+                ServiceKind::RoundRobin => Turns::RoundRobin(every_service),
+                ServiceKind::Sequential => Turns::Sequential,
+                _ => Turns::Random(every_service),
+            },
+            size: match job.size {
+                Some(Amount::Bytes(size)) => size.min(whole),
+                _ => whole,
+            },
+            io_size: match job.io_size {
+                Some(Amount::Bytes(bytes)) => bytes,
+                _ => 0,
+            },
+            loops: job.loops,
+            calls: job.number_ios,
+            time_based: job.time_based,
+        }
     }
 
     /// Which file is next.
@@ -513,7 +611,8 @@ impl Mapping<'_> {
 
     /// Places and sizes.
     fn pattern(&mut self, job: &FioJob, stream: &mut Stream) {
-        stream.blocks = [blocks(&job.blocks.read), blocks(&job.blocks.write)];
+        let written = if job.mode.trim && !job.mode.write { &job.blocks.trim } else { &job.blocks.write };
+        stream.blocks = [blocks(&job.blocks.read), blocks(written)];
         if !job.mode.random {
             let hole_bytes = match job.mode.suffix {
                 ModeSuffix::Hole(hole) => u64::try_from(hole).unwrap_or(0),
@@ -553,6 +652,31 @@ impl Mapping<'_> {
     }
 }
 
+/// Whether calls depend on fio's own numbers, or on its way from place to place: all others have the same calls in any
+/// order, which ours is cheaper at.
+fn walks(job: &FioJob) -> bool {
+    let used =
+        [(job.mode.read, &job.blocks.read), (job.mode.write, &job.blocks.write), (job.mode.trim, &job.blocks.trim)];
+    let mut used = used.iter().filter(|(used, _)| *used).map(|(_, blocks)| blocks);
+    let first = used.clone().next().map_or(0, |blocks| blocks.min);
+    let aligned = job.align.read == job.blocks.read.min && job.align.write == job.blocks.write.min;
+    let given = ["random_generator", "rw_sequencer", "bs_is_seq_rand"];
+    job.mode.trim
+        || job.mode.read && job.mode.write
+        || job.mode.suffix != ModeSuffix::None
+        || strided(job)
+        || job.unaligned
+        || job.mode.random && [&job.percentage_random.read, &job.percentage_random.write].iter().any(|pct| **pct < 100)
+        || job.word("verify") != "0"
+        || used.any(|blocks| blocks.min != blocks.max || blocks.min != first)
+        || job.mode.random && !aligned
+        || given.iter().any(|name| job.given(name).is_some())
+}
+
+fn strided(job: &FioJob) -> bool {
+    job.number("zonesize") > 0 && job.word("zonemode") != "zbd"
+}
+
 /// Bytes that a file must have for a clone of a job; nothing if the job does not say.
 fn file_bytes(job: &FioJob, clone: u32, nr: u32) -> Option<u64> {
     if let Some((least, most)) = job.file_size {
@@ -588,8 +712,8 @@ fn offset(job: &FioJob, clone: u32, whole: u64) -> u64 {
 fn mix(job: &FioJob) -> Mix {
     match (job.mode.read, job.mode.write) {
         (true, true) => Mix::Mixed(job.rwmix_read),
-        (false, true) => Mix::Write,
-        _ => Mix::Read,
+        (true, false) => Mix::Read,
+        (false, _) => Mix::Write,
     }
 }
 
@@ -673,11 +797,13 @@ fn syncs(job: &FioJob, stream: &mut Stream) {
 
 fn engine(job: &FioJob) -> Engine {
     match job.engine {
-        FioEngine::Libaio | FioEngine::IoUring | FioEngine::Posixaio | FioEngine::Ours(_) => Engine::Aio {
-            depth: job.iodepth,
-            batch_submit: if job.engine == FioEngine::Posixaio { 1 } else { job.iodepth_batch },
-            batch_complete: job.batch_complete_min.max(1),
-        },
+        FioEngine::Libaio | FioEngine::IoUring | FioEngine::Posixaio | FioEngine::Null | FioEngine::Ours(_) => {
+            Engine::Aio {
+                depth: job.iodepth,
+                batch_submit: if job.engine == FioEngine::Posixaio { 1 } else { job.iodepth_batch },
+                batch_complete: job.batch_complete_min.max(1),
+            }
+        }
         FioEngine::Mmap => Engine::Mmap,
         _ => Engine::Sync,
     }

@@ -207,11 +207,11 @@ fn job(out: &mut String, results: &Results<'_>, entry: &Entry<'_>) {
     let batches = ["0", "4", "8", "16", "32", "64", ">=64"];
     row(out, "     submit    : ", batches, &entry.submitted, entry.submitted.iter().sum());
     row(out, "     complete  : ", batches, &entry.completed, entry.completed.iter().sum());
-    let [read, write] = &entry.directions;
+    let [read, write, trim] = &entry.directions;
     let _ = writeln!(
         out,
-        "     issued rwts: total={},{},0,{} short={},{},0,0 dropped=0,0,0,0",
-        read.ios, write.ios, entry.syncs, read.short, write.short
+        "     issued rwts: total={},{},{},{} short={},{},0,0 dropped=0,0,0,0",
+        read.ios, write.ios, trim.ios, entry.syncs, read.short, write.short
     );
     let _ = writeln!(out, "     latency   : target=0, window=0, percentile=100.00%, depth={}", entry.job.iodepth);
 }
@@ -303,7 +303,7 @@ fn row(out: &mut String, title: &str, names: [&str; 7], counts: &[u64; 7], of: u
 fn status(results: &Results<'_>, group: u32) -> String {
     let mut out = format!("\nRun status group {group} (all jobs):\n");
     let mixed = results.entries.iter().any(|entry| entry.group == group && entry.mixed());
-    for (number, name) in [(0, if mixed { "MIXED" } else { "READ" }), (1, "WRITE")] {
+    for (number, name) in [(0, if mixed { "MIXED" } else { "READ" }), (1, "WRITE"), (2, "TRIM")] {
         let directions: Vec<&Direction> = (results.entries.iter())
             .filter(|entry| entry.group == group)
             .map(|entry| &entry.directions[number])

@@ -224,7 +224,7 @@ impl Engine {
 
     /// Whether each I/O is over before the next begins, so that the depth is always one.
     pub fn one_at_a_time(self) -> bool {
-        !matches!(self, Engine::Libaio | Engine::IoUring | Engine::Posixaio | Engine::Ours(_))
+        !matches!(self, Engine::Libaio | Engine::IoUring | Engine::Posixaio | Engine::Null | Engine::Ours(_))
     }
 }
 
@@ -361,6 +361,8 @@ impl Kind {
 }
 
 fn engine(text: &str) -> Parsed<Engine> {
+    // fio's other names of one engine.
+    let text = if matches!(text, "aio" | "linuxaio") { "libaio" } else { text };
     if let Some((_, engine)) = Engine::ALL.iter().find(|(name, _)| *name == text) {
         return Ok(*engine);
     }

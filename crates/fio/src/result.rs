@@ -10,6 +10,7 @@
 //! ```
 //! Source: fio's documentation, and the output of fio 3.33.
 
+use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use iowhy_live::machine::DiskDelta;
@@ -165,6 +166,8 @@ pub struct Direction {
     pub clat: Times,
     /// The whole.
     pub lat: Times,
+    /// `clat` and `lat` by I/O priority, if calls have one.
+    pub by_priority: BTreeMap<u16, [Times; 2]>,
     /// KiB a second.
     pub bandwidth: Samples,
     /// Calls a second.
@@ -190,6 +193,10 @@ impl Direction {
         for (times, more) in [(&mut self.slat, &other.slat), (&mut self.clat, &other.clat), (&mut self.lat, &other.lat)]
         {
             times.add(&more.histogram, more.squares);
+        }
+        for (priority, more) in &other.by_priority {
+            let own = self.by_priority.entry(*priority).or_default();
+            own.iter_mut().zip(more).for_each(|(own, more)| own.add(&more.histogram, more.squares));
         }
         self.bandwidth.add(&other.bandwidth);
         self.iops.add(&other.iops);
@@ -218,8 +225,8 @@ pub struct Entry<'a> {
     pub end: Nanos,
     /// Times of all threads, ms.
     pub job_runtime_ms: u64,
-    /// Reads and writes; together in the first with `unified_rw_reporting=mixed`.
-    pub directions: [Direction; 2],
+    /// Reads, writes and trims; together in the first with `unified_rw_reporting=mixed`.
+    pub directions: [Direction; 3],
     pub syncs: u64,
     /// How long they took.
     pub sync: Times,
@@ -272,20 +279,20 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Reads and writes.
+    /// Reads, writes and trims.
     pub fn ios(&self) -> u64 {
         self.directions.iter().map(|direction| direction.ios).sum()
     }
 
-    /// Whether reads and writes are one.
+    /// Whether the directions are one.
     pub fn mixed(&self) -> bool {
         self.job.reporting.unified == "mixed"
     }
 
     /// Names of the directions that are reported.
     pub fn named_directions(&self) -> Vec<(&'static str, &Direction)> {
-        let [read, write] = &self.directions;
-        if self.mixed() { vec![("mixed", read)] } else { vec![("read", read), ("write", write)] }
+        let [read, write, trim] = &self.directions;
+        if self.mixed() { vec![("mixed", read)] } else { vec![("read", read), ("write", write), ("trim", trim)] }
     }
 
     fn add(&mut self, thread: &'a ThreadOutcome, job: &FioJob, warmup: Nanos, sample: Nanos) {
@@ -309,18 +316,25 @@ impl<'a> Entry<'a> {
         self.job_runtime_ms += runtime_ms;
         let asynchronous = !job.engine.one_at_a_time();
         let counts = &totals.counts;
-        let amounts = [(counts.reads, counts.read_bytes), (counts.writes, counts.written_bytes)];
+        let amounts = [
+            (counts.reads, counts.read_bytes),
+            (counts.writes, counts.written_bytes),
+            (counts.trims, counts.trimmed_bytes),
+        ];
         for (number, (ios, bytes)) in amounts.into_iter().enumerate() {
             let mut direction = Direction { bytes, ios, ..Direction::default() };
             if ios > 0 {
                 direction.runtime_ms = runtime_ms;
             }
             // Only the sum of them is known; a job that reads and writes has them counted with its reads.
-            if (number == 0) == (counts.reads > 0) {
+            if number == usize::from(counts.reads == 0) {
                 direction.short = thread.short;
             }
-            fill_times(&mut direction, &thread.latency[number], job, asynchronous);
-            self.classify(&thread.latency[number], job);
+            let latency = &thread.latency[[0, 1, 3][number]];
+            fill_times(&mut direction, latency, job, asynchronous);
+            self.classify(latency, job);
+            let own = thread.by_priority.iter().filter(|((kind, _), _)| *kind == number);
+            direction.by_priority = own.map(|((_, priority), latency)| (*priority, both(latency))).collect();
             if !job.reporting.disable_bandwidth && ios > 0 {
                 fill_samples(&mut direction, thread, number, sample);
             }
@@ -357,6 +371,14 @@ impl<'a> Entry<'a> {
     }
 }
 
+/// Completion and whole latencies.
+fn both(latency: &Latency) -> [Times; 2] {
+    let mut both: [Times; 2] = Default::default();
+    both[0].add(&latency.completion, latency.squares[1]);
+    both[1].add(&latency.total, latency.squares[2]);
+    both
+}
+
 /// Completion latencies; the whole ones if both are not separate.
 fn completion(latency: &Latency) -> (&Histogram, f64) {
     if latency.completion.count() > 0 { (&latency.completion, latency.squares[1]) } else { whole(latency) }
@@ -391,9 +413,11 @@ fn fill_samples(direction: &mut Direction, thread: &ThreadOutcome, number: usize
             whole().map(|taken| amount(taken, number) as f64 * 1e9 / taken.length.0 as f64).collect();
         Samples::of(&values)
     };
-    let bytes = rate(|taken, number| [taken.counts.read_bytes, taken.counts.written_bytes][number] / 1024);
+    let bytes = rate(|taken, number| {
+        [taken.counts.read_bytes, taken.counts.written_bytes, taken.counts.trimmed_bytes][number] / 1024
+    });
     direction.bandwidth = bytes;
-    direction.iops = rate(|taken, number| [taken.counts.reads, taken.counts.writes][number]);
+    direction.iops = rate(|taken, number| [taken.counts.reads, taken.counts.writes, taken.counts.trims][number]);
 }
 
 /// A run as both reports show it.

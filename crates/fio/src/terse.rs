@@ -70,7 +70,7 @@ fn line(results: &Results<'_>, entry: &Entry<'_>, version: u8) -> String {
     direction(&mut out, results, entry, Some(0), version);
     direction(&mut out, results, entry, Some(1).filter(|_| !entry.mixed()), version);
     if version != 3 {
-        direction(&mut out, results, entry, None, version);
+        direction(&mut out, results, entry, Some(2).filter(|_| !entry.mixed()), version);
     }
     let usage = &entry.usage;
     for time in [usage.user, usage.system] {

@@ -431,5 +431,6 @@ fn op_name(op: Op) -> &'static str {
         Op::Write => "write",
         Op::Fsync => "fsync",
         Op::Fdatasync => "fdatasync",
+        Op::Trim => "trim",
     }
 }

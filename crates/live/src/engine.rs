@@ -20,6 +20,7 @@ use std::time::Duration;
 use iowhy_stack::event::Op;
 use iowhy_stack::origin::Entry;
 use iowhy_stack::readahead::Advice;
+use rustix::fs::{FallocateFlags, FileType};
 
 use crate::memory::{Buffer, Pool};
 use crate::run::Worker;
@@ -40,6 +41,8 @@ pub struct Io {
     pub from: u32,
     /// How many bytes.
     pub len_bytes: u32,
+    /// Its I/O priority as `ioprio_set` has it, if not the thread's; 0 for none.
+    pub priority: u16,
 }
 
 impl Io {
@@ -155,9 +158,13 @@ impl Files {
         self.0[io.file as usize].file.as_ref().expect("a call is on a file that the thread has open")
     }
 
-    /// fsync or fdatasync, for engines that have no way of their own.
+    /// fsync, fdatasync or trim, for engines that have no way of their own.
     fn sync(&self, io: Io) -> Completion {
         let file = self.of_call(&io);
+        if io.op == Op::Trim {
+            let result = trim(file, io.offset, u64::from(io.len_bytes)).map(|()| io.len_bytes as usize);
+            return io.done(result_of(result));
+        }
         let done = if io.op == Op::Fdatasync { rustix::fs::fdatasync(file) } else { rustix::fs::fsync(file) };
         let result = result_of(done.map(|()| 0));
         io.done(result)
@@ -179,6 +186,8 @@ pub struct Setup<'a> {
     pub registered_files: bool,
     /// Completions are polled for.
     pub poll: bool,
+    /// A thread of the kernel hands calls in, on this CPU if one is named.
+    pub kernel_thread: Option<Option<u32>>,
     /// The program's advice on how it reads.
     pub advice: Option<Advice>,
 }
@@ -223,6 +232,27 @@ pub const ENGINES: &[&Entry<Build>] = &[
     &mmap::ENTRY,
     &skeleton::ENTRY,
 ];
+
+/// Whether a call is made at once, by whichever engine.
+#[inline(always)]
+fn is_apart(op: Op) -> bool {
+    matches!(op, Op::Fsync | Op::Fdatasync | Op::Trim)
+}
+
+/// Discards blocks of a device, or punches a hole into a file.
+fn trim(file: &File, offset: u64, len: u64) -> rustix::io::Result<()> {
+    // _IO(0x12, 119)
+    const BLKDISCARD: libc::Ioctl = 0x1277;
+    if FileType::from_raw_mode(rustix::fs::fstat(file)?.st_mode) != FileType::BlockDevice {
+        return rustix::fs::fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, len);
+    }
+    let range = [offset, len];
+    // SAFETY: the request reads two numbers of 64 bits, which live through the call.
+    match unsafe { libc::ioctl(file.as_raw_fd(), BLKDISCARD, range.as_ptr()) } {
+        0 => Ok(()),
+        _ => Err(rustix::io::Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(rustix::io::Errno::IO)),
+    }
+}
 
 /// The result of a call as completions have it.
 #[inline(always)]

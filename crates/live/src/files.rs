@@ -26,7 +26,7 @@ use crate::{plan, verify};
 const CHUNK: usize = 1 << 20;
 
 /// A run's uses of a file.
-#[derive(Copy, Clone, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Need {
     /// Bytes that must be there.
     pub bytes: u64,
@@ -137,7 +137,8 @@ fn write_data(file: &File, number: u32, from: u64, need: &Need, progress: &mut d
                     buffer.resize(len, 0);
                 }
                 for (index, part) in buffer[..len].chunks_mut(block as usize).enumerate() {
-                    verify::fill(part, verify, number, offset + index as u64 * block, 0);
+                    let written = verify::Written { generation: 0, thread: 0, number: 0 };
+                    verify::fill(part, verify, offset + index as u64 * block, written);
                 }
                 len
             }

@@ -25,6 +25,7 @@ pub mod plan;
 pub mod run;
 pub mod signal;
 mod state;
+mod sums;
 mod system;
 #[cfg(test)]
 mod testing;

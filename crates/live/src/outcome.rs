@@ -1,5 +1,6 @@
 //! Results of a run on the running kernel.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use iowhy_stack::event::Op;
@@ -47,8 +48,10 @@ pub struct Resident {
 pub struct ThreadOutcome {
     /// Calls, and when it began and ended, as the simulator has it.
     pub totals: ThreadTotals,
-    /// Latencies of reads, writes and syncs.
-    pub latency: [Latency; 3],
+    /// Latencies of reads, writes, syncs and trims.
+    pub latency: [Latency; 4],
+    /// The same of reads (0) and writes (1) by I/O priority, if calls have one: completion and whole.
+    pub by_priority: BTreeMap<(usize, u16), Latency>,
     /// Its CPU usage.
     pub usage: Usage,
     /// Counts, one for each [`Plan::sample`](crate::Plan) (the last may be shorter).

@@ -1,6 +1,7 @@
 //! Work of a run: files, and the settings of each thread that a job of the simulator does not have.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use iowhy_stack::job::Job;
@@ -77,28 +78,62 @@ pub enum Fill {
 }
 
 /// Checking of data.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verify {
     /// Which sum the header of each block carries.
     pub sum: Sum,
     /// Bytes between two headers; 0 for one to a call.
     pub interval_bytes: u32,
-    /// After the writes of a thread everything it wrote is read and checked. Otherwise reads are checked as they come.
+    /// Place of header and sum in their block.
+    pub at_bytes: u32,
+    /// The data, if not drawn.
+    pub pattern: Option<Pattern>,
+    /// After each pass of a thread everything it wrote in it is read and checked.
     pub after_writes: bool,
+    /// All reads of the job are checked as they come.
+    pub reads: bool,
+    /// After this number of writes, that many of them are read and checked; 0 for none.
+    pub backlog: (u64, u64),
+    /// Nothing is written: the places of the writes are read and checked.
+    pub dry: bool,
     /// The first mismatch ends the thread.
     pub fatal: bool,
 }
 
-/// Sums over a block.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+/// A pattern that data repeat.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    pub bytes: Arc<[u8]>,
+    /// Where in it the offset of the call stands, eight bytes each.
+    pub offsets: Arc<[usize]>,
+}
+
+/// Sums over a block, as fio names them.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Sum {
+    #[default]
     Crc32c,
-    /// CRC-32 (IEEE).
+    Crc7,
+    Crc16,
+    /// From the highest bit down, starting at 0.
     Crc32,
-    /// 64 bits of XXH64.
-    Xxh64,
-    /// The header alone: file, offset and generation.
+    Crc64,
+    Md5,
+    Sha1,
+    Sha256,
+    Sha512,
+    /// With this number of bytes.
+    Sha3(u8),
+    /// XXH32.
+    Xxhash,
+    /// The header alone.
     Header,
+    /// The header before a pattern.
+    PatternHeader,
+    /// A pattern without a header.
+    Pattern,
+    /// Nothing is written or checked: reads are made only.
+    Null,
 }
 
 /// Settings of a thread of a live run besides its `ThreadSpec` and stream.
@@ -118,6 +153,10 @@ pub struct Thread {
     pub registered_files: bool,
     /// io_uring, pvsync2: completions are polled for (`IORING_SETUP_IOPOLL`, `RWF_HIPRI`).
     pub poll: bool,
+    /// io_uring: a thread of the kernel hands calls in, on this CPU if one is named (`IORING_SETUP_SQPOLL`).
+    pub kernel_thread: Option<Option<u32>>,
+    /// libaio, io_uring: I/O priorities of calls, for reads and for writes; those without one have the thread's.
+    pub priorities: [Vec<Priority>; 2],
     /// Files are opened with `O_SYNC` or `O_DSYNC`.
     pub open_sync: Option<OpenSync>,
     pub fill: Fill,
@@ -139,6 +178,17 @@ pub struct Thread {
     pub cpus: Vec<usize>,
 }
 
+/// An I/O priority that some calls have.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Priority {
+    /// Only calls of that length; 0 for all.
+    pub len_bytes: u32,
+    /// How many of them.
+    pub percent: u32,
+    /// Class and level as `ioprio_set` has them.
+    pub value: u16,
+}
+
 /// Flags for opening.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum OpenSync {
@@ -158,6 +208,8 @@ impl Default for Thread {
             fixed_buffers: false,
             registered_files: false,
             poll: false,
+            kernel_thread: None,
+            priorities: Default::default(),
             open_sync: None,
             fill: Fill::Scrambled,
             align: 4096,

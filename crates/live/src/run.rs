@@ -291,7 +291,7 @@ fn directions_of(stream: &Stream) -> (bool, bool) {
     use iowhy_stack::event::Op;
     if let Some(script) = &stream.script {
         let has = |op: Op| script.iter().any(|step| step.call.op == op);
-        return (has(Op::Read), has(Op::Write));
+        return (has(Op::Read), has(Op::Write) || has(Op::Trim));
     }
     let (reads, writes) = match stream.mix {
         Mix::Read => (true, false),
@@ -416,13 +416,13 @@ fn set_up(plan: &Plan, seen: &[guard::Seen], parts: &[Part<'_>], progress: &dyn 
 fn need(number: u32, bytes: u64, plan: &Plan, parts: &[Part<'_>]) -> Need {
     let mut need = Need { bytes, data: false, checked: None };
     for (index, part) in parts.iter().enumerate().filter(|(_, part)| part.files.contains(&number)) {
-        let writes_first = part.thread.verify.is_some_and(|verify| verify.after_writes) && part.directions.1;
+        let writes_first = part.thread.verify.as_ref().is_some_and(|verify| verify.after_writes) && part.directions.1;
         let reads = match &plan.job.workload {
             Workload::FileIo(fileio) => fileio.mode.reads(),
             Workload::Threads { threads, .. } => directions_of(&threads[index].stream).0,
         };
         need.data |= reads;
-        if let Some(verify) = part.thread.verify
+        if let Some(verify) = &part.thread.verify
             && reads
             && !writes_first
         {
@@ -431,7 +431,7 @@ fn need(number: u32, bytes: u64, plan: &Plan, parts: &[Part<'_>]) -> Need {
                 (Workload::Threads { threads, .. }, 0) => threads[index].stream.blocks[0].smallest(),
                 (_, interval) => interval,
             };
-            need.checked = Some((verify, block));
+            need.checked = Some((verify.clone(), block));
         }
     }
     need
@@ -740,6 +740,7 @@ fn harness(plan: &Plan, parts: &[Part<'_>]) -> Option<f64> {
                 think: None,
                 rate: None,
                 script: None,
+                walk: None,
                 ..threads.first()?.stream.clone()
             };
             Calls::Stream(Box::new(StreamGenerator::new(vec![endless], plan.job.seed)))

@@ -36,6 +36,8 @@ pub enum Op {
     Write,
     Fsync,
     Fdatasync,
+    /// A discard of blocks, or a hole punched into a file.
+    Trim,
 }
 
 /// Direction of a request.

@@ -295,7 +295,7 @@ impl LayerObserver {
         let kind = match op {
             Op::Read => 0,
             Op::Write => 1,
-            Op::Fsync | Op::Fdatasync => 2,
+            Op::Fsync | Op::Fdatasync | Op::Trim => 2,
         };
         self.layers.calls[kind] += 1;
         if let Some(index) = self.calls.iter().position(|call| call.id == id) {

@@ -19,6 +19,9 @@ pub struct Counts {
     pub syncs: u64,
     pub read_bytes: u64,
     pub written_bytes: u64,
+    /// Discards.
+    pub trims: u64,
+    pub trimmed_bytes: u64,
 }
 
 impl Counts {
@@ -34,6 +37,10 @@ impl Counts {
                 self.written_bytes += len_bytes;
             }
             Op::Fsync | Op::Fdatasync => self.syncs += 1,
+            Op::Trim => {
+                self.trims += 1;
+                self.trimmed_bytes += len_bytes;
+            }
         }
     }
 
@@ -44,11 +51,13 @@ impl Counts {
         self.syncs += more.syncs;
         self.read_bytes += more.read_bytes;
         self.written_bytes += more.written_bytes;
+        self.trims += more.trims;
+        self.trimmed_bytes += more.trimmed_bytes;
     }
 
     /// All calls.
     pub fn total(&self) -> u64 {
-        self.reads + self.writes + self.syncs
+        self.reads + self.writes + self.syncs + self.trims
     }
 }
 

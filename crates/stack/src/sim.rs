@@ -178,7 +178,7 @@ impl Report {
         let kind = match call.op {
             Op::Read => 0,
             Op::Write => 1,
-            Op::Fsync | Op::Fdatasync => 2,
+            Op::Fsync | Op::Fdatasync | Op::Trim => 2,
         };
         job.latency[kind].record(latency.0);
     }
@@ -658,6 +658,7 @@ impl<'p, 's> World<'p, 's> {
                 self.fsync(file, call.op == Op::Fdatasync).await;
                 0
             }
+            (Op::Trim, _) => u64::from(call.len_bytes),
         };
         if let Some(sync) = call.then {
             self.fsync(file, sync == Op::Fdatasync).await;

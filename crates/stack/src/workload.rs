@@ -6,12 +6,14 @@
 mod draw;
 mod fileio;
 mod stream;
+mod walk;
 
 pub use draw::Distribution;
 pub use fileio::{Dialect, FileIo, FileIoGenerator, Mode, PositionSource};
 pub use stream::{
     After, BlockSizes, Log, Mix, Order, Rate, Scripted, Service, Stream, StreamGenerator, SyncEvery, Target, Think,
 };
+pub use walk::{Directions, Numbers, READ, Sizes, Span, TRIM, Turns, WRITE, Walk, Zones};
 
 use crate::event::Op;
 use crate::readahead::Advice;

@@ -105,8 +105,8 @@ const FROM_DEV: usize = 18;
 const FROM_SECTOR: usize = 19;
 
 /// Operations, by number.
-const OPS: [(&str, Op); 4] =
-    [("read", Op::Read), ("write", Op::Write), ("fsync", Op::Fsync), ("fdatasync", Op::Fdatasync)];
+const OPS: [(&str, Op); 5] =
+    [("read", Op::Read), ("write", Op::Write), ("fsync", Op::Fsync), ("fdatasync", Op::Fdatasync), ("trim", Op::Trim)];
 
 /// A row. Numbers of 64 bits without a sign are kept bit by bit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

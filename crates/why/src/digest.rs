@@ -748,6 +748,6 @@ pub fn kind_of(op: Op) -> usize {
     match op {
         Op::Read => 0,
         Op::Write => 1,
-        Op::Fsync | Op::Fdatasync => 2,
+        Op::Fsync | Op::Fdatasync | Op::Trim => 2,
     }
 }

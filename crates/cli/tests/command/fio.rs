@@ -661,7 +661,6 @@ fn errors_leave_a_whole_document_and_exit_code_1() {
         ("--name=a --size=4k --rw=nonsense", "rw"),
         ("--name=a --size=4k --on=sim:linux-6.18", "iowhy run JOBFILE --on sim:linux-6.18"),
         ("--name=a --size=4k --minimal --terse-version=7", "has no version `7`"),
-        ("--name=a --size=4k --rw=randtrim", "trims"),
         ("--cmdhelp=no_such_option", "unknown option"),
         ("no-such-file.fio", "no-such-file.fio"),
         ("", "nothing to do"),
@@ -671,6 +670,71 @@ fn errors_leave_a_whole_document_and_exit_code_1() {
         let message = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{line}\n{message}");
         assert!(message.contains(expected) && output.stdout.is_empty(), "{line}\n{message}");
+    }
+}
+
+/// Bytes and calls of reads, writes and trims of all jobs.
+fn moved(who: Who, folder: &Folder, line: &str) -> Vec<[f64; 6]> {
+    let arguments: Vec<&str> = line.split_whitespace().chain(["--name=x", "--output-format=json"]).collect();
+    let output = command(who, &folder.0, &arguments);
+    let start = output.stdout.iter().position(|byte| *byte == b'{').unwrap_or_default();
+    let document: Value = serde_json::from_slice(&output.stdout[start..])
+        .unwrap_or_else(|error| panic!("{who:?} {line}: {error}\n{}", text(&output.stderr)));
+    let of = |job: &Value, key: &str| ["io_bytes", "total_ios"].map(|field| float(&job[key][field]));
+    jobs(&document)
+        .iter()
+        .map(|job| {
+            let ([a, b], [c, d], [e, f]) = (of(job, "read"), of(job, "write"), of(job, "trim"));
+            [a, b, c, d, e, f]
+        })
+        .collect()
+}
+
+#[test]
+fn as_much_is_moved_with_as_many_calls_as_by_fio() {
+    if !fio_is_there() {
+        return;
+    }
+    for line in [
+        "--rw=randread --bssplit=4k/50:64k/50 --size=16m",
+        "--rw=randrw --bs=4k,16k --size=1m",
+        "--rw=randrw --bssplit=512/10:1k/5:2k/5:4k/60:8k/2:16k/4:32k/4:64k/10 --rwmixread=80 --size=4m",
+        "--rw=read:64k --size=1m",
+        "--rw=write:-8k --size=1m",
+        "--rw=read --size=50% --filesize=512k",
+        "--rw=randrw --size=1m --nrfiles=3 --loops=2 --numjobs=2",
+        "--rw=randread --size=512k --filesize=1m --zonemode=strided --zonesize=16k --zonerange=64k --zoneskip=32k",
+        "--ioengine=null --rw=randtrimwrite --size=256k",
+        "--rw=rw --bsrange=4k-64k --size=4m --verify=crc32c --do_verify=0",
+        "--rw=randrw --bsrange=4k-16k --size=1m --verify=sha1 --ioengine=libaio --iodepth=8",
+        "--rw=write --size=256k --verify=md5 --loops=3",
+        "--rw=write --size=256k --verify=md5 --verify_backlog=16 --verify_backlog_batch=4",
+        "--ioengine=null --rw=randrw --size=256k --verify=md5",
+    ] {
+        let found = [Who::Fio, Who::Iowhy].map(|who| moved(who, &Folder::new("moved"), line));
+        assert_eq!(found[0], found[1], "{line}");
+    }
+}
+
+#[test]
+fn either_checks_what_the_other_has_written() {
+    if !fio_is_there() {
+        return;
+    }
+    let sums = "md5 crc64 crc32 crc32c crc16 crc7 sha1 sha256 sha512 sha3-224 sha3-512 xxhash meta pattern";
+    for sum in sums.split(' ') {
+        for shape in ["--bs=4k", "--bs=8k --verify_interval=1k --verify_offset=300"] {
+            let pattern = if sum == "pattern" { "--verify_pattern=\"abc\"%o0x01" } else { "--verify_fatal=1" };
+            for (writes, reads) in [(Who::Fio, Who::Iowhy), (Who::Iowhy, Who::Fio), (Who::Iowhy, Who::Iowhy)] {
+                let folder = Folder::new("checked");
+                for (who, rw) in [(writes, "--rw=randwrite"), (reads, "--rw=read")] {
+                    let line = format!("--name=x --size=128k --verify={sum} {shape} {pattern} --do_verify=0 {rw}");
+                    let output = command(who, &folder.0, &line.split(' ').collect::<Vec<_>>());
+                    let message = text(&output.stderr);
+                    assert!(output.status.success(), "{writes:?} then {who:?}: {line}\n{message}");
+                }
+            }
+        }
     }
 }
 

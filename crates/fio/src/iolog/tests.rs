@@ -25,14 +25,13 @@ fn parse(text: &str, redirect: Option<&str>) -> (Option<Iolog>, Vec<String>) {
 fn replay(text: &str, options: &Replay) -> Vec<(u64, char, u32, u64, u32)> {
     let (log, problems) = parse(text, options.redirect.as_deref());
     assert_eq!(problems, [""; 0]);
-    let mut problems = Problems::default();
-    let replayed = log.unwrap().replay(options, &mut problems);
-    assert_eq!(problems, Problems::default());
+    let replayed = log.unwrap().replay(options);
     let letter = |op| match op {
         Op::Read => 'r',
         Op::Write => 'w',
         Op::Fsync => 's',
         Op::Fdatasync => 'd',
+        Op::Trim => 't',
     };
     let step = |step: &Scripted| {
         let Call { op, file, offset, len_bytes, .. } = step.call;
@@ -171,14 +170,15 @@ fn a_thousand_bad_lines_are_ten_and_a_number() {
 }
 
 #[test]
-fn clones_take_the_logs_in_turn_and_trims_are_told() {
+fn clones_take_the_logs_in_turn_and_trims_are_replayed() {
     let one = |name: &str| Ok(format!("fio version 3 iolog\n1 {name} add\n1 {name} trim 0 512\n2 {name} read 0 512\n"));
     let options = Replay { logs: vec!["x".to_owned(), "y".to_owned()], ..options() };
     for (clone, expected) in [(0, "x"), (1, "y"), (2, "x")] {
         let mut problems = Problems::default();
         let replayed = load(&options, clone, &one, &mut problems).unwrap();
         assert_eq!(replayed.files, [ReplayedFile { name: expected.to_owned(), bytes: 512 }]);
-        assert_eq!(problems.render(), "warning: 1 trims of the iolog are left out: they are not replayed\n");
+        assert_eq!(problems.render(), "");
+        assert_eq!(replayed.calls.iter().map(|step| step.call.op).collect::<Vec<_>>(), [Op::Trim, Op::Read]);
     }
     for (text, expected) in [
         (Err("no such file".to_owned()), "cannot read the iolog `x`: no such file"),
@@ -194,7 +194,7 @@ fn clones_take_the_logs_in_turn_and_trims_are_told() {
 fn a_stream_has_the_numbers_of_the_job() {
     let text = "fio version 3 iolog\n1 a add\n1 b add\n1 c add\n2 a read 4096 512\n3 c sync 0 0\n";
     let (log, _) = parse(text, None);
-    let replayed = log.unwrap().replay(&options(), &mut Problems::default());
+    let replayed = log.unwrap().replay(&options());
     let stream = replayed.stream(&[7, 0, 3]).unwrap();
     let target = |file, len_bytes| Target { file, start: 0, len_bytes };
     assert_eq!(stream.targets, [target(7, 4608), target(3, 4096)]);
@@ -286,7 +286,7 @@ proptest! {
             return Ok(());
         };
         let options = Replay { time_scale, ..options() };
-        let replayed = log.replay(&options, &mut problems);
+        let replayed = log.replay(&options);
         let mut last = Nanos::ZERO;
         for step in replayed.calls.iter().filter(|step| step.at > Nanos::ZERO) {
             prop_assert!(step.at >= last);

@@ -44,6 +44,7 @@ pub(crate) fn thread(reads: &[u64], writes: &[u64], end: Nanos) -> ThreadOutcome
             read_bytes: 4096 * reads.len() as u64,
             written_bytes: 4096 * writes.len() as u64,
             syncs: 0,
+            ..Counts::default()
         },
         start: Nanos(1_000_000),
         end,

@@ -85,14 +85,37 @@ fn verify_is_after_writes_or_with_reads() {
     let of = |options: &str| thread(options).verify;
     assert_eq!(of("rw=write"), None);
     let written = of("rw=write verify=crc32c verify_interval=512 verify_fatal=1").expect("it is checked");
-    let wanted = Verify { sum: Sum::Crc32c, interval_bytes: 512, after_writes: true, fatal: true };
+    let wanted = Verify { interval_bytes: 512, after_writes: true, fatal: true, ..Verify::default() };
     assert_eq!(written, wanted);
     assert_eq!(thread("rw=write verify=crc32c").fill, Fill::Checked);
     assert!(!of("rw=write verify=xxhash do_verify=0").expect("it can be checked").after_writes);
-    assert!(!of("rw=read verify=crc32").expect("it is checked").after_writes);
-    assert_eq!(of("rw=write verify=sha256").expect("it is checked").sum, Sum::Crc32c);
-    let (jobs, problems) = made("[a]\nsize=4k\nrw=read\nverify=sha256\n");
-    assert!(jobs.is_none() && problems.render().contains("checks data by `sha256`"), "{}", problems.render());
+    let read = of("rw=read verify=sha3-256").expect("it is checked");
+    assert_eq!((read.sum, read.reads, read.after_writes), (Sum::Sha3(32), true, false));
+    assert!(!of("rw=rw verify=md5 do_verify=0").expect("it can be checked").reads, "not in the order of fio's writes");
+    for (options, bytes) in
+        [("bs=4k", 4096), ("bsrange=4k-64k", 4096), ("bsrange=4k-6k", 2048), ("verify_interval=1k", 1024)]
+    {
+        assert_eq!(of(&format!("rw=write verify=md5 {options}")).expect("checked").interval_bytes, bytes, "{options}");
+    }
+    assert_eq!(of("rw=write verify_pattern=1").expect("it is checked").sum, Sum::PatternHeader);
+    assert_eq!(of("rw=write ioengine=null verify=md5").expect("reads are made").sum, Sum::Null);
+    let (jobs, problems) = made("[a]\nsize=4k\nrw=read\nverify_pattern=0xg\n");
+    assert!(jobs.is_none() && problems.render().contains("verify_pattern"), "{}", problems.render());
+}
+
+#[test]
+fn patterns_are_read_as_fio_reads_them() {
+    for (text, bytes, offsets) in [
+        ("0xff0x01", &[0xff, 1][..], &[][..]),
+        ("0xabc", &[0x0a, 0xbc], &[]),
+        ("-1024", &[0, 0xfc, 0xff, 0xff], &[]),
+        ("66", &[66], &[]),
+        ("0", &[0], &[]),
+        ("\"ab\"%o0x7", &[b'a', b'b', 0, 0, 0, 0, 0, 0, 0, 0, 7], &[2]),
+    ] {
+        let wanted = Pattern { bytes: bytes.into(), offsets: offsets.into() };
+        assert_eq!(pattern(text), Ok(wanted), "{text}");
+    }
 }
 
 #[test]

@@ -100,7 +100,14 @@ fn rates_are_averages_of_samples() {
     let sample = |end: u64, length: u64, reads: u64, writes: u64| Sample {
         end: Nanos::from_us(end * 1000),
         length: Nanos::from_us(length * 1000),
-        counts: Counts { reads, writes, syncs: 7, read_bytes: reads * 8192, written_bytes: writes * 4096 },
+        counts: Counts {
+            reads,
+            writes,
+            syncs: 7,
+            read_bytes: reads * 8192,
+            written_bytes: writes * 4096,
+            ..Counts::default()
+        },
     };
     // Two samples a window; in the last, one that is half as long and counts half as much.
     let samples = vec![

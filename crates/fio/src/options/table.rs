@@ -14,6 +14,8 @@ use crate::value::TimeUnit::{Micros, Millis, Seconds};
 /// Longest time, microseconds: about thirty years.
 pub(super) const TIMES: (i64, i64) = (0, 1_000_000_000_000_000);
 
+const NO_PRIORITY: &str = "devices are not told of priorities";
+
 const VERIFY: &[&str] = &[
     "0",
     "md5",
@@ -64,7 +66,7 @@ pub const OPTIONS: &[Opt] = &[
     opt(Job, "name", Text, "", Modelled, "name of the job, instead of the section's"),
     opt(Job, "wait_for", Text, "", Modelled, "start only when this job has ended"),
     opt(Job, "numjobs", Int(1, 65_536), "1", Modelled, "clones of the job"),
-    opt(Job, "thread", Flag, "0", Modelled, "clones are threads of one process"),
+    also(opt(Job, "thread", Flag, "0", Modelled, "clones are threads of one process"), &["threads"]),
     opt(Job, "group_reporting", Flag, "0", Modelled, "one report for all jobs of a group"),
     opt(Job, "new_group", Flag, "0", Modelled, "begins a reporting group"),
     also(opt(Job, "stonewall", Flag, "0", Modelled, "waits for all jobs before it"), &["wait_for_previous"]),
@@ -181,42 +183,18 @@ pub const OPTIONS: &[Opt] = &[
         "rw_sequencer",
         Choice(&["sequential", "identical"]),
         "sequential",
-        Missing("the modifier of rw skips"),
+        Modelled,
         "meaning of the modifier of rw",
     ),
     also(opt(Pattern, "bs", Ints(1, 1 << 30), "4096", Modelled, "bytes in an I/O"), &["blocksize"]),
-    also(
-        opt(
-            Pattern,
-            "ba",
-            Ints(1, 1 << 30),
-            "",
-            Missing("positions are multiples of the smallest block"),
-            "positions are multiples of this",
-        ),
-        &["blockalign"],
-    ),
+    also(opt(Pattern, "ba", Ints(1, 1 << 30), "", Modelled, "positions are multiples of this"), &["blockalign"]),
     also(opt(Pattern, "bsrange", Ranges, "", Modelled, "bytes in an I/O, from and to"), &["blocksize_range"]),
     opt(Pattern, "bssplit", Split, "", Modelled, "mix of block sizes"),
     also(
-        opt(
-            Pattern,
-            "bs_unaligned",
-            Flag,
-            "0",
-            Missing("sizes are multiples of the least"),
-            "any size of a range, not multiples of its least",
-        ),
+        opt(Pattern, "bs_unaligned", Flag, "0", Modelled, "any size of a range, not multiples of its least"),
         &["blocksize_unaligned"],
     ),
-    opt(
-        Pattern,
-        "bs_is_seq_rand",
-        Bool,
-        "0",
-        Missing("block sizes are for reads and writes"),
-        "block sizes are for sequential and random I/O",
-    ),
+    opt(Pattern, "bs_is_seq_rand", Bool, "0", Modelled, "block sizes are for sequential and random I/O"),
     opt(Pattern, "size", Kind::Amount(0), "", Modelled, "bytes of the region in all files of a clone"),
     also(opt(Pattern, "io_size", Kind::Amount(0), "", Modelled, "bytes to transfer, if not the size"), &["io_limit"]),
     opt(Pattern, "filesize", SizeRange, "", Modelled, "bytes of each file"),
@@ -253,7 +231,7 @@ pub const OPTIONS: &[Opt] = &[
         "random_generator",
         Choice(&["tausworthe", "lfsr", "tausworthe64"]),
         "tausworthe",
-        Harmless("all of them visit each block once, in an order of ours"),
+        Modelled,
         "generator of positions",
     ),
     opt(Pattern, "random_distribution", Kind::Distribution, "random", Modelled, "distribution of positions"),
@@ -369,6 +347,29 @@ pub const OPTIONS: &[Opt] = &[
             "register files beforehand",
         ),
         &["io_uring"],
+    ),
+    of(
+        opt(
+            EngineGroup,
+            "cmdprio_percentage",
+            Ints(0, 100),
+            "",
+            Harmless(NO_PRIORITY),
+            "percent of calls with a priority",
+        ),
+        &["libaio", "io_uring"],
+    ),
+    of(
+        opt(EngineGroup, "cmdprio_class", Ints(0, 3), "", Harmless(NO_PRIORITY), "class of that priority"),
+        &["libaio", "io_uring"],
+    ),
+    of(
+        opt(EngineGroup, "cmdprio", Ints(0, 7), "", Harmless(NO_PRIORITY), "level of that priority"),
+        &["libaio", "io_uring"],
+    ),
+    of(
+        opt(EngineGroup, "cmdprio_bssplit", Text, "", Harmless(NO_PRIORITY), "priorities by size of the call"),
+        &["libaio", "io_uring"],
     ),
     of(
         opt(EngineGroup, "sqthread_poll", Flag, "0", Missing("each submission is a call"), "a kernel thread submits"),
@@ -813,18 +814,11 @@ pub const OPTIONS: &[Opt] = &[
         "blocks to trim at once",
     ),
     opt(Verify, "num_range", Int(1, 256), "1", Missing("a trim has one range"), "ranges in a trim"),
-    opt(
-        Zones,
-        "zonemode",
-        Choice(&["none", "strided", "zbd"]),
-        "none",
-        Missing("devices have no zones"),
-        "mode of zones",
-    ),
-    opt(Zones, "zonesize", Int(0, i64::MAX), "0", Missing("devices have no zones"), "bytes used in a zone"),
+    opt(Zones, "zonemode", Choice(&["none", "strided", "zbd"]), "none", Modelled, "mode of zones"),
+    opt(Zones, "zonesize", Int(0, i64::MAX), "0", Modelled, "bytes used in a zone"),
     opt(Zones, "zonecapacity", Int(0, i64::MAX), "0", Missing("devices have no zones"), "bytes that fit into a zone"),
-    opt(Zones, "zonerange", Int(0, i64::MAX), "0", Missing("devices have no zones"), "bytes from zone to zone"),
-    opt(Zones, "zoneskip", Kind::Amount(0), "0", Missing("devices have no zones"), "bytes between zones"),
+    opt(Zones, "zonerange", Int(0, i64::MAX), "0", Modelled, "bytes from zone to zone"),
+    opt(Zones, "zoneskip", Kind::Amount(0), "0", Modelled, "bytes between zones"),
     opt(Zones, "read_beyond_wp", Bool, "0", Missing("devices have no zones"), "read data that was not written"),
     opt(Zones, "max_open_zones", Int(0, 4096), "0", Missing("devices have no zones"), "zones open at once"),
     opt(

@@ -57,6 +57,8 @@ impl Limit {
         for thread in threads.iter_mut() {
             let stream = &mut thread.stream;
             let block = largest(&stream.blocks);
+            // fio's numbers are for the regions that it would have.
+            stream.walk = None;
             stream.targets.truncate((bytes / block).max(1).try_into().unwrap_or(usize::MAX));
             let share = (bytes / stream.targets.len() as u64 / block * block).max(block);
             stream.limit_bytes = match stream.passes {

@@ -351,10 +351,8 @@ fn what_is_cached_at_the_start_comes_last() {
 #[test]
 fn what_cannot_be_simulated_is_refused_or_told() {
     for (options, expected) in [
-        ("rw=trim size=1m", "trims"),
         ("ioengine=null size=1m", "makes no I/O"),
         ("ioengine=mmap direct=1 size=1m", "past the page cache"),
-        ("rw=read:-8k size=1m", "backwards"),
         ("filename=a", "how large"),
         ("size=1m ioscheduler=deadlin", "nearest: deadline"),
         ("read_iolog=x", "cannot read the iolog `x`"),
@@ -365,6 +363,7 @@ fn what_cannot_be_simulated_is_refused_or_told() {
     }
     for (options, expected) in [
         ("size=1m exitall", "own end"),
+        ("size=1m rw=randtrim", "trims take no time"),
         ("size=1m ioengine=posixaio", "simulated as libaio"),
         ("size=1m write_bw_log=x", "logs are not written"),
         ("size=1m rw=randread random_distribution=zoned:50/10:50/90", "zones are not modelled"),

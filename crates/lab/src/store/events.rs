@@ -176,6 +176,7 @@ fn op_word(op: Op) -> &'static str {
         Op::Write => "write",
         Op::Fsync => "fsync",
         Op::Fdatasync => "fdatasync",
+        Op::Trim => "trim",
     }
 }
 
@@ -290,6 +291,7 @@ fn event_of(at: u64, call: u32, flat: &Flat) -> Option<Event> {
         "write" => Some(Op::Write),
         "fsync" => Some(Op::Fsync),
         "fdatasync" => Some(Op::Fdatasync),
+        "trim" => Some(Op::Trim),
         _ => None,
     };
     // Words are read back by the functions that write them.

@@ -56,6 +56,7 @@ fn word(op: Op) -> &'static str {
         Op::Read => "read",
         Op::Write => "write",
         Op::Fsync | Op::Fdatasync => "sync",
+        Op::Trim => "trim",
     }
 }
 

@@ -8,6 +8,7 @@
 //! polling   IORING_SETUP_IOPOLL if asked for, all files are open with O_DIRECT, and a read of each shows that they
 //!           can be polled; such a ring takes no syncs, which wait until nothing is in flight and are carried out at
 //!           once
+//! thread    IORING_SETUP_SQPOLL if asked for: a thread of the kernel takes calls, which are then handed in without a call
 //! syncs     otherwise go like any call, among the writes in flight, as fio has them
 //! ```
 //! Unavailable features are left out, and the thread's notes list them. Source: `io_uring/io_uring.c` and the manual
@@ -22,7 +23,7 @@ use io_uring::{IoUring, opcode, squeue};
 use iowhy_stack::event::Op;
 use iowhy_stack::origin::{Entry, Origin};
 
-use super::{Build, Completion, Engine, Files, Io, Open, OpenFile, Setup, Submit};
+use super::{Build, Completion, Engine, Files, Io, Open, OpenFile, Setup, Submit, is_apart};
 use crate::memory::Pool;
 
 pub(super) const ENTRY: Entry<Build> = Entry {
@@ -33,6 +34,9 @@ pub(super) const ENTRY: Entry<Build> = Entry {
     conformance: "engine tests on a real file; the same jobs with fio's io_uring",
     build: Build::of::<Uring>(),
 };
+
+/// The kernel's thread sleeps when it has had nothing to do for this long.
+const IDLE_MS: u32 = 1000;
 
 /// Bytes that one registered area may have at most.
 const LARGEST_AREA: usize = 1 << 30;
@@ -48,6 +52,7 @@ struct Uring {
     fixed_buffers: bool,
     registered_files: bool,
     polled: bool,
+    kernel_thread: bool,
     notes: Vec<String>,
 }
 
@@ -64,7 +69,7 @@ impl Open for Uring {
             polled = false;
             notes.push("the files cannot be polled (IORING_SETUP_IOPOLL): the ring waits for completions".to_owned());
         }
-        let ring = new_ring(depth, polled)?;
+        let ring = new_ring(depth, polled, setup.kernel_thread)?;
         let mut fixed_buffers = false;
         if setup.fixed_buffers {
             let (start, len) = setup.buffers.area();
@@ -90,26 +95,46 @@ impl Open for Uring {
             }
         }
         let (files, held) = (Files::of(setup), (0..depth).map(|_| None).collect());
-        Ok(Uring { ring, files, held, depth, queued: 0, in_flight: 0, fixed_buffers, registered_files, polled, notes })
+        let kernel_thread = setup.kernel_thread.is_some();
+        let (queued, in_flight) = (0, 0);
+        Ok(Uring {
+            ring,
+            files,
+            held,
+            depth,
+            queued,
+            in_flight,
+            fixed_buffers,
+            registered_files,
+            polled,
+            kernel_thread,
+            notes,
+        })
     }
 }
 
 /// The best ring that this kernel makes.
-fn new_ring(depth: u32, polled: bool) -> io::Result<IoUring> {
+fn new_ring(depth: u32, polled: bool, kernel_thread: Option<Option<u32>>) -> io::Result<IoUring> {
     let mut first_error = None;
     for modern in [2, 1, 0] {
         let mut builder = IoUring::builder();
         match modern {
-            2 => {
+            2 if kernel_thread.is_none() => {
                 builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag();
             }
-            1 => {
+            1 if kernel_thread.is_none() => {
                 builder.setup_coop_taskrun();
             }
             _ => {}
         }
         if polled {
             builder.setup_iopoll();
+        }
+        if let Some(cpu) = kernel_thread {
+            builder.setup_sqpoll(IDLE_MS);
+            if let Some(cpu) = cpu {
+                builder.setup_sqpoll_cpu(cpu);
+            }
         }
         builder.setup_clamp();
         match builder.build(depth) {
@@ -122,7 +147,7 @@ fn new_ring(depth: u32, polled: bool) -> io::Result<IoUring> {
 
 /// Reads the start of each file through a polled ring of its own.
 fn can_be_polled(setup: &Setup<'_>) -> bool {
-    let Ok(mut ring) = new_ring(1, true) else { return false };
+    let Ok(mut ring) = new_ring(1, true, None) else { return false };
     let Ok(mut pool) = Pool::new(1, 4096, 4096, |_| ()) else { return false };
     let mut buffer = pool.take(0);
     for file in setup.files.iter().filter_map(|file| file.file.as_ref()) {
@@ -146,19 +171,21 @@ fn can_be_polled(setup: &Setup<'_>) -> bool {
 impl Uring {
     #[inline]
     fn entry(&self, io: &mut Io) -> squeue::Entry {
-        let (op, offset, file) = (io.op, io.offset, io.file);
+        let (op, offset, file, prio) = (io.op, io.offset, io.file, io.priority);
         let fd = self.files.of_call(io).as_raw_fd();
         let (start, len) = (io.data_mut().as_mut_ptr(), io.len_bytes);
         macro_rules! built {
             ($fd:expr) => {
                 match op {
-                    Op::Read if self.fixed_buffers => opcode::ReadFixed::new($fd, start, len, 0).offset(offset).build(),
-                    Op::Write if self.fixed_buffers => {
-                        opcode::WriteFixed::new($fd, start, len, 0).offset(offset).build()
+                    Op::Read if self.fixed_buffers => {
+                        opcode::ReadFixed::new($fd, start, len, 0).offset(offset).ioprio(prio).build()
                     }
-                    Op::Read => opcode::Read::new($fd, start, len).offset(offset).build(),
-                    Op::Write => opcode::Write::new($fd, start, len).offset(offset).build(),
-                    Op::Fsync => opcode::Fsync::new($fd).build(),
+                    Op::Write if self.fixed_buffers => {
+                        opcode::WriteFixed::new($fd, start, len, 0).offset(offset).ioprio(prio).build()
+                    }
+                    Op::Read => opcode::Read::new($fd, start, len).offset(offset).ioprio(prio).build(),
+                    Op::Write => opcode::Write::new($fd, start, len).offset(offset).ioprio(prio).build(),
+                    Op::Fsync | Op::Trim => opcode::Fsync::new($fd).build(),
                     Op::Fdatasync => opcode::Fsync::new($fd).flags(FsyncFlags::DATASYNC).build(),
                 }
             };
@@ -184,7 +211,7 @@ impl Uring {
 impl Engine for Uring {
     #[inline]
     fn submit(&mut self, mut io: Io) -> Submit {
-        if self.polled && matches!(io.op, Op::Fsync | Op::Fdatasync) {
+        if io.op == Op::Trim || self.polled && is_apart(io.op) {
             let busy = self.queued + self.in_flight > 0;
             return if busy { Submit::Full(io) } else { Submit::Done(self.files.sync(io)) };
         }
@@ -209,7 +236,8 @@ impl Engine for Uring {
         }
         match self.ring.submit() {
             Ok(taken) => {
-                let taken = taken as u32;
+                // The kernel's thread takes what is there, when it comes to it.
+                let taken = if self.kernel_thread { self.queued } else { taken as u32 };
                 self.queued -= taken;
                 self.in_flight += taken;
                 Ok(taken)

@@ -19,7 +19,7 @@ use std::time::Duration;
 use iowhy_stack::event::Op;
 use iowhy_stack::origin::{Entry, Origin};
 
-use super::{Build, Completion, Engine, Files, Io, Open, Setup, Submit};
+use super::{Build, Completion, Engine, Files, Io, Open, Setup, Submit, is_apart};
 
 pub(super) const ENTRY: Entry<Build> = Entry {
     name: "libaio",
@@ -47,6 +47,9 @@ struct ControlBlock {
     flags: u32,
     resfd: u32,
 }
+
+/// The block has a priority (`IOCB_FLAG_IOPRIO`).
+const FLAG_PRIORITY: u32 = 2;
 
 /// `struct io_event`.
 #[repr(C)]
@@ -165,7 +168,7 @@ impl Libaio {
 impl Engine for Libaio {
     fn submit(&mut self, mut io: Io) -> Submit {
         let busy = self.queued.len() + self.in_flight as usize + self.rejected.len();
-        if matches!(io.op, Op::Fsync | Op::Fdatasync) {
+        if is_apart(io.op) {
             return if busy > 0 { Submit::Full(io) } else { Submit::Done(self.files.sync(io)) };
         }
         if busy == self.blocks.len() {
@@ -179,6 +182,8 @@ impl Engine for Libaio {
             opcode: if io.op == Op::Read { CMD_PREAD } else { CMD_PWRITE },
             fildes: self.files.of_call(&io).as_raw_fd() as u32,
             buf: io.data_mut().as_mut_ptr() as u64,
+            reqprio: io.priority as i16,
+            flags: if io.priority == 0 { 0 } else { FLAG_PRIORITY },
             nbytes: u64::from(io.len_bytes),
             offset: io.offset as i64,
             ..ControlBlock::default()

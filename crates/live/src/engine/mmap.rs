@@ -21,7 +21,7 @@ use iowhy_stack::readahead::Advice;
 use iowhy_stack::units::PAGE_BYTES;
 use rustix::mm::{Advice as Hint, MapFlags, ProtFlags, mmap_anonymous};
 
-use super::{Build, Engine, Files, Io, Open, Setup, Submit, result_of};
+use super::{Build, Engine, Files, Io, Open, Setup, Submit, is_apart, result_of, trim};
 use crate::memory::Mapping;
 use crate::signal::Before;
 
@@ -118,7 +118,11 @@ impl Mmap {
             Ok(mapping) => mapping,
             Err(error) => return result_of(Err(error)),
         };
-        if matches!(io.op, Op::Fsync | Op::Fdatasync) {
+        if io.op == Op::Trim {
+            let (file, len) = (self.files.of_call(io), u64::from(io.len_bytes));
+            return result_of(trim(file, io.offset, len).map(|()| io.len_bytes as usize));
+        }
+        if is_apart(io.op) {
             return result_of(mapping.map_or(Ok(()), Mapping::sync).map(|()| 0));
         }
         if io.op == Op::Write && !writable {

@@ -13,7 +13,7 @@ use iowhy_stack::event::Op;
 use iowhy_stack::origin::{Entry, Origin};
 use rustix::fs::SeekFrom;
 
-use super::{Build, Engine, Files, Io, Open, Setup, Submit, result_of};
+use super::{Build, Engine, Files, Io, Open, Setup, Submit, is_apart, result_of};
 
 pub(super) const ENTRY: Entry<Build> = Entry {
     name: "psync",
@@ -48,7 +48,7 @@ impl Engine for Psync {
         let moved = match io.op {
             Op::Read => rustix::io::pread(file, io.data_mut(), offset),
             Op::Write => rustix::io::pwrite(file, io.data(), offset),
-            Op::Fsync | Op::Fdatasync => return Submit::Done(self.0.sync(io)),
+            Op::Fsync | Op::Fdatasync | Op::Trim => return Submit::Done(self.0.sync(io)),
         };
         Submit::Done(io.done(result_of(moved)))
     }
@@ -72,7 +72,7 @@ impl Open for Sync {
 
 impl Engine for Sync {
     fn submit(&mut self, mut io: Io) -> Submit {
-        if matches!(io.op, Op::Fsync | Op::Fdatasync) {
+        if is_apart(io.op) {
             return Submit::Done(self.files.sync(io));
         }
         let (file, place) = (self.files.of_call(&io), &mut self.places[io.file as usize]);

@@ -9,7 +9,7 @@ use iowhy_stack::event::Op;
 use iowhy_stack::origin::{Entry, Origin};
 use rustix::io::{ReadWriteFlags, preadv2, pwritev2};
 
-use super::{Build, Engine, Files, Io, Open, Setup, Submit, result_of};
+use super::{Build, Engine, Files, Io, Open, Setup, Submit, is_apart, result_of};
 
 pub(super) const ENTRY: Entry<Build> = Entry {
     name: "pvsync2",
@@ -45,7 +45,7 @@ impl Pvsync2 {
 
 impl Engine for Pvsync2 {
     fn submit(&mut self, mut io: Io) -> Submit {
-        if matches!(io.op, Op::Fsync | Op::Fdatasync) {
+        if is_apart(io.op) {
             return Submit::Done(self.files.sync(io));
         }
         let mut result = self.call(&mut io);

@@ -67,7 +67,7 @@ impl Engine for Skeleton {
             let moved = match io.op {
                 Op::Read => rustix::io::pread(file, io.data_mut(), offset),
                 Op::Write => rustix::io::pwrite(file, io.data(), offset),
-                Op::Fsync | Op::Fdatasync => {
+                Op::Fsync | Op::Fdatasync | Op::Trim => {
                     self.done.push(self.files.sync(io));
                     continue;
                 }

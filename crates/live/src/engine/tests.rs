@@ -49,6 +49,7 @@ impl Bench {
             fixed_buffers: false,
             registered_files: false,
             poll: false,
+            kernel_thread: None,
             advice: None,
         };
         change(&mut setup);
@@ -59,7 +60,16 @@ impl Bench {
 
     fn io(&mut self, slot: u32, op: Op, block: u64) -> Io {
         let len_bytes = if matches!(op, Op::Read | Op::Write) { BLOCK as u32 } else { 0 };
-        Io { slot, op, file: 0, offset: block * BLOCK as u64, buffer: self.pool.take(slot), from: 0, len_bytes }
+        Io {
+            slot,
+            op,
+            file: 0,
+            offset: block * BLOCK as u64,
+            buffer: self.pool.take(slot),
+            from: 0,
+            len_bytes,
+            priority: 0,
+        }
     }
 
     /// Does something with the buffer of a slot that is not in use.

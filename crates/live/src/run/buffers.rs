@@ -77,7 +77,14 @@ impl Buffers {
         let data = &mut buffer.data_mut()[..call.len_bytes as usize];
         self.generation += 1 << THREAD_BITS;
         match (self.fill, &self.verify) {
-            (Fill::Checked, Some(verify)) => verify::fill(data, verify, call.file, call.offset, self.generation),
+            (Fill::Checked, Some(verify)) => {
+                let written = verify::Written {
+                    generation: self.generation,
+                    thread: (self.generation as u16).wrapping_add(1),
+                    number: ((self.generation >> THREAD_BITS) as u16).wrapping_sub(1),
+                };
+                verify::fill(data, verify, call.offset, written);
+            }
             (Fill::Summed, _) => validate::fill(data, call.offset),
             (Fill::Fresh, _) => fill_random(data, &mut self.rng),
             _ => {

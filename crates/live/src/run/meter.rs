@@ -35,6 +35,7 @@ fn kind_of(op: Op) -> usize {
         Op::Read => 0,
         Op::Write => 1,
         Op::Fsync | Op::Fdatasync => 2,
+        Op::Trim => 3,
     }
 }
 
@@ -46,6 +47,8 @@ pub(crate) struct Published {
     syncs: AtomicU64,
     read_bytes: AtomicU64,
     written_bytes: AtomicU64,
+    trims: AtomicU64,
+    trimmed_bytes: AtomicU64,
 }
 
 impl Published {
@@ -55,6 +58,8 @@ impl Published {
         self.syncs.store(counts.syncs, Ordering::Relaxed);
         self.read_bytes.store(counts.read_bytes, Ordering::Relaxed);
         self.written_bytes.store(counts.written_bytes, Ordering::Relaxed);
+        self.trims.store(counts.trims, Ordering::Relaxed);
+        self.trimmed_bytes.store(counts.trimmed_bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn get(&self) -> Counts {
@@ -64,6 +69,8 @@ impl Published {
             syncs: self.syncs.load(Ordering::Relaxed),
             read_bytes: self.read_bytes.load(Ordering::Relaxed),
             written_bytes: self.written_bytes.load(Ordering::Relaxed),
+            trims: self.trims.load(Ordering::Relaxed),
+            trimmed_bytes: self.trimmed_bytes.load(Ordering::Relaxed),
         }
     }
 }
@@ -86,7 +93,7 @@ pub(crate) struct Meter<'a> {
     pub out: ThreadOutcome,
     published: &'a Published,
     counts: Counts,
-    latency: [Latency; 3],
+    latency: [Latency; 4],
     /// Nothing is counted before.
     warm_at: Nanos,
     /// Calls are handed in and done at different times.
@@ -119,7 +126,7 @@ impl<'a> Meter<'a> {
             out: ThreadOutcome::default(),
             published,
             counts: Counts::default(),
-            latency: <[Latency; 3]>::default(),
+            latency: <[Latency; 4]>::default(),
             warm_at: Nanos::ZERO,
             asynchronous,
             rated,
@@ -179,6 +186,21 @@ impl<'a> Meter<'a> {
                 latency.submission.record(submission);
                 latency.squares[0] += submission as f64 * submission as f64;
             }
+        }
+    }
+
+    /// The latency of a call once more, by its I/O priority.
+    #[cold]
+    pub(crate) fn count_priority(&mut self, call: &Call, priority: u16, times: &Times) {
+        let kind = kind_of(call.op);
+        if !call.counted || times.end < self.warm_at || kind > 1 {
+            return;
+        }
+        let latency = self.out.by_priority.entry((kind, priority)).or_default();
+        for (part, since) in [(1, times.handed), (2, times.begin)] {
+            let ns = times.end.saturating_sub(since).0;
+            latency.squares[part] += ns as f64 * ns as f64;
+            if part == 1 { latency.completion.record(ns) } else { latency.total.record(ns) }
         }
     }
 
@@ -246,6 +268,8 @@ impl<'a> Meter<'a> {
             syncs: all.syncs - before.syncs,
             read_bytes: all.read_bytes - before.read_bytes,
             written_bytes: all.written_bytes - before.written_bytes,
+            trims: all.trims - before.trims,
+            trimmed_bytes: all.trimmed_bytes - before.trimmed_bytes,
         };
         let latency = self.sampled_latency.as_mut().map_or_else(Histogram::default, |before| {
             let mut all = Histogram::default();

@@ -7,6 +7,8 @@ use iowhy_stack::event::Op;
 use iowhy_stack::units::Nanos;
 use iowhy_stack::workload::{Call, FileIoGenerator, Generator, Next, StreamGenerator};
 
+use crate::plan::Verify;
+
 /// Hands out the calls of one thread.
 pub(crate) trait Source {
     /// Asking is slow, so the clock must be read again before the call.
@@ -17,6 +19,29 @@ pub(crate) trait Source {
 
     /// A call has been done.
     fn completed(&mut self, call: &Call, now: Nanos);
+
+    /// The pass over everything that the last call belongs to, from 1.
+    fn pass(&self) -> u64 {
+        1
+    }
+
+    /// The time is over.
+    fn late(&self, _now: Nanos) -> bool {
+        false
+    }
+
+    /// A call is counted, and not made.
+    fn pretends(&self, _call: &Call) -> bool {
+        false
+    }
+
+    /// A call has written that many bytes of a generation.
+    fn wrote(&mut self, _call: &Call, _len_bytes: u32, _generation: u64) {}
+
+    /// Whether a read is made to be checked, and which generation must be there if that is known.
+    fn asked(&mut self, _call: &Call) -> Option<Option<u64>> {
+        None
+    }
 }
 
 /// A thread with a stream of its own: no lock.
@@ -30,6 +55,14 @@ impl Source for StreamGenerator {
 
     #[inline(always)]
     fn completed(&mut self, _call: &Call, _now: Nanos) {}
+
+    fn pass(&self) -> u64 {
+        StreamGenerator::pass(self, 0)
+    }
+
+    fn late(&self, now: Nanos) -> bool {
+        StreamGenerator::late(self, 0, now)
+    }
 }
 
 /// A thread of sysbench: counters and positions are shared.
@@ -71,35 +104,157 @@ impl WriteMap {
         self.0.insert((file, offset), (len_bytes, generation));
     }
 
-    /// Reads of everything, in order of place.
-    pub(crate) fn recheck(&self) -> Recheck {
-        let pieces: Vec<_> = self.0.iter().map(|((file, offset), (len, _))| (*file, *offset, *len)).collect();
-        Recheck(pieces.into_iter())
-    }
-
-    /// The generation of the piece at a place.
-    pub(crate) fn generation(&self, file: u32, offset: u64) -> Option<u64> {
-        self.0.get(&(file, offset)).map(|(_, generation)| *generation)
+    /// Takes the first piece out, in order of place.
+    fn pop(&mut self) -> Option<((u32, u64), (u32, u64))> {
+        self.0.pop_first()
     }
 }
 
-/// Reads the written blocks.
-pub(crate) struct Recheck(std::vec::IntoIter<(u32, u64, u32)>);
+/// A thread that reads what it has written, to be checked.
+pub(crate) struct Checked<'a, S> {
+    calls: &'a mut S,
+    verify: &'a Verify,
+    written: WriteMap,
+    /// Reads in flight that are made to be checked, and their generation.
+    asked: BTreeMap<(u32, u64), Option<u64>>,
+    pass: u64,
+    in_flight: u32,
+    state: Phase,
+    /// Reads of the backlog that are left.
+    batch: u64,
+    /// The last call was one of them.
+    read_back: bool,
+    /// The next call of the thread, when everything has been checked.
+    held: Option<Next>,
+}
 
-impl Source for Recheck {
-    const SLOW: bool = true;
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Phase {
+    Work,
+    /// Waits for the last calls.
+    Drain,
+    Check,
+    Over,
+}
 
-    fn next(&mut self, now: Nanos) -> Next {
-        match self.0.next() {
-            Some((file, offset, len_bytes)) => Next::Do {
-                call: Call { op: Op::Read, file, offset, len_bytes, then: None, counted: true, how: None },
-                intended: now,
-            },
-            None => Next::Done,
+impl<'a, S: Source> Checked<'a, S> {
+    pub(crate) fn new(calls: &'a mut S, verify: &'a Verify) -> Checked<'a, S> {
+        Checked {
+            calls,
+            verify,
+            written: WriteMap::default(),
+            asked: BTreeMap::new(),
+            pass: 0,
+            in_flight: 0,
+            state: Phase::Work,
+            batch: 0,
+            read_back: false,
+            held: None,
         }
     }
 
-    fn completed(&mut self, _call: &Call, _now: Nanos) {}
+    /// A read of the first piece that was written and has not been checked.
+    fn read_back(&mut self, now: Nanos) -> Option<Next> {
+        let ((file, offset), (len_bytes, generation)) = self.written.pop()?;
+        self.asked.insert((file, offset), Some(generation).filter(|_| !self.verify.dry));
+        self.in_flight += 1;
+        self.read_back = true;
+        let call = Call { op: Op::Read, file, offset, len_bytes, then: None, counted: true, how: None };
+        Some(Next::Do { call, intended: now })
+    }
+
+    /// A read of the backlog, if it is due.
+    fn backlog(&mut self, now: Nanos) -> Option<Next> {
+        let (writes, batch) = self.verify.backlog;
+        let waiting = self.written.0.len() as u64;
+        if writes > 0 && self.batch == 0 && waiting > 0 && waiting.is_multiple_of(writes) && !self.read_back {
+            self.batch = if batch == 0 { writes } else { batch };
+        }
+        self.batch = self.batch.checked_sub(1)?;
+        self.read_back(now).or_else(|| {
+            self.batch = 0;
+            None
+        })
+    }
+}
+
+/// Looked at again then if nothing has completed.
+const A_WHILE: Nanos = Nanos::from_ms(1000);
+
+impl<S: Source> Source for Checked<'_, S> {
+    const SLOW: bool = true;
+
+    fn next(&mut self, now: Nanos) -> Next {
+        loop {
+            match self.state {
+                Phase::Drain if self.in_flight > 0 => return Next::At(now + A_WHILE),
+                Phase::Drain => self.state = Phase::Check,
+                Phase::Check => {
+                    if let Some(read) = self.read_back(now) {
+                        return read;
+                    }
+                    if self.in_flight > 0 {
+                        return Next::At(now + A_WHILE);
+                    }
+                    self.read_back = false;
+                    match self.held.take() {
+                        Some(next @ Next::Do { .. }) => {
+                            self.state = Phase::Work;
+                            self.in_flight += 1;
+                            return next;
+                        }
+                        _ => self.state = Phase::Over,
+                    }
+                }
+                Phase::Over => return Next::Done,
+                Phase::Work => {}
+            }
+            if self.state != Phase::Work {
+                continue;
+            }
+            if let Some(read) = self.backlog(now) {
+                return read;
+            }
+            let next = self.calls.next(now);
+            let pass = self.calls.pass();
+            match next {
+                Next::Do { call, .. } if matches!(call.op, Op::Read | Op::Write) => {
+                    let over = std::mem::replace(&mut self.pass, pass);
+                    if self.verify.after_writes && over > 0 && over != pass {
+                        self.held = Some(next);
+                        self.state = Phase::Drain;
+                        continue;
+                    }
+                    self.in_flight += 1;
+                    self.read_back = false;
+                    return next;
+                }
+                Next::Done if self.verify.after_writes && !self.calls.late(now) => self.state = Phase::Drain,
+                Next::Do { .. } => {
+                    self.in_flight += 1;
+                    return next;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    fn completed(&mut self, call: &Call, now: Nanos) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        self.calls.completed(call, now);
+    }
+
+    fn pretends(&self, call: &Call) -> bool {
+        self.verify.dry && call.op == Op::Write
+    }
+
+    fn wrote(&mut self, call: &Call, len_bytes: u32, generation: u64) {
+        self.written.add((call.file, call.offset, len_bytes), generation);
+    }
+
+    fn asked(&mut self, call: &Call) -> Option<Option<u64>> {
+        self.asked.remove(&(call.file, call.offset))
+    }
 }
 
 #[cfg(test)]
@@ -120,9 +275,8 @@ mod tests {
                 bytes[*file as usize][*offset as usize..][..*len as usize].fill(Some(number));
             }
             let mut found = Vec::new();
-            let mut recheck = written.recheck();
-            while let Next::Do { call, .. } = recheck.next(Nanos::ZERO) {
-                found.push((call.file, call.offset, call.len_bytes));
+            while let Some(((file, offset), (len, _))) = written.pop() {
+                found.push((file, offset, len));
             }
             let whole = |(number, (file, offset, len)): (usize, &(u32, u64, u32))| {
                 bytes[*file as usize][*offset as usize..][..*len as usize].iter().all(|by| *by == Some(number))

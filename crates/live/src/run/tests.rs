@@ -8,13 +8,13 @@ use std::time::Duration;
 use iowhy_stack::event::Op;
 use iowhy_stack::job::{FileSpec, Job, Place, ThreadJob, ThreadSpec, Workload};
 use iowhy_stack::workload::{
-    Dialect, FileIo, Log, Mix, Mode, PositionSource, Rate, Scripted, Stream, SyncEvery, Target, Think,
+    Call, Dialect, FileIo, Log, Mix, Mode, PositionSource, Rate, Scripted, Stream, SyncEvery, Target, Think,
 };
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::mount::{MountFlags, UnmountFlags, unmount};
 
 use super::*;
-use crate::plan::{Allow, File as PlanFile, OpenSync, Sum, Verify};
+use crate::plan::{Allow, File as PlanFile, OpenSync, Priority, Sum, Verify};
 use crate::testing::Scratch;
 
 const BLOCK: u32 = 4096;
@@ -334,9 +334,9 @@ fn short_calls_are_continued_and_the_end_of_the_file_is_short() {
 #[test]
 fn what_was_written_is_checked_afterwards_and_a_flipped_byte_is_found() {
     for (name, depth) in [("psync", 1), ("io_uring", 8), ("mmap", 1)] {
-        for sum in [Sum::Crc32c, Sum::Crc32, Sum::Xxh64, Sum::Header] {
+        for sum in [Sum::Crc32c, Sum::Crc32, Sum::Xxhash, Sum::Header] {
             let scratch = Scratch::new();
-            let verify = Verify { sum, interval_bytes: 0, after_writes: true, fatal: false };
+            let verify = Verify { sum, after_writes: true, ..Verify::default() };
             let thread = Thread { verify: Some(verify), ..engine(name, depth) };
             let mut write = random(Mix::Write, 64, 100);
             write.synchronous_writes = (depth == 1).then_some(Op::Fdatasync);
@@ -348,7 +348,7 @@ fn what_was_written_is_checked_afterwards_and_a_flipped_byte_is_found() {
             assert!((40..=64).contains(&outcome.counts.reads), "{name}: {}", outcome.counts.reads);
         }
         let scratch = Scratch::new();
-        let verify = Verify { sum: Sum::Crc32c, interval_bytes: 512, after_writes: false, fatal: false };
+        let verify = Verify { interval_bytes: 512, reads: true, ..Verify::default() };
         let thread = Thread { verify: Some(verify), ..engine(name, depth) };
         let read = Stream::sequential(Mix::Read, vec![target(0, 64)], BLOCK);
         let plan = plan(&scratch, 1, 64, vec![(read, thread)]);
@@ -360,6 +360,69 @@ fn what_was_written_is_checked_afterwards_and_a_flipped_byte_is_found() {
         assert_eq!((outcome.threads[0].nr_errors, error.errno, error.offset), (1, 0, 5 * 4096), "{name}");
         assert!(error.message.contains("21480") && error.message.contains("file0"), "{}", error.message);
     }
+}
+
+#[test]
+fn what_was_written_is_checked_in_each_pass_in_between_or_not_written_at_all() {
+    for (name, depth) in [("psync", 1), ("libaio", 4), ("io_uring", 4)] {
+        let scratch = Scratch::new();
+        let verify = Verify { sum: Sum::Md5, after_writes: true, ..Verify::default() };
+        let of = |verify: &Verify, passes: u64| {
+            let thread = Thread { verify: Some(verify.clone()), ..engine(name, depth) };
+            let write = Stream { passes, ..Stream::sequential(Mix::Write, vec![target(0, 16)], BLOCK) };
+            let outcome = made(&plan(&scratch, 1, 16, vec![(write, thread)]));
+            let thread = &outcome.threads[0];
+            assert!(thread.errors.is_empty(), "{name}: {:?}", thread.errors);
+            (outcome.counts.reads, outcome.counts.writes, thread.verified)
+        };
+        assert_eq!(of(&verify, 3), (48, 48, 48), "{name}");
+        assert_eq!(of(&Verify { backlog: (4, 0), ..verify.clone() }, 1), (16, 16, 16), "{name}");
+        assert_eq!(of(&Verify { backlog: (4, 2), after_writes: false, ..verify.clone() }, 1).1, 16, "{name}");
+        assert_eq!(of(&Verify { dry: true, ..verify }, 1), (16, 16, 16), "{name}: counted, though not made");
+    }
+}
+
+#[test]
+fn trims_leave_holes() {
+    for (name, depth) in [("psync", 1), ("mmap", 1), ("libaio", 2), ("io_uring", 2), ("skeleton", 2)] {
+        let scratch = Scratch::new();
+        let call = Call { op: Op::Trim, file: 0, offset: 8192, len_bytes: 4096, then: None, counted: true, how: None };
+        let mut stream = Stream::sequential(Mix::Write, vec![target(0, 4)], BLOCK);
+        stream.script = Some(Arc::from([Scripted::new(call)]));
+        let write = Stream::sequential(Mix::Write, vec![target(0, 4)], BLOCK);
+        let mut plan = plan(&scratch, 1, 4, vec![(write, engine("psync", 1)), (stream, engine(name, depth))]);
+        if let Workload::Threads { threads, .. } = &mut plan.job.workload {
+            threads[1].spec.group = 1;
+        }
+        let outcome = made(&plan);
+        let thread = &outcome.threads[1];
+        assert_eq!((outcome.counts.trims, outcome.counts.trimmed_bytes), (1, 4096), "{name} {:?}", thread.errors);
+        assert_eq!((thread.latency[3].total.count(), thread.nr_errors), (1, 0), "{name}");
+        let bytes = fs::read(&plan.files[0].path).expect("the file");
+        assert!(bytes[8192..12288].iter().all(|byte| *byte == 0) && bytes[4096..8192].iter().any(|b| *b > 0), "{name}");
+    }
+}
+
+#[test]
+fn calls_have_the_priorities_that_are_drawn_for_them() {
+    for name in ["libaio", "io_uring"] {
+        let scratch = Scratch::new();
+        let share = Priority { len_bytes: 0, percent: 40, value: 2 << 13 | 6 };
+        let thread = Thread { priorities: [vec![share], Vec::new()], ..engine(name, 4) };
+        let outcome = made(&plan(&scratch, 1, 64, vec![(random(Mix::Read, 64, 500), thread)]));
+        let [usual, high] = [0, share.value]
+            .map(|value| outcome.threads[0].by_priority.get(&(0, value)).map_or(0, |latency| latency.total.count()));
+        assert_eq!((usual + high, outcome.threads[0].nr_errors), (500, 0), "{name}");
+        assert!((150..250).contains(&high), "{name}: {high}");
+    }
+}
+
+#[test]
+fn a_thread_of_the_kernel_hands_calls_in() {
+    let scratch = Scratch::new();
+    let thread = Thread { kernel_thread: Some(None), ..engine("io_uring", 8) };
+    let outcome = made(&plan(&scratch, 1, 64, vec![(random(Mix::Read, 64, 300), thread)]));
+    assert_eq!((outcome.counts.reads, outcome.threads[0].nr_errors), (300, 0), "{:?}", outcome.threads[0].errors);
 }
 
 fn flip(path: &Path, offset: u64) {

@@ -17,13 +17,14 @@ use std::time::Duration;
 
 use iowhy_stack::event::Op;
 use iowhy_stack::job::ThreadSpec;
+use iowhy_stack::rng::Rng;
 use iowhy_stack::units::Nanos;
 use iowhy_stack::workload::{Call, FileIoGenerator, Next, StreamGenerator};
 use rustix::thread::{CpuSet, UnshareFlags, sched_setaffinity, set_current_timer_slack, unshare_unsafe};
 
 use super::buffers::Buffers;
 use super::meter::{Meter, Published, Times};
-use super::source::{Shared, Source, WriteMap};
+use super::source::{Checked, Shared, Source};
 use crate::clock::Clock;
 use crate::engine::{Completion, Engine, Io, Open, OpenFile, Setup, Submit};
 use crate::memory::Buffer;
@@ -137,9 +138,9 @@ struct Loop<'a> {
     files: Vec<OpenFile>,
     paths: &'a [plan::File],
     thread: &'a plan::Thread,
-    /// Each read's data are checked now.
-    checking: bool,
-    written: Option<WriteMap>,
+    /// Some calls have an I/O priority of their own.
+    prioritised: bool,
+    chance: Rng,
     /// The thread has ended because of an error.
     failed: bool,
 }
@@ -169,9 +170,8 @@ pub(crate) fn drive<E: Open>(worker: &mut Worker<'_>) {
         files: std::mem::take(&mut worker.files),
         paths: worker.paths,
         thread: worker.thread,
-        checking: worker.thread.fill == plan::Fill::Summed
-            || worker.thread.verify.is_some_and(|verify| !verify.after_writes),
-        written: worker.thread.verify.filter(|verify| verify.after_writes).map(|_| WriteMap::default()),
+        prioritised: worker.thread.priorities.iter().any(|list| !list.is_empty()),
+        chance: Rng::stream(worker.seed, "priorities"),
         failed: false,
     };
     if worker.spec.start_delay > Nanos::ZERO {
@@ -179,16 +179,11 @@ pub(crate) fn drive<E: Open>(worker: &mut Worker<'_>) {
     }
     let before = usage();
     state.meter.begin(clock.now(), since + worker.warmup);
-    match &mut worker.calls {
-        Calls::Stream(stream) => state.run(&mut engine, stream.as_mut()),
-        Calls::Shared(generator) => state.run(&mut engine, &mut Shared { generator, thread: worker.number }),
-    }
-    if let Some(mut recheck) = state.written.as_ref().map(WriteMap::recheck)
-        && !state.failed
-        && !signal::raised()
-    {
-        state.checking = true;
-        state.run(&mut engine, &mut recheck);
+    let kept = |verify: &&plan::Verify| verify.after_writes || verify.dry || verify.backlog.0 > 0;
+    match (&mut worker.calls, worker.thread.verify.as_ref().filter(kept)) {
+        (Calls::Stream(stream), None) => state.run(&mut engine, stream.as_mut()),
+        (Calls::Stream(stream), Some(verify)) => state.run(&mut engine, &mut Checked::new(stream.as_mut(), verify)),
+        (Calls::Shared(generator), _) => state.run(&mut engine, &mut Shared { generator, thread: worker.number }),
     }
     let end = clock.now();
     let used = difference(&usage(), &before);
@@ -226,7 +221,7 @@ impl Worker<'_> {
         let fill = if thread.verify.is_some() { plan::Fill::Checked } else { thread.fill };
         let depth = thread.depth.max(1);
         let buffers =
-            Buffers::new(depth, self.call_bytes, thread.align, self.directions, fill, thread.verify, self.seed)
+            Buffers::new(depth, self.call_bytes, thread.align, self.directions, fill, thread.verify.clone(), self.seed)
                 .map_err(|error| failed("memory for the buffers", &error))?;
         let setup = Setup {
             depth,
@@ -235,6 +230,7 @@ impl Worker<'_> {
             fixed_buffers: thread.fixed_buffers,
             registered_files: thread.registered_files,
             poll: thread.poll,
+            kernel_thread: thread.kernel_thread,
             advice: self.spec.advice,
         };
         let engine = E::open(&setup).map_err(|error| failed(&format!("engine {}", thread.engine), &error))?;
@@ -311,7 +307,26 @@ impl Loop<'_> {
         let long = call.op == Op::Write && !matches!(self.thread.fill, plan::Fill::Same);
         let buffer = self.buffers.take(slot, call);
         let Call { op, file, offset, len_bytes, .. } = *call;
-        (Io { slot, op, file, offset, buffer, from: 0, len_bytes }, long)
+        let priority = if self.prioritised { self.priority(call) } else { 0 };
+        (Io { slot, op, file, offset, buffer, from: 0, len_bytes, priority }, long)
+    }
+
+    /// A draw of the priority of a call.
+    #[cold]
+    fn priority(&mut self, call: &Call) -> u16 {
+        let list = match call.op {
+            Op::Read => &self.thread.priorities[0],
+            Op::Write => &self.thread.priorities[1],
+            _ => return 0,
+        };
+        let mut drawn = self.chance.below(100) as u32;
+        let mut fitting = list.iter().filter(|entry| entry.len_bytes == 0 || entry.len_bytes == call.len_bytes);
+        let found = fitting.find(|entry| {
+            let hit = drawn < entry.percent;
+            drawn = drawn.saturating_sub(entry.percent);
+            hit
+        });
+        found.map_or(0, |entry| entry.value)
     }
 
     fn one_by_one<E: Engine, S: Source>(&mut self, engine: &mut E, source: &mut S) {
@@ -331,6 +346,10 @@ impl Loop<'_> {
                 }
                 Next::Done => return,
             };
+            if source.pretends(&call) {
+                self.pretend(source, &call, now);
+                continue;
+            }
             let (io, long) = self.io(&call, 0);
             let begin = if S::SLOW || long { self.clock.now() } else { now };
             let due = if intended == now { begin } else { intended };
@@ -356,8 +375,11 @@ impl Loop<'_> {
             };
             now = self.clock.now();
             self.meter.count(&call, moved, &Times { due, begin, handed: begin, end: now });
-            if self.checking || self.written.is_some() {
-                self.look_at(&call, &done.io.buffer, (moved, self.buffers.generation()), now);
+            if self.prioritised {
+                self.meter.count_priority(&call, done.io.priority, &Times { due, begin, handed: begin, end: now });
+            }
+            if self.looks() {
+                self.look_at(source, &call, &done.io.buffer, (moved, self.buffers.generation()), now);
             }
             self.buffers.put(done.io.buffer);
             if self.failed {
@@ -365,6 +387,14 @@ impl Loop<'_> {
             }
             source.completed(&call, now);
         }
+    }
+
+    /// Counts a call that is not made.
+    #[cold]
+    fn pretend<S: Source>(&mut self, source: &mut S, call: &Call, now: Nanos) {
+        self.meter.count(call, call.len_bytes, &Times { due: now, begin: now, handed: now, end: now });
+        source.wrote(call, call.len_bytes, 0);
+        source.completed(call, now);
     }
 
     /// The rest of a call that was short or has a sync of its own.
@@ -427,6 +457,7 @@ impl Loop<'_> {
             Op::Write => format!("write of {} bytes at {} of {path}", call.len_bytes, call.offset),
             Op::Fsync => format!("fsync of {path}"),
             Op::Fdatasync => format!("fdatasync of {path}"),
+            Op::Trim => format!("trim of {} bytes at {} of {path}", call.len_bytes, call.offset),
         };
         let hint = super::hint(errno);
         let message = format!("{what}: {}{hint}", std::io::Error::from_raw_os_error(errno));
@@ -434,12 +465,21 @@ impl Loop<'_> {
         self.failed |= !self.thread.go_on;
     }
 
+    /// Written data is remembered, or read data checked.
+    fn looks(&self) -> bool {
+        self.thread.verify.is_some() || self.thread.fill == plan::Fill::Summed
+    }
+
     /// Remembers written blocks, or checks read ones.
     #[cold]
-    fn look_at(&mut self, call: &Call, buffer: &Buffer, (moved, generation): (u32, u64), now: Nanos) {
-        if let (Op::Write, Some(written)) = (call.op, &mut self.written) {
-            written.add((call.file, call.offset, moved), generation);
-        }
+    fn look_at<S: Source>(
+        &mut self,
+        source: &mut S,
+        call: &Call,
+        buffer: &Buffer,
+        (moved, generation): (u32, u64),
+        now: Nanos,
+    ) {
         if (call.op, self.thread.fill) == (Op::Read, plan::Fill::Summed)
             && let Err(wrong) = validate::check(&buffer.data()[..moved as usize], call.offset)
         {
@@ -447,14 +487,18 @@ impl Loop<'_> {
             self.meter.error(call, now, 0, format!("{}: {wrong}", path.unwrap_or_default()));
             self.failed = true;
         }
-        let (Op::Read, true, Some(verify)) = (call.op, self.checking, &self.thread.verify) else { return };
-        let data = &buffer.data()[..moved as usize];
-        let wrong = match verify::check(data, verify, call.file, call.offset) {
+        let Some(verify) = &self.thread.verify else { return };
+        if call.op == Op::Write {
+            source.wrote(call, moved, generation);
+        }
+        let asked = if call.op == Op::Read { source.asked(call).or(verify.reads.then_some(None)) } else { None };
+        let Some(expected) = asked else { return };
+        let wrong = match verify::check(&buffer.data()[..moved as usize], verify, call.offset) {
             Ok(found) => {
                 let block = if verify.interval_bytes == 0 { moved } else { verify.interval_bytes };
                 self.meter.out.verified += u64::from(moved.div_ceil(block.max(1)));
-                let expected = self.written.as_ref().and_then(|written| written.generation(call.file, call.offset));
-                expected.filter(|expected| Buffers::is_older(found, *expected)).map(|_| {
+                let lost = expected.zip(found).is_some_and(|(expected, found)| Buffers::is_older(found, expected));
+                lost.then(|| {
                     format!("the last write of {moved} bytes at {} is lost: an earlier one is there", call.offset)
                 })
             }
@@ -487,6 +531,7 @@ impl Loop<'_> {
             let mut batch = 0;
             while !over && !flight.broken && batch < batch_submit && !flight.free.is_empty() {
                 match source.next(now) {
+                    Next::Do { call, .. } if source.pretends(&call) => self.pretend(source, &call, now),
                     Next::Do { call, intended } => {
                         let Some(slot) = flight.free.pop() else { unreachable!("a slot was free just now") };
                         let (io, long) = self.io(&call, slot);
@@ -639,8 +684,11 @@ impl Loop<'_> {
             let Pending { call, moved, generation, due, begin, handed, .. } = *pending;
             flight.release(slot);
             self.meter.count(&call, moved, &Times { due, begin, handed, end: now });
-            if self.checking || self.written.is_some() {
-                self.look_at(&call, &io.buffer, (moved, generation), now);
+            if self.prioritised {
+                self.meter.count_priority(&call, io.priority, &Times { due, begin, handed, end: now });
+            }
+            if self.looks() {
+                self.look_at(source, &call, &io.buffer, (moved, generation), now);
             }
             self.buffers.put(io.buffer);
             source.completed(&call, now);

@@ -380,7 +380,7 @@ impl Generator for FileIoGenerator {
                 self.writes_done += 1;
                 own.writes_done += 1;
             }
-            Op::Fsync | Op::Fdatasync => {}
+            Op::Fsync | Op::Fdatasync | Op::Trim => {}
         }
     }
 }
@@ -423,7 +423,7 @@ mod tests {
             story.push(match call.op {
                 Op::Read => 'r',
                 Op::Write => 'w',
-                Op::Fsync | Op::Fdatasync => char::from_digit(call.file, 10).expect("few files"),
+                Op::Fsync | Op::Fdatasync | Op::Trim => char::from_digit(call.file, 10).expect("few files"),
             });
             generator.completed(0, &call, Nanos::ZERO);
         }

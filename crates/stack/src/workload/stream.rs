@@ -9,17 +9,19 @@
 //! when      as fast as possible, at a rate (fixed or Poisson), with thinking in between
 //! syncs     after every n writes, with each write (O_SYNC), at the end; a log that is appended and synced every n
 //!           calls
+//! walk      places, sizes, mix and amount as fio itself draws them (`walk.rs`), instead of these
 //! script    or none of this: a list of calls with their times, as a recorded one is replayed, each perhaps after a
 //!           call of another thread
 //! ```
-//! Source: fio's manual and `io_u.c`, through docs/studies/compatibility.md 4.1 and 4.2. Known deviations: positions
-//! are not fio's own numbers (coverage and mix are); a rate limits reads and writes together.
+//! Source: fio's manual and `io_u.c`, through docs/studies/compatibility.md 4.1 and 4.2. Known deviations: without
+//! a walk positions are not fio's own numbers (coverage and mix are); a rate limits reads and writes together.
 
 use serde::Serialize;
 
 use std::sync::Arc;
 
 use super::draw::{Distribution, Permutation, Places, exponential};
+use super::walk::{self, Walk, Walker};
 use super::{Call, Generator, Next, WOKEN};
 use crate::event::Op;
 use crate::rng::Rng;
@@ -239,6 +241,10 @@ pub struct Stream {
     /// Calls to make instead of drawn ones; of the limits only the time counts then.
     #[serde(serialize_with = "nr_calls")]
     pub script: Option<Arc<[Scripted]>>,
+    /// Places, sizes and directions as fio itself draws them, until it has no more; the seed is for the rest, then. Of
+    /// the limits only the time counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub walk: Option<Box<Walk>>,
 }
 
 impl Scripted {
@@ -275,6 +281,7 @@ impl Stream {
             log: None,
             seed: 0,
             script: None,
+            walk: None,
         }
     }
 
@@ -339,6 +346,7 @@ struct State {
     ended: Vec<Nanos>,
     due: Option<Nanos>,
     next_arrival: Option<Nanos>,
+    walker: Option<Box<Walker>>,
 }
 
 /// The generator behind [`Stream`]s, one for each thread.
@@ -356,6 +364,20 @@ impl StreamGenerator {
     pub fn new(streams: Vec<Stream>, seed: u64) -> StreamGenerator {
         let states = streams.iter().map(|stream| State::new(stream, seed)).collect();
         StreamGenerator { streams, states }
+    }
+
+    /// The pass that the last data call of a thread belongs to, from 1.
+    pub fn pass(&self, thread: u32) -> u64 {
+        let state = &self.states[thread as usize];
+        let begun = state.passes + u64::from(state.pass_bytes > 0);
+        state.walker.as_ref().map_or(begun, |walker| walker.pass())
+    }
+
+    /// Whether a thread has worked for all of its time.
+    pub fn late(&self, thread: u32, now: Nanos) -> bool {
+        let (stream, state) = (&self.streams[thread as usize], &self.states[thread as usize]);
+        let worked = now.saturating_sub(state.started.unwrap_or(now));
+        stream.max_time > Nanos::ZERO && worked >= stream.max_time
     }
 }
 
@@ -408,15 +430,48 @@ impl State {
             ended: Vec::new(),
             due: None,
             next_arrival: None,
+            walker: stream.walk.as_ref().map(|walk| Box::new(Walker::new(walk, seed))),
         }
     }
 
-    fn may_go_on(&self, stream: &Stream, now: Nanos) -> bool {
+    fn may_go_on(&mut self, stream: &Stream, now: Nanos) -> bool {
         let worked = now.saturating_sub(self.started.unwrap_or(now));
+        if stream.max_time > Nanos::ZERO && worked >= stream.max_time {
+            return false;
+        }
+        if let (Some(walker), Some(walk)) = (&mut self.walker, &stream.walk) {
+            return walker.goes_on(walk);
+        }
         (stream.limit_bytes == 0 || self.bytes < stream.limit_bytes)
             && (stream.limit_calls == 0 || self.calls < stream.limit_calls)
             && (stream.passes == 0 || self.passes < stream.passes)
-            && (stream.max_time == Nanos::ZERO || worked < stream.max_time)
+    }
+
+    /// The next call of a walk; none at its end.
+    fn walked(&mut self, stream: &Stream, walk: &Walk) -> Option<Call> {
+        let walker = self.walker.as_mut()?;
+        let step = loop {
+            match walker.step(walk) {
+                Some(step) => break step,
+                None if walker.goes_on(walk) => {}
+                None => return None,
+            }
+        };
+        self.calls += 1;
+        self.bytes += step.len_bytes;
+        if let Some(log) = stream.log
+            && self.calls.is_multiple_of(u64::from(log.calls.max(1)))
+        {
+            self.log_owed = Some(false);
+        }
+        let (file, len_bytes) = (stream.targets[step.target].file, step.len_bytes as u32);
+        Some(match step.direction {
+            walk::WRITE => self.write(stream, file, step.offset, len_bytes),
+            direction => {
+                let op = if direction == walk::TRIM { Op::Trim } else { Op::Read };
+                Call { op, file, offset: step.offset, len_bytes, then: None, counted: true, how: None }
+            }
+        })
     }
 
     /// Thinking that is due: computing first, then sleeping.
@@ -711,7 +766,13 @@ impl Generator for StreamGenerator {
                 Err(due) => return Next::At(due),
             }
         }
-        Next::Do { call: state.data_call(stream), intended }
+        match &stream.walk {
+            None => Next::Do { call: state.data_call(stream), intended },
+            Some(walk) => match state.walked(stream, walk) {
+                Some(call) => Next::Do { call, intended },
+                None => self.next(thread, now),
+            },
+        }
     }
 
     fn completed(&mut self, thread: u32, _call: &Call, now: Nanos) {
@@ -740,6 +801,7 @@ mod tests {
                 Op::Write => 'w',
                 Op::Fsync => 's',
                 Op::Fdatasync => 'd',
+                Op::Trim => 't',
             };
             calls.push((letter, call.file, call.offset / 4096, call.len_bytes / 4096));
             assert!(calls.len() < 10_000);

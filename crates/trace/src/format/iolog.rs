@@ -52,14 +52,14 @@ pub(super) fn read(name: &str, bytes: &[u8], problems: &mut Problems) -> Option<
         time_scale: 100,
         skip: Vec::new(),
     };
-    let replayed = log.replay(&options, problems);
+    let replayed = log.replay(&options);
     let mut trace = Trace::default();
     let inode = |file: u32| Inode { dev: Dev(0), ino: u64::from(file) + 1 };
     for (file, name) in (0..).zip(&log.files) {
         trace.paths.push((inode(file), name.clone()));
     }
     let mut last = Nanos::ZERO;
-    for step in &replayed.calls {
+    for step in replayed.calls.iter().filter(|step| step.call.op != Op::Trim) {
         let call = step.call;
         last = last.max(step.at);
         let mut add = |seen| trace.records.push(Record { at: last, cpu: 0, pid: 1, seen });
@@ -95,7 +95,7 @@ pub(super) fn write(trace: &Trace, version: Version, out: &mut impl Write) -> io
         })
     };
     for call in &joined.calls {
-        let data = matches!(call.op, Op::Read | Op::Write);
+        let data = matches!(call.op, Op::Read | Op::Write | Op::Trim);
         let (Some(number), Some(offset)) = (call.file, call.offset.or((!data).then_some(0))) else { continue };
         let inode = joined.files[number as usize];
         let known = trace.paths.iter().find(|(file, _)| *file == inode).map(|(_, path)| path.clone());
@@ -106,6 +106,7 @@ pub(super) fn write(trace: &Trace, version: Version, out: &mut impl Write) -> io
             Op::Write => Action::Write,
             Op::Fsync => Action::Sync,
             Op::Fdatasync => Action::Datasync,
+            Op::Trim => Action::Trim,
         };
         let moved = call.result.map_or(call.len, |result| u64::try_from(result).unwrap_or(0).min(call.len));
         if data && moved == 0 {

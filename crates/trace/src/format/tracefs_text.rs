@@ -599,6 +599,7 @@ fn text_of(seen: &Seen, comm: &str) -> String {
         (Op::Write, false) => "write",
         (Op::Fsync, _) => "fsync",
         (Op::Fdatasync, _) => "fdatasync",
+        (Op::Trim, _) => "fallocate",
     };
     match seen {
         Seen::CallStart { op, fd, offset, len_bytes } => {
