@@ -9,6 +9,7 @@ use anyhow::Context;
 use iowhy_fio::live::{self, LiveJobs};
 use iowhy_fio::result::{self, Results};
 use iowhy_fio::{self as fio, Action, Format, Settings, World, json, normal, terse};
+use iowhy_live::Outcome;
 use iowhy_live::guard::{self, Output};
 use iowhy_text::diagnose::{Problem, Problems};
 
@@ -27,6 +28,7 @@ fio's: `iowhy fio --cmdhelp` lists them. Jobs on simulated kernels:
   --section=NAME      only this section of the job file; may be repeated
   --readonly          refuse jobs that write
   --allow-write=PATH  a device or file that may be written whatever it holds
+  --status-interval=T report of the run so far each time T is over
   --seed=N            seed of the random numbers
   --cmdhelp[=OPTION]  options of jobs
   --enghelp           engines
@@ -72,6 +74,7 @@ pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
     }
     let text = match &settings.action {
         Action::Run => None,
+        Action::ParseOnly if settings.debug_parse => Some(live::parsed(&invocation.file)),
         Action::ParseOnly => Some(String::new()),
         Action::ShowCommand => {
             let words = invocation.file.jobs.iter().flat_map(|job| job.to_arguments(true));
@@ -143,7 +146,22 @@ fn measure(jobs: &LiveJobs, settings: &Settings) -> anyhow::Result<Exit> {
         }
     }
     crate::doctor::tidy();
-    let made = live::run(jobs, &|progress| bar.name(live::shown(&progress)));
+    let early = std::cell::RefCell::new(String::new());
+    let status = |outcome: &Outcome| {
+        let Ok(text) = shown(&result::results(jobs, outcome, Vec::new()), settings) else { return };
+        // Into a file they go with the last one.
+        if settings.output.is_some() {
+            early.borrow_mut().push_str(&text);
+        } else {
+            let _ = output::print(&text);
+        }
+    };
+    if !settings.status_every.is_zero() && human && settings.output.is_none() {
+        output::print(&std::mem::take(&mut text))?;
+    }
+    let reports = Some((settings.status_every, &status as &dyn Fn(&Outcome))).filter(|(every, _)| !every.is_zero());
+    let made = live::run(jobs, &|progress| bar.name(live::shown(&progress)), reports);
+    text.push_str(&early.take());
     drop(bar);
     let (outcome, disks) = match made {
         Ok(made) => made,
@@ -169,6 +187,15 @@ fn measure(jobs: &LiveJobs, settings: &Settings) -> anyhow::Result<Exit> {
 
 /// Prints the report in every shape that was asked for.
 fn report(mut text: String, results: &Results<'_>, settings: &Settings, out: Option<Output>) -> anyhow::Result<()> {
+    text.push_str(&shown(results, settings)?);
+    let Some(mut out) = out else { return output::print(&text) };
+    out.write_all(text.as_bytes()).context("cannot write the report")?;
+    Ok(out.finish()?)
+}
+
+/// The report in every shape that was asked for.
+fn shown(results: &Results<'_>, settings: &Settings) -> anyhow::Result<String> {
+    let mut text = String::new();
     for format in &settings.formats {
         match format {
             Format::Normal => text.push_str(&normal::report(results)),
@@ -178,7 +205,5 @@ fn report(mut text: String, results: &Results<'_>, settings: &Settings, out: Opt
             Format::Terse => text.push_str(&terse::lines(results, settings.terse_version)),
         }
     }
-    let Some(mut out) = out else { return output::print(&text) };
-    out.write_all(text.as_bytes()).context("cannot write the report")?;
-    Ok(out.finish()?)
+    Ok(text)
 }

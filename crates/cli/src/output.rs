@@ -185,7 +185,12 @@ pub(crate) fn report(problem: Problem) {
 /// The same with several.
 pub(crate) fn report_all(problems: impl std::borrow::Borrow<Problems>) {
     let (quiet, problems) = (look().quiet, problems.borrow());
-    for problem in problems.list.iter().filter(|problem| !quiet || problem.severity == Severity::Error) {
+    let shown = |problem: &&Problem| match problem.severity {
+        Severity::Error => true,
+        Severity::Warning => !quiet,
+        Severity::Note => false,
+    };
+    for problem in problems.list.iter().filter(shown) {
         complain(&problem.render());
     }
     let errors = problems.list.iter().filter(|problem| problem.severity == Severity::Error).cloned();

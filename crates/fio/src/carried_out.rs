@@ -3,9 +3,6 @@
 /// Options that a live run accepts without carrying them out, and its behaviour instead. All others that matter on a
 /// real machine are carried out.
 pub const NOT_CARRIED_OUT: &[(&str, &str)] = &[
-    ("exitall", OWN_END),
-    ("exit_what", OWN_END),
-    ("exitall_on_error", OWN_END),
     ("profile", "only plain jobs are run"),
     ("opendir", "the names of the job's files, or making them"),
     ("lockfile", "files are not locked"),
@@ -16,13 +13,11 @@ pub const NOT_CARRIED_OUT: &[(&str, &str)] = &[
     ("unlink_each_loop", "files stay between loops"),
     ("write_hint", "no life times are given"),
     ("fill_device", "a full device is an error"),
-    ("iodepth_low", "filling starts again at every completion"),
     ("serialize_overlap", "overlapping I/Os are not held back"),
     ("io_submit_mode", "I/O is submitted by the job itself"),
     ("atomic", "writes are not atomic"),
     ("write_barrier", "jobs have no barrier writes"),
     ("sync_file_range", "the call is not made"),
-    ("max_latency", "jobs are never ended by a latency"),
     ("ioscheduler", "the scheduler of a device is left as it is"),
     ("hipri_percentage", "every I/O polls or none"),
     ("force_async", "the kernel decides what a worker does"),
@@ -30,18 +25,8 @@ pub const NOT_CARRIED_OUT: &[(&str, &str)] = &[
     ("nowait", "calls that would block do block"),
     ("userspace_reap", "completions are taken by a call"),
     ("thp", "the size of pages is the kernel's choice"),
-    ("thinktime_iotime", "I/Os are counted"),
-    ("rate_min", "jobs are never ended by a low rate"),
-    ("rate_iops_min", "jobs are never ended by a low rate"),
     ("rate_ignore_thinktime", "thinking counts against the rate"),
-    ("latency_target", NO_SEARCH),
-    ("latency_window", NO_SEARCH),
-    ("latency_percentile", NO_SEARCH),
-    ("latency_run", NO_SEARCH),
-    ("steadystate", FULL_LENGTH),
-    ("steadystate_duration", FULL_LENGTH),
-    ("steadystate_ramp_time", FULL_LENGTH),
-    ("steadystate_check_interval", FULL_LENGTH),
+    ("steadystate_check_interval", "a look is taken once a second"),
     ("log_prio", "priorities are not logged"),
     ("log_compression", "logs are plain text"),
     ("log_store_compressed", "logs are plain text"),
@@ -71,10 +56,6 @@ pub const NOT_CARRIED_OUT: &[(&str, &str)] = &[
     ("gid", "jobs run as the user who started them"),
     ("exec_prerun", "no command is run"),
     ("exec_postrun", "no command is run"),
-    ("flow", "jobs do not wait for one another"),
-    ("flow_id", "jobs do not wait for one another"),
-    ("flow_watermark", "jobs do not wait for one another"),
-    ("flow_sleep", "jobs do not wait for one another"),
     ("verify_pattern_interval", "data are those of the check sum"),
     ("verify_dump", "the message has the difference"),
     ("verify_async", "the job itself checks"),
@@ -98,10 +79,7 @@ pub const NOT_CARRIED_OUT: &[(&str, &str)] = &[
     ("iowhy_actor", SIMULATOR),
 ];
 
-const OWN_END: &str = "each job runs to its own end";
 const LAID_OUT: &str = "files are laid out before the run";
-const NO_SEARCH: &str = "the depth is not searched";
-const FULL_LENGTH: &str = "runs have their full length";
 const PRIORITY: &str = "jobs have the priority they are started with";
 const NO_ZONES: &str = "zones are not known";
 const SIMULATOR: &str = "it is for the simulator";
@@ -109,4 +87,45 @@ const SIMULATOR: &str = "it is for the simulator";
 /// Why a live run does not carry an option out, if so.
 pub fn not_carried_out(name: &str) -> Option<&'static str> {
     NOT_CARRIED_OUT.iter().find(|(known, _)| *known == name).map(|(_, why)| *why)
+}
+
+/// Those among them without which the figures of a run are the same: they are no reason for a warning.
+const CHANGES_NOTHING: &[&str] = &[
+    "opendir",
+    "lockfile",
+    "openfiles",
+    "create_on_open",
+    "write_hint",
+    "userspace_reap",
+    "log_prio",
+    "log_compression",
+    "unit_base",
+    "lockmem",
+    "uid",
+    "gid",
+    "verify_dump",
+    "verify_async",
+    "verify_async_cpus",
+    "iowhy_startup_seeks",
+    "iowhy_tool_ns",
+    "iowhy_process",
+    "iowhy_mapping_cached",
+    "iowhy_actor",
+];
+
+/// Whether figures are the same although a live run does not carry an option out.
+pub fn changes_nothing(name: &str) -> bool {
+    CHANGES_NOTHING.contains(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_changes_nothing_is_not_carried_out() {
+        for name in CHANGES_NOTHING {
+            assert!(not_carried_out(name).is_some(), "{name}");
+        }
+    }
 }

@@ -160,7 +160,7 @@ impl Iolog {
             if let Err(problem) = reader.line(line, redirect) {
                 nr_told += 1;
                 let first_error = problem.severity == Severity::Error
-                    && told.iter().all(|other: &Problem| other.severity == Severity::Warning);
+                    && told.iter().all(|other: &Problem| other.severity != Severity::Error);
                 if told.len() < MAX_TOLD || first_error {
                     told.push(Problem { message: format!("{name}:{number}: {}", problem.message), ..problem });
                 }

@@ -7,6 +7,10 @@
 
 use serde_json::{Map, Value, json};
 
+use iowhy_live::outcome::Steadiness;
+use iowhy_live::plan::{Measure, Steady};
+
+use super::live;
 use super::result::{CLASSES, Direction, Entry, Results, Samples, Times, date};
 use super::{FioJob, Setting};
 
@@ -43,6 +47,9 @@ pub fn document(results: &Results<'_>, plus: bool) -> Value {
             })
         });
         document.insert("disk_util".to_owned(), disks.collect());
+    }
+    if !results.notes.is_empty() {
+        document.insert("iowhy".to_owned(), json!({ "notes": results.notes }));
     }
     Value::Object(document)
 }
@@ -186,6 +193,7 @@ fn job(results: &Results<'_>, entry: &Entry<'_>, plus: bool) -> Value {
     let classes: Vec<String> = CLASSES.iter().map(u64::to_string).collect();
     let classes: Vec<&str> = classes.iter().map(String::as_str).collect();
     let slow: Vec<&str> = classes.iter().copied().chain(["2000", ">=2000"]).collect();
+    let target = live::target(entry.job);
     let rest = json!({
         "job_runtime": entry.job_runtime_ms,
         "usr_cpu": share(usage.user),
@@ -199,17 +207,43 @@ fn job(results: &Results<'_>, entry: &Entry<'_>, plus: bool) -> Value {
         "latency_ns": shares(&classes, &entry.classes[..10], ios),
         "latency_us": shares(&classes, &entry.classes[10..20], ios),
         "latency_ms": shares(&slow, &entry.classes[20..], ios),
-        "latency_depth": entry.job.iodepth,
-        "latency_target": 0,
-        "latency_target_ns": 0,
-        "latency_percentile": 100.0,
-        "latency_window": 0,
-        "latency_window_us": 0,
+        "latency_depth": entry.depth,
+        "latency_target": target.target.0,
+        "latency_target_ns": target.target.0,
+        "latency_percentile": target.percent,
+        "latency_window": target.window.0 / 1000,
+        "latency_window_us": target.window.0 / 1000,
     });
     if let (Value::Object(value), Value::Object(rest)) = (&mut value, rest) {
         value.extend(rest);
     }
+    if let (Some(terms), Some(found)) = (live::steady(entry.job), entry.steady) {
+        value["steadystate"] = steady(&terms, found);
+    }
     value
+}
+
+/// How steady a job was; values that were not looked at are 0.
+fn steady(terms: &Steady, found: &Steadiness) -> Value {
+    let name = if terms.measure == Measure::Calls { "iops" } else { "bw" };
+    let (slope, percent) = (if terms.slope { "_slope" } else { "" }, if terms.percent { "%" } else { "" });
+    let whole = |values: &[u64]| {
+        let looks = terms.looks as usize;
+        let mut values = values.to_vec();
+        let mean = values.iter().sum::<u64>() / u64::from(terms.looks.max(1));
+        values.resize(looks, 0);
+        (mean, values)
+    };
+    let ((bw_mean, bw), (iops_mean, iops)) = (whole(&found.bytes), whole(&found.calls));
+    json!({
+        "ss": format!("{name}{slope}:{:.6}{percent}", terms.limit),
+        "duration": terms.looks,
+        "attained": u32::from(found.attained),
+        "criterion": format!("{:.6}{percent}", found.criterion),
+        "max_deviation": decimal(found.deviation),
+        "slope": decimal(found.slope),
+        "data": { "bw_mean": bw_mean, "iops_mean": iops_mean, "iops": iops, "bw": bw },
+    })
 }
 
 #[cfg(test)]

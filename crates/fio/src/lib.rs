@@ -175,6 +175,10 @@ pub struct Settings {
     pub readonly: bool,
     /// Devices and files that may be written whatever they hold.
     pub allow_write: Vec<String>,
+    /// Show what values mean (`--debug=parse`).
+    pub debug_parse: bool,
+    /// Time between reports of a run that goes on; zero for none.
+    pub status_every: std::time::Duration,
 }
 
 /// A command line that means something.
@@ -219,13 +223,13 @@ const GENERAL: &[(&str, Takes, Option<&str>)] = &[
     ("eta", Takes::Value, Some(SAME)),
     ("eta-newline", Takes::Value, Some(SAME)),
     ("eta-interval", Takes::Value, Some(SAME)),
-    ("status-interval", Takes::Value, Some("results are shown at the end")),
+    ("status-interval", Takes::Value, None),
     ("bandwidth-log", Takes::Maybe, Some("use write_bw_log in the job")),
-    ("debug", Takes::Value, Some("there is nothing of fio to debug")),
+    ("debug", Takes::Value, None),
     ("alloc-size", Takes::Value, Some(SAME)),
     ("max-jobs", Takes::Value, Some(SAME)),
-    ("warnings-fatal", Takes::Nothing, Some("warnings are shown")),
-    ("idle-prof", Takes::Value, Some("processors are not profiled")),
+    ("warnings-fatal", Takes::Nothing, Some(SAME)),
+    ("idle-prof", Takes::Value, Some(SAME)),
     ("aux-path", Takes::Value, Some(SAME)),
     ("trigger", Takes::Value, Some("triggers do not exist")),
     ("trigger-file", Takes::Value, Some("triggers do not exist")),
@@ -258,6 +262,10 @@ pub fn command_line(arguments: &[String], world: &World<'_>, problems: &mut Prob
     let mut file = if arguments.is_empty() {
         found.push(Problem::error("nothing to do").help("iowhy fio JOBFILE, or iowhy fio --help"));
         None
+    } else if settings.action == Action::ParseOnly && !sections.is_empty() && sections.iter().all(|one| one.global) {
+        // As fio: options without a job can be checked.
+        let (jobs, globals) = job::build(&sections, world, &mut found);
+        Some(FioFile { jobs, globals })
     } else {
         finish(&sections, world, &mut found, "the command line")
     };
@@ -299,6 +307,8 @@ impl<'a> Arguments<'a> {
             seed: None,
             readonly: false,
             allow_write: Vec::new(),
+            debug_parse: false,
+            status_every: std::time::Duration::ZERO,
         };
         Arguments { settings, sections: Vec::new(), files: Vec::new(), wanted: Vec::new(), problems }
     }
@@ -406,6 +416,14 @@ impl<'a> Arguments<'a> {
                 Err(_) => {
                     let message = format!("`--seed` takes a whole number, not `{}`", text());
                     self.problems.push(Problem::error(message).at(Span::whole(argument)));
+                }
+            },
+            "debug" => self.settings.debug_parse |= text().split(',').any(|what| matches!(what, "parse" | "all")),
+            "status-interval" => match value::time(&text(), value::TimeUnit::Seconds, (1, i64::MAX)) {
+                Ok(us) => self.settings.status_every = std::time::Duration::from_micros(us),
+                Err(fault) => {
+                    let problem = Problem::error(format!("`--status-interval`: {}", fault.message));
+                    self.problems.push(problem.at(Span::whole(argument)).help("--status-interval=10"));
                 }
             },
             "section" => self.wanted.push(text()),

@@ -6,7 +6,7 @@
 //! data       zero_buffers, refill_buffers, scramble_buffers; with verify data that can be checked
 //! verify     fio's headers and sums, or patterns. Reads of a job that only reads are checked as they come; writes are
 //!            read again after each pass, or in its course (verify_backlog), unless do_verify=0
-//! cache      invalidate drops pages as each thread starts; pre_read reads the files first
+//! cache      invalidate drops pages at the start and between passes; pre_read reads the files first
 //! logs       of the calls kept: write_iolog (clones after the first have a number behind the name), write_bw_log and
 //!            its like
 //! processes  every clone is a thread of this process
@@ -23,10 +23,13 @@ use iowhy_live::guard::Output;
 use iowhy_live::ledger::LedgerError;
 use iowhy_live::machine::{self, Disk, DiskDelta};
 use iowhy_live::outcome::ThreadOutcome;
-use iowhy_live::plan::{Allow, Cache, File, Fill, OpenSync, Pattern, Priority, Sum, Thread, Verify};
-use iowhy_live::run::{LiveError, Progress};
+use iowhy_live::plan::{
+    self, Allow, Cache, Ends, File, Fill, Measure, OpenSync, Pattern, Priority, Sum, Terms, Thread, Verify,
+};
+use iowhy_live::run::{LiveError, Progress, Reports};
 use iowhy_live::{Outcome, Plan};
 use iowhy_stack::job::Workload;
+use iowhy_stack::units::Nanos;
 
 use super::carried_out::not_carried_out;
 use super::job::SyncMode;
@@ -59,6 +62,8 @@ pub struct LiveJobs {
     pub threads: Vec<ThreadOf>,
     /// Names of the lines of the report.
     pub lines: Vec<String>,
+    /// Differences from the jobs' wishes, in words.
+    pub notes: Vec<String>,
 }
 
 /// The running machine.
@@ -126,7 +131,8 @@ pub fn jobs(file: FioFile, seed: Option<u64>, world: &World<'_>, problems: &mut 
         allow: Allow { directory: folder(&file.jobs), ..Allow::default() },
         job,
     };
-    Some(LiveJobs { file, plan, threads: origins, lines: mapped.lines })
+    let notes = problems.list.iter().map(|problem| problem.message.clone()).collect();
+    Some(LiveJobs { file, plan, threads: origins, lines: mapped.lines, notes })
 }
 
 /// The folder that no file of the jobs may leave; nothing if they name several, or name their files with folders from
@@ -178,9 +184,91 @@ fn cache(jobs: &[FioJob]) -> Cache {
     } else if asked(|state| *state == CacheState::Cold) {
         Cache::Cold
     } else {
-        // Threads drop pages themselves as they start (`invalidate`).
+        // Threads drop pages themselves (`invalidate`).
         Cache::AsFound
     }
+}
+
+fn micros(job: &FioJob, name: &str) -> u64 {
+    match job.given(name) {
+        Some(Value::Micros(micros)) => micros,
+        _ => 0,
+    }
+}
+
+fn decimal(job: &FioJob, name: &str) -> Option<f64> {
+    match job.given(name) {
+        Some(Value::Decimal(millionths)) => Some(millionths as f64 / 1e6),
+        _ => None,
+    }
+}
+
+/// Two numbers for reads and writes.
+fn pair(job: &FioJob, name: &str) -> [u64; 2] {
+    match job.given(name) {
+        Some(Value::Ints(each)) => [each.read, each.write].map(|value| value.map_or(0, i64::unsigned_abs)),
+        _ => [0, 0],
+    }
+}
+
+/// Ends of a job besides its own, and its share among others.
+fn terms(job: &FioJob) -> Terms {
+    let what = match job.word("exit_what") {
+        "all" => Ends::All,
+        "stonewall" => Ends::Running,
+        _ => Ends::Group,
+    };
+    let when = |asked: bool| if asked { what } else { Ends::None };
+    let weight = u32::try_from(job.number("flow")).unwrap_or(0);
+    let (calls, bytes) = (pair(job, "rate_iops_min"), pair(job, "rate_min"));
+    let cycle = match micros(job, "rate_cycle") {
+        0 => Nanos::from_secs(1),
+        micros => Nanos::from_us(micros),
+    };
+    Terms {
+        group: job.group,
+        ends: when(job.exitall),
+        error_ends: when(job.on("exitall_on_error")),
+        flow: (weight > 0).then(|| plan::Flow {
+            number: u32::try_from(job.number("flow_id")).unwrap_or(0),
+            weight,
+            sleep: Nanos::from_us(micros(job, "flow_sleep")),
+        }),
+        least: (calls != [0; 2] || bytes != [0; 2]).then_some(plan::Least { calls, bytes, cycle }),
+        steady: steady(job),
+    }
+}
+
+/// The latency that a job looks for (`latency_target`); zero if it looks for none.
+pub(crate) fn target(job: &FioJob) -> plan::Search {
+    plan::Search {
+        target: Nanos::from_us(micros(job, "latency_target")),
+        window: Nanos::from_us(micros(job, "latency_window")),
+        percent: decimal(job, "latency_percentile").unwrap_or(100.0),
+        goes_on: job.on("latency_run"),
+    }
+}
+
+/// The steadiness that ends a job (`steadystate`).
+pub(crate) fn steady(job: &FioJob) -> Option<plan::Steady> {
+    let looks = micros(job, "steadystate_duration") / 1_000_000;
+    if looks == 0 {
+        return None;
+    }
+    let text = match job.given("steadystate") {
+        Some(Value::Text(text)) => text,
+        _ => "iops_slope:0.01%".to_owned(),
+    };
+    let (measure, limit) = text.split_once(':').unwrap_or((&text, "0"));
+    Some(plan::Steady {
+        measure: if measure.starts_with("bw") { Measure::Bytes } else { Measure::Calls },
+        slope: measure.ends_with("_slope"),
+        percent: limit.ends_with('%'),
+        limit: limit.trim_end_matches('%').parse().unwrap_or(0.0),
+        looks: u32::try_from(looks).unwrap_or(u32::MAX),
+        ramp: Nanos::from_us(micros(job, "steadystate_ramp_time")),
+        together: job.group_reporting,
+    })
 }
 
 struct Mapping<'a> {
@@ -234,6 +322,11 @@ impl Mapping<'_> {
             split_latency: !(job.reporting.disable_slat && job.reporting.disable_clat) || logged,
             go_on: !matches!(job.word("continue_on_error"), "0" | "none" | "verify"),
             cpus: cpus.clone(),
+            depth_low: job.iodepth_low,
+            warmup: Nanos::from_us(job.ramp_us),
+            terms: terms(job),
+            search: Some(target(job)).filter(|search| search.target > Nanos::ZERO),
+            max_latency: Nanos::from_us(micros(job, "max_latency")),
         };
         (0..job.numjobs as usize)
             .map(|clone| match cpus.get(clone % cpus.len().max(1)) {
@@ -249,7 +342,11 @@ impl Mapping<'_> {
             Engine::Posixaio => "libaio",
             engine => return engine.name(),
         };
-        self.warn(format!("`{}` is run as {nearest}, which is nearest to it here", job.engine.name()));
+        let text = format!("`{}` is run as {nearest}, which is nearest to it here", job.engine.name());
+        let note = Problem::note(text);
+        if !self.problems.list.contains(&note) {
+            self.problems.push(note);
+        }
         nearest
     }
 
@@ -448,11 +545,15 @@ impl From<LiveError> for Obstacle {
 ///
 /// # Errors
 /// Why it could not be begun.
-pub fn run(jobs: &LiveJobs, progress: &dyn Fn(Progress)) -> Result<(Outcome, Vec<DiskDelta>), Obstacle> {
+pub fn run(
+    jobs: &LiveJobs,
+    progress: &dyn Fn(Progress),
+    reports: Option<Reports<'_>>,
+) -> Result<(Outcome, Vec<DiskDelta>), Obstacle> {
     let wanted = jobs.file.jobs.iter().any(|job| job.reporting.disk_util && job.engine != Engine::Null);
     let before = machine::current_diskstats();
     let clock = Instant::now();
-    let outcome = iowhy_live::run::run(&jobs.plan, progress)?;
+    let outcome = iowhy_live::run::run_with_reports(&jobs.plan, progress, reports)?;
     let mut disks = Vec::new();
     if wanted {
         let after = machine::current_diskstats();
@@ -543,6 +644,21 @@ pub fn complaints(jobs: &LiveJobs, outcome: &Outcome) -> Problems {
         }
     }
     problems
+}
+
+/// Meanings of values that programs read from fio's `--debug=parse`.
+pub fn parsed(file: &FioFile) -> String {
+    let own = file.jobs.iter().flat_map(|job| &job.options);
+    let written = file.globals.iter().chain(own).filter(|setting| setting.option.name == "steadystate");
+    let shown = |setting: &super::Setting| {
+        let (measure, limit) = setting.value.split_once(':').unwrap_or((&setting.value, "0"));
+        match (limit.strip_suffix('%'), limit.parse::<f64>()) {
+            (Some(percent), _) => format!("threshold to {:.6}%", percent.parse().unwrap_or(0.0)),
+            (None, Ok(limit)) if measure.starts_with("bw") => format!("BW threshold to {limit:.0}"),
+            (None, limit) => format!("IOPS threshold to {:.6}", limit.unwrap_or(0.0)),
+        }
+    };
+    written.map(|setting| format!("parse    set steady state {}\n", shown(setting))).collect()
 }
 
 /// Errors of a thread that are reported in full.

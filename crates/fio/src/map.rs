@@ -11,7 +11,7 @@
 //! ```
 //! Source: fio's manual, through docs/studies/compatibility.md. Known deviations: all files exist and have their blocks
 //! before the run; a wait_for waits for the whole group of the job that it names; a rate limits reads and writes
-//! together; the warm-up (`ramp_time`) is the start of the run; cached pages are dropped at the start of the run only.
+//! together; the warm-up (`ramp_time`) is the start of the run.
 //! The table of options marks options that are not modelled, and the user gets one note.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -311,8 +311,14 @@ impl Mapping<'_> {
 
     /// The advice, cache and other things that only the whole file can settle.
     fn warmup(&mut self, jobs: &[FioJob], groups: &[u32]) -> Nanos {
-        let ramps: Vec<(u64, u32)> = jobs.iter().map(|job| job.ramp_us).zip(groups.iter().copied()).collect();
+        // It begins when its job does.
+        let end = |job: &FioJob| if job.ramp_us > 0 { job.ramp_us + job.start_delay_us.0 } else { 0 };
+        let ramps: Vec<(u64, u32)> = jobs.iter().map(end).zip(groups.iter().copied()).collect();
         let longest = ramps.iter().filter(|(_, group)| *group == 0).map(|(ramp, _)| *ramp).max().unwrap_or(0);
+        // On the running kernel each thread has its own.
+        if !self.ground.simulated() {
+            return Nanos::ZERO;
+        }
         if ramps.iter().any(|(ramp, group)| *group > 0 && *ramp > 0 || *group == 0 && *ramp != longest) {
             self.warn("`ramp_time` is one time for the whole run, from its start: the longest of the first group");
         }
@@ -415,8 +421,7 @@ impl Mapping<'_> {
                 tool: job.ours.tool_ns.map(Nanos),
                 startup_seeks: job.ours.startup_seeks as u32,
                 advice: advice(job),
-                // A cache that was asked for is left alone; the watcher of a device drops it.
-                invalidate: job.invalidate && job.ours.cache.is_none() && !job.ours.blkid,
+                invalidate: invalidates(job),
                 stranger: false,
             };
             self.threads.push(ThreadJob { spec, stream });
@@ -434,6 +439,10 @@ impl Mapping<'_> {
         amount(job, &mut stream);
         pace(job, &mut stream);
         syncs(job, &mut stream);
+        // fio opens its files anew for each pass, and drops their pages then; a run for some time drops those of
+        // buffered files where it begins again, which is nowhere without a map.
+        let begins_again = !job.direct && (!job.mode.random || job.random_map);
+        stream.drop_between_passes = invalidates(job) && (begins_again || !job.time_based);
         Some(stream)
     }
 
@@ -677,6 +686,11 @@ fn strided(job: &FioJob) -> bool {
     job.number("zonesize") > 0 && job.word("zonemode") != "zbd"
 }
 
+/// Whether cached pages are dropped: a cache that was asked for is left alone; the watcher of a device drops it.
+fn invalidates(job: &FioJob) -> bool {
+    job.invalidate && job.ours.cache.is_none() && !job.ours.blkid && job.engine != FioEngine::Null
+}
+
 /// Bytes that a file must have for a clone of a job; nothing if the job does not say.
 fn file_bytes(job: &FioJob, clone: u32, nr: u32) -> Option<u64> {
     if let Some((least, most)) = job.file_size {
@@ -760,9 +774,17 @@ fn amount(job: &FioJob, stream: &mut Stream) {
 fn pace(job: &FioJob, stream: &mut Stream) {
     if job.think.time_us > 0 {
         stream.think = Some(Think {
-            calls: u32::try_from(job.think.blocks).unwrap_or(u32::MAX),
+            // As fio: with a time of I/O calls count only if they were asked for.
+            calls: if job.think.io_time_us > 0
+                && !job.options.iter().any(|given| given.option.name == "thinktime_blocks")
+            {
+                u32::MAX
+            } else {
+                u32::try_from(job.think.blocks).unwrap_or(u32::MAX)
+            },
             time: Nanos::from_us(job.think.time_us),
             spin: Nanos::from_us(job.think.spin_us),
+            io_time: Nanos::from_us(job.think.io_time_us),
         });
     }
     let both = |rate: value::PerDirection<u64>| {

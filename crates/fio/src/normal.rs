@@ -6,8 +6,11 @@
 
 use std::fmt::Write;
 
+use iowhy_live::plan::Measure;
+
 use super::FioJob;
 use super::json::VERSION;
+use super::live;
 use super::options::Engine;
 use super::result::{CLASSES, Direction, Entry, Results, Samples, Times, date};
 
@@ -213,7 +216,29 @@ fn job(out: &mut String, results: &Results<'_>, entry: &Entry<'_>) {
         "     issued rwts: total={},{},{},{} short={},{},0,0 dropped=0,0,0,0",
         read.ios, write.ios, trim.ios, entry.syncs, read.short, write.short
     );
-    let _ = writeln!(out, "     latency   : target=0, window=0, percentile=100.00%, depth={}", entry.job.iodepth);
+    let target = live::target(entry.job);
+    let _ = writeln!(
+        out,
+        "     latency   : target={}, window={}, percentile={:.2}%, depth={}",
+        target.target.0,
+        target.window.0 / 1000,
+        target.percent,
+        entry.depth
+    );
+    if let (Some(terms), Some(found)) = (live::steady(entry.job), entry.steady) {
+        let mean = |values: &[u64]| values.iter().sum::<u64>() / u64::from(terms.looks.max(1));
+        let _ = writeln!(
+            out,
+            "  steadystate  : attained={}, bw={}, iops={}, {}{}={:.3}{}",
+            if found.attained { "yes" } else { "no" },
+            speed(mean(&found.bytes)),
+            short(mean(&found.calls) as f64, 4, false, ""),
+            if terms.measure == Measure::Calls { "iops" } else { "bw" },
+            if terms.slope { " slope" } else { " mean dev" },
+            found.criterion,
+            if terms.percent { "%" } else { "" }
+        );
+    }
 }
 
 fn one_direction(

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use iowhy_live::machine::DiskDelta;
-use iowhy_live::outcome::{CallError, Latency, Outcome, ThreadOutcome, Usage};
+use iowhy_live::outcome::{CallError, Latency, Outcome, Steadiness, ThreadOutcome, Usage};
 use iowhy_stack::histogram::Histogram;
 use iowhy_stack::units::Nanos;
 
@@ -240,6 +240,10 @@ pub struct Entry<'a> {
     pub completed: [u64; 7],
     /// Completion latencies by class, counts: below 2, 4, 10 .. 1000 ns, the same in us, in ms and below and above 2 s.
     pub classes: [u64; 32],
+    /// How steady it was, if it was to end for that.
+    pub steady: Option<&'a Steadiness>,
+    /// The depth that was looked for; else that of the job.
+    pub depth: u32,
 }
 
 /// Upper ends of the classes of latencies, in their unit.
@@ -276,6 +280,8 @@ impl<'a> Entry<'a> {
             submitted: [0; 7],
             completed: [0; 7],
             classes: [0; 32],
+            steady: None,
+            depth: job.iodepth,
         }
     }
 
@@ -295,7 +301,7 @@ impl<'a> Entry<'a> {
         if self.mixed() { vec![("mixed", read)] } else { vec![("read", read), ("write", write), ("trim", trim)] }
     }
 
-    fn add(&mut self, thread: &'a ThreadOutcome, job: &FioJob, warmup: Nanos, sample: Nanos) {
+    fn add(&mut self, thread: &'a ThreadOutcome, job: &FioJob, sample: Nanos) {
         let totals = &thread.totals;
         if self.threads == 0 {
             self.tid = thread.tid;
@@ -308,7 +314,11 @@ impl<'a> Entry<'a> {
             self.error = if first.errno == 0 { 84 } else { first.errno };
         }
         self.errors.extend(&thread.errors);
-        let began = totals.start.max(warmup);
+        let began = totals.start.max(thread.warm_at);
+        self.steady = thread.steady.as_ref().or(self.steady);
+        if thread.found_depth > 0 {
+            self.depth = thread.found_depth;
+        }
         self.start = self.start.min(totals.start);
         self.end = self.end.max(totals.end);
         let ran = totals.end.saturating_sub(began).0;
@@ -435,6 +445,8 @@ pub struct Results<'a> {
     pub globals: &'a [Setting],
     /// Devices that were used.
     pub disks: Vec<DiskDelta>,
+    /// Differences from the jobs' wishes, in words.
+    pub notes: &'a [String],
 }
 
 impl Results<'_> {
@@ -486,7 +498,7 @@ pub fn results<'a>(jobs: &'a LiveJobs, outcome: &'a Outcome, disks: Vec<DiskDelt
                 entries.len() - 1
             }
         };
-        entries[number].1.add(thread, job, jobs.plan.job.warmup, sample);
+        entries[number].1.add(thread, job, sample);
     }
     Results {
         started: outcome.started,
@@ -495,6 +507,7 @@ pub fn results<'a>(jobs: &'a LiveJobs, outcome: &'a Outcome, disks: Vec<DiskDelt
         entries: entries.into_iter().map(|(_, entry)| entry).collect(),
         globals: &jobs.file.globals,
         disks,
+        notes: &jobs.notes,
     }
 }
 
@@ -519,6 +532,7 @@ pub fn not_begun(jobs: &LiveJobs, error: i32) -> Results<'_> {
         entries,
         globals: &jobs.file.globals,
         disks: Vec::new(),
+        notes: &jobs.notes,
     }
 }
 

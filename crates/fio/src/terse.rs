@@ -39,10 +39,14 @@ fn direction(out: &mut String, results: &Results<'_>, entry: &Entry<'_>, number:
     times(out, &of.slat);
     times(out, &of.clat);
     let list = &entry.job.reporting.percentiles;
-    let found = if entry.job.reporting.clat { of.clat.percentiles(list) } else { Vec::new() };
+    // Of the whole latency, if those are asked for.
+    let reporting = &entry.job.reporting;
+    let shown = reporting.clat || reporting.lat;
+    let times_shown = if reporting.lat { &of.lat } else { &of.clat };
+    let found = if shown { times_shown.percentiles(list) } else { Vec::new() };
     for nr in 0..PERCENTILES {
         // Without values they have their names only.
-        let empty = || list.get(nr).filter(|_| entry.job.reporting.clat).map(|wanted| (*wanted, 0));
+        let empty = || list.get(nr).filter(|_| shown).map(|wanted| (*wanted, 0));
         let _ = match found.get(nr).copied().or_else(empty) {
             Some((wanted, ns)) => write!(out, ";{}.{:06}%={}", wanted / 1_000_000, wanted % 1_000_000, ns / 1000),
             None => write!(out, ";0%=0"),

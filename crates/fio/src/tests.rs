@@ -321,7 +321,11 @@ fn command_lines_make_jobs() {
     let jobs = &invocation.file.jobs;
     assert_eq!((jobs.len(), jobs[0].mode.name(), jobs[0].blocks.read.min), (2, "randread", 8192));
     assert_eq!((jobs[1].name.as_str(), jobs[1].size, jobs[1].runtime_us), ("b", Some(Amount::Bytes(32_768)), 0));
-    for (line, warnings) in [("--max-jobs=4 --eta=never --alloc-size=65536", 0), ("--debug=io", 1)] {
+    for (line, warnings) in [
+        ("--max-jobs=4 --eta=never --alloc-size=65536", 0),
+        ("--debug=io --status-interval=5 --warnings-fatal", 0),
+        ("--trigger=true", 1),
+    ] {
         let mut problems = Problems::default();
         let line = arguments(&format!("{line} --name=a --size=4k"));
         assert!(command_line(&line, &World::empty(), &mut problems).is_some());

@@ -172,6 +172,8 @@ fn number(text: &str, unit: expr::Unit<'_>, what: &str) -> Parsed<Worth> {
             Fault::new(format!("`{text}` cannot be computed: {}", failure.message)).at(failure.at, end)
         });
     }
+    // As fio: a parenthesis that nothing opens is passed over.
+    let text = text.trim_end_matches(')');
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let negative = text.starts_with('-');
     let wrong = || Fault::new(format!("`{text}` is not a {what}"));
@@ -713,6 +715,7 @@ mod tests {
             ("0x10k", 16_384),
             ("-4k", -4096),
             ("+7", 7),
+            ("65536)", 65_536),
             ("(1m+4k)", 1_048_576 + 4096),
             ("((2+2)*4k)", 16_384),
         ] {

@@ -117,6 +117,9 @@ pub trait Engine {
         false
     }
 
+    /// A file's pages are to be dropped: a mapping of it would hold them.
+    fn unmap(&mut self, _file: u32) {}
+
     /// Requested features that are not available, in words.
     fn notes(&self) -> Vec<String> {
         Vec::new()

@@ -302,6 +302,22 @@ impl Seen {
         }
     }
 
+    /// The file, if it is one of ours.
+    fn own(&self) -> Option<File> {
+        let is_file = fs::metadata(&self.path).is_ok_and(|metadata| metadata.is_file());
+        is_file.then(|| self.open(false, 0).ok()).flatten().filter(mark::is_marked)
+    }
+
+    /// A file of ours is to be written.
+    pub(crate) fn unsettle(&self) {
+        self.own().iter().for_each(mark::mark);
+    }
+
+    /// A file of ours is complete.
+    pub(crate) fn settle(&self) {
+        self.own().iter().for_each(mark::settle);
+    }
+
     /// The device's contents are now ours. It is looked at later, see [`note_devices`]: a capture may still be going
     /// on.
     pub fn note(&self) {
@@ -444,7 +460,7 @@ fn is_allowed(path: &Path, real: &Path, alone: bool, allow: &Allow) -> bool {
 }
 
 /// Whether a job writes to a file.
-fn writes(job: &Job, file: u32) -> bool {
+pub(crate) fn writes(job: &Job, file: u32) -> bool {
     match &job.workload {
         Workload::FileIo(fileio) => fileio.mode.writes(),
         Workload::Threads { threads, .. } => threads.iter().map(|thread| &thread.stream).any(|stream| {

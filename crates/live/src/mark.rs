@@ -1,15 +1,15 @@
 //! Files and devices that iowhy created, and how they are recognised.
 //!
 //! ```text
-//! file     the attribute `user.iowhy`: "INODE BORN BYTES". A copy has another inode or time of birth. A user who
-//!          wrote a shorter text over the file left it shorter than its mark.
+//! file     the attribute `user.iowhy`: "INODE BORN BYTES CHANGED". A copy has another inode or time of birth; who has
+//!          written over the file since has changed its time, or left it shorter. While a run writes to it (and after
+//!          one that was killed) the mark is without the time
 //! no such  (a file system without attributes) the same words, with the device's number before them, in the file
 //!          `marks` next to the ledgers
 //! device   its number, its size and the sum of its samples (first and last MiB, and pieces between) as the last run of
 //!          ours left them, in the file `devices` next to the ledgers
 //! ```
-//! Known limit: a program that writes a longer text over a file of ours in place, or only between the samples of a
-//! device,
+//! Known limit: a program that writes only between the samples of a device, or over a file that a killed run has left,
 //! is not noticed.
 
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -39,10 +39,29 @@ fn identity(metadata: &Metadata) -> String {
     format!("{} {}", metadata.ino(), born_ns(metadata))
 }
 
-/// Marks an open file as made by us, with the size it has now.
+/// Marks an open file as made by us, with the size it has now. It may be written from now on.
 pub(crate) fn mark(file: &File) {
     let Ok(metadata) = file.metadata() else { return };
-    let value = format!("{} {}", identity(&metadata), metadata.len());
+    write_mark(file, &metadata, &format!("{} {}", identity(&metadata), metadata.len()));
+}
+
+/// A file of ours is not written any more: what it holds now is ours, and later changes are somebody else's.
+pub(crate) fn settle(file: &File) {
+    if let Ok(metadata) = file.metadata()
+        && let Some(value) = value_of(file, &metadata)
+        && is_of(&value, &metadata)
+        && value.split_whitespace().count() == 3
+    {
+        let changed = changed_ns(&metadata);
+        write_mark(file, &metadata, &format!("{} {} {changed}", identity(&metadata), metadata.len()));
+    }
+}
+
+fn changed_ns(metadata: &Metadata) -> i128 {
+    i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec())
+}
+
+fn write_mark(file: &File, metadata: &Metadata, value: &str) {
     if fsetxattr(file, MARK, value.as_bytes(), XattrFlags::empty()).is_err() {
         // Best effort: a file that is not known is refused, and the refusal says what to do.
         add("marks", &format!("{} {value}", metadata.dev()));
@@ -51,22 +70,29 @@ pub(crate) fn mark(file: &File) {
 
 /// Whether an open file (`O_PATH` will do) is one that we made.
 pub(crate) fn is_marked(file: &File) -> bool {
-    let Ok(metadata) = file.metadata() else { return false };
+    file.metadata().is_ok_and(|metadata| value_of(file, &metadata).is_some_and(|value| is_of(&value, &metadata)))
+}
+
+/// What the mark of a file says.
+fn value_of(file: &File, metadata: &Metadata) -> Option<String> {
     let mut value = [0_u8; 96];
-    let is = |value: &str| is_of(value, &metadata);
     match getxattr(through(file), MARK, &mut value[..]) {
-        Ok(n) => std::str::from_utf8(&value[..n]).is_ok_and(is),
+        Ok(n) => std::str::from_utf8(&value[..n]).ok().map(str::to_owned),
         Err(_) => {
-            let device = format!("{} ", metadata.dev());
-            list("marks").lines().any(|line| line.strip_prefix(&device).is_some_and(is))
+            let (device, own) = (format!("{} ", metadata.dev()), identity(metadata));
+            let lines = list("marks");
+            let mut values = lines.lines().filter_map(|line| line.strip_prefix(&device));
+            values.rfind(|value| value.starts_with(&own)).map(str::to_owned)
         }
     }
 }
 
 /// Whether a mark is this file's.
 fn is_of(value: &str, metadata: &Metadata) -> bool {
-    let Some((who, bytes)) = value.rsplit_once(' ') else { return false };
-    who == identity(metadata) && bytes.parse().is_ok_and(|bytes: u64| metadata.len() >= bytes)
+    let Some(rest) = value.strip_prefix(&identity(metadata)) else { return false };
+    let mut rest = rest.split_whitespace();
+    let long = rest.next().and_then(|bytes| bytes.parse().ok()).is_some_and(|bytes: u64| metadata.len() >= bytes);
+    long && rest.next().is_none_or(|changed| changed.parse() == Ok(changed_ns(metadata)))
 }
 
 /// An open file by a name that leads to it whatever becomes of its own.
@@ -142,6 +168,13 @@ mod tests {
         assert!(copied.success() && !is_marked(&open(&copy)));
         file.set_len(20).expect("longer");
         assert!(is_marked(&file));
+        settle(&file);
+        assert!(is_marked(&open(&path)), "nobody has written since");
+        fs::write(&path, "as long as what was there").expect("somebody writes over it in place");
+        assert!(!is_marked(&open(&path)));
+        settle(&file);
+        assert!(!is_marked(&open(&path)), "and it stays theirs");
+        mark(&file);
         file.set_len(3).expect("shorter");
         assert!(!is_marked(&file), "somebody wrote a shorter text over it");
         fs::remove_dir_all(&folder).expect("ours");

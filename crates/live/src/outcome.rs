@@ -72,10 +72,44 @@ pub struct ThreadOutcome {
     pub verified: u64,
     /// Every call, if the plan asked for it.
     pub calls: Vec<CallRecord>,
+    /// Nothing is counted before, from the start of the run.
+    pub warm_at: Nanos,
+    /// How steady it was, if it was to end for that.
+    pub steady: Option<Steadiness>,
+    /// The depth that was looked for; 0 if none was.
+    pub found_depth: u32,
     /// Number of the thread in the system.
     pub tid: u32,
     /// Requested features that were not available (polling, registered buffers, ...), in words.
     pub notes: Vec<String>,
+}
+
+impl ThreadOutcome {
+    /// An error that is not one of a call of its own.
+    pub(crate) fn fail(&mut self, op: Op, errno: i32, message: String) {
+        self.nr_errors += 1;
+        if self.errors.len() < MAX_ERRORS {
+            let at = self.totals.end;
+            self.errors.push(CallError { file: 0, op, offset: 0, len_bytes: 0, at, errno, message });
+        }
+    }
+}
+
+/// The last looks at a thread, or at its reporting group, oldest first.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Steadiness {
+    /// It was steady, and was ended.
+    pub attained: bool,
+    /// The value that was judged last: a second, or percent.
+    pub criterion: f64,
+    /// The slope, a second; 0 if it is not judged.
+    pub slope: f64,
+    /// The largest distance from the mean; 0 if it is not judged.
+    pub deviation: f64,
+    /// Calls a second.
+    pub calls: Vec<u64>,
+    /// Bytes a second.
+    pub bytes: Vec<u64>,
 }
 
 /// Errors of one thread that are kept.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use iowhy_stack::job::Job;
+use iowhy_stack::units::Nanos;
 
 /// A run on the running kernel.
 #[derive(Clone, Debug)]
@@ -176,6 +177,103 @@ pub struct Thread {
     pub go_on: bool,
     /// CPUs it may run on; empty for all.
     pub cpus: Vec<usize>,
+    /// Calls in flight at which a full queue is filled again; 0 for one less than the depth.
+    pub depth_low: u32,
+    /// Calls that end within this time from the thread's begin do not count; the warm-up of the job is another one, from
+    /// the begin of the group.
+    pub warmup: Nanos,
+    /// Its end, and its share, among others.
+    pub terms: Terms,
+    /// A depth to look for.
+    pub search: Option<Search>,
+    /// A call that takes longer ends the thread with an error; zero for no limit.
+    pub max_latency: Nanos,
+}
+
+/// When a thread ends besides at the end of its calls, which others end with it, and its share of their calls.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Terms {
+    /// Number of its reporting group.
+    pub group: u32,
+    /// Threads that end when it has ended.
+    pub ends: Ends,
+    /// Threads that end after an error of it.
+    pub error_ends: Ends,
+    pub flow: Option<Flow>,
+    pub least: Option<Least>,
+    pub steady: Option<Steady>,
+}
+
+/// Threads that end with another.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum Ends {
+    #[default]
+    None,
+    /// Those of its reporting group.
+    Group,
+    /// Those that have begun.
+    Running,
+    All,
+}
+
+/// Calls shared among threads that run at the same time.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// Threads with equal numbers share.
+    pub number: u32,
+    pub weight: u32,
+    /// Pause of a thread that is ahead; zero: it asks again and again.
+    pub sleep: Nanos,
+}
+
+/// A speed below which a thread is ended; reads and writes, 0 for none.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Least {
+    /// Calls a second.
+    pub calls: [u64; 2],
+    /// Bytes a second.
+    pub bytes: [u64; 2],
+    /// Time over which they are measured.
+    pub cycle: Nanos,
+}
+
+/// The quantity that has to be steady.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// Calls a second.
+    Calls,
+    /// Bytes a second.
+    Bytes,
+}
+
+/// Steadiness that ends a thread.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub struct Steady {
+    pub measure: Measure,
+    /// The slope of the line through the window is judged, a second; else the largest distance from its mean.
+    pub slope: bool,
+    /// It is taken as percent of the mean.
+    pub percent: bool,
+    /// It has to be below.
+    pub limit: f64,
+    /// Looks in the window, one a second.
+    pub looks: u32,
+    /// Time before the first look counts.
+    pub ramp: Nanos,
+    /// Threads of a reporting group are judged together.
+    pub together: bool,
+}
+
+/// The search for the depth that keeps latencies below a target.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub struct Search {
+    pub target: Nanos,
+    /// Time for which a depth is tried.
+    pub window: Nanos,
+    /// Part of the calls that must be as fast, percent.
+    pub percent: f64,
+    /// The thread goes on with the depth it has found.
+    pub goes_on: bool,
 }
 
 /// An I/O priority that some calls have.
@@ -220,6 +318,11 @@ impl Default for Thread {
             split_latency: true,
             go_on: false,
             cpus: Vec::new(),
+            depth_low: 0,
+            warmup: Nanos::ZERO,
+            terms: Terms::default(),
+            search: None,
+            max_latency: Nanos::ZERO,
         }
     }
 }

@@ -12,6 +12,7 @@
 //! ```
 
 mod buffers;
+mod control;
 mod meter;
 mod source;
 #[cfg(test)]
@@ -25,6 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use iowhy_stack::event::Op;
 use iowhy_stack::job::{ThreadSpec, Workload};
 use iowhy_stack::origin::{Entry, find};
 use iowhy_stack::outcome::{Counts, JobTotals};
@@ -32,16 +34,18 @@ use iowhy_stack::readahead::Advice;
 use iowhy_stack::units::Nanos;
 use iowhy_stack::workload::{BlockSizes, FileIo, FileIoGenerator, Mix, Stream, StreamGenerator};
 
+use crate::clock::Clock;
 use crate::engine::{Build, ENGINES, OpenFile};
 use crate::files::{self, Flags, LayOutError, Need};
 use crate::ledger::{self, Ledger, LedgerError};
 use crate::outcome::{Outcome, Resident, ThreadOutcome};
-use crate::plan::{Cache, Plan, Thread};
+use crate::plan::{Cache, Plan, Terms, Thread};
 use crate::{cache, guard, signal};
 
 pub use worker::Worker;
 pub(crate) use worker::drive;
 
+use control::Control;
 use meter::Published;
 use worker::{Calls, Gate, Obstacle};
 
@@ -194,6 +198,21 @@ struct Part<'p> {
 /// # Errors
 /// If it could not begin. Results of its calls are in the outcome.
 pub fn run(plan: &Plan, progress: &dyn Fn(Progress)) -> Result<Outcome, LiveError> {
+    run_with_reports(plan, progress, None)
+}
+
+/// Time between reports of a run that goes on, and where its results so far go.
+pub type Reports<'a> = (Duration, &'a dyn Fn(&Outcome));
+
+/// Makes the run, and gives its results so far each time the interval is over.
+///
+/// # Errors
+/// If it could not begin. Results of its calls are in the outcome.
+pub fn run_with_reports(
+    plan: &Plan,
+    progress: &dyn Fn(Progress),
+    reports: Option<Reports<'_>>,
+) -> Result<Outcome, LiveError> {
     let parts = parts(plan)?;
     let _signals = signal::Guard::take();
     let mut seen = guard::check(plan)?;
@@ -201,6 +220,8 @@ pub fn run(plan: &Plan, progress: &dyn Fn(Progress)) -> Result<Outcome, LiveErro
     check_room(plan, &specs)?;
     let set_up_from = Instant::now();
     let made = make_files(plan, &mut seen)?;
+    let written = |number: &usize| guard::writes(&plan.job, *number as u32);
+    (0..seen.len()).filter(written).for_each(|number| seen[number].unsettle());
     set_up(plan, &seen, &parts, progress)?;
     progress(Progress::Ready);
     let set_up = set_up_from.elapsed();
@@ -212,13 +233,19 @@ pub fn run(plan: &Plan, progress: &dyn Fn(Progress)) -> Result<Outcome, LiveErro
         Workload::Threads { .. } => None,
     };
     let published: Vec<Published> = parts.iter().map(|_| Published::default()).collect();
+    let control = Control::new(plan);
+    if reports.is_some() {
+        published.iter().for_each(Published::ask);
+    }
     let mut run = Run {
         plan,
+        control: &control,
         seen: &seen,
         parts: &parts,
         shared: shared.as_ref(),
         published: &published,
         progress,
+        reports,
         descriptors: BTreeMap::new(),
         started: None,
         resident: vec![Resident::default(); specs.len()],
@@ -240,6 +267,7 @@ pub fn run(plan: &Plan, progress: &dyn Fn(Progress)) -> Result<Outcome, LiveErro
     // Descriptors of the run write back dirty data when they go.
     run.descriptors.clear();
     seen.iter().for_each(guard::Seen::note);
+    seen.iter().for_each(guard::Seen::settle);
     // The measurement is kept even if something cannot be undone.
     made.removed.into_iter().for_each(ledger::Guard::release);
     // Not before: the next start removes what a killed run has made, complete or not.
@@ -288,7 +316,6 @@ fn parts(plan: &Plan) -> Result<Vec<Part<'_>>, LiveError> {
 
 /// Whether a stream reads, and whether it writes.
 fn directions_of(stream: &Stream) -> (bool, bool) {
-    use iowhy_stack::event::Op;
     if let Some(script) = &stream.script {
         let has = |op: Op| script.iter().any(|step| step.call.op == op);
         return (has(Op::Read), has(Op::Write) || has(Op::Trim));
@@ -450,15 +477,17 @@ fn resident_pages(plan: &Plan) -> Vec<u64> {
 /// A run in progress.
 struct Run<'r> {
     plan: &'r Plan,
+    control: &'r Control<'r>,
     seen: &'r [guard::Seen],
     parts: &'r [Part<'r>],
     shared: Option<&'r Mutex<FileIoGenerator>>,
     published: &'r [Published],
     progress: &'r dyn Fn(Progress),
+    reports: Option<Reports<'r>>,
     /// Open files by set of descriptors, number and flags. They are closed here: threads have tables of descriptors of
     /// their own, and would close them there only.
     descriptors: BTreeMap<(u32, u32, Flags), (Arc<File>, u64)>,
-    started: Option<(crate::clock::Clock, SystemTime)>,
+    started: Option<(Clock, SystemTime)>,
     resident: Vec<Resident>,
     outcomes: Vec<ThreadOutcome>,
     interrupted: bool,
@@ -492,7 +521,8 @@ impl Run<'_> {
                     (Workload::FileIo(_), Some(shared)) => Calls::Shared(shared),
                     (Workload::FileIo(_), None) => unreachable!("sysbench jobs have a shared generator"),
                 };
-                worker(plan, part, *number, files, obstacle, calls, Some(&gate), &self.published[*number as usize])
+                let published = &self.published[*number as usize];
+                worker(plan, part, *number, files, obstacle, calls, (Some(&gate), self.control), published)
             })
             .collect();
         std::thread::scope(|scope| {
@@ -512,17 +542,23 @@ impl Run<'_> {
             gate.wait_for(members.len() as u32);
             let (clock, since) = self.start_clock();
             gate.open(Some((clock, since)));
-            self.watch(group, clock, &left);
+            self.watch(group, (clock, since), &left);
             Ok(())
         })?;
         for worker in workers {
-            self.outcomes[worker.number as usize] = worker.outcome;
+            let mut outcome = worker.outcome;
+            let (steady, slow) = self.control.found(worker.number);
+            outcome.steady = steady;
+            if let Some(message) = slow {
+                outcome.fail(Op::Read, libc::EIO, message);
+            }
+            self.outcomes[worker.number as usize] = outcome;
         }
         Ok(())
     }
 
     /// The clock of the run, and what it shows now.
-    fn start_clock(&mut self) -> (crate::clock::Clock, Nanos) {
+    fn start_clock(&mut self) -> (Clock, Nanos) {
         if let Some((clock, _)) = self.started {
             return (clock, clock.now());
         }
@@ -530,22 +566,37 @@ impl Run<'_> {
             resident.before = pages;
         }
         // The first clock of a process measures the rate of the counter, which takes a while.
-        crate::clock::Clock::start();
+        Clock::start();
         let started = SystemTime::now();
-        let clock = crate::clock::Clock::start();
+        let clock = Clock::start();
         self.started = Some((clock, started));
         (clock, Nanos::ZERO)
     }
 
     /// Reports until the last thread has ended.
-    fn watch(&self, group: u32, clock: crate::clock::Clock, (left, ended): &(Mutex<u32>, Condvar)) {
+    fn watch(&self, group: u32, (clock, since): (Clock, Nanos), (left, ended): &(Mutex<u32>, Condvar)) {
         let mut threads = left.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut due = self.reports.map(|(every, report)| (since + nanos(every), every, report, false));
         while *threads > 0 {
             let waited = ended.wait_timeout(threads, PROGRESS_EVERY).unwrap_or_else(PoisonError::into_inner);
             threads = waited.0;
             if waited.1.timed_out() {
                 let mut counts = Counts::default();
-                self.published.iter().for_each(|published| counts.merge(&published.get()));
+                self.published.iter().for_each(|published| counts.merge(&published.get().0));
+                self.control.look(clock.now(), since, self.published);
+                if let Some((at, every, report, asked)) = &mut due
+                    && clock.now() >= *at
+                {
+                    // Threads answer before the next look.
+                    if *asked {
+                        let so_far = self.published.iter().map(|one| one.results().unwrap_or_default()).collect();
+                        report(&self.assemble(so_far, (false, Vec::new()), (Duration::ZERO, None)));
+                        *at += nanos(*every);
+                    } else {
+                        self.published.iter().for_each(Published::ask);
+                    }
+                    *asked = !*asked;
+                }
                 (self.progress)(Progress::Running { elapsed: clock.now(), group, threads: *threads, counts });
             }
         }
@@ -639,12 +690,22 @@ impl Run<'_> {
     }
 
     /// Puts the threads' shares together.
-    fn outcome(self, set_up: Duration, harness_ns: Option<f64>) -> Outcome {
+    fn outcome(mut self, set_up: Duration, harness_ns: Option<f64>) -> Outcome {
+        let (threads, resident) = (std::mem::take(&mut self.outcomes), std::mem::take(&mut self.resident));
+        self.assemble(threads, (self.interrupted, resident), (set_up, harness_ns))
+    }
+
+    fn assemble(
+        &self,
+        threads: Vec<ThreadOutcome>,
+        (interrupted, resident): (bool, Vec<Resident>),
+        (set_up, harness_ns): (Duration, Option<f64>),
+    ) -> Outcome {
         let nr_jobs = self.parts.iter().map(|part| part.spec.job + 1).max().unwrap_or(0);
         let mut jobs = vec![JobTotals::default(); nr_jobs as usize];
         let mut seen = vec![false; nr_jobs as usize];
         let (mut counts, mut latency) = (Counts::default(), iowhy_stack::histogram::Histogram::default());
-        for (thread, part) in self.outcomes.iter().zip(self.parts) {
+        for (thread, part) in threads.iter().zip(self.parts) {
             let job = &mut jobs[part.spec.job as usize];
             let first = !std::mem::replace(&mut seen[part.spec.job as usize], true);
             job.start = if first { thread.totals.start } else { job.start.min(thread.totals.start) };
@@ -656,21 +717,25 @@ impl Run<'_> {
                 latency.merge(&its.total);
             }
         }
-        let start = self.outcomes.iter().map(|thread| thread.totals.start).min().unwrap_or_default();
-        let end = self.outcomes.iter().map(|thread| thread.totals.end).max().unwrap_or_default();
+        let start = threads.iter().map(|thread| thread.totals.start).min().unwrap_or_default();
+        let end = threads.iter().map(|thread| thread.totals.end).max().unwrap_or_default();
         Outcome {
             started: self.started.map_or_else(SystemTime::now, |(_, started)| started),
             elapsed: end.saturating_sub(start),
             counts,
             latency,
-            threads: self.outcomes,
+            threads,
             jobs,
-            interrupted: self.interrupted,
-            resident: self.resident,
+            interrupted,
+            resident,
             set_up,
             harness_ns,
         }
     }
+}
+
+fn nanos(time: Duration) -> Nanos {
+    Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// Tells the main thread that one has ended, even if it panics.
@@ -692,7 +757,7 @@ fn worker<'w>(
     files: Vec<OpenFile>,
     obstacle: Option<Obstacle>,
     calls: Calls<'w>,
-    gate: Option<&'w Gate>,
+    (gate, control): (Option<&'w Gate>, &'w Control<'w>),
     published: &'w Published,
 ) -> Worker<'w> {
     Worker {
@@ -707,9 +772,10 @@ fn worker<'w>(
         call_bytes: part.call_bytes,
         directions: part.directions,
         seed: plan.job.seed << 16 | u64::from(number),
-        sample: Nanos(u64::try_from(plan.sample.as_nanos()).unwrap_or(u64::MAX)),
+        sample: nanos(plan.sample),
         warmup: plan.job.warmup,
         gate,
+        control,
         published,
         outcome: ThreadOutcome::default(),
     }
@@ -719,7 +785,17 @@ fn worker<'w>(
 /// come.
 fn harness(plan: &Plan, parts: &[Part<'_>]) -> Option<f64> {
     let part = parts.first()?;
-    let thread = Thread { engine: "null", verify: None, keep_calls: false, cpus: Vec::new(), ..part.thread.clone() };
+    let thread = Thread {
+        engine: "null",
+        verify: None,
+        keep_calls: false,
+        cpus: Vec::new(),
+        terms: Terms::default(),
+        search: None,
+        max_latency: Nanos::ZERO,
+        warmup: Nanos::ZERO,
+        ..part.thread.clone()
+    };
     let engine = find(ENGINES, "null")?;
     let spec = ThreadSpec { start_delay: Nanos::ZERO, ..part.spec.clone() };
     let part = Part { spec, thread: &thread, engine, files: Vec::new(), rated: false, ..*part };
@@ -741,6 +817,7 @@ fn harness(plan: &Plan, parts: &[Part<'_>]) -> Option<f64> {
                 rate: None,
                 script: None,
                 walk: None,
+                drop_between_passes: false,
                 ..threads.first()?.stream.clone()
             };
             Calls::Stream(Box::new(StreamGenerator::new(vec![endless], plan.job.seed)))
@@ -748,7 +825,9 @@ fn harness(plan: &Plan, parts: &[Part<'_>]) -> Option<f64> {
     };
     let published = Published::default();
     let files = vec![OpenFile::default(); plan.files.len()];
-    let mut worker = worker(plan, &part, 0, files, None, calls, None, &published);
+    let alone = Plan { threads: vec![thread.clone(); plan.threads.len()], ..plan.clone() };
+    let control = Control::new(&alone);
+    let mut worker = worker(plan, &part, 0, files, None, calls, (None, &control), &published);
     worker.warmup = Nanos::ZERO;
     worker.sample = Nanos::ZERO;
     // A thread of its own: what threads change about themselves must not stay with the caller.

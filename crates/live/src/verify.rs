@@ -350,8 +350,11 @@ mod tests {
             (offset, generation) in any::<(u32, u64)>(),
             changed in any::<usize>(),
         ) {
+            // Headers that overlap their own place cannot be found again, in fio as well.
+            let head = head_bytes(&verify(Sum::ALL[kind].1, interval));
+            let at = if (at as usize) < head { 0 } else { at };
             let verify = Verify { at_bytes: at, ..verify(Sum::ALL[kind].1, interval) };
-            let (size, head) = (block_bytes(&verify, len), head_bytes(&verify));
+            let size = block_bytes(&verify, len);
             let mut buffer = vec![0; len];
             fill(&mut buffer, &verify, u64::from(offset), Written { generation, ..WRITTEN });
             let found = check(&buffer, &verify, u64::from(offset));

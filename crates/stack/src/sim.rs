@@ -44,7 +44,7 @@ use crate::record::Recorder;
 use crate::request::{Bio, BioId, IoContext};
 use crate::rng::Rng;
 use crate::units::{Hz, Nanos, PAGE_BYTES, PAGE_SECTORS, PageIndex, SECTOR_BYTES, Sector};
-use crate::workload::{Call, Generator, Next, Path, WOKEN};
+use crate::workload::{Call, Generator, Next, Path, Target, WOKEN};
 use crate::writeback;
 
 use journal::Journal;
@@ -549,6 +549,16 @@ impl<'p, 's> World<'p, 's> {
         }
     }
 
+    /// A program drops the cached pages of a region, whole pages and those at the end of the file.
+    async fn drop_target(&self, Target { file, start, len_bytes }: Target) {
+        self.charge(self.machine.syscall);
+        self.settle().await;
+        let (file, end) = (FileId(file), start + len_bytes);
+        let at_end = end >= self.vfs.borrow().file_bytes(file);
+        let end = if at_end { u64::MAX } else { end / PAGE_BYTES };
+        self.drop_pages(file, PageIndex(start.div_ceil(PAGE_BYTES)), PageIndex(end));
+    }
+
     /// Advice on an open file, which is mapped if `mapped`; what it asks for has to be carried out.
     fn advise(&self, (descriptor, file): (usize, FileId), advice: Advice, mapped: bool) {
         let at = (self.now.get(), self.call_id());
@@ -579,6 +589,10 @@ impl<'p, 's> World<'p, 's> {
                 Next::Compute(time) => {
                     self.charge(time);
                     self.settle().await;
+                    continue;
+                }
+                Next::Drop(target) => {
+                    self.drop_target(target).await;
                     continue;
                 }
                 Next::Done => break,

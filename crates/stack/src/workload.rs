@@ -69,6 +69,8 @@ pub enum Next {
     },
     /// Nothing before this time; with [`WOKEN`] before a call of another thread has completed.
     At(Nanos),
+    /// Dropping the clean cached pages of this region, then ask again.
+    Drop(Target),
     /// Computing for this long, then ask again.
     Compute(Nanos),
     /// Nothing any more.

@@ -94,13 +94,19 @@ fn random_thread(thread: u32, files: &[FileSpec], pick: &mut impl FnMut(usize) -
         sync: (pick(4) == 0).then_some(SyncEvery { writes: 5, op: Op::Fdatasync }),
         synchronous_writes: (pick(6) == 0).then_some(Op::Fsync),
         end_sync: (pick(3) == 0).then_some(Op::Fsync),
-        think: (pick(6) == 0).then_some(Think { calls: 7, time: Nanos::from_us(300), spin: Nanos::from_us(100) }),
+        think: (pick(6) == 0).then_some(Think {
+            calls: 7,
+            time: Nanos::from_us(300),
+            spin: Nanos::from_us(100),
+            io_time: Nanos::ZERO,
+        }),
         rate: (pick(6) == 0).then_some(Rate { calls: 500, bytes: 0, poisson: pick(2) == 0 }),
         log: (pick(6) == 0).then(|| Log {
             target: Target { file: 0, start: 0, len_bytes: files[0].bytes },
             calls: 10,
             len_bytes: 4096.min(files[0].bytes as u32),
         }),
+        drop_between_passes: pick(3) == 0,
         seed: u64::from(thread),
         ..Stream::sequential(Mix::Read, targets, block)
     };
@@ -305,4 +311,23 @@ fn pages_that_a_probe_leaves_slow_direct_writes_down_unless_something_prevents_i
     }
     let start_only = probed("linux-3.2.0", OpenFix::None, race, 0, Nanos::ZERO);
     assert!(busy(&start_only) < 1.12 * busy(&clean), "{} against {}", busy(&start_only), busy(&clean));
+}
+
+#[test]
+fn pages_dropped_between_passes_are_read_again() {
+    const BYTES: u64 = 1 << 20;
+    for engine in [Engine::Sync, Engine::Mmap, Engine::Aio { depth: 4, batch_submit: 1, batch_complete: 1 }] {
+        for (drops, times) in [(false, 1), (true, 3)] {
+            let target = Target { file: 0, start: 0, len_bytes: BYTES };
+            let once = Stream::sequential(Mix::Read, vec![target], 4096);
+            let stream = Stream { passes: 3, drop_between_passes: drops, ..once };
+            let threads = vec![ThreadJob { spec: ThreadSpec { engine, ..ThreadSpec::new(0) }, stream }];
+            let files = vec![FileSpec { bytes: BYTES, place: Place::Device { start: Sector(0) } }];
+            let stack = Stack::new(find_kernel("linux-6.18").expect("a kernel"));
+            let (_, events) = run(&Plan { stack, job: Job::new(Workload::Threads { files, threads }, 1) });
+            let issued = |event: &Event| if let What::Issue { nr_sectors, .. } = event.what { nr_sectors } else { 0 };
+            let read: u32 = events.iter().map(issued).sum();
+            assert_eq!(u64::from(read) * 512, BYTES * times, "{engine:?}, pages are dropped: {drops}");
+        }
+    }
 }

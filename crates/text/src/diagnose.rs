@@ -32,6 +32,8 @@ pub enum Severity {
     Error,
     /// It does not, but the user should know.
     Warning,
+    /// It changes no result: it is in JSON only.
+    Note,
 }
 
 /// One thing that is wrong.
@@ -58,6 +60,10 @@ impl Problem {
         Problem { severity: Severity::Warning, ..Problem::error(message) }
     }
 
+    pub fn note(message: impl Into<String>) -> Problem {
+        Problem { severity: Severity::Note, ..Problem::error(message) }
+    }
+
     /// The same, at a place.
     pub fn at(mut self, span: Span) -> Problem {
         self.span = Some(span);
@@ -81,6 +87,7 @@ impl Problem {
         let word = match self.severity {
             Severity::Error => "error",
             Severity::Warning => "warning",
+            Severity::Note => "note",
         };
         let mut text = format!("{word}: {}\n", self.message);
         if let Some(span) = &self.span {

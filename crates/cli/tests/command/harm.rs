@@ -284,8 +284,10 @@ fn files_of_others_are_not_written() {
     let copied = Command::new("cp").arg("-a").arg(&ours).arg(linked.join("copy")).status().expect("cp");
     assert!(copied.success());
     ground.attempt("a copy of ours", &linked.join("copy"), &format!("{fio} --rw=write --filename=links/copy"));
-    File::create(&ours).and_then(|mut file| file.write_all(DIARY)).expect("theirs now");
-    ground.attempt("written over ours", &ours, &format!("{fio} --rw=write --filename=links/ours"));
+    for theirs in [DIARY.to_vec(), DIARY.repeat(10_000)] {
+        File::create(&ours).and_then(|mut file| file.write_all(&theirs)).expect("theirs now");
+        ground.attempt("written over ours", &ours, &format!("{fio} --rw=write --filename=links/ours"));
+    }
     let comm = Path::new("/proc/self/comm");
     ground.attempt("a file of the kernel", comm, &format!("{fio} --rw=write --filename=/proc/self/comm"));
     let setting = Path::new("/proc/sys/kernel/hostname");

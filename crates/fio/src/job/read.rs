@@ -191,7 +191,9 @@ impl Builder<'_, '_> {
             && option.kind.parse(option.default, kb_base).as_ref() != Ok(value)
             && self.warned.insert(option.name)
         {
-            let problem = Problem::warning(format!("option `{}` is accepted but not {done}: {why}", raw.name));
+            let text = format!("option `{}` is accepted but not {done}: {why}", raw.name);
+            let silent = self.world.live && crate::carried_out::changes_nothing(option.name);
+            let problem = if silent { Problem::note(text) } else { Problem::warning(text) };
             self.problems.push(raw.line.problem(problem, raw.name_at));
         }
         let blank = raw.line.text.get(..raw.value_at.0).is_some_and(|before| before.ends_with(char::is_whitespace));
@@ -613,7 +615,7 @@ impl Reader<'_> {
         }
         for (name, wins) in [("bs", "bssplit"), ("bs", "bsrange"), ("bsrange", "bssplit")] {
             if self.given(name) && self.given(wins) && job.blocks.read == job.blocks.write {
-                let problem = Problem::warning(format!("option `{name}` has no effect next to `{wins}`"));
+                let problem = Problem::note(format!("option `{name}` has no effect next to `{wins}`"));
                 self.report(name, problem);
             }
         }
@@ -625,13 +627,20 @@ impl Reader<'_> {
                 Problem::error("`rate` and `rate_iops` exclude each other").help("keep one of them"),
             );
         }
+        for (name, rate) in [("rate_min", bytes), ("rate_iops_min", iops)] {
+            let least = self.ints(name, 0);
+            let above = |least: u64, rate: u64| rate > 0 && least > rate;
+            if above(least.read, rate.read) || above(least.write, rate.write) || above(least.trim, rate.trim) {
+                self.report(name, Problem::error(format!("`{name}` is above the rate")).help("a smaller one"));
+            }
+        }
         if self.switch("time_based") && job.runtime_us == 0 {
             let problem = Problem::warning("`time_based` has no effect without a runtime").help("runtime=30");
             self.report("time_based", problem);
         }
         if asked_depth > 1 && job.engine.one_at_a_time() {
             let name = job.engine.name();
-            let problem = Problem::warning(format!("the engine `{name}` makes one I/O at a time: the depth is 1"))
+            let problem = Problem::note(format!("the engine `{name}` makes one I/O at a time: the depth is 1"))
                 .help("ioengine=libaio or io_uring");
             self.report("iodepth", problem);
         }

@@ -140,6 +140,24 @@ fn with_a_rate_a_latency_begins_with_the_call() {
 }
 
 #[test]
+fn steadiness_has_a_place_for_every_look() {
+    let mut one = thread(&[9], &[], Nanos(2_000_000));
+    let (calls, bytes) = (vec![10, 20], vec![4096, 8192]);
+    one.steady = Some(Steadiness { criterion: 12.5, deviation: 3.0, calls, bytes, ..Steadiness::default() });
+    let document = of("[a]\nsize=8k\nss_dur=3\nss=iops:5%\n", vec![one], false);
+    let wanted = json!({
+        "ss": "iops:5.000000%",
+        "duration": 3,
+        "attained": 0,
+        "criterion": "12.500000%",
+        "max_deviation": 3.0,
+        "slope": 0.0,
+        "data": { "bw_mean": 4096, "iops_mean": 10, "iops": [10, 20, 0], "bw": [4096, 8192, 0] },
+    });
+    assert_eq!(document["jobs"][0]["steadystate"], wanted);
+}
+
+#[test]
 fn clones_are_apart_unless_they_report_as_a_group() {
     let threads = || vec![thread(&[1000; 3], &[], Nanos(11_000_000)), thread(&[3000; 5], &[], Nanos(21_000_000))];
     let apart = of("[a]\nsize=8k\nnumjobs=2\n", threads(), false);

@@ -1,6 +1,7 @@
 use super::*;
 use crate::World;
 use crate::carried_out::NOT_CARRIED_OUT;
+use iowhy_text::diagnose::Severity;
 
 fn made(text: &str) -> (Option<LiveJobs>, Problems) {
     let world = World { live: true, ..World::empty() };
@@ -25,6 +26,23 @@ fn the_table_names_options_once_and_every_option_that_matters_is_carried_out_or_
     }
     // What the simulator has no model of and a live run carries out.
     const CARRIED_OUT: &[&str] = &[
+        "exitall",
+        "exit_what",
+        "iodepth_low",
+        "max_latency",
+        "rate_min",
+        "rate_iops_min",
+        "latency_target",
+        "latency_window",
+        "latency_percentile",
+        "latency_run",
+        "steadystate",
+        "steadystate_duration",
+        "steadystate_ramp_time",
+        "flow",
+        "flow_id",
+        "flow_watermark",
+        "flow_sleep",
         "iodepth_batch_complete_max",
         "hipri",
         "fixedbufs",
@@ -35,6 +53,14 @@ fn the_table_names_options_once_and_every_option_that_matters_is_carried_out_or_
         "verify",
         "do_verify",
         "verify_interval",
+        "verify_only",
+        "verify_offset",
+        "verify_pattern",
+        "verify_backlog",
+        "verify_backlog_batch",
+        "experimental_verify",
+        "sqthread_poll",
+        "sqthread_poll_cpu",
         "verify_fatal",
         "verify_header_seed",
         "verify_write_sequence",
@@ -78,6 +104,85 @@ fn options_become_what_the_runner_knows() {
     let (jobs, _) = made("[a]\nsize=4k\nnumjobs=3\ncpus_allowed=1-2\ncpus_allowed_policy=split\n");
     let cpus: Vec<Vec<usize>> = jobs.expect("jobs").plan.threads.into_iter().map(|thread| thread.cpus).collect();
     assert_eq!(cpus, [[1], [2], [1]]);
+}
+
+#[test]
+fn ends_and_shares_are_those_of_the_options() {
+    let none = Terms::default();
+    let flow = |number, weight, us| Some(plan::Flow { number, weight, sleep: Nanos::from_us(us) });
+    let least = |calls, bytes, ms| Some(plan::Least { calls, bytes, cycle: Nanos::from_ms(ms) });
+    let steady = |measure, slope, percent, limit, looks, ramp, together| {
+        Some(plan::Steady { measure, slope, percent, limit, looks, ramp: Nanos::from_secs(ramp), together })
+    };
+    for (options, expected) in [
+        ("", none.clone()),
+        ("exit_what=all", none.clone()),
+        ("exitall", Terms { ends: Ends::Group, ..none.clone() }),
+        ("exitall exit_what=stonewall", Terms { ends: Ends::Running, ..none.clone() }),
+        ("exitall_on_error exit_what=all", Terms { error_ends: Ends::All, ..none.clone() }),
+        ("flow=8", Terms { flow: flow(0, 8, 0), ..none.clone() }),
+        ("flow=1 flow_id=3 flow_sleep=100", Terms { flow: flow(3, 1, 100), ..none.clone() }),
+        ("rate_min=1m,2k", Terms { least: least([0, 0], [1 << 20, 2048], 1000), ..none.clone() }),
+        ("rate_iops_min=50 rate_cycle=500", Terms { least: least([50, 50], [0, 0], 500), ..none.clone() }),
+        ("steadystate=bw:12", none.clone()),
+        (
+            "ss_dur=10s ss=iops_slope:0.3% ss_ramp=5",
+            Terms { steady: steady(Measure::Calls, true, true, 0.3, 10, 5, false), ..none.clone() },
+        ),
+        (
+            "ss_dur=3 ss=bw:12 group_reporting",
+            Terms { steady: steady(Measure::Bytes, false, false, 12.0, 3, 0, true), ..none.clone() },
+        ),
+    ] {
+        assert_eq!(thread(options).terms, expected, "{options}");
+    }
+    let search =
+        thread("ioengine=libaio iodepth=8 latency_target=500 latency_window=2s latency_percentile=99.5").search;
+    let wanted =
+        plan::Search { target: Nanos::from_us(500), window: Nanos::from_secs(2), percent: 99.5, goes_on: false };
+    assert_eq!((search, thread("").search), (Some(wanted), None));
+    let ramped = made("[a]\nsize=4k\nramp_time=1\nstartdelay=2\n").0.expect("jobs").plan;
+    assert_eq!((ramped.job.warmup, ramped.threads[0].warmup), (Nanos::ZERO, Nanos::from_secs(1)));
+}
+
+#[test]
+fn what_changes_no_figure_is_a_note() {
+    let (jobs, problems) = made("[a]\nsize=4k\nnice=3\nverify_dump=1\nioengine=posixaio\n");
+    let warned = problems.list.iter().filter(|problem| problem.severity == Severity::Warning).count();
+    let notes = jobs.expect("jobs").notes;
+    assert_eq!((warned, notes.len()), (1, 3), "{notes:?}");
+}
+
+#[test]
+fn pages_go_between_passes_where_fio_drops_them() {
+    for (options, expected) in [
+        ("loops=3", true),
+        ("loops=3 invalidate=0", false),
+        ("loops=3 direct=1", true),
+        ("runtime=1 time_based", true),
+        ("runtime=1 time_based direct=1", false),
+        ("runtime=1 time_based rw=randread", true),
+        ("runtime=1 time_based rw=randread norandommap", false),
+        ("io_size=1m rw=randread norandommap", true),
+        ("loops=3 iowhy_cache=warm", false),
+        ("loops=3 pre_read=1", false),
+    ] {
+        let jobs = made(&format!("[a]\nsize=64k\n{}\n", options.replace(' ', "\n"))).0.expect(options);
+        let Workload::Threads { threads, .. } = &jobs.plan.job.workload else { panic!("threads") };
+        assert_eq!(threads[0].stream.drop_between_passes, expected, "{options}");
+    }
+}
+
+#[test]
+fn steadiness_is_shown_as_fio_shows_what_it_parsed() {
+    let mut text = String::new();
+    for value in ["iops:10", "iops:.1%", "bw:12"] {
+        let globals = format!("[global]\nss_dur=10s\nss={value}\n[a]\nsize=4k\nioengine=null\n");
+        text += &parsed(&made(&globals).0.expect("jobs").file);
+    }
+    let values: Vec<&str> = text.lines().map(|line| line.trim_start_matches("parse    set steady state ")).collect();
+    let twice = ["IOPS threshold to 10.000000", "threshold to 0.100000%", "BW threshold to 12"].map(|line| [line; 2]);
+    assert_eq!(values, twice.concat());
 }
 
 #[test]

@@ -447,7 +447,7 @@ pub const OPTIONS: &[Opt] = &[
         Harmless("I/Os are counted one by one either way"),
         "count I/Os at completion or at issue",
     ),
-    opt(TimeGroup, "thinktime_iotime", Time(Seconds), "0", Missing("I/Os are counted"), "time of I/O between waits"),
+    opt(TimeGroup, "thinktime_iotime", Time(Seconds), "0", Modelled, "time of I/O between waits"),
     opt(TimeGroup, "rate", Ints(0, i64::MAX), "", Modelled, "bytes a second"),
     also(
         opt(

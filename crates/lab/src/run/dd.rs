@@ -140,6 +140,7 @@ fn build(values: &Values<'_>, stack: &mut Stack, problems: &mut Problems) -> Opt
         calls: pause_calls,
         time,
         spin: Nanos::ZERO,
+        io_time: Nanos::ZERO,
     });
     let mut files = Vec::new();
     let mut threads = Vec::new();

@@ -105,7 +105,8 @@ fn build(values: &Values<'_>, _stack: &mut Stack, _problems: &mut Problems) -> O
             let part = Target { file: 0, start: u64::from(client) * LOG_BYTES, len_bytes: LOG_BYTES };
             stream.log = Some(Log { target: part, calls: reads, len_bytes: values.small("wal") });
             let time = Nanos::from_us(values.number("cpu_us"));
-            stream.think = (time > Nanos::ZERO).then_some(Think { calls: reads, time, spin: time });
+            stream.think =
+                (time > Nanos::ZERO).then_some(Think { calls: reads, time, spin: time, io_time: Nanos::ZERO });
             stream.seed = u64::from(client);
             ThreadJob { spec: ThreadSpec::new(client), stream }
         })

@@ -283,7 +283,7 @@ pub fn plan(words: &[String], problems: &mut Problems) -> Option<(Plan, Shape)> 
         problems.push(Problem::error("one run is meant here: one `--on`, no `--runs`"));
         return None;
     }
-    problems.list[before..].iter().all(|problem| problem.severity == Severity::Warning).then_some(())?;
+    problems.list[before..].iter().all(|problem| problem.severity != Severity::Error).then_some(())?;
     let variant = run.variants.into_iter().next()?;
     let Some(simulator) = variant.backend::<Simulator>() else {
         problems.push(Problem::error("a simulated run is meant here").help("--on sim:linux-6.18"));

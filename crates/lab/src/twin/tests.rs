@@ -37,7 +37,7 @@ fn job(name: &str) -> Job {
     let (streams, engine, direct): (Vec<Stream>, Engine, bool) = match name {
         "sequential" | "long" => (vec![Stream::sequential(Mix::Read, vec![one], 65536)], Engine::Sync, false),
         "thinking" => {
-            let think = Think { calls: 1, time: Nanos::from_us(20), spin: Nanos::from_us(20) };
+            let think = Think { calls: 1, time: Nanos::from_us(20), spin: Nanos::from_us(20), io_time: Nanos::ZERO };
             (
                 vec![Stream { think: Some(think), ..Stream::sequential(Mix::Read, vec![one], 65536) }],
                 Engine::Sync,

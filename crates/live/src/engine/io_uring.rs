@@ -264,8 +264,9 @@ impl Engine for Uring {
         };
         match result {
             Ok(taken) => {
-                self.queued -= taken as u32;
-                self.in_flight += taken as u32;
+                let taken = if self.kernel_thread { self.queued } else { taken as u32 };
+                self.queued -= taken;
+                self.in_flight += taken;
             }
             Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::ETIME | libc::EBUSY)) => {}
             Err(error) => return Err(error),

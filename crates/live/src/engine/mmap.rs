@@ -153,6 +153,10 @@ impl Engine for Mmap {
         Submit::Done(io.done(result))
     }
 
+    fn unmap(&mut self, file: u32) {
+        self.mappings[file as usize] = None;
+    }
+
     fn synchronous(&self) -> bool {
         true
     }

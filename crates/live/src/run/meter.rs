@@ -1,6 +1,7 @@
 //! Counters and clocks of a running thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use iowhy_stack::event::Op;
 use iowhy_stack::histogram::Histogram;
@@ -42,36 +43,59 @@ fn kind_of(op: Op) -> usize {
 /// A thread's progress, for others to look at.
 #[derive(Debug, Default)]
 pub(crate) struct Published {
-    reads: AtomicU64,
-    writes: AtomicU64,
-    syncs: AtomicU64,
-    read_bytes: AtomicU64,
-    written_bytes: AtomicU64,
-    trims: AtomicU64,
-    trimmed_bytes: AtomicU64,
+    progress: Mutex<Progress>,
+    /// How often its results so far were asked for.
+    asked: AtomicU64,
+    results: Mutex<Option<ThreadOutcome>>,
+}
+
+#[derive(Copy, Clone, Debug, Default)]
+struct Progress {
+    counts: Counts,
+    at: Nanos,
+    began: Nanos,
 }
 
 impl Published {
-    fn set(&self, counts: &Counts) {
-        self.reads.store(counts.reads, Ordering::Relaxed);
-        self.writes.store(counts.writes, Ordering::Relaxed);
-        self.syncs.store(counts.syncs, Ordering::Relaxed);
-        self.read_bytes.store(counts.read_bytes, Ordering::Relaxed);
-        self.written_bytes.store(counts.written_bytes, Ordering::Relaxed);
-        self.trims.store(counts.trims, Ordering::Relaxed);
-        self.trimmed_bytes.store(counts.trimmed_bytes, Ordering::Relaxed);
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn get(&self) -> Counts {
-        Counts {
-            reads: self.reads.load(Ordering::Relaxed),
-            writes: self.writes.load(Ordering::Relaxed),
-            syncs: self.syncs.load(Ordering::Relaxed),
-            read_bytes: self.read_bytes.load(Ordering::Relaxed),
-            written_bytes: self.written_bytes.load(Ordering::Relaxed),
-            trims: self.trims.load(Ordering::Relaxed),
-            trimmed_bytes: self.trimmed_bytes.load(Ordering::Relaxed),
+    /// Asks for the results so far: they are there a little later.
+    pub(crate) fn ask(&self) {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Keeps results if anybody has asked for some.
+    pub(crate) fn keep(&self, results: &ThreadOutcome) {
+        if self.asked.load(Ordering::Relaxed) > 0 {
+            *self.results.lock().unwrap_or_else(PoisonError::into_inner) = Some(results.clone());
         }
+    }
+
+    /// The latest results; none before the first.
+    pub(crate) fn results(&self) -> Option<ThreadOutcome> {
+        self.results.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn begin(&self, now: Nanos) {
+        *self.progress() = Progress { at: now, began: now, ..Progress::default() };
+    }
+
+    fn set(&self, counts: &Counts, now: Nanos) {
+        let mut progress = self.progress();
+        (progress.counts, progress.at) = (*counts, now);
+    }
+
+    /// The counts, and when they were those.
+    pub(crate) fn get(&self) -> (Counts, Nanos) {
+        let progress = self.progress();
+        (progress.counts, progress.at)
+    }
+
+    /// When the thread began.
+    pub(crate) fn began(&self) -> Nanos {
+        self.progress().began
     }
 }
 
@@ -88,6 +112,7 @@ pub(crate) struct Times {
     pub end: Nanos,
 }
 
+#[derive(Clone)]
 pub(crate) struct Meter<'a> {
     /// Everything that is reported of the thread.
     pub out: ThreadOutcome,
@@ -112,6 +137,9 @@ pub(crate) struct Meter<'a> {
     next_publication: Nanos,
     /// The earlier of the two.
     next_tick: Nanos,
+    /// How often results were given.
+    answered: u64,
+    split: bool,
 }
 
 impl<'a> Meter<'a> {
@@ -139,13 +167,31 @@ impl<'a> Meter<'a> {
             next_sample: Nanos(u64::MAX),
             next_publication: Nanos::ZERO,
             next_tick: Nanos::ZERO,
+            answered: 0,
+            split: thread.split_latency,
         }
     }
 
     /// The thread begins; calls that end before `warm_at` do not count.
     pub(crate) fn begin(&mut self, now: Nanos, warm_at: Nanos) {
         self.out.totals.start = now;
+        self.published.begin(now);
+        self.warm_from(now, warm_at);
+    }
+
+    /// Forgets the counts so far.
+    #[cold]
+    pub(crate) fn restart(&mut self, now: Nanos) {
+        let start = self.out.totals.start;
+        self.out = ThreadOutcome::default();
+        self.out.totals.start = start;
+        (self.counts, self.sampled, self.latency) = Default::default();
+        self.warm_from(now, now);
+    }
+
+    fn warm_from(&mut self, now: Nanos, warm_at: Nanos) {
         self.warm_at = warm_at;
+        self.out.warm_at = warm_at;
         self.sample_from = now.max(warm_at);
         if self.sample > Nanos::ZERO {
             self.next_sample = self.sample_from + self.sample;
@@ -254,8 +300,14 @@ impl<'a> Meter<'a> {
             self.next_sample = end + self.sample;
         }
         if now >= self.next_publication {
-            self.published.set(&self.counts);
+            self.published.set(&self.counts, now);
             self.next_publication = now + PUBLISHED_EVERY;
+            let asked = self.published.asked.load(Ordering::Relaxed);
+            if asked != std::mem::replace(&mut self.answered, asked) {
+                // It is ended as if the run were over.
+                let so_far = Meter { next_sample: Nanos(u64::MAX), ..self.clone() };
+                self.published.keep(&so_far.end(now, self.split, Usage::default()));
+            }
         }
         self.next_tick = self.next_publication.min(self.next_sample);
     }
@@ -291,7 +343,7 @@ impl<'a> Meter<'a> {
                 self.close_sample(now);
             }
         }
-        self.published.set(&self.counts);
+        self.published.set(&self.counts, now);
         let mut out = self.out;
         let total = self.counts.total();
         if !self.asynchronous {
@@ -318,6 +370,7 @@ impl<'a> Meter<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::{prop_assert_eq, proptest};
 
     #[test]
     fn classes_are_those_of_the_report() {
@@ -325,6 +378,30 @@ mod tests {
         assert_eq!(depths, [0, 1, 1, 2, 2, 3, 4, 5, 5, 6, 6]);
         let batches = [0, 1, 4, 5, 8, 9, 16, 17, 32, 33, 64, 65, 1000].map(batch_class);
         assert_eq!(batches, [0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6]);
+    }
+
+    proptest! {
+        #[test]
+        fn submission_and_completion_are_the_whole(
+            calls in proptest::collection::vec((0_u64..1000, 0_u64..100, 0_u64..100, 0_u64..100), 1..20),
+            asynchronous: bool,
+            rated: bool,
+        ) {
+            let published = Published::default();
+            let mut meter = Meter::new(&Thread::default(), Nanos::ZERO, (asynchronous, rated), &published);
+            meter.begin(Nanos::ZERO, Nanos::ZERO);
+            let call = Call { op: Op::Write, file: 0, offset: 0, len_bytes: 1, then: None, counted: true, how: None };
+            for (due, late, handed, took) in &calls {
+                let begin = due + if rated { *late } else { 0 };
+                let handed = begin + if asynchronous { *handed } else { 0 };
+                let [due, begin, handed, end] = [*due, begin, handed, handed + took].map(Nanos);
+                meter.count(&call, 1, &Times { due, begin, handed, end });
+            }
+            let Latency { submission, completion, total, begun, .. } = &meter.end(Nanos(9999), true, Usage::default()).latency[1];
+            let whole = if rated { begun } else { total };
+            prop_assert_eq!(whole.sum(), submission.sum() + completion.sum());
+            prop_assert_eq!(whole.count(), calls.len() as u64);
+        }
     }
 
     #[test]
@@ -343,6 +420,6 @@ mod tests {
         assert_eq!(samples, [(150, 100, 2), (250, 100, 1), (350, 100, 0), (430, 80, 1)]);
         assert_eq!((out.totals.events, out.latency[0].total.count()), (4, 4));
         assert_eq!(out.latency[0].completion, out.latency[0].total);
-        assert_eq!(published.get(), out.totals.counts);
+        assert_eq!(published.get(), (out.totals.counts, Nanos(430)));
     }
 }

@@ -14,7 +14,7 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::mount::{MountFlags, UnmountFlags, unmount};
 
 use super::*;
-use crate::plan::{Allow, File as PlanFile, OpenSync, Priority, Sum, Verify};
+use crate::plan::{Allow, Ends, File as PlanFile, OpenSync, Priority, Sum, Verify};
 use crate::testing::Scratch;
 
 const BLOCK: u32 = 4096;
@@ -166,7 +166,8 @@ fn a_rate_counts_latency_from_when_calls_were_due() {
         let mut stream = random(Mix::Read, 16, 40);
         // The third call keeps the program busy for five periods: those behind it are late, and that shows.
         stream.rate = Some(Rate { calls: 1000, bytes: 0, poisson: false });
-        stream.think = Some(Think { calls: 20, time: Nanos::from_ms(5), spin: Nanos::from_ms(5) });
+        stream.think =
+            Some(Think { calls: 20, time: Nanos::from_ms(5), spin: Nanos::from_ms(5), io_time: Nanos::ZERO });
         let plan = plan(&scratch, 1, 16, vec![(stream, engine(name, depth))]);
         let thread = &made(&plan).threads[0];
         assert_eq!((thread.totals.counts.reads, &thread.errors[..]), (40, &[][..]), "{name}");
@@ -222,6 +223,44 @@ fn what_happens_in_the_warm_up_does_not_count() {
     let sampled: u64 = thread.samples.iter().map(|sample| sample.counts.reads).sum();
     assert_eq!(sampled, outcome.counts.reads);
     assert!(thread.samples.len() >= 3 && thread.samples[0].end >= Nanos::from_ms(40), "{:?}", thread.samples);
+}
+
+#[test]
+fn a_thread_ends_those_that_it_names_and_no_other() {
+    for (ends, groups, ended) in [
+        (Ends::None, [0, 0], false),
+        (Ends::Group, [0, 0], true),
+        (Ends::Group, [0, 1], false),
+        (Ends::Running, [0, 1], true),
+        (Ends::All, [0, 1], true),
+    ] {
+        let scratch = Scratch::new();
+        let mut other = random(Mix::Read, 16, 400);
+        other.think = Some(Think { calls: 1, time: Nanos::from_ms(1), spin: Nanos::ZERO, io_time: Nanos::ZERO });
+        let mut threads = vec![(random(Mix::Read, 16, 20), engine("psync", 1)), (other, engine("io_uring", 4))];
+        for ((_, thread), group) in threads.iter_mut().zip(groups) {
+            thread.terms.group = group;
+        }
+        threads[0].0.think = threads[1].0.think;
+        threads[0].1.terms.ends = ends;
+        let outcome = made(&plan(&scratch, 1, 16, threads));
+        let [first, second] = [0, 1].map(|thread: usize| outcome.threads[thread].totals.counts.reads);
+        assert_eq!((first, second < 400), (20, ended), "{ends:?}, groups {groups:?}: {second} reads");
+    }
+}
+
+#[test]
+fn results_so_far_are_given_while_threads_run() {
+    let scratch = Scratch::new();
+    let mut stream = random(Mix::Read, 16, 400);
+    stream.think = Some(Think { calls: 1, time: Nanos::from_ms(1), spin: Nanos::ZERO, io_time: Nanos::ZERO });
+    let plan = plan(&scratch, 1, 16, vec![(stream, engine("psync", 1))]);
+    let seen = std::cell::RefCell::new(Vec::new());
+    let report = |outcome: &Outcome| seen.borrow_mut().push(outcome.counts.reads);
+    let end = run_with_reports(&plan, &|_| (), Some((Duration::from_millis(1), &report))).expect("the run is made");
+    let seen = seen.take();
+    assert!(!seen.is_empty() && seen.is_sorted() && seen.iter().all(|reads| *reads <= 400), "{seen:?}");
+    assert_eq!(end.counts.reads, 400);
 }
 
 #[test]

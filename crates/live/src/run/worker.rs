@@ -10,8 +10,11 @@
 //! short        the rest is asked for again, as part of the same call; at the end of the file nothing more comes
 //! ```
 
+mod search;
+
 use std::io::ErrorKind;
 use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -19,22 +22,27 @@ use iowhy_stack::event::Op;
 use iowhy_stack::job::ThreadSpec;
 use iowhy_stack::rng::Rng;
 use iowhy_stack::units::Nanos;
-use iowhy_stack::workload::{Call, FileIoGenerator, Next, StreamGenerator};
+use iowhy_stack::workload::{Call, FileIoGenerator, Next, StreamGenerator, Target};
 use rustix::thread::{CpuSet, UnshareFlags, sched_setaffinity, set_current_timer_slack, unshare_unsafe};
 
 use super::buffers::Buffers;
+use super::control::{Control, Flow};
 use super::meter::{Meter, Published, Times};
 use super::source::{Checked, Shared, Source};
 use crate::clock::Clock;
 use crate::engine::{Completion, Engine, Io, Open, OpenFile, Setup, Submit};
 use crate::memory::Buffer;
 use crate::outcome::{ThreadOutcome, Usage};
-use crate::{plan, signal, validate, verify};
+use crate::{cache, plan, signal, validate, verify};
+use search::{Search, Verdict};
 
 /// Waits shorter than this are spent looking at the clock: a sleeping thread does not wake up on time.
 const SPIN: Nanos = Nanos::from_us(80);
 /// A sleeping thread looks for a signal this often.
 const NAP: Nanos = Nanos::from_ms(50);
+
+/// A thread with calls in flight asks for its turn again after this time.
+const TURN: Nanos = Nanos::from_us(20);
 
 /// An engine that is full and has nothing to reap is asked so often before it is given up.
 const MAX_TRIES: u32 = 100_000;
@@ -125,6 +133,7 @@ pub struct Worker<'a> {
     pub(super) warmup: Nanos,
     /// None: it begins at once, and alone.
     pub(super) gate: Option<&'a Gate>,
+    pub(super) control: &'a Control<'a>,
     pub(super) published: &'a Published,
     /// Its result.
     pub(super) outcome: ThreadOutcome,
@@ -143,6 +152,24 @@ struct Loop<'a> {
     chance: Rng,
     /// The thread has ended because of an error.
     failed: bool,
+    /// Set if something else ends the thread.
+    stop: &'a AtomicBool,
+    turns: Option<Turns<'a>>,
+    search: Option<Search>,
+    /// The depth that was looked for has been found and measured.
+    found: bool,
+}
+
+/// A thread's turns in its flow.
+struct Turns<'a> {
+    flow: &'a Flow,
+    terms: plan::Flow,
+    /// Calls of its own.
+    own: u64,
+    /// It has a turn that it has not used.
+    has: bool,
+    /// Nobody waits longer.
+    until: Nanos,
 }
 
 /// Makes the engine, and runs the thread with it.
@@ -159,6 +186,7 @@ pub(crate) fn drive<E: Open>(worker: &mut Worker<'_>) {
         Ok(prepared) => prepared,
         Err(obstacle) => {
             worker.give_up(obstacle, clock.now());
+            worker.control.end(worker.number, true, 0);
             return;
         }
     };
@@ -173,12 +201,26 @@ pub(crate) fn drive<E: Open>(worker: &mut Worker<'_>) {
         prioritised: worker.thread.priorities.iter().any(|list| !list.is_empty()),
         chance: Rng::stream(worker.seed, "priorities"),
         failed: false,
+        stop: worker.control.stop_of(worker.number),
+        turns: None,
+        search: worker.thread.search.map(|of| Search::new(of, worker.thread.depth.max(1))),
+        found: false,
     };
     if worker.spec.start_delay > Nanos::ZERO {
         state.wait_until(since + worker.spec.start_delay);
     }
     let before = usage();
-    state.meter.begin(clock.now(), since + worker.warmup);
+    let now = clock.now();
+    state.meter.begin(now, (since + worker.warmup).max(now + worker.thread.warmup));
+    worker.control.begin(worker.number);
+    if let (Some(flow), Some(terms)) = (worker.control.flow_of(worker.number), worker.thread.terms.flow) {
+        let until = match &worker.calls {
+            Calls::Stream(stream) => stream.max_time(0),
+            Calls::Shared(_) => Nanos::ZERO,
+        };
+        let until = if until == Nanos::ZERO { Nanos(u64::MAX) } else { now + until };
+        state.turns = Some(Turns { flow, terms, own: 0, has: false, until });
+    }
     let kept = |verify: &&plan::Verify| verify.after_writes || verify.dry || verify.backlog.0 > 0;
     match (&mut worker.calls, worker.thread.verify.as_ref().filter(kept)) {
         (Calls::Stream(stream), None) => state.run(&mut engine, stream.as_mut()),
@@ -187,6 +229,9 @@ pub(crate) fn drive<E: Open>(worker: &mut Worker<'_>) {
     }
     let end = clock.now();
     let used = difference(&usage(), &before);
+    let calls = state.turns.as_ref().map_or(0, |turns| turns.own);
+    worker.control.end(worker.number, state.failed || state.meter.out.nr_errors > 0, calls);
+    let found_depth = state.search.as_ref().map_or(0, |search| search.depth);
     let notes = engine.notes();
     // Calls that an error of the engine has left in flight end with it.
     drop(engine);
@@ -194,6 +239,8 @@ pub(crate) fn drive<E: Open>(worker: &mut Worker<'_>) {
     outcome.notes = std::mem::take(&mut worker.outcome.notes);
     outcome.notes.extend(notes);
     outcome.tid = thread_id();
+    outcome.found_depth = found_depth;
+    worker.published.keep(&outcome);
     worker.outcome = outcome;
 }
 
@@ -277,12 +324,62 @@ impl Loop<'_> {
         }
     }
 
+    /// Whether something else ends the thread.
+    #[inline(always)]
+    fn over(&self) -> bool {
+        signal::raised() || self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Waits for the thread's turn in its flow; none if it is over before. One that has calls in flight (`waits` is
+    /// false) is to come again.
+    #[cold]
+    fn turn(&mut self, now: &mut Nanos, waits: bool) -> Option<bool> {
+        let mut turns = self.turns.take()?;
+        let went = loop {
+            turns.has = turns.has || turns.flow.take(&mut turns.own, turns.terms.weight);
+            if turns.has || self.over() || *now >= turns.until || !waits {
+                break turns.has;
+            }
+            match turns.terms.sleep {
+                Nanos::ZERO => std::thread::yield_now(),
+                sleep => std::thread::sleep(Duration::from_nanos(sleep.min(NAP).0)),
+            }
+            *now = self.clock.now();
+        };
+        let late = !went && (self.over() || *now >= turns.until);
+        self.turns = Some(turns);
+        if late { None } else { Some(went) }
+    }
+
+    /// A call took this long: whether that is too long, and the depth that is looked for.
+    #[cold]
+    fn judge(&mut self, call: &Call, took: Nanos, now: Nanos) {
+        if let Some(search) = &mut self.search {
+            let target = search.of.target;
+            match search.call(took, now) {
+                Verdict::GoOn => {}
+                Verdict::Restart => self.meter.restart(now),
+                Verdict::Found => self.found = true,
+                Verdict::Hopeless => self.too_long(call, took, target, now),
+            }
+        }
+        if self.thread.max_latency > Nanos::ZERO && took > self.thread.max_latency {
+            self.too_long(call, took, self.thread.max_latency, now);
+        }
+    }
+
+    fn too_long(&mut self, call: &Call, took: Nanos, most: Nanos, now: Nanos) {
+        let message = format!("a latency of {} ns exceeds the limit of {} ns", took.0, most.0);
+        self.meter.error(call, now, libc::ETIMEDOUT, message);
+        self.failed = true;
+    }
+
     /// Sleeps, and spins for the last bit.
     #[cold]
     fn wait_until(&self, time: Nanos) {
         loop {
             let left = time.saturating_sub(self.clock.now());
-            if left == Nanos::ZERO || signal::raised() {
+            if left == Nanos::ZERO || self.over() {
                 return;
             }
             if left > SPIN {
@@ -296,8 +393,17 @@ impl Loop<'_> {
     #[cold]
     fn compute(&self, time: Nanos) {
         let until = self.clock.now() + time;
-        while self.clock.now() < until && !signal::raised() {
+        while self.clock.now() < until && !self.over() {
             std::hint::spin_loop();
+        }
+    }
+
+    /// Drops the clean cached pages of a region. It is advice: the run goes on with a file system that does not take it.
+    #[cold]
+    fn drop_pages<E: Engine>(&self, engine: &mut E, Target { file, start, len_bytes }: Target) {
+        engine.unmap(file);
+        if let Some(open) = &self.files[file as usize].file {
+            let _ = cache::advise(open, start, len_bytes, cache::Advice::DontNeed);
         }
     }
 
@@ -331,7 +437,11 @@ impl Loop<'_> {
 
     fn one_by_one<E: Engine, S: Source>(&mut self, engine: &mut E, source: &mut S) {
         let mut now = self.clock.now();
-        while !signal::raised() {
+        let judges = self.search.is_some() || self.thread.max_latency > Nanos::ZERO;
+        while !self.over() {
+            if self.turns.is_some() && self.turn(&mut now, true).is_none() {
+                return;
+            }
             let (call, intended) = match source.next(now) {
                 Next::Do { call, intended } => (call, intended),
                 Next::At(time) => {
@@ -344,11 +454,19 @@ impl Loop<'_> {
                     now = self.clock.now();
                     continue;
                 }
+                Next::Drop(target) => {
+                    self.drop_pages(engine, target);
+                    now = self.clock.now();
+                    continue;
+                }
                 Next::Done => return,
             };
             if source.pretends(&call) {
                 self.pretend(source, &call, now);
                 continue;
+            }
+            if let Some(turns) = &mut self.turns {
+                turns.has = false;
             }
             let (io, long) = self.io(&call, 0);
             let begin = if S::SLOW || long { self.clock.now() } else { now };
@@ -382,7 +500,10 @@ impl Loop<'_> {
                 self.look_at(source, &call, &done.io.buffer, (moved, self.buffers.generation()), now);
             }
             self.buffers.put(done.io.buffer);
-            if self.failed {
+            if judges {
+                self.judge(&call, now.saturating_sub(begin), now);
+            }
+            if self.failed || self.found {
                 return;
             }
             source.completed(&call, now);
@@ -524,16 +645,46 @@ impl Loop<'_> {
             broken: false,
         };
         let mut now = self.clock.now();
+        let low = if self.thread.depth_low == 0 { depth } else { self.thread.depth_low };
         let mut over = false;
+        // The queue was full, and is let run down to this.
+        let mut drains = None;
         loop {
-            over |= self.failed || signal::raised();
+            over |= self.failed || self.found || self.over();
             let mut pause = None;
             let mut batch = 0;
-            while !over && !flight.broken && batch < batch_submit && !flight.free.is_empty() {
+            let most = self.search.as_ref().map_or(depth, |search| search.depth);
+            let in_flight = depth - flight.free.len() as u32;
+            if drains.is_some_and(|left| in_flight <= left) {
+                drains = None;
+            }
+            while !over
+                && !flight.broken
+                && batch < batch_submit
+                && drains.is_none()
+                && depth - (flight.free.len() as u32) < most
+            {
+                if self.turns.is_some() {
+                    let waits = flight.free.len() as u32 == depth;
+                    match self.turn(&mut now, waits) {
+                        Some(true) => {}
+                        Some(false) => {
+                            pause = Some(now + TURN);
+                            break;
+                        }
+                        None => {
+                            over = true;
+                            break;
+                        }
+                    }
+                }
                 match source.next(now) {
                     Next::Do { call, .. } if source.pretends(&call) => self.pretend(source, &call, now),
                     Next::Do { call, intended } => {
                         let Some(slot) = flight.free.pop() else { unreachable!("a slot was free just now") };
+                        if let Some(turns) = &mut self.turns {
+                            turns.has = false;
+                        }
                         let (io, long) = self.io(&call, slot);
                         let begin = if S::SLOW || long { self.clock.now() } else { now };
                         let due = if intended == now { begin } else { intended };
@@ -553,6 +704,11 @@ impl Loop<'_> {
                         self.compute(time);
                         now = self.clock.now();
                     }
+                    Next::Drop(target) => {
+                        self.commit(engine, &mut flight);
+                        self.drop_pages(engine, target);
+                        now = self.clock.now();
+                    }
                     Next::Done => over = true,
                 }
             }
@@ -567,8 +723,12 @@ impl Loop<'_> {
                 now = self.clock.now();
                 continue;
             }
+            let full = drains.is_some() || in_flight >= most;
+            if full && low < depth && drains.is_none() {
+                drains = Some(low);
+            }
             let (min, timeout) = match pause {
-                _ if over || flight.free.is_empty() => (min_complete.clamp(1, in_flight.max(1)), None),
+                _ if over || full => (min_complete.clamp(1, in_flight.max(1)), None),
                 // Wakes up a little early, and then looks again and again.
                 Some(time) => {
                     let left = time.saturating_sub(self.clock.now()).saturating_sub(SPIN);
@@ -592,6 +752,12 @@ impl Loop<'_> {
                 self.meter.completed(flight.done.len() as u32);
             }
             self.take(engine, source, &mut flight, now);
+            if let Some(search) = &self.search
+                && search.depth < most
+            {
+                // Calls of the greater depth would be slow, too.
+                drains = Some(0);
+            }
         }
     }
 
@@ -684,6 +850,9 @@ impl Loop<'_> {
             let Pending { call, moved, generation, due, begin, handed, .. } = *pending;
             flight.release(slot);
             self.meter.count(&call, moved, &Times { due, begin, handed, end: now });
+            if self.search.is_some() || self.thread.max_latency > Nanos::ZERO {
+                self.judge(&call, now.saturating_sub(begin), now);
+            }
             if self.prioritised {
                 self.meter.count_priority(&call, io.priority, &Times { due, begin, handed, end: now });
             }

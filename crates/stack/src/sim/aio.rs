@@ -88,6 +88,7 @@ impl World<'_, '_> {
                         self.charge(time);
                         self.settle().await;
                     }
+                    Next::Drop(target) => self.drop_target(target).await,
                     Next::Done => {
                         done = true;
                         break;

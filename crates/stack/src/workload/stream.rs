@@ -10,6 +10,7 @@
 //! syncs     after every n writes, with each write (O_SYNC), at the end; a log that is appended and synced every n
 //!           calls
 //! walk      places, sizes, mix and amount as fio itself draws them (`walk.rs`), instead of these
+//! cache     cached pages are dropped between two passes (`invalidate`)
 //! script    or none of this: a list of calls with their times, as a recorded one is replayed, each perhaps after a
 //!           call of another thread
 //! ```
@@ -146,6 +147,8 @@ pub struct Think {
     pub time: Nanos,
     /// How much of it the CPU works.
     pub spin: Nanos,
+    /// It also follows on this time of I/O; zero for never.
+    pub io_time: Nanos,
 }
 
 /// A limit on the speed.
@@ -231,6 +234,8 @@ pub struct Stream {
     /// Syncs as fio makes them: none behind the last write, another one after each read that follows a sync directly,
     /// and those at the end are not counted.
     pub fio_syncs: bool,
+    /// Cached pages of its regions are dropped before each pass but the first, as fio has it (`invalidate`).
+    pub drop_between_passes: bool,
     /// Pauses.
     pub think: Option<Think>,
     /// Speed limit.
@@ -276,6 +281,7 @@ impl Stream {
             synchronous_writes: None,
             end_sync: None,
             fio_syncs: false,
+            drop_between_passes: false,
             think: None,
             rate: None,
             log: None,
@@ -335,8 +341,12 @@ struct State {
     log_at: u64,
     log_owed: Option<bool>,
     thought: u64,
+    /// End of the pause before.
+    thought_at: Option<Nanos>,
     think_left: Option<Nanos>,
     end_synced: usize,
+    /// The next region whose pages are dropped before the pass goes on.
+    to_drop: usize,
     started: Option<Nanos>,
     /// End of the pause before the next call of a script.
     paused_until: Option<Nanos>,
@@ -368,8 +378,8 @@ impl StreamGenerator {
 
     /// The pass that the last data call of a thread belongs to, from 1.
     pub fn pass(&self, thread: u32) -> u64 {
-        let state = &self.states[thread as usize];
-        let begun = state.passes + u64::from(state.pass_bytes > 0);
+        let (stream, state) = (&self.streams[thread as usize], &self.states[thread as usize]);
+        let begun = if stream.passes > 1 { state.passes + u64::from(state.pass_bytes > 0) } else { 1 };
         state.walker.as_ref().map_or(begun, |walker| walker.pass())
     }
 
@@ -378,6 +388,13 @@ impl StreamGenerator {
         let (stream, state) = (&self.streams[thread as usize], &self.states[thread as usize]);
         let worked = now.saturating_sub(state.started.unwrap_or(now));
         stream.max_time > Nanos::ZERO && worked >= stream.max_time
+    }
+}
+
+impl StreamGenerator {
+    /// Time that a stream works; zero for no limit.
+    pub fn max_time(&self, thread: u32) -> Nanos {
+        self.streams[thread as usize].max_time
     }
 }
 
@@ -422,8 +439,10 @@ impl State {
             log_at: 0,
             log_owed: None,
             thought: 0,
+            thought_at: None,
             think_left: None,
             end_synced: 0,
+            to_drop: usize::MAX,
             started: None,
             paused_until: None,
             spun: false,
@@ -447,14 +466,17 @@ impl State {
             && (stream.passes == 0 || self.passes < stream.passes)
     }
 
-    /// The next call of a walk; none at its end.
+    /// The next call of a walk; none at its end, and where pages are dropped before it.
     fn walked(&mut self, stream: &Stream, walk: &Walk) -> Option<Call> {
         let walker = self.walker.as_mut()?;
         let step = loop {
             match walker.step(walk) {
                 Some(step) => break step,
-                None if walker.goes_on(walk) => {}
-                None => return None,
+                None if walker.goes_on(walk) && !stream.drop_between_passes => {}
+                None => {
+                    self.to_drop = 0;
+                    return None;
+                }
             }
         };
         self.calls += 1;
@@ -479,8 +501,12 @@ impl State {
         if let Some(left) = self.think_left.take() {
             return Some(Next::At(now + left));
         }
-        if self.calls > self.thought && self.calls.is_multiple_of(u64::from(think.calls.max(1))) {
+        // As fio: the first pause is as late as if one had just begun.
+        let since = *self.thought_at.get_or_insert(now + think.time);
+        let timed = think.io_time > Nanos::ZERO && now.saturating_sub(since) >= think.io_time;
+        if timed || self.calls > self.thought && self.calls.is_multiple_of(u64::from(think.calls.max(1))) {
             self.thought = self.calls;
+            self.thought_at = Some(now + think.time);
             if think.spin > Nanos::ZERO {
                 let rest = think.time.saturating_sub(think.spin);
                 self.think_left = (rest > Nanos::ZERO).then_some(rest);
@@ -632,6 +658,9 @@ impl State {
         if self.pass_bytes >= stream.total_bytes() {
             self.pass_bytes = 0;
             self.passes += 1;
+            if stream.drop_between_passes {
+                self.to_drop = 0;
+            }
         }
         if let Some(log) = stream.log
             && self.calls.is_multiple_of(u64::from(log.calls.max(1)))
@@ -749,6 +778,10 @@ impl Generator for StreamGenerator {
                 }
                 return Next::Done;
             }
+            if let Some(target) = stream.targets.get(state.to_drop) {
+                state.to_drop += 1;
+                return Next::Drop(*target);
+            }
             if let Some(call) = state.fio_sync(stream) {
                 return Next::Do { call, intended: now };
             }
@@ -813,6 +846,29 @@ mod tests {
     fn one_pass_reads_target_after_target() {
         let stream = Stream::sequential(Mix::Read, vec![target(0, 8192), target(1, 4096)], 4096);
         assert_eq!(calls(stream), [('r', 0, 0, 1), ('r', 0, 1, 1), ('r', 1, 0, 1)]);
+    }
+
+    #[test]
+    fn pages_of_every_region_are_dropped_between_passes_and_not_behind_the_last() {
+        for (drops, passes, limit_bytes, expected) in
+            [(true, 2, 0, "ccdDcc"), (true, 0, 5 * 4096, "ccdDccdDc"), (true, 1, 0, "cc"), (false, 2, 0, "cccc")]
+        {
+            let targets = vec![target(0, 4096), Target { file: 1, start: 8192, len_bytes: 4096 }];
+            let mut stream = Stream::sequential(Mix::Read, targets, 4096);
+            (stream.drop_between_passes, stream.passes, stream.limit_bytes) = (drops, passes, limit_bytes);
+            let mut generator = StreamGenerator::new(vec![stream], 1);
+            let mut seen = String::new();
+            while seen.len() < 20 {
+                seen.push(match generator.next(0, Nanos::ZERO) {
+                    Next::Do { .. } => 'c',
+                    Next::Drop(region) if region == target(0, 4096) => 'd',
+                    Next::Drop(region) if (region.file, region.start) == (1, 8192) => 'D',
+                    Next::Done => break,
+                    other => panic!("{other:?}"),
+                });
+            }
+            assert_eq!(seen, expected, "{drops} {passes} {limit_bytes}");
+        }
     }
 
     #[test]
@@ -901,7 +957,7 @@ mod tests {
     #[test]
     fn a_pause_follows_every_so_many_calls() {
         let mut stream = Stream::sequential(Mix::Read, vec![target(0, 12288)], 4096);
-        stream.think = Some(Think { calls: 2, time: Nanos(100), spin: Nanos(30) });
+        stream.think = Some(Think { calls: 2, time: Nanos(100), spin: Nanos(30), io_time: Nanos::ZERO });
         let mut generator = StreamGenerator::new(vec![stream], 1);
         let mut story = Vec::new();
         let mut now = Nanos::ZERO;
@@ -913,6 +969,7 @@ mod tests {
                     story.push(format!("sleep {}", time.0 - now.0));
                     now = time;
                 }
+                Next::Drop(_) => story.push("drop".to_owned()),
                 Next::Done => break,
             }
         }
