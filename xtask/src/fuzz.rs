@@ -381,7 +381,7 @@ fn iolog_text(text: &str) {
         assert!(log.write(&mut again).is_ok());
         let again = Iolog::parse("again", &String::from_utf8_lossy(&again), None, &mut Problems::default());
         assert!(again.as_ref() == Some(&log));
-        let replayed = log.replay(&options, &mut problems);
+        let replayed = log.replay(&options);
         let numbers: Vec<u32> = (0..).take(replayed.files.len()).collect();
         assert_eq!(replayed.stream(&numbers).is_none(), replayed.calls.is_empty());
     }

@@ -276,13 +276,6 @@ struct Mapping<'a> {
 }
 
 impl Mapping<'_> {
-    fn warn(&mut self, message: String) {
-        let problem = Problem::warning(message);
-        if !self.problems.list.contains(&problem) {
-            self.problems.push(problem);
-        }
-    }
-
     /// Needs of a job's clones besides their streams.
     fn threads(&mut self, job: &FioJob) -> Vec<Thread> {
         let verify = self.verify(job);

@@ -302,6 +302,7 @@ impl Part {
                 syncs: all.syncs - old.syncs,
                 read_bytes: all.read_bytes - old.read_bytes,
                 written_bytes: all.written_bytes - old.written_bytes,
+                ..Counts::default()
             },
             syncs: self.syncs - before.syncs,
             events: self.events - before.events,

@@ -96,8 +96,10 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
 
 /// Share of the reads that go on where others ended, from which on pieces matter.
 const STREAMS: f64 = 0.5;
-/// Windows, and requests: with fewer, their mean is chance.
-const ENOUGH: (u64, f64) = (4, 64.0);
+/// Windows: with fewer, their mean is chance.
+const ENOUGH: u64 = 16;
+/// Windows, and requests in one, from which on it is not whatever the others are.
+const FEW: (u64, f64) = (4, 64.0);
 /// Requests in a window: metadata between the data of a healthy file, and its last piece, cut some windows in two.
 const PIECES: f64 = 4.0;
 /// Share of the requests that begin where another one ended: then a limit cuts them, and not the file.
@@ -106,14 +108,16 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     let d = facts.digest;
     let (size, requests) = instead::own(facts, 0);
     // Of pages that came: a window may reach beyond the end of its file.
-    let window = super::reads::share(d.cache.added * PAGE_SECTORS, d.windows.sizes.count());
+    let most = facts.number_of_disk("read_ahead_kb").map_or(f64::INFINITY, |kib| kib * 1024.0 / SECTOR_BYTES as f64);
+    let window = super::reads::share(d.cache.added * PAGE_SECTORS, d.windows.sizes.count()).min(most);
     let side_by_side = super::reads::share(d.commands.contiguous[0], d.commands.issued[0]);
     let apart = d.bios.could_join[0].saturating_sub(d.bios.joined[0]);
     let joinable = super::reads::share(apart, d.commands.issued[0]);
     let direct = super::reads::share(d.workload.direct[0], d.workload.calls[0]);
     let pieces = window / size.max(1.0);
-    let streams =
-        facts.streams >= STREAMS && direct < DIRECT && d.windows.sizes.count() >= ENOUGH.0 && requests >= ENOUGH.1;
+    let windows = d.windows.sizes.count();
+    let enough = windows >= ENOUGH || windows >= FEW.0 && pieces >= FEW.1;
+    let streams = facts.streams >= STREAMS && direct < DIRECT && enough;
     if !streams || pieces < PIECES || side_by_side.max(joinable) >= SIDE_BY_SIDE {
         return None;
     }
@@ -210,14 +214,24 @@ mod tests {
             Alone::of(|a| {
                 a.streams = 1.0;
                 a.requests(0, 256, 16, 1e6);
+                a.set("sda", "read_ahead_kb", "16");
                 a.digest.windows.sizes = spread(16, 32.0);
                 a.digest.cache.added = 512;
             })
         };
+        fn few(a: &mut Alone, windows: f64) {
+            (a.digest.windows.sizes, a.digest.cache.added) = (spread(windows as u64, 1024.0), 512);
+        }
+        fn pieces(a: &mut Alone, pages: f64) {
+            few(a, 4.0);
+            a.digest.cache.added = pages as u64;
+        }
         let edges: &[AloneEdge] = &[
             ("STREAMS", |a, x| a.streams = x, 0.5, 0.49),
-            ("ENOUGH", |a, x| a.digest.windows.sizes = spread(x as u64, 32.0), 4.0, 3.0),
-            ("ENOUGH, requests", |a, x| a.requests(0, x as u64, 16, 1e6), 64.0, 63.0),
+            ("ENOUGH", |a, x| a.digest.windows.sizes = spread(x as u64, 32.0), 16.0, 15.0),
+            ("FEW", few, 4.0, 3.0),
+            ("FEW, pieces", pieces, 512.0, 511.0),
+            ("a window", |a, x| a.set("recording", "disk", ["", "sda"][x as usize]), 0.0, 1.0),
             ("PIECES", |a, x| a.digest.cache.added = x as u64, 128.0, 127.0),
             ("SIDE_BY_SIDE", |a, x| a.digest.commands.contiguous[0] = x as u64, 127.0, 128.0),
             ("SIDE_BY_SIDE, apart", |a, x| a.digest.bios.could_join[0] = x as u64, 127.0, 128.0),

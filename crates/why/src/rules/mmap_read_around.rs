@@ -33,7 +33,7 @@ pub(super) const RULE: Rule = Rule {
         super::Switch::Queue("read_ahead_kb"),
     ],
     find,
-    cost: Some(|facts| reads::cost_of_waste(facts, true)),
+    cost: None,
 };
 
 const AROUND: &[RaKind] = &[RaKind::Around, RaKind::Exec, RaKind::Huge];

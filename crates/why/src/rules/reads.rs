@@ -151,26 +151,24 @@ pub(super) fn cost_of_limit(facts: &Facts<'_>, off: bool) -> Option<Cost> {
     })
 }
 
-/// Pages that the kernel maps around a fault.
-const AROUND: u64 = 16;
 /// Part of the pages read that nobody uses, from which on a window is too large.
 const IN_VAIN: f64 = 0.3;
-/// Part of the pages in windows around faults, beyond which they are `mmap-read-around`'s.
-const OF_FAULTS: f64 = 0.5;
+/// Part of the pages in windows around faults, beyond which it is not known what is used: pages that are mapped with
+/// others are touched unseen.
+const OF_FAULTS: f64 = 0.1;
 /// Part of the likeliest saving that is the least: a drive may take longer for a command than its bytes need.
 const LEAST: f64 = 0.5;
 
-/// The cost of a read-ahead limit above the kernel's own, most of whose pages nobody uses: around faults, or of reads.
-pub(super) fn cost_of_waste(facts: &Facts<'_>, around: bool) -> Option<Cost> {
+/// The cost of a read-ahead limit above the kernel's own, many of whose pages no read uses.
+pub(super) fn cost_of_waste(facts: &Facts<'_>) -> Option<Cost> {
     let d = facts.digest;
     let limit = facts.number_of_disk("read_ahead_kb").filter(|kib| *kib > USUAL_KB)?;
     let kinds: &[RaKind] = &[RaKind::Around, RaKind::Exec, RaKind::Huge];
-    if (share(pages(d, kinds), all_pages(d)) > OF_FAULTS) != around {
+    if share(pages(d, kinds), all_pages(d)) > OF_FAULTS {
         return None;
     }
-    // Touches of what is mapped around a fault are not seen.
-    let used = d.windows.used.max(AROUND * d.cache.faults.iter().sum::<u64>()).min(d.windows.ahead);
-    let in_vain = share(d.windows.ahead - used, d.cache.added);
+    let unused = d.windows.ahead.saturating_sub(d.windows.used);
+    let in_vain = share(unused, d.cache.added);
     let (from, _) = instead::own(facts, 0);
     let to = (from * (1.0 - in_vain)).max(USUAL_KB * 1024.0 / SECTOR_BYTES as f64);
     if in_vain < IN_VAIN || to >= from {
@@ -193,7 +191,7 @@ pub(super) fn cost_of_waste(facts: &Facts<'_>, around: bool) -> Option<Cost> {
         setting: format!("read_ahead_kb={USUAL_KB:.0}"),
         evidence: vec![
             ("pages in a window", share(all_pages(d), d.windows.count.iter().sum()), Unit::Pages),
-            ("pages read in vain", (d.windows.ahead - used) as f64, Unit::Pages),
+            ("pages read in vain", unused as f64, Unit::Pages),
             ("time that reads wait for I/O", waits, Unit::Ns),
         ],
     })
@@ -277,7 +275,7 @@ mod tests {
 #[cfg(test)]
 mod costs {
     use super::super::edges::{Alone, AloneEdge, hold_cost, windows};
-    use super::super::{mmap_read_around, readahead_off, window_too_large, window_too_small};
+    use super::super::{readahead_off, window_too_large, window_too_small};
     use super::{LEAST, RaKind};
 
     fn limited(kib: &str) -> Alone {
@@ -306,44 +304,26 @@ mod costs {
         hold_cost(&readahead_off::RULE, || limited("0"), (82.3, 0.85), &[("PAGE_KB", to, 4.0, 5.0)]);
     }
 
-    /// Requests of this size from a limit of `kib`, all of whose pages are ahead of their readers.
-    fn wasted(kib: u64, kind: RaKind) -> Alone {
-        Alone::of(|a| {
-            a.set("recording", "disk", "sda");
-            a.set("sda", "read_ahead_kb", &kib.to_string());
-            a.requests(0, 10, 2 * kib, 1e6);
-            windows(&mut a.digest, kind, 10.0, 2.5 * kib as f64);
-            (a.digest.cache.added, a.digest.windows.ahead) = (10 * kib / 4, 10 * kib / 4);
-        })
-    }
-
     #[test]
     fn costs_of_waste() {
         // Half of the pages of windows of 1 MiB are used.
         let reads = || {
-            let mut alone = wasted(1024, RaKind::Sync);
-            alone.digest.windows.used = 1280;
-            alone
+            Alone::of(|a| {
+                a.set("recording", "disk", "sda");
+                a.set("sda", "read_ahead_kb", "1024");
+                a.requests(0, 10, 2048, 1e6);
+                windows(&mut a.digest, RaKind::Sync, 10.0, 2560.0);
+                (a.digest.cache.added, a.digest.windows.ahead, a.digest.windows.used) = (2560, 2560, 1280);
+            })
         };
         let edges: &[AloneEdge] = &[
             ("USUAL_KB", |a, x| a.set("sda", "read_ahead_kb", &x.to_string()), 129.0, 128.0),
             ("IN_VAIN", |a, x| a.digest.windows.used = x as u64, 1792.0, 1793.0),
-            ("OF_FAULTS", |a, x| windows(&mut a.digest, RaKind::Around, 1.0, x), 2560.0, 2561.0),
+            ("OF_FAULTS", |a, x| windows(&mut a.digest, RaKind::Around, 1.0, x), 284.0, 285.0),
         ];
         // 1 - sqrt(1/2).
         hold_cost(&window_too_large::RULE, reads, (29.3, 0.85), edges);
         let found = reads().ask(&window_too_large::RULE).expect("a cost");
         assert!((found.bounds_pct[0] - LEAST * found.saves_pct).abs() < 0.1, "{}: {found:?}", "LEAST");
-        // Ten faults of 4 MiB map 160 pages: a request of 128 KiB takes a fifth of one of 4 MiB.
-        let faults = || {
-            let mut alone = wasted(4096, RaKind::Around);
-            (alone.digest.cache.faults, alone.service) = ([0, 10], vec![(256, 2e4), (8192, 1e5)]);
-            alone
-        };
-        let edges: &[AloneEdge] = &[
-            ("AROUND", |a, x| a.digest.cache.faults[0] = x as u64, 438.0, 439.0),
-            ("OF_FAULTS", |a, x| windows(&mut a.digest, RaKind::Sync, 1.0, x), 10_239.0, 10_240.0),
-        ];
-        hold_cost(&mmap_read_around::RULE, faults, (80.0, 0.85), edges);
     }
 }

@@ -31,7 +31,7 @@ pub(super) const RULE: Rule = Rule {
         super::Switch::Word("--fadvise_hint=random"),
     ],
     find,
-    cost: Some(|facts| reads::cost_of_waste(facts, false)),
+    cost: Some(reads::cost_of_waste),
 };
 
 const FAULTS: &[RaKind] = &[RaKind::Around, RaKind::Exec, RaKind::Huge];
