@@ -248,7 +248,7 @@ fn live(arguments: &[String]) -> (fio_jobs::live::LiveJobs, iowhy_live::Outcome)
     let invocation = fio_jobs::command_line(arguments, &world, &mut problems);
     let jobs = invocation.and_then(|invocation| fio_jobs::live::jobs(invocation.file, Some(1), &world, &mut problems));
     let jobs = jobs.unwrap_or_else(|| panic!("{}", problems.render()));
-    let (outcome, _) = fio_jobs::live::run(&jobs, &|_| ()).unwrap_or_else(|error| panic!("{error:?}"));
+    let (outcome, _) = fio_jobs::live::run(&jobs, &|_| (), None).unwrap_or_else(|error| panic!("{error:?}"));
     (jobs, outcome)
 }
 
