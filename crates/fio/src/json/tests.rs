@@ -188,11 +188,13 @@ fn samples_of_threads_add_up_and_a_short_last_one_is_left_out() {
     let sampled = |reads: [u64; 3]| {
         let mut made = thread(&[1000], &[], Nanos(1_200_000_000));
         let counts = |reads: u64| Counts { reads, read_bytes: reads * 4096, ..Counts::default() };
-        made.samples = vec![
-            Sample { end: Nanos::from_ms(500), length: Nanos::from_ms(500), counts: counts(reads[0]) },
-            Sample { end: Nanos::from_ms(1000), length: Nanos::from_ms(500), counts: counts(reads[1]) },
-            Sample { end: Nanos::from_ms(1200), length: Nanos::from_ms(200), counts: counts(reads[2]) },
-        ];
+        let of = |end: u64, length: u64, reads: u64| Sample {
+            end: Nanos::from_ms(end),
+            length: Nanos::from_ms(length),
+            counts: counts(reads),
+            ..Sample::default()
+        };
+        made.samples = vec![of(500, 500, reads[0]), of(1000, 500, reads[1]), of(1200, 200, reads[2])];
         made
     };
     let text = "[a]\nsize=8k\nnumjobs=2\ngroup_reporting\n";

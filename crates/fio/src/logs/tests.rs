@@ -108,6 +108,7 @@ fn rates_are_averages_of_samples() {
             written_bytes: writes * 4096,
             ..Counts::default()
         },
+        ..Sample::default()
     };
     // Two samples a window; in the last, one that is half as long and counts half as much.
     let samples = vec![
