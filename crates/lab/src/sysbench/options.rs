@@ -568,7 +568,7 @@ mod tests {
         ] {
             assert_eq!(size(text, (1, MAX_BYTES), "x"), Ok(expected), "{text}");
         }
-        for text in ["", "K", "-1", "1.5G", "16KB", "16 K", "99999999999999999999", "18446744073709551615T", "0", "ü"]
+        for text in ["", "K", "-1", "1.5G", "16KX", "16 K", "99999999999999999999", "18446744073709551615T", "0", "ü"]
         {
             assert!(size(text, (1, MAX_BYTES), "x").is_err(), "{text}");
         }
