@@ -3,8 +3,8 @@
 //! A series is one metric of one job in one place on one machine, a value for each run. Its change points come from
 //! [`iowhy_stats::change_points`]; changes smaller than the least that matters are taken out again, the smallest
 //! first. Runs count as independent unless their order contradicts it
-//! ([`adaptive`](iowhy_stats::change_points::adaptive)). Over all series together p-values are adjusted (Benjamini & Hochberg): of the series reported as changed, no
-//! more than
+//! ([`adaptive`](iowhy_stats::change_points::adaptive)). Over all series together p-values are adjusted (Benjamini &
+//! Hochberg): of the series reported as changed, no more than
 //! alpha are expected not to. The newest segment may drift: Mann and Kendall's test of its innovations, so that values
 //! that merely resemble their neighbours do not count as drift (pre-whitening, von Storch 1995).
 //!

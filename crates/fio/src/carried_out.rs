@@ -89,7 +89,7 @@ pub fn not_carried_out(name: &str) -> Option<&'static str> {
     NOT_CARRIED_OUT.iter().find(|(known, _)| *known == name).map(|(_, why)| *why)
 }
 
-/// Those among them without which the figures of a run are the same: they are no reason for a warning.
+/// Those among them without which the figures of a run are the same: a warning is not given for them.
 const CHANGES_NOTHING: &[&str] = &[
     "opendir",
     "lockfile",

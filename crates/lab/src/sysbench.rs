@@ -155,6 +155,12 @@ struct Resolver<'a> {
     problems: &'a mut Problems,
 }
 
+/// The sync that goes with each write by the flags of the files.
+fn synchronous(flags: &[&str]) -> Option<Op> {
+    let writes = [("sync", Op::Fsync), ("dsync", Op::Fdatasync)];
+    writes.iter().find(|(flag, _)| flags.contains(flag)).map(|(_, op)| *op)
+}
+
 impl Resolver<'_> {
     fn run(mut self) -> Option<Resolved> {
         self.dialect_is_known();
@@ -172,10 +178,8 @@ impl Resolver<'_> {
         let fsync_all = self.switch("file-fsync-all");
         // As in sysbench: who syncs each write wants neither passes nor a sync at the end.
         let fsync_end = self.switch("file-fsync-end") && !fsync_all;
-        let fsync_op = match self.choice("file-fsync-mode") {
-            Some("fdatasync") => Op::Fdatasync,
-            _ => Op::Fsync,
-        };
+        let datasync = self.choice("file-fsync-mode") == Some("fdatasync");
+        let fsync_op = if datasync { Op::Fdatasync } else { Op::Fsync };
         let merged_requests = self.number("file-merged-requests");
         let backlog = self.number("file-async-backlog");
         let max_events = self.number("events");
@@ -188,17 +192,8 @@ impl Resolver<'_> {
         let cache = if on_files { CacheStart::Cold } else { self.cache().unwrap_or(CacheStart::Cold) };
         let cache_of_files = if on_files { self.cache_of_files() } else { Cache::AsFound };
         let validate = self.switch("validate");
-        let checkpoints = self.checkpoints();
-        if !on_files && (validate || !checkpoints.is_empty()) {
-            let message = "`--validate` and `--report-checkpoints` have an effect on real files only";
-            self.problems.push(Problem::warning(message));
-        }
+        let (report_interval, checkpoints, stretch) = self.reports(on_files, interval.unwrap_or(0), validate);
         let silent = self.number("verbosity").is_some_and(|verbosity| verbosity < 3);
-        let report_interval = interval.unwrap_or(0);
-        // Everything between is put together of the longest stretches that end at each line and checkpoint.
-        let divisor = |a: u64, b: u64| (1..=a.max(b)).rev().find(|d| a.is_multiple_of(*d) && b.is_multiple_of(*d));
-        let of_lines = checkpoints.iter().filter(|_| on_files);
-        let stretch = of_lines.fold(report_interval, |all, second| divisor(all, *second).unwrap_or(1));
         let settings = self.settings(percentile, io_mode, &extra_flags);
         let settings = settings.map(|of| Settings { report_interval, checkpoints, validate, silent, ..of });
         for option in options::OPTIONS.iter().filter(|option| option.group == options::Group::Ignored) {
@@ -225,8 +220,6 @@ impl Resolver<'_> {
         let (max_events, time) = (max_events?, time?);
         self.check_length(running, max_events, time, warmup);
         let warmup = warmup?;
-        let writes = [("sync", Op::Fsync), ("dsync", Op::Fdatasync)];
-        let synchronous_writes = writes.iter().find(|(flag, _)| extra_flags.contains(flag)).map(|(_, op)| *op);
         if let (Some(mode), Some(backlog)) = (mode, backlog) {
             self.warn_of_other_modes(mode);
             let positions = match self.dialect {
@@ -245,7 +238,7 @@ impl Resolver<'_> {
                 fsync_all,
                 fsync_end,
                 fsync_op,
-                synchronous_writes,
+                synchronous_writes: synchronous(&extra_flags),
                 merged_requests: merged_requests? as u32,
                 max_events,
                 max_time: Nanos::from_secs(time),
@@ -268,6 +261,19 @@ impl Resolver<'_> {
             return Some(Resolved { place, files, job: Some((job, settings?, cache_of_files)) });
         }
         Some(Resolved { place, files, job: None })
+    }
+
+    /// The interval of lines, the checkpoints, and the longest stretch that all of them are made of, s.
+    fn reports(&mut self, on_files: bool, interval: u64, validate: bool) -> (u64, Vec<u64>, u64) {
+        let checkpoints = self.checkpoints();
+        if !on_files && (validate || !checkpoints.is_empty()) {
+            let message = "`--validate` and `--report-checkpoints` have an effect on real files only";
+            self.problems.push(Problem::warning(message));
+        }
+        let divisor = |a: u64, b: u64| (1..=a.max(b)).rev().find(|d| a.is_multiple_of(*d) && b.is_multiple_of(*d));
+        let of_lines = checkpoints.iter().filter(|_| on_files);
+        let stretch = of_lines.fold(interval, |all, second| divisor(all, *second).unwrap_or(1));
+        (interval, checkpoints, stretch)
     }
 
     fn check_direct(&mut self, direct: bool, block_bytes: u64, asynchronous: bool) {

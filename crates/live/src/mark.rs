@@ -73,7 +73,7 @@ pub(crate) fn is_marked(file: &File) -> bool {
     file.metadata().is_ok_and(|metadata| value_of(file, &metadata).is_some_and(|value| is_of(&value, &metadata)))
 }
 
-/// What the mark of a file says.
+/// The value of a file's mark.
 fn value_of(file: &File, metadata: &Metadata) -> Option<String> {
     let mut value = [0_u8; 96];
     match getxattr(through(file), MARK, &mut value[..]) {

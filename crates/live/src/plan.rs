@@ -179,8 +179,8 @@ pub struct Thread {
     pub cpus: Vec<usize>,
     /// Calls in flight at which a full queue is filled again; 0 for one less than the depth.
     pub depth_low: u32,
-    /// Calls that end within this time from the thread's begin do not count; the warm-up of the job is another one, from
-    /// the begin of the group.
+    /// Calls that end within this time from the thread's begin do not count; the warm-up of the job is another one,
+    /// from the begin of the group.
     pub warmup: Nanos,
     /// Its end, and its share, among others.
     pub terms: Terms,

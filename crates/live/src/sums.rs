@@ -1,12 +1,13 @@
 //! The sums of fio's verify headers, as fio 3.33 makes them.
 //!
 //! ```text
-//! crc7, crc16, crc32, crc64   start at 0, nothing is inverted at the end; crc32c starts at all ones, not inverted at the end
-//! md5, sha1, sha3             the published ones; words of sha1 little endian
+//! crc7, crc16, crc32, crc64   start at 0, nothing is inverted at the end; crc32c starts at all ones, not inverted at
+//! the end md5, sha1, sha3             the published ones; words of sha1 little endian
 //! xxhash                      XXH32 with seed 1
 //! sha256                      the last block as padded (length little endian), its first 8 bytes the low bytes of the
 //!                             state's words
-//! sha512                      no sum: the data's first 128 bytes, with what is behind their last whole 128 bytes over them
+//! sha512                      no sum: the data's first 128 bytes, with what is behind their last whole 128 bytes over
+//!                             them
 //! ```
 //! Source: RFC 1321, FIPS 180-4, FIPS 202, Williams, "A painless guide to CRC error detection algorithms" (1993); fio's
 //! behaviour for what differs from them. Limits: data of fewer than 128 bytes have a sha512 of their own length.
@@ -163,7 +164,7 @@ fn bits(data: &[u8]) -> u64 {
     (data.len() as u64) << 3
 }
 
-/// What sums of words begin with.
+/// The words that sums begin with.
 const START: [u32; 5] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476, 0xc3d2_e1f0];
 
 fn md5(data: &[u8]) -> Vec<u8> {
@@ -442,7 +443,8 @@ const ROOTS: [u32; 8] =
 mod tests {
     use super::*;
 
-    /// Sums that fio 3.33 has left in blocks of 512 bytes with the pattern `abc`, from the first byte behind the sum on.
+    /// Sums that fio 3.33 has left in blocks of 512 bytes with the pattern `abc`, from the first byte behind the sum
+    /// on.
     const FIO: &[(&str, &str)] = &[
         ("md5", "9ec7b81a7899998b0da6373658691a1d"),
         ("crc64", "5b0ab2c2d0e33908"),

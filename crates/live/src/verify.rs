@@ -2,15 +2,15 @@
 //!
 //! ```text
 //! block     verify.interval_bytes long, the whole call if that is less
-//! header    40 bytes, little endian: 0xacca 2, kind of sum 2, length 4, generation (fio: seed) 8, offset in the file 8,
-//!           time s 4 and ns 4, number of the thread 2, number of the write 2, crc32c of these 4; then the sum
+//! header    40 bytes, little endian: 0xacca 2, kind of sum 2, length 4, generation (fio: seed) 8, offset in the file
+//!           8, time s 4 and ns 4, number of the thread 2, number of the write 2, crc32c of these 4; then the sum
 //! sum       over what follows it; header and sum change places with the bytes at verify.at_bytes
 //! data      words that follow from offset and generation (splitmix64), so that they can be made again when a sum is
 //!           wrong, and the first wrong byte named; or a pattern, that begins with the call
 //! pattern   without header: the pattern alone (Sum::Pattern); nothing is written or checked for Sum::Null
 //! ```
-//! A reader must cut blocks as the writer did. Source: fio 3.33, `verify.h`, by the bytes that it leaves in a file. Known
-//! deviations: fio's data follow from its own numbers, so that a wrong byte in them has no name, only its block.
+//! A reader must cut blocks as the writer did. Source: fio 3.33, `verify.h`, by the bytes that it leaves in a file.
+//! Known deviations: fio's data follow from its own numbers, so that a wrong byte in them has no name, only its block.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -134,7 +134,8 @@ fn header_sum(header: &[u8]) -> u32 {
     !crc32c::crc32c(&header[..SUMMED_BYTES])
 }
 
-/// Checks what a read has brought. The answer is the lowest generation among the blocks, if there are headers: lower than that of the last write means that the write was lost.
+/// Checks what a read has brought. The answer is the lowest generation among the blocks, if there are headers: lower
+/// than that of the last write means that the write was lost.
 ///
 /// # Errors
 /// The first block that is not what [`fill`], or fio, made, down to the byte if we made it.

@@ -13,8 +13,8 @@
 //!
 //! Limits: an order means nothing if neighbouring values resemble one another. `serial` then puts the innovations of a
 //! first-order autoregression in random orders, whose coefficient comes from differences, which steps hardly touch
-//! (Hall & Van Keilegom 2003, winsorised). [`adaptive`] is as cautious only where the series asks for it. Slow drift comes out as a flight of steps. A p of n orders is at least
-//! 1/(n+1).
+//! (Hall & Van Keilegom 2003, winsorised). [`adaptive`] is as cautious only where the series asks for it. Slow drift
+//! comes out as a flight of steps. A p of n orders is at least 1/(n+1).
 //!
 //! References: Matteson & James, "A nonparametric approach for multiple change point analysis", JASA 109 (2014);
 //! Fleming et al., "Hunter", ICPE 2023; Phipson & Smyth 2010 for p-values from random orders; Fenwick 1994.
@@ -128,7 +128,7 @@ fn scaled(series: &[f64]) -> (Vec<f64>, f64) {
     (series.iter().map(|value| value * scale).collect(), scale)
 }
 
-/// Enters the means beside each change, in the order of the series.
+/// Enters the means next to each change, in the order of the series.
 fn with_means(points: &mut [ChangePoint], series: &[f64]) {
     let (values, scale) = scaled(series);
     let bounds: Vec<usize> =

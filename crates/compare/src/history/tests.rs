@@ -200,7 +200,8 @@ fn files_are_numbers_or_tables() {
     assert_eq!(read(table, &["b"]), (vec![of("b", &[2.0], 1)], 0));
     assert_eq!(read(table, &["who"]).1, 1);
     assert_eq!(read("", &[]).1, 1);
-    // As Apache Otava's sample-semicolons.csv and sample_multi_branch.csv are: dates order the runs, branches are apart.
+    // As Apache Otava's sample-semicolons.csv and sample_multi_branch.csv are: dates order the runs, branches are
+    // apart.
     let semicolons = "time;commit;m\n2024.01.02 3:00:00 +0100;b;2\n2024.01.01 23:00:00 -0400;c;3\n2024-01-01;a;1\n";
     assert_eq!(read(semicolons, &[]), (vec![of("m", &[1.0, 2.0, 3.0], 0)], 0));
     let branches = "time,branch,m\n3,main,1\n2,x,9\n1,main,2\n";

@@ -128,7 +128,8 @@ fn iostat_of_any_version_is_read_by_its_columns() {
 fn results_of_asv_are_samples_of_each_combination() {
     let two = r#"{"commit_hash": "c0", "date": 5, "params": {"machine": "m"}, "version": 2,
         "result_columns": ["result", "params", "samples"],
-        "results": {"t.time_a": [[1.5, null, 3.0, 4.0], [["'x'", "'y'"], ["1", "2"]], [[1.0, 2.0]]], "t.mem_b": [[7]]}}"#;
+        "results": {"t.time_a": [[1.5, null, 3.0, 4.0], [["'x'", "'y'"], ["1", "2"]], [[1.0, 2.0]]],
+            "t.mem_b": [[7]]}}"#;
     let group = good(two, None);
     let mut all = columns(&group);
     all.sort_by_key(|(name, ..)| *name);

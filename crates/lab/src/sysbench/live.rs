@@ -3,7 +3,7 @@
 //! ```text
 //! prepare   test_file.0 and up in a directory: missing ones are made, short ones made longer, others left alone;
 //!           written in blocks, synced at the end
-//! run       seqwr makes the files anew (and holes of them for mappings, which cannot make a file longer);
+//! run       seqwr makes the files again (and holes of them for mappings, which cannot make a file longer);
 //!           every other mode wants them as large as they should be
 //! cleanup   removes the files that --file-num counts; missing ones are not a mistake
 //! ```

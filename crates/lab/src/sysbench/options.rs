@@ -161,7 +161,7 @@ pub const OPTIONS: &[Opt] = &[
         Text,
         "LIST",
         "",
-        "seconds, comma between, at which all statistics are printed and begin anew (live only)",
+        "seconds, comma between, at which all statistics are printed and begin again (live only)",
     ),
     opt(General, "validate", Switch, "", "off", "checksums in all data, and checks of what is read (live only)"),
     opt(General, "verbosity", Number(0, 5), "N", "3", "below 3, print errors only"),

@@ -259,7 +259,7 @@ struct Part {
     latency: Histogram,
     /// Of each thread its events, and the time that they took, s.
     threads: Vec<(f64, f64)>,
-    /// What rates are of, s.
+    /// Time that rates are of, s.
     seconds: f64,
     /// From the start of the run to its end, s.
     total_s: f64,
@@ -292,7 +292,7 @@ impl Part {
         (self.syncs, self.events) = (self.counts.syncs, run.events(&self.counts));
     }
 
-    /// What remains of this without the part before the last checkpoint.
+    /// The rest of this without the part before the last checkpoint.
     fn without(&self, before: &Part) -> Part {
         let (all, old) = (&self.counts, &before.counts);
         Part {

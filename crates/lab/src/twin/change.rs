@@ -429,7 +429,8 @@ fn of_surroundings(plan: &Plan, own: usize, neighbours: &str) -> Vec<Change> {
     let mut changed = plan.clone();
     if changed.stack.device.options.specs().iter().any(|spec| spec.name == "idle_exit_ns") {
         changed.stack.device.options.set("idle_exit_ns", 0);
-        let awake = "keep the drive awake (link_power_management_policy=max_performance, nvme_core.default_ps_max_latency_us=0)";
+        let awake = "keep the drive awake (link_power_management_policy=max_performance, \
+                     nvme_core.default_ps_max_latency_us=0)";
         out.push(plain(awake.to_owned(), "idle exit", "device-idle-exit", changed));
     }
     out

@@ -8,15 +8,22 @@
 //! ```
 //! Limits: of several loop devices on one disk the others' requests go through workers, and are taken for own ones.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use iowhy_stack::trace::{Dev, Seen, Trace};
 use iowhy_trace::settings::Settings;
-use iowhy_why::digest::Spread;
+use iowhy_why::digest::{Digest, Spread};
 
-use super::facts::{Facts, is_other};
+/// Names of the kernel's own tasks, which work for others, and of ours, which record them or are their disk.
+const KERNELS: [&str; 6] = ["kworker", "jbd2", "xfsaild", "loop", "kswapd", "iowhy"];
 
-/// What others do below.
+/// A process outside the workload whose tasks are `tree`.
+pub(super) fn is_other(trace: &Trace, tree: &BTreeSet<u32>, pid: u32) -> bool {
+    let kernels = || KERNELS.iter().any(|of| trace.name(pid).unwrap_or("").starts_with(of));
+    pid != 0 && !tree.contains(&pid) && !kernels()
+}
+
+/// Others' doings below.
 #[derive(Debug, Default)]
 pub(super) struct Below {
     /// Names and bios, most first.
@@ -73,8 +80,8 @@ pub(super) fn of(trace: &Trace, others: &BTreeMap<(Dev, String), u64>) -> Option
 
 impl Below {
     /// Puts them where others on the disk itself are.
-    pub(super) fn into(self, facts: &mut Facts) {
-        let (foreign, commands) = (&mut facts.digest.foreign, &mut facts.digest.commands);
+    pub(super) fn join(self, digest: &mut Digest, others: Option<&mut Vec<(String, u64)>>) {
+        let (foreign, commands) = (&mut digest.foreign, &mut digest.commands);
         foreign.in_the_way += self.in_the_way;
         foreign.reads += self.others.iter().map(|(_, bios)| bios).sum::<u64>();
         commands.in_the_way += self.in_the_way;
@@ -82,8 +89,8 @@ impl Below {
         commands.taken_by_size += self.taken;
         // What met nobody on the loop device may have met somebody below it.
         commands.own.values_mut().for_each(|[_, alone]| *alone = Spread::default());
-        if let Some(device) = facts.devices.first_mut() {
-            device.others.extend(self.others);
+        if let Some(others) = others {
+            others.extend(self.others);
         }
     }
 }

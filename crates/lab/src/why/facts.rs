@@ -28,7 +28,7 @@ use iowhy_why::digest::{Digest, LAYERS, Layer};
 use iowhy_why::rules::Need;
 use iowhy_why::rules::cost;
 
-use super::below;
+use super::below::{self, is_other};
 
 /// Most processes and files that are listed.
 const LISTED: usize = 10;
@@ -43,8 +43,6 @@ const STRETCH: usize = 5;
 const ONSET: f64 = 1.5;
 /// System calls that wait for descriptors, or for a time.
 const WAITS: [&str; 6] = ["select", "pselect6", "poll", "ppoll", "epoll_wait", "epoll_pwait"];
-/// Names of the kernel's own tasks, which work for others, and of ours, which record them or are their disk.
-const KERNELS: [&str; 6] = ["kworker", "jbd2", "xfsaild", "loop", "kswapd", "iowhy"];
 
 /// A layer's part of a call.
 #[derive(Clone, Debug, PartialEq)]
@@ -189,7 +187,7 @@ impl Facts {
             lacks,
         };
         if let Some(below) = below {
-            below.into(&mut facts);
+            below.join(&mut facts.digest, facts.devices.first_mut().map(|device| &mut device.others));
         }
         facts
     }
@@ -247,12 +245,6 @@ fn of_requests(joined: &Joined) -> Vec<(&'static str, f64)> {
         ns.iter_mut().zip(steps).for_each(|(sum, step)| *sum += step.0 as f64);
     }
     ["plug", "elevator", "device"].into_iter().zip(ns).collect()
-}
-
-/// A process outside the workload whose tasks are `tree`.
-pub(super) fn is_other(trace: &Trace, tree: &BTreeSet<u32>, pid: u32) -> bool {
-    let kernels = || KERNELS.iter().any(|of| trace.name(pid).unwrap_or("").starts_with(of));
-    pid != 0 && !tree.contains(&pid) && !kernels()
 }
 
 /// Bios of processes outside the workload, by device and name.

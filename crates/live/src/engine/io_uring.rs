@@ -8,7 +8,8 @@
 //! polling   IORING_SETUP_IOPOLL if asked for, all files are open with O_DIRECT, and a read of each shows that they
 //!           can be polled; such a ring takes no syncs, which wait until nothing is in flight and are carried out at
 //!           once
-//! thread    IORING_SETUP_SQPOLL if asked for: a thread of the kernel takes calls, which are then handed in without a call
+//! thread    IORING_SETUP_SQPOLL if asked for: a thread of the kernel takes calls, which are then handed in without a
+//!           call
 //! syncs     otherwise go like any call, among the writes in flight, as fio has them
 //! ```
 //! Unavailable features are left out, and the thread's notes list them. Source: `io_uring/io_uring.c` and the manual

@@ -6,8 +6,8 @@
 //! flow      threads of one number share calls by weight: each counts its calls, and all count together. One whose part
 //!           of the calls is above its part of the weights waits. One that ends takes its calls and its weight along
 //! least     a direction that is slower than asked for over a cycle ends its thread; not in the first two seconds
-//! steady    once a second the calls and bytes since the last look are put into a window; if it is full, and the slope of
-//!           the line through it, or the largest distance from its mean, is below the limit, the threads end
+//! steady    once a second the calls and bytes since the last look are put into a window; if it is full, and the slope
+//!           of the line through it, or the largest distance from its mean, is below the limit, the threads end
 //! ```
 //! Source: fio's manual (exitall, flow, rate_min, steadystate), and fio 3.33's figures for it. Known deviation: figures
 //! are those that threads publish, each with its time, a twentieth of a second old at most.
@@ -165,7 +165,8 @@ impl<'p> Control<'p> {
         }
     }
 
-    /// A look at a thread that is to end when it is steady. With one report for a group, its last thread stands for all.
+    /// A look at a thread that is to end when it is steady. With one report for a group, its last thread stands for
+    /// all.
     fn steadiness(&self, number: usize, elapsed: Nanos, published: &[Published], watched: &mut Watched) {
         let seat = &self.seats[number];
         let Some(steady) = &seat.terms.steady else { return };

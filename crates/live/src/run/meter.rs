@@ -397,7 +397,8 @@ mod tests {
                 let [due, begin, handed, end] = [*due, begin, handed, handed + took].map(Nanos);
                 meter.count(&call, 1, &Times { due, begin, handed, end });
             }
-            let Latency { submission, completion, total, begun, .. } = &meter.end(Nanos(9999), true, Usage::default()).latency[1];
+            let ended = meter.end(Nanos(9999), true, Usage::default());
+            let Latency { submission, completion, total, begun, .. } = &ended.latency[1];
             let whole = if rated { begun } else { total };
             prop_assert_eq!(whole.sum(), submission.sum() + completion.sum());
             prop_assert_eq!(whole.count(), calls.len() as u64);

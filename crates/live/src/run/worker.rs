@@ -10,7 +10,11 @@
 //! short        the rest is asked for again, as part of the same call; at the end of the file nothing more comes
 //! ```
 
+mod checks;
+mod gate;
 mod search;
+mod task;
+mod terms;
 
 use std::io::ErrorKind;
 use std::num::NonZeroU64;
@@ -34,7 +38,9 @@ use crate::engine::{Completion, Engine, Io, Open, OpenFile, Setup, Submit};
 use crate::memory::Buffer;
 use crate::outcome::{ThreadOutcome, Usage};
 use crate::{cache, plan, signal, validate, verify};
+pub(crate) use gate::Gate;
 use search::{Search, Verdict};
+use task::{difference, pin, thread_id, usage};
 
 /// Waits shorter than this are spent looking at the clock: a sleeping thread does not wake up on time.
 const SPIN: Nanos = Nanos::from_us(80);
@@ -46,60 +52,6 @@ const TURN: Nanos = Nanos::from_us(20);
 
 /// An engine that is full and has nothing to reap is asked so often before it is given up.
 const MAX_TRIES: u32 = 100_000;
-
-/// Lets the threads of a group begin together.
-#[derive(Default)]
-pub(crate) struct Gate {
-    state: Mutex<GateState>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct GateState {
-    /// Threads that wait, or have left.
-    waiting: u32,
-    /// The clock, and when the group began; or that it will not.
-    opened: Option<Option<(Clock, Nanos)>>,
-}
-
-impl Gate {
-    fn state(&self) -> MutexGuard<'_, GateState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A thread waits until the gate is opened; none if its group will not run.
-    fn pass(&self) -> Option<(Clock, Nanos)> {
-        let mut state = self.state();
-        state.waiting += 1;
-        self.changed.notify_all();
-        loop {
-            if let Some(opened) = state.opened {
-                return opened;
-            }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    /// A thread will not come, or not any more.
-    pub(crate) fn leave(&self) {
-        self.state().waiting += 1;
-        self.changed.notify_all();
-    }
-
-    /// Waits until `threads` threads wait, or have left.
-    pub(crate) fn wait_for(&self, threads: u32) {
-        let mut state = self.state();
-        while state.waiting < threads {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    /// Lets all threads go, or ends them.
-    pub(crate) fn open(&self, started: Option<(Clock, Nanos)>) {
-        self.state().opened = Some(started);
-        self.changed.notify_all();
-    }
-}
 
 /// The source of the thread's calls.
 pub(crate) enum Calls<'a> {
@@ -324,56 +276,6 @@ impl Loop<'_> {
         }
     }
 
-    /// Whether something else ends the thread.
-    #[inline(always)]
-    fn over(&self) -> bool {
-        signal::raised() || self.stop.load(Ordering::Relaxed)
-    }
-
-    /// Waits for the thread's turn in its flow; none if it is over before. One that has calls in flight (`waits` is
-    /// false) is to come again.
-    #[cold]
-    fn turn(&mut self, now: &mut Nanos, waits: bool) -> Option<bool> {
-        let mut turns = self.turns.take()?;
-        let went = loop {
-            turns.has = turns.has || turns.flow.take(&mut turns.own, turns.terms.weight);
-            if turns.has || self.over() || *now >= turns.until || !waits {
-                break turns.has;
-            }
-            match turns.terms.sleep {
-                Nanos::ZERO => std::thread::yield_now(),
-                sleep => std::thread::sleep(Duration::from_nanos(sleep.min(NAP).0)),
-            }
-            *now = self.clock.now();
-        };
-        let late = !went && (self.over() || *now >= turns.until);
-        self.turns = Some(turns);
-        if late { None } else { Some(went) }
-    }
-
-    /// A call took this long: whether that is too long, and the depth that is looked for.
-    #[cold]
-    fn judge(&mut self, call: &Call, took: Nanos, now: Nanos) {
-        if let Some(search) = &mut self.search {
-            let target = search.of.target;
-            match search.call(took, now) {
-                Verdict::GoOn => {}
-                Verdict::Restart => self.meter.restart(now),
-                Verdict::Found => self.found = true,
-                Verdict::Hopeless => self.too_long(call, took, target, now),
-            }
-        }
-        if self.thread.max_latency > Nanos::ZERO && took > self.thread.max_latency {
-            self.too_long(call, took, self.thread.max_latency, now);
-        }
-    }
-
-    fn too_long(&mut self, call: &Call, took: Nanos, most: Nanos, now: Nanos) {
-        let message = format!("a latency of {} ns exceeds the limit of {} ns", took.0, most.0);
-        self.meter.error(call, now, libc::ETIMEDOUT, message);
-        self.failed = true;
-    }
-
     /// Sleeps, and spins for the last bit.
     #[cold]
     fn wait_until(&self, time: Nanos) {
@@ -398,7 +300,8 @@ impl Loop<'_> {
         }
     }
 
-    /// Drops the clean cached pages of a region. It is advice: the run goes on with a file system that does not take it.
+    /// Drops the clean cached pages of a region. It is advice: the run goes on with a file system that does not take
+    /// it.
     #[cold]
     fn drop_pages<E: Engine>(&self, engine: &mut E, Target { file, start, len_bytes }: Target) {
         engine.unmap(file);
@@ -586,55 +489,8 @@ impl Loop<'_> {
         self.failed |= !self.thread.go_on;
     }
 
-    /// Written data is remembered, or read data checked.
-    fn looks(&self) -> bool {
-        self.thread.verify.is_some() || self.thread.fill == plan::Fill::Summed
-    }
-
-    /// Remembers written blocks, or checks read ones.
-    #[cold]
-    fn look_at<S: Source>(
-        &mut self,
-        source: &mut S,
-        call: &Call,
-        buffer: &Buffer,
-        (moved, generation): (u32, u64),
-        now: Nanos,
-    ) {
-        if (call.op, self.thread.fill) == (Op::Read, plan::Fill::Summed)
-            && let Err(wrong) = validate::check(&buffer.data()[..moved as usize], call.offset)
-        {
-            let path = self.paths.get(call.file as usize).map(|file| file.path.display().to_string());
-            self.meter.error(call, now, 0, format!("{}: {wrong}", path.unwrap_or_default()));
-            self.failed = true;
-        }
-        let Some(verify) = &self.thread.verify else { return };
-        if call.op == Op::Write {
-            source.wrote(call, moved, generation);
-        }
-        let asked = if call.op == Op::Read { source.asked(call).or(verify.reads.then_some(None)) } else { None };
-        let Some(expected) = asked else { return };
-        let wrong = match verify::check(&buffer.data()[..moved as usize], verify, call.offset) {
-            Ok(found) => {
-                let block = if verify.interval_bytes == 0 { moved } else { verify.interval_bytes };
-                self.meter.out.verified += u64::from(moved.div_ceil(block.max(1)));
-                let lost = expected.zip(found).is_some_and(|(expected, found)| Buffers::is_older(found, expected));
-                lost.then(|| {
-                    format!("the last write of {moved} bytes at {} is lost: an earlier one is there", call.offset)
-                })
-            }
-            Err(mismatch) => Some(mismatch.to_string()),
-        };
-        if let Some(wrong) = wrong {
-            let path = self.paths.get(call.file as usize).map(|file| file.path.display().to_string());
-            self.meter.error(call, now, 0, format!("{}: {wrong}", path.unwrap_or_default()));
-            self.failed |= verify.fatal;
-        }
-    }
-
     fn in_flight<E: Engine, S: Source>(&mut self, engine: &mut E, source: &mut S) {
         let depth = self.thread.depth.max(1);
-        let batch_submit = self.thread.batch_submit.clamp(1, depth);
         let (min_complete, max_complete) = self.thread.batch_complete;
         let max_complete = if max_complete == 0 { depth } else { max_complete };
         let mut flight = Flight {
@@ -651,69 +507,16 @@ impl Loop<'_> {
         let mut drains = None;
         loop {
             over |= self.failed || self.found || self.over();
-            let mut pause = None;
-            let mut batch = 0;
             let most = self.search.as_ref().map_or(depth, |search| search.depth);
-            let in_flight = depth - flight.free.len() as u32;
-            if drains.is_some_and(|left| in_flight <= left) {
+            if drains.is_some_and(|left| flight.in_flight() <= left) {
                 drains = None;
             }
-            while !over
-                && !flight.broken
-                && batch < batch_submit
-                && drains.is_none()
-                && depth - (flight.free.len() as u32) < most
-            {
-                if self.turns.is_some() {
-                    let waits = flight.free.len() as u32 == depth;
-                    match self.turn(&mut now, waits) {
-                        Some(true) => {}
-                        Some(false) => {
-                            pause = Some(now + TURN);
-                            break;
-                        }
-                        None => {
-                            over = true;
-                            break;
-                        }
-                    }
-                }
-                match source.next(now) {
-                    Next::Do { call, .. } if source.pretends(&call) => self.pretend(source, &call, now),
-                    Next::Do { call, intended } => {
-                        let Some(slot) = flight.free.pop() else { unreachable!("a slot was free just now") };
-                        if let Some(turns) = &mut self.turns {
-                            turns.has = false;
-                        }
-                        let (io, long) = self.io(&call, slot);
-                        let begin = if S::SLOW || long { self.clock.now() } else { now };
-                        let due = if intended == now { begin } else { intended };
-                        let generation = self.buffers.generation();
-                        flight.pending[slot as usize] =
-                            Some(Pending { call, moved: 0, generation, due, begin, handed: begin });
-                        self.meter.depth(depth - flight.free.len() as u32);
-                        batch += 1;
-                        self.submit(engine, source, &mut flight, io);
-                    }
-                    Next::At(time) => {
-                        pause = Some(time);
-                        break;
-                    }
-                    Next::Compute(time) => {
-                        self.commit(engine, &mut flight);
-                        self.compute(time);
-                        now = self.clock.now();
-                    }
-                    Next::Drop(target) => {
-                        self.commit(engine, &mut flight);
-                        self.drop_pages(engine, target);
-                        now = self.clock.now();
-                    }
-                    Next::Done => over = true,
-                }
-            }
+            let pause = match drains {
+                None => self.fill(engine, source, &mut flight, most, &mut now, &mut over),
+                Some(_) => None,
+            };
             self.commit(engine, &mut flight);
-            let in_flight = depth - flight.free.len() as u32;
+            let in_flight = flight.in_flight();
             if in_flight == 0 && flight.done.is_empty() {
                 match pause {
                     _ if over => return,
@@ -759,6 +562,63 @@ impl Loop<'_> {
                 drains = Some(0);
             }
         }
+    }
+
+    /// Hands in calls while there is room among `most`; yields when the next one is due if that is later.
+    fn fill<E: Engine, S: Source>(
+        &mut self,
+        engine: &mut E,
+        source: &mut S,
+        flight: &mut Flight,
+        most: u32,
+        now: &mut Nanos,
+        over: &mut bool,
+    ) -> Option<Nanos> {
+        let batch_submit = self.thread.batch_submit.clamp(1, flight.pending.len() as u32);
+        let mut batch = 0;
+        while !*over && !flight.broken && batch < batch_submit && flight.in_flight() < most {
+            if self.turns.is_some() {
+                match self.turn(now, flight.in_flight() == 0) {
+                    Some(true) => {}
+                    Some(false) => return Some(*now + TURN),
+                    None => {
+                        *over = true;
+                        return None;
+                    }
+                }
+            }
+            match source.next(*now) {
+                Next::Do { call, .. } if source.pretends(&call) => self.pretend(source, &call, *now),
+                Next::Do { call, intended } => {
+                    let Some(slot) = flight.free.pop() else { unreachable!("a slot was free just now") };
+                    if let Some(turns) = &mut self.turns {
+                        turns.has = false;
+                    }
+                    let (io, long) = self.io(&call, slot);
+                    let begin = if S::SLOW || long { self.clock.now() } else { *now };
+                    let due = if intended == *now { begin } else { intended };
+                    let generation = self.buffers.generation();
+                    flight.pending[slot as usize] =
+                        Some(Pending { call, moved: 0, generation, due, begin, handed: begin });
+                    self.meter.depth(flight.in_flight());
+                    batch += 1;
+                    self.submit(engine, source, flight, io);
+                }
+                Next::At(time) => return Some(time),
+                Next::Compute(time) => {
+                    self.commit(engine, flight);
+                    self.compute(time);
+                    *now = self.clock.now();
+                }
+                Next::Drop(target) => {
+                    self.commit(engine, flight);
+                    self.drop_pages(engine, target);
+                    *now = self.clock.now();
+                }
+                Next::Done => *over = true,
+            }
+        }
+        None
     }
 
     /// Hands one call to the engine, making room if there is none.
@@ -899,6 +759,10 @@ struct Flight {
 }
 
 impl Flight {
+    fn in_flight(&self) -> u32 {
+        (self.pending.len() - self.free.len()) as u32
+    }
+
     fn release(&mut self, slot: u32) {
         self.pending[slot as usize] = None;
         self.free.push(slot);
@@ -911,49 +775,5 @@ fn done(answer: Submit) -> Completion {
     match answer {
         Submit::Done(completion) => completion,
         Submit::Queued | Submit::Full(_) => unreachable!("a synchronous engine answers Done"),
-    }
-}
-
-fn thread_id() -> u32 {
-    rustix::thread::gettid().as_raw_pid().unsigned_abs()
-}
-
-/// Binds the thread to CPUs.
-fn pin(cpus: &[usize]) -> std::io::Result<()> {
-    if cpus.is_empty() {
-        return Ok(());
-    }
-    let mut set = CpuSet::new();
-    cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU).for_each(|cpu| set.set(*cpu));
-    Ok(sched_setaffinity(None, &set)?)
-}
-
-/// The thread's resource usage so far.
-fn usage() -> Usage {
-    // SAFETY: a structure of zeroes is valid, and it lives through the call.
-    let used = unsafe {
-        let mut used: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_THREAD, &raw mut used);
-        used
-    };
-    let time = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
-    Usage {
-        user: time(used.ru_utime),
-        system: time(used.ru_stime),
-        voluntary: used.ru_nvcsw as u64,
-        involuntary: used.ru_nivcsw as u64,
-        minor_faults: used.ru_minflt as u64,
-        major_faults: used.ru_majflt as u64,
-    }
-}
-
-fn difference(after: &Usage, before: &Usage) -> Usage {
-    Usage {
-        user: after.user.saturating_sub(before.user),
-        system: after.system.saturating_sub(before.system),
-        voluntary: after.voluntary - before.voluntary,
-        involuntary: after.involuntary - before.involuntary,
-        minor_faults: after.minor_faults - before.minor_faults,
-        major_faults: after.major_faults - before.major_faults,
     }
 }

@@ -17,6 +17,8 @@
 //! Source: fio's manual and `io_u.c`, through docs/studies/compatibility.md 4.1 and 4.2. Known deviations: without
 //! a walk positions are not fio's own numbers (coverage and mix are); a rate limits reads and writes together.
 
+mod walked;
+
 use serde::Serialize;
 
 use std::sync::Arc;
@@ -464,36 +466,6 @@ impl State {
         (stream.limit_bytes == 0 || self.bytes < stream.limit_bytes)
             && (stream.limit_calls == 0 || self.calls < stream.limit_calls)
             && (stream.passes == 0 || self.passes < stream.passes)
-    }
-
-    /// The next call of a walk; none at its end, and where pages are dropped before it.
-    fn walked(&mut self, stream: &Stream, walk: &Walk) -> Option<Call> {
-        let walker = self.walker.as_mut()?;
-        let step = loop {
-            match walker.step(walk) {
-                Some(step) => break step,
-                None if walker.goes_on(walk) && !stream.drop_between_passes => {}
-                None => {
-                    self.to_drop = 0;
-                    return None;
-                }
-            }
-        };
-        self.calls += 1;
-        self.bytes += step.len_bytes;
-        if let Some(log) = stream.log
-            && self.calls.is_multiple_of(u64::from(log.calls.max(1)))
-        {
-            self.log_owed = Some(false);
-        }
-        let (file, len_bytes) = (stream.targets[step.target].file, step.len_bytes as u32);
-        Some(match step.direction {
-            walk::WRITE => self.write(stream, file, step.offset, len_bytes),
-            direction => {
-                let op = if direction == walk::TRIM { Op::Trim } else { Op::Read };
-                Call { op, file, offset: step.offset, len_bytes, then: None, counted: true, how: None }
-            }
-        })
     }
 
     /// Thinking that is due: computing first, then sleeping.

@@ -1,7 +1,7 @@
 //! Whether a series may be searched as if its values were independent.
 //!
 //! It is searched so first: random orders of the values have nine tenths of the level, and up to [`SHORT`] values
-//! t-tests ([`super::steps`]) have the last tenth. What is found must hold, too, if values follow their predecessors
+//! t-tests ([`super::steps`]) have the last tenth. Changes must hold, too, if values follow their predecessors
 //! with the largest correlation that the series does not contradict: that within the segments plus 2.5 standard
 //! errors. Each change is tested at it by generalised least squares, times the number of places. If one does not hold,
 //! independence is contradicted as far as it matters, and the cautious search counts (`serial`). So a step of ten

@@ -44,8 +44,8 @@ impl<'a> Segments<'a> {
         if alone > 0.0 { (together / alone + bias / pairs) * self.values.len() as f64 / pairs } else { 0.0 }
     }
 
-    /// p of each change by the means beside it, if values follow their predecessors with correlation `phi`: the rest of
-    /// each value, without that share of its predecessor, is independent.
+    /// p of each change by the means next to it, if values follow their predecessors with correlation `phi`: the rest
+    /// of each value, without that share of its predecessor, is independent.
     pub(super) fn t_tests(&self, phi: f64) -> Vec<f64> {
         let means = self.bounds.len() - 1;
         let first = (1.0 - phi * phi).sqrt();

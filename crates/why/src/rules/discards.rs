@@ -12,8 +12,8 @@ pub(super) const RULE: Rule = Rule {
     owns: super::Owns::Io,
     single: super::Single::Counts,
     what: "The device works on discards while requests of the workload wait.",
-    why: "A discard (TRIM, UNMAP, a hole in the image of a loop device) changes the drive's own map of its blocks; many \
-          drives do nothing else meanwhile, and a large one takes as long as hundreds of reads.",
+    why: "A discard (TRIM, UNMAP, a hole in the image of a loop device) changes the drive's own map of its blocks; \
+          many drives do nothing else meanwhile, and a large one takes as long as hundreds of reads.",
     events: "Requests with the letter D at the device, and requests of the workload with the elevator or at the device \
              during that time.",
     example: "A file system mounted with `discard` whose files are deleted while others are read; fstrim in the busy \
@@ -33,7 +33,7 @@ const SHARE: f64 = 0.05;
 const LEAST_PART: f64 = 0.3;
 /// One plus the growth of the share, half sure and sure.
 const GRADE: (f64, f64) = (1.05, 1.4);
-/// Highest confidence: whoever discards does other things, too.
+/// Highest confidence: the task that discards does other things, too.
 const MOST_SURE: f64 = 0.89;
 
 fn find(delta: &Delta<'_>) -> Option<Match> {

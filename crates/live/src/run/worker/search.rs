@@ -1,8 +1,8 @@
 //! The search for the greatest depth at which latencies stay below a target.
 //!
 //! ```text
-//! depth      begins with 1, and is tried for a window; it is doubled as long as no depth has failed, then halved towards
-//!            the least that has; after three good windows next to it the failed depth is tried again
+//! depth      begins with 1, and is tried for a window; it is doubled as long as no depth has failed, then halved
+//!            towards the least that has; after three good windows next to it the failed depth is tried again
 //! good       the wanted part of the calls of a window was fast enough; with all of them, the first slow one fails it
 //! found      the depth does not change any more: the figures so far are forgotten, one more window is the result
 //! hopeless   depth 1 fails

@@ -1,0 +1,47 @@
+//! The task that a thread is to the kernel.
+
+use super::*;
+
+pub(super) fn thread_id() -> u32 {
+    rustix::thread::gettid().as_raw_pid().unsigned_abs()
+}
+
+/// Binds the thread to CPUs.
+pub(super) fn pin(cpus: &[usize]) -> std::io::Result<()> {
+    if cpus.is_empty() {
+        return Ok(());
+    }
+    let mut set = CpuSet::new();
+    cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU).for_each(|cpu| set.set(*cpu));
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+/// The thread's resource usage so far.
+pub(super) fn usage() -> Usage {
+    // SAFETY: a structure of zeroes is valid, and it lives through the call.
+    let used = unsafe {
+        let mut used: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_THREAD, &raw mut used);
+        used
+    };
+    let time = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
+    Usage {
+        user: time(used.ru_utime),
+        system: time(used.ru_stime),
+        voluntary: used.ru_nvcsw as u64,
+        involuntary: used.ru_nivcsw as u64,
+        minor_faults: used.ru_minflt as u64,
+        major_faults: used.ru_majflt as u64,
+    }
+}
+
+pub(super) fn difference(after: &Usage, before: &Usage) -> Usage {
+    Usage {
+        user: after.user.saturating_sub(before.user),
+        system: after.system.saturating_sub(before.system),
+        voluntary: after.voluntary - before.voluntary,
+        involuntary: after.involuntary - before.involuntary,
+        minor_faults: after.minor_faults - before.minor_faults,
+        major_faults: after.major_faults - before.major_faults,
+    }
+}
