@@ -38,6 +38,10 @@ fn smaller(one: u64, other: u64) -> u64 {
 }
 
 impl Limit {
+    pub(super) fn is_set(&self) -> bool {
+        self.bytes.is_some() || self.time.is_some()
+    }
+
     /// Caps a job, and returns which of its files are left.
     pub(super) fn apply(&self, job: &mut Job) -> Vec<bool> {
         let Workload::Threads { files, threads } = &mut job.workload else { return Vec::new() };

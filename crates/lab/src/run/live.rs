@@ -131,6 +131,9 @@ pub(super) fn on_this_kernel(asked: &JobWords<'_>, problems: &mut Problems) -> O
         }
     };
     let kept = asked.limit.apply(&mut plan.job);
+    if asked.limit.is_set() {
+        plan.threads.iter_mut().for_each(|thread| thread.warmup = thread.warmup.min(plan.job.warmup));
+    }
     let mut used = kept.iter();
     plan.files.retain(|_| used.next() == Some(&true));
     if let Some(cache) = asked.cache {
