@@ -4,9 +4,9 @@
 //! [`iowhy_stats::change_points`]; changes smaller than the least that matters are taken out again, the smallest
 //! first. Runs count as independent unless their order contradicts it
 //! ([`adaptive`](iowhy_stats::change_points::adaptive)). Over all series together p-values are adjusted (Benjamini &
-//! Hochberg): of the series reported as changed, no more than
-//! alpha are expected not to. The newest segment may drift: Mann and Kendall's test of its innovations, so that values
-//! that merely resemble their neighbours do not count as drift (pre-whitening, von Storch 1995).
+//! Hochberg): of the series reported as changed, no more than alpha are expected not to. The newest segment may drift:
+//! Mann and Kendall's test of its innovations, so that values that merely resemble their neighbours do not count as
+//! drift (pre-whitening, von Storch 1995).
 //!
 //! A change has the interval of the ratio of both means (Welch's t on the difference, divided by the mean before). It
 //! takes the place for granted, which was looked for in the same data, so it is a little too narrow.

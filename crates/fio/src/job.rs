@@ -374,6 +374,30 @@ impl FioJob {
         }
     }
 
+    /// A time, us; 0 if the option was not given.
+    pub(crate) fn micros(&self, name: &str) -> u64 {
+        match self.given(name) {
+            Some(Value::Micros(micros)) => micros,
+            _ => 0,
+        }
+    }
+
+    /// A number with decimals, if the option was given.
+    pub(crate) fn decimal(&self, name: &str) -> Option<f64> {
+        match self.given(name) {
+            Some(Value::Decimal(millionths)) => Some(millionths as f64 / 1e6),
+            _ => None,
+        }
+    }
+
+    /// Two numbers for reads and writes; 0 where none was given.
+    pub(crate) fn pair(&self, name: &str) -> [u64; 2] {
+        match self.given(name) {
+            Some(Value::Ints(each)) => [each.read, each.write].map(|value| value.map_or(0, i64::unsigned_abs)),
+            _ => [0, 0],
+        }
+    }
+
     /// The options of the job as arguments of a command line that makes the same job. Those that fio does not have are
     /// left out unless `ours`.
     pub fn to_arguments(&self, ours: bool) -> Vec<String> {

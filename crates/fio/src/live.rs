@@ -189,28 +189,6 @@ fn cache(jobs: &[FioJob]) -> Cache {
     }
 }
 
-fn micros(job: &FioJob, name: &str) -> u64 {
-    match job.given(name) {
-        Some(Value::Micros(micros)) => micros,
-        _ => 0,
-    }
-}
-
-fn decimal(job: &FioJob, name: &str) -> Option<f64> {
-    match job.given(name) {
-        Some(Value::Decimal(millionths)) => Some(millionths as f64 / 1e6),
-        _ => None,
-    }
-}
-
-/// Two numbers for reads and writes.
-fn pair(job: &FioJob, name: &str) -> [u64; 2] {
-    match job.given(name) {
-        Some(Value::Ints(each)) => [each.read, each.write].map(|value| value.map_or(0, i64::unsigned_abs)),
-        _ => [0, 0],
-    }
-}
-
 /// Ends of a job besides its own, and its share among others.
 fn terms(job: &FioJob) -> Terms {
     let what = match job.word("exit_what") {
@@ -220,8 +198,8 @@ fn terms(job: &FioJob) -> Terms {
     };
     let when = |asked: bool| if asked { what } else { Ends::None };
     let weight = u32::try_from(job.number("flow")).unwrap_or(0);
-    let (calls, bytes) = (pair(job, "rate_iops_min"), pair(job, "rate_min"));
-    let cycle = match micros(job, "rate_cycle") {
+    let (calls, bytes) = (job.pair("rate_iops_min"), job.pair("rate_min"));
+    let cycle = match job.micros("rate_cycle") {
         0 => Nanos::from_secs(1),
         micros => Nanos::from_us(micros),
     };
@@ -232,7 +210,7 @@ fn terms(job: &FioJob) -> Terms {
         flow: (weight > 0).then(|| plan::Flow {
             number: u32::try_from(job.number("flow_id")).unwrap_or(0),
             weight,
-            sleep: Nanos::from_us(micros(job, "flow_sleep")),
+            sleep: Nanos::from_us(job.micros("flow_sleep")),
         }),
         least: (calls != [0; 2] || bytes != [0; 2]).then_some(plan::Least { calls, bytes, cycle }),
         steady: steady(job),
@@ -242,16 +220,16 @@ fn terms(job: &FioJob) -> Terms {
 /// The latency that a job looks for (`latency_target`); zero if it looks for none.
 pub(crate) fn target(job: &FioJob) -> plan::Search {
     plan::Search {
-        target: Nanos::from_us(micros(job, "latency_target")),
-        window: Nanos::from_us(micros(job, "latency_window")),
-        percent: decimal(job, "latency_percentile").unwrap_or(100.0),
+        target: Nanos::from_us(job.micros("latency_target")),
+        window: Nanos::from_us(job.micros("latency_window")),
+        percent: job.decimal("latency_percentile").unwrap_or(100.0),
         goes_on: job.on("latency_run"),
     }
 }
 
 /// The steadiness that ends a job (`steadystate`).
 pub(crate) fn steady(job: &FioJob) -> Option<plan::Steady> {
-    let looks = micros(job, "steadystate_duration") / 1_000_000;
+    let looks = job.micros("steadystate_duration") / 1_000_000;
     if looks == 0 {
         return None;
     }
@@ -266,7 +244,7 @@ pub(crate) fn steady(job: &FioJob) -> Option<plan::Steady> {
         percent: limit.ends_with('%'),
         limit: limit.trim_end_matches('%').parse().unwrap_or(0.0),
         looks: u32::try_from(looks).unwrap_or(u32::MAX),
-        ramp: Nanos::from_us(micros(job, "steadystate_ramp_time")),
+        ramp: Nanos::from_us(job.micros("steadystate_ramp_time")),
         together: job.group_reporting,
     })
 }
@@ -319,7 +297,7 @@ impl Mapping<'_> {
             warmup: Nanos::from_us(job.ramp_us),
             terms: terms(job),
             search: Some(target(job)).filter(|search| search.target > Nanos::ZERO),
-            max_latency: Nanos::from_us(micros(job, "max_latency")),
+            max_latency: Nanos::from_us(job.micros("max_latency")),
         };
         (0..job.numjobs as usize)
             .map(|clone| match cpus.get(clone % cpus.len().max(1)) {

@@ -7,6 +7,8 @@
 //! ```
 //! Source: files that sysbench 1.0.20 prepared. A call of fewer bytes has no sum.
 
+use crate::verify::word;
+
 /// Bytes behind the data.
 const TAIL_BYTES: usize = 12;
 
@@ -23,9 +25,8 @@ pub fn fill(bytes: &mut [u8], offset: u64) {
 pub fn check(bytes: &[u8], offset: u64) -> Result<(), String> {
     let Some((data, tail)) = bytes.split_last_chunk::<TAIL_BYTES>() else { return Ok(()) };
     let made = made(data, offset);
-    let number = |tail: &[u8]| tail.iter().rev().fold(0u64, |number, byte| number << 8 | u64::from(*byte));
     let differ = |what: &str, of: std::ops::Range<usize>| {
-        let (expected, found) = (number(&made[of.clone()]), number(&tail[of]));
+        let (expected, found) = (word(&made[of.clone()]), word(&tail[of]));
         format!("{what} of the block at byte {offset}: {expected:#x} expected, {found:#x} found")
     };
     match () {

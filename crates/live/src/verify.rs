@@ -250,7 +250,7 @@ fn mix(mut x: u64) -> u64 {
 }
 
 /// Up to eight bytes as a number.
-fn word(bytes: &[u8]) -> u64 {
+pub(crate) fn word(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
 }
 

@@ -44,6 +44,19 @@ impl Counts {
         }
     }
 
+    /// The counts that have come since `before`, which is an earlier state of this counter.
+    pub fn since(&self, before: &Counts) -> Counts {
+        Counts {
+            reads: self.reads - before.reads,
+            writes: self.writes - before.writes,
+            syncs: self.syncs - before.syncs,
+            read_bytes: self.read_bytes - before.read_bytes,
+            written_bytes: self.written_bytes - before.written_bytes,
+            trims: self.trims - before.trims,
+            trimmed_bytes: self.trimmed_bytes - before.trimmed_bytes,
+        }
+    }
+
     /// Adds the counts of another counter.
     pub fn merge(&mut self, more: &Counts) {
         self.reads += more.reads;

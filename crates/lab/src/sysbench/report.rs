@@ -294,16 +294,8 @@ impl Part {
 
     /// The rest of this without the part before the last checkpoint.
     fn without(&self, before: &Part) -> Part {
-        let (all, old) = (&self.counts, &before.counts);
         Part {
-            counts: Counts {
-                reads: all.reads - old.reads,
-                writes: all.writes - old.writes,
-                syncs: all.syncs - old.syncs,
-                read_bytes: all.read_bytes - old.read_bytes,
-                written_bytes: all.written_bytes - old.written_bytes,
-                ..Counts::default()
-            },
+            counts: self.counts.since(&before.counts),
             syncs: self.syncs - before.syncs,
             events: self.events - before.events,
             latency: self.latency.since(&before.latency),

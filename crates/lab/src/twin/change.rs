@@ -426,8 +426,10 @@ fn of_surroundings(plan: &Plan, own: usize, neighbours: &str) -> Vec<Change> {
         threads_mut(&mut changed).truncate(own);
         out.push(plain(format!("keep {neighbours} off the disk"), "neighbour", "noisy-neighbour", changed));
     }
-    let mut changed = plan.clone();
-    if changed.stack.device.options.specs().iter().any(|spec| spec.name == "idle_exit_ns") {
+    let device = &plan.stack.device.options;
+    let dozes = device.specs().iter().any(|spec| spec.name == "idle_exit_ns") && device.unsigned("idle_exit_ns") > 0;
+    if dozes {
+        let mut changed = plan.clone();
         changed.stack.device.options.set("idle_exit_ns", 0);
         let awake = "keep the drive awake (link_power_management_policy=max_performance, \
                      nvme_core.default_ps_max_latency_us=0)";

@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use iowhy_stack::trace::{Dev, Seen, Trace};
+use iowhy_stack::units::SECTOR_BYTES;
 use iowhy_trace::settings::Settings;
 use iowhy_why::digest::{Digest, Spread};
 
@@ -32,19 +33,23 @@ pub(super) struct Below {
     taken: f64,
 }
 
+/// Of others' bios those on a disk: names and how many, most first.
+pub(super) fn on(others: &BTreeMap<(Dev, String), u64>, disk: Dev) -> Vec<(String, u64)> {
+    let mut found: Vec<(String, u64)> =
+        others.iter().filter(|((dev, _), _)| *dev == disk).map(|((_, name), nr)| (name.clone(), *nr)).collect();
+    found.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+    found
+}
+
 /// Of the disk below the recording's, if that is a loop device.
-pub(super) fn of(trace: &Trace, others: &BTreeMap<(Dev, String), u64>) -> Option<Below> {
+pub(super) fn of(trace: &Trace, tree: &BTreeSet<u32>, others: &BTreeMap<(Dev, String), u64>) -> Option<Below> {
     let settings = Settings::of(trace);
     let upper = settings.get("recording", "disk")?;
     let lower = settings.get(upper, "loop.disk")?;
     let names = settings.device_names();
     let number = |name: &str| names.iter().find(|(_, known)| known == name).map(|(dev, _)| *dev);
     let (upper, lower) = (number(upper)?, number(lower)?);
-    let mut there: Vec<(String, u64)> =
-        others.iter().filter(|((dev, _), _)| *dev == lower).map(|((_, name), nr)| (name.clone(), *nr)).collect();
-    there.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
-    let mut below = Below { others: there, ..Below::default() };
-    let tree = iowhy_trace::join::beside::tree(trace, &Default::default())?;
+    let mut below = Below { others: on(others, lower), ..Below::default() };
     // Bytes that others want, by their begin; what is at the upper disk, and of whom what is at the lower one.
     let mut wanted: BTreeMap<u64, u64> = BTreeMap::new();
     let (mut at_upper, mut at_lower, mut since) = (0_u64, [0_u64; 2], 0);
@@ -52,8 +57,8 @@ pub(super) fn of(trace: &Trace, others: &BTreeMap<(Dev, String), u64>) -> Option
         let at = record.at.0;
         let Some(extent) = record.seen.extent().filter(|extent| [upper, lower].contains(&extent.dev)) else { continue };
         let change = match record.seen {
-            Seen::Queue(_) if extent.dev == lower && is_other(trace, &tree, record.pid) => {
-                wanted.insert(extent.sector.0, extent.sector.0 + u64::from(extent.bytes / 512));
+            Seen::Queue(_) if extent.dev == lower && is_other(trace, tree, record.pid) => {
+                wanted.insert(extent.sector.0, extent.sector.0 + u64::from(extent.bytes) / SECTOR_BYTES);
                 continue;
             }
             Seen::Issue(_) => 1,

@@ -131,8 +131,9 @@ impl Facts {
     /// Of a recording; it loses what its workload does not use.
     pub fn of(trace: &mut Trace) -> Facts {
         let length_ns = trace.records.last().map_or(0, |record| record.at.0);
-        let others = others(trace);
-        let below = below::of(trace, &others);
+        let tree = iowhy_trace::join::beside::tree(trace, &Default::default()).unwrap_or_default();
+        let others = others(trace, &tree);
+        let below = below::of(trace, &tree, &others);
         let (side, joined) = crate::explain::source::alone(trace);
         let Side { mut runs, mut settings, lacks, .. } = side;
         let (digest, settings) = (runs.pop().unwrap_or_default(), settings.pop().unwrap_or_default());
@@ -248,13 +249,16 @@ fn of_requests(joined: &Joined) -> Vec<(&'static str, f64)> {
 }
 
 /// Bios of processes outside the workload, by device and name.
-fn others(trace: &Trace) -> BTreeMap<(Dev, String), u64> {
+fn others(trace: &Trace, tree: &BTreeSet<u32>) -> BTreeMap<(Dev, String), u64> {
     let mut found = BTreeMap::new();
-    let Some(tree) = iowhy_trace::join::beside::tree(trace, &Default::default()) else { return found };
+    // Without tasks of the workload nobody is another.
+    if tree.is_empty() {
+        return found;
+    }
     for record in &trace.records {
         let Seen::Queue(extent) = &record.seen else { continue };
         let name = trace.name(record.pid).unwrap_or("");
-        if is_other(trace, &tree, record.pid) {
+        if is_other(trace, tree, record.pid) {
             let name = if name.is_empty() { format!("process {}", record.pid) } else { name.to_owned() };
             *found.entry((extent.dev, name)).or_default() += 1;
         }
@@ -399,9 +403,7 @@ fn devices(
             let suspended = settings.counters.get(&format!("{}_asleep_ns", device.name));
             device.asleep_pct = suspended.map(|ns| 100.0 * (*ns as f64 / last.0.max(1) as f64).min(1.0));
             device.throttled_pct = if held { 100.0 * (asleep / span_ns).min(1.0) } else { 0.0 };
-            device.others =
-                others.iter().filter(|((of, _), _)| *of == dev).map(|((_, n), k)| (n.clone(), *k)).collect();
-            device.others.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+            device.others = below::on(others, dev);
             device
         })
         .collect();

@@ -313,16 +313,7 @@ impl<'a> Meter<'a> {
     }
 
     fn close_sample(&mut self, end: Nanos) {
-        let (all, before) = (&self.counts, &self.sampled);
-        let counts = Counts {
-            reads: all.reads - before.reads,
-            writes: all.writes - before.writes,
-            syncs: all.syncs - before.syncs,
-            read_bytes: all.read_bytes - before.read_bytes,
-            written_bytes: all.written_bytes - before.written_bytes,
-            trims: all.trims - before.trims,
-            trimmed_bytes: all.trimmed_bytes - before.trimmed_bytes,
-        };
+        let counts = self.counts.since(&self.sampled);
         let latency = self.sampled_latency.as_mut().map_or_else(Histogram::default, |before| {
             let mut all = Histogram::default();
             self.latency.iter().for_each(|kind| all.merge(&kind.total));

@@ -387,13 +387,9 @@ impl StreamGenerator {
 
     /// Whether a thread has worked for all of its time.
     pub fn late(&self, thread: u32, now: Nanos) -> bool {
-        let (stream, state) = (&self.streams[thread as usize], &self.states[thread as usize]);
-        let worked = now.saturating_sub(state.started.unwrap_or(now));
-        stream.max_time > Nanos::ZERO && worked >= stream.max_time
+        self.states[thread as usize].late(&self.streams[thread as usize], now)
     }
-}
 
-impl StreamGenerator {
     /// Time that a stream works; zero for no limit.
     pub fn max_time(&self, thread: u32) -> Nanos {
         self.streams[thread as usize].max_time
@@ -455,9 +451,13 @@ impl State {
         }
     }
 
-    fn may_go_on(&mut self, stream: &Stream, now: Nanos) -> bool {
+    fn late(&self, stream: &Stream, now: Nanos) -> bool {
         let worked = now.saturating_sub(self.started.unwrap_or(now));
-        if stream.max_time > Nanos::ZERO && worked >= stream.max_time {
+        stream.max_time > Nanos::ZERO && worked >= stream.max_time
+    }
+
+    fn may_go_on(&mut self, stream: &Stream, now: Nanos) -> bool {
+        if self.late(stream, now) {
             return false;
         }
         if let (Some(walker), Some(walk)) = (&mut self.walker, &stream.walk) {
