@@ -4,8 +4,8 @@
 //! columns, with the first of these marks between them that it has, each further line is a run, oldest first. Columns
 //! called `time`, `timestamp` or `date` say when; `run`, `run_id`, `commit` or `sha` name the run; `machine` or `host`
 //! keep machines apart, `branch` branches. Of the others, those of numbers are metrics, and those of words are
-//! attributes, which are left out. Empty fields, and words for no number (`nan`, `null`), are missing values. Fields may
-//! stand in double quotes. Times order the runs: seconds since 1970, or dates as `2024.01.31 3:00:00 +0100`,
+//! attributes, which are left out. Empty fields, and words for no number (`nan`, `null`), are missing values. Fields
+//! may stand in double quotes. Times order the runs: seconds since 1970, or dates as `2024.01.31 3:00:00 +0100`,
 //! `2024-01-31T03:00:00Z` or `2024-01-31`.
 //!
 //! Known limit: of other times the runs are in the order of the file.
