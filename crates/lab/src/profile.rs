@@ -36,6 +36,7 @@ mod text;
 
 pub use fit::HeldBack;
 pub use probe::ProbeError;
+pub(crate) use probe::paced;
 pub use samples::{Sample, busiest, samples};
 
 /// Value of the key `kind` of a profile, which tells it apart from a drive.

@@ -31,7 +31,7 @@ use iowhy_stack::service::{self, Row};
 use iowhy_stack::trace::Trace;
 use iowhy_text::diagnose::{Problem, Problems};
 use iowhy_trace::settings::Settings;
-use iowhy_why::rules::cost;
+use iowhy_why::rules::cost::{self, Paced};
 use iowhy_why::rules::{self, Need};
 
 use crate::profile::{self, Profile};
@@ -122,6 +122,10 @@ pub fn record(request: &Request, aside: bool, tell: &mut dyn FnMut(&Problem)) ->
     recording::record_started(request, start, tell)
 }
 
+/// Part of the time at the device, from which on it is asked whether it dozes or has a cap, unless something else
+/// explains half of it.
+const BY_DEVICE_PCT: f64 = 33.0;
+
 /// Length of the probe of a disk.
 const PROBE: Duration = Duration::from_millis(1500);
 
@@ -161,17 +165,24 @@ pub(crate) fn measured(disk: &str, probe: Probe) -> Option<Profile> {
 
 /// Why, of a trace.
 pub fn of_trace(target: String, trace: Trace, probe: Probe) -> Answer {
-    of_trace_on(target, trace, &|disk| measured(disk, probe))
+    let paced = |disk: &str| (probe == Probe::Read && !disk.is_empty()).then(|| profile::paced(disk)).flatten();
+    of_trace_on(target, trace, &|disk| measured(disk, probe), &paced)
 }
 
-/// The same with a disk that is measured by `measured` if a finding depends on it.
-pub fn of_trace_on(target: String, mut trace: Trace, measured: &dyn Fn(&str) -> Option<Profile>) -> Answer {
+/// The same with a disk that is measured by `measured` if a finding depends on it, and by `paced` if much of the
+/// time is the device's and nothing else explains it.
+pub fn of_trace_on(
+    target: String,
+    mut trace: Trace,
+    measured: &dyn Fn(&str) -> Option<Profile>,
+    paced: &dyn Fn(&str) -> Option<Paced>,
+) -> Answer {
     let (events, lost) = (trace.records.len() as u64, trace.lost);
     // The twin wants the disk's other requests, too.
     let whole = trace.clone();
     let settings = Settings::of(&trace);
     let both = rayon::join(|| Facts::of(&mut trace), || twin::ask(&whole, &settings, None));
-    let (facts, (mut agreement, predictions)) = both;
+    let (facts, (mut agreement, mut predictions)) = both;
     let mut costs = cost::found(&facts.for_rules());
     let only_difference = facts.unusual();
     let disk = facts.settings.get("recording", "disk").unwrap_or_default().to_owned();
@@ -195,12 +206,20 @@ pub fn of_trace_on(target: String, mut trace: Trace, measured: &dyn Fn(&str) -> 
     {
         let (service, code) = for_costs(&profile);
         costs = cost::found(&facts.with_disk(&service, code));
-        (findings, options) = split(&costs, predictions);
-        let (again, predictions) = twin::ask(&whole, &facts.settings, Some(&profile));
+        (findings, options) = split(&costs, predictions.clone());
+        let (again, measured) = twin::ask(&whole, &facts.settings, Some(&profile));
         if again.usable {
-            agreement = again;
-            (findings, options) = split(&costs, predictions);
+            (agreement, predictions) = (again, measured);
+            (findings, options) = split(&costs, predictions.clone());
         }
+    }
+    let by_device = facts.layers.iter().find(|part| part.layer == "device").map_or(0.0, |part| part.pct);
+    if by_device >= BY_DEVICE_PCT
+        && findings.iter().all(|of| of.saves_pct < by_device / 2.0)
+        && let Some(paced) = paced(&disk)
+    {
+        costs = cost::found(&cost::Facts { paced: Some(paced), ..facts.for_rules() });
+        (findings, options) = split(&costs, predictions);
     }
     Answer {
         target,

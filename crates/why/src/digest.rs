@@ -26,6 +26,7 @@
 mod commands;
 pub mod discards;
 mod figures;
+pub mod partial;
 mod tally;
 mod waits;
 pub mod wall;

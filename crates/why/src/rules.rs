@@ -47,6 +47,8 @@ mod metadata_reads;
 mod mixed_direct_and_buffered;
 mod mmap_read_around;
 mod noisy_neighbour;
+mod paced;
+mod partial_page_writes;
 mod plug_around_read;
 mod program_computes_more;
 mod program_pauses;
@@ -289,6 +291,7 @@ pub const RULES: &[&Rule] = &[
     &mixed_direct_and_buffered::RULE,
     &invalidation_cost::RULE,
     &cold_cache::RULE,
+    &partial_page_writes::RULE,
     &cache_too_small::RULE,
     &memory_reclaim::RULE,
     &hinted_pages_evicted::RULE,

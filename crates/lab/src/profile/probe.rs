@@ -15,6 +15,8 @@ use iowhy_live::machine::{Disk, Machine};
 use iowhy_stack::trace::Dev;
 use iowhy_text::diagnose::Problems;
 
+use iowhy_why::rules::cost::Paced;
+
 use super::{Field, Profile};
 use crate::recording::{self, RecordError};
 
@@ -78,6 +80,11 @@ const WRITES: &[Load] = &[
     ("randwrite", "128k", 8, 0),
 ];
 const SCRATCH: &str = "256m";
+
+/// Pauses between the reads of [`paced`], calls with pauses, and the time of each load without.
+const PAUSED_HZ: u32 = 40;
+const PAUSED: u32 = 10;
+const AT_ONCE: &str = "200ms";
 
 /// Least time of a load, and most calls of one.
 const SHORTEST: Duration = Duration::from_millis(120);
@@ -149,6 +156,30 @@ impl Profile {
 /// Sectors of a whole disk.
 fn size_of(name: &str) -> Option<f64> {
     std::fs::read_to_string(Path::new("/sys/block").join(name).join("size")).ok()?.trim().parse().ok()
+}
+
+/// Times of small and large reads of a disk, with pauses between them and without; nothing if it cannot be read, or if
+/// a signal ends it. It takes a second.
+pub(crate) fn paced(disk: &str) -> Option<Paced> {
+    let mut text = format!("[global]\nfilename=/dev/{disk}\nrw=randread\nioengine=psync\ndirect=1\nrandrepeat=0\n");
+    for (rate, more) in [(PAUSED_HZ, format!("number_ios={PAUSED}")), (0, format!("runtime={AT_ONCE}"))] {
+        for sectors in [Paced::SMALL, Paced::LARGE] {
+            let _ = writeln!(text, "[{rate}-{sectors}]\nstonewall\nbs={}k\n{more}", sectors / 2);
+            let _ = writeln!(text, "{}", if rate > 0 { format!("rate_iops={rate}") } else { String::new() });
+        }
+    }
+    let world = World { live: true, ..World::empty() };
+    let mut problems = Problems::default();
+    let file = iowhy_fio::parse("probe", &text, &world, &mut problems)?;
+    let mut jobs = iowhy_fio::live::jobs(file, None, &world, &mut problems)?;
+    jobs.plan.allow.directory = None;
+    let outcome = iowhy_live::run::run(&jobs.plan, &|_| {}).ok()?;
+    let median = |nr: usize| {
+        let thread = outcome.threads.get(nr).filter(|thread| thread.nr_errors == 0)?;
+        Some(thread.latency[0].completion.quantile(1, 2)? as f64)
+    };
+    let paused = [median(0)?, median(1)?];
+    (!outcome.interrupted).then_some(Paced { paused, at_once: [median(2)?, median(3)?] })
 }
 
 /// The loads as jobs of fio, on a disk of `mib` MiB.

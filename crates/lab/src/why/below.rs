@@ -12,17 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use iowhy_stack::trace::{Dev, Seen, Trace};
 use iowhy_stack::units::SECTOR_BYTES;
+use iowhy_trace::join::beside::is_other;
 use iowhy_trace::settings::Settings;
 use iowhy_why::digest::{Digest, Spread};
-
-/// Names of the kernel's own tasks, which work for others, and of ours, which record them or are their disk.
-const KERNELS: [&str; 6] = ["kworker", "jbd2", "xfsaild", "loop", "kswapd", "iowhy"];
-
-/// A process outside the workload whose tasks are `tree`.
-pub(super) fn is_other(trace: &Trace, tree: &BTreeSet<u32>, pid: u32) -> bool {
-    let kernels = || KERNELS.iter().any(|of| trace.name(pid).unwrap_or("").starts_with(of));
-    pid != 0 && !tree.contains(&pid) && !kernels()
-}
 
 /// Others' doings below.
 #[derive(Debug, Default)]

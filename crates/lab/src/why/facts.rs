@@ -21,6 +21,7 @@ use iowhy_stats::change_points::{self, Settings as Splits};
 use iowhy_stats::figure::share;
 use iowhy_stats::modes::{self, Mode};
 use iowhy_trace::fields::field;
+use iowhy_trace::join::beside::is_other;
 use iowhy_trace::join::{CallRecord, Joined};
 use iowhy_trace::settings::Settings;
 use iowhy_why::Side;
@@ -28,7 +29,7 @@ use iowhy_why::digest::{Digest, LAYERS, Layer};
 use iowhy_why::rules::Need;
 use iowhy_why::rules::cost;
 
-use super::below::{self, is_other};
+use super::below;
 
 /// Most processes and files that are listed.
 const LISTED: usize = 10;
@@ -226,6 +227,7 @@ impl Facts {
             others: self.devices.first().map_or(&[], |device| &device.others),
             service,
             code,
+            paced: None,
         }
     }
 }
@@ -467,6 +469,12 @@ pub(super) fn unusual(settings: &Settings) -> Vec<(String, String, &'static str)
             "nr_requests" if number(value).is_some_and(|nr| nr < FEW) => (value.clone(), "64 or more"),
             "wbt_lat_usec" if number(value).is_some_and(|us| (1..TIGHT_US).contains(&us)) => {
                 (value.clone(), "2000 or more")
+            }
+            // Where no head moves, a kernel may read two of the largest requests ahead.
+            "read_ahead_kb"
+                if number(value) == settings.get(place, "max_sectors_kb").and_then(number).map(|kb| 2 * kb) =>
+            {
+                return None;
             }
             "max_sectors_kb" => {
                 let most = settings.get(place, "max_hw_sectors_kb").and_then(number).unwrap_or(LARGE);

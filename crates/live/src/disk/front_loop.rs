@@ -12,13 +12,16 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::ops::RangeInclusive;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use iowhy_stack::units::Nanos;
 use rustix::ioctl::{Opcode, Setter, ioctl};
 
 use super::control::{Counters, Mode, Order, Wire};
+use super::pace::usual;
 use super::queue::{queue, set};
 use super::{DEPTHS, DiskError, Spec};
 use crate::machine;
@@ -104,23 +107,29 @@ fn depth(node: &Path, wire: &mut Wire, spec: &Spec, mode: Mode) -> Result<u32, D
     found.map(|most| most as u32)
 }
 
-/// Service that the time of the layers above is measured with.
-const SERVICE: Duration = Duration::from_millis(1);
-const NR_READS: u64 = 120;
+/// Service that the time of the layers above is measured with, at least and at most: a processor that has slept for
+/// long needs longer for them.
+const SERVICE: RangeInclusive<Nanos> = Nanos::from_us(200)..=Nanos::from_ms(10);
+/// Time of the measurement, and its least and most reads.
+const MEASURED: Nanos = Nanos::from_ms(200);
+const NR_READS: RangeInclusive<u64> = 24..=120;
 /// More than this is a disturbance, and not the way through the kernel.
 const MOST: Duration = Duration::from_micros(300);
 
 /// Finds out how long a small read takes on its way through the kernel and back: the median of how much longer a
-/// program waits than the server did.
+/// program waits than the server did, which waits as long as the model usually does.
 pub(super) fn lead(node: &Path, wire: &mut Wire, spec: &Spec) -> Result<Duration, DiskError> {
     let failed = |error| DiskError::Device { node: node.to_owned(), error };
     let file = open_direct(node).map_err(failed)?;
-    order(wire, &Order::Mode(Mode::After(SERVICE.as_nanos() as u64)))?;
+    let model = spec.device(0).map_err(|error| failed(io::Error::other(error)))?;
+    let service = usual(model, spec.bytes).clamp(*SERVICE.start(), *SERVICE.end());
+    let reads = (MEASURED.0 / service.0).clamp(*NR_READS.start(), *NR_READS.end());
+    order(wire, &Order::Mode(Mode::After(service.0)))?;
     let mut times = Vec::new();
-    let result = (0..NR_READS).try_for_each(|nr| {
+    let result = (0..reads).try_for_each(|nr| {
         let begun = Instant::now();
         let result = read(&file, nr * 4096 % spec.bytes);
-        times.push(begun.elapsed().saturating_sub(SERVICE));
+        times.push(begun.elapsed().saturating_sub(Duration::from_nanos(service.0)));
         result
     });
     order(wire, &Order::Mode(Mode::Instant))?;

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use iowhy_stack::device::{Command, Completion, Device, DeviceStats};
 use iowhy_stack::event::Dir;
-use iowhy_stack::units::{Nanos, SECTOR_BYTES, Sector};
+use iowhy_stack::units::{Nanos, PAGE_BYTES, SECTOR_BYTES, Sector};
 
 use super::fault::{Fault, Faults};
 
@@ -227,6 +227,28 @@ impl Pace {
             self.held.insert((done.due, completion.tag), done);
         }
     }
+}
+
+/// The median time of reads of a page one at a time, all over a disk of `bytes`.
+pub(super) fn usual(device: Box<dyn Device>, bytes: u64) -> Nanos {
+    const NR: u64 = 33;
+    let (mut pace, mut now) = (Pace::new(device, Nanos::ZERO), Nanos::ZERO);
+    let times = (0..NR).filter_map(|nr| {
+        // Far from one to the next, and each somewhere else.
+        let offset = (bytes / PAGE_BYTES).max(1) * (nr * 13 % NR) / NR * PAGE_BYTES;
+        let request = Request { ticket: nr, kind: Kind::Read, offset, bytes: PAGE_BYTES as u32, layer: 0 };
+        let begun = now;
+        pace.submit(begun, request);
+        loop {
+            now = pace.next()?.max(now);
+            if let Some(done) = pace.advance(now) {
+                return Some(done.due.saturating_sub(begun));
+            }
+        }
+    });
+    let mut times: Vec<Nanos> = times.collect();
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -51,6 +51,15 @@ pub fn tree(trace: &Trace, who: &Who) -> Option<BTreeSet<u32>> {
     Some(tree)
 }
 
+/// Names of the kernel's own tasks, which work for others, and of ours, which record them or are their disk.
+const KERNELS: [&str; 8] = ["kworker", "ksoftirqd", "jbd2", "xfsaild", "btrfs-", "loop", "kswapd", "iowhy"];
+
+/// A process outside the workload whose tasks are `tree`.
+pub fn is_other(trace: &Trace, tree: &BTreeSet<u32>, pid: u32) -> bool {
+    let kernels = || KERNELS.iter().any(|of| trace.name(pid).unwrap_or("").starts_with(of));
+    pid != 0 && !tree.contains(&pid) && !kernels()
+}
+
 /// Origin of a call that is not a system call of its own.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Way {

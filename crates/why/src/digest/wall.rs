@@ -20,6 +20,7 @@ use iowhy_stack::units::Nanos;
 
 use super::{KIND_OTHER, KINDS, LAYERS, Layer, kind_of};
 use iowhy_trace::fields::field;
+use iowhy_trace::join::beside::is_other;
 use iowhy_trace::join::{Joined, NoFile, Way};
 use iowhy_trace::settings::Settings;
 
@@ -36,6 +37,10 @@ pub struct Wall {
     pub ns: [[f64; LAYERS.len()]; KINDS],
     /// How often tasks became ready to run, and had to wait for it.
     pub wakes: u64,
+    /// Time of these waits, of each task for itself, ns.
+    pub ready_ns: f64,
+    /// Of this the waits for a CPU that a task outside the workload had until then, ns, by its name.
+    pub behind: BTreeMap<String, f64>,
     /// Time of tasks in reclaim, ns, and how often.
     pub reclaim: (f64, u64),
     /// Bios that a limit has held back.
@@ -414,6 +419,11 @@ pub fn of(trace: &Trace, joined: &Joined, settings: &Settings) -> Option<Wall> {
                         Some(State::Ready(from)) => {
                             let kind = walk.kind(walk.doing(*next, from).map(|interval| interval.doing));
                             walk.wall.wakes += 1;
+                            walk.wall.ready_ns += at.saturating_sub(from).0 as f64;
+                            if is_other(trace, &tree, record.pid) {
+                                let name = trace.name(record.pid).unwrap_or("another task").to_owned();
+                                *walk.wall.behind.entry(name).or_default() += at.saturating_sub(from).0 as f64;
+                            }
                             walk.push(from, at, Some((kind, Layer::Ready)));
                         }
                         Some(State::Blocked(from, deep)) => walk.blocked(*next, (from, at), deep, record.cpu),

@@ -49,6 +49,28 @@ pub struct Facts<'a> {
     pub service: &'a [(u32, f64)],
     /// Times of the kernel's code, if they were measured.
     pub code: Option<Code>,
+    /// Reads with and without pauses, if they were tried.
+    pub paced: Option<Paced>,
+}
+
+/// Times of direct reads at random places, one at a time: of [`Paced::SMALL`] and [`Paced::LARGE`] sectors, ns.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub struct Paced {
+    /// One behind the other.
+    pub at_once: [f64; 2],
+    /// Each after a pause.
+    pub paused: [f64; 2],
+}
+
+impl Paced {
+    pub const SMALL: u32 = 8;
+    pub const LARGE: u32 = 256;
+
+    /// A time of a size, in proportion between the two and beyond.
+    pub(super) fn at([small, large]: [f64; 2], sectors: f64) -> f64 {
+        let [from, to] = [Paced::SMALL, Paced::LARGE].map(f64::from);
+        (small + (large - small).max(0.0) * (sectors - from) / (to - from)).max(0.0)
+    }
 }
 
 /// Times of code.
@@ -182,9 +204,19 @@ pub fn found(facts: &Facts<'_>) -> Vec<Found> {
 mod tests {
     use super::super::edges::{Alone, AloneEdge, hold_cost};
     use super::super::program_pauses;
-    use super::{MARKED, MOST_SURE, SEEN};
+    use super::{MARKED, MOST_SURE, Paced, SEEN};
     use crate::certainty;
     use crate::digest::Layer;
+
+    #[test]
+    fn times_between_sizes() {
+        for (name, sectors, ns) in
+            [("SMALL", 8, 100.0), ("LARGE", 256, 348.0), ("between", 24, 116.0), ("below", 0, 92.0)]
+        {
+            assert!((Paced::at([100.0, 348.0], f64::from(sectors)) - ns).abs() < 1e-9, "{name}");
+        }
+        assert_eq!((Paced::SMALL, Paced::LARGE), (8, 256));
+    }
 
     #[test]
     fn a_cost_is_a_tenth_of_the_time_and_never_almost_certain() {

@@ -79,25 +79,22 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     })
 }
 
-/// Part of all CPUs that others keep busy, from which on they are short.
-const BUSY: f64 = 0.6;
+/// Part of the waits that ends as another program leaves the CPU: the rest are waits for tasks of the workload.
+const BEHIND: f64 = 0.5;
 /// Wait for a CPU, each time, ns: a wake-up of an idle one is shorter.
 const EACH: f64 = 100e3;
-/// Length of a recording, ns: the count of others has the recorder in it, which begins before and ends after it.
-const COUNTED: f64 = 500e6;
 /// Part of the time by the clock: less is what any machine with other things to do takes.
 const MUCH: f64 = 0.2;
 /// Confidence of the cost, and its bounds.
 const ALONE: (f64, Bounds) = (0.85, [0.5, 1.0]);
 
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    let wall = facts.digest.wall.as_ref()?;
     let ready = facts.in_layers(&[Layer::Ready]);
-    let elapsed = facts.digest.elapsed.0 as f64;
-    let cpus = facts.settings.get("machine", "cpus").and_then(|cpus| cpus.parse().ok()).unwrap_or(1.0_f64);
-    let busy = (facts.counter("others_cpu_ns") / elapsed.max(1.0)).min(cpus);
-    let each = ready / facts.digest.wall.as_ref().map_or(0, |wall| wall.wakes).max(1) as f64;
-    let counted = elapsed >= COUNTED && facts.counter("cpu_throttled_ns") <= 0.0;
-    if busy < BUSY * cpus || each < EACH || !counted || ready < MUCH * facts.whole_ns {
+    let behind = wall.behind.values().sum::<f64>() / wall.ready_ns.max(1.0);
+    let (name, _) = wall.behind.iter().max_by(|a, b| a.1.total_cmp(b.1))?;
+    let each = wall.ready_ns / wall.wakes.max(1) as f64;
+    if behind < BEHIND || each < EACH || facts.counter("cpu_throttled_ns") > 0.0 || ready < MUCH * facts.whole_ns {
         return None;
     }
     let (confidence, bounds) = ALONE;
@@ -106,14 +103,15 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
         bounds,
         confidence,
         claim: format!(
-            "a task that could run waits {:.0} us for a CPU each time, while others keep {busy:.1} CPUs busy",
-            each / 1e3
+            "a task that could run waits {:.0} us for a CPU each time, {:.0} % of it behind others ({name} most)",
+            each / 1e3,
+            100.0 * behind
         ),
         setting: "the other tasks elsewhere, or a higher priority (nice, cpu.weight)".to_owned(),
         evidence: vec![
             ("wait for a CPU, each time", each, Unit::Ns),
             ("time that tasks wait for a CPU", ready, Unit::Ns),
-            ("CPUs that others keep busy", busy, Unit::Ratio),
+            ("part of it while others have the CPU", behind, Unit::Share),
         ],
     })
 }
@@ -160,20 +158,23 @@ mod tests {
 
     #[test]
     fn costs() {
-        fn of(a: &mut Alone, elapsed: f64, each: f64, busy: f64) {
-            a.digest.elapsed = iowhy_stack::units::Nanos(elapsed as u64);
-            a.digest.time.ns[0][READY] = 0.5 * elapsed;
-            a.digest.wall = wakes((0.5 * elapsed / each) as u64);
-            a.set("machine", "cpus", "2");
-            a.count("others_cpu_ns", (busy * elapsed) as u64);
+        fn of(a: &mut Alone, each: f64, behind: f64) {
+            a.digest.time.ns[0][READY] = 5e8;
+            let wall = Wall { wakes: (5e8 / each) as u64, ready_ns: 5e8, ..Wall::default() };
+            a.digest.wall = Some(Wall { behind: [("hog".to_owned(), behind * 5e8)].into(), ..wall });
         }
+        let contended = || {
+            Alone::of(|a| {
+                a.digest.elapsed = iowhy_stack::units::Nanos(1_000_000_000);
+                of(a, 1e6, 1.0);
+            })
+        };
         let edges: &[AloneEdge] = &[
-            ("BUSY", |a, x| of(a, 1e9, 1e6, x), 1.2, 1.19),
-            ("EACH", |a, x| of(a, 1e9, x, 2.0), 1e5, 9.9e4),
+            ("BEHIND", |a, x| of(a, 1e6, x), 0.5, 0.49),
+            ("EACH", |a, x| of(a, x, 1.0), 1e5, 9.9e4),
             ("MUCH", |a, x| a.digest.time.ns[0][READY] = x, 2e8, 1.99e8),
-            ("COUNTED", |a, x| of(a, x, 1e6, 2.0), 5e8, 4.99e8),
             ("a quota", |a, x| a.count("cpu_throttled_ns", x as u64), 0.0, 1.0),
         ];
-        hold_cost(&RULE, || Alone::of(|a| of(a, 1e9, 1e6, 2.0)), (50.0, 0.85), edges);
+        hold_cost(&RULE, contended, (50.0, 0.85), edges);
     }
 }

@@ -1,7 +1,7 @@
 //! Commands take longer at the device in proportion to their size.
 
 use super::device::{Kind, found};
-use super::{Match, Rule, Switch};
+use super::{Match, Rule, Switch, paced};
 use crate::delta::Delta;
 
 pub(super) const RULE: Rule = Rule {
@@ -21,7 +21,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &[],
     switches: &[Switch::OtherDevice],
     find,
-    cost: None,
+    cost: Some(|facts| paced::cap(facts, false)),
 };
 
 fn find(delta: &Delta<'_>) -> Option<Match> {

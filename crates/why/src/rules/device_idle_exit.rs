@@ -1,7 +1,7 @@
 //! A device that saves power takes its time to wake up.
 
 use super::device::{Kind, found};
-use super::{Match, Rule, Switch};
+use super::{Match, Rule, Switch, paced};
 use crate::delta::Delta;
 
 pub(super) const RULE: Rule = Rule {
@@ -23,7 +23,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &["device-latency"],
     switches: &[Switch::OtherDevice],
     find,
-    cost: None,
+    cost: Some(paced::dozing),
 };
 
 fn find(delta: &Delta<'_>) -> Option<Match> {

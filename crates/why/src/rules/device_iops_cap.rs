@@ -1,7 +1,7 @@
 //! A limit lets a number of commands a second pass, whatever their size.
 
 use super::device::{Kind, found};
-use super::{Match, Rule, Switch};
+use super::{Match, Rule, Switch, paced};
 use crate::delta::Delta;
 
 pub(super) const RULE: Rule = Rule {
@@ -26,7 +26,7 @@ pub(super) const RULE: Rule = Rule {
         Switch::OtherDevice,
     ],
     find,
-    cost: None,
+    cost: Some(|facts| paced::cap(facts, true)),
 };
 
 fn find(delta: &Delta<'_>) -> Option<Match> {

@@ -1,7 +1,7 @@
 //! Holds rules to their limits: a pair of recordings on which a rule speaks, and for each limit a value at which it
 //! still does and the next one at which it does not.
 
-use super::cost::{self, Code, Facts, Found};
+use super::cost::{self, Code, Facts, Found, Paced};
 use super::{Match, Rule};
 use crate::digest::{Class, Digest, Layer, Spread};
 use crate::{Delta, Side};
@@ -112,6 +112,7 @@ pub(super) struct Alone {
     pub(super) others: Vec<(String, u64)>,
     pub(super) service: Vec<(u32, f64)>,
     pub(super) code: Option<Code>,
+    pub(super) paced: Option<Paced>,
     settings: Settings,
 }
 
@@ -155,6 +156,7 @@ impl Alone {
             others: &self.others,
             service: &self.service,
             code: self.code,
+            paced: self.paced,
         };
         cost::found(&facts).into_iter().find(|found| found.rule.name == rule.name)
     }

@@ -153,21 +153,34 @@ pub(super) fn cost_of_limit(facts: &Facts<'_>, off: bool) -> Option<Cost> {
 
 /// Part of the pages read that nobody uses, from which on a window is too large.
 const IN_VAIN: f64 = 0.3;
-/// Part of the pages in windows around faults, beyond which it is not known what is used: pages that are mapped with
-/// others are touched unseen.
+/// Part of the pages in windows around faults, beyond which faults say what is used.
 const OF_FAULTS: f64 = 0.1;
+/// Pages that a fault maps at most: the others of these are touched unseen.
+const AROUND_PAGES: u64 = 16;
 /// Part of the likeliest saving that is the least: a drive may take longer for a command than its bytes need.
 const LEAST: f64 = 0.5;
+
+/// Largest requests that a kernel reads ahead by itself where no head moves.
+const REQUESTS_AHEAD: f64 = 2.0;
+
+/// Whether a read-ahead limit, KiB, is beyond what a kernel sets by itself: 128, or twice the largest request where no
+/// head moves.
+fn raised(facts: &Facts<'_>, limit: f64) -> bool {
+    limit > USUAL_KB.max(REQUESTS_AHEAD * facts.number_of_disk("max_sectors_kb").unwrap_or(f64::INFINITY))
+}
 
 /// The cost of a read-ahead limit above the kernel's own, many of whose pages no read uses.
 pub(super) fn cost_of_waste(facts: &Facts<'_>) -> Option<Cost> {
     let d = facts.digest;
     let limit = facts.number_of_disk("read_ahead_kb").filter(|kib| *kib > USUAL_KB)?;
     let kinds: &[RaKind] = &[RaKind::Around, RaKind::Exec, RaKind::Huge];
-    if share(pages(d, kinds), all_pages(d)) > OF_FAULTS {
+    // Faults read around them in vain by design, unless somebody has raised the limit.
+    let faults = share(pages(d, kinds), all_pages(d)) > OF_FAULTS;
+    if faults && !raised(facts, limit) {
         return None;
     }
-    let unused = d.windows.ahead.saturating_sub(d.windows.used);
+    let seen = if faults { AROUND_PAGES } else { 1 };
+    let unused = d.windows.ahead.saturating_sub(seen * d.windows.used);
     let in_vain = share(unused, d.cache.added);
     let (from, _) = instead::own(facts, 0);
     let to = (from * (1.0 - in_vain)).max(USUAL_KB * 1024.0 / SECTOR_BYTES as f64);
@@ -323,6 +336,22 @@ mod costs {
         ];
         // 1 - sqrt(1/2).
         hold_cost(&window_too_large::RULE, reads, (29.3, 0.85), edges);
+        // Each fault on a page in the cache stands for 16 touched ones.
+        let faults = || {
+            Alone::of(|a| {
+                a.digest = reads().digest;
+                a.set("recording", "disk", "sda");
+                a.set("sda", "read_ahead_kb", "1024");
+                a.set("sda", "max_sectors_kb", "256");
+                windows(&mut a.digest, RaKind::Around, 10.0, 2560.0);
+                a.digest.windows.used = 80;
+            })
+        };
+        let edges: &[AloneEdge] = &[
+            ("REQUESTS_AHEAD", |a, x| a.set("sda", "max_sectors_kb", &x.to_string()), 511.0, 512.0),
+            ("AROUND_PAGES", |a, x| a.digest.windows.used = x as u64, 112.0, 113.0),
+        ];
+        hold_cost(&window_too_large::RULE, faults, (29.3, 0.85), edges);
         let found = reads().ask(&window_too_large::RULE).expect("a cost");
         assert!((found.bounds_pct[0] - LEAST * found.saves_pct).abs() < 0.1, "{}: {found:?}", "LEAST");
     }
