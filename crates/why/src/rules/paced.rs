@@ -71,7 +71,17 @@ pub(super) fn cap(facts: &Facts<'_>, on_operations: bool) -> Option<Cost> {
     for way in [0, 1] {
         let (sectors, nr) = instead::own(facts, way);
         turns += nr * if on_operations { small } else { sectors * SECTOR_BYTES as f64 * 1e9 / bytes_s };
-        free += nr * Paced::at(paced.paused, sectors);
+        // Commands side by side would be served side by side.
+        let at_device: f64 = facts
+            .digest
+            .commands
+            .own
+            .iter()
+            .filter(|(class, _)| class.write == (way == 1))
+            .map(|(_, [all, _])| all.sum())
+            .sum();
+        let depth = (at_device / facts.digest.commands.own_busy[way].max(1) as f64).max(1.0);
+        free += nr * Paced::at(paced.paused, sectors) / depth;
     }
     if turns < MET * facts.whole_ns {
         return None;

@@ -12,12 +12,13 @@ pub(super) const RULE: Rule = Rule {
     owns: super::Owns::Writes,
     single: super::Single::Counts,
     what: "Writes of parts of pages wait until those pages are read from the device.",
-    why: "The page cache keeps whole pages. A write that covers one in part needs the rest of it: if the page is not in \
-          the cache and holds data already, it is read first, one page at a time and without read-ahead.",
+    why: "The page cache keeps whole pages. A write that covers one in part needs the rest of it: if the page holds \
+          data and is not in the cache, it is read first, one page at a time and without read-ahead.",
     events: "Reads of data by write calls whose begin or end is within a page.",
     example: "Records of 4000 bytes that are updated in place after a restart; a block size of 512 bytes or 2 KiB over \
               pages of 4 KiB.",
-    change: "Write whole, aligned pages; or read the file (POSIX_FADV_WILLNEED) before it is updated; or use direct I/O.",
+    change: "Write whole, aligned pages; or read the file (POSIX_FADV_WILLNEED) before it is updated; or use direct \
+             I/O.",
     refute: "With whole, aligned pages, or with the file in the cache, writes take as long.",
     since: "Every kernel.",
     consequences: &["synchronous-writes", "device-latency", "cold-cache", "syncs-added"],
