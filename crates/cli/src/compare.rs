@@ -13,15 +13,17 @@ use iowhy_lab::store::{self, Store, StoreError};
 use iowhy_stats::Better;
 use iowhy_stats::autocorrelation::Order;
 use iowhy_stats::metric::Group;
-use iowhy_text::diagnose::{Problem, Problems};
+use iowhy_text::diagnose::{Problem, Problems, Severity};
+use iowhy_text::input;
 
 use crate::output::{self, Exit};
 
 #[derive(clap::Args)]
 #[command(about = "Compare two sets of runs: regression, improvement, same, or cannot tell")]
 #[command(after_help = "Exit codes: 0 the same or better, 1 a regression, 2 a usage or input error, 3\n\
-    cannot tell.\n\nFormats of sample files: numbers (one a line), csv, fio (JSON), fio-terse,\niostat (-x), asv, \
-    benchstat, sysbench, iowhy (run --json); detected unless\n--samples-format names one.")]
+    cannot tell.\n\nFormats of sample files: numbers (one a line), csv, fio (JSON), fio-terse,\nfio-hist (write_hist_log), \
+    iostat (-x), asv, benchstat, sysbench, histostat,\niowhy (run --json); detected unless --samples-format names one. \
+    A folder is a\nside, too: results of mmtests, bench-fio, asv, or runs of one job.")]
 pub(crate) struct Arguments {
     /// Base, then candidate: labels, tags or run ids in the store; files with
     /// --samples. Tables of mmtests and benchstat take more than two
@@ -43,6 +45,10 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
+/// Files of a folder of samples, at most.
+const MOST_FILES: usize = 100_000;
+/// Bytes of each of them, at most.
+const LONGEST: u64 = 64 << 20;
 /// Calls of a run whose latencies are looked at, at most.
 const CALLS: usize = 2_000;
 
@@ -204,10 +210,7 @@ impl Input {
     /// The groups of sides, each of files or of names in the store.
     pub(crate) fn groups(&self, sides: &[Vec<String>], problems: &mut Problems) -> Vec<Group> {
         let mut groups: Vec<Group> = if self.samples {
-            let read = |name: &String, problems: &mut Problems| {
-                let text = load(name, problems)?;
-                samples::read(name, &text, self.samples_format.as_deref(), problems)
-            };
+            let read = |name: &String, problems: &mut Problems| of_file(name, self.samples_format.as_deref(), problems);
             let mut side =
                 |names: &Vec<String>| samples::together(names.iter().filter_map(|name| read(name, problems)).collect());
             sides.iter().filter_map(&mut side).collect()
@@ -299,6 +302,34 @@ pub(crate) fn load(name: &str, problems: &mut Problems) -> Option<String> {
             problems.push(Problem::error(format!("`{name}` cannot be read: {error}")).help(help));
         })
         .ok()
+}
+
+/// The samples of a file, or of a folder, of which standard error says what was read.
+pub(crate) fn of_file(name: &str, format: Option<&str>, problems: &mut Problems) -> Option<Group> {
+    if !Path::new(name).is_dir() {
+        let text = load(name, problems)?;
+        return samples::read(name, &text, format, problems);
+    }
+    let paths = input::below(Path::new(name), MOST_FILES);
+    let paths =
+        paths.map_err(|error| problems.push(Problem::error(format!("`{name}` cannot be read: {error}")))).ok()?;
+    let file = |path: PathBuf| {
+        let words = path.file_name().unwrap_or_default().to_string_lossy();
+        let text = samples::folder::worth(&words)
+            .map_err(str::to_owned)
+            .and_then(|()| input::text(&Path::new(name).join(&path), LONGEST).map_err(|error| error.to_string()));
+        samples::folder::File { path: path.display().to_string(), text }
+    };
+    let mut found = Problems::default();
+    let group = samples::folder::read(name, paths.into_iter().map(file).collect(), format, &mut found);
+    for problem in found.list {
+        match problem.severity {
+            Severity::Note if output::look().quiet => {}
+            Severity::Note => output::complain(&problem.render()),
+            Severity::Warning | Severity::Error => problems.push(problem),
+        }
+    }
+    group
 }
 
 /// Advice where names that are not in the store are files.
@@ -402,6 +433,9 @@ fn table_of_files(input: &Input, names: &[String], problems: &mut Problems) -> O
         return None;
     }
     let mut texts = Vec::new();
+    if names.iter().any(|name| Path::new(name).is_dir()) {
+        return None;
+    }
     for name in names {
         let text = load(name, problems)?;
         if !ours(&text) {

@@ -1,11 +1,13 @@
 //! `iowhy history`.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use iowhy_compare::history::{self, SEARCHES, Search, Series, Settings, Verdict, read, report};
+use iowhy_compare::samples::{self, FORMATS, csv, numbers};
 use iowhy_lab::store::{self, Filter, Store};
+use iowhy_stats::metric::{Group, headline};
 use iowhy_text::diagnose::{Problem, Problems};
 
 use crate::output::{self, Exit};
@@ -21,7 +23,8 @@ pub(crate) struct Arguments {
     /// Directory of the store
     #[arg(long, value_name = "DIR", conflicts_with = "samples")]
     store: Option<PathBuf>,
-    /// File of numbers instead of runs: one a line, or CSV with names
+    /// Samples instead of runs: numbers, CSV with names, and files and folders of other programs as `iowhy compare`
+    /// takes them
     #[arg(long, value_name = "FILE")]
     samples: Option<PathBuf>,
     /// Method [default: e-divisive up to 1,000 runs, fast above]
@@ -51,8 +54,8 @@ fn search(word: &str) -> Search {
 
 fn alpha(text: &str) -> Result<f64, String> {
     let alpha: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    // Smaller ones are beyond what random orders can show.
-    if (0.0002..=0.5).contains(&alpha) { Ok(alpha) } else { Err("it must lie between 0.0002 and 0.5".to_owned()) }
+    // Smaller ones take more random orders than anybody waits for.
+    if (0.000_01..=0.5).contains(&alpha) { Ok(alpha) } else { Err("it must lie between 0.00001 and 0.5".to_owned()) }
 }
 
 fn percent(text: &str) -> Result<f64, String> {
@@ -67,13 +70,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let series = match &arguments.samples {
         Some(path) => {
             let name = path.display().to_string();
-            match iowhy_text::input::text(path, iowhy_text::input::TEXT) {
-                Ok(text) => read::read(&text, &name, &arguments.metrics, &mut problems),
-                Err(error) => {
-                    problems.push(Problem::error(format!("{name}: {error}")));
-                    Vec::new()
-                }
-            }
+            of_samples(path, &name, &arguments.metrics, &mut problems)
         }
         None => stored(arguments, &mut problems)?,
     };
@@ -99,6 +96,32 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Verdict::Fine => Exit::Fine,
         Verdict::TooShort => Exit::Inconclusive,
     })
+}
+
+/// The series of a file or a folder: tables and numbers in the order of time, other formats run by run.
+fn of_samples(path: &Path, name: &str, metrics: &[String], problems: &mut Problems) -> Vec<Series> {
+    let mut text = None;
+    if !path.is_dir() {
+        let read = iowhy_text::input::text(path, iowhy_text::input::TEXT);
+        text = read.map_err(|error| problems.push(Problem::error(format!("{name}: {error}")))).ok();
+        let Some(text) = text.as_deref() else { return Vec::new() };
+        let of = FORMATS.iter().find(|format| (format.detect)(text)).map_or("", |format| format.name);
+        if of == csv::FORMAT.name || of == numbers::FORMAT.name {
+            return read::read(text, name, metrics, problems);
+        }
+    }
+    let group = match text {
+        Some(text) => samples::read(name, &text, None, problems),
+        None => crate::compare::of_file(name, None, problems),
+    };
+    let groups: Vec<Group> = group.into_iter().collect();
+    let known = || groups.iter().flat_map(|group| &group.columns).map(|column| column.metric.name.as_str());
+    for metric in metrics.iter().filter(|metric| !groups.is_empty() && known().all(|name| name != *metric)) {
+        problems.push(Problem::error(format!("{name} has no metric `{metric}`")).near(metric, known()));
+    }
+    let headlines = known().any(headline);
+    let all: Vec<String> = known().filter(|name| !headlines || headline(name)).map(str::to_owned).collect();
+    history::of_groups(&groups, if metrics.is_empty() { &all } else { metrics }, &|_| name.to_owned())
 }
 
 /// The series of the store.

@@ -11,7 +11,8 @@
 //! A change has the interval of the ratio of both means (Welch's t on the difference, divided by the mean before). It
 //! takes the place for granted, which was looked for in the same data, so it is a little too narrow.
 //!
-//! Limits: a series must be long enough for its most extreme split to be rare among random orders: ten runs at 1 %.
+//! Limits: a series must be long enough for its most extreme split to be rare among random orders: ten runs at 1 %. At
+//! smaller alphas, t-tests judge short series, and take their values to be normal; so do windows, of any length.
 
 use rayon::prelude::*;
 use statrs::distribution::{ContinuousCDF, StudentsT};
@@ -298,7 +299,8 @@ pub fn trace(series: Vec<Series>, settings: &Settings) -> History {
     let least = least_values(settings);
     let tested = series.iter().filter(|series| series.points.len() >= least).count();
     // A p must be able to get below alpha over all series.
-    let permutations = (2.0 * tested as f64 / settings.alpha).clamp(999.0, 9_999.0) as u32;
+    let most = (2.0 / settings.alpha).max(9_999.0);
+    let permutations = (2.0 * tested as f64 / settings.alpha).clamp(999.0, most) as u32;
     let mut traced: Vec<Traced> =
         series.into_par_iter().map(|series| one(series, settings, least, permutations)).collect();
     // Only tested series count.
@@ -323,13 +325,16 @@ pub fn trace(series: Vec<Series>, settings: &Settings) -> History {
 }
 
 /// The fewest values among whose orders the most extreme split in the middle, and its mirror image, are rarer than
-/// alpha.
+/// alpha, or than 1 %: at smaller alphas t-tests take over. Windows have as few as Otava's.
 fn least_values(settings: &Settings) -> usize {
+    if settings.search == Some(Search::Windowed) {
+        return 4.max(2 * settings.min_segment);
+    }
     let mut n = 4;
     loop {
         let half = n / 2;
         let orders = (1..=half).fold(1.0, |orders, k| orders * (n - half + k) as f64 / k as f64);
-        if n >= 2 * settings.min_segment && 2.0 / orders <= settings.alpha {
+        if n >= 2 * settings.min_segment && 2.0 / orders <= settings.alpha.max(0.01) {
             return n;
         }
         n += 1;

@@ -49,7 +49,7 @@ pub mod trials;
 pub mod warning;
 
 use iowhy_stats::autocorrelation::Order;
-use iowhy_stats::metric::{Group, HEADLINES, Metric};
+use iowhy_stats::metric::{Group, HEADLINES, Metric, headline};
 use iowhy_stats::modes::Mode;
 use iowhy_stats::{Method, multiple};
 use options::OptionShift;
@@ -328,11 +328,10 @@ fn chosen(a: &Group, b: &Group, settings: &Settings) -> Vec<String> {
     let zero = |group: &Group, name: &str| {
         group.column(name).is_none_or(|column| column.values.iter().all(|value| *value == 0.0))
     };
-    let headlines: Vec<String> = HEADLINES
-        .iter()
-        .filter(|name| all.iter().any(|known| known == *name) && !(zero(a, name) && zero(b, name)))
-        .map(|name| (*name).to_owned())
-        .collect();
+    let rank = |name: &String| HEADLINES.iter().position(|known| name.rsplit('/').next() == Some(known));
+    let mut headlines: Vec<String> =
+        all.iter().filter(|name| headline(name) && !(zero(a, name) && zero(b, name))).cloned().collect();
+    headlines.sort_by_key(|name| (name.rfind('/').map(|at| name[..at].to_owned()), rank(name)));
     if headlines.is_empty() { all } else { headlines }
 }
 

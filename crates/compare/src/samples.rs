@@ -8,13 +8,19 @@ pub mod asv;
 pub mod benchstat;
 pub mod csv;
 pub mod fio;
+pub mod fio_hist;
+pub mod folder;
+pub mod histostat;
 pub mod iostat;
 pub mod iowhy;
 pub mod numbers;
 pub mod sysbench;
 pub mod terse;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+
+use serde_json::Value;
 
 use iowhy_stats::metric::{Column, Group, Metric, RunFacts};
 use iowhy_text::diagnose::{Problem, Problems, Span};
@@ -37,6 +43,8 @@ pub const FORMATS: &[&Format] = &[
     &iostat::FORMAT,
     &terse::FORMAT,
     &fio::FORMAT,
+    &fio_hist::FORMAT,
+    &histostat::FORMAT,
     &sysbench::FORMAT,
     &benchstat::FORMAT,
     &csv::FORMAT,
@@ -226,6 +234,43 @@ pub fn number(text: &[u8]) -> Option<f64> {
     }
     let value = mantissa as f64 / EXACT_POWERS[behind.map_or(0, |before| seen - before)];
     Some(if negative { -value } else { value })
+}
+
+/// JSON as programs write it: Python's `NaN` and C's `-nan` and `inf` stand for no value.
+///
+/// # Errors
+/// The first mistake, with its line and column.
+fn json(text: &str) -> serde_json::Result<Value> {
+    serde_json::from_str(text).or_else(|error| match without_nan(text) {
+        Cow::Owned(clean) => serde_json::from_str(&clean),
+        Cow::Borrowed(_) => Err(error),
+    })
+}
+
+/// A text of JSON with `null` for each number that is none.
+fn without_nan(text: &str) -> Cow<'_, str> {
+    let (mut clean, mut kept) = (String::new(), 0);
+    let (mut at, mut quoted) = (0, false);
+    while let Some(byte) = text.as_bytes().get(at) {
+        let letter = |byte: &&u8| byte.is_ascii_alphabetic() || **byte == b'-';
+        let word = if quoted { 0 } else { text.as_bytes()[at..].iter().take_while(letter).count() };
+        match byte {
+            b'\\' if quoted => at += 1,
+            b'"' => quoted = !quoted,
+            _ if word > 0 => {
+                let name = text[at..at + word].trim_start_matches('-').to_ascii_lowercase();
+                if matches!(name.as_str(), "nan" | "inf" | "infinity") {
+                    clean += &text[kept..at];
+                    clean += "null";
+                    kept = at + word;
+                }
+                at += word - 1;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    if kept == 0 { Cow::Borrowed(text) } else { Cow::Owned(clean + &text[kept..]) }
 }
 
 /// The lines of a text with their numbers, without what ends them.

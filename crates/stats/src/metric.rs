@@ -111,6 +111,11 @@ impl Group {
 /// same in other units, or are parts of these.
 pub const HEADLINES: &[&str] = &["elapsed_s", "iops", "read_mib_s", "write_mib_s", "p50_ns", "p99_ns", "tps"];
 
+/// Whether a metric is a headline, of the whole or, behind a slash, of a part.
+pub fn headline(name: &str) -> bool {
+    name.rsplit('/').next().is_some_and(|name| HEADLINES.contains(&name))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,7 +2,7 @@
 
 use std::io::{Error, Read, Result};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The longest job file that is read, in bytes.
 pub const JOB: u64 = 16 << 20;
@@ -58,6 +58,30 @@ pub fn text(path: &Path, most: u64) -> Result<String> {
 /// As those of [`text`].
 pub fn standard(most: u64) -> Result<String> {
     utf8(whole(std::io::stdin().lock(), 0, most)?)
+}
+
+/// The files below a folder, as paths from there. Links to folders are not followed.
+///
+/// # Errors
+/// A folder cannot be listed, or there are more than `most` files.
+pub fn below(folder: &Path, most: usize) -> Result<Vec<PathBuf>> {
+    let (mut files, mut folders) = (Vec::new(), vec![PathBuf::new()]);
+    while let Some(at) = folders.pop() {
+        for entry in std::fs::read_dir(folder.join(&at))? {
+            let entry = entry?;
+            let path = at.join(entry.file_name());
+            if entry.file_type()?.is_dir() {
+                folders.push(path);
+            } else if folder.join(&path).is_file() {
+                files.push(path);
+            }
+        }
+        if files.len() + folders.len() > most {
+            return Err(Error::other(format!("it holds more than {most} files")));
+        }
+    }
+    files.sort();
+    Ok(files)
 }
 
 #[cfg(test)]

@@ -137,6 +137,33 @@ fn sides_of_several_files_are_compared_and_options_that_differ_come_first() {
 }
 
 #[test]
+fn a_folder_is_a_side_and_standard_error_lists_what_it_holds() {
+    let (base, slow) = (Folder::new("folder-a"), Folder::new("folder-b"));
+    let files = [runs(&base, "r", "4k", 1000.0), runs(&slow, "r", "4k", 700.0)];
+    base.file("job.fio", "[r]\nrw=randread\n");
+    let (a, b) = (base.path().display().to_string(), slow.path().display().to_string());
+    let compared = |words: &[&str]| {
+        let output = command(&base, &[&["compare", "--json", "--samples"][..], words].concat());
+        let value: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        (output.status.code(), value["metrics"].clone(), text(&output.stderr))
+    };
+    let names = |side: usize| files[side].iter().map(String::as_str);
+    let listed = compared(&names(0).chain(["--"]).chain(names(1)).collect::<Vec<_>>());
+    let (code, metrics, said) = compared(&[&a, &b]);
+    assert_eq!((code, &metrics), (Some(1), &listed.1));
+    assert!(said.contains("read 8 fio\n") && said.contains("skipped: not recognised (job.fio)"), "{said}");
+    assert_eq!(text(&command(&base, &["--quiet", "compare", "--samples", &a, &b]).stderr), "");
+    let output = command(&base, &["history", "--json", "--metric", "iops", "--samples", &a]);
+    let history: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    check_schema("history", &history);
+    assert_eq!(history["series"][0]["n"], 8, "{history:#}");
+    fs::create_dir_all(base.path().join("none")).expect("a folder");
+    let output = command(&base, &["compare", "--samples", &format!("{a}/none"), &b]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("no file with samples"), "{}", text(&output.stderr));
+}
+
+#[test]
 fn files_of_samples_make_a_page_without_events() {
     let folder = Folder::new("sides-page");
     let (base, slow) = (runs(&folder, "a", "4k", 1000.0), runs(&folder, "b", "8k", 700.0));

@@ -14,7 +14,8 @@ use super::{Point, Series};
 use iowhy_stats::metric::Metric;
 use iowhy_text::diagnose::{Problem, Problems, Span};
 
-const TIMES: &[&str] = &["time", "timestamp", "date"];
+/// Names of columns that say when.
+pub const TIMES: &[&str] = &["time", "timestamp", "date"];
 const RUNS: &[&str] = &["run", "run_id", "commit", "sha"];
 const MACHINES: &[&str] = &["machine", "host"];
 const BRANCHES: &[&str] = &["branch"];

@@ -2,14 +2,16 @@
 //!
 //! Each benchmark is a metric, and each combination of its parameters one of its own, named in parentheses. Its values
 //! are the samples, where asv kept them (`--record-samples`), else its one result. `time_..` are seconds, `mem_..` and
-//! `peakmem_..` bytes; less is better. Failed ones (`null`) have no values.
+//! `peakmem_..` bytes; less is better. Failed (`null`) and skipped ones (`NaN`) have no values. The time of a run is that
+//! of its commit, as asv orders them.
 //!
-//! Source: asv's documentation of its files, and results of its own tests.
+//! Source: asv's documentation of its files and `results.py`, results of its own tests, and those that others publish.
 
 use serde_json::Value;
 
 use super::{Format, Reader};
-use iowhy_stats::metric::RunFacts;
+use iowhy_stats::Better;
+use iowhy_stats::metric::{Metric, RunFacts};
 
 pub const FORMAT: Format = Format {
     name: "asv",
@@ -21,7 +23,7 @@ pub const FORMAT: Format = Format {
 };
 
 fn read(reader: &mut Reader<'_>, text: &str) {
-    let document: Value = match serde_json::from_str(text) {
+    let document = match super::json(text) {
         Ok(document) => document,
         Err(error) => return reader.broken(format!("not JSON of asv: {error}")),
     };
@@ -59,10 +61,22 @@ fn read(reader: &mut Reader<'_>, text: &str) {
             let name = format!("{name}{}", combination(&params, nr));
             let values = samples.get(nr).and_then(Value::as_array).filter(|list| !list.is_empty());
             for value in values.map_or(std::slice::from_ref(result), Vec::as_slice).iter().filter_map(Value::as_f64) {
+                reader.column(&name, || metric(&name));
                 reader.put(&name, value, Some(run));
             }
         }
     }
+}
+
+/// A benchmark's metric: asv has its unit in the first word of its last name.
+fn metric(name: &str) -> Metric {
+    let last = name.split('(').next().unwrap_or(name).rsplit('.').next().unwrap_or(name);
+    let unit = match last.split('_').next() {
+        Some("time" | "timeraw") => "s",
+        Some("mem" | "peakmem") => "B",
+        _ => return Metric::of(name),
+    };
+    Metric { name: name.to_owned(), unit: unit.to_owned(), better: Better::Lower }
 }
 
 /// The parameters of the result `nr`, the last one changing first.

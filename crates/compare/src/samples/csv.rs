@@ -1,11 +1,12 @@
 //! Tables with a head: values between commas, semicolons or tabs.
 //!
 //! The first line names columns. Those called `run` say which run a line belongs to, those called `label`, `name` or
-//! `benchmark` come before the names of metrics; columns whose values are numbers are metrics, all others are left
-//! alone. Quotes as in RFC 4180. A missing value is skipped; one that is not a number in a column of numbers is a
-//! mistake with its line and column.
+//! `benchmark` come before the names of metrics; columns whose values are numbers are metrics, but for commits and
+//! times since 1970; all others are left alone. Quotes as in RFC 4180. A missing value is skipped; one that is not a
+//! number in a column of numbers is a mistake with its line and column.
 
 use super::{Format, Reader, first_lines, lines, number};
+use crate::history::read::TIMES;
 use iowhy_stats::metric::RunFacts;
 
 pub const FORMAT: Format = Format {
@@ -23,6 +24,9 @@ pub const FORMAT: Format = Format {
 const NAMES: &[&str] = &["label", "name", "benchmark"];
 /// The column with the run of each line.
 const RUN: &str = "run";
+
+/// Seconds since 1970 from which on a column called `time` says when: no run takes that long.
+const LATER: f64 = 1e8;
 
 /// The separator of a line's values.
 fn mark(line: &str) -> Option<char> {
@@ -81,10 +85,12 @@ fn read(reader: &mut Reader<'_>, text: &str) {
             }
         }
         for (column, (name, (at, word))) in head.iter().zip(&found).enumerate() {
-            if is_run(name) || word.is_empty() {
+            let value = number(word.as_bytes());
+            let named = |words: &[&str]| words.iter().any(|word| name.eq_ignore_ascii_case(word));
+            let time = value.is_some_and(|value| value >= LATER) && named(TIMES);
+            if is_run(name) || word.is_empty() || time || named(&["commit", "sha"]) {
                 continue;
             }
-            let value = number(word.as_bytes());
             match (value, *numeric[column].get_or_insert(value.is_some())) {
                 (Some(value), true) => reader.put(&format!("{prefix}{name}"), value, run),
                 (None, true) => {

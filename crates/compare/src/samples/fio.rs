@@ -2,9 +2,12 @@
 //!
 //! For each job and direction that did I/O: IOPS, bandwidth, and the completion latencies. Clones of a job that were
 //! not reported as a group give several values of one run, which a comparison does not take for independent ones. The
-//! totals of all jobs have the names that every run of ours has (`iops`, `read_mib_s` ..).
+//! totals of all jobs have the names that every run of ours has (`iops`, `read_mib_s` ..). JSON of fio 2, whose times
+//! are us, and rates of `nan` are read as well.
 
-use serde_json::Value;
+use std::borrow::Cow;
+
+use serde_json::{Map, Value, json};
 
 use super::{Format, Reader};
 use iowhy_stats::metric::{Origin, RunFacts};
@@ -23,7 +26,7 @@ const MIB: f64 = 1_048_576.0;
 fn read(reader: &mut Reader<'_>, text: &str) {
     let mut found = Vec::new();
     let broken = documents(text, &mut |value| found.push(value));
-    found.iter().for_each(|value| run(reader, value));
+    found.iter().for_each(|value| run(reader, value, ""));
     match broken {
         Err(what) => reader.broken(what),
         Ok(()) if found.is_empty() && !text.trim().is_empty() => {
@@ -42,6 +45,10 @@ fn documents(text: &str, take: &mut dyn FnMut(Value)) -> Result<(), String> {
         match stream.next() {
             Some(Ok(value)) => take(value),
             Some(Err(error)) => {
+                // Of nothing, fio prints rates as C does.
+                if let Cow::Owned(clean) = super::without_nan(&rest[start..]) {
+                    return documents(&clean, take);
+                }
                 let before = text[..text.len() - rest.len() + start].matches('\n').count();
                 let line = before + error.line();
                 let what = format!("not JSON of fio: line {line}, column {}: {error}", error.column());
@@ -144,7 +151,8 @@ fn document(text: &str) -> Option<usize> {
     None
 }
 
-pub(super) fn run(reader: &mut Reader<'_>, document: &Value) {
+/// Enters a run, with `before` in front of the names of its metrics.
+pub(super) fn run(reader: &mut Reader<'_>, document: &Value, before: &str) {
     let Some(jobs) = document["jobs"].as_array() else {
         return reader.broken("a document of fio has `jobs`, this one has none");
     };
@@ -160,14 +168,14 @@ pub(super) fn run(reader: &mut Reader<'_>, document: &Value) {
     for share in jobs.iter().filter_map(|job| Some(job["usr_cpu"].as_f64()? + job["sys_cpu"].as_f64()?)) {
         add(&mut totals, "cpu_pct", share);
     }
-    let mut latencies: Vec<&Value> = Vec::new();
+    let mut latencies: Vec<Value> = Vec::new();
     for job in jobs {
         for direction in ["read", "write", "trim", "mixed"] {
             let part = &job[direction];
             if part["total_ios"].as_f64().is_none_or(|ios| ios == 0.0) {
                 continue;
             }
-            let prefix = format!("{}.{direction}_", name(job));
+            let prefix = format!("{before}{}.{direction}_", name(job));
             let mut put = |end: &str, value: Option<f64>| {
                 if let Some(value) = value {
                     reader.put(&format!("{prefix}{end}"), value, Some(nr));
@@ -177,22 +185,22 @@ pub(super) fn run(reader: &mut Reader<'_>, document: &Value) {
             put("iops", rate("iops", part["iops"].as_f64()));
             let bytes = part["bw_bytes"].as_f64().or_else(|| part["bw"].as_f64().map(|kib| kib * 1024.0));
             put("mib_s", rate(&format!("{direction}_mib_s"), bytes.map(|bytes| bytes / MIB)));
-            let clat = &part["clat_ns"];
-            for (end, value) in of_latency(clat) {
+            let clat = latency(part, "clat");
+            for (end, value) in of_latency(&clat) {
                 put(&format!("{end}_ns"), value);
             }
-            put("lat_mean_ns", part["lat_ns"]["mean"].as_f64());
+            put("lat_mean_ns", latency(part, "lat")["mean"].as_f64());
             latencies.push(clat);
         }
     }
     for (name, value) in totals {
-        reader.put(&name, value, Some(nr));
+        reader.put(&format!("{before}{name}"), value, Some(nr));
     }
     // Percentiles of several jobs cannot be put together.
     if let [only] = latencies.as_slice() {
         for (end, value) in of_latency(only) {
             if let Some(value) = value {
-                reader.put(&format!("{end}_ns"), value, Some(nr));
+                reader.put(&format!("{before}{end}_ns"), value, Some(nr));
             }
         }
     }
@@ -247,6 +255,19 @@ fn origin(document: &Value, jobs: &[Value]) -> Origin {
     let disks = document["disk_util"].as_array().into_iter().flatten();
     let disks: Vec<&str> = disks.filter_map(|disk| disk["name"].as_str()).collect();
     Origin { command: if known { command } else { String::new() }, disk: disks.join(" "), kernel: String::new() }
+}
+
+/// The latencies of a direction in ns. fio 2 has them in us.
+fn latency(part: &Value, kind: &str) -> Value {
+    let ns = &part[format!("{kind}_ns")];
+    if ns.is_object() {
+        return ns.clone();
+    }
+    let of_us = |us: &Value| us.as_f64().map_or(Value::Null, |us| json!(1000.0 * us));
+    let us = &part[kind];
+    let percentiles = us["percentile"].as_object().into_iter().flatten();
+    let percentiles: Map<String, Value> = percentiles.map(|(share, us)| (share.clone(), of_us(us))).collect();
+    json!({ "mean": of_us(&us["mean"]), "max": of_us(&us["max"]), "percentile": percentiles })
 }
 
 fn of_latency(clat: &Value) -> [(&'static str, Option<f64>); 4] {

@@ -38,6 +38,12 @@ fn each_format_is_seen_in_the_text() {
         ("Linux 6.18 (vm)\n\nDevice            r/s     w/s  %util\nsda   1.0 0.0 2.0\n", "iostat"),
         ("{\"sysstat\": {\"hosts\": []}}", "iostat"),
         ("{\"commit_hash\": \"a\", \"results\": {}}", "asv"),
+        ("{\"commit_hash\": \"a\", \"results\": {\"t\": NaN}}", "asv"),
+        ("     r/s     rkB/s Device\n    1.0      2.0k sda\n\n f/s aqu-sz  %util Device\n", "iostat"),
+        (
+            "#[Histogram log format version 1.0]\n#Tag,Interval_Start,Interval_Length,count,min,max\nTag=a,0,1,0,0,0\n",
+            "histostat",
+        ),
         // A single value with a decimal comma is not a table, but a mistake in a number.
         ("1,5\n2,5\n", "numbers"),
     ] {
@@ -93,6 +99,123 @@ fn terse_lines_are_jobs_of_runs() {
 }
 
 #[test]
+fn commands_before_terse_lines_tell_jobs_apart() {
+    let command = |rw: &str, jobs: u8| format!("fio --directory=/d{jobs} --rw={rw} --name=s --numjobs={jobs}\n");
+    let text = |rw: &str, jobs: u8| command(rw, jobs) + &terse(5, "s");
+    let group = good(&[text("read", 1), text("read", 4), text("read", 4)].concat(), None);
+    let of = |name: &str| group.column(name).map_or(0, |column| column.values.len());
+    assert_eq!((of("numjobs=1/s.read_iops"), of("numjobs=4/s.read_iops"), of("numjobs=4/iops")), (1, 2, 2));
+    assert!(group.runs[1].options.contains(&("numjobs".to_owned(), "4".to_owned())), "{:?}", group.runs[1].options);
+    // Nothing differs but the place: runs of one job.
+    assert_eq!(columns(&good(&text("read", 1).repeat(2), None))[0].1.len(), 2);
+}
+
+#[test]
+fn numbers_that_are_none_are_no_mistakes_in_json() {
+    let text = r#"{"a": [NaN, -nan, "NaN \" inf", Infinity, 1], "nan": -inf}"#;
+    let expected = serde_json::json!({"a": [null, null, "NaN \" inf", null, 1], "nan": null});
+    assert_eq!(super::json(text).expect("it is JSON"), expected);
+    assert!(super::json("{\"a\": none}").is_err());
+    let fio = fio_document("a", 10.0).replace("\"mean\": 6", "\"mean\": -nan");
+    assert_eq!(good(&fio.repeat(2), None).column("a.read_iops").map(|of| of.values.len()), Some(2));
+}
+
+#[test]
+fn rows_of_histograms_have_the_percentiles_of_fios_tool() {
+    let row = |wide: usize, counts: &[(usize, u64)]| {
+        let mut all = vec![0; 1856 / wide];
+        counts.iter().for_each(|(bucket, count)| all[*bucket] = *count);
+        let all: Vec<String> = all.iter().map(u64::to_string).collect();
+        format!("1000, 0, 4096, {}\n", all.join(", "))
+    };
+    // Those of `fio-histo-log-pctiles.py --output-unit usec`, times 1000: buckets 64 and 65 are of 1 ns, 128 of 2 ns.
+    for (wide, counts, p50, p99) in [
+        (1, &[(64, 100), (128, 100)][..], 128.0, 129.96),
+        (1, &[(1855, 1)], 17_112_760_320.0, 17_178_527_006.72),
+        (64, &[(0, 50), (1, 50)], 64.0, 126.72),
+    ] {
+        let group = good(&row(wide, counts), None);
+        let of = |name: &str| group.column(name).map_or(f64::NAN, |column| column.values[0]);
+        assert!((of("read_p50_ns") - p50).abs() < 1e-6 * p50, "{counts:?} {}", of("read_p50_ns"));
+        assert!((of("read_p99_ns") / p99 - 1.0).abs() < 1e-6, "{counts:?} {}", of("read_p99_ns"));
+    }
+    let empty = format!("{}{}", row(1, &[]), row(1, &[(3, 1)]));
+    assert_eq!(good(&empty, None).column("read_mean_ns").map(|of| of.values.clone()), Some(vec![3.5]));
+    assert!(bad("1,0,4096,1,2\n", Some("fio-hist")).contains("1856 counts"));
+}
+
+#[test]
+fn intervals_of_hdr_histograms_are_samples() {
+    let text = "#[TimeUnit: MICROSECONDS]\n#Tag,Interval_Start,Interval_Length,count,min,p99,max\n\
+                Tag=a.b,2.6,2.3,10,1,8,9\nTag=c,2.6,2.3,0,0,0,0\nTag=a.b,5.0,5.0,20,2,7,8\n";
+    let expected = [
+        ("a.b.count", &[10.0, 20.0][..], 0),
+        ("a.b.min_us", &[1.0, 2.0], 0),
+        ("a.b.p99_us", &[8.0, 7.0], 0),
+        ("a.b.max_us", &[9.0, 8.0], 0),
+        ("c.count", &[0.0], 0),
+    ];
+    let group = good(text, None);
+    assert_eq!(columns(&group), expected);
+    assert_eq!(group.columns[0].metric.better, Better::Higher);
+    assert!(bad(&format!("{text}Tag=a,1,2,x\n"), None).contains("f:6:1"));
+}
+
+#[test]
+fn folders_are_sides_whose_files_say_what_they_are_of() {
+    let run = |bs: &str, iops: f64| {
+        fio_document("a", iops).replace("\"jobname\"", &format!("\"job options\": {{\"bs\": \"{bs}\"}}, \"jobname\""))
+    };
+    let (small, large) = (run("4k", 10.0), run("64k", 12.0));
+    let of = |files: &[(&str, &str)]| {
+        let file =
+            |(path, text): &(&str, &str)| folder::File { path: (*path).to_owned(), text: Ok((*text).to_owned()) };
+        let mut problems = Problems::default();
+        let group = folder::read("d", files.iter().map(file).collect(), None, &mut problems);
+        let named = |column: &Column| column.metric.name.ends_with("iops") && !column.metric.name.contains("a.");
+        let columns = group.into_iter().flat_map(|group| group.columns).filter(named);
+        let columns: Vec<(String, usize)> = columns.map(|of| (of.metric.name, of.values.len())).collect();
+        (columns, problems.render())
+    };
+    let one = |name: &str, values: usize| (name.to_owned(), values);
+    for (files, expected, note) in [
+        // Runs of one job, whatever counts them.
+        (&[("run1.json", &*small), ("run2.json", &small)][..], vec![one("iops", 2)], "d: read 2 fio\n"),
+        (&[("1/out.json", &*small), ("2/out.json", &small), ("10/out.json", &small)], vec![one("iops", 3)], "3 fio"),
+        // Other options are another job.
+        (&[("d1.json", &*small), ("d2.json", &large)], vec![one("d1/iops", 1), one("d2/iops", 1)], "of 2 things"),
+        (
+            &[("read-1-8.json", &*small), ("read-4-8.json", &small)],
+            vec![one("read-1-8/iops", 1), one("read-4-8/iops", 1)],
+            "2 fio as bench-fio",
+        ),
+        (
+            &[("iter-0/fio/logs/fio.log", &*small), ("iter-1/fio/logs/fio.log", &small), ("iter-0/io/logs/x", &large)],
+            vec![one("fio/fio/iops", 2), one("io/x/iops", 1)],
+            "3 fio as mmtests",
+        ),
+        (
+            &[("a.json", &*small), ("job.fio", "[a]\nrw=read\n"), ("m.json", "{}"), ("n.csv", "x,y\n1,2\n")],
+            vec![one("a/iops", 1)],
+            "1 csv, 1 fio, of 2 things",
+        ),
+    ] {
+        let (columns, shown) = of(files);
+        assert_eq!(columns, expected, "{shown}");
+        assert!(shown.contains(note), "{note}: {shown}");
+    }
+    let (_, shown) = of(&[("a.json", &small), ("job.fio", "[a]\nrw=read\n"), ("b.json", "{\"fio version\": ")]);
+    assert!(shown.contains("not JSON of fio") && shown.contains("not recognised (job.fio)"), "{shown}");
+    let (none, shown) = of(&[("job.fio", "[a]\nrw=read\n")]);
+    assert!(none.is_empty() && shown.contains("no file with samples"), "{shown}");
+    for (name, good) in [("a_bw.1.log", false), ("a_clat_hist.1.log", true), ("fio.log", true), ("machine.json", false)]
+    {
+        assert_eq!(folder::worth(name).is_ok(), good, "{name}");
+    }
+    assert_eq!(folder::natural("run10", "run9"), std::cmp::Ordering::Greater);
+}
+
+#[test]
 fn iostat_of_any_version_is_read_by_its_columns() {
     let old = "Device:  rrqm/s wrqm/s r/s w/s rsec/s wsec/s avgrq-sz avgqu-sz await svctm %util\n";
     let sda = "sda 0,00 1,00 10,00 20,00 80,00 160,00 8,00 0,50 3,00 1,00 40,00\n";
@@ -121,6 +244,18 @@ fn iostat_of_any_version_is_read_by_its_columns() {
     all.sort_by_key(|(name, ..)| *name);
     let expected = [("vda.read_await_ms", &[0.5][..], 0), ("vda.read_iops", &[4.0], 0), ("vda.util_pct", &[9.0], 0)];
     assert_eq!(all, expected);
+    // `iostat -xh`: tables side by side, disks last, amounts with their units.
+    let human = "     r/s     rkB/s   rrqm/s  %rrqm r_await rareq-sz Device\n    6.00      1.5M     0.00   0.0%    0.20     4.0k sda\n\n\
+                     f/s f_await  aqu-sz  %util Device\n    0.00    0.00    0.01   2.5% sda\n\n";
+    let all = good(&human.repeat(3), None);
+    let all: Vec<(&str, f64, usize)> = columns(&all).iter().map(|(name, of, _)| (*name, of[0], of.len())).collect();
+    assert_eq!(all[1], ("sda.read_kib_s", 1536.0, 2), "{all:?}");
+    assert!(all.contains(&("sda.util_pct", 2.5, 2)), "{all:?}");
+    // The same of sysstat 11: the disk above its figures.
+    let above = "Device   r/s  wkB/s  %util\nloop0\n  0.00  0.0k  0.0%\nsda\n  1857.00  463.5M  100.0%\n\n";
+    let expected =
+        [("sda.read_iops", &[1857.0][..], 0), ("sda.write_kib_s", &[474_624.0], 0), ("sda.util_pct", &[100.0], 0)];
+    assert_eq!(columns(&good(&above.repeat(2), None)), expected);
     assert!(bad("Device tps kB_read/s\nsda 1 2\n", Some("iostat")).contains("-x"));
 }
 

@@ -109,14 +109,19 @@ pub(super) fn find(values: &[f64], least: usize, max_p: f64) -> Vec<(usize, f64)
     let mut found = Vec::new();
     for places in best(values, least) {
         let nr = places.len();
-        let ways = (0..nr).fold(1.0, |ways, k| ways * (values.len() - 1 - k) as f64 / (k + 1) as f64);
-        let tests = ways * (nr << nr) as f64;
+        let tests = ways(values.len(), nr, least) * (nr << nr) as f64;
         let p = Segments::new(values, places.iter().copied()).t_tests(0.0);
         if p.iter().all(|p| p * tests <= max_p) {
             found = places.into_iter().zip(p.into_iter().map(|p| p * tests)).collect();
         }
     }
     found
+}
+
+/// The ways to place changes in `n` values so that segments have `least` of them.
+pub(super) fn ways(n: usize, changes: usize, least: usize) -> f64 {
+    let places = (n + changes).saturating_sub((changes + 1) * least.max(1));
+    (0..changes).fold(1.0, |ways, k| ways * places.saturating_sub(k) as f64 / (k + 1) as f64)
 }
 
 /// For 1, 2, .. changes, as long as segments have `least` values, the places with the least sum of squares.
