@@ -5,7 +5,8 @@
 //! the peer's cells. fio's suite, scripts, job files and tools come from Debian's source package of the installed
 //! version, unpacked below the target folder, or from `--fio-source PATH`; nothing of it is ever committed.
 //!
-//! Without `--whole` it takes the cells that end soon, under three minutes in all. `--page` writes docs/COMPATIBILITY.md.
+//! Without `--whole` it takes the cells that end soon, under three minutes in all; `--page` writes
+//! docs/COMPATIBILITY.md.
 
 mod jobs;
 mod readers;
@@ -13,7 +14,6 @@ mod suite;
 mod sysbench;
 mod tools;
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -62,8 +62,8 @@ struct Ground {
     python: Option<PathBuf>,
     /// fio's source; nothing if no judge asks for it.
     source: PathBuf,
-    /// Checkouts of others' parsers, by name.
-    checkouts: BTreeMap<String, PathBuf>,
+    /// A checkout of mmtests.
+    mmtests: Option<PathBuf>,
     whole: bool,
 }
 
@@ -96,6 +96,8 @@ impl Ground {
         let first = [Some(self.programs[side as usize].clone()), self.python.clone()];
         let path = std::env::join_paths(first.into_iter().flatten().chain(std::env::split_paths(&path)));
         command.env("PATH", path.unwrap_or_default()).current_dir(folder);
+        // Where Python's matplotlib keeps its list of fonts.
+        command.env("MPLCONFIGDIR", self.folder.join("fonts"));
         command
     }
 
@@ -155,7 +157,7 @@ struct Settings {
     only: Vec<String>,
     binary: Option<PathBuf>,
     source: Option<PathBuf>,
-    checkouts: BTreeMap<String, PathBuf>,
+    mmtests: Option<PathBuf>,
 }
 
 fn settings(arguments: &[String]) -> Result<Settings, String> {
@@ -169,9 +171,7 @@ fn settings(arguments: &[String]) -> Result<Settings, String> {
             "--only" => settings.only = next()?.split(',').map(str::to_owned).collect(),
             "--binary" => settings.binary = Some(next()?.into()),
             "--fio-source" => settings.source = Some(next()?.into()),
-            "--mmtests" | "--phoronix" => {
-                settings.checkouts.insert(word[2..].to_owned(), next()?.into());
-            }
+            "--mmtests" => settings.mmtests = Some(next()?.into()),
             other => return Err(format!("unknown word `{other}`")),
         }
     }
@@ -217,7 +217,7 @@ fn judged(binary: &Path, settings: &Settings, steps: &mut Steps) -> Result<Vec<R
         python: if settings.whole { Some(python()?) } else { None },
         programs: SIDES.map(|side| folder.join(["bin-peer", "bin-ours"][side as usize])),
         source: source.unwrap_or_default(),
-        checkouts: settings.checkouts.clone(),
+        mmtests: settings.mmtests.as_ref().map(fs::canonicalize).transpose().map_err(|error| error.to_string())?,
         whole: settings.whole,
         folder,
     };

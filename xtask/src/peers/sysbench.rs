@@ -1,6 +1,6 @@
 //! System calls of `sysbench fileio`: six modes, each with twelve sets of options, on four files of 1 MiB.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Ground, Row, SIDES, Side};
 
@@ -26,12 +26,21 @@ const FILES: &[&str] = &["fileio", "--file-num=4", "--file-total-size=4M"];
 
 pub(super) fn run(ground: &Ground) -> Result<Vec<Row>, String> {
     let mut cells = Vec::new();
-    for mode in MODES {
-        for option in OPTIONS {
+    for (m, mode) in MODES.iter().enumerate() {
+        // In the short form a third, with every mode and every option.
+        for (_, option) in OPTIONS.iter().enumerate().filter(|(o, _)| ground.whole || (m + o) % 3 == 0) {
             let [peer, ours] = SIDES.map(|side| counts(ground, side, mode, option));
             let (peer, ours) = (peer?, ours?);
-            let name = format!("{mode} {option}");
-            cells.push((if peer == ours { name } else { format!("{name} ({peer:?}, {ours:?})") }, peer == ours));
+            if peer.get("exit") != Some(&0) {
+                return Err(format!("sysbench itself fails: {mode} {option}"));
+            }
+            let name = format!("{mode} {option}").trim().to_owned();
+            let of = |found: &BTreeMap<String, u64>, call: &str| found.get(call).copied().unwrap_or(0);
+            let differ = peer.keys().chain(ours.keys()).filter(|call| of(&peer, call) != of(&ours, call));
+            let differ = differ.map(|call| format!("{call} {} and {}", of(&peer, call), of(&ours, call)));
+            let differ: BTreeSet<String> = differ.collect();
+            let words = differ.iter().map(String::as_str).collect::<Vec<_>>().join("; ");
+            cells.push((if words.is_empty() { name } else { format!("{name} ({words})") }, differ.is_empty()));
         }
     }
     Ok(vec![Row::new("sysbench fileio, equal counts of system calls", 100, cells)])
@@ -77,7 +86,8 @@ mod tests {
     #[test]
     fn calls_are_read_from_the_table_of_strace() {
         let text = "% time  seconds usecs/call calls errors syscall\n------ -- -- -- -- ----\n\
-                    50.00 0.1 10 300 pread64\n 9.00 0.1 10 12 4 unlink\n 9.00 0.1 10 7 read\n100.00 0.2 5 319 4 total\n";
+                    50.00 0.1 10 300 pread64\n 9.00 0.1 10 12 4 unlink\n 9.00 0.1 10 7 read\n\
+                    100.00 0.2 5 319 4 total\n";
         let found: Vec<(String, u64)> = counted(text).into_iter().collect();
         assert_eq!(found, [("pread64".to_owned(), 300), ("unlink".to_owned(), 12)]);
     }

@@ -11,8 +11,9 @@ pub(super) struct Tool {
 }
 
 /// Makes the files that tools read, with the `fio` of a side.
-const FILES: &str = "fio --output-format=json+ --output=out.json --name=a --size=2m --rw=randrw --bs=4k --write_bw_log=a \
-                     --write_lat_log=a --write_iops_log=a --write_hist_log=a --log_hist_msec=100 --rate_iops=256,256";
+const FILES: &str = "fio --output-format=json+ --output=out.json --name=a --size=2m --rw=randrw --bs=4k \
+                     --write_bw_log=a --write_lat_log=a --write_iops_log=a --write_hist_log=a \
+                     --log_hist_msec=100 --rate_iops=256,256";
 
 const TOOLS: &[Tool] = &[
     Tool { name: "fiologparser.py", script: "python3 $1/tools/fiologparser.py -i 500 -a a_lat.1.log | head -3" },
@@ -36,8 +37,8 @@ const TOOLS: &[Tool] = &[
     },
     Tool {
         name: "fio-verify-state",
-        script: "fio --name=s --size=64k --rw=randwrite --verify=crc32c --number_ios=8 --do_verify=0 --verify_state_save=1 \
-                 --output=/dev/null && fio-verify-state *verify.state",
+        script: "fio --name=s --size=64k --rw=randwrite --verify=crc32c --number_ios=8 --do_verify=0 \
+                 --verify_state_save=1 --output=/dev/null && fio-verify-state *verify.state",
     },
 ];
 
