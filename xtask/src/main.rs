@@ -9,6 +9,7 @@ mod fuzz;
 mod guide;
 mod map;
 mod methods;
+mod peers;
 mod plant;
 mod plant_live;
 mod programs;
@@ -94,6 +95,12 @@ const COMMANDS: &[Command] = &[
         arguments: "--live [--seed 1] [--only NAME,..] [--recordings 3] [--binary PATH] [--page] [--json]",
         about: "causes made for real programs on this machine, as root: how often `explain` finds them",
         run: plant::run,
+    },
+    Command {
+        name: "peers",
+        arguments: "[--whole] [--only NAME,..] [--binary PATH] [--fio-source PATH] [--mmtests PATH] [--page]",
+        about: "tests, job files and tools of fio, and sysbench, on the peer and on iowhy (docs/COMPATIBILITY.md)",
+        run: peers::run,
     },
     Command {
         name: "programs",

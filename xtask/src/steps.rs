@@ -75,7 +75,7 @@ impl Steps {
 
 /// Waits for the end; nothing if that is not in sight. Then the processes below the child, their states and what they
 /// wait for are printed, and they are ended.
-fn wait(mut child: Child, patience: Duration) -> std::io::Result<Option<ExitStatus>> {
+pub(crate) fn wait(mut child: Child, patience: Duration) -> std::io::Result<Option<ExitStatus>> {
     let started = Instant::now();
     while started.elapsed() < patience {
         if let Some(status) = child.try_wait()? {

@@ -45,14 +45,12 @@ pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
         Some(Request::RunLive(run)) => {
             let Some(fileio) = run.job.fileio() else { unreachable!("a job of sysbench") };
             crate::doctor::tidy();
-            let made = match run.files.ready(here, fileio.mode, run.settings.io_mode) {
-                Ok(made) => made,
-                Err(error) => return Ok(refused(&error)),
-            };
+            if let Err(error) = run.files.ready(here, fileio.mode, run.settings.io_mode) {
+                return Ok(refused(&error));
+            }
             let plan = live::plan(&run.job, &run.settings, run.cache, here);
             match Live::make(plan, &|_| ()) {
                 Ok(done) => {
-                    made.map(iowhy_live::ledger::Guard::keep).transpose()?;
                     show(&Measured::live(&done), &run.settings, &problems)?;
                     output::report_all(done.complaints());
                     if done.failed() {

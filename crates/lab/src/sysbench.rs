@@ -17,7 +17,7 @@ use iowhy_stack::units::Nanos;
 use iowhy_stack::workload::{Dialect, FileIo, Mode, PositionSource};
 
 use crate::place;
-use iowhy_text::diagnose::{Problem, Problems, Span};
+use iowhy_text::diagnose::{Problem, Problems, Severity, Span};
 use live::FileSet;
 use options::{Command, CommandLine, Kind, Opt, OptionUse};
 
@@ -165,7 +165,7 @@ impl Resolver<'_> {
     fn run(mut self) -> Option<Resolved> {
         self.dialect_is_known();
         let running = self.line.command == Some(Command::Run);
-        let on_files = self.line.get("on").is_none_or(|on| on.value == "live");
+        let on_files = self.on_files();
         let threads = self.number("threads");
         let nr_files = self.number("file-num");
         let block_bytes = self.size("file-block-size");
@@ -285,7 +285,7 @@ impl Resolver<'_> {
             );
         }
         if asynchronous && !direct {
-            self.problems.push(
+            self.advise(
                 Problem::warning(
                     "`--file-io-mode=async` on buffered files is synchronous: the call does not return before the data \
                      are there",
@@ -293,6 +293,15 @@ impl Resolver<'_> {
                 .help("--file-extra-flags=direct makes it asynchronous"),
             );
         }
+    }
+
+    fn on_files(&self) -> bool {
+        self.line.get("on").is_none_or(|on| on.value == "live")
+    }
+
+    /// A remark that changes no figure: on real files it is in JSON only, because sysbench is silent there.
+    fn advise(&mut self, problem: Problem) {
+        self.problems.push(if self.on_files() { Problem { severity: Severity::Note, ..problem } } else { problem });
     }
 
     fn check_length(&mut self, running: bool, max_events: u64, time: u64, warmup: Option<u64>) {
@@ -313,18 +322,18 @@ impl Resolver<'_> {
 
     fn warn_of_other_modes(&mut self, mode: Mode) {
         if self.line.get("file-rw-ratio").is_some() && mode != Mode::RandomReadWrite {
-            self.problems.push(Problem::warning("`--file-rw-ratio` has an effect in rndrw only"));
+            self.advise(Problem::warning("`--file-rw-ratio` has an effect in rndrw only"));
         }
         if self.line.get("file-merged-requests").is_some_and(|given| given.value != "0")
             && matches!(mode, Mode::RandomRead | Mode::RandomWrite | Mode::RandomReadWrite)
         {
-            self.problems.push(Problem::warning("`--file-merged-requests` has an effect in sequential modes only"));
+            self.advise(Problem::warning("`--file-merged-requests` has an effect in sequential modes only"));
         }
     }
 
     fn warn_of_syncs(&mut self, fsync_all: bool) {
         if fsync_all && self.line.get("file-fsync-freq").is_some_and(|given| given.value != "0") {
-            self.problems.push(
+            self.advise(
                 Problem::warning("`--file-fsync-all` syncs after each write, so `--file-fsync-freq` has no effect")
                     .help("leave one of them out"),
             );
@@ -603,7 +612,7 @@ impl Resolver<'_> {
             return;
         }
         let spelling = given.option.name;
-        self.problems.push(Problem::warning(format!("`--{spelling}` has no effect here: {}", option.help)));
+        self.advise(Problem::warning(format!("`--{spelling}` has no effect here: {}", option.help)));
     }
 
     fn place(&mut self) -> Option<Where> {

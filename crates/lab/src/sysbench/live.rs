@@ -234,27 +234,33 @@ impl FileSet {
 
     fn remove(&self, dir: &Path) -> Result<(), FileError> {
         // First a look at all of them: if one is left alone, so are the others.
-        let sizes = self.paths(dir).into_iter().map(|path| Ok((size_of(&path)?, path)));
-        for (_, path) in sizes.collect::<Result<Vec<_>, FileError>>()?.iter().filter(|(size, _)| size.is_some()) {
-            fs::remove_file(path).map_err(failed("remove", path))?;
+        let paths = self.paths(dir);
+        paths.iter().try_for_each(|path| size_of(path).map(drop))?;
+        for path in &paths {
+            match fs::remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed("remove", path)(error)),
+                _ => {}
+            }
         }
         Ok(())
     }
 
     /// Makes the files ready for a run: `seqwr` begins with new ones, every other mode needs all of their bytes. New
-    /// files go with the guard if they are not kept after the run.
+    /// files stay whatever becomes of the run, and without a line in the ledger: its syncs would be among the run's.
     ///
     /// # Errors
     /// The first file that is not there or too short.
-    pub fn ready(&self, dir: &Path, mode: Mode, io_mode: IoMode) -> Result<Option<Guard>, FileError> {
+    pub fn ready(&self, dir: &Path, mode: Mode, io_mode: IoMode) -> Result<(), FileError> {
         if mode == Mode::SeqWrite {
             self.remove(dir)?;
-            let made = make(&self.paths(dir))?;
-            for path in self.paths(dir).iter().filter(|_| io_mode == IoMode::Mmap) {
-                let file = OpenOptions::new().write(true).open(path).map_err(failed("open", path))?;
-                file.set_len(self.file_bytes).map_err(failed("make longer", path))?;
+            for path in self.paths(dir) {
+                let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+                let file = file.map_err(failed("make", &path))?;
+                if io_mode == IoMode::Mmap {
+                    file.set_len(self.file_bytes).map_err(failed("make longer", &path))?;
+                }
             }
-            return Ok(made);
+            return Ok(());
         }
         for path in self.paths(dir) {
             match size_of(&path)? {
@@ -266,7 +272,7 @@ impl FileSet {
                 Some(_) => {}
             }
         }
-        Ok(None)
+        Ok(())
     }
 }
 

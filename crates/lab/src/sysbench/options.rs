@@ -223,6 +223,9 @@ pub const OPTIONS: &[Opt] = &[
     opt(Ignored, "debug", Switch, "", "off", "the report is always complete"),
 ];
 
+/// How sysbench's general options for other tests begin.
+const DATABASES: &[&str] = &["db-", "mysql-", "pgsql-"];
+
 /// The option called `name`, by either spelling; the flag is set for the old one.
 pub fn find(name: &str) -> Option<(&'static Opt, bool)> {
     OPTIONS.iter().find_map(|option| match option.old {
@@ -321,6 +324,13 @@ pub fn parse(arguments: &[String], problems: &mut Problems) -> CommandLine {
             continue;
         }
         let name_span = Span::bytes(argument, 0, 2 + name.len());
+        if DATABASES.iter().any(|prefix| name.starts_with(prefix)) {
+            if inline.is_none() {
+                rest.next_if(|next| !next.starts_with("--"));
+            }
+            problems.push(Problem::note(format!("`--{name}` has no effect here: it is for tests of databases")));
+            continue;
+        }
         let known = if name == "test" { None } else { find(name) };
         if known.is_none() && name != "test" {
             let names = OPTIONS.iter().flat_map(|option| std::iter::once(option.name).chain(option.old));
@@ -392,7 +402,8 @@ fn give(given: OptionUse, line: &mut CommandLine, problems: &mut Problems) {
         Some(old) if given.old => old,
         _ => given.option.name,
     };
-    line.given.retain(|known| !(known.of_file && known.option.name == given.option.name));
+    // As in sysbench, the last of a repeated option counts; of two spellings nobody can say which was meant.
+    line.given.retain(|known| known.option.name != given.option.name || !known.of_file && known.old != given.old);
     match line.get(given.option.name) {
         Some(known) if known.value == given.value => {}
         Some(known) => problems.push(
@@ -606,6 +617,14 @@ mod tests {
         assert_eq!(problems, Vec::<String>::new());
         assert!(line.fileio && line.old_test);
         assert_eq!(line.get("threads").map(|given| given.value.as_str()), Some("16"));
+    }
+
+    #[test]
+    fn the_last_of_a_repeated_option_counts_and_those_of_databases_do_not() {
+        let (line, problems) = names(&["--time=5", "--mysql-host", "x", "--db-driver=pgsql", "--time=6", "run"]);
+        assert_eq!(line.given.iter().map(|given| given.value.as_str()).collect::<Vec<_>>(), ["6"]);
+        let unheard = |name: &str| format!("`--{name}` has no effect here: it is for tests of databases");
+        assert_eq!(problems, ["mysql-host", "db-driver"].map(unheard));
     }
 
     #[test]

@@ -1,0 +1,342 @@
+//! `cargo xtask peers`: judges that other projects wrote for their own programs, on iowhy and on the program itself.
+//!
+//! A judge is an entry of [`JUDGES`]: it runs the peer and iowhy on the same cells and yields, for each question, the
+//! cells that the peer passes and those among them that iowhy does not. A row holds if iowhy passes `least` percent of
+//! the peer's cells. fio's suite, scripts, job files and tools come from Debian's source package of the installed
+//! version, unpacked below the target folder, or from `--fio-source PATH`; nothing of it is ever committed.
+//!
+//! Without `--whole` it takes the cells that end soon, under three minutes in all; `--page` writes
+//! docs/COMPATIBILITY.md.
+
+mod jobs;
+mod readers;
+mod suite;
+mod sysbench;
+mod tools;
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use iowhy_text::part::Part;
+
+use crate::steps::{self, Steps, is_installed};
+use crate::{Outcome, release_binary, renew, target_folder};
+
+/// The table on docs/COMPATIBILITY.md.
+const PART: Part = Part { command: "cargo xtask peers" };
+
+/// A judge: its name, the programs that it needs, and whether it needs fio's source.
+struct Judge {
+    name: &'static str,
+    needs: &'static [&'static str],
+    of_fio: bool,
+    run: fn(&Ground) -> Result<Vec<Row>, String>,
+}
+
+const JUDGES: &[Judge] = &[
+    Judge { name: "suite", needs: &["fio", "python3"], of_fio: true, run: suite::run },
+    Judge { name: "jobs", needs: &["fio"], of_fio: true, run: jobs::run },
+    Judge { name: "tools", needs: &["fio", "python3"], of_fio: true, run: tools::run },
+    Judge { name: "readers", needs: &["fio", "sysbench", "python3"], of_fio: false, run: readers::run },
+    Judge { name: "sysbench", needs: &["sysbench", "strace"], of_fio: false, run: sysbench::run },
+];
+
+/// Which of the two programs.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Side {
+    Peer,
+    Iowhy,
+}
+
+const SIDES: [Side; 2] = [Side::Peer, Side::Iowhy];
+
+/// What judges work with.
+struct Ground {
+    /// A folder of this run.
+    folder: PathBuf,
+    /// A folder for each side with programs called `fio` and `sysbench`.
+    programs: [PathBuf; 2],
+    /// Folder of the interpreter with the packages that judges import; nothing in the short form.
+    python: Option<PathBuf>,
+    /// fio's source; nothing if no judge asks for it.
+    source: PathBuf,
+    /// A checkout of mmtests.
+    mmtests: Option<PathBuf>,
+    whole: bool,
+}
+
+/// Output of a command, and its exit code; without one it did not end in time.
+struct Said {
+    text: String,
+    code: Option<i32>,
+}
+
+impl Ground {
+    fn program(&self, side: Side, name: &str) -> PathBuf {
+        self.programs[side as usize].join(name)
+    }
+
+    /// An empty folder for a cell.
+    fn cell(&self, side: Side) -> Result<PathBuf, String> {
+        let folder = self.folder.join(["peer", "ours"][side as usize]);
+        let failed = |error| format!("{}: {error}", folder.display());
+        match fs::remove_dir_all(&folder) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+            _ => fs::create_dir_all(&folder).map_err(failed)?,
+        }
+        Ok(folder)
+    }
+
+    /// A command whose `fio` and `sysbench` are those of a side.
+    fn command(&self, side: Side, program: impl AsRef<std::ffi::OsStr>, folder: &Path) -> Command {
+        let mut command = Command::new(program);
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let first = [Some(self.programs[side as usize].clone()), self.python.clone()];
+        let path = std::env::join_paths(first.into_iter().flatten().chain(std::env::split_paths(&path)));
+        command.env("PATH", path.unwrap_or_default()).current_dir(folder);
+        // Where Python's matplotlib keeps its list of fonts.
+        command.env("MPLCONFIGDIR", self.folder.join("fonts"));
+        command
+    }
+
+    /// Runs a command to its end; standard output and error in one text.
+    fn run(&self, command: &mut Command, seconds: u64) -> Result<Said, String> {
+        let path = self.folder.join("said");
+        let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+        let file = File::create(&path).map_err(failed)?;
+        let again = file.try_clone().map_err(failed)?;
+        command.stdin(Stdio::null()).stdout(file).stderr(again);
+        let child = command.spawn().map_err(|error| format!("{}: {error}", command.get_program().display()))?;
+        let status = steps::wait(child, Duration::from_secs(seconds)).map_err(failed)?;
+        let text = fs::read(&path).map_err(failed)?;
+        Ok(Said { text: String::from_utf8_lossy(&text).into_owned(), code: status.and_then(|status| status.code()) })
+    }
+}
+
+/// Answers of both sides to one question.
+struct Row {
+    judge: String,
+    /// Cells that the peer passes.
+    cells: usize,
+    /// Those among them that iowhy does not pass.
+    missed: Vec<String>,
+    /// Least share that iowhy has to pass, percent.
+    least: usize,
+}
+
+impl Row {
+    /// `passed` has each cell that the peer passes, and whether iowhy does.
+    fn new(judge: impl Into<String>, least: usize, passed: impl IntoIterator<Item = (String, bool)>) -> Row {
+        let passed: Vec<(String, bool)> = passed.into_iter().collect();
+        let missed = passed.iter().filter(|(_, held)| !held).map(|(cell, _)| cell.clone()).collect();
+        Row { judge: judge.into(), cells: passed.len(), missed, least }
+    }
+
+    fn equal(&self) -> usize {
+        self.cells - self.missed.len()
+    }
+
+    /// A peer that passes nothing is a judge that does not work here.
+    fn holds(&self) -> bool {
+        self.cells > 0 && self.equal() * 100 >= self.cells * self.least
+    }
+
+    fn line(&self) -> String {
+        let missed = if self.missed.is_empty() { "-".to_owned() } else { self.missed.join(", ") };
+        format!("| {} | {} | {} | {} % | {missed} |", self.judge, self.cells, self.equal(), self.least)
+    }
+}
+
+/// The words of the command line.
+#[derive(Default)]
+struct Settings {
+    whole: bool,
+    page: bool,
+    only: Vec<String>,
+    binary: Option<PathBuf>,
+    source: Option<PathBuf>,
+    mmtests: Option<PathBuf>,
+}
+
+fn settings(arguments: &[String]) -> Result<Settings, String> {
+    let mut settings = Settings::default();
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        let mut next = || words.next().cloned().ok_or(format!("{word} needs a value"));
+        match word.as_str() {
+            "--whole" => settings.whole = true,
+            "--page" => settings.page = true,
+            "--only" => settings.only = next()?.split(',').map(str::to_owned).collect(),
+            "--binary" => settings.binary = Some(next()?.into()),
+            "--fio-source" => settings.source = Some(next()?.into()),
+            "--mmtests" => settings.mmtests = Some(next()?.into()),
+            other => return Err(format!("unknown word `{other}`")),
+        }
+    }
+    match settings.only.iter().find(|name| !JUDGES.iter().any(|judge| judge.name == **name)) {
+        Some(name) => Err(format!("no judge is called `{name}`")),
+        None => Ok(settings),
+    }
+}
+
+/// The command.
+pub(crate) fn run(arguments: &[String]) -> Outcome {
+    let settings = settings(arguments)?;
+    let binary = match &settings.binary {
+        Some(path) => path.clone(),
+        None => release_binary()?,
+    };
+    let mut steps = Steps::default();
+    let rows = judged(&binary, &settings, &mut steps)?;
+    let table = table(&rows);
+    println!("{table}");
+    if settings.page {
+        let head = format!("`{}`, {}.", words(&settings), circumstances());
+        renew("COMPATIBILITY.md", PART, &format!("{head}\n\n{table}"))?;
+    }
+    steps.end()
+}
+
+/// The step of `cargo xtask test`: the short form, with the binary that the tests have built.
+pub(crate) fn step(steps: &mut Steps) {
+    let binary = target_folder().join("debug/iowhy");
+    match judged(&binary, &Settings::default(), steps) {
+        Ok(rows) => eprintln!("{}", table(&rows)),
+        Err(message) => steps.fail("peers", &message),
+    }
+}
+
+/// The rows of all judges whose programs are there.
+fn judged(binary: &Path, settings: &Settings, steps: &mut Steps) -> Result<Vec<Row>, String> {
+    let binary = fs::canonicalize(binary).map_err(|error| format!("{}: {error}", binary.display()))?;
+    let folder = std::env::temp_dir().join(format!("iowhy-peers-{}", std::process::id()));
+    let source = settings.source.as_ref().map(fs::canonicalize).transpose().map_err(|error| error.to_string())?;
+    let ground = Ground {
+        python: if settings.whole { Some(python()?) } else { None },
+        programs: SIDES.map(|side| folder.join(["bin-peer", "bin-ours"][side as usize])),
+        source: source.unwrap_or_default(),
+        mmtests: settings.mmtests.as_ref().map(fs::canonicalize).transpose().map_err(|error| error.to_string())?,
+        whole: settings.whole,
+        folder,
+    };
+    let rows = wrap(&ground, &binary).and_then(|()| all(ground, settings, steps));
+    let _ = fs::remove_dir_all(std::env::temp_dir().join(format!("iowhy-peers-{}", std::process::id())));
+    rows
+}
+
+fn all(mut ground: Ground, settings: &Settings, steps: &mut Steps) -> Result<Vec<Row>, String> {
+    let mut rows = Vec::new();
+    for judge in
+        JUDGES.iter().filter(|judge| settings.only.is_empty() || settings.only.iter().any(|it| it == judge.name))
+    {
+        let name = format!("peers: {}", judge.name);
+        let missing: Vec<&str> = judge.needs.iter().copied().filter(|program| !is_installed(program)).collect();
+        if !missing.is_empty() {
+            steps.skip(&name, &format!("not installed: {}", missing.join(", ")));
+            continue;
+        }
+        if judge.of_fio && ground.source.as_os_str().is_empty() {
+            match suite::source() {
+                Ok(path) => ground.source = path,
+                Err(message) => {
+                    steps.skip(&name, &message);
+                    continue;
+                }
+            }
+        }
+        eprintln!("xtask: {name}");
+        let from = Instant::now();
+        let found = (judge.run)(&ground).map_err(|error| format!("{}: {error}", judge.name))?;
+        for row in found.iter().filter(|row| !row.holds()) {
+            let text = format!("{} of {}, at least {} %: {}", row.equal(), row.cells, row.least, row.missed.join(", "));
+            steps.fail(&format!("{name}: {}", row.judge), &text);
+        }
+        rows.extend(found);
+        eprintln!("xtask: {name}: {:.1} s", from.elapsed().as_secs_f64());
+    }
+    Ok(rows)
+}
+
+/// A virtual environment with what scripts of the whole form import.
+fn python() -> Result<PathBuf, String> {
+    let folder = std::path::absolute(target_folder().join("peers/venv")).map_err(|error| error.to_string())?;
+    let script = "python3 -m venv \"$1\" && \"$1/bin/pip\" install -q numpy scipy pandas fio-plot && touch \"$1/done\"";
+    if !folder.join("done").is_file() {
+        let status = Command::new("sh").args(["-c", script, "sh"]).arg(&folder).status();
+        if !status.is_ok_and(|status| status.success()) {
+            return Err(format!("{}: its packages cannot be installed", folder.display()));
+        }
+    }
+    Ok(folder.join("bin"))
+}
+
+/// Programs with the peers' names in a folder for each side.
+fn wrap(ground: &Ground, binary: &Path) -> Outcome {
+    for side in SIDES {
+        let folder = &ground.programs[side as usize];
+        let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
+        fs::create_dir_all(folder).map_err(failed)?;
+        for name in ["fio", "sysbench"] {
+            let script = match side {
+                Side::Peer => format!("#!/bin/sh\nexec /usr/bin/{name} \"$@\"\n"),
+                Side::Iowhy => format!("#!/bin/sh\nexec '{}' {name} \"$@\"\n", binary.display()),
+            };
+            let path = folder.join(name);
+            fs::write(&path, script).map_err(failed)?;
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            fs::set_permissions(&path, mode).map_err(failed)?;
+        }
+    }
+    Ok(())
+}
+
+fn table(rows: &[Row]) -> String {
+    let head = ["| judge | the peer passes | iowhy of these | at least | not |", "| --- | --- | --- | --- | --- |"];
+    let lines = rows.iter().map(Row::line);
+    head.iter().map(|line| (*line).to_owned()).chain(lines).collect::<Vec<_>>().join("\n")
+}
+
+/// The command again, without paths of this machine.
+fn words(settings: &Settings) -> String {
+    let whole = if settings.whole { " --whole" } else { "" };
+    let source = if settings.source.is_some() { " --fio-source PATH" } else { "" };
+    format!("cargo xtask peers{whole}{source} --page")
+}
+
+/// Date, versions and machine.
+fn circumstances() -> String {
+    let said = |program: &str, arguments: &[&str]| {
+        let output = Command::new(program).args(arguments).output();
+        output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
+    };
+    let processors = std::thread::available_parallelism().map_or(0, usize::from);
+    let sysbench = said("sysbench", &["--version"]);
+    format!(
+        "{}, {}, {}, Linux {}, {processors} processors",
+        said("date", &["-u", "+%-d %B %Y"]),
+        said("fio", &["--version"]),
+        sysbench.split(" (").next().unwrap_or_default(),
+        said("uname", &["-r"])
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_holds_from_its_least_share_on() {
+        let row = |cells: usize, passed: usize, least: usize| {
+            Row::new("a", least, (0..cells).map(|cell| (cell.to_string(), cell < passed)))
+        };
+        for (cells, passed, least, holds) in
+            [(20, 19, 95, true), (20, 18, 95, false), (3, 3, 100, true), (200, 199, 100, false), (0, 0, 95, false)]
+        {
+            assert_eq!(row(cells, passed, least).holds(), holds, "{passed} of {cells}, {least} %");
+        }
+        assert_eq!(row(2, 1, 95).line(), "| a | 2 | 1 | 95 % | 1 |");
+        assert_eq!(row(2, 2, 95).line(), "| a | 2 | 2 | 95 % | - |");
+    }
+}

@@ -1,0 +1,192 @@
+//! Job files of fio's repository: which are accepted, and whether short forms of them do the same.
+//!
+//! A short form has at most 4 MiB a file and neither times nor devices, so that its counts do not depend on the
+//! machine. Two runs are equal if jobs agree in names, groups, errors, bytes, calls and syncs, and iowhy's JSON lacks
+//! no key of fio's. Files that fio does not run, or does not end in time, are not compared.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::{Ground, Row, SIDES, Side};
+
+/// Longest file, bytes.
+const LONGEST: u64 = 4 << 20;
+/// Options that a short form does without: times, places, and reports in intervals.
+const DROPPED: &[&str] = &[
+    "runtime",
+    "timeout",
+    "time_based",
+    "ramp_time",
+    "startdelay",
+    "directory",
+    "steadystate",
+    "ss",
+    "steadystate_duration",
+    "ss_dur",
+    "steadystate_ramp_time",
+    "ss_ramp",
+    "thinktime",
+    "rate",
+    "rate_iops",
+    "status_interval",
+];
+/// Options with a size that is cut.
+const SIZES: &[&str] = &["size", "filesize", "file_size", "io_size", "io_limit", "fill_device"];
+/// In the short form one file of this number is looked at.
+const SHARE: usize = 4;
+
+pub(super) fn run(ground: &Ground) -> Result<Vec<Row>, String> {
+    let mut files = Vec::new();
+    for folder in ["examples", "t/jobs"] {
+        files.extend(crate::tidy::files(&ground.source.join(folder), "fio"));
+    }
+    let (mut accepted, mut equal) = (Vec::new(), Vec::new());
+    for path in files.iter().step_by(if ground.whole { 1 } else { SHARE }) {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let [peer, ours] = SIDES.map(|side| accepts(ground, side, path));
+        if !peer? {
+            continue;
+        }
+        let ours = ours?;
+        accepted.push((name.clone(), ours));
+        if !ours {
+            continue;
+        }
+        let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let text = shortened(&text);
+        let Some(peer) = outcome(ground, Side::Peer, &text)? else { continue };
+        let differs = match outcome(ground, Side::Iowhy, &text)? {
+            None => Some("fails".to_owned()),
+            Some(ours) => difference(&peer, &ours),
+        };
+        equal.push((differs.as_ref().map_or(name.clone(), |what| format!("{name} ({what})")), differs.is_none()));
+    }
+    // A quarter of the files may have more of the engines that are refused.
+    let least = if ground.whole { [92, 95] } else { [60, 85] };
+    Ok(vec![
+        Row::new("job files of fio, accepted", least[0], accepted),
+        Row::new("short forms of those, equal bytes, calls, syncs, names, groups and keys", least[1], equal),
+    ])
+}
+
+fn accepts(ground: &Ground, side: Side, path: &Path) -> Result<bool, String> {
+    let folder = ground.cell(side)?;
+    let mut command = ground.command(side, ground.program(side, "fio"), &folder);
+    Ok(ground.run(command.arg("--parse-only").arg(path), 20)?.code == Some(0))
+}
+
+/// The jobs of a run that has ended well.
+fn outcome(ground: &Ground, side: Side, text: &str) -> Result<Option<Value>, String> {
+    let folder = ground.cell(side)?;
+    std::fs::write(folder.join("job.fio"), text).map_err(|error| error.to_string())?;
+    let mut command = ground.command(side, ground.program(side, "fio"), &folder);
+    command.args(["--output-format=json+", "--output=out.json", "job.fio"]);
+    if ground.run(&mut command, 20)?.code != Some(0) {
+        return Ok(None);
+    }
+    let text = std::fs::read_to_string(folder.join("out.json")).unwrap_or_default();
+    let begin = text.find('{').unwrap_or(0);
+    let mut values = serde_json::Deserializer::from_str(&text[begin..]).into_iter::<Value>();
+    Ok(values.next().and_then(Result::ok))
+}
+
+/// The first difference in words.
+fn difference(peer: &Value, ours: &Value) -> Option<String> {
+    let jobs = [peer, ours].map(|of| of["jobs"].as_array().map(Vec::as_slice).unwrap_or_default());
+    let names =
+        jobs.map(|jobs| jobs.iter().map(|job| [&job["jobname"], &job["groupid"], &job["error"]]).collect::<Vec<_>>());
+    if names[0] != names[1] {
+        return Some("names or groups".to_owned());
+    }
+    for (peer, ours) in jobs[0].iter().zip(jobs[1]) {
+        for direction in ["read", "write", "trim", "mixed", "sync"] {
+            for key in ["io_bytes", "total_ios"] {
+                let [a, b] = [peer, ours].map(|job| &job[direction][key]);
+                if a != b && !a.is_null() {
+                    return Some(format!("{direction} {key} {a} and {b}"));
+                }
+            }
+        }
+    }
+    let [all, have] = [peer, ours].map(|of| {
+        let mut found = BTreeSet::new();
+        keys(of, "", &mut found);
+        found
+    });
+    all.difference(&have).next().map(|key| format!("no key {key}"))
+}
+
+/// Paths of all keys. Bins differ from run to run, and devices may be idle in one of them.
+fn keys(value: &Value, path: &str, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(object) => {
+            for (key, value) in object {
+                let path = format!("{path}.{key}");
+                if !["bins", "disk_util"].contains(&key.as_str()) {
+                    keys(value, &path, found);
+                }
+                found.insert(path);
+            }
+        }
+        Value::Array(array) => array.iter().for_each(|value| keys(value, path, found)),
+        _ => {}
+    }
+}
+
+/// The short form of a job file.
+fn shortened(text: &str) -> String {
+    let mut short = format!("[global]\nsize={LONGEST}\n");
+    for line in text.lines() {
+        let (key, value) = line.split_once('=').unwrap_or((line, ""));
+        let (key, value) = (key.trim(), value.trim());
+        let device = key == "filename" && (value.contains("/dev/") || value.contains("${"));
+        if DROPPED.contains(&key) || device {
+            continue;
+        }
+        match bytes(value) {
+            Some(size) if SIZES.contains(&key) && size > LONGEST => short += &format!("{key}={LONGEST}\n"),
+            _ if SIZES.contains(&key) && value.contains("${") => {}
+            _ => short += &format!("{line}\n"),
+        }
+    }
+    short
+}
+
+/// A size as fio's files have them: a number with one letter behind it, or more.
+fn bytes(value: &str) -> Option<u64> {
+    let end = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
+    let number: u64 = value[..end].parse().ok()?;
+    let power = match value[end..].chars().next().map(|c| c.to_ascii_lowercase()) {
+        None => 0,
+        Some(letter) => 1 + "kmgtp".find(letter)? as u32,
+    };
+    number.checked_mul(1024u64.checked_pow(power)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn short_forms_have_neither_times_nor_devices() {
+        let text =
+            "; a\n[global]\nruntime=30\nsize=1g\nfilename=/dev/sda\nbs=4k\n[a]\ntime_based\nio_size=64k\nsize=50%\n";
+        let short = "[global]\nsize=4194304\n; a\n[global]\nsize=4194304\nbs=4k\n[a]\nio_size=64k\nsize=50%\n";
+        assert_eq!(shortened(text), short);
+    }
+
+    #[test]
+    fn differences_are_found_and_additions_are_not() {
+        let job = |calls: u64, key: &str| json!({"jobs": [{"jobname": "a", "read": {"total_ios": calls, key: {}}}]});
+        assert_eq!(difference(&job(1, "x"), &job(1, "x")), None);
+        assert_eq!(difference(&job(1, "bins"), &job(2, "bins")), Some("read total_ios 1 and 2".to_owned()));
+        assert_eq!(difference(&job(1, "x"), &job(1, "y")), Some("no key .jobs.read.x".to_owned()));
+        assert_eq!(difference(&json!({"jobs": []}), &job(1, "y")), Some("names or groups".to_owned()));
+        let more = json!({"jobs": [{"jobname": "a", "read": {"total_ios": 1, "x": {"more": 1}}}]});
+        assert_eq!(difference(&job(1, "x"), &more), None);
+    }
+}
