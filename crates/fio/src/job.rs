@@ -120,6 +120,8 @@ pub struct Logs {
     pub issue_time: bool,
     /// The number of the job is in the names.
     pub per_job: bool,
+    /// Rows are stored compressed.
+    pub packed: bool,
     /// Window of bandwidth samples, microseconds.
     pub bandwidth_sample_us: u64,
     /// Window of samples of I/Os a second, microseconds.
