@@ -356,6 +356,11 @@ impl FioJob {
         written.option.kind.parse(if flag { "1" } else { &written.value }, self.reporting.kb_base).ok()
     }
 
+    /// Calls can be in flight together: the engine's, or those that other threads make.
+    pub(crate) fn asynchronous(&self) -> bool {
+        !self.engine.one_at_a_time() || self.word("io_submit_mode") == "offload"
+    }
+
     pub(crate) fn on(&self, name: &str) -> bool {
         self.given(name) == Some(Value::Switch(true))
     }

@@ -579,7 +579,7 @@ pub fn write_logs(jobs: &LiveJobs, outcome: &Outcome) -> std::io::Result<Vec<Str
     let names: Vec<String> = jobs.plan.files.iter().map(|file| file.path.to_string_lossy().into_owned()).collect();
     for ((number, origin), thread) in (1..).zip(&jobs.threads).zip(&outcome.threads) {
         let job = &jobs.file.jobs[origin.job];
-        let asynchronous = !job.engine.one_at_a_time();
+        let asynchronous = job.asynchronous();
         logs.push(LogThread { number, job: &job.name, logs: &job.logs, outcome: thread, asynchronous });
         if let Some(name) = iolog_name(job, origin.clone) {
             let failed = |error: std::io::Error| {

@@ -799,7 +799,7 @@ mod tests {
     fn ranges_are_put_in_order() {
         assert_eq!(range("1k-4k", 1024), Ok((1024, 4096)));
         assert_eq!(range("4k:1k", 1024), Ok((1024, 4096)));
-        let parsed = ranges("1k-4k/8k-2k", 1024).expect("two ranges");
+        let parsed = ranges("1k-4k,8k-2k", 1024).expect("two ranges");
         assert_eq!(
             (parsed.read, parsed.write, parsed.trim),
             (Some((1024, 4096)), Some((2048, 8192)), Some((2048, 8192)))

@@ -601,8 +601,9 @@ impl Loop<'_> {
             match source.next(*now) {
                 Next::Do { call, .. } if source.pretends(&call) => self.pretend(source, &call, *now),
                 Next::Do { call, intended } => {
-                    if self.thread.one_by_place {
-                        self.make_way(engine, source, flight, &call);
+                    let at_once = intended == *now;
+                    if self.thread.one_by_place && self.make_way(engine, source, flight, &call) {
+                        *now = self.clock.now();
                     }
                     let Some(slot) = flight.free.pop() else { unreachable!("a slot was free just now") };
                     if let Some(turns) = &mut self.turns {
@@ -610,7 +611,7 @@ impl Loop<'_> {
                     }
                     let (io, long) = self.io(&call, slot);
                     let begin = if S::SLOW || long { self.clock.now() } else { *now };
-                    let due = if intended == *now { begin } else { intended };
+                    let due = if at_once { begin } else { intended };
                     let generation = self.buffers.generation();
                     flight.pending[slot as usize] =
                         Some(Pending { call, moved: 0, generation, due, begin, handed: begin });
@@ -671,9 +672,15 @@ impl Loop<'_> {
         }
     }
 
-    /// Waits until no call in flight overlaps with this one.
+    /// Waits until no call in flight overlaps with this one; says whether it had to.
     #[cold]
-    fn make_way<E: Engine, S: Source>(&mut self, engine: &mut E, source: &mut S, flight: &mut Flight, call: &Call) {
+    fn make_way<E: Engine, S: Source>(
+        &mut self,
+        engine: &mut E,
+        source: &mut S,
+        flight: &mut Flight,
+        call: &Call,
+    ) -> bool {
         let end = |call: &Call| call.offset + u64::from(call.len_bytes);
         let meets = |other: &Pending| {
             let (other, syncs) = (&other.call, [Op::Fsync, Op::Fdatasync]);
@@ -682,17 +689,20 @@ impl Loop<'_> {
                 && other.offset < end(call)
                 && call.offset < end(other)
         };
+        let mut waited = false;
         while !flight.broken && flight.pending.iter().flatten().any(meets) {
+            waited = true;
             self.commit(engine, flight);
             if let Err(error) = engine.reap(1, u32::MAX, None, &mut flight.done) {
                 let now = self.clock.now();
                 self.engine_failed("waiting for completions", &error, now, flight);
-                return;
+                break;
             }
             let now = self.clock.now();
             self.meter.completed(flight.done.len() as u32);
             self.take(engine, source, flight, now);
         }
+        waited
     }
 
     fn commit<E: Engine>(&mut self, engine: &mut E, flight: &mut Flight) {
