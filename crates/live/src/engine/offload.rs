@@ -67,19 +67,21 @@ impl Shared {
     }
 }
 
-/// One call, from begin to end.
+/// One call, from begin to end. An engine with a depth of 1 has the slot 0 alone.
 fn one(engine: &mut dyn Engine, io: Io) -> io::Result<Completion> {
-    let mut done = Vec::with_capacity(1);
-    match engine.submit(io) {
-        Submit::Done(completion) => return Ok(completion),
-        Submit::Full(io) => return Ok(io.done(-libc::EAGAIN)),
+    let slot = io.slot;
+    let back = |Completion { io, result }: Completion| Completion { io: Io { slot, ..io }, result };
+    match engine.submit(Io { slot: 0, ..io }) {
+        Submit::Done(completion) => return Ok(back(completion)),
+        Submit::Full(io) => return Ok(back(io.done(-libc::EAGAIN))),
         Submit::Queued => {}
     }
     engine.commit()?;
+    let mut done = Vec::with_capacity(1);
     loop {
         engine.reap(1, 1, None, &mut done)?;
         if let Some(completion) = done.pop() {
-            return Ok(completion);
+            return Ok(back(completion));
         }
     }
 }
