@@ -2,13 +2,13 @@
 
 use std::ffi::OsString;
 use std::fmt::Write;
-use std::io::Write as _;
+use std::io::{BufReader, BufWriter, ErrorKind, IsTerminal, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use iowhy_fio::live::{self, LiveJobs};
 use iowhy_fio::result::{self, Results};
-use iowhy_fio::{self as fio, Action, Format, Settings, World, json, normal, terse};
+use iowhy_fio::{self as fio, Action, Format, Settings, World, json, logs, normal, terse};
 use iowhy_live::Outcome;
 use iowhy_live::guard::{self, Output};
 use iowhy_text::diagnose::{Problem, Problems};
@@ -29,6 +29,7 @@ fio's: `iowhy fio --cmdhelp` lists them. Jobs on simulated kernels:
   --readonly          refuse jobs that write
   --allow-write=PATH  a device or file that may be written whatever it holds
   --status-interval=T report of the run so far each time T is over
+  --inflate-log=FILE  print a log that is stored compressed
   --seed=N            seed of the random numbers
   --cmdhelp[=OPTION]  options of jobs
   --enghelp           engines
@@ -93,6 +94,7 @@ pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
             }
         },
         Action::Engines => Some(normal::engines()),
+        Action::Unpack(name) => return unpack(name),
     };
     if let Some(text) = text {
         output::report_all(&problems);
@@ -109,6 +111,19 @@ pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
             guard::allow_everywhere(allowed);
             measure(&jobs, &settings)
         }
+    }
+}
+
+/// Prints a log that is stored compressed.
+fn unpack(name: &str) -> anyhow::Result<Exit> {
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    let log = std::fs::File::open(name).and_then(|file| logs::unpack(BufReader::new(file), &mut out));
+    match log.and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            output::report(Problem::error(format!("cannot read the log `{name}`: {error}")));
+            Ok(Exit::Usage)
+        }
+        _ => Ok(Exit::Fine),
     }
 }
 
@@ -136,7 +151,8 @@ fn measure(jobs: &LiveJobs, settings: &Settings) -> anyhow::Result<Exit> {
     if human {
         text.push_str(&normal::banner(&jobs.file.jobs));
     }
-    let bar = Bar::new("fio", "jobs", !human);
+    // As fio: off a terminal standard error has problems alone.
+    let bar = Bar::new("fio", "jobs", !human || !std::io::stderr().is_terminal());
     // What may not be written is refused before anything runs.
     let mut out = None;
     for name in settings.output.iter().chain(&live::logs(jobs)) {

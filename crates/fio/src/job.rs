@@ -120,6 +120,8 @@ pub struct Logs {
     pub issue_time: bool,
     /// The number of the job is in the names.
     pub per_job: bool,
+    /// Rows are stored compressed.
+    pub packed: bool,
     /// Window of bandwidth samples, microseconds.
     pub bandwidth_sample_us: u64,
     /// Window of samples of I/Os a second, microseconds.
@@ -352,6 +354,11 @@ impl FioJob {
         let written = self.options.iter().rfind(|written| written.option.name == name)?;
         let flag = written.option.kind == Kind::Flag && written.value.is_empty();
         written.option.kind.parse(if flag { "1" } else { &written.value }, self.reporting.kb_base).ok()
+    }
+
+    /// Calls can be in flight together: the engine's, or those that other threads make.
+    pub(crate) fn asynchronous(&self) -> bool {
+        !self.engine.one_at_a_time() || self.word("io_submit_mode") == "offload"
     }
 
     pub(crate) fn on(&self, name: &str) -> bool {

@@ -217,6 +217,10 @@ fn job(results: &Results<'_>, entry: &Entry<'_>, plus: bool) -> Value {
     if let (Value::Object(value), Value::Object(rest)) = (&mut value, rest) {
         value.extend(rest);
     }
+    if !matches!(entry.job.word("continue_on_error"), "0" | "none") {
+        value["total_err"] = json!(entry.nr_errors);
+        value["first_error"] = json!(entry.error);
+    }
     if let (Some(terms), Some(found)) = (live::steady(entry.job), entry.steady) {
         value["steadystate"] = steady(&terms, found);
     }

@@ -152,6 +152,8 @@ pub enum Action {
     Options(Option<String>),
     /// Print the engines.
     Engines,
+    /// Print the rows of a log that is stored compressed.
+    Unpack(String),
 }
 
 /// Settings of a command line, without its jobs.
@@ -224,6 +226,7 @@ const GENERAL: &[(&str, Takes, Option<&str>)] = &[
     ("eta-newline", Takes::Value, Some(SAME)),
     ("eta-interval", Takes::Value, Some(SAME)),
     ("status-interval", Takes::Value, None),
+    ("inflate-log", Takes::Value, None),
     ("bandwidth-log", Takes::Maybe, Some("use write_bw_log in the job")),
     ("debug", Takes::Value, None),
     ("alloc-size", Takes::Value, Some(SAME)),
@@ -459,6 +462,7 @@ impl<'a> Arguments<'a> {
                 self.settings.action = Action::ShowCommand;
                 self.files.extend(value.map(str::to_owned));
             }
+            "inflate-log" => self.settings.action = Action::Unpack(text()),
             "help" => self.settings.action = Action::Help,
             "version" => self.settings.action = Action::Version,
             "cmdhelp" => self.settings.action = Action::Options(value.filter(|name| *name != "all").map(str::to_owned)),

@@ -113,7 +113,14 @@ pub fn jobs(file: FioFile, seed: Option<u64>, world: &World<'_>, problems: &mut 
     let origins: Vec<ThreadOf> = (mapped.origins.iter().zip(specs.iter()))
         .map(|((job, clone), thread)| ThreadOf { job: *job, clone: *clone, line: thread.spec.job })
         .collect();
-    let threads = origins.iter().map(|origin| threads[origin.job][origin.clone as usize].clone()).collect();
+    let mut threads: Vec<Thread> =
+        origins.iter().map(|origin| threads[origin.job][origin.clone as usize].clone()).collect();
+    for (thread, origin) in threads.iter_mut().zip(&origins) {
+        let Some(wanted) = &file.jobs[origin.job].wait_for else { continue };
+        let awaited = file.jobs[..origin.job].iter().rposition(|job| job.name == *wanted);
+        let of_it = |(_, other): &(u32, &ThreadOf)| Some(other.job) == awaited;
+        thread.terms.after = (0..).zip(&origins).filter(of_it).map(|(number, _)| number).collect();
+    }
     let mut known: BTreeMap<String, Vec<&FioJob>> = BTreeMap::new();
     for job in &file.jobs {
         let names: BTreeSet<String> = (0..job.numjobs).flat_map(|clone| job.file_names(clone)).collect();
@@ -207,6 +214,7 @@ fn terms(job: &FioJob) -> Terms {
         group: job.group,
         ends: when(job.exitall),
         error_ends: when(job.on("exitall_on_error")),
+        after: Vec::new(),
         flow: (weight > 0).then(|| plan::Flow {
             number: u32::try_from(job.number("flow_id")).unwrap_or(0),
             weight,
@@ -263,6 +271,7 @@ impl Mapping<'_> {
         let align = u32::try_from(job.number("iomem_align")).unwrap_or(0);
         let thread = Thread {
             engine: self.engine(job),
+            offload: job.word("io_submit_mode") == "offload",
             depth: job.iodepth,
             batch_submit: job.iodepth_batch,
             batch_complete: (job.batch_complete_min, job.batch_complete_max),
@@ -289,6 +298,7 @@ impl Mapping<'_> {
             verify,
             sample_latency: false,
             when_full: false,
+            one_by_place: job.on("serialize_overlap"),
             keep_calls: logged,
             split_latency: !(job.reporting.disable_slat && job.reporting.disable_clat) || logged,
             go_on: !matches!(job.word("continue_on_error"), "0" | "none" | "verify"),
@@ -367,6 +377,13 @@ impl Mapping<'_> {
             } else {
                 (0, 0)
             },
+            trims: (job.mode.write && job.number("trim_backlog") > 0 && job.number("trim_percentage") > 0).then(|| {
+                plan::Trims {
+                    percent: job.number("trim_percentage") as u32,
+                    backlog: (job.number("trim_backlog"), job.number("trim_backlog_batch")),
+                    zero: job.given("trim_verify_zero") != Some(Value::Switch(false)),
+                }
+            }),
             dry: job.mode.write && job.on("verify_only"),
             fatal: job.on("verify_fatal") || !matches!(job.word("continue_on_error"), "verify" | "all" | "1"),
         })
@@ -562,7 +579,7 @@ pub fn write_logs(jobs: &LiveJobs, outcome: &Outcome) -> std::io::Result<Vec<Str
     let names: Vec<String> = jobs.plan.files.iter().map(|file| file.path.to_string_lossy().into_owned()).collect();
     for ((number, origin), thread) in (1..).zip(&jobs.threads).zip(&outcome.threads) {
         let job = &jobs.file.jobs[origin.job];
-        let asynchronous = !job.engine.one_at_a_time();
+        let asynchronous = job.asynchronous();
         logs.push(LogThread { number, job: &job.name, logs: &job.logs, outcome: thread, asynchronous });
         if let Some(name) = iolog_name(job, origin.clone) {
             let failed = |error: std::io::Error| {

@@ -7,17 +7,24 @@
 //! columns   ms, value[, greatest value], direction, block size[, offset], priority[, ns when it was issued]
 //! rows      one for each I/O as it completed, or, with `log_avg_msec`, one for each window and direction, with block
 //!           size and offset 0
+//! packed    PREFIX_KIND.N.log.fz (`log_store_compressed`): streams of zlib, one behind the other, of rows in binary,
+//!           little endian: ms 8, value 8, direction 4 with marks of an offset and of priorities in its top bits,
+//!           priority 2, nothing 2, block size 8[, offset 8]
 //! hist      clat_hist: ms, direction, block size, counts of fio's buckets since the row before
 //! ```
-//! [`write_all`] writes what a job asks for, [`parse`] reads a log of either program.
+//! [`write_all`] writes what a job asks for, [`parse`] reads a log of either program, [`unpack`] one that is packed.
 //!
 //! Source: fio's `stat.c` and `iolog.c`, through docs/studies/compatibility.md 4.5, and logs of fio 3.33. Known
 //! deviations: a window ends on time, where fio ends it with the first I/O behind it (rows at 511 ms instead of 500);
-//! the last window has a row even if it is short.
+//! the last window has a row even if it is short; packed rows have neither greatest values nor times of issue, and
+//! histograms are not packed.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io::{self, BufRead, Read, Write};
 
+use flate2::Compression;
+use flate2::bufread::ZlibDecoder;
+use flate2::write::ZlibEncoder;
 use iowhy_live::outcome::{CallRecord, ThreadOutcome};
 use iowhy_stack::event::Op;
 
@@ -98,7 +105,8 @@ impl LogThread<'_> {
             let prefix = if prefix.is_empty() { self.job } else { prefix };
             for kind in kinds {
                 let number = if logs.per_job { format!(".{}", self.number) } else { String::new() };
-                names.push((*kind, format!("{prefix}_{}{number}.log", kind.name())));
+                let packed = if logs.packed && *kind != Kind::ClatHist { ".fz" } else { "" };
+                names.push((*kind, format!("{prefix}_{}{number}.log{packed}", kind.name())));
             }
         }
         names
@@ -144,7 +152,17 @@ pub fn write(thread: &LogThread<'_>, kind: Kind, out: &mut impl Write) -> io::Re
         return Ok(());
     }
     let columns = Columns::of(logs);
-    let mut row = |row: &Row| columns.write(row, out);
+    if !logs.packed {
+        return rows(thread, kind, &mut |row| columns.write(row, out));
+    }
+    let mut packed = ZlibEncoder::new(out, Compression::default());
+    rows(thread, kind, &mut |row| packed.write_all(&row.packed(logs.offset)))?;
+    packed.finish().map(|_| ())
+}
+
+/// The rows of a log of a thread, in their order.
+fn rows(thread: &LogThread<'_>, kind: Kind, row: &mut dyn FnMut(&Row) -> io::Result<()>) -> io::Result<()> {
+    let logs = thread.logs;
     if logs.average_us == 0 {
         for call in completed(&thread.outcome.calls) {
             let Some(direction) = Direction::of(call.op) else { continue };
@@ -337,6 +355,56 @@ pub struct Row {
     pub priority: u32,
     /// When it was handed to the kernel, ns from the start (clat and slat).
     pub issued_ns: u64,
+}
+
+/// Marks in the direction of a packed row: an offset follows, and priorities are whole.
+const WITH_OFFSET: u32 = 1 << 31;
+const WITH_PRIORITY: u32 = 1 << 30;
+
+impl Row {
+    /// The row in binary, with its offset or without.
+    fn packed(&self, offset: bool) -> Vec<u8> {
+        let mut bytes = vec![0; if offset { 40 } else { 32 }];
+        let marks = if offset { WITH_OFFSET } else { 0 };
+        bytes[..8].copy_from_slice(&self.time_ms.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.value.to_le_bytes());
+        bytes[16..20].copy_from_slice(&(self.direction as u32 | marks).to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.block_bytes.to_le_bytes());
+        if offset {
+            bytes[32..].copy_from_slice(&self.offset.to_le_bytes());
+        }
+        bytes
+    }
+}
+
+/// Writes the rows of a packed log (`log_store_compressed`) of either program as text.
+///
+/// # Errors
+/// That of `from`, which may not be such a log, or of `out`.
+pub fn unpack(mut from: impl BufRead, out: &mut impl Write) -> io::Result<()> {
+    while !from.fill_buf()?.is_empty() {
+        let mut stream = io::BufReader::new(ZlibDecoder::new(&mut from));
+        while !stream.fill_buf()?.is_empty() {
+            let mut row = [0; 32];
+            stream.read_exact(&mut row)?;
+            let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| row[at + byte]));
+            let (time, value, size) = (number(0), number(8), number(24));
+            let (marks, priority) = (number(16) as u32, (number(16) >> 32) as u16);
+            write!(out, "{time}, {}, {}, {size}, ", value.cast_signed(), marks & !(WITH_OFFSET | WITH_PRIORITY))?;
+            if marks & WITH_OFFSET > 0 {
+                let mut offset = [0; 8];
+                stream.read_exact(&mut offset)?;
+                write!(out, "{}, ", u64::from_le_bytes(offset))?;
+            }
+            if marks & WITH_PRIORITY > 0 {
+                writeln!(out, "{priority:#06x}")?;
+            } else {
+                // The class for real time, as fio has it.
+                writeln!(out, "{}", u32::from(priority >> 13 == 1))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Which columns a log has besides those that all have.

@@ -10,7 +10,7 @@
 //! calls      fio's own, number by number, where their number or kind depends on that (`walks`)
 //! ```
 //! Source: fio's manual, through docs/studies/compatibility.md. Known deviations: all files exist and have their blocks
-//! before the run; a wait_for waits for the whole group of the job that it names; a rate limits reads and writes
+//! before the run; in the simulator a wait_for waits for the whole group of the job that it names; a rate limits reads and writes
 //! together; the warm-up (`ramp_time`) is the start of the run.
 //! The table of options marks options that are not modelled, and the user gets one note.
 
@@ -91,6 +91,9 @@ pub fn map(file: &FioFile, ground: &dyn Ground, stack: Option<&mut Stack>, probl
     }
     for (number, job) in (0..).zip(&file.jobs) {
         mapping.notices(job);
+        if matches!(job.engine, FioEngine::Foreign(_)) {
+            continue;
+        }
         if ground.simulated() {
             mapping.not_simulated(job);
         }
@@ -206,7 +209,8 @@ impl Mapping<'_> {
                 floor = groups.iter().max().map_or(0, |last| last + 1);
             }
             let mut group = floor;
-            if let Some(wanted) = &job.wait_for {
+            // On the running kernel a thread waits for others of its group, too (`Terms::after`).
+            if let Some(wanted) = job.wait_for.as_ref().filter(|_| self.ground.simulated()) {
                 let found = jobs[..groups.len()].iter().rposition(|known| known.name == *wanted);
                 if let Some(found) = found {
                     group = group.max(groups[found] + 1);
@@ -224,7 +228,8 @@ impl Mapping<'_> {
 
     /// How large every file is, as far as jobs say.
     fn lay_out(&mut self, jobs: &[FioJob]) {
-        for (number, job) in jobs.iter().enumerate() {
+        let run = |job: &&FioJob| !matches!(job.engine, FioEngine::Foreign(_));
+        for (number, job) in jobs.iter().enumerate().filter(|(_, job)| run(job)) {
             for clone in 0..job.numjobs {
                 if job.replay.is_some() {
                     self.lay_out_replay(number, job, clone);
@@ -283,6 +288,18 @@ impl Mapping<'_> {
     /// Notes on options of a job that cannot be carried out anywhere.
     fn notices(&mut self, job: &FioJob) {
         let name = &job.name;
+        if let FioEngine::Foreign(engine) = job.engine {
+            self.error(
+                format!("job `{name}`: the engine `{engine}` is not run here"),
+                "`iowhy fio --enghelp` lists those that are",
+            );
+        }
+        if job.word("zonemode") == "zbd" {
+            self.error(
+                format!("job `{name}`: `zonemode=zbd` is for zoned devices, which are not written here"),
+                "zonemode=strided",
+            );
+        }
         if job.mode.trim && self.ground.simulated() {
             self.warn("trims take no time in the simulator");
         }
@@ -682,7 +699,7 @@ fn pace(job: &FioJob, stream: &mut Stream) {
     };
     let (calls, bytes) = (both(job.rate.iops), both(job.rate.bytes));
     if calls > 0 || bytes > 0 {
-        stream.rate = Some(Rate { calls, bytes, poisson: job.rate.poisson });
+        stream.rate = Some(Rate { calls, bytes, poisson: job.rate.poisson, ignores_pauses: job.rate.ignore_think });
     }
 }
 

@@ -89,6 +89,8 @@ pub enum Group {
     Verify,
     /// Zoned devices.
     Zones,
+    /// Of engines that are not run here.
+    Foreign,
     /// Options that fio does not have.
     Ours,
 }
@@ -107,6 +109,7 @@ impl Group {
         (Group::Process, "Processes"),
         (Group::Verify, "Checking data"),
         (Group::Zones, "Zones"),
+        (Group::Foreign, "Engines that are not run"),
         (Group::Ours, "Only in iowhy"),
     ];
 }
@@ -155,6 +158,8 @@ pub enum Engine {
     Null,
     /// One of [`ENGINES`] that fio does not have; it counts as one that has several calls in flight.
     Ours(&'static str),
+    /// One of fio's that is not run here: jobs of it can be read.
+    Foreign(&'static str),
 }
 
 impl Engine {
@@ -172,8 +177,8 @@ impl Engine {
         ("null", Engine::Null),
     ];
 
-    /// Engines of fio that are not taken here.
-    const STRANGE: &'static [&'static str] = &[
+    /// Engines of fio that are not run here.
+    const FOREIGN: &'static [&'static str] = &[
         "cpuio",
         "net",
         "netsplice",
@@ -203,6 +208,14 @@ impl Engine {
         "libhdfs",
         "libiscsi",
         "libzbc",
+        "librpma_apm_client",
+        "librpma_apm_server",
+        "librpma_gpspm_client",
+        "librpma_gpspm_server",
+        "ime_psync",
+        "ime_psyncv",
+        "ime_aio",
+        "cpp_null",
         "xnvme",
         "windowsaio",
         "solarisaio",
@@ -216,7 +229,7 @@ impl Engine {
     ];
 
     pub fn name(self) -> &'static str {
-        let Engine::Ours(name) = self else {
+        let (Engine::Ours(name) | Engine::Foreign(name)) = self else {
             return Engine::ALL.iter().find(|(_, engine)| *engine == self).map_or("psync", |(name, _)| name);
         };
         name
@@ -224,7 +237,10 @@ impl Engine {
 
     /// Whether each I/O is over before the next begins, so that the depth is always one.
     pub fn one_at_a_time(self) -> bool {
-        !matches!(self, Engine::Libaio | Engine::IoUring | Engine::Posixaio | Engine::Null | Engine::Ours(_))
+        !matches!(
+            self,
+            Engine::Libaio | Engine::IoUring | Engine::Posixaio | Engine::Null | Engine::Ours(_) | Engine::Foreign(_)
+        )
     }
 }
 
@@ -370,15 +386,14 @@ fn engine(text: &str) -> Parsed<Engine> {
         return Ok(Engine::Ours(entry.name));
     }
     let names = || Engine::ALL.iter().map(|(name, _)| *name);
-    let strange = Engine::STRANGE.contains(&text) || text.starts_with("external:");
+    let plain = if text.starts_with("external:") { "external" } else { text };
+    if let Some(name) = Engine::FOREIGN.iter().find(|name| **name == plain) {
+        return Ok(Engine::Foreign(name));
+    }
     Err(Fault {
-        message: if strange {
-            format!("the engine `{text}` is not taken here")
-        } else {
-            format!("unknown engine `{text}`")
-        },
+        message: format!("unknown engine `{text}`"),
         part: None,
-        nearest: if strange { Vec::new() } else { nearest(text, names()) },
+        nearest: nearest(text, names()),
         help: Some(format!("one of {}", names().collect::<Vec<_>>().join(", "))),
     })
 }

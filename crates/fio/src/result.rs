@@ -324,7 +324,7 @@ impl<'a> Entry<'a> {
         let ran = totals.end.saturating_sub(began).0;
         let runtime_ms = (ran / 1_000_000).max(1);
         self.job_runtime_ms += runtime_ms;
-        let asynchronous = !job.engine.one_at_a_time();
+        let asynchronous = job.asynchronous();
         let counts = &totals.counts;
         let amounts = [
             (counts.reads, counts.read_bytes),

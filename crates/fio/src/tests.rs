@@ -82,6 +82,8 @@ fn block_sizes_of_each_direction() {
         ("bs=,16k", 4096, 16_384, 16_384),
         ("blocksize=1k,2k,512", 1024, 2048, 512),
         ("bsrange=1k-1k,2k:2k", 1024, 2048, 2048),
+        ("bsrange=512/25:1k:25:2k:25:4k/25", 512, 512, 1024),
+        ("bsrange=4k-1k/2k-8k", 1024, 1024, 4096),
         ("kb_base=1000\nbs=4k", 4000, 4000, 4000),
         ("bs=1kib\nkb_base=1000", 1024, 1024, 1024),
     ] {
@@ -266,7 +268,7 @@ fn what_no_option_can_say_alone_is_checked() {
             "t.fio:5:1: `wait_for` names `c`, which is not a job before this one",
         ),
         ("[a]\nsize=1m\nhipri\n", "t.fio:3:1: `hipri` is an option of io_uring and pvsync2, not of psync"),
-        ("[a]\nsize=1m\nioengine=rbd\n", "t.fio:3:10: option `ioengine`: the engine `rbd` is not taken here"),
+        ("[a]\nsize=1m\nioengine=rdb\n", "t.fio:3:10: option `ioengine`: unknown engine `rdb`"),
         ("[a]\nsize=$pagesize+1k\n", "t.fio:2:6: option `size`: `4096+1k` cannot be computed: `k` is not a unit"),
         ("[a]\nsize=1m\n=5\n", "t.fio:3:1: the name of an option is missing"),
         ("[a]\nsize=1m\ntime_based=\n", "t.fio:3:1: option `time_based`: the value is missing"),

@@ -307,12 +307,14 @@ pub fn triple<T: Clone>(text: &str, mut one: impl FnMut(&str) -> Parsed<T>) -> P
     })
 }
 
-/// A range of sizes; the ends may be in either order.
+/// A range of sizes; the ends may be in either order. As fio: the first `-` is between them, or else the first `:`, and
+/// what follows a size behind a `/`, `:` or `-` is passed over.
 pub fn range(text: &str, kb_base: u64) -> Parsed<(u64, u64)> {
-    let Some(at) = text.find(['-', ':']) else {
+    let Some(at) = text.find('-').or_else(|| text.find(':')) else {
         return Err(Fault::new(format!("`{text}` is not a range")).help("MIN-MAX, for example 4k-64k"));
     };
     let end = |part: &str, start: usize| {
+        let part = part.split(['/', ':', '-']).next().unwrap_or_default();
         let bytes = integer(part.trim(), kb_base, (1, i64::MAX)).map_err(|fault| fault.inside(start, part.len()))?;
         Ok(bytes.unsigned_abs())
     };
@@ -320,9 +322,9 @@ pub fn range(text: &str, kb_base: u64) -> Parsed<(u64, u64)> {
     Ok((first.min(second), first.max(second)))
 }
 
-/// Ranges for reads, writes and trims, with a comma or a slash between.
+/// Ranges for reads, writes and trims, with a comma between.
 pub fn ranges(text: &str, kb_base: u64) -> Parsed<Partial<(u64, u64)>> {
-    triple(&text.replace('/', ","), |piece| range(piece, kb_base))
+    triple(text, |piece| range(piece, kb_base))
 }
 
 /// A part of a split: block size in bytes, and its share.
@@ -797,7 +799,7 @@ mod tests {
     fn ranges_are_put_in_order() {
         assert_eq!(range("1k-4k", 1024), Ok((1024, 4096)));
         assert_eq!(range("4k:1k", 1024), Ok((1024, 4096)));
-        let parsed = ranges("1k-4k/8k-2k", 1024).expect("two ranges");
+        let parsed = ranges("1k-4k,8k-2k", 1024).expect("two ranges");
         assert_eq!(
             (parsed.read, parsed.write, parsed.trim),
             (Some((1024, 4096)), Some((2048, 8192)), Some((2048, 8192)))

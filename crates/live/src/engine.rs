@@ -7,6 +7,7 @@ mod io_uring;
 pub(crate) mod libaio;
 mod mmap;
 mod null;
+pub(crate) mod offload;
 mod psync;
 mod pvsync2;
 mod skeleton;
@@ -177,6 +178,8 @@ impl Files {
 /// Settings of an engine.
 #[derive(Clone, Debug)]
 pub struct Setup<'a> {
+    /// Its name in [`ENGINES`].
+    pub engine: &'static str,
     /// Calls in flight at most.
     pub depth: u32,
     /// The job's files by number.

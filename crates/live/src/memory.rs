@@ -179,6 +179,9 @@ pub struct Buffer {
     number: u32,
 }
 
+// SAFETY: it is the only way to its memory, and whoever has it may use that.
+unsafe impl Send for Buffer {}
+
 impl Buffer {
     /// Its contents.
     #[inline(always)]

@@ -95,10 +95,22 @@ pub struct Verify {
     pub reads: bool,
     /// After this number of writes, that many of them are read and checked; 0 for none.
     pub backlog: (u64, u64),
+    pub trims: Option<Trims>,
     /// Nothing is written: the places of the writes are read and checked.
     pub dry: bool,
     /// The first mismatch ends the thread.
     pub fatal: bool,
+}
+
+/// Written blocks that are trimmed before they are checked.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Trims {
+    /// How many of them.
+    pub percent: u32,
+    /// After this number of writes, that many are trimmed.
+    pub backlog: (u64, u64),
+    /// They are read, and have to be zeroes.
+    pub zero: bool,
 }
 
 /// A pattern that data repeat.
@@ -142,7 +154,9 @@ pub enum Sum {
 pub struct Thread {
     /// Name of its engine in [`ENGINES`](crate::engine::ENGINES).
     pub engine: &'static str,
-    /// Calls in flight at most; 1 for synchronous engines.
+    /// Calls are made by threads of their own, one for each in flight.
+    pub offload: bool,
+    /// Calls in flight at most; 1 for synchronous engines that the thread itself uses.
     pub depth: u32,
     /// Calls handed in with one system call at most.
     pub batch_submit: u32,
@@ -169,6 +183,8 @@ pub struct Thread {
     pub sample_latency: bool,
     /// Completions are taken only when the depth is reached, and at the end.
     pub when_full: bool,
+    /// A call that overlaps with one in flight is handed in when that has ended.
+    pub one_by_place: bool,
     /// Every call is kept in [`ThreadOutcome::calls`](crate::outcome::ThreadOutcome::calls).
     pub keep_calls: bool,
     /// Submission and completion are measured apart (else only the whole).
@@ -199,6 +215,8 @@ pub struct Terms {
     pub ends: Ends,
     /// Threads that end after an error of it.
     pub error_ends: Ends,
+    /// Threads that end before it begins, by number.
+    pub after: Vec<u32>,
     pub flow: Option<Flow>,
     pub least: Option<Least>,
     pub steady: Option<Steady>,
@@ -300,6 +318,7 @@ impl Default for Thread {
     fn default() -> Thread {
         Thread {
             engine: "psync",
+            offload: false,
             depth: 1,
             batch_submit: 1,
             batch_complete: (1, 0),
@@ -314,6 +333,7 @@ impl Default for Thread {
             verify: None,
             sample_latency: false,
             when_full: false,
+            one_by_place: false,
             keep_calls: false,
             split_latency: true,
             go_on: false,

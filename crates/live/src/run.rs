@@ -36,6 +36,7 @@ use iowhy_stack::units::Nanos;
 use iowhy_stack::workload::{BlockSizes, FileIo, FileIoGenerator, Mix, Stream, StreamGenerator};
 
 use crate::clock::Clock;
+use crate::engine::offload::DRIVE;
 use crate::engine::{Build, ENGINES, OpenFile};
 use crate::files::{self, Flags, LayOutError, Need};
 use crate::ledger::{self, Ledger, LedgerError};
@@ -530,7 +531,8 @@ impl Run<'_> {
         std::thread::scope(|scope| {
             for worker in &mut workers {
                 let (number, left, gate) = (worker.number, &left, &gate);
-                let drive = parts[number as usize].engine.build.drive;
+                let part = &parts[number as usize];
+                let drive = if part.thread.offload { DRIVE } else { part.engine.build.drive };
                 let thread = std::thread::Builder::new().name(format!("iowhy-{number}"));
                 let spawned = thread.spawn_scoped(scope, move || {
                     let _leaving = Leaving(left, gate);

@@ -100,7 +100,12 @@ fn random_thread(thread: u32, files: &[FileSpec], pick: &mut impl FnMut(usize) -
             spin: Nanos::from_us(100),
             io_time: Nanos::ZERO,
         }),
-        rate: (pick(6) == 0).then_some(Rate { calls: 500, bytes: 0, poisson: pick(2) == 0 }),
+        rate: (pick(6) == 0).then_some(Rate {
+            calls: 500,
+            bytes: 0,
+            poisson: pick(2) == 0,
+            ignores_pauses: pick(2) == 0,
+        }),
         log: (pick(6) == 0).then(|| Log {
             target: Target { file: 0, start: 0, len_bytes: files[0].bytes },
             calls: 10,

@@ -353,7 +353,8 @@ impl Reader<'_> {
             Service { kind: crate::value::ServiceKind::RoundRobin, every: 1 }
         );
         let asked_depth = self.small("iodepth").max(1);
-        let iodepth = if engine.one_at_a_time() { 1 } else { asked_depth };
+        let alone = engine.one_at_a_time() && self.word("io_submit_mode") == "inline";
+        let iodepth = if alone { 1 } else { asked_depth };
         // As fio: zero, or more than the depth, becomes the depth.
         let within = |value: u32| if value == 0 || value > iodepth { iodepth } else { value };
         let batch_complete_min = self.small("iodepth_batch_complete_min").min(iodepth);
@@ -567,6 +568,7 @@ impl Reader<'_> {
             offset: self.switch("log_offset"),
             issue_time: self.switch("log_issue_time"),
             per_job: self.switch("per_job_logs"),
+            packed: self.switch("log_store_compressed"),
             bandwidth_sample_us: self.micros("bwavgtime"),
             iops_sample_us: self.micros("iopsavgtime"),
         }
@@ -592,7 +594,8 @@ impl Reader<'_> {
                 .filter_map(|(used, blocks)| used.then_some(blocks))
                 .collect();
         let smallest = used.iter().map(|blocks| blocks.min).min().unwrap_or(1);
-        let has_size = job.size.is_some() || job.file_size.is_some() || job.replay.is_some();
+        let foreign = matches!(job.engine, Engine::Foreign(_));
+        let has_size = foreign || job.size.is_some() || job.file_size.is_some() || job.replay.is_some();
         // Without a size a file must exist already; a device does, and so may a file that is named.
         if !has_size && job.filenames.is_empty() && !self.failed_at_section("size") {
             self.report("size", Problem::error(format!("job `{}` has no size", job.name)).help("size=1g"));
@@ -638,7 +641,7 @@ impl Reader<'_> {
             let problem = Problem::warning("`time_based` has no effect without a runtime").help("runtime=30");
             self.report("time_based", problem);
         }
-        if asked_depth > 1 && job.engine.one_at_a_time() {
+        if asked_depth > job.iodepth {
             let name = job.engine.name();
             let problem = Problem::note(format!("the engine `{name}` makes one I/O at a time: the depth is 1"))
                 .help("ioengine=libaio or io_uring");
@@ -654,7 +657,7 @@ impl Reader<'_> {
         let engine = job.engine.name();
         let foreign: Vec<(&'static str, &'static [&'static str])> = (self.settings.values.keys())
             .filter_map(|name| options::find(name))
-            .filter(|option| !option.engines.is_empty() && !option.engines.contains(&engine))
+            .filter(|option| !foreign && !option.engines.is_empty() && !option.engines.contains(&engine))
             .map(|option| (option.name, option.engines))
             .collect();
         for (name, engines) in foreign {

@@ -58,6 +58,11 @@ fn the_table_names_options_once_and_every_option_that_matters_is_carried_out_or_
         "verify_pattern",
         "verify_backlog",
         "verify_backlog_batch",
+        "trim_percentage",
+        "trim_backlog",
+        "trim_backlog_batch",
+        "serialize_overlap",
+        "io_submit_mode",
         "experimental_verify",
         "sqthread_poll",
         "sqthread_poll_cpu",
@@ -206,6 +211,41 @@ fn verify_is_after_writes_or_with_reads() {
     assert_eq!(of("rw=write ioengine=null verify=md5").expect("reads are made").sum, Sum::Null);
     let (jobs, problems) = made("[a]\nsize=4k\nrw=read\nverify_pattern=0xg\n");
     assert!(jobs.is_none() && problems.render().contains("verify_pattern"), "{}", problems.render());
+}
+
+#[test]
+fn what_is_not_run_here_can_be_read_and_is_refused_by_name() {
+    for (options, expected) in [
+        ("ioengine=net\nhostname=h\nlisten\nrw=write", "the engine `net` is not run here"),
+        ("ioengine=cpuio\ncpuload=50", "the engine `cpuio` is not run here"),
+        ("size=1m\nrw=write\nzonemode=zbd\nzonesize=64k\nmax_open_zones=2", "`zonemode=zbd` is for zoned devices"),
+    ] {
+        let mut problems = Problems::default();
+        let text = format!("[a]\n{options}\n");
+        let world = World { live: true, ..World::empty() };
+        assert!(crate::parse("test.fio", &text, &world, &mut problems).is_some(), "{}", problems.render());
+        let (jobs, problems) = made(&text);
+        let told: Vec<_> = problems.list.iter().filter(|problem| problem.severity != Severity::Note).collect();
+        assert!(jobs.is_none() && told.len() == 1 && told[0].message.contains(expected), "{}", problems.render());
+    }
+}
+
+#[test]
+fn jobs_wait_for_the_clones_of_one_that_is_named_alone() {
+    let (jobs, _) = made("[global]\nsize=4k\n[a]\nnumjobs=2\n[b]\n[c]\nwait_for=a\n[d]\nstonewall\n");
+    let plan = jobs.expect("jobs").plan;
+    let after: Vec<&[u32]> = plan.threads.iter().map(|thread| &thread.terms.after[..]).collect();
+    assert_eq!(after, [&[][..], &[], &[], &[0, 1], &[]]);
+    let Workload::Threads { threads, .. } = &plan.job.workload else { panic!("threads") };
+    assert_eq!(threads.iter().map(|thread| thread.spec.group).collect::<Vec<_>>(), [0, 0, 0, 0, 1]);
+}
+
+#[test]
+fn offloaded_jobs_of_synchronous_engines_have_a_depth() {
+    for (options, expected) in [("", (false, 1)), ("io_submit_mode=offload", (true, 8))] {
+        let made = thread(&format!("iodepth=8 {options}"));
+        assert_eq!((made.offload, made.depth), expected, "{options}");
+    }
 }
 
 #[test]

@@ -17,6 +17,7 @@ fn logs() -> Logs {
         offset: false,
         issue_time: false,
         per_job: true,
+        packed: false,
         bandwidth_sample_us: 500_000,
         iops_sample_us: 500_000,
     }
@@ -80,6 +81,31 @@ fn columns_are_those_that_were_asked_for() {
     assert_eq!(first(&|logs| logs.offset = true), "1, 247000, 0, 4096, 4096, 0");
     assert_eq!(first(&|logs| (logs.offset, logs.issue_time) = (true, true)), "1, 247000, 0, 4096, 4096, 0, 1003000");
     assert_eq!(first(&|logs| logs.window = LogWindow::Both), "1, 247000, 0, 0, 4096, 0");
+}
+
+#[test]
+fn packed_logs_have_the_same_rows() {
+    for offset in [false, true] {
+        let plain = Logs { offset, ..logs() };
+        let packed = Logs { packed: true, ..plain.clone() };
+        let thread = LogThread { number: 1, job: "j", logs: &packed, outcome: &outcome(), asynchronous: true };
+        let (mut bytes, mut found) = (Vec::new(), Vec::new());
+        write(&thread, Kind::Clat, &mut bytes).unwrap();
+        write(&thread, Kind::Bw, &mut bytes).unwrap();
+        unpack(&bytes[..], &mut found).unwrap();
+        let expected = [Kind::Clat, Kind::Bw].map(|kind| text(&plain, &outcome(), kind)).concat();
+        assert_eq!(String::from_utf8(found).unwrap(), expected);
+        assert!(unpack(&bytes[..bytes.len() - 9], &mut Vec::new()).is_err(), "cut off");
+        assert!(unpack(&b"1, 2, 0, 4096, 0"[..], &mut Vec::new()).is_err(), "no such log");
+    }
+    // A row of fio 3.33 with priorities.
+    let mut row = [0; 32];
+    (row[0], row[8], row[16], row[19], row[21], row[25]) = (5, 9, 1, 0x40, 0x20, 16);
+    let mut stream = ZlibEncoder::new(Vec::new(), Compression::default());
+    stream.write_all(&row).unwrap();
+    let mut found = Vec::new();
+    unpack(&stream.finish().unwrap()[..], &mut found).unwrap();
+    assert_eq!(String::from_utf8(found).unwrap(), "5, 9, 1, 4096, 0x2000\n");
 }
 
 #[test]

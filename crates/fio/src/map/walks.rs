@@ -67,7 +67,7 @@ impl Mapping<'_> {
             verified: job.word("verify") != "0",
             queued: match job.engine {
                 FioEngine::Null => job.iodepth > 1,
-                engine => !engine.one_at_a_time(),
+                _ => job.asynchronous(),
             },
             step,
             every,

@@ -30,12 +30,16 @@ struct Bench {
     depth: u32,
 }
 
+/// Before the name of an engine whose calls are made by other threads.
+const OFFLOADED: &str = "offload ";
+
 /// Number of the same file, open for writing only.
 const NOT_READABLE: u32 = 1;
 
 impl Bench {
     fn new(name: &str, depth: u32, file: File, change: impl Fn(&mut Setup<'_>)) -> Bench {
-        let entry = find(ENGINES, name).expect("an engine of the table");
+        let inner = name.strip_prefix(OFFLOADED);
+        let entry = find(ENGINES, inner.unwrap_or(name)).expect("an engine of the table");
         let pool = Pool::new(depth + 1, BLOCK as u32, BLOCK as u32, |_| ()).expect("memory");
         let bytes = file.metadata().expect("its size").len();
         let through = crate::mark::through(&file);
@@ -43,6 +47,7 @@ impl Bench {
         let open = |file: &Arc<File>| OpenFile { file: Some(Arc::clone(file)), bytes, writable: true, direct: false };
         let file = Arc::new(file);
         let mut setup = Setup {
+            engine: entry.name,
             depth,
             files: &[open(&file), open(&Arc::new(write_only))],
             buffers: &pool,
@@ -53,7 +58,8 @@ impl Bench {
             advice: None,
         };
         change(&mut setup);
-        let engine = (entry.build.open)(&setup).expect("the engine is made");
+        let open = if inner.is_some() { boxed::<offload::Offload> } else { entry.build.open };
+        let engine = open(&setup).expect("the engine is made");
         let synchronous = engine.synchronous();
         Bench { engine, file, pool, synchronous, depth }
     }
@@ -124,7 +130,8 @@ impl Bench {
 
 /// Engines that move data: all but `null`.
 fn real() -> impl Iterator<Item = &'static str> {
-    ENGINES.iter().map(|entry| entry.name).filter(|name| *name != "null")
+    let offloaded = ["offload psync", "offload io_uring"];
+    ENGINES.iter().map(|entry| entry.name).filter(|name| *name != "null").chain(offloaded)
 }
 
 /// Those that can have several calls in flight.

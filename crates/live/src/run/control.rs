@@ -115,6 +115,11 @@ impl<'p> Control<'p> {
         self.seats[number as usize].flow.as_deref()
     }
 
+    /// Whether all of these threads have ended.
+    pub(crate) fn have_ended(&self, threads: &[u32]) -> bool {
+        threads.iter().all(|number| self.seats[*number as usize].ended.load(Ordering::Relaxed))
+    }
+
     /// A thread begins.
     pub(crate) fn begin(&self, number: u32) {
         self.seats[number as usize].began.store(true, Ordering::Relaxed);

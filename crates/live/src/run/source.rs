@@ -1,13 +1,14 @@
 //! Where a thread's calls come from.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
 use iowhy_stack::event::Op;
+use iowhy_stack::rng::Rng;
 use iowhy_stack::units::Nanos;
 use iowhy_stack::workload::{Call, FileIoGenerator, Generator, Next, StreamGenerator};
 
-use crate::plan::Verify;
+use crate::plan::{Trims, Verify};
 
 /// Hands out the calls of one thread.
 pub(crate) trait Source {
@@ -38,11 +39,15 @@ pub(crate) trait Source {
     /// A call has written that many bytes of a generation.
     fn wrote(&mut self, _call: &Call, _len_bytes: u32, _generation: u64) {}
 
-    /// Whether a read is made to be checked, and which generation must be there if that is known.
+    /// Whether a read is made to be checked, and which generation must be there if that is known: [`TRIMMED`] for
+    /// zeroes.
     fn asked(&mut self, _call: &Call) -> Option<Option<u64>> {
         None
     }
 }
+
+/// The generation of a block that has been trimmed.
+pub(crate) const TRIMMED: u64 = u64::MAX;
 
 /// A thread with a stream of its own: no lock.
 impl Source for StreamGenerator {
@@ -124,6 +129,10 @@ pub(crate) struct Checked<'a, S> {
     batch: u64,
     /// The last call was one of them.
     read_back: bool,
+    /// Blocks to trim, and trims of this batch that are left.
+    to_trim: VecDeque<(u32, u64)>,
+    trim_batch: u64,
+    chance: Rng,
     /// The next call of the thread, when everything has been checked.
     held: Option<Next>,
 }
@@ -149,6 +158,9 @@ impl<'a, S: Source> Checked<'a, S> {
             state: Phase::Work,
             batch: 0,
             read_back: false,
+            to_trim: VecDeque::new(),
+            trim_batch: 0,
+            chance: Rng::stream(0, "trims"),
             held: None,
         }
     }
@@ -156,7 +168,7 @@ impl<'a, S: Source> Checked<'a, S> {
     /// A read of the first piece that was written and has not been checked.
     fn read_back(&mut self, now: Nanos) -> Option<Next> {
         let ((file, offset), (len_bytes, generation)) = self.written.pop()?;
-        self.asked.insert((file, offset), Some(generation).filter(|_| !self.verify.dry));
+        self.asked.insert((file, offset), Some(generation).filter(|_| !self.verify.dry || generation == TRIMMED));
         self.in_flight += 1;
         self.read_back = true;
         let call = Call { op: Op::Read, file, offset, len_bytes, then: None, counted: true, how: None };
@@ -175,6 +187,35 @@ impl<'a, S: Source> Checked<'a, S> {
             self.batch = 0;
             None
         })
+    }
+}
+
+impl<S> Checked<'_, S> {
+    /// A trim of a block that was written, if one is due.
+    fn trim(&mut self, now: Nanos) -> Option<Next> {
+        let Trims { backlog: (writes, batch), zero, .. } = self.verify.trims?;
+        if self.trim_batch == 0 && (self.read_back || !(self.written.0.len() as u64).is_multiple_of(writes)) {
+            return None;
+        }
+        let (place, (len_bytes, generation)) = loop {
+            let place = self.to_trim.pop_front()?;
+            if let Some(piece) = self.written.0.get_mut(&place) {
+                break (place, piece);
+            }
+        };
+        if self.trim_batch == 0 {
+            self.trim_batch = if batch == 0 { writes } else { batch };
+        }
+        self.trim_batch -= 1;
+        let ((file, offset), len_bytes) = (place, *len_bytes);
+        if zero {
+            *generation = TRIMMED;
+        } else {
+            self.written.0.remove(&place);
+        }
+        self.in_flight += 1;
+        let call = Call { op: Op::Trim, file, offset, len_bytes, then: None, counted: true, how: None };
+        Some(Next::Do { call, intended: now })
     }
 }
 
@@ -215,6 +256,9 @@ impl<S: Source> Source for Checked<'_, S> {
             if let Some(read) = self.backlog(now) {
                 return read;
             }
+            if let Some(trim) = self.trim(now) {
+                return trim;
+            }
             let next = self.calls.next(now);
             let pass = self.calls.pass();
             match next {
@@ -250,6 +294,11 @@ impl<S: Source> Source for Checked<'_, S> {
 
     fn wrote(&mut self, call: &Call, len_bytes: u32, generation: u64) {
         self.written.add((call.file, call.offset, len_bytes), generation);
+        if let Some(trims) = self.verify.trims
+            && self.chance.below(100) < u64::from(trims.percent)
+        {
+            self.to_trim.push_back((call.file, call.offset));
+        }
     }
 
     fn asked(&mut self, call: &Call) -> Option<Option<u64>> {

@@ -14,7 +14,7 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::mount::{MountFlags, UnmountFlags, unmount};
 
 use super::*;
-use crate::plan::{Allow, Ends, File as PlanFile, OpenSync, Priority, Sum, Verify};
+use crate::plan::{Allow, Ends, File as PlanFile, OpenSync, Priority, Sum, Trims, Verify};
 use crate::testing::Scratch;
 
 const BLOCK: u32 = 4096;
@@ -165,7 +165,7 @@ fn a_rate_counts_latency_from_when_calls_were_due() {
         let scratch = Scratch::new();
         let mut stream = random(Mix::Read, 16, 40);
         // The third call keeps the program busy for five periods: those behind it are late, and that shows.
-        stream.rate = Some(Rate { calls: 1000, bytes: 0, poisson: false });
+        stream.rate = Some(Rate { calls: 1000, bytes: 0, poisson: false, ignores_pauses: false });
         stream.think =
             Some(Think { calls: 20, time: Nanos::from_ms(5), spin: Nanos::from_ms(5), io_time: Nanos::ZERO });
         let plan = plan(&scratch, 1, 16, vec![(stream, engine(name, depth))]);
@@ -403,11 +403,13 @@ fn what_was_written_is_checked_afterwards_and_a_flipped_byte_is_found() {
 
 #[test]
 fn what_was_written_is_checked_in_each_pass_in_between_or_not_written_at_all() {
-    for (name, depth) in [("psync", 1), ("libaio", 4), ("io_uring", 4)] {
+    for (name, depth, offload) in
+        [("psync", 1, false), ("libaio", 4, false), ("io_uring", 4, false), ("psync", 4, true), ("io_uring", 4, true)]
+    {
         let scratch = Scratch::new();
         let verify = Verify { sum: Sum::Md5, after_writes: true, ..Verify::default() };
         let of = |verify: &Verify, passes: u64| {
-            let thread = Thread { verify: Some(verify.clone()), ..engine(name, depth) };
+            let thread = Thread { verify: Some(verify.clone()), offload, ..engine(name, depth) };
             let write = Stream { passes, ..Stream::sequential(Mix::Write, vec![target(0, 16)], BLOCK) };
             let outcome = made(&plan(&scratch, 1, 16, vec![(write, thread)]));
             let thread = &outcome.threads[0];
@@ -419,6 +421,52 @@ fn what_was_written_is_checked_in_each_pass_in_between_or_not_written_at_all() {
         assert_eq!(of(&Verify { backlog: (4, 2), after_writes: false, ..verify.clone() }, 1).1, 16, "{name}");
         assert_eq!(of(&Verify { dry: true, ..verify }, 1), (16, 16, 16), "{name}: counted, though not made");
     }
+}
+
+#[test]
+fn written_blocks_are_trimmed_before_they_are_checked() {
+    for (percent, zero, expected) in [(100, true, (16, 16, 16)), (100, false, (0, 16, 16)), (0, true, (16, 16, 0))] {
+        let scratch = Scratch::new();
+        let trims = Some(Trims { percent, backlog: (4, 0), zero });
+        let verify = Verify { after_writes: true, trims, ..Verify::default() };
+        let write = Stream::sequential(Mix::Write, vec![target(0, 16)], BLOCK);
+        let thread = Thread { verify: Some(verify), ..engine("psync", 1) };
+        let outcome = made(&plan(&scratch, 1, 16, vec![(write, thread)]));
+        let counts = &outcome.counts;
+        assert_eq!((counts.reads, counts.writes, counts.trims), expected, "{percent} {zero}");
+        assert_eq!(outcome.threads[0].nr_errors, 0, "{:?}", outcome.threads[0].errors);
+        let found = fs::read(scratch.path("file0")).expect("the file");
+        assert_eq!(found.iter().all(|byte| *byte == 0), percent > 0);
+    }
+}
+
+#[test]
+fn calls_at_one_place_are_in_flight_one_after_the_other_if_asked_for() {
+    for (name, one_by_place) in [("skeleton", false), ("skeleton", true), ("io_uring", true), ("libaio", true)] {
+        let scratch = Scratch::new();
+        let write = Stream { passes: 40, ..Stream::sequential(Mix::Write, vec![target(0, 4)], BLOCK) };
+        let thread = Thread { one_by_place, batch_submit: 8, ..engine(name, 8) };
+        let outcome = made(&plan(&scratch, 1, 4, vec![(write, thread)]));
+        let calls = &outcome.threads[0].calls;
+        let meet = |(number, call): (usize, &crate::outcome::CallRecord)| {
+            let mut others = calls[..number].iter().filter(|other| other.offset == call.offset);
+            others.any(|other| other.at < call.at + call.took && call.at < other.at + other.took)
+        };
+        assert_eq!(calls.len(), 160);
+        assert_eq!(calls.iter().enumerate().any(meet), !one_by_place, "{name}");
+    }
+}
+
+#[test]
+fn a_thread_waits_for_those_that_it_names_and_no_other() {
+    let scratch = Scratch::new();
+    let mut threads = vec![(random(Mix::Read, 16, 50), engine("psync", 1)); 3];
+    threads[1].1.terms.after = vec![2];
+    threads[2].1.terms.after = vec![0];
+    let outcome = made(&plan(&scratch, 1, 16, threads));
+    let times: Vec<_> = outcome.threads.iter().map(|thread| (thread.totals.start, thread.totals.end)).collect();
+    assert!(times[2].0 >= times[0].1 && times[1].0 >= times[2].1, "{times:?}");
+    assert_eq!(outcome.counts.reads, 150);
 }
 
 #[test]

@@ -32,7 +32,7 @@ use rustix::thread::{CpuSet, UnshareFlags, sched_setaffinity, set_current_timer_
 use super::buffers::Buffers;
 use super::control::{Control, Flow};
 use super::meter::{Meter, Published, Times};
-use super::source::{Checked, Shared, Source};
+use super::source::{Checked, Shared, Source, TRIMMED};
 use crate::clock::Clock;
 use crate::engine::{Completion, Engine, Io, Open, OpenFile, Setup, Submit};
 use crate::memory::Buffer;
@@ -158,6 +158,15 @@ pub(crate) fn drive<E: Open>(worker: &mut Worker<'_>) {
         search: worker.thread.search.map(|of| Search::new(of, worker.thread.depth.max(1))),
         found: false,
     };
+    let after = &worker.thread.terms.after;
+    let mut since = since;
+    if !after.is_empty() {
+        since = state.wait_for(worker.control, after);
+        if worker.spec.invalidate {
+            (0..state.files.len() as u32)
+                .for_each(|file| state.drop_pages(&mut engine, Target { file, start: 0, len_bytes: 0 }));
+        }
+    }
     if worker.spec.start_delay > Nanos::ZERO {
         state.wait_until(since + worker.spec.start_delay);
     }
@@ -173,7 +182,8 @@ pub(crate) fn drive<E: Open>(worker: &mut Worker<'_>) {
         let until = if until == Nanos::ZERO { Nanos(u64::MAX) } else { now + until };
         state.turns = Some(Turns { flow, terms, own: 0, has: false, until });
     }
-    let kept = |verify: &&plan::Verify| verify.after_writes || verify.dry || verify.backlog.0 > 0;
+    let kept =
+        |verify: &&plan::Verify| verify.after_writes || verify.dry || verify.backlog.0 > 0 || verify.trims.is_some();
     match (&mut worker.calls, worker.thread.verify.as_ref().filter(kept)) {
         (Calls::Stream(stream), None) => state.run(&mut engine, stream.as_mut()),
         (Calls::Stream(stream), Some(verify)) => state.run(&mut engine, &mut Checked::new(stream.as_mut(), verify)),
@@ -223,6 +233,7 @@ impl Worker<'_> {
             Buffers::new(depth, self.call_bytes, thread.align, self.directions, fill, thread.verify.clone(), self.seed)
                 .map_err(|error| failed("memory for the buffers", &error))?;
         let setup = Setup {
+            engine: thread.engine,
             depth,
             files: &self.files,
             buffers: buffers.pool(),
@@ -590,13 +601,17 @@ impl Loop<'_> {
             match source.next(*now) {
                 Next::Do { call, .. } if source.pretends(&call) => self.pretend(source, &call, *now),
                 Next::Do { call, intended } => {
+                    let at_once = intended == *now;
+                    if self.thread.one_by_place && self.make_way(engine, source, flight, &call) {
+                        *now = self.clock.now();
+                    }
                     let Some(slot) = flight.free.pop() else { unreachable!("a slot was free just now") };
                     if let Some(turns) = &mut self.turns {
                         turns.has = false;
                     }
                     let (io, long) = self.io(&call, slot);
                     let begin = if S::SLOW || long { self.clock.now() } else { *now };
-                    let due = if intended == *now { begin } else { intended };
+                    let due = if at_once { begin } else { intended };
                     let generation = self.buffers.generation();
                     flight.pending[slot as usize] =
                         Some(Pending { call, moved: 0, generation, due, begin, handed: begin });
@@ -655,6 +670,39 @@ impl Loop<'_> {
                 }
             }
         }
+    }
+
+    /// Waits until no call in flight overlaps with this one; says whether it had to.
+    #[cold]
+    fn make_way<E: Engine, S: Source>(
+        &mut self,
+        engine: &mut E,
+        source: &mut S,
+        flight: &mut Flight,
+        call: &Call,
+    ) -> bool {
+        let end = |call: &Call| call.offset + u64::from(call.len_bytes);
+        let meets = |other: &Pending| {
+            let (other, syncs) = (&other.call, [Op::Fsync, Op::Fdatasync]);
+            other.file == call.file
+                && !syncs.contains(&other.op)
+                && other.offset < end(call)
+                && call.offset < end(other)
+        };
+        let mut waited = false;
+        while !flight.broken && flight.pending.iter().flatten().any(meets) {
+            waited = true;
+            self.commit(engine, flight);
+            if let Err(error) = engine.reap(1, u32::MAX, None, &mut flight.done) {
+                let now = self.clock.now();
+                self.engine_failed("waiting for completions", &error, now, flight);
+                break;
+            }
+            let now = self.clock.now();
+            self.meter.completed(flight.done.len() as u32);
+            self.take(engine, source, flight, now);
+        }
+        waited
     }
 
     fn commit<E: Engine>(&mut self, engine: &mut E, flight: &mut Flight) {

@@ -162,6 +162,8 @@ pub struct Rate {
     pub bytes: u64,
     /// Gaps are exponential rather than equal.
     pub poisson: bool,
+    /// Calls that pauses have made late are not made up for.
+    pub ignores_pauses: bool,
 }
 
 /// A log that is appended to and synced (a database's write-ahead log).
@@ -468,8 +470,8 @@ impl State {
             && (stream.passes == 0 || self.passes < stream.passes)
     }
 
-    /// Thinking that is due: computing first, then sleeping.
-    fn thinking(&mut self, think: Think, now: Nanos) -> Option<Next> {
+    /// Thinking that is due: computing first, then sleeping. If it is ignored, what is due waits as long.
+    fn thinking(&mut self, think: Think, ignored: bool, now: Nanos) -> Option<Next> {
         if let Some(left) = self.think_left.take() {
             return Some(Next::At(now + left));
         }
@@ -479,6 +481,9 @@ impl State {
         if timed || self.calls > self.thought && self.calls.is_multiple_of(u64::from(think.calls.max(1))) {
             self.thought = self.calls;
             self.thought_at = Some(now + think.time);
+            if ignored {
+                self.next_arrival = self.next_arrival.map(|due| due + think.time);
+            }
             if think.spin > Nanos::ZERO {
                 let rest = think.time.saturating_sub(think.spin);
                 self.think_left = (rest > Nanos::ZERO).then_some(rest);
@@ -758,7 +763,7 @@ impl Generator for StreamGenerator {
                 return Next::Do { call, intended: now };
             }
             if let Some(think) = stream.think
-                && let Some(next) = state.thinking(think, now)
+                && let Some(next) = state.thinking(think, stream.rate.is_some_and(|rate| rate.ignores_pauses), now)
             {
                 return next;
             }
@@ -949,9 +954,28 @@ mod tests {
     }
 
     #[test]
+    fn pauses_are_made_up_for_unless_the_rate_ignores_them() {
+        for (ignores_pauses, expected) in [(false, [0, 100, 600, 600]), (true, [0, 100, 700, 800])] {
+            let mut stream = Stream::sequential(Mix::Read, vec![target(0, 16384)], 4096);
+            stream.think = Some(Think { calls: 2, time: Nanos(500), spin: Nanos::ZERO, io_time: Nanos::ZERO });
+            stream.rate = Some(Rate { calls: 10_000_000, bytes: 0, poisson: false, ignores_pauses });
+            let mut generator = StreamGenerator::new(vec![stream], 1);
+            let (mut now, mut begun) = (Nanos::ZERO, Vec::new());
+            loop {
+                match generator.next(0, now) {
+                    Next::Do { .. } => begun.push(now.0),
+                    Next::At(time) => now = time,
+                    _ => break,
+                }
+            }
+            assert_eq!(begun, expected, "{ignores_pauses}");
+        }
+    }
+
+    #[test]
     fn a_rate_spaces_the_calls_and_says_when_they_were_due() {
         let mut stream = Stream::sequential(Mix::Read, vec![target(0, 12288)], 4096);
-        stream.rate = Some(Rate { calls: 1000, bytes: 0, poisson: false });
+        stream.rate = Some(Rate { calls: 1000, bytes: 0, poisson: false, ignores_pauses: false });
         let mut generator = StreamGenerator::new(vec![stream], 1);
         assert!(matches!(generator.next(0, Nanos(5)), Next::Do { intended: Nanos(5), .. }));
         assert_eq!(generator.next(0, Nanos(6)), Next::At(Nanos(1_000_005)));

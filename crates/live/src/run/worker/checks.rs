@@ -31,6 +31,17 @@ impl Loop<'_> {
         }
         let asked = if call.op == Op::Read { source.asked(call).or(verify.reads.then_some(None)) } else { None };
         let Some(expected) = asked else { return };
+        if expected == Some(TRIMMED) {
+            let at = buffer.data()[..moved as usize].iter().position(|byte| *byte != 0);
+            if let Some(at) = at {
+                let path = self.paths.get(call.file as usize).map(|file| file.path.display().to_string());
+                let place = call.offset + at as u64;
+                let text = format!("{}: byte {place} was trimmed and is not zero", path.unwrap_or_default());
+                self.meter.error(call, now, 0, text);
+                self.failed |= verify.fatal;
+            }
+            return;
+        }
         let wrong = match verify::check(&buffer.data()[..moved as usize], verify, call.offset) {
             Ok(found) => {
                 let block = if verify.interval_bytes == 0 { moved } else { verify.interval_bytes };

@@ -2,11 +2,23 @@
 
 use super::*;
 
+/// Time between two looks at threads that have to end before.
+const LOOK: Duration = Duration::from_millis(1);
+
 impl Loop<'_> {
     /// Whether something else ends the thread.
     #[inline(always)]
     pub(super) fn over(&self) -> bool {
         signal::raised() || self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Waits until these threads have ended; says when they had.
+    #[cold]
+    pub(super) fn wait_for(&self, control: &Control<'_>, after: &[u32]) -> Nanos {
+        while !control.have_ended(after) && !self.over() {
+            std::thread::sleep(LOOK);
+        }
+        self.clock.now()
     }
 
     /// Waits for the thread's turn in its flow; none if it is over before. One that has calls in flight (`waits` is
