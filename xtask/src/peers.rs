@@ -199,15 +199,6 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     steps.end()
 }
 
-/// The step of `cargo xtask test`: the short form, with the binary that the tests have built.
-pub(crate) fn step(steps: &mut Steps) {
-    let binary = target_folder().join("debug/iowhy");
-    match judged(&binary, &Settings::default(), steps) {
-        Ok(rows) => eprintln!("{}", table(&rows)),
-        Err(message) => steps.fail("peers", &message),
-    }
-}
-
 /// The rows of all judges whose programs are there.
 fn judged(binary: &Path, settings: &Settings, steps: &mut Steps) -> Result<Vec<Row>, String> {
     let binary = fs::canonicalize(binary).map_err(|error| format!("{}: {error}", binary.display()))?;

@@ -10,8 +10,8 @@
 //! calls      fio's own, number by number, where their number or kind depends on that (`walks`)
 //! ```
 //! Source: fio's manual, through docs/studies/compatibility.md. Known deviations: all files exist and have their blocks
-//! before the run; in the simulator a wait_for waits for the whole group of the job that it names; a rate limits reads and writes
-//! together; the warm-up (`ramp_time`) is the start of the run.
+//! before the run; in the simulator a wait_for waits for the whole group of the job that it names; a rate limits reads
+//! and writes together; the warm-up (`ramp_time`) is the start of the run.
 //! The table of options marks options that are not modelled, and the user gets one note.
 
 mod walks;

@@ -2,8 +2,8 @@
 //!
 //! Each benchmark is a metric, and each combination of its parameters one of its own, named in parentheses. Its values
 //! are the samples, where asv kept them (`--record-samples`), else its one result. `time_..` are seconds, `mem_..` and
-//! `peakmem_..` bytes; less is better. Failed (`null`) and skipped ones (`NaN`) have no values. The time of a run is that
-//! of its commit, as asv orders them.
+//! `peakmem_..` bytes; less is better. Failed (`null`) and skipped ones (`NaN`) have no values. The time of a run is
+//! that of its commit, as asv orders them.
 //!
 //! Source: asv's documentation of its files and `results.py`, results of its own tests, and those that others publish.
 

@@ -6,8 +6,8 @@
 //! Other things have their name and a slash before their metrics. Files whose jobs have other options are other things,
 //! whatever their names say. A layout that a program always writes is a line of [`LAYOUTS`].
 //!
-//! Limits: of files without options (sysbench, asv), names alone say which are runs of one thing. mmtests: the folder of
-//! one run (`work/log/NAME`), no compressed files.
+//! Limits: of files without options (sysbench, asv), names alone say which are runs of one thing. mmtests: the folder
+//! of one run (`work/log/NAME`), no compressed files.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use iowhy_text::diagnose::{Problem, Problems};
 /// How a program lays out its files.
 struct Layout {
     name: &'static str,
-    /// What a file is of, by the parts of its path, if it is one of this layout.
+    /// Subject of a file, by the parts of its path, if it is one of this layout.
     thing: fn(&[&str]) -> Option<Vec<String>>,
 }
 
@@ -71,7 +71,7 @@ struct Taken {
     group: Group,
 }
 
-/// Whether a file of this name is worth reading: not those of programs that are known to hold no samples.
+/// Whether a file of this name is worth reading: not those of programs whose output has no samples.
 ///
 /// # Errors
 /// Why not.

@@ -2,9 +2,9 @@
 //!
 //! The first report covers the time since the machine started, and counts only if it is the only one. Columns are found
 //! by their names, since versions put them in other places; `-h` has several tables to a report, the disk last in a
-//! line or above it, and units behind figures. Rates, waiting times, queue and use become metrics; merged requests and sizes of
-//! requests are neither better nor worse when larger, and are left out. Disks without a request in any report are left
-//! out, too.
+//! line or above it, and units behind figures. Rates, waiting times, queue and use become metrics; merged requests and
+//! sizes of requests are neither better nor worse when larger, and are left out. Disks without a request in any report
+//! are left out, too.
 //!
 //! Source: outputs of sysstat 10 to 12, and its manual. Limits: numbers with a decimal comma (`LC_NUMERIC`) are read;
 //! thousands separators are not. With `-y` the first report is a sample as well, and is left out.

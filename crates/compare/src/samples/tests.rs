@@ -245,7 +245,8 @@ fn iostat_of_any_version_is_read_by_its_columns() {
     let expected = [("vda.read_await_ms", &[0.5][..], 0), ("vda.read_iops", &[4.0], 0), ("vda.util_pct", &[9.0], 0)];
     assert_eq!(all, expected);
     // `iostat -xh`: tables side by side, disks last, amounts with their units.
-    let human = "     r/s     rkB/s   rrqm/s  %rrqm r_await rareq-sz Device\n    6.00      1.5M     0.00   0.0%    0.20     4.0k sda\n\n\
+    let human = "     r/s     rkB/s   rrqm/s  %rrqm r_await rareq-sz Device\n    \
+                     6.00      1.5M     0.00   0.0%    0.20     4.0k sda\n\n\
                      f/s f_await  aqu-sz  %util Device\n    0.00    0.00    0.01   2.5% sda\n\n";
     let all = good(&human.repeat(3), None);
     let all: Vec<(&str, f64, usize)> = columns(&all).iter().map(|(name, of, _)| (*name, of[0], of.len())).collect();

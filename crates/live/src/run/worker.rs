@@ -11,6 +11,7 @@
 //! ```
 
 mod checks;
+mod flight;
 mod gate;
 mod search;
 mod task;
@@ -38,6 +39,7 @@ use crate::engine::{Completion, Engine, Io, Open, OpenFile, Setup, Submit};
 use crate::memory::Buffer;
 use crate::outcome::{ThreadOutcome, Usage};
 use crate::{cache, plan, signal, validate, verify};
+use flight::Flight;
 pub(crate) use gate::Gate;
 use search::{Search, Verdict};
 use task::{difference, pin, thread_id, usage};
@@ -792,28 +794,6 @@ impl Loop<'_> {
                 flight.release(slot);
             }
         }
-    }
-}
-
-/// The slots of a thread with calls in flight.
-struct Flight {
-    /// Used last, used first: their buffers are still in the processor's cache.
-    free: Vec<u32>,
-    pending: Vec<Option<Pending>>,
-    queued: Vec<u32>,
-    done: Vec<Completion>,
-    /// The engine has failed, and may still have buffers of slots that look free.
-    broken: bool,
-}
-
-impl Flight {
-    fn in_flight(&self) -> u32 {
-        (self.pending.len() - self.free.len()) as u32
-    }
-
-    fn release(&mut self, slot: u32) {
-        self.pending[slot as usize] = None;
-        self.free.push(slot);
     }
 }
 
