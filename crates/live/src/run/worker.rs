@@ -39,7 +39,7 @@ use crate::engine::{Completion, Engine, Io, Open, OpenFile, Setup, Submit};
 use crate::memory::Buffer;
 use crate::outcome::{ThreadOutcome, Usage};
 use crate::{cache, plan, signal, validate, verify};
-use flight::Flight;
+use flight::{Flight, Pending};
 pub(crate) use gate::Gate;
 use search::{Search, Verdict};
 use task::{difference, pin, thread_id, usage};
@@ -266,18 +266,6 @@ impl Worker<'_> {
             message: obstacle.message,
         });
     }
-}
-
-/// A call in flight.
-#[derive(Copy, Clone)]
-struct Pending {
-    call: Call,
-    moved: u32,
-    /// Which write of the thread it is.
-    generation: u64,
-    due: Nanos,
-    begin: Nanos,
-    handed: Nanos,
 }
 
 impl Loop<'_> {

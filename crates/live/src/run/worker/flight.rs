@@ -1,7 +1,21 @@
 //! The slots of a thread with calls in flight.
 
-use super::Pending;
+use iowhy_stack::units::Nanos;
+use iowhy_stack::workload::Call;
+
 use crate::engine::Completion;
+
+/// A call in flight.
+#[derive(Copy, Clone)]
+pub(super) struct Pending {
+    pub(super) call: Call,
+    pub(super) moved: u32,
+    /// Which write of the thread it is.
+    pub(super) generation: u64,
+    pub(super) due: Nanos,
+    pub(super) begin: Nanos,
+    pub(super) handed: Nanos,
+}
 
 /// Free slots, and what is in the others.
 pub(super) struct Flight {
