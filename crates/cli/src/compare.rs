@@ -22,7 +22,8 @@ use crate::output::{self, Exit};
 #[command(about = "Compare two sets of runs: regression, improvement, same, or cannot tell")]
 #[command(after_help = "Exit codes: 0 the same or better, 1 a regression, 2 a usage or input error, 3\n\
     cannot tell.\n\nFormats of sample files: numbers (one a line), csv, fio (JSON), fio-terse,\n\
-    fio-hist (write_hist_log), iostat (-x), asv, benchstat, sysbench, histostat,\niowhy (run --json); detected unless --samples-format \
+    fio-hist (write_hist_log), iostat (-x), asv, benchstat, sysbench, \
+    histostat,\niowhy (run --json); detected unless --samples-format \
     names one. A folder is a\nside, too: results of mmtests, bench-fio, asv, or runs of one job.")]
 pub(crate) struct Arguments {
     /// Base, then candidate: labels, tags or run ids in the store; files with
