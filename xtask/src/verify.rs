@@ -87,7 +87,8 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
     let mut steps = Steps::default();
     let tests = ["test", "--workspace", "--locked", "--no-fail-fast", "--", "--skip", ALONE];
     steps.run("tests", cargo().args(tests));
-    let alone = ["test", "--locked", "-p", "iowhy", "--test", "command", "--", "--exact", ALONE];
+    // Of the whole workspace: of one package alone, others would be built again with fewer features.
+    let alone = ["test", "--workspace", "--locked", "--test", "command", "--", "--exact", ALONE];
     steps.run("the test that needs the processors for itself", cargo().args(alone));
     let undecided = std::fs::read_to_string(&notes).unwrap_or_default();
     eprintln!("xtask: {} tests not decided\n{undecided}", undecided.lines().count());

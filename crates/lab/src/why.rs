@@ -201,10 +201,11 @@ pub fn of_trace_on(
     let (mut findings, mut options) = split(&costs, predictions.clone());
     // Larger requests, or more of them at a time, than the recording has: their times have to be measured.
     let unmeasured = predictions.iter().any(|of| of.unmeasured && of.saves_pct >= BLAMED_PCT && back(of));
+    let (mut service, mut code) = (Vec::new(), None);
     if (unmeasured || findings.iter().any(|of| SIZED.contains(&of.rule)))
         && let Some(profile) = measured(&disk)
     {
-        let (service, code) = for_costs(&profile);
+        (service, code) = for_costs(&profile);
         costs = cost::found(&facts.with_disk(&service, code));
         (findings, options) = split(&costs, predictions.clone());
         let (again, measured) = twin::ask(&whole, &facts.settings, Some(&profile));
@@ -218,7 +219,7 @@ pub fn of_trace_on(
         && findings.iter().all(|of| of.saves_pct < by_device / 2.0)
         && let Some(paced) = paced(&disk)
     {
-        costs = cost::found(&cost::Facts { paced: Some(paced), ..facts.for_rules() });
+        costs = cost::found(&cost::Facts { paced: Some(paced), ..facts.with_disk(&service, code) });
         (findings, options) = split(&costs, predictions);
     }
     Answer {

@@ -99,7 +99,7 @@ impl Histogram {
         let first = since.counts.iter().enumerate().find(held).map(bucket);
         let last = since.counts.iter().enumerate().rfind(held).map(bucket);
         let (Some((low, _)), Some((high, width))) = (first, last) else { return Histogram::default() };
-        (since.min, since.max) = (low.max(self.min), (high + width - 1).min(self.max));
+        (since.min, since.max) = (low.max(self.min), (high + (width - 1)).min(self.max));
         since
     }
 

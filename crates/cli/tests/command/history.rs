@@ -61,7 +61,7 @@ fn the_exit_code_says_whether_the_newest_runs_are_worse() {
         ("better", &[(100.0, 30), (90.0, 30)], 0, &[30]),
         ("worse-then-better", &[(100.0, 30), (120.0, 30), (100.0, 30)], 0, &[30, 60]),
         ("stable", &[(100.0, 60)], 0, &[]),
-        ("too-short", &[(100.0, 3), (110.0, 3)], 3, &[]),
+        ("too-short", &[(100.0, 1), (110.0, 2)], 3, &[]),
     ] {
         let file = File::new(name, &lines(levels));
         for method in ["", "--method fast", "--method e-divisive", "--method windowed"] {

@@ -158,8 +158,12 @@ fn size_of(name: &str) -> Option<f64> {
     std::fs::read_to_string(Path::new("/sys/block").join(name).join("size")).ok()?.trim().parse().ok()
 }
 
-/// Times of small and large reads of a disk, with pauses between them and without; nothing if it cannot be read, or if
-/// a signal ends it. It takes a second.
+/// Most that the middle half of the reads of a load may be apart, as a part of their median: a cap has a pace, and a
+/// drive its time to wake up; what varies more waits for a busy machine.
+const APART: f64 = 0.25;
+
+/// Times of small and large reads of a disk, with pauses between them and without; nothing if it cannot be read, if
+/// they are not steady, or if a signal ends it. It takes a second.
 pub(crate) fn paced(disk: &str) -> Option<Paced> {
     let mut text = format!("[global]\nfilename=/dev/{disk}\nrw=randread\nioengine=psync\ndirect=1\nrandrepeat=0\n");
     for (rate, more) in [(PAUSED_HZ, format!("number_ios={PAUSED}")), (0, format!("runtime={AT_ONCE}"))] {
@@ -176,7 +180,9 @@ pub(crate) fn paced(disk: &str) -> Option<Paced> {
     let outcome = iowhy_live::run::run(&jobs.plan, &|_| {}).ok()?;
     let median = |nr: usize| {
         let thread = outcome.threads.get(nr).filter(|thread| thread.nr_errors == 0)?;
-        Some(thread.latency[0].completion.quantile(1, 2)? as f64)
+        let quartile = |nr: u64| Some(thread.latency[0].completion.quantile(nr, 4)? as f64);
+        let [low, middle, high] = [quartile(1)?, quartile(2)?, quartile(3)?];
+        (high - low <= APART * middle).then_some(middle)
     };
     let paused = [median(0)?, median(1)?];
     (!outcome.interrupted).then_some(Paced { paused, at_once: [median(2)?, median(3)?] })

@@ -402,8 +402,9 @@ fn give(given: OptionUse, line: &mut CommandLine, problems: &mut Problems) {
         Some(old) if given.old => old,
         _ => given.option.name,
     };
-    // As in sysbench, the last of a repeated option counts; of two spellings nobody can say which was meant.
-    line.given.retain(|known| known.option.name != given.option.name || !known.of_file && known.old != given.old);
+    // As in sysbench, the last of a repeated option of its own counts; of two spellings nobody can say which was meant.
+    let repeated = |known: &OptionUse| known.old == given.old && known.option.group != Group::Ours;
+    line.given.retain(|known| known.option.name != given.option.name || !known.of_file && !repeated(known));
     match line.get(given.option.name) {
         Some(known) if known.value == given.value => {}
         Some(known) => problems.push(

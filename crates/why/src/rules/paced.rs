@@ -4,7 +4,7 @@
 //! dozes      a read after a pause takes longer than one behind another: the drive wakes up for it
 //! cap        a read behind another takes longer than one after a pause: it waits for its turn, not for the medium; if
 //!            small reads wait as long as large ones the cap is one on operations, else on bytes
-//! met        the recorded requests, at the pace of the cap, fill at least half of the time
+//! met        the recorded requests, at the pace of the cap, fill at least half of the time, and not more than there is
 //! saved      dozing: of requests that found the device idle for 100 us, what they took beyond a read behind another
 //!            cap: the part of the wait that a read after a pause does not have
 //! ```
@@ -23,8 +23,9 @@ const FACTOR: f64 = 2.0;
 const LATE: f64 = 500e3;
 /// Part of the time of large reads that small ones take under a cap on operations.
 const ALIKE: f64 = 0.7;
-/// Part of the time that requests have to fill at the pace of a cap.
+/// Part of the time that requests have to fill at the pace of a cap, and the most: none lets more pass.
 const MET: f64 = 0.5;
+const PASSED: f64 = 1.25;
 /// Bounds of what goes: a pause may be shorter than what it takes to doze off, and nobody knows the volume without cap.
 const PARTS: Bounds = [0.5, 1.0];
 
@@ -83,7 +84,7 @@ pub(super) fn cap(facts: &Facts<'_>, on_operations: bool) -> Option<Cost> {
         let depth = (at_device / facts.digest.commands.own_busy[way].max(1) as f64).max(1.0);
         free += nr * Paced::at(paced.paused, sectors) / depth;
     }
-    if turns < MET * facts.whole_ns {
+    if turns < MET * facts.whole_ns || turns > PASSED * facts.whole_ns {
         return None;
     }
     let what = if on_operations {
@@ -154,6 +155,7 @@ mod tests {
             ("FACTOR", |a, x| paced(a, [1e5, 1e5], [2e4, x]), 5e4, 5.01e4),
             ("ALIKE", |a, x| paced(a, [x, 1e5], [2e4, 2e4]), 7e4, 6.99e4),
             ("MET", |a, x| a.requests(0, x as u64, 256, 1e6), 5.0, 4.0),
+            ("PASSED", |a, x| a.requests(0, x as u64, 256, 1e6), 12.0, 13.0),
         ];
         hold_cost(&device_iops_cap::RULE, capped([1e5, 1e5]), (80.0, 0.85), edges);
         let edges: &[AloneEdge] = &[("ALIKE", |a, x| paced(a, [x, 1e5], [2e4, 2e4]), 6.99e4, 7e4)];

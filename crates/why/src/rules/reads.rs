@@ -175,7 +175,8 @@ pub(super) fn cost_of_waste(facts: &Facts<'_>) -> Option<Cost> {
     let limit = facts.number_of_disk("read_ahead_kb").filter(|kib| *kib > USUAL_KB)?;
     let kinds: &[RaKind] = &[RaKind::Around, RaKind::Exec, RaKind::Huge];
     // Faults read around them in vain by design, unless somebody has raised the limit.
-    let faults = share(pages(d, kinds), all_pages(d)) > OF_FAULTS;
+    let touched = d.workload.mapped > d.operations() - d.workload.mapped.min(d.operations());
+    let faults = touched || share(pages(d, kinds), all_pages(d)) > OF_FAULTS;
     if faults && !raised(facts, limit) {
         return None;
     }
@@ -333,6 +334,7 @@ mod costs {
             ("USUAL_KB", |a, x| a.set("sda", "read_ahead_kb", &x.to_string()), 129.0, 128.0),
             ("IN_VAIN", |a, x| a.digest.windows.used = x as u64, 1792.0, 1793.0),
             ("OF_FAULTS", |a, x| windows(&mut a.digest, RaKind::Around, 1.0, x), 284.0, 285.0),
+            ("mapped", |a, x| a.digest.workload.mapped = x as u64, 0.0, 10.0),
         ];
         // 1 - sqrt(1/2).
         hold_cost(&window_too_large::RULE, reads, (29.3, 0.85), edges);
