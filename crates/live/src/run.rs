@@ -33,7 +33,7 @@ use iowhy_stack::origin::{Entry, find};
 use iowhy_stack::outcome::{Counts, JobTotals};
 use iowhy_stack::readahead::Advice;
 use iowhy_stack::units::Nanos;
-use iowhy_stack::workload::{BlockSizes, FileIo, FileIoGenerator, Mix, Stream, StreamGenerator};
+use iowhy_stack::workload::{BlockSizes, Directions, FileIo, FileIoGenerator, Mix, Stream, StreamGenerator, TRIM};
 
 use crate::clock::Clock;
 use crate::engine::offload::DRIVE;
@@ -336,7 +336,10 @@ fn largest_call(stream: &Stream) -> u32 {
     let scripted = stream.script.iter().flat_map(|script| script.iter()).map(|step| step.call.len_bytes);
     let drawn = stream.blocks.iter().map(BlockSizes::largest);
     let log = stream.log.iter().map(|log| log.len_bytes);
-    scripted.chain(drawn).chain(log).max().unwrap_or(0).max(4096)
+    // What is trimmed is written then.
+    let trimmed = stream.walk.iter().filter(|walk| walk.directions == Directions::TrimWrite);
+    let trimmed = trimmed.map(|walk| u32::try_from(walk.sizes[TRIM].most).unwrap_or(u32::MAX));
+    scripted.chain(drawn).chain(log).chain(trimmed).max().unwrap_or(0).max(4096)
 }
 
 /// The run's own files.
