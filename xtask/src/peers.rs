@@ -5,7 +5,7 @@
 //! the peer's cells. fio's suite, scripts, job files and tools come from Debian's source package of the installed
 //! version, unpacked below the target folder, or from `--fio-source PATH`; nothing of it is ever committed.
 //!
-//! Without `--whole` it takes the cells that end soon, under three minutes in all; `--page` writes
+//! Without `--whole` it takes the cells that end soon, a few minutes in all; `--page` writes
 //! docs/COMPATIBILITY.md.
 
 mod jobs;
@@ -212,8 +212,9 @@ fn judged(binary: &Path, settings: &Settings, steps: &mut Steps) -> Result<Vec<R
         whole: settings.whole,
         folder,
     };
+    let folder = ground.folder.clone();
     let rows = wrap(&ground, &binary).and_then(|()| all(ground, settings, steps));
-    let _ = fs::remove_dir_all(std::env::temp_dir().join(format!("iowhy-peers-{}", std::process::id())));
+    let _ = fs::remove_dir_all(folder);
     rows
 }
 

@@ -16,8 +16,6 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("iostat", "sysstat"),
     ("mkfs.ext4", "e2fsprogs"),
     ("losetup", "util-linux"),
-    ("strace", "strace"),
-    ("dpkg-source", "dpkg-dev"),
     ("mkfs.xfs", "xfsprogs"),
     ("node", "nodejs"),
     ("npm", "npm"),

@@ -91,7 +91,7 @@ pub fn map(file: &FioFile, ground: &dyn Ground, stack: Option<&mut Stack>, probl
     }
     for (number, job) in (0..).zip(&file.jobs) {
         mapping.notices(job);
-        if matches!(job.engine, FioEngine::Foreign(_)) {
+        if job.engine.is_foreign() {
             continue;
         }
         if ground.simulated() {
@@ -228,8 +228,7 @@ impl Mapping<'_> {
 
     /// How large every file is, as far as jobs say.
     fn lay_out(&mut self, jobs: &[FioJob]) {
-        let run = |job: &&FioJob| !matches!(job.engine, FioEngine::Foreign(_));
-        for (number, job) in jobs.iter().enumerate().filter(|(_, job)| run(job)) {
+        for (number, job) in jobs.iter().enumerate().filter(|(_, job)| !job.engine.is_foreign()) {
             for clone in 0..job.numjobs {
                 if job.replay.is_some() {
                     self.lay_out_replay(number, job, clone);

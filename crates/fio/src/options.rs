@@ -235,6 +235,11 @@ impl Engine {
         name
     }
 
+    /// Jobs of it are read and not run.
+    pub fn is_foreign(self) -> bool {
+        matches!(self, Engine::Foreign(_))
+    }
+
     /// Whether each I/O is over before the next begins, so that the depth is always one.
     pub fn one_at_a_time(self) -> bool {
         !matches!(

@@ -35,8 +35,8 @@ fn bucket_of(value: u64) -> usize {
     shift as usize * PER_OCTAVE + (value >> shift) as usize
 }
 
-/// The lowest value of a bucket, and how many values it has.
-fn range_of(bucket: usize) -> (u64, u64) {
+/// The lowest value of a bucket, and how many values it has: fio's histograms have the same buckets.
+pub fn range_of(bucket: usize) -> (u64, u64) {
     let shift = (bucket / PER_OCTAVE).saturating_sub(1);
     (((bucket - shift * PER_OCTAVE) as u64) << shift, 1 << shift)
 }

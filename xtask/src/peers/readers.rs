@@ -4,7 +4,7 @@
 //! (`--mmtests PATH`), and is left out without it. Of Phoronix Test Suite the options of its profile pts/fio-2.2.0 are
 //! run with shorter times, and the lines compared that its templates look for; its parser is not run. Whole runs only.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use super::tools::{Tool, read};
 use super::{Ground, Row};
@@ -81,13 +81,10 @@ pub(super) fn run(ground: &Ground) -> Result<Vec<Row>, String> {
     if !ground.whole {
         return Ok(rows);
     }
-    let tools: Vec<&Tool> = PLOT.iter().collect();
-    rows.push(read(ground, "fio-plot and bench-fio", &PathBuf::new(), PLOTS, &tools)?);
-    let tools: Vec<&Tool> = LINES.iter().collect();
-    rows.push(read(ground, "Phoronix' profile of fio", &PathBuf::new(), PHORONIX, &tools)?);
+    rows.push(read(ground, "fio-plot and bench-fio", Path::new(""), PLOTS, PLOT)?);
+    rows.push(read(ground, "Phoronix' profile of fio", Path::new(""), PHORONIX, LINES)?);
     if let Some(path) = &ground.mmtests {
-        let tools: Vec<&Tool> = MMTESTS.iter().collect();
-        rows.push(read(ground, "mmtests", path, TERSE, &tools)?);
+        rows.push(read(ground, "mmtests", path, TERSE, MMTESTS)?);
     }
     Ok(rows)
 }

@@ -49,9 +49,8 @@ const HISTOGRAMS: Tool = Tool {
 };
 
 pub(super) fn run(ground: &Ground) -> Result<Vec<Row>, String> {
-    let mut tools: Vec<&Tool> = TOOLS.iter().collect();
-    tools.extend(ground.whole.then_some(&HISTOGRAMS));
-    Ok(vec![read(ground, "tools of fio that read its output", &ground.source, FILES, &tools)?])
+    let tools = TOOLS.iter().chain(ground.whole.then_some(&HISTOGRAMS));
+    Ok(vec![read(ground, "tools of fio that read its output", &ground.source, FILES, tools)?])
 }
 
 /// How many tools read what both sides have made.
@@ -60,8 +59,9 @@ pub(super) fn read(
     name: &str,
     sources: &std::path::Path,
     files: &str,
-    tools: &[&Tool],
+    tools: impl IntoIterator<Item = &'static Tool>,
 ) -> Result<Row, String> {
+    let tools: Vec<&Tool> = tools.into_iter().collect();
     let mut shapes = Vec::new();
     for side in SIDES {
         let folder = ground.cell(side)?;
@@ -75,7 +75,7 @@ pub(super) fn read(
             return Err(format!("{files}: {}", made.text.trim()));
         }
         let mut found = Vec::new();
-        for tool in tools {
+        for tool in &tools {
             let said = shell(tool.script)?;
             let said = said.code.map(|code| (code, shape(&said.text.replace(&folder.display().to_string(), "."))));
             found.push(said);

@@ -711,6 +711,7 @@ fn as_much_is_moved_with_as_many_calls_as_by_fio() {
         "--rw=write --size=256k --verify=md5 --verify_backlog=16 --verify_backlog_batch=4",
         "--ioengine=null --rw=randrw --size=256k --verify=md5",
         "--ioengine=null --rw=randtrimwrite --filesize=1m --bsrange=512/25:1k:25:2k:25:4k/25",
+        "--ioengine=null --rw=randtrimwrite --filesize=1m --bs=4k,4k,8k --norandommap",
         "--rw=randwrite --size=1m --ioengine=libaio --iodepth=8 --serialize_overlap=1 --norandommap",
         "--rw=randrw --size=1m --iodepth=4 --io_submit_mode=offload",
     ] {

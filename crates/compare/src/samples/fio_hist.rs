@@ -7,6 +7,8 @@
 //! Source: fio's documentation of the log; percentiles are those of its `fio-histo-log-pctiles.py` where a row fills an
 //! interval of time. Limit: logs of fio 2 (19 groups, in us) are not read.
 
+use iowhy_stack::histogram::range_of;
+
 use super::{Format, Reader, first_lines, lines};
 
 pub const FORMAT: Format = Format {
@@ -16,9 +18,7 @@ pub const FORMAT: Format = Format {
     read,
 };
 
-/// Buckets of the same width.
-const GROUP: u64 = 64;
-const BUCKETS: usize = 29 * GROUP as usize;
+const BUCKETS: usize = 29 * 64;
 const DIRECTIONS: [&str; 3] = ["read", "write", "trim"];
 const PERCENTILES: [(&str, f64); 4] = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999)];
 
@@ -30,12 +30,6 @@ fn row(line: &str) -> Option<(&'static str, Vec<u64>)> {
     Some((*DIRECTIONS.get(*numbers.get(1)? as usize)?, counts)).filter(|_| fits)
 }
 
-/// Where a bucket of full resolution begins, ns.
-fn begin(bucket: usize) -> u64 {
-    let (group, place) = (bucket as u64 / GROUP, bucket as u64 % GROUP);
-    if group == 0 { place } else { (GROUP + place) << (group - 1) }
-}
-
 fn read(reader: &mut Reader<'_>, text: &str) {
     for (nr, line) in lines(text).filter(|(_, line)| !line.trim().is_empty()) {
         let Some((direction, counts)) = row(line) else {
@@ -44,7 +38,7 @@ fn read(reader: &mut Reader<'_>, text: &str) {
             continue;
         };
         let wide = BUCKETS / counts.len();
-        let bucket = |nr: usize| (begin(nr * wide) as f64, begin((nr + 1) * wide) as f64);
+        let begin = |nr: usize| range_of(nr * wide).0 as f64;
         let all: u64 = counts.iter().sum();
         if all == 0 {
             continue;
@@ -53,7 +47,7 @@ fn read(reader: &mut Reader<'_>, text: &str) {
         let mut below = 0;
         let mut wanted = PERCENTILES.iter().peekable();
         for (nr, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
-            let (low, high) = bucket(nr);
+            let (low, high) = (begin(nr), begin(nr + 1));
             sum += *count as f64 * (low + high) / 2.0;
             while let Some((name, share)) = wanted.next_if(|(_, share)| (below + count) as f64 > share * all as f64) {
                 let within = (share * all as f64 - below as f64) / *count as f64;

@@ -594,7 +594,7 @@ impl Reader<'_> {
                 .filter_map(|(used, blocks)| used.then_some(blocks))
                 .collect();
         let smallest = used.iter().map(|blocks| blocks.min).min().unwrap_or(1);
-        let foreign = matches!(job.engine, Engine::Foreign(_));
+        let foreign = job.engine.is_foreign();
         let has_size = foreign || job.size.is_some() || job.file_size.is_some() || job.replay.is_some();
         // Without a size a file must exist already; a device does, and so may a file that is named.
         if !has_size && job.filenames.is_empty() && !self.failed_at_section("size") {

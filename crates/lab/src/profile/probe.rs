@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use iowhy_fio::World;
+use iowhy_fio::live::LiveJobs;
 use iowhy_live::capture::Level;
 use iowhy_live::machine::{Disk, Machine};
 use iowhy_stack::trace::Dev;
@@ -111,13 +112,7 @@ impl Profile {
         let node = Path::new("/dev").join(&name);
         let failed = |what: String| ProbeError::Run { path: node.clone(), what };
         let sectors = size_of(&name).unwrap_or(0.0);
-        let text = jobs(&node, sectors as u64 / 2048, length, scratch);
-        let mut problems = Problems::default();
-        let world = World { live: true, ..World::empty() };
-        let file = iowhy_fio::parse("probe", &text, &world, &mut problems);
-        let jobs = file.and_then(|file| iowhy_fio::live::jobs(file, None, &world, &mut problems));
-        let Some(mut jobs) = jobs else { return Err(failed(problems.render().trim().to_owned())) };
-        jobs.plan.allow.directory = None;
+        let mut jobs = made(&jobs(&node, sectors as u64 / 2048, length, scratch)).map_err(&failed)?;
         jobs.plan.allow.write.extend(scratch.map(Path::to_owned));
         let paths: Vec<PathBuf> = std::iter::once(node.clone()).chain(scratch.map(Path::to_owned)).collect();
         let run = || iowhy_live::run::run(&jobs.plan, &|_| {});
@@ -158,6 +153,17 @@ fn size_of(name: &str) -> Option<f64> {
     std::fs::read_to_string(Path::new("/sys/block").join(name).join("size")).ok()?.trim().parse().ok()
 }
 
+/// Jobs that are run here, and make no files.
+fn made(text: &str) -> Result<LiveJobs, String> {
+    let mut problems = Problems::default();
+    let world = World { live: true, ..World::empty() };
+    let file = iowhy_fio::parse("probe", text, &world, &mut problems);
+    let jobs = file.and_then(|file| iowhy_fio::live::jobs(file, None, &world, &mut problems));
+    let mut jobs = jobs.ok_or_else(|| problems.render().trim().to_owned())?;
+    jobs.plan.allow.directory = None;
+    Ok(jobs)
+}
+
 /// Most that the middle half of the reads of a load may be apart, as a part of their median: a cap has a pace, and a
 /// drive its time to wake up; what varies more waits for a busy machine.
 const APART: f64 = 0.25;
@@ -172,12 +178,7 @@ pub(crate) fn paced(disk: &str) -> Option<Paced> {
             let _ = writeln!(text, "{}", if rate > 0 { format!("rate_iops={rate}") } else { String::new() });
         }
     }
-    let world = World { live: true, ..World::empty() };
-    let mut problems = Problems::default();
-    let file = iowhy_fio::parse("probe", &text, &world, &mut problems)?;
-    let mut jobs = iowhy_fio::live::jobs(file, None, &world, &mut problems)?;
-    jobs.plan.allow.directory = None;
-    let outcome = iowhy_live::run::run(&jobs.plan, &|_| {}).ok()?;
+    let outcome = iowhy_live::run::run(&made(&text).ok()?.plan, &|_| {}).ok()?;
     let median = |nr: usize| {
         let thread = outcome.threads.get(nr).filter(|thread| thread.nr_errors == 0)?;
         let quartile = |nr: u64| Some(thread.latency[0].completion.quantile(nr, 4)? as f64);

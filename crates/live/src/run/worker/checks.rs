@@ -1,5 +1,7 @@
 //! Data that are written and read again.
 
+use std::fmt::Display;
+
 use super::*;
 
 impl Loop<'_> {
@@ -21,8 +23,7 @@ impl Loop<'_> {
         if (call.op, self.thread.fill) == (Op::Read, plan::Fill::Summed)
             && let Err(wrong) = validate::check(&buffer.data()[..moved as usize], call.offset)
         {
-            let path = self.paths.get(call.file as usize).map(|file| file.path.display().to_string());
-            self.meter.error(call, now, 0, format!("{}: {wrong}", path.unwrap_or_default()));
+            self.is_wrong(call, now, &wrong);
             self.failed = true;
         }
         let Some(verify) = &self.thread.verify else { return };
@@ -31,32 +32,32 @@ impl Loop<'_> {
         }
         let asked = if call.op == Op::Read { source.asked(call).or(verify.reads.then_some(None)) } else { None };
         let Some(expected) = asked else { return };
-        if expected == Some(TRIMMED) {
-            let at = buffer.data()[..moved as usize].iter().position(|byte| *byte != 0);
-            if let Some(at) = at {
-                let path = self.paths.get(call.file as usize).map(|file| file.path.display().to_string());
-                let place = call.offset + at as u64;
-                let text = format!("{}: byte {place} was trimmed and is not zero", path.unwrap_or_default());
-                self.meter.error(call, now, 0, text);
-                self.failed |= verify.fatal;
+        let data = &buffer.data()[..moved as usize];
+        let wrong = if expected == Some(TRIMMED) {
+            let at = data.iter().position(|byte| *byte != 0);
+            at.map(|at| format!("byte {} was trimmed and is not zero", call.offset + at as u64))
+        } else {
+            match verify::check(data, verify, call.offset) {
+                Ok(found) => {
+                    let block = if verify.interval_bytes == 0 { moved } else { verify.interval_bytes };
+                    self.meter.out.verified += u64::from(moved.div_ceil(block.max(1)));
+                    let lost = expected.zip(found).is_some_and(|(expected, found)| Buffers::is_older(found, expected));
+                    lost.then(|| {
+                        format!("the last write of {moved} bytes at {} is lost: an earlier one is there", call.offset)
+                    })
+                }
+                Err(mismatch) => Some(mismatch.to_string()),
             }
-            return;
-        }
-        let wrong = match verify::check(&buffer.data()[..moved as usize], verify, call.offset) {
-            Ok(found) => {
-                let block = if verify.interval_bytes == 0 { moved } else { verify.interval_bytes };
-                self.meter.out.verified += u64::from(moved.div_ceil(block.max(1)));
-                let lost = expected.zip(found).is_some_and(|(expected, found)| Buffers::is_older(found, expected));
-                lost.then(|| {
-                    format!("the last write of {moved} bytes at {} is lost: an earlier one is there", call.offset)
-                })
-            }
-            Err(mismatch) => Some(mismatch.to_string()),
         };
         if let Some(wrong) = wrong {
-            let path = self.paths.get(call.file as usize).map(|file| file.path.display().to_string());
-            self.meter.error(call, now, 0, format!("{}: {wrong}", path.unwrap_or_default()));
+            self.is_wrong(call, now, &wrong);
             self.failed |= verify.fatal;
         }
+    }
+
+    /// Notes data that are not what they should be.
+    fn is_wrong(&mut self, call: &Call, now: Nanos, what: &dyn Display) {
+        let path = self.paths.get(call.file as usize).map(|file| file.path.display().to_string());
+        self.meter.error(call, now, 0, format!("{}: {what}", path.unwrap_or_default()));
     }
 }
