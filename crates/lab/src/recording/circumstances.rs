@@ -13,7 +13,7 @@ use iowhy_trace::fields::{device, field};
 use iowhy_trace::{join, settings};
 
 /// Settings of a queue that change how it works.
-const QUEUE: [&str; 15] = [
+const QUEUE: [&str; 14] = [
     "scheduler",
     "read_ahead_kb",
     "nr_requests",
@@ -28,7 +28,6 @@ const QUEUE: [&str; 15] = [
     "rotational",
     "logical_block_size",
     "discard_max_bytes",
-    "iosched/low_latency",
 ];
 
 /// Limits of control groups of both versions; unlimited ones have one of these forms.
@@ -314,6 +313,11 @@ fn disks(trace: &Trace, set: &mut dyn FnMut(&str, &str, &str)) {
         for key in QUEUE {
             if let Some(value) = text(whole.join("queue").join(key)) {
                 set(&name, key, machine::chosen(&value));
+            }
+        }
+        for file in fs::read_dir(whole.join("queue/iosched")).into_iter().flatten().flatten() {
+            if let Some(value) = text(file.path()) {
+                set(&name, &format!("iosched/{}", file.file_name().to_string_lossy()), &value);
             }
         }
         for key in ["dio", "backing_file"] {

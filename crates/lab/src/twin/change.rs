@@ -102,6 +102,16 @@ const fn setting(
     Setting { name, key, values, of, safe: true, rules }
 }
 
+/// One of the scheduler: what it does without, or its default.
+const fn tunable(
+    name: &'static str,
+    key: &'static str,
+    values: &'static [&'static str],
+    rule: &'static str,
+) -> Setting {
+    Setting { safe: false, ..setting(name, key, values, For::All, [rule; 2]) }
+}
+
 const SETTINGS: &[Setting] = &[
     setting(
         "read_ahead_kb",
@@ -135,14 +145,14 @@ const SETTINGS: &[Setting] = &[
         For::Writes,
         ["early-writeback"; 2],
     ),
-    Setting {
-        safe: false,
-        ..setting("iosched/slice_idle", "elevator.slice_idle_us", &["0"], For::All, ["slice-idling"; 2])
-    },
-    Setting {
-        safe: false,
-        ..setting("iosched/low_latency", "elevator.low_latency", &["off"], For::All, ["slice-idling"; 2])
-    },
+    tunable("iosched/slice_idle_us", "elevator.slice_idle_us", &["0"], "slice-idling"),
+    tunable("iosched/low_latency", "elevator.low_latency", &["off"], "slice-idling"),
+    tunable("iosched/writes_starved", "elevator.writes_starved", &["2"], "writes-starved"),
+    tunable("iosched/fifo_batch", "elevator.fifo_batch", &["16"], "lost-locality"),
+    tunable("iosched/read_expire", "elevator.read_expire_ms", &["500"], "reads-starved"),
+    tunable("iosched/write_expire", "elevator.write_expire_ms", &["5000"], "writes-starved"),
+    tunable("iosched/write_lat_nsec", "elevator.write_lat_us", &["10000"], "writes-starved"),
+    tunable("iosched/read_lat_nsec", "elevator.read_lat_us", &["2000"], "reads-starved"),
 ];
 
 /// Sizes of calls, and calls in flight.

@@ -4,6 +4,7 @@
 //! from the profile. Known limits: hardware queues and tags are only known of loop devices; the memory of a machine
 //! without a limit is that of the model; weights (`io.weight`, `cpu.shares`) and `io.latency` are not modelled.
 
+use iowhy_live::disk::{ELEVATOR, TUNABLES};
 use iowhy_stack::filesystem::FILESYSTEMS;
 use iowhy_stack::job::Throttle;
 use iowhy_stack::kernel::{KERNELS, Kernel, Stack, find_kernel};
@@ -78,8 +79,13 @@ pub(super) fn stack(release: &str, settings: &Settings, device: Dev) -> Stack {
         if elevator == "bfq" {
             set("elevator.used", "on");
         }
-        if let Some(low) = settings.get(&disk, "iosched/low_latency").filter(|_| elevator == "bfq") {
-            set("elevator.low_latency", if low == "0" { "off" } else { "on" });
+        for tunable in TUNABLES.iter().filter(|tunable| tunable.scheduler == elevator) {
+            if let Some(value) = number(settings, &disk, &format!("iosched/{}", tunable.file)) {
+                let key = format!("{ELEVATOR}{}", tunable.name);
+                set(&key, &(value / tunable.factor).to_string());
+                // A switch is 0 or 1 on a machine; of a number this is refused.
+                set(&key, if value == 0 { "off" } else { "on" });
+            }
         }
         if let Some(cache) = settings.get(&disk, "write_cache") {
             set("write_cache", if cache == "write back" { "on" } else { "off" });

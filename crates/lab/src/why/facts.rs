@@ -435,7 +435,7 @@ fn onset(latencies: &[(Nanos, u64)]) -> Option<Onset> {
 
 /// Settings that are not this kernel's defaults: what, the value, what is usual.
 pub(super) fn unusual(settings: &Settings) -> Vec<(String, String, &'static str)> {
-    const USUAL: [(&str, &str); 10] = [
+    const USUAL: [(&str, &str); 19] = [
         ("read_ahead_kb", "128"),
         ("nomerges", "0"),
         ("vm.dirty_bytes", "0"),
@@ -446,6 +446,15 @@ pub(super) fn unusual(settings: &Settings) -> Vec<(String, String, &'static str)
         ("vm.dirty_writeback_centisecs", "500"),
         ("vm.swappiness", "60"),
         ("nice", "0"),
+        ("iosched/writes_starved", "2"),
+        ("iosched/fifo_batch", "16"),
+        ("iosched/read_expire", "500"),
+        ("iosched/write_expire", "5000"),
+        ("iosched/prio_aging_expire", "10000"),
+        ("iosched/read_lat_nsec", "2000000"),
+        ("iosched/write_lat_nsec", "10000000"),
+        ("iosched/slice_idle", "8"),
+        ("iosched/low_latency", "1"),
     ];
     const SCHEDULERS: [&str; 2] = ["none", "mq-deadline"];
     // KiB of a request that no default is below, unless the device takes less.

@@ -92,6 +92,8 @@ fn what_differs_from_the_kernels_defaults_is_listed() {
         ("sda", "read_ahead_kb", "4", Some("sda read_ahead_kb")),
         ("sda", "scheduler", "none", None),
         ("sda", "scheduler", "bfq", Some("sda scheduler")),
+        ("sda", "iosched/writes_starved", "2", None),
+        ("sda", "iosched/writes_starved", "400", Some("sda iosched/writes_starved")),
         ("/", "mount_options", "rw,relatime", None),
         ("/", "mount_options", "rw,sync", Some("/ mount_options")),
         ("sysctl", "vm.dirty_bytes", "0", None),

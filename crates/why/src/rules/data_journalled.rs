@@ -104,7 +104,8 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
     // Once, the device has fewer bytes by that factor, and the journal commits when it is asked to instead of whenever
     // it is full of data; waits for a CPU come with waits for the device. At least the bytes are fewer; at most nobody
     // waits.
-    let flushes = sync.flush.sum().min(busy);
+    // One with nothing before it: others last as long as the data that they wait for.
+    let flushes = (sync.flush.count() as f64 * sync.flush.min() as f64).min(busy);
     let syncs = (facts.digest.workload.calls[2] + facts.digest.workload.written_through).max(1) as f64;
     let fewer = (syncs / sync.commits.max(1) as f64).min(1.0);
     let once = 1.0 / twice.max(1.0);

@@ -8,6 +8,7 @@
 
 use std::ops::Range;
 
+use super::cost::{Cost, Facts, MARKED, TRIPS};
 use super::{Figure, Match, Rule, Switch, grade};
 use crate::delta::{Delta, Unit};
 use crate::digest::Digest;
@@ -32,7 +33,7 @@ pub(super) const RULE: Rule = Rule {
     consequences: &["invalidation-cost", "cpu-bound-submission", "cache-too-small"],
     switches: &[Switch::OtherJob],
     find,
-    cost: None,
+    cost: Some(cost),
 };
 
 /// Share of direct calls that clear their range: fewer hardly move the mean of all.
@@ -95,11 +96,65 @@ fn find(delta: &Delta<'_>) -> Option<Match> {
     })
 }
 
+/// The least part of the cost: with O_DIRECT everywhere the data still have to reach the device.
+const LEAST: f64 = 0.5;
+/// Direct calls that clear their range: fewer are chance.
+const ENOUGH: u64 = 16;
+
+fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    let cache = &facts.digest.cache;
+    let clearing = cache.direct_cleared.iter().sum::<u64>();
+    let part = share(clearing, direct(facts.digest));
+    let own = share(cache.direct_over_own, direct(facts.digest));
+    if clearing < ENOUGH || part <= MANY || own <= OWN * part {
+        return None;
+    }
+    // Without O_DIRECT they find the pages there.
+    let waits = facts.of_kinds(&[0, 1], &TRIPS);
+    let ns = cache.direct_latency[0].sum().min(waits);
+    Some(Cost {
+        ns,
+        bounds: [LEAST, 1.0],
+        confidence: MARKED,
+        claim: format!(
+            "{:.0} % of the direct calls first clear pages of buffered calls out of their range, {:.0} us each",
+            100.0 * part,
+            cache.direct_latency[0].mean() / 1e3
+        ),
+        setting: "O_DIRECT in all calls on the file, or in none".to_owned(),
+        evidence: vec![
+            ("share of the direct calls that clear their range first", part, Unit::Share),
+            ("time of such a call", cache.direct_latency[0].mean(), Unit::Ns),
+        ],
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::edges::{Edge, Pair, hold, spread};
+    use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, spread};
     use super::RULE;
+    use crate::digest::Layer;
     use crate::{Delta, Side};
+
+    #[test]
+    fn costs() {
+        let alone = || {
+            Alone::of(|a| {
+                (a.digest.workload.direct[0], a.digest.cache.direct_over_own) = (100, 100);
+                a.digest.cache.direct_cleared[0] = 50;
+                a.digest.cache.direct_latency[0] = spread(50, 12_000.0);
+                a.digest.time.ns[0][Layer::Device as usize] = 8e5;
+            })
+        };
+        let edges: &[AloneEdge] = &[
+            ("ENOUGH", |a, x| a.digest.cache.direct_cleared[0] = x as u64, 16.0, 15.0),
+            ("MANY, alone", |a, x| a.digest.workload.direct[0] = x as u64, 999.0, 1000.0),
+            ("OWN, alone", |a, x| a.digest.cache.direct_over_own = x as u64, 26.0, 25.0),
+        ];
+        hold_cost(&RULE, alone, (60.0, 0.85), edges);
+        let found = alone().ask(&RULE).expect("a cost");
+        assert!((found.bounds_pct[0] - 30.0).abs() < 0.1, "{}: {found:?}", "LEAST");
+    }
 
     /// Ten thousand direct calls, of which 15 % clear their range first and take twice the time of others.
     fn cleared() -> Pair {

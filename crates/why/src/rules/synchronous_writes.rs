@@ -1,11 +1,11 @@
 //! Each write waits until its data are on the medium.
 
 use super::IO;
-use super::cost::{Cost, Facts};
+use super::cost::{Cost, Facts, MARKED};
 use super::instead::Saved;
 use super::{Figure, Match, Rule, grade};
 use crate::delta::{Contrast, Delta, Unit};
-use crate::digest::{Digest, Layer};
+use crate::digest::{Digest, KIND_SYNC, Layer};
 use iowhy_stack::units::PAGE_BYTES;
 
 pub(super) const RULE: Rule = Rule {
@@ -104,6 +104,33 @@ const MOSTLY_THROUGH: f64 = 0.8;
 const ALONE: (f64, f64) = (0.8, 0.89);
 
 fn cost(facts: &Facts<'_>) -> Option<Cost> {
+    of_writes(facts).or_else(|| of_names(facts))
+}
+
+/// Names that are made, moved or removed wait for a commit each.
+fn of_names(facts: &Facts<'_>) -> Option<Cost> {
+    let point = facts.mounted_with("dirsync")?;
+    let commits = facts.digest.sync.commits as f64;
+    if commits < ENOUGH {
+        return None;
+    }
+    // What is written has to reach the device at the end all the same.
+    let waits = facts.in_layers(IO) - facts.of_kinds(&[0], IO);
+    let saved = Saved::of(waits, waits - facts.of_kinds(&[1, KIND_SYNC], IO), waits);
+    Some(Cost {
+        ns: saved.ns,
+        bounds: saved.bounds,
+        confidence: MARKED,
+        claim: format!("{point} is mounted with dirsync: {commits:.0} commits make changes of directories wait"),
+        setting: "async (mount -o remount,async)".to_owned(),
+        evidence: vec![
+            ("commits of the journal", commits, Unit::Count),
+            ("time that calls other than reads wait", waits, Unit::Ns),
+        ],
+    })
+}
+
+fn of_writes(facts: &Facts<'_>) -> Option<Cost> {
     let workload = &facts.digest.workload;
     let writes = workload.calls[1] as f64;
     let [through, direct] = [workload.written_through, workload.direct[1]].map(|n| n as f64 / writes.max(1.0));
@@ -141,7 +168,7 @@ fn cost(facts: &Facts<'_>) -> Option<Cost> {
 mod tests {
     use super::super::edges::{Alone, AloneEdge, Edge, Pair, hold, hold_cost, spread};
     use super::RULE;
-    use crate::digest::{Layer, wall::Wall};
+    use crate::digest::{KIND_OTHER, Layer, wall::Wall};
 
     /// 1000 writes, which have bios of their own on the slow side, and wait twice as long.
     fn through() -> Pair {
@@ -229,5 +256,14 @@ mod tests {
             ("DIRECT, alone", |a, x| a.digest.workload.direct[1] = x as u64, 5.0, 6.0),
         ];
         hold_cost(&RULE, synced, (80.0, 0.89), edges);
+        let names = || {
+            Alone::of(|a| {
+                a.set("/x", "mount_options", "rw,dirsync");
+                a.digest.sync.commits = 10;
+                a.digest.time.ns[KIND_OTHER][Layer::Lock as usize] = 8e5;
+            })
+        };
+        let edges: &[AloneEdge] = &[("ENOUGH, commits", |a, x| a.digest.sync.commits = x as u64, 4.0, 3.0)];
+        hold_cost(&RULE, names, (80.0, 0.85), edges);
     }
 }
