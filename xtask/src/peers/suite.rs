@@ -23,6 +23,7 @@ const SCRIPTS: &[(&str, bool)] = &[
     ("latency_percentiles", false),
     ("steadystate_tests", false),
     ("random_seed", false),
+    ("verify_state_save", false),
     ("verify", false),
 ];
 

@@ -135,6 +135,8 @@ pub(crate) struct Checked<'a, S> {
     chance: Rng,
     /// The next call of the thread, when everything has been checked.
     held: Option<Next>,
+    /// Reads that have ended.
+    reads: u64,
 }
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -162,12 +164,17 @@ impl<'a, S: Source> Checked<'a, S> {
             trim_batch: 0,
             chance: Rng::stream(0, "trims"),
             held: None,
+            reads: 0,
         }
     }
 
     /// A read of the first piece that was written and has not been checked.
     fn read_back(&mut self, now: Nanos) -> Option<Next> {
         let ((file, offset), (len_bytes, generation)) = self.written.pop()?;
+        if self.lacks(file, offset) {
+            self.state = Phase::Over;
+            return Some(Next::Done);
+        }
         self.asked.insert((file, offset), Some(generation).filter(|_| !self.verify.dry || generation == TRIMMED));
         self.in_flight += 1;
         self.read_back = true;
@@ -191,6 +198,11 @@ impl<'a, S: Source> Checked<'a, S> {
 }
 
 impl<S> Checked<'_, S> {
+    /// Whether an earlier run may not have written there.
+    fn lacks(&self, file: u32, offset: u64) -> bool {
+        self.verify.state.as_ref().is_some_and(|state| state.lacks(self.reads, file, offset))
+    }
+
     /// A trim of a block that was written, if one is due.
     fn trim(&mut self, now: Nanos) -> Option<Next> {
         let Trims { backlog: (writes, batch), zero, .. } = self.verify.trims?;
@@ -269,6 +281,10 @@ impl<S: Source> Source for Checked<'_, S> {
                         self.state = Phase::Drain;
                         continue;
                     }
+                    if call.op == Op::Read && self.verify.reads && self.lacks(call.file, call.offset) {
+                        self.state = Phase::Over;
+                        continue;
+                    }
                     self.in_flight += 1;
                     self.read_back = false;
                     return next;
@@ -285,6 +301,7 @@ impl<S: Source> Source for Checked<'_, S> {
 
     fn completed(&mut self, call: &Call, now: Nanos) {
         self.in_flight = self.in_flight.saturating_sub(1);
+        self.reads += u64::from(call.op == Op::Read);
         self.calls.completed(call, now);
     }
 
