@@ -447,6 +447,7 @@ impl Mapping<'_> {
                 }
             }),
             dry: job.mode.write && job.on("verify_only"),
+            as_written: job.mode.random && job.random_map,
             state: None,
             fatal: job.on("verify_fatal") || !matches!(job.word("continue_on_error"), "verify" | "all" | "1"),
         })

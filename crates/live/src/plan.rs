@@ -99,6 +99,8 @@ pub struct Verify {
     pub trims: Option<Trims>,
     /// Nothing is written: the places of the writes are read and checked.
     pub dry: bool,
+    /// Written data are read in the order of the writes; else in that of their places.
+    pub as_written: bool,
     /// Where an earlier run ended: no more is checked than it had written.
     pub state: Option<Arc<WriteState>>,
     /// The first mismatch ends the thread.
