@@ -135,7 +135,7 @@ impl WriteState {
         let depth = u64::from(self.depth);
         let early = reads < depth || self.writes.wrapping_sub(reads) > depth;
         let known = || self.last.get(&file).is_some_and(|last| last.contains(&offset));
-        !(early && self.writes > depth) && !known()
+        !(known() || early && self.writes > depth)
     }
 }
 

@@ -159,7 +159,7 @@ enum Shape {
     /// The deviation in places.
     Normal(u64),
     /// Shares of the draws up to and with a zone, percent; its first place, and its end.
-    Zones([[u64; 3]; MAX_ZONES]),
+    Zones(Vec<[u64; 3]>),
 }
 
 /// Ranks that have a segment each.
@@ -195,12 +195,13 @@ impl Places {
             Distribution::Zones(zones) => {
                 let (mut draws, mut percent) = (0, 0);
                 let place = |percent: u64| (u128::from(n) * u128::from(percent) / 100) as u64;
-                Shape::Zones(zones.map(|[share, size]| {
+                let zones = zones.map(|[share, size]| {
                     let start = place(percent).min(n - 1);
                     draws += u64::from(share);
                     percent += u64::from(size);
                     [draws, start, place(percent).clamp(start + 1, n)]
-                }))
+                });
+                Shape::Zones(zones.into())
             }
         };
         Places { n, shape, spread: Permutation::new(n, key) }
