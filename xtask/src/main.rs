@@ -98,7 +98,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "peers",
-        arguments: "[--whole] [--only NAME,..] [--binary PATH] [--fio-source PATH] [--mmtests PATH] [--page]",
+        arguments: "[--whole] [--only NAME,..] [--page] [--binary | --fio-source | --mmtests | --phoronix PATH]",
         about: "tests, job files and tools of fio, and sysbench, on the peer and on iowhy (docs/COMPATIBILITY.md)",
         run: peers::run,
     },

@@ -5,8 +5,8 @@
 //! the peer's cells. fio's suite, scripts, job files and tools come from Debian's source package of the installed
 //! version, unpacked below the target folder, or from `--fio-source PATH`; nothing of it is ever committed.
 //!
-//! Without `--whole` it takes the cells that end soon, a few minutes in all; `--page` writes
-//! docs/COMPATIBILITY.md.
+//! Without `--whole` it takes the cells that end soon, less than three minutes in all: a step of `cargo xtask test`.
+//! `--page` writes docs/COMPATIBILITY.md, with `--only` the rows of those judges.
 
 mod jobs;
 mod readers;
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use iowhy_text::part::Part;
 
 use crate::steps::{self, Steps, is_installed};
-use crate::{Outcome, release_binary, renew, target_folder};
+use crate::{Outcome, release_binary, renew, root, target_folder};
 
 /// The table on docs/COMPATIBILITY.md.
 const PART: Part = Part { command: "cargo xtask peers" };
@@ -62,8 +62,9 @@ struct Ground {
     python: Option<PathBuf>,
     /// fio's source; nothing if no judge asks for it.
     source: PathBuf,
-    /// A checkout of mmtests.
+    /// Checkouts of mmtests and Phoronix Test Suite.
     mmtests: Option<PathBuf>,
+    phoronix: Option<PathBuf>,
     whole: bool,
 }
 
@@ -143,9 +144,10 @@ impl Row {
         self.cells > 0 && self.equal() * 100 >= self.cells * self.least
     }
 
-    fn line(&self) -> String {
+    /// `run` has its day and form.
+    fn line(&self, run: &str) -> String {
         let missed = if self.missed.is_empty() { "-".to_owned() } else { self.missed.join(", ") };
-        format!("| {} | {} | {} | {} % | {missed} |", self.judge, self.cells, self.equal(), self.least)
+        format!("| {} | {} | {} | {} % | {missed} | {run} |", self.judge, self.cells, self.equal(), self.least)
     }
 }
 
@@ -158,6 +160,7 @@ struct Settings {
     binary: Option<PathBuf>,
     source: Option<PathBuf>,
     mmtests: Option<PathBuf>,
+    phoronix: Option<PathBuf>,
 }
 
 fn settings(arguments: &[String]) -> Result<Settings, String> {
@@ -172,6 +175,7 @@ fn settings(arguments: &[String]) -> Result<Settings, String> {
             "--binary" => settings.binary = Some(next()?.into()),
             "--fio-source" => settings.source = Some(next()?.into()),
             "--mmtests" => settings.mmtests = Some(next()?.into()),
+            "--phoronix" => settings.phoronix = Some(next()?.into()),
             other => return Err(format!("unknown word `{other}`")),
         }
     }
@@ -190,25 +194,41 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     };
     let mut steps = Steps::default();
     let rows = judged(&binary, &settings, &mut steps)?;
-    let table = table(&rows);
-    println!("{table}");
+    let [day, machine] = circumstances();
+    let run = format!("{day}{}", if settings.whole { "" } else { ", short" });
+    println!("{}", table("", &rows, &run));
     if settings.page {
-        let head = format!("`{}`, {}.", words(&settings), circumstances());
-        renew("COMPATIBILITY.md", PART, &format!("{head}\n\n{table}"))?;
+        let path = root().join("docs/COMPATIBILITY.md");
+        let page = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let before = PART.of(&page).filter(|_| !settings.only.is_empty()).unwrap_or_default();
+        renew("COMPATIBILITY.md", PART, &format!("{machine}.\n\n{}", table(before, &rows, &run)))?;
     }
     steps.end()
+}
+
+/// The short form, with the build that tests have made.
+pub(crate) fn steps(steps: &mut Steps) {
+    match judged(&target_folder().join("debug/iowhy"), &Settings::default(), steps) {
+        Ok(rows) => eprintln!("{}", table("", &rows, "now")),
+        Err(message) => steps.fail("peers", &message),
+    }
 }
 
 /// The rows of all judges whose programs are there.
 fn judged(binary: &Path, settings: &Settings, steps: &mut Steps) -> Result<Vec<Row>, String> {
     let binary = fs::canonicalize(binary).map_err(|error| format!("{}: {error}", binary.display()))?;
     let folder = std::env::temp_dir().join(format!("iowhy-peers-{}", std::process::id()));
-    let source = settings.source.as_ref().map(fs::canonicalize).transpose().map_err(|error| error.to_string())?;
+    let checkout = |path: &Option<PathBuf>| {
+        let found =
+            path.as_ref().map(|path| fs::canonicalize(path).map_err(|error| format!("{}: {error}", path.display())));
+        found.transpose()
+    };
     let ground = Ground {
         python: if settings.whole { Some(python()?) } else { None },
         programs: SIDES.map(|side| folder.join(["bin-peer", "bin-ours"][side as usize])),
-        source: source.unwrap_or_default(),
-        mmtests: settings.mmtests.as_ref().map(fs::canonicalize).transpose().map_err(|error| error.to_string())?,
+        source: checkout(&settings.source)?.unwrap_or_default(),
+        mmtests: checkout(&settings.mmtests)?,
+        phoronix: checkout(&settings.phoronix)?,
         whole: settings.whole,
         folder,
     };
@@ -284,34 +304,39 @@ fn wrap(ground: &Ground, binary: &Path) -> Outcome {
     Ok(())
 }
 
-fn table(rows: &[Row]) -> String {
-    let head = ["| judge | the peer passes | iowhy of these | at least | not |", "| --- | --- | --- | --- | --- |"];
-    let lines = rows.iter().map(Row::line);
-    head.iter().map(|line| (*line).to_owned()).chain(lines).collect::<Vec<_>>().join("\n")
+/// The head of each table.
+const HEAD: [&str; 2] =
+    ["| judge | the peer passes | iowhy of these | at least | not | run |", "| --- | --- | --- | --- | --- | --- |"];
+
+/// A table of rows in the place of earlier ones of the same judges; others stay.
+fn table(before: &str, rows: &[Row], run: &str) -> String {
+    let mut lines: Vec<String> = HEAD.map(str::to_owned).into();
+    lines.extend(before.lines().filter(|line| line.starts_with("| ") && !HEAD.contains(line)).map(str::to_owned));
+    for row in rows {
+        let line = row.line(run);
+        match lines.iter_mut().find(|earlier| earlier.starts_with(&format!("| {} |", row.judge))) {
+            Some(earlier) => *earlier = line,
+            None => lines.push(line),
+        }
+    }
+    lines.join("\n")
 }
 
-/// The command again, without paths of this machine.
-fn words(settings: &Settings) -> String {
-    let whole = if settings.whole { " --whole" } else { "" };
-    let source = if settings.source.is_some() { " --fio-source PATH" } else { "" };
-    format!("cargo xtask peers{whole}{source} --page")
-}
-
-/// Date, versions and machine.
-fn circumstances() -> String {
+/// The day, and versions and machine.
+fn circumstances() -> [String; 2] {
     let said = |program: &str, arguments: &[&str]| {
         let output = Command::new(program).args(arguments).output();
         output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
     };
     let processors = std::thread::available_parallelism().map_or(0, usize::from);
     let sysbench = said("sysbench", &["--version"]);
-    format!(
-        "{}, {}, {}, Linux {}, {processors} processors",
-        said("date", &["-u", "+%-d %B %Y"]),
+    let machine = format!(
+        "{}, {}, Linux {}, {processors} processors",
         said("fio", &["--version"]),
         sysbench.split(" (").next().unwrap_or_default(),
         said("uname", &["-r"])
-    )
+    );
+    [said("date", &["-u", "+%-d %B %Y"]), machine]
 }
 
 #[cfg(test)]
@@ -328,7 +353,19 @@ mod tests {
         {
             assert_eq!(row(cells, passed, least).holds(), holds, "{passed} of {cells}, {least} %");
         }
-        assert_eq!(row(2, 1, 95).line(), "| a | 2 | 1 | 95 % | 1 |");
-        assert_eq!(row(2, 2, 95).line(), "| a | 2 | 2 | 95 % | - |");
+        assert_eq!(row(2, 1, 95).line("now"), "| a | 2 | 1 | 95 % | 1 | now |");
+        assert_eq!(row(2, 2, 95).line("now"), "| a | 2 | 2 | 95 % | - | now |");
+    }
+
+    #[test]
+    fn rows_of_other_judges_stay() {
+        let row = |judge: &str| Row::new(judge, 95, [("1".to_owned(), true)]);
+        let first = table("", &[row("a"), row("a b")], "then");
+        let second = table(&format!("fio\n\n{first}"), &[row("a"), row("c")], "now");
+        let names: Vec<&str> = second.lines().skip(2).collect();
+        let lines =
+            ["| a | 1 | 1 | 95 % | - | now |", "| a b | 1 | 1 | 95 % | - | then |", "| c | 1 | 1 | 95 % | - | now |"];
+        assert_eq!(names, lines);
+        assert_eq!(second.lines().take(2).collect::<Vec<_>>(), HEAD);
     }
 }

@@ -101,7 +101,11 @@ pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<Exit> {
         output::print(&text)?;
         return Ok(Exit::Fine);
     }
-    let jobs = live::jobs(invocation.file, settings.seed, &world, &mut problems);
+    let mut jobs = live::jobs(invocation.file, settings.seed, &world, &mut problems);
+    if let Some(jobs) = &mut jobs {
+        jobs.load_states(settings.aux_path.as_deref(), &mut problems);
+    }
+    let jobs = jobs.filter(|_| !problems.any_error());
     output::report_all(&problems);
     match jobs {
         None => Ok(Exit::Usage),
@@ -194,6 +198,7 @@ fn measure(jobs: &LiveJobs, settings: &Settings) -> anyhow::Result<Exit> {
     let results = result::results(jobs, &outcome, disks);
     let failed = results.any_error() || outcome.interrupted;
     report(text, &results, settings, out)?;
+    output::report_all(live::write_states(jobs, &outcome, settings.aux_path.as_deref()));
     if let Err(error) = live::write_logs(jobs, &outcome) {
         output::report(Problem::error(error.to_string()));
         return Ok(Exit::Failed);

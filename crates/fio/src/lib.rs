@@ -17,6 +17,7 @@ pub mod map;
 pub mod normal;
 pub mod options;
 pub mod result;
+pub mod state;
 pub mod terse;
 pub mod value;
 
@@ -177,6 +178,8 @@ pub struct Settings {
     pub readonly: bool,
     /// Devices and files that may be written whatever they hold.
     pub allow_write: Vec<String>,
+    /// Folder of verify states.
+    pub aux_path: Option<String>,
     /// Show what values mean (`--debug=parse`).
     pub debug_parse: bool,
     /// Time between reports of a run that goes on; zero for none.
@@ -233,7 +236,7 @@ const GENERAL: &[(&str, Takes, Option<&str>)] = &[
     ("max-jobs", Takes::Value, Some(SAME)),
     ("warnings-fatal", Takes::Nothing, Some(SAME)),
     ("idle-prof", Takes::Value, Some(SAME)),
-    ("aux-path", Takes::Value, Some(SAME)),
+    ("aux-path", Takes::Value, None),
     ("trigger", Takes::Value, Some("triggers do not exist")),
     ("trigger-file", Takes::Value, Some("triggers do not exist")),
     ("trigger-timeout", Takes::Value, Some("triggers do not exist")),
@@ -311,6 +314,7 @@ impl<'a> Arguments<'a> {
             readonly: false,
             allow_write: Vec::new(),
             debug_parse: false,
+            aux_path: None,
             status_every: std::time::Duration::ZERO,
         };
         Arguments { settings, sections: Vec::new(), files: Vec::new(), wanted: Vec::new(), problems }
@@ -429,6 +433,7 @@ impl<'a> Arguments<'a> {
                     self.problems.push(problem.at(Span::whole(argument)).help("--status-interval=10"));
                 }
             },
+            "aux-path" => self.settings.aux_path = Some(text()),
             "section" => self.wanted.push(text()),
             "readonly" => self.settings.readonly = true,
             "allow-write" => self.settings.allow_write.push(text()),

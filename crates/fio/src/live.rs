@@ -5,7 +5,7 @@
 //! engines    by name; vsync and pvsync are pvsync2, posixaio is libaio, with a note
 //! data       zero_buffers, refill_buffers, scramble_buffers; with verify data that can be checked
 //! verify     fio's headers and sums, or patterns. Reads of a job that only reads are checked as they come; writes are
-//!            read again after each pass, or in its course (verify_backlog), unless do_verify=0
+//!            read again after each pass, or in its course (verify_backlog), unless do_verify=0; states as in `state`
 //! cache      invalidate drops pages at the start and between passes; pre_read reads the files first
 //! logs       of the calls kept: write_iolog (clones after the first have a number behind the name), write_bw_log and
 //!            its like
@@ -39,6 +39,7 @@ use super::{FioFile, FioJob, World};
 use crate::iolog::Iolog;
 use crate::logs::{self, LogThread};
 use crate::map::{Ground, map};
+use crate::state;
 use iowhy_text::diagnose::{Problem, Problems};
 
 /// Which job a thread is of.
@@ -64,6 +65,37 @@ pub struct LiveJobs {
     pub lines: Vec<String>,
     /// Differences from the jobs' wishes, in words.
     pub notes: Vec<String>,
+}
+
+impl LiveJobs {
+    /// The run's numbers of the files of a thread, in the order of its job.
+    fn files_of(&self, origin: ThreadOf) -> Vec<u32> {
+        let number = |name: String| self.plan.files.iter().position(|file| file.path == Path::new(&name));
+        let names = self.file.jobs[origin.job].file_names(origin.clone);
+        names.into_iter().filter_map(number).map(|number| number as u32).collect()
+    }
+
+    /// Reads the states of earlier runs that jobs ask for (`verify_state_load`).
+    pub fn load_states(&mut self, folder: Option<&str>, problems: &mut Problems) {
+        for (number, origin) in self.threads.clone().into_iter().enumerate() {
+            let job = &self.file.jobs[origin.job];
+            if !job.on("verify_state_load") || self.plan.threads[number].verify.is_none() {
+                continue;
+            }
+            let name = state::name(folder, &job.name, number);
+            let bytes = std::fs::read(&name).map_err(|error| error.to_string());
+            match bytes.and_then(|bytes| state::read(&bytes, &self.files_of(origin))) {
+                Ok(state) => {
+                    let verify = &mut self.plan.threads[number].verify;
+                    verify.iter_mut().for_each(|verify| verify.state = Some(state.clone().into()));
+                }
+                Err(why) => {
+                    let problem = Problem::error(format!("cannot read the verify state `{name}`: {why}"));
+                    problems.push(problem.help("verify_state_load=0, or --aux-path=FOLDER"));
+                }
+            }
+        }
+    }
 }
 
 /// The running machine.
@@ -257,6 +289,36 @@ pub(crate) fn steady(job: &FioJob) -> Option<plan::Steady> {
     })
 }
 
+/// Errors that are not fatal by themselves.
+const EIO: i32 = 5;
+const EILSEQ: i32 = 84;
+
+/// Names of errors that calls on files have.
+const ERRORS: &[(&str, i32)] = &[
+    ("EPERM", 1),
+    ("ENOENT", 2),
+    ("EINTR", 4),
+    ("EIO", EIO),
+    ("ENXIO", 6),
+    ("EBADF", 9),
+    ("EAGAIN", 11),
+    ("ENOMEM", 12),
+    ("EACCES", 13),
+    ("EFAULT", 14),
+    ("EBUSY", 16),
+    ("ENODEV", 19),
+    ("EINVAL", 22),
+    ("EFBIG", 27),
+    ("ENOSPC", 28),
+    ("EROFS", 30),
+    ("EILSEQ", EILSEQ),
+    ("EOPNOTSUPP", 95),
+    ("ETIMEDOUT", 110),
+    ("ESTALE", 116),
+    ("EREMOTEIO", 121),
+    ("EDQUOT", 122),
+];
+
 struct Mapping<'a> {
     problems: &'a mut Problems,
 }
@@ -301,7 +363,7 @@ impl Mapping<'_> {
             one_by_place: job.on("serialize_overlap"),
             keep_calls: logged,
             split_latency: !(job.reporting.disable_slat && job.reporting.disable_clat) || logged,
-            go_on: !matches!(job.word("continue_on_error"), "0" | "none" | "verify"),
+            forgives: self.forgives(job),
             cpus: cpus.clone(),
             depth_low: job.iodepth_low,
             warmup: Nanos::from_us(job.ramp_us),
@@ -385,8 +447,37 @@ impl Mapping<'_> {
                 }
             }),
             dry: job.mode.write && job.on("verify_only"),
+            as_written: job.mode.random && job.random_map,
+            state: None,
             fatal: job.on("verify_fatal") || !matches!(job.word("continue_on_error"), "verify" | "all" | "1"),
         })
+    }
+
+    /// Errors after which reads and writes go on (`continue_on_error`, `ignore_error`).
+    fn forgives(&mut self, job: &FioJob) -> [Vec<i32>; 2] {
+        let usual = match job.word("continue_on_error") {
+            "read" => [true, false],
+            "write" => [false, true],
+            "io" | "all" | "1" => [true; 2],
+            _ => [false; 2],
+        };
+        let mut sides = usual.map(|usual| if usual { vec![EIO, EILSEQ] } else { Vec::new() });
+        let Some(Value::Text(text)) = job.given("ignore_error") else { return sides };
+        for (side, list) in sides.iter_mut().zip(text.split(',')).filter(|(_, list)| !list.trim().is_empty()) {
+            side.clear();
+            for word in list.split(':').map(str::trim).filter(|word| !word.is_empty()) {
+                let named = ERRORS.iter().find(|(name, _)| *name == word).map(|(_, number)| *number);
+                match named.or_else(|| word.parse::<i32>().ok().map(i32::abs)) {
+                    Some(number) => side.push(number),
+                    None => {
+                        let problem = Problem::error(format!("option `ignore_error`: `{word}` is not an error"));
+                        let names = ERRORS.iter().map(|(name, _)| *name);
+                        self.problems.push(problem.near(word, names).help("ignore_error=EIO,ENOSPC:28"));
+                    }
+                }
+            }
+        }
+        sides
     }
 
     /// Priorities of reads and writes (`cmdprio_*`).
@@ -596,6 +687,24 @@ pub fn write_logs(jobs: &LiveJobs, outcome: &Outcome) -> std::io::Result<Vec<Str
         written.push(name);
     }
     Ok(written)
+}
+
+/// Writes the states of verified writes (`verify_state_save`); those that could not be written.
+pub fn write_states(jobs: &LiveJobs, outcome: &Outcome, folder: Option<&str>) -> Problems {
+    let mut problems = Problems::default();
+    for (number, (origin, thread)) in jobs.threads.iter().zip(&outcome.threads).enumerate() {
+        let (job, plan) = (&jobs.file.jobs[origin.job], &jobs.plan.threads[number]);
+        let saves = job.given("verify_state_save") != Some(Value::Switch(false));
+        if !saves || !job.mode.write || plan.verify.is_none() || thread.state.writes == 0 {
+            continue;
+        }
+        let name = state::name(folder, &job.name, number);
+        let bytes = state::write(&thread.state, plan.depth.max(1), &jobs.files_of(*origin), &job.name, number);
+        if let Err(error) = Output::write(Path::new(&name), &bytes, false) {
+            problems.push(Problem::warning(format!("verify state: {error}")));
+        }
+    }
+    problems
 }
 
 /// Names of the logs that the jobs ask for.

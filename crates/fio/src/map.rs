@@ -26,8 +26,8 @@ use iowhy_stack::kernel::Stack;
 use iowhy_stack::rng::Rng;
 use iowhy_stack::units::{Nanos, Sector};
 use iowhy_stack::workload::{
-    BlockSizes, Call, Directions, Distribution, Mix, Numbers, Order, READ, Rate, Scripted, Service, Sizes, Span,
-    Stream, SyncEvery, TRIM, Target, Think, Turns, WRITE, Walk, Zones,
+    BlockSizes, Call, Directions, Distribution, MAX_ZONES, Mix, Numbers, Order, READ, Rate, Scripted, Service, Sizes,
+    Span, Stream, SyncEvery, TRIM, Target, Think, Turns, WRITE, Walk, Zones,
 };
 
 use crate::iolog::{self, Replayed};
@@ -578,8 +578,13 @@ impl Mapping<'_> {
             value::Distribution::Normal { deviation, center } => {
                 (Distribution::Normal(small(deviation / 100_000).max(1)), center)
             }
+            value::Distribution::Zones(given) => {
+                let mut zones = [[0; 2]; MAX_ZONES];
+                zones.iter_mut().zip(given).for_each(|(zone, given)| *zone = *given);
+                (Distribution::Zones(zones), &None)
+            }
             value::Distribution::Zoned(_) => {
-                self.warn("`random_distribution`: zones are not modelled, all places are equally likely");
+                self.warn("`random_distribution`: of zones both shares are needed: all places are equally likely");
                 (Distribution::Uniform, &None)
             }
         };

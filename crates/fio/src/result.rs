@@ -215,6 +215,8 @@ pub struct Entry<'a> {
     pub tid: u32,
     /// The first error: the system's number, or 84 (`EILSEQ`) for data that are not what they should be.
     pub error: i32,
+    /// An error has ended one of its threads.
+    pub failed: bool,
     /// Calls that failed.
     pub nr_errors: u64,
     /// Errors, with the file's number.
@@ -267,6 +269,7 @@ impl<'a> Entry<'a> {
             threads: 0,
             tid: 0,
             error: 0,
+            failed: false,
             nr_errors: 0,
             errors: Vec::new(),
             start: Nanos(u64::MAX),
@@ -308,6 +311,7 @@ impl<'a> Entry<'a> {
         }
         self.threads += 1;
         self.nr_errors += thread.nr_errors;
+        self.failed |= thread.failed;
         if let Some(first) = thread.errors.first()
             && self.error == 0
         {
@@ -450,9 +454,9 @@ pub struct Results<'a> {
 }
 
 impl Results<'_> {
-    /// Whether any call failed.
+    /// Whether an error has ended a job, as one does without `continue_on_error`.
     pub fn any_error(&self) -> bool {
-        self.entries.iter().any(|entry| entry.error != 0)
+        self.entries.iter().any(|entry| entry.failed)
     }
 
     /// Numbers of the groups, in order.
@@ -521,6 +525,7 @@ pub fn not_begun(jobs: &LiveJobs, error: i32) -> Results<'_> {
             let mut entry = Entry::new(&jobs.file.jobs[origin.job]);
             entry.start = Nanos::ZERO;
             entry.error = error;
+            entry.failed = true;
             entry.threads = jobs.threads.iter().filter(|other| other.line == origin.line).count() as u32;
             entries.push(entry);
         }

@@ -4,6 +4,7 @@
 //! the text.
 
 use super::expr::{self, Worth};
+use iowhy_stack::workload::MAX_ZONES;
 use iowhy_text::diagnose::nearest;
 
 /// A mistake in a value.
@@ -543,7 +544,9 @@ pub enum Distribution {
         /// Where the most likely position is, in millionths of the file; nothing for the middle.
         center: Option<u64>,
     },
-    /// Zones of different likelihood, as written behind the name.
+    /// Zones one behind the other: share of the calls, and of the file, percent.
+    Zones(Vec<[u8; 2]>),
+    /// Zones with sizes, or with shares that are left open, as written behind the name.
     Zoned(String),
 }
 
@@ -559,7 +562,10 @@ pub fn distribution(text: &str) -> Parsed<Distribution> {
     let known = choice(name, NAMES).map_err(|fault| fault.at(0, name.len()))?;
     if matches!(known, "zoned" | "zoned_abs") {
         return match rest {
-            Some(rest) if !rest.is_empty() => Ok(Distribution::Zoned(rest.to_owned())),
+            Some(rest) if !rest.is_empty() => Ok(match zones(rest).filter(|_| known == "zoned") {
+                Some(zones) => Distribution::Zones(zones),
+                None => Distribution::Zoned(rest.to_owned()),
+            }),
             _ => {
                 Err(Fault::new(format!("`{known}` needs zones"))
                     .help("zoned:60/10:40/90 (percent of I/Os / of the file)"))
@@ -599,6 +605,17 @@ pub fn distribution(text: &str) -> Parsed<Distribution> {
         "pareto" => Ok(Distribution::Pareto { h: given((1, 999_999), 200_000)?, center }),
         _ => Ok(Distribution::Normal { deviation: given((0, PERCENT), 0)?, center }),
     }
+}
+
+/// Zones with both shares, if they add up.
+fn zones(text: &str) -> Option<Vec<[u8; 2]>> {
+    let zone = |part: &str| {
+        let (calls, file) = part.split_once('/')?;
+        Some([calls.trim().parse().ok()?, file.trim().parse().ok()?])
+    };
+    let zones: Vec<[u8; 2]> = text.split(':').map(zone).collect::<Option<_>>()?;
+    let sum = |side: usize| zones.iter().map(|zone| u32::from(zone[side])).sum::<u32>();
+    (sum(0) == 100 && sum(1) <= 100 && zones.len() <= MAX_ZONES).then_some(zones)
 }
 
 /// How the next file is picked.
@@ -847,7 +864,10 @@ mod tests {
         assert_eq!(distribution("zipf:1.2/0.5"), Ok(Distribution::Zipf { theta: 1_200_000, center: Some(500_000) }));
         assert_eq!(distribution("pareto:0.9"), Ok(Distribution::Pareto { h: 900_000, center: None }));
         assert_eq!(distribution("normal:20"), Ok(Distribution::Normal { deviation: 20_000_000, center: None }));
-        assert_eq!(distribution("zoned:60/10:40/90"), Ok(Distribution::Zoned("60/10:40/90".to_owned())));
+        assert_eq!(distribution("zoned:60/10:40/90"), Ok(Distribution::Zones(vec![[60, 10], [40, 90]])));
+        for other in ["zoned:60/10:30/90", "zoned:60/10:40/", "zoned_abs:60/10:40/90"] {
+            assert!(matches!(distribution(other), Ok(Distribution::Zoned(_))), "{other}");
+        }
         for wrong in ["", "zipf:1", "zipf:1.0", "zipf:0", "pareto:1", "random:3", "zoned", "zipf:x", "normal:101"] {
             assert!(distribution(wrong).is_err(), "{wrong}");
         }

@@ -1,8 +1,8 @@
 //! The job's files: laying them out before the clock starts, and opening them.
 //!
 //! ```text
-//! lay out   a file that is too short is made longer if the plan allows it: filled with data if a thread reads it or
-//!           asks for checked data, else only allocated, as fio does; existing contents are never touched
+//! lay out   a file that is too short is made longer if the plan allows it: filled with random data if a thread reads
+//!           it, else only allocated, as fio does; existing contents are never touched
 //! open      once for each set of descriptors that uses it, with the flags of the threads of that set
 //! ```
 
@@ -19,8 +19,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::guard::{Seen, size_of};
 use crate::mark;
-use crate::plan::{OpenSync, Verify};
-use crate::{plan, verify};
+use crate::plan::{self, OpenSync};
 
 /// Bytes written at once.
 const CHUNK: usize = 1 << 20;
@@ -32,8 +31,6 @@ pub(crate) struct Need {
     pub bytes: u64,
     /// There must be data in it.
     pub data: bool,
-    /// These are checked, in blocks of that length.
-    pub checked: Option<(Verify, u32)>,
 }
 
 /// Why a file could not be laid out.
@@ -119,7 +116,7 @@ fn reserve(file: &File, bytes: u64, mode: FallocateFlags) -> io::Result<bool> {
     }
 }
 
-/// Writes data from `from` to the end: random bytes, or what can be checked.
+/// Writes random bytes from `from` to the end.
 fn write_data(file: &File, number: u32, from: u64, need: &Need, progress: &mut dyn FnMut(u64)) -> io::Result<()> {
     let mut buffer = vec![0u8; CHUNK];
     let mut rng = Rng::stream(u64::from(number), "layout");
@@ -127,29 +124,10 @@ fn write_data(file: &File, number: u32, from: u64, need: &Need, progress: &mut d
     fill_random(&mut buffer, &mut rng);
     while offset < need.bytes && !crate::signal::raised() {
         let len = (need.bytes - offset).min(CHUNK as u64) as usize;
-        let len = match &need.checked {
-            // Headers must be where the reads expect them, which begin at multiples of their length.
-            Some((verify, block)) => {
-                let block = u64::from((*block).max(1));
-                offset -= offset % block;
-                let len = (need.bytes - offset).min((CHUNK as u64 / block).max(1) * block) as usize;
-                if buffer.len() < len {
-                    buffer.resize(len, 0);
-                }
-                for (index, part) in buffer[..len].chunks_mut(block as usize).enumerate() {
-                    let written = verify::Written { generation: 0, thread: 0, number: 0 };
-                    verify::fill(part, verify, offset + index as u64 * block, written);
-                }
-                len
-            }
-            None => {
-                // No two chunks are equal, or a device that removes duplicates would have an easy time.
-                for sector in buffer[..len].chunks_exact_mut(512) {
-                    sector[..8].copy_from_slice(&rng.next_u64().to_le_bytes());
-                }
-                len
-            }
-        };
+        // No two chunks are equal, or a device that removes duplicates would have an easy time.
+        for sector in buffer[..len].chunks_exact_mut(512) {
+            sector[..8].copy_from_slice(&rng.next_u64().to_le_bytes());
+        }
         file.write_all_at(&buffer[..len], offset)?;
         offset += len as u64;
         progress(offset);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
+use crate::plan::WriteState;
 use iowhy_stack::event::Op;
 use iowhy_stack::histogram::Histogram;
 use iowhy_stack::outcome::{Counts, JobTotals, ThreadTotals};
@@ -68,8 +69,12 @@ pub struct ThreadOutcome {
     pub errors: Vec<CallError>,
     /// How many calls failed.
     pub nr_errors: u64,
+    /// An error that is not forgiven has ended it.
+    pub failed: bool,
     /// Blocks whose data were checked.
     pub verified: u64,
+    /// Its last writes, if data are checked.
+    pub state: WriteState,
     /// Every call, if the plan asked for it.
     pub calls: Vec<CallRecord>,
     /// Nothing is counted before, from the start of the run.
@@ -88,6 +93,7 @@ impl ThreadOutcome {
     /// An error that is not one of a call of its own.
     pub(crate) fn fail(&mut self, op: Op, errno: i32, message: String) {
         self.nr_errors += 1;
+        self.failed = true;
         if self.errors.len() < MAX_ERRORS {
             let at = self.totals.end;
             self.errors.push(CallError { file: 0, op, offset: 0, len_bytes: 0, at, errno, message });

@@ -447,27 +447,12 @@ fn set_up(plan: &Plan, seen: &[guard::Seen], parts: &[Part<'_>], progress: &dyn 
 
 /// The uses of a file.
 fn need(number: u32, bytes: u64, plan: &Plan, parts: &[Part<'_>]) -> Need {
-    let mut need = Need { bytes, data: false, checked: None };
-    for (index, part) in parts.iter().enumerate().filter(|(_, part)| part.files.contains(&number)) {
-        let writes_first = part.thread.verify.as_ref().is_some_and(|verify| verify.after_writes) && part.directions.1;
-        let reads = match &plan.job.workload {
-            Workload::FileIo(fileio) => fileio.mode.reads(),
-            Workload::Threads { threads, .. } => directions_of(&threads[index].stream).0,
-        };
-        need.data |= reads;
-        if let Some(verify) = &part.thread.verify
-            && reads
-            && !writes_first
-        {
-            let block = match (&plan.job.workload, verify.interval_bytes) {
-                (Workload::FileIo(fileio), 0) => fileio.block_bytes,
-                (Workload::Threads { threads, .. }, 0) => threads[index].stream.blocks[0].smallest(),
-                (_, interval) => interval,
-            };
-            need.checked = Some((verify.clone(), block));
-        }
-    }
-    need
+    let mut users = (0..parts.len()).filter(|index| parts[*index].files.contains(&number));
+    let data = users.any(|index| match &plan.job.workload {
+        Workload::FileIo(fileio) => fileio.mode.reads(),
+        Workload::Threads { threads, .. } => directions_of(&threads[index].stream).0,
+    });
+    Need { bytes, data }
 }
 
 /// Cached pages of each file of the plan.

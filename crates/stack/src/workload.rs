@@ -8,7 +8,7 @@ mod fileio;
 mod stream;
 mod walk;
 
-pub use draw::Distribution;
+pub use draw::{Distribution, MAX_ZONES};
 pub use fileio::{Dialect, FileIo, FileIoGenerator, Mode, PositionSource};
 pub use stream::{
     After, BlockSizes, Log, Mix, Order, Rate, Scripted, Service, Stream, StreamGenerator, SyncEvery, Target, Think,

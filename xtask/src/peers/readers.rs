@@ -1,8 +1,8 @@
 //! Other projects' programs that read fio's output: fio-plot with bench-fio, mmtests, Phoronix Test Suite.
 //!
-//! fio-plot comes from PyPI into a virtual environment below the target folder; mmtests is a checkout
-//! (`--mmtests PATH`), and is left out without it. Of Phoronix Test Suite the options of its profile pts/fio-2.2.0 are
-//! run with shorter times, and the lines compared that its templates look for; its parser is not run. Whole runs only.
+//! fio-plot comes from PyPI into a virtual environment below the target folder; mmtests and Phoronix Test Suite are
+//! checkouts (`--mmtests PATH`, `--phoronix PATH`), and are left out without them. The latter's profile pts/fio-2.2.0 is
+//! run with shorter times; its parser needs PHP with its XML extensions. Whole runs only.
 
 use std::path::Path;
 
@@ -60,7 +60,7 @@ const MMTESTS: &[Tool] = &[
     },
 ];
 
-/// A job with the options of Phoronix' profile, in both directions.
+/// A job with the options of Phoronix' profile, in both directions, and a program that calls the suite's parser.
 const PHORONIX: &str = "for rw in randread write; do
     for option in '[global]' rw=$rw ioengine=libaio iodepth=64 size=8m direct=1 startdelay=1 ramp_time=1 runtime=2 \
     group_reporting=1 numjobs=1 time_based disk_util=0 clat_percentiles=0 disable_lat=1 disable_clat=1 disable_slat=1 \
@@ -69,11 +69,32 @@ const PHORONIX: &str = "for rw in randread write; do
     done >test.fio
     fio test.fio >$rw.log
     rm fiofile
-done";
+done
+cat >read.php <<'END'
+<?php
+define('PTS_MODE', 'CLIENT');
+define('PTS_AUTO_LOAD_OBJECTS', true);
+define('PTS_TEST_PROFILE_PATH', $argv[1] . '/ob-cache/test-profiles/');
+require $argv[1] . '/pts-core/pts-core.php';
+pts_define_directories();
+$result = new pts_test_result(new pts_test_profile('pts/fio-2.2.0'));
+$result->active = new pts_test_result_buffer_active();
+if (!pts_test_result_parser::parse_result($result, $argv[2])) {
+    exit(1);
+}
+foreach ($result->generated_result_buffers as $found) {
+    echo $found->test_profile->get_result_scale(), ' ', implode(' ', $found->active->results), PHP_EOL;
+}
+END";
 
 const LINES: &[Tool] = &[
     Tool { name: "lines with `: bw=`", script: "grep -h ': bw=' *.log | tr KMG MMM" },
     Tool { name: "lines with `IOPS=`", script: "grep -h 'IOPS=' *.log | tr KMGk 'MMM '" },
+];
+
+const PARSER: &[Tool] = &[
+    Tool { name: "randread", script: "php -d display_errors=0 read.php $1 randread.log" },
+    Tool { name: "write", script: "php -d display_errors=0 read.php $1 write.log" },
 ];
 
 pub(super) fn run(ground: &Ground) -> Result<Vec<Row>, String> {
@@ -82,7 +103,9 @@ pub(super) fn run(ground: &Ground) -> Result<Vec<Row>, String> {
         return Ok(rows);
     }
     rows.push(read(ground, "fio-plot and bench-fio", Path::new(""), PLOTS, PLOT)?);
-    rows.push(read(ground, "Phoronix' profile of fio", Path::new(""), PHORONIX, LINES)?);
+    let suite = ground.phoronix.as_deref();
+    let tools = LINES.iter().chain(suite.iter().flat_map(|_| PARSER));
+    rows.push(read(ground, "Phoronix' profile of fio", suite.unwrap_or(Path::new("")), PHORONIX, tools)?);
     if let Some(path) = &ground.mmtests {
         rows.push(read(ground, "mmtests", path, TERSE, MMTESTS)?);
     }

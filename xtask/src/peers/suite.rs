@@ -12,7 +12,8 @@ use crate::target_folder;
 const LEFT_OUT: &[&str] = &["10", "13", "1000", "1001", "1002", "1005", "1007", "1008", "1009"];
 
 /// Tests that take more than five seconds on each side, and those that are scripts of [`SCRIPTS`].
-const SLOW: &[&str] = &["2", "5", "6", "9", "11", "12", "14", "1003", "1004", "1006", "1010", "1011", "1012"];
+const SLOW: &[&str] =
+    &["2", "3", "5", "6", "9", "11", "12", "14", "1003", "1004", "1006", "26", "1010", "1011", "1012"];
 
 /// Scripts with cells of their own: name, and whether they end soon.
 const SCRIPTS: &[(&str, bool)] = &[
@@ -23,6 +24,7 @@ const SCRIPTS: &[(&str, bool)] = &[
     ("latency_percentiles", false),
     ("steadystate_tests", false),
     ("random_seed", false),
+    ("verify_state_save", false),
     ("verify", false),
 ];
 

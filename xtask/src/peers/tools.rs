@@ -20,7 +20,8 @@ const TOOLS: &[Tool] = &[
     Tool { name: "fiologparser.py -f", script: "python3 $1/tools/fiologparser.py -i 500 -f a_bw.1.log | head -1" },
     Tool {
         name: "fio-histo-log-pctiles.py",
-        script: "python3 $1/tools/hist/fio-histo-log-pctiles.py --time-quantum 1 a_clat_hist.1.log",
+        script: "python3 $1/tools/hist/fio-histo-log-pctiles.py --time-quantum 1 a_clat_hist.1.log | \
+                 sed -n 1,11p",
     },
     Tool {
         name: "fio_jsonplus_clat2csv",
@@ -38,7 +39,7 @@ const TOOLS: &[Tool] = &[
     Tool {
         name: "fio-verify-state",
         script: "fio --name=s --size=64k --rw=randwrite --verify=crc32c --number_ios=8 --do_verify=0 \
-                 --verify_state_save=1 --output=/dev/null && fio-verify-state *verify.state",
+                 --verify_state_save=1 --output=/dev/null && fio-verify-state *verify.state | grep -v CRC",
     },
 ];
 

@@ -743,6 +743,31 @@ fn either_checks_what_the_other_has_written() {
 }
 
 #[test]
+fn verify_states_are_those_of_fio() {
+    if !fio_is_there() {
+        return;
+    }
+    let line = ["--name=a", "--size=64k", "--nrfiles=2", "--verify=crc32c"];
+    let with = |more: &[&'static str]| [&line[..], more].concat();
+    let written = [Who::Fio, Who::Iowhy].map(|who| {
+        let folder = Folder::new("state");
+        document(who, &folder.0, &with(&["--rw=write", "--number_ios=9", "--do_verify=0"]));
+        (fs::read(folder.0.join("local-a-0-verify.state")).expect("a state is kept"), folder)
+    });
+    assert_eq!(written[0].0, written[1].0, "the same bytes");
+    for (_, folder) in &written {
+        for who in [Who::Fio, Who::Iowhy] {
+            let document = document(who, &folder.0, &with(&["--rw=read", "--verify_state_load=1"]));
+            let job = &jobs(&document)[0];
+            assert_eq!((&job["error"], &job["read"]["total_ios"]), (&Value::from(0), &Value::from(9)), "{who:?}");
+        }
+    }
+    let missing = command(Who::Iowhy, &written[0].1.0, &with(&["--rw=read", "--verify_state_load=1", "--aux-path=x"]));
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(text(&missing.stderr).contains("x/local-a-0-verify.state"), "{}", text(&missing.stderr));
+}
+
+#[test]
 fn terse_lines_have_the_fields_of_fios() {
     if !fio_is_there() {
         return;

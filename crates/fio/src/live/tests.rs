@@ -66,6 +66,7 @@ fn the_table_names_options_once_and_every_option_that_matters_is_carried_out_or_
         "experimental_verify",
         "sqthread_poll",
         "sqthread_poll_cpu",
+        "verify_state_load",
         "verify_fatal",
         "verify_header_seed",
         "verify_write_sequence",
@@ -101,7 +102,16 @@ fn options_become_what_the_runner_knows() {
     assert_eq!(thread("scramble_buffers=0").fill, Fill::Same);
     assert_eq!(thread("zero_buffers").fill, Fill::Zeroes);
     assert_eq!(thread("refill_buffers").fill, Fill::Fresh);
-    assert!(thread("continue_on_error=all").go_on && !thread("").go_on);
+    for (options, reads, writes) in [
+        ("", &[][..], &[][..]),
+        ("continue_on_error=all", &[5, 84], &[5, 84]),
+        ("continue_on_error=read ignore_error=,ENOSPC:5", &[5, 84], &[28, 5]),
+        ("ignore_error=121", &[121], &[]),
+    ] {
+        assert_eq!(thread(options).forgives, [reads, writes], "{options}");
+    }
+    let (jobs, problems) = made("[a]\nsize=4k\nignore_error=ENOSPACE\n");
+    assert!(jobs.is_none() && problems.render().contains("nearest: ENOSPC"), "{}", problems.render());
     assert!(!thread("gtod_reduce=1").split_latency && thread("").split_latency);
     assert!(thread("write_iolog=log").keep_calls && !thread("").keep_calls);
     assert_eq!(thread("cpus_allowed=0,2-3").cpus, [0, 2, 3]);

@@ -366,7 +366,7 @@ fn what_cannot_be_simulated_is_refused_or_told() {
         ("size=1m rw=randtrim", "trims take no time"),
         ("size=1m ioengine=posixaio", "simulated as libaio"),
         ("size=1m write_bw_log=x", "logs are not written"),
-        ("size=1m rw=randread random_distribution=zoned:50/10:50/90", "zones are not modelled"),
+        ("size=1m rw=randread random_distribution=zoned:50/10:50/", "both shares are needed"),
     ] {
         let warnings = fio_job(options).1;
         assert!(warnings.len() == 1 && warnings[0].contains(expected), "{options}: {warnings:?}");

@@ -9,6 +9,7 @@ use iowhy_stack::outcome::Counts;
 use iowhy_stack::units::Nanos;
 use iowhy_stack::workload::Call;
 
+use super::worker::usage;
 use crate::outcome::{CallError, CallRecord, Latency, MAX_ERRORS, Sample, ThreadOutcome, Usage};
 use crate::plan::Thread;
 
@@ -121,6 +122,10 @@ pub(crate) struct Meter<'a> {
     latency: [Latency; 4],
     /// Nothing is counted before.
     warm_at: Nanos,
+    /// It is before that.
+    cold: bool,
+    /// Usage when it was warm, if there was a time before that.
+    pub warm: Option<Usage>,
     /// Calls are handed in and done at different times.
     asynchronous: bool,
     /// Calls may be due before they begin.
@@ -156,6 +161,8 @@ impl<'a> Meter<'a> {
             counts: Counts::default(),
             latency: <[Latency; 4]>::default(),
             warm_at: Nanos::ZERO,
+            cold: false,
+            warm: None,
             asynchronous,
             rated,
             parts: (asynchronous || rated) && thread.split_latency,
@@ -196,8 +203,14 @@ impl<'a> Meter<'a> {
         if self.sample > Nanos::ZERO {
             self.next_sample = self.sample_from + self.sample;
         }
+        self.cold = warm_at > now;
         self.next_publication = now + PUBLISHED_EVERY;
-        self.next_tick = self.next_publication.min(self.next_sample);
+        self.next_tick = self.following_tick();
+    }
+
+    fn following_tick(&self) -> Nanos {
+        let warm_at = if self.cold { self.warm_at } else { Nanos(u64::MAX) };
+        self.next_publication.min(self.next_sample).min(warm_at)
     }
 
     /// A call is done; it moved `bytes` bytes.
@@ -294,6 +307,11 @@ impl<'a> Meter<'a> {
 
     #[cold]
     fn tick(&mut self, now: Nanos) {
+        if self.cold && now >= self.warm_at {
+            self.cold = false;
+            self.warm = Some(usage());
+            (self.out.depths, self.out.submitted, self.out.completed) = Default::default();
+        }
         while now >= self.next_sample {
             let end = self.next_sample;
             self.close_sample(end);
@@ -309,7 +327,7 @@ impl<'a> Meter<'a> {
                 self.published.keep(&so_far.end(now, self.split, Usage::default()));
             }
         }
-        self.next_tick = self.next_publication.min(self.next_sample);
+        self.next_tick = self.following_tick();
     }
 
     fn close_sample(&mut self, end: Nanos) {
@@ -394,6 +412,25 @@ mod tests {
             prop_assert_eq!(whole.sum(), submission.sum() + completion.sum());
             prop_assert_eq!(whole.count(), calls.len() as u64);
         }
+    }
+
+    #[test]
+    fn nothing_of_the_warm_up_is_left() {
+        let published = Published::default();
+        let mut meter = Meter::new(&Thread::default(), Nanos::ZERO, (true, false), &published);
+        meter.begin(Nanos(10), Nanos(50));
+        let call = Call { op: Op::Read, file: 0, offset: 0, len_bytes: 1, then: None, counted: true, how: None };
+        for end in [30, 40, 60, 70, 80] {
+            meter.depth(1);
+            meter.submitted(1);
+            meter.completed(1);
+            let begin = Nanos(end - 5);
+            meter.count(&call, 1, &Times { due: begin, begin, handed: begin, end: Nanos(end) });
+        }
+        assert!(meter.warm.is_some(), "the usage of before is known");
+        let out = meter.end(Nanos(90), true, Usage::default());
+        // The counts of the call that ended the warm-up were before its end.
+        assert_eq!((out.totals.events, out.depths[0], out.submitted[1], out.completed[1]), (3, 2, 2, 2));
     }
 
     #[test]

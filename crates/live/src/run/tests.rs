@@ -14,7 +14,7 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::mount::{MountFlags, UnmountFlags, unmount};
 
 use super::*;
-use crate::plan::{Allow, Ends, File as PlanFile, OpenSync, Priority, Sum, Trims, Verify};
+use crate::plan::{Allow, Ends, File as PlanFile, OpenSync, Priority, Sum, Trims, Verify, WriteState};
 use crate::testing::Scratch;
 
 const BLOCK: u32 = 4096;
@@ -292,7 +292,9 @@ fn calls_that_fail_are_counted_as_errors_and_end_the_thread_unless_told_otherwis
     for (name, depth) in [("psync", 1), ("sync", 1), ("pvsync2", 1), ("libaio", 4), ("io_uring", 4)] {
         for go_on in [false, true] {
             let (scratch, file) = (Scratch::new(), sealed());
-            let thread = Thread { go_on, ..engine(name, depth) };
+            // Of reads it is not meant.
+            let forgives = [vec![libc::EPERM], vec![if go_on { libc::EPERM } else { libc::EIO }]];
+            let thread = Thread { forgives, ..engine(name, depth) };
             let mut plan = plan(&scratch, 1, 16, vec![(random(Mix::Mixed(50), 16, 100), thread)]);
             plan.files[0].path = crate::mark::through(&file);
             plan.allow.write = vec![plan.files[0].path.clone()];
@@ -300,7 +302,7 @@ fn calls_that_fail_are_counted_as_errors_and_end_the_thread_unless_told_otherwis
             let thread = &outcome.threads[0];
             let who = format!("{name}, go on: {go_on}");
             assert!(thread.errors.iter().all(|error| error.errno == libc::EPERM && error.op == Op::Write), "{who}");
-            assert_eq!(outcome.counts.writes, 0, "{who}");
+            assert_eq!((outcome.counts.writes, thread.failed), (0, !go_on), "{who}");
             if go_on {
                 assert_eq!(outcome.counts.reads + thread.nr_errors, 100, "{who}");
                 assert_eq!(thread.errors.len(), crate::outcome::MAX_ERRORS, "{who}: only the first are kept");
@@ -388,9 +390,13 @@ fn what_was_written_is_checked_afterwards_and_a_flipped_byte_is_found() {
         }
         let scratch = Scratch::new();
         let verify = Verify { interval_bytes: 512, reads: true, ..Verify::default() };
-        let thread = Thread { verify: Some(verify), ..engine(name, depth) };
-        let read = Stream::sequential(Mix::Read, vec![target(0, 64)], BLOCK);
-        let plan = plan(&scratch, 1, 64, vec![(read, thread)]);
+        let of = |mix: Mix| {
+            let thread = Thread { verify: Some(verify.clone()), ..engine(name, depth) };
+            plan(&scratch, 1, 64, vec![(Stream::sequential(mix, vec![target(0, 64)], BLOCK), thread)])
+        };
+        let plan = of(Mix::Read);
+        assert_eq!(made(&plan).threads[0].nr_errors, 64, "{name}: a file that was laid out has no headers");
+        made(&of(Mix::Write));
         let outcome = made(&plan);
         assert_eq!((outcome.threads[0].nr_errors, outcome.threads[0].verified), (0, 64 * 8), "{name}");
         flip(&plan.files[0].path, 5 * 4096 + 1000);
@@ -420,6 +426,24 @@ fn what_was_written_is_checked_in_each_pass_in_between_or_not_written_at_all() {
         assert_eq!(of(&Verify { backlog: (4, 0), ..verify.clone() }, 1), (16, 16, 16), "{name}");
         assert_eq!(of(&Verify { backlog: (4, 2), after_writes: false, ..verify.clone() }, 1).1, 16, "{name}");
         assert_eq!(of(&Verify { dry: true, ..verify }, 1), (16, 16, 16), "{name}: counted, though not made");
+    }
+}
+
+#[test]
+fn reads_end_where_an_earlier_run_has_ended() {
+    for (name, depth) in [("psync", 1), ("libaio", 4)] {
+        let scratch = Scratch::new();
+        let of = |mix: Mix, calls: u64, verify: Verify| {
+            let stream = Stream { limit_calls: calls, ..Stream::sequential(mix, vec![target(0, 64)], BLOCK) };
+            made(&plan(&scratch, 1, 64, vec![(stream, Thread { verify: Some(verify), ..engine(name, depth) })]))
+        };
+        let written = of(Mix::Write, 9, Verify::default());
+        let state = written.threads[0].state.clone();
+        let WriteState { depth: kept, writes, last } = &state;
+        assert_eq!((*kept, *writes, last[&0].len()), (depth, 9, depth as usize), "{name}");
+        let verify = Verify { reads: true, state: Some(Arc::new(state)), ..Verify::default() };
+        let outcome = of(Mix::Read, 64, verify);
+        assert_eq!((outcome.counts.reads, outcome.threads[0].nr_errors), (9, 0), "{name}");
     }
 }
 

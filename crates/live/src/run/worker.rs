@@ -42,7 +42,8 @@ use crate::{cache, plan, signal, validate, verify};
 use flight::{Flight, Pending};
 pub(crate) use gate::Gate;
 use search::{Search, Verdict};
-use task::{difference, pin, thread_id, usage};
+pub(super) use task::usage;
+use task::{difference, pin, thread_id};
 
 /// Waits shorter than this are spent looking at the clock: a sleeping thread does not wake up on time.
 const SPIN: Nanos = Nanos::from_us(80);
@@ -184,17 +185,19 @@ pub(crate) fn drive<E: Open>(worker: &mut Worker<'_>) {
         let until = if until == Nanos::ZERO { Nanos(u64::MAX) } else { now + until };
         state.turns = Some(Turns { flow, terms, own: 0, has: false, until });
     }
-    let kept =
-        |verify: &&plan::Verify| verify.after_writes || verify.dry || verify.backlog.0 > 0 || verify.trims.is_some();
+    let kept = |verify: &&plan::Verify| {
+        let reads_again = verify.after_writes || verify.dry || verify.backlog.0 > 0 || verify.trims.is_some();
+        reads_again || verify.state.is_some()
+    };
     match (&mut worker.calls, worker.thread.verify.as_ref().filter(kept)) {
         (Calls::Stream(stream), None) => state.run(&mut engine, stream.as_mut()),
         (Calls::Stream(stream), Some(verify)) => state.run(&mut engine, &mut Checked::new(stream.as_mut(), verify)),
         (Calls::Shared(generator), _) => state.run(&mut engine, &mut Shared { generator, thread: worker.number }),
     }
     let end = clock.now();
-    let used = difference(&usage(), &before);
+    let used = difference(&usage(), &state.meter.warm.unwrap_or(before));
     let calls = state.turns.as_ref().map_or(0, |turns| turns.own);
-    worker.control.end(worker.number, state.failed || state.meter.out.nr_errors > 0, calls);
+    worker.control.end(worker.number, state.failed, calls);
     let found_depth = state.search.as_ref().map_or(0, |search| search.depth);
     let notes = engine.notes();
     // Calls that an error of the engine has left in flight end with it.
@@ -204,6 +207,7 @@ pub(crate) fn drive<E: Open>(worker: &mut Worker<'_>) {
     outcome.notes.extend(notes);
     outcome.tid = thread_id();
     outcome.found_depth = found_depth;
+    outcome.failed = state.failed;
     worker.published.keep(&outcome);
     worker.outcome = outcome;
 }
@@ -255,6 +259,7 @@ impl Worker<'_> {
         self.outcome.totals.start = now;
         self.outcome.totals.end = now;
         self.outcome.nr_errors = 1;
+        self.outcome.failed = true;
         self.outcome.tid = thread_id();
         self.outcome.errors.push(crate::outcome::CallError {
             file: obstacle.file,
@@ -418,6 +423,7 @@ impl Loop<'_> {
     #[cold]
     fn pretend<S: Source>(&mut self, source: &mut S, call: &Call, now: Nanos) {
         self.meter.count(call, call.len_bytes, &Times { due: now, begin: now, handed: now, end: now });
+        self.meter.out.state.add(self.thread.depth.max(1), call.file, call.offset);
         source.wrote(call, call.len_bytes, 0);
         source.completed(call, now);
     }
@@ -487,7 +493,7 @@ impl Loop<'_> {
         let hint = super::hint(errno);
         let message = format!("{what}: {}{hint}", std::io::Error::from_raw_os_error(errno));
         self.meter.error(call, now, errno, message);
-        self.failed |= !self.thread.go_on;
+        self.failed |= !self.thread.forgives[usize::from(call.op != Op::Read)].contains(&errno);
     }
 
     fn in_flight<E: Engine, S: Source>(&mut self, engine: &mut E, source: &mut S) {

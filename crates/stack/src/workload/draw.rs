@@ -7,6 +7,7 @@
 //! zipf      ranks weighted 1/r^theta: the first 4096 exactly, then segments that grow by a sixteenth
 //! pareto    n * u^(log h / log (1 - h)), as fio defines it
 //! normal    the middle plus a sum of twelve uniform numbers times the deviation
+//! zones     a zone by its share of the draws, then uniform in it
 //! exponential   -mean * ln u
 //! ```
 //! Logarithms and powers are fixed-point with 32 binary places; the error of a weight is below 1 in 10^6. Source: fio's
@@ -28,7 +29,12 @@ pub enum Distribution {
     Pareto(u32),
     /// Around the middle, standard deviation in thousandths of the range.
     Normal(u32),
+    /// One zone behind the other: share of the draws, and of the range, percent.
+    Zones([[u8; 2]; MAX_ZONES]),
 }
+
+/// Zones that a range may have.
+pub const MAX_ZONES: usize = 16;
 
 const ONE: u64 = 1 << 32;
 
@@ -152,6 +158,8 @@ enum Shape {
     Pareto(u64),
     /// The deviation in places.
     Normal(u64),
+    /// Shares of the draws up to and with a zone, percent; its first place, and its end.
+    Zones(Vec<[u64; 3]>),
 }
 
 /// Ranks that have a segment each.
@@ -184,6 +192,17 @@ impl Places {
             Distribution::Normal(deviation_milli) => {
                 Shape::Normal((u128::from(n) * u128::from(deviation_milli) / 1000) as u64)
             }
+            Distribution::Zones(zones) => {
+                let (mut draws, mut percent) = (0, 0);
+                let place = |percent: u64| (u128::from(n) * u128::from(percent) / 100) as u64;
+                let zones = zones.map(|[share, size]| {
+                    let start = place(percent).min(n - 1);
+                    draws += u64::from(share);
+                    percent += u64::from(size);
+                    [draws, start, place(percent).clamp(start + 1, n)]
+                });
+                Shape::Zones(zones.into())
+            }
         };
         Places { n, shape, spread: Permutation::new(n, key) }
     }
@@ -212,6 +231,11 @@ impl Places {
                 let away = ((sum as i128 - 6 * i128::from(ONE)) * i128::from(*deviation)) >> 32;
                 let place = i128::from(self.n / 2) + away;
                 place.clamp(0, i128::from(self.n - 1)) as u64
+            }
+            Shape::Zones(zones) => {
+                let point = rng.below(100);
+                let [_, start, end] = zones[zones.partition_point(|zone| zone[0] <= point).min(MAX_ZONES - 1)];
+                start + rng.below(end - start)
             }
         }
     }
@@ -256,6 +280,15 @@ mod tests {
         let normal = Places::new(10_000, Distribution::Normal(100), 3);
         let near = (0..20_000).filter(|_| (4000..6000).contains(&normal.draw(&mut rng))).count();
         assert!((13_200..=14_100).contains(&near), "68 % within one deviation, got {near}");
+        let mut zones = [[0; 2]; MAX_ZONES];
+        zones[..3].copy_from_slice(&[[50, 5], [30, 15], [20, 80]]);
+        let places = Places::new(10_000, Distribution::Zones(zones), 3);
+        let mut found = [0; 3];
+        (0..20_000).for_each(|_| {
+            let place = places.draw(&mut rng);
+            found[usize::from(place >= 500) + usize::from(place >= 2000)] += 1;
+        });
+        assert!((9_700..=10_300).contains(&found[0]) && (5_700..=6_300).contains(&found[1]), "{found:?}");
     }
 
     proptest! {
@@ -271,11 +304,12 @@ mod tests {
         }
 
         #[test]
-        fn every_draw_is_in_range(n in 1u64..100_000, kind in 0u32..4, key in any::<u64>()) {
+        fn every_draw_is_in_range(n in 1u64..100_000, kind in 0u32..5, key in any::<u64>()) {
             let distribution = match kind {
                 0 => Distribution::Uniform,
                 1 => Distribution::Zipf(1200),
                 2 => Distribution::Pareto(300),
+                3 => Distribution::Zones([[6, 6]; MAX_ZONES]),
                 _ => Distribution::Normal(400),
             };
             let places = Places::new(n, distribution, key);

@@ -28,6 +28,7 @@ impl Loop<'_> {
         }
         let Some(verify) = &self.thread.verify else { return };
         if call.op == Op::Write {
+            self.meter.out.state.add(self.thread.depth.max(1), call.file, call.offset);
             source.wrote(call, moved, generation);
         }
         let asked = if call.op == Op::Read { source.asked(call).or(verify.reads.then_some(None)) } else { None };

@@ -17,7 +17,7 @@ pub(super) fn pin(cpus: &[usize]) -> std::io::Result<()> {
 }
 
 /// The thread's resource usage so far.
-pub(super) fn usage() -> Usage {
+pub(in crate::run) fn usage() -> Usage {
     // SAFETY: a structure of zeroes is valid, and it lives through the call.
     let used = unsafe {
         let mut used: libc::rusage = std::mem::zeroed();
