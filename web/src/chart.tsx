@@ -36,7 +36,8 @@ export function fitted(axis: Axis, scale: Scale, length: number, sizes: (text: s
     Math.abs(scale(x) - scale(y)) >= (sizes(axis.text(x)) + sizes(axis.text(y))) / 2 + 8 &&
     axis.text(x) !== axis.text(y);
   const fits = (value: number, others: readonly number[]) => others.every((other) => apart(value, other));
-  if (axis.log && !axis.at) return logTicks(axis.from, axis.to, Math.max(2, Math.floor(length / 45)), fits);
+  if (axis.log && !axis.at)
+    return logTicks(axis.from, axis.to, Math.max(2, Math.floor(length / (sizes("0") + 24))), fits);
   if (axis.at) {
     const kept: number[] = [];
     for (const value of axis.at) if (fits(value, kept)) kept.push(value);

@@ -47,7 +47,7 @@ export function Progress({ report }: { report: Report }) {
         y={{
           from: 0,
           to: most,
-          text: (of) => (by === "bytes" ? format.size(of) : format.plain(of)),
+          text: (of) => (by === "bytes" ? format.sizeTick(of) : format.plain(of)),
           title: "",
           ...(step ? { at: Array.from({ length: Math.floor(most / step) + 1 }, (_, i) => i * step) } : {}),
         }}
@@ -170,7 +170,13 @@ export function Latency({ report, sides }: { report: Report; sides: readonly Sid
           text: (nr) => (Number.isInteger(nr) ? String(nr) : ""),
           title: "call (draw a range to see it below)",
         }}
-        y={{ from: low / 1.2, to: Math.max(high * 1.2, low * 1.5), log: true, text: format.instant, title: "" }}
+        y={{
+          from: low / 1.2,
+          to: Math.max(high * (courses.some((of) => of.onset) ? 1.7 : 1.2), low * 1.5),
+          log: true,
+          text: format.instant,
+          title: "",
+        }}
         say={(nr) => {
           const call = Math.round(nr);
           const of = courses.map((course, side) => ({ side, text: words(course, call) })).filter((one) => one.text);

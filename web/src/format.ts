@@ -63,6 +63,12 @@ export function size(bytes: number | null | undefined): string {
   return `${significant(bytes, 3)} B`;
 }
 
+/** A tick of an axis of sizes. */
+export function sizeTick(bytes: number): string {
+  const [factor, unit] = SIZES.find(([of]) => Math.abs(bytes) >= of) ?? SIZES[4];
+  return bytes === 0 ? "0" : `${Number((bytes / factor).toPrecision(4))} ${unit}`;
+}
+
 /** A tick of an axis of rates: no zeros at the end. */
 export function rateTick(bytesPerSecond: number): string {
   const [factor, unit] = RATES.find(([of]) => Math.abs(bytesPerSecond) >= of) ?? RATES[4];

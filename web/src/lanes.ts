@@ -108,8 +108,9 @@ export function windowEnds(timeline: Timeline): Float64Array {
       const r = at(order, k);
       if (at(requests.file, r) !== file || at(requests.first, r) >= stop) break;
       if (at(requests.first, r) + at(requests.nr, r) <= first || at(requests.q, r) < when) continue;
-      // The same pages may be read once more, much later: the first time counts.
-      if (at(ends, w) > when && at(requests.q, r) > at(ends, w)) continue;
+      // The same pages may be read once more, much later, and for another call.
+      if (at(requests.call, r) >= 0 && at(windows.call, w) >= 0 && at(requests.call, r) !== at(windows.call, w))
+        continue;
       ends[w] = Math.max(at(ends, w), at(requests.c, r));
     }
   }

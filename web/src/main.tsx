@@ -124,7 +124,8 @@ function Page({ unpacked }: { unpacked: Unpacked }) {
     const view = firstView(sides, wholeOf(report, start.origin));
     shared.align.set(start);
     shared.view.set(view);
-    shared.focus.set(null);
+    const row = start.by === "typical" ? (typicalRows(sides)[slow] ?? -1) : -1;
+    shared.focus.set(row < 0 ? null : { side: slow, call: row, pinned: false });
     return { view, by };
   }, [report]);
   useLink(sides);

@@ -2,7 +2,7 @@
 // same row are painted once. Stalls are as wide as they are: those thinner than two pixels are painted as their share of
 // the pixel's column. Where no detail is kept, the slices of the overview are drawn instead.
 
-import { viewOf } from "./align.ts";
+import { rowOf, viewOf } from "./align.ts";
 import { type Colours, inkOn } from "./canvas.tsx";
 import { at } from "./data.ts";
 import * as format from "./format.ts";
@@ -145,7 +145,7 @@ export function paintTimeline(
     }
     paintStalls(context, side, mine, own, width, colour, hatched);
     for (const place of mine) {
-      painted += paintLane(context, width, side, nr, place, own, to, focus, colour);
+      painted += paintLane(context, width, side, litOn(sides, nr, focus), place, own, to, colour);
     }
     const { stalls, elapsed_ns } = side.timeline;
     const words =
@@ -314,24 +314,35 @@ function label(
   context.fillText(text, from + 3, middle);
 }
 
+/** The call of a side that lights up: the one in focus, or the one that it is set against: typical calls against each
+ *  other, others by number. */
+export function litOn(sides: readonly Side[], nr: number, focus: Focus | null): number | null {
+  if (!focus) return null;
+  if (focus.side === nr) return focus.call;
+  const [mine, other] = [at(sides, nr), at(sides, focus.side)];
+  const { typical } = other.timeline.course;
+  const row =
+    typical?.row === focus.call
+      ? (mine.timeline.course.typical?.row ?? -1)
+      : rowOf(mine, at(other.timeline.calls.nr, focus.call));
+  return row < 0 ? null : row;
+}
+
 function paintLane(
   context: CanvasRenderingContext2D,
   width: number,
   side: Side,
-  nr: number,
+  lit: number | null,
   place: Place,
   view: View,
   x: Scale,
-  focus: Focus | null,
   colour: Colours,
 ): number {
   const of = side.lanes[place.lane];
   const [first, last] = inView(of.start, of.maxEnd, view);
-  if (of.depth) return paintDepth(context, width, side, nr, place, view, x, focus, colour);
+  if (of.depth) return paintDepth(context, width, side, lit, place, view, x, colour);
   const step = place.height / of.rows;
   const point = place.lane === "pages";
-  const lit = focus && focus.side === nr ? focus.call : null;
-  const echo = focus && focus.side !== nr ? focus.call : null;
   const until = new Float64Array(of.rows).fill(Number.NEGATIVE_INFINITY);
   const kind = new Array<string>(of.rows).fill("");
   let painted = 0;
@@ -368,8 +379,7 @@ function paintLane(
   };
   for (let k = first; k < last; k++) {
     if (at(of.end, k) < view.from) continue;
-    if ((lit !== null && of.call[k] === lit) || (echo !== null && place.lane === "calls" && of.id[k] === echo))
-      strong.push(k);
+    if (lit !== null && of.call[k] === lit) strong.push(k);
     else one(k, lit !== null ? 0.3 : 1, false);
   }
   for (const k of strong) one(k, 1, true);
@@ -381,17 +391,24 @@ function paintDepth(
   context: CanvasRenderingContext2D,
   width: number,
   side: Side,
-  nr: number,
+  lit: number | null,
   place: Place,
   view: View,
   x: Scale,
-  focus: Focus | null,
   colour: Colours,
 ): number {
   const of = side.lanes[place.lane];
   const { depth } = of;
   if (!depth) return 0;
-  const [first, second] = place.lane === "queue" ? ["queue", "queue-write"] : ["read", "write"];
+  const inks: Record<LaneName, [string, string]> = {
+    calls: ["read", "write"],
+    pages: ["hit", "miss"],
+    windows: ["window", "window-soft"],
+    plug: ["plug", "plug"],
+    queue: ["queue", "queue-write"],
+    device: ["read", "write"],
+  };
+  const [first, second] = inks[place.lane];
   const tall = place.height - 2;
   const bottom = place.top + place.height - 1;
   let painted = 0;
@@ -400,14 +417,14 @@ function paintDepth(
   const flush = (until: number) => {
     if (high > 0) {
       const [one, all] = [(low / depth.most) * tall, (high / depth.most) * tall];
-      context.fillStyle = colour(first as string);
+      context.fillStyle = colour(first);
       context.fillRect(px, bottom - one, Math.max(1, until - px), one);
-      context.fillStyle = colour(second as string);
+      context.fillStyle = colour(second);
       context.fillRect(px, bottom - all, Math.max(1, until - px), all - one);
       painted++;
     }
   };
-  context.globalAlpha = focus && focus.side === nr ? 0.45 : 1;
+  context.globalAlpha = lit === null ? 1 : 0.45;
   const from = Math.max(0, lowerBound(depth.at, view.from) - 1);
   for (let k = from; k < depth.at.length && at(depth.at, k) <= view.to; k++) {
     const left = Math.max(0, Math.floor(x(at(depth.at, k))));
@@ -425,11 +442,16 @@ function paintDepth(
   }
   flush(Math.min(width, px + 1));
   context.globalAlpha = 1;
-  context.fillStyle = colour("muted");
+  context.fillStyle = colour("ink");
   const what = place.lane === "calls" ? `${side.threads} threads, ` : "";
-  context.fillText(`${what}up to ${depth.most} at once`, 4, place.top + 8);
-  if (!focus || focus.side !== nr) return painted;
-  const items = side.ofCall(focus.call)[place.lane];
+  const words = `${what}up to ${depth.most} at once`;
+  context.strokeStyle = colour("lane");
+  context.lineWidth = 4;
+  context.strokeText(words, 4, place.top + 9);
+  context.lineWidth = 1;
+  context.fillText(words, 4, place.top + 9);
+  if (lit === null) return painted;
+  const items = side.ofCall(lit)[place.lane];
   const each = Math.max(3, Math.min(8, tall / Math.max(1, items.length)));
   const { requests, calls } = side.timeline;
   const inserted = (id: number) => (at(requests.i, id) >= 0 ? at(requests.i, id) : at(requests.g, id));

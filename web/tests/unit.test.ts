@@ -366,6 +366,7 @@ describe("formats", () => {
       [format.time(999_960), "1000 µs"],
       [format.signed(-0.01, (ns) => format.time(ns)), "0 s"],
       [format.signed(-1500, (ns) => format.time(ns)), "−1.50 µs"],
+      [format.sizeTick(3 * 2 ** 29), "1.5 GiB"],
       [format.rateTick(1), "1 B/s"],
       [format.rateTick(250e6), "250 MB/s"],
       [format.instant(2_000_000), "2 ms"],

@@ -13,7 +13,7 @@ use iowhy_compare::{Comparison, Verdict};
 use iowhy_text::{count, shown};
 use iowhy_why::{Basis, Explanation, Finding, Outcome, Unit, certainty};
 
-/// Longest value, key or assumption within a line.
+/// Longest difference or assumption, and about the longest line of several.
 const VALUE: usize = 160;
 /// Keys that say where a side comes from, and not what is different about it.
 const ORIGINS: &[&str] = &["where", "machine_hash", "made by", "job"];
@@ -159,16 +159,26 @@ fn line(name: &'static str, text: String) -> Line {
     Line { name, text: shown(&text, 600) }
 }
 
+/// As many as fit into a line, one at least.
 fn listed(all: &[String]) -> String {
-    let more = all.len().saturating_sub(LISTED);
+    let mut list: Vec<String> = Vec::new();
+    for one in all.iter().take(LISTED).map(|one| shown(one, VALUE)) {
+        let used: usize = list.iter().map(|known| known.chars().count() + 2).sum();
+        if used > 0 && used + one.chars().count() > VALUE {
+            break;
+        }
+        list.push(one);
+    }
+    let more = all.len() - list.len();
     let rest = if more > 0 { format!("; and {more} more below") } else { String::new() };
-    format!("{}{rest}", all.iter().take(LISTED).map(|one| shown(one, VALUE)).collect::<Vec<_>>().join("; "))
+    format!("{}{rest}", list.join("; "))
 }
 
 fn cause(explanation: &Explanation, first: Option<&Finding>) -> String {
     if let Some(first) = first {
         let share = format!("{:.0} % of the difference", first.share_pct);
-        return format!("{} ({}: {share}, {})", first.rule.what, first.rule.name, certainty::of(first.confidence).word);
+        let what = first.rule.what.trim_end_matches('.');
+        return format!("{what} ({}: {share}, {})", first.rule.name, certainty::of(first.confidence).word);
     }
     match explanation.verdict {
         Verdict::Same => "Nothing to explain.".to_owned(),
