@@ -577,7 +577,7 @@ fn assemble(
     Report { data, html }
 }
 
-/// The report of an incident with what was published beside what is simulated, its claims, and what is not explained.
+/// The report of an incident with published and simulated figures, its claims, and what is not explained.
 pub fn with_incident(report: Report, of: &IncidentResult) -> Report {
     let Report { mut data, .. } = report;
     data["incident"] = incident::report::brief(of);

@@ -326,7 +326,7 @@ fn incident_json(result: &IncidentResult) -> Value {
     })
 }
 
-/// What a report's page has of an incident: published beside simulated, claims, assumptions, what is not explained.
+/// What a report's page has of an incident: published and simulated figures, claims, assumptions, what is not explained.
 pub fn brief(result: &IncidentResult) -> Value {
     let row = |row: &RowResult| {
         json!({

@@ -1,7 +1,7 @@
 //! The first screen of a report: a sentence with the workload, the unit that people think in, and a factor; then a line
 //! each for the cause, what speaks for it, what the answer stands on, what else differs, and what to do.
 //!
-//! Sides that did the same work (operations and bytes within 1 %) are told by how long it takes; others by calls a
+//! Sides that did the same work (operations and bytes within 1 %) are compared by how long it takes; others by calls a
 //! second; and where the headline is about requests, by the time of one.
 
 use serde::Serialize;
@@ -300,7 +300,7 @@ mod tests {
 
     use super::*;
 
-    /// Runs of a command that read so much in so many calls, in so long.
+    /// Two runs of a command: its calls, their bytes, its time.
     fn side(label: &str, command: &str, calls: u64, each: u64, seconds: f64) -> Gathered {
         let mut run = Digest { elapsed: Nanos((seconds * 1e9) as u64), ..Digest::default() };
         (0..calls).for_each(|_| run.latency[0].add((seconds * 1e9) as u64 / calls));

@@ -446,7 +446,7 @@ fn one_set_of_runs_is_one_side() {
     );
 }
 
-/// Runs that fall into two groups are told so, whatever they are compared with.
+/// Two groups of runs are two modes, whatever they are compared with.
 #[test]
 fn modes_of_runs_are_told() {
     let two: Vec<f64> = (0..20).map(|nr| if nr % 3 == 0 { 40.0 } else { 10.0 } + f64::from(nr) * 0.01).collect();
